@@ -1,0 +1,81 @@
+// The layers of the house (docs/architecture.md), lowest first: imports point up this list.
+const layers = [
+  ['matrix-types', 'events', 'state-res', 'push-rules', 'module-api'], // L0 protocol: no framework, no I/O
+  ['platform', 'database', 'replication', 'http', 'module-host', 'templates'], // L1 platform: no Matrix rules
+  ['federation-client'], // L2 signed requests, discovery, keys
+  ['users'], // L3 identity
+  ['rooms', 'media', 'sso'], // L4 core domains
+  ['ephemeral', 'e2ee', 'push', 'search'], // L5 followers of rooms
+  ['sync', 'federation', 'appservices'], // L6 stream readers and outer edges
+  ['admin'], // L7 admin API over every domain
+]; // L8 apps: composition only
+
+// Sanctioned edges inside a layer.
+const within = {
+  events: ['matrix-types'],
+  'state-res': ['matrix-types', 'events'],
+  'push-rules': ['matrix-types'],
+  'module-api': ['matrix-types'],
+  database: ['platform'],
+  replication: ['platform', 'database'],
+  http: ['platform'],
+  'module-host': ['platform'],
+  templates: ['platform'],
+};
+
+const lib = (names) => `^libs/(${names.join('|')})/`;
+const spec = '\\.spec\\.ts$';
+const rule = (name, from, to) => ({ name, severity: 'error', from, to });
+
+module.exports = {
+  forbidden: [
+    ...layers.flatMap((names, i) =>
+      names.map((n) =>
+        rule(
+          `layer:${n}`,
+          { path: lib([n]), pathNot: spec },
+          { path: '^(libs|apps)/', pathNot: lib([n, ...(within[n] ?? []), ...layers.slice(0, i).flat()]) },
+        ),
+      ),
+    ),
+    rule('no-cycles', {}, { circular: true }),
+    rule(
+      'front-door-only',
+      { path: '^(libs|apps|test)/([^/]+)/' },
+      { path: '^libs/([^/]+)/src/(?!index\\.ts$)', pathNot: '^libs/$2/' },
+    ),
+    rule(
+      'protocol-is-pure',
+      { path: lib(layers[0]), pathNot: spec },
+      { path: 'node_modules/(@nestjs|typeorm|fastify|ioredis|rxjs|reflect-metadata)/' },
+    ),
+    rule(
+      'typeorm-in-storage-files',
+      {
+        path: '^(libs|apps)/',
+        pathNot: '\\.(entity|repository|query|migration)\\.ts$|^libs/database/',
+      },
+      { path: 'node_modules/typeorm/' },
+    ),
+    rule(
+      'examples-see-only-the-module-api',
+      { path: '^modules-examples/' },
+      { path: '^(libs|apps)/', pathNot: '^libs/(module-api|matrix-types|testing)/src/index\\.ts$' },
+    ),
+    rule(
+      'testing-is-for-tests',
+      { path: '^(libs|apps)/', pathNot: `${spec}|^libs/testing/` },
+      { path: '^libs/testing/' },
+    ),
+  ],
+  options: {
+    doNotFollow: { path: 'node_modules' },
+    exclude: { path: '(^|/)dist/' },
+    tsPreCompilationDeps: true,
+    tsConfig: { fileName: 'tsconfig.check.json' },
+    enhancedResolveOptions: {
+      exportsFields: ['exports'],
+      conditionNames: ['@rookery/source', 'import', 'types', 'default'],
+    },
+  },
+};

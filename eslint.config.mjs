@@ -1,0 +1,56 @@
+import tseslint from 'typescript-eslint';
+
+const outsidePlatform = [
+  { object: 'process', property: 'env', message: 'Settings and environment are read in libs/platform only.' },
+  { object: 'Date', property: 'now', message: 'Take the time from Clock.' },
+  { object: 'Math', property: 'random', message: 'Take randomness from Ids.' },
+];
+
+export default tseslint.config(
+  { ignores: ['**/dist/**', '**/node_modules/**', '**/*.cjs'] },
+  {
+    files: ['**/*.ts'],
+    extends: [tseslint.configs.base],
+    languageOptions: { parserOptions: { project: './tsconfig.check.json', tsconfigRootDir: import.meta.dirname } },
+    rules: {
+      '@typescript-eslint/no-floating-promises': 'error',
+      '@typescript-eslint/no-misused-promises': ['error', { checksVoidReturn: false }],
+      '@typescript-eslint/await-thenable': 'error',
+      '@typescript-eslint/no-unused-vars': ['error', { argsIgnorePattern: '^_', varsIgnorePattern: '^_', caughtErrors: 'none' }],
+      '@typescript-eslint/no-explicit-any': 'error',
+      '@typescript-eslint/switch-exhaustiveness-check': ['error', { considerDefaultExhaustiveForUnions: true }],
+      eqeqeq: ['error', 'always', { null: 'ignore' }],
+      'no-var': 'error',
+      'prefer-const': 'error',
+      'no-restricted-exports': ['error', { restrictDefaultExports: { direct: true } }],
+    },
+  },
+  {
+    files: ['libs/*/src/**/*.ts', 'apps/*/src/**/*.ts'],
+    ignores: ['**/*.spec.ts', 'libs/testing/**'],
+    rules: {
+      'no-restricted-imports': [
+        'error',
+        {
+          paths: [
+            { name: '@nestjs/common', importNames: ['forwardRef', 'HttpException'], message: 'Hooks go up; errors are MatrixError.' },
+          ],
+        },
+      ],
+      'no-restricted-syntax': [
+        'error',
+        { selector: "MemberExpression[object.name='Scope'][property.name='REQUEST']", message: 'Pass the Requester as an argument.' },
+        { selector: "CallExpression[callee.name='Inject'] > Literal", message: 'Use an abstract class as the token.' },
+      ],
+    },
+  },
+  {
+    files: ['libs/*/src/**/*.ts', 'apps/*/src/**/*.ts'],
+    ignores: ['**/*.spec.ts', 'libs/testing/**', 'libs/platform/**'],
+    rules: {
+      'no-restricted-properties': ['error', ...outsidePlatform],
+      'no-restricted-globals': 'off',
+    },
+  },
+  { files: ['modules-examples/**/*.ts', 'test/**/*.ts'], rules: { 'no-restricted-exports': 'off' } },
+);

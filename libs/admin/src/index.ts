@@ -1,0 +1,2 @@
+/** Admin API, server notices, reports. */
+export {};

@@ -1,0 +1,2 @@
+/** Registrations, namespaces, outgoing transactions. */
+export {};

@@ -1,0 +1,2 @@
+/** Reads, writes, dialects, stream ids, migrations, background updates. */
+export {};

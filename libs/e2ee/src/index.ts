@@ -1,0 +1,2 @@
+/** Device lists, to-device messages, keys, cross-signing, key backup. */
+export {};

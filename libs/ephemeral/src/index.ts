@@ -1,0 +1,2 @@
+/** Typing, receipts, presence. */
+export {};

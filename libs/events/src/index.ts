@@ -1,0 +1,2 @@
+/** One PDU: canonical JSON, format, hashes, redaction, signing. */
+export {};

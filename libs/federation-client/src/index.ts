@@ -1,0 +1,2 @@
+/** Requests to other servers. */
+export {};

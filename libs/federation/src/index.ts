@@ -1,0 +1,2 @@
+/** Inbound endpoints and transactions, outbound queues. */
+export {};

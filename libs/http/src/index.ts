@@ -1,0 +1,2 @@
+/** Fastify set-up, guard, limits, error mapping, outbound client. */
+export {};

@@ -1,0 +1,2 @@
+/** Identifiers, wire types and error codes of the Matrix protocol. */
+export {};

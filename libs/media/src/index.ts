@@ -1,0 +1,2 @@
+/** Upload, download, thumbnails, URL previews. */
+export {};

@@ -1,0 +1,2 @@
+/** What a Rookery module may implement and call. */
+export {};

@@ -1,0 +1,2 @@
+/** Loading, registration and dispatch of modules. */
+export {};

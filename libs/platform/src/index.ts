@@ -1,0 +1,2 @@
+/** Configuration, logging, metrics, clock, lifecycle. */
+export {};

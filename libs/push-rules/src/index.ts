@@ -1,0 +1,2 @@
+/** The default push ruleset and its evaluation. */
+export {};

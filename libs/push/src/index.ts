@@ -1,0 +1,2 @@
+/** Push actions, counts, pushers. */
+export {};

@@ -1,0 +1,2 @@
+/** Streams, the bus that announces them, remote calls. */
+export {};

@@ -1,0 +1,2 @@
+/** Sending, membership, state, history, aliases, directory. */
+export {};

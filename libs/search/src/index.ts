@@ -1,0 +1,2 @@
+/** Derived indexes: user directory, message search, statistics. */
+export {};

@@ -1,0 +1,2 @@
+/** Single sign-on: OIDC, SAML, CAS. */
+export {};

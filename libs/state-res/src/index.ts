@@ -1,0 +1,2 @@
+/** Auth rules and state resolution. */
+export {};

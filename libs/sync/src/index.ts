@@ -1,0 +1,2 @@
+/** /sync and its filters. */
+export {};

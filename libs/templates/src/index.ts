@@ -1,0 +1,2 @@
+/** HTML pages and mails. */
+export {};

@@ -1,0 +1,2 @@
+/** Test homeservers, databases, clocks and networks for tests. */
+export {};

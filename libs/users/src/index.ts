@@ -1,0 +1,2 @@
+/** Accounts, login, interactive auth, sessions, profiles. */
+export {};

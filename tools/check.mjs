@@ -1,0 +1,31 @@
+// `npm run check`: what must hold before a change lands, apart from the tests. `--only=types,lint` runs a part.
+import { spawnSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { ensureInstalled, projectNode, root } from './lib.mjs';
+
+ensureInstalled();
+const bin = (name, ...path) => join(root, 'node_modules', name, ...path);
+const checks = [
+  ['packages', [join(root, 'tools', 'sync-packages.mjs'), '--check']],
+  ['types', [bin('typescript7', 'bin', 'tsc'), '-p', 'tsconfig.check.json']],
+  ['layers', [bin('dependency-cruiser', 'bin', 'dependency-cruise.mjs'), '--config', '.dependency-cruiser.cjs', 'libs', 'apps', 'modules-examples', 'test']],
+  ['lint', [bin('eslint', 'bin', 'eslint.js'), '.', '--max-warnings=0']],
+  ['format', [bin('prettier', 'bin', 'prettier.cjs'), '--check', '--log-level', 'warn', '.']],
+  ['docs', [join(root, 'tools', 'docs.mjs'), '--check']],
+];
+const only = process.argv.find((arg) => arg.startsWith('--only='))?.slice('--only='.length).split(',');
+let failed = 0;
+for (const [name, args] of checks) {
+  if (only && !only.includes(name)) continue;
+  if (!existsSync(args[0])) continue;
+  const result = spawnSync(projectNode(), args, { cwd: root, encoding: 'utf8', maxBuffer: 64 * 1024 * 1024 });
+  const ok = result.status === 0;
+  console.log(`${ok ? 'ok    ' : 'FAILED'} ${name}`);
+  if (!ok) {
+    failed += 1;
+    process.stdout.write(result.stdout);
+    process.stderr.write(result.stderr);
+  }
+}
+process.exit(failed === 0 ? 0 : 1);
