@@ -1,2 +1,3 @@
 /** One PDU: canonical JSON, format, hashes, redaction, signing. */
-export {};
+export type { RoomEvent, StateKeyTuple } from './event.js';
+export type { RoomVersionRules } from './room-version-rules.js';

@@ -1,2 +1,5 @@
 /** Fastify set-up, guard, limits, error mapping, outbound client. */
-export {};
+export { Access, type AccessOptions, type InboundRequest, Inbound, RequestAuthenticator, Who } from './access.js';
+export { client, type ClientVersion, stable } from './paths.js';
+export { HttpReply } from './reply.js';
+export { type LimiterName, type RateLimit, RateLimiter, RateLimitOverrides } from './rate-limiter.js';

@@ -1,2 +1,3 @@
 /** Identifiers, wire types and error codes of the Matrix protocol. */
-export {};
+export { type Json, type JsonObject, isJsonObject } from './json.js';
+export { MatrixError } from './errors.js';

@@ -1,0 +1,84 @@
+/** A value that may be bound to a statement. Booleans become 0/1 on SQLite; a list is for {@link Db.anyOf}. */
+export type SqlValue = string | number | bigint | boolean | null | Uint8Array | readonly string[] | readonly number[];
+
+/** A boolean as it comes back: `true`/`false` from PostgreSQL, 1/0 from SQLite. Test it for truth only. */
+export type SqlBool = boolean | 0 | 1;
+
+export type DialectName = 'postgres' | 'sqlite';
+
+/** What differs between the two databases, for the few statements that need it. */
+export interface Dialect {
+  readonly name: DialectName;
+  /** Type of a column of bytes: `BYTEA` or `BLOB`. */
+  readonly bytesType: string;
+  /** Column definition of a self-numbering primary key. */
+  readonly identityType: string;
+  /**
+   * `column IN (list)` as one bound parameter, so that the statement's text does not depend on the list's length:
+   * `query(`SELECT … WHERE ${db.dialect.anyOf('event_id')}`, [ids])`.
+   */
+  anyOf(column: string): string;
+  /** `column NOT IN (list)` in the same way. */
+  noneOf(column: string): string;
+}
+
+/**
+ * Reads. Statements use `?` for parameters on both databases. Rows are plain objects with the columns' names; 64-bit
+ * integers arrive as numbers; JSON is kept as text.
+ */
+export interface Db {
+  readonly dialect: Dialect;
+  /** All rows. */
+  query<Row>(sql: string, params?: readonly SqlValue[]): Promise<Row[]>;
+  /** The first row, or `undefined` when there is none. */
+  get<Row>(sql: string, params?: readonly SqlValue[]): Promise<Row | undefined>;
+}
+
+/** A transaction: reads see its own writes; everything in it becomes durable together or not at all. */
+export interface Tx extends Db {
+  /** Runs a statement that changes rows; the number of rows changed. */
+  run(sql: string, params?: readonly SqlValue[]): Promise<number>;
+  /**
+   * Inserts many rows in as few statements as possible. `rows` are arrays in the order of `columns`.
+   * `suffix` is put behind the values: `ON CONFLICT (…) DO NOTHING`.
+   */
+  insertMany(table: string, columns: readonly string[], rows: readonly (readonly SqlValue[])[], suffix?: string): Promise<void>;
+  /** Registers a function to run once the transaction is durable, in order of registration. It must not throw. */
+  afterCommit(fn: () => void): void;
+}
+
+/** Told with a transaction, for logs and metrics. */
+export interface WriteOptions {
+  /** Name in metrics and slow-query logs, snake_case; not user data. */
+  readonly name?: string;
+}
+
+/**
+ * The server's database: PostgreSQL or SQLite behind one face.
+ *
+ * On SQLite, writes run one after the other on the single writer connection (waiting ones share a commit, each in a
+ * savepoint of its own), reads use a second, read-only connection. On PostgreSQL both come from a pool, writes at
+ * READ COMMITTED, retried when the server reports a deadlock or a serialisation failure.
+ */
+export abstract class Database implements Db {
+  abstract readonly dialect: Dialect;
+  abstract query<Row>(sql: string, params?: readonly SqlValue[]): Promise<Row[]>;
+  abstract get<Row>(sql: string, params?: readonly SqlValue[]): Promise<Row | undefined>;
+  /**
+   * Runs `fn` in a transaction and resolves once that is durable. When `fn` rejects, everything is rolled back and the
+   * rejection passed on. `fn` may run more than once (deadlock): it must have no effect beyond `tx`. Never await network,
+   * timers or another `write` in it: a nested `write` throws.
+   */
+  abstract write<T>(fn: (tx: Tx) => Promise<T>, options?: WriteOptions): Promise<T>;
+  abstract close(): Promise<void>;
+}
+
+/** A forward-only step of the schema. Each lib exports its list; the app concatenates them. */
+export interface Migration {
+  /** The schema version it belongs to. */
+  readonly version: number;
+  /** Unique name within the version, with the lib's name first: `users_01_accounts`. Recorded in `applied_schema_deltas`. */
+  readonly name: string;
+  /** Must finish in seconds: moving many rows is a background update. Runs in a transaction of its own. */
+  up(tx: Tx): Promise<void>;
+}

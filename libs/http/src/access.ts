@@ -1,0 +1,70 @@
+import { SetMetadata, createParamDecorator, type ExecutionContext } from '@nestjs/common';
+import type { Requester } from '@rookery/platform';
+
+/** One inbound request, without the framework's types. */
+export interface InboundRequest {
+  /** The id in every log line of this request. */
+  readonly requestId: string;
+  readonly method: string;
+  /** Path with query, as received after the prefixes were normalised to `/_matrix` and `/_synapse`. */
+  readonly url: string;
+  readonly query: Readonly<Record<string, string | readonly string[] | undefined>>;
+  /** Names in lower case. */
+  readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>;
+  /** The parsed JSON body; `undefined` when there was none. */
+  readonly body: unknown;
+  /** The body as received, for routes that declare `rawBody`. */
+  readonly rawBody?: Buffer | undefined;
+  /** The client's address; behind a proxy the forwarded one, where the listener trusts it. */
+  readonly ip: string;
+  readonly userAgent: string;
+  /** Aborts when the client goes away. */
+  readonly signal: AbortSignal;
+}
+
+/** Who may call an endpoint, and what it costs. Every route declares it. */
+export interface AccessOptions {
+  /** `required`: a valid access token; `optional`: one may be there; `none`: none is looked at. */
+  readonly auth: 'required' | 'optional' | 'none';
+  /** Whether guests may call it. Default false: 403 `M_GUEST_ACCESS_FORBIDDEN`. */
+  readonly guests?: boolean;
+  /** Whether locked accounts may call it (logout). Default false: 401 `M_USER_LOCKED`. */
+  readonly locked?: boolean;
+  /** Whether expired accounts (account validity) may call it. Default false. */
+  readonly expired?: boolean;
+  /** Whether suspended accounts may call it. Default true; endpoints that act on others say false: 403 `M_USER_SUSPENDED`. */
+  readonly suspended?: boolean;
+  /** Only server administrators: 403 `M_FORBIDDEN`. */
+  readonly admin?: boolean;
+  /** Largest body accepted, bytes; default 13,107,200. */
+  readonly bodyLimitBytes?: number;
+}
+
+export const accessMetadata = 'rookery:access';
+
+/** Declares who may call a route. A route without it does not start. */
+export const Access = (options: AccessOptions): MethodDecorator & ClassDecorator => SetMetadata(accessMetadata, options);
+
+/** Turns a request's token into a {@link Requester}. Implemented by `users`, used by the guard. */
+export abstract class RequestAuthenticator {
+  /**
+   * @returns `undefined` only when `access.auth` is `optional` and there is no token
+   * @throws MatrixError 401 `M_MISSING_TOKEN`, 401 `M_UNKNOWN_TOKEN` (with `soft_logout`), 401 `M_USER_LOCKED`,
+   *   403 `M_GUEST_ACCESS_FORBIDDEN`, 403 `M_USER_SUSPENDED`, 403 `M_FORBIDDEN`
+   */
+  abstract authenticate(request: InboundRequest, access: AccessOptions): Promise<Requester | undefined>;
+}
+
+/** What the guard leaves on the framework's request for the parameter decorators. */
+export interface GuardedRequest {
+  inbound: InboundRequest;
+  requester: Requester | undefined;
+}
+
+const guarded = (context: ExecutionContext): GuardedRequest => context.switchToHttp().getRequest<GuardedRequest>();
+
+/** Injects the {@link Requester}; `undefined` on routes without a token. */
+export const Who = createParamDecorator((_: unknown, context: ExecutionContext) => guarded(context).requester);
+
+/** Injects the {@link InboundRequest}. */
+export const Inbound = createParamDecorator((_: unknown, context: ExecutionContext) => guarded(context).inbound);

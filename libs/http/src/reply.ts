@@ -1,0 +1,31 @@
+/** An answer that is not a plain 200 with JSON: pages, redirects, empty bodies, other status codes. */
+export class HttpReply {
+  constructor(
+    readonly status: number,
+    readonly headers: Readonly<Record<string, string>>,
+    readonly body: string | Uint8Array | undefined,
+  ) {}
+
+  /** JSON with another status or more headers. */
+  static json(status: number, body: unknown, headers: Record<string, string> = {}): HttpReply {
+    return new HttpReply(status, { 'content-type': 'application/json', ...headers }, JSON.stringify(body));
+  }
+  /** A page, with the strict content security policy that all our pages carry. */
+  static html(status: number, html: string, headers: Record<string, string> = {}): HttpReply {
+    return new HttpReply(
+      status,
+      {
+        'content-type': 'text/html; charset=utf-8',
+        'content-security-policy': "default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:; form-action 'self'; frame-ancestors 'self'; base-uri 'none'",
+        'cache-control': 'no-store',
+        'referrer-policy': 'no-referrer',
+        'x-content-type-options': 'nosniff',
+        ...headers,
+      },
+      html,
+    );
+  }
+  static redirect(location: string, status = 302): HttpReply {
+    return new HttpReply(status, { location, 'cache-control': 'no-store' }, undefined);
+  }
+}
