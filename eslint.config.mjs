@@ -16,7 +16,10 @@ export default tseslint.config(
       '@typescript-eslint/no-floating-promises': 'error',
       '@typescript-eslint/no-misused-promises': ['error', { checksVoidReturn: false }],
       '@typescript-eslint/await-thenable': 'error',
-      '@typescript-eslint/no-unused-vars': ['error', { argsIgnorePattern: '^_', varsIgnorePattern: '^_', caughtErrors: 'none' }],
+      '@typescript-eslint/no-unused-vars': [
+        'error',
+        { argsIgnorePattern: '^_', varsIgnorePattern: '^_', caughtErrors: 'none' },
+      ],
       '@typescript-eslint/no-explicit-any': 'error',
       '@typescript-eslint/switch-exhaustiveness-check': ['error', { considerDefaultExhaustiveForUnions: true }],
       eqeqeq: ['error', 'always', { null: 'ignore' }],
@@ -33,13 +36,20 @@ export default tseslint.config(
         'error',
         {
           paths: [
-            { name: '@nestjs/common', importNames: ['forwardRef', 'HttpException'], message: 'Hooks go up; errors are MatrixError.' },
+            {
+              name: '@nestjs/common',
+              importNames: ['forwardRef', 'HttpException'],
+              message: 'Hooks go up; errors are MatrixError.',
+            },
           ],
         },
       ],
       'no-restricted-syntax': [
         'error',
-        { selector: "MemberExpression[object.name='Scope'][property.name='REQUEST']", message: 'Pass the Requester as an argument.' },
+        {
+          selector: "MemberExpression[object.name='Scope'][property.name='REQUEST']",
+          message: 'Pass the Requester as an argument.',
+        },
         { selector: "CallExpression[callee.name='Inject'] > Literal", message: 'Use an abstract class as the token.' },
       ],
     },

@@ -9,12 +9,26 @@ const bin = (name, ...path) => join(root, 'node_modules', name, ...path);
 const checks = [
   ['packages', [join(root, 'tools', 'sync-packages.mjs'), '--check']],
   ['types', [bin('typescript7', 'bin', 'tsc'), '-p', 'tsconfig.check.json']],
-  ['layers', [bin('dependency-cruiser', 'bin', 'dependency-cruiser.mjs'), '--config', '.dependency-cruiser.cjs', 'libs', 'apps', 'modules-examples', 'test']],
+  [
+    'layers',
+    [
+      bin('dependency-cruiser', 'bin', 'dependency-cruiser.mjs'),
+      '--config',
+      '.dependency-cruiser.cjs',
+      'libs',
+      'apps',
+      'modules-examples',
+      'test',
+    ],
+  ],
   ['lint', [bin('eslint', 'bin', 'eslint.js'), '.', '--max-warnings=0']],
   ['format', [bin('prettier', 'bin', 'prettier.cjs'), '--check', '--log-level', 'warn', '.']],
   ['docs', [join(root, 'tools', 'docs.mjs'), '--check']],
 ];
-const only = process.argv.find((arg) => arg.startsWith('--only='))?.slice('--only='.length).split(',');
+const only = process.argv
+  .find((arg) => arg.startsWith('--only='))
+  ?.slice('--only='.length)
+  .split(',');
 let failed = 0;
 for (const [name, args] of checks) {
   if (only && !only.includes(name)) continue;

@@ -5,9 +5,18 @@ import { become, ensureInstalled, build, projectNode, root } from './lib.mjs';
 
 ensureInstalled();
 build();
-const watcher = spawn(projectNode(), [join(root, 'node_modules', 'typescript', 'bin', 'tsc'), '-b', '-w', '--preserveWatchOutput'], {
-  cwd: root,
-  stdio: 'inherit',
-});
+const watcher = spawn(
+  projectNode(),
+  [join(root, 'node_modules', 'typescript', 'bin', 'tsc'), '-b', '-w', '--preserveWatchOutput'],
+  {
+    cwd: root,
+    stdio: 'inherit',
+  },
+);
 process.on('exit', () => watcher.kill());
-become(projectNode(), ['--watch', '--enable-source-maps', join(root, 'apps', 'homeserver', 'dist', 'main.js'), ...process.argv.slice(2)]);
+become(projectNode(), [
+  '--watch',
+  '--enable-source-maps',
+  join(root, 'apps', 'homeserver', 'dist', 'main.js'),
+  ...process.argv.slice(2),
+]);

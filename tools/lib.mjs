@@ -37,11 +37,17 @@ export function become(command, args, options = {}) {
 
 /** `npm ci` when node_modules is missing or was made from another lock file. */
 export function ensureInstalled() {
-  const lock = createHash('sha256').update(readFileSync(join(root, 'package-lock.json'))).digest('hex');
+  const lock = createHash('sha256')
+    .update(readFileSync(join(root, 'package-lock.json')))
+    .digest('hex');
   const stamp = join(root, 'node_modules', '.rookery-lock');
   const installed = existsSync(join(root, 'node_modules', '.package-lock.json'));
   if (installed && existsSync(stamp) && readFileSync(stamp, 'utf8') === lock) return;
-  if (installed && !existsSync(stamp) && newerThan(join(root, 'node_modules', '.package-lock.json'), join(root, 'package-lock.json'))) {
+  if (
+    installed &&
+    !existsSync(stamp) &&
+    newerThan(join(root, 'node_modules', '.package-lock.json'), join(root, 'package-lock.json'))
+  ) {
     writeFileSync(stamp, lock);
     return;
   }

@@ -14,7 +14,9 @@ const builtin = new Set(builtinModules);
 const stale = [];
 
 const packages = ['libs', 'apps', 'modules-examples']
-  .flatMap((group) => (existsSync(join(root, group)) ? readdirSync(join(root, group)).map((name) => join(group, name)) : []))
+  .flatMap((group) =>
+    existsSync(join(root, group)) ? readdirSync(join(root, group)).map((name) => join(group, name)) : [],
+  )
   .filter((folder) => existsSync(join(root, folder, 'package.json')))
   .map((folder) => ({ folder, manifest: JSON.parse(readFileSync(join(root, folder, 'package.json'), 'utf8')) }));
 const folderOf = new Map(packages.map(({ folder, manifest }) => [manifest.name, folder]));
@@ -36,7 +38,12 @@ function imports(file) {
   )) {
     const name = match[1] ?? match[2] ?? match[3];
     if (name.startsWith('node:') || builtin.has(name)) continue;
-    found.add(name.split('/').slice(0, name.startsWith('@') ? 2 : 1).join('/'));
+    found.add(
+      name
+        .split('/')
+        .slice(0, name.startsWith('@') ? 2 : 1)
+        .join('/'),
+    );
   }
   return found;
 }
@@ -74,7 +81,9 @@ for (const { folder, manifest } of packages) {
 }
 write(join(root, 'tsconfig.json'), {
   files: [],
-  references: packages.filter(({ folder }) => existsSync(join(root, folder, 'tsconfig.json'))).map(({ folder }) => ({ path: folder })),
+  references: packages
+    .filter(({ folder }) => existsSync(join(root, folder, 'tsconfig.json')))
+    .map(({ folder }) => ({ path: folder })),
 });
 
 if (stale.length > 0) {

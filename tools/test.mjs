@@ -7,7 +7,9 @@ ensureBuilt();
 const isolated = process.argv.includes('--lane=jest');
 const args = process.argv.slice(2).filter((arg) => arg !== '--lane=jest');
 const jest = join(root, 'node_modules', 'jest', 'bin', 'jest.js');
-const workers = args.some((arg) => arg.startsWith('--maxWorkers') || arg === '-i' || arg === '-w') ? [] : ['--maxWorkers=2'];
+const workers = args.some((arg) => arg.startsWith('--maxWorkers') || arg === '-i' || arg === '-w')
+  ? []
+  : ['--maxWorkers=2'];
 if (isolated) {
   become(projectNode(), ['--experimental-vm-modules', jest, '-c', 'jest.isolated.mjs', ...workers, ...args]);
 } else {
