@@ -1,2 +1,35 @@
 /** The default push ruleset and its evaluation. */
-export {};
+export {
+  type CompiledRuleset,
+  compileRuleset,
+  evaluate,
+  outcomeOf,
+  type PushContext,
+  type PushEvent,
+  type PushMatch,
+  type PushOutcome,
+} from './evaluate.js';
+export { propertyAt, splitPath } from './event-properties.js';
+export { compileGlob, type Matcher } from './glob.js';
+export {
+  isRuleKind,
+  migrateStoredRule,
+  parseActions,
+  type Parsed,
+  parseUserRule,
+  type StoredRule,
+} from './rule-input.js';
+export {
+  buildRuleset,
+  defaultRuleKinds,
+  defaultRuleset,
+  noRuleChanges,
+  type PushAction,
+  type PushCondition,
+  type PushRule,
+  type RuleChanges,
+  type RuleKind,
+  ruleKinds,
+  type Ruleset,
+  type UserRule,
+} from './ruleset.js';

@@ -1,0 +1,165 @@
+import { compileGlob } from './glob.js';
+import { propertyAt, splitPath } from './event-properties.js';
+import {
+  type PushAction,
+  type PushCondition,
+  type PushRule,
+  ruleKinds,
+  type RuleKind,
+  type Ruleset,
+} from './ruleset.js';
+
+/** What conditions ask about beside the event itself. */
+export interface PushContext {
+  readonly userId: string;
+  /** The user's display name in the room, for `contains_display_name`. */
+  readonly displayName?: string | undefined;
+  /** Joined members of the room. */
+  readonly memberCount: number;
+  /** The sender's power level; `Infinity` for creators of room version 12. */
+  readonly senderPowerLevel: number;
+  /** `notifications` of the power levels event; a key that is missing there needs 50. */
+  readonly notificationLevels: Readonly<Record<string, unknown>>;
+}
+
+/** An event in client format: at least `type`, `sender`, `room_id`, `content`. */
+export type PushEvent = Readonly<Record<string, unknown>>;
+
+type Check = (event: PushEvent, context: PushContext) => boolean;
+
+interface CompiledRule {
+  readonly ruleId: string;
+  readonly kind: RuleKind;
+  readonly actions: readonly PushAction[];
+  readonly checks: readonly Check[];
+}
+
+/** A ruleset ready for evaluation: enabled rules only, in order of priority. */
+export type CompiledRuleset = readonly CompiledRule[];
+
+/** The rule that decided, and what it asks for. */
+export interface PushMatch {
+  readonly ruleId: string;
+  readonly kind: RuleKind;
+  readonly actions: readonly PushAction[];
+}
+
+const never: Check = () => false;
+const defaultNotificationLevel = 50;
+
+function compileMemberCount(is: string | undefined): Check {
+  const parsed = /^(==|<=|>=|<|>)?([0-9]{1,15})$/.exec(is ?? '');
+  if (parsed === null) return never;
+  const count = Number(parsed[2]);
+  switch (parsed[1]) {
+    case '<':
+      return (_, context) => context.memberCount < count;
+    case '>':
+      return (_, context) => context.memberCount > count;
+    case '<=':
+      return (_, context) => context.memberCount <= count;
+    case '>=':
+      return (_, context) => context.memberCount >= count;
+    default:
+      return (_, context) => context.memberCount === count;
+  }
+}
+
+const isSimple = (value: unknown): boolean =>
+  value === null || typeof value === 'string' || typeof value === 'boolean' || Number.isSafeInteger(value);
+
+/** A condition that is unknown or malformed never holds. @spec client-server-api#conditions-1 */
+function compileCondition(condition: PushCondition): Check {
+  switch (condition.kind) {
+    case 'event_match': {
+      const { key, pattern } = condition;
+      if (typeof key !== 'string' || typeof pattern !== 'string') return never;
+      const names = splitPath(key);
+      const matches = compileGlob(pattern, key === 'content.body' ? 'words' : 'whole');
+      return (event) => {
+        const value = propertyAt(event, names);
+        return typeof value === 'string' && matches(value);
+      };
+    }
+    case 'event_property_is': {
+      const { key, value: wanted } = condition;
+      if (typeof key !== 'string' || !isSimple(wanted)) return never;
+      const names = splitPath(key);
+      return (event) => propertyAt(event, names) === wanted;
+    }
+    case 'event_property_contains': {
+      const { key, value: wanted } = condition;
+      if (typeof key !== 'string' || !isSimple(wanted)) return never;
+      const names = splitPath(key);
+      return (event) => {
+        const list = propertyAt(event, names);
+        return Array.isArray(list) && list.includes(wanted);
+      };
+    }
+    case 'room_member_count':
+      return compileMemberCount(condition.is);
+    case 'sender_notification_permission': {
+      const { key } = condition;
+      if (typeof key !== 'string') return never;
+      return (_, context) => {
+        const level = Object.hasOwn(context.notificationLevels, key) ? context.notificationLevels[key] : undefined;
+        return context.senderPowerLevel >= (typeof level === 'number' ? level : defaultNotificationLevel);
+      };
+    }
+    case 'contains_display_name':
+      return (event, context) => {
+        const body = propertyAt(event, ['content', 'body']);
+        if (typeof body !== 'string' || !context.displayName) return false;
+        return compileGlob(context.displayName.replace(/[*?]/g, '?'), 'words')(body);
+      };
+    default:
+      return never;
+  }
+}
+
+function compileRule(kind: RuleKind, rule: PushRule): CompiledRule {
+  const checks: Check[] = [];
+  if (kind === 'override' || kind === 'underride') checks.push(...(rule.conditions ?? []).map(compileCondition));
+  else if (kind === 'content') {
+    checks.push(compileCondition({ kind: 'event_match', key: 'content.body', pattern: rule.pattern ?? '' }));
+  } else if (kind === 'room') checks.push((event) => event['room_id'] === rule.rule_id);
+  else checks.push((event) => event['sender'] === rule.rule_id);
+  return { ruleId: rule.rule_id, kind, actions: rule.actions, checks };
+}
+
+/** Prepares a ruleset once, so that evaluating it per event is a loop over functions. */
+export function compileRuleset(ruleset: Ruleset): CompiledRuleset {
+  return ruleKinds.flatMap((kind) =>
+    ruleset[kind].filter((rule) => rule.enabled).map((rule) => compileRule(kind, rule)),
+  );
+}
+
+/**
+ * The first rule, by priority, whose conditions all hold; `undefined` when none does, and always for the user's own
+ * events.
+ * @spec client-server-api#push-rules
+ */
+export function evaluate(ruleset: CompiledRuleset, event: PushEvent, context: PushContext): PushMatch | undefined {
+  if (event['sender'] === context.userId) return undefined;
+  return ruleset.find((rule) => rule.checks.every((check) => check(event, context)));
+}
+
+/** What a match means for counting. */
+export interface PushOutcome {
+  readonly notify: boolean;
+  readonly highlight: boolean;
+  /** Name of a sound, where one is asked for. */
+  readonly sound: string | undefined;
+}
+
+/** Reads the actions of a match; a tweak `highlight` without a value is true. @spec client-server-api#actions */
+export function outcomeOf(actions: readonly PushAction[]): PushOutcome {
+  let highlight = false;
+  let sound: string | undefined;
+  for (const action of actions) {
+    if (typeof action === 'string') continue;
+    if (action.set_tweak === 'highlight') highlight = action.value === undefined || action.value === true;
+    if (action.set_tweak === 'sound' && typeof action.value === 'string') sound = action.value;
+  }
+  return { notify: actions.includes('notify'), highlight, sound };
+}
