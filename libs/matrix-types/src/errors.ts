@@ -1,3 +1,5 @@
+import type { AnyErrcode } from './errcodes.js';
+
 /**
  * The only error that a client sees: an HTTP status and a Matrix error body.
  * @spec client-server-api#standard-error-response
@@ -14,7 +16,7 @@ export class MatrixError extends Error {
    */
   constructor(
     readonly status: number,
-    readonly errcode: string,
+    readonly errcode: AnyErrcode,
     message: string,
     readonly extra: Readonly<Record<string, unknown>> = {},
   ) {
