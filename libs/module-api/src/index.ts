@@ -1,2 +1,91 @@
 /** What a Rookery module may implement and call. */
-export {};
+export { MatrixError } from '@rookery/matrix-types';
+export type { AccountApi, AccountDataManager, RegisteredDevice, UserInfo, UserIpAndAgent } from './api/accounts.js';
+export type { BackgroundApi, MessagingApi, ModuleApi, PresenceToSet } from './api/module-api.js';
+export type { RegistrationApi, WebHandler, WebRequestContext } from './api/registration.js';
+export type { EventToSend, PublicRoomListManager, RoomApi } from './api/rooms.js';
+export type {
+  DocumentStore,
+  FederationClientApi,
+  HttpAnswer,
+  HttpClient,
+  HttpRequestOptions,
+  ModuleLog,
+  ModuleMetrics,
+  ModuleMigration,
+  ModuleStore,
+  ModuleTemplate,
+  ModuleTransaction,
+  ScheduledCall,
+  Scheduler,
+  StoredDocument,
+} from './api/services.js';
+export type {
+  AccountDataCallbacks,
+  AccountValidityCallbacks,
+  AuthChecker,
+  AuthSuccess,
+  PasswordAuthProviderCallbacks,
+  RenewalResult,
+  UiaResults,
+} from './callbacks/accounts.js';
+export type {
+  BackgroundUpdateControllerCallbacks,
+  MediaRepositoryCallbacks,
+  PresenceRouterCallbacks,
+  RatelimitCallbacks,
+  RatelimitOverride,
+  UnsignedFieldsCallbacks,
+  UpdateSlot,
+  UserPresenceState,
+} from './callbacks/server.js';
+export type { RequestInfo, SpamCheckerCallbacks, Threepid, UserProfile } from './callbacks/spam-checker.js';
+export {
+  type AllCallbacks,
+  type CallbackCategories,
+  type CallbackCategory,
+  type CallbackInfo,
+  type CallbackKind,
+  type CallbackName,
+  callbackTable,
+  type NamesOfKind,
+} from './callbacks/table.js';
+export type {
+  EventAllowed,
+  EventReplacement,
+  ModuleRequester,
+  ProfileInfo,
+  ThirdPartyRulesCallbacks,
+} from './callbacks/third-party-rules.js';
+export type { CallbackContext } from './context.js';
+export { ConfigError } from './errors.js';
+export type { ModuleEvent, ModuleEventDraft, RoomStateView, StateFilter } from './event.js';
+export {
+  mapUsernameToMxidLocalpart,
+  type OidcMappingProvider,
+  type OidcUserAttributes,
+  RedirectError,
+  type SamlMappingProvider,
+  type SamlResponse,
+  type SamlUserAttributes,
+} from './mapping.js';
+export type { MediaFile, MediaFileInfo, MediaStorageProvider, MediaUploadLimit, ThumbnailInfo } from './media.js';
+export {
+  defineModule,
+  isRookeryModule,
+  MODULE_API_VERSION,
+  type ModuleDefinition,
+  type RookeryModule,
+} from './module.js';
+export {
+  Codes,
+  DROP_SILENTLY,
+  type EventVerdict,
+  NOT_SPAM,
+  type Permission,
+  PRESENCE_ALL_USERS,
+  type Refusal,
+  type RegistrationBehavior,
+  SOFT_FAIL,
+  type SpamVerdict,
+} from './verdicts.js';

@@ -1,0 +1,46 @@
+import type { CallbackCategories } from '../callbacks/table.js';
+import type { MediaStorageProvider } from '../media.js';
+import type { OidcMappingProvider, SamlMappingProvider } from '../mapping.js';
+
+/** What a handler of a web resource knows beside the request. */
+export interface WebRequestContext {
+  /** Id of the request, the one in the server's log. */
+  readonly requestId: string;
+  readonly ip: string;
+  readonly userAgent: string;
+  /** What the path's parameters stood for: `/users/:name` gives `name`. */
+  readonly params: Readonly<Record<string, string>>;
+}
+
+/** Answers a request to a path of the module. Bodies larger than 1 MiB never reach it. */
+export type WebHandler = (request: Request, context: WebRequestContext) => Promise<Response> | Response;
+
+/**
+ * Registering what the module implements. Only while `register` runs; afterwards these throw. The callbacks of one category
+ * may be given in several calls, each callback once.
+ */
+export interface RegistrationApi {
+  registerSpamCheckerCallbacks(callbacks: CallbackCategories['spamChecker']): void;
+  registerThirdPartyRulesCallbacks(callbacks: CallbackCategories['thirdPartyRules']): void;
+  registerPasswordAuthProviderCallbacks(callbacks: CallbackCategories['passwordAuthProvider']): void;
+  registerAccountValidityCallbacks(callbacks: CallbackCategories['accountValidity']): void;
+  registerPresenceRouterCallbacks(callbacks: CallbackCategories['presenceRouter']): void;
+  registerAccountDataCallbacks(callbacks: CallbackCategories['accountData']): void;
+  registerAddExtraFieldsToUnsignedClientEventCallbacks(callbacks: CallbackCategories['unsignedFields']): void;
+  registerMediaRepositoryCallbacks(callbacks: CallbackCategories['mediaRepository']): void;
+  registerRatelimitCallbacks(callbacks: CallbackCategories['ratelimit']): void;
+  registerBackgroundUpdateControllerCallbacks(callbacks: CallbackCategories['backgroundUpdateController']): void;
+  /**
+   * Answers requests below a path.
+   * @param path below `/_synapse/client/` (the service prefix is a setting and is put in place of `_synapse`); segments may
+   *   be parameters (`:name`), a last `*` takes the rest. `/_matrix` is not allowed. When two modules claim a path, the
+   *   first one has it and the second is named in the log.
+   */
+  registerWebResource(path: string, handler: WebHandler): void;
+  /** Another place for media, under the name that the settings' `media_storage_providers` refer to. */
+  registerMediaStorageProvider(name: string, create: (config: unknown) => MediaStorageProvider): void;
+  /** Maps OpenID Connect users to accounts, under the name that the settings' `user_mapping_provider` refers to. */
+  registerOidcMappingProvider(name: string, create: (config: unknown) => OidcMappingProvider): void;
+  /** Maps SAML users to accounts, likewise. */
+  registerSamlMappingProvider(name: string, create: (config: unknown) => SamlMappingProvider): void;
+}

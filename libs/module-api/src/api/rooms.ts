@@ -1,0 +1,59 @@
+import type { ModuleEvent, StateFilter } from '../event.js';
+import type { ProfileInfo } from '../callbacks/third-party-rules.js';
+
+/** The public room directory. */
+export interface PublicRoomListManager {
+  roomIsInPublicRoomList(roomId: string): Promise<boolean>;
+  addRoomToPublicRoomList(roomId: string): Promise<void>;
+  removeRoomFromPublicRoomList(roomId: string): Promise<void>;
+}
+
+/** An event to send. The sender has to be a local user; the server adds the rest. */
+export interface EventToSend {
+  readonly roomId: string;
+  readonly type: string;
+  readonly sender: string;
+  readonly content: Readonly<Record<string, unknown>>;
+  /** Makes it a state event. */
+  readonly stateKey?: string;
+}
+
+/** Rooms. Everything done here passes the protocol's rules, but no rate limit, and no spam check of the module itself. */
+export interface RoomApi {
+  /** `get_room_state`: the current state of a room, in no order, narrowed by types or pairs of type and state key. */
+  getRoomState(roomId: string, eventFilter?: StateFilter): Promise<readonly ModuleEvent[]>;
+  /** `get_state_events_in_room` */
+  getStateEventsInRoom(roomId: string, types: StateFilter): Promise<readonly ModuleEvent[]>;
+  /** `create_and_send_event_into_room` @throws MatrixError 403 when the room's rules forbid it */
+  createAndSendEventIntoRoom(event: EventToSend): Promise<ModuleEvent>;
+  /**
+   * `update_room_membership`: makes `target` join, leave, be invited, banned...
+   * @param remoteRoomHosts servers to ask when this one is not in the room
+   */
+  updateRoomMembership(
+    sender: string,
+    target: string,
+    roomId: string,
+    newMembership: 'invite' | 'join' | 'leave' | 'ban' | 'knock',
+    content?: Readonly<Record<string, unknown>>,
+    remoteRoomHosts?: readonly string[],
+  ): Promise<ModuleEvent>;
+  /** `create_room`: `config` is the body of a request to create a room. */
+  createRoom(
+    userId: string,
+    config: Readonly<Record<string, unknown>>,
+    options?: { readonly ratelimit?: boolean; readonly creatorJoinProfile?: Partial<ProfileInfo> },
+  ): Promise<{ readonly roomId: string; readonly roomAlias: string | undefined }>;
+  /** `delete_room`: removes local users and everything stored, in the background. */
+  deleteRoom(roomId: string): Promise<void>;
+  /** Keeps local users from joining a room, or lets them again. Ours. */
+  setRoomBlocked(roomId: string, blocked: boolean): Promise<void>;
+  /** Withholds or gives back all media of a room. How many files it touched. Ours. */
+  setRoomMediaQuarantined(roomId: string, quarantined: boolean): Promise<number>;
+  /** `get_canonical_room_alias` */
+  getCanonicalRoomAlias(roomId: string): Promise<string | undefined>;
+  /** `lookup_room_alias`: asks the alias's server where it is not ours. @throws MatrixError 404 */
+  lookupRoomAlias(alias: string): Promise<{ readonly roomId: string; readonly servers: readonly string[] }>;
+  /** `public_room_list_manager` */
+  readonly publicRoomListManager: PublicRoomListManager;
+}

@@ -1,0 +1,158 @@
+/** Options of a request of {@link HttpClient}. */
+export interface HttpRequestOptions {
+  readonly headers?: Readonly<Record<string, string>>;
+  /** Added to the URL's query. */
+  readonly query?: Readonly<Record<string, string>>;
+  /** For the whole exchange; default 10,000. */
+  readonly timeoutMs?: number;
+  /** Answers larger than this are cut off with an error; default 10 MiB. */
+  readonly maxSizeBytes?: number;
+  readonly signal?: AbortSignal;
+}
+
+/** The answer to a request of {@link HttpClient.request}. */
+export interface HttpAnswer {
+  readonly status: number;
+  /** Names in lower case. */
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: Uint8Array;
+}
+
+/**
+ * HTTP requests to elsewhere. They go through the server's proxy settings, and never to the addresses that the settings
+ * forbid. Failures throw `MatrixError` 502; a status other than 2xx does so too, except in `request`.
+ */
+export interface HttpClient {
+  getJson(url: string, options?: HttpRequestOptions): Promise<unknown>;
+  postJsonGetJson(url: string, body: unknown, options?: HttpRequestOptions): Promise<unknown>;
+  putJson(url: string, body: unknown, options?: HttpRequestOptions): Promise<unknown>;
+  /** Sends an `application/x-www-form-urlencoded` body. */
+  postUrlencodedGetJson(
+    url: string,
+    fields: Readonly<Record<string, string>>,
+    options?: HttpRequestOptions,
+  ): Promise<unknown>;
+  getFile(url: string, options?: HttpRequestOptions): Promise<HttpAnswer>;
+  request(method: string, url: string, body?: string | Uint8Array, options?: HttpRequestOptions): Promise<HttpAnswer>;
+}
+
+/** Signed requests to other servers. Only to those that the module's entry allows in `allow_federation_to`. */
+export interface FederationClientApi {
+  /** @param path begins with `/_matrix/federation/`; @throws MatrixError 403 for a server that is not allowed */
+  getJson(destination: string, path: string, query?: Readonly<Record<string, string>>): Promise<unknown>;
+  putJson(destination: string, path: string, body: unknown): Promise<unknown>;
+}
+
+/** A document of {@link ModuleStore}. */
+export interface StoredDocument {
+  readonly key: string;
+  /** Frozen. */
+  readonly value: unknown;
+}
+
+/** Reading and writing documents; inside a transaction or, each call by itself, outside. */
+export interface DocumentStore {
+  /** The document, frozen, or `undefined`. */
+  get(key: string): Promise<unknown>;
+  /** Stores a JSON value of at most 256 KiB under a key of at most 255 bytes. */
+  put(key: string, value: unknown): Promise<void>;
+  /** Whether there was one. */
+  delete(key: string): Promise<boolean>;
+  /** Documents whose keys begin with `prefix`, in the keys' byte order; at most `limit` (default and largest: 1,000). */
+  list(options?: {
+    readonly prefix?: string;
+    /** Only keys behind this one: the last key of the page before. */
+    readonly after?: string;
+    readonly limit?: number;
+  }): Promise<readonly StoredDocument[]>;
+}
+
+/**
+ * The module's own documents, in the server's database: no other module sees them, `rookery module remove --purge` deletes
+ * them. Shared by all processes of a server.
+ */
+export interface ModuleStore extends DocumentStore {
+  /**
+   * Runs `work` in a transaction: everything in it happens together or not at all. It may run more than once, so it must
+   * have no other effect; never wait for anything but `tx` in it.
+   */
+  transaction<T>(work: (tx: DocumentStore) => Promise<T>): Promise<T>;
+}
+
+/** Statements on the module's own tables. `?` stands for parameters on both databases. */
+export interface ModuleTransaction {
+  readonly dialect: 'postgres' | 'sqlite';
+  query<Row>(sql: string, params?: readonly (string | number | boolean | null | Uint8Array)[]): Promise<Row[]>;
+  /** How many rows were changed. */
+  run(sql: string, params?: readonly (string | number | boolean | null | Uint8Array)[]): Promise<number>;
+}
+
+/** One step of the schema of a module's own tables. Table names begin with the module's prefix. */
+export interface ModuleMigration {
+  /** Unique within the module; recorded, so that it runs once. Steps run in the order of the list. */
+  readonly name: string;
+  /** Statements that both databases take, or different ones. */
+  readonly sql: readonly string[] | { readonly postgres: readonly string[]; readonly sqlite: readonly string[] };
+}
+
+/** Something that will happen and can be called off. */
+export interface ScheduledCall {
+  cancel(): void;
+}
+
+/**
+ * Jobs that run in one process of the server, whichever that is, and survive a restart. Names are the module's own.
+ */
+export interface Scheduler {
+  /** Runs `job` every `periodMs` (at least 1,000), the first time after one period. A job never overlaps itself. */
+  every(name: string, periodMs: number, job: () => Promise<void> | void): ScheduledCall;
+  /** Says what to do with the payloads of {@link runAt}. Only while `register` runs. */
+  handle(name: string, job: (payload: unknown) => Promise<void> | void): void;
+  /**
+   * Stores a call of the handler of that name at a moment; a failing one is tried again, up to ten times, ever later.
+   * @param payload a JSON value
+   * @param key replaces a waiting call of the same name and key
+   */
+  runAt(name: string, atMs: number, payload: unknown, key?: string): Promise<void>;
+  /** Calls off what {@link runAt} stored. Whether there was something. */
+  cancel(name: string, key: string): Promise<boolean>;
+}
+
+/** Numbers for the server's Prometheus page. Names get the prefix `rookery_module_` and the module's name. */
+export interface ModuleMetrics {
+  counter(
+    name: string,
+    help: string,
+    labelNames?: readonly string[],
+  ): {
+    inc(labels?: Readonly<Record<string, string>>, by?: number): void;
+  };
+  gauge(
+    name: string,
+    help: string,
+    labelNames?: readonly string[],
+  ): {
+    set(value: number, labels?: Readonly<Record<string, string>>): void;
+  };
+  histogram(
+    name: string,
+    help: string,
+    labelNames?: readonly string[],
+    buckets?: readonly number[],
+  ): {
+    observe(value: number, labels?: Readonly<Record<string, string>>): void;
+  };
+}
+
+/** Writes to the server's log, under the module's name. */
+export interface ModuleLog {
+  debug(message: string, fields?: Readonly<Record<string, unknown>>): void;
+  info(message: string, fields?: Readonly<Record<string, unknown>>): void;
+  warn(message: string, fields?: Readonly<Record<string, unknown>>): void;
+  error(message: string, fields?: Readonly<Record<string, unknown>>): void;
+}
+
+/** A page or mail made from a template. */
+export interface ModuleTemplate {
+  render(variables: Readonly<Record<string, unknown>>): string;
+}

@@ -1,0 +1,53 @@
+/** What a file in the media repository is. */
+export interface MediaFileInfo {
+  /** The server whose media it is; `undefined` for our own. */
+  readonly serverName: string | undefined;
+  /** The server's own id of the file: the media id for our own, another one for remote media. */
+  readonly fileId: string;
+  /** Whether it belongs to a URL preview. */
+  readonly urlCache: boolean;
+  /** Set when it is a thumbnail. */
+  readonly thumbnail?: ThumbnailInfo | undefined;
+}
+
+/** Sizes and type of a thumbnail. */
+export interface ThumbnailInfo {
+  readonly widthPx: number;
+  readonly heightPx: number;
+  readonly method: 'crop' | 'scale';
+  /** Media type, for example `image/png`. */
+  readonly type: string;
+  readonly sizeBytes: number;
+}
+
+/** A file that can be read, as often as wanted, while the callback runs. */
+export interface MediaFile {
+  readonly sizeBytes: number;
+  /** As the uploader claims. */
+  readonly mediaType: string | undefined;
+  /** The contents in pieces. */
+  stream(): AsyncIterable<Uint8Array>;
+}
+
+/**
+ * Another place where media is kept, beside the local disk. Look-up order: local disk, then the providers in the order of
+ * the settings; a hit is copied to the local disk.
+ */
+export interface MediaStorageProvider {
+  /**
+   * Keeps a file.
+   * @param path relative to the media store; unique for the file, `/` between segments
+   * @param localPath absolute path of the file on the local disk, readable until the promise settles
+   */
+  storeFile(path: string, info: MediaFileInfo, localPath: string): Promise<void>;
+  /** The contents, or `undefined` when this provider does not have the file: the next one is asked. */
+  fetch(path: string, info: MediaFileInfo): Promise<AsyncIterable<Uint8Array> | undefined>;
+  /** Forgets a file; one that is not there is no error. Providers that cannot delete leave it out. */
+  remove?(path: string, info: MediaFileInfo): Promise<void>;
+}
+
+/** How many bytes a user may upload in a period. */
+export interface MediaUploadLimit {
+  readonly maxBytes: number;
+  readonly timePeriodMs: number;
+}

@@ -1,0 +1,69 @@
+import type { ModuleApi } from './api/module-api.js';
+
+/**
+ * Version of the interface between modules and the server. The first number grows with changes that can break a module, the
+ * second with additions. A server loads a module whose first number is its own and whose second is not larger.
+ */
+export const MODULE_API_VERSION = '1.0';
+
+/** A module as its author writes it. */
+export interface ModuleDefinition<Config> {
+  /**
+   * Names the module in logs, metrics, its store and its schedule. 1 to 64 characters of `a-z 0-9 . _ -`, a letter or a
+   * digit first; unique on a server.
+   */
+  readonly name: string;
+  /** What the module was written against; default: the version of the package that it was built with. */
+  readonly apiVersion?: string;
+  /**
+   * Checks the `config` of the module's entry and gives it its type. Pure: no I/O.
+   * @param raw as in the settings file; `undefined` when the entry has none
+   * @throws ConfigError when it is wrong: the server refuses to start
+   */
+  parseConfig(raw: unknown): Config;
+  /**
+   * Registers callbacks and starts what the module needs. Called once in every process, before the server listens.
+   * Registering after it has returned throws.
+   */
+  register(api: ModuleApi, config: Config): void | Promise<void>;
+}
+
+/** A module with its brand: what a module package exports, as `default` or by name. */
+export interface RookeryModule<Config = unknown> extends ModuleDefinition<Config> {
+  /** Brand. */
+  readonly $$type: 'RookeryModule';
+  readonly apiVersion: string;
+}
+
+/**
+ * Declares a module. A package exports the result as its default export.
+ *
+ * ```ts
+ * export default defineModule({
+ *   name: 'no-shouting',
+ *   parseConfig: () => undefined,
+ *   register(api) {
+ *     api.registerSpamCheckerCallbacks({
+ *       async checkEventForSpam(event) {
+ *         const body = event.content.body;
+ *         return typeof body === 'string' && body === body.toUpperCase() ? Codes.FORBIDDEN : NOT_SPAM;
+ *       },
+ *     });
+ *   },
+ * });
+ * ```
+ */
+export function defineModule<Config>(definition: ModuleDefinition<Config>): RookeryModule<Config> {
+  return Object.freeze({
+    $$type: 'RookeryModule',
+    name: definition.name,
+    apiVersion: definition.apiVersion ?? MODULE_API_VERSION,
+    parseConfig: (raw: unknown) => definition.parseConfig(raw),
+    register: (api: ModuleApi, config: Config) => definition.register(api, config),
+  });
+}
+
+/** Whether a value was made by {@link defineModule}, also of another copy of this package. */
+export function isRookeryModule(value: unknown): value is RookeryModule {
+  return typeof value === 'object' && value !== null && (value as { $$type?: unknown }).$$type === 'RookeryModule';
+}
