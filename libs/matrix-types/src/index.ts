@@ -2,6 +2,18 @@
 export type { AnyErrcode, Errcode } from './errcodes.js';
 export { MatrixError } from './errors.js';
 export {
+  emptyEventFilter,
+  type EventFilter,
+  type FilterableEvent,
+  matchesType,
+  parseEventFilter,
+  parseSyncFilter,
+  passesFilter,
+  passesRoom,
+  passesType,
+  type SyncFilter,
+} from './event-filter.js';
+export {
   type DomainId,
   domainOf,
   type EventId,

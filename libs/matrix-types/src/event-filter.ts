@@ -1,0 +1,194 @@
+import { MatrixError } from './errors.js';
+import { isJsonObject, type JsonObject } from './json.js';
+
+/** A filter over events, read from what a client sent. @spec client-server-api#filtering */
+export interface EventFilter {
+  /** Largest number of events; `undefined` leaves it to the server. */
+  readonly limit: number | undefined;
+  readonly types: readonly string[] | undefined;
+  readonly notTypes: readonly string[];
+  readonly senders: ReadonlySet<string> | undefined;
+  readonly notSenders: ReadonlySet<string>;
+  readonly rooms: ReadonlySet<string> | undefined;
+  readonly notRooms: ReadonlySet<string>;
+  /** Only events whose content has a `url` (true) or has none (false). */
+  readonly containsUrl: boolean | undefined;
+  readonly lazyLoadMembers: boolean;
+  readonly includeRedundantMembers: boolean;
+  readonly unreadThreadNotifications: boolean;
+  /** MSC3874: only events with one of these relations. */
+  readonly relTypes: readonly string[] | undefined;
+  /** Whether every event passes, so that nothing needs to be looked at. */
+  readonly passesEverything: boolean;
+}
+
+/** The parts of an event that a filter looks at. */
+export interface FilterableEvent {
+  readonly type: string;
+  readonly sender: string;
+  readonly roomId?: string | undefined;
+  readonly content: Readonly<JsonObject>;
+}
+
+const maxListLength = 1000;
+
+function stringList(source: JsonObject, key: string, where: string): string[] | undefined {
+  const value = source[key];
+  if (value === undefined || value === null) return undefined;
+  if (!Array.isArray(value) || value.some((entry) => typeof entry !== 'string')) {
+    throw MatrixError.badJson(`${where}.${key} must be a list of strings`);
+  }
+  if (value.length > maxListLength) throw MatrixError.badJson(`${where}.${key} has more than ${maxListLength} entries`);
+  return value as string[];
+}
+
+function flag(source: JsonObject, key: string, where: string): boolean | undefined {
+  const value = source[key];
+  if (value === undefined || value === null) return undefined;
+  if (typeof value !== 'boolean') throw MatrixError.badJson(`${where}.${key} must be true or false`);
+  return value;
+}
+
+const setOf = (list: readonly string[] | undefined): ReadonlySet<string> | undefined =>
+  list === undefined ? undefined : new Set(list);
+
+/**
+ * Reads an event filter.
+ * @param where how messages name the value: `filter.room.timeline`
+ * @throws MatrixError 400 `M_BAD_JSON`
+ */
+export function parseEventFilter(value: unknown, where = 'filter'): EventFilter {
+  const source = value ?? {};
+  if (!isJsonObject(source)) throw MatrixError.badJson(`${where} must be an object`);
+  const limit = source['limit'] ?? undefined;
+  if (limit !== undefined && (!Number.isSafeInteger(limit) || (limit as number) < 0)) {
+    throw MatrixError.badJson(`${where}.limit must be a positive integer`);
+  }
+  const types = stringList(source, 'types', where);
+  const notTypes = stringList(source, 'not_types', where) ?? [];
+  const senders = setOf(stringList(source, 'senders', where));
+  const notSenders = new Set(stringList(source, 'not_senders', where));
+  const rooms = setOf(stringList(source, 'rooms', where));
+  const notRooms = new Set(stringList(source, 'not_rooms', where));
+  const containsUrl = flag(source, 'contains_url', where);
+  const relTypes = stringList(source, 'rel_types', where) ?? stringList(source, 'org.matrix.msc3874.rel_types', where);
+  return {
+    limit: limit as number | undefined,
+    types,
+    notTypes,
+    senders,
+    notSenders,
+    rooms,
+    notRooms,
+    containsUrl,
+    lazyLoadMembers: flag(source, 'lazy_load_members', where) ?? false,
+    includeRedundantMembers: flag(source, 'include_redundant_members', where) ?? false,
+    unreadThreadNotifications: flag(source, 'unread_thread_notifications', where) ?? false,
+    relTypes,
+    passesEverything:
+      types === undefined &&
+      notTypes.length === 0 &&
+      senders === undefined &&
+      notSenders.size === 0 &&
+      rooms === undefined &&
+      notRooms.size === 0 &&
+      containsUrl === undefined &&
+      relTypes === undefined,
+  };
+}
+
+/** The filter that lets everything pass. */
+export const emptyEventFilter: EventFilter = parseEventFilter({});
+
+/** Whether an event type is matched by one of the patterns, in which `*` stands for any characters. */
+export function matchesType(patterns: readonly string[], type: string): boolean {
+  return patterns.some((pattern) => {
+    if (!pattern.includes('*')) return pattern === type;
+    const parts = pattern.split('*');
+    const first = parts[0] ?? '';
+    const last = parts[parts.length - 1] ?? '';
+    if (type.length < first.length + last.length || !type.startsWith(first) || !type.endsWith(last)) return false;
+    let at = first.length;
+    const end = type.length - last.length;
+    for (const part of parts.slice(1, -1)) {
+      const found = type.indexOf(part, at);
+      if (found === -1 || found + part.length > end) return false;
+      at = found + part.length;
+    }
+    return true;
+  });
+}
+
+/** Whether a filter looks at this room at all. */
+export function passesRoom(filter: EventFilter, roomId: string): boolean {
+  return !filter.notRooms.has(roomId) && (filter.rooms === undefined || filter.rooms.has(roomId));
+}
+
+/** Whether a type passes the filter. */
+export function passesType(filter: EventFilter, type: string): boolean {
+  if (filter.notTypes.length > 0 && matchesType(filter.notTypes, type)) return false;
+  return filter.types === undefined || matchesType(filter.types, type);
+}
+
+/** Whether an event passes; an exclusion beats an inclusion. */
+export function passesFilter(filter: EventFilter, event: FilterableEvent): boolean {
+  if (filter.passesEverything) return true;
+  if (filter.notSenders.has(event.sender) || (filter.senders !== undefined && !filter.senders.has(event.sender)))
+    return false;
+  if (event.roomId !== undefined && !passesRoom(filter, event.roomId)) return false;
+  if (!passesType(filter, event.type)) return false;
+  if (filter.containsUrl !== undefined && (typeof event.content['url'] === 'string') !== filter.containsUrl)
+    return false;
+  if (filter.relTypes !== undefined) {
+    const relation = event.content['m.relates_to'];
+    const relType = isJsonObject(relation) ? relation['rel_type'] : undefined;
+    if (typeof relType !== 'string' || !filter.relTypes.includes(relType)) return false;
+  }
+  return true;
+}
+
+/** The filter of a sync, every part of it. @spec client-server-api#post_matrixclientv3useruseridfilter */
+export interface SyncFilter {
+  /** Dotted paths of event fields to keep; `undefined` keeps all. */
+  readonly eventFields: readonly string[] | undefined;
+  readonly eventFormat: 'client' | 'federation';
+  readonly presence: EventFilter;
+  readonly accountData: EventFilter;
+  readonly room: {
+    readonly rooms: ReadonlySet<string> | undefined;
+    readonly notRooms: ReadonlySet<string>;
+    readonly includeLeave: boolean;
+    readonly ephemeral: EventFilter;
+    readonly state: EventFilter;
+    readonly timeline: EventFilter;
+    readonly accountData: EventFilter;
+  };
+}
+
+/**
+ * Reads a sync filter as clients send and store it.
+ * @throws MatrixError 400 `M_BAD_JSON` naming the part that is wrong
+ */
+export function parseSyncFilter(value: unknown): SyncFilter {
+  if (!isJsonObject(value)) throw MatrixError.badJson('a filter must be an object');
+  const room = value['room'] ?? {};
+  if (!isJsonObject(room)) throw MatrixError.badJson('filter.room must be an object');
+  const format = value['event_format'] ?? 'client';
+  if (format !== 'client' && format !== 'federation')
+    throw MatrixError.badJson('filter.event_format must be client or federation');
+  return {
+    eventFields: stringList(value, 'event_fields', 'filter'),
+    eventFormat: format,
+    presence: parseEventFilter(value['presence'], 'filter.presence'),
+    accountData: parseEventFilter(value['account_data'], 'filter.account_data'),
+    room: {
+      rooms: setOf(stringList(room, 'rooms', 'filter.room')),
+      notRooms: new Set(stringList(room, 'not_rooms', 'filter.room')),
+      includeLeave: flag(room, 'include_leave', 'filter.room') ?? false,
+      ephemeral: parseEventFilter(room['ephemeral'], 'filter.room.ephemeral'),
+      state: parseEventFilter(room['state'], 'filter.room.state'),
+      timeline: parseEventFilter(room['timeline'], 'filter.room.timeline'),
+      accountData: parseEventFilter(room['account_data'], 'filter.room.account_data'),
+    },
+  };
+}

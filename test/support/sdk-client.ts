@@ -1,0 +1,111 @@
+import {
+  ClientEvent,
+  createClient,
+  type MatrixClient,
+  MemoryStore,
+  type MatrixEvent,
+  RoomEvent,
+  SyncState,
+} from 'matrix-js-sdk';
+import { logger as sdkLogger } from 'matrix-js-sdk/lib/logger.js';
+import { validatedFetch } from './openapi.js';
+
+// The library tells of every request; a test shows what it must.
+(sdkLogger as unknown as { disableAll?(): void }).disableAll?.();
+
+export interface RegisteredClient {
+  readonly client: MatrixClient;
+  readonly userId: string;
+  readonly accessToken: string;
+  readonly deviceId: string;
+}
+
+/** Registers through interactive auth, as a client does, and returns a client that is logged in. */
+export async function registerClient(
+  baseUrl: string,
+  username: string,
+  password = `password of ${username}`,
+): Promise<RegisteredClient> {
+  const anonymous = createClient({ baseUrl, fetchFn: validatedFetch });
+  const request = { username, password, initial_device_display_name: `${username}'s device` };
+  let session: string | undefined;
+  try {
+    await anonymous.registerRequest(request);
+  } catch (error) {
+    session = (error as { data?: { session?: string } }).data?.session;
+  }
+  const answer = await anonymous.registerRequest({
+    ...request,
+    auth: { type: 'm.login.dummy', ...(session === undefined ? {} : { session }) },
+  });
+  return loggedIn(baseUrl, answer.user_id, answer.access_token ?? '', answer.device_id ?? '');
+}
+
+/** Logs in with a password. */
+export async function loginClient(
+  baseUrl: string,
+  username: string,
+  password = `password of ${username}`,
+): Promise<RegisteredClient> {
+  const answer = await createClient({ baseUrl, fetchFn: validatedFetch }).loginRequest({
+    type: 'm.login.password',
+    identifier: { type: 'm.id.user', user: username },
+    password,
+  });
+  return loggedIn(baseUrl, answer.user_id, answer.access_token, answer.device_id);
+}
+
+/** A client with a token that is known. */
+export function loggedIn(baseUrl: string, userId: string, accessToken: string, deviceId: string): RegisteredClient {
+  const client = createClient({
+    baseUrl,
+    userId,
+    accessToken,
+    deviceId,
+    store: new MemoryStore(),
+    fetchFn: validatedFetch,
+    useAuthorizationHeader: true,
+  });
+  return { client, userId, accessToken, deviceId };
+}
+
+/** Starts syncing and waits for the first sync. */
+export async function startSyncing(client: MatrixClient): Promise<void> {
+  const prepared = new Promise<void>((resolve, reject) => {
+    client.on(ClientEvent.Sync, (state, _, data) => {
+      if (state === SyncState.Prepared || state === SyncState.Syncing) resolve();
+      if (state === SyncState.Error) reject(data?.error ?? new Error('sync failed'));
+    });
+  });
+  await client.startClient({ initialSyncLimit: 20, pollTimeout: 10_000, disablePresence: true });
+  await prepared;
+}
+
+/** The next timeline event for which `wanted` holds. */
+export function nextEvent(
+  client: MatrixClient,
+  wanted: (event: MatrixEvent) => boolean,
+  limitMs = 15_000,
+): Promise<MatrixEvent> {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(() => reject(new Error(`no such event within ${limitMs} ms`)), limitMs);
+    const listener = (event: MatrixEvent): void => {
+      if (!wanted(event)) return;
+      clearTimeout(timer);
+      client.off(RoomEvent.Timeline, listener);
+      resolve(event);
+    };
+    client.on(RoomEvent.Timeline, listener);
+  });
+}
+
+/** Polls until `check` gives something. */
+export async function eventually<T>(check: () => T | undefined | Promise<T | undefined>, limitMs = 15_000): Promise<T> {
+  const until = Date.now() + limitMs;
+  for (;;) {
+    const value = await check();
+    if (value !== undefined && value !== false) return value;
+    if (Date.now() > until) throw new Error(`did not happen within ${limitMs} ms`);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}
