@@ -1,2 +1,16 @@
 /** Auth rules and state resolution. */
-export {};
+export { type AuthEventsOptions, checkAuthEvents } from './auth/auth-events.js';
+export { authTypesFor, type AuthTypesInput } from './auth/auth-types.js';
+export { checkAuth } from './auth/check-auth.js';
+export { membershipOf } from './auth/membership-rules.js';
+export {
+  creatorsOf,
+  parsePowerLevel,
+  PowerLevels,
+  powerLevelsOf,
+  scalarDefaults,
+  type ScalarLevel,
+} from './auth/power-levels.js';
+export { authStateOf, type AuthState, type AuthVerdict } from './auth/verdict.js';
+export { type ResolveOptions, StateResolutionLimitError, type StateResProvider } from './resolution/provider.js';
+export { stateKeyOf, splitStateKey, type StateMap } from './state-map.js';
