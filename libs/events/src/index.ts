@@ -1,3 +1,23 @@
 /** One PDU: canonical JSON, format, hashes, redaction, signing. */
+export { decodeBase64, decodeBase64Strict, encodeBase64, encodeBase64Url } from './base64.js';
+export { buildEvent, type EventDraft, signEvent } from './build-event.js';
+export { canonicalJson } from './canonical-json.js';
+export { clientEventView } from './client-event.js';
 export type { RoomEvent, StateKeyTuple } from './event.js';
+export {
+  type KeyLookup,
+  type KnownKey,
+  requiredSigners,
+  type SignatureVerdict,
+  signingKeyIds,
+  verifyEventSignatures,
+} from './event-signatures.js';
+export { contentHash, eventIdOf, hasValidContentHash, referenceHash } from './hashes.js';
+export { InvalidEventError, type InvalidEventKind } from './invalid-event-error.js';
+export { NumberText, parseJson } from './json-text.js';
+export { eventFromRow, maxAuthEvents, maxPduBytes, maxPrevEvents, parsePdu } from './parse-pdu.js';
+export { redactEvent, redactPdu } from './redaction.js';
 export type { RoomVersionRules } from './room-version-rules.js';
+export { defaultRoomVersion, roomVersionRules, roomVersions } from './room-versions.js';
+export { signJson, verifyJson } from './signed-json.js';
+export { SigningKey, VerifyKey } from './signing-key.js';

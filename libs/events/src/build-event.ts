@@ -1,0 +1,94 @@
+import { hash } from 'node:crypto';
+import { domainOf, type JsonObject, type Signatures } from '@rookery/matrix-types';
+import type { RoomEvent } from './event.js';
+import { hashedText, eventIdOf, signedText } from './hashes.js';
+import { InvalidEventError } from './invalid-event-error.js';
+import { inspectJson } from './json-text.js';
+import { makeEvent } from './make-event.js';
+import { checkShape, maxPduBytes } from './parse-pdu.js';
+import type { RoomVersionRules } from './room-version-rules.js';
+import type { SigningKey } from './signing-key.js';
+
+/** What an event of this server is made from. */
+export interface EventDraft {
+  /** Absent for the create event of a room whose id is that event's hash. */
+  readonly roomId?: string | undefined;
+  readonly type: string;
+  /** `undefined` for a message event. */
+  readonly stateKey?: string | undefined;
+  readonly sender: string;
+  readonly content: Readonly<JsonObject>;
+  /** Milliseconds since the epoch. */
+  readonly originServerTs: number;
+  /** More than the deepest of the previous events; cut to what the format holds. */
+  readonly depth: number;
+  readonly prevEventIds: readonly string[];
+  readonly authEventIds: readonly string[];
+  /** Target of an `m.room.redaction`; put where the room version wants it. */
+  readonly redacts?: string | undefined;
+  /** Room versions 1 and 2 only, where the sender's server chooses the id. */
+  readonly eventId?: string | undefined;
+  /** Room versions 1 and 2 only: reference hashes of previous and auth events by their ids. */
+  readonly referenceHashes?: ReadonlyMap<string, string> | undefined;
+}
+
+/**
+ * Makes an event: format of the room version, content hash, event id. It is not signed yet, so that gates can still
+ * refuse it; the id does not depend on signatures.
+ * @throws InvalidEventError when the draft cannot be an event of this room version: numbers that are not canonical,
+ *   too large (room for one signature is kept), too many previous or auth events, wrong identifiers
+ * @spec server-server-api#adding-hashes-and-signatures-to-outgoing-events
+ */
+export function buildEvent(draft: EventDraft, rules: RoomVersionRules): RoomEvent {
+  const pdu: JsonObject = {
+    auth_events: references(draft.authEventIds, draft, rules),
+    content: draft.content,
+    depth: Math.min(draft.depth, rules.maxDepth),
+    hashes: { sha256: '' },
+    origin_server_ts: draft.originServerTs,
+    prev_events: references(draft.prevEventIds, draft, rules),
+    sender: draft.sender,
+    signatures: {},
+    type: draft.type,
+  };
+  if (draft.roomId !== undefined) pdu['room_id'] = draft.roomId;
+  if (draft.stateKey !== undefined) pdu['state_key'] = draft.stateKey;
+  if (rules.eventFormat === 'v1') pdu['event_id'] = draft.eventId;
+  if (draft.redacts !== undefined) {
+    if (rules.redactsInContent) pdu['content'] = { ...draft.content, redacts: draft.redacts };
+    else pdu['redacts'] = draft.redacts;
+  }
+  inspectJson(pdu, rules.strictCanonicalJson);
+  checkShape(pdu, rules);
+  const text = hashedText(pdu);
+  if (Buffer.byteLength(text) + addedBytes + domainOf(draft.sender).length > maxPduBytes) {
+    throw new InvalidEventError('tooLarge', 'larger than 65536 bytes');
+  }
+  pdu['hashes'] = { sha256: hash('sha256', text, 'base64').slice(0, 43) };
+  return makeEvent(pdu, eventIdOf(pdu, rules), rules);
+}
+
+/** Hashes and one signature with a key id of up to 40 characters, without the server's name. */
+const addedBytes = '"hashes":{"sha256":""},"signatures":{"":{"":""}},'.length + 43 + 86 + 40;
+
+function references(ids: readonly string[], draft: EventDraft, rules: RoomVersionRules): unknown[] {
+  if (rules.eventFormat !== 'v1') return [...ids];
+  return ids.map((id) => {
+    const sha256 = draft.referenceHashes?.get(id);
+    return [id, sha256 === undefined ? {} : { sha256 }];
+  });
+}
+
+/**
+ * The event with a signature of one more server, or of one more key. The id stays.
+ * @spec server-server-api#signing-events
+ */
+export function signEvent(event: RoomEvent, serverName: string, key: SigningKey): RoomEvent {
+  const signature = key.sign(signedText(event.pdu, event.rules));
+  const signatures = event.pdu['signatures'] as Signatures;
+  const pdu = {
+    ...event.pdu,
+    signatures: { ...signatures, [serverName]: { ...signatures[serverName], [key.keyId]: signature } },
+  };
+  return Object.freeze({ ...event, pdu });
+}

@@ -1,0 +1,183 @@
+import { InvalidEventError } from './invalid-event-error.js';
+
+/** What the compiler's library does not know yet: `JSON.rawJSON`, and the reviver's third argument. */
+const json = JSON as unknown as {
+  rawJSON(text: string): unknown;
+  parse(
+    text: string,
+    reviver: (key: string, value: unknown, context: { readonly source?: string }) => unknown,
+  ): unknown;
+};
+
+/**
+ * A number whose text is not canonical: a fraction, an exponent, `-0`, or an integer that a binary64 may not hold.
+ * `JSON.parse` would hide the difference, but room versions from 6 on refuse such events, and the older ones hash them.
+ * `JSON.stringify` writes the text back as it came.
+ */
+export class NumberText {
+  constructor(readonly source: string) {}
+
+  /** The nearest number. */
+  get value(): number {
+    return Number(this.source);
+  }
+
+  /** Used by `JSON.stringify`. */
+  toJSON(): unknown {
+    return json.rawJSON(this.source);
+  }
+}
+
+/** Deepest nesting of objects and lists in an event. */
+export const maxNesting = 512;
+
+// Cheap and too generous: matches in strings are sorted out by the exact scan.
+const maybeOdd = /[:,[]\s*(?:-0|-?\d+[.eE]|-?\d{16})/;
+const firstIsOdd = /^\s*-?\d/;
+
+/**
+ * Parses JSON that came from outside. Equal to `JSON.parse`, except that numbers whose text is not canonical come back
+ * as {@link NumberText}; costs more than `JSON.parse` only when the text holds such a number.
+ * @throws InvalidEventError kind `json` when the text is not JSON; nothing else, at any size and nesting
+ */
+export function parseJson(text: string): unknown {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    throw new InvalidEventError('json', 'not JSON');
+  }
+  if (!(maybeOdd.test(text) && hasOddNumber(text)) && !firstIsOdd.test(text)) return value;
+  // With a reviver JSON.parse recurses, without one it does not.
+  checkNesting(value);
+  return json.parse(text, (_, inner, { source }) =>
+    source !== undefined && typeof inner === 'number' && isOddNumber(source) ? new NumberText(source) : inner,
+  );
+}
+
+/** Whether a number's text is not what canonical JSON would write. */
+function isOddNumber(source: string): boolean {
+  const number = Number(source);
+  return !Number.isSafeInteger(number) || String(number) !== source;
+}
+
+/** Whether valid JSON text holds a number that is not canonical. Linear, without allocation for most texts. */
+function hasOddNumber(text: string): boolean {
+  for (let i = 0; i < text.length; i++) {
+    const unit = text.charCodeAt(i);
+    if (unit === 0x22) {
+      i = endOfString(text, i);
+    } else if (unit === 0x2d || (unit >= 0x30 && unit <= 0x39)) {
+      let end = i + 1;
+      while (end < text.length && isNumberUnit(text.charCodeAt(end))) end++;
+      if (isOddNumber(text.slice(i, end))) return true;
+      i = end;
+    }
+  }
+  return false;
+}
+
+/** Position of the quote that closes the string which opens at `start`. */
+function endOfString(text: string, start: number): number {
+  for (let i = start + 1; ; i++) {
+    const unit = text.charCodeAt(i);
+    if (unit === 0x22 || Number.isNaN(unit)) return i;
+    if (unit === 0x5c) i++;
+  }
+}
+
+/** Digits, `+`, `-`, `.`, `e`, `E`. */
+const isNumberUnit = (unit: number): boolean =>
+  (unit >= 0x30 && unit <= 0x39) || unit === 0x2b || unit === 0x2d || unit === 0x2e || unit === 0x45 || unit === 0x65;
+
+/** @throws InvalidEventError when objects and lists nest deeper than {@link maxNesting}; does not recurse */
+function checkNesting(value: unknown): void {
+  let level: unknown[] = [value];
+  for (let depth = 0; level.length > 0; depth++) {
+    if (depth > maxNesting) throw new InvalidEventError('json', 'nested too deeply');
+    const inner: unknown[] = [];
+    for (const item of level) {
+      if (typeof item !== 'object' || item === null) continue;
+      for (const child of Array.isArray(item) ? item : Object.values(item)) {
+        if (typeof child === 'object' && child !== null) inner.push(child);
+      }
+    }
+    level = inner;
+  }
+}
+
+/** What {@link inspectJson} found. */
+export interface JsonFindings {
+  /** There are {@link NumberText}s inside. */
+  readonly odd: boolean;
+}
+
+/** Most values (of any type) in one event; more cannot fit into its size. */
+const maxNodes = 65_536;
+
+/**
+ * Judges a value as the JSON of one event: only JSON types, whole code points, bounded nesting and count. Does not
+ * recurse and does not depend on how the value was made.
+ * @param strict refuse every number that canonical JSON does not know
+ * @throws InvalidEventError
+ * @spec appendices#canonical-json
+ */
+export function inspectJson(root: unknown, strict: boolean): JsonFindings {
+  let odd = false;
+  let count = 0;
+  let level: unknown[] = [root];
+  for (let depth = 0; level.length > 0; depth++) {
+    if (depth > maxNesting) throw new InvalidEventError('json', 'nested too deeply');
+    const inner: unknown[] = [];
+    for (const item of level) {
+      if (Array.isArray(item)) {
+        if ((count += item.length) > maxNodes) throw new InvalidEventError('tooLarge', 'too many values');
+        for (const child of item) visit(child, inner);
+      } else {
+        const object = item as Record<string, unknown>;
+        const keys = Object.keys(object);
+        if ((count += keys.length) > maxNodes) throw new InvalidEventError('tooLarge', 'too many values');
+        for (const key of keys) {
+          if (!key.isWellFormed()) throw new InvalidEventError('json', 'a key holds half a surrogate pair');
+          visit(object[key], inner);
+        }
+      }
+    }
+    level = inner;
+  }
+  return { odd };
+
+  function visit(value: unknown, inner: unknown[]): void {
+    switch (typeof value) {
+      case 'string':
+        if (!value.isWellFormed()) throw new InvalidEventError('json', 'a text holds half a surrogate pair');
+        return;
+      case 'number':
+        if (!Number.isFinite(value)) throw new InvalidEventError('json', 'a number is out of range');
+        if (strict && !Number.isSafeInteger(value)) throw new InvalidEventError('json', 'a number is no safe integer');
+        return;
+      case 'boolean':
+      case 'undefined': // left out of what is written, as JSON.stringify does
+        return;
+      case 'object':
+        if (value === null) return;
+        if (value instanceof NumberText) {
+          if (strict) throw new InvalidEventError('json', 'a number is not canonical');
+          if (!Number.isFinite(value.value)) throw new InvalidEventError('json', 'a number is out of range');
+          odd = true;
+        } else inner.push(value);
+        return;
+      default:
+        throw new InvalidEventError('json', `a ${typeof value} is not JSON`);
+    }
+  }
+}
+
+/** A copy with plain numbers in place of {@link NumberText}s. Nesting was bounded before. */
+export function withPlainNumbers(value: unknown): unknown {
+  if (typeof value !== 'object' || value === null) return value;
+  if (value instanceof NumberText) return value.value;
+  if (Array.isArray(value)) return value.map(withPlainNumbers);
+  // fromEntries defines keys, so that `__proto__` stays a key like any other.
+  return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, withPlainNumbers(inner)]));
+}

@@ -1,0 +1,143 @@
+import { domainOf, fitsBytes, isJsonObject, type JsonObject, maxIdBytes } from '@rookery/matrix-types';
+import { canonicalJson } from './canonical-json.js';
+import type { RoomEvent } from './event.js';
+import { eventIdOf } from './hashes.js';
+import { InvalidEventError } from './invalid-event-error.js';
+import { inspectJson, NumberText, parseJson } from './json-text.js';
+import { makeEvent } from './make-event.js';
+import type { RoomVersionRules } from './room-version-rules.js';
+
+/** Largest event in canonical form, signatures included, bytes. @spec client-server-api#size-limits */
+export const maxPduBytes = 65_536;
+/** @spec rooms/v12#event-format */
+export const maxPrevEvents = 20;
+/** @spec rooms/v12#event-format */
+export const maxAuthEvents = 10;
+
+/** Six characters of text can stand for one byte of the canonical form. */
+const maxPduText = 8 * maxPduBytes;
+
+const fail = (reason: string): never => {
+  throw new InvalidEventError('shape', reason);
+};
+
+/**
+ * Turns what another server sent into an event, or refuses it: the check that comes before everything else. It covers
+ * JSON (canonical where the room version demands it), sizes and shape; not hashes, signatures or authorization.
+ *
+ * `unsigned` is dropped: it is covered by nothing, and this server writes its own. (Stripped state in an invite is read
+ * from the request.)
+ *
+ * @param input JSON text, or a value from {@link parseJson}. In a value from plain `JSON.parse` numbers like `1.0` and
+ *   `1e3` cannot be told from integers and pass.
+ * @param options.roomId the room that the event must belong to
+ * @throws InvalidEventError and nothing else
+ * @spec server-server-api#checks-performed-on-receipt-of-a-pdu
+ */
+export function parsePdu(
+  input: unknown,
+  rules: RoomVersionRules,
+  options: { readonly roomId?: string } = {},
+): RoomEvent {
+  if (typeof input === 'string' && input.length > maxPduText) throw new InvalidEventError('tooLarge', 'text too long');
+  const value = typeof input === 'string' ? parseJson(input) : input;
+  if (!isJsonObject(value) || value instanceof NumberText) return fail('not an object');
+  const { unsigned: _, ...pdu } = value;
+  const { odd } = inspectJson(pdu, rules.strictCanonicalJson);
+  checkShape(pdu, rules);
+  // Canonical text is never longer than other text of the same value, but for numbers.
+  const surelyFits = typeof input === 'string' && !odd && input.length * 3 <= maxPduBytes;
+  if (!surelyFits && Buffer.byteLength(canonicalJson(pdu)) > maxPduBytes) {
+    throw new InvalidEventError('tooLarge', 'larger than 65536 bytes');
+  }
+  const event = makeEvent(pdu, eventIdOf(pdu, rules), rules);
+  if (options.roomId !== undefined && event.roomId !== options.roomId) {
+    throw new InvalidEventError('shape', 'belongs to another room', event.eventId);
+  }
+  return event;
+}
+
+/**
+ * Loads an event from this server's own database, where it was put after {@link parsePdu} or {@link buildEvent}.
+ * Nothing is checked.
+ */
+export function eventFromRow(jsonText: string, eventId: string, rules: RoomVersionRules): RoomEvent {
+  const pdu = rules.strictCanonicalJson ? JSON.parse(jsonText) : parseJson(jsonText);
+  return makeEvent(pdu as JsonObject, eventId, rules);
+}
+
+/** Checks that every key which code reads without looking has the right type and size. @throws InvalidEventError */
+export function checkShape(pdu: Readonly<JsonObject>, rules: RoomVersionRules): void {
+  const type = text(pdu, 'type');
+  const sender = identifier(pdu, 'sender', '@');
+  if (domainOf(sender) === '') fail('sender has no domain');
+  if (Object.hasOwn(pdu, 'state_key')) text(pdu, 'state_key');
+  if (Object.hasOwn(pdu, 'room_id')) identifier(pdu, 'room_id', '!');
+  else if (rules.roomIdFormat !== 'createEventHash' || type !== 'm.room.create' || pdu['state_key'] !== '') {
+    fail('room_id is missing');
+  }
+  if (!isPlainObject(pdu['content'])) fail('content is not an object');
+  integer(pdu, 'origin_server_ts', Number.MIN_SAFE_INTEGER, rules);
+  integer(pdu, 'depth', 0, rules);
+  references(pdu, 'prev_events', maxPrevEvents, rules);
+  references(pdu, 'auth_events', maxAuthEvents, rules);
+  if (!isPlainObject(pdu['hashes']) || typeof pdu['hashes']['sha256'] !== 'string') fail('hashes is not right');
+  checkSignatures(pdu['signatures']);
+  if (rules.eventFormat === 'v1') {
+    if (domainOf(identifier(pdu, 'event_id', '$')) === '') fail('event_id has no domain');
+  }
+}
+
+const isPlainObject = (value: unknown): value is JsonObject => isJsonObject(value) && !(value instanceof NumberText);
+
+function text(pdu: Readonly<JsonObject>, key: string): string {
+  const value = Object.hasOwn(pdu, key) ? pdu[key] : undefined;
+  if (typeof value !== 'string') return fail(`${key} is not a string`);
+  if (!fitsBytes(value, maxIdBytes)) throw new InvalidEventError('tooLarge', `${key} is longer than 255 bytes`);
+  // NOTSPEC: PostgreSQL cannot hold NUL in a text, so such an event could never be stored.
+  if (value.includes('\0')) return fail(`${key} holds a NUL`);
+  return value;
+}
+
+function identifier(pdu: Readonly<JsonObject>, key: string, sigil: string): string {
+  const value = text(pdu, key);
+  return value.startsWith(sigil) ? value : fail(`${key} does not start with ${sigil}`);
+}
+
+function integer(pdu: Readonly<JsonObject>, key: string, min: number, rules: RoomVersionRules): void {
+  const value = Object.hasOwn(pdu, key) ? pdu[key] : undefined;
+  if (typeof value === 'number') {
+    if (!Number.isInteger(value) || value < min || value > rules.maxDepth) fail(`${key} is out of range`);
+  } else if (value instanceof NumberText) {
+    if (!/^-?\d{1,19}$/.test(value.source)) fail(`${key} is not an integer`);
+    const exact = BigInt(value.source);
+    if (exact < BigInt(min) || exact >= 1n << 63n) fail(`${key} is out of range`);
+  } else fail(`${key} is not a number`);
+}
+
+function references(pdu: Readonly<JsonObject>, key: string, max: number, rules: RoomVersionRules): void {
+  const list = Object.hasOwn(pdu, key) ? pdu[key] : undefined;
+  if (!Array.isArray(list)) return fail(`${key} is not a list`);
+  if (list.length > max) throw new InvalidEventError('tooLarge', `${key} has more than ${max} entries`);
+  for (const entry of list) {
+    const paired = rules.eventFormat === 'v1';
+    if (paired && !(Array.isArray(entry) && entry.length === 2 && isPlainObject(entry[1]))) {
+      fail(`${key} holds something else than pairs of id and hashes`);
+    }
+    const id: unknown = paired ? (entry as unknown[])[0] : entry;
+    if (typeof id !== 'string' || !id.startsWith('$') || id.includes('\0'))
+      fail(`${key} holds something else than event ids`);
+    else if (!fitsBytes(id, maxIdBytes))
+      throw new InvalidEventError('tooLarge', `${key} holds an id longer than 255 bytes`);
+  }
+}
+
+function checkSignatures(signatures: unknown): void {
+  if (!isPlainObject(signatures)) return fail('signatures is not an object');
+  for (const ofServer of Object.values(signatures)) {
+    if (!isPlainObject(ofServer)) return fail('signatures of a server are not an object');
+    for (const signature of Object.values(ofServer)) {
+      if (typeof signature !== 'string') return fail('a signature is not a string');
+    }
+  }
+}
