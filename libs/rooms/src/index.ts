@@ -1,2 +1,26 @@
 /** Sending, membership, state, history, aliases, directory. */
-export {};
+export { roomsMigrations } from './migrations/index.js';
+export { type EventBatch, type RoomHook, RoomHooks, type RoomView } from './hooks.js';
+export {
+  type DraftOrigin,
+  type EventDraft,
+  EventPersister,
+  type ForeignEvent,
+  type ForeignState,
+  type NewRoom,
+  type ReceiveVerdict,
+} from './persistence/event-persister.js';
+export { EventStore } from './persistence/event-store.js';
+export { type ClientTransaction, isServable, type SentEvent, type StoredEvent } from './persistence/stored-event.js';
+export { type EventFilter, passesFilter } from './reading/event-filter.js';
+export {
+  type JoinedMember,
+  type MemberCounts,
+  type MembershipChange,
+  MembershipReader,
+  type RoomMembership,
+} from './reading/membership-reader.js';
+export { formatRoomToken, parseRoomToken, type RoomPosition } from './reading/room-token.js';
+export { type TimelinePage, TimelineReader, type TimelineSlice } from './reading/timeline-reader.js';
+export { RoomStateReader, type StateDelta } from './state/room-state-reader.js';
+export { filterState, type StateFilter } from './state/state-filter.js';

@@ -1,0 +1,57 @@
+import { Injectable } from '@nestjs/common';
+import type { RoomEvent, RoomVersionRules } from '@rookery/events';
+import type { Tx } from '@rookery/database';
+import type { StoredEvent } from './persistence/stored-event.js';
+
+/** A room as it is after a batch of events; valid for the duration of a hook. */
+export interface RoomView {
+  readonly roomId: string;
+  readonly rules: RoomVersionRules;
+  /** The event that holds a piece of current state. */
+  stateId(type: string, stateKey: string): string | undefined;
+  /** The same, loaded; one query at most, none when it was used lately. */
+  state(type: string, stateKey: string): Promise<RoomEvent | undefined>;
+  /** Joined users of this server. */
+  readonly localMembers: ReadonlySet<string>;
+  readonly joinedCount: number;
+}
+
+/** Events of one room that become durable together, in stream order. */
+export interface EventBatch {
+  readonly roomId: string;
+  /** All of them: ask {@link isServable} before anything is derived for clients. */
+  readonly events: readonly StoredEvent[];
+  /** Events whose JSON was received from elsewhere and lies in the past (negative stream orderings). */
+  readonly backfilled: boolean;
+  /** After the batch. */
+  readonly room: RoomView;
+}
+
+/** What a higher lib does when events are stored. */
+export interface RoomHook<Prepared = unknown> {
+  /** Reads and computes before the transaction. A rejection fails the batch: only for what must not be missed. */
+  prepare?(batch: EventBatch): Promise<Prepared>;
+  /** Writes in the transaction of the events. May run again after a deadlock: no effect beyond `tx`. */
+  inTransaction?(tx: Tx, batch: EventBatch, prepared: Prepared | undefined): Promise<void>;
+  /** Best effort once durable; must not throw or block. */
+  afterCommit?(batch: EventBatch, prepared: Prepared | undefined): void;
+  /** Deletes what was derived from events that are being purged. */
+  onEventsPurged?(tx: Tx, roomId: string, eventIds: readonly string[]): Promise<void>;
+  /** Deletes everything that was derived from a room, in the transaction that deletes the room. */
+  onRoomPurged?(tx: Tx, roomId: string): Promise<void>;
+}
+
+/** Where higher libs attach to the storing of events. Subscribe while the application starts. */
+@Injectable()
+export class RoomHooks {
+  readonly #hooks: RoomHook[] = [];
+
+  subscribe<Prepared>(hook: RoomHook<Prepared>): void {
+    this.#hooks.push(hook as RoomHook);
+  }
+
+  /** In order of subscription. */
+  get all(): readonly RoomHook[] {
+    return this.#hooks;
+  }
+}

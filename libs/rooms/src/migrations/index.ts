@@ -1,0 +1,11 @@
+import type { Migration } from '@rookery/database';
+import { directorySchema } from './directory.migration.js';
+import { eventsSchema } from './events.migration.js';
+import { stateSchema } from './state.migration.js';
+
+/** The tables of rooms, events and state, in the order in which they are made. */
+export const roomsMigrations: readonly Migration[] = [
+  { version: 1, name: 'rooms_01_events', up: eventsSchema },
+  { version: 1, name: 'rooms_02_state', up: stateSchema },
+  { version: 1, name: 'rooms_03_directory', up: directorySchema },
+];

@@ -1,0 +1,143 @@
+import { Injectable } from '@nestjs/common';
+import { Database, type Db } from '@rookery/database';
+import { eventFromRow, redactEvent, roomVersionRules, type RoomEvent, type RoomVersionRules } from '@rookery/events';
+import { domainOf } from '@rookery/matrix-types';
+import { LRUCache } from 'lru-cache';
+import { type EventRow, selectEvents, selectRedactions } from './event-store.query.js';
+import type { ClientTransaction, StoredEvent } from './stored-event.js';
+
+const cacheBytes = 96 * 1024 * 1024;
+
+interface CachedEvent {
+  readonly stored: StoredEvent;
+  readonly sizeBytes: number;
+}
+
+/** What `event_json.internal_metadata` holds; the field's names. */
+export interface InternalMetadata {
+  txn_id?: string;
+  device_id?: string;
+  soft_failed?: boolean;
+  out_of_band_membership?: boolean;
+}
+
+/** @throws Error when a row names a version that this server does not know */
+export function knownRules(version: string): RoomVersionRules {
+  const rules = roomVersionRules(version);
+  if (!rules) throw new Error(`Room version ${version} in the database is not known`);
+  return rules;
+}
+
+function transactionOf(metadata: InternalMetadata, sender: string): ClientTransaction | undefined {
+  if (metadata.txn_id === undefined || metadata.device_id === undefined) return undefined;
+  return { userId: sender, deviceId: metadata.device_id, txnId: metadata.txn_id };
+}
+
+function fromRow(row: EventRow): StoredEvent {
+  const event = eventFromRow(row.json, row.event_id, knownRules(row.room_version));
+  const metadata = row.internal_metadata === '{}' ? {} : (JSON.parse(row.internal_metadata) as InternalMetadata);
+  return {
+    event,
+    streamOrdering: row.stream_ordering,
+    receivedTs: row.received_ts,
+    outlier: !!row.outlier,
+    rejectedReason: row.rejection_reason ?? undefined,
+    softFailed: !!row.soft_failed,
+    transaction: transactionOf(metadata, event.sender),
+    replacesState: row.prev_state ?? undefined,
+    redactedBy: undefined,
+  };
+}
+
+/** An event as it is after a redaction. */
+export function pruned(stored: StoredEvent, redactionId: string): StoredEvent {
+  return stored.redactedBy === undefined
+    ? { ...stored, event: redactEvent(stored.event), redactedBy: redactionId }
+    : stored;
+}
+
+/** Whether a redaction by `redactor` that lacked the redact level still counts: same server as the target's sender. */
+export const sameServer = (redactor: string, sender: string): boolean => domainOf(redactor) === domainOf(sender);
+
+/**
+ * Events by id, through a cache bounded in bytes. Redactions are applied here, so that no reader can forget them.
+ */
+@Injectable()
+export class EventStore {
+  readonly #cache = new LRUCache<string, CachedEvent>({
+    maxSize: cacheBytes,
+    sizeCalculation: (entry) => entry.sizeBytes,
+  });
+
+  constructor(private readonly database: Database) {}
+
+  /** The events that exist, by id; in two queries for those that are not cached. */
+  async many(eventIds: Iterable<string>, db: Db = this.database): Promise<Map<string, StoredEvent>> {
+    const found = new Map<string, StoredEvent>();
+    const missing = new Set<string>();
+    for (const eventId of eventIds) {
+      const cached = this.#cache.get(eventId);
+      if (cached) found.set(eventId, cached.stored);
+      else missing.add(eventId);
+    }
+    if (missing.size === 0) return found;
+    for (const [eventId, entry] of await load(db, [...missing])) {
+      found.set(eventId, entry.stored);
+      if (db === this.database) this.#cache.set(eventId, entry);
+    }
+    return found;
+  }
+
+  /** The events that exist, in the order asked for. */
+  async inOrder(eventIds: readonly string[]): Promise<StoredEvent[]> {
+    const found = await this.many(eventIds);
+    return eventIds.flatMap((eventId) => found.get(eventId) ?? []);
+  }
+
+  async one(eventId: string): Promise<StoredEvent | undefined> {
+    return this.#cache.get(eventId)?.stored ?? (await this.many([eventId])).get(eventId);
+  }
+
+  /** The protocol's part of {@link many}. */
+  async events(eventIds: Iterable<string>): Promise<Map<string, RoomEvent>> {
+    const events = new Map<string, RoomEvent>();
+    for (const [eventId, stored] of await this.many(eventIds)) events.set(eventId, stored.event);
+    return events;
+  }
+
+  /** An event from the cache, without a query. */
+  peek(eventId: string): StoredEvent | undefined {
+    return this.#cache.get(eventId)?.stored;
+  }
+
+  /** Told by the persister about an event that just became durable. */
+  remember(stored: StoredEvent, sizeBytes: number): void {
+    this.#cache.set(stored.event.eventId, { stored, sizeBytes: sizeBytes + 512 });
+  }
+
+  /** Told by the persister that a redaction of `eventId` became durable. */
+  redact(eventId: string, redactionId: string): void {
+    const cached = this.#cache.get(eventId);
+    if (cached) this.#cache.set(eventId, { ...cached, stored: pruned(cached.stored, redactionId) });
+  }
+
+  forget(eventIds: Iterable<string>): void {
+    for (const eventId of eventIds) this.#cache.delete(eventId);
+  }
+}
+
+async function load(db: Db, eventIds: readonly string[]): Promise<Map<string, CachedEvent>> {
+  const loaded = new Map<string, CachedEvent>();
+  const rows = await selectEvents(db, eventIds);
+  if (rows.length === 0) return loaded;
+  for (const row of rows) {
+    loaded.set(row.event_id, { stored: fromRow(row), sizeBytes: row.json.length * 2 + 512 });
+  }
+  for (const redaction of await selectRedactions(db, [...loaded.keys()])) {
+    const entry = loaded.get(redaction.redacts)!;
+    if (entry.stored.redactedBy !== undefined) continue;
+    if (redaction.recheck && !sameServer(redaction.sender, entry.stored.event.sender)) continue;
+    loaded.set(redaction.redacts, { ...entry, stored: pruned(entry.stored, redaction.event_id) });
+  }
+  return loaded;
+}

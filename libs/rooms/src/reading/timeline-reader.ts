@@ -1,0 +1,180 @@
+import { Injectable } from '@nestjs/common';
+import { Database, type SqlValue } from '@rookery/database';
+import { EventStore } from '../persistence/event-store.js';
+import type { StoredEvent } from '../persistence/stored-event.js';
+import { type EventFilter, eventFilterSql } from './event-filter.js';
+import type { RoomPosition } from './room-token.js';
+
+/** The last events of a room, oldest first. */
+export interface TimelineSlice {
+  readonly events: readonly StoredEvent[];
+  /** There are more between the lower bound and the first event. */
+  readonly limited: boolean;
+  /** The place before the first event; pagination backwards goes on from it. */
+  readonly start: RoomPosition | undefined;
+}
+
+/** One page of a room's history, in the direction of travel. */
+export interface TimelinePage {
+  readonly events: readonly StoredEvent[];
+  /** The place behind the last event; absent when there is no more. */
+  readonly end: RoomPosition | undefined;
+}
+
+interface PlaceRow {
+  readonly event_id: string;
+  readonly room_id: string;
+  readonly topological_ordering: number;
+  readonly stream_ordering: number;
+}
+
+/** The condition under which an event of `events` has a place in the timeline that clients see. */
+export const servableSql = (prefix: string): string =>
+  `${prefix}outlier = FALSE AND ${prefix}soft_failed = FALSE AND ${prefix}rejection_reason IS NULL`;
+
+/**
+ * Events of rooms in order of arrival and in the rooms' own order. What comes back has not been checked against history
+ * visibility: pass it through {@link VisibilityFilter} before it leaves the server.
+ */
+@Injectable()
+export class TimelineReader {
+  constructor(
+    private readonly database: Database,
+    private readonly events: EventStore,
+  ) {}
+
+  /**
+   * The last `limit` events of each room with `after < stream ordering <= upTo`, in one query for all rooms and one or
+   * two for the events themselves. Rooms without any are absent.
+   */
+  async latest(
+    roomIds: readonly string[],
+    range: { readonly after?: number; readonly upTo: number; readonly limit: number; readonly filter?: EventFilter },
+  ): Promise<Map<string, TimelineSlice>> {
+    const slices = new Map<string, TimelineSlice>();
+    if (roomIds.length === 0) return slices;
+    const limit = Math.trunc(range.limit);
+    const after = range.after ?? 0;
+    const anyOf = (column: string): string => this.database.dialect.anyOf(column);
+    const params: SqlValue[] = [];
+    const conditions = (alias: string): string =>
+      [servableSql(`${alias}.`), ...eventFilterSql(range.filter, params, anyOf, alias)].join(' AND ');
+    params.push(range.upTo, after, range.upTo);
+    const inner = conditions('b');
+    params.push(after, roomIds);
+    const outer = conditions('e');
+    const rows = await this.database.query<PlaceRow>(
+      `SELECT e.event_id, e.room_id, e.topological_ordering, e.stream_ordering FROM rooms r
+       JOIN events e ON e.room_id = r.room_id AND e.stream_ordering <= ? AND e.stream_ordering > COALESCE((
+         SELECT b.stream_ordering FROM events b WHERE b.room_id = r.room_id AND b.stream_ordering > ?
+           AND b.stream_ordering <= ? AND ${inner} ORDER BY b.stream_ordering DESC LIMIT 1 OFFSET ${limit + 1}), ?)
+       WHERE ${anyOf('r.room_id')} AND ${outer} ORDER BY e.stream_ordering`,
+      params,
+    );
+    const places = new Map<string, PlaceRow[]>();
+    for (const row of rows) {
+      const list = places.get(row.room_id);
+      if (list) list.push(row);
+      else places.set(row.room_id, [row]);
+    }
+    const lastOf = (list: PlaceRow[]): PlaceRow[] => (limit > 0 ? list.slice(-limit) : []);
+    const loaded = await this.events.many([...places.values()].flatMap(lastOf).map((row) => row.event_id));
+    for (const [roomId, list] of places) {
+      const slice = lastOf(list);
+      const first = slice[0] ?? list.at(-1);
+      slices.set(roomId, {
+        events: slice.flatMap((row) => loaded.get(row.event_id) ?? []),
+        limited: list.length > slice.length,
+        start: first && before(first),
+      });
+    }
+    return slices;
+  }
+
+  /** The place just before or just after an event. */
+  placeOf(stored: StoredEvent, side: 'before' | 'after'): RoomPosition {
+    return {
+      topological: stored.event.depth,
+      stream: side === 'before' ? stored.streamOrdering - 1 : stored.streamOrdering,
+    };
+  }
+
+  /**
+   * A page of history in the room's own order.
+   * @param from where to start; a place in the order of arrival is translated
+   * @param to where to stop, at the latest
+   */
+  async page(
+    roomId: string,
+    from: RoomPosition,
+    options: {
+      readonly direction: 'f' | 'b';
+      readonly limit: number;
+      readonly to?: RoomPosition | undefined;
+      readonly filter?: EventFilter | undefined;
+    },
+  ): Promise<TimelinePage> {
+    const backwards = options.direction === 'b';
+    const start = await this.topological(roomId, from);
+    const params: SqlValue[] = [roomId, start.topological, start.stream];
+    const place = '(e.topological_ordering, e.stream_ordering)';
+    const conditions = ['e.room_id = ?', `${place} ${backwards ? '<=' : '>'} (?, ?)`];
+    if (options.to) {
+      const stop = await this.topological(roomId, options.to);
+      conditions.push(`${place} ${backwards ? '>' : '<='} (?, ?)`);
+      params.push(stop.topological, stop.stream);
+    }
+    conditions.push(servableSql('e.'));
+    conditions.push(...eventFilterSql(options.filter, params, (column) => this.database.dialect.anyOf(column)));
+    const order = backwards ? 'DESC' : 'ASC';
+    const limit = Math.trunc(options.limit);
+    const rows = await this.database.query<PlaceRow>(
+      `SELECT e.event_id, e.room_id, e.topological_ordering, e.stream_ordering FROM events e
+       WHERE ${conditions.join(' AND ')}
+       ORDER BY e.topological_ordering ${order}, e.stream_ordering ${order} LIMIT ${limit}`,
+      params,
+    );
+    const events = await this.events.inOrder(rows.map((row) => row.event_id));
+    const last = rows.at(-1);
+    const end =
+      last === undefined || rows.length < limit
+        ? undefined
+        : backwards
+          ? before(last)
+          : { topological: last.topological_ordering, stream: last.stream_ordering };
+    return { events, end };
+  }
+
+  /** Servable events of all rooms with `after < stream ordering <= upTo`, oldest first; at most `limit`. */
+  async all(after: number, upTo: number, limit: number): Promise<StoredEvent[]> {
+    const rows = await this.database.query<{ event_id: string }>(
+      `SELECT e.event_id FROM events e WHERE e.stream_ordering > ? AND e.stream_ordering <= ? AND ${servableSql('e.')}
+       ORDER BY e.stream_ordering LIMIT ${Math.trunc(limit)}`,
+      [after, upTo],
+    );
+    return this.events.inOrder(rows.map((row) => row.event_id));
+  }
+
+  /** The last place of a room in the order of arrival, up to `upTo`. */
+  async lastPlace(roomId: string, upTo?: number): Promise<RoomPosition | undefined> {
+    const row = await this.database.get<PlaceRow>(
+      `SELECT event_id, room_id, topological_ordering, stream_ordering FROM events
+       WHERE room_id = ? AND outlier = FALSE ${upTo === undefined ? '' : 'AND stream_ordering <= ?'}
+       ORDER BY stream_ordering DESC LIMIT 1`,
+      upTo === undefined ? [roomId] : [roomId, upTo],
+    );
+    return row && { topological: row.topological_ordering, stream: row.stream_ordering };
+  }
+
+  /** A place in the room's own order for one in the order of arrival. */
+  private async topological(roomId: string, place: RoomPosition): Promise<{ topological: number; stream: number }> {
+    if (place.topological !== undefined) return { topological: place.topological, stream: place.stream };
+    const last = await this.lastPlace(roomId, place.stream);
+    return { topological: last?.topological ?? 0, stream: last?.stream ?? place.stream };
+  }
+}
+
+const before = (row: PlaceRow): RoomPosition => ({
+  topological: row.topological_ordering,
+  stream: row.stream_ordering - 1,
+});

@@ -1,0 +1,81 @@
+import type { Db } from '@rookery/database';
+import { stateKeyOf } from '@rookery/state-res';
+import { type StateFilter, stateFilterSql } from './state-filter.js';
+
+/** A group in a delta chain; `position` counts changes since the chain's full group. */
+export interface ChainLink {
+  readonly group: number;
+  readonly position: number;
+}
+
+/** Longest chain that is followed: far above what is ever written, so that a damaged table cannot spin. */
+const maxHops = 500;
+
+const chainCte = (seed: string): string => `WITH RECURSIVE chain(root, state_group, hop) AS (
+    ${seed}
+    UNION ALL
+    SELECT c.root, e.prev_state_group, c.hop + 1 FROM chain c JOIN state_group_edges e ON e.state_group = c.state_group
+    WHERE c.hop < ${maxHops}
+  )`;
+
+/** The delta chain of a group, itself first. Empty when there is no such group. */
+export async function selectChain(db: Db, group: number): Promise<ChainLink[]> {
+  return db.query<ChainLink>(
+    `${chainCte('SELECT id, id, 0 FROM state_groups WHERE id = ?')}
+     SELECT c.state_group AS "group", g.chain_position AS position FROM chain c JOIN state_groups g ON g.id = c.state_group
+     ORDER BY c.hop`,
+    [group],
+  );
+}
+
+interface StateRow {
+  readonly root: number;
+  readonly type: string;
+  readonly state_key: string;
+  readonly event_id: string;
+}
+
+/**
+ * The state of several groups in one query: in each chain the row nearest to the group counts.
+ * Groups that do not exist come back empty.
+ */
+export async function selectStates(
+  db: Db,
+  groups: readonly number[],
+  filter?: StateFilter,
+): Promise<Map<number, Map<string, string>>> {
+  const condition = stateFilterSql(filter, (column) => db.dialect.anyOf(column), 's.');
+  const states = new Map<number, Map<string, string>>(groups.map((group) => [group, new Map()]));
+  if (groups.length === 0) return states;
+  const rows = await db.query<StateRow>(
+    `${chainCte(`SELECT id, id, 0 FROM state_groups WHERE ${db.dialect.anyOf('id')}`)}
+     SELECT c.root, s.type, s.state_key, s.event_id FROM chain c
+     JOIN state_groups_state s ON s.state_group = c.state_group ${condition ? `WHERE ${condition.sql}` : ''}
+     ORDER BY c.hop DESC`,
+    [groups, ...(condition?.params ?? [])],
+  );
+  for (const row of rows) states.get(row.root)!.set(stateKeyOf(row.type, row.state_key), row.event_id);
+  return states;
+}
+
+/** The rows of single groups, not of their chains. */
+export async function selectDeltas(db: Db, groups: readonly number[]): Promise<Map<number, Map<string, string>>> {
+  const deltas = new Map<number, Map<string, string>>(groups.map((group) => [group, new Map()]));
+  const rows = await db.query<StateRow>(
+    `SELECT state_group AS root, type, state_key, event_id FROM state_groups_state
+     WHERE ${db.dialect.anyOf('state_group')}`,
+    [groups],
+  );
+  for (const row of rows) deltas.get(row.root)!.set(stateKeyOf(row.type, row.state_key), row.event_id);
+  return deltas;
+}
+
+/** The groups of events: the state after each. Outliers have none. */
+export async function selectGroupsOf(db: Db, eventIds: readonly string[]): Promise<Map<string, number>> {
+  if (eventIds.length === 0) return new Map();
+  const rows = await db.query<{ event_id: string; state_group: number }>(
+    `SELECT event_id, state_group FROM event_to_state_groups WHERE ${db.dialect.anyOf('event_id')}`,
+    [eventIds],
+  );
+  return new Map(rows.map((row) => [row.event_id, row.state_group]));
+}
