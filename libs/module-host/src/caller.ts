@@ -1,0 +1,168 @@
+import type { CallbackName, ModuleLog } from '@rookery/module-api';
+import { MatrixError } from '@rookery/matrix-types';
+import type { Clock } from '@rookery/platform';
+import type { Handler } from './registry.js';
+
+/** How a call of a callback ended. */
+export type CallOutcome = 'ok' | 'refused' | 'error' | 'invalid' | 'timeout' | 'suspended';
+
+/** What the host needs of the server. */
+export interface HostServices {
+  readonly clock: Clock;
+  readonly log: ModuleLog;
+  /** Told of every finished call, for metrics. */
+  readonly observe?: (module: string, callback: CallbackName, outcome: CallOutcome, durationMs: number) => void;
+}
+
+/** What came back: an answer not yet looked at, a `MatrixError` thrown on purpose, or a failure. */
+export type CallResult =
+  | { readonly kind: 'answer'; readonly answer: unknown }
+  | { readonly kind: 'thrown'; readonly error: MatrixError }
+  | { readonly kind: 'failed' };
+
+interface Health {
+  /** Time-outs without an answer between them. */
+  timeouts: number;
+  suspendedUntilMs: number;
+  /** Failures are logged at most once in a while; how many were not. */
+  logNextAtMs: number;
+  unlogged: number;
+}
+
+const FAILED: CallResult = Object.freeze({ kind: 'failed' });
+const TIMED_OUT = Symbol('timed out');
+
+/** A callback that keeps the thread this long is named in the log. */
+const blockingMs = 100;
+/** So many time-outs in a row and the callback counts as failed for a while, without being asked. */
+const maxTimeouts = 5;
+const suspensionMs = 30_000;
+const logPauseMs = 10_000;
+
+const isThenable = (value: unknown): value is PromiseLike<unknown> =>
+  typeof value === 'object' && value !== null && typeof (value as { then?: unknown }).then === 'function';
+
+/**
+ * Calls modules: within a time budget, without ever throwing, and naming module and callback in logs and metrics when
+ * something goes wrong.
+ */
+export class ModuleCaller {
+  readonly #health = new WeakMap<Handler, Health>();
+
+  constructor(private readonly services: HostServices) {}
+
+  /** One call. Never rejects. */
+  async call(handler: Handler, args: readonly unknown[]): Promise<CallResult> {
+    const { clock } = this.services;
+    const startedAtMs = clock.monotonicMs();
+    const health = this.#health.get(handler);
+    if (health && health.suspendedUntilMs > startedAtMs) {
+      this.#failed(handler, 'suspended', startedAtMs, 'is not asked for a while, since it hung several times in a row');
+      return FAILED;
+    }
+    try {
+      let answer = handler.call(...args);
+      const syncMs = clock.monotonicMs() - startedAtMs;
+      if (syncMs > blockingMs) {
+        this.#report(handler, 'warn', `kept the whole process from working for ${Math.round(syncMs)} ms`);
+      }
+      if (isThenable(answer)) answer = await this.#withBudget(answer, handler.timeLimitMs);
+      if (answer === TIMED_OUT) {
+        this.#timedOut(handler, startedAtMs);
+        return FAILED;
+      }
+      if (health) health.timeouts = 0;
+      return { kind: 'answer', answer };
+    } catch (error) {
+      if (MatrixError.is(error)) return { kind: 'thrown', error };
+      this.#failed(handler, 'error', startedAtMs, 'threw', error);
+      return FAILED;
+    }
+  }
+
+  /** To be told once the answer was understood. */
+  done(handler: Handler, outcome: 'ok' | 'refused', startedAtMs: number): void {
+    this.services.observe?.(handler.module, handler.callback, outcome, this.services.clock.monotonicMs() - startedAtMs);
+  }
+
+  /** To be told of an answer that cannot be understood. */
+  invalid(handler: Handler, answer: unknown, expected: string, startedAtMs: number): void {
+    this.#failed(handler, 'invalid', startedAtMs, `answered ${describe(answer)}; expected ${expected}`);
+  }
+
+  /** To be told of a `MatrixError` that is no refusal: one with a status outside 400 to 499. */
+  broken(handler: Handler, error: MatrixError, startedAtMs: number): void {
+    this.#failed(handler, 'error', startedAtMs, 'threw', error);
+  }
+
+  /** To be told of an answer in a deprecated form. */
+  deprecated(handler: Handler, advice: string): void {
+    this.#report(handler, 'warn', `answered in a deprecated form: ${advice}`);
+  }
+
+  #timedOut(handler: Handler, startedAtMs: number): void {
+    const health = this.#healthOf(handler);
+    health.timeouts += 1;
+    if (health.timeouts >= maxTimeouts) {
+      health.timeouts = 0;
+      health.suspendedUntilMs = this.services.clock.monotonicMs() + suspensionMs;
+    }
+    this.#failed(handler, 'timeout', startedAtMs, `did not answer within ${handler.timeLimitMs} ms`);
+  }
+
+  #failed(handler: Handler, outcome: CallOutcome, startedAtMs: number, what: string, error?: unknown): void {
+    const durationMs = this.services.clock.monotonicMs() - startedAtMs;
+    this.services.observe?.(handler.module, handler.callback, outcome, durationMs);
+    this.#report(handler, 'error', what, error);
+  }
+
+  #report(handler: Handler, level: 'warn' | 'error', what: string, error?: unknown): void {
+    const health = this.#healthOf(handler);
+    const nowMs = this.services.clock.monotonicMs();
+    if (nowMs < health.logNextAtMs) {
+      health.unlogged += 1;
+      return;
+    }
+    const unlogged = health.unlogged;
+    health.unlogged = 0;
+    health.logNextAtMs = nowMs + logPauseMs;
+    this.services.log[level](`Module ${handler.module}: ${handler.callback} ${what}`, {
+      module: handler.module,
+      callback: handler.callback,
+      ...(error === undefined ? {} : { err: error }),
+      ...(unlogged === 0 ? {} : { alsoUnlogged: unlogged }),
+    });
+  }
+
+  #healthOf(handler: Handler): Health {
+    let health = this.#health.get(handler);
+    if (!health) {
+      health = { timeouts: 0, suspendedUntilMs: -Infinity, logNextAtMs: -Infinity, unlogged: 0 };
+      this.#health.set(handler, health);
+    }
+    return health;
+  }
+
+  /** The promise's result, or TIMED_OUT; what happens to the promise later is nobody's business. */
+  #withBudget(promise: PromiseLike<unknown>, timeLimitMs: number): Promise<unknown> {
+    return new Promise((resolve, reject) => {
+      const timer = this.services.clock.after(timeLimitMs, () => resolve(TIMED_OUT));
+      promise.then(
+        (answer) => {
+          timer.cancel();
+          resolve(answer);
+        },
+        (error: unknown) => {
+          timer.cancel();
+          reject(error as Error);
+        },
+      );
+    });
+  }
+}
+
+function describe(answer: unknown): string {
+  if (typeof answer === 'string') return JSON.stringify(answer.slice(0, 100));
+  if (typeof answer === 'number' || typeof answer === 'boolean' || answer == null) return String(answer);
+  return Array.isArray(answer) ? 'a list' : `a value of type ${typeof answer}`;
+}

@@ -1,0 +1,422 @@
+import {
+  type AllCallbacks,
+  type AuthSuccess,
+  type CallbackContext,
+  type CallbackName,
+  type EventAllowed,
+  type ModuleEventDraft,
+  type NamesOfKind,
+  PRESENCE_ALL_USERS,
+  type UserPresenceState,
+} from '@rookery/module-api';
+import { isJsonObject, MatrixError } from '@rookery/matrix-types';
+import { SystemClock } from '@rookery/platform';
+import { gateAnswers, providedAnswers, readRefusal, refusalOfError } from './answers.js';
+import { type HostServices, ModuleCaller } from './caller.js';
+import { frozenCopy } from './isolation.js';
+import type { Handler, SealedRegistry } from './registry.js';
+import { ALLOWED, type GateVerdict, refusalError, type Refused, type TransformVerdict } from './verdict.js';
+
+/** The arguments of a callback without the context, which comes last. */
+export type ArgsOf<Name extends CallbackName> = AllCallbacks[Name] extends (
+  ...args: [...infer Args, CallbackContext]
+) => unknown
+  ? Args
+  : never;
+
+/** What a callback of the kind `provide` gives, when it gives something. */
+export type Provided<Name extends CallbackName> = AllCallbacks[Name] extends (...args: never[]) => infer Result
+  ? Exclude<Awaited<Result>, undefined | void>
+  : never;
+
+/** Which argument a transform changes, and what it becomes. */
+interface TransformStep {
+  readonly argument: number;
+  /** The new value, a refusal, or `undefined` for rubbish. */
+  readonly apply: (
+    value: unknown,
+    answer: unknown,
+  ) => { readonly value: unknown } | Pick<Refused, 'status' | 'errcode' | 'message' | 'extra' | 'effect'> | undefined;
+  readonly expected: string;
+}
+
+const transformSteps: Readonly<Record<NamesOfKind<'transform'>, TransformStep>> = {
+  checkEventAllowed: {
+    argument: 0,
+    expected: 'true, false, { allowed: true, replacement: { content } } for a local event, or { allowed: false }',
+    apply(value, answer) {
+      if (answer === true) return { value };
+      if (answer === false) return readRefusal({});
+      if (!isJsonObject(answer)) return undefined;
+      const given = answer as Exclude<EventAllowed, boolean>;
+      if (!given.allowed) return given.allowed === false ? readRefusal(given) : undefined;
+      if (given.allowed !== true) return undefined;
+      if (given.replacement === undefined) return { value };
+      const draft = value as ModuleEventDraft;
+      if (draft.eventId !== undefined || !isJsonObject(given.replacement?.content)) return undefined;
+      return { value: frozenCopy({ ...draft, content: given.replacement.content }) };
+    },
+  },
+  onCreateRoom: {
+    argument: 1,
+    expected: 'a replacement for the request, or nothing',
+    apply(value, answer) {
+      if (answer == null) return { value };
+      return isJsonObject(answer) ? { value: frozenCopy(answer) } : undefined;
+    },
+  },
+};
+
+/** What each transform hands on. */
+export interface TransformValues {
+  checkEventAllowed: ModuleEventDraft;
+  onCreateRoom: Readonly<Record<string, unknown>>;
+}
+
+const NONE: SealedRegistry = Object.freeze({ modules: [], handlers: Object.freeze({}), loginTypes: new Map() });
+const QUIET = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} };
+
+/**
+ * Where the server asks its modules. Domains inject it and write
+ *
+ * ```ts
+ * if (this.modules.has('userMayJoinRoom')) {
+ *   assertAllowed(await this.modules.gate('userMayJoinRoom', callbackContext(requester), userId, roomId, isInvited));
+ * }
+ * ```
+ *
+ * Arguments are copied and frozen before a module sees them; events come from `toModuleEvent`, state from `toStateView`.
+ */
+export class ModuleDispatcher {
+  readonly #caller: ModuleCaller;
+  readonly #services: HostServices;
+  #registry = NONE;
+
+  /** Without services it has the system's clock and no log: for tests of domains. */
+  constructor(services: HostServices = { clock: new SystemClock(), log: QUIET }) {
+    this.#services = services;
+    this.#caller = new ModuleCaller(services);
+  }
+
+  /**
+   * Puts a set of modules in force, at once and as a whole: calls under way end with the modules they began with. Gives
+   * back what was in force before.
+   */
+  install(registry: SealedRegistry): SealedRegistry {
+    const before = this.#registry;
+    this.#registry = registry;
+    return before;
+  }
+
+  /** Names of the loaded modules, in the order of the settings. */
+  get modules(): readonly string[] {
+    return this.#registry.modules;
+  }
+
+  /** Whether any module registered the callback. Ask before preparing arguments: with no module this is all it costs. */
+  has(name: CallbackName): boolean {
+    return this.#registry.handlers[name] !== undefined;
+  }
+
+  /** Asks whether something may happen. The first refusal, in the order of the settings, wins. Never rejects. */
+  async gate<Name extends NamesOfKind<'gate'>>(
+    name: Name,
+    context: CallbackContext,
+    ...args: ArgsOf<Name>
+  ): Promise<GateVerdict> {
+    const handlers = this.#registry.handlers[name];
+    if (!handlers) return ALLOWED;
+    const given = prepare(args, context);
+    let shadowBan = false;
+    for (const handler of handlers) {
+      const startedAtMs = this.#services.clock.monotonicMs();
+      const result = await this.#caller.call(handler, given);
+      if (result.kind === 'failed') {
+        if (handler.onError === 'deny') return failure(handler);
+        continue;
+      }
+      if (result.kind === 'thrown') {
+        const refused = this.#thrown(handler, result.error, startedAtMs);
+        if (refused) return refused;
+        continue;
+      }
+      const read = gateAnswers[name](result.answer);
+      if (read.deprecated !== undefined) this.#caller.deprecated(handler, read.deprecated);
+      if (read.kind === 'invalid') {
+        this.#caller.invalid(handler, result.answer, read.expected, startedAtMs);
+        if (handler.onError === 'deny') return failure(handler);
+      } else if (read.kind === 'refuse') {
+        this.#caller.done(handler, 'refused', startedAtMs);
+        return { allowed: false, ...read.refusal, module: handler.module, failed: false };
+      } else {
+        this.#caller.done(handler, 'ok', startedAtMs);
+        // The first answer other than "allow" wins.
+        if (read.kind === 'shadowBan') {
+          shadowBan = true;
+          break;
+        }
+      }
+    }
+    return shadowBan ? { allowed: true, shadowBan } : ALLOWED;
+  }
+
+  /** Lets each module change a value in turn. A refusal ends it. Never rejects. */
+  async transform<Name extends NamesOfKind<'transform'>>(
+    name: Name,
+    context: CallbackContext,
+    ...args: ArgsOf<Name>
+  ): Promise<TransformVerdict<TransformValues[Name]>> {
+    const step = transformSteps[name];
+    const handlers = this.#registry.handlers[name];
+    if (!handlers) return { allowed: true, value: args[step.argument] as TransformValues[Name] };
+    const given = prepare(args, context);
+    for (const handler of handlers) {
+      const startedAtMs = this.#services.clock.monotonicMs();
+      const result = await this.#caller.call(handler, given);
+      if (result.kind === 'failed') {
+        if (handler.onError === 'deny') return failure(handler);
+        continue;
+      }
+      if (result.kind === 'thrown') {
+        const refused = this.#thrown(handler, result.error, startedAtMs);
+        if (refused) return refused;
+        continue;
+      }
+      const next = step.apply(given[step.argument], result.answer);
+      if (next === undefined) {
+        this.#caller.invalid(handler, result.answer, step.expected, startedAtMs);
+        if (handler.onError === 'deny') return failure(handler);
+      } else if ('value' in next) {
+        this.#caller.done(handler, 'ok', startedAtMs);
+        given[step.argument] = next.value;
+      } else {
+        this.#caller.done(handler, 'refused', startedAtMs);
+        return { allowed: false, ...next, module: handler.module, failed: false };
+      }
+    }
+    return { allowed: true, value: given[step.argument] as TransformValues[Name] };
+  }
+
+  /**
+   * Asks for something; the first answer wins. `undefined` when no module has one.
+   * @throws MatrixError what a module threw on purpose; 500 `M_UNKNOWN` when one failed and its entry does not allow that
+   */
+  async provide<Name extends Exclude<NamesOfKind<'provide'>, 'authCheckers'>>(
+    name: Name,
+    context: CallbackContext,
+    ...args: ArgsOf<Name>
+  ): Promise<Provided<Name> | undefined> {
+    const handlers = this.#registry.handlers[name];
+    if (!handlers) return undefined;
+    return (await this.#firstAnswer(handlers, prepare(args, context)))?.answer as Provided<Name> | undefined;
+  }
+
+  /** Login types that modules check, with the fields each needs. */
+  get loginTypes(): ReadonlyMap<string, { readonly fields: readonly string[] }> {
+    return this.#registry.loginTypes;
+  }
+
+  /**
+   * Asks the modules that check a login type. `undefined` when none of them knows the user or the proof is wrong.
+   * @param loginDict only the fields of {@link loginTypes}
+   * @throws MatrixError as {@link provide}
+   */
+  async checkAuth(
+    context: CallbackContext,
+    username: string,
+    loginType: string,
+    loginDict: Readonly<Record<string, unknown>>,
+  ): Promise<AuthSuccess | undefined> {
+    const type = this.#registry.loginTypes.get(loginType);
+    if (!type) return undefined;
+    const found = await this.#firstAnswer(type.handlers, prepare([username, loginType, loginDict], context));
+    return found && this.#guardedSuccess(found.handler, found.answer as AuthSuccess);
+  }
+
+  /** As {@link provide} for `check3pidAuth`; what is to be told after the login cannot fail it. */
+  async check3pidAuth(
+    context: CallbackContext,
+    medium: string,
+    address: string,
+    password: string,
+  ): Promise<AuthSuccess | undefined> {
+    const handlers = this.#registry.handlers.check3pidAuth;
+    if (!handlers) return undefined;
+    const found = await this.#firstAnswer(handlers, prepare([medium, address, password], context));
+    return found && this.#guardedSuccess(found.handler, found.answer as AuthSuccess);
+  }
+
+  /** Who else gets these presence updates: the union of all answers. @throws MatrixError as {@link provide} */
+  async getUsersForStates(
+    context: CallbackContext,
+    stateUpdates: readonly UserPresenceState[],
+  ): Promise<ReadonlyMap<string, ReadonlySet<UserPresenceState>>> {
+    const united = new Map<string, Set<UserPresenceState>>();
+    await this.#merge(
+      'getUsersForStates',
+      'a Map of user ids to presence states',
+      context,
+      [stateUpdates],
+      (answer) => {
+        if (!(answer instanceof Map)) return false;
+        for (const [userId, states] of answer as Map<unknown, unknown>) {
+          if (typeof userId !== 'string' || !isIterable(states)) return false;
+          const known = united.get(userId) ?? new Set();
+          for (const state of states) known.add(state as UserPresenceState);
+          united.set(userId, known);
+        }
+        return true;
+      },
+    );
+    return united;
+  }
+
+  /** Whose presence this user gets too: the union of all answers. @throws MatrixError as {@link provide} */
+  async getInterestedUsers(
+    context: CallbackContext,
+    userId: string,
+  ): Promise<ReadonlySet<string> | typeof PRESENCE_ALL_USERS> {
+    const united = new Set<string>();
+    let all = false;
+    await this.#merge('getInterestedUsers', 'user ids or PRESENCE_ALL_USERS', context, [userId], (answer) => {
+      if (answer === PRESENCE_ALL_USERS) return (all = true);
+      if (typeof answer === 'string' || !isIterable(answer)) return false;
+      for (const interested of answer) {
+        if (typeof interested !== 'string') return false;
+        united.add(interested);
+      }
+      return true;
+    });
+    return all ? PRESENCE_ALL_USERS : united;
+  }
+
+  /**
+   * Fields that modules add to an event's `unsigned`; of one field the later module's. The caller's own fields come first.
+   * @throws MatrixError as {@link provide}
+   */
+  async addFieldToUnsigned(
+    context: CallbackContext,
+    ...args: ArgsOf<'addFieldToUnsigned'>
+  ): Promise<Readonly<Record<string, unknown>>> {
+    const united: Record<string, unknown> = {};
+    await this.#merge('addFieldToUnsigned', 'an object', context, args, (answer) => {
+      if (!isJsonObject(answer)) return false;
+      Object.assign(united, answer);
+      return true;
+    });
+    return united;
+  }
+
+  /** Tells all modules, side by side. Resolves when all have finished or used up their time; never rejects. */
+  async notify<Name extends NamesOfKind<'notify'>>(
+    name: Name,
+    context: CallbackContext,
+    ...args: ArgsOf<Name>
+  ): Promise<void> {
+    const handlers = this.#registry.handlers[name];
+    if (!handlers) return;
+    const given = prepare(args, context);
+    await Promise.all(
+      handlers.map(async (handler) => {
+        const startedAtMs = this.#services.clock.monotonicMs();
+        const result = await this.#caller.call(handler, given);
+        if (result.kind === 'thrown') this.#caller.broken(handler, result.error, startedAtMs);
+        if (result.kind === 'answer') this.#caller.done(handler, 'ok', startedAtMs);
+      }),
+    );
+  }
+
+  async #firstAnswer(
+    handlers: readonly Handler[],
+    given: readonly unknown[],
+  ): Promise<{ readonly handler: Handler; readonly answer: unknown } | undefined> {
+    for (const handler of handlers) {
+      const startedAtMs = this.#services.clock.monotonicMs();
+      const result = await this.#caller.call(handler, given);
+      if (result.kind === 'failed') {
+        if (handler.onError === 'deny') throw refusalError(failure(handler));
+      } else if (result.kind === 'thrown') {
+        const refused = this.#thrown(handler, result.error, startedAtMs);
+        if (refused) throw refusalError(refused);
+      } else if (result.answer == null) {
+        this.#caller.done(handler, 'ok', startedAtMs);
+      } else {
+        const { fits, expected } = providedAnswers[handler.callback as NamesOfKind<'provide'>];
+        if (fits(result.answer)) {
+          this.#caller.done(handler, 'ok', startedAtMs);
+          return { handler, answer: result.answer };
+        }
+        this.#caller.invalid(handler, result.answer, expected, startedAtMs);
+        if (handler.onError === 'deny') throw refusalError(failure(handler));
+      }
+    }
+    return undefined;
+  }
+
+  async #merge(
+    name: NamesOfKind<'merge'>,
+    expected: string,
+    context: CallbackContext,
+    args: readonly unknown[],
+    take: (answer: unknown) => boolean,
+  ): Promise<void> {
+    const given = prepare(args, context);
+    for (const handler of this.#registry.handlers[name] ?? []) {
+      const startedAtMs = this.#services.clock.monotonicMs();
+      const result = await this.#caller.call(handler, given);
+      if (result.kind === 'answer' && take(result.answer)) {
+        this.#caller.done(handler, 'ok', startedAtMs);
+        continue;
+      }
+      if (result.kind === 'answer') this.#caller.invalid(handler, result.answer, expected, startedAtMs);
+      if (result.kind === 'thrown') this.#caller.broken(handler, result.error, startedAtMs);
+      if (handler.onError === 'deny') throw refusalError(failure(handler));
+    }
+  }
+
+  /** A `MatrixError` of a module: a refusal, or a failure when its status is the server's fault. */
+  #thrown(handler: Handler, error: MatrixError, startedAtMs: number): Refused | undefined {
+    const refusal = refusalOfError(error);
+    if (refusal) {
+      this.#caller.done(handler, 'refused', startedAtMs);
+      return { allowed: false, ...refusal, module: handler.module, failed: false };
+    }
+    this.#caller.broken(handler, error, startedAtMs);
+    return handler.onError === 'deny' ? failure(handler) : undefined;
+  }
+
+  #guardedSuccess(handler: Handler, success: AuthSuccess): AuthSuccess {
+    const { userId, onLogin } = success;
+    if (!onLogin) return { userId };
+    const told: Handler = { ...handler, call: (response) => onLogin(response as Readonly<Record<string, unknown>>) };
+    return {
+      userId,
+      onLogin: async (response) => {
+        const startedAtMs = this.#services.clock.monotonicMs();
+        const result = await this.#caller.call(told, [frozenCopy(response)]);
+        if (result.kind === 'thrown') this.#caller.broken(told, result.error, startedAtMs);
+      },
+    };
+  }
+}
+
+const isIterable = (value: unknown): value is Iterable<unknown> =>
+  typeof value === 'object' && value !== null && Symbol.iterator in value;
+
+function prepare(args: readonly unknown[], context: CallbackContext): unknown[] {
+  const given: unknown[] = args.map(frozenCopy);
+  given.push(Object.isFrozen(context) ? context : frozenCopy(context));
+  return given;
+}
+
+/** The client learns that something broke, not what: names and reasons are in the log. */
+const failure = (handler: Handler): Refused => ({
+  allowed: false,
+  effect: 'refuse',
+  status: 500,
+  errcode: 'M_UNKNOWN',
+  message: 'A module of this server failed',
+  extra: {},
+  module: handler.module,
+  failed: true,
+});

@@ -1,0 +1,285 @@
+import {
+  type AuthChecker,
+  type CallbackCategories,
+  type CallbackCategory,
+  type CallbackInfo,
+  type CallbackKind,
+  type CallbackName,
+  callbackTable,
+} from '@rookery/module-api';
+import { ModuleLoadError } from './errors.js';
+
+/** What the settings say about a module's failures. */
+export interface ModulePolicy {
+  /** What becomes of a request when a callback fails. */
+  readonly onError: 'deny' | 'allow';
+  /** Time budget of one call; `undefined` for the default of the callback's kind. */
+  readonly timeLimitMs: number | undefined;
+}
+
+/** One callback of one module. */
+export interface Handler {
+  readonly module: string;
+  readonly callback: CallbackName;
+  readonly onError: 'deny' | 'allow';
+  readonly timeLimitMs: number;
+  readonly call: (...args: readonly unknown[]) => unknown;
+}
+
+/** A login type that modules check: the fields it needs and who checks. */
+export interface LoginType {
+  readonly fields: readonly string[];
+  readonly handlers: readonly Handler[];
+}
+
+/** Everything that modules registered, in its final form. */
+export interface SealedRegistry {
+  /** Names and versions, in the order of the settings. */
+  readonly modules: readonly string[];
+  /** Only callbacks that somebody registered have an entry. */
+  readonly handlers: Readonly<Partial<Record<CallbackName, readonly Handler[]>>>;
+  readonly loginTypes: ReadonlyMap<string, LoginType>;
+}
+
+const table: Readonly<Record<CallbackName, CallbackInfo>> = callbackTable;
+
+/** Registration methods of the module API by category. */
+export const registrationMethods = {
+  spamChecker: 'registerSpamCheckerCallbacks',
+  thirdPartyRules: 'registerThirdPartyRulesCallbacks',
+  passwordAuthProvider: 'registerPasswordAuthProviderCallbacks',
+  accountValidity: 'registerAccountValidityCallbacks',
+  presenceRouter: 'registerPresenceRouterCallbacks',
+  accountData: 'registerAccountDataCallbacks',
+  unsignedFields: 'registerAddExtraFieldsToUnsignedClientEventCallbacks',
+  mediaRepository: 'registerMediaRepositoryCallbacks',
+  ratelimit: 'registerRatelimitCallbacks',
+  backgroundUpdateController: 'registerBackgroundUpdateControllerCallbacks',
+} as const satisfies Record<CallbackCategory, string>;
+
+/** Default time budgets in milliseconds. Signing in may ask a slow directory; nobody waits for a notification. */
+const timeLimits: Readonly<Record<CallbackKind, number>> = {
+  gate: 5_000,
+  transform: 5_000,
+  provide: 5_000,
+  merge: 5_000,
+  notify: 30_000,
+};
+const signInTimeLimitMs = 20_000;
+
+/** Callbacks that once existed elsewhere, and what to use now. */
+const removed: Readonly<Record<string, string>> = {
+  userMayCreateRoomWithInvites:
+    'it was removed: use userMayInvite together with api.getRoomState, or onCreateRoom, whose request names the invited users',
+};
+
+const camelCase = (name: string): string => name.replace(/_([a-z0-9])/g, (_, letter: string) => letter.toUpperCase());
+const snakeCase = new Map(
+  Object.entries(table).flatMap(([name, info]) => (info.snakeCase === undefined ? [] : [[info.snakeCase, name]])),
+);
+
+/** Collects what modules register; {@link ModuleRegistry.seal} ends it. */
+export class ModuleRegistry {
+  readonly #modules: string[] = [];
+  readonly #handlers = new Map<CallbackName, Handler[]>();
+  readonly #loginTypes = new Map<string, { fields: readonly string[]; handlers: Handler[] }>();
+  #sealed = false;
+
+  /** @param warn told of what is odd, but no reason to stop */
+  constructor(private readonly warn: (module: string, message: string) => void) {}
+
+  /** @throws ModuleLoadError when the name is taken */
+  addModule(module: string): void {
+    if (this.#modules.includes(module)) {
+      throw new ModuleLoadError(
+        module,
+        `Two modules are called ${module}: remove one of their entries from the settings`,
+      );
+    }
+    this.#modules.push(module);
+  }
+
+  /**
+   * Takes the callbacks of one category.
+   * @throws ModuleLoadError for unknown, removed, misplaced and repeated callbacks, for what is no function, and after
+   *   {@link seal}
+   */
+  add<Category extends CallbackCategory>(
+    module: string,
+    policy: ModulePolicy,
+    category: Category,
+    callbacks: CallbackCategories[Category],
+  ): void {
+    const method = registrationMethods[category];
+    if (this.#sealed)
+      throw new ModuleLoadError(module, `${method} was called too late: register callbacks in register()`);
+    if (typeof callbacks !== 'object' || callbacks === null) {
+      throw new ModuleLoadError(module, `${method} takes an object of callbacks`);
+    }
+    const names = callbackNames(callbacks);
+    if (names.length === 0) this.warn(module, `${method} was called without a callback`);
+    for (const name of names) {
+      const value = (callbacks as Record<string, unknown>)[name];
+      if (value === undefined) continue;
+      const info = this.#check(module, category, method, name);
+      if (name === 'authCheckers') this.#addAuthCheckers(module, policy, value);
+      else this.#addHandler(module, policy, name as CallbackName, info, callbacks, value);
+    }
+  }
+
+  /**
+   * Ends registration.
+   * @throws ModuleLoadError when callbacks that belong together are not
+   */
+  seal(): SealedRegistry {
+    this.#sealed = true;
+    this.#needTogether('getUsersForStates', 'getInterestedUsers');
+    const update = this.#handlers.get('onUpdate')?.[0]?.module;
+    for (const name of ['defaultBatchSize', 'minBatchSize'] as const) {
+      const module = this.#handlers.get(name)?.[0]?.module;
+      if (module !== undefined && module !== update)
+        throw new ModuleLoadError(module, `${name} needs onUpdate beside it`);
+    }
+    // Whoever is told by the deprecated name is told together with the others.
+    const bind = this.#handlers.get('onThreepidBind');
+    if (bind) {
+      const add = this.#handlers.get('onAddUserThirdPartyIdentifier') ?? [];
+      const order = (handler: Handler): number => this.#modules.indexOf(handler.module);
+      const both = [...add, ...bind].sort((a, b) => order(a) - order(b));
+      this.#handlers.set('onAddUserThirdPartyIdentifier', both);
+      this.#handlers.delete('onThreepidBind');
+    }
+    return Object.freeze({
+      modules: Object.freeze([...this.#modules]),
+      handlers: Object.freeze(Object.fromEntries(this.#handlers)),
+      loginTypes: this.#loginTypes,
+    });
+  }
+
+  #check(module: string, category: CallbackCategory, method: string, name: string): CallbackInfo {
+    const advice = removed[name] ?? removed[camelCase(name)];
+    if (advice !== undefined) throw new ModuleLoadError(module, `${name} is no callback any more: ${advice}`);
+    if (!Object.hasOwn(table, name)) {
+      const meant = snakeCase.get(name);
+      const hint =
+        meant === undefined ? `${method} takes ${namesOf(category).join(', ')}` : `it is called ${meant} here`;
+      throw new ModuleLoadError(module, `${name} is no callback: ${hint}`);
+    }
+    const info = table[name as CallbackName];
+    if (info.category !== category) {
+      throw new ModuleLoadError(
+        module,
+        `${name} is registered by ${registrationMethods[info.category]}, not by ${method}`,
+      );
+    }
+    if (info.deprecated !== undefined) this.warn(module, `${name} is deprecated: use ${info.deprecated}`);
+    if (!info.fires) this.warn(module, `${name} is registered, but this version of the server never calls it`);
+    return info;
+  }
+
+  #addHandler(
+    module: string,
+    policy: ModulePolicy,
+    callback: CallbackName,
+    info: CallbackInfo,
+    owner: object,
+    value: unknown,
+  ): void {
+    if (typeof value !== 'function') throw new ModuleLoadError(module, `${callback} is not a function`);
+    const others = this.#handlers.get(callback) ?? [];
+    if (others.some((other) => other.module === module)) {
+      throw new ModuleLoadError(module, `${callback} was registered twice`);
+    }
+    const first = others[0];
+    if (first && info.exclusive === 'refuse') {
+      throw new ModuleLoadError(
+        module,
+        `${callback} is registered by ${first.module} already; only one module may have it`,
+      );
+    }
+    if (first && info.exclusive === 'first') {
+      this.warn(module, `${callback} is registered by ${first.module} already; this one is never asked`);
+      return;
+    }
+    const call = (value as Handler['call']).bind(owner);
+    this.#handlers.set(callback, [...others, this.#handler(module, policy, callback, info, call)]);
+  }
+
+  #addAuthCheckers(module: string, policy: ModulePolicy, value: unknown): void {
+    if (!Array.isArray(value)) throw new ModuleLoadError(module, 'authCheckers is not a list');
+    const known = this.#handlers.get('authCheckers') ?? [];
+    for (const checker of value as Partial<AuthChecker>[]) {
+      const { loginType, fields } = checker;
+      const good =
+        typeof loginType === 'string' &&
+        Array.isArray(fields) &&
+        fields.every((field) => typeof field === 'string') &&
+        typeof checker.check === 'function';
+      if (!good) throw new ModuleLoadError(module, 'authCheckers takes { loginType, fields, check }');
+      const others = this.#loginTypes.get(loginType);
+      if (others && !sameMembers(others.fields, fields)) {
+        const first = others.handlers[0]?.module ?? module;
+        throw new ModuleLoadError(
+          module,
+          `${loginType} needs the fields ${fields.join(', ')} here, but ${others.fields.join(', ')} in ${first}: they must agree`,
+        );
+      }
+      const call = (checker as AuthChecker).check.bind(checker) as Handler['call'];
+      const handler = this.#handler(module, policy, 'authCheckers', table.authCheckers, call);
+      if (others) others.handlers.push(handler);
+      else this.#loginTypes.set(loginType, { fields: Object.freeze([...fields]), handlers: [handler] });
+      known.push(handler);
+    }
+    if (known.length > 0) this.#handlers.set('authCheckers', known);
+  }
+
+  #handler(
+    module: string,
+    policy: ModulePolicy,
+    callback: CallbackName,
+    info: CallbackInfo,
+    call: Handler['call'],
+  ): Handler {
+    const usual = info.category === 'passwordAuthProvider' ? signInTimeLimitMs : timeLimits[info.kind];
+    return Object.freeze({
+      module,
+      callback,
+      onError: policy.onError,
+      timeLimitMs: policy.timeLimitMs ?? usual,
+      call,
+    });
+  }
+
+  #needTogether(one: CallbackName, other: CallbackName): void {
+    for (const [a, b] of [
+      [one, other],
+      [other, one],
+    ] as const) {
+      for (const handler of this.#handlers.get(a) ?? []) {
+        if (!this.#handlers.get(b)?.some(({ module }) => module === handler.module)) {
+          throw new ModuleLoadError(handler.module, `${a} needs ${b} beside it`);
+        }
+      }
+    }
+  }
+}
+
+const namesOf = (category: CallbackCategory): string[] =>
+  Object.keys(table).filter((name) => table[name as CallbackName].category === category);
+
+const sameMembers = (a: readonly string[], b: readonly string[]): boolean =>
+  a.length === b.length && a.every((member) => b.includes(member));
+
+/** Own keys, and the methods of the classes that an instance was made from. */
+function callbackNames(callbacks: object): string[] {
+  const names = new Set(Object.keys(callbacks));
+  let prototype: object | null = Object.getPrototypeOf(callbacks) as object | null;
+  while (prototype && prototype !== Object.prototype) {
+    for (const name of Object.getOwnPropertyNames(prototype)) {
+      // A class may have helpers beside its callbacks.
+      if (Object.hasOwn(table, name) || name in removed) names.add(name);
+    }
+    prototype = Object.getPrototypeOf(prototype) as object | null;
+  }
+  return [...names];
+}
