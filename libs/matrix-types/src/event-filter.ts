@@ -7,8 +7,8 @@ export interface EventFilter {
   readonly limit: number | undefined;
   readonly types: readonly string[] | undefined;
   readonly notTypes: readonly string[];
-  readonly senders: ReadonlySet<string> | undefined;
-  readonly notSenders: ReadonlySet<string>;
+  readonly senders: readonly string[] | undefined;
+  readonly notSenders: readonly string[];
   readonly rooms: ReadonlySet<string> | undefined;
   readonly notRooms: ReadonlySet<string>;
   /** Only events whose content has a `url` (true) or has none (false). */
@@ -66,8 +66,8 @@ export function parseEventFilter(value: unknown, where = 'filter'): EventFilter 
   }
   const types = stringList(source, 'types', where);
   const notTypes = stringList(source, 'not_types', where) ?? [];
-  const senders = setOf(stringList(source, 'senders', where));
-  const notSenders = new Set(stringList(source, 'not_senders', where));
+  const senders = stringList(source, 'senders', where);
+  const notSenders = stringList(source, 'not_senders', where) ?? [];
   const rooms = setOf(stringList(source, 'rooms', where));
   const notRooms = new Set(stringList(source, 'not_rooms', where));
   const containsUrl = flag(source, 'contains_url', where);
@@ -89,7 +89,7 @@ export function parseEventFilter(value: unknown, where = 'filter'): EventFilter 
       types === undefined &&
       notTypes.length === 0 &&
       senders === undefined &&
-      notSenders.size === 0 &&
+      notSenders.length === 0 &&
       rooms === undefined &&
       notRooms.size === 0 &&
       containsUrl === undefined &&
@@ -133,7 +133,8 @@ export function passesType(filter: EventFilter, type: string): boolean {
 /** Whether an event passes; an exclusion beats an inclusion. */
 export function passesFilter(filter: EventFilter, event: FilterableEvent): boolean {
   if (filter.passesEverything) return true;
-  if (filter.notSenders.has(event.sender) || (filter.senders !== undefined && !filter.senders.has(event.sender)))
+  if (filter.notSenders.includes(event.sender)) return false;
+  if (filter.senders !== undefined && !filter.senders.includes(event.sender))
     return false;
   if (event.roomId !== undefined && !passesRoom(filter, event.roomId)) return false;
   if (!passesType(filter, event.type)) return false;
