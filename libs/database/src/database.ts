@@ -36,21 +36,36 @@ export interface Db {
 
 /** A transaction: reads see its own writes; everything in it becomes durable together or not at all. */
 export interface Tx extends Db {
+  // A statement that fails spoils the transaction on both databases: what follows throws, and nothing is committed even
+  // when the failure was caught. Use `ON CONFLICT` where a duplicate is an expected outcome.
+
   /** Runs a statement that changes rows; the number of rows changed. */
   run(sql: string, params?: readonly SqlValue[]): Promise<number>;
   /**
    * Inserts many rows in as few statements as possible. `rows` are arrays in the order of `columns`.
-   * `suffix` is put behind the values: `ON CONFLICT (…) DO NOTHING`.
+   * `suffix` is put behind the values: `ON CONFLICT (…) DO NOTHING`. With `DO UPDATE` no two rows may share a key.
    */
-  insertMany(table: string, columns: readonly string[], rows: readonly (readonly SqlValue[])[], suffix?: string): Promise<void>;
+  insertMany(
+    table: string,
+    columns: readonly string[],
+    rows: readonly (readonly SqlValue[])[],
+    suffix?: string,
+  ): Promise<void>;
   /** Registers a function to run once the transaction is durable, in order of registration. It must not throw. */
   afterCommit(fn: () => void): void;
+  /** Registers a function to run when the transaction came to nothing, for example before it is tried again. It must not throw. */
+  afterRollback(fn: () => void): void;
 }
 
 /** Told with a transaction, for logs and metrics. */
 export interface WriteOptions {
   /** Name in metrics and slow-query logs, snake_case; not user data. */
   readonly name?: string;
+  /**
+   * After this time the transaction is rolled back and its caller refused, so that one that hangs cannot block others;
+   * 60,000 unless told. `Infinity` for migrations.
+   */
+  readonly limitMs?: number;
 }
 
 /**

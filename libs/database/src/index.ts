@@ -1,2 +1,17 @@
 /** Reads, writes, dialects, stream ids, migrations, background updates. */
-export { Database, type Db, type Dialect, type DialectName, type Migration, type SqlBool, type SqlValue, type Tx, type WriteOptions } from './database.js';
+export {
+  Database,
+  type Db,
+  type Dialect,
+  type DialectName,
+  type Migration,
+  type SqlBool,
+  type SqlValue,
+  type Tx,
+  type WriteOptions,
+} from './database.js';
+export { DatabaseError, isUniqueViolation } from './errors.js';
+export type { DatabaseLog, TransactionReport } from './log.js';
+export { openDatabase, type OpenExtras } from './open-database.js';
+export { type DatabaseOptions, parseDatabaseOptions, type PostgresOptions, type SqliteOptions } from './options.js';
+export { migrate, type MigrateOptions, type MigrateResult } from './migrate.js';

@@ -1,2 +1,13 @@
 /** Test homeservers, databases, clocks and networks for tests. */
-export {};
+export { FakeClock } from './fake-clock.js';
+export { SeededIds } from './seeded-ids.js';
+export {
+  asPostgresAdmin,
+  eachDatabase,
+  makeTestDatabasePlace,
+  type OpenTestDatabase,
+  openTestDatabase,
+  type TestDatabase,
+  type TestDatabasePlace,
+  testPostgresUrl,
+} from './test-database.js';

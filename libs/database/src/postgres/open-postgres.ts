@@ -1,0 +1,141 @@
+import pg from 'pg';
+import { DataSource } from 'typeorm';
+import type { Clock } from '@rookery/platform';
+import type { Database } from '../database.js';
+import { DatabaseError, errorCode, errorText } from '../errors.js';
+import type { DatabaseLog, TransactionReport } from '../log.js';
+import { type PostgresOptions, postgresTarget, type PostgresTarget, type TlsChoice } from '../options.js';
+import { checkPostgres, createStatement, type PostgresFacts } from './postgres-checks.js';
+import { PostgresDatabase } from './postgres-database.js';
+
+const statementTimeoutMs = 60_000;
+const idleMs = 60_000;
+
+const int8 = 20;
+const numeric = 1700;
+const json = 114;
+const jsonb = 3802;
+const asNumber = (text: string): number => Number(text);
+const asText = (text: string): string => text;
+const int8Array = 1016;
+
+/** Numbers as numbers, JSON as text; the driver's defaults for the rest. */
+const types = {
+  getTypeParser(oid: number, format?: 'text' | 'binary'): (text: string) => unknown {
+    if (oid === int8 || oid === numeric) return asNumber;
+    if (oid === json || oid === jsonb) return asText;
+    const standard = pg.types.getTypeParser(oid === int8Array ? 1007 : oid, format as 'text') as (
+      text: string,
+    ) => unknown;
+    return standard;
+  },
+};
+
+/** @throws DatabaseError when the server cannot be reached or the database cannot be used */
+export async function openPostgres(
+  options: PostgresOptions,
+  clock: Clock,
+  log: DatabaseLog,
+  onTransaction?: (report: TransactionReport) => void,
+): Promise<Database> {
+  const target = postgresTarget(options);
+  const source = await connect(target, options.txnLimit ?? 0, log);
+  const { master: pool } = source.driver as unknown as { master: pg.Pool };
+  try {
+    const { rows } = await pool.query<PostgresFacts>(
+      `SELECT current_setting('server_version') AS version, datcollate AS "collate", datctype AS ctype,
+              pg_encoding_to_char(encoding) AS encoding, datname AS database, pg_is_in_recovery() AS standby
+         FROM pg_database WHERE datname = current_database()`,
+    );
+    if (rows[0]) checkPostgres(rows[0], options.allowUnsafeLocale ?? false, target.user ?? 'rookery', log);
+  } catch (error) {
+    await source.destroy();
+    throw error instanceof DatabaseError ? error : explain(error, target);
+  }
+  return new PostgresDatabase({ pool, clock, log, onTransaction, disconnect: () => source.destroy() });
+}
+
+async function connect(target: PostgresTarget, maxUses: number, log: DatabaseLog): Promise<DataSource> {
+  let refusal: unknown;
+  for (const ssl of target.tls) {
+    const source = dataSource(target, ssl, maxUses, log);
+    try {
+      return await source.initialize();
+    } catch (error) {
+      refusal = error;
+      if (!/does not support SSL/.test(errorText(error))) break;
+    }
+  }
+  throw explain(refusal, target);
+}
+
+function dataSource(target: PostgresTarget, ssl: TlsChoice | false, maxUses: number, log: DatabaseLog): DataSource {
+  return new DataSource({
+    type: 'postgres',
+    driver: pg,
+    host: target.host,
+    port: target.port,
+    ...(target.user !== undefined && { username: target.user }),
+    ...(target.password !== undefined && { password: target.password }),
+    ...(target.database !== undefined && { database: target.database }),
+    ssl,
+    poolSize: target.poolMax,
+    connectTimeoutMS: target.connectTimeoutMs,
+    applicationName: target.applicationName,
+    installExtensions: false,
+    poolErrorHandler: (error: unknown) => log.warn('A connection to PostgreSQL was lost', { error: errorText(error) }),
+    extra: {
+      min: target.poolMin,
+      idleTimeoutMillis: idleMs,
+      types,
+      keepAlive: true,
+      ...(target.serverOptions !== undefined && { options: target.serverOptions }),
+      ...(maxUses > 0 && { maxUses }),
+      // A hook instead of parameters at connection, which connection poolers refuse.
+      onConnect: (client: pg.PoolClient) =>
+        client.query(
+          `SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY; SET statement_timeout = ${statementTimeoutMs}; SET bytea_output = 'hex'`,
+        ),
+    },
+  });
+}
+
+function explain(error: unknown, target: PostgresTarget): DatabaseError {
+  const at = target.host.startsWith('/') ? target.host : `${target.host}:${target.port}`;
+  const options = { cause: error };
+  const first = error instanceof AggregateError ? error.errors[0] : error;
+  switch (errorCode(error) ?? errorCode(first)) {
+    case '28P01':
+    case '28000':
+      return new DatabaseError(
+        `PostgreSQL at ${at} refused the user ${target.user ?? '(none given)'}: ${errorText(error)}`,
+        'Check database.args.user and database.args.password, and pg_hba.conf on the server.',
+        options,
+      );
+    case '3D000':
+      return new DatabaseError(
+        `PostgreSQL at ${at} has no database ${target.database}`,
+        `Create it: ${createStatement(target.database ?? 'rookery', target.user ?? 'rookery')}`,
+        options,
+      );
+    case '53300':
+      return new DatabaseError(
+        `PostgreSQL at ${at} takes no more connections`,
+        'Raise max_connections there or lower database.args.cp_max.',
+        options,
+      );
+    case 'ENOTFOUND':
+    case 'EAI_AGAIN':
+      return new DatabaseError(
+        `The host ${target.host} of the database is not known`,
+        'Check database.args.host.',
+        options,
+      );
+    default:
+      return new DatabaseError(
+        `Cannot connect to PostgreSQL at ${at}: ${errorText(error)}`,
+        'Check that it runs, and database.args.host, port and sslmode.',
+        options,
+      );
+  }
+}

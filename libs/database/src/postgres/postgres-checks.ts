@@ -1,0 +1,50 @@
+import { DatabaseError } from '../errors.js';
+import type { DatabaseLog } from '../log.js';
+import { isOlder } from '../version.js';
+
+const oldest = '11';
+
+/** What a PostgreSQL database says about itself. */
+export interface PostgresFacts {
+  readonly version: string;
+  readonly collate: string;
+  readonly ctype: string;
+  readonly encoding: string;
+  readonly database: string;
+  readonly standby: boolean;
+}
+
+const quoted = (name: string): string => (/^[a-z_][a-z0-9_]*$/.test(name) ? name : `"${name.replaceAll('"', '""')}"`);
+
+/** The statement that makes a database fit for Rookery. */
+export function createStatement(database: string, owner: string): string {
+  return `CREATE DATABASE ${quoted(database)} OWNER ${quoted(owner)} ENCODING 'UTF8' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0;`;
+}
+
+/**
+ * Refuses a database that would lose or misread data: another order of text makes indexes wrong as soon as the system's
+ * library that defines it changes.
+ * @throws DatabaseError
+ */
+export function checkPostgres(facts: PostgresFacts, allowUnsafeLocale: boolean, user: string, log: DatabaseLog): void {
+  const { version, collate, ctype, encoding, database } = facts;
+  const recreate = `Dump it, make a new one and restore: ${createStatement(database, user)}`;
+  if (isOlder(version, oldest)) {
+    throw new DatabaseError(`PostgreSQL ${version} is too old`, `Rookery needs PostgreSQL ${oldest} or newer.`);
+  }
+  if (facts.standby)
+    throw new DatabaseError(`The database ${database} is a read-only standby`, 'Connect to the primary server.');
+  if (encoding !== 'UTF8')
+    throw new DatabaseError(`The database ${database} has the encoding ${encoding} instead of UTF8`, recreate);
+  if (isC(collate) && isC(ctype)) return;
+  const found = `The database ${database} has COLLATE '${collate}' and CTYPE '${ctype}' instead of 'C'`;
+  if (!allowUnsafeLocale) {
+    throw new DatabaseError(
+      found,
+      `${recreate} Or set database.allow_unsafe_locale, and rebuild every index after each system update.`,
+    );
+  }
+  log.warn(found, { consequence: 'indexes on text may break when the system is updated' });
+}
+
+const isC = (locale: string): boolean => locale === 'C' || locale === 'POSIX';

@@ -1,0 +1,157 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
+import type { Pool, PoolClient } from 'pg';
+import type { Clock } from '@rookery/platform';
+import { Database, type SqlValue, type Tx, type WriteOptions } from '../database.js';
+import { postgresDialect } from '../dialect.js';
+import { DatabaseError, errorText } from '../errors.js';
+import type { DatabaseLog, TransactionReport } from '../log.js';
+import { Transaction } from '../transaction.js';
+import { ColumnTypes } from './column-types.js';
+import { isBrokenConnection, isConflict, isStalePlan } from './postgres-errors.js';
+import { PostgresStatements, runStatement } from './postgres-statements.js';
+import { StatementNames } from './statement-names.js';
+
+const maxAttempts = 5;
+const reconnectDelayMs = 100;
+const begin = 'BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE';
+
+/** Carries an error that must not be answered by another attempt: the commit may have happened. */
+class UncertainCommit extends Error {}
+
+export interface PostgresParts {
+  /** Its connections are read-only outside of a transaction that says otherwise. */
+  readonly pool: Pool;
+  readonly clock: Clock;
+  readonly log: DatabaseLog;
+  readonly onTransaction?: ((report: TransactionReport) => void) | undefined;
+  readonly disconnect: () => Promise<void>;
+}
+
+/** PostgreSQL through the driver's pool. */
+export class PostgresDatabase extends Database {
+  readonly dialect = postgresDialect;
+  readonly #parts: PostgresParts;
+  readonly #names = new StatementNames();
+  readonly #types = new ColumnTypes();
+  readonly #open = new AsyncLocalStorage<Transaction>();
+  #closed = false;
+
+  constructor(parts: PostgresParts) {
+    super();
+    this.#parts = parts;
+  }
+
+  async query<Row>(sql: string, params?: readonly SqlValue[]): Promise<Row[]> {
+    const { pool, clock } = this.#parts;
+    try {
+      return (await runStatement<Row>(pool, this.#names, sql, params)).rows;
+    } catch (error) {
+      // Reading twice does no harm.
+      if (isBrokenConnection(error)) await clock.sleep(reconnectDelayMs);
+      else if (isStalePlan(error)) this.#names.forget();
+      else throw error;
+      return (await runStatement<Row>(pool, this.#names, sql, params)).rows;
+    }
+  }
+
+  async get<Row>(sql: string, params?: readonly SqlValue[]): Promise<Row | undefined> {
+    return (await this.query<Row>(sql, params))[0];
+  }
+
+  async write<T>(fn: (tx: Tx) => Promise<T>, options: WriteOptions = {}): Promise<T> {
+    if (this.#closed) throw new DatabaseError('The database is closed');
+    const outer = this.#open.getStore();
+    if (outer && !outer.ended) throw new Error('write() inside write(): pass the transaction on instead');
+    const { clock, log } = this.#parts;
+    for (let attempt = 1; ; attempt++) {
+      try {
+        return await this.#attempt(fn, options);
+      } catch (error) {
+        if (error instanceof UncertainCommit) throw error.cause;
+        const broken = isBrokenConnection(error);
+        if (attempt >= maxAttempts || !(broken || isConflict(error) || isStalePlan(error))) throw error;
+        log.warn('A transaction is tried again', {
+          transaction: options.name ?? 'unnamed',
+          attempt,
+          error: errorText(error),
+        });
+        if (isStalePlan(error)) this.#names.forget();
+        if (broken) await clock.sleep(reconnectDelayMs * 2 ** attempt);
+      }
+    }
+  }
+
+  async close(): Promise<void> {
+    if (this.#closed) return;
+    this.#closed = true;
+    await this.#parts.disconnect();
+  }
+
+  async #attempt<T>(fn: (tx: Tx) => Promise<T>, options: WriteOptions): Promise<T> {
+    const { pool, clock, log, onTransaction } = this.#parts;
+    const calledAtMs = clock.monotonicMs();
+    const client = await pool.connect();
+    const startedAtMs = clock.monotonicMs();
+    const transaction = new Transaction(new PostgresStatements(client, this.#names, this.#types));
+    let unusable: Error | undefined;
+    let committed = false;
+    try {
+      await client.query(begin);
+      if (options.limitMs !== undefined)
+        await client.query(`SET LOCAL statement_timeout = ${statementLimit(options.limitMs)}`);
+      const value = await this.#open.run(transaction, () => transaction.execute(fn, clock, log, options));
+      await this.#commit(client);
+      committed = true;
+      return value;
+    } catch (error) {
+      unusable = await this.#rollBack(client, error);
+      // What the function threw may only be the consequence of the statement that failed.
+      const cause = transaction.failure?.error;
+      throw cause !== undefined && (isConflict(cause) || isBrokenConnection(cause) || isStalePlan(cause))
+        ? cause
+        : error;
+    } finally {
+      client.release(unusable);
+      transaction.settle(committed, log);
+      try {
+        onTransaction?.({
+          name: options.name ?? 'unnamed',
+          waitMs: startedAtMs - calledAtMs,
+          durationMs: clock.monotonicMs() - startedAtMs,
+          committed,
+        });
+      } catch (error) {
+        log.error('The observer of transactions threw', { error: errorText(error) });
+      }
+    }
+  }
+
+  async #commit(client: PoolClient): Promise<void> {
+    let command: string;
+    try {
+      ({ command } = await client.query('COMMIT'));
+    } catch (error) {
+      throw isBrokenConnection(error) ? new UncertainCommit('commit', { cause: error }) : error;
+    }
+    if (command !== 'COMMIT')
+      throw new DatabaseError('PostgreSQL rolled the transaction back instead of committing it');
+  }
+
+  /** Returns the reason why the connection must not go back to the pool, if there is one. */
+  async #rollBack(client: PoolClient, error: unknown): Promise<Error | undefined> {
+    const reason = error instanceof Error ? error : new Error(errorText(error));
+    // A transaction that was given up may still have a statement running: only closing its connection ends it.
+    if (error instanceof UncertainCommit || error instanceof DatabaseError) return reason;
+    if (isBrokenConnection(error) || isStalePlan(error)) return reason;
+    try {
+      await client.query('ROLLBACK');
+      return undefined;
+    } catch {
+      return reason;
+    }
+  }
+}
+
+function statementLimit(limitMs: number): number {
+  return limitMs === Infinity ? 0 : Math.max(1, Math.ceil(limitMs));
+}

@@ -1,0 +1,76 @@
+import type { QueryArrayConfig, QueryConfig, QueryResult, QueryResultRow } from 'pg';
+import type { SqlValue } from '../database.js';
+import { postgresDialect } from '../dialect.js';
+import type { Statements } from '../transaction.js';
+import type { StatementNames } from './statement-names.js';
+import type { ColumnTypes } from './column-types.js';
+
+/** What a pool and one of its connections have in common. */
+export interface Queryable {
+  query<Row extends QueryResultRow>(config: QueryConfig): Promise<QueryResult<Row>>;
+  query<Row extends unknown[]>(config: QueryArrayConfig): Promise<QueryResult<Row>>;
+}
+
+// The protocol counts parameters in 16 bits.
+const maxParameters = 65_000;
+
+/** Runs one statement with `?` parameters. */
+export function runStatement<Row>(
+  target: Queryable,
+  names: StatementNames,
+  sql: string,
+  params: readonly SqlValue[] = [],
+): Promise<QueryResult<Row & QueryResultRow>> {
+  const { name, text } = names.prepare(sql);
+  const values = params as SqlValue[];
+  return target.query<Row & QueryResultRow>(name === undefined ? { text, values } : { name, text, values });
+}
+
+/** The statements of a transaction on one connection. */
+export class PostgresStatements implements Statements {
+  readonly dialect = postgresDialect;
+
+  constructor(
+    private readonly connection: Queryable,
+    private readonly names: StatementNames,
+    private readonly types: ColumnTypes,
+  ) {}
+
+  async query<Row>(sql: string, params?: readonly SqlValue[]): Promise<Row[]> {
+    return (await runStatement<Row>(this.connection, this.names, sql, params)).rows;
+  }
+
+  async get<Row>(sql: string, params?: readonly SqlValue[]): Promise<Row | undefined> {
+    return (await this.query<Row>(sql, params))[0];
+  }
+
+  async run(sql: string, params?: readonly SqlValue[]): Promise<number> {
+    return (await runStatement(this.connection, this.names, sql, params)).rowCount ?? 0;
+  }
+
+  async insertMany(
+    table: string,
+    columns: readonly string[],
+    rows: readonly (readonly SqlValue[])[],
+    suffix = '',
+  ): Promise<void> {
+    if (rows.length === 0) return;
+    const into = `INSERT INTO ${table} (${columns.join(', ')})`;
+    const types = rows.length > 1 ? await this.types.of(this, table, columns) : undefined;
+    if (types) {
+      // One array per column: the statement's text, and so its plan, does not depend on the number of rows.
+      const arrays = columns.map((_, i) => rows.map((row) => row[i] as string));
+      await this.run(
+        `${into} SELECT * FROM unnest(${types.map((type) => `?::${type}[]`).join(', ')}) ${suffix}`,
+        arrays,
+      );
+      return;
+    }
+    const tuple = `(${columns.map(() => '?').join(', ')})`;
+    const perStatement = Math.floor(maxParameters / columns.length);
+    for (let at = 0; at < rows.length; at += perStatement) {
+      const chunk = rows.slice(at, at + perStatement);
+      await this.run(`${into} VALUES ${chunk.map(() => tuple).join(', ')} ${suffix}`, chunk.flat());
+    }
+  }
+}

@@ -1,0 +1,107 @@
+import { dirname } from 'node:path';
+import Sqlite from 'better-sqlite3';
+import { DataSource } from 'typeorm';
+import type { Clock } from '@rookery/platform';
+import type { Database } from '../database.js';
+import { DatabaseError, errorCode, errorText } from '../errors.js';
+import type { DatabaseLog, TransactionReport } from '../log.js';
+import type { SqliteOptions } from '../options.js';
+import { isOlder } from '../version.js';
+import { SqliteConnection } from './sqlite-connection.js';
+import { SqliteDatabase } from './sqlite-database.js';
+
+const oldest = '3.27';
+const busyTimeoutMs = 10_000;
+const cacheKiB = 64_000;
+
+/** @throws DatabaseError when the file cannot be used */
+export async function openSqlite(
+  options: SqliteOptions,
+  clock: Clock,
+  log: DatabaseLog,
+  onTransaction?: (report: TransactionReport) => void,
+): Promise<Database> {
+  const { path } = options;
+  if (path === ':memory:' || path === '') {
+    throw new DatabaseError(
+      'SQLite needs a file: reads and writes use a connection each',
+      'Set database.args.database to a path.',
+    );
+  }
+  const opened: DataSource[] = [];
+  const disconnect = async (): Promise<void> => {
+    for (const source of opened.splice(0).reverse()) await source.destroy();
+  };
+  try {
+    // The writer comes first: it makes the file and its write-ahead log, which the reader needs.
+    const writer = await connect(path, false, opened);
+    checkSqliteVersion(
+      new SqliteConnection(writer).get<{ version: string }>('SELECT sqlite_version() AS version')?.version ?? '0',
+    );
+    const reader = await connect(path, true, opened);
+    return new SqliteDatabase({
+      writer: new SqliteConnection(writer),
+      reader: new SqliteConnection(reader),
+      clock,
+      log,
+      onTransaction,
+      disconnect,
+    });
+  } catch (error) {
+    await disconnect();
+    throw error instanceof DatabaseError ? error : explain(error, path);
+  }
+}
+
+/** @throws DatabaseError */
+export function checkSqliteVersion(version: string): void {
+  if (isOlder(version, oldest))
+    throw new DatabaseError(`SQLite ${version} is too old`, `Rookery needs SQLite ${oldest} or newer.`);
+}
+
+async function connect(path: string, readonly: boolean, opened: DataSource[]): Promise<Sqlite.Database> {
+  const source = new DataSource({
+    type: 'better-sqlite3',
+    driver: Sqlite,
+    database: path,
+    readonly,
+    fileMustExist: readonly,
+    timeout: busyTimeoutMs,
+    prepareDatabase: (handle: Sqlite.Database) => {
+      handle.pragma(`cache_size = -${cacheKiB}`);
+      handle.pragma('temp_store = MEMORY');
+      if (readonly) return;
+      // What was acknowledged survives a loss of power: the log is flushed with every commit.
+      handle.pragma('journal_mode = WAL');
+      handle.pragma('synchronous = FULL');
+    },
+  });
+  await source.initialize();
+  opened.push(source);
+  const { databaseConnection: handle } = source.driver as unknown as { databaseConnection: Sqlite.Database };
+  // Reads the schema, so that a file which is no database or is damaged shows at once; takes the writer's lock, so that an
+  // unwritable one does.
+  handle.prepare('SELECT count(*) FROM sqlite_master').get();
+  if (!readonly) handle.exec('BEGIN IMMEDIATE; ROLLBACK');
+  return handle;
+}
+
+function explain(error: unknown, path: string): DatabaseError {
+  const code = errorCode(error) ?? '';
+  const options = { cause: error };
+  if (code === 'SQLITE_NOTADB' || code.startsWith('SQLITE_CORRUPT')) {
+    return new DatabaseError(
+      `${path} is damaged or is no SQLite database (${errorText(error)})`,
+      'Put a backup in its place, or move the file away to begin anew.',
+      options,
+    );
+  }
+  if (code.startsWith('SQLITE_BUSY') || code.startsWith('SQLITE_LOCKED')) {
+    return new DatabaseError(`${path} is in use by another program`, 'Stop the other program first.', options);
+  }
+  return new DatabaseError(
+    `Cannot open the database ${path}: ${errorText(error)}`,
+    `The server's user must be able to write to the file and to its folder ${dirname(path)}.`,
+    options,
+  );
+}

@@ -1,0 +1,202 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
+import { setImmediate as turn } from 'node:timers/promises';
+import type { Clock } from '@rookery/platform';
+import { Database, type SqlValue, type Tx, type WriteOptions } from '../database.js';
+import { sqliteDialect } from '../dialect.js';
+import { DatabaseError, errorText } from '../errors.js';
+import type { DatabaseLog, TransactionReport } from '../log.js';
+import { type Statements, Transaction } from '../transaction.js';
+import type { SqliteConnection } from './sqlite-connection.js';
+
+const maxWaitingWrites = 10_000;
+// A commit is shared by at most this many writes, and by those that begin within this time.
+const maxSharedWrites = 200;
+const maxShareMs = 20;
+
+type InContext = ReturnType<typeof AsyncLocalStorage.snapshot>;
+
+/** One call of `write`, from the queue until its promise is settled. */
+interface Job {
+  readonly options: WriteOptions;
+  readonly queuedAtMs: number;
+  /** Restores the caller's asynchronous context, so that log lines carry the right request. */
+  readonly inContext: InContext;
+  run(tx: Tx): Promise<unknown>;
+  resolve(value: unknown): void;
+  reject(error: unknown): void;
+}
+
+/** A job whose savepoint is closed and which waits for the commit. */
+interface Outcome {
+  readonly job: Job;
+  readonly transaction: Transaction;
+  readonly startedAtMs: number;
+  readonly value?: unknown;
+  readonly rejection?: { readonly error: unknown };
+}
+
+export interface SqliteParts {
+  readonly writer: SqliteConnection;
+  readonly reader: SqliteConnection;
+  readonly clock: Clock;
+  readonly log: DatabaseLog;
+  readonly onTransaction?: ((report: TransactionReport) => void) | undefined;
+  /** Closes both connections. */
+  readonly disconnect: () => Promise<void>;
+}
+
+/**
+ * SQLite with one writer. Writes run strictly one after the other, each in a savepoint of its own, and those that wait share
+ * a commit, since the commit's flush to disk is what costs. Reads go to a second, read-only connection and see committed rows
+ * only.
+ */
+export class SqliteDatabase extends Database {
+  readonly dialect = sqliteDialect;
+  readonly #parts: SqliteParts;
+  readonly #open = new AsyncLocalStorage<Transaction>();
+  readonly #queue: Job[] = [];
+  readonly #statements: Statements;
+  #pumping: Promise<void> | undefined;
+  #closed = false;
+
+  constructor(parts: SqliteParts) {
+    super();
+    this.#parts = parts;
+    const { writer } = parts;
+    this.#statements = {
+      dialect: sqliteDialect,
+      query: async <Row>(sql: string, params?: readonly SqlValue[]) => writer.all<Row>(sql, params),
+      get: async <Row>(sql: string, params?: readonly SqlValue[]) => writer.get<Row>(sql, params),
+      run: async (sql, params) => writer.run(sql, params),
+      insertMany: async (table, columns, rows, suffix = '') => {
+        const sql = `INSERT INTO ${table} (${columns.join(', ')}) VALUES (${columns.map(() => '?').join(', ')}) ${suffix}`;
+        for (const row of rows) writer.run(sql, row);
+      },
+    };
+  }
+
+  async query<Row>(sql: string, params?: readonly SqlValue[]): Promise<Row[]> {
+    return this.#parts.reader.all<Row>(sql, params);
+  }
+
+  async get<Row>(sql: string, params?: readonly SqlValue[]): Promise<Row | undefined> {
+    return this.#parts.reader.get<Row>(sql, params);
+  }
+
+  async write<T>(fn: (tx: Tx) => Promise<T>, options: WriteOptions = {}): Promise<T> {
+    if (this.#closed) throw new DatabaseError('The database is closed');
+    const outer = this.#open.getStore();
+    if (outer && !outer.ended) throw new Error('write() inside write(): pass the transaction on instead');
+    if (this.#queue.length >= maxWaitingWrites) throw new DatabaseError('Too many writes are waiting for the database');
+    return new Promise<T>((resolve, reject) => {
+      this.#queue.push({
+        options,
+        queuedAtMs: this.#parts.clock.monotonicMs(),
+        inContext: AsyncLocalStorage.snapshot(),
+        run: fn,
+        resolve: resolve as (value: unknown) => void,
+        reject,
+      });
+      this.#pumping ??= this.#pump();
+    });
+  }
+
+  async close(): Promise<void> {
+    if (this.#closed) return;
+    this.#closed = true;
+    await this.#pumping;
+    await this.#parts.disconnect();
+  }
+
+  async #pump(): Promise<void> {
+    // Writes called in the same turn share the first commit, too.
+    await Promise.resolve();
+    while (this.#queue.length > 0) await this.#runShared();
+    this.#pumping = undefined;
+  }
+
+  /** Runs waiting jobs in one transaction of SQLite, then settles them. Never rejects. */
+  async #runShared(): Promise<void> {
+    const { writer, clock } = this.#parts;
+    const outcomes: Outcome[] = [];
+    let lost: { readonly error: unknown } | undefined;
+    try {
+      writer.run('BEGIN IMMEDIATE');
+    } catch (error) {
+      this.#queue.shift()?.reject(error);
+      return;
+    }
+    const beganAtMs = clock.monotonicMs();
+    while (outcomes.length < maxSharedWrites) {
+      const job = this.#queue.shift();
+      if (job === undefined) break;
+      const outcome = await this.#runInSavepoint(job);
+      outcomes.push(outcome);
+      if (!writer.handle.inTransaction) {
+        // Full disk, I/O error: SQLite has rolled back everything, the earlier jobs included.
+        lost = outcome.rejection ?? { error: new DatabaseError('SQLite rolled the transaction back') };
+        break;
+      }
+      if (clock.monotonicMs() - beganAtMs >= maxShareMs) break;
+      // Requests that arrived meanwhile get their chance to share the flush.
+      if (this.#queue.length === 0) await turn();
+    }
+    if (!lost) {
+      try {
+        writer.run('COMMIT');
+      } catch (error) {
+        lost = { error };
+        if (writer.handle.inTransaction) writer.run('ROLLBACK');
+      }
+    }
+    for (const outcome of outcomes) this.#settle(outcome, lost);
+  }
+
+  async #runInSavepoint(job: Job): Promise<Outcome> {
+    const { writer, clock, log } = this.#parts;
+    const transaction = new Transaction(this.#statements);
+    const startedAtMs = clock.monotonicMs();
+    try {
+      writer.run('SAVEPOINT write_job');
+      const value = await job.inContext(() =>
+        this.#open.run(transaction, () => transaction.execute(job.run.bind(job), clock, log, job.options)),
+      );
+      writer.run('RELEASE write_job');
+      return { job, transaction, startedAtMs, value };
+    } catch (error) {
+      this.#undoSavepoint();
+      return { job, transaction, startedAtMs, rejection: { error } };
+    }
+  }
+
+  /** Takes back one job; where even that fails, everything since BEGIN. */
+  #undoSavepoint(): void {
+    const { writer, log } = this.#parts;
+    if (!writer.handle.inTransaction) return;
+    try {
+      writer.run('ROLLBACK TO write_job');
+      writer.run('RELEASE write_job');
+    } catch (error) {
+      log.error('SQLite could not take back a savepoint', { error: errorText(error) });
+      if (writer.handle.inTransaction) writer.run('ROLLBACK');
+    }
+  }
+
+  #settle({ job, transaction, startedAtMs, value, rejection }: Outcome, lost: Outcome['rejection']): void {
+    const { clock, log, onTransaction } = this.#parts;
+    const refusal = rejection ?? lost;
+    job.inContext(() => transaction.settle(refusal === undefined, log));
+    if (refusal) job.reject(refusal.error);
+    else job.resolve(value);
+    try {
+      onTransaction?.({
+        name: job.options.name ?? 'unnamed',
+        waitMs: startedAtMs - job.queuedAtMs,
+        durationMs: clock.monotonicMs() - startedAtMs,
+        committed: refusal === undefined,
+      });
+    } catch (error) {
+      log.error('The observer of transactions threw', { error: errorText(error) });
+    }
+  }
+}

@@ -1,0 +1,120 @@
+import type { Clock } from '@rookery/platform';
+import type { Db, Dialect, SqlValue, Tx, WriteOptions } from './database.js';
+import { DatabaseError, errorText } from './errors.js';
+import type { DatabaseLog } from './log.js';
+
+/** The statements of one open transaction, as a driver runs them. */
+export interface Statements extends Db {
+  run(sql: string, params?: readonly SqlValue[]): Promise<number>;
+  insertMany(
+    table: string,
+    columns: readonly string[],
+    rows: readonly (readonly SqlValue[])[],
+    suffix?: string,
+  ): Promise<void>;
+}
+
+const warnAfterMs = 10_000;
+const defaultLimitMs = 60_000;
+
+/**
+ * A transaction's bookkeeping, the same on both databases: a failed statement spoils it, it cannot be used once it has
+ * ended, and it is given up when it hangs.
+ */
+export class Transaction implements Tx {
+  #ended = false;
+  #failure: { readonly error: unknown } | undefined;
+  readonly #onCommit: (() => void)[] = [];
+  readonly #onRollback: (() => void)[] = [];
+  readonly #statements: Statements;
+
+  constructor(statements: Statements) {
+    this.#statements = statements;
+  }
+
+  get dialect(): Dialect {
+    return this.#statements.dialect;
+  }
+  /** The first statement that failed, if one did. */
+  get failure(): { readonly error: unknown } | undefined {
+    return this.#failure;
+  }
+  get ended(): boolean {
+    return this.#ended;
+  }
+
+  query<Row>(sql: string, params?: readonly SqlValue[]): Promise<Row[]> {
+    return this.#guard(() => this.#statements.query<Row>(sql, params));
+  }
+  get<Row>(sql: string, params?: readonly SqlValue[]): Promise<Row | undefined> {
+    return this.#guard(() => this.#statements.get<Row>(sql, params));
+  }
+  run(sql: string, params?: readonly SqlValue[]): Promise<number> {
+    return this.#guard(() => this.#statements.run(sql, params));
+  }
+  insertMany(
+    table: string,
+    columns: readonly string[],
+    rows: readonly (readonly SqlValue[])[],
+    suffix?: string,
+  ): Promise<void> {
+    return this.#guard(() => this.#statements.insertMany(table, columns, rows, suffix));
+  }
+  afterCommit(fn: () => void): void {
+    this.#onCommit.push(fn);
+  }
+  afterRollback(fn: () => void): void {
+    this.#onRollback.push(fn);
+  }
+
+  /**
+   * Runs the transaction's function with its time limit. Whatever comes of it, the transaction cannot be used afterwards.
+   * @throws what `fn` threw, or the error of a failed statement that `fn` swallowed
+   */
+  async execute<T>(fn: (tx: Tx) => Promise<T>, clock: Clock, log: DatabaseLog, options: WriteOptions): Promise<T> {
+    const name = options.name ?? 'unnamed';
+    const limitMs = options.limitMs ?? defaultLimitMs;
+    let giveUp: (error: Error) => void = () => {};
+    const tooLong = new Promise<never>((_, reject) => (giveUp = reject));
+    const stop = (): void => giveUp(new DatabaseError(`Transaction ${name} was given up after ${limitMs} ms`));
+    let timer = clock.after(Math.min(warnAfterMs, limitMs), () => {
+      if (limitMs <= warnAfterMs) return stop();
+      log.warn('A transaction is still open; it holds up others', { transaction: name, openMs: warnAfterMs });
+      if (limitMs !== Infinity) timer = clock.after(limitMs - warnAfterMs, stop);
+    });
+    try {
+      const result = await Promise.race([fn(this), tooLong]);
+      if (this.#failure) throw this.#failure.error;
+      return result;
+    } finally {
+      timer.cancel();
+      this.#ended = true;
+    }
+  }
+
+  /** Runs what was registered for the outcome. A listener's own error is logged: the outcome stands. */
+  settle(committed: boolean, log: DatabaseLog): void {
+    for (const fn of committed ? this.#onCommit : this.#onRollback) {
+      try {
+        fn();
+      } catch (error) {
+        log.error('A listener of a transaction threw', { committed, error: errorText(error) });
+      }
+    }
+  }
+
+  async #guard<T>(statement: () => Promise<T>): Promise<T> {
+    if (this.#ended) throw new Error('The transaction has ended: a statement was not awaited, or came too late');
+    if (this.#failure) {
+      throw new Error('An earlier statement of the transaction failed; nothing of it can be kept', {
+        cause: this.#failure.error,
+      });
+    }
+    try {
+      return await statement();
+    } catch (error) {
+      this.#failure ??= { error };
+      throw error;
+    }
+  }
+}

@@ -1,0 +1,67 @@
+import { setImmediate as turn } from 'node:timers/promises';
+import { Clock, type Timer } from '@rookery/platform';
+
+interface Waiting {
+  dueMs: number;
+  readonly periodMs: number | undefined;
+  readonly fn: () => void;
+}
+
+/** A clock that stands still until told. Starts on 2025-01-01 at midnight UTC unless told otherwise. */
+export class FakeClock extends Clock {
+  readonly #startMs: number;
+  #elapsedMs = 0;
+  readonly #waiting = new Set<Waiting>();
+
+  constructor(startMs = 1_735_689_600_000) {
+    super();
+    this.#startMs = startMs;
+  }
+
+  /** Timers that have not fired or been cancelled, for tests that look for leaks. */
+  get pendingTimers(): number {
+    return this.#waiting.size;
+  }
+
+  nowMs(): number {
+    return this.#startMs + Math.floor(this.#elapsedMs);
+  }
+  monotonicMs(): number {
+    return this.#elapsedMs;
+  }
+  after(delayMs: number, fn: () => void): Timer {
+    return this.#add(delayMs, undefined, fn);
+  }
+  every(periodMs: number, fn: () => void): Timer {
+    return this.#add(periodMs, periodMs, fn);
+  }
+
+  /** Moves time on, firing what falls due in order, and lets the promises that this settles run in between. */
+  async advance(byMs: number): Promise<void> {
+    const untilMs = this.#elapsedMs + byMs;
+    await turn();
+    for (let next = this.#next(untilMs); next; next = this.#next(untilMs)) {
+      this.#elapsedMs = Math.max(this.#elapsedMs, next.dueMs);
+      if (next.periodMs === undefined) this.#waiting.delete(next);
+      else next.dueMs += Math.max(next.periodMs, 1);
+      next.fn();
+      await turn();
+    }
+    this.#elapsedMs = untilMs;
+    await turn();
+  }
+
+  #add(delayMs: number, periodMs: number | undefined, fn: () => void): Timer {
+    const entry: Waiting = { dueMs: this.#elapsedMs + Math.max(delayMs, 0), periodMs, fn };
+    this.#waiting.add(entry);
+    return { cancel: () => void this.#waiting.delete(entry) };
+  }
+
+  #next(untilMs: number): Waiting | undefined {
+    let first: Waiting | undefined;
+    for (const entry of this.#waiting) {
+      if (entry.dueMs <= untilMs && (!first || entry.dueMs < first.dueMs)) first = entry;
+    }
+    return first;
+  }
+}
