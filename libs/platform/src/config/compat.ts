@@ -1,0 +1,3 @@
+import type { Draft } from './draft.js';
+/** x */
+export function applyOldForms(_draft: Draft): void {}

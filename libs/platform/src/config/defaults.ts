@@ -1,0 +1,3 @@
+import type { Draft } from './draft.js';
+/** x */
+export function applyDependentDefaults(_draft: Draft): void {}

@@ -1,0 +1,157 @@
+import { readFileSync, statSync } from 'node:fs';
+import { applyOldForms } from './compat.js';
+import type { ConfigParts } from './config.js';
+import { applyDependentDefaults } from './defaults.js';
+import { didYouMean, isSection, type ReadContext, type SettingPath, shown } from './kinds.js';
+import type { ConfigProblem } from './problem.js';
+import { checkRules } from './rules.js';
+import { withoutEffect } from './without-effect.js';
+import { rowOf, type SettingName, settingNames } from './table.js';
+
+/** What settings are read from. */
+export interface RawSettings {
+  /** The merged files as plain values. */
+  readonly raw: Readonly<Record<string, unknown>>;
+  readonly baseDir: string;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** `homeserver.yaml:12` of a value, or of the nearest thing around it. */
+  readonly locate: (path: SettingPath) => string | undefined;
+}
+
+/** The values, and everything that is wrong with them. */
+export interface ReadResult {
+  readonly parts: ConfigParts;
+  readonly errors: readonly ConfigProblem[];
+}
+
+/** Longest secret file read, bytes. */
+const secretLimitBytes = 64 * 1024;
+
+type Node = { readonly children: Map<string, Node>; name?: SettingName };
+
+/** The names as a tree of sections. */
+const tree: Node = { children: new Map() };
+for (const name of settingNames) {
+  let node = tree;
+  for (const key of name.split('.')) {
+    let next = node.children.get(key);
+    if (!next) node.children.set(key, (next = { children: new Map() }));
+    node = next;
+  }
+  node.name = name;
+}
+
+/** Reads, checks and completes settings. Never throws for what the settings say. */
+export function readSettings(source: RawSettings): ReadResult {
+  const errors: ConfigProblem[] = [];
+  const warnings: ConfigProblem[] = [];
+  const problem = (level: ConfigProblem['level'], path: SettingPath, message: string): void => {
+    (level === 'error' ? errors : warnings).push({
+      level,
+      where: source.locate(path),
+      setting: pathText(path),
+      message,
+    });
+  };
+  const context: ReadContext = {
+    baseDir: source.baseDir,
+    error: (path, message) => problem('error', path, message),
+    warn: (path, message) => problem('warning', path, message),
+    secret: (path, file) => readSecret(file, (message) => problem('error', path, message)),
+  };
+  const values = new Map<SettingName, unknown>();
+  const given = new Set<string>();
+  for (const name of settingNames) values.set(name, rowOf(name).default);
+
+  const { raw } = source;
+  walk(tree, raw, []);
+
+  function walk(node: Node, section: Readonly<Record<string, unknown>>, path: readonly string[]): void {
+    for (const [key, value] of Object.entries(section)) {
+      const at = [...path, key];
+      const child = node.children.get(key);
+      if (!child) {
+        context.warn(at, `unknown setting, ignored${didYouMean(key, node.children.keys())}`);
+      } else if (child.name !== undefined) take(child.name, value, at);
+      else if (isSection(value)) {
+        given.add(at.join('.'));
+        walk(child, value, at);
+      } else if (value !== null && value !== undefined) {
+        context.error(
+          at,
+          `expected a section with settings such as ${[...child.children.keys()].slice(0, 3).join(', ')}, found ${shown(value)}`,
+        );
+      }
+    }
+  }
+
+  function take(name: SettingName, value: unknown, at: SettingPath): void {
+    const row = rowOf(name);
+    if (value === undefined) return;
+    if (row.removed) {
+      const harmless =
+        value === null ||
+        (Array.isArray(value) && value.length === 0) ||
+        (isSection(value) && Object.keys(value).length === 0);
+      if (harmless && name.startsWith('experimental_features.')) return;
+      const message = `removed in ${row.removed.since}. ${row.removed.instead}`;
+      if (row.removed.refuse) context.error(at, message);
+      else {
+        given.add(name);
+        values.set(name, value);
+        context.warn(at, message);
+      }
+      return;
+    }
+    if (value === null && !row.nullable) return;
+    given.add(name);
+    if (value === null) {
+      values.set(name, undefined);
+      return;
+    }
+    values.set(name, row.kind.read(value, at, context));
+    if (row.deprecated !== undefined) context.warn(at, `deprecated: ${row.deprecated}`);
+    else if (withoutEffect.has(name)) context.warn(at, 'known, but has no effect in this version');
+  }
+
+  for (const name of settingNames) {
+    const row = rowOf(name);
+    if (row.required && !given.has(name)) context.error([name], `missing: expected ${row.kind.expected}`);
+    readFileOf(name, row.fileOf as SettingName | undefined);
+  }
+
+  function readFileOf(name: SettingName, target: SettingName | undefined): void {
+    const file = values.get(name);
+    if (target === undefined || typeof file !== 'string') return;
+    const at = name.split('.');
+    if (values.get(target) !== undefined) context.error(at, `set either ${target} or ${name}, not both`);
+    else values.set(target, context.secret(at, file));
+  }
+
+  const draft = { values, given, env: source.env, context, baseDir: source.baseDir };
+  applyOldForms(draft);
+  applyDependentDefaults(draft);
+  // Rules compare values; where some could not be read they would only add noise.
+  checkRules(draft, errors.length > 0);
+  return { parts: { values, given, configDir: source.baseDir, warnings, locate: source.locate }, errors };
+}
+
+function readSecret(file: string, report: (message: string) => void): string | undefined {
+  try {
+    if (statSync(file).size > secretLimitBytes) {
+      report(`${file} is larger than ${secretLimitBytes} bytes, which no secret is`);
+      return undefined;
+    }
+    const secret = readFileSync(file, 'utf8').trimEnd();
+    if (secret !== '') return secret;
+    report(`${file} is empty`);
+  } catch (error) {
+    report(`cannot read ${file}: ${(error as NodeJS.ErrnoException).code ?? String(error)}`);
+  }
+  return undefined;
+}
+
+/** `listeners[0].port` */
+export function pathText(path: SettingPath): string {
+  return path.map((part, index) => (typeof part === 'number' ? `[${part}]` : index === 0 ? part : `.${part}`)).join('');
+}

@@ -1,0 +1,22 @@
+/** Loopback, private, link-local, shared, test, benchmark and multicast ranges: nothing a server on the internet lives in. */
+export const localRanges: readonly string[] = [
+  '127.0.0.0/8',
+  '10.0.0.0/8',
+  '172.16.0.0/12',
+  '192.168.0.0/16',
+  '100.64.0.0/10',
+  '192.0.0.0/24',
+  '169.254.0.0/16',
+  '192.88.99.0/24',
+  '198.18.0.0/15',
+  '192.0.2.0/24',
+  '198.51.100.0/24',
+  '203.0.113.0/24',
+  '224.0.0.0/4',
+  '::1/128',
+  'fe80::/10',
+  'fc00::/7',
+  '2001:db8::/32',
+  'ff00::/8',
+  'fec0::/10',
+];

@@ -1,0 +1,112 @@
+import type { Clock } from './clock.js';
+import type { Logger } from './logging/logger.js';
+
+/** The phases of a start, in order. A stop goes through them backwards. */
+export const phases = ['config', 'migrate', 'modules', 'streams', 'listen'] as const;
+/** One of {@link phases}. */
+export type Phase = (typeof phases)[number];
+
+/** Something that starts and stops with the server. */
+export interface LifecycleStep {
+  readonly name: string;
+  /** Runs once, after everything registered before it in this phase and in the phases before. A rejection ends the start. */
+  start?(): Promise<void> | void;
+  /** Runs once when the server stops, if {@link start} had come to its turn. Must be safe after a failed start. */
+  stop?(): Promise<void> | void;
+}
+
+/**
+ * Starts the parts of a server in phases and stops them in reverse, within a time limit. A step that fails to stop, or
+ * takes too long, is logged and left behind: the others still get their turn.
+ */
+export class Lifecycle {
+  readonly #steps = new Map<Phase, LifecycleStep[]>(phases.map((phase) => [phase, []]));
+  readonly #started: LifecycleStep[] = [];
+  readonly #stopping = new AbortController();
+  #state: 'new' | 'starting' | 'running' | 'stopping' | 'stopped' = 'new';
+  #stopped: Promise<void> | undefined;
+
+  constructor(
+    private readonly clock: Clock,
+    private readonly logger: Logger,
+  ) {}
+
+  /** Aborts when the server begins to stop: background loops end themselves with it. */
+  get stopping(): AbortSignal {
+    return this.#stopping.signal;
+  }
+
+  /** Whether every phase has started and none is stopping. */
+  get running(): boolean {
+    return this.#state === 'running';
+  }
+
+  /**
+   * Adds a step. Within a phase steps start in the order of registration.
+   * @throws Error when the phase has already begun
+   */
+  on(phase: Phase, step: LifecycleStep): void {
+    const steps = this.#steps.get(phase);
+    if (!steps) throw new Error(`${step.name} was registered too late: phase ${phase} has begun`);
+    steps.push(step);
+  }
+
+  /**
+   * Starts everything. When a step rejects, what has started is stopped again, and the rejection is passed on.
+   * @param stopLimitMs for stopping after a failure
+   */
+  async start(stopLimitMs = 5000): Promise<void> {
+    if (this.#state !== 'new') throw new Error('A server starts once');
+    this.#state = 'starting';
+    try {
+      for (const phase of phases) {
+        const steps = this.#steps.get(phase) ?? [];
+        this.#steps.delete(phase);
+        for (const step of steps) {
+          if (this.#stopping.signal.aborted) return;
+          this.#started.push(step);
+          await step.start?.();
+        }
+      }
+      if (this.#state === 'starting') this.#state = 'running';
+    } catch (error) {
+      await this.stop(stopLimitMs);
+      throw error;
+    }
+  }
+
+  /**
+   * Stops everything that has started, newest first. Never rejects; a second call waits for the first.
+   * @param limitMs for all steps together; when it is over, those left are asked to stop and not waited for
+   */
+  stop(limitMs = 5000): Promise<void> {
+    this.#stopped ??= this.#stop(limitMs);
+    return this.#stopped;
+  }
+
+  async #stop(limitMs: number): Promise<void> {
+    this.#state = 'stopping';
+    this.#stopping.abort();
+    const deadline = this.clock.monotonicMs() + limitMs;
+    for (const step of this.#started.splice(0).reverse()) {
+      const left = Math.max(0, deadline - this.clock.monotonicMs());
+      const late = new AbortController();
+      const outcome = await Promise.race([
+        this.#stopStep(step),
+        this.clock.sleep(left, late.signal).then(() => 'late' as const),
+      ]);
+      late.abort();
+      if (outcome === 'late') this.logger.warn('Not stopped in time', { step: step.name, limit_ms: limitMs });
+    }
+    this.#state = 'stopped';
+  }
+
+  async #stopStep(step: LifecycleStep): Promise<'done'> {
+    try {
+      await step.stop?.();
+    } catch (err) {
+      this.logger.error('Failed to stop', { step: step.name, err });
+    }
+    return 'done';
+  }
+}

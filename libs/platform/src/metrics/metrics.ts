@@ -1,0 +1,137 @@
+import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
+import { type MetricName, metricTable, type MetricsOf } from './metric-table.js';
+
+/** A metric of our own, beyond the table of the field's names. */
+export interface MetricDefinition<L extends string> {
+  /** `rookery_…`, snake_case, with the unit at its end; a counter gets `_total` by itself. */
+  readonly name: string;
+  readonly help: string;
+  readonly labels?: readonly L[];
+  /** Upper bounds of a histogram's buckets. */
+  readonly buckets?: readonly number[];
+}
+
+/** Label values by label. */
+export type Labels<L extends string> = Readonly<Record<L, string>>;
+
+/** Only goes up. */
+export interface CounterMetric<L extends string> {
+  /** Adds `amount`, 1 by default. */
+  inc(labels: Labels<L>, amount?: number): void;
+}
+/** Goes up and down. */
+export interface GaugeMetric<L extends string> {
+  set(labels: Labels<L>, value: number): void;
+  inc(labels: Labels<L>, amount?: number): void;
+  dec(labels: Labels<L>, amount?: number): void;
+  /** Forgets one combination of labels. */
+  remove(labels: Labels<L>): void;
+}
+/** Counts values in buckets. */
+export interface HistogramMetric<L extends string> {
+  observe(labels: Labels<L>, value: number): void;
+}
+
+type LabelsOf<K extends MetricName> = (typeof metricTable)[K]['labels'][number];
+
+/** What the process itself shows; shared by all servers in it. */
+let processRegistry: Registry | undefined;
+
+/**
+ * The numbers a server shows to Prometheus. Names of the field's dashboards come from a table and need no definition:
+ * `metrics.counter('synapse_storage_events_persisted_events').inc({})`. Asking twice for a name gives the same metric.
+ * Every `synapse_…` and `rookery_…` line carries the label `server_name`.
+ */
+export class Metrics {
+  readonly #registry = new Registry();
+
+  constructor(serverName: string) {
+    this.#registry.setDefaultLabels({ server_name: serverName });
+    this.gauge('synapse_server_name_info').set({}, 1);
+  }
+
+  /** A counter from the table, or one of our own. */
+  counter<K extends MetricsOf<'counter'>>(name: K): CounterMetric<LabelsOf<K>>;
+  counter<L extends string = never>(definition: MetricDefinition<L>): CounterMetric<L>;
+  counter(which: MetricName | MetricDefinition<string>): CounterMetric<string> {
+    const { name, help, labels } = resolve(which);
+    const full = name.endsWith('_total') ? name : `${name}_total`;
+    const found = this.#registry.getSingleMetric(full) as Counter<string> | undefined;
+    const metric = found ?? new Counter({ name: full, help, labelNames: [...labels], registers: [this.#registry] });
+    return { inc: (values, amount = 1) => metric.inc(values, amount) };
+  }
+
+  /**
+   * A gauge from the table, or one of our own.
+   * @param collect called before every scrape, to set values that are cheaper to read than to keep
+   */
+  gauge<K extends MetricsOf<'gauge'>>(
+    name: K,
+    collect?: (gauge: GaugeMetric<LabelsOf<K>>) => void | Promise<void>,
+  ): GaugeMetric<LabelsOf<K>>;
+  gauge<L extends string = never>(
+    definition: MetricDefinition<L>,
+    collect?: (gauge: GaugeMetric<L>) => void | Promise<void>,
+  ): GaugeMetric<L>;
+  gauge(
+    which: MetricName | MetricDefinition<string>,
+    collect?: (gauge: GaugeMetric<string>) => void | Promise<void>,
+  ): GaugeMetric<string> {
+    const { name, help, labels } = resolve(which);
+    const found = this.#registry.getSingleMetric(name) as Gauge<string> | undefined;
+    const metric: Gauge<string> =
+      found ??
+      new Gauge({
+        name,
+        help,
+        labelNames: [...labels],
+        registers: [this.#registry],
+        ...(collect ? { collect: () => collect(face) } : {}),
+      });
+    const face: GaugeMetric<string> = {
+      set: (values, value) => metric.set(values, value),
+      inc: (values, amount = 1) => metric.inc(values, amount),
+      dec: (values, amount = 1) => metric.dec(values, amount),
+      remove: (values) => metric.remove(values),
+    };
+    return face;
+  }
+
+  /** A histogram from the table, or one of our own. */
+  histogram<K extends MetricsOf<'histogram'>>(name: K): HistogramMetric<LabelsOf<K>>;
+  histogram<L extends string = never>(definition: MetricDefinition<L>): HistogramMetric<L>;
+  histogram(which: MetricName | MetricDefinition<string>): HistogramMetric<string> {
+    const { name, help, labels, buckets } = resolve(which);
+    const found = this.#registry.getSingleMetric(name) as Histogram<string> | undefined;
+    const metric =
+      found ??
+      new Histogram({
+        name,
+        help,
+        labelNames: [...labels],
+        ...(buckets ? { buckets: [...buckets] } : {}),
+        registers: [this.#registry],
+      });
+    return { observe: (values, value) => metric.observe(values, value) };
+  }
+
+  /** Everything in Prometheus's text format, the process's own numbers included. */
+  async render(): Promise<{ readonly contentType: string; readonly body: string }> {
+    if (!processRegistry) collectDefaultMetrics({ register: (processRegistry = new Registry()) });
+    const parts = await Promise.all([processRegistry.metrics(), this.#registry.metrics()]);
+    return { contentType: this.#registry.contentType, body: parts.join('\n') };
+  }
+}
+
+function resolve(which: MetricName | MetricDefinition<string>): {
+  name: string;
+  help: string;
+  labels: readonly string[];
+  buckets?: readonly number[];
+} {
+  if (typeof which === 'string') {
+    const row: { help: string; labels: readonly string[]; buckets?: readonly number[] } = metricTable[which];
+    return { name: which, ...row };
+  }
+  return { labels: [], ...which };
+}
