@@ -1,0 +1,39 @@
+import { MatrixError } from '@rookery/matrix-types';
+
+/**
+ * Where a client stands: one position per stream. The order is part of the wire format; new streams go to the end, so that
+ * tokens of older releases stay valid (a missing position counts as 0).
+ */
+export const tokenStreams = [
+  'events',
+  'presence',
+  'typing',
+  'receipts',
+  'accountData',
+  'pushRules',
+  'toDevice',
+  'deviceLists',
+] as const;
+
+export type TokenStream = (typeof tokenStreams)[number];
+export type SyncToken = { readonly [Stream in TokenStream]: number };
+
+const pattern = /^s\d{1,16}(?:_\d{1,16}){0,15}$/;
+
+/** `s<events>_<presence>_…`. The first part is also a pagination token of every room. */
+export function formatSyncToken(token: SyncToken): string {
+  return `s${tokenStreams.map((stream) => token[stream]).join('_')}`;
+}
+
+/**
+ * Reads a token that this server handed out, of this or an earlier release.
+ * @throws MatrixError 400 `M_INVALID_PARAM`
+ */
+export function parseSyncToken(text: string): SyncToken {
+  if (!pattern.test(text)) throw MatrixError.invalidParam("'since' is not a token of this server");
+  const positions = text.slice(1).split('_').map(Number);
+  return Object.fromEntries(tokenStreams.map((stream, index) => [stream, positions[index] ?? 0])) as SyncToken;
+}
+
+/** The beginning of time: what an initial sync starts from. */
+export const emptyToken: SyncToken = Object.fromEntries(tokenStreams.map((stream) => [stream, 0])) as SyncToken;
