@@ -40,32 +40,30 @@ export interface EventDraft {
  * @spec server-server-api#adding-hashes-and-signatures-to-outgoing-events
  */
 export function buildEvent(draft: EventDraft, rules: RoomVersionRules): RoomEvent {
-  const pdu: JsonObject = {
-    auth_events: references(draft.authEventIds, draft, rules),
-    content: draft.content,
-    depth: Math.min(draft.depth, rules.maxDepth),
-    hashes: { sha256: '' },
-    origin_server_ts: draft.originServerTs,
-    prev_events: references(draft.prevEventIds, draft, rules),
-    sender: draft.sender,
-    signatures: {},
-    type: draft.type,
-  };
-  if (draft.roomId !== undefined) pdu['room_id'] = draft.roomId;
-  if (draft.stateKey !== undefined) pdu['state_key'] = draft.stateKey;
+  // In canonical order, so that hashing needs no sorting.
+  const pdu: JsonObject = { auth_events: references(draft.authEventIds, draft, rules), content: draft.content };
+  pdu['depth'] = Math.min(draft.depth, rules.maxDepth);
   if (rules.eventFormat === 'v1') pdu['event_id'] = draft.eventId;
+  pdu['hashes'] = { sha256: '' };
+  pdu['origin_server_ts'] = draft.originServerTs;
+  pdu['prev_events'] = references(draft.prevEventIds, draft, rules);
+  if (draft.roomId !== undefined) pdu['room_id'] = draft.roomId;
+  pdu['sender'] = draft.sender;
+  pdu['signatures'] = {};
+  if (draft.stateKey !== undefined) pdu['state_key'] = draft.stateKey;
+  pdu['type'] = draft.type;
   if (draft.redacts !== undefined) {
     if (rules.redactsInContent) pdu['content'] = { ...draft.content, redacts: draft.redacts };
     else pdu['redacts'] = draft.redacts;
   }
-  inspectJson(pdu, rules.strictCanonicalJson);
+  const { odd } = inspectJson(pdu, rules.strictCanonicalJson);
   checkShape(pdu, rules);
   const text = hashedText(pdu);
   if (Buffer.byteLength(text) + addedBytes + domainOf(draft.sender).length > maxPduBytes) {
     throw new InvalidEventError('tooLarge', 'larger than 65536 bytes');
   }
   pdu['hashes'] = { sha256: hash('sha256', text, 'base64').slice(0, 43) };
-  return makeEvent(pdu, eventIdOf(pdu, rules), rules);
+  return makeEvent(pdu, eventIdOf(pdu, rules), rules, odd);
 }
 
 /** Hashes and one signature with a key id of up to 40 characters, without the server's name. */
@@ -84,11 +82,19 @@ function references(ids: readonly string[], draft: EventDraft, rules: RoomVersio
  * @spec server-server-api#signing-events
  */
 export function signEvent(event: RoomEvent, serverName: string, key: SigningKey): RoomEvent {
-  const signature = key.sign(signedText(event.pdu, event.rules));
-  const signatures = event.pdu['signatures'] as Signatures;
-  const pdu = {
-    ...event.pdu,
-    signatures: { ...signatures, [serverName]: { ...signatures[serverName], [key.keyId]: signature } },
-  };
-  return Object.freeze({ ...event, pdu });
+  return addSignatures(event, { [serverName]: { [key.keyId]: key.sign(signedText(event.pdu, event.rules)) } });
+}
+
+/**
+ * The event with signatures that other servers gave for it: of an invited user's server, of a resident server that let
+ * somebody join, of a policy server. They are not verified here; their shape was checked.
+ */
+export function addSignatures(event: RoomEvent, added: Signatures): RoomEvent {
+  let signatures = event.pdu['signatures'] as Signatures;
+  for (const [serverName, ofServer] of Object.entries(added)) {
+    const before = Object.hasOwn(signatures, serverName) ? signatures[serverName] : undefined;
+    // A literal defines its keys, so that no name can reach a prototype.
+    signatures = { ...signatures, [serverName]: { ...before, ...ofServer } };
+  }
+  return Object.freeze({ ...event, pdu: { ...event.pdu, signatures } });
 }

@@ -1,8 +1,10 @@
 import { InvalidEventError } from './invalid-event-error.js';
 import { maxNesting, NumberText } from './json-text.js';
 
-type Order = (a: string, b: string) => number;
-
+/** Keys as they are written, quoted and with their colon. The same few dozen make up most events. */
+const quotedKeys = new Map<string, string>();
+const maxQuotedKeys = 2048;
+const maxQuotedKeyLength = 64;
 const astral = /[\ud800-\udbff]/;
 
 /**
@@ -16,12 +18,10 @@ const astral = /[\ud800-\udbff]/;
  * @spec appendices#canonical-json
  */
 export function canonicalJson(value: unknown): string {
-  // UTF-16 order differs from code point order only where there are surrogates, which is next to never.
-  const text = write(value, undefined, 0);
-  return astral.test(text) ? write(value, byCodePoint, 0) : text;
+  return write(value, 0);
 }
 
-function write(value: unknown, order: Order | undefined, depth: number): string {
+function write(value: unknown, depth: number): string {
   switch (typeof value) {
     case 'string':
       return JSON.stringify(value);
@@ -33,31 +33,55 @@ function write(value: unknown, order: Order | undefined, depth: number): string 
     case 'object':
       if (value === null) return 'null';
       if (depth > maxNesting) throw new InvalidEventError('json', 'nested too deeply');
-      if (Array.isArray(value)) return writeArray(value, order, depth + 1);
+      if (Array.isArray(value)) return writeArray(value, depth + 1);
       if (value instanceof NumberText) return canonicalNumber(value);
-      return writeObject(value as Record<string, unknown>, order, depth + 1);
+      return writeObject(value as Record<string, unknown>, depth + 1);
     default:
       throw new InvalidEventError('json', `a ${typeof value} is not JSON`);
   }
 }
 
-function writeArray(items: readonly unknown[], order: Order | undefined, depth: number): string {
+function writeArray(items: readonly unknown[], depth: number): string {
   let text = '[';
   for (let i = 0; i < items.length; i++) {
     if (i > 0) text += ',';
-    text += items[i] === undefined ? 'null' : write(items[i], order, depth);
+    text += items[i] === undefined ? 'null' : write(items[i], depth);
   }
   return `${text}]`;
 }
 
-function writeObject(object: Record<string, unknown>, order: Order | undefined, depth: number): string {
+function writeObject(object: Record<string, unknown>, depth: number): string {
   let text = '';
-  for (const key of Object.keys(object).sort(order)) {
+  for (const key of sortKeys(Object.keys(object))) {
     const value = object[key];
-    if (value === undefined) continue;
-    text += `${text === '' ? '{' : ','}${JSON.stringify(key)}:${write(value, order, depth)}`;
+    if (value !== undefined) text += (text === '' ? '{' : ',') + quoteKey(key) + write(value, depth);
   }
   return text === '' ? '{}' : `${text}}`;
+}
+
+/** Sorts in place by code points. */
+function sortKeys(keys: string[]): string[] {
+  let inOrder = true;
+  let plain = true;
+  for (let i = 0; i < keys.length; i++) {
+    const key = keys[i] as string;
+    if (inOrder && i > 0 && !((keys[i - 1] as string) < key)) inOrder = false;
+    if (plain && !quotedKeys.has(key) && astral.test(key)) plain = false;
+  }
+  // The order of UTF-16 differs from the order of code points only where there are surrogates.
+  if (!plain) return keys.sort(byCodePoint);
+  return inOrder ? keys : keys.sort();
+}
+
+function quoteKey(key: string): string {
+  const known = quotedKeys.get(key);
+  if (known !== undefined) return known;
+  const quoted = `${JSON.stringify(key)}:`;
+  if (key.length <= maxQuotedKeyLength && !astral.test(key)) {
+    if (quotedKeys.size >= maxQuotedKeys) quotedKeys.clear();
+    quotedKeys.set(key, quoted);
+  }
+  return quoted;
 }
 
 function canonicalNumber({ source, value }: NumberText): string {

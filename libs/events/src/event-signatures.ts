@@ -41,7 +41,8 @@ export function requiredSigners(event: RoomEvent): string[] {
   if (rules.eventFormat === 'v1') signers.add(domainOf(event.eventId));
   if (rules.joinRules.restricted && membership === 'join') {
     const authorisedVia = content['join_authorised_via_users_server'];
-    if (typeof authorisedVia === 'string') signers.add(domainOf(authorisedVia));
+    // What names no server cannot have been signed by it.
+    if (authorisedVia !== undefined) signers.add(typeof authorisedVia === 'string' ? domainOf(authorisedVia) : '');
   }
   return [...signers];
 }
@@ -73,19 +74,33 @@ export async function verifyEventSignatures(event: RoomEvent, lookup: KeyLookup)
   return { valid: true };
 }
 
+/**
+ * Whether an event carries a valid signature of one server by one key: for policy servers and other signatures beyond
+ * the required ones.
+ */
+export function hasValidSignature(event: RoomEvent, serverName: string, keyId: string, key: VerifyKey): boolean {
+  const signature = signatureOf(event, serverName, keyId);
+  return signature !== undefined && key.verify(signedText(event.pdu, event.rules), signature);
+}
+
+function signatureOf(event: RoomEvent, serverName: string, keyId: string): string | undefined {
+  const signatures = event.pdu['signatures'] as Signatures;
+  const ofServer = Object.hasOwn(signatures, serverName) ? signatures[serverName] : undefined;
+  return ofServer !== undefined && Object.hasOwn(ofServer, keyId) ? ofServer[keyId] : undefined;
+}
+
 async function problemWith(
   event: RoomEvent,
   serverName: string,
   text: string,
   lookup: KeyLookup,
 ): Promise<'missing' | 'unknownKey' | 'expiredKey' | 'wrong' | undefined> {
-  const signatures = event.pdu['signatures'] as Signatures;
   let problem: 'missing' | 'unknownKey' | 'expiredKey' | 'wrong' = 'missing';
   for (const keyId of signingKeyIds(event, serverName)) {
     const known = await lookup(serverName, keyId);
     if (known === undefined) problem = 'unknownKey';
     else if (event.rules.keyValidityEnforced && known.validUntilTs < event.originServerTs) problem = 'expiredKey';
-    else if (await known.key.verifyInBackground(text, signatures[serverName]?.[keyId] ?? '')) return undefined;
+    else if (await known.key.verifyInBackground(text, signatureOf(event, serverName, keyId) ?? '')) return undefined;
     else problem = 'wrong';
   }
   return problem;

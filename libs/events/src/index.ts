@@ -1,10 +1,11 @@
 /** One PDU: canonical JSON, format, hashes, redaction, signing. */
 export { decodeBase64, decodeBase64Strict, encodeBase64, encodeBase64Url } from './base64.js';
-export { buildEvent, type EventDraft, signEvent } from './build-event.js';
+export { addSignatures, buildEvent, type EventDraft, signEvent } from './build-event.js';
 export { canonicalJson } from './canonical-json.js';
 export { clientEventView } from './client-event.js';
 export type { RoomEvent, StateKeyTuple } from './event.js';
 export {
+  hasValidSignature,
   type KeyLookup,
   type KnownKey,
   requiredSigners,

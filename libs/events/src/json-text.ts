@@ -32,8 +32,12 @@ export class NumberText {
 export const maxNesting = 512;
 
 // Cheap and too generous: matches in strings are sorted out by the exact scan.
-const maybeOdd = /[:,[]\s*(?:-0|-?\d+[.eE]|-?\d{16})/;
-const firstIsOdd = /^\s*-?\d/;
+const maybeOdd = /(?:^|[:,[])\s*(?:-0|-?\d+[.eE]|-?\d{16})/;
+
+/** Whether {@link parseJson} finds a {@link NumberText} in a text that is valid JSON. */
+export function hasOddNumber(text: string): boolean {
+  return maybeOdd.test(text) && scanForOddNumber(text);
+}
 
 /**
  * Parses JSON that came from outside. Equal to `JSON.parse`, except that numbers whose text is not canonical come back
@@ -47,7 +51,7 @@ export function parseJson(text: string): unknown {
   } catch {
     throw new InvalidEventError('json', 'not JSON');
   }
-  if (!(maybeOdd.test(text) && hasOddNumber(text)) && !firstIsOdd.test(text)) return value;
+  if (!hasOddNumber(text)) return value;
   // With a reviver JSON.parse recurses, without one it does not.
   checkNesting(value);
   return json.parse(text, (_, inner, { source }) =>
@@ -61,8 +65,8 @@ function isOddNumber(source: string): boolean {
   return !Number.isSafeInteger(number) || String(number) !== source;
 }
 
-/** Whether valid JSON text holds a number that is not canonical. Linear, without allocation for most texts. */
-function hasOddNumber(text: string): boolean {
+/** Looks at every number outside of strings. */
+function scanForOddNumber(text: string): boolean {
   for (let i = 0; i < text.length; i++) {
     const unit = text.charCodeAt(i);
     if (unit === 0x22) {
@@ -110,60 +114,83 @@ function checkNesting(value: unknown): void {
 export interface JsonFindings {
   /** There are {@link NumberText}s inside. */
   readonly odd: boolean;
+  /** The canonical form is not longer than this. */
+  readonly maxBytes: number;
 }
 
 /** Most values (of any type) in one event; more cannot fit into its size. */
 const maxNodes = 65_536;
 
+/** Longest that a number of binary64 gets in JSON. */
+const maxNumberBytes = 25;
+
 /**
- * Judges a value as the JSON of one event: only JSON types, whole code points, bounded nesting and count. Does not
+ * Judges an object as the JSON of one event: only JSON types, whole code points, bounded nesting and count. Does not
  * recurse and does not depend on how the value was made.
  * @param strict refuse every number that canonical JSON does not know
  * @throws InvalidEventError
  * @spec appendices#canonical-json
  */
-export function inspectJson(root: unknown, strict: boolean): JsonFindings {
+export function inspectJson(root: object, strict: boolean): JsonFindings {
   let odd = false;
   let count = 0;
-  let level: unknown[] = [root];
+  let maxBytes = 0;
+  let level: object[] = [root];
   for (let depth = 0; level.length > 0; depth++) {
     if (depth > maxNesting) throw new InvalidEventError('json', 'nested too deeply');
-    const inner: unknown[] = [];
+    const inner: object[] = [];
     for (const item of level) {
       if (Array.isArray(item)) {
-        if ((count += item.length) > maxNodes) throw new InvalidEventError('tooLarge', 'too many values');
-        for (const child of item) visit(child, inner);
+        grow(item.length);
+        for (let i = 0; i < item.length; i++) visit(item[i], inner);
       } else {
         const object = item as Record<string, unknown>;
         const keys = Object.keys(object);
-        if ((count += keys.length) > maxNodes) throw new InvalidEventError('tooLarge', 'too many values');
+        grow(keys.length);
+        // Written by JSON.stringify in another way than it is hashed: dates and the like.
+        if (typeof object['toJSON'] === 'function') throw new InvalidEventError('json', 'not a plain object');
         for (const key of keys) {
-          if (!key.isWellFormed()) throw new InvalidEventError('json', 'a key holds half a surrogate pair');
+          visitText(key);
           visit(object[key], inner);
         }
       }
     }
     level = inner;
   }
-  return { odd };
+  return { odd, maxBytes };
 
-  function visit(value: unknown, inner: unknown[]): void {
+  function grow(children: number): void {
+    count += children;
+    if (count > maxNodes) throw new InvalidEventError('tooLarge', 'too many values');
+    maxBytes += 2 + 2 * children;
+  }
+
+  function visitText(text: string): void {
+    if (!text.isWellFormed()) throw new InvalidEventError('json', 'a text holds half a surrogate pair');
+    // An escaped control character takes six bytes.
+    maxBytes += 2 + 6 * text.length;
+  }
+
+  function visit(value: unknown, inner: object[]): void {
     switch (typeof value) {
       case 'string':
-        if (!value.isWellFormed()) throw new InvalidEventError('json', 'a text holds half a surrogate pair');
+        visitText(value);
         return;
       case 'number':
         if (!Number.isFinite(value)) throw new InvalidEventError('json', 'a number is out of range');
         if (strict && !Number.isSafeInteger(value)) throw new InvalidEventError('json', 'a number is no safe integer');
+        maxBytes += maxNumberBytes;
         return;
       case 'boolean':
-      case 'undefined': // left out of what is written, as JSON.stringify does
+      case 'undefined': // left out of what is written, or null in a list
+        maxBytes += 5;
         return;
       case 'object':
-        if (value === null) return;
-        if (value instanceof NumberText) {
+        if (value === null) maxBytes += 4;
+        else if (value instanceof NumberText) {
           if (strict) throw new InvalidEventError('json', 'a number is not canonical');
           if (!Number.isFinite(value.value)) throw new InvalidEventError('json', 'a number is out of range');
+          maxBytes += maxNumberBytes + value.source.length;
           odd = true;
         } else inner.push(value);
         return;

@@ -1,13 +1,20 @@
-import { isJsonObject, type JsonObject } from '@rookery/matrix-types';
+import type { JsonObject } from '@rookery/matrix-types';
 import type { RoomEvent } from './event.js';
 import { NumberText, withPlainNumbers } from './json-text.js';
 import type { RoomVersionRules } from './room-version-rules.js';
 
-/** Makes the event of a PDU whose shape was checked. */
-export function makeEvent(pdu: Readonly<JsonObject>, eventId: string, rules: RoomVersionRules): RoomEvent {
+/**
+ * Makes the event of a PDU whose shape was checked.
+ * @param odd there may be {@link NumberText}s inside: the event's content shows plain numbers, the PDU keeps their text
+ */
+export function makeEvent(
+  pdu: Readonly<JsonObject>,
+  eventId: string,
+  rules: RoomVersionRules,
+  odd: boolean,
+): RoomEvent {
   const type = pdu['type'] as string;
-  // Room versions that let odd numbers in show them as plain ones; the PDU keeps their text.
-  const content = (rules.strictCanonicalJson ? pdu['content'] : plainContent(pdu['content'])) as JsonObject;
+  const content = (odd ? withPlainNumbers(pdu['content']) : pdu['content']) as JsonObject;
   const redacts = type === 'm.room.redaction' ? (rules.redactsInContent ? content : pdu)['redacts'] : undefined;
   return Object.freeze({
     eventId,
@@ -36,14 +43,4 @@ function referencedIds(list: unknown, rules: RoomVersionRules): readonly string[
 function integerOf(value: unknown, rules: RoomVersionRules): number {
   if (typeof value === 'number') return value;
   return value instanceof NumberText ? Math.min(value.value, rules.maxDepth) : 0;
-}
-
-function plainContent(content: unknown): unknown {
-  return hasNumberText(content) ? withPlainNumbers(content) : content;
-}
-
-function hasNumberText(value: unknown): boolean {
-  if (value instanceof NumberText) return true;
-  if (Array.isArray(value)) return value.some(hasNumberText);
-  return isJsonObject(value) && Object.values(value).some(hasNumberText);
 }

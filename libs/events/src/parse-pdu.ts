@@ -3,7 +3,7 @@ import { canonicalJson } from './canonical-json.js';
 import type { RoomEvent } from './event.js';
 import { eventIdOf } from './hashes.js';
 import { InvalidEventError } from './invalid-event-error.js';
-import { inspectJson, NumberText, parseJson } from './json-text.js';
+import { hasOddNumber, inspectJson, NumberText, parseJson } from './json-text.js';
 import { makeEvent } from './make-event.js';
 import type { RoomVersionRules } from './room-version-rules.js';
 
@@ -43,14 +43,12 @@ export function parsePdu(
   const value = typeof input === 'string' ? parseJson(input) : input;
   if (!isJsonObject(value) || value instanceof NumberText) return fail('not an object');
   const { unsigned: _, ...pdu } = value;
-  const { odd } = inspectJson(pdu, rules.strictCanonicalJson);
+  const { odd, maxBytes } = inspectJson(pdu, rules.strictCanonicalJson);
   checkShape(pdu, rules);
-  // Canonical text is never longer than other text of the same value, but for numbers.
-  const surelyFits = typeof input === 'string' && !odd && input.length * 3 <= maxPduBytes;
-  if (!surelyFits && Buffer.byteLength(canonicalJson(pdu)) > maxPduBytes) {
+  if (maxBytes > maxPduBytes && Buffer.byteLength(canonicalJson(pdu)) > maxPduBytes) {
     throw new InvalidEventError('tooLarge', 'larger than 65536 bytes');
   }
-  const event = makeEvent(pdu, eventIdOf(pdu, rules), rules);
+  const event = makeEvent(pdu, eventIdOf(pdu, rules), rules, odd);
   if (options.roomId !== undefined && event.roomId !== options.roomId) {
     throw new InvalidEventError('shape', 'belongs to another room', event.eventId);
   }
@@ -62,8 +60,8 @@ export function parsePdu(
  * Nothing is checked.
  */
 export function eventFromRow(jsonText: string, eventId: string, rules: RoomVersionRules): RoomEvent {
-  const pdu = rules.strictCanonicalJson ? JSON.parse(jsonText) : parseJson(jsonText);
-  return makeEvent(pdu as JsonObject, eventId, rules);
+  const odd = !rules.strictCanonicalJson && hasOddNumber(jsonText);
+  return makeEvent((odd ? parseJson(jsonText) : JSON.parse(jsonText)) as JsonObject, eventId, rules, odd);
 }
 
 /** Checks that every key which code reads without looking has the right type and size. @throws InvalidEventError */

@@ -38,5 +38,6 @@ function keepContent(content: unknown, keys: readonly string[]): JsonObject {
  * @spec client-server-api#redactions
  */
 export function redactEvent(event: RoomEvent): RoomEvent {
-  return makeEvent(redactPdu(event.pdu, event.rules), event.eventId, event.rules);
+  const odd = event.content !== event.pdu['content'];
+  return makeEvent(redactPdu(event.pdu, event.rules), event.eventId, event.rules, odd);
 }

@@ -16,9 +16,20 @@ const next = (
 
 const levels = ['ban', 'events', 'events_default', 'kick', 'redact', 'state_default', 'users', 'users_default'];
 
+// In canonical order, so that what redaction keeps needs no sorting.
 const topLevelKeys1 = [
-  ...['event_id', 'type', 'room_id', 'sender', 'state_key', 'content', 'hashes', 'signatures', 'depth', 'prev_events'],
-  ...['prev_state', 'auth_events', 'origin', 'origin_server_ts', 'membership'],
+  ...[
+    'auth_events',
+    'content',
+    'depth',
+    'event_id',
+    'hashes',
+    'membership',
+    'origin',
+    'origin_server_ts',
+    'prev_events',
+  ],
+  ...['prev_state', 'room_id', 'sender', 'signatures', 'state_key', 'type'],
 ];
 
 /** @spec rooms/v1 */
