@@ -1,0 +1,35 @@
+import { Controller, Get } from '@nestjs/common';
+import { roomVersions } from '@rookery/events';
+import { Access, stable } from '@rookery/http';
+import { Config } from '@rookery/platform';
+
+/** Says what this server lets its users do. */
+@Controller()
+export class CapabilitiesController {
+  constructor(private readonly config: Config) {}
+
+  /** GET /_matrix/client/v3/capabilities */
+  @Get(stable('/capabilities'))
+  @Access({ auth: 'required' })
+  capabilities(): object {
+    const { config } = this;
+    const passwords = config.get('password_config.enabled') === true && config.get('password_config.localdb_enabled');
+    const displayName = config.get('enable_set_displayname');
+    const avatarUrl = config.get('enable_set_avatar_url');
+    const disallowed = [...(displayName ? [] : ['displayname']), ...(avatarUrl ? [] : ['avatar_url'])];
+    return {
+      capabilities: {
+        'm.room_versions': {
+          default: config.get('default_room_version'),
+          available: Object.fromEntries(roomVersions.map((version) => [version, 'stable'])),
+        },
+        'm.change_password': { enabled: passwords },
+        'm.set_displayname': { enabled: displayName },
+        'm.set_avatar_url': { enabled: avatarUrl },
+        'm.3pid_changes': { enabled: config.get('enable_3pid_changes') },
+        'm.get_login_token': { enabled: config.get('login_via_existing_session.enabled') },
+        'm.profile_fields': { enabled: true, ...(disallowed.length > 0 ? { disallowed } : {}) },
+      },
+    };
+  }
+}

@@ -1,0 +1,67 @@
+import { Controller, Get } from '@nestjs/common';
+import { Access } from '@rookery/http';
+import { MatrixError } from '@rookery/matrix-types';
+import { Config } from '@rookery/platform';
+
+/** The documents by which clients and servers find this one. */
+@Controller()
+export class WellKnownController {
+  readonly #client: object | undefined;
+  readonly #server: object | undefined;
+  readonly #support: object | undefined;
+
+  constructor(config: Config) {
+    const publicBaseUrl = config.isGiven('public_baseurl') ? config.get('public_baseurl') : undefined;
+    const identityServer = config.get('default_identity_server');
+    if (publicBaseUrl) {
+      this.#client = {
+        ...config.get('extra_well_known_client_content'),
+        'm.homeserver': { base_url: publicBaseUrl },
+        ...(identityServer ? { 'm.identity_server': { base_url: identityServer } } : {}),
+      };
+    }
+    if (config.get('serve_server_wellknown')) this.#server = { 'm.server': `${config.serverName}:443` };
+    const contact = config.get('admin_contact');
+    if (contact) {
+      const email = /^mailto:(.+)$/.exec(contact)?.[1];
+      const matrixId = contact.startsWith('@') ? contact : undefined;
+      if (email || matrixId) {
+        this.#support = {
+          contacts: [
+            {
+              role: 'm.role.admin',
+              ...(email ? { email_address: email } : {}),
+              ...(matrixId ? { matrix_id: matrixId } : {}),
+            },
+          ],
+        };
+      } else if (/^https?:/.test(contact)) this.#support = { support_page: contact };
+    }
+  }
+
+  /** GET /.well-known/matrix/client */
+  @Get('/.well-known/matrix/client')
+  @Access({ auth: 'none' })
+  client(): object {
+    return found(this.#client);
+  }
+
+  /** GET /.well-known/matrix/server */
+  @Get('/.well-known/matrix/server')
+  @Access({ auth: 'none' })
+  server(): object {
+    return found(this.#server);
+  }
+
+  /** GET /.well-known/matrix/support */
+  @Get('/.well-known/matrix/support')
+  @Access({ auth: 'none' })
+  support(): object {
+    return found(this.#support);
+  }
+}
+
+function found(document: object | undefined): object {
+  if (document === undefined) throw MatrixError.notFound();
+  return document;
+}
