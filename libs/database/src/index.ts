@@ -15,3 +15,7 @@ export type { DatabaseLog, TransactionReport } from './log.js';
 export { openDatabase, type OpenExtras } from './open-database.js';
 export { type DatabaseOptions, parseDatabaseOptions, type PostgresOptions, type SqliteOptions } from './options.js';
 export { migrate, type MigrateOptions, type MigrateResult } from './migrate.js';
+export { databaseMigrations } from './migrations.js';
+export type { IdBlocksOptions } from './streams/id-blocks.js';
+export { Sequence } from './streams/sequence.js';
+export { type Allocation, StreamIds, type StreamIdsOptions } from './streams/stream-ids.js';

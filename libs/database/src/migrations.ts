@@ -1,0 +1,21 @@
+import type { Migration } from './database.js';
+
+/** The tables of this lib: stream positions and background updates. They come before every other lib's. */
+export const databaseMigrations: readonly Migration[] = [
+  {
+    version: 1,
+    name: 'database_01_stream_positions',
+    async up(tx) {
+      await tx.run(`CREATE TABLE stream_positions (
+        stream_name TEXT NOT NULL, instance_name TEXT NOT NULL, stream_id BIGINT NOT NULL, UNIQUE (stream_name, instance_name))`);
+    },
+  },
+  {
+    version: 1,
+    name: 'database_02_background_updates',
+    async up(tx) {
+      await tx.run(`CREATE TABLE background_updates (
+        update_name TEXT NOT NULL, progress_json TEXT NOT NULL, depends_on TEXT, ordering INTEGER NOT NULL DEFAULT 0, UNIQUE (update_name))`);
+    },
+  },
+];
