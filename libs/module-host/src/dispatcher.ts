@@ -201,7 +201,7 @@ export class ModuleDispatcher {
    * Asks for something; the first answer wins. `undefined` when no module has one.
    * @throws MatrixError what a module threw on purpose; 500 `M_UNKNOWN` when one failed and its entry does not allow that
    */
-  async provide<Name extends Exclude<NamesOfKind<'provide'>, 'authCheckers'>>(
+  async provide<Name extends Exclude<NamesOfKind<'provide'>, 'authCheckers' | 'check3pidAuth'>>(
     name: Name,
     context: CallbackContext,
     ...args: ArgsOf<Name>
@@ -259,11 +259,10 @@ export class ModuleDispatcher {
       [stateUpdates],
       (answer) => {
         if (!(answer instanceof Map)) return false;
-        for (const [userId, states] of answer as Map<unknown, unknown>) {
-          if (typeof userId !== 'string' || !isIterable(states)) return false;
-          const known = united.get(userId) ?? new Set();
-          for (const state of states) known.add(state as UserPresenceState);
-          united.set(userId, known);
+        const entries = [...(answer as Map<unknown, unknown>)];
+        if (!entries.every(([userId, states]) => typeof userId === 'string' && isIterable(states))) return false;
+        for (const [userId, states] of entries as [string, Iterable<UserPresenceState>][]) {
+          united.set(userId, new Set([...(united.get(userId) ?? []), ...states]));
         }
         return true;
       },
@@ -281,10 +280,9 @@ export class ModuleDispatcher {
     await this.#merge('getInterestedUsers', 'user ids or PRESENCE_ALL_USERS', context, [userId], (answer) => {
       if (answer === PRESENCE_ALL_USERS) return (all = true);
       if (typeof answer === 'string' || !isIterable(answer)) return false;
-      for (const interested of answer) {
-        if (typeof interested !== 'string') return false;
-        united.add(interested);
-      }
+      const userIds = [...answer];
+      if (!userIds.every((interested) => typeof interested === 'string')) return false;
+      for (const interested of userIds) united.add(interested);
       return true;
     });
     return all ? PRESENCE_ALL_USERS : united;

@@ -68,10 +68,12 @@ const timeLimits: Readonly<Record<CallbackKind, number>> = {
 const signInTimeLimitMs = 20_000;
 
 /** Callbacks that once existed elsewhere, and what to use now. */
-const removed: Readonly<Record<string, string>> = {
-  userMayCreateRoomWithInvites:
+const removed: ReadonlyMap<string, string> = new Map([
+  [
+    'userMayCreateRoomWithInvites',
     'it was removed: use userMayInvite together with api.getRoomState, or onCreateRoom, whose request names the invited users',
-};
+  ],
+]);
 
 const camelCase = (name: string): string => name.replace(/_([a-z0-9])/g, (_, letter: string) => letter.toUpperCase());
 const snakeCase = new Map(
@@ -157,7 +159,7 @@ export class ModuleRegistry {
   }
 
   #check(module: string, category: CallbackCategory, method: string, name: string): CallbackInfo {
-    const advice = removed[name] ?? removed[camelCase(name)];
+    const advice = removed.get(name) ?? removed.get(camelCase(name));
     if (advice !== undefined) throw new ModuleLoadError(module, `${name} is no callback any more: ${advice}`);
     if (!Object.hasOwn(table, name)) {
       const meant = snakeCase.get(name);
@@ -270,16 +272,13 @@ const namesOf = (category: CallbackCategory): string[] =>
 const sameMembers = (a: readonly string[], b: readonly string[]): boolean =>
   a.length === b.length && a.every((member) => b.includes(member));
 
-/** Own keys, and the methods of the classes that an instance was made from. */
+/** Own keys of a plain object; of an instance, whose class may have fields and helpers of its own, the callbacks only. */
 function callbackNames(callbacks: object): string[] {
   const names = new Set(Object.keys(callbacks));
-  let prototype: object | null = Object.getPrototypeOf(callbacks) as object | null;
-  while (prototype && prototype !== Object.prototype) {
-    for (const name of Object.getOwnPropertyNames(prototype)) {
-      // A class may have helpers beside its callbacks.
-      if (Object.hasOwn(table, name) || name in removed) names.add(name);
-    }
-    prototype = Object.getPrototypeOf(prototype) as object | null;
+  let prototype = Object.getPrototypeOf(callbacks) as object | null;
+  if (prototype === Object.prototype || prototype === null) return [...names];
+  for (; prototype && prototype !== Object.prototype; prototype = Object.getPrototypeOf(prototype) as object | null) {
+    for (const name of Object.getOwnPropertyNames(prototype)) names.add(name);
   }
-  return [...names];
+  return [...names].filter((name) => Object.hasOwn(table, name) || removed.has(camelCase(name)) || snakeCase.has(name));
 }

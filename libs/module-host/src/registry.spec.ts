@@ -1,0 +1,159 @@
+import { type CallbackCategories, type CallbackCategory, NOT_SPAM } from '@rookery/module-api';
+import { ModuleRegistry, type SealedRegistry } from './registry.js';
+
+const policy = { onError: 'deny', timeLimitMs: undefined } as const;
+
+function registering(...registrations: [module: string, category: CallbackCategory, callbacks: unknown][]): {
+  seal: () => SealedRegistry;
+  warnings: string[];
+} {
+  const warnings: string[] = [];
+  const registry = new ModuleRegistry((module, message) => void warnings.push(`${module}: ${message}`));
+  const seen = new Set<string>();
+  const seal = (): SealedRegistry => {
+    for (const [module, category, callbacks] of registrations) {
+      if (!seen.has(module)) registry.addModule(module);
+      seen.add(module);
+      registry.add(module, policy, category, callbacks as CallbackCategories[typeof category]);
+    }
+    return registry.seal();
+  };
+  return { seal, warnings };
+}
+
+const nothing = async (): Promise<void> => {};
+
+it.each([
+  [
+    'an unknown callback',
+    'spamChecker',
+    { checkEvent: nothing },
+    /checkEvent is no callback: registerSpamCheckerCallbacks takes .*checkEventForSpam/,
+  ],
+  ['a name of the field', 'spamChecker', { check_event_for_spam: nothing }, /it is called checkEventForSpam here/],
+  [
+    'a callback of another category',
+    'spamChecker',
+    { onNewEvent: nothing },
+    /registered by registerThirdPartyRulesCallbacks/,
+  ],
+  ['what is no function', 'spamChecker', { checkEventForSpam: true }, /checkEventForSpam is not a function/],
+  ['no object', 'spamChecker', undefined, /takes an object of callbacks/],
+  ['auth checkers that are no list', 'passwordAuthProvider', { authCheckers: {} }, /authCheckers is not a list/],
+  [
+    'an incomplete auth checker',
+    'passwordAuthProvider',
+    { authCheckers: [{ loginType: 'm.login.password' }] },
+    /\{ loginType, fields, check \}/,
+  ],
+  [
+    'half a presence router',
+    'presenceRouter',
+    { getInterestedUsers: nothing },
+    /getInterestedUsers needs getUsersForStates beside it/,
+  ],
+  [
+    'the other half',
+    'presenceRouter',
+    { getUsersForStates: nothing },
+    /getUsersForStates needs getInterestedUsers beside it/,
+  ],
+  [
+    'half a background controller',
+    'backgroundUpdateController',
+    { minBatchSize: nothing },
+    /minBatchSize needs onUpdate beside it/,
+  ],
+] as const)('refuses %s', (_, category, callbacks, message) => {
+  expect(registering(['m', category, callbacks]).seal).toThrow(message);
+});
+
+it.each(['userMayCreateRoomWithInvites', 'user_may_create_room_with_invites'])('refuses %s with advice', (name) => {
+  const { seal } = registering(['old', 'spamChecker', { [name]: nothing }]);
+  expect(seal).toThrow(
+    /module old: .* is no callback any more: .*userMayInvite together with api\.getRoomState, or onCreateRoom/,
+  );
+});
+
+it('refuses a callback that one module registers twice', () => {
+  const { seal } = registering(
+    ['m', 'spamChecker', { checkEventForSpam: nothing }],
+    ['m', 'spamChecker', { checkEventForSpam: nothing }],
+  );
+  expect(seal).toThrow(/checkEventForSpam was registered twice/);
+});
+
+it('refuses two modules of one name', () => {
+  const registry = new ModuleRegistry(() => {});
+  registry.addModule('m');
+  expect(() => registry.addModule('m')).toThrow(/Two modules are called m/);
+});
+
+it('refuses what comes after sealing', () => {
+  const registry = new ModuleRegistry(() => {});
+  registry.addModule('late');
+  registry.seal();
+  const registerLate = (): void => registry.add('late', policy, 'spamChecker', { checkEventForSpam: () => NOT_SPAM });
+  expect(registerLate).toThrow(/called too late/);
+});
+
+it('refuses a second module for the legacy renewal endpoints', () => {
+  const { seal } = registering(
+    ['one', 'accountValidity', { onLegacyRenew: nothing }],
+    ['two', 'accountValidity', { onLegacyRenew: nothing }],
+  );
+  expect(seal).toThrow(/module two: onLegacyRenew is registered by one already/);
+});
+
+it('asks only the first background controller, and says so', () => {
+  const { seal, warnings } = registering(
+    ['one', 'backgroundUpdateController', { onUpdate: nothing }],
+    ['two', 'backgroundUpdateController', { onUpdate: nothing }],
+  );
+  expect(seal().handlers.onUpdate?.map(({ module }) => module)).toEqual(['one']);
+  expect(warnings.join('\n')).toMatch(/two: onUpdate is registered by one already/);
+});
+
+it('refuses modules that disagree about the fields of a login type', () => {
+  const checker = (fields: string[]): object => ({
+    authCheckers: [{ loginType: 'org.example.card', fields, check: nothing }],
+  });
+  const agree = registering(
+    ['one', 'passwordAuthProvider', checker(['pin', 'card'])],
+    ['two', 'passwordAuthProvider', checker(['card', 'pin'])],
+  );
+  expect(agree.seal().loginTypes.get('org.example.card')?.handlers).toHaveLength(2);
+  const disagree = registering(
+    ['one', 'passwordAuthProvider', checker(['pin'])],
+    ['two', 'passwordAuthProvider', checker(['card'])],
+  );
+  expect(disagree.seal).toThrow(/module two: org\.example\.card needs the fields card here, but pin in one/);
+});
+
+it('warns of a deprecated callback', () => {
+  const { seal, warnings } = registering(['m', 'thirdPartyRules', { onThreepidBind: nothing }]);
+  seal();
+  expect(warnings.join('\n')).toContain('m: onThreepidBind is deprecated: use onAddUserThirdPartyIdentifier');
+});
+
+it('takes an instance of a class, with its helpers and its own this', async () => {
+  class Base {
+    readonly answer: typeof NOT_SPAM = NOT_SPAM;
+    async checkEventForSpam(): Promise<typeof NOT_SPAM> {
+      return this.help();
+    }
+    help(): typeof NOT_SPAM {
+      return this.answer;
+    }
+  }
+  class Checker extends Base {}
+  const sealed = registering(['m', 'spamChecker', new Checker()]).seal();
+  expect(Object.keys(sealed.handlers)).toEqual(['checkEventForSpam']);
+  expect(await sealed.handlers.checkEventForSpam?.[0]?.call()).toBe(NOT_SPAM);
+  class Old {
+    async user_may_create_room_with_invites(): Promise<boolean> {
+      return true;
+    }
+  }
+  expect(registering(['m', 'spamChecker', new Old()]).seal).toThrow(/no callback any more/);
+});
