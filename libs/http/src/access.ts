@@ -1,5 +1,6 @@
 import { SetMetadata, createParamDecorator, type ExecutionContext } from '@nestjs/common';
 import type { Requester } from '@rookery/platform';
+import type { Readable } from 'node:stream';
 
 /** One inbound request, without the framework's types. */
 export interface InboundRequest {
@@ -11,14 +12,19 @@ export interface InboundRequest {
   readonly query: Readonly<Record<string, string | readonly string[] | undefined>>;
   /** Names in lower case. */
   readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>;
-  /** The parsed JSON body; `undefined` when there was none. */
+  /**
+   * The parsed JSON body, whatever the content type says; `undefined` when there was none. Parsed when first read.
+   * @throws MatrixError 400 `M_NOT_JSON`, 400 `M_BAD_JSON` when it is nested too deeply
+   */
   readonly body: unknown;
-  /** The body as received, for routes that declare `rawBody`. */
+  /** The body as received; `undefined` when there was none, and on routes that declare `streamBody`. */
   readonly rawBody?: Buffer | undefined;
+  /** The body on routes that declare `streamBody`; the route counts its bytes itself. */
+  readonly stream: Readable;
   /** The client's address; behind a proxy the forwarded one, where the listener trusts it. */
   readonly ip: string;
   readonly userAgent: string;
-  /** Aborts when the client goes away. */
+  /** Aborts when the client goes away, and when the server shuts down: a waiting request then answers what it has. */
   readonly signal: AbortSignal;
 }
 
@@ -38,12 +44,15 @@ export interface AccessOptions {
   readonly admin?: boolean;
   /** Largest body accepted, bytes; default 13,107,200. */
   readonly bodyLimitBytes?: number;
+  /** The route reads {@link InboundRequest.stream} itself (uploads): nothing is buffered, no limit is applied. */
+  readonly streamBody?: boolean;
 }
 
 export const accessMetadata = 'rookery:access';
 
 /** Declares who may call a route. A route without it does not start. */
-export const Access = (options: AccessOptions): MethodDecorator & ClassDecorator => SetMetadata(accessMetadata, options);
+export const Access = (options: AccessOptions): MethodDecorator & ClassDecorator =>
+  SetMetadata(accessMetadata, options);
 
 /** Turns a request's token into a {@link Requester}. Implemented by `users`, used by the guard. */
 export abstract class RequestAuthenticator {

@@ -1,6 +1,21 @@
 /** Fastify set-up, guard, limits, error mapping, outbound client. */
 export { Access, type AccessOptions, type InboundRequest, Inbound, RequestAuthenticator, Who } from './access.js';
+export { accessTokenOf } from './access-token.js';
+export { httpSettingsOf, outboundOptionsOf, rateLimitsOf } from './from-config.js';
+export { HttpApp, type HttpAppOptions } from './http-app.js';
+export { IpGuard } from './ip-guard.js';
 export { compileSchema, FormBody, JsonBody, type JsonBodyOptions } from './json-body.js';
+export { LeakyBucketRateLimiter } from './leaky-bucket-rate-limiter.js';
+export { type BoundAddress, ListenError, type ListenerSettings, type TlsFiles } from './listeners.js';
+export {
+  OutboundError,
+  type OutboundFailure,
+  OutboundHttp,
+  type OutboundOptions,
+  type OutboundRequest,
+  type OutboundResponse,
+  type OutboundStream,
+} from './outbound-http.js';
 export { client, type ClientVersion, stable } from './paths.js';
 export {
   type IntegerBounds,
@@ -13,3 +28,5 @@ export {
 } from './query-params.js';
 export { HttpReply } from './reply.js';
 export { type LimiterName, type RateLimit, RateLimiter, RateLimitOverrides } from './rate-limiter.js';
+export type { PathPrefixes } from './request-handler.js';
+export type { WebHandler } from './web-mounts.js';

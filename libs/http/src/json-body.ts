@@ -37,9 +37,12 @@ function toMatrixError(error: ErrorObject | undefined): MatrixError {
   const path = readablePath(error.instancePath);
   if (error.keyword === 'required') {
     const missing = String((error.params as { missingProperty?: unknown }).missingProperty);
-    return path === '' ? MatrixError.missingParam(`Missing parameter '${missing}'`) : MatrixError.badJson(`Missing key '${path}.${missing}'`);
+    return path === ''
+      ? MatrixError.missingParam(`Missing parameter '${missing}'`)
+      : MatrixError.badJson(`Missing key '${path}.${missing}'`);
   }
-  const values = error.keyword === 'enum' ? `: ${(error.params as { allowedValues: unknown[] }).allowedValues.join(', ')}` : '';
+  const values =
+    error.keyword === 'enum' ? `: ${(error.params as { allowedValues: unknown[] }).allowedValues.join(', ')}` : '';
   const message = `${path === '' ? 'The body' : `'${path}'`} ${error.message ?? 'is not valid'}${values}`;
   return valueKeywords.has(error.keyword) ? MatrixError.invalidParam(message) : MatrixError.badJson(message);
 }

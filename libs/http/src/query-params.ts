@@ -43,11 +43,16 @@ export function queryStrings(request: WithQuery, name: string): readonly string[
  * One of a few words.
  * @throws MatrixError 400 `M_INVALID_PARAM`
  */
-export function queryChoice<const T extends string>(request: WithQuery, name: string, choices: readonly T[]): T | undefined {
+export function queryChoice<const T extends string>(
+  request: WithQuery,
+  name: string,
+  choices: readonly T[],
+): T | undefined {
   const value = queryString(request, name);
   if (value === undefined) return undefined;
   const found = choices.find((choice) => choice === value);
-  if (found === undefined) throw MatrixError.invalidParam(`Query parameter '${name}' must be one of ${choices.join(', ')}`);
+  if (found === undefined)
+    throw MatrixError.invalidParam(`Query parameter '${name}' must be one of ${choices.join(', ')}`);
   return found;
 }
 
@@ -72,5 +77,7 @@ export function queryInteger(request: WithQuery, name: string, bounds: IntegerBo
   const { min = 0, max = Number.MAX_SAFE_INTEGER, clamp = false } = bounds;
   if (value >= min && value <= max) return value;
   if (clamp) return value < min ? min : max;
-  throw MatrixError.invalidParam(`Query parameter '${name}' must be ${value < min ? `at least ${min}` : `at most ${max}`}`);
+  throw MatrixError.invalidParam(
+    `Query parameter '${name}' must be ${value < min ? `at least ${min}` : `at most ${max}`}`,
+  );
 }

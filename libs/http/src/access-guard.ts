@@ -1,0 +1,71 @@
+import type { CanActivate, ExecutionContext } from '@nestjs/common';
+import { MatrixError } from '@rookery/matrix-types';
+import type { IncomingMessage } from 'node:http';
+import {
+  type AccessOptions,
+  accessMetadata,
+  type GuardedRequest,
+  type InboundRequest,
+  type RequestAuthenticator,
+} from './access.js';
+import { defaultBodyLimitBytes, Exchange } from './exchange.js';
+
+type Handler = ReturnType<ExecutionContext['getHandler']>;
+type Controller = ReturnType<ExecutionContext['getClass']>;
+type FrameworkRequest = GuardedRequest & { readonly raw: IncomingMessage; readonly query: InboundRequest['query'] };
+
+interface Endpoint {
+  readonly access: AccessOptions;
+  readonly servlet: string;
+}
+
+/** What a route declared with `@Access`, on the method or on its class. */
+export function accessOf(handler: object, controller: object): AccessOptions | undefined {
+  return (Reflect.getMetadata(accessMetadata, handler) ?? Reflect.getMetadata(accessMetadata, controller)) as
+    AccessOptions | undefined;
+}
+
+/** The only guard: checks the token first, and reads the body only for those who may send one. */
+export class AccessGuard implements CanActivate {
+  readonly #endpoints = new WeakMap<Controller, WeakMap<Handler, Endpoint>>();
+
+  /** @param authenticator absent on a process that serves no route with a token */
+  constructor(private readonly authenticator: RequestAuthenticator | undefined) {}
+
+  async canActivate(context: ExecutionContext): Promise<true> {
+    const request = context.switchToHttp().getRequest<FrameworkRequest>();
+    const { access, servlet } = this.#endpointOf(context.getClass(), context.getHandler());
+    const exchange = Exchange.of(request.raw);
+    exchange.servlet = servlet;
+    exchange.query = request.query;
+    request.inbound = exchange;
+    if (access.auth !== 'none') {
+      if (this.authenticator === undefined) throw new Error('No RequestAuthenticator is provided');
+      const requester = await this.authenticator.authenticate(exchange, access);
+      if (requester === undefined && access.auth === 'required')
+        throw new MatrixError(401, 'M_MISSING_TOKEN', 'Missing access token');
+      request.requester = requester;
+      exchange.userId = requester?.userId;
+    }
+    if (!access.streamBody) {
+      const reading = exchange.readBody(access.bodyLimitBytes ?? defaultBodyLimitBytes);
+      if (reading !== undefined) await reading;
+    }
+    return true;
+  }
+
+  #endpointOf(controller: Controller, handler: Handler): Endpoint {
+    let handlers = this.#endpoints.get(controller);
+    if (handlers === undefined) this.#endpoints.set(controller, (handlers = new WeakMap()));
+    let endpoint = handlers.get(handler);
+    if (endpoint === undefined) {
+      const access = accessOf(handler, controller);
+      if (access === undefined) throw new Error(`${controller.name}.${handler.name} declares no @Access`);
+      handlers.set(
+        handler,
+        (endpoint = { access, servlet: `${controller.name.replace(/Controller$/, '')}.${handler.name}` }),
+      );
+    }
+    return endpoint;
+  }
+}

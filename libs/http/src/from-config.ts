@@ -1,0 +1,102 @@
+import type { Config, Metrics, RateLimitSetting } from '@rookery/platform';
+import type { HttpAppOptions } from './http-app.js';
+import { IpGuard } from './ip-guard.js';
+import type { ListenerSettings } from './listeners.js';
+import type { OutboundOptions } from './outbound-http.js';
+import type { LimiterName, RateLimit } from './rate-limiter.js';
+
+/** Where the main process listens when the settings say nothing. */
+const defaultListener: ListenerSettings = {
+  port: 8008,
+  bindAddresses: ['127.0.0.1'],
+  type: 'http',
+  resources: [{ names: ['client', 'federation'] }],
+};
+
+/** The part of {@link HttpAppOptions} that the settings decide. */
+export function httpSettingsOf(config: Config): Pick<HttpAppOptions, 'serverName' | 'listeners' | 'tls' | 'prefixes'> {
+  const configured = config.get('worker_app') === undefined ? config.get('listeners') : config.get('worker_listeners');
+  const noTls = config.get('no_tls');
+  const listeners = configured.flatMap((listener): ListenerSettings[] => {
+    if (listener.type === 'manhole' || (noTls && listener.tls)) return [];
+    return [
+      {
+        tag: listener.tag,
+        port: listener.port,
+        path: listener.path,
+        mode: listener.mode,
+        bindAddresses: listener.bind_addresses,
+        type: listener.type,
+        tls: listener.tls,
+        xForwarded: listener.x_forwarded,
+        requestIdHeader: listener.request_id_header,
+        resources: listener.resources,
+        extraPaths: Object.keys(listener.additional_resources),
+      },
+    ];
+  });
+  const certificatePath = config.get('tls_certificate_path');
+  const privateKeyPath = config.get('tls_private_key_path');
+  return {
+    serverName: config.serverName,
+    listeners: config.isGiven('listeners') || config.isGiven('worker_listeners') ? listeners : [defaultListener],
+    tls:
+      certificatePath === undefined || privateKeyPath === undefined ? undefined : { certificatePath, privateKeyPath },
+    prefixes: { protocol: config.get('protocol_prefix'), service: config.get('service_prefix') },
+  };
+}
+
+/** How outgoing requests that are not federation leave the server. */
+export function outboundOptionsOf(config: Config, version: string, metrics?: Metrics): OutboundOptions {
+  const suffix = config.get('user_agent_suffix');
+  return {
+    guard: new IpGuard(config.get('ip_range_blacklist'), config.get('ip_range_whitelist')),
+    userAgent: `Rookery/${version}${suffix === undefined ? '' : ` ${suffix}`}`,
+    httpProxy: config.get('http_proxy'),
+    httpsProxy: config.get('https_proxy'),
+    noProxyHosts: config.get('no_proxy_hosts'),
+    metrics,
+  };
+}
+
+/** Limiters whose numbers are a setting. */
+const settingOfLimiter = [
+  'rc_message',
+  'rc_registration',
+  'rc_registration_token_validity',
+  'rc_login.address',
+  'rc_login.account',
+  'rc_login.failed_attempts',
+  'rc_admin_redaction',
+  'rc_joins.local',
+  'rc_joins.remote',
+  'rc_joins_per_room',
+  'rc_3pid_validation',
+  'rc_invites.per_room',
+  'rc_invites.per_user',
+  'rc_invites.per_issuer',
+  'rc_third_party_invite',
+  'rc_media_create',
+  'rc_presence.per_user',
+  'rc_delayed_event_mgmt',
+  'rc_room_creation',
+  'rc_reports',
+  'rc_user_directory',
+  'rc_key_requests',
+] as const;
+
+/** The numbers of the limiters, for `LeakyBucketRateLimiter`. */
+export function rateLimitsOf(config: Config): (limiter: LimiterName) => RateLimit | undefined {
+  const limits = new Map<LimiterName, RateLimit>();
+  const read = (): void => {
+    for (const name of settingOfLimiter) {
+      const value: RateLimitSetting = config.get(name) ?? config.get('rc_message');
+      limits.set(name, { perSecond: value.per_second, burstCount: value.burst_count });
+    }
+  };
+  read();
+  config.onReload(read);
+  // One token for each request of an existing session, each minute; not a setting in the field.
+  limits.set('login_token_request', { perSecond: 1 / 60, burstCount: 1 });
+  return (limiter) => limits.get(limiter);
+}

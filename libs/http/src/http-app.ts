@@ -1,0 +1,196 @@
+import type { INestApplication, LoggerService, Type } from '@nestjs/common';
+import { MetadataScanner, ModulesContainer, NestFactory } from '@nestjs/core';
+import type { Clock, Ids, Logger, Metrics } from '@rookery/platform';
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { RequestAuthenticator } from './access.js';
+import { AccessGuard, accessOf } from './access-guard.js';
+import type { Exchange } from './exchange.js';
+import { type BoundAddress, Listeners, type ListenerSettings, type TlsFiles } from './listeners.js';
+import { MatrixErrorFilter, MatrixFastifyAdapter } from './matrix-fastify-adapter.js';
+import { createRequestHandler, type HandlerCore, type PathPrefixes, requestIds } from './request-handler.js';
+import { RequestMetrics } from './request-metrics.js';
+import { resourceFilter } from './resources.js';
+import { type WebHandler, WebMounts } from './web-mounts.js';
+
+/** What the HTTP side of a server needs. */
+export interface HttpAppOptions {
+  readonly serverName: string;
+  readonly listeners: readonly ListenerSettings[];
+  readonly tls?: TlsFiles | undefined;
+  /** Default `_matrix` and `_synapse`. */
+  readonly prefixes?: PathPrefixes | undefined;
+  /** Absent when metrics are off. */
+  readonly metrics?: Metrics | undefined;
+  readonly clock: Clock;
+  readonly ids: Ids;
+  readonly logger: Logger;
+}
+
+/** The part of a Nest module graph that `NestFactory` takes. */
+type RootModule = Parameters<typeof NestFactory.create>[0];
+
+/** Nest's own words go to our log; its banners are for debugging. */
+function nestLogger(logger: Logger): LoggerService {
+  const text = (message: unknown): string => (message instanceof Error ? message.message : String(message));
+  return {
+    log: (message: unknown) => logger.debug(text(message)),
+    debug: (message: unknown) => logger.debug(text(message)),
+    verbose: (message: unknown) => logger.debug(text(message)),
+    warn: (message: unknown) => logger.warn(text(message)),
+    error: (message: unknown, stack?: unknown) => logger.error(text(message), { stack }),
+    fatal: (message: unknown) => logger.error(text(message)),
+  };
+}
+
+/** A Nest application on Fastify behind our listeners. */
+export class HttpApp {
+  readonly #open = new Set<Exchange>();
+  readonly #waiting = new Set<Exchange>();
+  readonly #mounts = new WebMounts();
+  readonly #listeners: Listeners;
+  readonly #core: HandlerCore;
+  #draining = false;
+  #onIdle: (() => void) | undefined;
+
+  private constructor(
+    /** The application, for what composes it. */
+    readonly nest: INestApplication,
+    adapter: MatrixFastifyAdapter,
+    private readonly options: HttpAppOptions,
+  ) {
+    const { clock, ids, logger, metrics } = options;
+    const requestMetrics = new RequestMetrics(options.serverName, () => this.#open);
+    const routing = adapter.getInstance().routing as (raw: IncomingMessage, response: ServerResponse) => void;
+    this.#listeners = new Listeners(options.tls, logger);
+    this.#core = {
+      clock,
+      logger,
+      prefixes: options.prefixes ?? { protocol: '_matrix', service: '_synapse' },
+      requestMetrics,
+      mounts: this.#mounts,
+      open: this.#open,
+      waiting: this.#waiting,
+      newRequestId: requestIds(ids),
+      route: routing,
+      draining: () => this.#draining,
+      metricsText: () =>
+        metrics?.render().then(({ contentType, body }) => ({ contentType, text: body + requestMetrics.expose() })),
+      onFinished: () => {
+        if (this.#open.size === 0) this.#onIdle?.();
+      },
+    };
+  }
+
+  /**
+   * Builds the module graph and its routes. Nothing listens yet.
+   * @throws Error when a route declares no `@Access`, or a provider is missing
+   */
+  static async create(root: RootModule, options: HttpAppOptions): Promise<HttpApp> {
+    const adapter = new MatrixFastifyAdapter((_exchange, error) =>
+      options.logger.error('A request failed', { err: error }),
+    );
+    const nest = await NestFactory.create(root, adapter, {
+      bodyParser: false,
+      abortOnError: false,
+      bufferLogs: false,
+      logger: nestLogger(options.logger),
+    });
+    const undeclared = routesWithoutAccess(nest);
+    if (undeclared.length > 0) throw new Error(`Routes without @Access: ${undeclared.join(', ')}`);
+    let authenticator: RequestAuthenticator | undefined;
+    try {
+      authenticator = nest.get(RequestAuthenticator, { strict: false });
+    } catch {
+      options.logger.debug('No module provides a RequestAuthenticator; routes with a token will fail');
+    }
+    nest.useGlobalGuards(new AccessGuard(authenticator));
+    nest.useGlobalFilters(new MatrixErrorFilter(adapter));
+    await nest.init();
+    await adapter.getInstance().ready();
+    return new HttpApp(nest, adapter, options);
+  }
+
+  /** Serves `path` and everything below it on every HTTP listener by a handler of the web platform's kind. */
+  mount(path: string, handler: WebHandler): void {
+    this.#mounts.add(path, handler);
+  }
+
+  /** Opens every listener of the settings. @throws ListenError; what was opened is closed again */
+  async listen(): Promise<readonly BoundAddress[]> {
+    try {
+      for (const listener of this.options.listeners) {
+        const resources = listener.resources ?? [];
+        const handler = createRequestHandler(this.#core, {
+          xForwarded: listener.xForwarded ?? listener.path !== undefined,
+          compress: resources.some(({ compress }) => compress === true),
+          requestIdHeader: listener.requestIdHeader?.toLowerCase(),
+          metricsOnly: listener.type === 'metrics',
+          serves: resourceFilter(
+            resources.flatMap(({ names }) => names),
+            listener.extraPaths,
+          ),
+        });
+        await this.#listeners.open(listener, handler);
+      }
+    } catch (error) {
+      this.#listeners.destroy();
+      throw error;
+    }
+    return this.addresses;
+  }
+
+  /** Where the listeners ended up. */
+  get addresses(): readonly BoundAddress[] {
+    return this.#listeners.addresses;
+  }
+
+  /** Reads the TLS certificate again. */
+  reloadTls(): void {
+    this.#listeners.reloadTls();
+  }
+
+  /**
+   * Accepts nothing new, ends waiting requests with what they have, and lets the others finish.
+   * @param limitMs after which connections are cut
+   * @returns whether every request was answered
+   */
+  async drain(limitMs: number): Promise<boolean> {
+    this.#draining = true;
+    this.#listeners.stopAccepting();
+    for (const exchange of this.#open) exchange.response.shouldKeepAlive = false;
+    for (const exchange of this.#waiting) exchange.abort();
+    if (this.#open.size > 0) {
+      const limit = new AbortController();
+      const idle = new Promise<void>((resolve) => (this.#onIdle = resolve));
+      await Promise.race([idle, this.options.clock.sleep(limitMs, limit.signal)]);
+      limit.abort();
+    }
+    const complete = this.#open.size === 0;
+    this.#listeners.destroy();
+    return complete;
+  }
+
+  /** Drains, then closes the module graph. */
+  async close(limitMs = 5_000): Promise<void> {
+    await this.drain(limitMs);
+    await this.nest.close();
+  }
+}
+
+/** `Controller.method` of every route that does not say who may call it. */
+function routesWithoutAccess(nest: INestApplication): string[] {
+  const scanner = new MetadataScanner();
+  const missing: string[] = [];
+  for (const module of nest.get(ModulesContainer).values()) {
+    for (const { metatype } of module.controllers.values()) {
+      const controller = metatype as Type;
+      const prototype = controller.prototype as Record<string, object>;
+      for (const name of scanner.getAllMethodNames(prototype)) {
+        const handler = prototype[name]!;
+        if (Reflect.hasMetadata('path', handler) && accessOf(handler, controller) === undefined)
+          missing.push(`${controller.name}.${name}`);
+      }
+    }
+  }
+  return missing;
+}

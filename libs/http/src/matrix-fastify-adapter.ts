@@ -1,0 +1,105 @@
+import { type ArgumentsHost, Catch, type ExceptionFilter } from '@nestjs/common';
+import { FastifyAdapter } from '@nestjs/platform-fastify';
+import { MatrixError } from '@rookery/matrix-types';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import FindMyWay from 'find-my-way';
+import { Exchange } from './exchange.js';
+import { HttpReply } from './reply.js';
+import { respond, respondError } from './respond.js';
+
+/** No identifier is longer than 255 bytes; percent-encoding triples that, and some paths carry keys. */
+const maxPathParameterLength = 2048;
+
+/** Told of errors that are not the client's doing. */
+export type UnexpectedErrorSink = (exchange: Exchange, error: unknown) => void;
+
+const isFrameworkError = (error: unknown): error is { code: string } =>
+  typeof error === 'object' && error !== null && String((error as { code?: unknown }).code).startsWith('FST_ERR_');
+
+/**
+ * Fastify for Nest, with everything between route and socket ours: answers are written by {@link respond}, bodies are read by
+ * the guard, unknown paths and methods get Matrix errors.
+ */
+export class MatrixFastifyAdapter extends FastifyAdapter {
+  /** Which methods exist for a path; asked only when a request found no route. */
+  readonly #known = FindMyWay({ ignoreTrailingSlash: true, maxParamLength: maxPathParameterLength });
+  readonly #methods = new Map<string, Set<string>>();
+
+  constructor(private readonly onUnexpected: UnexpectedErrorSink) {
+    super({
+      logger: false,
+      skipMiddie: true,
+      multipart: false,
+      routerOptions: { ignoreTrailingSlash: true, maxParamLength: maxPathParameterLength },
+      frameworkErrors: (_error: unknown, request: FastifyRequest, reply: FastifyReply) => {
+        this.answerError(request, reply, MatrixError.invalidParam('The URL is not valid'));
+      },
+    });
+    const instance = this.getInstance();
+    instance.removeAllContentTypeParsers();
+    instance.addContentTypeParser(
+      '*',
+      (_request: unknown, _payload: unknown, done: (error: null, body: undefined) => void) => done(null, undefined),
+    );
+    instance.decorateRequest('inbound', undefined);
+    instance.decorateRequest('requester', undefined);
+    instance.addHook('onRoute', (route) => {
+      // Routes that differ in the names of their parameters only are one path.
+      let parameter = 0;
+      const path = route.url.replace(/:\w+/g, () => `:p${parameter++}`);
+      let known = this.#methods.get(path);
+      if (known === undefined) {
+        known = new Set();
+        this.#methods.set(path, known);
+        this.#known.on('GET', path, () => undefined, known);
+      }
+      for (const method of [route.method].flat()) known.add(method);
+    });
+    instance.setErrorHandler((error, request, reply) => this.answerError(request, reply, error));
+    instance.setNotFoundHandler((request, reply) => this.#answerUnknown(request, reply));
+  }
+
+  /** Nest's own handlers are not wanted: ours are in place already. */
+  override setErrorHandler(): ReturnType<FastifyAdapter['setErrorHandler']> {
+    return undefined as unknown as ReturnType<FastifyAdapter['setErrorHandler']>;
+  }
+  override setNotFoundHandler(): ReturnType<FastifyAdapter['setNotFoundHandler']> {
+    return undefined as unknown as ReturnType<FastifyAdapter['setNotFoundHandler']>;
+  }
+
+  /** The status that Nest proposes is not used: a plain object is a 200, `POST` or not; all else is an `HttpReply`. */
+  override reply(reply: FastifyReply, body: unknown): FastifyReply {
+    reply.hijack();
+    respond(Exchange.of(reply.request.raw), body);
+    return reply;
+  }
+
+  /** Answers with an error, also one of the framework. */
+  answerError(request: FastifyRequest, reply: FastifyReply, error: unknown): void {
+    const exchange = Exchange.of(request.raw);
+    reply.hijack();
+    respondError(exchange, isFrameworkError(error) ? MatrixError.badJson('The request is malformed') : error, (cause) =>
+      this.onUnexpected(exchange, cause),
+    );
+  }
+
+  #answerUnknown(request: FastifyRequest, reply: FastifyReply): void {
+    const exchange = Exchange.of(request.raw);
+    const found = this.#known.find('GET', exchange.path) as { store?: Set<string> } | null;
+    if (found?.store === undefined) return this.answerError(request, reply, MatrixError.unrecognized());
+    reply.hijack();
+    const body = new MatrixError(405, 'M_UNRECOGNIZED', 'Method not allowed').toBody();
+    respond(exchange, HttpReply.json(405, body, { allow: [...found.store, 'OPTIONS'].join(', ') }));
+  }
+}
+
+/** The only exception filter: what a controller or the guard throws becomes a Matrix error body. */
+@Catch()
+export class MatrixErrorFilter implements ExceptionFilter {
+  constructor(private readonly adapter: MatrixFastifyAdapter) {}
+
+  catch(error: unknown, host: ArgumentsHost): void {
+    const http = host.switchToHttp();
+    this.adapter.answerError(http.getRequest<FastifyRequest>(), http.getResponse<FastifyReply>(), error);
+  }
+}

@@ -1,0 +1,324 @@
+import type { Metrics } from '@rookery/platform';
+import { lookup as dnsLookup, type LookupAddress } from 'node:dns';
+import { BlockList, isIP, type LookupFunction } from 'node:net';
+import { Readable, Transform, type TransformCallback } from 'node:stream';
+import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
+import { Agent, buildConnector, type Dispatcher, ProxyAgent, request as send } from 'undici';
+import type { IpGuard } from './ip-guard.js';
+
+/** Why an outgoing request failed. */
+export type OutboundFailure =
+  | 'bad_url'
+  | 'blocked'
+  | 'timeout'
+  | 'aborted'
+  | 'too_large'
+  | 'too_many_redirects'
+  | 'connection'
+  | 'bad_status'
+  | 'bad_json';
+
+/** An outgoing request did not bring what was wanted. Messages name the host, never the query. */
+export class OutboundError extends Error {
+  /** @param status of the answer, for `bad_status` */
+  constructor(
+    readonly reason: OutboundFailure,
+    message: string,
+    readonly status?: number,
+  ) {
+    super(message);
+    this.name = 'OutboundError';
+  }
+}
+
+/** One outgoing request. */
+export interface OutboundRequest {
+  readonly method?: 'GET' | 'HEAD' | 'POST' | 'PUT' | 'DELETE';
+  readonly url: string | URL;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly body?: string | Uint8Array;
+  /** For everything: resolving, connecting, redirects, body. Default 30 s. */
+  readonly timeoutMs?: number;
+  /** Largest body accepted, bytes, after decompression. Default 10 MiB. */
+  readonly maxBytes?: number;
+  /** Redirects followed; 0 hands over the redirect itself. Default 5 for `GET` and `HEAD`, else 0. */
+  readonly maxRedirects?: number;
+  readonly signal?: AbortSignal;
+}
+
+/** An answer, headers first. */
+export interface OutboundStream {
+  readonly status: number;
+  /** Names in lower case. */
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
+  /** Fails with {@link OutboundError} when it grows too large, takes too long or breaks off. Must be read or destroyed. */
+  readonly body: Readable;
+  /** Where the redirects ended. */
+  readonly url: URL;
+}
+
+/** An answer with its whole body. */
+export interface OutboundResponse extends Omit<OutboundStream, 'body'> {
+  readonly body: Buffer;
+}
+
+/** How a client reaches the world. */
+export interface OutboundOptions {
+  readonly guard: IpGuard;
+  readonly userAgent: string;
+  /** Proxy for `http:` addresses, for example `http://user:password@proxy:3128`. */
+  readonly httpProxy?: string | undefined;
+  /** Proxy for `https:` addresses. */
+  readonly httpsProxy?: string | undefined;
+  /** Hosts (with their subdomains), addresses and ranges reached without proxy; `*` for all. */
+  readonly noProxyHosts?: readonly string[] | undefined;
+  /** More certificate authorities, PEM. */
+  readonly ca?: readonly string[] | undefined;
+  readonly metrics?: Metrics | undefined;
+}
+
+const redirectStatus = new Set([301, 302, 303, 307, 308]);
+/** Not to be carried to another origin. */
+const privateHeaders = new Set(['authorization', 'cookie', 'proxy-authorization']);
+
+const blockedError = (host: string): OutboundError =>
+  new OutboundError('blocked', `${host} is at an address that requests may not reach`);
+
+/** Resolves names to the addresses the guard allows; undici connects to nothing else. */
+function guardedLookup(guard: IpGuard): LookupFunction {
+  return (hostname, options, callback) => {
+    dnsLookup(hostname, { ...options, all: true }, (error, found: LookupAddress[]) => {
+      if (error !== null) return callback(error, '', 0);
+      const addresses = found.filter(({ address }) => guard.allows(address));
+      const first = addresses[0];
+      if (first === undefined) callback(blockedError(hostname), '', 0);
+      else if (options.all) callback(null, addresses);
+      else callback(null, first.address, first.family);
+    });
+  };
+}
+
+function bypassOf(hosts: readonly string[]): (host: string) => boolean {
+  const ranges = new BlockList();
+  const names: string[] = [];
+  for (const entry of hosts.map((host) => host.trim().toLowerCase()).filter((host) => host !== '')) {
+    const [network = '', prefix] = entry.split('/');
+    const family = isIP(network);
+    if (family !== 0)
+      ranges.addSubnet(network, Number(prefix ?? (family === 4 ? 32 : 128)), family === 4 ? 'ipv4' : 'ipv6');
+    else names.push(entry.replace(/^\*?\./, '').replace(/:\d+$/, ''));
+  }
+  return (host) => {
+    const bare = host.replace(/^\[|\]$/g, '').toLowerCase();
+    const family = isIP(bare);
+    if (family !== 0) return names.includes('*') || ranges.check(bare, family === 4 ? 'ipv4' : 'ipv6');
+    return names.some((name) => name === '*' || bare === name || bare.endsWith(`.${name}`));
+  };
+}
+
+/** Lets `limit` bytes through. */
+class SizeLimit extends Transform {
+  #seen = 0;
+  constructor(private readonly limit: number) {
+    super();
+  }
+  override _transform(chunk: Buffer, _encoding: string, done: TransformCallback): void {
+    this.#seen += chunk.length;
+    if (this.#seen > this.limit) done(new OutboundError('too_large', `The answer is larger than ${this.limit} bytes`));
+    else done(null, chunk);
+  }
+}
+
+const decoders: Readonly<Record<string, () => Transform>> = {
+  gzip: createGunzip,
+  'x-gzip': createGunzip,
+  deflate: createInflate,
+  br: createBrotliDecompress,
+};
+
+/**
+ * Requests to the outside: push gateways, previews, identity providers. Never reaches a blocked address, whatever the name
+ * resolves to and wherever a redirect leads; every answer is bounded in size and time. Certificates are checked.
+ */
+export class OutboundHttp {
+  readonly #direct: Agent;
+  readonly #proxies = new Map<string, ProxyAgent>();
+  readonly #bypasses: (host: string) => boolean;
+
+  constructor(private readonly options: OutboundOptions) {
+    const tls = options.ca === undefined ? {} : { ca: [...options.ca] };
+    const connect = buildConnector({ timeout: 10_000, allowH2: false, lookup: guardedLookup(options.guard), ...tls });
+    this.#direct = new Agent({
+      connections: 16,
+      pipelining: 1,
+      allowH2: false,
+      keepAliveTimeout: 15_000,
+      maxHeaderSize: 32_768,
+      connect: (target, callback) => {
+        const host = target.hostname.replace(/^\[|\]$/g, '');
+        // Names are checked when they are resolved; for literals nothing is resolved.
+        if (isIP(host) !== 0 && !options.guard.allows(host)) callback(blockedError(host), null);
+        else connect(target, callback);
+      },
+    });
+    for (const [protocol, uri] of [
+      ['http:', options.httpProxy],
+      ['https:', options.httpsProxy],
+    ] as const) {
+      if (uri === undefined || uri === '') continue;
+      const address = /^[a-z]+:\/\//i.test(uri) ? uri : `http://${uri}`;
+      this.#proxies.set(protocol, new ProxyAgent({ uri: address, allowH2: false, requestTls: tls }));
+    }
+    this.#bypasses = bypassOf(options.noProxyHosts ?? []);
+  }
+
+  /**
+   * Sends a request and hands over the answer as it arrives, whatever its status.
+   * @throws OutboundError
+   */
+  async stream(request: OutboundRequest): Promise<OutboundStream> {
+    const timeoutMs = request.timeoutMs ?? 30_000;
+    const timeout = AbortSignal.timeout(timeoutMs);
+    const signal = request.signal === undefined ? timeout : AbortSignal.any([timeout, request.signal]);
+    const explain = (error: unknown, host: string): OutboundError => {
+      if (error instanceof OutboundError) return error;
+      if (timeout.aborted) return new OutboundError('timeout', `${host} did not answer within ${timeoutMs} ms`);
+      if (signal.aborted) return new OutboundError('aborted', `The request to ${host} was given up`);
+      const cause = (error as { cause?: unknown }).cause;
+      if (cause instanceof OutboundError) return cause;
+      return new OutboundError('connection', `${host}: ${error instanceof Error ? error.message : String(error)}`);
+    };
+
+    let url = parseUrl(request.url);
+    let method = request.method ?? 'GET';
+    let { body } = request;
+    let headers: Record<string, string> = {
+      'user-agent': this.options.userAgent,
+      'accept-encoding': 'gzip, deflate, br',
+      ...lowerCased(request.headers),
+    };
+    const maxRedirects = request.maxRedirects ?? (method === 'GET' || method === 'HEAD' ? 5 : 0);
+    let redirects = 0;
+    for (;;) {
+      const { host } = url;
+      let answer: Dispatcher.ResponseData;
+      try {
+        this.options.metrics?.counter('synapse_http_client_requests').inc({ method });
+        answer = await send(url, { method, headers, body: body ?? null, dispatcher: this.#dispatcherFor(url), signal });
+      } catch (error) {
+        throw explain(error, host);
+      }
+      this.options.metrics?.counter('synapse_http_client_responses').inc({ method, code: String(answer.statusCode) });
+      const location = answer.headers['location'];
+      if (redirectStatus.has(answer.statusCode) && typeof location === 'string' && maxRedirects > 0) {
+        answer.body.on('error', () => undefined).destroy();
+        if (++redirects > maxRedirects) throw new OutboundError('too_many_redirects', `${host} redirects too often`);
+        const next = parseUrl(location, url);
+        if (answer.statusCode === 303 || (method === 'POST' && answer.statusCode < 303)) {
+          method = method === 'HEAD' ? 'HEAD' : 'GET';
+          body = undefined;
+          headers = without(headers, (name) => name.startsWith('content-'));
+        }
+        if (next.origin !== url.origin) headers = without(headers, (name) => privateHeaders.has(name));
+        url = next;
+        continue;
+      }
+      return {
+        status: answer.statusCode,
+        headers: answer.headers,
+        url,
+        body: bounded(answer, request.maxBytes ?? 10_485_760, (error) => explain(error, host)),
+      };
+    }
+  }
+
+  /**
+   * Sends a request and reads the whole answer, whatever its status.
+   * @throws OutboundError
+   */
+  async request(request: OutboundRequest): Promise<OutboundResponse> {
+    const { body, ...answer } = await this.stream(request);
+    const chunks: Buffer[] = [];
+    for await (const chunk of body) chunks.push(chunk as Buffer);
+    return { ...answer, body: Buffer.concat(chunks) };
+  }
+
+  /**
+   * Sends an optional JSON body and reads a JSON answer of status 2xx.
+   * @throws OutboundError `bad_status` or `bad_json` where the answer is not that
+   */
+  async json(request: Omit<OutboundRequest, 'body'> & { readonly json?: unknown }): Promise<unknown> {
+    const { json, ...rest } = request;
+    const { status, body, url } = await this.request({
+      ...rest,
+      headers: {
+        accept: 'application/json',
+        ...(json === undefined ? {} : { 'content-type': 'application/json' }),
+        ...rest.headers,
+      },
+      ...(json === undefined ? {} : { body: JSON.stringify(json) }),
+    });
+    if (status < 200 || status > 299)
+      throw new OutboundError('bad_status', `${url.host} answered with status ${status}`, status);
+    try {
+      return JSON.parse(body.toString('utf8')) as unknown;
+    } catch {
+      throw new OutboundError('bad_json', `${url.host} did not answer with JSON`, status);
+    }
+  }
+
+  /** Ends all connections. */
+  async close(): Promise<void> {
+    await Promise.all([this.#direct.destroy(), ...[...this.#proxies.values()].map((proxy) => proxy.destroy())]);
+  }
+
+  #dispatcherFor(url: URL): Dispatcher {
+    const proxy = this.#proxies.get(url.protocol);
+    if (proxy === undefined || this.#bypasses(url.hostname)) return this.#direct;
+    // The proxy resolves names; addresses written out are still ours to judge.
+    const literal = url.hostname.replace(/^\[|\]$/g, '');
+    if (isIP(literal) !== 0 && !this.options.guard.allows(literal)) throw blockedError(url.hostname);
+    return proxy;
+  }
+}
+
+function parseUrl(text: string | URL, base?: URL): URL {
+  const url =
+    typeof text === 'string' ? (URL.canParse(text, base?.href) ? new URL(text, base) : undefined) : new URL(text);
+  if (url === undefined) throw new OutboundError('bad_url', 'The address is not a URL');
+  if (url.protocol !== 'http:' && url.protocol !== 'https:')
+    throw new OutboundError('bad_url', `Requests with ${url.protocol} are not made`);
+  return url;
+}
+
+function bounded(
+  answer: Dispatcher.ResponseData,
+  maxBytes: number,
+  explain: (error: unknown) => OutboundError,
+): Readable {
+  const limit = new SizeLimit(maxBytes);
+  const fail = (error: unknown): void => void limit.destroy(explain(error));
+  const encoding = String(answer.headers['content-encoding'] ?? '').toLowerCase();
+  const decoder = decoders[encoding]?.();
+  answer.body.on('error', fail);
+  // Readers see the failure all the same; nobody may be reading yet.
+  limit.on('error', () => undefined);
+  // Whoever stops reading frees the connection.
+  limit.on('close', () => answer.body.destroy());
+  if (decoder === undefined) answer.body.pipe(limit);
+  else {
+    decoder.on('error', fail);
+    limit.on('close', () => decoder.destroy());
+    answer.body.pipe(decoder).pipe(limit);
+  }
+  if (Number(answer.headers['content-length'] ?? 0) > maxBytes && decoder === undefined) {
+    limit.destroy(new OutboundError('too_large', `The answer is larger than ${maxBytes} bytes`));
+  }
+  return limit;
+}
+
+const lowerCased = (headers: Readonly<Record<string, string>> = {}): Record<string, string> =>
+  Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]));
+
+const without = (headers: Readonly<Record<string, string>>, drop: (name: string) => boolean): Record<string, string> =>
+  Object.fromEntries(Object.entries(headers).filter(([name]) => !drop(name)));

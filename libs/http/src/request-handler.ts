@@ -1,0 +1,183 @@
+import { MatrixError } from '@rookery/matrix-types';
+import { type Clock, type Ids, LogContext, type Logger } from '@rookery/platform';
+import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
+import { Exchange, type ListenerTraits } from './exchange.js';
+import { HttpReply } from './reply.js';
+import type { RequestMetrics } from './request-metrics.js';
+import { respond, respondError } from './respond.js';
+import type { WebMounts } from './web-mounts.js';
+
+/** Longest request target, characters. The parser's limit on all headers together is higher. */
+export const maxUrlLength = 16_384;
+/** Largest number of query parameters. */
+const maxQueryParameters = 100;
+
+/** The prefixes of paths, without slashes. */
+export interface PathPrefixes {
+  /** In place of `_matrix`. */
+  readonly protocol: string;
+  /** In place of `_synapse`. */
+  readonly service: string;
+}
+
+/** How one listener treats its requests. */
+export interface HandlerPlan extends ListenerTraits {
+  /** Header whose value becomes the request's id; lower case. */
+  readonly requestIdHeader: string | undefined;
+  /** Which paths are served here, written with the standard prefixes. */
+  readonly serves: (path: string) => boolean;
+  /** Every path answers with metrics: a listener of that type. */
+  readonly metricsOnly: boolean;
+}
+
+/** What all listeners of an app share. */
+export interface HandlerCore {
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly prefixes: PathPrefixes;
+  readonly requestMetrics: RequestMetrics;
+  readonly mounts: WebMounts;
+  /** Exchanges that somebody waits in; aborted when the server shuts down. */
+  readonly waiting: Set<Exchange>;
+  /** Exchanges under way. */
+  readonly open: Set<Exchange>;
+  readonly newRequestId: () => string;
+  /** The framework's entry. */
+  readonly route: (raw: IncomingMessage, response: ServerResponse) => void;
+  /** Metrics as text; `undefined` when they are switched off. */
+  readonly metricsText: () => Promise<{ text: string; contentType: string }> | undefined;
+  readonly draining: () => boolean;
+  /** Told after each request. */
+  readonly onFinished: () => void;
+}
+
+/** Ids of this process: a random start, then a counter. */
+export function requestIds(ids: Ids): () => string {
+  const start = ids.letters(4);
+  let count = 0;
+  return () => `${start}-${(++count).toString(36)}`;
+}
+
+/**
+ * Turns a request target into a path with the standard prefixes.
+ * @returns the target, or what is wrong with it
+ */
+export function normalizeTarget(target: string, prefixes: PathPrefixes): string | MatrixError {
+  if (target.length > maxUrlLength) return new MatrixError(414, 'M_TOO_LARGE', 'The URL is too long');
+  let url = target;
+  if (url.charCodeAt(0) !== 0x2f) url = url.replace(/^https?:\/\/[^/?#]*/i, '') || '/';
+  if (url.charCodeAt(0) !== 0x2f) return MatrixError.invalidParam('The URL is not valid');
+  if (url.includes('%')) {
+    if (url.includes('%00')) return MatrixError.invalidParam('The URL holds a zero byte');
+    try {
+      decodeURIComponent(url);
+    } catch {
+      return MatrixError.invalidParam('The URL is not percent-encoded UTF-8');
+    }
+  }
+  const query = url.indexOf('?');
+  if (query >= 0) {
+    let parameters = 1;
+    for (let i = query + 1; i < url.length; i++) if (url.charCodeAt(i) === 0x26) parameters++;
+    if (parameters > maxQueryParameters) return MatrixError.invalidParam('Too many query parameters');
+  }
+  if (prefixes.protocol === '_matrix' && prefixes.service === '_synapse') return url;
+  for (const [standard, own] of [
+    ['/_matrix/', `/${prefixes.protocol}/`],
+    ['/_synapse/', `/${prefixes.service}/`],
+  ] as const) {
+    if (url.startsWith(own)) return standard + url.slice(own.length);
+    if (url.startsWith(standard)) return MatrixError.unrecognized();
+  }
+  return url;
+}
+
+const mediaType = /^[\w!#$&^.+-]+\/[\w!#$&^.+*-]+\s*(?:;|$)/;
+
+/** The function a listener's server calls for each request. */
+export function createRequestHandler(core: HandlerCore, plan: HandlerPlan): RequestListener {
+  const unexpected = (error: unknown): void => core.logger.error('A request failed', { err: error });
+
+  async function serveMetrics(exchange: Exchange): Promise<void> {
+    exchange.servlet = 'metrics';
+    const metrics = await core.metricsText();
+    if (metrics === undefined) return respondError(exchange, MatrixError.unrecognized(), unexpected);
+    respond(
+      exchange,
+      new HttpReply(200, { 'content-type': metrics.contentType, 'cache-control': 'no-store' }, metrics.text),
+    );
+  }
+
+  function serve(exchange: Exchange, refusal: MatrixError | undefined): void {
+    const { method, raw } = exchange;
+    if (refusal !== undefined) return respondError(exchange, refusal, unexpected);
+    if (method === 'OPTIONS')
+      return respond(exchange, new HttpReply(204, { 'access-control-max-age': '86400' }, undefined));
+    const { path } = exchange;
+    const reads = method === 'GET' || method === 'HEAD';
+    if (path === '/health' && reads) {
+      exchange.servlet = 'health';
+      return respond(
+        exchange,
+        new HttpReply(200, { 'content-type': 'text/plain; charset=utf-8', 'cache-control': 'no-store' }, 'OK'),
+      );
+    }
+    if (reads && (plan.metricsOnly || (path === '/_synapse/metrics' && plan.serves(path)))) {
+      serveMetrics(exchange).catch((error: unknown) => respondError(exchange, error, unexpected));
+      return;
+    }
+    const mount = core.mounts.find(path);
+    if (mount !== undefined && !plan.metricsOnly) {
+      exchange.servlet = `web:${mount.path}`;
+      mount.serve(exchange).catch((error: unknown) => respondError(exchange, error, unexpected));
+      return;
+    }
+    if (!plan.serves(path)) return respondError(exchange, MatrixError.unrecognized(), unexpected);
+    // The framework would refuse a malformed content type, which says nothing of the body here.
+    const type = raw.headers['content-type'];
+    if (type !== undefined && !mediaType.test(type)) delete raw.headers['content-type'];
+    core.route(raw, exchange.response);
+  }
+
+  function finish(exchange: Exchange): void {
+    core.open.delete(exchange);
+    exchange.finished();
+    const { response, method, servlet } = exchange;
+    const elapsedMs = core.clock.monotonicMs() - exchange.startedMs;
+    const complete = response.writableFinished;
+    core.requestMetrics.record(method, servlet ?? 'unrecognized', response.statusCode, elapsedMs, exchange.sentBytes);
+    const level = servlet === 'health' || servlet === 'metrics' ? 'debug' : 'info';
+    core.logger[level](complete ? 'Answered' : 'Client went away', {
+      method,
+      path: exchange.path.slice(0, 500),
+      route: servlet,
+      status: complete ? response.statusCode : undefined,
+      ms: Math.round(elapsedMs * 10) / 10,
+      user: exchange.userId,
+      ip: exchange.ip,
+    });
+    core.onFinished();
+  }
+
+  return (raw, response) => {
+    const own = plan.requestIdHeader === undefined ? undefined : raw.headers[plan.requestIdHeader];
+    const requestId = typeof own === 'string' && /^[\w.:/=+-]{1,128}$/.test(own) ? own : core.newRequestId();
+    const target = normalizeTarget(raw.url ?? '/', core.prefixes);
+    const url = typeof target === 'string' ? target : (raw.url ?? '/').slice(0, 500);
+    if (typeof target === 'string') raw.url = target;
+    const exchange = new Exchange(requestId, url, raw, response, plan, core.clock.monotonicMs(), core.waiting);
+    core.open.add(exchange);
+    LogContext.run({ requestId }, () => {
+      response.once('close', () => finish(exchange));
+      if (core.draining()) response.shouldKeepAlive = false;
+      if (plan.xForwarded && raw.headers['x-forwarded-proto'] === undefined) {
+        core.logger.warn('The proxy sent no X-Forwarded-Proto header; set it to https or http');
+      }
+      try {
+        serve(exchange, typeof target === 'string' ? undefined : target);
+      } catch (error) {
+        respondError(exchange, error, unexpected);
+      }
+    });
+  };
+}

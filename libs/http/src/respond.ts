@@ -1,0 +1,125 @@
+import { MatrixError } from '@rookery/matrix-types';
+import { Readable, pipeline } from 'node:stream';
+import { gzip } from 'node:zlib';
+import type { Exchange } from './exchange.js';
+import { HttpReply } from './reply.js';
+
+/**
+ * On every answer, errors included, so that web clients of any origin can talk to us.
+ * @spec client-server-api#web-browser-clients
+ */
+export const corsHeaders = {
+  'access-control-allow-origin': '*',
+  'access-control-allow-methods': 'GET, POST, PUT, DELETE, OPTIONS',
+  'access-control-allow-headers': 'X-Requested-With, Content-Type, Authorization',
+} as const;
+
+const jsonHeaders = {
+  ...corsHeaders,
+  'content-type': 'application/json',
+  'cache-control': 'no-cache, no-store, must-revalidate',
+};
+
+/** Smallest body worth compressing, bytes. */
+const compressFromBytes = 1024;
+/** How long what is left of a request's body may trickle in after its answer. */
+const leftoverTimeoutMs = 10_000;
+
+type Headers = Record<string, string | number | string[]>;
+
+/** Keeps a client from sending a refused body for ever, without cutting off the answer it is to read. */
+function discardLeftover(exchange: Exchange): void {
+  const { raw } = exchange;
+  if (raw.complete || raw.destroyed || !exchange.hasBody) return;
+  const timer = setTimeout(() => raw.socket.destroy(), leftoverTimeoutMs);
+  timer.unref();
+  raw.once('end', () => clearTimeout(timer)).once('close', () => clearTimeout(timer));
+  raw.resume();
+}
+
+function write(exchange: Exchange, status: number, headers: Headers, body: string | Uint8Array): void {
+  const { response } = exchange;
+  if (response.destroyed) return;
+  exchange.sentBytes = typeof body === 'string' ? Buffer.byteLength(body) : body.length;
+  headers['content-length'] = exchange.sentBytes;
+  response.writeHead(status, headers);
+  if (exchange.raw.method === 'HEAD') response.end();
+  else response.end(body);
+  discardLeftover(exchange);
+}
+
+const mayCompress = (exchange: Exchange, body: string | Uint8Array): boolean =>
+  exchange.listener.compress &&
+  body.length >= compressFromBytes &&
+  /\bgzip\b(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))/.test(String(exchange.raw.headers['accept-encoding'] ?? ''));
+
+function send(exchange: Exchange, status: number, headers: Headers, body: string | Uint8Array): void {
+  if (exchange.listener.compress) headers['vary'] = ['Accept-Encoding', headers['vary'] ?? []].flat().join(', ');
+  if (headers['content-encoding'] !== undefined || !mayCompress(exchange, body))
+    return write(exchange, status, headers, body);
+  gzip(body, (error, packed) => {
+    if (error === null) write(exchange, status, { ...headers, 'content-encoding': 'gzip' }, packed);
+    else write(exchange, status, headers, body);
+  });
+}
+
+function sendStream(exchange: Exchange, status: number, headers: Headers, body: Readable): void {
+  const { response } = exchange;
+  if (response.destroyed || exchange.raw.method === 'HEAD') {
+    body.destroy();
+    if (response.destroyed) return;
+  }
+  response.writeHead(status, headers);
+  if (exchange.raw.method === 'HEAD') response.end();
+  // A source that fails half-way leaves the answer short: the connection is destroyed, which the client notices.
+  else pipeline(body, response, () => undefined);
+  discardLeftover(exchange);
+}
+
+/**
+ * Answers a request. The only place where answers are written, so that all of them carry the headers they must.
+ * @param result an {@link HttpReply}, or an object that goes out as JSON with status 200; `undefined` goes out as `{}`
+ */
+export function respond(exchange: Exchange, result: unknown): void {
+  if (exchange.answered) return;
+  exchange.answered = true;
+  if (!(result instanceof HttpReply)) {
+    send(exchange, 200, { ...jsonHeaders }, JSON.stringify(result ?? {}));
+    return;
+  }
+  const { status, body } = result;
+  const headers: Headers =
+    result.headers['content-type'] === 'application/json'
+      ? { ...jsonHeaders, ...result.headers }
+      : { ...corsHeaders, ...result.headers };
+  if (body instanceof Readable) sendStream(exchange, status, headers, body);
+  else if (body !== undefined) send(exchange, status, headers, body);
+  else if (status === 204 || status === 304) {
+    exchange.response.writeHead(status, headers).end();
+    discardLeftover(exchange);
+  } else write(exchange, status, headers, '');
+}
+
+/** The answer that a {@link MatrixError} becomes. @spec client-server-api#standard-error-response */
+export function errorReply(error: MatrixError): HttpReply {
+  const headers: Record<string, string> = {};
+  const retryAfterMs = error.extra['retry_after_ms'];
+  if (error.status === 429 && typeof retryAfterMs === 'number')
+    headers['retry-after'] = String(Math.max(0, Math.ceil(retryAfterMs / 1000)));
+  return HttpReply.json(error.status, error.toBody(), headers);
+}
+
+/**
+ * Answers with an error. Anything but a {@link MatrixError} becomes 500 `M_UNKNOWN` without details.
+ * @param onUnexpected is told of errors that are not the client's doing
+ */
+export function respondError(exchange: Exchange, error: unknown, onUnexpected: (error: unknown) => void): void {
+  if (MatrixError.is(error)) {
+    // Modules may carry another copy of the class: rely on its data alone.
+    respond(exchange, errorReply(new MatrixError(error.status, error.errcode, error.message, error.extra)));
+    return;
+  }
+  // A client that went away while its request ran is nobody's fault.
+  if (!exchange.response.destroyed) onUnexpected(error);
+  respond(exchange, errorReply(new MatrixError(500, 'M_UNKNOWN', 'Internal server error')));
+}

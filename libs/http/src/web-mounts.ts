@@ -1,0 +1,83 @@
+import { defaultBodyLimitBytes, type Exchange } from './exchange.js';
+import { HttpReply } from './reply.js';
+import { respond } from './respond.js';
+
+/** A handler of the web platform's kind, as modules register them. */
+export type WebHandler = (request: Request) => Response | Promise<Response>;
+
+/** Largest answer of a web resource, bytes. */
+const maxAnswerBytes = 104_857_600;
+
+/** A handler below a path. */
+class WebMount {
+  constructor(
+    readonly path: string,
+    private readonly handler: WebHandler,
+  ) {}
+
+  async serve(exchange: Exchange): Promise<void> {
+    await exchange.readBody(defaultBodyLimitBytes);
+    const headers = new Headers();
+    for (const [name, value] of Object.entries(exchange.headers)) {
+      for (const one of typeof value === 'string' ? [value] : (value ?? [])) headers.append(name, one);
+    }
+    const host = /^[\w.:[\]-]+$/.exec(exchange.raw.headers.host ?? '')?.[0] ?? 'localhost';
+    const { rawBody, method, signal } = exchange;
+    const request = new Request(new URL(exchange.url, `http://${host}`), {
+      method,
+      headers,
+      signal,
+      ...(rawBody === undefined ? {} : { body: new Uint8Array(rawBody) }),
+    });
+    const response = await this.handler(request);
+    if (Number(response.headers.get('content-length') ?? 0) > maxAnswerBytes)
+      throw new Error('The answer of a web resource is too large');
+    const body = response.body === null ? undefined : new Uint8Array(await response.arrayBuffer());
+    const answer: Record<string, string | string[]> = {};
+    // Length and transfer are ours to say; several cookies share one header name.
+    for (const [name, value] of response.headers) {
+      if (!hopByHop.has(name) && name !== 'set-cookie') answer[name] = value;
+    }
+    const cookies = response.headers.getSetCookie();
+    if (cookies.length > 0) answer['set-cookie'] = cookies;
+    respond(exchange, new HttpReply(response.status, answer, body));
+  }
+}
+
+const hopByHop = new Set([
+  'connection',
+  'content-length',
+  'keep-alive',
+  'transfer-encoding',
+  'upgrade',
+  'trailer',
+  'te',
+]);
+
+/** Handlers of modules, by path. */
+export class WebMounts {
+  readonly #mounts = new Map<string, WebMount>();
+
+  /**
+   * Serves `path` and everything below it.
+   * @throws Error when the path is not absolute, or taken
+   */
+  add(path: string, handler: WebHandler): void {
+    const clean = path.replace(/\/+$/, '');
+    if (!/^\/[^?#]+$/.test(clean)) throw new Error(`A web resource needs an absolute path, not '${path}'`);
+    if (this.#mounts.has(clean)) throw new Error(`The path ${clean} has a web resource already`);
+    this.#mounts.set(clean, new WebMount(clean, handler));
+  }
+
+  /** The most specific handler for a path. */
+  find(path: string): WebMount | undefined {
+    if (this.#mounts.size === 0) return undefined;
+    let candidate = path.replace(/\/+$/, '');
+    while (candidate !== '') {
+      const mount = this.#mounts.get(candidate);
+      if (mount !== undefined) return mount;
+      candidate = candidate.slice(0, candidate.lastIndexOf('/'));
+    }
+    return undefined;
+  }
+}
