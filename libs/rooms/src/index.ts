@@ -20,6 +20,8 @@ export {
   MembershipReader,
   type RoomMembership,
 } from './reading/membership-reader.js';
+export { MembershipHistory, type PastMembership } from './reading/membership-history.js';
+export { RoomHeroes } from './reading/room-heroes.js';
 export { formatRoomToken, parseRoomToken, type RoomPosition } from './reading/room-token.js';
 export { type TimelinePage, TimelineReader, type TimelineSlice } from './reading/timeline-reader.js';
 export { RoomStateReader, type StateDelta } from './state/room-state-reader.js';

@@ -1,0 +1,54 @@
+import { Injectable } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import type { Membership } from '@rookery/matrix-types';
+
+/** A user's membership of a room as it was at some position. */
+export interface PastMembership {
+  readonly roomId: string;
+  readonly membership: Membership;
+  readonly eventId: string;
+  readonly sender: string;
+  readonly streamOrdering: number;
+}
+
+interface PastRow {
+  readonly room_id: string;
+  readonly membership: Membership;
+  readonly event_id: string;
+  readonly sender: string;
+  readonly event_stream_ordering: number;
+}
+
+/** What a user's memberships were. */
+@Injectable()
+export class MembershipHistory {
+  constructor(private readonly database: Database) {}
+
+  /** The last membership of the user in each room at `position`, in one query; rooms without one are absent. */
+  async at(userId: string, roomIds: readonly string[], position: number): Promise<Map<string, PastMembership>> {
+    if (roomIds.length === 0) return new Map();
+    const rows = await this.database.query<PastRow>(
+      `SELECT m.room_id, m.membership, m.event_id, m.sender, m.event_stream_ordering FROM room_memberships m
+       JOIN (SELECT x.room_id, MAX(x.event_stream_ordering) AS last FROM room_memberships x
+             JOIN events e ON e.event_id = x.event_id
+             WHERE x.user_id = ? AND ${this.database.dialect.anyOf('x.room_id')} AND x.event_stream_ordering <= ?
+               AND e.rejection_reason IS NULL AND e.soft_failed = FALSE
+             GROUP BY x.room_id) AS newest
+         ON newest.room_id = m.room_id AND newest.last = m.event_stream_ordering
+       WHERE m.user_id = ?`,
+      [userId, roomIds, position, userId],
+    );
+    return new Map(
+      rows.map((row) => [
+        row.room_id,
+        {
+          roomId: row.room_id,
+          membership: row.membership,
+          eventId: row.event_id,
+          sender: row.sender,
+          streamOrdering: row.event_stream_ordering,
+        },
+      ]),
+    );
+  }
+}

@@ -1,0 +1,196 @@
+import { Injectable } from '@nestjs/common';
+import { passesFilter, passesRoom, passesType } from '@rookery/matrix-types';
+import { EventStore, isServable, RoomStateReader, type StateDelta, type StoredEvent, type TimelineSlice } from '@rookery/rooms';
+import { splitStateKey, stateKeyOf } from '@rookery/state-res';
+import { LazyMemberMemory } from '../request/lazy-members.js';
+import type { SyncContext } from '../sync-context.js';
+import type { RoomEntry } from './room-list.js';
+
+type StateIds = Map<string, string>;
+
+const memberType = 'm.room.member';
+
+/** The state that goes with timelines. */
+@Injectable()
+export class RoomStates {
+  readonly #lazyMembers = new LazyMemberMemory();
+
+  constructor(
+    private readonly state: RoomStateReader,
+    private readonly events: EventStore,
+  ) {}
+
+  /** A device begins anew: whatever it was sent of lazy members is sent again. */
+  forgetDevice(deviceKey: string): void {
+    this.#lazyMembers.forget(deviceKey);
+  }
+
+  /** Changes of current state since the last sync, by room; for rooms that are not fresh. */
+  async deltas(entries: readonly RoomEntry[], context: SyncContext): Promise<Map<string, StateDelta[]>> {
+    if (context.since === undefined) return new Map();
+    const stayed = entries.filter((entry) => !entry.fresh && (entry.section === 'join' || entry.section === 'leave'));
+    if (stayed.length === 0) return new Map();
+    const deltas = await this.state.deltas(
+      stayed.map((entry) => entry.roomId),
+      context.since.events,
+      context.now.events,
+    );
+    const upTo = new Map(stayed.map((entry) => [entry.roomId, entry.upTo]));
+    return Map.groupBy(
+      deltas.filter((delta) => delta.streamId <= (upTo.get(delta.roomId) ?? 0)),
+      (delta) => delta.roomId,
+    );
+  }
+
+  /**
+   * The state events of each room, in no order.
+   * @spec client-server-api#get_matrixclientv3sync
+   */
+  async read(
+    entries: readonly RoomEntry[],
+    slices: ReadonlyMap<string, TimelineSlice>,
+    deltas: ReadonlyMap<string, readonly StateDelta[]>,
+    context: SyncContext,
+  ): Promise<Map<string, StoredEvent[]>> {
+    const filter = context.filter.room.state;
+    const rooms = entries.filter(
+      (entry) => (entry.section === 'join' || entry.section === 'leave') && passesRoom(filter, entry.roomId),
+    );
+    const whole = rooms.filter((entry) => entry.fresh || context.fullState);
+    const full = await this.#wholeState(whole, slices, context);
+    const result = new Map<string, StateIds>();
+    for (const entry of rooms) {
+      const state = full.get(entry.roomId);
+      const timeline = slices.get(entry.roomId)?.events ?? [];
+      const ids = state === undefined ? changedState(deltas.get(entry.roomId) ?? [], timeline, context) : new Map(state);
+      if (state !== undefined && !context.useStateAfter) setBack(ids, timeline);
+      result.set(entry.roomId, ids);
+    }
+    if (filter.lazyLoadMembers) await this.#lazyLoad(rooms, full, result, slices, context);
+    return this.#load(result, context);
+  }
+
+  /** State at the end of each range: current state, or state at the user's leave. */
+  async #wholeState(
+    entries: readonly RoomEntry[],
+    slices: ReadonlyMap<string, TimelineSlice>,
+    context: SyncContext,
+  ): Promise<Map<string, StateIds>> {
+    const lazy = context.filter.room.state.lazyLoadMembers;
+    const stateFilter = lazy ? { withoutMembers: true } : undefined;
+    const joined = entries.filter((entry) => entry.section === 'join').map((entry) => entry.roomId);
+    const left = entries.filter((entry) => entry.section === 'leave');
+    const states = joined.length > 0 ? await this.state.currentIdsOf(joined, stateFilter) : new Map<string, StateIds>();
+    if (left.length > 0) {
+      const after = await this.state.idsAfter(
+        left.map((entry) => entry.membership.eventId),
+        lazy ? { members: [...sendersOf(left, slices), context.userId] } : undefined,
+      );
+      for (const entry of left) states.set(entry.roomId, new Map(after.get(entry.membership.eventId)));
+    }
+    return states;
+  }
+
+  /** Adds the members that the timelines need and the device has not got, takes other member events out. */
+  async #lazyLoad(
+    entries: readonly RoomEntry[],
+    full: ReadonlyMap<string, StateIds>,
+    result: ReadonlyMap<string, StateIds>,
+    slices: ReadonlyMap<string, TimelineSlice>,
+    context: SyncContext,
+  ): Promise<void> {
+    const joined = entries.filter((entry) => entry.section === 'join');
+    const users = [...sendersOf(joined, slices), context.userId];
+    const members = await this.state.currentIdsOf(
+      joined.map((entry) => entry.roomId),
+      { types: users.map((userId) => [memberType, userId] as const) },
+    );
+    for (const entry of joined) {
+      const ids = result.get(entry.roomId);
+      if (ids === undefined) continue;
+      const timeline = slices.get(entry.roomId)?.events ?? [];
+      const senders = new Set(timeline.map((stored) => stored.event.sender));
+      const inTimeline = new Set(timeline.map((stored) => stored.event.eventId));
+      if (full.has(entry.roomId)) senders.add(context.userId);
+      const wanted = new Map<string, string>();
+      for (const key of ids.keys()) {
+        const [type, stateKey] = splitStateKey(key);
+        if (type === memberType && !senders.has(stateKey) && stateKey !== context.userId) ids.delete(key);
+      }
+      for (const userId of senders) {
+        const key = stateKeyOf(memberType, userId);
+        const eventId = ids.get(key) ?? members.get(entry.roomId)?.get(key);
+        if (eventId !== undefined && !(inTimeline.has(eventId) && !context.useStateAfter)) wanted.set(userId, eventId);
+      }
+      const fresh = context.filter.room.state.includeRedundantMembers
+        ? wanted
+        : this.#lazyMembers.take(context.deviceKey, entry.roomId, wanted);
+      for (const userId of senders) {
+        const key = stateKeyOf(memberType, userId);
+        const eventId = fresh.get(userId);
+        if (eventId === undefined) ids.delete(key);
+        else ids.set(key, eventId);
+      }
+    }
+  }
+
+  async #load(states: ReadonlyMap<string, StateIds>, context: SyncContext): Promise<Map<string, StoredEvent[]>> {
+    const filter = context.filter.room.state;
+    for (const ids of states.values()) {
+      if (filter.types === undefined && filter.notTypes.length === 0) break;
+      for (const key of ids.keys()) if (!passesType(filter, splitStateKey(key)[0])) ids.delete(key);
+    }
+    const loaded = await this.events.many([...states.values()].flatMap((ids) => [...ids.values()]));
+    const result = new Map<string, StoredEvent[]>();
+    for (const [roomId, ids] of states) {
+      const events = [...ids.values()].flatMap((eventId) => loaded.get(eventId) ?? []);
+      result.set(
+        roomId,
+        events.filter((stored) => stored.rejectedReason === undefined && (isServable(stored) || stored.outlier) && passesFilter(filter, stored.event)),
+      );
+    }
+    return result;
+  }
+}
+
+function sendersOf(entries: readonly RoomEntry[], slices: ReadonlyMap<string, TimelineSlice>): Set<string> {
+  return new Set(entries.flatMap((entry) => (slices.get(entry.roomId)?.events ?? []).map((stored) => stored.event.sender)));
+}
+
+/** Takes the timeline's own changes back, so that a client which applies the timeline on top ends at current state. */
+function setBack(ids: StateIds, timeline: readonly StoredEvent[]): void {
+  const inTimeline = new Set(timeline.map((stored) => stored.event.eventId));
+  const seen = new Set<string>();
+  for (const { event, replacesState } of timeline) {
+    if (event.stateKey === undefined) continue;
+    const key = stateKeyOf(event.type, event.stateKey);
+    if (seen.has(key)) continue;
+    seen.add(key);
+    const current = ids.get(key);
+    // Where resolution chose an event that is not in the timeline, the client must be told which.
+    if (current === undefined || !inTimeline.has(current)) continue;
+    if (replacesState === undefined) ids.delete(key);
+    else ids.set(key, replacesState);
+  }
+}
+
+/** What changed since the last sync and the timeline does not tell; with `state_after`, all that changed. */
+function changedState(deltas: readonly StateDelta[], timeline: readonly StoredEvent[], context: SyncContext): StateIds {
+  const ids: StateIds = new Map();
+  const inTimeline = new Set(timeline.map((stored) => stored.event.eventId));
+  const start = timeline[0]?.streamOrdering ?? Number.MAX_SAFE_INTEGER;
+  const final = new Map(deltas.map((delta) => [stateKeyOf(delta.type, delta.stateKey), delta]));
+  for (const [key, delta] of final) {
+    if (delta.eventId === undefined) continue;
+    if (context.useStateAfter || !inTimeline.has(delta.eventId)) {
+      ids.set(key, delta.eventId);
+      continue;
+    }
+    const before = deltas.findLast(
+      (other) =>
+        other.streamId < start && stateKeyOf(other.type, other.stateKey) === key && other.eventId !== undefined && !inTimeline.has(other.eventId),
+    );
+    if (before?.eventId !== undefined) ids.set(key, before.eventId);
+  }
+  return ids;
+}

@@ -1,0 +1,20 @@
+import type { SyncFilter } from '@rookery/matrix-types';
+import type { SyncToken } from './request/sync-token.js';
+
+/** One sync as the sections see it. */
+export interface SyncContext {
+  readonly userId: string;
+  readonly deviceId: string | undefined;
+  /** Names the device in memories of what was sent. */
+  readonly deviceKey: string;
+  readonly isGuest: boolean;
+  /** Where the client stands; absent for an initial sync. */
+  readonly since: SyncToken | undefined;
+  /** Where it will stand. Every section reads up to here and no further. */
+  readonly now: SyncToken;
+  readonly filter: SyncFilter;
+  /** The client wants all state again. */
+  readonly fullState: boolean;
+  /** State is wanted as it is after the timeline, not before it. @spec client-server-api#get_matrixclientv3sync */
+  readonly useStateAfter: boolean;
+}
