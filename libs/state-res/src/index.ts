@@ -12,5 +12,12 @@ export {
   type ScalarLevel,
 } from './auth/power-levels.js';
 export { authStateOf, type AuthState, type AuthVerdict } from './auth/verdict.js';
-export { type ResolveOptions, StateResolutionLimitError, type StateResProvider } from './resolution/provider.js';
+export { type Conflict, findConflict } from './resolution/conflict.js';
+export {
+  type AuthLinks,
+  type ResolveOptions,
+  StateResolutionLimitError,
+  type StateResProvider,
+} from './resolution/provider.js';
+export { resolveConflict, resolveState } from './resolution/resolve-state.js';
 export { stateKeyOf, splitStateKey, type StateMap } from './state-map.js';

@@ -1,5 +1,4 @@
-import { createPublicKey, type KeyObject, verify } from 'node:crypto';
-import { canonicalJson, type RoomEvent } from '@rookery/events';
+import { type RoomEvent, VerifyKey, verifyJson } from '@rookery/events';
 import { isJsonObject, type JsonObject } from '@rookery/matrix-types';
 
 /** Signatures times keys that one event may make us verify; an honest invite has one or two of each. */
@@ -23,42 +22,27 @@ export function isSignedByInvite(event: RoomEvent, signed: JsonObject, offer: Ro
 }
 
 function verifySigned(signed: JsonObject, offer: Readonly<JsonObject>): boolean {
-  const { signatures, unsigned: _unsigned, ...payload } = signed;
-  const found = signaturesIn(signatures);
-  const keys = publicKeysIn(offer);
-  if (found.length === 0 || keys.length === 0 || found.length * keys.length > maxVerifications) return false;
-  const message = Buffer.from(canonicalJson(payload));
-  return keys.some((key) => found.some((signature) => verify(null, message, key, signature)));
+  const signatures = signatureNames(signed['signatures']);
+  const keys = publicKeyTexts(offer);
+  if (signatures.length * keys.length > maxVerifications) return false;
+  return keys.some((text) => {
+    const key = VerifyKey.parse(text);
+    return key !== undefined && signatures.some(([signer, keyId]) => verifyJson(signed, signer, keyId, key));
+  });
 }
 
-function signaturesIn(signatures: unknown): Buffer[] {
-  const found: Buffer[] = [];
-  if (!isJsonObject(signatures)) return found;
-  for (const ofServer of Object.values(signatures)) {
-    if (!isJsonObject(ofServer)) continue;
-    for (const [keyId, value] of Object.entries(ofServer)) {
-      if (!keyId.startsWith('ed25519:') || typeof value !== 'string') continue;
-      const signature = Buffer.from(value, 'base64');
-      if (signature.length === 64) found.push(signature);
-    }
-  }
-  return found;
+function signatureNames(signatures: unknown): [signer: string, keyId: string][] {
+  if (!isJsonObject(signatures)) return [];
+  return Object.entries(signatures).flatMap(([signer, ofSigner]) =>
+    isJsonObject(ofSigner) ? Object.keys(ofSigner).map((keyId): [string, string] => [signer, keyId]) : [],
+  );
 }
 
-function publicKeysIn(offer: Readonly<JsonObject>): KeyObject[] {
+function publicKeyTexts(offer: Readonly<JsonObject>): string[] {
   const listed = Array.isArray(offer['public_keys']) ? offer['public_keys'] : [];
-  const encoded = [
+  const texts = [
     offer['public_key'],
     ...listed.map((entry) => (isJsonObject(entry) ? entry['public_key'] : undefined)),
   ];
-  const keys: KeyObject[] = [];
-  for (const text of new Set(encoded)) {
-    if (typeof text !== 'string') continue;
-    // Node reads the URL-safe alphabet, padding and the standard alphabet alike.
-    const raw = Buffer.from(text, 'base64');
-    if (raw.length !== 32 || keys.length > maxVerifications) continue;
-    const jwk = { kty: 'OKP', crv: 'Ed25519', x: raw.toString('base64url') };
-    keys.push(createPublicKey({ key: jwk, format: 'jwk' }));
-  }
-  return keys;
+  return [...new Set(texts)].filter((text) => typeof text === 'string');
 }

@@ -1,5 +1,15 @@
 import type { RoomEvent } from '@rookery/events';
-import type { StateMap } from '../state-map.js';
+import type { Conflict } from './conflict.js';
+
+/** How one event hangs in the graph of auth events. */
+export interface AuthLinks {
+  readonly authEventIds: readonly string[];
+  /**
+   * 0 for an event without auth events, else one more than the highest generation among them. Counted by this server
+   * when it stores the event: unlike `depth`, nobody else may have a say in it. With it a walk knows where to stop.
+   */
+  readonly generation?: number | undefined;
+}
 
 /** Where state resolution reads events from: a database, a cache, a test. Every call is a batch. */
 export interface StateResProvider {
@@ -13,6 +23,12 @@ export interface StateResProvider {
   isRejected?(ids: readonly string[]): Promise<ReadonlySet<string>>;
 
   /**
+   * The auth events of these events, without the events themselves; left out, they are read from {@link events}. Saves
+   * reading whole events where only their chains matter, and with generations also most of the walking.
+   */
+  authLinks?(ids: readonly string[]): Promise<ReadonlyMap<string, AuthLinks>>;
+
+  /**
    * The auth difference, from an index such as a chain cover; left out, it is found by walking the auth events.
    *
    * The auth chain of a state set holds its events and everything reachable from them along `auth_events`. The answer
@@ -22,7 +38,7 @@ export interface StateResProvider {
    */
   authDifference?(
     conflicted: readonly ReadonlySet<string>[],
-    unconflicted: StateMap,
+    unconflicted: Conflict['unconflicted'],
     signal: AbortSignal | undefined,
   ): Promise<ReadonlySet<string>>;
 }
