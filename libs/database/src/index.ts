@@ -10,8 +10,8 @@ export {
   type Tx,
   type WriteOptions,
 } from './database.js';
-export { DatabaseError, isUniqueViolation } from './errors.js';
-export type { DatabaseLog, TransactionReport } from './log.js';
+export { DatabaseError, errorText, isUniqueViolation } from './errors.js';
+export { type DatabaseLog, silentLog, type TransactionReport } from './log.js';
 export { openDatabase, type OpenExtras } from './open-database.js';
 export { type DatabaseOptions, parseDatabaseOptions, type PostgresOptions, type SqliteOptions } from './options.js';
 export { migrate, type MigrateOptions, type MigrateResult } from './migrate.js';

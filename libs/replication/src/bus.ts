@@ -1,0 +1,53 @@
+/** News of a stream: rows up to `position` can be read. Carries positions, never facts. */
+export interface BusMessage {
+  readonly stream: string;
+  /** Name of the process that wrote it. */
+  readonly writer: string;
+  readonly position: number;
+  /** Whom the new rows concern, where the writer knew; readers use it to wake fewer. */
+  readonly users?: ReadonlySet<string> | readonly string[] | undefined;
+  readonly rooms?: ReadonlySet<string> | readonly string[] | undefined;
+}
+
+/**
+ * Carries announcements between processes. Messages may be lost, doubled or late: that costs latency only, because readers
+ * take what they need from the database. Messages of one writer about one stream keep their order when they arrive.
+ */
+export abstract class Bus {
+  /** Sends to every subscriber of every process, this one included. Never throws and never blocks. */
+  abstract publish(message: BusMessage): void;
+  /** Returns how to end the subscription. A listener must not throw. */
+  abstract subscribe(listener: (message: BusMessage) => void): () => void;
+  abstract close(): Promise<void>;
+}
+
+/** The bus of a server that is a single process; several servers in one process have one each. */
+export class InProcessBus extends Bus {
+  readonly #listeners = new Set<(message: BusMessage) => void>();
+  #waiting: BusMessage[] = [];
+  #closed = false;
+
+  publish(message: BusMessage): void {
+    if (this.#closed || this.#listeners.size === 0) return;
+    // Later, as over a network: a publisher must not run its readers' code.
+    if (this.#waiting.push(message) === 1) queueMicrotask(() => this.#deliver());
+  }
+
+  subscribe(listener: (message: BusMessage) => void): () => void {
+    // A subscription of its own, even when the same function subscribes twice.
+    const own = (message: BusMessage): void => listener(message);
+    this.#listeners.add(own);
+    return () => void this.#listeners.delete(own);
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    this.#listeners.clear();
+  }
+
+  #deliver(): void {
+    const messages = this.#waiting;
+    this.#waiting = [];
+    for (const message of messages) for (const listener of this.#listeners) listener(message);
+  }
+}

@@ -1,0 +1,181 @@
+import { type Database, type DatabaseLog, errorText, silentLog, type Tx } from '@rookery/database';
+import type { Clock } from '@rookery/platform';
+import type { Notifier } from './notifier.js';
+import type { StreamDefinition, StreamRow } from './stream.js';
+
+export interface FollowerOptions {
+  /** Name of its cursor, unique in the database: `push_sender`. */
+  readonly name: string;
+  readonly stream: string;
+  readonly database: Database;
+  readonly notifier: Notifier;
+  readonly clock: Clock;
+  readonly log?: DatabaseLog | undefined;
+  /**
+   * Works on what lies in `after < position <= upTo` and returns how far it got, which is more than `after`. It may be called
+   * again for the same rows after a failure or a crash. What it writes itself can be made to happen once by saving the cursor in
+   * the same transaction: `saveCursor(tx, follower.name, position)`.
+   */
+  readonly advance: (after: number, upTo: number) => Promise<number>;
+  /** Where a follower without a cursor begins: with everything there is, or with what comes. `beginning` unless told. */
+  readonly startAt?: 'beginning' | 'now' | undefined;
+  /** The cursor is stored at most this often, since each time costs a commit; 1,000 unless told. */
+  readonly saveEveryMs?: number | undefined;
+}
+
+const firstRetryMs = 500;
+const longestRetryMs = 60_000;
+
+/** Stores how far a follower has come, within the transaction that did the work. */
+export async function saveCursor(tx: Tx, name: string, position: number): Promise<void> {
+  await tx.run(
+    `INSERT INTO stream_cursors (name, position) VALUES (?, ?) ON CONFLICT (name) DO UPDATE
+       SET position = excluded.position WHERE stream_cursors.position < excluded.position`,
+    [name, position],
+  );
+}
+
+/** The `advance` of a follower that takes a stream's rows in batches. */
+export function inBatches<Row extends StreamRow>(
+  database: Database,
+  stream: StreamDefinition<Row>,
+  handle: (rows: readonly Row[]) => Promise<void>,
+  limit = 100,
+): (after: number, upTo: number) => Promise<number> {
+  return async (after, upTo) => {
+    const rows = await stream.read(database, after, upTo, limit);
+    const last = rows.at(-1);
+    if (last === undefined) return upTo;
+    await handle(rows);
+    // Fewer than asked for means that there are no more.
+    return rows.length < limit ? upTo : last.position;
+  };
+}
+
+/**
+ * Reads a stream to its end, again and again, from a cursor in the database: at least once for each row, in order, however
+ * often the server is restarted. A failure is tried again, with growing pauses.
+ */
+export class Follower {
+  readonly #options: FollowerOptions;
+  readonly #log: DatabaseLog;
+  readonly #stopping = new AbortController();
+  #position = 0;
+  #saved = 0;
+  #savedAtMs = -Infinity;
+  #failures = 0;
+  #loop: Promise<void> | undefined;
+  #wake: (() => void) | undefined;
+  #unsubscribe: (() => void) | undefined;
+
+  constructor(options: FollowerOptions) {
+    this.#options = options;
+    this.#log = options.log ?? silentLog;
+  }
+
+  get name(): string {
+    return this.#options.name;
+  }
+  /** How far it has come. */
+  get position(): number {
+    return this.#position;
+  }
+  /** Failures since the last success. */
+  get failures(): number {
+    return this.#failures;
+  }
+
+  /** Reads the cursor and begins. */
+  async start(): Promise<void> {
+    const { database, name, notifier, stream, startAt } = this.#options;
+    const row = await database.get<{ position: number }>('SELECT position FROM stream_cursors WHERE name = ?', [name]);
+    this.#position = row?.position ?? (startAt === 'now' ? notifier.position(stream) : 0);
+    if (row) this.#saved = this.#position;
+    // Otherwise a crash before the first batch would make "now" a later one.
+    else await this.#save();
+    this.#unsubscribe = notifier.onAdvance(stream, () => this.#wake?.());
+    this.#loop = this.#run();
+  }
+
+  /** Lets the batch in hand finish, stores the cursor and ends. */
+  async stop(): Promise<void> {
+    this.#unsubscribe?.();
+    this.#stopping.abort();
+    this.#wake?.();
+    await this.#loop;
+    if (this.#position === this.#saved) return;
+    try {
+      await this.#save();
+    } catch (error) {
+      this.#log.warn('A follower could not store its position', { follower: this.name, error: errorText(error) });
+    }
+  }
+
+  async #run(): Promise<void> {
+    const { signal } = this.#stopping;
+    while (!signal.aborted) {
+      const upTo = this.#options.notifier.position(this.#options.stream);
+      if (upTo <= this.#position) {
+        await this.#idle();
+        continue;
+      }
+      try {
+        const reached = await this.#options.advance(this.#position, upTo);
+        if (!(reached > this.#position && reached <= upTo)) {
+          throw new Error(`advance(${this.#position}, ${upTo}) returned ${reached}`);
+        }
+        this.#position = reached;
+        if (this.#options.clock.monotonicMs() - this.#savedAtMs >= (this.#options.saveEveryMs ?? 1000))
+          await this.#save();
+        this.#failures = 0;
+      } catch (error) {
+        await this.#backOff(error);
+      }
+    }
+  }
+
+  /** Sleeps until the stream moves on; stores a cursor that is behind when nothing happens for a while. */
+  async #idle(): Promise<void> {
+    const behind = this.#position !== this.#saved;
+    const timer = behind
+      ? this.#options.clock.after(this.#options.saveEveryMs ?? 1000, () => this.#wake?.())
+      : undefined;
+    await new Promise<void>((resolve) => {
+      this.#wake = resolve;
+    });
+    this.#wake = undefined;
+    timer?.cancel();
+    if (
+      !behind ||
+      this.#options.notifier.position(this.#options.stream) > this.#position ||
+      this.#stopping.signal.aborted
+    )
+      return;
+    try {
+      await this.#save();
+    } catch (error) {
+      await this.#backOff(error);
+    }
+  }
+
+  async #backOff(error: unknown): Promise<void> {
+    this.#failures++;
+    const delayMs = Math.min(firstRetryMs * 2 ** (this.#failures - 1), longestRetryMs);
+    const fields = {
+      follower: this.name,
+      position: this.#position,
+      failures: this.#failures,
+      retryInMs: delayMs,
+      error: errorText(error),
+    };
+    this.#log.warn('A follower failed and will try again', fields);
+    await this.#options.clock.sleep(delayMs, this.#stopping.signal);
+  }
+
+  async #save(): Promise<void> {
+    const position = this.#position;
+    await this.#options.database.write((tx) => saveCursor(tx, this.name, position), { name: 'save_cursor' });
+    this.#saved = position;
+    this.#savedAtMs = this.#options.clock.monotonicMs();
+  }
+}

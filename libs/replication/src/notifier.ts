@@ -1,0 +1,255 @@
+import { type DatabaseLog, errorText, silentLog } from '@rookery/database';
+import type { Clock } from '@rookery/platform';
+import type { Bus, BusMessage } from './bus.js';
+import { type Deadline, DeadlineWheel } from './deadline-wheel.js';
+
+/** The positions of a stream that this process writes; `StreamIds` is one. */
+export interface PositionSource {
+  readonly name: string;
+  current(): number;
+  onAdvance(listener: (position: number) => void): () => void;
+}
+
+/** Whom new rows concern. Without either, only followers of the stream hear of them. */
+export interface Audience {
+  /** Full ids of local users whose long polls are to wake. */
+  readonly users?: ReadonlySet<string> | readonly string[] | undefined;
+  /** Waiters that said they are interested in one of these rooms wake as well. */
+  readonly rooms?: ReadonlySet<string> | readonly string[] | undefined;
+}
+
+export interface WaitOptions {
+  readonly timeoutMs: number;
+  /** The request was given up by its client. */
+  readonly signal?: AbortSignal | undefined;
+  /**
+   * Asked once, when the wait begins: whether there is news since what the caller has read. Closes the gap between reading and
+   * waiting; must be quick and synchronous (`StreamChangeCache`).
+   */
+  readonly hasNews?: (() => boolean) | undefined;
+  /** Whether news of a room concerns the waiter, for announcements that name rooms but not users. */
+  readonly inRoom?: ((roomId: string) => boolean) | undefined;
+}
+
+/** `aborted`: by the signal, or because the server shuts down. */
+export type WaitOutcome = 'news' | 'timeout' | 'aborted';
+
+interface Waiter extends Deadline {
+  readonly userId: string;
+  readonly inRoom: ((roomId: string) => boolean) | undefined;
+  readonly finish: (outcome: WaitOutcome) => void;
+}
+
+interface Held extends Audience {
+  readonly position: number;
+}
+
+export interface NotifierOptions {
+  /** Name of this process on the bus. */
+  readonly instance?: string | undefined;
+  /** Waits of one user at a time; the oldest ends early beyond that. 200 unless told. */
+  readonly maxWaitsPerUser?: number | undefined;
+  readonly log?: DatabaseLog | undefined;
+}
+
+const asSet = (values: ReadonlySet<string> | readonly string[]): ReadonlySet<string> =>
+  Array.isArray(values) ? new Set(values as readonly string[]) : (values as ReadonlySet<string>);
+
+/** Tells long polls and followers that a stream has moved on. */
+export class Notifier {
+  readonly #bus: Bus;
+  readonly #instance: string;
+  readonly #maxWaitsPerUser: number;
+  readonly #wheel: DeadlineWheel;
+  readonly #log: DatabaseLog;
+  readonly #sources = new Map<string, PositionSource>();
+  readonly #heard = new Map<string, number>();
+  readonly #held = new Map<string, Held[]>();
+  readonly #followers = new Map<string, Set<(position: number) => void>>();
+  readonly #waiters = new Map<string, Set<Waiter>>();
+  readonly #stops: (() => void)[] = [];
+  #waiting = 0;
+  #closed = false;
+
+  constructor(clock: Clock, bus: Bus, options: NotifierOptions = {}) {
+    this.#bus = bus;
+    this.#instance = options.instance ?? 'main';
+    this.#maxWaitsPerUser = options.maxWaitsPerUser ?? 200;
+    this.#wheel = new DeadlineWheel(clock);
+    this.#log = options.log ?? silentLog;
+    this.#stops.push(
+      bus.subscribe((message) => {
+        if (message.writer !== this.#instance) this.#hear(message);
+      }),
+    );
+  }
+
+  /** How many long polls are waiting. */
+  get waiting(): number {
+    return this.#waiting;
+  }
+
+  /**
+   * Makes a stream of this process known. Its announcements are held until everything before them is readable: otherwise a
+   * waiter would look, find nothing yet, and sleep through it.
+   */
+  track(source: PositionSource): void {
+    this.#sources.set(source.name, source);
+    this.#stops.push(source.onAdvance((position) => this.#advance(source.name, position)));
+  }
+
+  /** The furthest readable position of a stream as far as this process knows; 0 when it never heard of it. */
+  position(stream: string): number {
+    return this.#sources.get(stream)?.current() ?? this.#heard.get(stream) ?? 0;
+  }
+
+  /** Says that rows up to `position` are committed. Call it after the commit: `tx.afterCommit(() => notifier.announce(…))`. */
+  announce(stream: string, position: number, audience: Audience = {}): void {
+    const source = this.#sources.get(stream);
+    if (!source) {
+      this.#note(stream, position);
+      this.#deliver(stream, position, audience);
+    } else if (Math.abs(position) <= Math.abs(source.current())) {
+      this.#deliver(stream, position, audience);
+    } else {
+      const held = this.#held.get(stream);
+      if (held) held.push({ ...audience, position });
+      else this.#held.set(stream, [{ ...audience, position }]);
+    }
+  }
+
+  /** Calls `listener` whenever a stream moves on, whoever wrote; returns how to stop that. */
+  onAdvance(stream: string, listener: (position: number) => void): () => void {
+    let listeners = this.#followers.get(stream);
+    if (!listeners) this.#followers.set(stream, (listeners = new Set()));
+    listeners.add(listener);
+    return () => void listeners.delete(listener);
+  }
+
+  /** Waits until something is announced for this user. Never rejects. */
+  wait(userId: string, { timeoutMs, signal, hasNews, inRoom }: WaitOptions): Promise<WaitOutcome> {
+    if (this.#closed || signal?.aborted) return Promise.resolve('aborted');
+    if (hasNews?.()) return Promise.resolve('news');
+    if (timeoutMs <= 0) return Promise.resolve('timeout');
+    return new Promise((resolve) => {
+      const onAbort = (): void => waiter.finish('aborted');
+      const waiter: Waiter = {
+        userId,
+        inRoom,
+        onExpired: () => waiter.finish('timeout'),
+        finish: (outcome) => {
+          if (!this.#remove(waiter)) return;
+          signal?.removeEventListener('abort', onAbort);
+          resolve(outcome);
+        },
+      };
+      this.#add(waiter, timeoutMs);
+      signal?.addEventListener('abort', onAbort, { once: true });
+    });
+  }
+
+  /** Wakes waiting long polls of these users, though nothing was announced: after their account was locked, for example. */
+  wake(users: ReadonlySet<string> | readonly string[]): void {
+    this.#wakeUsers(users);
+  }
+
+  /** Ends every wait as aborted, and every later one at once. */
+  close(): void {
+    this.#closed = true;
+    for (const stop of this.#stops.splice(0)) stop();
+    for (const waiters of [...this.#waiters.values()]) for (const waiter of [...waiters]) waiter.finish('aborted');
+  }
+
+  #add(waiter: Waiter, timeoutMs: number): void {
+    let waiters = this.#waiters.get(waiter.userId);
+    if (!waiters) this.#waiters.set(waiter.userId, (waiters = new Set()));
+    if (waiters.size >= this.#maxWaitsPerUser) {
+      const [oldest] = waiters;
+      oldest?.finish('timeout');
+      // That one's end may have removed the user's set.
+      this.#waiters.set(waiter.userId, waiters);
+    }
+    waiters.add(waiter);
+    this.#waiting++;
+    this.#wheel.add(waiter, timeoutMs);
+  }
+
+  #remove(waiter: Waiter): boolean {
+    const waiters = this.#waiters.get(waiter.userId);
+    if (!waiters?.delete(waiter)) return false;
+    if (waiters.size === 0) this.#waiters.delete(waiter.userId);
+    this.#waiting--;
+    this.#wheel.remove(waiter);
+    return true;
+  }
+
+  /** Another process announced. */
+  #hear({ stream, position, users, rooms }: BusMessage): void {
+    this.#note(stream, position);
+    this.#wakeUsers(users ?? []);
+    this.#wakeRooms(rooms ?? []);
+  }
+
+  /** Positions of a stream that others write only ever go on, in whatever order the messages come. */
+  #note(stream: string, position: number): void {
+    if (Math.abs(position) <= Math.abs(this.#heard.get(stream) ?? 0)) return;
+    this.#heard.set(stream, position);
+    this.#tellFollowers(stream, position);
+  }
+
+  /** A stream of this process moved on. */
+  #advance(stream: string, position: number): void {
+    const held = this.#held.get(stream);
+    if (held) {
+      const still = held.filter((one) => Math.abs(one.position) > Math.abs(position));
+      if (still.length > 0) this.#held.set(stream, still);
+      else this.#held.delete(stream);
+      for (const one of held)
+        if (Math.abs(one.position) <= Math.abs(position)) this.#deliver(stream, one.position, one);
+    }
+    this.#tellFollowers(stream, position);
+  }
+
+  #deliver(stream: string, position: number, { users, rooms }: Audience): void {
+    if (users) this.#wakeUsers(users);
+    if (rooms) this.#wakeRooms(rooms);
+    this.#bus.publish({ stream, writer: this.#instance, position, users, rooms });
+  }
+
+  #tellFollowers(stream: string, position: number): void {
+    for (const listener of this.#followers.get(stream) ?? []) {
+      try {
+        listener(position);
+      } catch (error) {
+        this.#log.error('A follower of a stream threw', { stream, error: errorText(error) });
+      }
+    }
+  }
+
+  #wakeUsers(users: ReadonlySet<string> | readonly string[]): void {
+    const count = Array.isArray(users) ? users.length : (users as ReadonlySet<string>).size;
+    if (count === 0 || this.#waiters.size === 0) return;
+    if (count <= this.#waiters.size) {
+      for (const userId of users) this.#wakeUser(userId);
+    } else {
+      const wanted = asSet(users);
+      for (const userId of [...this.#waiters.keys()]) if (wanted.has(userId)) this.#wakeUser(userId);
+    }
+  }
+
+  #wakeUser(userId: string): void {
+    const waiters = this.#waiters.get(userId);
+    if (waiters) for (const waiter of [...waiters]) waiter.finish('news');
+  }
+
+  #wakeRooms(rooms: ReadonlySet<string> | readonly string[]): void {
+    const wanted = [...rooms];
+    if (wanted.length === 0) return;
+    for (const waiters of [...this.#waiters.values()]) {
+      for (const waiter of [...waiters]) {
+        const { inRoom } = waiter;
+        if (inRoom && wanted.some((roomId) => inRoom(roomId))) waiter.finish('news');
+      }
+    }
+  }
+}

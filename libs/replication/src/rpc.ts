@@ -1,0 +1,49 @@
+/** A call from one process to another, by name. Requests and responses are JSON. */
+export interface RpcMethod<Request, Response> {
+  /** snake_case, unique. */
+  readonly name: string;
+  /** Only for the compiler. */
+  readonly types?: (request: Request) => Response;
+}
+
+/** Declares a call; the lib that answers it exports it. */
+export function defineRpc<Request, Response>(name: string): RpcMethod<Request, Response> {
+  return Object.freeze({ name });
+}
+
+/** Calls the process that can do what this one cannot. */
+export abstract class Rpc {
+  /** Answers a method in this process. @throws when it is answered already */
+  abstract handle<Request, Response>(
+    method: RpcMethod<Request, Response>,
+    handler: (request: Request) => Promise<Response>,
+  ): void;
+  /**
+   * Rejects as the handler did.
+   * @param instance name of the process to ask; the main one unless told
+   */
+  abstract call<Request, Response>(
+    method: RpcMethod<Request, Response>,
+    request: Request,
+    instance?: string,
+  ): Promise<Response>;
+}
+
+/** Calls within a server that is a single process: every instance is this one. */
+export class InProcessRpc extends Rpc {
+  readonly #handlers = new Map<string, (request: never) => Promise<unknown>>();
+
+  handle<Request, Response>(
+    method: RpcMethod<Request, Response>,
+    handler: (request: Request) => Promise<Response>,
+  ): void {
+    if (this.#handlers.has(method.name)) throw new Error(`The call ${method.name} is answered already`);
+    this.#handlers.set(method.name, handler);
+  }
+
+  async call<Request, Response>(method: RpcMethod<Request, Response>, request: Request): Promise<Response> {
+    const handler = this.#handlers.get(method.name) as ((request: Request) => Promise<Response>) | undefined;
+    if (!handler) throw new Error(`Nobody answers the call ${method.name}`);
+    return handler(request);
+  }
+}
