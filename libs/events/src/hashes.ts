@@ -1,5 +1,6 @@
 import { hash } from 'node:crypto';
 import { isJsonObject, type JsonObject } from '@rookery/matrix-types';
+import { decodeBase64, encodeBase64 } from './base64.js';
 import { canonicalJson } from './canonical-json.js';
 import type { RoomEvent } from './event.js';
 import { redactPdu } from './redaction.js';
@@ -25,8 +26,13 @@ export function contentHash(pdu: Readonly<JsonObject>): string {
  * @spec server-server-api#validating-hashes-and-signatures-on-received-events
  */
 export function hasValidContentHash(event: RoomEvent): boolean {
-  const hashes = event.pdu['hashes'];
-  return isJsonObject(hashes) && hashes['sha256'] === contentHash(event.pdu);
+  const claimed = isJsonObject(event.pdu['hashes']) ? event.pdu['hashes']['sha256'] : undefined;
+  if (typeof claimed !== 'string') return false;
+  const actual = contentHash(event.pdu);
+  if (claimed === actual) return true;
+  // Another alphabet, padding or spare bits.
+  const bytes = decodeBase64(claimed);
+  return bytes !== undefined && encodeBase64(bytes) === actual;
 }
 
 /** The text that signatures and the reference hash cover. */
