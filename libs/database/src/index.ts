@@ -10,12 +10,12 @@ export {
   type Tx,
   type WriteOptions,
 } from './database.js';
-export { DatabaseError, errorText, isUniqueViolation } from './errors.js';
-export { type DatabaseLog, silentLog, type TransactionReport } from './log.js';
-export { openDatabase, type OpenExtras } from './open-database.js';
+export { DatabaseError, isUniqueViolation } from './errors.js';
+export { openDatabase } from './open-database.js';
 export { type DatabaseOptions, parseDatabaseOptions, type PostgresOptions, type SqliteOptions } from './options.js';
 export { migrate, type MigrateOptions, type MigrateResult } from './migrate.js';
 export { databaseMigrations } from './migrations.js';
 export type { IdBlocksOptions } from './streams/id-blocks.js';
 export { Sequence } from './streams/sequence.js';
 export { type Allocation, StreamIds, type StreamIdsOptions } from './streams/stream-ids.js';
+export type { TransactionReport } from './transaction.js';

@@ -1,10 +1,9 @@
-import type { Clock } from '@rookery/platform';
 import type { Database, Migration, Tx } from './database.js';
 import { DatabaseError } from './errors.js';
-import { type DatabaseLog, silentLog } from './log.js';
+import { type Clock, type Logger, SilentLogger } from '@rookery/platform';
 
 export interface MigrateOptions {
-  readonly log?: DatabaseLog | undefined;
+  readonly logger?: Logger | undefined;
   /** Given, a migration that takes long is reported while it runs. */
   readonly clock?: Clock | undefined;
   /**
@@ -42,7 +41,7 @@ const bookkeeping = [
 export async function migrate(
   database: Database,
   migrations: readonly Migration[],
-  { log = silentLog, clock, compatVersion = 1 }: MigrateOptions = {},
+  { logger = new SilentLogger(), clock, compatVersion = 1 }: MigrateOptions = {},
 ): Promise<MigrateResult> {
   const ordered = migrations.toSorted((left, right) => left.version - right.version);
   checkNames(ordered);
@@ -56,7 +55,7 @@ export async function migrate(
   }
 
   if (before.version !== undefined && pending.length > 0) {
-    log.info('Upgrading the database', { from: before.version, to: version, steps: pending.length });
+    logger.info('Upgrading the database', { from: before.version, to: version, steps: pending.length });
   }
   // Before the first step: an older program must not begin to write between the steps.
   await database.write((tx) => raiseCompatVersion(tx, compatVersion), { name: 'migrate_compat' });
@@ -64,7 +63,7 @@ export async function migrate(
     const startedAtMs = clock?.monotonicMs() ?? 0;
     const step = { migration: migration.name, step: index + 1, steps: pending.length };
     const ticking = clock?.every(reportEveryMs, () => {
-      log.info('Still upgrading the database', {
+      logger.info('Still upgrading the database', {
         ...step,
         seconds: Math.round((clock.monotonicMs() - startedAtMs) / 1000),
       });

@@ -1,7 +1,6 @@
-import type { Clock } from '@rookery/platform';
+import type { Clock, Logger } from '@rookery/platform';
 import type { Db, Dialect, SqlValue, Tx, WriteOptions } from './database.js';
 import { DatabaseError, errorText } from './errors.js';
-import type { DatabaseLog } from './log.js';
 
 /** The statements of one open transaction, as a driver runs them. */
 export interface Statements extends Db {
@@ -12,6 +11,16 @@ export interface Statements extends Db {
     rows: readonly (readonly SqlValue[])[],
     suffix?: string,
   ): Promise<void>;
+}
+
+/** Told about each finished transaction, for metrics. */
+export interface TransactionReport {
+  readonly name: string;
+  /** Time from the call until its first statement could run. */
+  readonly waitMs: number;
+  /** Time from then until it was durable or rolled back. */
+  readonly durationMs: number;
+  readonly committed: boolean;
 }
 
 const warnAfterMs = 10_000;
@@ -71,7 +80,7 @@ export class Transaction implements Tx {
    * Runs the transaction's function with its time limit. Whatever comes of it, the transaction cannot be used afterwards.
    * @throws what `fn` threw, or the error of a failed statement that `fn` swallowed
    */
-  async execute<T>(fn: (tx: Tx) => Promise<T>, clock: Clock, log: DatabaseLog, options: WriteOptions): Promise<T> {
+  async execute<T>(fn: (tx: Tx) => Promise<T>, clock: Clock, logger: Logger, options: WriteOptions): Promise<T> {
     const name = options.name ?? 'unnamed';
     const limitMs = options.limitMs ?? defaultLimitMs;
     let giveUp: (error: Error) => void = () => {};
@@ -79,7 +88,7 @@ export class Transaction implements Tx {
     const stop = (): void => giveUp(new DatabaseError(`Transaction ${name} was given up after ${limitMs} ms`));
     let timer = clock.after(Math.min(warnAfterMs, limitMs), () => {
       if (limitMs <= warnAfterMs) return stop();
-      log.warn('A transaction is still open; it holds up others', { transaction: name, openMs: warnAfterMs });
+      logger.warn('A transaction is still open; it holds up others', { transaction: name, openMs: warnAfterMs });
       if (limitMs !== Infinity) timer = clock.after(limitMs - warnAfterMs, stop);
     });
     try {
@@ -93,12 +102,12 @@ export class Transaction implements Tx {
   }
 
   /** Runs what was registered for the outcome. A listener's own error is logged: the outcome stands. */
-  settle(committed: boolean, log: DatabaseLog): void {
+  settle(committed: boolean, logger: Logger): void {
     for (const fn of committed ? this.#onCommit : this.#onRollback) {
       try {
         fn();
       } catch (error) {
-        log.error('A listener of a transaction threw', { committed, error: errorText(error) });
+        logger.error('A listener of a transaction threw', { committed, err: error });
       }
     }
   }

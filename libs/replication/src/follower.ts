@@ -1,5 +1,5 @@
-import { type Database, type DatabaseLog, errorText, silentLog, type Tx } from '@rookery/database';
-import type { Clock } from '@rookery/platform';
+import type { Database, Tx } from '@rookery/database';
+import { type Clock, type Logger, SilentLogger } from '@rookery/platform';
 import type { Notifier } from './notifier.js';
 import type { StreamDefinition, StreamRow } from './stream.js';
 
@@ -10,7 +10,7 @@ export interface FollowerOptions {
   readonly database: Database;
   readonly notifier: Notifier;
   readonly clock: Clock;
-  readonly log?: DatabaseLog | undefined;
+  readonly logger?: Logger | undefined;
   /**
    * Works on what lies in `after < position <= upTo` and returns how far it got, which is more than `after`. It may be called
    * again for the same rows after a failure or a crash. What it writes itself can be made to happen once by saving the cursor in
@@ -58,7 +58,7 @@ export function inBatches<Row extends StreamRow>(
  */
 export class Follower {
   readonly #options: FollowerOptions;
-  readonly #log: DatabaseLog;
+  readonly #logger: Logger;
   readonly #stopping = new AbortController();
   #position = 0;
   #saved = 0;
@@ -70,7 +70,7 @@ export class Follower {
 
   constructor(options: FollowerOptions) {
     this.#options = options;
-    this.#log = options.log ?? silentLog;
+    this.#logger = options.logger ?? new SilentLogger();
   }
 
   get name(): string {
@@ -107,7 +107,7 @@ export class Follower {
     try {
       await this.#save();
     } catch (error) {
-      this.#log.warn('A follower could not store its position', { follower: this.name, error: errorText(error) });
+      this.#logger.warn('A follower could not store its position', { follower: this.name, err: error });
     }
   }
 
@@ -166,9 +166,9 @@ export class Follower {
       position: this.#position,
       failures: this.#failures,
       retryInMs: delayMs,
-      error: errorText(error),
+      err: error,
     };
-    this.#log.warn('A follower failed and will try again', fields);
+    this.#logger.warn('A follower failed and will try again', fields);
     await this.#options.clock.sleep(delayMs, this.#stopping.signal);
   }
 

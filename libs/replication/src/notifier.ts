@@ -1,5 +1,4 @@
-import { type DatabaseLog, errorText, silentLog } from '@rookery/database';
-import type { Clock } from '@rookery/platform';
+import { type Clock, type Logger, SilentLogger } from '@rookery/platform';
 import type { Bus, BusMessage } from './bus.js';
 import { type Deadline, DeadlineWheel } from './deadline-wheel.js';
 
@@ -49,7 +48,7 @@ export interface NotifierOptions {
   readonly instance?: string | undefined;
   /** Waits of one user at a time; the oldest ends early beyond that. 200 unless told. */
   readonly maxWaitsPerUser?: number | undefined;
-  readonly log?: DatabaseLog | undefined;
+  readonly logger?: Logger | undefined;
 }
 
 const asSet = (values: ReadonlySet<string> | readonly string[]): ReadonlySet<string> =>
@@ -61,7 +60,7 @@ export class Notifier {
   readonly #instance: string;
   readonly #maxWaitsPerUser: number;
   readonly #wheel: DeadlineWheel;
-  readonly #log: DatabaseLog;
+  readonly #logger: Logger;
   readonly #sources = new Map<string, PositionSource>();
   readonly #heard = new Map<string, number>();
   readonly #held = new Map<string, Held[]>();
@@ -76,7 +75,7 @@ export class Notifier {
     this.#instance = options.instance ?? 'main';
     this.#maxWaitsPerUser = options.maxWaitsPerUser ?? 200;
     this.#wheel = new DeadlineWheel(clock);
-    this.#log = options.log ?? silentLog;
+    this.#logger = options.logger ?? new SilentLogger();
     this.#stops.push(
       bus.subscribe((message) => {
         if (message.writer !== this.#instance) this.#hear(message);
@@ -221,7 +220,7 @@ export class Notifier {
       try {
         listener(position);
       } catch (error) {
-        this.#log.error('A follower of a stream threw', { stream, error: errorText(error) });
+        this.#logger.error('A follower of a stream threw', { stream, err: error });
       }
     }
   }

@@ -1,5 +1,6 @@
 /** Test homeservers, databases, clocks and networks for tests. */
 export { FakeClock } from './fake-clock.js';
+export { RecordingLogger } from './recording-logger.js';
 export { SeededIds } from './seeded-ids.js';
 export {
   asPostgresAdmin,
@@ -8,6 +9,7 @@ export {
   type OpenTestDatabase,
   openTestDatabase,
   type TestDatabase,
+  type TestDatabaseExtras,
   type TestDatabasePlace,
   testPostgresUrl,
 } from './test-database.js';

@@ -10,9 +10,9 @@ import {
   type Migration,
   migrate,
   openDatabase,
-  type OpenExtras,
+  type TransactionReport,
 } from '@rookery/database';
-import { type Clock, SystemClock } from '@rookery/platform';
+import { type Clock, type Logger, SystemClock } from '@rookery/platform';
 
 // The test runner's globals; this package is compiled without its types.
 declare const describe: (name: string, define: () => void) => void;
@@ -37,8 +37,13 @@ export interface TestDatabase {
   close(): Promise<void>;
 }
 
+export interface TestDatabaseExtras {
+  readonly logger?: Logger;
+  readonly onTransaction?: (report: TransactionReport) => void;
+}
+
 /** Opens a fresh database; `clock` is the system's unless told. */
-export type OpenTestDatabase = (clock?: Clock, extras?: OpenExtras) => Promise<TestDatabase>;
+export type OpenTestDatabase = (clock?: Clock, extras?: TestDatabaseExtras) => Promise<TestDatabase>;
 
 /** The administrator's address of the tests' PostgreSQL. @throws when there is none: a suite must not pass by skipping. */
 export function testPostgresUrl(): string {
@@ -83,10 +88,10 @@ export async function makeTestDatabasePlace(
 export async function openTestDatabase(
   kind: DialectName,
   clock: Clock = new SystemClock(),
-  extras: OpenExtras = {},
+  extras: TestDatabaseExtras = {},
 ): Promise<TestDatabase> {
   const place = await makeTestDatabasePlace(kind);
-  const database = await openDatabase(place.options, clock, extras);
+  const database = await openDatabase(place.options, clock, extras.logger, extras.onTransaction);
   const open = [database];
   return {
     database,
@@ -95,7 +100,7 @@ export async function openTestDatabase(
       await migrate(database, migrations);
     },
     reopen: async (otherClock = clock) => {
-      const other = await openDatabase(place.options, otherClock, extras);
+      const other = await openDatabase(place.options, otherClock, extras.logger, extras.onTransaction);
       open.push(other);
       return other;
     },

@@ -1,10 +1,10 @@
 import pg from 'pg';
 import { DataSource } from 'typeorm';
-import type { Clock } from '@rookery/platform';
+import type { Clock, Logger } from '@rookery/platform';
 import type { Database } from '../database.js';
 import { DatabaseError, errorCode, errorText } from '../errors.js';
-import type { DatabaseLog, TransactionReport } from '../log.js';
 import { type PostgresOptions, postgresTarget, type PostgresTarget, type TlsChoice } from '../options.js';
+import type { TransactionReport } from '../transaction.js';
 import { checkPostgres, createStatement, type PostgresFacts } from './postgres-checks.js';
 import { PostgresDatabase } from './postgres-database.js';
 
@@ -35,11 +35,11 @@ const types = {
 export async function openPostgres(
   options: PostgresOptions,
   clock: Clock,
-  log: DatabaseLog,
+  logger: Logger,
   onTransaction?: (report: TransactionReport) => void,
 ): Promise<Database> {
   const target = postgresTarget(options);
-  const source = await connect(target, options.txnLimit ?? 0, log);
+  const source = await connect(target, options.txnLimit ?? 0, logger);
   const { master: pool } = source.driver as unknown as { master: pg.Pool };
   try {
     const { rows } = await pool.query<PostgresFacts>(
@@ -47,18 +47,18 @@ export async function openPostgres(
               pg_encoding_to_char(encoding) AS encoding, datname AS database, pg_is_in_recovery() AS standby
          FROM pg_database WHERE datname = current_database()`,
     );
-    if (rows[0]) checkPostgres(rows[0], options.allowUnsafeLocale ?? false, target.user ?? 'rookery', log);
+    if (rows[0]) checkPostgres(rows[0], options.allowUnsafeLocale ?? false, target.user ?? 'rookery', logger);
   } catch (error) {
     await source.destroy();
     throw error instanceof DatabaseError ? error : explain(error, target);
   }
-  return new PostgresDatabase({ pool, clock, log, onTransaction, disconnect: () => source.destroy() });
+  return new PostgresDatabase({ pool, clock, logger, onTransaction, disconnect: () => source.destroy() });
 }
 
-async function connect(target: PostgresTarget, maxUses: number, log: DatabaseLog): Promise<DataSource> {
+async function connect(target: PostgresTarget, maxUses: number, logger: Logger): Promise<DataSource> {
   let refusal: unknown;
   for (const ssl of target.tls) {
-    const source = dataSource(target, ssl, maxUses, log);
+    const source = dataSource(target, ssl, maxUses, logger);
     try {
       return await source.initialize();
     } catch (error) {
@@ -69,7 +69,7 @@ async function connect(target: PostgresTarget, maxUses: number, log: DatabaseLog
   throw explain(refusal, target);
 }
 
-function dataSource(target: PostgresTarget, ssl: TlsChoice | false, maxUses: number, log: DatabaseLog): DataSource {
+function dataSource(target: PostgresTarget, ssl: TlsChoice | false, maxUses: number, logger: Logger): DataSource {
   return new DataSource({
     type: 'postgres',
     driver: pg,
@@ -83,7 +83,7 @@ function dataSource(target: PostgresTarget, ssl: TlsChoice | false, maxUses: num
     connectTimeoutMS: target.connectTimeoutMs,
     applicationName: target.applicationName,
     installExtensions: false,
-    poolErrorHandler: (error: unknown) => log.warn('A connection to PostgreSQL was lost', { error: errorText(error) }),
+    poolErrorHandler: (error: unknown) => logger.warn('A connection to PostgreSQL was lost', { err: error }),
     extra: {
       min: target.poolMin,
       idleTimeoutMillis: idleMs,

@@ -1,5 +1,5 @@
+import type { Logger } from '@rookery/platform';
 import { DatabaseError } from '../errors.js';
-import type { DatabaseLog } from '../log.js';
 import { isOlder } from '../version.js';
 
 const oldest = '11';
@@ -26,7 +26,7 @@ export function createStatement(database: string, owner: string): string {
  * library that defines it changes.
  * @throws DatabaseError
  */
-export function checkPostgres(facts: PostgresFacts, allowUnsafeLocale: boolean, user: string, log: DatabaseLog): void {
+export function checkPostgres(facts: PostgresFacts, allowUnsafeLocale: boolean, user: string, logger: Logger): void {
   const { version, collate, ctype, encoding, database } = facts;
   const recreate = `Dump it, make a new one and restore: ${createStatement(database, user)}`;
   if (isOlder(version, oldest)) {
@@ -44,7 +44,7 @@ export function checkPostgres(facts: PostgresFacts, allowUnsafeLocale: boolean, 
       `${recreate} Or set database.allow_unsafe_locale, and rebuild every index after each system update.`,
     );
   }
-  log.warn(found, { consequence: 'indexes on text may break when the system is updated' });
+  logger.warn(found, { consequence: 'indexes on text may break when the system is updated' });
 }
 
 const isC = (locale: string): boolean => locale === 'C' || locale === 'POSIX';

@@ -1,11 +1,10 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type { Pool, PoolClient } from 'pg';
-import type { Clock } from '@rookery/platform';
+import type { Clock, Logger } from '@rookery/platform';
 import { Database, type SqlValue, type Tx, type WriteOptions } from '../database.js';
 import { postgresDialect } from '../dialect.js';
 import { DatabaseError, errorText } from '../errors.js';
-import type { DatabaseLog, TransactionReport } from '../log.js';
-import { Transaction } from '../transaction.js';
+import { Transaction, type TransactionReport } from '../transaction.js';
 import { ColumnTypes } from './column-types.js';
 import { isBrokenConnection, isConflict, isStalePlan } from './postgres-errors.js';
 import { PostgresStatements, runStatement } from './postgres-statements.js';
@@ -22,7 +21,7 @@ export interface PostgresParts {
   /** Its connections are read-only outside of a transaction that says otherwise. */
   readonly pool: Pool;
   readonly clock: Clock;
-  readonly log: DatabaseLog;
+  readonly logger: Logger;
   readonly onTransaction?: ((report: TransactionReport) => void) | undefined;
   readonly disconnect: () => Promise<void>;
 }
@@ -62,7 +61,7 @@ export class PostgresDatabase extends Database {
     if (this.#closed) throw new DatabaseError('The database is closed');
     const outer = this.#open.getStore();
     if (outer && !outer.ended) throw new Error('write() inside write(): pass the transaction on instead');
-    const { clock, log } = this.#parts;
+    const { clock, logger } = this.#parts;
     for (let attempt = 1; ; attempt++) {
       try {
         return await this.#attempt(fn, options);
@@ -70,7 +69,7 @@ export class PostgresDatabase extends Database {
         if (error instanceof UncertainCommit) throw error.cause;
         const broken = isBrokenConnection(error);
         if (attempt >= maxAttempts || !(broken || isConflict(error) || isStalePlan(error))) throw error;
-        log.warn('A transaction is tried again', {
+        logger.warn('A transaction is tried again', {
           transaction: options.name ?? 'unnamed',
           attempt,
           error: errorText(error),
@@ -88,7 +87,7 @@ export class PostgresDatabase extends Database {
   }
 
   async #attempt<T>(fn: (tx: Tx) => Promise<T>, options: WriteOptions): Promise<T> {
-    const { pool, clock, log, onTransaction } = this.#parts;
+    const { pool, clock, logger, onTransaction } = this.#parts;
     const calledAtMs = clock.monotonicMs();
     const client = await pool.connect();
     const startedAtMs = clock.monotonicMs();
@@ -99,7 +98,7 @@ export class PostgresDatabase extends Database {
       await client.query(begin);
       if (options.limitMs !== undefined)
         await client.query(`SET LOCAL statement_timeout = ${statementLimit(options.limitMs)}`);
-      const value = await this.#open.run(transaction, () => transaction.execute(fn, clock, log, options));
+      const value = await this.#open.run(transaction, () => transaction.execute(fn, clock, logger, options));
       await this.#commit(client);
       committed = true;
       return value;
@@ -112,7 +111,7 @@ export class PostgresDatabase extends Database {
         : error;
     } finally {
       client.release(unusable);
-      transaction.settle(committed, log);
+      transaction.settle(committed, logger);
       try {
         onTransaction?.({
           name: options.name ?? 'unnamed',
@@ -121,7 +120,7 @@ export class PostgresDatabase extends Database {
           committed,
         });
       } catch (error) {
-        log.error('The observer of transactions threw', { error: errorText(error) });
+        logger.error('The observer of transactions threw', { err: error });
       }
     }
   }

@@ -1,11 +1,11 @@
 import { dirname } from 'node:path';
 import Sqlite from 'better-sqlite3';
 import { DataSource } from 'typeorm';
-import type { Clock } from '@rookery/platform';
+import type { Clock, Logger } from '@rookery/platform';
 import type { Database } from '../database.js';
 import { DatabaseError, errorCode, errorText } from '../errors.js';
-import type { DatabaseLog, TransactionReport } from '../log.js';
 import type { SqliteOptions } from '../options.js';
+import type { TransactionReport } from '../transaction.js';
 import { isOlder } from '../version.js';
 import { SqliteConnection } from './sqlite-connection.js';
 import { SqliteDatabase } from './sqlite-database.js';
@@ -18,7 +18,7 @@ const cacheKiB = 64_000;
 export async function openSqlite(
   options: SqliteOptions,
   clock: Clock,
-  log: DatabaseLog,
+  logger: Logger,
   onTransaction?: (report: TransactionReport) => void,
 ): Promise<Database> {
   const { path } = options;
@@ -43,7 +43,7 @@ export async function openSqlite(
       writer: new SqliteConnection(writer),
       reader: new SqliteConnection(reader),
       clock,
-      log,
+      logger,
       onTransaction,
       disconnect,
     });

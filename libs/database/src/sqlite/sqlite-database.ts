@@ -1,11 +1,10 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { setImmediate as turn } from 'node:timers/promises';
-import type { Clock } from '@rookery/platform';
+import type { Clock, Logger } from '@rookery/platform';
 import { Database, type SqlValue, type Tx, type WriteOptions } from '../database.js';
 import { sqliteDialect } from '../dialect.js';
 import { DatabaseError, errorText } from '../errors.js';
-import type { DatabaseLog, TransactionReport } from '../log.js';
-import { type Statements, Transaction } from '../transaction.js';
+import { type Statements, Transaction, type TransactionReport } from '../transaction.js';
 import type { SqliteConnection } from './sqlite-connection.js';
 
 const maxWaitingWrites = 10_000;
@@ -39,7 +38,7 @@ export interface SqliteParts {
   readonly writer: SqliteConnection;
   readonly reader: SqliteConnection;
   readonly clock: Clock;
-  readonly log: DatabaseLog;
+  readonly logger: Logger;
   readonly onTransaction?: ((report: TransactionReport) => void) | undefined;
   /** Closes both connections. */
   readonly disconnect: () => Promise<void>;
@@ -153,13 +152,13 @@ export class SqliteDatabase extends Database {
   }
 
   async #runInSavepoint(job: Job): Promise<Outcome> {
-    const { writer, clock, log } = this.#parts;
+    const { writer, clock, logger } = this.#parts;
     const transaction = new Transaction(this.#statements);
     const startedAtMs = clock.monotonicMs();
     try {
       writer.run('SAVEPOINT write_job');
       const value = await job.inContext(() =>
-        this.#open.run(transaction, () => transaction.execute(job.run.bind(job), clock, log, job.options)),
+        this.#open.run(transaction, () => transaction.execute(job.run.bind(job), clock, logger, job.options)),
       );
       writer.run('RELEASE write_job');
       return { job, transaction, startedAtMs, value };
@@ -171,21 +170,21 @@ export class SqliteDatabase extends Database {
 
   /** Takes back one job; where even that fails, everything since BEGIN. */
   #undoSavepoint(): void {
-    const { writer, log } = this.#parts;
+    const { writer, logger } = this.#parts;
     if (!writer.handle.inTransaction) return;
     try {
       writer.run('ROLLBACK TO write_job');
       writer.run('RELEASE write_job');
     } catch (error) {
-      log.error('SQLite could not take back a savepoint', { error: errorText(error) });
+      logger.error('SQLite could not take back a savepoint', { err: error });
       if (writer.handle.inTransaction) writer.run('ROLLBACK');
     }
   }
 
   #settle({ job, transaction, startedAtMs, value, rejection }: Outcome, lost: Outcome['rejection']): void {
-    const { clock, log, onTransaction } = this.#parts;
+    const { clock, logger, onTransaction } = this.#parts;
     const refusal = rejection ?? lost;
-    job.inContext(() => transaction.settle(refusal === undefined, log));
+    job.inContext(() => transaction.settle(refusal === undefined, logger));
     if (refusal) job.reject(refusal.error);
     else job.resolve(value);
     try {
@@ -196,7 +195,7 @@ export class SqliteDatabase extends Database {
         committed: refusal === undefined,
       });
     } catch (error) {
-      log.error('The observer of transactions threw', { error: errorText(error) });
+      logger.error('The observer of transactions threw', { err: error });
     }
   }
 }

@@ -1,7 +1,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type { Database, Tx } from '../database.js';
 import { errorText } from '../errors.js';
-import { type DatabaseLog, silentLog } from '../log.js';
+import { type Logger, SilentLogger } from '@rookery/platform';
 
 const defaultBlockSize = 1000;
 
@@ -10,7 +10,7 @@ export interface IdBlocksOptions {
   readonly blockSize?: number | undefined;
   /** Numbers up to this one are taken, whatever the table says: for data that was imported. */
   readonly takenUpTo?: number | undefined;
-  readonly log?: DatabaseLog | undefined;
+  readonly logger?: Logger | undefined;
 }
 
 /**
@@ -21,7 +21,7 @@ export class IdBlocks {
   readonly #database: Database;
   readonly #name: string;
   readonly #blockSize: number;
-  readonly #log: DatabaseLog;
+  readonly #logger: Logger;
   // Reserving must not look like a write inside the transaction that happened to ask for a number.
   readonly #outside = AsyncLocalStorage.snapshot();
   #last: number;
@@ -32,7 +32,7 @@ export class IdBlocks {
     this.#database = database;
     this.#name = name;
     this.#blockSize = options.blockSize ?? defaultBlockSize;
-    this.#log = options.log ?? silentLog;
+    this.#logger = options.logger ?? new SilentLogger();
     this.#last = start;
     this.#reserved = start;
   }
@@ -81,7 +81,7 @@ export class IdBlocks {
     given?.(first);
     if (this.#reserved - this.#last < this.#blockSize / 2) {
       this.#reserveAhead().catch((error: unknown) => {
-        this.#log.warn('Could not reserve stream ids', { stream: this.#name, error: errorText(error) });
+        this.#logger.warn('Could not reserve stream ids', { stream: this.#name, err: error });
       });
     }
     return first;

@@ -1,6 +1,6 @@
 import type { Database, Tx } from '../database.js';
 import { errorText } from '../errors.js';
-import { type DatabaseLog, silentLog } from '../log.js';
+import { type Logger, SilentLogger } from '@rookery/platform';
 import { IdBlocks, type IdBlocksOptions } from './id-blocks.js';
 
 export interface StreamIdsOptions extends IdBlocksOptions {
@@ -31,7 +31,7 @@ export interface Allocation {
 export class StreamIds {
   readonly #blocks: IdBlocks;
   readonly #sign: 1 | -1;
-  readonly #log: DatabaseLog;
+  readonly #logger: Logger;
   // First to last of what is being written, in the order of allocation.
   readonly #inFlight = new Map<number, number>();
   readonly #listeners = new Set<(position: number) => void>();
@@ -45,7 +45,7 @@ export class StreamIds {
   ) {
     this.#blocks = blocks;
     this.#sign = options.direction === 'down' ? -1 : 1;
-    this.#log = options.log ?? silentLog;
+    this.#logger = options.logger ?? new SilentLogger();
     this.#current = blocks.last;
   }
 
@@ -102,7 +102,7 @@ export class StreamIds {
       try {
         listener(this.current());
       } catch (error) {
-        this.#log.error('A listener of a stream threw', { stream: this.name, error: errorText(error) });
+        this.#logger.error('A listener of a stream threw', { stream: this.name, err: error });
       }
     }
   }
