@@ -88,7 +88,8 @@ export class LeakyBucketRateLimiter extends RateLimiter {
       bucket === undefined ? 0 : Math.max(0, bucket.level - ((nowMs - bucket.atMs) / 1000) * limit.perSecond);
     // A little slack, so that adding up fractions of a second does not refuse what fits.
     const excess = level + cost - Math.max(limit.burstCount, 1);
-    if (excess > 1e-9) return limit.perSecond > 0 ? Math.max(1, (excess / limit.perSecond) * 1000) : 86_400_000;
+    if (excess > 1e-9)
+      return limit.perSecond > 0 ? Math.max(1, Math.ceil((excess / limit.perSecond) * 1000 - 1e-6)) : 86_400_000;
     if (!take) return 0;
     this.#sweep(nowMs);
     // Put last again: the map's order is the order of use.
