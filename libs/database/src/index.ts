@@ -19,3 +19,19 @@ export type { IdBlocksOptions } from './streams/id-blocks.js';
 export { Sequence } from './streams/sequence.js';
 export { type Allocation, StreamIds, type StreamIdsOptions } from './streams/stream-ids.js';
 export type { TransactionReport } from './transaction.js';
+export {
+  type BackgroundUpdate,
+  defineBackgroundUpdate,
+  queueBackgroundUpdate,
+  type QueueOptions,
+  type UpdateBatch,
+  type UpdateProgress,
+  type UpdateResult,
+} from './background/background-update.js';
+export {
+  type BackgroundUpdateController,
+  BackgroundUpdates,
+  type BackgroundUpdateSettings,
+  defaultBackgroundUpdateSettings,
+  type RunningUpdate,
+} from './background/background-updates.js';

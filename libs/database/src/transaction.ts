@@ -1,6 +1,6 @@
 import type { Clock, Logger } from '@rookery/platform';
 import type { Db, Dialect, SqlValue, Tx, WriteOptions } from './database.js';
-import { DatabaseError, errorText } from './errors.js';
+import { DatabaseError } from './errors.js';
 
 /** The statements of one open transaction, as a driver runs them. */
 export interface Statements extends Db {

@@ -3,7 +3,7 @@ import { setImmediate as turn } from 'node:timers/promises';
 import type { Clock, Logger } from '@rookery/platform';
 import { Database, type SqlValue, type Tx, type WriteOptions } from '../database.js';
 import { sqliteDialect } from '../dialect.js';
-import { DatabaseError, errorText } from '../errors.js';
+import { DatabaseError } from '../errors.js';
 import { type Statements, Transaction, type TransactionReport } from '../transaction.js';
 import type { SqliteConnection } from './sqlite-connection.js';
 

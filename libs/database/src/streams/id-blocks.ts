@@ -1,6 +1,5 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type { Database, Tx } from '../database.js';
-import { errorText } from '../errors.js';
 import { type Logger, SilentLogger } from '@rookery/platform';
 
 const defaultBlockSize = 1000;

@@ -1,5 +1,4 @@
 import type { Database, Tx } from '../database.js';
-import { errorText } from '../errors.js';
 import { type Logger, SilentLogger } from '@rookery/platform';
 import { IdBlocks, type IdBlocksOptions } from './id-blocks.js';
 

@@ -1,0 +1,191 @@
+import { eachDatabase, FakeClock, RecordingLogger, type TestDatabase } from '@rookery/testing';
+import {
+  type BackgroundUpdate,
+  BackgroundUpdates,
+  type Database,
+  databaseMigrations,
+  defaultBackgroundUpdateSettings,
+  defineBackgroundUpdate,
+  queueBackgroundUpdate,
+} from '../index.js';
+
+const total = 1000;
+
+eachDatabase('Background updates', (open) => {
+  let test: TestDatabase;
+  let db: Database;
+  let clock: FakeClock;
+  let logger: RecordingLogger;
+  let sizes: number[];
+
+  beforeEach(async () => {
+    clock = new FakeClock();
+    logger = new RecordingLogger();
+    sizes = [];
+    test = await open(clock);
+    db = test.database;
+    await test.migrate(databaseMigrations);
+    await db.write((tx) => tx.run('CREATE TABLE moved (id BIGINT PRIMARY KEY, by_update TEXT NOT NULL)'));
+  });
+  afterEach(() => test.close());
+
+  /** Moves 1,000 rows; each takes `msPerItem`. */
+  const mover = (name: string, msPerItem = 1): BackgroundUpdate =>
+    defineBackgroundUpdate({
+      name,
+      async run({ tx, progress, batchSize }) {
+        sizes.push(batchSize);
+        const from = Number(progress['next'] ?? 0);
+        const to = Math.min(from + batchSize, total);
+        await tx.insertMany(
+          'moved',
+          ['id', 'by_update'],
+          Array.from({ length: to - from }, (_, i) => [from + i, name]),
+        );
+        void clock.advance((to - from) * msPerItem);
+        await new Promise((resolve) => setTimeout(resolve, 5));
+        return { items: to - from, progress: { next: to }, finished: to === total };
+      },
+    });
+  const runner = (updates: BackgroundUpdate[], settings = {}): BackgroundUpdates =>
+    new BackgroundUpdates({
+      database: db,
+      clock,
+      logger,
+      updates,
+      settings: { ...defaultBackgroundUpdateSettings, sleepEnabled: false, ...settings },
+    });
+  const finished = async (updates: BackgroundUpdates, stepMs = 0): Promise<void> => {
+    for (let i = 0; i < 500 && (await updates.isQueued()); i++) {
+      await new Promise((resolve) => setTimeout(resolve, 5));
+      await clock.advance(stepMs);
+    }
+    expect(await updates.isQueued()).toBe(false);
+  };
+
+  it('sizes its batches to the time they should take', async () => {
+    const updates = runner([mover('move', 2)], { defaultBatchSize: 10, durationMs: 200 });
+    expect(await updates.queue('move')).toBe(true);
+    expect(await updates.queue('move')).toBe(false);
+    await finished(updates);
+    expect(await db.get('SELECT count(*) AS n FROM moved')).toEqual({ n: total });
+    expect(sizes[0]).toBe(10);
+    expect(sizes[1]).toBe(40);
+    expect(sizes.slice(2).every((size) => size === 100)).toBe(true);
+    await updates.stop();
+    expect(updates.current()).toBeUndefined();
+  });
+
+  it('goes on after a restart where the last committed batch ended', async () => {
+    let batches = 0;
+    const inner = mover('move');
+    const updates = runner([
+      {
+        ...inner,
+        async run(batch) {
+          const result = await inner.run(batch);
+          // The third batch does its work, but the server dies before the commit.
+          if (++batches === 3) throw new Error('power failure');
+          return result;
+        },
+      },
+    ]);
+    await updates.queue('move', { progress: { next: 100 } });
+    while (batches < 3) await new Promise((resolve) => setTimeout(resolve, 5));
+    await updates.stop();
+    expect(updates.enabled).toBe(true);
+    const row = await db.get<{ progress_json: string }>('SELECT progress_json FROM background_updates');
+    const { next } = JSON.parse(row?.progress_json ?? '') as { next: number };
+    expect(await db.get('SELECT count(*) AS n, min(id) AS low, max(id) AS high FROM moved')).toEqual({
+      n: next - 100,
+      low: 100,
+      high: next - 1,
+    });
+
+    const again = runner([mover('move')]);
+    again.start();
+    await finished(again);
+    expect(await db.get('SELECT count(*) AS n FROM moved')).toEqual({ n: total - 100 });
+  });
+
+  it('keeps dependencies and order, and is not stopped by an update it does not know', async () => {
+    const order: string[] = [];
+    const once = (name: string): BackgroundUpdate => ({
+      name,
+      oneShot: true,
+      run: async () => (order.push(name), { items: 1, progress: {}, finished: true }),
+    });
+    await db.write(async (tx) => {
+      await queueBackgroundUpdate(tx, 'a_last', { dependsOn: 'b_then' });
+      await queueBackgroundUpdate(tx, 'b_then', { ordering: 5 });
+      await queueBackgroundUpdate(tx, 'c_first', { ordering: 1 });
+      await queueBackgroundUpdate(tx, 'unknown');
+    });
+    const updates = runner([once('a_last'), once('b_then'), once('c_first')]);
+    updates.start();
+    for (let i = 0; i < 100 && order.length < 3; i++) await new Promise((resolve) => setTimeout(resolve, 5));
+    await updates.stop();
+    expect(order).toEqual(['c_first', 'b_then', 'a_last']);
+    expect(logger.messages('warn')).toEqual(['A background update is queued that this version does not know']);
+  });
+
+  it('tries a failing update again later, and does others meanwhile', async () => {
+    let attempts = 0;
+    const bad: BackgroundUpdate = {
+      name: 'bad',
+      run: async () => {
+        if (++attempts < 3) throw new Error('not yet');
+        return { items: 1, progress: {}, finished: true };
+      },
+    };
+    const updates = runner([bad, mover('good')], { defaultBatchSize: total });
+    await db.write(async (tx) => {
+      await queueBackgroundUpdate(tx, 'bad');
+      await queueBackgroundUpdate(tx, 'good', { ordering: 9 });
+    });
+    updates.start();
+    for (let i = 0; i < 200 && (await updates.isQueued('good')); i++)
+      await new Promise((resolve) => setTimeout(resolve, 5));
+    expect(await updates.isQueued('good')).toBe(false);
+    await finished(updates, 1000);
+    expect(attempts).toBe(3);
+    expect(logger.messages('error')).toHaveLength(2);
+  });
+
+  it('pauses between batches, reports its state and can be paused', async () => {
+    const updates = runner([mover('move')], { sleepEnabled: true, sleepMs: 60_000 });
+    await updates.queue('move');
+    for (let i = 0; i < 100 && sizes.length < 1; i++) await new Promise((resolve) => setTimeout(resolve, 5));
+    await new Promise((resolve) => setTimeout(resolve, 30));
+    expect(sizes).toHaveLength(1);
+    expect(updates.current()).toEqual({ name: 'move', totalItems: 100, totalDurationMs: 100, itemsPerMs: 1 });
+    await clock.advance(60_000);
+    await new Promise((resolve) => setTimeout(resolve, 30));
+    expect(sizes).toHaveLength(2);
+    updates.setEnabled(false);
+    await clock.advance(120_000);
+    expect(sizes).toHaveLength(2);
+    updates.setEnabled(true);
+    for (let i = 0; i < 100 && sizes.length < 3; i++) await new Promise((resolve) => setTimeout(resolve, 5));
+    expect(sizes).toHaveLength(3);
+    await updates.stop();
+  });
+
+  it('lets a controller time the batches', async () => {
+    const seen: string[] = [];
+    const updates = runner([mover('move')]);
+    updates.setController({
+      async aroundBatch({ name, oneShot }, run) {
+        seen.push(`${name} ${oneShot}`);
+        await run(250);
+      },
+      defaultBatchSize: async () => 200,
+      minBatchSize: async () => 150,
+    });
+    expect(() => updates.setController({ aroundBatch: async () => {} })).toThrow();
+    await updates.queue('move');
+    await finished(updates);
+    expect(seen[0]).toBe('move false');
+    expect(sizes).toEqual([200, 250, 250, 250, 250]);
+  });
+});
