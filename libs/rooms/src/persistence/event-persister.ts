@@ -1,5 +1,6 @@
 import type { JsonObject } from '@rookery/matrix-types';
 import type { RoomEvent } from '@rookery/events';
+import type { Requester } from '@rookery/platform';
 import type { ClientTransaction, SentEvent, StoredEvent } from './stored-event.js';
 
 /** An event that a local user, or the server itself, wants to exist. Plain data: it may travel between processes. */
@@ -27,10 +28,10 @@ export interface EventDraft {
 
 /** The request behind a draft. */
 export interface DraftOrigin {
+  readonly requester?: Requester | undefined;
   readonly requestId?: string | undefined;
   readonly ip?: string | undefined;
   readonly userAgent?: string | undefined;
-  readonly deviceId?: string | undefined;
   readonly duringRoomCreation?: boolean | undefined;
 }
 

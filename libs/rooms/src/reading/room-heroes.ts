@@ -21,7 +21,11 @@ export class RoomHeroes {
     return heroes;
   }
 
-  async #first(roomIds: readonly string[], exceptUserId: string, memberships: string[]): Promise<Map<string, string[]>> {
+  async #first(
+    roomIds: readonly string[],
+    exceptUserId: string,
+    memberships: string[],
+  ): Promise<Map<string, string[]>> {
     const rooms = new Map<string, string[]>();
     if (roomIds.length === 0) return rooms;
     const { dialect } = this.database;

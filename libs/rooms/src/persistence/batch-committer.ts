@@ -1,0 +1,124 @@
+import { Injectable } from '@nestjs/common';
+import { Database, type Tx } from '@rookery/database';
+import { domainOf } from '@rookery/matrix-types';
+import { Clock, Config } from '@rookery/platform';
+import { Notifier } from '@rookery/replication';
+import { type EventBatch, RoomHooks, type RoomView } from '../hooks.js';
+import { EventStore, sameServer } from './event-store.js';
+import { RoomIds } from './room-ids.js';
+import { isServable, type StoredEvent } from './stored-event.js';
+import type { WorkingRoom } from './working-room.js';
+import { writeBatch } from './write-events.query.js';
+
+/** How a batch is written. */
+export interface CommitOptions {
+  /** Written before the events, in the same transaction: the row of a new room. */
+  readonly first?: (tx: Tx) => Promise<void>;
+  /** The events are older than what is known: they get negative stream orderings and wake nobody. */
+  readonly backfilled?: boolean;
+}
+
+/** Makes a batch of staged events durable, with everything that hooks add, and tells the world. */
+@Injectable()
+export class BatchCommitter {
+  constructor(
+    private readonly database: Database,
+    private readonly ids: RoomIds,
+    private readonly events: EventStore,
+    private readonly hooks: RoomHooks,
+    private readonly notifier: Notifier,
+    private readonly clock: Clock,
+    private readonly config: Config,
+  ) {}
+
+  /**
+   * @returns the events with their stream orderings, once they are durable
+   * @throws what the database or a hook throws; then nothing was written and `room` must be thrown away
+   */
+  async commit(room: WorkingRoom, options: CommitOptions = {}): Promise<StoredEvent[]> {
+    const stream = options.backfilled ? this.ids.backfill : this.ids.events;
+    const chainIds = await this.ids.authChains(
+      room.staged.filter((staged) => staged.event.stateKey !== undefined).length,
+    );
+    const allocation = await stream.allocate(room.staged.length);
+    try {
+      const receivedTs = this.clock.nowMs();
+      const stored = room.staged.map((staged, index): StoredEvent => ({
+        event: staged.event,
+        streamOrdering: allocation.ids[index]!,
+        receivedTs,
+        outlier: staged.outlier,
+        rejectedReason: staged.rejectedReason,
+        softFailed: staged.softFailed,
+        transaction: staged.transaction,
+        replacesState: staged.replacesState,
+        redactedBy: undefined,
+      }));
+      room.applyToBase();
+      const batch: EventBatch = {
+        roomId: room.roomId,
+        events: stored,
+        backfilled: options.backfilled ?? false,
+        room: this.#view(room),
+      };
+      const hooks = this.hooks.all;
+      const prepared: unknown[] = [];
+      for (const hook of hooks) prepared.push(await hook.prepare?.(batch));
+      const writable = { room, stored, chainIds, serverName: this.config.serverName };
+      await this.database.write(
+        async (tx) => {
+          await options.first?.(tx);
+          await writeBatch(tx, writable);
+          for (const [index, hook] of hooks.entries()) await hook.inTransaction?.(tx, batch, prepared[index]);
+        },
+        { name: 'persist_events' },
+      );
+      this.#remember(room, stored);
+      allocation.done();
+      if (!options.backfilled) this.#announce(room, stored);
+      for (const [index, hook] of hooks.entries()) hook.afterCommit?.(batch, prepared[index]);
+      return stored;
+    } finally {
+      allocation.done();
+    }
+  }
+
+  #view(room: WorkingRoom): RoomView {
+    const { events } = this;
+    return {
+      roomId: room.roomId,
+      rules: room.rules,
+      stateId: (type, stateKey) => room.stateId(type, stateKey),
+      async state(type, stateKey) {
+        const id = room.stateId(type, stateKey);
+        return id === undefined ? undefined : (room.stagedById.get(id)?.event ?? (await events.one(id))?.event);
+      },
+      localMembers: room.base.localMembers,
+      joinedCount: room.base.tally.join,
+    };
+  }
+
+  /** Local events go into the cache; foreign ones may have a redaction waiting for them and are read when needed. */
+  #remember(room: WorkingRoom, stored: readonly StoredEvent[]): void {
+    for (const [index, entry] of stored.entries()) {
+      const staged = room.staged[index]!;
+      const { event } = entry;
+      if (staged.replacesOutlier) this.events.forget([event.eventId]);
+      if (domainOf(event.sender) === this.config.serverName) this.events.remember(entry, staged.json.length * 2);
+      if (staged.redactionRecheck === undefined || event.redacts === undefined || !isServable(entry)) continue;
+      const target = this.events.peek(event.redacts);
+      if (!target || (staged.redactionRecheck && !sameServer(event.sender, target.event.sender))) continue;
+      this.events.redact(event.redacts, event.eventId);
+    }
+  }
+
+  #announce(room: WorkingRoom, stored: readonly StoredEvent[]): void {
+    const affected = stored
+      .filter((entry) => entry.event.type === 'm.room.member' && !room.base.localMembers.has(entry.event.stateKey!))
+      .map((entry) => entry.event.stateKey!);
+    this.notifier.announce('events', stored.at(-1)!.streamOrdering, {
+      users: affected.length === 0 ? room.base.localMembers : new Set([...room.base.localMembers, ...affected]),
+      rooms: [room.roomId],
+    });
+  }
+}

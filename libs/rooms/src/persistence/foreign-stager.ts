@@ -1,0 +1,177 @@
+import { Injectable } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import type { RoomEvent } from '@rookery/events';
+import {
+  authStateOf,
+  authTypesFor,
+  checkAuth,
+  checkAuthEvents,
+  powerLevelsOf,
+  stateKeyOf,
+  type StateMap,
+} from '@rookery/state-res';
+import { EventGates } from '../sending/event-gates.js';
+import { DraftBuilder } from './draft-builder.js';
+import { EventStore } from './event-store.js';
+import type { ForeignEvent } from './event-persister.js';
+import { pduText } from './local-stager.js';
+import { Placement, type StateBefore } from './placement.js';
+import { selectReferenced } from './room-snapshot.query.js';
+import type { StagedEvent, WorkingRoom } from './working-room.js';
+
+/** What came of a foreign event. */
+export type ForeignOutcome =
+  | { readonly kind: 'staged'; readonly rejectedReason: string | undefined; readonly softFailed: boolean }
+  | { readonly kind: 'known' }
+  | { readonly kind: 'missing'; readonly eventIds: readonly string[] };
+
+/** Stages events of other servers: auth events, state before, current state. Nothing here throws for what an event says. */
+@Injectable()
+export class ForeignStager {
+  constructor(
+    private readonly database: Database,
+    private readonly events: EventStore,
+    private readonly builder: DraftBuilder,
+    private readonly placement: Placement,
+    private readonly gates: EventGates,
+  ) {}
+
+  /**
+   * Stages one event with its place in the timeline.
+   * @param given the state before it, where its ancestors are not known
+   * @param past it is older than what is known: no extremity, no current state
+   * @spec server-server-api#checks-performed-on-receipt-of-a-pdu
+   */
+  async stage(
+    room: WorkingRoom,
+    { event, softFail }: ForeignEvent,
+    given?: StateBefore,
+    past = false,
+  ): Promise<ForeignOutcome> {
+    const known = room.stagedById.get(event.eventId) ?? (await this.events.one(event.eventId));
+    if (known && !known.outlier) return { kind: 'known' };
+    const auth = await this.#authEvents(room, event);
+    if (auth.missing.length > 0) return { kind: 'missing', eventIds: auth.missing };
+    const before = given ?? (await this.placement.before(room, event.prevEventIds));
+    if ('missing' in before) return { kind: 'missing', eventIds: before.missing };
+    const wanted = authTypesFor(event, room.rules);
+    const stateBefore = await this.builder.authState(room, before, wanted);
+    let verdict = auth.verdict;
+    if (verdict.allowed) verdict = checkAuth(event, stateBefore);
+    const rejectedReason = verdict.allowed ? undefined : verdict.reason;
+    let softFailed = false;
+    if (verdict.allowed && !past) {
+      const now = checkAuth(event, await this.builder.authState(room, room, wanted));
+      const isFirst = room.size === 0;
+      softFailed =
+        !!softFail ||
+        (!isFirst && !now.allowed) ||
+        !(await this.gates.foreignAllowed(room, event, before)) ||
+        !(await this.gates.spam(event)).allowed;
+    }
+    const accepted = verdict.allowed;
+    const chain = accepted ? await this.placement.groupAfter(room, before, event) : before.chain;
+    const levels = powerLevelsOf(stateBefore, room.rules);
+    const isRedaction = event.type === 'm.room.redaction' && event.redacts !== undefined;
+    room.stage({
+      ...foreign(event),
+      rejectedReason,
+      softFailed,
+      replacesState: event.stateKey === undefined ? undefined : before.idAt(stateKeyOf(event.type, event.stateKey)),
+      group: chain[0]!.group,
+      redactionRecheck: isRedaction ? levels.user(event.sender) < levels.scalar('redact') : undefined,
+      replacesOutlier: known !== undefined,
+    });
+    if (accepted && !softFailed && !past) {
+      const referenced = await selectReferenced(this.database, [event.eventId]);
+      await this.placement.advance(room, event, before, chain, referenced.has(event.eventId));
+    }
+    return { kind: 'staged', rejectedReason, softFailed };
+  }
+
+  /** Stages events without a place in the timeline: each is checked against its own auth events. Known ones are skipped. */
+  async stageOutliers(room: WorkingRoom, events: readonly RoomEvent[]): Promise<void> {
+    const known = await this.events.many(events.map((event) => event.eventId));
+    for (const event of byAuth(events)) {
+      if (known.has(event.eventId) || room.stagedById.has(event.eventId)) continue;
+      const auth = await this.#authEvents(room, event);
+      const rejectedReason =
+        auth.missing.length > 0 ? 'An auth event is missing' : auth.verdict.allowed ? undefined : auth.verdict.reason;
+      room.stage({ ...foreign(event), outlier: true, rejectedReason });
+    }
+  }
+
+  /** The accepted part of a state that another server told, by key. Its events must be staged or stored. */
+  async acceptedState(room: WorkingRoom, state: readonly RoomEvent[]): Promise<StateMap> {
+    const stored = await this.events.many(state.map((event) => event.eventId));
+    const accepted = new Map<string, string>();
+    for (const event of state) {
+      const entry = room.stagedById.get(event.eventId) ?? stored.get(event.eventId);
+      if (event.stateKey === undefined || !entry || entry.rejectedReason !== undefined) continue;
+      accepted.set(stateKeyOf(event.type, event.stateKey), event.eventId);
+    }
+    return accepted;
+  }
+
+  async #authEvents(
+    room: WorkingRoom,
+    event: RoomEvent,
+  ): Promise<{ missing: string[]; verdict: ReturnType<typeof checkAuth> }> {
+    const wanted = [...event.authEventIds];
+    if (room.rules.createEventImplied && event.type !== 'm.room.create') wanted.push(`$${event.roomId.slice(1)}`);
+    const stored = await this.events.many(wanted.filter((id) => !room.stagedById.has(id)));
+    const missing: string[] = [];
+    const rejected = new Set<string>();
+    const found: RoomEvent[] = [];
+    for (const id of wanted) {
+      const entry = room.stagedById.get(id) ?? stored.get(id);
+      if (!entry) missing.push(id);
+      else {
+        found.push(entry.event);
+        if (entry.rejectedReason !== undefined) rejected.add(id);
+      }
+    }
+    const named = found.filter((auth) => event.authEventIds.includes(auth.eventId));
+    let verdict = checkAuthEvents(event, named, { rejected });
+    if (verdict.allowed) verdict = checkAuth(event, authStateOf(found));
+    return { missing, verdict };
+  }
+}
+
+const foreign = (event: RoomEvent): StagedEvent => ({
+  event,
+  json: pduText(event),
+  outlier: false,
+  rejectedReason: undefined,
+  softFailed: false,
+  transaction: undefined,
+  replacesState: undefined,
+  group: undefined,
+  redactionRecheck: undefined,
+  replacesOutlier: false,
+  isForeign: true,
+});
+
+/** Events with each behind those of its auth events that are among them. A cycle, which hashes forbid, ends anywhere. */
+export function byAuth(events: readonly RoomEvent[]): RoomEvent[] {
+  const byId = new Map(events.map((event) => [event.eventId, event]));
+  const done = new Set<string>();
+  const sorted: RoomEvent[] = [];
+  for (const start of events) {
+    const pending: { event: RoomEvent; expanded: boolean }[] = [{ event: start, expanded: false }];
+    for (let next = pending.pop(); next; next = pending.pop()) {
+      if (next.expanded) {
+        sorted.push(next.event);
+        continue;
+      }
+      if (done.has(next.event.eventId)) continue;
+      done.add(next.event.eventId);
+      pending.push({ event: next.event, expanded: true });
+      for (const id of next.event.authEventIds) {
+        const auth = byId.get(id);
+        if (auth && !done.has(id)) pending.push({ event: auth, expanded: false });
+      }
+    }
+  }
+  return sorted;
+}

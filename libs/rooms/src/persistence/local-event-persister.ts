@@ -1,0 +1,276 @@
+import { Injectable } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import { type RoomEvent, roomVersionRules } from '@rookery/events';
+import { MatrixError } from '@rookery/matrix-types';
+import { Config, Logger } from '@rookery/platform';
+import { findSentEvent } from '../sending/transactions.query.js';
+import { BatchCommitter, type CommitOptions } from './batch-committer.js';
+import type { BuiltEvent } from './draft-builder.js';
+import {
+  type EventDraft,
+  EventPersister,
+  type ForeignEvent,
+  type ForeignState,
+  type NewRoom,
+  type ReceiveVerdict,
+} from './event-persister.js';
+import { ForeignStager, type ForeignOutcome } from './foreign-stager.js';
+import { type DraftOutcome, LocalStager } from './local-stager.js';
+import { insertRoom, insertRoomIfNew } from './new-room.query.js';
+import { Placement } from './placement.js';
+import { BatchQueue } from './room-queue.js';
+import { RoomSnapshot } from './room-snapshot.js';
+import { RoomSnapshots } from './room-snapshots.js';
+import type { SentEvent, StoredEvent } from './stored-event.js';
+import { WorkingRoom } from './working-room.js';
+
+/** Something to be done with a room, in its turn. */
+interface Task {
+  /** Rooms that are not known yet are made with this version; absent: they are refused. */
+  readonly roomVersion?: string;
+  /** Commits alone: its options are its own. */
+  readonly options?: CommitOptions;
+  /** Stages events. What it returns is called once they are durable. */
+  readonly stage: (room: WorkingRoom) => Promise<(stored: ReadonlyMap<string, StoredEvent>) => void>;
+  /** Asked when a batch has failed: whether this task was done by an earlier one after all. */
+  readonly alreadyDone?: () => Promise<boolean>;
+  readonly reject: (error: unknown) => void;
+}
+
+const maxBatch = 64;
+
+/** The persister of the process that writes a room's events. */
+@Injectable()
+export class LocalEventPersister extends EventPersister {
+  readonly #queue = new BatchQueue<Task>((roomId, tasks) => this.#work(roomId, tasks), maxBatch);
+
+  constructor(
+    private readonly database: Database,
+    private readonly snapshots: RoomSnapshots,
+    private readonly placement: Placement,
+    private readonly local: LocalStager,
+    private readonly foreign: ForeignStager,
+    private readonly committer: BatchCommitter,
+    private readonly config: Config,
+    private readonly logger: Logger,
+  ) {
+    super();
+  }
+
+  async send(draft: EventDraft): Promise<SentEvent> {
+    if (!this.local.isGated(draft)) return this.#sendInTurn(draft, (room) => this.local.stageDraft(room, draft));
+    // Modules may take their time: they are asked before the room's queue, so that one slow answer holds up nobody else.
+    const snapshot = await this.snapshots.get(draft.roomId);
+    if (!snapshot) throw unknownRoom();
+    const prepared: BuiltEvent | DraftOutcome = await this.local.prepare(new WorkingRoom(snapshot), draft);
+    if ('kind' in prepared) return outcomeOf(prepared, new Map(), draft.roomId);
+    return this.#sendInTurn(
+      draft,
+      async (room) =>
+        (await this.local.stagePrepared(room, draft, prepared)) ?? (await this.local.stageDraft(room, draft)),
+    );
+  }
+
+  #sendInTurn(draft: EventDraft, stage: (room: WorkingRoom) => Promise<DraftOutcome>): Promise<SentEvent> {
+    const { transaction } = draft;
+    return new Promise((resolve, reject) => {
+      this.#queue.push(draft.roomId, {
+        stage: async (room) => {
+          const outcome = await stage(room);
+          return (stored) => resolve(outcomeOf(outcome, stored, draft.roomId));
+        },
+        ...(transaction && {
+          alreadyDone: async () => {
+            const sent = await findSentEvent(this.database, draft.roomId, transaction);
+            if (sent) resolve(sent);
+            return sent !== undefined;
+          },
+        }),
+        reject,
+      });
+    });
+  }
+
+  async createRoom(request: NewRoom): Promise<{ roomId: string; events: SentEvent[] }> {
+    const rules = roomVersionRules(request.roomVersion);
+    if (!rules) throw new MatrixError(400, 'M_UNSUPPORTED_ROOM_VERSION', 'This server does not know the room version');
+    const { serverName } = this.config;
+    const [create, ...rest] = request.drafts;
+    const anonymous = new WorkingRoom(new RoomSnapshot(request.roomId ?? '', rules, serverName));
+    const first: EventDraft = { ...create!, roomId: anonymous.roomId };
+    const built = await this.local.prepare(anonymous, first);
+    if ('kind' in built) throw MatrixError.forbidden('The room may not be created');
+    const room = new WorkingRoom(new RoomSnapshot(built.event.roomId, rules, serverName));
+    await this.local.stage(room, first, built);
+    for (const draft of rest) await this.local.stageDraft(room, { ...draft, roomId: room.roomId });
+    const stored = await this.committer.commit(room, {
+      first: (tx) => insertRoom(tx, room.roomId, request),
+    });
+    this.snapshots.keep(room.base);
+    return {
+      roomId: room.roomId,
+      events: stored.map(({ event, streamOrdering }) => ({
+        eventId: event.eventId,
+        roomId: room.roomId,
+        streamOrdering,
+      })),
+    };
+  }
+
+  async receive(roomId: string, events: readonly ForeignEvent[]): Promise<ReceiveVerdict[]> {
+    return new Promise((resolve, reject) => {
+      this.#queue.push(roomId, {
+        stage: async (room) => {
+          const outcomes: [RoomEvent, ForeignOutcome][] = [];
+          for (const event of events) outcomes.push([event.event, await this.foreign.stage(room, event)]);
+          return (stored) => resolve(outcomes.map(([event, outcome]) => verdictOf(event, outcome, stored)));
+        },
+        reject,
+      });
+    });
+  }
+
+  async receiveOutliers(roomId: string, roomVersion: string, events: readonly RoomEvent[]): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#queue.push(roomId, {
+        roomVersion,
+        stage: async (room) => {
+          await this.foreign.stageOutliers(room, events);
+          return () => resolve();
+        },
+        reject,
+      });
+    });
+  }
+
+  async receiveWithState(roomVersion: string, event: RoomEvent, given: ForeignState): Promise<ReceiveVerdict> {
+    return new Promise((resolve, reject) => {
+      this.#queue.push(event.roomId, {
+        roomVersion,
+        stage: async (room) => {
+          await this.foreign.stageOutliers(room, [...given.authChain, ...given.state]);
+          const state = await this.placement.given(room, await this.foreign.acceptedState(room, given.state));
+          // Without a member of ours what was known of the room has not been kept up to date.
+          if (room.base.localMembers.size === 0) room.extremities.clear();
+          const outcome = await this.foreign.stage(room, { event }, state);
+          return (stored) => resolve(verdictOf(event, outcome, stored));
+        },
+        reject,
+      });
+    });
+  }
+
+  async backfill(roomId: string, events: readonly RoomEvent[], given?: ForeignState): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#queue.push(roomId, {
+        options: { backfilled: true },
+        stage: async (room) => {
+          if (given) await this.foreign.stageOutliers(room, [...given.authChain, ...given.state]);
+          const state =
+            given && (await this.placement.given(room, await this.foreign.acceptedState(room, given.state)));
+          for (const [index, event] of events.entries()) {
+            await this.foreign.stage(room, { event }, index === 0 ? state : undefined, true);
+          }
+          return () => resolve();
+        },
+        reject,
+      });
+    });
+  }
+
+  forgetRoom(roomId: string): void {
+    this.snapshots.drop(roomId);
+  }
+
+  async #work(roomId: string, tasks: readonly Task[]): Promise<void> {
+    const together = tasks.filter((task) => !task.options && task.roomVersion === undefined);
+    if (together.length === tasks.length) return this.#attempt(roomId, tasks);
+    for (const task of tasks) await this.#attempt(roomId, [task]);
+  }
+
+  /** Does tasks in one transaction; when that fails, each in its own. Settles all of them. */
+  async #attempt(roomId: string, tasks: readonly Task[]): Promise<void> {
+    let room: WorkingRoom | undefined;
+    const done: ((stored: ReadonlyMap<string, StoredEvent>) => void)[] = [];
+    const refused = new Set<Task>();
+    try {
+      room = await this.#open(roomId, tasks[0]!);
+      for (const task of tasks) {
+        const { length } = room.staged;
+        try {
+          done.push(await task.stage(room));
+        } catch (error) {
+          // What failed half-way has left the room in an unknown state.
+          if (room.staged.length !== length || !MatrixError.is(error)) throw error;
+          refused.add(task);
+          task.reject(error);
+        }
+      }
+      const stored = room.staged.length > 0 ? await this.#commit(room, tasks[0]!) : [];
+      const byId = new Map(stored.map((entry) => [entry.event.eventId, entry]));
+      for (const settle of done) settle(byId);
+    } catch (error) {
+      this.snapshots.drop(roomId);
+      if (room) this.placement.forget(room);
+      await this.#afterFailure(
+        roomId,
+        tasks.filter((task) => !refused.has(task)),
+        error,
+      );
+    }
+  }
+
+  async #afterFailure(roomId: string, tasks: readonly Task[], error: unknown): Promise<void> {
+    for (const task of tasks) {
+      try {
+        if (await task.alreadyDone?.()) continue;
+      } catch (lookUpError) {
+        task.reject(lookUpError);
+        continue;
+      }
+      if (tasks.length > 1) await this.#attempt(roomId, [task]);
+      else {
+        if (!MatrixError.is(error)) this.logger.error('An event could not be stored', { roomId, err: error });
+        task.reject(error);
+      }
+    }
+  }
+
+  async #open(roomId: string, { roomVersion }: Task): Promise<WorkingRoom> {
+    const snapshot = await this.snapshots.get(roomId);
+    if (snapshot) return new WorkingRoom(snapshot);
+    const rules = roomVersion === undefined ? undefined : roomVersionRules(roomVersion);
+    if (!rules) throw unknownRoom();
+    return new WorkingRoom(new RoomSnapshot(roomId, rules, this.config.serverName), true);
+  }
+
+  async #commit(room: WorkingRoom, { options }: Task): Promise<StoredEvent[]> {
+    const stored = await this.committer.commit(room, {
+      ...options,
+      ...(room.isNew && { first: (tx) => insertRoomIfNew(tx, room.roomId, room.rules.version) }),
+    });
+    this.snapshots.keep(room.base);
+    return stored;
+  }
+}
+
+/** A room that is not known here has no members here. */
+const unknownRoom = (): MatrixError => MatrixError.forbidden('You are not in this room');
+
+function outcomeOf(outcome: DraftOutcome, stored: ReadonlyMap<string, StoredEvent>, roomId: string): SentEvent {
+  if (outcome.kind === 'dropped') return { eventId: outcome.eventId, roomId, streamOrdering: 0 };
+  const { eventId } = outcome.event;
+  return { eventId, roomId, streamOrdering: stored.get(eventId)?.streamOrdering ?? 0 };
+}
+
+function verdictOf(
+  event: RoomEvent,
+  outcome: ForeignOutcome,
+  stored: ReadonlyMap<string, StoredEvent>,
+): ReceiveVerdict {
+  if (outcome.kind === 'known') return outcome;
+  if (outcome.kind === 'missing') return { kind: 'missingAncestors', eventIds: outcome.eventIds };
+  if (outcome.rejectedReason !== undefined) return { kind: 'rejected', reason: outcome.rejectedReason };
+  if (outcome.softFailed) return { kind: 'softFailed' };
+  return { kind: 'accepted', stored: stored.get(event.eventId)! };
+}

@@ -1,0 +1,124 @@
+import { Injectable } from '@nestjs/common';
+import { canonicalJson, type RoomEvent } from '@rookery/events';
+import { type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { refusalError } from '@rookery/module-host';
+import { Clock } from '@rookery/platform';
+import { authTypesFor, checkAuth, stateKeyOf } from '@rookery/state-res';
+import { EventGates } from '../sending/event-gates.js';
+import { type BuiltEvent, DraftBuilder } from './draft-builder.js';
+import type { EventDraft } from './event-persister.js';
+import { Placement } from './placement.js';
+import { PrejoinState, stripped } from './prejoin-state.js';
+import type { WorkingRoom } from './working-room.js';
+
+/** What came of a draft. */
+export type DraftOutcome =
+  /** Staged; durable with the batch. */
+  | { readonly kind: 'staged'; readonly event: RoomEvent }
+  /** The state is as wanted already. */
+  | { readonly kind: 'unchanged'; readonly event: RoomEvent }
+  /** A module wants it to look sent, and go nowhere. */
+  | { readonly kind: 'dropped'; readonly eventId: string };
+
+/** Stages events of local users: draft, third-party rules, format and hash, auth rules, spam checkers, signature. */
+@Injectable()
+export class LocalStager {
+  constructor(
+    private readonly builder: DraftBuilder,
+    private readonly placement: Placement,
+    private readonly gates: EventGates,
+    private readonly prejoin: PrejoinState,
+    private readonly clock: Clock,
+  ) {}
+
+  /** Whether a draft has to be shown to modules. */
+  isGated(draft: EventDraft): boolean {
+    return !draft.unchecked && this.gates.active;
+  }
+
+  /**
+   * Builds an event on top of the room and lets the modules judge it. Stages nothing.
+   * @throws MatrixError 403 and what else {@link DraftBuilder.build} and modules throw
+   */
+  async prepare(room: WorkingRoom, draft: EventDraft): Promise<BuiltEvent | Exclude<DraftOutcome, { kind: 'staged' }>> {
+    const place = await this.builder.before(room);
+    if (draft.skipUnchanged) {
+      const event = await this.builder.unchanged(room, draft, place.state);
+      if (event) return { kind: 'unchanged', event };
+    }
+    if (!this.isGated(draft)) return this.builder.build(room, draft, place);
+    const content = await this.gates.transform(room, draft, place.state, this.clock.nowMs());
+    const built = await this.builder.build(room, { ...draft, content }, place);
+    const verdict = await this.gates.spam(built.event, draft.origin);
+    if (verdict.allowed) return built;
+    if (verdict.effect !== 'refuse') return { kind: 'dropped', eventId: built.event.eventId };
+    throw refusalError(verdict);
+  }
+
+  /** {@link prepare} and {@link stage}. */
+  async stageDraft(room: WorkingRoom, draft: EventDraft): Promise<DraftOutcome> {
+    const prepared = await this.prepare(room, draft);
+    return 'kind' in prepared ? prepared : this.stage(room, draft, prepared);
+  }
+
+  /**
+   * Stages an event that was built outside the room's queue, while others may have been stored.
+   * @returns `undefined` when the room has moved on so that it must be built anew
+   * @throws MatrixError 403 when the room's current state forbids it
+   */
+  async stagePrepared(room: WorkingRoom, draft: EventDraft, built: BuiltEvent): Promise<DraftOutcome | undefined> {
+    const { event } = built;
+    const before = await this.placement.before(room, event.prevEventIds);
+    if ('missing' in before) return undefined;
+    const wanted = authTypesFor(event, room.rules);
+    const authIds = wanted.flatMap(([type, stateKey]) => before.idAt(stateKeyOf(type, stateKey)) ?? []);
+    if (authIds.length !== event.authEventIds.length || authIds.some((id) => !event.authEventIds.includes(id))) {
+      return undefined;
+    }
+    const now = checkAuth(event, await this.builder.authState(room, room, wanted));
+    if (!now.allowed) throw MatrixError.forbidden(now.reason);
+    return this.stage(room, draft, { ...built, before });
+  }
+
+  /** Signs and stages an event that everybody agreed to. */
+  async stage(room: WorkingRoom, draft: EventDraft, built: BuiltEvent): Promise<DraftOutcome> {
+    const { before } = built;
+    const event = await this.#withPrejoinState(room, this.builder.sign(built.event));
+    const chain = await this.placement.groupAfter(room, before, event);
+    const key = event.stateKey === undefined ? undefined : stateKeyOf(event.type, event.stateKey);
+    room.stage({
+      event,
+      json: pduText(event),
+      outlier: false,
+      rejectedReason: undefined,
+      softFailed: false,
+      transaction: draft.transaction,
+      replacesState: key === undefined ? undefined : before.idAt(key),
+      group: chain[0]!.group,
+      redactionRecheck: built.redactionRecheck,
+      replacesOutlier: false,
+      isForeign: false,
+    });
+    await this.placement.advance(room, event, before, chain);
+    return { kind: 'staged', event };
+  }
+
+  /** Gives an invite or a knock the state that its target may see. */
+  async #withPrejoinState(room: WorkingRoom, event: RoomEvent): Promise<RoomEvent> {
+    if (event.type !== 'm.room.member') return event;
+    const { membership } = event.content;
+    if (membership !== 'invite' && membership !== 'knock') return event;
+    const ids = this.prejoin
+      .keys(membership === 'invite' ? event.sender : undefined)
+      .flatMap((key) => room.idAt(key) ?? []);
+    const events = await this.builder.load(room, ids);
+    const state = ids.flatMap((id) => events.get(id) ?? []).map(stripped);
+    const name = membership === 'invite' ? 'invite_room_state' : 'knock_room_state';
+    return Object.freeze({ ...event, pdu: { ...event.pdu, unsigned: { [name]: state } } });
+  }
+}
+
+/** An event as it lies in the database. Old room versions may hold numbers that only canonical JSON writes rightly. */
+export function pduText(event: RoomEvent): string {
+  return event.rules.strictCanonicalJson ? JSON.stringify(event.pdu) : canonicalJson(event.pdu as JsonObject);
+}

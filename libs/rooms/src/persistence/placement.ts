@@ -1,0 +1,219 @@
+import { Injectable } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import type { RoomEvent } from '@rookery/events';
+import { stateKeyOf, type StateMap } from '@rookery/state-res';
+import { LRUCache } from 'lru-cache';
+import { StateGroups } from '../state/state-groups-cache.js';
+import { fullGroup, planGroup, type GroupPlan } from '../state/state-groups.js';
+import { type ChainLink, selectChain, selectDeltas, selectGroupsOf } from '../state/state-groups.query.js';
+import { StateResolver } from '../state/state-resolver.js';
+import { RoomIds } from './room-ids.js';
+import { stateDiff, type WorkingRoom } from './working-room.js';
+
+/** The state of a room before an event. */
+export interface StateBefore {
+  /** Chain of the group that holds it. */
+  readonly chain: readonly ChainLink[];
+  readonly size: number;
+  idAt(key: string): string | undefined;
+  whole(): Promise<StateMap>;
+}
+
+/** Finds the state before an event, makes the group after it, moves extremities and current state on. */
+@Injectable()
+export class Placement {
+  /** Groups of events stored lately: forks start from these. */
+  readonly #recentGroups = new LRUCache<string, number>({ max: 20_000 });
+
+  constructor(
+    private readonly database: Database,
+    private readonly groups: StateGroups,
+    private readonly resolver: StateResolver,
+    private readonly ids: RoomIds,
+  ) {}
+
+  /** The state on top of which the next event is sent: current state. */
+  async current(room: WorkingRoom): Promise<StateBefore> {
+    room.chain ??= await this.#chainForCurrent(room);
+    return this.#live(room, room.chain);
+  }
+
+  /** The state before an event with these previous events, or which of them have no known state. */
+  async before(
+    room: WorkingRoom,
+    prevEventIds: readonly string[],
+  ): Promise<StateBefore | { readonly missing: readonly string[] }> {
+    const heads = room.extremities;
+    if (prevEventIds.length === heads.size && prevEventIds.every((id) => heads.has(id))) return this.current(room);
+    const groups = await this.#groupsOf(room, prevEventIds);
+    const missing = prevEventIds.filter((id) => !groups.has(id));
+    if (missing.length > 0) return { missing };
+    const distinct = new Set(groups.values());
+    if (distinct.size === 1 && room.chain?.[0]?.group === [...distinct][0]) return this.#live(room, room.chain!);
+    return this.#merged(room, [...distinct]);
+  }
+
+  /** A group for a state that came from elsewhere. */
+  async given(room: WorkingRoom, state: StateMap): Promise<StateBefore> {
+    const plan = fullGroup(await this.ids.stateGroup(), state);
+    room.groups.set(plan.group, plan);
+    return fixed(plan.chain, state);
+  }
+
+  /** The group after an accepted event; makes one when the event is state. */
+  async groupAfter(room: WorkingRoom, before: StateBefore, event: RoomEvent): Promise<readonly ChainLink[]> {
+    if (event.stateKey === undefined) return before.chain;
+    const key = stateKeyOf(event.type, event.stateKey);
+    const changes = new Map([[key, event.eventId]]);
+    if (before.size === 0) return this.#keep(room, fullGroup(await this.ids.stateGroup(), changes));
+    const size = before.size + (before.idAt(key) === undefined ? 1 : 0);
+    const plan = await planGroup(
+      await this.ids.stateGroup(),
+      before.chain,
+      changes,
+      (groups) => this.#deltasOf(room, groups),
+      size,
+      async () => new Map(await before.whole()).set(key, event.eventId),
+    );
+    return this.#keep(room, plan);
+  }
+
+  /**
+   * Makes an accepted event an extremity, after it was staged.
+   * @param isReferenced an event that came later names it already: then it is none
+   */
+  async advance(
+    room: WorkingRoom,
+    event: RoomEvent,
+    before: StateBefore,
+    chain: readonly ChainLink[],
+    isReferenced = false,
+  ): Promise<void> {
+    const group = chain[0]!.group;
+    this.#recentGroups.set(event.eventId, group);
+    if (isReferenced) return;
+    const wasOnTop = before.chain === room.chain;
+    for (const id of event.prevEventIds) room.extremities.delete(id);
+    room.extremities.set(event.eventId, { depth: event.depth, group });
+    const key = event.stateKey === undefined ? undefined : stateKeyOf(event.type, event.stateKey);
+    if (room.extremities.size === 1 && wasOnTop) {
+      if (key !== undefined) room.change(key, event);
+      room.chain = chain;
+      return;
+    }
+    const groups = new Set([...room.extremities.values()].map((extremity) => extremity.group));
+    if (groups.size === 1 && room.chain?.[0]?.group === group) return;
+    const now = await this.#merged(room, [...groups]);
+    const changes = stateDiff(room.wholeState(), await now.whole());
+    const wanted = [...changes.values()].filter((id) => id !== undefined);
+    const events = await this.resolver.load(wanted, room.stagedById);
+    for (const [changed, eventId] of changes)
+      room.change(changed, eventId === undefined ? undefined : events.get(eventId));
+    room.chain = now.chain;
+  }
+
+  /** Told when a batch has failed. */
+  forget(room: WorkingRoom): void {
+    for (const staged of room.staged) this.#recentGroups.delete(staged.event.eventId);
+  }
+
+  #live(room: WorkingRoom, chain: readonly ChainLink[]): StateBefore {
+    return {
+      chain,
+      size: room.size,
+      idAt: (key) => room.idAt(key),
+      whole: () => Promise.resolve(room.wholeState()),
+    };
+  }
+
+  #keep(room: WorkingRoom, plan: GroupPlan): readonly ChainLink[] {
+    room.groups.set(plan.group, plan);
+    return plan.chain;
+  }
+
+  async #groupsOf(room: WorkingRoom, eventIds: readonly string[]): Promise<Map<string, number>> {
+    const groups = new Map<string, number>();
+    const unknown: string[] = [];
+    for (const id of eventIds) {
+      const staged = room.stagedById.get(id);
+      const group = staged ? staged.group : (room.extremities.get(id)?.group ?? this.#recentGroups.get(id));
+      if (group !== undefined) groups.set(id, group);
+      else unknown.push(id);
+    }
+    for (const [id, group] of await selectGroupsOf(this.database, unknown)) groups.set(id, group);
+    return groups;
+  }
+
+  async #chainForCurrent(room: WorkingRoom): Promise<readonly ChainLink[]> {
+    const groups = [...new Set([...room.extremities.values()].map((extremity) => extremity.group))];
+    if (groups.length === 0) return [];
+    return (await this.#merged(room, groups)).chain;
+  }
+
+  /** One state for several groups, by state resolution. */
+  async #merged(room: WorkingRoom, groups: readonly number[]): Promise<StateBefore> {
+    const states = await this.#statesOf(room, groups);
+    const first = groups[0]!;
+    if (groups.length === 1) return fixed(await this.#chainOf(room, first), states.get(first)!);
+    const resolved = await this.resolver.resolve([...states.values()], room.rules, room.stagedById);
+    let best = { group: first, diff: stateDiff(states.get(first)!, resolved) };
+    for (const group of groups.slice(1)) {
+      const diff = stateDiff(states.get(group)!, resolved);
+      if (diff.size < best.diff.size) best = { group, diff };
+    }
+    const chain = await this.#chainOf(room, best.group);
+    if (best.diff.size === 0) return fixed(chain, resolved);
+    const isRemoval = [...best.diff.values()].includes(undefined);
+    const plan = isRemoval
+      ? fullGroup(await this.ids.stateGroup(), resolved)
+      : await planGroup(
+          await this.ids.stateGroup(),
+          chain,
+          best.diff as StateMap,
+          (skipped) => this.#deltasOf(room, skipped),
+          resolved.size,
+          () => Promise.resolve(resolved),
+        );
+    return fixed(this.#keep(room, plan), resolved);
+  }
+
+  async #statesOf(room: WorkingRoom, groups: readonly number[]): Promise<Map<number, StateMap>> {
+    const stored = groups.filter((group) => !room.groups.has(group));
+    const states = await this.groups.many(stored);
+    for (const group of groups) {
+      if (room.groups.has(group)) states.set(group, await this.#stagedState(room, group));
+    }
+    return states;
+  }
+
+  /** A state whose group is not in the database yet: what is staged, laid over what is stored. */
+  async #stagedState(room: WorkingRoom, group: number): Promise<StateMap> {
+    const plans: GroupPlan[] = [];
+    let next: number | undefined = group;
+    for (let plan = room.groups.get(next); plan; plan = next === undefined ? undefined : room.groups.get(next)) {
+      plans.push(plan);
+      next = plan.prev;
+    }
+    const state = new Map(next === undefined ? [] : (await this.groups.many([next])).get(next)!);
+    for (const plan of plans.reverse()) for (const [key, eventId] of plan.rows) state.set(key, eventId);
+    return state;
+  }
+
+  async #chainOf(room: WorkingRoom, group: number): Promise<readonly ChainLink[]> {
+    return room.groups.get(group)?.chain ?? (await selectChain(this.database, group));
+  }
+
+  async #deltasOf(room: WorkingRoom, groups: readonly number[]): Promise<Map<number, StateMap>> {
+    const stored = groups.filter((group) => !room.groups.has(group));
+    const deltas = new Map<number, StateMap>(stored.length > 0 ? await selectDeltas(this.database, stored) : []);
+    for (const group of groups) {
+      const plan = room.groups.get(group);
+      if (plan) deltas.set(group, plan.rows);
+    }
+    return deltas;
+  }
+}
+
+function fixed(chain: readonly ChainLink[], state: StateMap): StateBefore {
+  return { chain, size: state.size, idAt: (key) => state.get(key), whole: () => Promise.resolve(state) };
+}

@@ -1,0 +1,146 @@
+import type { RoomEvent, RoomVersionRules } from '@rookery/events';
+import { isMembership, type Membership } from '@rookery/matrix-types';
+import { splitStateKey, stateKeyOf, type StateMap } from '@rookery/state-res';
+import type { GroupPlan } from '../state/state-groups.js';
+import type { ChainLink } from '../state/state-groups.query.js';
+import type { Extremity, RoomSnapshot } from './room-snapshot.js';
+import type { ClientTransaction } from './stored-event.js';
+
+/** An event that will be written with the batch. */
+export interface StagedEvent {
+  readonly event: RoomEvent;
+  /** As it will lie in `event_json`. */
+  readonly json: string;
+  readonly outlier: boolean;
+  readonly rejectedReason: string | undefined;
+  readonly softFailed: boolean;
+  readonly transaction: ClientTransaction | undefined;
+  readonly replacesState: string | undefined;
+  /** Group after it; absent for outliers. */
+  readonly group: number | undefined;
+  /** For an accepted redaction: whether it counts only for events of the sender's own server. */
+  readonly redactionRecheck: boolean | undefined;
+  /** It was stored as an outlier before. */
+  readonly replacesOutlier: boolean;
+  /** Another server made it: its previous events may be unknown. */
+  readonly isForeign: boolean;
+}
+
+/** A change of current state, caused by the staged event with this index. */
+export interface CurrentChange {
+  readonly cause: number;
+  readonly type: string;
+  readonly stateKey: string;
+  readonly eventId: string | undefined;
+  readonly prevEventId: string | undefined;
+  readonly membership: Membership | undefined;
+  readonly event: RoomEvent | undefined;
+}
+
+/** A room in the middle of a batch: the snapshot, and on top of it what the staged events change. */
+export class WorkingRoom {
+  chain: readonly ChainLink[] | undefined;
+  readonly extremities: Map<string, Extremity>;
+  readonly staged: StagedEvent[] = [];
+  readonly stagedById = new Map<string, StagedEvent>();
+  readonly groups = new Map<number, GroupPlan>();
+  readonly changes: CurrentChange[] = [];
+  /** Heads before the batch. */
+  readonly headsBefore: ReadonlySet<string>;
+  readonly #delta = new Map<string, string | undefined>();
+  #size: number;
+
+  constructor(
+    readonly base: RoomSnapshot,
+    readonly isNew = false,
+  ) {
+    this.chain = base.chain;
+    this.extremities = new Map(base.extremities);
+    this.headsBefore = new Set(base.extremities.keys());
+    this.#size = base.state.size;
+  }
+
+  get roomId(): string {
+    return this.base.roomId;
+  }
+
+  get rules(): RoomVersionRules {
+    return this.base.rules;
+  }
+
+  /** Entries of current state. */
+  get size(): number {
+    return this.#size;
+  }
+
+  /** The event that holds a piece of current state. */
+  stateId(type: string, stateKey: string): string | undefined {
+    return this.idAt(stateKeyOf(type, stateKey));
+  }
+
+  idAt(key: string): string | undefined {
+    return this.#delta.has(key) ? this.#delta.get(key) : this.base.state.get(key);
+  }
+
+  /** All of current state, copied. */
+  wholeState(): Map<string, string> {
+    const whole = new Map(this.base.state);
+    for (const [key, eventId] of this.#delta) {
+      if (eventId === undefined) whole.delete(key);
+      else whole.set(key, eventId);
+    }
+    return whole;
+  }
+
+  /** Sets one entry of current state because of the event staged last. */
+  change(key: string, event: RoomEvent | undefined): void {
+    const prevEventId = this.idAt(key);
+    if (prevEventId === event?.eventId) return;
+    const [type, stateKey] = splitStateKey(key);
+    this.#size += (event ? 1 : 0) - (prevEventId === undefined ? 0 : 1);
+    this.#delta.set(key, event?.eventId);
+    const cause = this.staged.length - 1;
+    const membership = type === 'm.room.member' && event ? membershipIn(event) : undefined;
+    this.changes.push({ cause, type, stateKey, eventId: event?.eventId, prevEventId, membership, event });
+  }
+
+  /** The last change of each entry. */
+  finalChanges(): CurrentChange[] {
+    const last = new Map<string, CurrentChange>();
+    for (const change of this.changes) last.set(stateKeyOf(change.type, change.stateKey), change);
+    return [...last.values()];
+  }
+
+  stage(staged: StagedEvent): void {
+    this.staged.push(staged);
+    this.stagedById.set(staged.event.eventId, staged);
+  }
+
+  /**
+   * Puts what was staged into the snapshot. Done before the write, so that hooks see the room as it will be; whatever fails
+   * afterwards throws the snapshot away.
+   */
+  applyToBase(): void {
+    const { base } = this;
+    for (const [key, eventId] of this.#delta) base.set(key, eventId);
+    for (const change of this.finalChanges()) {
+      if (change.type === 'm.room.member') base.setMembership(change.stateKey, change.membership);
+    }
+    base.extremities = this.extremities;
+    base.chain = this.chain;
+  }
+}
+
+/** The membership in a member event; something else than the five counts as a leave. */
+export function membershipIn(event: RoomEvent): Membership {
+  const membership = event.content['membership'];
+  return isMembership(membership) ? membership : 'leave';
+}
+
+/** Entries that differ between two states; `undefined` for those that are gone. */
+export function stateDiff(from: StateMap, to: StateMap): Map<string, string | undefined> {
+  const diff = new Map<string, string | undefined>();
+  for (const [key, eventId] of to) if (from.get(key) !== eventId) diff.set(key, eventId);
+  for (const key of from.keys()) if (!to.has(key)) diff.set(key, undefined);
+  return diff;
+}

@@ -1,0 +1,148 @@
+import type { SqlValue, Tx } from '@rookery/database';
+import { domainOf } from '@rookery/matrix-types';
+import type { RoomEvent } from '@rookery/events';
+import type { StoredEvent } from './stored-event.js';
+import type { CurrentChange, WorkingRoom } from './working-room.js';
+
+/** Writes what the batch changes in current state, memberships and the room's figures. */
+export async function writeCurrentState(
+  tx: Tx,
+  room: WorkingRoom,
+  stored: readonly StoredEvent[],
+  serverName: string,
+): Promise<void> {
+  if (room.changes.length === 0) return;
+  const final = room.finalChanges();
+  const gone = final.filter((change) => change.eventId === undefined);
+  for (const change of gone) {
+    await tx.run('DELETE FROM current_state_events WHERE room_id = ? AND type = ? AND state_key = ?', [
+      room.roomId,
+      change.type,
+      change.stateKey,
+    ]);
+  }
+  const orderings = new Map(stored.map((entry) => [entry.event.eventId, entry.streamOrdering]));
+  const positionOf = (change: CurrentChange): number => stored[change.cause]!.streamOrdering;
+  const set = final.filter((change) => change.eventId !== undefined);
+  if (set.length > 0) {
+    await tx.insertMany(
+      'current_state_events',
+      ['event_id', 'room_id', 'type', 'state_key', 'membership', 'event_stream_ordering'],
+      set.map((change) => [
+        change.eventId!,
+        room.roomId,
+        change.type,
+        change.stateKey,
+        change.membership ?? null,
+        orderings.get(change.eventId!) ?? positionOf(change),
+      ]),
+      `ON CONFLICT (room_id, type, state_key) DO UPDATE SET event_id = excluded.event_id,
+       membership = excluded.membership, event_stream_ordering = excluded.event_stream_ordering`,
+    );
+  }
+  await tx.insertMany(
+    'current_state_delta_stream',
+    ['stream_id', 'room_id', 'type', 'state_key', 'event_id', 'prev_event_id'],
+    room.changes.map((change) => [
+      positionOf(change),
+      room.roomId,
+      change.type,
+      change.stateKey,
+      change.eventId ?? null,
+      change.prevEventId ?? null,
+    ]),
+  );
+  await writeLocalMemberships(
+    tx,
+    room,
+    final,
+    (change) => orderings.get(change.eventId!) ?? positionOf(change),
+    serverName,
+  );
+  await writeFigures(tx, room, set);
+}
+
+async function writeLocalMemberships(
+  tx: Tx,
+  room: WorkingRoom,
+  final: readonly CurrentChange[],
+  positionOf: (change: CurrentChange) => number,
+  serverName: string,
+): Promise<void> {
+  const local = final.filter((change) => change.type === 'm.room.member' && domainOf(change.stateKey) === serverName);
+  const set = local.filter((change) => change.eventId !== undefined);
+  if (set.length > 0) {
+    await tx.insertMany(
+      'local_current_membership',
+      ['room_id', 'user_id', 'event_id', 'membership', 'event_stream_ordering', 'forgotten'],
+      set.map((change) => [room.roomId, change.stateKey, change.eventId!, change.membership!, positionOf(change), 0]),
+      `ON CONFLICT (user_id, room_id) DO UPDATE SET event_id = excluded.event_id, membership = excluded.membership,
+       event_stream_ordering = excluded.event_stream_ordering, forgotten = 0`,
+    );
+  }
+  const gone = local.filter((change) => change.eventId === undefined).map((change) => change.stateKey);
+  if (gone.length > 0) {
+    await tx.run(`DELETE FROM local_current_membership WHERE room_id = ? AND ${tx.dialect.anyOf('user_id')}`, [
+      room.roomId,
+      gone,
+    ]);
+  }
+}
+
+/** The state types that the directory lists rooms by: column and where its value lies. */
+const figureColumns: Readonly<Record<string, readonly [column: string, key: string]>> = {
+  'm.room.name': ['name', 'name'],
+  'm.room.topic': ['topic', 'topic'],
+  'm.room.canonical_alias': ['canonical_alias', 'alias'],
+  'm.room.join_rules': ['join_rules', 'join_rule'],
+  'm.room.history_visibility': ['history_visibility', 'history_visibility'],
+  'm.room.encryption': ['encryption', 'algorithm'],
+  'm.room.avatar': ['avatar', 'url'],
+  'm.room.guest_access': ['guest_access', 'guest_access'],
+};
+
+const textIn = (event: RoomEvent, key: string): string | null => {
+  const value = event.content[key];
+  return typeof value === 'string' ? value.replaceAll('\0', '') : null;
+};
+
+async function writeFigures(tx: Tx, room: WorkingRoom, set: readonly CurrentChange[]): Promise<void> {
+  const columns = new Map<string, SqlValue>();
+  for (const change of set) {
+    const { event } = change;
+    if (change.stateKey !== '' || !event) continue;
+    if (change.type === 'm.room.create') {
+      const type = event.content['type'];
+      columns.set('room_type', typeof type === 'string' ? type : null);
+      columns.set('is_federatable', event.content['m.federate'] !== false);
+    }
+    const figure = figureColumns[change.type];
+    if (figure) columns.set(figure[0], textIn(event, figure[1]));
+  }
+  if (columns.size > 0) await upsert(tx, 'room_stats_state', room.roomId, columns);
+  if (columns.size === 0 && !set.some((change) => change.type === 'm.room.member')) return;
+  await upsert(
+    tx,
+    'room_stats_current',
+    room.roomId,
+    new Map<string, SqlValue>([
+      ['current_state_events', room.size],
+      ['joined_members', room.base.tally.join],
+      ['invited_members', room.base.tally.invite],
+      ['left_members', room.base.tally.leave],
+      ['banned_members', room.base.tally.ban],
+      ['knocked_members', room.base.tally.knock],
+      ['local_users_in_room', room.base.localMembers.size],
+    ]),
+  );
+}
+
+async function upsert(tx: Tx, table: string, roomId: string, columns: ReadonlyMap<string, SqlValue>): Promise<void> {
+  const names = [...columns.keys()];
+  await tx.insertMany(
+    table,
+    ['room_id', ...names],
+    [[roomId, ...columns.values()]],
+    `ON CONFLICT (room_id) DO UPDATE SET ${names.map((name) => `${name} = excluded.${name}`).join(', ')}`,
+  );
+}

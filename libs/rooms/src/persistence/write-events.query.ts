@@ -1,0 +1,287 @@
+import type { Tx } from '@rookery/database';
+import { splitStateKey } from '@rookery/state-res';
+import { writeAuthChains } from '../state/auth-chains.query.js';
+import { relationOf } from '../relations/relation.js';
+import type { StoredEvent } from './stored-event.js';
+import { membershipIn, type StagedEvent, type WorkingRoom } from './working-room.js';
+import { writeCurrentState } from './write-current-state.query.js';
+
+/** A batch with its stream orderings. */
+export interface WritableBatch {
+  readonly room: WorkingRoom;
+  readonly stored: readonly StoredEvent[];
+  readonly serverName: string;
+  /** One per staged state event, for the chain cover. */
+  readonly chainIds: readonly number[];
+}
+
+const formatVersions = { v1: 1, v3: 2, v4: 3 } as const;
+
+/** Writes everything that a batch of events changes in this lib's tables. */
+export async function writeBatch(tx: Tx, batch: WritableBatch): Promise<void> {
+  const { room, stored } = batch;
+  const replaced = room.staged.filter((staged) => staged.replacesOutlier).map((staged) => staged.event.eventId);
+  if (replaced.length > 0) await deleteOutliers(tx, replaced);
+  await writeEventRows(tx, room, stored);
+  await writeStateGroups(tx, room);
+  await writeReferences(tx, room);
+  await writeStateEvents(tx, room, stored, batch.chainIds);
+  await writeExtremities(tx, room);
+  await writeBackwardExtremities(tx, room);
+  await writeCurrentState(tx, room, stored, batch.serverName);
+}
+
+async function deleteOutliers(tx: Tx, eventIds: readonly string[]): Promise<void> {
+  for (const table of ['events', 'event_json', 'event_auth', 'state_events', 'room_memberships']) {
+    await tx.run(`DELETE FROM ${table} WHERE ${tx.dialect.anyOf('event_id')}`, [eventIds]);
+  }
+}
+
+function metadataOf(staged: StagedEvent): string {
+  if (!staged.transaction && !staged.softFailed) return '{}';
+  return JSON.stringify({
+    ...(staged.transaction && { txn_id: staged.transaction.txnId, device_id: staged.transaction.deviceId }),
+    ...(staged.softFailed && { soft_failed: true }),
+  });
+}
+
+async function writeEventRows(tx: Tx, room: WorkingRoom, stored: readonly StoredEvent[]): Promise<void> {
+  const format = room.rules.createEventImplied ? 4 : formatVersions[room.rules.eventFormat];
+  await tx.insertMany(
+    'events',
+    [
+      'event_id',
+      'type',
+      'room_id',
+      'sender',
+      'state_key',
+      'topological_ordering',
+      'depth',
+      'stream_ordering',
+      'origin_server_ts',
+      'received_ts',
+      'outlier',
+      'soft_failed',
+      'contains_url',
+      'rejection_reason',
+    ],
+    stored.map(({ event, streamOrdering, receivedTs, outlier, softFailed, rejectedReason }) => [
+      event.eventId,
+      event.type,
+      room.roomId,
+      event.sender,
+      event.stateKey ?? null,
+      event.depth,
+      event.depth,
+      streamOrdering,
+      event.originServerTs,
+      receivedTs,
+      outlier,
+      softFailed,
+      typeof event.content['url'] === 'string',
+      rejectedReason ?? null,
+    ]),
+  );
+  await tx.insertMany(
+    'event_json',
+    ['event_id', 'room_id', 'internal_metadata', 'json', 'format_version'],
+    room.staged.map((staged) => [staged.event.eventId, room.roomId, metadataOf(staged), staged.json, format]),
+  );
+  const rejected = stored.filter((entry) => entry.rejectedReason !== undefined);
+  if (rejected.length > 0) {
+    await tx.insertMany(
+      'rejections',
+      ['event_id', 'reason', 'last_check'],
+      rejected.map((entry) => [entry.event.eventId, entry.rejectedReason!, String(entry.receivedTs)]),
+      'ON CONFLICT (event_id) DO NOTHING',
+    );
+  }
+  const sent = stored.filter((entry) => entry.transaction);
+  if (sent.length > 0) {
+    await tx.insertMany(
+      'event_txn_id_device_id',
+      ['event_id', 'room_id', 'user_id', 'device_id', 'txn_id', 'inserted_ts'],
+      sent.map(({ event, transaction, receivedTs }) => [
+        event.eventId,
+        room.roomId,
+        transaction!.userId,
+        transaction!.deviceId,
+        transaction!.txnId,
+        receivedTs,
+      ]),
+    );
+  }
+}
+
+async function writeStateGroups(tx: Tx, room: WorkingRoom): Promise<void> {
+  const plans = [...room.groups.values()];
+  if (plans.length > 0) {
+    const cause = room.staged[0]?.event.eventId ?? '';
+    await tx.insertMany(
+      'state_groups',
+      ['id', 'room_id', 'event_id', 'chain_position'],
+      plans.map((plan) => [plan.group, room.roomId, cause, plan.position]),
+    );
+    const edges = plans.filter((plan) => plan.prev !== undefined);
+    if (edges.length > 0) {
+      await tx.insertMany(
+        'state_group_edges',
+        ['state_group', 'prev_state_group'],
+        edges.map((plan) => [plan.group, plan.prev!]),
+      );
+    }
+    await tx.insertMany(
+      'state_groups_state',
+      ['state_group', 'room_id', 'type', 'state_key', 'event_id'],
+      plans.flatMap((plan) =>
+        [...plan.rows].map(([key, eventId]) => [plan.group, room.roomId, ...splitStateKey(key), eventId]),
+      ),
+    );
+  }
+  const placed = room.staged.filter((staged) => staged.group !== undefined);
+  if (placed.length > 0) {
+    await tx.insertMany(
+      'event_to_state_groups',
+      ['event_id', 'state_group'],
+      placed.map((staged) => [staged.event.eventId, staged.group!]),
+    );
+  }
+}
+
+async function writeReferences(tx: Tx, room: WorkingRoom): Promise<void> {
+  const edges = room.staged
+    .filter((staged) => !staged.outlier)
+    .flatMap(({ event }) => [...new Set(event.prevEventIds)].map((prev) => [event.eventId, prev, room.roomId]));
+  if (edges.length > 0) await tx.insertMany('event_edges', ['event_id', 'prev_event_id', 'room_id'], edges);
+  const accepted = room.staged.filter(
+    (staged) => !staged.outlier && !staged.softFailed && staged.rejectedReason === undefined,
+  );
+  const relations = accepted.flatMap(({ event }) => {
+    const relation = event.stateKey === undefined ? relationOf(event.content) : undefined;
+    return relation ? [[event.eventId, relation.eventId, relation.type, relation.key ?? null]] : [];
+  });
+  if (relations.length > 0) {
+    await tx.insertMany(
+      'event_relations',
+      ['event_id', 'relates_to_id', 'relation_type', 'aggregation_key'],
+      relations,
+    );
+  }
+  const redactions = accepted.filter(({ event, redactionRecheck }) => redactionRecheck !== undefined && event.redacts);
+  if (redactions.length > 0) {
+    await tx.insertMany(
+      'redactions',
+      ['event_id', 'redacts', 'received_ts', 'recheck'],
+      redactions.map(({ event, redactionRecheck }) => [
+        event.eventId,
+        event.redacts!,
+        event.originServerTs,
+        redactionRecheck!,
+      ]),
+    );
+  }
+}
+
+async function writeStateEvents(
+  tx: Tx,
+  room: WorkingRoom,
+  stored: readonly StoredEvent[],
+  chainIds: readonly number[],
+): Promise<void> {
+  const state = stored.filter(({ event }) => event.stateKey !== undefined);
+  if (state.length === 0) return;
+  await tx.insertMany(
+    'state_events',
+    ['event_id', 'room_id', 'type', 'state_key', 'prev_state'],
+    state.map(({ event, replacesState }) => [
+      event.eventId,
+      room.roomId,
+      event.type,
+      event.stateKey!,
+      replacesState ?? null,
+    ]),
+  );
+  const auth = state.flatMap(({ event }) =>
+    [...new Set(event.authEventIds)].map((id) => [event.eventId, id, room.roomId]),
+  );
+  if (auth.length > 0) await tx.insertMany('event_auth', ['event_id', 'auth_id', 'room_id'], auth);
+  const members = state.filter(({ event }) => event.type === 'm.room.member');
+  if (members.length > 0) {
+    await tx.insertMany(
+      'room_memberships',
+      ['event_id', 'user_id', 'sender', 'room_id', 'membership', 'display_name', 'avatar_url', 'event_stream_ordering'],
+      members.map(({ event, streamOrdering }) => [
+        event.eventId,
+        event.stateKey!,
+        event.sender,
+        room.roomId,
+        membershipIn(event),
+        text(event.content['displayname']),
+        text(event.content['avatar_url']),
+        streamOrdering,
+      ]),
+    );
+  }
+  const placed = await writeAuthChains(
+    tx,
+    state.map(({ event }) => event),
+    chainIds,
+  );
+  if (!placed) await tx.run('UPDATE rooms SET has_auth_chain_index = FALSE WHERE room_id = ?', [room.roomId]);
+}
+
+/** A text that both databases can hold. */
+const text = (value: unknown): string | null => (typeof value === 'string' ? value.replaceAll('\0', '') : null);
+
+async function writeExtremities(tx: Tx, room: WorkingRoom): Promise<void> {
+  const before = room.headsBefore;
+  const gone = [...before].filter((id) => !room.extremities.has(id));
+  const fresh = [...room.extremities.keys()].filter((id) => !before.has(id));
+  if (gone.length === 1 && fresh.length === 1) {
+    await tx.run('UPDATE event_forward_extremities SET event_id = ? WHERE room_id = ? AND event_id = ?', [
+      fresh[0]!,
+      room.roomId,
+      gone[0]!,
+    ]);
+    return;
+  }
+  if (gone.length > 0) {
+    await tx.run(`DELETE FROM event_forward_extremities WHERE room_id = ? AND ${tx.dialect.anyOf('event_id')}`, [
+      room.roomId,
+      gone,
+    ]);
+  }
+  if (fresh.length > 0) {
+    await tx.insertMany(
+      'event_forward_extremities',
+      ['event_id', 'room_id'],
+      fresh.map((id) => [id, room.roomId]),
+    );
+  }
+}
+
+/** Notes which previous events of foreign events are unknown: where history goes on elsewhere. */
+async function writeBackwardExtremities(tx: Tx, room: WorkingRoom): Promise<void> {
+  const foreign = room.staged.filter((staged) => staged.isForeign && !staged.outlier);
+  if (foreign.length === 0) return;
+  const { roomId } = room;
+  const own = foreign.map((staged) => staged.event.eventId);
+  await tx.run(`DELETE FROM event_backward_extremities WHERE room_id = ? AND ${tx.dialect.anyOf('event_id')}`, [
+    roomId,
+    own,
+  ]);
+  const named = [...new Set(foreign.flatMap((staged) => staged.event.prevEventIds))];
+  const known = await tx.query<{ event_id: string }>(
+    `SELECT event_id FROM events WHERE ${tx.dialect.anyOf('event_id')} AND outlier = FALSE`,
+    [named],
+  );
+  const isKnown = new Set(known.map((row) => row.event_id));
+  const unknown = named.filter((id) => !isKnown.has(id));
+  if (unknown.length === 0) return;
+  await tx.insertMany(
+    'event_backward_extremities',
+    ['event_id', 'room_id'],
+    unknown.map((id) => [id, roomId]),
+    'ON CONFLICT (event_id, room_id) DO NOTHING',
+  );
+}

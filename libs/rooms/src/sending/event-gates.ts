@@ -1,0 +1,99 @@
+import { Injectable } from '@nestjs/common';
+import type { RoomEvent } from '@rookery/events';
+import type { JsonObject } from '@rookery/matrix-types';
+import {
+  callbackContext,
+  type GateVerdict,
+  ModuleDispatcher,
+  refusalError,
+  toModuleEvent,
+  toStateView,
+} from '@rookery/module-host';
+import { splitStateKey, stateKeyOf } from '@rookery/state-res';
+import { EventStore } from '../persistence/event-store.js';
+import type { DraftOrigin, EventDraft } from '../persistence/event-persister.js';
+import type { StateBefore } from '../persistence/placement.js';
+import type { WorkingRoom } from '../persistence/working-room.js';
+
+/** Asks the modules about events before they are stored. */
+@Injectable()
+export class EventGates {
+  constructor(
+    private readonly modules: ModuleDispatcher,
+    private readonly events: EventStore,
+  ) {}
+
+  /** Whether any module wants to see events. */
+  get active(): boolean {
+    return this.modules.has('checkEventAllowed') || this.modules.has('checkEventForSpam');
+  }
+
+  /**
+   * Lets third-party rules see a draft, and change its content.
+   * @throws MatrixError when a module refuses
+   */
+  async transform(room: WorkingRoom, draft: EventDraft, before: StateBefore, nowMs: number): Promise<JsonObject> {
+    if (!this.modules.has('checkEventAllowed')) return draft.content;
+    const verdict = await this.modules.transform(
+      'checkEventAllowed',
+      context(draft.origin),
+      {
+        eventId: undefined,
+        roomId: room.roomId,
+        roomVersion: room.rules.version,
+        type: draft.type,
+        stateKey: draft.stateKey,
+        sender: draft.sender,
+        content: draft.content,
+        originServerTs: draft.originServerTs ?? nowMs,
+        redacts: draft.redacts,
+      },
+      this.#stateView(room, before),
+    );
+    if (!verdict.allowed) throw refusalError(verdict);
+    return verdict.value.content;
+  }
+
+  /** What spam checkers say about a finished event. */
+  async spam(event: RoomEvent, origin?: DraftOrigin): Promise<GateVerdict> {
+    return this.modules.gate('checkEventForSpam', context(origin), toModuleEvent(event));
+  }
+
+  /** What third-party rules say about an event of another server. */
+  async foreignAllowed(room: WorkingRoom, event: RoomEvent, before: StateBefore): Promise<boolean> {
+    if (!this.modules.has('checkEventAllowed')) return true;
+    const verdict = await this.modules.transform(
+      'checkEventAllowed',
+      context(undefined),
+      toModuleEvent(event),
+      this.#stateView(room, before),
+    );
+    return verdict.allowed;
+  }
+
+  #stateView(room: WorkingRoom, before: StateBefore): ReturnType<typeof toStateView> {
+    const load = async (ids: readonly string[]): Promise<RoomEvent[]> => {
+      const stored = await this.events.events(ids.filter((id) => !room.stagedById.has(id)));
+      return ids.flatMap((id) => room.stagedById.get(id)?.event ?? stored.get(id) ?? []);
+    };
+    return toStateView({
+      get: async (type, stateKey) => {
+        const id = before.idAt(stateKeyOf(type, stateKey));
+        return id === undefined ? undefined : (await load([id]))[0];
+      },
+      ofType: async (type) => {
+        const whole = await before.whole();
+        return load([...whole].filter(([key]) => splitStateKey(key)[0] === type).map(([, id]) => id));
+      },
+      all: async () => load([...(await before.whole()).values()]),
+    });
+  }
+}
+
+const context = (origin: DraftOrigin | undefined): ReturnType<typeof callbackContext> =>
+  callbackContext(origin?.requester, {
+    requestId: origin?.requestId,
+    ip: origin?.ip,
+    userAgent: origin?.userAgent,
+    duringRoomCreation: origin?.duringRoomCreation ?? false,
+  });

@@ -1,0 +1,197 @@
+import type { Db, Tx } from '@rookery/database';
+import type { RoomEvent } from '@rookery/events';
+
+/** A place in the chain cover: it reaches everything before it in its chain, and what the links name. */
+export interface ChainPosition {
+  readonly chain: number;
+  readonly sequence: number;
+}
+
+interface PositionRow {
+  readonly event_id: string;
+  readonly chain_id: number;
+  readonly sequence_number: number;
+}
+
+/** Places of events in the chain cover; events without one are absent. */
+export async function selectChainPositions(db: Db, eventIds: readonly string[]): Promise<Map<string, ChainPosition>> {
+  if (eventIds.length === 0) return new Map();
+  const rows = await db.query<PositionRow>(
+    `SELECT event_id, chain_id, sequence_number FROM event_auth_chains WHERE ${db.dialect.anyOf('event_id')}`,
+    [eventIds],
+  );
+  return new Map(rows.map((row) => [row.event_id, { chain: row.chain_id, sequence: row.sequence_number }]));
+}
+
+/**
+ * Gives state events their places in the chain cover of auth chains. An event goes on the chain of one of its auth
+ * events when that is the last of its chain, if possible the one it replaces; else it starts a chain. Links are written
+ * only where the chain does not reach the target already.
+ * @param events each behind its auth events
+ * @param chainIds one fresh id per event; not all need be used
+ * @returns whether all could be placed; if not, the room's index must count as incomplete
+ */
+export async function writeAuthChains(
+  tx: Tx,
+  events: readonly RoomEvent[],
+  chainIds: readonly number[],
+): Promise<boolean> {
+  const own = new Set(events.map((event) => event.eventId));
+  const named = new Set(events.flatMap((event) => event.authEventIds).filter((eventId) => !own.has(eventId)));
+  const positions = await selectChainPositions(tx, [...named]);
+  const chains = [...new Set([...positions.values()].map((position) => position.chain))];
+  const tips = new Map<number, number>();
+  const links = new Map<number, Map<number, number>>();
+  if (chains.length > 0) {
+    const tipRows = await tx.query<{ chain_id: number; tip: number }>(
+      `SELECT chain_id, MAX(sequence_number) AS tip FROM event_auth_chains WHERE ${tx.dialect.anyOf('chain_id')}
+       GROUP BY chain_id`,
+      [chains],
+    );
+    for (const row of tipRows) tips.set(row.chain_id, row.tip);
+    const linkRows = await tx.query<{ origin: number; target: number; reach: number }>(
+      `SELECT origin_chain_id AS origin, target_chain_id AS target, MAX(target_sequence_number) AS reach
+       FROM event_auth_chain_links WHERE ${tx.dialect.anyOf('origin_chain_id')} GROUP BY origin_chain_id, target_chain_id`,
+      [chains],
+    );
+    for (const row of linkRows) linksOf(links, row.origin).set(row.target, row.reach);
+  }
+  const newPositions: [string, number, number][] = [];
+  const newLinks: [number, number, number, number][] = [];
+  const replaced = new Map<string, string>();
+  for (const [index, event] of events.entries()) {
+    const targets: { position: ChainPosition; eventId: string }[] = [];
+    for (const eventId of event.authEventIds) {
+      const position = positions.get(eventId);
+      if (!position) return false;
+      targets.push({ position, eventId });
+    }
+    const free = targets.filter(({ position }) => tips.get(position.chain) === position.sequence);
+    const parent = free.find(({ eventId }) => replaced.get(eventId) === keyOf(event)) ?? free.at(-1);
+    const chain = parent?.position.chain ?? chainIds[index]!;
+    const sequence = (parent?.position.sequence ?? 0) + 1;
+    positions.set(event.eventId, { chain, sequence });
+    tips.set(chain, sequence);
+    replaced.set(event.eventId, keyOf(event));
+    newPositions.push([event.eventId, chain, sequence]);
+    const reach = linksOf(links, chain);
+    for (const { position } of targets) {
+      if (position.chain === chain || (reach.get(position.chain) ?? 0) >= position.sequence) continue;
+      reach.set(position.chain, position.sequence);
+      newLinks.push([chain, sequence, position.chain, position.sequence]);
+    }
+  }
+  await tx.insertMany('event_auth_chains', ['event_id', 'chain_id', 'sequence_number'], newPositions);
+  if (newLinks.length > 0) {
+    await tx.insertMany(
+      'event_auth_chain_links',
+      ['origin_chain_id', 'origin_sequence_number', 'target_chain_id', 'target_sequence_number'],
+      newLinks,
+    );
+  }
+  return true;
+}
+
+const keyOf = (event: RoomEvent): string => `${event.type}\n${event.stateKey}`;
+
+function linksOf(links: Map<number, Map<number, number>>, chain: number): Map<number, number> {
+  let reach = links.get(chain);
+  if (!reach) links.set(chain, (reach = new Map()));
+  return reach;
+}
+
+/**
+ * The auth difference by the chain cover: per chain, how far each state set reaches; what lies between the least and the
+ * greatest reach is in the chains of some sets only.
+ * @param sets per state set, ids of its events that are not in every set
+ * @param common events in every state set; they reach the same in all
+ * @returns `undefined` when an event has no place in the cover
+ */
+export async function authDifference(
+  db: Db,
+  sets: readonly ReadonlySet<string>[],
+  common: Iterable<string>,
+): Promise<ReadonlySet<string> | undefined> {
+  const shared = [...common];
+  const positions = await selectChainPositions(db, [...new Set([...sets.flatMap((set) => [...set]), ...shared])]);
+  const reaches: Map<number, number>[] = [];
+  const startingPoints = (eventIds: Iterable<string>): Map<number, number> | undefined => {
+    const reach = new Map<number, number>();
+    for (const eventId of eventIds) {
+      const position = positions.get(eventId);
+      if (!position) return undefined;
+      if ((reach.get(position.chain) ?? 0) < position.sequence) reach.set(position.chain, position.sequence);
+    }
+    return reach;
+  };
+  for (const set of sets) {
+    const reach = startingPoints([...set, ...shared]);
+    if (!reach) return undefined;
+    reaches.push(reach);
+  }
+  const links = await linksFrom(db, new Set(reaches.flatMap((reach) => [...reach.keys()])));
+  for (const reach of reaches) spread(reach, links);
+  const gaps: [chain: number, above: number, upTo: number][] = [];
+  for (const chain of new Set(reaches.flatMap((reach) => [...reach.keys()]))) {
+    const all = reaches.map((reach) => reach.get(chain) ?? 0);
+    const least = Math.min(...all);
+    const most = Math.max(...all);
+    if (most > least) gaps.push([chain, least, most]);
+  }
+  return eventsInGaps(db, gaps);
+}
+
+type Link = readonly [sequence: number, target: number, targetSequence: number];
+
+/** All links that can be followed from these chains, level by level: one query per hop between chains. */
+async function linksFrom(db: Db, start: ReadonlySet<number>): Promise<Map<number, Link[]>> {
+  const links = new Map<number, Link[]>();
+  let frontier = [...start];
+  const seen = new Set(frontier);
+  while (frontier.length > 0) {
+    const rows = await db.query<{ origin: number; at: number; target: number; reach: number }>(
+      `SELECT origin_chain_id AS origin, origin_sequence_number AS at, target_chain_id AS target,
+         target_sequence_number AS reach FROM event_auth_chain_links WHERE ${db.dialect.anyOf('origin_chain_id')}`,
+      [frontier],
+    );
+    const next = new Set<number>();
+    for (const row of rows) {
+      const list = links.get(row.origin);
+      if (list) list.push([row.at, row.target, row.reach]);
+      else links.set(row.origin, [[row.at, row.target, row.reach]]);
+      if (!seen.has(row.target)) next.add(row.target);
+    }
+    for (const chain of next) seen.add(chain);
+    frontier = [...next];
+  }
+  return links;
+}
+
+/** Follows links until nothing is reached that was not before. */
+function spread(reach: Map<number, number>, links: ReadonlyMap<number, readonly Link[]>): void {
+  const pending = [...reach.keys()];
+  for (let chain = pending.pop(); chain !== undefined; chain = pending.pop()) {
+    const upTo = reach.get(chain)!;
+    for (const [at, target, targetSequence] of links.get(chain) ?? []) {
+      if (at > upTo || (reach.get(target) ?? 0) >= targetSequence) continue;
+      reach.set(target, targetSequence);
+      pending.push(target);
+    }
+  }
+}
+
+async function eventsInGaps(db: Db, gaps: readonly (readonly [number, number, number])[]): Promise<Set<string>> {
+  const events = new Set<string>();
+  const pageSize = 100;
+  for (let from = 0; from < gaps.length; from += pageSize) {
+    const page = gaps.slice(from, from + pageSize);
+    const rows = await db.query<{ event_id: string }>(
+      `SELECT event_id FROM event_auth_chains WHERE ${page
+        .map(() => '(chain_id = ? AND sequence_number > ? AND sequence_number <= ?)')
+        .join(' OR ')}`,
+      page.flat(),
+    );
+    for (const row of rows) events.add(row.event_id);
+  }
+  return events;
+}

@@ -1,0 +1,41 @@
+import { Injectable } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import type { StateMap } from '@rookery/state-res';
+import { LRUCache } from 'lru-cache';
+import { selectStates } from './state-groups.query.js';
+
+/** Entries of all cached maps together: about 100 MB. */
+const maxEntries = 400_000;
+
+/** Whole states of groups, which never change once written. Bounded by the number of entries. */
+@Injectable()
+export class StateGroups {
+  readonly #cache = new LRUCache<number, StateMap>({
+    maxSize: maxEntries,
+    sizeCalculation: (state) => state.size + 8,
+  });
+
+  constructor(private readonly database: Database) {}
+
+  /** Whole states, by group; one query for those that are not cached. */
+  async many(groups: Iterable<number>): Promise<Map<number, StateMap>> {
+    const found = new Map<number, StateMap>();
+    const missing: number[] = [];
+    for (const group of new Set(groups)) {
+      const cached = this.#cache.get(group);
+      if (cached) found.set(group, cached);
+      else missing.push(group);
+    }
+    if (missing.length > 0) {
+      for (const [group, state] of await selectStates(this.database, missing)) {
+        found.set(group, state);
+        this.#cache.set(group, state);
+      }
+    }
+    return found;
+  }
+
+  forget(groups: Iterable<number>): void {
+    for (const group of groups) this.#cache.delete(group);
+  }
+}
