@@ -1,16 +1,23 @@
 /** Configuration, logging, metrics, clock, lifecycle. */
 export { Clock, SystemClock, type Timer } from './clock.js';
 export { Config, type FromObjectOptions } from './config/config.js';
+export { generateConfig, type GenerateOptions } from './config/generate.js';
+export { checkConfig, loadConfig, type LoadOptions } from './config/load.js';
 export { type ConfigProblem, ConfigError, describeProblem } from './config/problem.js';
 export { isIpRange, parseDurationMs, parseSizeBytes, toBlockList } from './config/kinds.js';
+export { configurationReference } from './config/reference.js';
+export { configurationSchema } from './config/schema.js';
 export type { OidcProviderSetting } from './config/settings/auth.js';
 export type { DatabaseSetting } from './config/settings/storage.js';
 export type { Listener, ModuleEntry, RateLimitSetting } from './config/settings/shapes.js';
 export { type SettingName, settingNames, type SettingValue } from './config/table.js';
+export { withoutEffect } from './config/without-effect.js';
 export { Ids, SystemIds } from './ids.js';
 export { Lifecycle, type LifecycleStep, type Phase, phases } from './lifecycle.js';
 export { LogContext, type LogContextFields } from './logging/log-context.js';
 export { type LogFields, Logger, type LogLevel, SilentLogger } from './logging/logger.js';
+export { loggerOptions, readLogConfig } from './logging/log-config.js';
+export { type LoggerOptions, PinoLogger } from './logging/pino-logger.js';
 export type { MetricName } from './metrics/metric-table.js';
 export {
   type CounterMetric,

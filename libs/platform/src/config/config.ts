@@ -1,21 +1,8 @@
 import { resolve } from 'node:path';
-import type { SettingPath } from './kinds.js';
+import type { ConfigParts } from './parts.js';
 import { ConfigError, type ConfigProblem } from './problem.js';
 import { readSettings } from './read.js';
 import { rowOf, type SettingName, settingNames, type SettingValue } from './table.js';
-
-/** What a {@link Config} is made of. */
-export interface ConfigParts {
-  readonly values: ReadonlyMap<SettingName, unknown>;
-  /** Settings that the files name themselves. */
-  readonly given: ReadonlySet<string>;
-  /** Folder of the first settings file. */
-  readonly configDir: string;
-  /** Warnings met on the way. */
-  readonly warnings: readonly ConfigProblem[];
-  /** Where a value stands: `homeserver.yaml:12`. */
-  readonly locate: (path: SettingPath) => string | undefined;
-}
 
 /** For {@link Config.fromObject}. */
 export interface FromObjectOptions {
@@ -80,7 +67,7 @@ export class Config {
     return this.#given.has(name);
   }
 
-  /** Where a setting stands, for messages: `homeserver.yaml:12`, or the bare name when it is in no file. */
+  /** Where a setting stands, for messages: `homeserver.yaml:12`; the file alone for one that is in none. */
   where(name: SettingName, ...path: (string | number)[]): string {
     return this.#locate([...name.split('.'), ...path]) ?? name;
   }

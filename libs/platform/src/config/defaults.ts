@@ -1,3 +1,101 @@
-import type { Draft } from './draft.js';
-/** x */
-export function applyDependentDefaults(_draft: Draft): void {}
+import { resolve } from 'node:path';
+import { type Draft, valueOf } from './draft.js';
+import { resourceNames } from './settings/shapes.js';
+import type { SettingName, SettingValue } from './table.js';
+
+/** Fills in what the file leaves out and what follows from other settings or from the environment. */
+export function applyDependentDefaults(draft: Draft): void {
+  const { env } = draft;
+  const silent = <K extends SettingName>(name: K, value: SettingValue<K> | undefined): void => {
+    if (!draft.given.has(name) && value !== undefined) draft.values.set(name, value);
+  };
+  const serverName = valueOf(draft, 'server_name');
+  if (valueOf(draft, 'signing_key') === undefined)
+    silent('signing_key_path', resolve(draft.baseDir, `${serverName}.signing.key`));
+  silent('media_store_path', resolve(draft.baseDir, 'media_store'));
+  silent('macaroon_secret_key', valueOf(draft, 'macaroon_secret_key') ?? valueOf(draft, 'registration_shared_secret'));
+  silent('email.smtp_port', valueOf(draft, 'email.force_tls') ? 465 : 25);
+  silent('cas_config.enabled', valueOf(draft, 'cas_config.server_url') !== undefined);
+  silent('worker_name', valueOf(draft, 'worker_app'));
+  if (valueOf(draft, 'matrix_authentication_service.enabled')) {
+    silent('password_config.enabled', false);
+    silent('enable_3pid_changes', false);
+  }
+  if (valueOf(draft, 'worker_app') === undefined) {
+    silent('listeners', [
+      {
+        port: 8008,
+        path: undefined,
+        mode: 0o666,
+        tag: undefined,
+        bind_addresses: ['127.0.0.1'],
+        bind_address: undefined,
+        type: 'http',
+        tls: false,
+        x_forwarded: false,
+        request_id_header: undefined,
+        resources: [{ names: ['client', 'federation'] satisfies (typeof resourceNames)[number][], compress: false }],
+        additional_resources: {},
+      },
+    ]);
+  }
+  silent('pusher_instances', valueOf(draft, 'start_pushers') === false ? [] : ['master']);
+  silent('federation_sender_instances', valueOf(draft, 'send_federation') === false ? [] : ['master']);
+  oldDuty(draft, 'update_user_directory', 'update_user_directory_from_worker', 'synapse.app.user_dir');
+  oldDuty(draft, 'notify_appservices', 'notify_appservices_from_worker', 'synapse.app.appservice');
+  sqliteFile(draft);
+
+  silent('http_proxy', env['http_proxy'] || env['HTTP_PROXY'] || undefined);
+  silent('https_proxy', env['https_proxy'] || env['HTTPS_PROXY'] || undefined);
+  const noProxy = env['no_proxy'] || env['NO_PROXY'];
+  if (noProxy) {
+    silent(
+      'no_proxy_hosts',
+      noProxy
+        .split(',')
+        .map((host) => host.trim())
+        .filter((host) => host !== ''),
+    );
+  }
+  cacheFactors(draft);
+}
+
+/** Switched off on the main process by its old name: a worker of that kind does it, whatever its name. */
+function oldDuty(
+  draft: Draft,
+  old: 'update_user_directory' | 'notify_appservices',
+  now: 'update_user_directory_from_worker' | 'notify_appservices_from_worker',
+  app: string,
+): void {
+  if (valueOf(draft, old) !== false || draft.given.has(now)) return;
+  draft.values.set(now, valueOf(draft, 'worker_app') === app ? valueOf(draft, 'worker_name') : app);
+}
+
+function sqliteFile(draft: Draft): void {
+  const args = valueOf(draft, 'database.args') ?? {};
+  if (valueOf(draft, 'database.name') !== 'sqlite3') return;
+  const file = args['database'] ?? 'homeserver.db';
+  if (typeof file === 'string' && file !== '') {
+    draft.values.set('database.args', { ...args, database: file === ':memory:' ? file : resolve(draft.baseDir, file) });
+  } else draft.context.error(['database', 'args', 'database'], 'expected the path of the database file');
+}
+
+/** `*` and dots do not fit into names of environment variables; the settings leave out the stars, too. */
+function cacheFactors(draft: Draft): void {
+  const prefix = 'SYNAPSE_CACHE_FACTOR';
+  const global = Number(draft.env[prefix]);
+  if (draft.env[prefix] && Number.isFinite(global) && global >= 0 && !draft.given.has('caches.global_factor')) {
+    draft.values.set('caches.global_factor', global);
+  }
+  const factors: Record<string, number> = {};
+  for (const [name, factor] of Object.entries(valueOf(draft, 'caches.per_cache_factors') ?? {})) {
+    factors[name.replaceAll('*', '').toLowerCase()] = factor;
+  }
+  for (const [name, text] of Object.entries(draft.env)) {
+    const factor = Number(text);
+    if (name.startsWith(`${prefix}_`) && text && Number.isFinite(factor) && factor >= 0) {
+      factors[name.slice(prefix.length + 1).toLowerCase()] = factor;
+    }
+  }
+  draft.values.set('caches.per_cache_factors', factors);
+}

@@ -1,12 +1,12 @@
 import { readFileSync, statSync } from 'node:fs';
 import { applyOldForms } from './compat.js';
-import type { ConfigParts } from './config.js';
 import { applyDependentDefaults } from './defaults.js';
 import { didYouMean, isSection, type ReadContext, type SettingPath, shown } from './kinds.js';
+import type { ConfigParts } from './parts.js';
 import type { ConfigProblem } from './problem.js';
 import { checkRules } from './rules.js';
 import { withoutEffect } from './without-effect.js';
-import { rowOf, type SettingName, settingNames } from './table.js';
+import { isSettingName, rowOf, type SettingName, settingNames } from './table.js';
 
 /** What settings are read from. */
 export interface RawSettings {
@@ -14,7 +14,9 @@ export interface RawSettings {
   readonly raw: Readonly<Record<string, unknown>>;
   readonly baseDir: string;
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** `homeserver.yaml:12` of a value, or of the nearest thing around it. */
+  /** Refuse secrets that stand in the settings themselves. */
+  readonly noSecretsInConfig?: boolean;
+  /** `homeserver.yaml:12` of a value, or of the nearest thing around it; the file when it is in none. */
   readonly locate: (path: SettingPath) => string | undefined;
 }
 
@@ -28,6 +30,9 @@ export interface ReadResult {
 const secretLimitBytes = 64 * 1024;
 
 type Node = { readonly children: Map<string, Node>; name?: SettingName };
+
+/** Secrets that may lie in files of their own. */
+const secretsWithFile: ReadonlySet<string> = new Set(settingNames.map((name) => rowOf(name).fileOf ?? ''));
 
 /** The names as a tree of sections. */
 const tree: Node = { children: new Map() };
@@ -45,6 +50,7 @@ for (const name of settingNames) {
 export function readSettings(source: RawSettings): ReadResult {
   const errors: ConfigProblem[] = [];
   const warnings: ConfigProblem[] = [];
+  const unreadable = new Set<string>();
   const problem = (level: ConfigProblem['level'], path: SettingPath, message: string): void => {
     (level === 'error' ? errors : warnings).push({
       level,
@@ -52,6 +58,7 @@ export function readSettings(source: RawSettings): ReadResult {
       setting: pathText(path),
       message,
     });
+    if (level === 'error') unreadable.add(settingAt(path));
   };
   const context: ReadContext = {
     baseDir: source.baseDir,
@@ -74,7 +81,7 @@ export function readSettings(source: RawSettings): ReadResult {
         context.warn(at, `unknown setting, ignored${didYouMean(key, node.children.keys())}`);
       } else if (child.name !== undefined) take(child.name, value, at);
       else if (isSection(value)) {
-        given.add(at.join('.'));
+        if (Object.keys(value).length > 0) given.add(at.join('.'));
         walk(child, value, at);
       } else if (value !== null && value !== undefined) {
         context.error(
@@ -109,7 +116,15 @@ export function readSettings(source: RawSettings): ReadResult {
       values.set(name, undefined);
       return;
     }
-    values.set(name, row.kind.read(value, at, context));
+    if (source.noSecretsInConfig && secretsWithFile.has(name)) {
+      context.error(
+        at,
+        'secrets must not stand in the settings: write it to a file and name that with the setting ending in _path',
+      );
+      return;
+    }
+    // What cannot be read keeps its default, so that the rest can still be checked.
+    values.set(name, row.kind.read(value, at, context) ?? row.default);
     if (row.deprecated !== undefined) context.warn(at, `deprecated: ${row.deprecated}`);
     else if (withoutEffect.has(name)) context.warn(at, 'known, but has no effect in this version');
   }
@@ -124,15 +139,17 @@ export function readSettings(source: RawSettings): ReadResult {
     const file = values.get(name);
     if (target === undefined || typeof file !== 'string') return;
     const at = name.split('.');
-    if (values.get(target) !== undefined) context.error(at, `set either ${target} or ${name}, not both`);
+    if (values.get(target) !== undefined || unreadable.has(target))
+      context.error(at, `set either ${target} or ${name}, not both`);
     else values.set(target, context.secret(at, file));
   }
 
-  const draft = { values, given, env: source.env, context, baseDir: source.baseDir };
+  const draft = { values, given, writtenAs: new Map(), env: source.env, context, baseDir: source.baseDir };
   applyOldForms(draft);
   applyDependentDefaults(draft);
-  // Rules compare values; where some could not be read they would only add noise.
-  checkRules(draft, errors.length > 0);
+  // A rule about a value that could not be read would only add noise; old forms report under their own names.
+  const unread = new Set(unreadable);
+  checkRules(draft, (name) => unread.has(name));
   return { parts: { values, given, configDir: source.baseDir, warnings, locate: source.locate }, errors };
 }
 
@@ -149,6 +166,15 @@ function readSecret(file: string, report: (message: string) => void): string | u
     report(`cannot read ${file}: ${(error as NodeJS.ErrnoException).code ?? String(error)}`);
   }
   return undefined;
+}
+
+/** The setting that a place belongs to: `listeners` of `listeners[0].port`. */
+function settingAt(path: SettingPath): string {
+  for (let length = path.length; length > 0; length--) {
+    const name = path.slice(0, length).join('.');
+    if (isSettingName(name)) return name;
+  }
+  return '';
 }
 
 /** `listeners[0].port` */

@@ -56,3 +56,6 @@ export const settingNames = Object.keys(settings) as SettingName[];
 
 /** One row of the table. */
 export const rowOf = (name: SettingName): Setting => settings[name] as Setting;
+
+/** Whether there is a setting of that name. */
+export const isSettingName = (name: string): name is SettingName => Object.hasOwn(settings, name);

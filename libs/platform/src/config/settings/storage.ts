@@ -11,7 +11,6 @@ const databaseFields = {
   allow_unsafe_locale: k.field(k.flag, false, 'Start on a PostgreSQL database whose COLLATE and CTYPE are not C.'),
   args: k.field(k.mapOf(k.anything), {}, 'Arguments of the connection; `database` is the file of SQLite.'),
 };
-const database = k.object(databaseFields);
 
 /** Database, caches, logs. */
 export const storageSettings = {
@@ -77,4 +76,4 @@ export const storageSettings = {
 };
 
 /** One entry of `databases`. */
-export type DatabaseSetting = k.KindValue<typeof database>;
+export type DatabaseSetting = k.FieldValues<typeof databaseFields>;

@@ -1,0 +1,83 @@
+import { stringify } from 'yaml';
+
+/** What goes into the first settings file. */
+export interface GenerateOptions {
+  readonly serverName: string;
+  /** Folder of the database and the media. */
+  readonly dataDir: string;
+  /** File of the signing key. Default: `<serverName>.signing.key` beside the settings. */
+  readonly signingKeyPath?: string;
+  /** Random secrets; made by the caller from `Ids`. */
+  readonly secrets: {
+    readonly registrationSharedSecret: string;
+    readonly macaroonSecretKey: string;
+    readonly formSecret: string;
+  };
+  /** Default false. */
+  readonly reportStats?: boolean;
+  readonly port?: number;
+  /** Default: only this machine. */
+  readonly bindAddresses?: readonly string[];
+}
+
+/** A commented settings file for a first run: SQLite, one listener, nothing sent home, registration closed. */
+export function generateConfig(options: GenerateOptions): string {
+  const value = (one: unknown): string =>
+    stringify(one, { version: '1.1', lineWidth: 0, collectionStyle: 'flow' }).trimEnd();
+  const folder = options.dataDir.replace(/\/+$/, '');
+  return `# Settings of a Rookery homeserver. docs/operators/configuration.md describes all of them;
+# "rookery config check" tells what is wrong with this file without starting the server.
+
+# The part of user and room ids behind the colon. It can never change.
+server_name: ${value(options.serverName)}
+
+# Where clients reach the server, when that is not this machine. Needed for mails and single sign-on.
+# public_baseurl: ${value(`https://${options.serverName}/`)}
+
+# Behind a reverse proxy that speaks TLS, keep the address and let x_forwarded be true.
+listeners:
+  - port: ${options.port ?? 8008}
+    bind_addresses: ${value(options.bindAddresses ?? ['127.0.0.1'])}
+    type: http
+    tls: false
+    x_forwarded: false
+    resources:
+      - names: [client, federation]
+        compress: false
+
+# SQLite is fine for a try-out and for few users. For more, PostgreSQL:
+#   database:
+#     name: psycopg2
+#     args: { host: localhost, user: rookery, password: "...", database: rookery, cp_max: 10 }
+database:
+  name: sqlite3
+  args:
+    database: ${value(`${folder}/homeserver.db`)}
+
+media_store_path: ${value(`${folder}/media_store`)}
+
+# Made at the first start. Whoever has it can speak as this server: keep it, and keep it secret.
+signing_key_path: ${value(options.signingKeyPath ?? `${options.serverName}.signing.key`)}
+
+# Servers asked for the keys of servers that do not answer.
+trusted_key_servers:
+  - server_name: matrix.org
+
+# Whether to send anonymous usage numbers.
+report_stats: ${options.reportStats ?? false}
+
+# Nobody can register by themselves; "rookery register-user" makes accounts. Before opening it, see
+# registrations_require_3pid, enable_registration_captcha and registration_requires_token.
+enable_registration: false
+
+# Random, and secret.
+registration_shared_secret: ${value(options.secrets.registrationSharedSecret)}
+macaroon_secret_key: ${value(options.secrets.macaroonSecretKey)}
+form_secret: ${value(options.secrets.formSecret)}
+
+# Modules are npm packages, found from the folder of this file: "rookery module add NAME" installs one.
+# modules:
+#   - module: rookery-word-filter
+#     config: { words: [spam] }
+`;
+}

@@ -1,0 +1,178 @@
+import { readdirSync, readFileSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import {
+  type Document,
+  isAlias,
+  isMap,
+  isNode,
+  isPair,
+  isScalar,
+  isSeq,
+  LineCounter,
+  parseDocument,
+  type YAMLMap,
+} from 'yaml';
+import { isSection, type SettingPath } from './kinds.js';
+import type { ConfigProblem } from './problem.js';
+
+/** Largest settings file, bytes. */
+const fileLimitBytes = 4 * 1024 * 1024;
+/** Most files of one folder. */
+const filesLimit = 1000;
+
+/** One YAML file, read. */
+export interface SettingsFile {
+  readonly file: string;
+  /** Its top level; empty for an empty file. */
+  readonly values: Readonly<Record<string, unknown>>;
+  readonly problems: readonly ConfigProblem[];
+  /** Line of a value's key, or of the nearest thing around it. */
+  line(path: SettingPath): number | undefined;
+}
+
+/** Several files as one: later top-level keys replace earlier ones whole. */
+export interface MergedSettings {
+  readonly raw: Record<string, unknown>;
+  readonly problems: readonly ConfigProblem[];
+  readonly locate: (path: SettingPath) => string | undefined;
+}
+
+/**
+ * Reads YAML as YAML 1.1, which the field's files are written in: `yes` and `on` are true, `<<` merges. Dates, binary data
+ * and sets are left as text, since no setting takes them.
+ */
+export function parseSettings(file: string, text: string): SettingsFile {
+  const lineCounter = new LineCounter();
+  const wanted = new Set(
+    ['map', 'seq', 'str', 'null', 'bool', 'int', 'float'].map((name) => `tag:yaml.org,2002:${name}`),
+  );
+  const document = parseDocument(text, {
+    version: '1.1',
+    merge: true,
+    lineCounter,
+    prettyErrors: false,
+    logLevel: 'silent',
+    customTags: (tags) =>
+      tags.filter((tag) => typeof tag === 'string' || wanted.has(tag.tag) || tag.tag === 'tag:yaml.org,2002:merge'),
+  });
+  const at = (offset: number): string => `${file}:${lineCounter.linePos(offset).line}`;
+  const problems: ConfigProblem[] = document.errors.map((error) => ({
+    level: error.code === 'DUPLICATE_KEY' ? 'warning' : 'error',
+    where: at(error.pos[0]),
+    setting: '',
+    message:
+      error.code === 'DUPLICATE_KEY'
+        ? 'the same key stands here twice: the last one holds'
+        : `not valid YAML: ${error.message}`,
+  }));
+  let values: Record<string, unknown> = {};
+  if (!problems.some((problem) => problem.level === 'error')) {
+    try {
+      const parsed: unknown = document.toJS({ maxAliasCount: 1000 });
+      if (isSection(parsed)) values = parsed;
+      else if (parsed !== null && parsed !== undefined) {
+        problems.push({
+          level: 'error',
+          where: `${file}:1`,
+          setting: '',
+          message: 'expected settings, one `name: value` per line',
+        });
+      }
+    } catch (error) {
+      problems.push({ level: 'error', where: file, setting: '', message: `not valid YAML: ${String(error)}` });
+    }
+  }
+  return {
+    file,
+    values,
+    problems,
+    line: (path) => {
+      const offset = offsetOf(document, path);
+      return offset === undefined ? undefined : lineCounter.linePos(offset).line;
+    },
+  };
+}
+
+/** Where the last part of the path stands that the document has; merged and aliased parts count as their source. */
+function offsetOf(document: Document, path: SettingPath): number | undefined {
+  let node: unknown = document.contents;
+  let offset: number | undefined;
+  for (const part of path) {
+    if (isAlias(node)) node = node.resolve(document);
+    let next: unknown;
+    if (isMap(node)) {
+      const pair = findPair(node, String(part));
+      if (!pair) break;
+      if (isNode(pair.key) && pair.key.range) offset = pair.key.range[0];
+      next = pair.value;
+    } else if (isSeq(node) && typeof part === 'number') {
+      next = node.items[part];
+      if (isNode(next) && next.range) offset = next.range[0];
+    }
+    if (next === undefined) break;
+    node = next;
+  }
+  return offset;
+}
+
+function findPair(map: YAMLMap, key: string) {
+  // The last one: it is the one that holds.
+  return map.items.findLast((pair) => isPair(pair) && String(isScalar(pair.key) ? pair.key.value : pair.key) === key);
+}
+
+/** The files that a path stands for: itself, or the `*.yaml` files of a folder in the order of their names. */
+function filesAt(path: string): string[] {
+  if (!statSync(path).isDirectory()) return [path];
+  const names = readdirSync(path)
+    .filter((name) => name.endsWith('.yaml'))
+    .sort();
+  if (names.length > filesLimit) throw new Error(`more than ${filesLimit} files`);
+  return names.map((name) => join(path, name));
+}
+
+/** Reads files and folders of files. What cannot be read becomes a problem. */
+export function readSources(paths: readonly string[]): MergedSettings {
+  const raw: Record<string, unknown> = {};
+  const problems: ConfigProblem[] = [];
+  const sourceOf = new Map<string, SettingsFile>();
+  const failed = (where: string, error: unknown): void => {
+    const { code, message } = error as NodeJS.ErrnoException;
+    problems.push({
+      level: 'error',
+      where,
+      setting: '',
+      message: `cannot read: ${code === 'ENOENT' ? 'there is no such file' : (code ?? message)}`,
+    });
+  };
+  for (const path of paths) {
+    let files: string[] = [];
+    try {
+      files = filesAt(path);
+      if (files.length === 0) failed(path, new Error('the folder has no *.yaml files'));
+    } catch (error) {
+      failed(path, error);
+    }
+    for (const file of files) {
+      try {
+        if (statSync(file).size > fileLimitBytes) throw new Error(`larger than ${fileLimitBytes} bytes`);
+        const parsed = parseSettings(file, readFileSync(file, 'utf8'));
+        problems.push(...parsed.problems);
+        for (const [key, value] of Object.entries(parsed.values)) {
+          raw[key] = value;
+          sourceOf.set(key, parsed);
+        }
+      } catch (error) {
+        failed(file, error);
+      }
+    }
+  }
+  return {
+    raw,
+    problems,
+    locate: (path) => {
+      const source = sourceOf.get(String(path[0]));
+      const line = source?.line(path);
+      return source && line !== undefined ? `${source.file}:${line}` : paths[0];
+    },
+  };
+}
