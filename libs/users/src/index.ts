@@ -1,2 +1,55 @@
 /** Accounts, login, interactive auth, sessions, profiles. */
-export {};
+export { type Account, type AccountFlags, erasedUsers, existingAccounts, isErased } from './accounts/account.query.js';
+export { AccountService, type Registration } from './accounts/account.service.js';
+export { AccountValidity } from './accounts/account-validity.js';
+export { AdminRegistrationService } from './accounts/admin-registration.service.js';
+export { DeactivationService } from './accounts/deactivation.service.js';
+export { PasswordService } from './accounts/password.service.js';
+export {
+  deleteRegistrationToken,
+  findRegistrationToken,
+  insertRegistrationToken,
+  isUsable,
+  listRegistrationTokens,
+  type RegistrationToken,
+  updateRegistrationToken,
+} from './accounts/registration-token.query.js';
+export { RegistrationService } from './accounts/registration.service.js';
+export type { Origin } from './common/account-modules.js';
+export type { Hook, HookPoint } from './common/hook-point.js';
+export { isLocalUser, qualifyUserId } from './common/user-names.js';
+export type { Device } from './devices/device.query.js';
+export { DeviceService } from './devices/device.service.js';
+export {
+  type AccountDataChangedEvent,
+  type DeactivatedEvent,
+  type DevicesEvent,
+  type LoggedOutEvent,
+  type ProfileChangedEvent,
+  type ProfileLookUpEvent,
+  type RegisteredEvent,
+  type ThreepidEvent,
+  UserHooks,
+} from './hooks.js';
+export { usersMigrations } from './migrations/users-01.migration.js';
+export { OpenIdService } from './openid/openid.service.js';
+export type { Profile } from './profiles/profile.js';
+export { type ProfileChangeOptions, ProfileService } from './profiles/profile.service.js';
+export { RemoteProfiles, type RemoteProfileSource } from './profiles/remote-profiles.js';
+export {
+  AppserviceDirectory,
+  type AppserviceIdentity,
+  type AppserviceSource,
+} from './sessions/appservice-directory.js';
+export { ClientActivity } from './sessions/client-activity.js';
+export { addressesOf, type UserAddress } from './sessions/client-activity.query.js';
+export { type DeviceRequest, type LoginFlow, type LoginMethod, LoginService } from './sessions/login.service.js';
+export { type IssuedSession, SessionService, type SessionRequest } from './sessions/session.service.js';
+export type { Threepid } from './threepids/threepid.query.js';
+export { ThreepidService } from './threepids/threepid.service.js';
+export { InteractiveAuthRequired } from './uia/uia-errors.js';
+export type { StageAttempt, UiaStage } from './uia/uia-stage.js';
+export { type UiaOutcome, type UiaRequest, UiaService } from './uia/uia.service.js';
+export { type GateOptions, UserAuthGate } from './uia/user-auth-gate.js';
+export { UsersHttpModule } from './users-http.module.js';
+export { UsersModule } from './users.module.js';

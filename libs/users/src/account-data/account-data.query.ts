@@ -1,0 +1,142 @@
+import type { Db, Tx } from '@rookery/database';
+
+/** One piece of account data. Content is JSON text; `{}` stands for deleted. */
+export interface AccountDataRow {
+  readonly type: string;
+  readonly content: string;
+  readonly streamId: number;
+}
+
+/** One piece of account data of a room. */
+export interface RoomAccountDataRow extends AccountDataRow {
+  readonly roomId: string;
+}
+
+export async function findGlobal(db: Db, userId: string, type: string): Promise<string | undefined> {
+  return (
+    await db.get<{ content: string }>('SELECT content FROM account_data WHERE user_id = ? AND account_data_type = ?', [
+      userId,
+      type,
+    ])
+  )?.content;
+}
+
+export async function findForRoom(db: Db, userId: string, roomId: string, type: string): Promise<string | undefined> {
+  return (
+    await db.get<{ content: string }>(
+      'SELECT content FROM room_account_data WHERE user_id = ? AND room_id = ? AND account_data_type = ?',
+      [userId, roomId, type],
+    )
+  )?.content;
+}
+
+export async function writeGlobal(
+  tx: Tx,
+  userId: string,
+  type: string,
+  content: string,
+  streamId: number,
+): Promise<void> {
+  await tx.run(
+    `INSERT INTO account_data (user_id, account_data_type, stream_id, content) VALUES (?, ?, ?, ?)
+     ON CONFLICT (user_id, account_data_type) DO UPDATE SET stream_id = excluded.stream_id, content = excluded.content`,
+    [userId, type, streamId, content],
+  );
+}
+
+export async function writeForRoom(
+  tx: Tx,
+  userId: string,
+  roomId: string,
+  type: string,
+  content: string,
+  streamId: number,
+): Promise<void> {
+  await tx.run(
+    `INSERT INTO room_account_data (user_id, room_id, account_data_type, stream_id, content) VALUES (?, ?, ?, ?, ?)
+     ON CONFLICT (user_id, room_id, account_data_type) DO UPDATE SET stream_id = excluded.stream_id, content = excluded.content`,
+    [userId, roomId, type, streamId, content],
+  );
+}
+
+/** The account's own data that changed in `(after, upTo]`, oldest first. */
+export async function globalChanges(db: Db, userId: string, after: number, upTo: number): Promise<AccountDataRow[]> {
+  return db.query<AccountDataRow>(
+    'SELECT account_data_type AS type, content, stream_id AS "streamId" FROM account_data WHERE user_id = ? AND stream_id > ? AND stream_id <= ? ORDER BY stream_id',
+    [userId, after, upTo],
+  );
+}
+
+/** Account data of rooms that changed in `(after, upTo]`, oldest first. */
+export async function roomChanges(db: Db, userId: string, after: number, upTo: number): Promise<RoomAccountDataRow[]> {
+  return db.query<RoomAccountDataRow>(
+    'SELECT room_id AS "roomId", account_data_type AS type, content, stream_id AS "streamId" FROM room_account_data WHERE user_id = ? AND stream_id > ? AND stream_id <= ? ORDER BY stream_id',
+    [userId, after, upTo],
+  );
+}
+
+/** All account data of some rooms. */
+export async function forRooms(db: Db, userId: string, roomIds: readonly string[]): Promise<RoomAccountDataRow[]> {
+  return db.query<RoomAccountDataRow>(
+    `SELECT room_id AS "roomId", account_data_type AS type, content, stream_id AS "streamId" FROM room_account_data WHERE user_id = ? AND ${db.dialect.anyOf('room_id')} ORDER BY stream_id`,
+    [userId, roomIds],
+  );
+}
+
+/** How much of its own data an account has: pieces and characters. */
+export async function globalSize(db: Db, userId: string): Promise<{ count: number; size: number }> {
+  const row = await db.get<{ count: number; size: number }>(
+    'SELECT COUNT(*) AS count, COALESCE(SUM(LENGTH(content)), 0) AS size FROM account_data WHERE user_id = ?',
+    [userId],
+  );
+  return row ?? { count: 0, size: 0 };
+}
+
+/** How many pieces of data a room has for a user. */
+export async function roomCount(db: Db, userId: string, roomId: string): Promise<number> {
+  return (
+    (
+      await db.get<{ count: number }>(
+        'SELECT COUNT(*) AS count FROM room_account_data WHERE user_id = ? AND room_id = ?',
+        [userId, roomId],
+      )
+    )?.count ?? 0
+  );
+}
+
+/** Forgets all account data, filters and ignored users of a user. */
+export async function deleteAccountDataOf(tx: Tx, userId: string): Promise<void> {
+  await tx.run('DELETE FROM account_data WHERE user_id = ?', [userId]);
+  await tx.run('DELETE FROM room_account_data WHERE user_id = ?', [userId]);
+  await tx.run('DELETE FROM ignored_users WHERE ignorer_user_id = ?', [userId]);
+  await tx.run('DELETE FROM user_filters WHERE user_id = ?', [userId]);
+}
+
+/** Replaces the list of users whom somebody ignores. */
+export async function replaceIgnored(tx: Tx, userId: string, ignored: readonly string[]): Promise<void> {
+  await tx.run('DELETE FROM ignored_users WHERE ignorer_user_id = ?', [userId]);
+  await tx.insertMany(
+    'ignored_users',
+    ['ignorer_user_id', 'ignored_user_id'],
+    ignored.map((one) => [userId, one]),
+    'ON CONFLICT DO NOTHING',
+  );
+}
+
+/** The users whom somebody ignores. */
+export async function ignoredBy(db: Db, userId: string): Promise<string[]> {
+  const rows = await db.query<{ ignored_user_id: string }>(
+    'SELECT ignored_user_id FROM ignored_users WHERE ignorer_user_id = ?',
+    [userId],
+  );
+  return rows.map((row) => row.ignored_user_id);
+}
+
+/** Who of `among` ignores a user. */
+export async function ignorersOf(db: Db, userId: string, among: readonly string[]): Promise<string[]> {
+  const rows = await db.query<{ ignorer_user_id: string }>(
+    `SELECT ignorer_user_id FROM ignored_users WHERE ignored_user_id = ? AND ${db.dialect.anyOf('ignorer_user_id')}`,
+    [userId, among],
+  );
+  return rows.map((row) => row.ignorer_user_id);
+}

@@ -1,0 +1,56 @@
+import { Injectable } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import { Clock, Config } from '@rookery/platform';
+import { findExpiry, setExpiry } from './account-validity.query.js';
+import { LRUCache } from 'lru-cache';
+import { AccountModules } from '../common/account-modules.js';
+
+/** How long a database answer is believed; renewals of this process count at once. */
+const maxAgeMs = 60_000;
+
+/** Whether accounts have expired: by a module's word, else by the setting `account_validity`. */
+@Injectable()
+export class AccountValidity {
+  readonly #expiry = new LRUCache<string, { readonly expiresMs: number | undefined; readonly loadedMs: number }>({
+    max: 20_000,
+  });
+
+  constructor(
+    private readonly database: Database,
+    private readonly clock: Clock,
+    private readonly config: Config,
+    private readonly modules: AccountModules,
+  ) {}
+
+  /** Costs nothing where neither a module nor the setting asks for it. */
+  async isExpired(userId: string): Promise<boolean> {
+    const answer = await this.modules.isUserExpired(userId);
+    if (answer !== undefined) return answer;
+    if (!this.config.get('account_validity.enabled')) return false;
+    const expiresMs = await this.#expiryOf(userId);
+    return expiresMs !== undefined && expiresMs <= this.clock.nowMs();
+  }
+
+  /** Lets an account live until a moment, and forgets former renewal mails. */
+  async extend(userId: string, expiresMs: number, emailSent = false): Promise<void> {
+    await this.database.write((tx) => setExpiry(tx, userId, expiresMs, emailSent), { name: 'account_validity' });
+    this.#expiry.delete(userId);
+  }
+
+  /** When a new account expires, by the setting; `undefined`: never. */
+  initialExpiryMs(): number | undefined {
+    const periodMs = this.config.get('account_validity.enabled')
+      ? this.config.get('account_validity.period')
+      : undefined;
+    return periodMs === undefined ? undefined : this.clock.nowMs() + periodMs;
+  }
+
+  async #expiryOf(userId: string): Promise<number | undefined> {
+    const nowMs = this.clock.nowMs();
+    const cached = this.#expiry.get(userId);
+    if (cached && nowMs - cached.loadedMs < maxAgeMs) return cached.expiresMs;
+    const expiresMs = await findExpiry(this.database, userId);
+    this.#expiry.set(userId, { expiresMs, loadedMs: nowMs });
+    return expiresMs;
+  }
+}

@@ -1,0 +1,204 @@
+import { Injectable } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import { localpartOf, MatrixError } from '@rookery/matrix-types';
+import { Clock, Config, Ids } from '@rookery/platform';
+import { AccountModules, type Origin } from '../common/account-modules.js';
+import { HookReporter } from '../common/hook-reporter.js';
+import { checkNewLocalpart, qualifyUserId } from '../common/user-names.js';
+import { UserHooks } from '../hooks.js';
+import { insertProfile } from '../profiles/profile.query.js';
+import { AppserviceDirectory } from '../sessions/appservice-directory.js';
+import { SessionService } from '../sessions/session.service.js';
+import { insertThreepid } from '../threepids/threepid.query.js';
+import {
+  type Account,
+  type AccountFlags,
+  findAccount,
+  findAccountsIgnoringCase,
+  insertAccount,
+  setAccountFlags,
+  setPasswordHash,
+  upgradePasswordHash,
+} from './account.query.js';
+import { setExpiry } from './account-validity.query.js';
+import { AccountValidity } from './account-validity.js';
+import { PasswordService } from './password.service.js';
+import { completeUse } from './registration-token.query.js';
+
+/** A new account, after everything about it was checked. */
+export interface Registration {
+  /** A number is given when absent. */
+  readonly localpart?: string | undefined;
+  readonly passwordHash?: string | undefined;
+  readonly isAdmin?: boolean | undefined;
+  readonly isGuest?: boolean | undefined;
+  readonly appserviceId?: string | undefined;
+  readonly userType?: string | undefined;
+  readonly shadowBanned?: boolean | undefined;
+  readonly approved?: boolean | undefined;
+  /** Version of the policy that the user agreed to. */
+  readonly consentVersion?: string | undefined;
+  /** Default: the localpart, but nothing for guests. */
+  readonly displayName?: string | undefined;
+  readonly avatarUrl?: string | undefined;
+  /** Addresses that were proved, or that an administrator vouches for. */
+  readonly threepids?:
+    readonly { readonly medium: string; readonly address: string; readonly validatedMs: number }[] | undefined;
+  /** A registration token whose pending use this completes. */
+  readonly registrationToken?: string | undefined;
+  readonly origin: Origin;
+}
+
+/** Accounts: making, finding and changing them. */
+@Injectable()
+export class AccountService {
+  constructor(
+    private readonly database: Database,
+    private readonly clock: Clock,
+    private readonly ids: Ids,
+    private readonly config: Config,
+    private readonly passwords: PasswordService,
+    private readonly sessions: SessionService,
+    private readonly appservices: AppserviceDirectory,
+    private readonly validity: AccountValidity,
+    private readonly hooks: UserHooks,
+    private readonly reporter: HookReporter,
+    private readonly modules: AccountModules,
+  ) {}
+
+  /** The account with this full id. */
+  find(userId: string): Promise<Account | undefined> {
+    return findAccount(this.database, userId);
+  }
+
+  /**
+   * The account that somebody means who types a name: exactly this one, else the only one that differs in case alone.
+   * @param name a localpart or a full user id
+   */
+  async findByName(name: string): Promise<Account | undefined> {
+    if (name.includes('\0')) return undefined;
+    const userId = qualifyUserId(name, this.config.serverName);
+    const found = await findAccountsIgnoringCase(this.database, userId);
+    if (found[0]?.userId === userId || found.length === 1) return found[0];
+    return undefined;
+  }
+
+  /**
+   * The localpart of a new account, if it may be taken.
+   * @param appserviceId the application service that registers it
+   * @throws MatrixError 400 `M_INVALID_USERNAME`, `M_USER_IN_USE`, `M_EXCLUSIVE`
+   */
+  async checkAvailable(
+    username: string,
+    appserviceId?: string,
+    options: { readonly tellInUse?: boolean } = {},
+  ): Promise<string> {
+    const rules = {
+      serverName: this.config.serverName,
+      allowUnderscorePrefix: appserviceId !== undefined || this.config.get('allow_underscore_prefixed_localpart'),
+    };
+    const localpart = checkNewLocalpart(username, rules);
+    const userId = qualifyUserId(localpart, this.config.serverName);
+    const owner = this.appservices.exclusiveOwner(userId);
+    if (owner && owner.id !== appserviceId)
+      throw new MatrixError(400, 'M_EXCLUSIVE', 'This user name is reserved by an application service');
+    if (options.tellInUse !== false && (await findAccountsIgnoringCase(this.database, userId)).length > 0)
+      throw userInUse();
+    return localpart;
+  }
+
+  /**
+   * Makes an account with its profile, addresses and validity, in one transaction.
+   * @returns the full user id
+   * @throws MatrixError 400 `M_USER_IN_USE`, `M_THREEPID_IN_USE`
+   */
+  async register(registration: Registration): Promise<string> {
+    const localpart = registration.localpart ?? this.#numberedLocalpart();
+    const userId = qualifyUserId(localpart, this.config.serverName);
+    const nowMs = this.clock.nowMs();
+    const { isGuest = false, threepids = [] } = registration;
+    const displayName = registration.displayName ?? (isGuest ? undefined : localpartOf(userId));
+    const expiryMs = isGuest ? undefined : this.validity.initialExpiryMs();
+    const userType = registration.userType ?? this.config.get('user_types.default_user_type');
+    const event = {
+      userId,
+      isGuest,
+      appserviceId: registration.appserviceId,
+      userType,
+      byAdmin: registration.origin.byAdmin ?? false,
+    };
+    await this.hooks.registered.prepare(event);
+    await this.database.write(
+      async (tx) => {
+        if ((await findAccountsIgnoringCase(tx, userId)).length > 0) throw userInUse();
+        if (!(await insertAccount(tx, { ...registration, userId, userType, createdMs: nowMs }))) throw userInUse();
+        await insertProfile(tx, userId, displayName, registration.avatarUrl);
+        if (expiryMs !== undefined) await setExpiry(tx, userId, expiryMs, false);
+        for (const { medium, address, validatedMs } of threepids) {
+          if (!(await insertThreepid(tx, { userId, medium, address, validatedMs, addedMs: nowMs })))
+            throw new MatrixError(400, 'M_THREEPID_IN_USE', 'This address belongs to another account');
+          await this.hooks.threepidAdded.inTransaction(tx, { userId, medium, address, atRegistration: true });
+        }
+        if (registration.registrationToken !== undefined) await completeUse(tx, registration.registrationToken);
+        await this.hooks.registered.inTransaction(tx, event);
+      },
+      { name: 'register' },
+    );
+    for (const { medium, address } of threepids) {
+      await this.reporter.afterCommit(this.hooks.threepidAdded, { userId, medium, address, atRegistration: true });
+      await this.modules.threepidAdded(userId, medium, address, registration.origin);
+    }
+    await this.reporter.afterCommit(this.hooks.registered, event);
+    await this.modules.registered(userId, registration.origin);
+    return userId;
+  }
+
+  /**
+   * Whether a password is that of an account. Takes the same time whether the account exists or not, and improves the
+   * stored hash where that is possible.
+   */
+  async passwordMatches(account: Account | undefined, password: string): Promise<boolean> {
+    const usable = account && !account.deactivated ? account.passwordHash : undefined;
+    const { matches, upgradedHash } = await this.passwords.verify(password, usable);
+    if (matches && account && usable !== undefined && upgradedHash !== undefined) {
+      await this.database.write((tx) => upgradePasswordHash(tx, account.userId, usable, upgradedHash), {
+        name: 'password_upgrade',
+      });
+    }
+    return matches;
+  }
+
+  /**
+   * Sets a password; `null` takes it away. The password was checked.
+   * @param logout end all sessions but that of `exceptDeviceId`
+   * @throws MatrixError 404 `M_NOT_FOUND`
+   */
+  async setPassword(userId: string, password: string | null, logout: boolean, exceptDeviceId?: string): Promise<void> {
+    const hash = password === null ? null : await this.passwords.hash(password);
+    const closed = await this.database.write(
+      async (tx) => {
+        if (!(await setPasswordHash(tx, userId, hash))) throw MatrixError.notFound('Unknown user');
+        return logout ? this.sessions.closeAllInTransaction(tx, userId, exceptDeviceId) : undefined;
+      },
+      { name: 'set_password' },
+    );
+    if (closed) await this.sessions.afterClosed(userId, closed);
+  }
+
+  /**
+   * Turns an account's switches. They hold from the next request on.
+   * @throws MatrixError 404 `M_NOT_FOUND`
+   */
+  async setFlags(userId: string, flags: AccountFlags): Promise<void> {
+    if (!(await this.database.write((tx) => setAccountFlags(tx, userId, flags), { name: 'account_flags' })))
+      throw MatrixError.notFound('Unknown user');
+    this.sessions.invalidate(userId);
+  }
+
+  /** Numbers are drawn, not counted: they tell nothing about how many there are. */
+  #numberedLocalpart(): string {
+    return String(this.ids.integer(9e13) + 1e13);
+  }
+}
+
+const userInUse = (): MatrixError => new MatrixError(400, 'M_USER_IN_USE', 'This user name is already taken');

@@ -1,0 +1,40 @@
+import { Controller, Get, Post } from '@nestjs/common';
+import { Access, Inbound, type InboundRequest, JsonBody } from '@rookery/http';
+import { AdminRegistrationService, type SharedSecretRegistration } from './admin-registration.service.js';
+
+const text = { type: 'string' };
+const schema = {
+  required: ['nonce', 'username', 'password', 'mac'],
+  properties: {
+    nonce: text,
+    username: text,
+    password: text,
+    mac: text,
+    admin: { type: 'boolean' },
+    user_type: { type: ['string', 'null'] },
+    displayname: { type: ['string', 'null'], maxLength: 256 },
+    refresh_token: { type: 'boolean' },
+    device_id: { ...text, maxLength: 255 },
+    initial_device_display_name: text,
+    inhibit_login: { type: 'boolean' },
+  },
+};
+
+@Controller()
+export class AdminRegistrationController {
+  constructor(private readonly registrations: AdminRegistrationService) {}
+
+  /** GET /_synapse/admin/v1/register */
+  @Get('/_synapse/admin/v1/register')
+  @Access({ auth: 'none' })
+  nonce(): object {
+    return { nonce: this.registrations.nonce() };
+  }
+
+  /** POST /_synapse/admin/v1/register */
+  @Post('/_synapse/admin/v1/register')
+  @Access({ auth: 'none' })
+  register(@Inbound() request: InboundRequest, @JsonBody(schema) body: SharedSecretRegistration): Promise<object> {
+    return this.registrations.register(body, request);
+  }
+}

@@ -1,0 +1,93 @@
+import { Injectable } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import { MatrixError } from '@rookery/matrix-types';
+import { AccountModules, type Origin } from '../common/account-modules.js';
+import { HookReporter } from '../common/hook-reporter.js';
+import { UserHooks } from '../hooks.js';
+import { ProfileService } from '../profiles/profile.service.js';
+import { deleteLoginTokens } from '../sessions/login-token.query.js';
+import { SessionService } from '../sessions/session.service.js';
+import { deleteOpenIdTokens } from '../openid/openid.query.js';
+import { deleteThreepid, threepidsOf } from '../threepids/threepid.query.js';
+import { deleteAccountDataOf } from '../account-data/account-data.query.js';
+import { findAccount, setAccountFlags, setErased, setPasswordHash } from './account.query.js';
+import { deleteExpiry } from './account-validity.query.js';
+
+/** Closes accounts and opens them again. */
+@Injectable()
+export class DeactivationService {
+  constructor(
+    private readonly database: Database,
+    private readonly sessions: SessionService,
+    private readonly profiles: ProfileService,
+    private readonly hooks: UserHooks,
+    private readonly reporter: HookReporter,
+    private readonly modules: AccountModules,
+  ) {}
+
+  /**
+   * Closes an account for good: password, tokens, devices, addresses and account data go in one transaction; leaving the
+   * rooms follows by hook. The name stays taken.
+   * @param erase forget the user's profile, and hide their messages from those who join later
+   * @throws MatrixError 403 `M_FORBIDDEN` (a module objects), 404 `M_NOT_FOUND`
+   */
+  async deactivate(userId: string, erase: boolean, byAdmin: boolean, origin: Origin): Promise<void> {
+    const account = await findAccount(this.database, userId);
+    if (!account) throw MatrixError.notFound('Unknown user');
+    await this.modules.checkDeactivation(userId, byAdmin, origin);
+    const event = { userId, erase, byAdmin };
+    await this.hooks.deactivated.prepare(event);
+    const { closed, threepids } = await this.database.write(
+      async (tx) => {
+        await setAccountFlags(tx, userId, { deactivated: true, locked: false });
+        await setPasswordHash(tx, userId, null);
+        if (erase) await setErased(tx, userId, true);
+        const closed = await this.sessions.closeAllInTransaction(tx, userId);
+        await deleteLoginTokens(tx, userId);
+        await deleteOpenIdTokens(tx, userId);
+        const threepids = await threepidsOf(tx, userId);
+        for (const { medium, address } of threepids) {
+          await deleteThreepid(tx, userId, medium, address);
+          await this.hooks.threepidRemoved.inTransaction(tx, { userId, medium, address, atRegistration: false });
+        }
+        await deleteAccountDataOf(tx, userId);
+        await deleteExpiry(tx, userId);
+        await this.hooks.deactivated.inTransaction(tx, event);
+        return { closed, threepids };
+      },
+      { name: 'deactivate' },
+    );
+    await this.sessions.afterClosed(userId, closed);
+    await this.sessions.closePuppets(userId);
+    for (const { medium, address } of threepids) {
+      await this.reporter.afterCommit(this.hooks.threepidRemoved, { userId, medium, address, atRegistration: false });
+      await this.modules.threepidRemoved(userId, medium, address, origin);
+    }
+    if (erase) await this.#clearProfile(userId, byAdmin, origin);
+    await this.reporter.afterCommit(this.hooks.deactivated, event);
+    if (!account.deactivated) await this.modules.deactivationChanged(userId, true, byAdmin, origin);
+  }
+
+  /** Opens an account again; it needs a new password or a single sign-on login. @throws MatrixError 404 `M_NOT_FOUND` */
+  async reactivate(userId: string, origin: Origin): Promise<void> {
+    const account = await findAccount(this.database, userId);
+    if (!account) throw MatrixError.notFound('Unknown user');
+    await this.database.write(
+      async (tx) => {
+        await setAccountFlags(tx, userId, { deactivated: false });
+        await setErased(tx, userId, false);
+        await this.hooks.reactivated.inTransaction(tx, { userId });
+      },
+      { name: 'reactivate' },
+    );
+    this.sessions.invalidate(userId);
+    await this.reporter.afterCommit(this.hooks.reactivated, { userId });
+    if (account.deactivated) await this.modules.deactivationChanged(userId, false, true, origin);
+  }
+
+  async #clearProfile(userId: string, byAdmin: boolean, origin: Origin): Promise<void> {
+    const profile = (await this.profiles.get(userId)) ?? {};
+    const cleared = Object.fromEntries(Object.keys(profile).map((field) => [field, undefined]));
+    await this.profiles.update(userId, cleared, { origin, byAdmin, deactivation: true });
+  }
+}

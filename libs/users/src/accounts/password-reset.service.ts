@@ -1,0 +1,37 @@
+import { Injectable } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import type { InboundRequest } from '@rookery/http';
+import { type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { userOfThreepid } from '../threepids/threepid.query.js';
+import { provedAddress } from '../uia/stages.js';
+import { UiaService } from '../uia/uia.service.js';
+import { AccountService } from './account.service.js';
+
+/** A new password for somebody who has forgotten the old one and proves an address of the account. */
+@Injectable()
+export class PasswordReset {
+  constructor(
+    private readonly database: Database,
+    private readonly uia: UiaService,
+    private readonly accounts: AccountService,
+  ) {}
+
+  /**
+   * @throws InteractiveAuthRequired until an address is proved
+   * @throws MatrixError 400 `M_MISSING_PARAM`, 404 `M_NOT_FOUND` (the address belongs to no account)
+   */
+  async reset(
+    request: InboundRequest,
+    body: JsonObject & { readonly new_password?: string },
+    logout: boolean,
+  ): Promise<void> {
+    const flows = [['m.login.email.identity'], ['m.login.msisdn']];
+    const { results } = await this.uia.authenticate({ request, body, flows, description: 'set a new password' });
+    const proved = provedAddress(results['m.login.email.identity']) ?? provedAddress(results['m.login.msisdn']);
+    if (body.new_password === undefined) throw MatrixError.missingParam("Missing parameter 'new_password'");
+    const userId = proved && (await userOfThreepid(this.database, proved.medium, proved.address));
+    const account = userId === undefined ? undefined : await this.accounts.find(userId);
+    if (!account || account.deactivated) throw MatrixError.notFound('The address belongs to no account');
+    await this.accounts.setPassword(account.userId, body.new_password, logout);
+  }
+}

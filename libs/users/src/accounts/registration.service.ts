@@ -1,0 +1,255 @@
+import { Injectable } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import { type InboundRequest, RateLimiter } from '@rookery/http';
+import { type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { Clock, Config } from '@rookery/platform';
+import { AccountModules } from '../common/account-modules.js';
+import { accessTokenOf } from '../sessions/access-token.js';
+import { AppserviceDirectory } from '../sessions/appservice-directory.js';
+import type { DeviceRequest } from '../sessions/login.service.js';
+import { LoginService } from '../sessions/login.service.js';
+import { SessionService, unknownToken } from '../sessions/session.service.js';
+import { checkAllowedThreepid } from '../threepids/threepid-rules.js';
+import { provedAddress } from '../uia/stages.js';
+import { UiaService } from '../uia/uia.service.js';
+import { isUsable, findRegistrationToken, abandonUse } from './registration-token.query.js';
+import { qualifyUserId } from '../common/user-names.js';
+import { AccountService, type Registration } from './account.service.js';
+import { PasswordService } from './password.service.js';
+
+/** The parts of a registration's body that are typed by its schema. */
+export interface RegistrationBody extends JsonObject {
+  readonly type?: string;
+  readonly username?: string | null;
+  readonly password?: string | null;
+  readonly device_id?: string | null;
+  readonly initial_device_display_name?: string | null;
+  readonly inhibit_login?: boolean | null;
+  readonly refresh_token?: boolean | null;
+}
+
+/** Registrations over the client API. */
+@Injectable()
+export class RegistrationService {
+  constructor(
+    private readonly database: Database,
+    private readonly clock: Clock,
+    private readonly config: Config,
+    private readonly accounts: AccountService,
+    private readonly passwords: PasswordService,
+    private readonly logins: LoginService,
+    private readonly sessions: SessionService,
+    private readonly uia: UiaService,
+    private readonly appservices: AppserviceDirectory,
+    private readonly modules: AccountModules,
+    private readonly limiter: RateLimiter,
+  ) {}
+
+  /** The lists of stages of which a registration has to pass one. */
+  flows(): string[][] {
+    const required = this.config.get('registrations_require_3pid');
+    const offersPhone =
+      !this.config.get('disable_msisdn_registration') &&
+      this.config.get('account_threepid_delegates.msisdn') !== undefined;
+    const offersEmail = this.config.get('email.notif_from') !== undefined;
+    const needsEmail = required.includes('email');
+    const needsPhone = required.includes('msisdn') && !this.config.get('disable_msisdn_registration');
+    const flows: string[][] = [];
+    if (!needsEmail && !needsPhone) flows.push(['m.login.dummy']);
+    if (!needsPhone && offersEmail) flows.push(['m.login.email.identity']);
+    if (!needsEmail && offersPhone) flows.push(['m.login.msisdn']);
+    if (offersEmail && offersPhone) flows.push(['m.login.msisdn', 'm.login.email.identity']);
+    if (this.config.get('user_consent.require_at_registration')) for (const flow of flows) flow.push('m.login.terms');
+    if (this.config.get('enable_registration_captcha')) for (const flow of flows) flow.unshift('m.login.recaptcha');
+    if (this.config.get('registration_requires_token')) {
+      for (const flow of flows) flow.unshift('m.login.registration_token');
+      if (this.config.get('enable_registration_token_3pid_bypass')) flows.push(['m.login.registration_token']);
+    }
+    return flows;
+  }
+
+  /** @throws MatrixError 403 `M_FORBIDDEN` when nobody may register */
+  assertEnabled(): void {
+    if (!this.config.get('enable_registration')) throw MatrixError.forbidden('Registration is disabled on this server');
+  }
+
+  /**
+   * Whether a name may be registered.
+   * @throws MatrixError 400 `M_INVALID_USERNAME`, `M_USER_IN_USE`, `M_EXCLUSIVE`; 403 `M_FORBIDDEN`; 429
+   */
+  async checkAvailable(username: string, request: InboundRequest): Promise<void> {
+    this.assertEnabled();
+    if (this.config.get('inhibit_user_in_use_error')) {
+      await this.accounts.checkAvailable(username, undefined, { tellInUse: false });
+      return;
+    }
+    await this.limiter.take('rc_registration', request.ip);
+    await this.accounts.checkAvailable(username);
+  }
+
+  /** Whether a registration token may be used once more. @throws MatrixError 403 `M_FORBIDDEN`, 429 */
+  async tokenIsValid(token: string, request: InboundRequest): Promise<boolean> {
+    await this.limiter.take('rc_registration_token_validity', request.ip);
+    if (!this.config.get('enable_registration')) throw MatrixError.forbidden('Registration is disabled on this server');
+    if (token.length > 64 || token.includes('\0')) return false;
+    const found = await findRegistrationToken(this.database, token);
+    return found !== undefined && isUsable(found, this.clock.nowMs());
+  }
+
+  /**
+   * Makes a guest account. Guests get what they ask for least: everything but the device's name is ignored.
+   * @throws MatrixError 403 `M_FORBIDDEN`, 429
+   */
+  async registerGuest(request: InboundRequest, body: RegistrationBody): Promise<JsonObject> {
+    if (!this.config.get('allow_guest_access')) throw MatrixError.forbidden('Guests are not allowed on this server');
+    await this.limiter.take('rc_registration', request.ip);
+    const shadowBanned = await this.modules.checkRegistration(
+      {
+        email: undefined,
+        username: undefined,
+        requests: [{ ip: request.ip, userAgent: request.userAgent }],
+        authProviderId: undefined,
+      },
+      { request },
+    );
+    const userId = await this.accounts.register({ isGuest: true, shadowBanned, origin: { request } });
+    const session = await this.sessions.open({
+      userId,
+      initialDisplayName: body.initial_device_display_name ?? undefined,
+    });
+    return this.logins.response(session);
+  }
+
+  /**
+   * Makes an account for an application service.
+   * @spec application-service-api#server-admin-style-permissions
+   * @throws MatrixError 400 `M_MISSING_PARAM`, `M_INVALID_USERNAME`, `M_EXCLUSIVE`, `M_USER_IN_USE`; 401
+   */
+  async registerByAppservice(request: InboundRequest, body: RegistrationBody): Promise<JsonObject> {
+    const found = accessTokenOf(request);
+    if (!found) throw new MatrixError(401, 'M_MISSING_TOKEN', 'The token of an application service is required');
+    const appservice =
+      found.inQuery && !this.config.get('use_appservice_legacy_authorization')
+        ? undefined
+        : this.appservices.byToken(found.token);
+    if (!appservice) throw unknownToken('Not the token of an application service', false);
+    if (typeof body.username !== 'string') throw MatrixError.missingParam("Missing parameter 'username'");
+    const localpart = await this.accounts.checkAvailable(body.username, appservice.id);
+    if (!appservice.covers(qualifyUserId(localpart, this.config.serverName)))
+      throw new MatrixError(400, 'M_EXCLUSIVE', 'The user name lies outside the namespaces of the application service');
+    const userId = await this.accounts.register({ localpart, appserviceId: appservice.id, origin: { request } });
+    return this.#answer(userId, body, request);
+  }
+
+  /**
+   * Makes an ordinary account, once interactive auth is complete.
+   * @throws InteractiveAuthRequired until then
+   * @throws MatrixError 400 `M_INVALID_USERNAME`, `M_USER_IN_USE`, `M_EXCLUSIVE`, `M_MISSING_PARAM`, `M_WEAK_PASSWORD`...; 403 `M_FORBIDDEN`; 429
+   */
+  async register(request: InboundRequest, body: RegistrationBody): Promise<JsonObject> {
+    this.assertEnabled();
+    if (accessTokenAppservice(request, this.appservices))
+      throw MatrixError.missingParam("Application services register with type 'm.login.application_service'");
+    // The requests that merely go through the stages cost nothing, so that a full bucket is one registration each.
+    if (!(await this.limiter.mayTake('rc_registration', request.ip)))
+      await this.limiter.take('rc_registration', request.ip);
+    const username = body.username ?? undefined;
+    const password = body.password ?? undefined;
+    // Told before anybody goes through the stages in vain.
+    if (username !== undefined)
+      await this.accounts.checkAvailable(username, undefined, {
+        tellInUse: !this.config.get('inhibit_user_in_use_error'),
+      });
+    if (password !== undefined) this.passwords.assertAcceptable(password);
+    else if (body['auth'] !== undefined && body['auth'] !== null)
+      throw MatrixError.missingParam("Missing parameter 'password'");
+    const { results, addresses } = await this.uia.authenticate({
+      request,
+      body,
+      flows: this.flows(),
+      description: 'create an account',
+    });
+    const registrationToken = results['m.login.registration_token'] as string | undefined;
+    try {
+      await this.limiter.take('rc_registration', request.ip);
+      const plan = await this.#plan(request, body, results, addresses);
+      const userId = await this.accounts.register({
+        ...plan,
+        registrationToken,
+        passwordHash: await this.passwords.hash(password!),
+        origin: { request },
+      });
+      return await this.#answer(userId, body, request);
+    } catch (error) {
+      // The session is used up: the token's use must not stay open for ever.
+      if (registrationToken !== undefined && MatrixError.is(error))
+        await this.database.write((tx) => abandonUse(tx, registrationToken), { name: 'registration_token_abandon' });
+      throw error;
+    }
+  }
+
+  async #plan(
+    request: InboundRequest,
+    body: RegistrationBody,
+    results: JsonObject,
+    addresses: readonly { ip: string; userAgent: string }[],
+  ): Promise<Omit<Registration, 'origin'>> {
+    const origin = { request };
+    const email = provedAddress(results['m.login.email.identity']);
+    const phone = provedAddress(results['m.login.msisdn']);
+    const threepids = [email, phone].filter((one) => one !== undefined);
+    for (const { medium, address } of threepids) {
+      checkAllowedThreepid(this.config, medium, address);
+      await this.modules.checkThreepid(medium, address, true, origin);
+    }
+    const username =
+      (await this.modules.usernameForRegistration(results, withoutSecrets(body), origin)) ?? body.username ?? undefined;
+    const localpart = username === undefined ? undefined : await this.accounts.checkAvailable(username);
+    const displayName = await this.modules.displayNameForRegistration(results, withoutSecrets(body), origin);
+    const shadowBanned = await this.modules.checkRegistration(
+      {
+        email: email && { medium: 'email', address: email.address },
+        username: localpart,
+        requests: addresses,
+        authProviderId: undefined,
+      },
+      origin,
+    );
+    const approvalNeeded = this.config.get('experimental_features.msc3866')?.require_approval_for_new_accounts ?? false;
+    return {
+      localpart,
+      displayName,
+      shadowBanned,
+      approved: !approvalNeeded,
+      consentVersion: results['m.login.terms'] === undefined ? undefined : this.config.get('user_consent.version'),
+      threepids: threepids.map(({ medium, address, validated_at: validatedMs }) => ({ medium, address, validatedMs })),
+    };
+  }
+
+  async #answer(userId: string, body: RegistrationBody, request: InboundRequest): Promise<JsonObject> {
+    if (body.inhibit_login) return { user_id: userId, home_server: this.config.serverName };
+    const device: DeviceRequest = {
+      deviceId: body.device_id ?? undefined,
+      initialDisplayName: body.initial_device_display_name ?? undefined,
+      refreshable: body.refresh_token ?? false,
+    };
+    const session = await this.sessions.open({ userId, ...device });
+    await this.modules.loggedIn(userId, undefined, undefined, { request });
+    return this.logins.response(session);
+  }
+}
+
+/** What modules see of the body: no password, no proof. */
+function withoutSecrets(body: RegistrationBody): JsonObject {
+  const { password: _password, auth: _auth, ...rest } = body;
+  return rest;
+}
+
+function accessTokenAppservice(request: InboundRequest, appservices: AppserviceDirectory): boolean {
+  try {
+    const found = accessTokenOf(request);
+    return found !== undefined && appservices.byToken(found.token) !== undefined;
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,41 @@
+import type { Tx } from '@rookery/database';
+
+/** One subscriber of a {@link HookPoint}: any of the three phases. */
+export interface Hook<Event> {
+  /** Before the transaction: reads, and may refuse by throwing a MatrixError. */
+  prepare?(event: Event): Promise<void>;
+  /** In the transaction of the change: writes only; throwing undoes the change. May run more than once. */
+  inTransaction?(tx: Tx, event: Event): Promise<void>;
+  /** Once the change is durable. Failures are reported and change nothing. */
+  afterCommit?(event: Event): Promise<void>;
+}
+
+/** A place where higher layers attach to what this lib does. Hooks run in order of subscription. */
+export class HookPoint<Event> {
+  readonly #hooks: Hook<Event>[] = [];
+
+  constructor(readonly name: string) {}
+
+  subscribe(hook: Hook<Event>): void {
+    this.#hooks.push(hook);
+  }
+
+  async prepare(event: Event): Promise<void> {
+    for (const hook of this.#hooks) await hook.prepare?.(event);
+  }
+
+  async inTransaction(tx: Tx, event: Event): Promise<void> {
+    for (const hook of this.#hooks) await hook.inTransaction?.(tx, event);
+  }
+
+  /** @param report told of each failure */
+  async afterCommit(event: Event, report: (hook: string, error: unknown) => void): Promise<void> {
+    for (const hook of this.#hooks) {
+      try {
+        await hook.afterCommit?.(event);
+      } catch (error) {
+        report(this.name, error);
+      }
+    }
+  }
+}

@@ -1,0 +1,15 @@
+import { Injectable } from '@nestjs/common';
+import { Logger } from '@rookery/platform';
+import type { HookPoint } from './hook-point.js';
+
+/** Runs the best-effort phase of hooks and logs what fails. */
+@Injectable()
+export class HookReporter {
+  constructor(private readonly logger: Logger) {}
+
+  async afterCommit<Event>(point: HookPoint<Event>, event: Event): Promise<void> {
+    await point.afterCommit(event, (hook, error) =>
+      this.logger.error('A hook failed after the change was made', { hook, error }),
+    );
+  }
+}

@@ -1,0 +1,42 @@
+import { domainOf, isValidNewLocalpart, MatrixError, maxIdBytes } from '@rookery/matrix-types';
+
+/** What a new user's name is checked against. */
+export interface UsernameRules {
+  readonly serverName: string;
+  readonly allowUnderscorePrefix: boolean;
+}
+
+/**
+ * The localpart of a new account from what a client asked for. Only ASCII gets in, before letters are lowered: some
+ * letters outside ASCII lower to ASCII ones (the Kelvin sign to `k`), and others merely look like them.
+ * @spec appendices#user-identifiers
+ * @throws MatrixError 400 `M_INVALID_USERNAME`
+ */
+export function checkNewLocalpart(username: string, rules: UsernameRules): string {
+  const localpart = username.replace(/[A-Z]/g, (letter) => letter.toLowerCase());
+  if (localpart === '') throw invalid('A user name cannot be empty');
+  if (!isValidNewLocalpart(localpart))
+    throw invalid(
+      "A user name can only contain the letters a-z, digits, and the characters '.', '_', '=', '-', '/' and '+'",
+    );
+  if (localpart.startsWith('_') && !rules.allowUnderscorePrefix)
+    throw invalid('A user name may not begin with an underscore');
+  if (/^\d+$/.test(localpart)) throw invalid('User names of digits only are reserved for guests');
+  if (Buffer.byteLength(`@${localpart}:${rules.serverName}`) > maxIdBytes)
+    throw invalid(`A user id may not be longer than ${maxIdBytes} bytes`);
+  return localpart;
+}
+
+function invalid(message: string): MatrixError {
+  return new MatrixError(400, 'M_INVALID_USERNAME', message);
+}
+
+/** Completes a localpart or takes a full user id as it is. */
+export function qualifyUserId(userOrLocalpart: string, serverName: string): string {
+  return userOrLocalpart.startsWith('@') ? userOrLocalpart : `@${userOrLocalpart}:${serverName}`;
+}
+
+/** Whether the user id belongs to this server. */
+export function isLocalUser(userId: string, serverName: string): boolean {
+  return userId.startsWith('@') && domainOf(userId) === serverName;
+}

@@ -1,0 +1,142 @@
+import type { Db, SqlBool, Tx } from '@rookery/database';
+
+/** A device: a session of a user, with its own keys. */
+export interface Device {
+  readonly deviceId: string;
+  readonly displayName?: string | undefined;
+  readonly lastSeenMs?: number | undefined;
+  readonly lastSeenIp?: string | undefined;
+  readonly lastSeenUserAgent?: string | undefined;
+}
+
+interface DeviceRow {
+  device_id: string;
+  display_name: string | null;
+  last_seen: number | null;
+  ip: string | null;
+  user_agent: string | null;
+}
+
+const columns = 'device_id, display_name, last_seen, ip, user_agent';
+
+function fromRow(row: DeviceRow): Device {
+  return {
+    deviceId: row.device_id,
+    displayName: row.display_name ?? undefined,
+    lastSeenMs: row.last_seen ?? undefined,
+    lastSeenIp: row.ip ?? undefined,
+    lastSeenUserAgent: row.user_agent ?? undefined,
+  };
+}
+
+/** A user's devices, by id. Cross-signing keys, which share their ids' space, are left out. */
+export async function listDevices(db: Db, userId: string): Promise<Device[]> {
+  const rows = await db.query<DeviceRow>(
+    `SELECT ${columns} FROM devices WHERE user_id = ? AND hidden = ? ORDER BY device_id`,
+    [userId, false],
+  );
+  return rows.map(fromRow);
+}
+
+export async function findDevice(db: Db, userId: string, deviceId: string): Promise<Device | undefined> {
+  const row = await db.get<DeviceRow>(
+    `SELECT ${columns} FROM devices WHERE user_id = ? AND device_id = ? AND hidden = ?`,
+    [userId, deviceId, false],
+  );
+  return row && fromRow(row);
+}
+
+/**
+ * Makes sure that a device exists; an existing one keeps its name.
+ * @returns `created`, `existed`, or `reserved` when the id is that of a cross-signing key
+ */
+export async function ensureDevice(
+  tx: Tx,
+  userId: string,
+  deviceId: string,
+  displayName: string | undefined,
+): Promise<'created' | 'existed' | 'reserved'> {
+  const inserted = await tx.run(
+    'INSERT INTO devices (user_id, device_id, display_name, hidden) VALUES (?, ?, ?, ?) ON CONFLICT (user_id, device_id) DO NOTHING',
+    [userId, deviceId, displayName ?? null, false],
+  );
+  if (inserted > 0) return 'created';
+  const row = await tx.get<{ hidden: SqlBool }>('SELECT hidden FROM devices WHERE user_id = ? AND device_id = ?', [
+    userId,
+    deviceId,
+  ]);
+  return row?.hidden ? 'reserved' : 'existed';
+}
+
+/** @returns whether there is such a device */
+export async function renameDevice(tx: Tx, userId: string, deviceId: string, displayName: string): Promise<boolean> {
+  return (
+    (await tx.run('UPDATE devices SET display_name = ? WHERE user_id = ? AND device_id = ? AND hidden = ?', [
+      displayName,
+      userId,
+      deviceId,
+      false,
+    ])) > 0
+  );
+}
+
+/** @returns the ids of those that existed */
+export async function deleteDevices(tx: Tx, userId: string, deviceIds: readonly string[]): Promise<string[]> {
+  await tx.run(`DELETE FROM device_auth_providers WHERE user_id = ? AND ${tx.dialect.anyOf('device_id')}`, [
+    userId,
+    deviceIds,
+  ]);
+  const rows = await tx.query<{ device_id: string }>(
+    `DELETE FROM devices WHERE user_id = ? AND hidden = ? AND ${tx.dialect.anyOf('device_id')} RETURNING device_id`,
+    [userId, false, deviceIds],
+  );
+  return rows.map((row) => row.device_id);
+}
+
+/** The ids of a user's devices. */
+export async function deviceIdsOf(db: Db, userId: string): Promise<string[]> {
+  const rows = await db.query<{ device_id: string }>('SELECT device_id FROM devices WHERE user_id = ? AND hidden = ?', [
+    userId,
+    false,
+  ]);
+  return rows.map((row) => row.device_id);
+}
+
+/** Reserves a cross-signing key's id among the user's device ids. @returns whether no device has it */
+export async function reserveDeviceId(tx: Tx, userId: string, keyId: string): Promise<boolean> {
+  await tx.run(
+    'INSERT INTO devices (user_id, device_id, hidden) VALUES (?, ?, ?) ON CONFLICT (user_id, device_id) DO NOTHING',
+    [userId, keyId, true],
+  );
+  const row = await tx.get<{ hidden: SqlBool }>('SELECT hidden FROM devices WHERE user_id = ? AND device_id = ?', [
+    userId,
+    keyId,
+  ]);
+  return Boolean(row?.hidden);
+}
+
+/** Remembers by which login of a single sign-on provider a device came to be. */
+export async function setDeviceAuthProvider(
+  tx: Tx,
+  userId: string,
+  deviceId: string,
+  providerId: string,
+  providerSessionId: string,
+): Promise<void> {
+  await tx.run(
+    'INSERT INTO device_auth_providers (user_id, device_id, auth_provider_id, auth_provider_session_id) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING',
+    [userId, deviceId, providerId, providerSessionId],
+  );
+}
+
+/** The devices that came from one login at a single sign-on provider. */
+export async function devicesOfProviderSession(
+  db: Db,
+  providerId: string,
+  providerSessionId: string,
+): Promise<{ user_id: string; device_id: string }[]> {
+  return db.query(
+    'SELECT user_id, device_id FROM device_auth_providers WHERE auth_provider_id = ? AND auth_provider_session_id = ?',
+    [providerId, providerSessionId],
+  );
+}

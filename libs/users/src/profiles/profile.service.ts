@@ -1,0 +1,141 @@
+import { Injectable } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import { MatrixError } from '@rookery/matrix-types';
+import { Config, type Requester } from '@rookery/platform';
+import { AccountModules, type Origin } from '../common/account-modules.js';
+import { HookReporter } from '../common/hook-reporter.js';
+import { isLocalUser } from '../common/user-names.js';
+import { type ProfileChangedEvent, UserHooks } from '../hooks.js';
+import type { Profile } from './profile.js';
+import { checkProfileField, checkProfileSize } from './profile-rules.js';
+import { findProfile, findProfiles, writeProfile } from './profile.query.js';
+import { RemoteProfiles } from './remote-profiles.js';
+
+/** How a profile is changed. */
+export interface ProfileChangeOptions {
+  readonly origin: Origin;
+  /** The change is made by an administrator, or by a single sign-on login on the user's behalf. */
+  readonly byAdmin?: boolean;
+  readonly deactivation?: boolean;
+  /** Whether rooms should be told. Default true. */
+  readonly propagate?: boolean;
+}
+
+/** Profiles of local users, and look-ups of others'. */
+@Injectable()
+export class ProfileService {
+  constructor(
+    private readonly database: Database,
+    private readonly config: Config,
+    private readonly hooks: UserHooks,
+    private readonly reporter: HookReporter,
+    private readonly modules: AccountModules,
+    private readonly remote: RemoteProfiles,
+  ) {}
+
+  /** The profile of a local user; `undefined` when there is none. */
+  get(userId: string): Promise<Profile | undefined> {
+    return findProfile(this.database, userId);
+  }
+
+  /** The profiles of several local users in one query; those without one are left out. */
+  getMany(userIds: readonly string[]): Promise<Map<string, Profile>> {
+    return findProfiles(this.database, userIds);
+  }
+
+  /**
+   * The profile as somebody may see it: of a local user, or fetched from the user's server.
+   * @param requester `undefined` for a request without a token
+   * @throws MatrixError 401 `M_MISSING_TOKEN`, 403 `M_FORBIDDEN`, 404 `M_NOT_FOUND`
+   */
+  async lookUp(requester: Requester | undefined, userId: string, field?: string): Promise<Profile> {
+    if (!requester && this.config.get('require_auth_for_profile_requests'))
+      throw new MatrixError(401, 'M_MISSING_TOKEN', 'An access token is required');
+    await this.hooks.profileLookUp.prepare({ requesterId: requester?.userId, userId });
+    const local = isLocalUser(userId, this.config.serverName);
+    const profile = local ? await this.get(userId) : await this.remote.fetch(userId, field);
+    if (!profile) throw MatrixError.notFound('There is no profile for this user');
+    if (field !== undefined && !Object.hasOwn(profile, field)) {
+      // A user who has cleared one of the two common fields still has a profile: clients expect an empty answer there.
+      if (field === 'displayname' || field === 'avatar_url') return {};
+      throw MatrixError.notFound('The profile has no such field');
+    }
+    return field === undefined ? profile : { [field]: profile[field] };
+  }
+
+  /**
+   * Sets one field of a user's own profile, or of any local profile for an administrator.
+   * @param value `undefined` removes the field; so do `null` and an empty text for `displayname` and `avatar_url`
+   * @throws MatrixError 400 `M_INVALID_PARAM`, `M_KEY_TOO_LARGE`, `M_PROFILE_TOO_LARGE`; 403 `M_FORBIDDEN`
+   */
+  async setField(requester: Requester, userId: string, field: string, value: unknown, propagate = true): Promise<void> {
+    const byAdmin = requester.isAdmin;
+    if (!isLocalUser(userId, this.config.serverName)) throw MatrixError.invalidParam('The user is not of this server');
+    if (requester.userId !== userId && !byAdmin)
+      throw MatrixError.forbidden("You cannot change another user's profile");
+    const checked = checkProfileField(field, value);
+    const before = await this.get(userId);
+    if (!before && requester.userId !== userId) throw MatrixError.notFound('Unknown user');
+    this.#checkEnabled(field, before ?? {}, byAdmin);
+    await this.update(
+      userId,
+      { [field]: checked },
+      { origin: { requester }, byAdmin: byAdmin && requester.userId !== userId, propagate },
+    );
+  }
+
+  /**
+   * Changes several fields at once; `undefined` removes one. Nothing happens when nothing would change.
+   * @throws MatrixError 400 `M_PROFILE_TOO_LARGE`, and what the hooks refuse with
+   */
+  async update(
+    userId: string,
+    change: Readonly<Record<string, unknown>>,
+    options: ProfileChangeOptions,
+  ): Promise<void> {
+    const { byAdmin = false, deactivation = false, propagate = true } = options;
+    const plan = (before: Profile): ProfileChangedEvent | undefined => {
+      const after = Object.fromEntries(
+        Object.entries({ ...before, ...change }).filter(([, value]) => value !== undefined),
+      ) as Profile;
+      const fields = Object.keys(change).filter((key) => JSON.stringify(before[key]) !== JSON.stringify(after[key]));
+      if (fields.length === 0) return undefined;
+      checkProfileSize(after);
+      return { userId, fields, before, after, byAdmin, deactivation, propagate };
+    };
+    const planned = plan((await this.get(userId)) ?? {});
+    if (!planned) return;
+    await this.hooks.profileChanged.prepare(planned);
+    const event = await this.database.write(
+      async (tx) => {
+        // Another field may have changed since; the row decides.
+        const current = plan((await findProfile(tx, userId)) ?? {});
+        if (!current) return undefined;
+        await writeProfile(tx, userId, current.after);
+        await this.hooks.profileChanged.inTransaction(tx, current);
+        return current;
+      },
+      { name: 'profile' },
+    );
+    if (!event) return;
+    await this.reporter.afterCommit(this.hooks.profileChanged, event);
+    if (event.fields.includes('displayname') || event.fields.includes('avatar_url')) {
+      await this.modules.profileUpdated(
+        userId,
+        { displayName: event.after.displayname, avatarUrl: event.after.avatar_url },
+        byAdmin,
+        deactivation,
+        options.origin,
+      );
+    }
+  }
+
+  /** The settings freeze a field once it has a value. */
+  #checkEnabled(field: string, before: Profile, byAdmin: boolean): void {
+    if (byAdmin || before[field] === undefined) return;
+    if (field === 'displayname' && !this.config.get('enable_set_displayname'))
+      throw MatrixError.forbidden('Changing the display name is disabled on this server');
+    if (field === 'avatar_url' && !this.config.get('enable_set_avatar_url'))
+      throw MatrixError.forbidden('Changing the avatar is disabled on this server');
+  }
+}

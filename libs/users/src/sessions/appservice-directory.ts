@@ -1,0 +1,35 @@
+import { Injectable } from '@nestjs/common';
+
+/** What this lib needs to know of an application service. */
+export interface AppserviceIdentity {
+  readonly id: string;
+  /** The user it acts as when it names nobody. */
+  readonly senderUserId: string;
+  /** Whether the limits of the client API hold for it. */
+  readonly rateLimited: boolean;
+  /** Whether a user id lies in one of its namespaces (or is its own user). */
+  covers(userId: string): boolean;
+}
+
+/** The application services that the server knows. */
+export interface AppserviceSource {
+  byToken(token: string): AppserviceIdentity | undefined;
+  /** The service that alone may use a user id. */
+  exclusiveOwner(userId: string): AppserviceIdentity | undefined;
+}
+
+/** Where the application service lib, which lies above this one, tells what it knows. Without it there are none. */
+@Injectable()
+export class AppserviceDirectory {
+  #source: AppserviceSource | undefined;
+
+  use(source: AppserviceSource): void {
+    this.#source = source;
+  }
+  byToken(token: string): AppserviceIdentity | undefined {
+    return this.#source?.byToken(token);
+  }
+  exclusiveOwner(userId: string): AppserviceIdentity | undefined {
+    return this.#source?.exclusiveOwner(userId);
+  }
+}

@@ -1,0 +1,64 @@
+import type { Db, Tx } from '@rookery/database';
+
+/** A device that was seen at an address. */
+export interface Sighting {
+  readonly userId: string;
+  readonly deviceId: string | undefined;
+  readonly ip: string;
+  readonly userAgent: string;
+  readonly seenMs: number;
+}
+
+/** Upserts the addresses and the devices' last sightings. */
+export async function recordActivity(tx: Tx, sightings: readonly Sighting[]): Promise<void> {
+  await tx.insertMany(
+    'user_ips',
+    ['user_id', 'device_id', 'ip', 'user_agent', 'last_seen'],
+    sightings.map((one) => [one.userId, one.deviceId ?? '', one.ip, one.userAgent, one.seenMs]),
+    'ON CONFLICT (user_id, device_id, ip) DO UPDATE SET user_agent = excluded.user_agent, last_seen = excluded.last_seen',
+  );
+  const latest = new Map<string, Sighting & { readonly deviceId: string }>();
+  for (const { deviceId, ...one } of sightings)
+    if (deviceId !== undefined) latest.set(`${one.userId}\n${deviceId}`, { ...one, deviceId });
+  // The row is there unless the device went meanwhile; one statement must not bring it back.
+  const known = new Set<string>();
+  const users = [...new Set([...latest.values()].map((one) => one.userId))];
+  for (const row of await tx.query<{ user_id: string; device_id: string }>(
+    `SELECT user_id, device_id FROM devices WHERE ${tx.dialect.anyOf('user_id')}`,
+    [users],
+  )) {
+    known.add(`${row.user_id}\n${row.device_id}`);
+  }
+  const rows = [...latest]
+    .filter(([key]) => known.has(key))
+    .map(([, one]) => [one.userId, one.deviceId, one.seenMs, one.ip, one.userAgent]);
+  if (rows.length === 0) return;
+  await tx.insertMany(
+    'devices',
+    ['user_id', 'device_id', 'last_seen', 'ip', 'user_agent'],
+    rows,
+    'ON CONFLICT (user_id, device_id) DO UPDATE SET last_seen = excluded.last_seen, ip = excluded.ip, user_agent = excluded.user_agent',
+  );
+}
+
+/** An address from which a user was active. */
+export interface UserAddress {
+  readonly device_id: string;
+  readonly ip: string;
+  readonly user_agent: string;
+  /** Milliseconds. */
+  readonly last_seen: number;
+}
+
+/** The addresses of a user since a moment, newest first, at most a thousand. */
+export async function addressesOf(db: Db, userId: string, sinceMs = 0): Promise<UserAddress[]> {
+  return db.query(
+    'SELECT device_id, ip, user_agent, last_seen FROM user_ips WHERE user_id = ? AND last_seen >= ? ORDER BY last_seen DESC LIMIT 1000',
+    [userId, sinceMs],
+  );
+}
+
+/** Forgets addresses older than a moment. @returns how many */
+export async function pruneAddresses(tx: Tx, beforeMs: number): Promise<number> {
+  return tx.run('DELETE FROM user_ips WHERE last_seen < ?', [beforeMs]);
+}

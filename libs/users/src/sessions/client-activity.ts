@@ -1,0 +1,67 @@
+import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import { Clock, Logger, type Timer } from '@rookery/platform';
+import { LRUCache } from 'lru-cache';
+import { recordActivity, type Sighting } from './client-activity.query.js';
+
+/** How exact "last seen" is. */
+const granularityMs = 120_000;
+const flushEveryMs = 5_000;
+/** Sightings kept between two flushes; more are dropped, and noted again with the next request. */
+const maxPending = 50_000;
+
+/** Notes when and from where users were last active: in memory at once, in the database in batches. */
+@Injectable()
+export class ClientActivity implements OnModuleInit, OnModuleDestroy {
+  readonly #noted = new LRUCache<string, number>({ max: maxPending });
+  #pending = new Map<string, Sighting>();
+  #timer: Timer | undefined;
+  #flushing: Promise<void> = Promise.resolve();
+
+  constructor(
+    private readonly database: Database,
+    private readonly clock: Clock,
+    private readonly logger: Logger,
+  ) {}
+
+  onModuleInit(): void {
+    this.#timer = this.clock.every(flushEveryMs, () => void this.flush());
+  }
+
+  async onModuleDestroy(): Promise<void> {
+    this.#timer?.cancel();
+    await this.flush();
+  }
+
+  /** Costs one look-up while the sighting is younger than two minutes. */
+  seen(userId: string, deviceId: string | undefined, ip: string, userAgent: string, nowMs: number): void {
+    const key = `${userId}\n${deviceId ?? ''}\n${ip}`;
+    const notedMs = this.#noted.get(key);
+    if ((notedMs !== undefined && nowMs - notedMs < granularityMs) || this.#pending.size >= maxPending) return;
+    this.#noted.set(key, nowMs);
+    this.#pending.set(key, {
+      userId,
+      deviceId,
+      ip: ip.slice(0, 64),
+      userAgent: userAgent.slice(0, 512).toWellFormed().replaceAll('\0', ''),
+      seenMs: nowMs,
+    });
+  }
+
+  /** Writes what was noted; resolves when it is durable. A failure costs the batch and is logged. */
+  flush(): Promise<void> {
+    this.#flushing = this.#flushing.then(() => this.#flush());
+    return this.#flushing;
+  }
+
+  async #flush(): Promise<void> {
+    if (this.#pending.size === 0) return;
+    const batch = [...this.#pending.values()];
+    this.#pending = new Map();
+    try {
+      await this.database.write((tx) => recordActivity(tx, batch), { name: 'client_activity' });
+    } catch (error) {
+      this.logger.error('Could not note when users were last active', { error, sightings: batch.length });
+    }
+  }
+}

@@ -1,0 +1,46 @@
+import type { Tx } from '@rookery/database';
+
+/** A token that logs somebody in, once. */
+export interface LoginToken {
+  readonly userId: string;
+  readonly authProvider?: { readonly id: string; readonly sessionId: string } | undefined;
+}
+
+export async function insertLoginToken(tx: Tx, tokenHash: string, token: LoginToken, expiryMs: number): Promise<void> {
+  await tx.run(
+    'INSERT INTO login_tokens (token_hash, user_id, expiry_ts, auth_provider_id, auth_provider_session_id) VALUES (?, ?, ?, ?, ?)',
+    [tokenHash, token.userId, expiryMs, token.authProvider?.id ?? null, token.authProvider?.sessionId ?? null],
+  );
+}
+
+/** Uses a token up. @returns `undefined` when it is unknown, expired or used: of several attempts one wins */
+export async function consumeLoginToken(tx: Tx, tokenHash: string, nowMs: number): Promise<LoginToken | undefined> {
+  const rows = await tx.query<{
+    user_id: string;
+    auth_provider_id: string | null;
+    auth_provider_session_id: string | null;
+  }>(
+    'UPDATE login_tokens SET used_ts = ? WHERE token_hash = ? AND used_ts IS NULL AND expiry_ts > ? RETURNING user_id, auth_provider_id, auth_provider_session_id',
+    [nowMs, tokenHash, nowMs],
+  );
+  const row = rows[0];
+  if (!row) return undefined;
+  const { user_id: userId, auth_provider_id: id, auth_provider_session_id: sessionId } = row;
+  return { userId, authProvider: id === null ? undefined : { id, sessionId: sessionId ?? '' } };
+}
+
+/** The user cannot log in with tokens that were made before. */
+export async function deleteLoginTokens(tx: Tx, userId: string): Promise<void> {
+  await tx.run('DELETE FROM login_tokens WHERE user_id = ?', [userId]);
+}
+
+export async function deleteLoginTokensOfProviderSession(
+  tx: Tx,
+  providerId: string,
+  providerSessionId: string,
+): Promise<void> {
+  await tx.run('DELETE FROM login_tokens WHERE auth_provider_id = ? AND auth_provider_session_id = ?', [
+    providerId,
+    providerSessionId,
+  ]);
+}

@@ -1,0 +1,326 @@
+import { Injectable } from '@nestjs/common';
+import { Database, type Tx } from '@rookery/database';
+import { MatrixError } from '@rookery/matrix-types';
+import { Clock, Config, Ids } from '@rookery/platform';
+import { newSecret, secretHash } from '../common/secrets.js';
+import { deviceIdsOf, deleteDevices, ensureDevice, setDeviceAuthProvider } from '../devices/device.query.js';
+import { checkDeviceName } from '../devices/device-names.js';
+import { UserHooks } from '../hooks.js';
+import { HookReporter } from '../common/hook-reporter.js';
+import { TokenCache } from './token-cache.js';
+import {
+  deleteAccessToken,
+  deletePuppetTokens,
+  deleteTokensOfDevices,
+  deleteTokensOfUser,
+  findRefreshToken,
+  findTokenOwner,
+  insertAccessToken,
+  insertRefreshToken,
+  markAccessTokenUsed,
+  replaceRefreshToken,
+  type RevokedToken,
+  type TokenOwner,
+} from './token.query.js';
+
+/** What a login is asked to give. */
+export interface SessionRequest {
+  readonly userId: string;
+  /** A new id when absent. */
+  readonly deviceId?: string | undefined;
+  /** Name of the device if it is new. */
+  readonly initialDisplayName?: string | undefined;
+  /** The client can refresh: it gets a short-lived access token and a refresh token. */
+  readonly refreshable?: boolean | undefined;
+  /** The single sign-on login behind it. */
+  readonly authProvider?: { readonly id: string; readonly sessionId: string } | undefined;
+}
+
+/** Tokens as the client gets them. They are nowhere stored in this form. */
+export interface IssuedTokens {
+  readonly accessToken: string;
+  readonly refreshToken?: string | undefined;
+  readonly expiresInMs?: number | undefined;
+}
+
+/** A session that was opened. */
+export interface IssuedSession extends IssuedTokens {
+  readonly userId: string;
+  readonly deviceId: string;
+}
+
+/** Longest device id, bytes. */
+const longestDeviceIdBytes = 255;
+
+/**
+ * Opens, renews and ends sessions: tokens and their devices. Every method is done when the change is durable and no
+ * process-local cache knows the old state.
+ */
+@Injectable()
+export class SessionService {
+  constructor(
+    private readonly database: Database,
+    private readonly clock: Clock,
+    private readonly ids: Ids,
+    private readonly config: Config,
+    private readonly hooks: UserHooks,
+    private readonly reporter: HookReporter,
+    private readonly cache: TokenCache,
+  ) {}
+
+  /**
+   * Opens a session. A device that exists is taken over: its former tokens end.
+   * @throws MatrixError 400 `M_INVALID_PARAM` (device id), 403 `M_FORBIDDEN` (the device id is a cross-signing key)
+   */
+  async open(request: SessionRequest): Promise<IssuedSession> {
+    const { userId } = request;
+    const deviceId = request.deviceId ?? this.ids.upperLetters(10);
+    checkDeviceId(deviceId);
+    const displayName = checkDeviceName(request.initialDisplayName, 'truncate');
+    const secrets = this.#secrets(request.refreshable ?? false);
+    const created = await this.database.write(
+      async (tx) => {
+        const device = await ensureDevice(tx, userId, deviceId, displayName);
+        if (device === 'reserved') throw MatrixError.forbidden('The device id is that of a cross-signing key');
+        if (device === 'existed') await deleteTokensOfDevices(tx, userId, [deviceId]);
+        else await this.hooks.devicesChanged.inTransaction(tx, { userId, deviceIds: [deviceId] });
+        if (request.authProvider)
+          await setDeviceAuthProvider(tx, userId, deviceId, request.authProvider.id, request.authProvider.sessionId);
+        await this.#insert(tx, userId, deviceId, secrets, this.#sessionExpiryMs());
+        return device === 'created';
+      },
+      { name: 'session_open' },
+    );
+    this.cache.invalidateUser(userId);
+    if (created) await this.reporter.afterCommit(this.hooks.devicesChanged, { userId, deviceIds: [deviceId] });
+    return { userId, deviceId, ...this.#issued(secrets, this.#sessionExpiryMs()) };
+  }
+
+  /**
+   * Exchanges a refresh token for new tokens (MSC2918). Until one of the new tokens is used the old one may be exchanged
+   * again, since the answer may have been lost. A refresh token that comes back after that was copied: all tokens of
+   * its device end.
+   * @throws MatrixError 401 `M_UNKNOWN_TOKEN`, with `soft_logout` where the device lives on
+   */
+  async refresh(refreshToken: string): Promise<IssuedTokens> {
+    const secrets = this.#secrets(true);
+    const nowMs = this.clock.nowMs();
+    const outcome = await this.database.write(
+      async (tx) => {
+        const old = await findRefreshToken(tx, secretHash(refreshToken));
+        if (!old) return undefined;
+        const { userId, deviceId, sessionExpiryMs } = old;
+        if (old.superseded || (sessionExpiryMs !== undefined && sessionExpiryMs <= nowMs)) {
+          await deleteTokensOfDevices(tx, userId, [deviceId]);
+          return { userId };
+        }
+        if (old.expiryMs !== undefined && old.expiryMs <= nowMs) return { userId };
+        const next = await this.#insert(tx, userId, deviceId, secrets, sessionExpiryMs);
+        await replaceRefreshToken(tx, old.id, next!);
+        return { userId, issued: this.#issued(secrets, sessionExpiryMs) };
+      },
+      { name: 'session_refresh' },
+    );
+    if (!outcome) throw unknownToken('Unknown refresh token', false);
+    this.cache.invalidateUser(outcome.userId);
+    if (!outcome.issued) throw unknownToken('The refresh token is not valid anymore', true);
+    return outcome.issued;
+  }
+
+  /** Ends one session: the token's device goes, with all its tokens; a token without a device goes alone. */
+  async close(userId: string, accessTokenId: number, deviceId: string | undefined): Promise<void> {
+    if (deviceId !== undefined) return this.closeDevices(userId, [deviceId]);
+    const gone = await this.database.write((tx) => deleteAccessToken(tx, accessTokenId), { name: 'session_close' });
+    this.cache.invalidateUser(userId);
+    if (gone) await this.#tellLoggedOut(gone.user_id, [gone], []);
+  }
+
+  /** Deletes devices and ends their sessions. Ids that do not exist are passed over. */
+  async closeDevices(userId: string, deviceIds: readonly string[]): Promise<void> {
+    if (deviceIds.length === 0) return;
+    const { tokens, devices } = await this.database.write((tx) => this.#closeDevices(tx, userId, deviceIds), {
+      name: 'session_close_devices',
+    });
+    this.cache.invalidateUser(userId);
+    await this.#tellLoggedOut(userId, tokens, devices);
+  }
+
+  /** Ends all sessions of a user and deletes the devices, but for one device where that is given. */
+  async closeAll(userId: string, exceptDeviceId?: string): Promise<void> {
+    const { tokens, devices } = await this.database.write(
+      (tx) => this.closeAllInTransaction(tx, userId, exceptDeviceId),
+      { name: 'session_close_all' },
+    );
+    this.cache.invalidateUser(userId);
+    await this.#tellLoggedOut(userId, tokens, devices);
+  }
+
+  /** The part of {@link closeAll} that belongs to a larger change; call {@link afterClosed} with its result. */
+  async closeAllInTransaction(tx: Tx, userId: string, exceptDeviceId?: string): Promise<ClosedSessions> {
+    const devices = (await deviceIdsOf(tx, userId)).filter((id) => id !== exceptDeviceId);
+    const closed = devices.length > 0 ? await this.#closeDevices(tx, userId, devices) : { tokens: [], devices };
+    const rest = await deleteTokensOfUser(tx, userId, exceptDeviceId);
+    return { tokens: [...closed.tokens, ...rest], devices: closed.devices };
+  }
+
+  /** Forgets what is cached and tells the hooks. */
+  async afterClosed(userId: string, closed: ClosedSessions): Promise<void> {
+    this.cache.invalidateUser(userId);
+    await this.#tellLoggedOut(userId, closed.tokens, closed.devices);
+  }
+
+  /** Ends the sessions in which administrators act as the user. */
+  async closePuppets(userId: string): Promise<void> {
+    await this.database.write((tx) => deletePuppetTokens(tx, userId), { name: 'session_close_puppets' });
+    this.cache.invalidateUser(userId);
+  }
+
+  /** A token with which an administrator acts as a user. It belongs to the administrator and has no device. */
+  async openPuppet(adminId: string, userId: string, validUntilMs: number | undefined): Promise<string> {
+    const token = newSecret(this.ids, 'access');
+    await this.database.write(
+      (tx) =>
+        insertAccessToken(tx, { userId: adminId, tokenHash: secretHash(token), validUntilMs, puppetsUserId: userId }),
+      { name: 'session_open_puppet' },
+    );
+    return token;
+  }
+
+  /** Ends the session of an access token as it was given out; does nothing when there is none. */
+  async closeByToken(accessToken: string): Promise<void> {
+    const owner = await findTokenOwner(this.database, secretHash(accessToken));
+    if (owner) await this.close(owner.puppetedBy ?? owner.userId, owner.tokenId, owner.deviceId);
+  }
+
+  /** Who owns an access token; cached. Expired tokens are found too. */
+  async findOwner(accessToken: string): Promise<TokenOwner | undefined> {
+    const hash = secretHash(accessToken);
+    const nowMs = this.clock.nowMs();
+    const cached = this.cache.get(hash, nowMs);
+    if (cached) return cached;
+    const { generation } = this.cache;
+    let owner = await findTokenOwner(this.database, hash);
+    if (!owner) return undefined;
+    if (
+      owner.refreshTokenId !== undefined &&
+      !owner.used &&
+      (owner.validUntilMs === undefined || owner.validUntilMs > nowMs)
+    ) {
+      // The client has got the answer of the refresh: from now on the former refresh token counts as copied.
+      const { tokenId } = owner;
+      await this.database.write((tx) => markAccessTokenUsed(tx, tokenId), { name: 'session_first_use' });
+      owner = { ...owner, used: true };
+    }
+    this.cache.set(hash, owner, nowMs, generation);
+    return owner;
+  }
+
+  /** Forgets what is cached about a user's tokens: the account's flags have changed. */
+  invalidate(userId: string): void {
+    this.cache.invalidateUser(userId);
+  }
+
+  async #closeDevices(tx: Tx, userId: string, deviceIds: readonly string[]): Promise<ClosedSessions> {
+    const tokens = await deleteTokensOfDevices(tx, userId, deviceIds);
+    const devices = await deleteDevices(tx, userId, deviceIds);
+    if (devices.length > 0) await this.hooks.devicesDeleted.inTransaction(tx, { userId, deviceIds: devices });
+    if (tokens.length > 0)
+      await this.hooks.loggedOut.inTransaction(tx, {
+        userId,
+        accessTokenIds: tokens.map((token) => token.id),
+        deviceIds: devices,
+      });
+    return { tokens, devices };
+  }
+
+  async #tellLoggedOut(userId: string, tokens: readonly RevokedToken[], deviceIds: readonly string[]): Promise<void> {
+    if (deviceIds.length > 0) await this.reporter.afterCommit(this.hooks.devicesDeleted, { userId, deviceIds });
+    if (tokens.length > 0)
+      await this.reporter.afterCommit(this.hooks.loggedOut, {
+        userId,
+        accessTokenIds: tokens.map((token) => token.id),
+        deviceIds,
+      });
+  }
+
+  #secrets(refreshable: boolean): Secrets {
+    const accessToken = newSecret(this.ids, 'access');
+    const lifetimeMs = this.config.get('refreshable_access_token_lifetime');
+    if (!refreshable || lifetimeMs === undefined)
+      return { accessToken, lifetimeMs: this.config.get('nonrefreshable_access_token_lifetime') };
+    return { accessToken, lifetimeMs, refreshToken: newSecret(this.ids, 'refresh') };
+  }
+
+  #issued(secrets: Secrets, sessionExpiryMs: number | undefined): IssuedTokens {
+    const left = sessionExpiryMs === undefined ? undefined : sessionExpiryMs - this.clock.nowMs();
+    return {
+      accessToken: secrets.accessToken,
+      refreshToken: secrets.refreshToken,
+      expiresInMs: earliest(secrets.lifetimeMs, left),
+    };
+  }
+
+  #sessionExpiryMs(): number | undefined {
+    const lifetimeMs = this.config.get('session_lifetime');
+    return lifetimeMs === undefined ? undefined : this.clock.nowMs() + lifetimeMs;
+  }
+
+  /** @returns the row id of the refresh token, where there is one */
+  async #insert(
+    tx: Tx,
+    userId: string,
+    deviceId: string,
+    secrets: Secrets,
+    sessionExpiryMs: number | undefined,
+  ): Promise<number | undefined> {
+    const nowMs = this.clock.nowMs();
+    const until = (lifetimeMs: number | undefined): number | undefined =>
+      lifetimeMs === undefined ? undefined : nowMs + lifetimeMs;
+    let refreshTokenId: number | undefined;
+    if (secrets.refreshToken !== undefined) {
+      const expiryMs = until(this.config.get('refresh_token_lifetime'));
+      refreshTokenId = await insertRefreshToken(tx, {
+        userId,
+        deviceId,
+        tokenHash: secretHash(secrets.refreshToken),
+        expiryMs,
+        sessionExpiryMs,
+      });
+    }
+    const validUntilMs = earliest(until(secrets.lifetimeMs), sessionExpiryMs);
+    await insertAccessToken(tx, {
+      userId,
+      deviceId,
+      tokenHash: secretHash(secrets.accessToken),
+      validUntilMs,
+      refreshTokenId,
+    });
+    return refreshTokenId;
+  }
+}
+
+/** Sessions that ended in a transaction. */
+export interface ClosedSessions {
+  readonly tokens: readonly RevokedToken[];
+  readonly devices: readonly string[];
+}
+
+interface Secrets {
+  readonly accessToken: string;
+  readonly refreshToken?: string;
+  readonly lifetimeMs: number | undefined;
+}
+
+function earliest(a: number | undefined, b: number | undefined): number | undefined {
+  return a === undefined ? b : b === undefined ? a : Math.min(a, b);
+}
+
+function checkDeviceId(deviceId: string): void {
+  if (deviceId === '' || deviceId.includes('\0') || Buffer.byteLength(deviceId) > longestDeviceIdBytes)
+    throw MatrixError.invalidParam('Not a valid device id');
+}
+
+/** 401 `M_UNKNOWN_TOKEN` */
+export function unknownToken(message: string, softLogout: boolean): MatrixError {
+  return new MatrixError(401, 'M_UNKNOWN_TOKEN', message, { soft_logout: softLogout });
+}

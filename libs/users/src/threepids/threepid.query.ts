@@ -1,0 +1,104 @@
+import type { Db, Tx } from '@rookery/database';
+
+/** An address outside Matrix that belongs to an account. */
+export interface Threepid {
+  readonly userId: string;
+  /** `email` or `msisdn`. */
+  readonly medium: string;
+  /** In canonical form. */
+  readonly address: string;
+  readonly validatedMs: number;
+  readonly addedMs: number;
+}
+
+interface Row {
+  user_id: string;
+  medium: string;
+  address: string;
+  validated_at: number;
+  added_at: number;
+}
+
+const fromRow = (row: Row): Threepid => ({
+  userId: row.user_id,
+  medium: row.medium,
+  address: row.address,
+  validatedMs: row.validated_at,
+  addedMs: row.added_at,
+});
+
+/** @returns whether the address was free, or the user's already */
+export async function insertThreepid(tx: Tx, threepid: Threepid): Promise<boolean> {
+  const changed = await tx.run(
+    `INSERT INTO user_threepids (user_id, medium, address, validated_at, added_at) VALUES (?, ?, ?, ?, ?)
+     ON CONFLICT (medium, address) DO UPDATE SET validated_at = excluded.validated_at WHERE user_threepids.user_id = excluded.user_id`,
+    [threepid.userId, threepid.medium, threepid.address, threepid.validatedMs, threepid.addedMs],
+  );
+  return changed > 0;
+}
+
+/** @returns whether the user had that address */
+export async function deleteThreepid(tx: Tx, userId: string, medium: string, address: string): Promise<boolean> {
+  return (
+    (await tx.run('DELETE FROM user_threepids WHERE user_id = ? AND medium = ? AND address = ?', [
+      userId,
+      medium,
+      address,
+    ])) > 0
+  );
+}
+
+/** The addresses of a user, oldest first. */
+export async function threepidsOf(db: Db, userId: string): Promise<Threepid[]> {
+  const rows = await db.query<Row>(
+    'SELECT user_id, medium, address, validated_at, added_at FROM user_threepids WHERE user_id = ? ORDER BY added_at, address',
+    [userId],
+  );
+  return rows.map(fromRow);
+}
+
+/** The user that an address belongs to. */
+export async function userOfThreepid(db: Db, medium: string, address: string): Promise<string | undefined> {
+  return (
+    await db.get<{ user_id: string }>('SELECT user_id FROM user_threepids WHERE medium = ? AND address = ?', [
+      medium,
+      address,
+    ])
+  )?.user_id;
+}
+
+/** Remembers that an identity server was told of an address. */
+export async function recordBinding(
+  tx: Tx,
+  userId: string,
+  medium: string,
+  address: string,
+  idServer: string,
+): Promise<void> {
+  await tx.run(
+    'INSERT INTO user_threepid_id_server (user_id, medium, address, id_server) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING',
+    [userId, medium, address, idServer],
+  );
+}
+
+/** The identity servers that were told of an address. */
+export async function bindingsOf(db: Db, userId: string, medium: string, address: string): Promise<string[]> {
+  const rows = await db.query<{ id_server: string }>(
+    'SELECT id_server FROM user_threepid_id_server WHERE user_id = ? AND medium = ? AND address = ?',
+    [userId, medium, address],
+  );
+  return rows.map((row) => row.id_server);
+}
+
+export async function deleteBinding(
+  tx: Tx,
+  userId: string,
+  medium: string,
+  address: string,
+  idServer: string,
+): Promise<void> {
+  await tx.run(
+    'DELETE FROM user_threepid_id_server WHERE user_id = ? AND medium = ? AND address = ? AND id_server = ?',
+    [userId, medium, address, idServer],
+  );
+}

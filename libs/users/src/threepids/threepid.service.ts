@@ -1,0 +1,75 @@
+import { Injectable } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import { MatrixError } from '@rookery/matrix-types';
+import { Clock, Config } from '@rookery/platform';
+import { AccountModules, type Origin } from '../common/account-modules.js';
+import { HookReporter } from '../common/hook-reporter.js';
+import { UserHooks } from '../hooks.js';
+import { canonicalAddress } from './addresses.js';
+import { checkAllowedThreepid } from './threepid-rules.js';
+import { deleteThreepid, insertThreepid, type Threepid, threepidsOf, userOfThreepid } from './threepid.query.js';
+
+/** Addresses that belong to accounts. */
+@Injectable()
+export class ThreepidService {
+  constructor(
+    private readonly database: Database,
+    private readonly clock: Clock,
+    private readonly config: Config,
+    private readonly hooks: UserHooks,
+    private readonly reporter: HookReporter,
+    private readonly modules: AccountModules,
+  ) {}
+
+  /** Oldest first. */
+  list(userId: string): Promise<Threepid[]> {
+    return threepidsOf(this.database, userId);
+  }
+
+  /** The user that an address belongs to. @throws MatrixError 400 for what is no address */
+  userOf(medium: string, address: string): Promise<string | undefined> {
+    return userOfThreepid(this.database, medium, canonicalAddress(medium, address));
+  }
+
+  /**
+   * Adds an address that was proved, or that an administrator vouches for.
+   * @throws MatrixError 400 `M_THREEPID_IN_USE`, `M_INVALID_PARAM`; 403 `M_THREEPID_DENIED`
+   */
+  async add(userId: string, medium: string, address: string, validatedMs: number, origin: Origin): Promise<void> {
+    const canonical = canonicalAddress(medium, address);
+    checkAllowedThreepid(this.config, medium, canonical);
+    await this.modules.checkThreepid(medium, canonical, false, origin);
+    const event = { userId, medium, address: canonical, atRegistration: false };
+    await this.database.write(
+      async (tx) => {
+        if (
+          !(await insertThreepid(tx, { userId, medium, address: canonical, validatedMs, addedMs: this.clock.nowMs() }))
+        ) {
+          throw new MatrixError(400, 'M_THREEPID_IN_USE', 'This address belongs to another account');
+        }
+        await this.hooks.threepidAdded.inTransaction(tx, event);
+      },
+      { name: 'threepid_add' },
+    );
+    await this.reporter.afterCommit(this.hooks.threepidAdded, event);
+    await this.modules.threepidAdded(userId, medium, canonical, origin);
+  }
+
+  /** Takes an address away. @returns whether the user had it */
+  async remove(userId: string, medium: string, address: string, origin: Origin): Promise<boolean> {
+    const canonical = canonicalAddress(medium, address);
+    const event = { userId, medium, address: canonical, atRegistration: false };
+    const removed = await this.database.write(
+      async (tx) => {
+        if (!(await deleteThreepid(tx, userId, medium, canonical))) return false;
+        await this.hooks.threepidRemoved.inTransaction(tx, event);
+        return true;
+      },
+      { name: 'threepid_remove' },
+    );
+    if (!removed) return false;
+    await this.reporter.afterCommit(this.hooks.threepidRemoved, event);
+    await this.modules.threepidRemoved(userId, medium, canonical, origin);
+    return true;
+  }
+}

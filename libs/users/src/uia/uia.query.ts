@@ -1,0 +1,127 @@
+import type { Db, Tx } from '@rookery/database';
+
+/** An operation that is waiting for its user to prove something. */
+export interface UiaSession {
+  readonly createdMs: number;
+  readonly method: string;
+  readonly uri: string;
+  /** Keyed digest of the operation's parameters; absent until the first request that has some. */
+  readonly bodyDigest?: string | undefined;
+  /** Whose session it is; absent for operations without a token. */
+  readonly userId?: string | undefined;
+  readonly description: string;
+}
+
+/** A stage that was passed, and what it proved. */
+export interface UiaCredential {
+  readonly stageType: string;
+  readonly result: unknown;
+}
+
+export async function insertUiaSession(tx: Tx, sessionHash: string, session: UiaSession): Promise<void> {
+  await tx.run(
+    'INSERT INTO ui_auth_sessions (session_hash, creation_time, method, uri, body_digest, user_id, description) VALUES (?, ?, ?, ?, ?, ?, ?)',
+    [
+      sessionHash,
+      session.createdMs,
+      session.method,
+      session.uri,
+      session.bodyDigest ?? null,
+      session.userId ?? null,
+      session.description,
+    ],
+  );
+}
+
+export async function findUiaSession(
+  db: Db,
+  sessionHash: string,
+  createdAfterMs: number,
+): Promise<UiaSession | undefined> {
+  const row = await db.get<{
+    creation_time: number;
+    method: string;
+    uri: string;
+    body_digest: string | null;
+    user_id: string | null;
+    description: string;
+  }>(
+    'SELECT creation_time, method, uri, body_digest, user_id, description FROM ui_auth_sessions WHERE session_hash = ? AND creation_time > ?',
+    [sessionHash, createdAfterMs],
+  );
+  if (!row) return undefined;
+  return {
+    createdMs: row.creation_time,
+    method: row.method,
+    uri: row.uri,
+    bodyDigest: row.body_digest ?? undefined,
+    userId: row.user_id ?? undefined,
+    description: row.description,
+  };
+}
+
+/** Binds a session to the parameters of its operation, once. @returns the digest that holds now */
+export async function bindBody(tx: Tx, sessionHash: string, digest: string): Promise<string | undefined> {
+  await tx.run('UPDATE ui_auth_sessions SET body_digest = ? WHERE session_hash = ? AND body_digest IS NULL', [
+    digest,
+    sessionHash,
+  ]);
+  return (
+    await tx.get<{ body_digest: string }>('SELECT body_digest FROM ui_auth_sessions WHERE session_hash = ?', [
+      sessionHash,
+    ])
+  )?.body_digest;
+}
+
+/** The stages that were passed. */
+export async function credentialsOf(db: Db, sessionHash: string): Promise<UiaCredential[]> {
+  const rows = await db.query<{ stage_type: string; result: string }>(
+    'SELECT stage_type, result FROM ui_auth_sessions_credentials WHERE session_hash = ?',
+    [sessionHash],
+  );
+  return rows.map((row) => ({ stageType: row.stage_type, result: JSON.parse(row.result) as unknown }));
+}
+
+/** Records a passed stage of a session that still exists. @returns whether it was the first time */
+export async function insertCredential(tx: Tx, sessionHash: string, credential: UiaCredential): Promise<boolean> {
+  const inserted = await tx.run(
+    `INSERT INTO ui_auth_sessions_credentials (session_hash, stage_type, result)
+     SELECT session_hash, CAST(? AS TEXT), CAST(? AS TEXT) FROM ui_auth_sessions WHERE session_hash = ? ON CONFLICT DO NOTHING`,
+    [credential.stageType, JSON.stringify(credential.result), sessionHash],
+  );
+  return inserted > 0;
+}
+
+/** Notes from where a session was used; at most a few are kept. */
+export async function noteAddress(tx: Tx, sessionHash: string, ip: string, userAgent: string): Promise<void> {
+  await tx.run(
+    'INSERT INTO ui_auth_sessions_ips (session_hash, ip, user_agent) VALUES (?, ?, ?) ON CONFLICT DO NOTHING',
+    [sessionHash, ip, userAgent],
+  );
+}
+
+/** From where a session was used. */
+export async function addressesOf(db: Db, sessionHash: string): Promise<{ ip: string; user_agent: string }[]> {
+  return db.query('SELECT ip, user_agent FROM ui_auth_sessions_ips WHERE session_hash = ? LIMIT 20', [sessionHash]);
+}
+
+/** Uses a session up. @returns whether it was there: of several requests that finish one session, one wins */
+export async function consumeUiaSession(tx: Tx, sessionHash: string): Promise<boolean> {
+  const gone = await tx.run('DELETE FROM ui_auth_sessions WHERE session_hash = ?', [sessionHash]);
+  await tx.run('DELETE FROM ui_auth_sessions_credentials WHERE session_hash = ?', [sessionHash]);
+  await tx.run('DELETE FROM ui_auth_sessions_ips WHERE session_hash = ?', [sessionHash]);
+  return gone > 0;
+}
+
+/** Forgets sessions that were begun before a moment. @returns the registration tokens that they held */
+export async function purgeUiaSessions(tx: Tx, beforeMs: number): Promise<string[]> {
+  const old = 'SELECT session_hash FROM ui_auth_sessions WHERE creation_time <= ?';
+  const rows = await tx.query<{ result: string }>(
+    `DELETE FROM ui_auth_sessions_credentials WHERE session_hash IN (${old}) AND stage_type = 'm.login.registration_token' RETURNING result`,
+    [beforeMs],
+  );
+  await tx.run(`DELETE FROM ui_auth_sessions_credentials WHERE session_hash IN (${old})`, [beforeMs]);
+  await tx.run(`DELETE FROM ui_auth_sessions_ips WHERE session_hash IN (${old})`, [beforeMs]);
+  await tx.run('DELETE FROM ui_auth_sessions WHERE creation_time <= ?', [beforeMs]);
+  return rows.map((row) => JSON.parse(row.result) as string);
+}

@@ -1,0 +1,67 @@
+import { Injectable } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import type { InboundRequest } from '@rookery/http';
+import type { JsonObject } from '@rookery/matrix-types';
+import { Clock, Config, type Requester } from '@rookery/platform';
+import { findAccount } from '../accounts/account.query.js';
+import { lastValidatedMs, markValidated } from '../sessions/token.query.js';
+import { UiaService } from './uia.service.js';
+
+/** How an operation asks for its user's confirmation. */
+export interface GateOptions {
+  /** Completes "You are about to …". */
+  readonly description: string;
+  /** A recent confirmation of the same session may serve (`ui_auth.session_timeout`). */
+  readonly mayReuse?: boolean;
+}
+
+/** Whether a user can confirm an operation by single sign-on; told by the lib that does that. */
+export type SsoCapability = (userId: string) => Promise<boolean>;
+
+/** Interactive auth of a user who is logged in: the user confirms to be there, with a password or by single sign-on. */
+@Injectable()
+export class UserAuthGate {
+  #sso: SsoCapability | undefined;
+
+  constructor(
+    private readonly uia: UiaService,
+    private readonly database: Database,
+    private readonly clock: Clock,
+    private readonly config: Config,
+  ) {}
+
+  useSso(capability: SsoCapability): void {
+    this.#sso = capability;
+  }
+
+  /**
+   * Resolves when the requester has confirmed. Application services need not: their token is the confirmation.
+   * @throws InteractiveAuthRequired until then
+   */
+  async require(requester: Requester, request: InboundRequest, body: JsonObject, options: GateOptions): Promise<void> {
+    if (requester.appserviceId !== undefined) return;
+    const { accessTokenId } = requester;
+    const timeoutMs = options.mayReuse ? this.config.get('ui_auth.session_timeout') : 0;
+    if (timeoutMs > 0 && accessTokenId !== undefined) {
+      const lastMs = await lastValidatedMs(this.database, accessTokenId);
+      if (lastMs !== undefined && this.clock.nowMs() - lastMs < timeoutMs) return;
+    }
+    const flows = await this.flowsFor(requester.userId);
+    await this.uia.authenticate({ request, body, flows, description: options.description, userId: requester.userId });
+    if (accessTokenId !== undefined && this.config.get('ui_auth.session_timeout') > 0) {
+      await this.database.write((tx) => markValidated(tx, accessTokenId, this.clock.nowMs()), {
+        name: 'uia_validated',
+      });
+    }
+  }
+
+  /** By what a user can confirm. Somebody who has neither a password nor single sign-on is offered the password all the same. */
+  async flowsFor(userId: string): Promise<string[][]> {
+    const account = await findAccount(this.database, userId);
+    const flows: string[][] = [];
+    const password = this.config.get('password_config.enabled') !== false;
+    if (password && account?.passwordHash !== undefined) flows.push(['m.login.password']);
+    if (await this.#sso?.(userId)) flows.push(['m.login.sso']);
+    return flows.length > 0 ? flows : [['m.login.password']];
+  }
+}

@@ -1,0 +1,68 @@
+import { Module } from '@nestjs/common';
+import { RequestAuthenticator } from '@rookery/http';
+import { AccountService } from './accounts/account.service.js';
+import { AccountValidity } from './accounts/account-validity.js';
+import { AdminRegistrationService } from './accounts/admin-registration.service.js';
+import { DeactivationService } from './accounts/deactivation.service.js';
+import { PasswordReset } from './accounts/password-reset.service.js';
+import { PasswordService } from './accounts/password.service.js';
+import { RegistrationService } from './accounts/registration.service.js';
+import { AccountModules } from './common/account-modules.js';
+import { HookReporter } from './common/hook-reporter.js';
+import { DeviceService } from './devices/device.service.js';
+import { UserHooks } from './hooks.js';
+import { OpenIdService } from './openid/openid.service.js';
+import { ProfileService } from './profiles/profile.service.js';
+import { RemoteProfiles } from './profiles/remote-profiles.js';
+import { AppserviceDirectory } from './sessions/appservice-directory.js';
+import { ClientActivity } from './sessions/client-activity.js';
+import { LoginService } from './sessions/login.service.js';
+import { PasswordLogin } from './sessions/password-login.js';
+import { UserRequestAuthenticator } from './sessions/request-authenticator.js';
+import { SessionService } from './sessions/session.service.js';
+import { TokenCache } from './sessions/token-cache.js';
+import { ThreepidService } from './threepids/threepid.service.js';
+import { UiaStages } from './uia/uia-stages.js';
+import { UiaService } from './uia/uia.service.js';
+import { UserAuthGate } from './uia/user-auth-gate.js';
+
+const face = [
+  AccountService,
+  AccountValidity,
+  AppserviceDirectory,
+  ClientActivity,
+  DeactivationService,
+  DeviceService,
+  LoginService,
+  OpenIdService,
+  PasswordService,
+  ProfileService,
+  RegistrationService,
+  RemoteProfiles,
+  SessionService,
+  ThreepidService,
+  UiaService,
+  UserAuthGate,
+  UserHooks,
+  AccountModules,
+  PasswordReset,
+  AdminRegistrationService,
+];
+
+/**
+ * Accounts, sessions, profiles and what belongs to them; safe in any process. Needs `Database`, `Clock`, `Ids`, `Config`,
+ * `Logger`, `RateLimiter`, `OutboundHttp` and `ModuleDispatcher` from the app's global modules.
+ */
+@Module({
+  providers: [
+    ...face,
+    HookReporter,
+    PasswordLogin,
+    TokenCache,
+    UiaStages,
+    UserRequestAuthenticator,
+    { provide: RequestAuthenticator, useExisting: UserRequestAuthenticator },
+  ],
+  exports: [...face, RequestAuthenticator],
+})
+export class UsersModule {}
