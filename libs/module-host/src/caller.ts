@@ -1,6 +1,6 @@
-import type { CallbackName, ModuleLog } from '@rookery/module-api';
+import type { CallbackName } from '@rookery/module-api';
 import { MatrixError } from '@rookery/matrix-types';
-import type { Clock } from '@rookery/platform';
+import type { Clock, LogFields, Logger } from '@rookery/platform';
 import type { Handler } from './registry.js';
 
 /** How a call of a callback ended. */
@@ -9,7 +9,7 @@ export type CallOutcome = 'ok' | 'refused' | 'error' | 'invalid' | 'timeout' | '
 /** What the host needs of the server. */
 export interface HostServices {
   readonly clock: Clock;
-  readonly log: ModuleLog;
+  readonly log: Logger;
   /** Told of every finished call, for metrics. */
   readonly observe?: (module: string, callback: CallbackName, outcome: CallOutcome, durationMs: number) => void;
 }
@@ -57,14 +57,21 @@ export class ModuleCaller {
     const startedAtMs = clock.monotonicMs();
     const health = this.#health.get(handler);
     if (health && health.suspendedUntilMs > startedAtMs) {
-      this.#failed(handler, 'suspended', startedAtMs, 'is not asked for a while, since it hung several times in a row');
+      this.#failed(
+        handler,
+        'suspended',
+        startedAtMs,
+        'A module is not asked for a while: it hung several times in a row',
+      );
       return FAILED;
     }
     try {
       let answer = handler.call(...args);
       const syncMs = clock.monotonicMs() - startedAtMs;
       if (syncMs > blockingMs) {
-        this.#report(handler, 'warn', `kept the whole process from working for ${Math.round(syncMs)} ms`);
+        this.#report(handler, 'warn', 'A module kept the whole process from working', {
+          blockedMs: Math.round(syncMs),
+        });
       }
       if (isThenable(answer)) answer = await this.#withBudget(answer, handler.timeLimitMs);
       if (answer === TIMED_OUT) {
@@ -75,7 +82,7 @@ export class ModuleCaller {
       return { kind: 'answer', answer };
     } catch (error) {
       if (MatrixError.is(error)) return { kind: 'thrown', error };
-      this.#failed(handler, 'error', startedAtMs, 'threw', error);
+      this.#failed(handler, 'error', startedAtMs, 'A module failed', { err: error });
       return FAILED;
     }
   }
@@ -87,17 +94,20 @@ export class ModuleCaller {
 
   /** To be told of an answer that cannot be understood. */
   invalid(handler: Handler, answer: unknown, expected: string, startedAtMs: number): void {
-    this.#failed(handler, 'invalid', startedAtMs, `answered ${describe(answer)}; expected ${expected}`);
+    this.#failed(handler, 'invalid', startedAtMs, 'A module gave an answer that means nothing', {
+      answer: describe(answer),
+      expected,
+    });
   }
 
   /** To be told of a `MatrixError` that is no refusal: one with a status outside 400 to 499. */
   broken(handler: Handler, error: MatrixError, startedAtMs: number): void {
-    this.#failed(handler, 'error', startedAtMs, 'threw', error);
+    this.#failed(handler, 'error', startedAtMs, 'A module failed', { err: error });
   }
 
   /** To be told of an answer in a deprecated form. */
   deprecated(handler: Handler, advice: string): void {
-    this.#report(handler, 'warn', `answered in a deprecated form: ${advice}`);
+    this.#report(handler, 'warn', 'A module answered in a deprecated form', { advice });
   }
 
   #timedOut(handler: Handler, startedAtMs: number): void {
@@ -107,16 +117,18 @@ export class ModuleCaller {
       health.timeouts = 0;
       health.suspendedUntilMs = this.services.clock.monotonicMs() + suspensionMs;
     }
-    this.#failed(handler, 'timeout', startedAtMs, `did not answer within ${handler.timeLimitMs} ms`);
+    this.#failed(handler, 'timeout', startedAtMs, 'A module did not answer in time', {
+      timeLimitMs: handler.timeLimitMs,
+    });
   }
 
-  #failed(handler: Handler, outcome: CallOutcome, startedAtMs: number, what: string, error?: unknown): void {
+  #failed(handler: Handler, outcome: CallOutcome, startedAtMs: number, message: string, fields?: LogFields): void {
     const durationMs = this.services.clock.monotonicMs() - startedAtMs;
     this.services.observe?.(handler.module, handler.callback, outcome, durationMs);
-    this.#report(handler, 'error', what, error);
+    this.#report(handler, 'error', message, fields);
   }
 
-  #report(handler: Handler, level: 'warn' | 'error', what: string, error?: unknown): void {
+  #report(handler: Handler, level: 'warn' | 'error', message: string, fields?: LogFields): void {
     const health = this.#healthOf(handler);
     const nowMs = this.services.clock.monotonicMs();
     if (nowMs < health.logNextAtMs) {
@@ -126,10 +138,10 @@ export class ModuleCaller {
     const unlogged = health.unlogged;
     health.unlogged = 0;
     health.logNextAtMs = nowMs + logPauseMs;
-    this.services.log[level](`Module ${handler.module}: ${handler.callback} ${what}`, {
+    this.services.log[level](message, {
       module: handler.module,
       callback: handler.callback,
-      ...(error === undefined ? {} : { err: error }),
+      ...fields,
       ...(unlogged === 0 ? {} : { alsoUnlogged: unlogged }),
     });
   }

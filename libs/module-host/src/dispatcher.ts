@@ -10,12 +10,13 @@ import {
   type UserPresenceState,
 } from '@rookery/module-api';
 import { isJsonObject, MatrixError } from '@rookery/matrix-types';
-import { SystemClock } from '@rookery/platform';
+import { LogContext, SilentLogger, SystemClock } from '@rookery/platform';
 import { gateAnswers, providedAnswers, readRefusal, refusalOfError } from './answers.js';
 import { type HostServices, ModuleCaller } from './caller.js';
 import { frozenCopy } from './isolation.js';
-import type { Handler, SealedRegistry } from './registry.js';
+import { EMPTY_REGISTRY, type Handler, type ProviderFactory, type Providers, type SealedRegistry } from './registry.js';
 import { ALLOWED, type GateVerdict, refusalError, type Refused, type TransformVerdict } from './verdict.js';
+import { answerWebRequest, findWebResource, webPrefix } from './web-resources.js';
 
 /** The arguments of a callback without the context, which comes last. */
 export type ArgsOf<Name extends CallbackName> = AllCallbacks[Name] extends (
@@ -73,9 +74,6 @@ export interface TransformValues {
   onCreateRoom: Readonly<Record<string, unknown>>;
 }
 
-const NONE: SealedRegistry = Object.freeze({ modules: [], handlers: Object.freeze({}), loginTypes: new Map() });
-const QUIET = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} };
-
 /**
  * Where the server asks its modules. Domains inject it and write
  *
@@ -90,10 +88,10 @@ const QUIET = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {}
 export class ModuleDispatcher {
   readonly #caller: ModuleCaller;
   readonly #services: HostServices;
-  #registry = NONE;
+  #registry = EMPTY_REGISTRY;
 
   /** Without services it has the system's clock and no log: for tests of domains. */
-  constructor(services: HostServices = { clock: new SystemClock(), log: QUIET }) {
+  constructor(services: HostServices = { clock: new SystemClock(), log: new SilentLogger() }) {
     this.#services = services;
     this.#caller = new ModuleCaller(services);
   }
@@ -322,6 +320,31 @@ export class ModuleDispatcher {
         if (result.kind === 'answer') this.#caller.done(handler, 'ok', startedAtMs);
       }),
     );
+  }
+
+  /** Paths below which modules answer requests: what stands before the first parameter. No path twice. */
+  get webPrefixes(): readonly string[] {
+    return [...new Set(this.#registry.webResources.map(webPrefix))];
+  }
+
+  /**
+   * Lets the module that has the request's path answer. Never rejects: no module is 404, what goes wrong an error answer.
+   * The request's URL has the standard service prefix.
+   */
+  async answerWeb(request: Request, details: { readonly ip?: string } = {}): Promise<Response> {
+    const found = findWebResource(this.#registry.webResources, new URL(request.url).pathname);
+    if (!found) return Response.json(MatrixError.unrecognized().toBody(), { status: 404 });
+    return answerWebRequest(this.#services, found.resource, request, {
+      requestId: LogContext.current()?.requestId,
+      ip: details.ip,
+      userAgent: request.headers.get('user-agent') ?? undefined,
+      params: found.params,
+    });
+  }
+
+  /** What a module provides under a name that the settings refer to. */
+  provider<Kind extends keyof Providers>(kind: Kind, name: string): ProviderFactory<Providers[Kind]> | undefined {
+    return this.#registry.providers[kind].get(name);
   }
 
   async #firstAnswer(

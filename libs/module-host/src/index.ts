@@ -1,10 +1,28 @@
 /** Loading, registration and dispatch of modules. */
 export type { CallOutcome, HostServices } from './caller.js';
+export type {
+  DocumentBackend,
+  DocumentRows,
+  JobBackend,
+  ModuleCapabilities,
+  SharedCapabilities,
+  TableBackend,
+} from './capabilities.js';
 export { callbackContext, type ContextDetails } from './context.js';
 export { type ArgsOf, ModuleDispatcher, type Provided, type TransformValues } from './dispatcher.js';
+export { moduleEntriesOf } from './entries.js';
 export { ModuleLoadError } from './errors.js';
+export { ModuleHost, type ModuleHostOptions, type ReloadResult } from './host.js';
 export { frozenCopy, type StateReader, toModuleEvent, toStateView } from './isolation.js';
-export { type LoginType, type ModulePolicy, ModuleRegistry, type SealedRegistry } from './registry.js';
+export { importModules, type LoadedModule, type ModuleEntry, resolveModule } from './loader.js';
+export {
+  type LoginType,
+  type ModulePolicy,
+  ModuleRegistry,
+  type ProviderFactory,
+  type Providers,
+  type SealedRegistry,
+} from './registry.js';
 export {
   type Allowed,
   ALLOWED,

@@ -6,8 +6,13 @@ import {
   type CallbackKind,
   type CallbackName,
   callbackTable,
+  type MediaStorageProvider,
+  type OidcMappingProvider,
+  type SamlMappingProvider,
+  type WebHandler,
 } from '@rookery/module-api';
 import { ModuleLoadError } from './errors.js';
+import { samePath, type WebResource, webResource } from './web-resources.js';
 
 /** What the settings say about a module's failures. */
 export interface ModulePolicy {
@@ -32,6 +37,21 @@ export interface LoginType {
   readonly handlers: readonly Handler[];
 }
 
+/** What modules provide by name, for other settings to refer to. */
+export interface Providers {
+  mediaStorage: MediaStorageProvider;
+  oidcMapping: OidcMappingProvider;
+  samlMapping: SamlMappingProvider;
+}
+
+/** Makes a provider from the `config` of the setting that names it. */
+export interface ProviderFactory<Provider> {
+  readonly module: string;
+  readonly create: (config: unknown) => Provider;
+}
+
+type ProviderMaps = { readonly [Kind in keyof Providers]: ReadonlyMap<string, ProviderFactory<Providers[Kind]>> };
+
 /** Everything that modules registered, in its final form. */
 export interface SealedRegistry {
   /** Names and versions, in the order of the settings. */
@@ -39,7 +59,19 @@ export interface SealedRegistry {
   /** Only callbacks that somebody registered have an entry. */
   readonly handlers: Readonly<Partial<Record<CallbackName, readonly Handler[]>>>;
   readonly loginTypes: ReadonlyMap<string, LoginType>;
+  /** In the order of registration. */
+  readonly webResources: readonly WebResource[];
+  readonly providers: ProviderMaps;
 }
+
+/** A server without modules. */
+export const EMPTY_REGISTRY: SealedRegistry = Object.freeze({
+  modules: [],
+  handlers: Object.freeze({}),
+  loginTypes: new Map(),
+  webResources: [],
+  providers: { mediaStorage: new Map(), oidcMapping: new Map(), samlMapping: new Map() },
+});
 
 const table: Readonly<Record<CallbackName, CallbackInfo>> = callbackTable;
 
@@ -85,6 +117,12 @@ export class ModuleRegistry {
   readonly #modules: string[] = [];
   readonly #handlers = new Map<CallbackName, Handler[]>();
   readonly #loginTypes = new Map<string, { fields: readonly string[]; handlers: Handler[] }>();
+  readonly #webResources: WebResource[] = [];
+  readonly #providers = {
+    mediaStorage: new Map<string, ProviderFactory<MediaStorageProvider>>(),
+    oidcMapping: new Map<string, ProviderFactory<OidcMappingProvider>>(),
+    samlMapping: new Map<string, ProviderFactory<SamlMappingProvider>>(),
+  };
   #sealed = false;
 
   /** @param warn told of what is odd, but no reason to stop */
@@ -129,6 +167,37 @@ export class ModuleRegistry {
     }
   }
 
+  /** Takes a path; one that an earlier module has stays with that one. @throws ModuleLoadError */
+  addWebResource(module: string, path: string, handler: WebHandler): void {
+    this.assertOpen(module, 'registerWebResource');
+    const resource = webResource(module, path, handler);
+    const other = this.#webResources.find((earlier) => samePath(earlier, resource));
+    if (other) this.warn(module, `${path} is answered by ${other.module} already`);
+    else this.#webResources.push(resource);
+  }
+
+  /** Takes a provider that settings refer to by name. @throws ModuleLoadError when the name is taken */
+  addProvider<Kind extends keyof Providers>(
+    module: string,
+    kind: Kind,
+    name: string,
+    create: (config: unknown) => Providers[Kind],
+  ): void {
+    this.assertOpen(module, `register ${kind}`);
+    const known = this.#providers[kind] as Map<string, ProviderFactory<Providers[Kind]>>;
+    const other = known.get(name);
+    if (typeof name !== 'string' || name === '' || typeof create !== 'function') {
+      throw new ModuleLoadError(module, `A provider (${kind}) needs a name and a function that makes it`);
+    }
+    if (other) throw new ModuleLoadError(module, `${other.module} provides ${name} (${kind}) already`);
+    known.set(name, { module, create });
+  }
+
+  /** @throws ModuleLoadError after {@link seal} */
+  assertOpen(module: string, method: string): void {
+    if (this.#sealed) throw new ModuleLoadError(module, `${method} was called too late: it belongs into register()`);
+  }
+
   /**
    * Ends registration.
    * @throws ModuleLoadError when callbacks that belong together are not
@@ -155,6 +224,8 @@ export class ModuleRegistry {
       modules: Object.freeze([...this.#modules]),
       handlers: Object.freeze(Object.fromEntries(this.#handlers)),
       loginTypes: this.#loginTypes,
+      webResources: Object.freeze([...this.#webResources]),
+      providers: this.#providers,
     });
   }
 

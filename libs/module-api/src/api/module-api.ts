@@ -79,6 +79,8 @@ export interface BackgroundApi {
   ): ScheduledCall;
   /** `run_as_background_process`: now, without anybody waiting; a failure is logged. */
   runAsBackgroundProcess(description: string, fn: () => Promise<void> | void): void;
+  /** Calls `fn` when the module is taken out of service: the server stops, or its entry was changed or removed. Ours. */
+  onStop(fn: () => Promise<void> | void): void;
   /**
    * `run_db_interaction`: statements on the module's own tables in a transaction. It may run more than once, so it must have
    * no other effect; never wait for anything but `tx` in it. The server's own tables change with every version.

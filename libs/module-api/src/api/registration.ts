@@ -5,9 +5,9 @@ import type { OidcMappingProvider, SamlMappingProvider } from '../mapping.js';
 /** What a handler of a web resource knows beside the request. */
 export interface WebRequestContext {
   /** Id of the request, the one in the server's log. */
-  readonly requestId: string;
-  readonly ip: string;
-  readonly userAgent: string;
+  readonly requestId: string | undefined;
+  readonly ip: string | undefined;
+  readonly userAgent: string | undefined;
   /** What the path's parameters stood for: `/users/:name` gives `name`. */
   readonly params: Readonly<Record<string, string>>;
 }
@@ -31,10 +31,10 @@ export interface RegistrationApi {
   registerRatelimitCallbacks(callbacks: CallbackCategories['ratelimit']): void;
   registerBackgroundUpdateControllerCallbacks(callbacks: CallbackCategories['backgroundUpdateController']): void;
   /**
-   * Answers requests below a path.
-   * @param path below `/_synapse/client/` (the service prefix is a setting and is put in place of `_synapse`); segments may
-   *   be parameters (`:name`), a last `*` takes the rest. `/_matrix` is not allowed. When two modules claim a path, the
-   *   first one has it and the second is named in the log.
+   * Answers requests to a path.
+   * @param path best below `/_synapse/client/` (where the service prefix is set otherwise, that is put in place of
+   *   `_synapse`); what belongs to the server, such as `/_matrix`, is not allowed. Segments but the first may be parameters
+   *   (`:name`); a last `*` takes the rest. When two modules claim a path, the first has it and the second is named in the log.
    */
   registerWebResource(path: string, handler: WebHandler): void;
   /** Another place for media, under the name that the settings' `media_storage_providers` refer to. */

@@ -1,0 +1,52 @@
+import type { Clock } from '@rookery/platform';
+
+interface Entry {
+  readonly value: Promise<unknown>;
+  readonly expiresAtMs: number;
+}
+
+/** Answers that a module wants remembered, least recently used ones forgotten first. */
+export class ModuleCaches {
+  readonly #caches = new Map<string, Map<string, Entry>>();
+
+  constructor(private readonly clock: Clock) {}
+
+  /** A function that asks `load` once per key. Failures are not remembered. @throws RangeError when the name is taken */
+  register<T>(
+    name: string,
+    load: (key: string) => Promise<T>,
+    { maxEntries = 1000, ttlMs = Infinity }: { readonly maxEntries?: number; readonly ttlMs?: number } = {},
+  ): (key: string) => Promise<T> {
+    if (this.#caches.has(name)) throw new RangeError(`There is a cache called ${name} already`);
+    if (!Number.isInteger(maxEntries) || maxEntries < 1 || maxEntries > 100_000) {
+      throw new RangeError('A cache has 1 to 100,000 entries');
+    }
+    const entries = new Map<string, Entry>();
+    this.#caches.set(name, entries);
+    return (key) => {
+      const known = entries.get(key);
+      entries.delete(key);
+      if (known && known.expiresAtMs > this.clock.monotonicMs()) {
+        entries.set(key, known);
+        return known.value as Promise<T>;
+      }
+      const value = load(key);
+      const entry = { value, expiresAtMs: this.clock.monotonicMs() + ttlMs };
+      entries.set(key, entry);
+      value.catch(() => {
+        if (entries.get(key) === entry) entries.delete(key);
+      });
+      if (entries.size > maxEntries) {
+        for (const oldest of entries.keys()) {
+          entries.delete(oldest);
+          break;
+        }
+      }
+      return value;
+    };
+  }
+
+  forget(name: string, key: string): void {
+    this.#caches.get(name)?.delete(key);
+  }
+}

@@ -1,0 +1,134 @@
+import type {
+  FederationClientApi,
+  ModuleApi,
+  ModuleMigration,
+  ModuleTransaction,
+  RegistrationApi,
+  ScheduledCall,
+} from '@rookery/module-api';
+
+/** What of the module API the host itself provides, for each module its own. */
+export type ScopedName =
+  | 'moduleName'
+  | 'store'
+  | 'scheduler'
+  | 'metrics'
+  | 'log'
+  | 'federation'
+  | 'runDbInteraction'
+  | 'migrate'
+  | 'registerCachedFunction'
+  | 'invalidateCache'
+  | 'loopingBackgroundCall'
+  | 'delayedBackgroundCall'
+  | 'runAsBackgroundProcess'
+  | 'onStop'
+  | 'sleep'
+  | 'getCurrentTimeMsec';
+
+/** What is the same for all modules. Results that are handed to modules are plain data; events come from `toModuleEvent`. */
+export type SharedCapabilities = Omit<ModuleApi, keyof RegistrationApi | ScopedName>;
+
+/** Names of {@link SharedCapabilities}. */
+export const sharedNames = [
+  'serverName',
+  'publicBaseurl',
+  'emailAppName',
+  'workerName',
+  'workerApp',
+  'httpClient',
+  'shouldRunBackgroundTasks',
+  'getUserinfoById',
+  'getUserByReq',
+  'isUserAdmin',
+  'setUserAdmin',
+  'getQualifiedUserId',
+  'isMine',
+  'getProfileForUser',
+  'setDisplayname',
+  'getThreepidsForUser',
+  'checkUserExists',
+  'checkUsername',
+  'registerUser',
+  'registerDevice',
+  'invalidateAccessToken',
+  'recordUserExternalId',
+  'createLoginToken',
+  'completeSsoLoginAsync',
+  'storeRemote3pidAssociation',
+  'getUserIpAndAgents',
+  'getMonthlyActiveUsersByService',
+  'deactivateUser',
+  'accountDataManager',
+  'getRoomState',
+  'getStateEventsInRoom',
+  'createAndSendEventIntoRoom',
+  'updateRoomMembership',
+  'createRoom',
+  'deleteRoom',
+  'setRoomBlocked',
+  'setRoomMediaQuarantined',
+  'getCanonicalRoomAlias',
+  'lookupRoomAlias',
+  'publicRoomListManager',
+  'sendLocalOnlinePresenceTo',
+  'setPresenceForUsers',
+  'sendHttpPushNotification',
+  'sendMail',
+  'readTemplates',
+  'checkPushRuleActions',
+  'setPushRuleAction',
+] as const satisfies readonly (keyof SharedCapabilities)[];
+
+/** Documents of all modules, by module and key. Keys and JSON texts are checked already. */
+export interface DocumentRows {
+  get(module: string, key: string): Promise<string | undefined>;
+  put(module: string, key: string, json: string): Promise<void>;
+  delete(module: string, key: string): Promise<boolean>;
+  /** In the byte order of keys (`COLLATE "C"`); keys behind `after`, at most `limit`. */
+  list(
+    module: string,
+    prefix: string,
+    after: string | undefined,
+    limit: number,
+  ): Promise<readonly { readonly key: string; readonly json: string }[]>;
+}
+
+/** The table behind `api.store`. */
+export interface DocumentBackend extends DocumentRows {
+  /** One database transaction; `work` may run again after a deadlock. */
+  transaction<T>(work: (rows: DocumentRows) => Promise<T>): Promise<T>;
+}
+
+/**
+ * Jobs that run once on the whole server. A later `every` or `handle` of the same module and name takes the earlier one's
+ * place, whose `cancel` then does nothing: so a module that is loaded anew goes on where the old one was.
+ */
+export interface JobBackend {
+  /** `job` never rejects. */
+  every(module: string, name: string, periodMs: number, job: () => Promise<void>): ScheduledCall;
+  /** `job` rejects when it is to be tried again. */
+  handle(module: string, name: string, job: (payloadJson: string) => Promise<void>): ScheduledCall;
+  /** Replaces a waiting call of the same module, name and key. */
+  runAt(module: string, name: string, atMs: number, payloadJson: string, key: string | undefined): Promise<void>;
+  cancel(module: string, name: string, key: string): Promise<boolean>;
+}
+
+/** Tables that modules made for themselves. */
+export interface TableBackend {
+  run<T>(module: string, description: string, work: (tx: ModuleTransaction) => Promise<T>): Promise<T>;
+  /** Runs the steps that are not recorded yet, each in a transaction of its own, one process at a time. */
+  migrate(module: string, migrations: readonly ModuleMigration[]): Promise<void>;
+}
+
+/** What the app gives the host, which makes each module's API of it. */
+export interface ModuleCapabilities {
+  readonly shared: SharedCapabilities;
+  /** To any server; the host asks only for those that the module's entry allows. */
+  readonly federation: FederationClientApi;
+  readonly documents: DocumentBackend;
+  readonly jobs: JobBackend;
+  readonly tables: TableBackend;
+  /** Tells the other processes to call `ModuleHost.forget`. */
+  announceForget(module: string, cache: string, key: string): Promise<void>;
+}

@@ -1,0 +1,14 @@
+import type { Config } from '@rookery/platform';
+import type { ModuleEntry } from './loader.js';
+
+/** The setting `modules`, with the place of each value for messages. */
+export function moduleEntriesOf(config: Config): ModuleEntry[] {
+  return config.get('modules').map((entry, index) => ({
+    module: entry.module,
+    config: entry.config,
+    onError: entry.on_error,
+    timeLimitMs: entry.time_limit,
+    allowFederationTo: (entry as { readonly allow_federation_to?: readonly string[] }).allow_federation_to ?? [],
+    where: (path) => config.where('modules', index, ...path),
+  }));
+}

@@ -1,0 +1,135 @@
+import type {
+  CallbackCategories,
+  CallbackCategory,
+  ModuleApi,
+  RegistrationApi,
+  ScheduledCall,
+} from '@rookery/module-api';
+import type { Clock, Metrics } from '@rookery/platform';
+import type { ModuleCaches } from './caches.js';
+import { type ModuleCapabilities, type ScopedName, type SharedCapabilities, sharedNames } from './capabilities.js';
+import type { LoadedModule } from './loader.js';
+import { type ModuleRegistry, registrationMethods } from './registry.js';
+import type { ModuleScope } from './scope.js';
+import { federationOf, logOf, metricsOf, schedulerOf, storeOf } from './scoped-services.js';
+
+/** Does one thing to the registry; kept, so that the same can be done to the next one. */
+export type Contribution = (registry: ModuleRegistry) => void;
+
+/** What the facade of one module is made from. */
+export interface FacadeParts {
+  readonly loaded: LoadedModule;
+  readonly scope: ModuleScope;
+  readonly capabilities: ModuleCapabilities;
+  readonly caches: ModuleCaches;
+  readonly clock: Clock;
+  readonly metrics: Metrics | undefined;
+  /** Takes a registration; throws when its time is over. */
+  readonly contribute: (method: string, contribution: Contribution) => void;
+}
+
+/** The API of one module: frozen, and tied to its name. */
+export function createModuleApi(parts: FacadeParts): ModuleApi {
+  const api = { ...registrations(parts), ...shared(parts.capabilities.shared), ...scoped(parts) };
+  return Object.freeze(api);
+}
+
+function registrations({ loaded, contribute }: FacadeParts): RegistrationApi {
+  const { name } = loaded.definition;
+  const callbacks =
+    <Category extends CallbackCategory>(category: Category) =>
+    (given: CallbackCategories[Category]): void =>
+      contribute(registrationMethods[category], (registry) => registry.add(name, loaded.entry, category, given));
+  return {
+    registerSpamCheckerCallbacks: callbacks('spamChecker'),
+    registerThirdPartyRulesCallbacks: callbacks('thirdPartyRules'),
+    registerPasswordAuthProviderCallbacks: callbacks('passwordAuthProvider'),
+    registerAccountValidityCallbacks: callbacks('accountValidity'),
+    registerPresenceRouterCallbacks: callbacks('presenceRouter'),
+    registerAccountDataCallbacks: callbacks('accountData'),
+    registerAddExtraFieldsToUnsignedClientEventCallbacks: callbacks('unsignedFields'),
+    registerMediaRepositoryCallbacks: callbacks('mediaRepository'),
+    registerRatelimitCallbacks: callbacks('ratelimit'),
+    registerBackgroundUpdateControllerCallbacks: callbacks('backgroundUpdateController'),
+    registerWebResource: (path, handler) =>
+      contribute('registerWebResource', (registry) => registry.addWebResource(name, path, handler)),
+    registerMediaStorageProvider: (provider, create) =>
+      contribute('registerMediaStorageProvider', (registry) =>
+        registry.addProvider(name, 'mediaStorage', provider, create),
+      ),
+    registerOidcMappingProvider: (provider, create) =>
+      contribute('registerOidcMappingProvider', (registry) =>
+        registry.addProvider(name, 'oidcMapping', provider, create),
+      ),
+    registerSamlMappingProvider: (provider, create) =>
+      contribute('registerSamlMappingProvider', (registry) =>
+        registry.addProvider(name, 'samlMapping', provider, create),
+      ),
+  };
+}
+
+/** The app's methods, callable without their object. */
+function shared(capabilities: SharedCapabilities): SharedCapabilities {
+  const copied: Record<string, unknown> = {};
+  for (const name of sharedNames) {
+    const value: unknown = capabilities[name];
+    copied[name] = typeof value === 'function' ? (value as (...args: unknown[]) => unknown).bind(capabilities) : value;
+  }
+  return copied as unknown as SharedCapabilities;
+}
+
+function scoped(parts: FacadeParts): Pick<ModuleApi, ScopedName> {
+  const { loaded, scope, capabilities, caches, clock, metrics, contribute } = parts;
+  const { name } = loaded.definition;
+  const assertRegistering = (method: string): void => contribute(method, () => {});
+  return {
+    moduleName: name,
+    store: storeOf(name, capabilities.documents),
+    scheduler: schedulerOf(scope, capabilities.jobs, assertRegistering),
+    metrics: metricsOf(scope, metrics),
+    log: logOf(scope),
+    federation: federationOf(name, loaded.entry.allowFederationTo, capabilities.federation),
+    runDbInteraction: (description, work) => capabilities.tables.run(name, description, work),
+    async migrate(migrations) {
+      assertRegistering('migrate');
+      await capabilities.tables.migrate(name, migrations);
+    },
+    registerCachedFunction: (cache, load, options) => caches.register(cache, load, options),
+    async invalidateCache(cache, key) {
+      caches.forget(cache, key);
+      await capabilities.announceForget(name, cache, key);
+    },
+    loopingBackgroundCall(fn, periodMs, { description = 'loop', runOnAllInstances = false } = {}) {
+      if (!runOnAllInstances && !capabilities.shared.shouldRunBackgroundTasks()) return { cancel: () => {} };
+      let running = false;
+      const timer = clock.every(Math.max(1, periodMs), () => {
+        if (running) return;
+        running = true;
+        void scope.run(description, fn).finally(() => (running = false));
+      });
+      return ending(scope, () => timer.cancel());
+    },
+    delayedBackgroundCall(delayMs, fn, { description = 'delayed call' } = {}) {
+      const timer = clock.after(Math.max(0, delayMs), () => {
+        call.cancel();
+        void scope.run(description, fn);
+      });
+      const call = ending(scope, () => timer.cancel());
+      return call;
+    },
+    runAsBackgroundProcess: (description, fn) => void scope.run(description, fn),
+    onStop: (fn) => scope.add(fn),
+    sleep: (delayMs) => clock.sleep(delayMs, scope.signal),
+    getCurrentTimeMsec: () => clock.nowMs(),
+  };
+}
+
+function ending(scope: ModuleScope, cancel: () => void): ScheduledCall {
+  const forget = scope.add(cancel);
+  return {
+    cancel() {
+      forget();
+      cancel();
+    },
+  };
+}

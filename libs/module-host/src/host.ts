@@ -1,0 +1,210 @@
+import { isDeepStrictEqual } from 'node:util';
+import type { CallbackName, RookeryModule } from '@rookery/module-api';
+import type { Clock, Logger, Metrics } from '@rookery/platform';
+import { ModuleCaches } from './caches.js';
+import type { CallOutcome } from './caller.js';
+import type { ModuleCapabilities } from './capabilities.js';
+import { ModuleDispatcher } from './dispatcher.js';
+import { ModuleLoadError } from './errors.js';
+import { type Contribution, createModuleApi } from './facade.js';
+import { asLoadError, importModules, type LoadedModule, loadTimeLimitMs, type ModuleEntry, within } from './loader.js';
+import { EMPTY_REGISTRY, ModuleRegistry } from './registry.js';
+import { ModuleScope } from './scope.js';
+
+/** A module in service. */
+interface RunningModule {
+  readonly loaded: LoadedModule;
+  readonly contributions: readonly Contribution[];
+  readonly scope: ModuleScope;
+  readonly caches: ModuleCaches;
+}
+
+/** Names of modules by what a reload did to them. */
+export interface ReloadResult {
+  readonly added: readonly string[];
+  readonly changed: readonly string[];
+  readonly removed: readonly string[];
+  readonly kept: readonly string[];
+}
+
+/** What the host needs of the process. */
+export interface ModuleHostOptions {
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly metrics?: Metrics;
+  /** Where relative module names start: the folder of the settings file. */
+  readonly configDir: string;
+}
+
+/**
+ * The modules of one server: imports them, lets them register, puts them in force, exchanges them while the server runs,
+ * and ends them. The dispatcher is there from the beginning, so that domains can be built around it.
+ */
+export class ModuleHost {
+  readonly dispatcher: ModuleDispatcher;
+  readonly #log: Logger;
+  #running: readonly RunningModule[] = [];
+  #capabilities: ModuleCapabilities | undefined;
+  #busy: Promise<unknown> = Promise.resolve();
+
+  constructor(private readonly options: ModuleHostOptions) {
+    this.#log = options.logger.child('modules');
+    const observe = options.metrics && observer(options.metrics);
+    this.dispatcher = new ModuleDispatcher({ clock: options.clock, log: this.#log, ...(observe ? { observe } : {}) });
+  }
+
+  /**
+   * Imports modules and checks their configuration, before anything else of the server exists.
+   * @throws ModuleLoadError
+   */
+  import(entries: readonly ModuleEntry[]): Promise<LoadedModule[]> {
+    return importModules(entries, this.options);
+  }
+
+  /**
+   * Lets modules register, in order, and puts them in force. Once, before the server listens.
+   * @throws ModuleLoadError; then no module is in force
+   */
+  async start(loaded: readonly LoadedModule[], capabilities: ModuleCapabilities): Promise<void> {
+    this.#capabilities = capabilities;
+    await this.#exchange(loaded, new Map());
+    for (const { loaded: module } of this.#running) {
+      this.#log.info('Module loaded', { module: module.definition.name, apiVersion: module.definition.apiVersion });
+    }
+  }
+
+  /**
+   * Puts changed entries in force while the server runs: new and changed modules register, all at once take effect, then
+   * removed and replaced ones are stopped. Modules whose entry is the same stay as they are. The code of a module that was
+   * imported before stays the same until the server is restarted.
+   * @throws ModuleLoadError; then everything stays as it was
+   */
+  reload(entries: readonly ModuleEntry[]): Promise<ReloadResult> {
+    const result = this.#busy.then(() => this.#reload(entries));
+    this.#busy = result.catch(() => {});
+    return result;
+  }
+
+  /** Forgets an answer of a module's cached function, since another process said so. */
+  forget(module: string, cache: string, key: string): void {
+    this.#running.find(({ loaded }) => loaded.definition.name === module)?.caches.forget(cache, key);
+  }
+
+  /** Ends all modules, the last first. Callbacks are not asked any more. */
+  async stop(): Promise<void> {
+    await this.#busy;
+    this.dispatcher.install(EMPTY_REGISTRY);
+    for (const { scope } of this.#running.toReversed()) await scope.stop();
+    this.#running = [];
+  }
+
+  async #reload(entries: readonly ModuleEntry[]): Promise<ReloadResult> {
+    const loaded = await this.import(entries);
+    const before = new Map(this.#running.map((running) => [running.loaded.definition.name, running]));
+    const kept = new Map<LoadedModule, RunningModule>();
+    for (const module of loaded) {
+      const running = before.get(module.definition.name);
+      if (running && isSame(running.loaded, module)) kept.set(module, running);
+    }
+    await this.#exchange(loaded, kept);
+    const names = loaded.map(({ definition }) => definition.name);
+    const fresh = loaded.filter((module) => !kept.has(module)).map(({ definition }) => definition.name);
+    return {
+      added: fresh.filter((name) => !before.has(name)),
+      changed: fresh.filter((name) => before.has(name)),
+      removed: [...before.keys()].filter((name) => !names.includes(name)),
+      kept: [...kept.keys()].map(({ definition }) => definition.name),
+    };
+  }
+
+  async #exchange(loaded: readonly LoadedModule[], kept: ReadonlyMap<LoadedModule, RunningModule>): Promise<void> {
+    const registry = new ModuleRegistry((module, message) =>
+      this.#log.warn('Odd module', { module, problem: message }),
+    );
+    const next: RunningModule[] = [];
+    try {
+      for (const module of loaded) {
+        const running = kept.get(module);
+        registry.addModule(module.definition.name);
+        if (running) {
+          for (const contribute of running.contributions) contribute(registry);
+          next.push(running);
+        } else {
+          await this.#register(module, registry, next);
+        }
+      }
+      const sealed = registry.seal();
+      this.dispatcher.install(sealed);
+    } catch (error) {
+      const keep = new Set(kept.values());
+      for (const running of next.toReversed()) if (!keep.has(running)) await running.scope.stop();
+      throw this.#located(error, loaded);
+    }
+    const stopping = this.#running.filter((running) => !next.includes(running));
+    this.#running = next;
+    for (const { scope } of stopping.toReversed()) await scope.stop();
+  }
+
+  async #register(loaded: LoadedModule, registry: ModuleRegistry, next: RunningModule[]): Promise<void> {
+    const capabilities = this.#capabilities;
+    if (!capabilities) throw new Error('The module host was not started');
+    const { clock, metrics } = this.options;
+    const { name } = loaded.definition;
+    const contributions: Contribution[] = [];
+    const scope = new ModuleScope(name, clock, this.#log);
+    const caches = new ModuleCaches(clock);
+    let open = true;
+    // Before it registers, so that what it began is ended when it fails.
+    next.push({ loaded, contributions, scope, caches });
+    const contribute = (method: string, contribution: Contribution): void => {
+      if (!open) {
+        this.#log.error('A module registered too late', { module: name, method });
+        throw new ModuleLoadError(name, `${method} was called too late: it belongs into register()`);
+      }
+      contribution(registry);
+      contributions.push(contribution);
+    };
+    const api = createModuleApi({ loaded, scope, capabilities, caches, clock, metrics, contribute });
+    try {
+      await within(clock, loadTimeLimitMs, 'it did not finish', async () =>
+        loaded.definition.register(api, loaded.config),
+      );
+    } catch (error) {
+      throw asLoadError(name, error, 'register() failed: ');
+    } finally {
+      open = false;
+    }
+  }
+
+  /** Adds file and line to an error about one of the modules. */
+  #located(error: unknown, loaded: readonly LoadedModule[]): unknown {
+    if (!(error instanceof ModuleLoadError)) return error;
+    const module = loaded.findLast(({ definition }) => definition.name === error.module);
+    return error.at(module?.entry.where?.([]));
+  }
+}
+
+/** Whether a module need not register again. */
+function isSame(a: LoadedModule, b: LoadedModule): boolean {
+  const code = (definition: RookeryModule): unknown => definition.register;
+  return (
+    a.url === b.url &&
+    code(a.definition) === code(b.definition) &&
+    a.entry.onError === b.entry.onError &&
+    a.entry.timeLimitMs === b.entry.timeLimitMs &&
+    isDeepStrictEqual(a.entry.allowFederationTo, b.entry.allowFederationTo) &&
+    isDeepStrictEqual(a.entry.config, b.entry.config)
+  );
+}
+
+function observer(
+  metrics: Metrics,
+): (module: string, callback: CallbackName, outcome: CallOutcome, durationMs: number) => void {
+  const calls = metrics.histogram<'module' | 'callback' | 'outcome'>({
+    name: 'rookery_module_callback_seconds',
+    help: 'Time of calls of module callbacks, seconds, by how they ended.',
+    labels: ['module', 'callback', 'outcome'],
+    buckets: [0.0001, 0.001, 0.01, 0.1, 1, 5, 30],
+  });
+  return (module, callback, outcome, durationMs) => calls.observe({ module, callback, outcome }, durationMs / 1000);
+}

@@ -1,0 +1,238 @@
+import { existsSync, readFileSync, statSync } from 'node:fs';
+import { registerHooks } from 'node:module';
+import { isAbsolute, join, resolve as resolvePath } from 'node:path';
+import { fileURLToPath, pathToFileURL } from 'node:url';
+import { ConfigError, isRookeryModule, MODULE_API_VERSION, type RookeryModule } from '@rookery/module-api';
+import { isJsonObject } from '@rookery/matrix-types';
+import type { Clock } from '@rookery/platform';
+import { ModuleLoadError } from './errors.js';
+import type { ModulePolicy } from './registry.js';
+
+/** One entry of the setting `modules`. */
+export interface ModuleEntry extends ModulePolicy {
+  /** Package name, path or `file:` URL; `#name` behind it picks one of several modules in a package. */
+  readonly module: string;
+  /** For the module, which checks it. */
+  readonly config: unknown;
+  /** Servers that it may send signed requests to: names, or `*`. */
+  readonly allowFederationTo: readonly string[];
+  /** File and line of the entry, or of a value inside its `config`, for messages: `homeserver.yaml:12`. */
+  readonly where?: (path: readonly (string | number)[]) => string | undefined;
+}
+
+/** A module that was imported, with its checked configuration. */
+export interface LoadedModule {
+  readonly entry: ModuleEntry;
+  readonly definition: RookeryModule;
+  readonly config: unknown;
+  /** `file:` URL that it came from. */
+  readonly url: string;
+}
+
+/** Importing or registering takes at most this long. */
+export const loadTimeLimitMs = 30_000;
+const scheme = 'rookery-module:';
+const moduleName = /^[a-z0-9][a-z0-9._-]{0,63}$/;
+
+/** Imports modules in order and checks their configuration. @throws ModuleLoadError */
+export async function importModules(
+  entries: readonly ModuleEntry[],
+  options: { readonly configDir: string; readonly clock: Clock },
+): Promise<LoadedModule[]> {
+  const loaded: LoadedModule[] = [];
+  for (const entry of entries) {
+    try {
+      loaded.push(await importModule(entry, options.configDir, options.clock));
+    } catch (error) {
+      throw asLoadError(entry.module, error).at(entry.where?.([]));
+    }
+  }
+  return loaded;
+}
+
+async function importModule(entry: ModuleEntry, configDir: string, clock: Clock): Promise<LoadedModule> {
+  const [specifier, exportName] = splitFragment(entry.module);
+  const url = resolveModule(specifier, configDir);
+  let namespace: Readonly<Record<string, unknown>>;
+  try {
+    namespace = await within(
+      clock,
+      loadTimeLimitMs,
+      'its code did not finish loading',
+      async () => (await import(url)) as Record<string, unknown>,
+    );
+  } catch (error) {
+    throw asLoadError(entry.module, error, `${fileURLToPath(url)} cannot be loaded: `);
+  }
+  const definition = pickModule(namespace, specifier, exportName);
+  checkDefinition(definition);
+  return { entry, definition, config: parseConfig(definition, entry), url };
+}
+
+function splitFragment(text: string): [specifier: string, exportName: string | undefined] {
+  const found = /^(.+)#([A-Za-z_$][\w$]*)$/.exec(text);
+  return found?.[1] !== undefined ? [found[1], found[2]] : [text, undefined];
+}
+
+/**
+ * Where a module lies: looked up as an `import` in the configuration file's folder would.
+ * @throws ModuleLoadError
+ */
+export function resolveModule(specifier: string, configDir: string): string {
+  const parent = pathToFileURL(join(resolvePath(configDir), 'homeserver.yaml')).href;
+  const isPath = /^\.{1,2}([/\\]|$)/.test(specifier) || isAbsolute(specifier) || specifier.startsWith('file:');
+  if (isPath) {
+    const path = specifier.startsWith('file:') ? fileURLToPath(specifier) : resolvePath(configDir, specifier);
+    if (!existsSync(path)) {
+      throw new ModuleLoadError(specifier, `there is no ${path}: correct the path, or run: rookery module add PACKAGE`);
+    }
+    return statSync(path).isDirectory() ? entryOfFolder(specifier, path) : pathToFileURL(path).href;
+  }
+  try {
+    return resolveFrom(specifier, parent);
+  } catch (error) {
+    const reason = (error as Error).message.split('\n')[0] ?? '';
+    const missing = /cannot find (package|module)/i.test(reason);
+    throw new ModuleLoadError(
+      specifier,
+      missing
+        ? `the package is not installed for ${resolvePath(configDir)}; run: rookery module add ${packageOf(specifier)}`
+        : `${reason}; run: rookery module add ${packageOf(specifier)}`,
+      undefined,
+      { cause: error },
+    );
+  }
+}
+
+const packageOf = (specifier: string): string =>
+  specifier
+    .split('/')
+    .slice(0, specifier.startsWith('@') ? 2 : 1)
+    .join('/');
+
+/** Node's own resolution, with another file as the importer. */
+function resolveFrom(specifier: string, parentURL: string): string {
+  const hooks = registerHooks({
+    resolve: (asked, context, next) =>
+      asked.startsWith(scheme) ? next(asked.slice(scheme.length), { ...context, parentURL }) : next(asked, context),
+  });
+  try {
+    return import.meta.resolve(scheme + specifier);
+  } finally {
+    hooks.deregister();
+  }
+}
+
+/** The entry of a package by its folder: by its own name where it has `exports`, else `main`. */
+function entryOfFolder(specifier: string, folder: string): string {
+  const manifestPath = join(folder, 'package.json');
+  let manifest: unknown;
+  try {
+    manifest = JSON.parse(readFileSync(manifestPath, 'utf8'));
+  } catch (error) {
+    throw new ModuleLoadError(specifier, `${folder} is a folder without a readable package.json`, undefined, {
+      cause: error,
+    });
+  }
+  if (!isJsonObject(manifest)) throw new ModuleLoadError(specifier, `${manifestPath} is not a JSON object`);
+  let path: string;
+  if (manifest.exports !== undefined && typeof manifest.name === 'string') {
+    path = fileURLToPath(resolveFrom(manifest.name, pathToFileURL(manifestPath).href));
+  } else {
+    path = join(folder, typeof manifest.main === 'string' ? manifest.main : 'index.js');
+  }
+  if (!existsSync(path)) throw new ModuleLoadError(specifier, `its entry ${path} is missing: build the module first`);
+  return pathToFileURL(path).href;
+}
+
+function pickModule(
+  namespace: Readonly<Record<string, unknown>>,
+  specifier: string,
+  exportName: string | undefined,
+): RookeryModule {
+  // What a compiler made of ESM in CommonJS has its default inside the default.
+  const fallback = namespace.default;
+  const exported: Readonly<Record<string, unknown>> =
+    isJsonObject(fallback) && !isRookeryModule(fallback)
+      ? { ...fallback, ...namespace, default: fallback.default }
+      : namespace;
+  if (exportName !== undefined) {
+    const chosen = exported[exportName];
+    if (isRookeryModule(chosen)) return chosen;
+    throw new ModuleLoadError(specifier, `its export ${exportName} is no module made by defineModule()`);
+  }
+  if (isRookeryModule(exported.default)) return exported.default;
+  const named = Object.entries(exported).filter(([name, value]) => name !== 'module.exports' && isRookeryModule(value));
+  const [only] = named;
+  if (only && named.length === 1) return only[1] as RookeryModule;
+  const hint =
+    named.length === 0
+      ? 'it exports no module made by defineModule() of @rookery/module-api'
+      : `it exports several modules; pick one: ${named.map(([name]) => `${specifier}#${name}`).join(', ')}`;
+  throw new ModuleLoadError(specifier, hint);
+}
+
+function checkDefinition({ name, apiVersion, parseConfig: parse, register }: RookeryModule): void {
+  if (typeof name !== 'string' || !moduleName.test(name)) {
+    throw new ModuleLoadError(String(name), 'a module is named with 1 to 64 characters of a-z, 0-9, ".", "_" and "-"');
+  }
+  if (typeof parse !== 'function' || typeof register !== 'function') {
+    throw new ModuleLoadError(name, 'it has no parseConfig() or no register()');
+  }
+  const [major, minor] = numbers(MODULE_API_VERSION);
+  const [wantedMajor, wantedMinor] = numbers(apiVersion);
+  if (Number.isNaN(wantedMajor) || Number.isNaN(wantedMinor)) {
+    throw new ModuleLoadError(name, `its apiVersion ${JSON.stringify(apiVersion)} is not of the form "1.0"`);
+  }
+  if (wantedMajor === major && wantedMinor <= minor) return;
+  const newer = wantedMajor > major || (wantedMajor === major && wantedMinor > minor);
+  throw new ModuleLoadError(
+    name,
+    `it is made for module API ${apiVersion}, this server has ${MODULE_API_VERSION}; ` +
+      (newer ? 'update the server or install an older version of the module' : 'install a newer version of the module'),
+  );
+}
+
+function numbers(version: unknown): [major: number, minor: number] {
+  const found = typeof version === 'string' ? /^(\d{1,4})\.(\d{1,4})$/.exec(version) : null;
+  return [Number(found?.[1] ?? NaN), Number(found?.[2] ?? NaN)];
+}
+
+function parseConfig(definition: RookeryModule, entry: ModuleEntry): unknown {
+  const { name } = definition;
+  let config: unknown;
+  try {
+    config = definition.parseConfig(entry.config);
+  } catch (error) {
+    if (!ConfigError.is(error)) throw asLoadError(name, error, 'parseConfig() failed: ');
+    const path = Array.isArray(error.path) ? error.path : [];
+    const place = path.map((key) => (typeof key === 'number' ? `[${key}]` : `.${key}`)).join('');
+    const problem = `config${place}: ${error.message}`;
+    throw new ModuleLoadError(name, problem, entry.where?.(['config', ...path]), { cause: error });
+  }
+  if (typeof (config as { then?: unknown } | undefined)?.then === 'function') {
+    (config as Promise<unknown>).then(undefined, () => {});
+    throw new ModuleLoadError(name, 'parseConfig() is asynchronous: check there, and do the work in register()');
+  }
+  return config;
+}
+
+/** Any error as one that names the module. */
+export function asLoadError(module: string, error: unknown, prefix = ''): ModuleLoadError {
+  if (error instanceof ModuleLoadError) return error;
+  const message = error instanceof Error ? error.message : String(error);
+  return new ModuleLoadError(module, prefix + message, undefined, { cause: error });
+}
+
+/** The result of `work`, or an error once the time is over. */
+export async function within<T>(clock: Clock, limitMs: number, what: string, work: () => Promise<T>): Promise<T> {
+  let timer = { cancel: (): void => {} };
+  const late = new Promise<never>((_, reject) => {
+    timer = clock.after(limitMs, () => reject(new Error(`${what} within ${limitMs / 1000} s`)));
+  });
+  try {
+    return await Promise.race([work(), late]);
+  } finally {
+    timer.cancel();
+  }
+}

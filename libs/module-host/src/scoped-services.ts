@@ -1,0 +1,210 @@
+import type {
+  DocumentStore,
+  FederationClientApi,
+  ModuleLog,
+  ModuleMetrics,
+  ModuleStore,
+  Scheduler,
+} from '@rookery/module-api';
+import { MatrixError } from '@rookery/matrix-types';
+import type { Metrics } from '@rookery/platform';
+import type { DocumentBackend, DocumentRows, JobBackend } from './capabilities.js';
+import { frozenCopy } from './isolation.js';
+import type { ModuleScope } from './scope.js';
+
+const maxKeyBytes = 255;
+const maxDocumentBytes = 262_144;
+const maxPayloadBytes = 65_536;
+const maxListed = 1000;
+const minPeriodMs = 1000;
+const maxMetrics = 100;
+const maxLabelSets = 1000;
+
+function checkKey(key: unknown, what = 'key'): string {
+  if (typeof key !== 'string' || key === '' || key.includes('\0') || Buffer.byteLength(key) > maxKeyBytes) {
+    throw new RangeError(`A ${what} is a text of 1 to ${maxKeyBytes} bytes`);
+  }
+  return key;
+}
+
+function toJson(value: unknown, maxBytes: number): string {
+  const json = JSON.stringify(value) as string | undefined;
+  if (json === undefined) throw new TypeError('Only JSON values can be stored');
+  if (Buffer.byteLength(json) > maxBytes) throw new RangeError(`The value has more than ${maxBytes} bytes of JSON`);
+  return json;
+}
+
+function documentsOf(module: string, rows: DocumentRows): DocumentStore {
+  return {
+    async get(key) {
+      const json = await rows.get(module, checkKey(key));
+      return json === undefined ? undefined : frozenCopy(JSON.parse(json) as unknown);
+    },
+    put: async (key, value) => rows.put(module, checkKey(key), toJson(value, maxDocumentBytes)),
+    delete: async (key) => rows.delete(module, checkKey(key)),
+    async list({ prefix = '', after, limit = maxListed } = {}) {
+      if (prefix !== '') checkKey(prefix, 'prefix');
+      if (!Number.isInteger(limit) || limit < 1) throw new RangeError('A limit is a whole number of at least 1');
+      const found = await rows.list(module, prefix, after, Math.min(limit, maxListed));
+      return found.map(({ key, json }) => Object.freeze({ key, value: frozenCopy(JSON.parse(json) as unknown) }));
+    },
+  };
+}
+
+/** `api.store` of one module. */
+export function storeOf(module: string, backend: DocumentBackend): ModuleStore {
+  return Object.freeze({
+    ...documentsOf(module, backend),
+    transaction: async <T>(work: (tx: DocumentStore) => Promise<T>): Promise<T> =>
+      backend.transaction((rows) => work(documentsOf(module, rows))),
+  });
+}
+
+/** `api.scheduler` of one module. What it started ends with the module. */
+export function schedulerOf(
+  scope: ModuleScope,
+  jobs: JobBackend,
+  assertRegistering: (method: string) => void,
+): Scheduler {
+  const { module } = scope;
+  const names = new Set<string>();
+  const claim = (name: string): void => {
+    checkKey(name, 'job name');
+    if (names.has(name)) throw new RangeError(`There is a job called ${name} already`);
+    names.add(name);
+  };
+  return Object.freeze({
+    every(name, periodMs, job) {
+      if (!Number.isFinite(periodMs) || periodMs < minPeriodMs) {
+        throw new RangeError(`A period is at least ${minPeriodMs} milliseconds`);
+      }
+      claim(name);
+      const call = jobs.every(module, name, periodMs, () => scope.run(name, job));
+      scope.add(() => call.cancel());
+      return {
+        cancel: () => {
+          names.delete(name);
+          call.cancel();
+        },
+      };
+    },
+    handle(name, job) {
+      assertRegistering('scheduler.handle');
+      claim(name);
+      const call = jobs.handle(module, name, async (json) => job(frozenCopy(JSON.parse(json) as unknown)));
+      scope.add(() => call.cancel());
+    },
+    async runAt(name, atMs, payload, key) {
+      if (!Number.isFinite(atMs)) throw new RangeError('A moment is a number of milliseconds since the epoch');
+      const json = toJson(payload ?? null, maxPayloadBytes);
+      await jobs.runAt(module, checkKey(name, 'job name'), atMs, json, key === undefined ? key : checkKey(key));
+    },
+    cancel: async (name, key) => jobs.cancel(module, checkKey(name, 'job name'), checkKey(key)),
+  } satisfies Scheduler);
+}
+
+/** `api.metrics` of one module: names get its prefix, and labels cannot fill the memory. */
+export function metricsOf(scope: ModuleScope, metrics: Metrics | undefined): ModuleMetrics {
+  const prefix = `rookery_module_${scope.module.replace(/[^a-z0-9]/g, '_')}_`;
+  const known = new Set<string>();
+  const define = (
+    name: string,
+    help: string,
+    labels: readonly string[],
+  ): { name: string; help: string; labels: readonly string[] } => {
+    if (!/^[a-z][a-z0-9_]{0,63}$/.test(name))
+      throw new RangeError(`${name} is no name of a metric: use a-z, 0-9 and _`);
+    if (labels.length > 5 || labels.some((label) => !/^[a-z][a-z0-9_]{0,31}$/.test(label))) {
+      throw new RangeError(`The metric ${name} takes at most 5 labels of a-z, 0-9 and _`);
+    }
+    known.add(name);
+    if (known.size > maxMetrics) throw new RangeError(`A module has at most ${maxMetrics} metrics`);
+    return { name: prefix + name, help, labels };
+  };
+  /** Gives the labels in order, or nothing when they would make one line too many. */
+  const bounded = (
+    name: string,
+    labels: readonly string[],
+  ): ((given?: Readonly<Record<string, string>>) => Record<string, string> | undefined) => {
+    const seen = new Set<string>();
+    let told = false;
+    return (given = {}) => {
+      const values = Object.fromEntries(labels.map((label) => [label, String(given[label] ?? '').slice(0, 200)]));
+      const id = JSON.stringify(Object.values(values));
+      if (!seen.has(id) && seen.size >= maxLabelSets) {
+        if (!told)
+          scope.log.warn('A metric of a module has too many label values', { module: scope.module, metric: name });
+        told = true;
+        return undefined;
+      }
+      seen.add(id);
+      return values;
+    };
+  };
+  return Object.freeze({
+    counter(name, help, labelNames = []) {
+      const metric = metrics?.counter<string>(define(name, help, labelNames));
+      const labelsOf = bounded(name, labelNames);
+      return {
+        inc(labels, by = 1) {
+          const values = labelsOf(labels);
+          if (values && by >= 0) metric?.inc(values, by);
+        },
+      };
+    },
+    gauge(name, help, labelNames = []) {
+      const metric = metrics?.gauge<string>(define(name, help, labelNames));
+      const labelsOf = bounded(name, labelNames);
+      return {
+        set(value, labels) {
+          const values = labelsOf(labels);
+          if (values) metric?.set(values, value);
+        },
+      };
+    },
+    histogram(name, help, labelNames = [], buckets) {
+      const definition = { ...define(name, help, labelNames), ...(buckets ? { buckets } : {}) };
+      const metric = metrics?.histogram<string>(definition);
+      const labelsOf = bounded(name, labelNames);
+      return {
+        observe(value, labels) {
+          const values = labelsOf(labels);
+          if (values) metric?.observe(values, value);
+        },
+      };
+    },
+  } satisfies ModuleMetrics);
+}
+
+/** `api.log` of one module. Its words are a field, since they are not ours. */
+export function logOf({ module, log }: ModuleScope): ModuleLog {
+  const write =
+    (level: keyof ModuleLog) =>
+    (message: string, fields?: Readonly<Record<string, unknown>>): void =>
+      log[level](String(message).slice(0, 1000), { ...fields, module });
+  return Object.freeze({ debug: write('debug'), info: write('info'), warn: write('warn'), error: write('error') });
+}
+
+/** `api.federation` of one module: only to servers that its entry allows. */
+export function federationOf(
+  module: string,
+  allowed: readonly string[],
+  backend: FederationClientApi,
+): FederationClientApi {
+  const check = (destination: string, path: string): void => {
+    if (!allowed.includes('*') && !allowed.includes(destination)) {
+      throw MatrixError.forbidden(`The entry of module ${module} does not allow requests to ${destination}`);
+    }
+    if (!path.startsWith('/_matrix/federation/')) throw new RangeError('A path begins with /_matrix/federation/');
+  };
+  return Object.freeze({
+    async getJson(destination, path, query) {
+      check(destination, path);
+      return backend.getJson(destination, path, query);
+    },
+    async putJson(destination, path, body) {
+      check(destination, path);
+      return backend.putJson(destination, path, body);
+    },
+  } satisfies FederationClientApi);
+}
