@@ -47,7 +47,7 @@ export class FakeClock extends Clock {
       next.fn();
       await turn();
     }
-    this.#elapsedMs = untilMs;
+    this.#elapsedMs = Math.max(this.#elapsedMs, untilMs);
     await turn();
   }
 

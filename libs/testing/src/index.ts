@@ -1,4 +1,5 @@
 /** Test homeservers, databases, clocks and networks for tests. */
+export { type BusUnderTest, describeBus } from './bus-contract.js';
 export { FakeClock } from './fake-clock.js';
 export { RecordingLogger } from './recording-logger.js';
 export { SeededIds } from './seeded-ids.js';

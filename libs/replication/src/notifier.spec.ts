@@ -1,0 +1,184 @@
+import { FakeClock, RecordingLogger } from '@rookery/testing';
+import { SystemClock } from '@rookery/platform';
+import { InProcessBus, Notifier, type PositionSource, type WaitOutcome } from './index.js';
+
+/** Positions that a test moves by hand. */
+class FakeSource implements PositionSource {
+  #listeners = new Set<(position: number) => void>();
+  #position = 0;
+  constructor(readonly name: string) {}
+  current(): number {
+    return this.#position;
+  }
+  onAdvance(listener: (position: number) => void): () => void {
+    this.#listeners.add(listener);
+    return () => void this.#listeners.delete(listener);
+  }
+  moveTo(position: number): void {
+    this.#position = position;
+    for (const listener of this.#listeners) listener(position);
+  }
+}
+
+const settled = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+
+describe('Notifier', () => {
+  let clock: FakeClock;
+  let bus: InProcessBus;
+  let notifier: Notifier;
+  let outcomes: Record<string, WaitOutcome>;
+  const wait = (userId: string, label = userId, options: Partial<Parameters<Notifier['wait']>[1]> = {}): void =>
+    void notifier.wait(userId, { timeoutMs: 30_000, ...options }).then((outcome) => (outcomes[label] = outcome));
+
+  beforeEach(() => {
+    clock = new FakeClock();
+    bus = new InProcessBus();
+    notifier = new Notifier(clock, bus);
+    outcomes = {};
+  });
+
+  it('wakes those whom news concern, and nobody else', async () => {
+    wait('@a:x');
+    wait('@a:x', 'second device');
+    wait('@b:x');
+    notifier.announce('events', 5, { users: ['@a:x', '@stranger:x'] });
+    await settled();
+    expect(outcomes).toEqual({ '@a:x': 'news', 'second device': 'news' });
+    expect(notifier.waiting).toBe(1);
+    notifier.announce('events', 6, { users: new Set(['@c:x', '@d:x', '@b:x', '@e:x']) });
+    await settled();
+    expect(outcomes['@b:x']).toBe('news');
+    expect(notifier.waiting).toBe(0);
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  it('wakes by room those who are interested in it', async () => {
+    wait('@a:x', 'in', { inRoom: (roomId) => roomId === '!r' });
+    wait('@b:x', 'out', { inRoom: (roomId) => roomId === '!s' });
+    wait('@c:x', 'none');
+    notifier.announce('typing', 1, { rooms: ['!q', '!r'] });
+    await settled();
+    expect(outcomes).toEqual({ in: 'news' });
+  });
+
+  it('ends at the time-out, not before, and on the signal', async () => {
+    const gone = new AbortController();
+    wait('@a:x', 'short', { timeoutMs: 1000 });
+    wait('@a:x', 'long', { timeoutMs: 30_000 });
+    wait('@a:x', 'client gone', { signal: gone.signal });
+    await clock.advance(999);
+    expect(outcomes).toEqual({});
+    gone.abort();
+    await clock.advance(60);
+    expect(outcomes).toEqual({ short: 'timeout', 'client gone': 'aborted' });
+    await clock.advance(28_900);
+    expect(outcomes['long']).toBeUndefined();
+    await clock.advance(100);
+    expect(outcomes['long']).toBe('timeout');
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  it('answers at once when there is news, no time or no client', async () => {
+    expect(await notifier.wait('@a:x', { timeoutMs: 1000, hasNews: () => true })).toBe('news');
+    expect(await notifier.wait('@a:x', { timeoutMs: 0, hasNews: () => false })).toBe('timeout');
+    expect(await notifier.wait('@a:x', { timeoutMs: 1000, signal: AbortSignal.abort() })).toBe('aborted');
+    expect(notifier.waiting).toBe(0);
+  });
+
+  it('holds news until everything before them is readable', async () => {
+    const events = new FakeSource('events');
+    notifier.track(events);
+    const followed: number[] = [];
+    notifier.onAdvance('events', (position) => followed.push(position));
+    wait('@first:x');
+    wait('@second:x');
+    // 6 was committed before 5: whoever looked now would find nothing.
+    notifier.announce('events', 6, { users: ['@second:x'] });
+    await settled();
+    expect(outcomes).toEqual({});
+    events.moveTo(6);
+    notifier.announce('events', 5, { users: ['@first:x'] });
+    await settled();
+    expect(outcomes).toEqual({ '@first:x': 'news', '@second:x': 'news' });
+    expect(followed).toEqual([6]);
+    expect(notifier.position('events')).toBe(6);
+  });
+
+  it('does so for a stream that counts down', async () => {
+    const backfill = new FakeSource('backfill');
+    notifier.track(backfill);
+    wait('@a:x');
+    notifier.announce('backfill', -2, { users: ['@a:x'] });
+    await settled();
+    expect(outcomes).toEqual({});
+    backfill.moveTo(-3);
+    await settled();
+    expect(outcomes).toEqual({ '@a:x': 'news' });
+  });
+
+  it('hears of other processes over the bus, in any order, and not of itself twice', async () => {
+    const other = new Notifier(clock, bus, { instance: 'worker1' });
+    const here: number[] = [];
+    const there: number[] = [];
+    notifier.onAdvance('receipts', (position) => here.push(position));
+    other.onAdvance('receipts', (position) => there.push(position));
+    wait('@a:x');
+    other.announce('receipts', 3, { users: new Set(['@a:x']) });
+    await settled();
+    expect(outcomes).toEqual({ '@a:x': 'news' });
+    bus.publish({ stream: 'receipts', writer: 'worker1', position: 2 });
+    other.announce('receipts', 4);
+    await settled();
+    expect(here).toEqual([3, 4]);
+    expect(there).toEqual([3, 4]);
+    expect(notifier.position('receipts')).toBe(4);
+    other.close();
+  });
+
+  it('limits the waits of one user', async () => {
+    notifier = new Notifier(clock, bus, { maxWaitsPerUser: 2 });
+    for (const label of ['1', '2', '3']) wait('@a:x', label);
+    await settled();
+    expect(outcomes).toEqual({ '1': 'timeout' });
+    expect(notifier.waiting).toBe(2);
+    const single = new Notifier(clock, bus, { maxWaitsPerUser: 1 });
+    const first = single.wait('@a:x', { timeoutMs: 1000 });
+    const second = single.wait('@a:x', { timeoutMs: 1000 });
+    expect(await first).toBe('timeout');
+    single.announce('events', 1, { users: ['@a:x'] });
+    expect(await second).toBe('news');
+  });
+
+  it('survives a follower that throws and lets go of everybody when it closes', async () => {
+    const logger = new RecordingLogger();
+    notifier = new Notifier(clock, bus, { logger });
+    notifier.onAdvance('events', () => {
+      throw new Error('bad');
+    });
+    wait('@a:x');
+    notifier.announce('events', 1);
+    expect(logger.messages('error')).toHaveLength(1);
+    notifier.close();
+    await settled();
+    expect(outcomes).toEqual({ '@a:x': 'aborted' });
+    expect(await notifier.wait('@a:x', { timeoutMs: 1000 })).toBe('aborted');
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  it('carries 2,000 waiters in little memory, with little work', async () => {
+    const real = new Notifier(new SystemClock(), bus);
+    const wheelStart = process.cpuUsage();
+    globalThis.gc?.();
+    const before = process.memoryUsage().heapUsed;
+    const rooms = new Set(['!r']);
+    const waits = Array.from({ length: 2000 }, (_, i) =>
+      real.wait(`@user${i}:x`, { timeoutMs: 30_000, inRoom: (roomId) => rooms.has(roomId) }),
+    );
+    const bytesEach = (process.memoryUsage().heapUsed - before) / 2000;
+    expect(bytesEach).toBeLessThan(2048);
+    const spent = process.cpuUsage(wheelStart);
+    expect((spent.user + spent.system) / 1000).toBeLessThan(250);
+    real.close();
+    expect((await Promise.all(waits)).every((outcome) => outcome === 'aborted')).toBe(true);
+  });
+});

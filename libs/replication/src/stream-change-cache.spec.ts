@@ -1,0 +1,81 @@
+import { StreamChangeCache } from './index.js';
+
+describe('StreamChangeCache', () => {
+  it('knows what changed since it began, and admits what it does not know', () => {
+    const cache = new StreamChangeCache(10);
+    expect(cache.hasChanged('a', 10)).toBe(false);
+    expect(cache.hasChanged('a', 9)).toBe(true);
+    expect(cache.anyChanged(10)).toBe(false);
+    expect(cache.anyChanged(9)).toBe(true);
+    cache.changed('a', 12);
+    expect(cache.hasChanged('a', 11)).toBe(true);
+    expect(cache.hasChanged('a', 12)).toBe(false);
+    expect(cache.hasChanged('b', 10)).toBe(false);
+    expect(cache.anyChanged(11)).toBe(true);
+    expect(cache.lastChange('a')).toBe(12);
+  });
+
+  it('ignores an older change of the same key', () => {
+    const cache = new StreamChangeCache(0);
+    cache.changed('a', 5);
+    cache.changed('a', 3);
+    expect(cache.hasChanged('a', 4)).toBe(true);
+    expect(cache.hasChanged('a', 5)).toBe(false);
+  });
+
+  it.each([false, true])('selects the changed ones of many keys (as a set: %s)', (asSet) => {
+    const cache = new StreamChangeCache(0);
+    cache.changed('a', 1);
+    cache.changed('b', 2);
+    cache.changed('c', 3);
+    const all = ['a', 'b', 'c', 'd', 'e'];
+    const keys = asSet ? new Set(all) : all;
+    expect(cache.changedSince(keys, 1).toSorted()).toEqual(['b', 'c']);
+    expect(cache.changedSince(keys, 3)).toEqual([]);
+    expect(cache.changedSince(keys, -1).toSorted()).toEqual(all);
+  });
+
+  it('forgets the oldest changes and never claims that nothing changed where it forgot', () => {
+    const cache = new StreamChangeCache(0, 3);
+    for (let i = 1; i <= 5; i++) cache.changed(`k${i}`, i);
+    expect(cache.size).toBe(3);
+    expect(cache.earliestKnown).toBe(2);
+    expect(cache.hasChanged('k1', 0)).toBe(true);
+    expect(cache.hasChanged('k1', 1)).toBe(true);
+    expect(cache.hasChanged('k1', 2)).toBe(false);
+    // Out of order: what is evicted decides.
+    const late = new StreamChangeCache(0, 2);
+    late.changed('a', 9);
+    late.changed('b', 4);
+    late.changed('c', 10);
+    expect(late.earliestKnown).toBe(9);
+    expect(late.hasChanged('a', 8)).toBe(true);
+  });
+
+  it('can be told that everything may have changed', () => {
+    const cache = new StreamChangeCache(0);
+    cache.changed('a', 5);
+    cache.changed('b', 9);
+    cache.invalidate(7);
+    expect(cache.hasChanged('x', 6)).toBe(true);
+    expect(cache.hasChanged('a', 7)).toBe(false);
+    expect(cache.hasChanged('b', 7)).toBe(true);
+  });
+
+  it('never denies a change, whatever the order and the size', () => {
+    let state = 1;
+    const random = (below: number): number => (state = (state * 48_271) % 2_147_483_647) % below;
+    for (let round = 0; round < 50; round++) {
+      const cache = new StreamChangeCache(0, 1 + random(8));
+      const truth = new Map<string, number>();
+      for (let i = 1; i <= 60; i++) {
+        const key = `k${random(12)}`;
+        const position = Math.max(1, i - random(4));
+        cache.changed(key, position);
+        truth.set(key, Math.max(truth.get(key) ?? 0, position));
+        const since = random(60);
+        for (const [name, last] of truth) if (last > since) expect(cache.hasChanged(name, since)).toBe(true);
+      }
+    }
+  });
+});
