@@ -1,1 +1,2 @@
-export {};
+/** The homeserver as a library: for tests, and for programs that embed it. */
+export { Homeserver, type HomeserverOverrides } from './create-homeserver.js';

@@ -1,0 +1,148 @@
+import { BackgroundUpdates, type Database, migrate, openDatabase, parseDatabaseOptions } from '@rookery/database';
+import {
+  type BoundAddress,
+  HttpApp,
+  httpSettingsOf,
+  LeakyBucketRateLimiter,
+  OutboundHttp,
+  outboundOptionsOf,
+  rateLimitsOf,
+} from '@rookery/http';
+import { type ModuleEntry, moduleEntriesOf, ModuleHost } from '@rookery/module-host';
+import { Clock, type Config, describeProblem, Ids, Lifecycle, Logger, loggerOptions, Metrics, PinoLogger, SystemClock, SystemIds } from '@rookery/platform';
+import { type Bus, InProcessBus, Notifier } from '@rookery/replication';
+import { createCapabilities } from './module-api/capabilities.js';
+import { RootModule } from './root.module.js';
+import { backgroundUpdates, migrations } from './schema.js';
+import { loadSigningKeys } from './signing-keys.js';
+import { version } from './version.js';
+
+/** What may be given in place of the real thing. */
+export interface HomeserverOverrides {
+  readonly clock?: Clock;
+  readonly ids?: Ids;
+  readonly logger?: Logger;
+  /** More modules, behind those of the settings. */
+  readonly modules?: readonly ModuleEntry[];
+}
+
+/** How long a stop may take, milliseconds; the rest is cut. */
+const stopLimitMs = 4_500;
+const drainLimitMs = 3_000;
+
+/** A server that was built from settings. No globals: several fit in one process. */
+export class Homeserver {
+  #http: HttpApp | undefined;
+  #database: Database | undefined;
+
+  private constructor(
+    readonly config: Config,
+    private readonly logger: Logger,
+    private readonly lifecycle: Lifecycle,
+    private readonly modules: ModuleHost,
+  ) {}
+
+  /** Puts a server together; nothing is opened before {@link start}. @throws Error when the log cannot be opened */
+  static create(config: Config, overrides: HomeserverOverrides = {}): Homeserver {
+    const clock = overrides.clock ?? new SystemClock();
+    const ids = overrides.ids ?? new SystemIds();
+    const logger = overrides.logger ?? PinoLogger.create(loggerOptions(config));
+    const metrics = new Metrics(config.serverName);
+    const lifecycle = new Lifecycle(clock, logger);
+    const modules = new ModuleHost({ clock, logger, metrics, configDir: config.configDir });
+    const server = new Homeserver(config, logger, lifecycle, modules);
+    server.#plan({ clock, ids, metrics, entries: [...moduleEntriesOf(config), ...(overrides.modules ?? [])] });
+    return server;
+  }
+
+  /** Starts everything, listeners last. @throws an error for which `startupMessage` has a line, when it is the operator's to mend */
+  async start(): Promise<void> {
+    for (const problem of this.config.warnings) this.logger.warn('Settings', { problem: describeProblem(problem) });
+    await this.lifecycle.start(stopLimitMs);
+  }
+
+  /** Answers what is under way, then stops everything. Never rejects. */
+  stop(): Promise<void> {
+    return this.lifecycle.stop(stopLimitMs);
+  }
+
+  /** Takes over changed settings and modules, certificates included, without dropping a connection. */
+  async reload(next: Config): Promise<void> {
+    const { changed, needRestart } = this.config.reload(next);
+    this.#http?.reloadTls();
+    const modules = await this.modules.reload(moduleEntriesOf(next));
+    this.logger.info('Settings reloaded', { changed: [...changed], needRestart, modules });
+  }
+
+  /** Where the server listens. */
+  get addresses(): readonly BoundAddress[] {
+    return this.#http?.addresses ?? [];
+  }
+
+  /** Names of the loaded modules. */
+  get moduleNames(): readonly string[] {
+    return this.modules.dispatcher.modules;
+  }
+
+  /** Whether nobody has registered yet. */
+  async isEmpty(): Promise<boolean> {
+    return (await this.#database?.get('SELECT 1 AS found FROM users LIMIT 1')) === undefined;
+  }
+
+  #plan({ clock, ids, metrics, entries }: { clock: Clock; ids: Ids; metrics: Metrics; entries: readonly ModuleEntry[] }): void {
+    const { config, lifecycle, logger, modules } = this;
+    const bus: Bus = new InProcessBus();
+    const notifier = new Notifier(clock, bus);
+
+    lifecycle.on('migrate', {
+      name: 'database',
+      start: async () => {
+        this.#database = await openDatabase(parseDatabaseOptions(config.get('database')), clock, logger.child('database'));
+        await migrate(this.#database, migrations, { logger: logger.child('database'), clock });
+      },
+      stop: () => this.#database?.close(),
+    });
+
+    lifecycle.on('modules', {
+      name: 'module graph',
+      start: async () => {
+        const loaded = await modules.import(entries);
+        const [signingKey] = loadSigningKeys(config, ids);
+        const database = this.#database;
+        if (database === undefined || signingKey === undefined) throw new Error('The server starts out of order');
+        const updates = new BackgroundUpdates({ database, clock, logger: logger.child('background_updates'), updates: backgroundUpdates });
+        const outboundHttp = new OutboundHttp(outboundOptionsOf(config, version, metrics));
+        const parts = {
+          ...{ config, clock, ids, logger, metrics, lifecycle, database, bus, notifier, outboundHttp, signingKey },
+          backgroundUpdates: updates,
+          rateLimiter: new LeakyBucketRateLimiter(clock, rateLimitsOf(config)),
+          dispatcher: modules.dispatcher,
+        };
+        this.#http = await HttpApp.create(RootModule.with(parts), {
+          ...httpSettingsOf(config),
+          ...{ clock, ids, logger: logger.child('http') },
+          metrics: config.get('enable_metrics') ? metrics : undefined,
+        });
+        await modules.start(loaded, createCapabilities(parts, this.#http));
+        lifecycle.on('streams', { name: 'background updates', start: () => updates.start(), stop: () => updates.stop() });
+      },
+      stop: async () => {
+        notifier.close();
+        await modules.stop();
+        await this.#http?.nest.close();
+        await bus.close();
+      },
+    });
+
+    lifecycle.on('listen', {
+      name: 'listeners',
+      start: async () => {
+        await this.#http?.listen();
+      },
+      stop: async () => {
+        notifier.close();
+        await this.#http?.drain(drainLimitMs);
+      },
+    });
+  }
+}

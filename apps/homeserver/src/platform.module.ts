@@ -1,0 +1,51 @@
+import { type DynamicModule, Global, Module, type Provider } from '@nestjs/common';
+import { BackgroundUpdates, Database } from '@rookery/database';
+import { SigningKey } from '@rookery/events';
+import { OutboundHttp, RateLimiter } from '@rookery/http';
+import { ModuleDispatcher } from '@rookery/module-host';
+import { Clock, Config, Ids, Lifecycle, Logger, Metrics } from '@rookery/platform';
+import { Bus, Notifier } from '@rookery/replication';
+
+/** What every part of a server may ask for; made before the module graph is. */
+export interface PlatformParts {
+  readonly config: Config;
+  readonly clock: Clock;
+  readonly ids: Ids;
+  readonly logger: Logger;
+  readonly metrics: Metrics;
+  readonly lifecycle: Lifecycle;
+  readonly database: Database;
+  readonly backgroundUpdates: BackgroundUpdates;
+  readonly bus: Bus;
+  readonly notifier: Notifier;
+  readonly rateLimiter: RateLimiter;
+  readonly outboundHttp: OutboundHttp;
+  readonly dispatcher: ModuleDispatcher;
+  /** The key that signs. */
+  readonly signingKey: SigningKey;
+}
+
+/** The platform as providers, by their classes. */
+@Global()
+@Module({})
+export class PlatformModule {
+  static with(parts: PlatformParts): DynamicModule {
+    const providers = [
+      { provide: Config, useValue: parts.config },
+      { provide: Clock, useValue: parts.clock },
+      { provide: Ids, useValue: parts.ids },
+      { provide: Logger, useValue: parts.logger },
+      { provide: Metrics, useValue: parts.metrics },
+      { provide: Lifecycle, useValue: parts.lifecycle },
+      { provide: Database, useValue: parts.database },
+      { provide: BackgroundUpdates, useValue: parts.backgroundUpdates },
+      { provide: Bus, useValue: parts.bus },
+      { provide: Notifier, useValue: parts.notifier },
+      { provide: RateLimiter, useValue: parts.rateLimiter },
+      { provide: OutboundHttp, useValue: parts.outboundHttp },
+      { provide: ModuleDispatcher, useValue: parts.dispatcher },
+      { provide: SigningKey, useValue: parts.signingKey },
+    ] satisfies Provider[];
+    return { module: PlatformModule, providers, exports: providers.map(({ provide }) => provide) };
+  }
+}

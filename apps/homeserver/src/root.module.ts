@@ -1,0 +1,17 @@
+import { type DynamicModule, Module } from '@nestjs/common';
+import { RoomsHttpModule, RoomsWriterModule } from '@rookery/rooms';
+import { SyncModule } from '@rookery/sync';
+import { UsersHttpModule } from '@rookery/users';
+import { PlatformModule, type PlatformParts } from './platform.module.js';
+import { ServerInfoModule } from './server-info/server-info.module.js';
+
+/** The whole server in one process. */
+@Module({})
+export class RootModule {
+  static with(parts: PlatformParts): DynamicModule {
+    return {
+      module: RootModule,
+      imports: [PlatformModule.with(parts), ServerInfoModule, UsersHttpModule, RoomsWriterModule, RoomsHttpModule, SyncModule],
+    };
+  }
+}

@@ -1,0 +1,40 @@
+import { DatabaseError } from '@rookery/database';
+import { ListenError } from '@rookery/http';
+import { ModuleLoadError } from '@rookery/module-host';
+import { ConfigError } from '@rookery/platform';
+
+/** Why the server cannot start, in one line that says what to change. */
+export class StartupError extends Error {
+  override readonly name = 'StartupError';
+}
+
+/** The lines for an operator about a failed start; `undefined` for an error that is ours and deserves its stack. */
+export function startupMessage(error: unknown): string | undefined {
+  if (error instanceof StartupError || error instanceof ConfigError || error instanceof ListenError) return error.message;
+  if (error instanceof DatabaseError || error instanceof ModuleLoadError) {
+    const hint = (error as { readonly hint?: string }).hint;
+    return hint === undefined ? error.message : `${error.message}\n${hint}`;
+  }
+  return undefined;
+}
+
+/** The system's word for a failed file operation: `permission denied`. */
+export function fileProblem(error: unknown): string {
+  switch ((error as NodeJS.ErrnoException).code) {
+    case 'EACCES':
+    case 'EPERM':
+      return 'permission denied';
+    case 'ENOENT':
+      return 'no such file or folder';
+    case 'EROFS':
+      return 'the file system is read-only';
+    case 'ENOSPC':
+      return 'no space left';
+    case 'EISDIR':
+      return 'it is a folder';
+    case 'ENOTDIR':
+      return 'a part of the path is not a folder';
+    default:
+      return (error as Error).message;
+  }
+}
