@@ -79,6 +79,9 @@ describe('parsePdu', () => {
       authEventIds: ['$a:a', '$b:a'],
     });
     expect(problem(minimal('3', pairs), '3')).toContain('prev_events');
+    for (const pair of [['$p:a'], ['$p:a', {}, {}], ['$p:a', 'x'], [1, {}], '$p:a']) {
+      expect(problem(minimal('2', { prev_events: [pair] }), '2')).toContain('prev_events');
+    }
     const plain = { prev_events: ['$p'], auth_events: ['$a', '$b'] };
     expect(parsePdu(minimal('3', plain), rules('3'))).toMatchObject({
       prevEventIds: ['$p'],
@@ -306,6 +309,7 @@ describe('numbers', () => {
     for (const text of ['":1.0"', '"[1e3,"', '"\\",1.0"', '"\\\\"', '"a: -0"']) {
       expect(problem(withText('6', text), '6')).toBe('accepted');
     }
+    expect(problem(withText('6', '["\\"",1.0]'), '6')).toBe('json: a number is not canonical');
     expect(problem(withText('6', '["\\\\",1.0]'), '6')).toBe('json: a number is not canonical');
   });
 

@@ -25,7 +25,8 @@ export function signJson<T extends object>(object: T, signer: string, key: Signi
  */
 export function verifyJson(object: unknown, signer: string, keyId: string, key: VerifyKey): boolean {
   if (!isJsonObject(object) || !keyId.startsWith('ed25519:')) return false;
-  const signature = own(own(object['signatures'], signer), keyId);
+  const ofSigner = isJsonObject(object['signatures']) ? object['signatures'][signer] : undefined;
+  const signature = isJsonObject(ofSigner) ? ofSigner[keyId] : undefined;
   if (typeof signature !== 'string') return false;
   try {
     return key.verify(coveredText(object), signature);
@@ -33,6 +34,3 @@ export function verifyJson(object: unknown, signer: string, keyId: string, key: 
     return false; // no canonical form
   }
 }
-
-const own = (object: unknown, key: string): unknown =>
-  isJsonObject(object) && Object.hasOwn(object, key) ? object[key] : undefined;
