@@ -9,7 +9,7 @@ export class HookReporter {
 
   async afterCommit<Event>(point: HookPoint<Event>, event: Event): Promise<void> {
     await point.afterCommit(event, (hook, error) =>
-      this.logger.error('A hook failed after the change was made', { hook, error }),
+      this.logger.error('A hook failed after the change was made', { hook, err: error }),
     );
   }
 }

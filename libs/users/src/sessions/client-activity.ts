@@ -61,7 +61,7 @@ export class ClientActivity implements OnModuleInit, OnModuleDestroy {
     try {
       await this.database.write((tx) => recordActivity(tx, batch), { name: 'client_activity' });
     } catch (error) {
-      this.logger.error('Could not note when users were last active', { error, sightings: batch.length });
+      this.logger.error('Could not note when users were last active', { err: error, sightings: batch.length });
     }
   }
 }

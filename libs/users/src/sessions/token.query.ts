@@ -116,7 +116,9 @@ interface RefreshRow {
   next_used: SqlBool | null;
 }
 
+/** Finds a refresh token and holds its row, so that of several exchanges each sees what the one before did. */
 export async function findRefreshToken(tx: Tx, tokenHash: string): Promise<RefreshToken | undefined> {
+  await tx.run('UPDATE refresh_tokens SET next_token_id = next_token_id WHERE token_hash = ?', [tokenHash]);
   const row = await tx.get<RefreshRow>(
     `SELECT r.id, r.user_id, r.device_id, r.next_token_id, r.expiry_ts, r.ultimate_session_expiry_ts,
        n.next_token_id AS next_next, (SELECT a.used FROM access_tokens a WHERE a.refresh_token_id = n.id LIMIT 1) AS next_used

@@ -1,0 +1,251 @@
+import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
+import { AccountService } from '../accounts/account.service.js';
+import { RequestAuthenticator } from '@rookery/http';
+import { MatrixError } from '@rookery/matrix-types';
+import { UserHooks } from '../hooks.js';
+import { usersMigrations } from '../migrations/users-01.migration.js';
+import { buildUsers, type UsersFixture } from '../users.fixture.js';
+import { SessionService } from './session.service.js';
+
+const refusal = (promise: Promise<unknown>): Promise<MatrixError> =>
+  promise.then(
+    () => {
+      throw new Error('It was allowed');
+    },
+    (error: unknown) => {
+      if (!MatrixError.is(error)) throw error;
+      return error;
+    },
+  );
+
+eachDatabase('sessions', (open) => {
+  const clock = new FakeClock();
+  let test: TestDatabase;
+  let users: UsersFixture;
+  let sessions: SessionService;
+  let serial = 0;
+  const alice = '@alice:example.org';
+
+  const newUser = async (): Promise<string> =>
+    await users.get(AccountService).register({ localpart: `user${++serial}`, origin: {} });
+  const whoIs = (token: string, access: object = {}) =>
+    users
+      .get(RequestAuthenticator)
+      .authenticate(users.request('GET', '/x', undefined, { token }), { auth: 'required', ...access });
+
+  beforeAll(async () => {
+    test = await open(clock);
+    await test.migrate(usersMigrations);
+    users = await buildUsers({
+      database: test.database,
+      clock,
+      settings: { refresh_token_lifetime: '1d', session_lifetime: '30d' },
+    });
+    sessions = users.get(SessionService);
+    await users.get(AccountService).register({ localpart: 'alice', origin: {} });
+  });
+  afterAll(() => users.close());
+
+  it('opens a session whose token identifies the user and the device', async () => {
+    const session = await sessions.open({ userId: alice, deviceId: 'PHONE', initialDisplayName: 'Phone' });
+    expect(await whoIs(session.accessToken)).toMatchObject({
+      userId: alice,
+      deviceId: 'PHONE',
+      isGuest: false,
+      isAdmin: false,
+    });
+  });
+
+  it('stores no token in a form that works', async () => {
+    const session = await sessions.open({ userId: alice, refreshable: true });
+    const dump = JSON.stringify([
+      await test.database.query('SELECT * FROM access_tokens'),
+      await test.database.query('SELECT * FROM refresh_tokens'),
+    ]);
+    expect(dump).not.toContain(session.accessToken);
+    expect(dump).not.toContain(session.refreshToken);
+    for (const stored of dump.match(/[\w-]{43}/g) ?? [])
+      expect((await refusal(whoIs(stored))).errcode).toBe('M_UNKNOWN_TOKEN');
+  });
+
+  it('answers a session that is in use without a query', async () => {
+    const { accessToken } = await sessions.open({ userId: alice, deviceId: 'HOT' });
+    await whoIs(accessToken);
+    await test.database.write((tx) => tx.run("DELETE FROM access_tokens WHERE device_id = 'HOT'"));
+    expect(await whoIs(accessToken)).toMatchObject({ deviceId: 'HOT' });
+    await clock.advance(61_000);
+    expect((await refusal(whoIs(accessToken))).errcode).toBe('M_UNKNOWN_TOKEN');
+  });
+
+  it('forgets a token at once on logout, also while it is being looked up', async () => {
+    const session = await sessions.open({ userId: alice, deviceId: 'GONE' });
+    const requester = await whoIs(session.accessToken);
+    const racing = whoIs(session.accessToken).catch(() => undefined);
+    await sessions.close(alice, requester!.accessTokenId!, 'GONE');
+    await racing;
+    expect(await refusal(whoIs(session.accessToken))).toMatchObject({
+      status: 401,
+      errcode: 'M_UNKNOWN_TOKEN',
+      extra: { soft_logout: false },
+    });
+  });
+
+  it('ends the former tokens of a device that logs in again, and keeps its name', async () => {
+    const userId = await newUser();
+    const first = await sessions.open({ userId, deviceId: 'SAME', initialDisplayName: 'first' });
+    await whoIs(first.accessToken);
+    const second = await sessions.open({ userId, deviceId: 'SAME', initialDisplayName: 'second' });
+    expect((await refusal(whoIs(first.accessToken))).errcode).toBe('M_UNKNOWN_TOKEN');
+    expect(await whoIs(second.accessToken)).toMatchObject({ deviceId: 'SAME' });
+    expect(await test.database.query('SELECT display_name FROM devices WHERE user_id = ?', [userId])).toEqual([
+      { display_name: 'first' },
+    ]);
+  });
+
+  it('soft-logs out when a token expires', async () => {
+    const { accessToken, expiresInMs } = await sessions.open({ userId: alice, refreshable: true });
+    expect(expiresInMs).toBe(300_000);
+    await whoIs(accessToken);
+    await clock.advance(300_000);
+    expect(await refusal(whoIs(accessToken))).toMatchObject({
+      status: 401,
+      errcode: 'M_UNKNOWN_TOKEN',
+      extra: { soft_logout: true },
+    });
+  });
+
+  it('refreshes again with the same token while the answer may have been lost', async () => {
+    const opened = await sessions.open({ userId: alice, refreshable: true });
+    const lost = await sessions.refresh(opened.refreshToken!);
+    const taken = await sessions.refresh(opened.refreshToken!);
+    expect((await refusal(whoIs(lost.accessToken))).errcode).toBe('M_UNKNOWN_TOKEN');
+    expect((await refusal(sessions.refresh(lost.refreshToken!))).errcode).toBe('M_UNKNOWN_TOKEN');
+    expect(await whoIs(taken.accessToken)).toMatchObject({ userId: alice });
+  });
+
+  it('ends all tokens of a device when a refresh token comes back after its successor was used', async () => {
+    const userId = await newUser();
+    const opened = await sessions.open({ userId, refreshable: true });
+    const other = await sessions.open({ userId });
+    const next = await sessions.refresh(opened.refreshToken!);
+    await whoIs(next.accessToken);
+    expect(await refusal(sessions.refresh(opened.refreshToken!))).toMatchObject({
+      status: 401,
+      errcode: 'M_UNKNOWN_TOKEN',
+      extra: { soft_logout: true },
+    });
+    for (const token of [opened.accessToken, next.accessToken])
+      expect((await refusal(whoIs(token))).errcode).toBe('M_UNKNOWN_TOKEN');
+    expect((await refusal(sessions.refresh(next.refreshToken!))).errcode).toBe('M_UNKNOWN_TOKEN');
+    expect(await whoIs(other.accessToken)).toMatchObject({ userId });
+  });
+
+  it('gives one of many parallel refreshes a session that lives', async () => {
+    const userId = await newUser();
+    const opened = await sessions.open({ userId, refreshable: true });
+    const answers = await Promise.all(
+      Array.from({ length: 8 }, () => sessions.refresh(opened.refreshToken!).catch(() => undefined)),
+    );
+    const alive = await Promise.all(
+      answers.map((answer) => (answer ? whoIs(answer.accessToken).catch(() => undefined) : undefined)),
+    );
+    expect(alive.filter((one) => one !== undefined)).toHaveLength(1);
+  });
+
+  it('ends a session at its lifetime however often it is refreshed', async () => {
+    const userId = await newUser();
+    let tokens = await sessions
+      .open({ userId, refreshable: true })
+      .then((session) => ({ accessToken: session.accessToken, refreshToken: session.refreshToken! }));
+    for (let day = 0; day < 29; day++) {
+      await clock.advance(86_000_000);
+      tokens = { ...tokens, ...(await sessions.refresh(tokens.refreshToken)) } as typeof tokens;
+      await whoIs(tokens.accessToken);
+    }
+    await clock.advance(86_000_000);
+    const last = await sessions.refresh(tokens.refreshToken);
+    await clock.advance(86_000_000);
+    expect((await refusal(sessions.refresh(last.refreshToken!))).extra).toEqual({ soft_logout: true });
+  });
+
+  it('refuses an expired refresh token', async () => {
+    const opened = await sessions.open({ userId: await newUser(), refreshable: true });
+    await clock.advance(86_400_000);
+    expect((await refusal(sessions.refresh(opened.refreshToken!))).errcode).toBe('M_UNKNOWN_TOKEN');
+  });
+
+  it('tells hooks of ended sessions, within the transaction and after it', async () => {
+    const userId = await newUser();
+    const seen: string[] = [];
+    users.get(UserHooks).devicesDeleted.subscribe({
+      inTransaction: async (_tx, event) => void (event.userId === userId && seen.push(`tx ${event.deviceIds.join()}`)),
+      afterCommit: async (event) => void (event.userId === userId && seen.push(`after ${event.deviceIds.join()}`)),
+    });
+    await sessions.open({ userId, deviceId: 'A' });
+    await sessions.open({ userId, deviceId: 'B' });
+    await sessions.closeAll(userId, 'B');
+    expect(seen).toEqual(['tx A', 'after A']);
+  });
+
+  it('lets an administrator act as a user without touching the user’s own sessions', async () => {
+    const admin = await users
+      .get(AccountService)
+      .register({ localpart: `admin${++serial}`, isAdmin: true, origin: {} });
+    const userId = await newUser();
+    const own = await sessions.open({ userId });
+    const token = await sessions.openPuppet(admin, userId, undefined);
+    expect(await whoIs(token)).toMatchObject({ userId, puppetedBy: admin, deviceId: undefined, isAdmin: false });
+    await sessions.closeAll(userId);
+    expect((await refusal(whoIs(own.accessToken))).errcode).toBe('M_UNKNOWN_TOKEN');
+    expect(await whoIs(token)).toMatchObject({ userId });
+    await sessions.closeAll(admin);
+    expect((await refusal(whoIs(token))).errcode).toBe('M_UNKNOWN_TOKEN');
+  });
+
+  it('treats locked, suspended, guest and ordinary accounts as the endpoint says', async () => {
+    const accounts = users.get(AccountService);
+    const userId = await newUser();
+    const { accessToken } = await sessions.open({ userId });
+    await whoIs(accessToken);
+    await accounts.setFlags(userId, { locked: true });
+    expect(await refusal(whoIs(accessToken))).toMatchObject({
+      status: 401,
+      errcode: 'M_USER_LOCKED',
+      extra: { soft_logout: true },
+    });
+    expect(await whoIs(accessToken, { locked: true })).toMatchObject({ locked: true });
+    await accounts.setFlags(userId, { locked: false, suspended: true });
+    expect(await whoIs(accessToken)).toMatchObject({ suspended: true });
+    expect(await refusal(whoIs(accessToken, { suspended: false }))).toMatchObject({
+      status: 403,
+      errcode: 'M_USER_SUSPENDED',
+    });
+    await accounts.setFlags(userId, { suspended: false, shadowBanned: true });
+    expect(await whoIs(accessToken)).toMatchObject({ shadowBanned: true });
+    expect((await refusal(whoIs(accessToken, { admin: true }))).errcode).toBe('M_FORBIDDEN');
+    const guest = await accounts.register({ isGuest: true, origin: {} });
+    const guestSession = await sessions.open({ userId: guest });
+    expect((await refusal(whoIs(guestSession.accessToken))).errcode).toBe('M_GUEST_ACCESS_FORBIDDEN');
+    expect(await whoIs(guestSession.accessToken, { guests: true })).toMatchObject({ isGuest: true });
+  });
+
+  it('asks for a token where one is needed', async () => {
+    const authenticator = users.get(RequestAuthenticator);
+    const request = users.request('GET', '/x');
+    expect(await refusal(authenticator.authenticate(request, { auth: 'required' }))).toMatchObject({
+      status: 401,
+      errcode: 'M_MISSING_TOKEN',
+    });
+    expect(await authenticator.authenticate(request, { auth: 'optional' })).toBeUndefined();
+    expect(await authenticator.authenticate(request, { auth: 'none' })).toBeUndefined();
+    expect(
+      (
+        await refusal(
+          authenticator.authenticate(users.request('GET', '/x', undefined, { token: 'x'.repeat(10_000) }), {
+            auth: 'optional',
+          }),
+        )
+      ).errcode,
+    ).toBe('M_UNKNOWN_TOKEN');
+  });
+});

@@ -1,0 +1,97 @@
+import 'reflect-metadata';
+import { type INestApplicationContext, type Type, Global, Module } from '@nestjs/common';
+import { NestFactory } from '@nestjs/core';
+import { Database } from '@rookery/database';
+import { type InboundRequest, LeakyBucketRateLimiter, RateLimiter } from '@rookery/http';
+import type { JsonObject } from '@rookery/matrix-types';
+import { ModuleDispatcher } from '@rookery/module-host';
+import { Clock, Config, Ids, Logger, SilentLogger, SystemIds } from '@rookery/platform';
+import { UsersModule } from './users.module.js';
+
+/** What the tests of this lib bring. */
+export interface UsersFixtureParts {
+  readonly database: Database;
+  readonly clock: Clock;
+  readonly settings?: Readonly<Record<string, unknown>>;
+  readonly limited?: boolean;
+  readonly logger?: Logger;
+}
+
+/** The lib's own Nest module, as the app builds it, over a given database. For this lib's tests. */
+export interface UsersFixture {
+  get<T>(type: Type<T> | (abstract new (...args: never[]) => T)): T;
+  /** A request as the HTTP layer hands it in. */
+  request(
+    method: string,
+    path: string,
+    body?: JsonObject,
+    more?: { readonly token?: string; readonly ip?: string },
+  ): InboundRequest;
+  close(): Promise<void>;
+}
+
+/** Lets everything pass: for tests that are not about limits. */
+class Unlimited extends RateLimiter {
+  async take(): Promise<void> {}
+  async mayTake(): Promise<boolean> {
+    return true;
+  }
+}
+
+export async function buildUsers({
+  database,
+  clock,
+  settings,
+  limited,
+  logger = new SilentLogger(),
+}: UsersFixtureParts): Promise<UsersFixture> {
+  const config = Config.fromObject({
+    server_name: 'example.org',
+    bcrypt_rounds: 4,
+    enable_registration: true,
+    enable_registration_without_verification: true,
+    ...settings,
+  });
+  const limits: Readonly<Record<string, { perSecond: number; burstCount: number }>> = {
+    'rc_login.failed_attempts': { perSecond: 0.01, burstCount: 3 },
+  };
+  const globals = [
+    { provide: Database, useValue: database },
+    { provide: Clock, useValue: clock },
+    { provide: Ids, useValue: new SystemIds() },
+    { provide: Config, useValue: config },
+    { provide: Logger, useValue: logger },
+    {
+      provide: RateLimiter,
+      useValue: limited
+        ? new LeakyBucketRateLimiter(clock, (name) => limits[name] ?? { perSecond: 100, burstCount: 100 })
+        : new Unlimited(),
+    },
+    { provide: ModuleDispatcher, useValue: new ModuleDispatcher() },
+  ];
+  @Global()
+  @Module({ providers: globals, exports: globals.map((one) => one.provide) })
+  class Globals {}
+  @Module({ imports: [Globals, UsersModule] })
+  class Root {}
+  const context: INestApplicationContext = await NestFactory.createApplicationContext(Root, {
+    logger: false,
+    abortOnError: false,
+  });
+  return {
+    get: (type) => context.get(type as Type, { strict: false }),
+    request: (method, path, body, more = {}) => ({
+      requestId: 'test',
+      method,
+      url: path,
+      query: Object.fromEntries(new URL(path, 'http://localhost').searchParams),
+      headers: more.token === undefined ? {} : { authorization: `Bearer ${more.token}` },
+      body,
+      ip: more.ip ?? '127.0.0.1',
+      userAgent: 'test',
+      signal: new AbortController().signal,
+      stream: undefined,
+    }),
+    close: () => context.close(),
+  };
+}
