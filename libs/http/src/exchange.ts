@@ -20,6 +20,7 @@ export interface ListenerTraits {
   readonly compress: boolean;
 }
 
+const noHeaders: IncomingMessage['headers'] = Object.freeze({});
 const exchangeKey = Symbol('rookery.exchange');
 type Carrier = IncomingMessage & { [exchangeKey]?: Exchange };
 
@@ -79,9 +80,9 @@ export function parseJsonBody(bytes: Buffer): unknown {
   }
 }
 
-function clientAddress(raw: IncomingMessage, xForwarded: boolean): string {
+function clientAddress({ raw, headers }: Pick<Exchange, 'raw' | 'headers'>, xForwarded: boolean): string {
   if (xForwarded) {
-    const header = raw.headers['x-forwarded-for'];
+    const header = headers['x-forwarded-for'];
     const hops = (typeof header === 'string' ? header : (header?.join(',') ?? ''))
       .split(',', 100)
       .map((hop) => hop.trim().replace(/^\[(.*)\](?::\d+)?$/, '$1'))
@@ -112,6 +113,11 @@ export class Exchange implements InboundRequest {
   #parsed = false;
   #ip: string | undefined = undefined;
   #abort: AbortController | undefined = undefined;
+  #streaming = false;
+  #bodyReading: { readonly sinceMs: number; readonly fail: (error: MatrixError) => void } | undefined = undefined;
+
+  /** Names in lower case. */
+  readonly headers: IncomingMessage['headers'];
 
   constructor(
     readonly requestId: string,
@@ -123,6 +129,9 @@ export class Exchange implements InboundRequest {
     private readonly waiting: Set<Exchange>,
   ) {
     (raw as Carrier)[exchangeKey] = this;
+    this.headers = raw.headers;
+    // The framework shall not look at content types or lengths: bodies are read here.
+    raw.headers = noHeaders;
   }
 
   /** The exchange that a raw request belongs to. */
@@ -140,19 +149,16 @@ export class Exchange implements InboundRequest {
     const end = this.url.indexOf('?');
     return end < 0 ? this.url : this.url.slice(0, end);
   }
-  get headers(): InboundRequest['headers'] {
-    return this.raw.headers;
-  }
   get userAgent(): string {
-    return this.raw.headers['user-agent']?.slice(0, 512) ?? '';
+    return this.headers['user-agent']?.slice(0, 512) ?? '';
   }
   get ip(): string {
-    return (this.#ip ??= clientAddress(this.raw, this.listener.xForwarded));
+    return (this.#ip ??= clientAddress(this, this.listener.xForwarded));
   }
   /** Whether the request's headers announce a body. */
   get hasBody(): boolean {
-    const length = this.raw.headers['content-length'];
-    return length === undefined ? this.raw.headers['transfer-encoding'] !== undefined : length !== '0';
+    const length = this.headers['content-length'];
+    return length === undefined ? this.headers['transfer-encoding'] !== undefined : length !== '0';
   }
   get body(): unknown {
     if (!this.#parsed) {
@@ -162,10 +168,15 @@ export class Exchange implements InboundRequest {
     return this.#body;
   }
   get stream(): Readable {
-    // A sender that falls silent must not hold the upload for ever; a long answer afterwards may.
-    const { socket } = this.raw;
-    socket.setTimeout(bodyTimeoutMs, () => this.raw.destroy(new Error('The body stopped arriving')));
-    this.raw.once('close', () => socket.setTimeout(0)).once('end', () => socket.setTimeout(0));
+    if (!this.#streaming) {
+      this.#streaming = true;
+      // A sender that falls silent must not hold the upload for ever; the server then cuts the connection. A long answer
+      // afterwards is fine.
+      const { socket } = this.raw;
+      const quiet = (): void => void socket.setTimeout(0);
+      socket.setTimeout(bodyTimeoutMs);
+      this.raw.once('end', quiet).once('close', quiet);
+    }
     return this.raw;
   }
   get signal(): AbortSignal {
@@ -194,39 +205,43 @@ export class Exchange implements InboundRequest {
   readBody(limitBytes: number): Promise<void> | undefined {
     const { raw } = this;
     if (raw.method === 'GET' || raw.method === 'HEAD' || !this.hasBody) return undefined;
-    const length = raw.headers['content-length'];
+    const length = this.headers['content-length'];
     const tooLarge = (): MatrixError => MatrixError.tooLarge(`The body is larger than ${limitBytes} bytes`);
     if (length !== undefined && Number(length) > limitBytes) return Promise.reject(tooLarge());
     if (raw.destroyed) return Promise.reject(new MatrixError(400, 'M_UNKNOWN', 'The body was cut off'));
 
     return new Promise((resolve, reject) => {
-      const chunks: Buffer[] = [];
+      let chunks: Buffer[] = [];
       let size = 0;
-      const settle = (error?: Error): void => {
-        clearTimeout(timer);
-        raw.off('data', onData).off('end', onEnd).off('error', onGone).off('close', onGone);
-        if (error === undefined) resolve();
-        else {
-          raw.pause();
-          reject(error);
-        }
+      // Listeners stay where they are: what comes after a refusal flows by unkept.
+      const fail = (error: MatrixError): void => {
+        size = -Infinity;
+        chunks = [];
+        this.#bodyReading = undefined;
+        reject(error);
       };
-      const onData = (chunk: Buffer): void => {
+      this.#bodyReading = { sinceMs: this.startedMs, fail };
+      raw.on('data', (chunk: Buffer) => {
         size += chunk.length;
-        if (size > limitBytes) settle(tooLarge());
-        else chunks.push(chunk);
-      };
-      const onEnd = (): void => {
+        if (size > limitBytes) fail(tooLarge());
+        else if (size > 0) chunks.push(chunk);
+      });
+      raw.on('end', () => {
         if (size > 0) this.rawBody = chunks.length === 1 ? chunks[0] : Buffer.concat(chunks, size);
-        settle();
-      };
-      const onGone = (): void => settle(new MatrixError(400, 'M_UNKNOWN', 'The body was cut off'));
-      const timer = setTimeout(
-        () => settle(new MatrixError(408, 'M_UNKNOWN', 'The body took too long')),
-        bodyTimeoutMs,
-      );
-      timer.unref();
-      raw.on('data', onData).on('end', onEnd).on('error', onGone).on('close', onGone);
+        this.#bodyReading = undefined;
+        resolve();
+      });
+      raw.on('close', () => {
+        if (this.#bodyReading !== undefined) fail(new MatrixError(400, 'M_UNKNOWN', 'The body was cut off'));
+      });
     });
+  }
+
+  /** Gives up on a buffered body that takes longer than two minutes. To be called now and then. */
+  checkBody(nowMs: number): void {
+    const reading = this.#bodyReading;
+    if (reading !== undefined && nowMs - reading.sinceMs > bodyTimeoutMs) {
+      reading.fail(new MatrixError(408, 'M_UNKNOWN', 'The body took too long'));
+    }
   }
 }

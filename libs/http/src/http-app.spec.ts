@@ -212,6 +212,9 @@ class ProbeModule {}
 
 const lines: { level: string; message: string; fields: Record<string, unknown> }[] = [];
 class RecordingLogger extends SilentLogger {
+  override isEnabled(): boolean {
+    return true;
+  }
   override info(message?: string, fields?: object): void {
     lines.push({ level: 'info', message: message!, fields: { ...fields } });
   }

@@ -1,6 +1,6 @@
 import type { INestApplication, LoggerService, Type } from '@nestjs/common';
 import { MetadataScanner, ModulesContainer, NestFactory } from '@nestjs/core';
-import type { Clock, Ids, Logger, Metrics } from '@rookery/platform';
+import type { Clock, Ids, Logger, Metrics, Timer } from '@rookery/platform';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { RequestAuthenticator } from './access.js';
 import { AccessGuard, accessOf } from './access-guard.js';
@@ -26,6 +26,9 @@ export interface HttpAppOptions {
   readonly logger: Logger;
 }
 
+/** How often bodies that do not arrive are looked for. */
+const bodyCheckMs = 5_000;
+
 /** The part of a Nest module graph that `NestFactory` takes. */
 type RootModule = Parameters<typeof NestFactory.create>[0];
 
@@ -49,6 +52,7 @@ export class HttpApp {
   readonly #mounts = new WebMounts();
   readonly #listeners: Listeners;
   readonly #core: HandlerCore;
+  readonly #bodyWatch: Timer;
   #draining = false;
   #onIdle: (() => void) | undefined;
 
@@ -62,6 +66,10 @@ export class HttpApp {
     const requestMetrics = new RequestMetrics(options.serverName, () => this.#open);
     const routing = adapter.getInstance().routing as (raw: IncomingMessage, response: ServerResponse) => void;
     this.#listeners = new Listeners(options.tls, logger);
+    this.#bodyWatch = clock.every(bodyCheckMs, () => {
+      const nowMs = clock.monotonicMs();
+      for (const exchange of this.#open) exchange.checkBody(nowMs);
+    });
     this.#core = {
       clock,
       logger,
@@ -166,6 +174,7 @@ export class HttpApp {
       limit.abort();
     }
     const complete = this.#open.size === 0;
+    this.#bodyWatch.cancel();
     this.#listeners.destroy();
     return complete;
   }

@@ -1,7 +1,7 @@
 import { type ArgumentsHost, Catch, type ExceptionFilter } from '@nestjs/common';
 import { FastifyAdapter } from '@nestjs/platform-fastify';
 import { MatrixError } from '@rookery/matrix-types';
-import type { FastifyReply, FastifyRequest } from 'fastify';
+import { fastify, type FastifyReply, type FastifyRequest } from 'fastify';
 import FindMyWay from 'find-my-way';
 import { Exchange } from './exchange.js';
 import { HttpReply } from './reply.js';
@@ -26,21 +26,19 @@ export class MatrixFastifyAdapter extends FastifyAdapter {
   readonly #methods = new Map<string, Set<string>>();
 
   constructor(private readonly onUnexpected: UnexpectedErrorSink) {
-    super({
+    const instance = fastify({
       logger: false,
-      skipMiddie: true,
-      multipart: false,
       routerOptions: { ignoreTrailingSlash: true, maxParamLength: maxPathParameterLength },
       frameworkErrors: (_error: unknown, request: FastifyRequest, reply: FastifyReply) => {
         this.answerError(request, reply, MatrixError.invalidParam('The URL is not valid'));
       },
     });
-    const instance = this.getInstance();
-    instance.removeAllContentTypeParsers();
-    instance.addContentTypeParser(
-      '*',
-      (_request: unknown, _payload: unknown, done: (error: null, body: undefined) => void) => done(null, undefined),
-    );
+    // The adapter's own request hooks serve Nest's CORS, CSRF, versions and middleware, none of which is used; they would
+    // cost every request.
+    const { addHook } = instance;
+    instance.addHook = () => instance;
+    super(instance);
+    instance.addHook = addHook;
     instance.decorateRequest('inbound', undefined);
     instance.decorateRequest('requester', undefined);
     instance.addHook('onRoute', (route) => {
@@ -58,6 +56,9 @@ export class MatrixFastifyAdapter extends FastifyAdapter {
     instance.setErrorHandler((error, request, reply) => this.answerError(request, reply, error));
     instance.setNotFoundHandler((request, reply) => this.#answerUnknown(request, reply));
   }
+
+  /** There is no middleware to prepare for. */
+  override async init(): Promise<void> {}
 
   /** Nest's own handlers are not wanted: ours are in place already. */
   override setErrorHandler(): ReturnType<FastifyAdapter['setErrorHandler']> {

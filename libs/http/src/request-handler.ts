@@ -92,8 +92,6 @@ export function normalizeTarget(target: string, prefixes: PathPrefixes): string 
   return url;
 }
 
-const mediaType = /^[\w!#$&^.+-]+\/[\w!#$&^.+*-]+\s*(?:;|$)/;
-
 /** The function a listener's server calls for each request. */
 export function createRequestHandler(core: HandlerCore, plan: HandlerPlan): RequestListener {
   const unexpected = (error: unknown): void => core.logger.error('A request failed', { err: error });
@@ -133,9 +131,6 @@ export function createRequestHandler(core: HandlerCore, plan: HandlerPlan): Requ
       return;
     }
     if (!plan.serves(path)) return respondError(exchange, MatrixError.unrecognized(), unexpected);
-    // The framework would refuse a malformed content type, which says nothing of the body here.
-    const type = raw.headers['content-type'];
-    if (type !== undefined && !mediaType.test(type)) delete raw.headers['content-type'];
     core.route(raw, exchange.response);
   }
 
@@ -144,9 +139,15 @@ export function createRequestHandler(core: HandlerCore, plan: HandlerPlan): Requ
     exchange.finished();
     const { response, method, servlet } = exchange;
     const elapsedMs = core.clock.monotonicMs() - exchange.startedMs;
-    const complete = response.writableFinished;
     core.requestMetrics.record(method, servlet ?? 'unrecognized', response.statusCode, elapsedMs, exchange.sentBytes);
     const level = servlet === 'health' || servlet === 'metrics' ? 'debug' : 'info';
+    if (core.logger.isEnabled(level)) logFinished(exchange, level, elapsedMs);
+    core.onFinished();
+  }
+
+  function logFinished(exchange: Exchange, level: 'debug' | 'info', elapsedMs: number): void {
+    const { response, method, servlet } = exchange;
+    const complete = response.writableFinished;
     core.logger[level](complete ? 'Answered' : 'Client went away', {
       method,
       path: exchange.path.slice(0, 500),
@@ -156,7 +157,6 @@ export function createRequestHandler(core: HandlerCore, plan: HandlerPlan): Requ
       user: exchange.userId,
       ip: exchange.ip,
     });
-    core.onFinished();
   }
 
   return (raw, response) => {
@@ -170,7 +170,7 @@ export function createRequestHandler(core: HandlerCore, plan: HandlerPlan): Requ
     LogContext.run({ requestId }, () => {
       response.once('close', () => finish(exchange));
       if (core.draining()) response.shouldKeepAlive = false;
-      if (plan.xForwarded && raw.headers['x-forwarded-proto'] === undefined) {
+      if (plan.xForwarded && exchange.headers['x-forwarded-proto'] === undefined) {
         core.logger.warn('The proxy sent no X-Forwarded-Proto header; set it to https or http');
       }
       try {

@@ -51,7 +51,7 @@ function write(exchange: Exchange, status: number, headers: Headers, body: strin
 const mayCompress = (exchange: Exchange, body: string | Uint8Array): boolean =>
   exchange.listener.compress &&
   body.length >= compressFromBytes &&
-  /\bgzip\b(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))/.test(String(exchange.raw.headers['accept-encoding'] ?? ''));
+  /\bgzip\b(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))/.test(String(exchange.headers['accept-encoding'] ?? ''));
 
 function send(exchange: Exchange, status: number, headers: Headers, body: string | Uint8Array): void {
   if (exchange.listener.compress) headers['vary'] = ['Accept-Encoding', headers['vary'] ?? []].flat().join(', ');

@@ -21,7 +21,7 @@ class WebMount {
     for (const [name, value] of Object.entries(exchange.headers)) {
       for (const one of typeof value === 'string' ? [value] : (value ?? [])) headers.append(name, one);
     }
-    const host = /^[\w.:[\]-]+$/.exec(exchange.raw.headers.host ?? '')?.[0] ?? 'localhost';
+    const host = /^[\w.:[\]-]+$/.exec(exchange.headers.host ?? '')?.[0] ?? 'localhost';
     const { rawBody, method, signal } = exchange;
     const request = new Request(new URL(exchange.url, `http://${host}`), {
       method,
