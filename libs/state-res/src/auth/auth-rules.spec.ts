@@ -969,9 +969,47 @@ describe('auth rules that a version does not have', () => {
   });
 
   it('cuts floats in versions 1 to 5', () => {
-    const old = new Room('5').withLevels({ state_default: 50.9 });
-    expect(old.check(old.event('m.room.name', bob, {}, { stateKey: '' }))).toEqual({ allowed: true });
+    const old = new Room('5').withLevels({ state_default: 40.9, users_default: -39.9 });
+    old.withLevels(old.users({ [carol]: '+40 ' }));
+    expect(old.check(old.event('m.room.name', carol, {}, { stateKey: '' }))).toEqual({ allowed: true });
+    old.withLevels(old.users({ [carol]: 39.9 }));
     expect(old.check(old.event('m.room.name', carol, {}, { stateKey: '' }))).toMatchObject({ rule: '8' });
+  });
+
+  it('takes a level that it cannot read for a missing one', () => {
+    const room = new Room('9').withLevels({ state_default: 'many', users: [] });
+    expect(room.check(room.event('m.room.name', bob, {}, { stateKey: '' }))).toMatchObject({ rule: '7' });
+    expect(room.check(room.event('m.room.name', bob, {}))).toEqual({ allowed: true });
+    expect(room.check(room.powerLevels(alice, {}))).toMatchObject({ rule: '7' });
+  });
+
+  it('does not let values that nobody can read into the power levels of old rooms', () => {
+    const room = new Room('9');
+    expect(room.check(room.powerLevels(alice, { kick: 'many' }))).toMatchObject({ rule: '9.3.2' });
+    expect(room.check(room.powerLevels(alice, { events: { 'm.x': {} } }))).toMatchObject({ rule: '9.5.1' });
+    expect(room.check(room.powerLevels(alice, { events: [] }))).toMatchObject({ rule: '9.5.1' });
+  });
+
+  it('gives up on third-party invites with more signatures and keys than anybody needs', () => {
+    const room = new Room('11');
+    const keys = Array.from({ length: 64 }, (_, i) => ({
+      public_key: SigningKey.fromSeed('1', Buffer.alloc(32, 10 + i)).publicKey,
+    }));
+    keys[63] = { public_key: key.publicKey };
+    room.set('m.room.third_party_invite', 'token', { public_keys: keys }, bob);
+    const invite = room.redeemed(bob, dave);
+    expect(room.check(room.membership(bob, dave, 'invite', invite))).toEqual({ allowed: true });
+    room.set('m.room.third_party_invite', 'token', { public_keys: [...keys, { public_key: 'more' }] }, bob);
+    expect(room.check(room.membership(bob, dave, 'invite', invite))).toMatchObject({ rule: '4.4.1.8' });
+  });
+
+  it('takes no empty list for a signature', () => {
+    const room = new Room('11');
+    const event = room.membership(dave, dave, 'join', { join_authorised_via_users_server: bob });
+    const signed = { ...event, pdu: { ...event.pdu, signatures: { 'a.example': {} } } };
+    expect(checkAuthEvents(signed, room.cite(power, own))).toMatchObject({ rule: '4.2.1' });
+    const odd = room.membership(dave, dave, 'join', { join_authorised_via_users_server: { a: 1 } });
+    expect(checkAuthEvents(odd, room.cite(power), { signedBy: () => true })).toMatchObject({ rule: '4.2.1' });
   });
 
   it('does not take names from the prototype for levels', () => {
