@@ -12,7 +12,7 @@ export {
 } from './persistence/event-persister.js';
 export { EventStore } from './persistence/event-store.js';
 export { type ClientTransaction, isServable, type SentEvent, type StoredEvent } from './persistence/stored-event.js';
-export { type EventFilter, passesFilter } from './reading/event-filter.js';
+export type { EventFilter } from './reading/event-filter.js';
 export {
   type JoinedMember,
   type MemberCounts,
@@ -22,6 +22,12 @@ export {
 } from './reading/membership-reader.js';
 export { MembershipHistory, type PastMembership } from './reading/membership-history.js';
 export { RoomHeroes } from './reading/room-heroes.js';
+export { EventSerializer, prejoinStateOf, type Reader, type SerializeOptions } from './reading/event-serializer.js';
+export { VisibilityFilter, type VisibleEvent } from './reading/visibility-filter.js';
+export { historyVisibilityIn, type HistoryVisibility } from './reading/visibility-rule.js';
+export { Aggregations, type Aggregation } from './relations/aggregations.js';
+export { type Relation, relationOf } from './relations/relation.js';
+export { RoomIds } from './persistence/room-ids.js';
 export { formatRoomToken, parseRoomToken, type RoomPosition } from './reading/room-token.js';
 export { type TimelinePage, TimelineReader, type TimelineSlice } from './reading/timeline-reader.js';
 export { RoomStateReader, type StateDelta } from './state/room-state-reader.js';

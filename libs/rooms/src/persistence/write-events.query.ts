@@ -2,6 +2,7 @@ import type { Tx } from '@rookery/database';
 import { splitStateKey } from '@rookery/state-res';
 import { writeAuthChains } from '../state/auth-chains.query.js';
 import { relationOf } from '../relations/relation.js';
+import { sameServer } from './event-store.js';
 import type { StoredEvent } from './stored-event.js';
 import { membershipIn, type StagedEvent, type WorkingRoom } from './working-room.js';
 import { writeCurrentState } from './write-current-state.query.js';
@@ -24,7 +25,7 @@ export async function writeBatch(tx: Tx, batch: WritableBatch): Promise<void> {
   if (replaced.length > 0) await deleteOutliers(tx, replaced);
   await writeEventRows(tx, room, stored);
   await writeStateGroups(tx, room);
-  await writeReferences(tx, room);
+  await writeReferences(tx, room, stored);
   await writeStateEvents(tx, room, stored, batch.chainIds);
   await writeExtremities(tx, room);
   await writeBackwardExtremities(tx, room);
@@ -148,7 +149,7 @@ async function writeStateGroups(tx: Tx, room: WorkingRoom): Promise<void> {
   }
 }
 
-async function writeReferences(tx: Tx, room: WorkingRoom): Promise<void> {
+async function writeReferences(tx: Tx, room: WorkingRoom, stored: readonly StoredEvent[]): Promise<void> {
   const edges = room.staged
     .filter((staged) => !staged.outlier)
     .flatMap(({ event }) => [...new Set(event.prevEventIds)].map((prev) => [event.eventId, prev, room.roomId]));
@@ -166,6 +167,7 @@ async function writeReferences(tx: Tx, room: WorkingRoom): Promise<void> {
       ['event_id', 'relates_to_id', 'relation_type', 'aggregation_key'],
       relations,
     );
+    await writeThreads(tx, accepted, room.roomId, stored);
   }
   const redactions = accepted.filter(({ event, redactionRecheck }) => redactionRecheck !== undefined && event.redacts);
   if (redactions.length > 0) {
@@ -179,7 +181,49 @@ async function writeReferences(tx: Tx, room: WorkingRoom): Promise<void> {
         redactionRecheck!,
       ]),
     );
+    await dropRelations(tx, redactions);
   }
+}
+
+/** A redacted event relates to nothing any more. */
+async function dropRelations(tx: Tx, redactions: readonly StagedEvent[]): Promise<void> {
+  const free = redactions.filter((staged) => !staged.redactionRecheck).map((staged) => staged.event.redacts!);
+  if (free.length > 0) await tx.run(`DELETE FROM event_relations WHERE ${tx.dialect.anyOf('event_id')}`, [free]);
+  for (const { event } of redactions.filter((staged) => staged.redactionRecheck)) {
+    const target = await tx.get<{ sender: string }>('SELECT sender FROM events WHERE event_id = ?', [event.redacts!]);
+    if (!target || !sameServer(event.sender, target.sender)) continue;
+    await tx.run('DELETE FROM event_relations WHERE event_id = ?', [event.redacts!]);
+  }
+}
+
+async function writeThreads(
+  tx: Tx,
+  accepted: readonly StagedEvent[],
+  roomId: string,
+  stored: readonly StoredEvent[],
+): Promise<void> {
+  const orderings = new Map(stored.map((entry) => [entry.event.eventId, entry.streamOrdering]));
+  const latest = new Map<string, readonly [string, string, string, number, number]>();
+  for (const { event } of accepted) {
+    const relation = event.stateKey === undefined ? relationOf(event.content) : undefined;
+    if (relation?.type !== 'm.thread') continue;
+    latest.set(relation.eventId, [
+      roomId,
+      relation.eventId,
+      event.eventId,
+      event.depth,
+      orderings.get(event.eventId)!,
+    ]);
+  }
+  if (latest.size === 0) return;
+  await tx.insertMany(
+    'threads',
+    ['room_id', 'thread_id', 'latest_event_id', 'topological_ordering', 'stream_ordering'],
+    [...latest.values()],
+    `ON CONFLICT (room_id, thread_id) DO UPDATE SET latest_event_id = excluded.latest_event_id,
+     topological_ordering = excluded.topological_ordering, stream_ordering = excluded.stream_ordering
+     WHERE excluded.topological_ordering >= threads.topological_ordering`,
+  );
 }
 
 async function writeStateEvents(

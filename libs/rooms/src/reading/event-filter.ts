@@ -6,11 +6,13 @@ import type { SqlValue } from '@rookery/database';
  */
 export interface EventFilter {
   /** `*` at any place stands for any text. */
-  readonly types?: readonly string[];
+  readonly types?: readonly string[] | undefined;
   readonly notTypes?: readonly string[];
-  readonly senders?: readonly string[];
+  readonly senders?: readonly string[] | undefined;
   readonly notSenders?: readonly string[];
-  readonly containsUrl?: boolean;
+  readonly containsUrl?: boolean | undefined;
+  /** Only events that themselves relate to another in one of these ways (MSC3874). */
+  readonly relTypes?: readonly string[] | undefined;
   /** Only events to which an event of one of these relation types points (MSC3440). */
   readonly relatedByRelTypes?: readonly string[];
   /** Only events to which one of these users points with a relation. */
@@ -69,6 +71,10 @@ export function eventFilterSql(
     parts.push(`${alias}.contains_url = ?`);
     params.push(filter.containsUrl);
   }
+  if (filter.relTypes) {
+    parts.push(`EXISTS (SELECT 1 FROM event_relations mr WHERE mr.event_id = ${alias}.event_id AND ${anyOf('mr.relation_type')})`);
+    params.push(filter.relTypes);
+  }
   if (filter.relatedByRelTypes || filter.relatedBySenders) {
     const inner: string[] = [`er.relates_to_id = ${alias}.event_id`];
     if (filter.relatedByRelTypes) {
@@ -84,36 +90,4 @@ export function eventFilterSql(
     );
   }
   return parts;
-}
-
-/** Whether one event passes, for events in memory. The conditions on relations are not looked at. */
-export function passesFilter(
-  filter: EventFilter | undefined,
-  event: { readonly type: string; readonly sender: string; readonly content: Readonly<Record<string, unknown>> },
-): boolean {
-  if (!filter) return true;
-  if (filter.types && !filter.types.some((pattern) => typeMatches(pattern, event.type))) return false;
-  if (filter.notTypes?.some((pattern) => typeMatches(pattern, event.type))) return false;
-  if (filter.senders && !filter.senders.includes(event.sender)) return false;
-  if (filter.notSenders?.includes(event.sender)) return false;
-  if (filter.containsUrl !== undefined && filter.containsUrl !== (typeof event.content['url'] === 'string'))
-    return false;
-  return true;
-}
-
-/** Matches a type against a pattern in which `*` stands for any text; linear in both. */
-function typeMatches(pattern: string, type: string): boolean {
-  if (!pattern.includes('*')) return pattern === type;
-  const parts = pattern.split('*');
-  const first = parts.shift()!;
-  const last = parts.pop()!;
-  if (!type.startsWith(first) || type.length < first.length + last.length || !type.endsWith(last)) return false;
-  let at = first.length;
-  const end = type.length - last.length;
-  for (const part of parts) {
-    const next = type.indexOf(part, at);
-    if (next < 0 || next + part.length > end) return false;
-    at = next + part.length;
-  }
-  return true;
 }

@@ -51,4 +51,17 @@ export class MembershipHistory {
       ]),
     );
   }
+
+  /** Where a user's last join of each room lies, profile changes included; rooms never joined are absent. */
+  async lastJoins(userId: string, roomIds: readonly string[]): Promise<Map<string, number>> {
+    if (roomIds.length === 0) return new Map();
+    const rows = await this.database.query<{ room_id: string; last: number }>(
+      `SELECT m.room_id, MAX(m.event_stream_ordering) AS last FROM room_memberships m
+       JOIN events e ON e.event_id = m.event_id
+       WHERE ${this.database.dialect.anyOf('m.room_id')} AND m.user_id = ? AND m.membership = 'join'
+         AND e.rejection_reason IS NULL AND e.soft_failed = FALSE AND e.outlier = FALSE GROUP BY m.room_id`,
+      [roomIds, userId],
+    );
+    return new Map(rows.map((row) => [row.room_id, row.last]));
+  }
 }

@@ -1,0 +1,147 @@
+import { Injectable } from '@nestjs/common';
+import { clientEventView, type RoomEvent } from '@rookery/events';
+import type { ClientEvent, JsonObject, UnsignedData } from '@rookery/matrix-types';
+import { callbackContext, ModuleDispatcher, toModuleEvent } from '@rookery/module-host';
+import { Clock } from '@rookery/platform';
+import { EventStore } from '../persistence/event-store.js';
+import type { StoredEvent } from '../persistence/stored-event.js';
+import { type Aggregation, Aggregations } from '../relations/aggregations.js';
+import type { VisibleEvent } from './visibility-filter.js';
+
+/** For whom events are written. */
+export interface Reader {
+  readonly userId: string;
+  /** The device that gets `transaction_id` of what it sent; `as:<id>` for an application service. */
+  readonly deviceId?: string | undefined;
+}
+
+/** How events are written. */
+export interface SerializeOptions {
+  /** The room is told elsewhere, as in `/sync`. */
+  readonly withoutRoomId?: boolean;
+  /** Leave out what other events add. */
+  readonly withoutAggregations?: boolean;
+}
+
+/** Writes events as clients see them, with everything that is added for one reader. */
+@Injectable()
+export class EventSerializer {
+  constructor(
+    private readonly events: EventStore,
+    private readonly aggregations: Aggregations,
+    private readonly modules: ModuleDispatcher,
+    private readonly clock: Clock,
+  ) {}
+
+  /**
+   * The client format of events, in the order given; a bounded number of queries for all of them.
+   * @param visible what {@link VisibilityFilter} let through
+   */
+  async serialize(
+    reader: Reader,
+    visible: readonly VisibleEvent[],
+    options: SerializeOptions = {},
+  ): Promise<ClientEvent[]> {
+    if (visible.length === 0) return [];
+    const aggregations = options.withoutAggregations
+      ? new Map<string, Aggregation>()
+      : await this.aggregations.of(
+          reader.userId,
+          visible.map(({ stored }) => stored),
+        );
+    const latest = [...aggregations.values()].flatMap(({ thread }) => (thread ? [thread.latest] : []));
+    const all = [...visible.map(({ stored }) => stored), ...latest];
+    const extra = new Set<string>();
+    for (const stored of all) {
+      if (stored.replacesState !== undefined) extra.add(stored.replacesState);
+      if (stored.redactedBy !== undefined) extra.add(stored.redactedBy);
+    }
+    const others = await this.events.many(extra);
+    const nowMs = this.clock.nowMs();
+    const write = (stored: StoredEvent, membership?: string): ClientEvent => {
+      const view = clientEventView(stored.event, this.#unsigned(reader, stored, membership, others, nowMs));
+      if (options.withoutRoomId) delete view.room_id;
+      return view;
+    };
+    const written = visible.map(({ stored, membership }) => write(stored, membership));
+    for (const [index, event] of written.entries()) {
+      const relations = relationsOf(aggregations.get(visible[index]!.stored.event.eventId), aggregations, write);
+      if (relations) event.unsigned!['m.relations'] = relations;
+    }
+    if (this.modules.has('addFieldToUnsigned')) await this.#askModules(visible, written);
+    return written;
+  }
+
+  /** State events for which nothing was asked but themselves: `/state`, `state` of a sync. */
+  serializeState(reader: Reader, state: readonly StoredEvent[], options: SerializeOptions = {}): Promise<ClientEvent[]> {
+    return this.serialize(
+      reader,
+      state.map((stored) => ({ stored, membership: undefined })),
+      { withoutAggregations: true, ...options },
+    );
+  }
+
+  #unsigned(
+    reader: Reader,
+    stored: StoredEvent,
+    membership: string | undefined,
+    others: ReadonlyMap<string, StoredEvent>,
+    nowMs: number,
+  ): UnsignedData {
+    const { event, transaction } = stored;
+    const unsigned: UnsignedData = { age: nowMs - event.originServerTs };
+    if (membership !== undefined) unsigned['membership'] = membership as UnsignedData['membership'];
+    if (transaction && transaction.userId === reader.userId && transaction.deviceId === reader.deviceId) {
+      unsigned.transaction_id = transaction.txnId;
+    }
+    const replaced = stored.replacesState === undefined ? undefined : others.get(stored.replacesState);
+    if (replaced) {
+      unsigned['replaces_state'] = replaced.event.eventId;
+      unsigned.prev_content = replaced.event.content;
+      unsigned['prev_sender'] = replaced.event.sender;
+    }
+    const redaction = stored.redactedBy === undefined ? undefined : others.get(stored.redactedBy);
+    if (redaction) {
+      unsigned.redacted_because = clientEventView(redaction.event, {
+        age: nowMs - redaction.event.originServerTs,
+      });
+    }
+    return unsigned;
+  }
+
+  async #askModules(visible: readonly VisibleEvent[], written: readonly ClientEvent[]): Promise<void> {
+    const context = callbackContext(undefined);
+    for (const [index, { stored }] of visible.entries()) {
+      const fields = await this.modules.addFieldToUnsigned(context, toModuleEvent(stored.event));
+      written[index]!.unsigned = { ...fields, ...written[index]!.unsigned };
+    }
+  }
+}
+
+function relationsOf(
+  aggregation: Aggregation | undefined,
+  all: ReadonlyMap<string, Aggregation>,
+  write: (stored: StoredEvent) => ClientEvent,
+): JsonObject | undefined {
+  if (!aggregation) return undefined;
+  const relations: JsonObject = {};
+  if (aggregation.edit) relations['m.replace'] = write(aggregation.edit);
+  if (aggregation.references) {
+    relations['m.reference'] = { chunk: aggregation.references.map((eventId) => ({ event_id: eventId })) };
+  }
+  if (aggregation.thread) {
+    const { latest, count, participated } = aggregation.thread;
+    const latestEvent = write(latest);
+    const edit = all.get(latest.event.eventId)?.edit;
+    if (edit) latestEvent.unsigned!['m.relations'] = { 'm.replace': write(edit) };
+    relations['m.thread'] = { latest_event: latestEvent, count, current_user_participated: participated };
+  }
+  return relations;
+}
+
+/** The state that an invite or a knock shows to its target; empty for other events. */
+export function prejoinStateOf(event: RoomEvent): readonly JsonObject[] {
+  const unsigned = event.pdu['unsigned'] as JsonObject | undefined;
+  const state = unsigned?.['invite_room_state'] ?? unsigned?.['knock_room_state'];
+  return Array.isArray(state) ? (state as JsonObject[]) : [];
+}

@@ -1,0 +1,103 @@
+import { Injectable } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import { redactEvent } from '@rookery/events';
+import { isMembership, type Membership } from '@rookery/matrix-types';
+import { stateKeyOf } from '@rookery/state-res';
+import { erasedUsers } from '@rookery/users';
+import { EventStore } from '../persistence/event-store.js';
+import { isServable, type StoredEvent } from '../persistence/stored-event.js';
+import { RoomStateReader } from '../state/room-state-reader.js';
+import { selectIgnored } from './ignored-users.query.js';
+import { MembershipHistory } from './membership-history.js';
+import { type HistoryVisibility, historyVisibilityIn, maySee, moreOpen } from './visibility-rule.js';
+
+/** An event that its reader may see. */
+export interface VisibleEvent {
+  readonly stored: StoredEvent;
+  /** The reader's membership when it was sent; shown as `unsigned.membership`. */
+  readonly membership: Membership | undefined;
+}
+
+const visibilityKey = stateKeyOf('m.room.history_visibility', '');
+
+/**
+ * Decides who may see which event. Every path that hands events to a client goes through it; it takes a bounded number of
+ * queries for any number of events.
+ * @spec client-server-api#room-history-visibility
+ */
+@Injectable()
+export class VisibilityFilter {
+  constructor(
+    private readonly database: Database,
+    private readonly events: EventStore,
+    private readonly state: RoomStateReader,
+    private readonly history: MembershipHistory,
+  ) {}
+
+  /**
+   * The events that a user may see, in the order given. Events of users who asked to be forgotten come pruned, unless the
+   * reader was in the room with them.
+   * @param options.withIgnored also what ignored users said
+   */
+  async visible(
+    userId: string,
+    events: readonly StoredEvent[],
+    options: { readonly withIgnored?: boolean } = {},
+  ): Promise<VisibleEvent[]> {
+    const candidates = events.filter(isServable);
+    if (candidates.length === 0) return [];
+    const memberKey = stateKeyOf('m.room.member', userId);
+    const [states, ignored, erased] = await Promise.all([
+      this.state.idsAfter(
+        candidates.map((stored) => stored.event.eventId),
+        {
+          types: [
+            ['m.room.history_visibility', ''],
+            ['m.room.member', userId],
+          ],
+        },
+      ),
+      options.withIgnored ? new Set<string>() : selectIgnored(this.database, userId),
+      erasedUsers(this.database, [...new Set(candidates.map((stored) => stored.event.sender))]),
+    ]);
+    const needed = new Set<string>();
+    for (const state of states.values()) for (const id of state.values()) needed.add(id);
+    for (const stored of candidates) if (stored.replacesState !== undefined) needed.add(stored.replacesState);
+    const loaded = await this.events.events(needed);
+    const membershipOf = (eventId: string | undefined): Membership | undefined => {
+      const membership = eventId === undefined ? undefined : loaded.get(eventId)?.content['membership'];
+      return isMembership(membership) ? membership : undefined;
+    };
+    let lastJoins: Map<string, number> | undefined;
+    const result: VisibleEvent[] = [];
+    for (const stored of candidates) {
+      const { event } = stored;
+      if (event.stateKey === undefined && ignored.has(event.sender)) continue;
+      const state = states.get(event.eventId);
+      let membership = membershipOf(state?.get(memberKey));
+      let visibility = visibilityOf(loaded.get(state?.get(visibilityKey) ?? '')?.content);
+      if (event.type === 'm.room.history_visibility' && event.stateKey === '') {
+        const before = stored.replacesState === undefined ? undefined : loaded.get(stored.replacesState)?.content;
+        visibility = moreOpen(visibility, visibilityOf(before));
+      }
+      const isOwn = event.type === 'm.room.member' && event.stateKey === userId;
+      if (isOwn && membership !== 'join' && membershipOf(stored.replacesState) === 'join') membership = 'join';
+      if (!isOwn && !maySee(visibility, membership, false)) {
+        lastJoins ??= await this.history.lastJoins(userId, [...new Set(candidates.map((each) => each.event.roomId))]);
+        const joinedLater = stored.streamOrdering < (lastJoins.get(event.roomId) ?? -Infinity);
+        if (!maySee(visibility, membership, joinedLater)) continue;
+      }
+      const isHidden = erased.has(event.sender) && membership !== 'join' && event.sender !== userId;
+      result.push({ stored: isHidden ? { ...stored, event: redactEvent(event) } : stored, membership });
+    }
+    return result;
+  }
+
+  /** Whether a user may see one event. */
+  async isVisible(userId: string, stored: StoredEvent): Promise<boolean> {
+    return (await this.visible(userId, [stored], { withIgnored: true })).length > 0;
+  }
+}
+
+const visibilityOf = (content: Readonly<Record<string, unknown>> | undefined): HistoryVisibility =>
+  historyVisibilityIn(content);
