@@ -15,6 +15,7 @@ export { ModuleLoadError } from './errors.js';
 export { ModuleHost, type ModuleHostOptions, type ReloadResult } from './host.js';
 export { frozenCopy, type StateReader, toModuleEvent, toStateView } from './isolation.js';
 export { importModules, type LoadedModule, type ModuleEntry, resolveModule } from './loader.js';
+export { MemoryDocuments, offlineCapabilities, type OfflineServer } from './offline.js';
 export {
   type LoginType,
   type ModulePolicy,

@@ -137,7 +137,12 @@ function entryOfFolder(specifier: string, folder: string): string {
   if (!isJsonObject(manifest)) throw new ModuleLoadError(specifier, `${manifestPath} is not a JSON object`);
   let path: string;
   if (manifest.exports !== undefined && typeof manifest.name === 'string') {
-    path = fileURLToPath(resolveFrom(manifest.name, pathToFileURL(manifestPath).href));
+    try {
+      path = fileURLToPath(resolveFrom(manifest.name, pathToFileURL(manifestPath).href));
+    } catch (error) {
+      const problem = `the exports of ${manifestPath} lead nowhere: build the module first`;
+      throw new ModuleLoadError(specifier, problem, undefined, { cause: error });
+    }
   } else {
     path = join(folder, typeof manifest.main === 'string' ? manifest.main : 'index.js');
   }

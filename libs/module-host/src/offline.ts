@@ -1,0 +1,114 @@
+import type { AccountDataManager, FederationClientApi, HttpClient, PublicRoomListManager } from '@rookery/module-api';
+import { MatrixError } from '@rookery/matrix-types';
+import {
+  type DocumentBackend,
+  type DocumentRows,
+  type ModuleCapabilities,
+  type SharedCapabilities,
+  sharedNames,
+} from './capabilities.js';
+
+/** What is known without a running server. */
+export interface OfflineServer {
+  readonly serverName: string;
+  readonly publicBaseurl?: string | undefined;
+}
+
+/**
+ * Capabilities without a server behind them: for checking that modules load, and for tests. Documents live in memory, jobs
+ * are taken and never run, tables are not made; whatever needs accounts, rooms or other servers rejects with 503.
+ */
+export function offlineCapabilities({ serverName, publicBaseurl }: OfflineServer): ModuleCapabilities {
+  const refuse = (name: string) => (): Promise<never> =>
+    Promise.reject(new MatrixError(503, 'M_UNKNOWN', `${name} needs a running server`));
+  const each = <T>(object: string, names: readonly (keyof T & string)[]): T =>
+    Object.fromEntries(names.map((name) => [name, refuse(`${object}.${name}`)])) as T;
+  const shared: Partial<SharedCapabilities> = {
+    serverName,
+    publicBaseurl,
+    emailAppName: 'Matrix',
+    workerName: undefined,
+    workerApp: undefined,
+    shouldRunBackgroundTasks: () => false,
+    isMine: (id) => id.slice(id.indexOf(':') + 1) === serverName,
+    getQualifiedUserId: (username) => (username.startsWith('@') ? username : `@${username}:${serverName}`),
+    checkPushRuleActions: () => {},
+    httpClient: each<HttpClient>('httpClient', [
+      'getJson',
+      'postJsonGetJson',
+      'putJson',
+      'postUrlencodedGetJson',
+      'getFile',
+      'request',
+    ]),
+    accountDataManager: each<AccountDataManager>('accountDataManager', ['getGlobal', 'putGlobal']),
+    publicRoomListManager: each<PublicRoomListManager>('publicRoomListManager', [
+      'roomIsInPublicRoomList',
+      'addRoomToPublicRoomList',
+      'removeRoomFromPublicRoomList',
+    ]),
+  };
+  const rest = sharedNames.filter((name) => !Object.hasOwn(shared, name));
+  return {
+    shared: { ...Object.fromEntries(rest.map((name) => [name, refuse(name)])), ...shared } as SharedCapabilities,
+    federation: each<FederationClientApi>('federation', ['getJson', 'putJson']),
+    documents: new MemoryDocuments(),
+    jobs: {
+      every: () => ({ cancel: () => {} }),
+      handle: () => ({ cancel: () => {} }),
+      runAt: async () => {},
+      cancel: async () => false,
+    },
+    tables: { run: refuse('runDbInteraction'), migrate: async () => {} },
+    announceForget: async () => {},
+  };
+}
+
+/** Documents in memory. Transactions run one after the other; one that fails leaves no trace. */
+export class MemoryDocuments implements DocumentBackend {
+  #rows = new Map<string, string>();
+  #queue: Promise<unknown> = Promise.resolve();
+
+  get(module: string, key: string): Promise<string | undefined> {
+    return rowsOf(this.#rows).get(module, key);
+  }
+  put(module: string, key: string, json: string): Promise<void> {
+    return rowsOf(this.#rows).put(module, key, json);
+  }
+  delete(module: string, key: string): Promise<boolean> {
+    return rowsOf(this.#rows).delete(module, key);
+  }
+  list(...args: Parameters<DocumentRows['list']>): ReturnType<DocumentRows['list']> {
+    return rowsOf(this.#rows).list(...args);
+  }
+  transaction<T>(work: (rows: DocumentRows) => Promise<T>): Promise<T> {
+    const result = this.#queue.then(async () => {
+      const draft = new Map(this.#rows);
+      const answer = await work(rowsOf(draft));
+      this.#rows = draft;
+      return answer;
+    });
+    this.#queue = result.catch(() => {});
+    return result;
+  }
+}
+
+function rowsOf(rows: Map<string, string>): DocumentRows {
+  const idOf = (module: string, key: string): string => `${module}\n${key}`;
+  return {
+    get: async (module, key) => rows.get(idOf(module, key)),
+    async put(module, key, json) {
+      rows.set(idOf(module, key), json);
+    },
+    delete: async (module, key) => rows.delete(idOf(module, key)),
+    async list(module, prefix, after, limit) {
+      const start = idOf(module, '');
+      return [...rows]
+        .filter(([id]) => id.startsWith(start + prefix))
+        .map(([id, json]) => ({ key: id.slice(start.length), json }))
+        .filter(({ key }) => after === undefined || Buffer.compare(Buffer.from(key), Buffer.from(after)) > 0)
+        .sort((a, b) => Buffer.compare(Buffer.from(a.key), Buffer.from(b.key)))
+        .slice(0, limit);
+    },
+  };
+}

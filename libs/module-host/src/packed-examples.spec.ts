@@ -1,0 +1,84 @@
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const root = fileURLToPath(new URL('../../../', import.meta.url));
+const examples = readdirSync(join(root, 'modules-examples'), { withFileTypes: true })
+  .filter((entry) => entry.isDirectory())
+  .map(({ name }) => name)
+  .sort();
+const manifest = (folder: string): { name: string } =>
+  JSON.parse(readFileSync(join(root, folder, 'package.json'), 'utf8')) as { name: string };
+
+let folder: string;
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), 'rookery-packed-'));
+  const packed = join(folder, 'packed');
+  const empty = join(folder, 'server');
+  mkdirSync(packed);
+  mkdirSync(empty);
+  const options = { cwd: root, stdio: 'pipe', env: { ...process.env, NODE_OPTIONS: '' } } as const;
+  const tsc = join(root, 'node_modules/typescript7/bin/tsc');
+  const folders = ['libs/matrix-types', 'libs/module-api', ...examples.map((name) => `modules-examples/${name}`)];
+  execFileSync(process.execPath, [tsc, '-b', ...folders, 'libs/module-host'], options);
+  execFileSync(
+    'npm',
+    ['pack', '--silent', '--pack-destination', packed, ...folders.map((path) => `./${path}`)],
+    options,
+  );
+  writeFileSync(join(empty, 'package.json'), JSON.stringify({ name: 'empty', private: true }));
+  const tarballs = readdirSync(packed).map((file) => join(packed, file));
+  const install = ['install', '--offline', '--no-audit', '--no-fund', '--ignore-scripts', '--silent', ...tarballs];
+  execFileSync('npm', install, { ...options, cwd: empty });
+});
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+/** Loads one module into a host of a process of its own, as a server would, and asks it one thing. */
+const script = (module: string, config: unknown, question: string): string => `
+  import { ModuleHost, callbackContext, offlineCapabilities } from '${join(root, 'libs/module-host/dist/index.js')}';
+  import { SilentLogger, SystemClock } from '${join(root, 'libs/platform/dist/index.js')}';
+  const host = new ModuleHost({ clock: new SystemClock(), logger: new SilentLogger(), configDir: process.cwd() });
+  const entry = { module: '${module}', config: ${JSON.stringify(config)}, onError: 'deny', allowFederationTo: [] };
+  const loaded = await host.import([entry]);
+  await host.start(loaded, offlineCapabilities({ serverName: 'example.org' }));
+  const context = callbackContext(undefined);
+  const event = { eventId: '$1', type: 'm.room.message', content: { body: 'a casino' } };
+  const answer = await (${question})(host.dispatcher, context, event);
+  console.log(JSON.stringify({ url: loaded[0].url, modules: host.dispatcher.modules, answer }));
+`;
+
+const ask = (
+  module: string,
+  config: unknown,
+  question: string,
+): { url: string; modules: string[]; answer: unknown } => {
+  const output = execFileSync(process.execPath, ['--input-type=module', '-e', script(module, config, question)], {
+    cwd: join(folder, 'server'),
+    env: { ...process.env, NODE_OPTIONS: '' },
+    encoding: 'utf8',
+  });
+  return JSON.parse(output) as { url: string; modules: string[]; answer: unknown };
+};
+
+/** Settings with which each example loads, one question to it, and part of its answer. */
+const cases: Record<string, { config: unknown; question: string; answer: unknown }> = {
+  'word-filter': {
+    config: { words: ['casino'], message: 'mind your words' },
+    question: `(modules, context, event) => modules.gate('checkEventForSpam', context, event)`,
+    answer: { allowed: false, status: 403, errcode: 'M_FORBIDDEN', message: 'mind your words', module: 'word-filter' },
+  },
+};
+
+it('knows every example', () => {
+  expect(Object.keys(cases).sort()).toEqual(examples);
+});
+
+it.each(examples)('%s loads from its packed form in an empty folder, and answers', (name) => {
+  const { config, question, answer } = cases[name] ?? { config: undefined, question: '', answer: undefined };
+  const result = ask(manifest(`modules-examples/${name}`).name, config, question);
+  expect(result.url).toContain(join(folder, 'server', 'node_modules'));
+  expect(result.modules).toEqual([name]);
+  expect(result.answer).toMatchObject(answer as object);
+});
