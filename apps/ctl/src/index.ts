@@ -1,1 +1,4 @@
-export {};
+/** Operator commands. */
+export { CommandError } from './command-error.js';
+export { createProgram, runProgram } from './program.js';
+export type { Terminal } from './terminal.js';

@@ -1,0 +1,138 @@
+import { existsSync, writeFileSync } from 'node:fs';
+import { resolve } from 'node:path';
+import { type Command, InvalidArgumentError } from 'commander';
+import {
+  checkConfig,
+  Config,
+  ConfigError,
+  configurationSchema,
+  describeProblem,
+  generateConfig,
+  readLogConfig,
+  type SettingName,
+  settingNames,
+  SystemIds,
+  withoutEffect,
+} from '@rookery/platform';
+import { CommandError } from '../command-error.js';
+import type { Terminal } from '../terminal.js';
+
+interface CheckOptions {
+  readonly strict?: boolean;
+  readonly secretsInFiles?: boolean;
+  readonly quiet?: boolean;
+}
+
+interface GenerateOptions {
+  readonly serverName?: string;
+  readonly dataDir: string;
+  readonly output?: string;
+  readonly force?: boolean;
+  readonly reportStats?: boolean;
+  readonly port?: number;
+}
+
+/** `rookery config check|generate|schema` */
+export function registerConfigCommands(program: Command, terminal: Terminal): void {
+  const config = program.command('config').description('Checks and makes settings files.');
+  config
+    .command('check')
+    .description('Says what is wrong with settings files, without starting the server.')
+    .argument('<files...>', 'settings files, or folders of *.yaml files, in the order in which the server gets them')
+    .option('--strict', 'fail on warnings, too')
+    .option('--secrets-in-files', 'refuse secrets that stand in the settings themselves')
+    .option('-q, --quiet', 'say nothing when nothing is wrong')
+    .action((files: string[], options: CheckOptions) => check(files, options, terminal));
+  config
+    .command('generate')
+    .description('Makes the settings file of a new server: SQLite, port 8008 of this machine, registration closed.')
+    .option('-n, --server-name <name>', "the part of user ids behind the colon; asked for when it isn't given")
+    .option('-d, --data-dir <folder>', 'where database and media lie', 'data')
+    .option('-o, --output <file>', 'write there instead of to the standard output')
+    .option('-f, --force', 'replace the file if it exists')
+    .option('-p, --port <port>', 'where to listen', parsePort)
+    .option('--report-stats', 'send anonymous usage numbers')
+    .action((options: GenerateOptions) => generate(options, terminal));
+  config
+    .command('schema')
+    .description('Prints a JSON Schema of the settings, for editors.')
+    .action(() => terminal.out(JSON.stringify(configurationSchema(), null, 2)));
+}
+
+function check(files: readonly string[], options: CheckOptions, terminal: Terminal): void {
+  const result = checkConfig(files, { noSecretsInConfig: options.secretsInFiles ?? false });
+  const problems = [...result.problems];
+  const logConfig = result.config?.get('log_config');
+  if (logConfig !== undefined) {
+    try {
+      readLogConfig(logConfig);
+    } catch (error) {
+      if (!(error instanceof ConfigError)) throw error;
+      problems.push(...error.problems);
+    }
+  }
+  for (const problem of problems) terminal.out(`${problem.level}: ${describeProblem(problem)}`);
+  const errors = problems.filter((problem) => problem.level === 'error').length;
+  const warnings = problems.length - errors;
+  if (!options.quiet) {
+    terminal.out(
+      problems.length === 0 ? 'Nothing is wrong.' : `${count(errors, 'error')}, ${count(warnings, 'warning')}.`,
+    );
+    const idle = settingNames.filter((name) => withoutEffect.has(name));
+    if (idle.length > 0)
+      terminal.out(`\nKnown settings without effect in this version, used or not:\n${bySection(idle)}`);
+  }
+  if (errors > 0) throw new CommandError('The server would not start with these settings.');
+  if (options.strict && warnings > 0) throw new CommandError('There are warnings.');
+}
+
+const count = (number: number, what: string): string =>
+  `${number === 0 ? 'no' : number} ${what}${number === 1 ? '' : 's'}`;
+
+/** `email: app_name, smtp_host`, one line per section. */
+function bySection(names: readonly SettingName[]): string {
+  const sections = new Map<string, string[]>();
+  for (const name of names) {
+    const dot = name.indexOf('.');
+    const section = dot < 0 ? '' : name.slice(0, dot);
+    sections.set(section, [...(sections.get(section) ?? []), name.slice(dot + 1)]);
+  }
+  return [...sections]
+    .map(([section, keys]) => `  ${section === '' ? '' : `${section}: `}${keys.join(', ')}`)
+    .join('\n');
+}
+
+async function generate(options: GenerateOptions, terminal: Terminal): Promise<void> {
+  const output = options.output;
+  if (output !== undefined && !options.force && existsSync(output))
+    throw new CommandError(`${output} exists; --force replaces it`);
+  const serverName =
+    options.serverName ?? (await terminal.ask('Server name (the part of user ids behind the colon)', 'localhost'));
+  Config.fromObject({ server_name: serverName });
+  const ids = new SystemIds();
+  const secret = (): string => ids.letters(50);
+  const text = generateConfig({
+    serverName,
+    dataDir: options.dataDir,
+    secrets: { registrationSharedSecret: secret(), macaroonSecretKey: secret(), formSecret: secret() },
+    reportStats: options.reportStats ?? false,
+    ...(options.port === undefined ? {} : { port: options.port }),
+  });
+  if (output === undefined) {
+    terminal.out(text.trimEnd());
+    return;
+  }
+  try {
+    writeFileSync(output, text, { mode: 0o600, flag: options.force ? 'w' : 'wx' });
+  } catch (error) {
+    throw new CommandError(`Cannot write ${output}: ${(error as NodeJS.ErrnoException).code ?? String(error)}`);
+  }
+  terminal.note(`Wrote ${resolve(output)}.`);
+}
+
+function parsePort(text: string): number {
+  const port = Number(text);
+  if (!Number.isInteger(port) || port < 0 || port > 65535)
+    throw new InvalidArgumentError('Expected a number from 0 to 65535.');
+  return port;
+}

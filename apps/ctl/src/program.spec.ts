@@ -1,0 +1,274 @@
+import { createHmac } from 'node:crypto';
+import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { loadConfig } from '@rookery/platform';
+import { registrationMac } from './commands/register-user.js';
+import { runProgram } from './program.js';
+import type { Terminal } from './terminal.js';
+import { CommandError } from './command-error.js';
+
+const folder = mkdtempSync(join(tmpdir(), 'rookery-ctl-'));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+async function rookery(
+  args: string[],
+  answers: string[] = [],
+): Promise<{ code: number; out: string; notes: string; asked: string[] }> {
+  const out: string[] = [];
+  const notes: string[] = [];
+  const asked: string[] = [];
+  const answer = (question: string): string => {
+    asked.push(question);
+    const next = answers.shift();
+    if (next === undefined) throw new CommandError('There is no answer', 2);
+    return next;
+  };
+  const terminal: Terminal = {
+    out: (line) => out.push(line),
+    note: (line) => notes.push(line),
+    ask: async (question, initial) => answer(question) || (initial ?? ''),
+    askSecret: async (question) => answer(question),
+  };
+  const code = await runProgram(args, terminal);
+  return { code, out: out.join('\n'), notes: notes.join('\n'), asked };
+}
+
+describe('rookery', () => {
+  it.each([
+    [['--help'], 'register-user'],
+    [['config', '--help'], 'generate'],
+    [['config', 'check', '--help'], '--strict'],
+    [['config', 'generate', '--help'], '--server-name'],
+    [['register-user', '--help'], '--shared-secret'],
+    [['hash-password', '--help'], '--rounds'],
+  ])('%s explains itself', async (args, expected) => {
+    const { code, out } = await rookery(args);
+    expect(code).toBe(0);
+    expect(out).toContain(expected);
+  });
+
+  it('exits with 2 when called wrongly', async () => {
+    expect((await rookery([])).code).toBe(2);
+    expect((await rookery(['nonsense'])).code).toBe(2);
+    expect((await rookery(['config', 'check'])).code).toBe(2);
+    expect((await rookery(['config', 'check', '--nonsense', 'x'])).code).toBe(2);
+    expect((await rookery(['config', 'generate', '--port', 'x'])).code).toBe(2);
+  });
+});
+
+describe('rookery config', () => {
+  it('generates a file that loads, is private, and is not overwritten', async () => {
+    const file = join(folder, 'generated.yaml');
+    expect((await rookery(['config', 'generate', '-n', 'example.org', '-o', file])).code).toBe(0);
+    expect(statSync(file).mode & 0o777).toBe(0o600);
+    const config = loadConfig([file], { env: {} });
+    expect(config.serverName).toBe('example.org');
+    expect(config.warnings).toEqual([]);
+    expect(config.get('report_stats')).toBe(false);
+    expect(config.get('listeners')).toMatchObject([
+      { port: 8008, bind_addresses: ['127.0.0.1'], resources: [{ names: ['client', 'federation'] }] },
+    ]);
+    expect(config.get('database.args')['database']).toBe(join(folder, 'data', 'homeserver.db'));
+    expect(config.get('registration_shared_secret')).toMatch(/^[A-Za-z]{50}$/);
+    expect(config.get('macaroon_secret_key')).not.toBe(config.get('registration_shared_secret'));
+    const again = await rookery(['config', 'generate', '-n', 'other.org', '-o', file]);
+    expect([again.code, again.notes]).toEqual([1, `${file} exists; --force replaces it`]);
+    expect(loadConfig([file], { env: {} }).serverName).toBe('example.org');
+    expect((await rookery(['config', 'check', '--strict', file])).code).toBe(0);
+  });
+
+  it('asks for the server name, and refuses what is none', async () => {
+    const { code, out, asked } = await rookery(['config', 'generate'], ['chat.example.org']);
+    expect([code, asked.length]).toEqual([0, 1]);
+    expect(out).toContain('server_name: chat.example.org');
+    const wrong = await rookery(['config', 'generate', '-n', 'not a name']);
+    expect([wrong.code, wrong.out]).toEqual([1, '']);
+    expect(wrong.notes).toContain('server_name: expected a server name');
+  });
+
+  it('checks files: 0 with warnings, 1 with errors, 1 with warnings when strict', async () => {
+    const file = join(folder, 'checked.yaml');
+    writeFileSync(file, 'server_name: example.org\nreport_stats: false\nenable_serach: true\n');
+    const warned = await rookery(['config', 'check', file]);
+    expect(warned.code).toBe(0);
+    expect(warned.out).toContain(
+      `warning: ${file}:3: enable_serach: unknown setting, ignored; did you mean enable_search?`,
+    );
+    expect(warned.out).toContain('no errors, 1 warning.');
+    expect((await rookery(['config', 'check', '--strict', file])).code).toBe(1);
+    writeFileSync(file, 'server_name: example.org\nreport_stats: false\nlog_file: x\n');
+    const failed = await rookery(['config', 'check', file]);
+    expect(failed.code).toBe(1);
+    expect(failed.out).toContain(`error: ${file}:3: log_file: removed in 1.8.`);
+    writeFileSync(join(folder, 'log.yaml'), 'version: 1\nroot: {level: LOUD}\n');
+    writeFileSync(file, 'server_name: example.org\nreport_stats: false\nlog_config: log.yaml\n');
+    const log = await rookery(['config', 'check', file]);
+    expect(log.out).toContain(`error: ${join(folder, 'log.yaml')}:2: root.level: expected one of DEBUG`);
+    expect(log.code).toBe(1);
+  });
+});
+
+describe('rookery hash-password', () => {
+  it('hashes as the server does, with its pepper', async () => {
+    const file = join(folder, 'pepper.yaml');
+    writeFileSync(
+      file,
+      'server_name: example.org\nreport_stats: false\nbcrypt_rounds: 4\npassword_config: {pepper: salty}\n',
+    );
+    const { code, out, asked } = await rookery(['hash-password', '-c', file], ['sesame', 'sesame']);
+    expect([code, asked.length]).toEqual([0, 2]);
+    expect(out).toMatch(/^\$2[aby]\$04\$/);
+    const { verify } = await import('@node-rs/bcrypt');
+    expect(await verify('sesamesalty', out)).toBe(true);
+    expect(await verify('sesame', out)).toBe(false);
+  });
+
+  it('gives up after three answers that differ', async () => {
+    const { code, notes } = await rookery(['hash-password', '-r', '4'], ['a', 'b', 'c', 'd', '', 'x']);
+    expect(code).toBe(2);
+    expect(notes).toContain('No password given');
+    expect((await rookery(['hash-password', '-r', '99', '-p', 'x'])).code).toBe(2);
+  });
+});
+
+describe('rookery register-user', () => {
+  const secret = 'the shared secret';
+  let server: Server;
+  let url: string;
+  let requests: Record<string, unknown>[];
+  let answer: { status: number; body: unknown };
+
+  beforeEach(async () => {
+    requests = [];
+    answer = { status: 200, body: { user_id: '@alice:example.org' } };
+    server = createServer((request, response) => {
+      if (request.url !== '/_synapse/admin/v1/register') {
+        response.writeHead(404).end('nothing here');
+        return;
+      }
+      response.setHeader('content-type', 'application/json');
+      if (request.method === 'GET') {
+        response.end(JSON.stringify({ nonce: 'abcd' }));
+        return;
+      }
+      let body = '';
+      request.on('data', (chunk: Buffer) => (body += chunk.toString()));
+      request.on('end', () => {
+        requests.push(JSON.parse(body) as Record<string, unknown>);
+        response.writeHead(answer.status).end(JSON.stringify(answer.body));
+      });
+    });
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  });
+  afterEach(async () => {
+    server.closeAllConnections();
+    await new Promise((resolve) => server.close(resolve));
+  });
+
+  it('computes the proof over the fields with NUL between them', () => {
+    const request = { nonce: 'n', username: 'u', password: 'p', admin: true };
+    const expected = (text: string): string => createHmac('sha1', secret).update(text).digest('hex');
+    expect(registrationMac(secret, request)).toBe(expected('n\u0000u\u0000p\u0000admin'));
+    expect(registrationMac(secret, { ...request, admin: false, userType: 'bot' })).toBe(
+      expected('n\u0000u\u0000p\u0000notadmin\u0000bot'),
+    );
+  });
+
+  it('registers with what is given', async () => {
+    const { code, out, asked } = await rookery([
+      'register-user',
+      '-u',
+      'alice',
+      '-p',
+      'pässword',
+      '--admin',
+      '-t',
+      'bot',
+      '-k',
+      secret,
+      url,
+    ]);
+    expect([code, out, asked]).toEqual([0, 'Made @alice:example.org, a server administrator.', []]);
+    expect(requests).toEqual([
+      {
+        nonce: 'abcd',
+        username: 'alice',
+        password: 'pässword',
+        admin: true,
+        user_type: 'bot',
+        mac: createHmac('sha1', secret).update('abcd\u0000alice\u0000pässword\u0000admin\u0000bot').digest('hex'),
+        inhibit_login: true,
+      },
+    ]);
+  });
+
+  it('asks for the rest, and takes secret, address and prefix from the settings', async () => {
+    const file = join(folder, 'settings.yaml');
+    writeFileSync(
+      file,
+      `server_name: example.org\nreport_stats: false\nregistration_shared_secret: ${secret}\nlisteners: [{port: ${new URL(url).port}, bind_addresses: [127.0.0.1], type: http, resources: [{names: [client]}]}]\n`,
+    );
+    const { code, asked } = await rookery(['register-user', '-c', file], ['bob', 'pw', 'pw', '']);
+    expect(code).toBe(0);
+    expect(asked).toHaveLength(4);
+    expect(requests).toMatchObject([{ username: 'bob', password: 'pw', admin: false }]);
+    const second = await rookery(['register-user', '-c', file, url, '-u', 'carol', '--no-admin'], ['pw', 'pw']);
+    expect([second.code, second.asked.length]).toEqual([0, 2]);
+    writeFileSync(file, readFileSync(file, 'utf8') + 'service_prefix: other\n');
+    const wrongPrefix = await rookery(['register-user', '-c', file, '-u', 'x', '-p', 'x', '--admin']);
+    expect([wrongPrefix.code, wrongPrefix.notes]).toEqual([
+      1,
+      `${url}/other/admin/v1/register answered 404 without JSON: is that a homeserver?`,
+    ]);
+  });
+
+  it('reads a password file', async () => {
+    const file = join(folder, 'password');
+    writeFileSync(file, 'from file\nrest');
+    await rookery(['register-user', '-u', 'a', '--password-file', file, '--no-admin', '-k', secret, url]);
+    expect(requests).toMatchObject([{ password: 'from file' }]);
+  });
+
+  it('says why the server refused, in one line', async () => {
+    const args = ['register-user', '-u', 'a', '-p', 'b', '--no-admin', '-k', secret, url];
+    answer = { status: 403, body: { errcode: 'M_UNKNOWN', error: 'HMAC incorrect\u001b[31m' } };
+    const wrong = await rookery(args);
+    expect([wrong.code, wrong.notes]).toEqual([
+      1,
+      'The server refused: HMAC incorrect [31m (is this the registration_shared_secret it runs with?)',
+    ]);
+    answer = { status: 400, body: { errcode: 'M_USER_IN_USE', error: 'User ID already taken.' } };
+    expect(await rookery(args)).toMatchObject({ code: 1, notes: 'The server refused: User ID already taken.' });
+    expect(await rookery([...args, '--exists-ok'])).toMatchObject({ code: 0, out: 'The account exists already.' });
+  });
+
+  it('asks nothing when the server is not there', async () => {
+    const { code, notes, asked } = await rookery(['register-user', '-k', secret, 'http://127.0.0.1:1']);
+    expect([code, asked]).toEqual([1, []]);
+    expect(notes).toMatch(
+      /^Cannot reach http:\/\/127\.0\.0\.1:1\/_synapse\/admin\/v1\/register: .+\. Is the server running\?$/,
+    );
+  });
+
+  it('needs one way to the secret', async () => {
+    expect(await rookery(['register-user', '-u', 'a'])).toMatchObject({
+      code: 2,
+      notes: expect.stringContaining('--config'),
+    });
+    const file = join(folder, 'nosecret.yaml');
+    writeFileSync(file, 'server_name: example.org\nreport_stats: false\n');
+    expect(await rookery(['register-user', '-c', file])).toMatchObject({
+      code: 2,
+      notes: expect.stringContaining('registration_shared_secret is not set'),
+    });
+    expect((await rookery(['register-user', '-c', file, '-k', 'x'])).code).toBe(2);
+    expect(await rookery(['register-user', '-k', 'x', 'ftp://x'])).toMatchObject({
+      code: 2,
+      notes: 'ftp://x is not an http:// or https:// address',
+    });
+  });
+});
