@@ -1,18 +1,7 @@
-import type { CallbackName } from '@rookery/module-api';
 import { MatrixError } from '@rookery/matrix-types';
-import type { Clock, LogFields, Logger } from '@rookery/platform';
+import type { LogFields } from '@rookery/platform';
 import type { Handler } from './registry.js';
-
-/** How a call of a callback ended. */
-export type CallOutcome = 'ok' | 'refused' | 'error' | 'invalid' | 'timeout' | 'suspended';
-
-/** What the host needs of the server. */
-export interface HostServices {
-  readonly clock: Clock;
-  readonly log: Logger;
-  /** Told of every finished call, for metrics. */
-  readonly observe?: (module: string, callback: CallbackName, outcome: CallOutcome, durationMs: number) => void;
-}
+import type { CallOutcome, HostServices } from './services.js';
 
 /** What came back: an answer not yet looked at, a `MatrixError` thrown on purpose, or a failure. */
 export type CallResult =

@@ -12,7 +12,8 @@ import {
 import { isJsonObject, MatrixError } from '@rookery/matrix-types';
 import { LogContext, SilentLogger, SystemClock } from '@rookery/platform';
 import { gateAnswers, providedAnswers, readRefusal, refusalOfError } from './answers.js';
-import { type HostServices, ModuleCaller } from './caller.js';
+import { ModuleCaller } from './caller.js';
+import type { HostServices } from './services.js';
 import { frozenCopy } from './isolation.js';
 import { EMPTY_REGISTRY, type Handler, type ProviderFactory, type Providers, type SealedRegistry } from './registry.js';
 import { ALLOWED, type GateVerdict, refusalError, type Refused, type TransformVerdict } from './verdict.js';

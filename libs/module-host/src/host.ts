@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 import type { CallbackName, RookeryModule } from '@rookery/module-api';
 import type { Clock, Logger, Metrics } from '@rookery/platform';
 import { ModuleCaches } from './caches.js';
-import type { CallOutcome } from './caller.js';
+import type { CallOutcome } from './services.js';
 import type { ModuleCapabilities } from './capabilities.js';
 import { ModuleDispatcher } from './dispatcher.js';
 import { ModuleLoadError } from './errors.js';

@@ -1,5 +1,5 @@
 /** Loading, registration and dispatch of modules. */
-export type { CallOutcome, HostServices } from './caller.js';
+export type { CallOutcome, HostServices } from './services.js';
 export type {
   DocumentBackend,
   DocumentRows,

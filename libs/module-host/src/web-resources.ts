@@ -1,6 +1,6 @@
 import { RedirectError, type WebHandler, type WebRequestContext } from '@rookery/module-api';
 import { MatrixError } from '@rookery/matrix-types';
-import type { HostServices } from './caller.js';
+import type { HostServices } from './services.js';
 import { ModuleLoadError } from './errors.js';
 
 /** A path of a module, taken apart. */

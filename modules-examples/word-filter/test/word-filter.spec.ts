@@ -1,4 +1,5 @@
 import {
+  type CallbackContext,
   ConfigError,
   type ModuleApi,
   type ModuleEvent,

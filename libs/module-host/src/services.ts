@@ -1,0 +1,13 @@
+import type { CallbackName } from '@rookery/module-api';
+import type { Clock, Logger } from '@rookery/platform';
+
+/** How a call of a callback ended. */
+export type CallOutcome = 'ok' | 'refused' | 'error' | 'invalid' | 'timeout' | 'suspended';
+
+/** What the host needs of the server. */
+export interface HostServices {
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** Told of every finished call, for metrics. */
+  readonly observe?: (module: string, callback: CallbackName, outcome: CallOutcome, durationMs: number) => void;
+}
