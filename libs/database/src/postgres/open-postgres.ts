@@ -44,8 +44,10 @@ export async function openPostgres(
   try {
     const { rows } = await pool.query<PostgresFacts>(
       `SELECT current_setting('server_version') AS version, datcollate AS "collate", datctype AS ctype,
+              to_jsonb(d) ->> 'datlocprovider' AS provider,
+              coalesce(to_jsonb(d) ->> 'datlocale', to_jsonb(d) ->> 'daticulocale') AS locale,
               pg_encoding_to_char(encoding) AS encoding, datname AS database, pg_is_in_recovery() AS standby
-         FROM pg_database WHERE datname = current_database()`,
+         FROM pg_database AS d WHERE datname = current_database()`,
     );
     if (rows[0]) checkPostgres(rows[0], options.allowUnsafeLocale ?? false, target.user ?? 'rookery', logger);
   } catch (error) {

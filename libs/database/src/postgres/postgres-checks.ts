@@ -9,6 +9,10 @@ export interface PostgresFacts {
   readonly version: string;
   readonly collate: string;
   readonly ctype: string;
+  /** Who orders text: `c` the system's library, `i` ICU, `b` PostgreSQL itself; absent before version 15. */
+  readonly provider: string | null;
+  /** The locale of ICU or of PostgreSQL itself, which then counts instead of the other two. */
+  readonly locale: string | null;
   readonly encoding: string;
   readonly database: string;
   readonly standby: boolean;
@@ -27,7 +31,7 @@ export function createStatement(database: string, owner: string): string {
  * @throws DatabaseError
  */
 export function checkPostgres(facts: PostgresFacts, allowUnsafeLocale: boolean, user: string, logger: Logger): void {
-  const { version, collate, ctype, encoding, database } = facts;
+  const { version, encoding, database } = facts;
   const recreate = `Dump it, make a new one and restore: ${createStatement(database, user)}`;
   if (isOlder(version, oldest)) {
     throw new DatabaseError(`PostgreSQL ${version} is too old`, `Rookery needs PostgreSQL ${oldest} or newer.`);
@@ -36,15 +40,22 @@ export function checkPostgres(facts: PostgresFacts, allowUnsafeLocale: boolean, 
     throw new DatabaseError(`The database ${database} is a read-only standby`, 'Connect to the primary server.');
   if (encoding !== 'UTF8')
     throw new DatabaseError(`The database ${database} has the encoding ${encoding} instead of UTF8`, recreate);
-  if (isC(collate) && isC(ctype)) return;
-  const found = `The database ${database} has COLLATE '${collate}' and CTYPE '${ctype}' instead of 'C'`;
+  const found = foreignLocale(facts);
+  if (found === undefined) return;
+  const message = `The database ${database} has ${found} instead of 'C'`;
   if (!allowUnsafeLocale) {
     throw new DatabaseError(
-      found,
+      message,
       `${recreate} Or set database.allow_unsafe_locale, and rebuild every index after each system update.`,
     );
   }
-  logger.warn(found, { consequence: 'indexes on text may break when the system is updated' });
+  logger.warn(message, { consequence: 'indexes on text may break when the system is updated' });
 }
 
-const isC = (locale: string): boolean => locale === 'C' || locale === 'POSIX';
+function foreignLocale({ collate, ctype, provider, locale }: PostgresFacts): string | undefined {
+  // PostgreSQL's own orders never change with the system, and sort as C does.
+  if (provider === 'b') return undefined;
+  if (provider === 'i') return `the ICU locale '${locale ?? ''}'`;
+  const isC = (name: string): boolean => name === 'C' || name === 'POSIX';
+  return isC(collate) && isC(ctype) ? undefined : `COLLATE '${collate}' and CTYPE '${ctype}'`;
+}

@@ -16,6 +16,8 @@ type InContext = ReturnType<typeof AsyncLocalStorage.snapshot>;
 
 /** One call of `write`, from the queue until its promise is settled. */
 interface Job {
+  /** Shares no commit, because one that it shared failed. */
+  alone: boolean;
   readonly options: WriteOptions;
   readonly queuedAtMs: number;
   /** Restores the caller's asynchronous context, so that log lines carry the right request. */
@@ -89,6 +91,7 @@ export class SqliteDatabase extends Database {
     if (this.#queue.length >= maxWaitingWrites) throw new DatabaseError('Too many writes are waiting for the database');
     return new Promise<T>((resolve, reject) => {
       this.#queue.push({
+        alone: false,
         options,
         queuedAtMs: this.#parts.clock.monotonicMs(),
         inContext: AsyncLocalStorage.snapshot(),
@@ -127,6 +130,7 @@ export class SqliteDatabase extends Database {
     }
     const beganAtMs = clock.monotonicMs();
     while (outcomes.length < maxSharedWrites) {
+      if (outcomes.length > 0 && this.#queue[0]?.alone) break;
       const job = this.#queue.shift();
       if (job === undefined) break;
       const outcome = await this.#runInSavepoint(job);
@@ -136,7 +140,7 @@ export class SqliteDatabase extends Database {
         lost = outcome.rejection ?? { error: new DatabaseError('SQLite rolled the transaction back') };
         break;
       }
-      if (clock.monotonicMs() - beganAtMs >= maxShareMs) break;
+      if (job.alone || clock.monotonicMs() - beganAtMs >= maxShareMs) break;
       // Requests that arrived meanwhile get their chance to share the flush.
       if (this.#queue.length === 0) await turn();
     }
@@ -148,7 +152,25 @@ export class SqliteDatabase extends Database {
         if (writer.handle.inTransaction) writer.run('ROLLBACK');
       }
     }
-    for (const outcome of outcomes) this.#settle(outcome, lost);
+    if (lost && outcomes.length > 1) this.#retryAlone(outcomes);
+    else for (const outcome of outcomes) this.#settle(outcome, lost);
+  }
+
+  /** One write must not cost others theirs: whoever did not fail by itself is run again with a commit of its own. */
+  #retryAlone(outcomes: readonly Outcome[]): void {
+    const { logger } = this.#parts;
+    const again: Job[] = [];
+    for (const outcome of outcomes) {
+      if (outcome.rejection) {
+        this.#settle(outcome, undefined);
+        continue;
+      }
+      const { job, transaction } = outcome;
+      job.inContext(() => transaction.settle(false, logger));
+      job.alone = true;
+      again.push(job);
+    }
+    this.#queue.unshift(...again);
   }
 
   async #runInSavepoint(job: Job): Promise<Outcome> {

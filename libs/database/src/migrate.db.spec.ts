@@ -1,0 +1,126 @@
+import { eachDatabase, RecordingLogger, type TestDatabase } from '@rookery/testing';
+import { SystemClock } from '@rookery/platform';
+import { type Database, DatabaseError, type Migration, migrate } from './index.js';
+
+const table = (version: number, name: string, sql = `CREATE TABLE ${name} (id BIGINT)`): Migration => ({
+  version,
+  name,
+  up: async (tx) => void (await tx.run(sql)),
+});
+
+eachDatabase('migrate', (open) => {
+  let test: TestDatabase;
+  let db: Database;
+  beforeEach(async () => {
+    test = await open();
+    db = test.database;
+  });
+  afterEach(() => test.close());
+  const applied = (): Promise<unknown> =>
+    db.query('SELECT version, file FROM applied_schema_deltas ORDER BY version, file');
+
+  it('makes a new schema, once', async () => {
+    const steps = [table(2, 'c'), table(1, 'b'), table(1, 'a')];
+    expect(await migrate(db, steps)).toEqual({ version: 2, applied: ['b', 'a', 'c'] });
+    expect(await migrate(db, steps)).toEqual({ version: 2, applied: [] });
+    expect(await applied()).toEqual([
+      { version: 1, file: 'a' },
+      { version: 1, file: 'b' },
+      { version: 2, file: 'c' },
+    ]);
+    const { version, upgraded } =
+      (await db.get<{ version: number; upgraded: unknown }>('SELECT version, upgraded FROM schema_version')) ?? {};
+    expect([version, Boolean(upgraded)]).toEqual([2, false]);
+    expect(await db.query('SELECT compat_version FROM schema_compat_version')).toEqual([{ compat_version: 1 }]);
+  });
+
+  it('goes on after an interruption between two steps, and undoes the step that broke', async () => {
+    let broken = true;
+    const steps = [
+      table(1, 'a'),
+      {
+        version: 1,
+        name: 'b',
+        up: async (tx) => {
+          await tx.run('CREATE TABLE b (id BIGINT)');
+          await tx.run('INSERT INTO b VALUES (1)');
+          if (broken) throw new Error('power failure');
+        },
+      } satisfies Migration,
+      table(1, 'c'),
+    ];
+    await expect(migrate(db, steps)).rejects.toThrow(/migration b of schema version 1 failed: power failure/);
+    expect(await applied()).toEqual([{ version: 1, file: 'a' }]);
+    await expect(db.query('SELECT * FROM b')).rejects.toThrow();
+    expect(await db.get('SELECT version FROM schema_version')).toBeUndefined();
+    broken = false;
+    expect(await migrate(await test.reopen(), steps)).toEqual({ version: 1, applied: ['b', 'c'] });
+    expect(await db.query('SELECT id FROM b')).toEqual([{ id: 1 }]);
+  });
+
+  it('upgrades and says so', async () => {
+    const logger = new RecordingLogger();
+    await migrate(db, [table(1, 'a')], { logger });
+    expect(logger.lines).toEqual([]);
+    expect(await migrate(db, [table(1, 'a'), table(1, 'late'), table(3, 'c')], { logger, compatVersion: 2 })).toEqual({
+      version: 3,
+      applied: ['late', 'c'],
+    });
+    expect(logger.messages('info')).toEqual(['Upgrading the database']);
+    expect(Boolean((await db.get<{ upgraded: unknown }>('SELECT upgraded FROM schema_version'))?.upgraded)).toBe(true);
+    expect(await db.query('SELECT compat_version FROM schema_compat_version')).toEqual([{ compat_version: 2 }]);
+  });
+
+  it('works with a newer schema that is compatible and refuses one that is not, before it changes anything', async () => {
+    const newer = [table(1, 'a'), table(5, 'e')];
+    await migrate(db, newer, { compatVersion: 1 });
+    expect(await migrate(db, [table(1, 'a')])).toEqual({ version: 5, applied: [] });
+    await migrate(db, newer, { compatVersion: 5 });
+    const refusal = await migrate(db, [table(1, 'a'), table(2, 'b')]).catch((error: unknown) => error);
+    expect(refusal).toBeInstanceOf(DatabaseError);
+    expect((refusal as DatabaseError).message).toBe(
+      'The database has schema version 5, made by a newer Rookery; this one knows versions up to 2',
+    );
+    expect((refusal as DatabaseError).hint).toMatch(/5 or newer/);
+    await expect(db.query('SELECT * FROM b')).rejects.toThrow();
+    expect(await db.query('SELECT compat_version FROM schema_compat_version')).toEqual([{ compat_version: 5 }]);
+  });
+
+  it('refuses the database of another homeserver', async () => {
+    await migrate(db, []);
+    await db.write((tx) => tx.run("INSERT INTO applied_schema_deltas VALUES (72, '72/full_schemas/main.sql')"));
+    const refusal = migrate(db, [table(99, 'a')]);
+    await expect(refusal).rejects.toThrow('The database belongs to another homeserver');
+    await expect(db.query('SELECT * FROM a')).rejects.toThrow();
+  });
+
+  it('runs each step once when two processes start together', async () => {
+    let runs = 0;
+    const steps = Array.from({ length: 8 }, (_, i) => ({
+      version: 1,
+      name: `s${i}`,
+      up: async (tx) => {
+        runs++;
+        await tx.run(`CREATE TABLE s${i} (id BIGINT)`);
+      },
+    })) satisfies Migration[];
+    await Promise.all([migrate(db, steps), migrate(db, steps)]);
+    expect(runs).toBe(8);
+  });
+
+  it('refuses a list in which two steps could be mistaken for each other', async () => {
+    await expect(migrate(db, [table(1, 'a'), table(1, 'a')])).rejects.toThrow(/Two migrations/);
+    await expect(migrate(db, [table(0, 'a')])).rejects.toThrow(/version/);
+  });
+
+  it('says that it still works while a step takes long', async () => {
+    const logger = new RecordingLogger();
+    const clock = Object.assign(new SystemClock(), {
+      every: (_: number, fn: () => void) => new SystemClock().every(5, fn),
+    });
+    const slow = { version: 1, name: 'slow', up: () => new Promise<void>((resolve) => setTimeout(resolve, 40)) };
+    await migrate(db, [table(1, 'a'), slow], { logger, clock });
+    const line = logger.lines.find((one) => one.message === 'Still upgrading the database');
+    expect(line?.fields).toEqual({ migration: 'slow', step: 2, steps: 2, seconds: 0 });
+  });
+});

@@ -1,0 +1,150 @@
+import { asPostgresAdmin, openTestDatabase, RecordingLogger, type TestDatabase } from '@rookery/testing';
+import type { Database, Tx } from '../index.js';
+
+describe('PostgresDatabase', () => {
+  let test: TestDatabase;
+  let db: Database;
+  let logger: RecordingLogger;
+  beforeEach(async () => {
+    logger = new RecordingLogger();
+    test = await openTestDatabase('postgres', undefined, { logger });
+    db = test.database;
+    await db.write((tx) =>
+      tx.run('CREATE TABLE things (id BIGINT PRIMARY KEY, n INTEGER NOT NULL, doc JSONB, tags TEXT[])'),
+    );
+    await db.write((tx) =>
+      tx.insertMany(
+        'things',
+        ['id', 'n'],
+        [
+          [1, 0],
+          [2, 0],
+        ],
+      ),
+    );
+  });
+  afterEach(() => test.close());
+  const values = async (): Promise<number[]> =>
+    (await db.query<{ n: number }>('SELECT n FROM things ORDER BY id')).map((row) => row.n);
+  const add = (tx: Tx, id: number): Promise<number> => tx.run('UPDATE things SET n = n + 1 WHERE id = ?', [id]);
+
+  it('tries again when two transactions lock each other out, and frees what the lost attempt held', async () => {
+    const meeting: (() => void)[] = [];
+    const met = new Promise<void>((resolve) => meeting.push(resolve));
+    let arrived = 0;
+    let runs = 0;
+    let rollbacks = 0;
+    const crossing = (first: number, second: number): Promise<string> =>
+      db.write(async (tx) => {
+        runs++;
+        tx.afterRollback(() => rollbacks++);
+        await add(tx, first);
+        if (++arrived === 2) meeting[0]?.();
+        await met;
+        await add(tx, second);
+        return 'done';
+      });
+    expect(await Promise.all([crossing(1, 2), crossing(2, 1)])).toEqual(['done', 'done']);
+    expect(await values()).toEqual([2, 2]);
+    expect(runs).toBe(3);
+    expect(rollbacks).toBe(1);
+    expect(logger.messages('warn')).toEqual(['A transaction is tried again']);
+  });
+
+  it('tries again although the function hides the cause, and gives up in the end', async () => {
+    let runs = 0;
+    const conflict = "DO $$ BEGIN RAISE EXCEPTION 'lost' USING ERRCODE = '40001'; END $$";
+    const done = db.write(async (tx) => {
+      await add(tx, 1);
+      if (++runs < 3) {
+        try {
+          await tx.run(conflict);
+        } catch {
+          throw new Error('something else');
+        }
+      }
+      return runs;
+    });
+    expect(await done).toBe(3);
+    expect(await values()).toEqual([1, 0]);
+    runs = 0;
+    await expect(db.write(async (tx) => (runs++, tx.run(conflict)))).rejects.toThrow('lost');
+    expect(runs).toBe(5);
+  });
+
+  it('goes on when the server ends its connections', async () => {
+    const pid = (await db.get<{ pid: number }>('SELECT pg_backend_pid() AS pid'))?.pid;
+    await asPostgresAdmin(`SELECT pg_terminate_backend(${pid})`);
+    expect(await values()).toEqual([0, 0]);
+    let runs = 0;
+    await db.write(async (tx) => {
+      const own = (await tx.get<{ pid: number }>('SELECT pg_backend_pid() AS pid'))?.pid;
+      if (++runs === 1) await asPostgresAdmin(`SELECT pg_terminate_backend(${own})`);
+      await add(tx, 1);
+    });
+    expect(runs).toBe(2);
+    expect(await values()).toEqual([1, 0]);
+  });
+
+  it('goes on when the schema changes under its plans', async () => {
+    const read = (): Promise<unknown> => db.get('SELECT * FROM things WHERE id = ?', [1]);
+    const all = (): Promise<unknown[]> => Promise.all(Array.from({ length: 8 }, read));
+    for (let i = 0; i < 6; i++) await all();
+    await db.write((tx) => tx.run('ALTER TABLE things ADD COLUMN extra TEXT'));
+    for (const row of await all()) expect(row).toHaveProperty('extra', null);
+    for (let i = 0; i < 6; i++) await db.write((tx) => tx.get('SELECT * FROM things WHERE id = ?', [2]));
+    await db.write((tx) => tx.run('ALTER TABLE things DROP COLUMN extra'));
+    expect(await db.write((tx) => tx.get('SELECT * FROM things WHERE id = ?', [2]))).toEqual({
+      id: 2,
+      n: 0,
+      doc: null,
+      tags: null,
+    });
+  });
+
+  it('prepares what comes often on the server, and one-off statements not', async () => {
+    const prepared = await db.write(async (tx) => {
+      for (let i = 0; i < 10; i++) await tx.query('SELECT n FROM things WHERE id = ?', [i]);
+      await tx.query('SELECT n + 1 FROM things WHERE id = ?', [1]);
+      return tx.query<{ statement: string }>(
+        "SELECT statement FROM pg_prepared_statements WHERE statement LIKE '%FROM things%'",
+      );
+    });
+    expect(prepared).toEqual([{ statement: 'SELECT n FROM things WHERE id = $1' }]);
+  });
+
+  it('keeps JSON as text and fills columns that are lists themselves', async () => {
+    await db.write((tx) =>
+      tx.insertMany(
+        'things',
+        ['id', 'n', 'doc', 'tags'],
+        [
+          [3, 1, '{"a": 1}', ['x', 'y,"z']],
+          [4, 1, null, null],
+        ],
+      ),
+    );
+    expect(await db.query('SELECT doc, tags FROM things WHERE id > 2 ORDER BY id')).toEqual([
+      { doc: '{"a": 1}', tags: ['x', 'y,"z'] },
+      { doc: null, tags: null },
+    ]);
+  });
+
+  it('stops a statement at the transaction’s limit, on the server as well', async () => {
+    const slow = db.write((tx) => tx.query('SELECT pg_sleep(20)'), { name: 'slow', limitMs: 100 });
+    await expect(slow).rejects.toThrow(/given up|statement timeout/);
+    for (let i = 0; ; i++) {
+      const left = await db.get<{ n: number }>(
+        "SELECT count(*) AS n FROM pg_stat_activity WHERE query LIKE 'SELECT pg_sleep%' AND state = 'active'",
+      );
+      if (left?.n === 0) break;
+      expect(i).toBeLessThan(50);
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+  });
+
+  it('runs more transactions than it has connections', async () => {
+    await Promise.all(Array.from({ length: 60 }, () => db.write((tx) => add(tx, 1))));
+    expect(await values()).toEqual([60, 0]);
+  });
+});

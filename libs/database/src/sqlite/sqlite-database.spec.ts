@@ -1,0 +1,135 @@
+import { openTestDatabase, RecordingLogger, type TestDatabase } from '@rookery/testing';
+import { SystemClock } from '@rookery/platform';
+import type { Database, TransactionReport, Tx } from '../index.js';
+
+describe('SqliteDatabase', () => {
+  let test: TestDatabase;
+  let db: Database;
+  let logger: RecordingLogger;
+  let reports: TransactionReport[];
+  beforeEach(async () => {
+    logger = new RecordingLogger();
+    reports = [];
+    test = await openTestDatabase('sqlite', new SystemClock(), {
+      logger,
+      onTransaction: (report) => reports.push(report),
+    });
+    db = test.database;
+    await db.write((tx) => tx.run('CREATE TABLE things (id INTEGER PRIMARY KEY, name TEXT)'));
+  });
+  afterEach(() => test.close());
+  const insert = (id: number, name = 'x'): Promise<number> =>
+    db.write((tx) => tx.run('INSERT INTO things VALUES (?, ?)', [id, name]));
+  const ids = async (): Promise<number[]> =>
+    (await db.query<{ id: number }>('SELECT id FROM things ORDER BY id')).map((row) => row.id);
+
+  it('flushes every commit to disk before it acknowledges', async () => {
+    const settings = await db.write(async (tx) => [
+      await tx.get('PRAGMA synchronous'),
+      await tx.get('PRAGMA journal_mode'),
+      await tx.get('PRAGMA foreign_keys'),
+    ]);
+    expect(settings).toEqual([{ synchronous: 2 }, { journal_mode: 'wal' }, { foreign_keys: 1 }]);
+  });
+
+  it('lets waiting writes share one commit, and acknowledges none before it', async () => {
+    // A reader sees a commit as a whole, so the number of distinct counts it sees tells how many commits there were.
+    const order: string[] = [];
+    const counts = new Set<number>();
+    await Promise.all(
+      Array.from({ length: 50 }, (_, i) =>
+        insert(i).then(async () => {
+          order.push(`done ${i}`);
+          counts.add((await ids()).length);
+        }),
+      ),
+    );
+    expect(order).toEqual(Array.from({ length: 50 }, (_, i) => `done ${i}`));
+    expect([...counts]).toEqual([50]);
+  });
+
+  it('runs transactions strictly one after the other', async () => {
+    let running = 0;
+    await Promise.all(
+      Array.from({ length: 20 }, () =>
+        db.write(async (tx) => {
+          expect(++running).toBe(1);
+          await tx.query('SELECT 1');
+          await new Promise((resolve) => setTimeout(resolve, 1));
+          running--;
+        }),
+      ),
+    );
+  });
+
+  it('does not let a shared commit that fails cost others their writes', async () => {
+    await db.write((tx) =>
+      tx.run('CREATE TABLE child (id INTEGER REFERENCES things (id) DEFERRABLE INITIALLY DEFERRED)'),
+    );
+    const rolledBack: number[] = [];
+    const results = await Promise.allSettled([
+      insert(1),
+      // Accepted by its statement and refused only by the commit.
+      db.write((tx) => tx.run('INSERT INTO child VALUES (999)')),
+      db.write(async (tx: Tx) => {
+        tx.afterRollback(() => rolledBack.push(2));
+        await tx.run('INSERT INTO things VALUES (2, NULL)');
+      }),
+    ]);
+    expect(results.map((result) => result.status)).toEqual(['fulfilled', 'rejected', 'fulfilled']);
+    expect(await ids()).toEqual([1, 2]);
+    expect(rolledBack).toEqual([2]);
+    expect(await db.query('SELECT * FROM child')).toEqual([]);
+  });
+
+  it('survives a full disk, where SQLite takes back the whole commit by itself', async () => {
+    await insert(1);
+    await db.write(async (tx) => {
+      const { page_count: pages } = (await tx.get<{ page_count: number }>('PRAGMA page_count')) ?? { page_count: 0 };
+      await tx.query(`PRAGMA max_page_count = ${pages + 2}`);
+    });
+    const results = await Promise.allSettled([insert(2), insert(3, 'y'.repeat(100_000)), insert(4)]);
+    expect(results.map((result) => result.status)).toEqual(['fulfilled', 'rejected', 'fulfilled']);
+    expect(String((results[1] as PromiseRejectedResult).reason)).toMatch(/full/);
+    expect(await ids()).toEqual([1, 2, 4]);
+  });
+
+  it('reports a transaction that holds up others, once, while it does', async () => {
+    const clock = new SystemClock();
+    const fast = Object.assign(clock, {
+      after: (delayMs: number, fn: () => void) => new SystemClock().after(delayMs / 1000, fn),
+    });
+    const other = await openTestDatabase('sqlite', fast, { logger });
+    await other.database.write(() => new Promise((resolve) => setTimeout(resolve, 40)), {
+      name: 'slow_one',
+      limitMs: Infinity,
+    });
+    expect(logger.lines.map((line) => [line.message, line.fields['transaction']])).toEqual([
+      ['A transaction is still open; it holds up others', 'slow_one'],
+    ]);
+    await other.close();
+  });
+
+  it('tells how long transactions waited and took', async () => {
+    reports.length = 0;
+    const slow = db.write(() => new Promise((resolve) => setTimeout(resolve, 30)), { name: 'slow' });
+    await Promise.all([
+      slow,
+      insert(1),
+      db.write(async () => Promise.reject(new Error('no')), { name: 'bad' }).catch(() => undefined),
+    ]);
+    expect(reports.map((report) => [report.name, report.committed])).toEqual([
+      ['slow', true],
+      ['unnamed', true],
+      ['bad', false],
+    ]);
+    expect(reports[0]?.durationMs).toBeGreaterThan(25);
+    expect(reports[1]?.waitMs).toBeGreaterThan(25);
+  });
+
+  it('finishes what waits when it closes', async () => {
+    const writes = Array.from({ length: 10 }, (_, i) => insert(i));
+    await db.close();
+    await expect(Promise.all(writes)).resolves.toHaveLength(10);
+  });
+});
