@@ -1,4 +1,7 @@
 /** Accounts, login, interactive auth, sessions, profiles. */
+export type { AccountDataRow, RoomAccountDataRow } from './account-data/account-data.query.js';
+export { AccountDataService, type AccountDataSource } from './account-data/account-data.service.js';
+export { FilterStore } from './account-data/filter-store.js';
 export { type Account, type AccountFlags, erasedUsers, existingAccounts, isErased } from './accounts/account.query.js';
 export { AccountService, type Registration } from './accounts/account.service.js';
 export { AccountValidity } from './accounts/account-validity.js';

@@ -1,4 +1,5 @@
 import { Module } from '@nestjs/common';
+import { AccountDataController } from './account-data/account-data.controller.js';
 import { AccountController } from './accounts/account.controller.js';
 import { AdminRegistrationController } from './accounts/admin-registration.controller.js';
 import { RegistrationController } from './accounts/registration.controller.js';
@@ -14,6 +15,7 @@ import { UsersModule } from './users.module.js';
   imports: [UsersModule],
   controllers: [
     AccountController,
+    AccountDataController,
     AdminRegistrationController,
     DeviceController,
     LoginController,

@@ -1,4 +1,5 @@
 import 'reflect-metadata';
+import { Readable } from 'node:stream';
 import { type INestApplicationContext, type Type, Global, Module } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
 import { Database } from '@rookery/database';
@@ -6,6 +7,7 @@ import { type InboundRequest, LeakyBucketRateLimiter, RateLimiter } from '@rooke
 import type { JsonObject } from '@rookery/matrix-types';
 import { ModuleDispatcher } from '@rookery/module-host';
 import { Clock, Config, Ids, Logger, SilentLogger, SystemIds } from '@rookery/platform';
+import { InProcessBus, Notifier } from '@rookery/replication';
 import { UsersModule } from './users.module.js';
 
 /** What the tests of this lib bring. */
@@ -67,6 +69,7 @@ export async function buildUsers({
         ? new LeakyBucketRateLimiter(clock, (name) => limits[name] ?? { perSecond: 100, burstCount: 100 })
         : new Unlimited(),
     },
+    { provide: Notifier, useValue: new Notifier(clock, new InProcessBus()) },
     { provide: ModuleDispatcher, useValue: new ModuleDispatcher() },
   ];
   @Global()
@@ -90,7 +93,7 @@ export async function buildUsers({
       ip: more.ip ?? '127.0.0.1',
       userAgent: 'test',
       signal: new AbortController().signal,
-      stream: undefined,
+      stream: Readable.from([]),
     }),
     close: () => context.close(),
   };

@@ -1,5 +1,7 @@
 import { Module } from '@nestjs/common';
 import { RequestAuthenticator } from '@rookery/http';
+import { AccountDataService } from './account-data/account-data.service.js';
+import { FilterStore } from './account-data/filter-store.js';
 import { AccountService } from './accounts/account.service.js';
 import { AccountValidity } from './accounts/account-validity.js';
 import { AdminRegistrationService } from './accounts/admin-registration.service.js';
@@ -27,6 +29,8 @@ import { UiaService } from './uia/uia.service.js';
 import { UserAuthGate } from './uia/user-auth-gate.js';
 
 const face = [
+  AccountDataService,
+  FilterStore,
   AccountService,
   AccountValidity,
   AppserviceDirectory,
@@ -51,7 +55,7 @@ const face = [
 
 /**
  * Accounts, sessions, profiles and what belongs to them; safe in any process. Needs `Database`, `Clock`, `Ids`, `Config`,
- * `Logger`, `RateLimiter`, `OutboundHttp` and `ModuleDispatcher` from the app's global modules.
+ * `Logger`, `RateLimiter`, `Notifier`, `OutboundHttp` and `ModuleDispatcher` from the app's global modules.
  */
 @Module({
   providers: [

@@ -83,13 +83,39 @@ export async function forRooms(db: Db, userId: string, roomIds: readonly string[
   );
 }
 
-/** How much of its own data an account has: pieces and characters. */
-export async function globalSize(db: Db, userId: string): Promise<{ count: number; size: number }> {
-  const row = await db.get<{ count: number; size: number }>(
-    'SELECT COUNT(*) AS count, COALESCE(SUM(LENGTH(content)), 0) AS size FROM account_data WHERE user_id = ?',
-    [userId],
+/** How many types of its own data an account has. */
+export async function globalCount(db: Db, userId: string): Promise<number> {
+  return (
+    (await db.get<{ count: number }>('SELECT COUNT(*) AS count FROM account_data WHERE user_id = ?', [userId]))
+      ?.count ?? 0
   );
-  return row ?? { count: 0, size: 0 };
+}
+
+/** Holds a room's piece for a change that depends on what it is, making it where there is none. @returns its content */
+export async function lockForRoom(
+  tx: Tx,
+  userId: string,
+  roomId: string,
+  type: string,
+  initial: string,
+): Promise<string> {
+  await tx.run(
+    'INSERT INTO room_account_data (user_id, room_id, account_data_type, stream_id, content) VALUES (?, ?, ?, 0, ?) ON CONFLICT DO NOTHING',
+    [userId, roomId, type, initial],
+  );
+  await tx.run(
+    'UPDATE room_account_data SET content = content WHERE user_id = ? AND room_id = ? AND account_data_type = ?',
+    [userId, roomId, type],
+  );
+  return (await findForRoom(tx, userId, roomId, type)) ?? initial;
+}
+
+/** The furthest position in the stream that the tables hold. */
+export async function highestStreamId(db: Db): Promise<number> {
+  const row = await db.get<{ global: number | null; rooms: number | null }>(
+    'SELECT (SELECT MAX(stream_id) FROM account_data) AS global, (SELECT MAX(stream_id) FROM room_account_data) AS rooms',
+  );
+  return Math.max(row?.global ?? 0, row?.rooms ?? 0);
 }
 
 /** How many pieces of data a room has for a user. */

@@ -218,6 +218,7 @@ const accountData: Migration = {
         PRIMARY KEY (user_id, account_data_type)
       )`,
       'CREATE INDEX account_data_stream ON account_data (user_id, stream_id)',
+      'CREATE INDEX account_data_position ON account_data (stream_id)',
       `CREATE TABLE room_account_data (
         user_id TEXT NOT NULL,
         room_id TEXT NOT NULL,
@@ -227,6 +228,7 @@ const accountData: Migration = {
         PRIMARY KEY (user_id, room_id, account_data_type)
       )`,
       'CREATE INDEX room_account_data_stream ON room_account_data (user_id, stream_id)',
+      'CREATE INDEX room_account_data_position ON room_account_data (stream_id)',
       `CREATE TABLE ignored_users (
         ignorer_user_id TEXT NOT NULL,
         ignored_user_id TEXT NOT NULL,

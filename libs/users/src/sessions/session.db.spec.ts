@@ -1,3 +1,4 @@
+import { databaseMigrations } from '@rookery/database';
 import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
 import { AccountService } from '../accounts/account.service.js';
 import { RequestAuthenticator } from '@rookery/http';
@@ -35,7 +36,7 @@ eachDatabase('sessions', (open) => {
 
   beforeAll(async () => {
     test = await open(clock);
-    await test.migrate(usersMigrations);
+    await test.migrate([...databaseMigrations, ...usersMigrations]);
     users = await buildUsers({
       database: test.database,
       clock,

@@ -1,0 +1,251 @@
+import { Injectable, type OnModuleInit } from '@nestjs/common';
+import { Database, StreamIds, type Tx } from '@rookery/database';
+import { isJsonObject, isValidUserId, type JsonObject, MatrixError, maxIdBytes } from '@rookery/matrix-types';
+import { Notifier, StreamChangeCache } from '@rookery/replication';
+import { AccountModules, type Origin } from '../common/account-modules.js';
+import { HookReporter } from '../common/hook-reporter.js';
+import { UserHooks } from '../hooks.js';
+import {
+  type AccountDataRow,
+  findForRoom,
+  findGlobal,
+  forRooms,
+  globalChanges,
+  globalCount,
+  highestStreamId,
+  ignoredBy,
+  ignorersOf,
+  lockForRoom,
+  replaceIgnored,
+  type RoomAccountDataRow,
+  roomChanges,
+  roomCount,
+  writeForRoom,
+  writeGlobal,
+} from './account-data.query.js';
+
+/** Largest content of one piece as JSON, bytes. */
+const largestContentBytes = 1_048_576;
+/** Most types that an account has of its own, and in one room. */
+const maxTypes = 2_000;
+const maxTypesPerRoom = 500;
+const maxIgnored = 10_000;
+/** Most tags that a room has for one user. */
+const maxTags = 200;
+const largestTagBytes = 4_096;
+/** Types that clients change by endpoints of their own. */
+const controlled = new Set(['m.fully_read', 'm.push_rules']);
+
+/** A piece of account data whose content another lib keeps (push rules). */
+export type AccountDataSource = (userId: string) => Promise<JsonObject>;
+
+/**
+ * What users keep at the server for their clients: of the account, and of single rooms; tags are among the latter. The
+ * stream `account_data` numbers all changes.
+ */
+@Injectable()
+export class AccountDataService implements OnModuleInit {
+  readonly #sources = new Map<string, AccountDataSource>();
+  #stream: StreamIds | undefined;
+  #changes: StreamChangeCache | undefined;
+  #opening: Promise<void> | undefined;
+
+  constructor(
+    private readonly database: Database,
+    private readonly notifier: Notifier,
+    private readonly hooks: UserHooks,
+    private readonly reporter: HookReporter,
+    private readonly modules: AccountModules,
+  ) {}
+
+  onModuleInit(): Promise<void> {
+    return this.open();
+  }
+
+  /** Loads the stream's counter. Needs the migrated schema. */
+  open(): Promise<void> {
+    this.#opening ??= this.#open();
+    return this.#opening;
+  }
+
+  /** The stream; `current()` is what readers may read up to. */
+  get stream(): StreamIds {
+    if (!this.#stream) throw new Error('AccountDataService.open() has not finished');
+    return this.#stream;
+  }
+
+  /** Serves a type of the account's own data from elsewhere. */
+  serve(type: string, source: AccountDataSource): void {
+    this.#sources.set(type, source);
+  }
+
+  /** Whether anything changed for the user since a position; `false` is certain. Costs no query. */
+  hasChanged(userId: string, since: number): boolean {
+    return this.#changes?.hasChanged(userId, since) ?? true;
+  }
+
+  /** The account's own data that changed in `(after, upTo]`, oldest first. */
+  changes(userId: string, after: number, upTo: number): Promise<AccountDataRow[]> {
+    return globalChanges(this.database, userId, after, upTo);
+  }
+
+  /** The data of rooms that changed in `(after, upTo]`, oldest first. */
+  roomChanges(userId: string, after: number, upTo: number): Promise<RoomAccountDataRow[]> {
+    return roomChanges(this.database, userId, after, upTo);
+  }
+
+  /** All data of some rooms, for rooms that a client hears of for the first time. */
+  forRooms(userId: string, roomIds: readonly string[]): Promise<RoomAccountDataRow[]> {
+    return forRooms(this.database, userId, roomIds);
+  }
+
+  /** One piece, of the account or of a room; `undefined` when there is none. */
+  async find(userId: string, roomId: string | undefined, type: string): Promise<JsonObject | undefined> {
+    checkType(type);
+    const source = roomId === undefined ? this.#sources.get(type) : undefined;
+    if (source) return source(userId);
+    const text =
+      roomId === undefined
+        ? await findGlobal(this.database, userId, type)
+        : await findForRoom(this.database, userId, roomId, type);
+    return text === undefined ? undefined : (JSON.parse(text) as JsonObject);
+  }
+
+  /**
+   * Sets one piece from a client.
+   * @throws MatrixError 405 `M_BAD_JSON` (kept by another endpoint), 413 `M_TOO_LARGE`, 400 `M_INVALID_PARAM`
+   */
+  async setByClient(
+    userId: string,
+    roomId: string | undefined,
+    type: string,
+    content: JsonObject,
+    origin: Origin,
+  ): Promise<void> {
+    if (controlled.has(type)) throw new MatrixError(405, 'M_BAD_JSON', `'${type}' cannot be set here`);
+    await this.set(userId, roomId, type, content, origin);
+  }
+
+  /**
+   * Sets one piece; `{}` is how a piece is deleted.
+   * @throws MatrixError 413 `M_TOO_LARGE`, 400 `M_INVALID_PARAM`
+   */
+  async set(
+    userId: string,
+    roomId: string | undefined,
+    type: string,
+    content: JsonObject,
+    origin: Origin,
+  ): Promise<void> {
+    checkType(type);
+    const text = JSON.stringify(content);
+    if (Buffer.byteLength(text) > largestContentBytes)
+      throw MatrixError.tooLarge(`Account data may not be larger than ${largestContentBytes} bytes`);
+    const ignored = roomId === undefined && type === 'm.ignored_user_list' ? ignoredIn(userId, content) : undefined;
+    await this.#write(userId, roomId, type, origin, async (tx, streamId) => {
+      if (roomId === undefined) {
+        if ((await findGlobal(tx, userId, type)) === undefined && (await globalCount(tx, userId)) >= maxTypes)
+          throw MatrixError.tooLarge('Too many types of account data');
+        await writeGlobal(tx, userId, type, text, streamId);
+        if (ignored) await replaceIgnored(tx, userId, ignored);
+      } else {
+        if (
+          (await findForRoom(tx, userId, roomId, type)) === undefined &&
+          (await roomCount(tx, userId, roomId)) >= maxTypesPerRoom
+        )
+          throw MatrixError.tooLarge('Too many types of account data in this room');
+        await writeForRoom(tx, userId, roomId, type, text, streamId);
+      }
+      return content;
+    });
+  }
+
+  /** The tags of a room, by name. */
+  async tags(userId: string, roomId: string): Promise<JsonObject> {
+    const content = await this.find(userId, roomId, 'm.tag');
+    return isJsonObject(content?.['tags']) ? content['tags'] : {};
+  }
+
+  /**
+   * Sets one tag of a room, or removes it (`undefined`).
+   * @throws MatrixError 400 `M_INVALID_PARAM`, 413 `M_TOO_LARGE`
+   */
+  async setTag(
+    userId: string,
+    roomId: string,
+    tag: string,
+    value: JsonObject | undefined,
+    origin: Origin,
+  ): Promise<void> {
+    checkType(tag);
+    if (value && Buffer.byteLength(JSON.stringify(value)) > largestTagBytes)
+      throw MatrixError.tooLarge('The tag is too large');
+    await this.#write(userId, roomId, 'm.tag', origin, async (tx, streamId) => {
+      const before: unknown = JSON.parse(await lockForRoom(tx, userId, roomId, 'm.tag', '{"tags":{}}'));
+      const tags = new Map(Object.entries(isJsonObject(before) && isJsonObject(before['tags']) ? before['tags'] : {}));
+      if (value === undefined) tags.delete(tag);
+      else if (tags.has(tag) || tags.size < maxTags) tags.set(tag, value);
+      else throw MatrixError.tooLarge('Too many tags on this room');
+      const content = { tags: Object.fromEntries(tags) };
+      await writeForRoom(tx, userId, roomId, 'm.tag', JSON.stringify(content), streamId);
+      return content;
+    });
+  }
+
+  /** The users whom somebody ignores. */
+  ignoredBy(userId: string): Promise<string[]> {
+    return ignoredBy(this.database, userId);
+  }
+
+  /** Who of `among` ignores a user. */
+  ignorersOf(userId: string, among: readonly string[]): Promise<string[]> {
+    return ignorersOf(this.database, userId, among);
+  }
+
+  async #write(
+    userId: string,
+    roomId: string | undefined,
+    type: string,
+    origin: Origin,
+    change: (tx: Tx, streamId: number) => Promise<JsonObject>,
+  ): Promise<void> {
+    const event = await this.database.write(
+      async (tx) => {
+        const [streamId = 0] = await this.stream.allocateIn(tx);
+        const content = await change(tx, streamId);
+        const changed = { userId, roomId, type, content, streamId };
+        await this.hooks.accountDataChanged.inTransaction(tx, changed);
+        tx.afterCommit(() => {
+          this.#changes?.changed(userId, streamId);
+          this.notifier.announce(this.stream.name, streamId, { users: [userId] });
+        });
+        return changed;
+      },
+      { name: 'account_data' },
+    );
+    await this.reporter.afterCommit(this.hooks.accountDataChanged, event);
+    if (type !== 'm.tag') await this.modules.accountDataUpdated(userId, roomId, type, event.content, origin);
+  }
+
+  async #open(): Promise<void> {
+    this.#stream = await StreamIds.load(this.database, 'account_data', {
+      takenUpTo: await highestStreamId(this.database),
+    });
+    this.#changes = new StreamChangeCache(this.#stream.current());
+    this.notifier.track(this.#stream);
+  }
+}
+
+/** @throws MatrixError 400 `M_INVALID_PARAM` */
+function checkType(type: string): void {
+  if (type === '' || type.includes('\0') || !type.isWellFormed() || Buffer.byteLength(type) > maxIdBytes)
+    throw MatrixError.invalidParam(`A name of 1 to ${maxIdBytes} bytes is needed`);
+}
+
+function ignoredIn(userId: string, content: JsonObject): string[] {
+  const { ignored_users: users } = content;
+  if (!isJsonObject(users)) return [];
+  const ids = Object.keys(users).filter((id) => isValidUserId(id) && id !== userId);
+  if (ids.length > maxIgnored) throw MatrixError.tooLarge(`Not more than ${maxIgnored} users can be ignored`);
+  return ids;
+}

@@ -1,0 +1,59 @@
+import { createHash } from 'node:crypto';
+import { Injectable } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import { type JsonObject, MatrixError, parseSyncFilter } from '@rookery/matrix-types';
+import { LRUCache } from 'lru-cache';
+import { findFilter, findFilterByHash, insertFilter, nextFilterId } from './filter.query.js';
+
+/** Largest filter as JSON, bytes. */
+const largestFilterBytes = 65_536;
+/** Most filters of one user. */
+const maxFilters = 1_000;
+
+/** Filters that clients have stored. A filter never changes, so what was read once is kept. */
+@Injectable()
+export class FilterStore {
+  readonly #cache = new LRUCache<string, { readonly filter: JsonObject; readonly size: number }>({
+    maxSize: 16_000_000,
+    sizeCalculation: (entry) => entry.size + 100,
+  });
+
+  constructor(private readonly database: Database) {}
+
+  /**
+   * A stored filter.
+   * @throws MatrixError 404 `M_NOT_FOUND`
+   */
+  async get(userId: string, filterId: string): Promise<JsonObject> {
+    const key = `${filterId}\n${userId}`;
+    const cached = this.#cache.get(key);
+    if (cached) return cached.filter;
+    const json = /^\d{1,9}$/.test(filterId) ? await findFilter(this.database, userId, Number(filterId)) : undefined;
+    if (json === undefined) throw MatrixError.notFound('Unknown filter');
+    const filter = JSON.parse(json) as JsonObject;
+    this.#cache.set(key, { filter, size: json.length });
+    return filter;
+  }
+
+  /**
+   * Stores a filter; the same one twice has one id.
+   * @returns its id
+   * @throws MatrixError 400 `M_BAD_JSON`, 413 `M_TOO_LARGE`
+   */
+  async create(userId: string, filter: JsonObject): Promise<string> {
+    const json = JSON.stringify(filter);
+    if (Buffer.byteLength(json) > largestFilterBytes)
+      throw MatrixError.tooLarge(`A filter may not be larger than ${largestFilterBytes} bytes`);
+    parseSyncFilter(filter);
+    const hash = createHash('sha256').update(json).digest('base64url');
+    for (;;) {
+      const known = await findFilterByHash(this.database, userId, hash);
+      if (known !== undefined) return String(known);
+      const next = await nextFilterId(this.database, userId);
+      if (next >= maxFilters) throw MatrixError.tooLarge(`Not more than ${maxFilters} filters can be stored`);
+      // Another request may take the number, or store the same filter; then look again.
+      if (await this.database.write((tx) => insertFilter(tx, userId, next, hash, json), { name: 'filter' }))
+        return String(next);
+    }
+  }
+}
