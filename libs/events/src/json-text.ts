@@ -83,11 +83,16 @@ function scanForOddNumber(text: string): boolean {
 
 /** Position of the quote that closes the string which opens at `start`. */
 function endOfString(text: string, start: number): number {
-  for (let i = start + 1; ; i++) {
-    const unit = text.charCodeAt(i);
-    if (unit === 0x22 || Number.isNaN(unit)) return i;
-    if (unit === 0x5c) i++;
-  }
+  let end = text.indexOf('"', start + 1);
+  while (end >= 0 && isEscaped(text, end)) end = text.indexOf('"', end + 1);
+  return end < 0 ? text.length : end;
+}
+
+/** Whether an odd number of backslashes stands before a position. */
+function isEscaped(text: string, at: number): boolean {
+  let start = at;
+  while (text.charCodeAt(start - 1) === 0x5c) start--;
+  return (at - start) % 2 === 1;
 }
 
 /** Digits, `+`, `-`, `.`, `e`, `E`. */

@@ -233,6 +233,6 @@ describe('a million malformed PDUs', () => {
     expect(reasons.size).toBeGreaterThan(40);
     expect(reasons.get('not JSON')).toBeLessThan(refusals * 0.6);
     expect(accepted).toBeGreaterThan(10_000);
-    expect(process.memoryUsage().heapUsed - heapBefore).toBeLessThan(300_000_000);
-  });
+    expect(process.memoryUsage().heapUsed - heapBefore).toBeLessThan(500_000_000);
+  }, 180_000);
 });
