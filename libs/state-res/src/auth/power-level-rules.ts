@@ -1,10 +1,13 @@
 import { isJsonObject, isValidUserId, type JsonObject } from '@rookery/matrix-types';
-import type { RoomVersionRules } from '@rookery/events';
+import type { RoomEvent, RoomVersionRules } from '@rookery/events';
 import type { AuthContext } from './membership-rules.js';
 import { creatorsOf, parsePowerLevel, scalarDefaults } from './power-levels.js';
 import { allowed, type AuthVerdict, refuse } from './verdict.js';
 
 const scalars = Object.keys(scalarDefaults);
+
+/** Verdicts on the shape of power levels, which no state can change and resolution asks about again and again. */
+const shapes = new WeakMap<RoomEvent, AuthVerdict>();
 
 /**
  * The rules for `m.room.power_levels`: nobody may grant or take away more than they have.
@@ -12,33 +15,38 @@ const scalars = Object.keys(scalarDefaults);
  */
 export function checkPowerLevels(context: AuthContext): AuthVerdict {
   const { event, create, state, numbers } = context;
-  const { rules } = event;
   const at = (rule: number): string => `${numbers.powerLevels}.${rule}`;
-  const next = event.content;
+  let shape = shapes.get(event);
+  if (shape === undefined) shapes.set(event, (shape = checkShape(event, at, numbers.powerLevelUsers)));
+  if (!shape.allowed) return shape;
 
-  if (rules.powerLevelValues === 'int') {
-    const odd = scalars.find((name) => Object.hasOwn(next, name) && parsePowerLevel(next[name], rules) === undefined);
-    if (odd !== undefined) return refuse(at(1), `${odd} is not an integer`);
-    for (const name of ['events', 'notifications']) {
-      if (!isLevelMap(next, name, rules)) return refuse(at(2), `${name} is not an object of integers`);
-    }
-  }
-  const users = numbers.powerLevelUsers;
-  if (!isLevelMap(next, 'users', rules)) return refuse(at(users), 'users is not an object of power levels');
-  const userLevels = mapOf(next, 'users');
-  if (userLevels !== undefined && !Object.keys(userLevels).every(isValidUserId)) {
-    return refuse(at(users), 'users has a key that is not a user id');
-  }
-  let rule = users + 1;
-  if (rules.privilegedCreators) {
-    if (userLevels !== undefined && creatorsOf(create).some((id) => Object.hasOwn(userLevels, id))) {
+  let rule = numbers.powerLevelUsers + 1;
+  if (event.rules.privilegedCreators) {
+    const users = mapOf(event.content, 'users');
+    if (users !== undefined && creatorsOf(create).some((id) => Object.hasOwn(users, id))) {
       return refuse(at(rule), 'The level of a creator cannot be set');
     }
     rule++;
   }
   const previous = state('m.room.power_levels', '')?.content;
-  if (previous === undefined) return allowed;
-  return checkChanges(context, previous, at, rule + 1);
+  return previous === undefined ? allowed : checkChanges(context, previous, at, rule + 1);
+}
+
+function checkShape({ content, rules }: RoomEvent, at: Rule, usersRule: number): AuthVerdict {
+  if (rules.powerLevelValues === 'int') {
+    const isOdd = (name: string): boolean =>
+      Object.hasOwn(content, name) && parsePowerLevel(content[name], rules) === undefined;
+    const odd = scalars.find(isOdd);
+    if (odd !== undefined) return refuse(at(1), `${odd} is not an integer`);
+    for (const name of ['events', 'notifications']) {
+      if (!isLevelMap(content, name, rules)) return refuse(at(2), `${name} is not an object of integers`);
+    }
+  }
+  if (!isLevelMap(content, 'users', rules)) return refuse(at(usersRule), 'users is not an object of power levels');
+  if (!Object.keys(mapOf(content, 'users') ?? {}).every(isValidUserId)) {
+    return refuse(at(usersRule), 'users has a key that is not a user id');
+  }
+  return allowed;
 }
 
 type Rule = (rule: number) => string;
