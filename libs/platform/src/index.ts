@@ -11,6 +11,7 @@ export type { OidcProviderSetting } from './config/settings/auth.js';
 export type { DatabaseSetting } from './config/settings/storage.js';
 export type { Listener, ModuleEntry, RateLimitSetting } from './config/settings/shapes.js';
 export { type SettingName, settingNames, type SettingValue } from './config/table.js';
+export { settingsReport, type SettingsReport } from './config/settings-report.js';
 export { withoutEffect } from './config/without-effect.js';
 export { Ids, SystemIds } from './ids.js';
 export { Lifecycle, type LifecycleStep, type Phase, phases } from './lifecycle.js';

@@ -89,17 +89,25 @@ function check(files: readonly string[], options: CheckOptions, terminal: Termin
 const count = (number: number, what: string): string =>
   `${number === 0 ? 'no' : number} ${what}${number === 1 ? '' : 's'}`;
 
-/** `email: app_name, smtp_host`, one line per section. */
+/** `email: app_name, smtp_host`, one paragraph per section. */
 function bySection(names: readonly SettingName[]): string {
   const sections = new Map<string, string[]>();
   for (const name of names) {
     const dot = name.indexOf('.');
-    const section = dot < 0 ? '' : name.slice(0, dot);
+    const section = dot < 0 ? 'top level' : name.slice(0, dot);
     sections.set(section, [...(sections.get(section) ?? []), name.slice(dot + 1)]);
   }
-  return [...sections]
-    .map(([section, keys]) => `  ${section === '' ? '' : `${section}: `}${keys.join(', ')}`)
-    .join('\n');
+  return [...sections].map(([section, keys]) => wrapped(`${section}: ${keys.join(', ')}`)).join('\n');
+}
+
+/** Lines of up to 100 characters, the first indented by two, the others by four. */
+function wrapped(text: string): string {
+  const lines = [' '];
+  for (const word of text.split(' ')) {
+    if ((lines.at(-1) ?? '').length + word.length > 99) lines.push('   ');
+    lines[lines.length - 1] += ` ${word}`;
+  }
+  return lines.join('\n');
 }
 
 async function generate(options: GenerateOptions, terminal: Terminal): Promise<void> {

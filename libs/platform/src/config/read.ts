@@ -126,7 +126,9 @@ export function readSettings(source: RawSettings): ReadResult {
     // What cannot be read keeps its default, so that the rest can still be checked.
     values.set(name, row.kind.read(value, at, context) ?? row.default);
     if (row.deprecated !== undefined) context.warn(at, `deprecated: ${row.deprecated}`);
-    else if (withoutEffect.has(name)) context.warn(at, 'known, but has no effect in this version');
+    else if (row.meaningless !== undefined) context.warn(at, `has no meaning here: ${row.meaningless}`);
+    else if (withoutEffect.has((row.fileOf ?? name) as SettingName) && asksForSomething(value))
+      context.warn(at, 'known, but has no effect in this version');
   }
 
   for (const name of settingNames) {
@@ -152,6 +154,10 @@ export function readSettings(source: RawSettings): ReadResult {
   checkRules(draft, (name) => unread.has(name));
   return { parts: { values, given, configDir: source.baseDir, warnings, locate: source.locate }, errors };
 }
+
+/** Switching off what is not there changes nothing, and is no cause for a warning. */
+const asksForSomething = (value: unknown): boolean =>
+  value !== false && !(typeof value === 'object' && value !== null && Object.keys(value).length === 0);
 
 function readSecret(file: string, report: (message: string) => void): string | undefined {
   try {

@@ -1,4 +1,4 @@
-import type { Fields, Kind } from './kinds.js';
+import type { Fields } from './kinds.js';
 import type { Setting } from './setting.js';
 import { chapters, rowOf, type SettingName, settingNames } from './table.js';
 import { withoutEffect } from './without-effect.js';
@@ -52,18 +52,13 @@ export function configurationReference(): string {
     '',
   ];
   for (const [title, rows] of Object.entries(chapters)) {
-    out.push(`## ${title}`, '', '| setting | type | default | what it does |', '|---|---|---|---|');
     const names = Object.keys(rows) as SettingName[];
-    const current = names.filter((name) => !rowOf(name).removed && rowOf(name).deprecated === undefined);
-    for (const name of current) out.push(tableRow(name));
+    const old = names.filter((name) => isOld(rowOf(name)));
+    out.push(`## ${title}`, '');
+    for (const name of names) if (!old.includes(name)) out.push(...entry(name));
+    if (old.length > 0) out.push('', `### ${title}: names of the past`, '');
+    for (const name of old) out.push(`- \`${name}\`: ${oldText(rowOf(name))}`);
     out.push('');
-    for (const name of current) if (rowOf(name).kind.fields) out.push(...fieldTable(name, rowOf(name).kind));
-    const old = names.filter((name) => !current.includes(name));
-    if (old.length > 0) {
-      out.push(`### ${title}: names of the past`, '', '| setting | what to do |', '|---|---|');
-      for (const name of old) out.push(`| \`${name}\` | ${cell(pastText(rowOf(name)))} |`);
-      out.push('');
-    }
   }
   const idle = settingNames.filter((name) => withoutEffect.has(name));
   if (idle.length > 0) {
@@ -79,43 +74,36 @@ export function configurationReference(): string {
   return out.join('\n');
 }
 
-function pastText(row: Setting): string {
-  if (!row.removed) return `Deprecated, still read: ${row.deprecated}.${row.rule ? ` ${row.rule}` : ''}`;
-  return `Removed in ${row.removed.since}${row.removed.refuse ? '; the server refuses to start with it' : '; ignored with a warning'}. ${row.removed.instead}`;
+const isOld = (row: Setting): boolean =>
+  row.removed !== undefined || row.deprecated !== undefined || row.meaningless !== undefined;
+
+function oldText(row: Setting): string {
+  if (row.meaningless !== undefined) return `understood, without meaning here: ${row.meaningless}.`;
+  if (row.removed)
+    return `removed in ${row.removed.since}${row.removed.refuse ? '; the server does not start with it' : '; ignored with a warning'}. ${row.removed.instead}`;
+  return `deprecated, still read: ${row.deprecated}.${row.rule ? ` ${row.rule}` : ''}`;
 }
 
-function tableRow(name: SettingName): string {
+/** A list item, with the keys of a section as items below it. */
+function entry(name: SettingName): string[] {
   const row = rowOf(name);
-  const since = row.since ? ` Since ${row.since}.` : '';
-  const rule = row.rule ? ` ${row.rule}` : '';
   const value = writtenDefault(row);
-  const standard = row.required
-    ? '**must be set**'
-    : value === undefined
-      ? '–'
-      : value.length > 60
-        ? 'see below'
-        : `\`${value}\``;
-  const long = value !== undefined && value.length > 60 ? ` Default: \`${value}\`.` : '';
-  return `| \`${name}\`${row.reload ? ' ↻' : ''} | ${cell(row.kind.label)} | ${cell(standard)} | ${cell(row.doc + rule + since + long)} |`;
+  const standard = row.required ? 'must be set' : value === undefined ? undefined : `default \`${value}\``;
+  const about = [row.kind.label, standard, row.since && `since ${row.since}`].filter(Boolean).join('; ');
+  return [
+    `- **\`${name}\`**${row.reload ? ' ↻' : ''} (${about}): ${row.doc}${row.rule ? ` ${row.rule}` : ''}`,
+    ...fieldItems(row.kind.fields ?? {}, '  '),
+  ];
 }
 
-function fieldTable(name: string, kind: Kind<unknown>): string[] {
-  const out = [`### ${name}`, '', '| key | type | default | what it does |', '|---|---|---|---|'];
-  const add = (fields: Fields, prefix: string): void => {
-    for (const [key, field] of Object.entries(fields)) {
-      const value =
-        field.default === undefined
-          ? field.required
-            ? '**must be set**'
-            : '–'
-          : `\`${JSON.stringify(field.default)}\``;
-      out.push(`| \`${prefix}${key}\` | ${cell(field.kind.label)} | ${cell(value)} | ${cell(field.doc)} |`);
-      if (field.kind.fields) add(field.kind.fields, `${prefix}${key}.`);
-    }
-  };
-  if (kind.fields) add(kind.fields, '');
-  return [...out, ''];
+function fieldItems(fields: Fields, indent: string): string[] {
+  return Object.entries(fields).flatMap(([key, one]) => {
+    const standard = one.required
+      ? 'must be set'
+      : one.default === undefined
+        ? undefined
+        : `default \`${JSON.stringify(one.default)}\``;
+    const about = [one.kind.label, standard].filter(Boolean).join('; ');
+    return [`${indent}- \`${key}\` (${about}): ${one.doc}`, ...fieldItems(one.kind.fields ?? {}, `${indent}  `)];
+  });
 }
-
-const cell = (text: string): string => text.replaceAll('|', '\\|').replaceAll('\n', ' ');

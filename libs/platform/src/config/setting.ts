@@ -17,6 +17,8 @@ export interface Setting<T = unknown> {
   readonly deprecated?: string;
   /** No longer there: what to do instead. `refuse`: the server does not start with it; otherwise it is only warned about. */
   readonly removed?: { readonly since: string; readonly refuse: boolean; readonly instead: string };
+  /** Understood, but nothing that this server could do: why. */
+  readonly meaningless?: string;
   /** How it depends on other settings, for the documentation. */
   readonly rule?: string;
   /** Read again on SIGHUP. */

@@ -3,6 +3,9 @@ import { ignored, optional, refused, required, setting } from '../setting.js';
 import { localRanges } from './ranges.js';
 import { listener, moduleEntry, serverName } from './shapes.js';
 
+const runtime = 'the runtime manages its memory by itself';
+const serviceManager = 'leave it to the service manager, such as systemd';
+
 /** The server itself: its name, its addresses, what it shows to whom. */
 export const serverSettings = {
   server_name: required(serverName, 'The domain part of user, room and alias ids. It can never change.'),
@@ -54,13 +57,19 @@ export const serverSettings = {
     'Credentials of the debug shell.',
   ),
   pid_file: optional(k.path, 'File that holds the process id while the server runs.'),
-  daemonize: setting(k.flag, false, 'Run in the background. Leave that to the service manager.'),
+  daemonize: setting(k.flag, false, 'Run in the background.', { meaningless: serviceManager }),
   print_pidfile: setting(k.flag, false, 'Print the path of `pid_file` at start.'),
   user_agent_suffix: optional(k.text(), 'Appended to the User-Agent of outgoing requests.'),
-  use_frozen_dicts: setting(k.flag, false, 'Hand out events that cannot be changed. Always so here.'),
-  soft_file_limit: setting(k.whole(), 0, 'Limit of open files; 0 takes the hard limit.'),
-  gc_thresholds: optional(k.list(k.whole()), "Thresholds of another runtime's garbage collector; no meaning here."),
-  gc_min_interval: optional(k.list(k.duration), "Intervals of another runtime's garbage collector; no meaning here."),
+  use_frozen_dicts: setting(k.flag, false, 'Hand out events that cannot be changed.', {
+    meaningless: 'modules never get events that they could change',
+  }),
+  soft_file_limit: setting(k.whole(), 0, 'Limit of open files.', {
+    meaningless: 'the runtime raises it to the hard limit by itself',
+  }),
+  gc_thresholds: optional(k.list(k.whole()), 'Thresholds of the garbage collector.', { meaningless: runtime }),
+  gc_min_interval: optional(k.list(k.duration), 'Shortest intervals of the garbage collector.', {
+    meaningless: runtime,
+  }),
 
   'presence.enabled': setting(
     k.oneOf(true, false, 'untracked'),
@@ -169,7 +178,9 @@ export const serverSettings = {
     false,
     'Expired accounts show as deactivated in the account status endpoint.',
   ),
-  replication_torture_level: optional(k.whole(), 'Delays replication, for tests of another server; no meaning here.'),
+  replication_torture_level: optional(k.whole(), 'Delays replication.', {
+    meaningless: 'a tool of the tests of another server',
+  }),
   'auto_accept_invites.enabled': setting(k.flag, false, 'Join rooms when invited, without asking.'),
   'auto_accept_invites.only_for_direct_messages': setting(k.flag, false, 'Only for direct chats.'),
   'auto_accept_invites.only_from_local_users': setting(k.flag, false, "Only for this server's users' invites."),

@@ -52,7 +52,7 @@ export const resourceNames = [
 const listenerFields = k.object({
   port: k.maybe(k.port, 'TCP port.'),
   path: k.maybe(k.path, 'Unix socket, instead of a port.'),
-  mode: k.field(k.whole(0, 0o777), 0o666, 'Permissions of the unix socket.'),
+  mode: k.field(k.whole(0, 0o777), 0o666, 'Permissions of the unix socket; 438 is 0666.'),
   tag: k.maybe(k.text(), 'Name of the listener in logs.'),
   bind_addresses: k.maybe(
     k.list(k.text({ empty: false }), { one: true }),

@@ -38,7 +38,9 @@ export const workerSettings = {
   worker_name: optional(instance, "This worker's name; `worker_app` when unset."),
   worker_listeners: setting(k.list(listener), [], 'Where this worker listens.'),
   worker_manhole: optional(k.port, "Port of this worker's debug shell."),
-  worker_daemonize: optional(k.flag, 'Run this worker in the background.'),
+  worker_daemonize: optional(k.flag, 'Run this worker in the background.', {
+    meaningless: 'leave it to the service manager, such as systemd',
+  }),
   worker_pid_file: optional(k.path, "File that holds this worker's process id."),
   worker_log_config: optional(k.path, "This worker's `log_config`."),
   worker_replication_secret: optional(k.secretText, 'Secret shared by all processes.', { secret: true }),
