@@ -1,4 +1,11 @@
-import { BackgroundUpdates, type Database, migrate, openDatabase, parseDatabaseOptions } from '@rookery/database';
+import {
+  BackgroundUpdates,
+  type Database,
+  type DatabaseOptions,
+  migrate,
+  openDatabase,
+  parseDatabaseOptions,
+} from '@rookery/database';
 import {
   type BoundAddress,
   HttpApp,
@@ -9,8 +16,21 @@ import {
   rateLimitsOf,
 } from '@rookery/http';
 import { type ModuleEntry, moduleEntriesOf, ModuleHost } from '@rookery/module-host';
-import { Clock, type Config, describeProblem, Ids, Lifecycle, Logger, loggerOptions, Metrics, PinoLogger, SystemClock, SystemIds } from '@rookery/platform';
+import {
+  Clock,
+  type Config,
+  describeProblem,
+  Ids,
+  Lifecycle,
+  Logger,
+  loggerOptions,
+  Metrics,
+  PinoLogger,
+  SystemClock,
+  SystemIds,
+} from '@rookery/platform';
 import { type Bus, InProcessBus, Notifier } from '@rookery/replication';
+import { resolve } from 'node:path';
 import { createCapabilities } from './module-api/capabilities.js';
 import { RootModule } from './root.module.js';
 import { backgroundUpdates, migrations } from './schema.js';
@@ -89,7 +109,17 @@ export class Homeserver {
     return (await this.#database?.get('SELECT 1 AS found FROM users LIMIT 1')) === undefined;
   }
 
-  #plan({ clock, ids, metrics, entries }: { clock: Clock; ids: Ids; metrics: Metrics; entries: readonly ModuleEntry[] }): void {
+  #plan({
+    clock,
+    ids,
+    metrics,
+    entries,
+  }: {
+    clock: Clock;
+    ids: Ids;
+    metrics: Metrics;
+    entries: readonly ModuleEntry[];
+  }): void {
     const { config, lifecycle, logger, modules } = this;
     const bus: Bus = new InProcessBus();
     const notifier = new Notifier(clock, bus);
@@ -97,7 +127,7 @@ export class Homeserver {
     lifecycle.on('migrate', {
       name: 'database',
       start: async () => {
-        this.#database = await openDatabase(parseDatabaseOptions(config.get('database')), clock, logger.child('database'));
+        this.#database = await openDatabase(databaseOptions(config), clock, logger.child('database'));
         await migrate(this.#database, migrations, { logger: logger.child('database'), clock });
       },
       stop: () => this.#database?.close(),
@@ -110,7 +140,12 @@ export class Homeserver {
         const [signingKey] = loadSigningKeys(config, ids);
         const database = this.#database;
         if (database === undefined || signingKey === undefined) throw new Error('The server starts out of order');
-        const updates = new BackgroundUpdates({ database, clock, logger: logger.child('background_updates'), updates: backgroundUpdates });
+        const updates = new BackgroundUpdates({
+          database,
+          clock,
+          logger: logger.child('background_updates'),
+          updates: backgroundUpdates,
+        });
         const outboundHttp = new OutboundHttp(outboundOptionsOf(config, version, metrics));
         const parts = {
           ...{ config, clock, ids, logger, metrics, lifecycle, database, bus, notifier, outboundHttp, signingKey },
@@ -124,7 +159,11 @@ export class Homeserver {
           metrics: config.get('enable_metrics') ? metrics : undefined,
         });
         await modules.start(loaded, createCapabilities(parts, this.#http));
-        lifecycle.on('streams', { name: 'background updates', start: () => updates.start(), stop: () => updates.stop() });
+        lifecycle.on('streams', {
+          name: 'background updates',
+          start: () => updates.start(),
+          stop: () => updates.stop(),
+        });
       },
       stop: async () => {
         notifier.close();
@@ -145,4 +184,15 @@ export class Homeserver {
       },
     });
   }
+}
+
+/** The database of the settings; a file of SQLite is looked for beside them. */
+function databaseOptions(config: Config): DatabaseOptions {
+  const options = parseDatabaseOptions({
+    name: config.get('database.name'),
+    args: config.get('database.args'),
+    txn_limit: config.get('database.txn_limit'),
+    allow_unsafe_locale: config.get('database.allow_unsafe_locale'),
+  });
+  return options.name === 'sqlite3' ? { ...options, path: resolve(config.configDir, options.path) } : options;
 }

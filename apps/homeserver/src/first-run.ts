@@ -23,7 +23,9 @@ export interface FirstRun {
 export function writeFirstConfig({ file, serverName, port }: FirstRun, ids: Ids): boolean {
   if (existsSync(file)) return false;
   if (!isValidServerName(serverName)) {
-    throw new StartupError(`'${serverName}' cannot be the name of a server: it is a domain name or an address, with a port or without`);
+    throw new StartupError(
+      `'${serverName}' cannot be the name of a server: it is a domain name or an address, with a port or without`,
+    );
   }
   const folder = dirname(file);
   const dataDir = join(folder, 'data');

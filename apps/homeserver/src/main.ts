@@ -15,7 +15,9 @@ interface Options {
 }
 
 const program = new Command('rookery-homeserver')
-  .description('Runs the homeserver. Without --config it uses homeserver.yaml in this folder, and writes one on the first run.')
+  .description(
+    'Runs the homeserver. Without --config it uses homeserver.yaml in this folder, and writes one on the first run.',
+  )
   .version(version)
   .option('-c, --config <paths...>', 'settings files, or folders of *.yaml files; later ones win')
   .option('--server-name <name>', 'the name of a new server, on the first run', 'localhost')
@@ -25,7 +27,7 @@ const program = new Command('rookery-homeserver')
 
 /** Ends the process with the reason for a failed start, in a line where it is the operator's to mend. */
 function fail(error: unknown): never {
-  process.stderr.write(`${startupMessage(error) ?? ((error as Error).stack ?? String(error))}\n`);
+  process.stderr.write(`${startupMessage(error) ?? (error as Error).stack ?? String(error)}\n`);
   process.exit(1);
 }
 

@@ -11,7 +11,14 @@ export class RootModule {
   static with(parts: PlatformParts): DynamicModule {
     return {
       module: RootModule,
-      imports: [PlatformModule.with(parts), ServerInfoModule, UsersHttpModule, RoomsWriterModule, RoomsHttpModule, SyncModule],
+      imports: [
+        PlatformModule.with(parts),
+        ServerInfoModule,
+        UsersHttpModule,
+        RoomsWriterModule,
+        RoomsHttpModule,
+        SyncModule,
+      ],
     };
   }
 }

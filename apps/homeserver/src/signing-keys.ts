@@ -40,5 +40,7 @@ export function loadSigningKeys(config: Config, ids: Ids): readonly SigningKey[]
   } catch (error) {
     throw new StartupError(`${where}: ${(error as Error).message}`);
   }
-  throw new StartupError(`${where}: there is no signing key in it; restore it from a backup, since other servers know this one by its key`);
+  throw new StartupError(
+    `${where}: there is no signing key in it; restore it from a backup, since other servers know this one by its key`,
+  );
 }

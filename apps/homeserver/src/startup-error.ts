@@ -10,7 +10,8 @@ export class StartupError extends Error {
 
 /** The lines for an operator about a failed start; `undefined` for an error that is ours and deserves its stack. */
 export function startupMessage(error: unknown): string | undefined {
-  if (error instanceof StartupError || error instanceof ConfigError || error instanceof ListenError) return error.message;
+  if (error instanceof StartupError || error instanceof ConfigError || error instanceof ListenError)
+    return error.message;
   if (error instanceof DatabaseError || error instanceof ModuleLoadError) {
     const hint = (error as { readonly hint?: string }).hint;
     return hint === undefined ? error.message : `${error.message}\n${hint}`;

@@ -16,7 +16,8 @@ export interface Welcome {
 /** The address of a listener, as a person would type it. */
 export function urlOf(address: BoundAddress): string {
   if (address.path !== undefined) return `unix:${address.path}`;
-  const host = address.host === undefined ? 'localhost' : address.host.includes(':') ? `[${address.host}]` : address.host;
+  const host =
+    address.host === undefined ? 'localhost' : address.host.includes(':') ? `[${address.host}]` : address.host;
   return `${address.tls ? 'https' : 'http'}://${host}:${address.port}`;
 }
 
@@ -24,11 +25,17 @@ export function urlOf(address: BoundAddress): string {
 export function welcomeScreen(welcome: Welcome): string {
   const urls = welcome.addresses.map(urlOf);
   const base = welcome.publicBaseUrl ?? urls.find((url) => url.startsWith('http')) ?? '';
-  const file = welcome.configFile === undefined ? 'homeserver.yaml' : relative(process.cwd(), welcome.configFile) || '.';
-  const lines = [`Rookery ${welcome.version} is running as ${welcome.serverName}`, '', `  Listening   ${urls.join('\n              ')}`];
+  const file =
+    welcome.configFile === undefined ? 'homeserver.yaml' : relative(process.cwd(), welcome.configFile) || '.';
+  const lines = [
+    `Rookery ${welcome.version} is running as ${welcome.serverName}`,
+    '',
+    `  Listening   ${urls.join('\n              ')}`,
+  ];
   if (welcome.configFile !== undefined) lines.push(`  Settings    ${file}`);
   if (welcome.modules.length > 0) lines.push(`  Modules     ${welcome.modules.join(', ')}`);
-  if (welcome.isEmpty) lines.push('', '  Make the first administrator:', `    npx rookery register-user --config ${file} --admin`);
+  if (welcome.isEmpty)
+    lines.push('', '  Make the first administrator:', `    npx rookery register-user --config ${file} --admin`);
   lines.push('', `  Point a Matrix client at ${base} as its homeserver.`, '  Stop with Ctrl+C.', '');
   return lines.join('\n');
 }

@@ -1,2 +1,2 @@
 /** /sync and its filters. */
-export {};
+export { SyncModule } from './sync.module.js';

@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import type { Membership } from '@rookery/matrix-types';
 import { MembershipHistory, MembershipReader, type MembershipChange, type RoomMembership } from '@rookery/rooms';
 import type { SyncContext } from '../sync-context.js';
-import { MembershipCache } from './membership-cache.js';
+import { RoomActivity, type UserRooms } from '../caches/room-activity.js';
 
 /** Where a room stands in the answer. */
 export type RoomSectionName = 'join' | 'invite' | 'knock' | 'leave';
@@ -36,41 +36,44 @@ const sectionOf: Readonly<Record<Membership, RoomSectionName>> = {
 @Injectable()
 export class RoomList {
   constructor(
-    private readonly cache: MembershipCache,
+    private readonly activity: RoomActivity,
     private readonly memberships: MembershipReader,
     private readonly history: MembershipHistory,
   ) {}
 
   /**
-   * The user's rooms: for an initial sync all of them (left ones only where the filter asks), for an incremental one
-   * those that the user is in and those whose membership changed.
-   * @param ignored users whose invites are not shown
+   * The rooms to look at: for an initial sync all of the user's (left ones only where the filter asks), for an incremental
+   * one those with news and those whose membership changed. A quiet room costs nothing.
+   * @param otherNews joined rooms with news that are not events
    */
-  async entries(context: SyncContext, ignored: ReadonlySet<string>): Promise<RoomEntry[]> {
-    const { filter, since, now } = context;
+  async entries(context: SyncContext, otherNews: Iterable<string>): Promise<RoomEntry[]> {
+    const { filter, since, now, userId } = context;
     const wanted = (roomId: string): boolean =>
       !filter.room.notRooms.has(roomId) && (filter.room.rooms === undefined || filter.room.rooms.has(roomId));
-    const current = (await this.#membershipsAt(context.userId, now.events)).filter((entry) => wanted(entry.roomId));
-    if (since === undefined) return current.flatMap((entry) => this.#initial(entry, context, ignored));
-
-    const changes = this.cache.changedSince(context.userId, since.events)
-      ? await this.memberships.changesOf(context.userId, since.events, now.events)
-      : [];
-    const changesByRoom = Map.groupBy(changes, (change) => change.roomId);
-    const before = await this.history.at(context.userId, [...changesByRoom.keys()], since.events);
-    const entries: RoomEntry[] = [];
-    for (const membership of current) {
-      const changed = changesByRoom.get(membership.roomId);
-      const entry = this.#incremental(membership, changed, before.get(membership.roomId)?.membership, context, ignored);
-      if (entry !== undefined) entries.push(entry);
+    const rooms = await this.activity.roomsOf(userId);
+    if (since === undefined) {
+      const current = await this.#asOf(context, rooms, [...rooms.byId.keys()].filter(wanted));
+      return [...current.values()].flatMap((entry) => this.#initial(entry, context));
     }
-    return entries;
+    const changes = this.activity.membershipsChanged(userId, since.events)
+      ? (await this.memberships.changesOf(userId, since.events, now.events)).filter((change) => wanted(change.roomId))
+      : [];
+    const active = context.fullState ? rooms.joined : this.activity.changedRooms(rooms.joined, since.events);
+    const roomIds = new Set([...active, ...otherNews].filter(wanted));
+    for (const change of changes) roomIds.add(change.roomId);
+    if (roomIds.size === 0) return [];
+    const changesByRoom = Map.groupBy(changes, (change) => change.roomId);
+    const before = await this.history.at(userId, [...changesByRoom.keys()], since.events);
+    const current = await this.#asOf(context, rooms, [...roomIds]);
+    return [...current.values()].flatMap((membership) => {
+      const { roomId } = membership;
+      return this.#incremental(membership, changesByRoom.get(roomId), before.get(roomId)?.membership, context) ?? [];
+    });
   }
 
-  #initial(membership: CurrentMembership & { forgotten?: boolean }, context: SyncContext, ignored: ReadonlySet<string>): RoomEntry[] {
+  #initial(membership: CurrentMembership & { forgotten?: boolean }, context: SyncContext): RoomEntry[] {
     const section = sectionOf[membership.membership];
     if (section === 'leave' && (!context.filter.room.includeLeave || membership.forgotten === true)) return [];
-    if (section === 'invite' && ignored.has(membership.sender)) return [];
     return [this.#entry(membership, section, true, 0, context)];
   }
 
@@ -79,16 +82,15 @@ export class RoomList {
     changes: readonly MembershipChange[] | undefined,
     before: Membership | undefined,
     context: SyncContext,
-    ignored: ReadonlySet<string>,
   ): RoomEntry | undefined {
     const since = context.since?.events ?? 0;
     const section = sectionOf[membership.membership];
     if (section === 'join') {
-      const stayed = changes === undefined || (before === 'join' && changes.every((change) => change.membership === 'join'));
+      const stayed =
+        changes === undefined || (before === 'join' && changes.every((change) => change.membership === 'join'));
       return this.#entry(membership, section, !stayed, stayed ? since : 0, context);
     }
     if (changes === undefined) return undefined;
-    if (section === 'invite' && ignored.has(membership.sender)) return undefined;
     if (section === 'leave') {
       if (membership.forgotten === true) return undefined;
       const wasIn = before === 'join' || changes.some((change) => change.membership === 'join');
@@ -97,17 +99,33 @@ export class RoomList {
     return this.#entry(membership, section, true, 0, context);
   }
 
-  #entry(membership: CurrentMembership, section: RoomSectionName, fresh: boolean, after: number, context: SyncContext): RoomEntry {
+  #entry(
+    membership: CurrentMembership,
+    section: RoomSectionName,
+    fresh: boolean,
+    after: number,
+    context: SyncContext,
+  ): RoomEntry {
     const upTo = section === 'leave' ? membership.streamOrdering : context.now.events;
     return { roomId: membership.roomId, section, membership, fresh, after, upTo };
   }
 
-  /** Memberships as they were at `position`, although the cache may already know later ones. */
-  async #membershipsAt(userId: string, position: number): Promise<readonly (CurrentMembership & { forgotten?: boolean })[]> {
-    const current = await this.cache.of(userId);
-    const later = current.filter((entry) => entry.streamOrdering > position).map((entry) => entry.roomId);
-    if (later.length === 0) return current;
-    const past = await this.history.at(userId, later, position);
-    return [...current.filter((entry) => entry.streamOrdering <= position), ...past.values()];
+  /** Memberships of the rooms as they were at the end of this sync, although later ones may be known already. */
+  async #asOf(
+    context: SyncContext,
+    rooms: UserRooms,
+    roomIds: readonly string[],
+  ): Promise<Map<string, CurrentMembership & { forgotten?: boolean }>> {
+    const { userId, now } = context;
+    const result = new Map<string, CurrentMembership & { forgotten?: boolean }>();
+    const uncertain: string[] = [];
+    for (const roomId of roomIds) {
+      const membership = rooms.byId.get(roomId);
+      if (membership !== undefined && membership.streamOrdering <= now.events) result.set(roomId, membership);
+      else uncertain.push(roomId);
+    }
+    for (const [roomId, membership] of await this.history.at(userId, uncertain, now.events))
+      result.set(roomId, membership);
+    return result;
   }
 }

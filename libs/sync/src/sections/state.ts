@@ -1,6 +1,13 @@
 import { Injectable } from '@nestjs/common';
 import { passesFilter, passesRoom, passesType } from '@rookery/matrix-types';
-import { EventStore, isServable, RoomStateReader, type StateDelta, type StoredEvent, type TimelineSlice } from '@rookery/rooms';
+import {
+  EventStore,
+  isServable,
+  RoomStateReader,
+  type StateDelta,
+  type StoredEvent,
+  type TimelineSlice,
+} from '@rookery/rooms';
 import { splitStateKey, stateKeyOf } from '@rookery/state-res';
 import { LazyMemberMemory } from '../request/lazy-members.js';
 import type { SyncContext } from '../sync-context.js';
@@ -62,7 +69,8 @@ export class RoomStates {
     for (const entry of rooms) {
       const state = full.get(entry.roomId);
       const timeline = slices.get(entry.roomId)?.events ?? [];
-      const ids = state === undefined ? changedState(deltas.get(entry.roomId) ?? [], timeline, context) : new Map(state);
+      const ids =
+        state === undefined ? changedState(deltas.get(entry.roomId) ?? [], timeline, context) : new Map(state);
       if (state !== undefined && !context.useStateAfter) setBack(ids, timeline);
       result.set(entry.roomId, ids);
     }
@@ -146,7 +154,12 @@ export class RoomStates {
       const events = [...ids.values()].flatMap((eventId) => loaded.get(eventId) ?? []);
       result.set(
         roomId,
-        events.filter((stored) => stored.rejectedReason === undefined && (isServable(stored) || stored.outlier) && passesFilter(filter, stored.event)),
+        events.filter(
+          (stored) =>
+            stored.rejectedReason === undefined &&
+            (isServable(stored) || stored.outlier) &&
+            passesFilter(filter, stored.event),
+        ),
       );
     }
     return result;
@@ -154,7 +167,9 @@ export class RoomStates {
 }
 
 function sendersOf(entries: readonly RoomEntry[], slices: ReadonlyMap<string, TimelineSlice>): Set<string> {
-  return new Set(entries.flatMap((entry) => (slices.get(entry.roomId)?.events ?? []).map((stored) => stored.event.sender)));
+  return new Set(
+    entries.flatMap((entry) => (slices.get(entry.roomId)?.events ?? []).map((stored) => stored.event.sender)),
+  );
 }
 
 /** Takes the timeline's own changes back, so that a client which applies the timeline on top ends at current state. */
@@ -188,7 +203,10 @@ function changedState(deltas: readonly StateDelta[], timeline: readonly StoredEv
     }
     const before = deltas.findLast(
       (other) =>
-        other.streamId < start && stateKeyOf(other.type, other.stateKey) === key && other.eventId !== undefined && !inTimeline.has(other.eventId),
+        other.streamId < start &&
+        stateKeyOf(other.type, other.stateKey) === key &&
+        other.eventId !== undefined &&
+        !inTimeline.has(other.eventId),
     );
     if (before?.eventId !== undefined) ids.set(key, before.eventId);
   }

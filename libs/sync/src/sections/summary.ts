@@ -31,7 +31,9 @@ export class RoomSummaries {
       .filter((entry) => entry.section === 'join')
       .filter(
         (entry) =>
-          entry.fresh || context.fullState || deltas.get(entry.roomId)?.some((delta) => summaryTypes.has(delta.type)) === true,
+          entry.fresh ||
+          context.fullState ||
+          deltas.get(entry.roomId)?.some((delta) => summaryTypes.has(delta.type)) === true,
       )
       .map((entry) => entry.roomId);
     if (rooms.length === 0) return new Map();
@@ -46,7 +48,10 @@ export class RoomSummaries {
     ]);
     const nameless = rooms.filter((roomId) => {
       const state = names.get(roomId);
-      return state?.has(stateKeyOf('m.room.name', '')) !== true && state?.has(stateKeyOf('m.room.canonical_alias', '')) !== true;
+      return (
+        state?.has(stateKeyOf('m.room.name', '')) !== true &&
+        state?.has(stateKeyOf('m.room.canonical_alias', '')) !== true
+      );
     });
     const heroes = await this.heroes.of(nameless, context.userId);
     return new Map(

@@ -17,12 +17,18 @@ export class Timelines {
    * user stayed in, one for those that are new, one per room that was left.
    * @param limitMax the server's own limit, `undefined` for none
    */
-  async read(entries: readonly RoomEntry[], context: SyncContext, limitMax: number | undefined): Promise<Map<string, TimelineSlice>> {
+  async read(
+    entries: readonly RoomEntry[],
+    context: SyncContext,
+    limitMax: number | undefined,
+  ): Promise<Map<string, TimelineSlice>> {
     const filter = context.filter.room.timeline;
     const asked = filter.limit ?? defaultLimit;
     const limit = limitMax === undefined ? asked : Math.min(asked, limitMax);
     const groups = Map.groupBy(
-      entries.filter((entry) => (entry.section === 'join' || entry.section === 'leave') && passesRoom(filter, entry.roomId)),
+      entries.filter(
+        (entry) => (entry.section === 'join' || entry.section === 'leave') && passesRoom(filter, entry.roomId),
+      ),
       (entry) => `${entry.after}:${entry.upTo}`,
     );
     const slices = new Map<string, TimelineSlice>();

@@ -1,0 +1,92 @@
+import { Injectable, type OnModuleInit } from '@nestjs/common';
+import { Notifier, StreamChangeCache } from '@rookery/replication';
+import { MembershipReader, RoomHooks, type RoomMembership } from '@rookery/rooms';
+import { LRUCache } from 'lru-cache';
+
+const maxBytes = 128 * 1024 * 1024;
+const bytesPerMembership = 500;
+const bytesPerList = 1024;
+
+/** A user's rooms, ready for look-ups. */
+export interface UserRooms {
+  readonly byId: ReadonlyMap<string, RoomMembership>;
+  readonly joined: ReadonlySet<string>;
+}
+
+/**
+ * What happened lately in rooms and to memberships, in memory, so that a sync without news asks the database nothing and a
+ * quiet room costs a sync nothing.
+ */
+@Injectable()
+export class RoomActivity implements OnModuleInit {
+  readonly #lists = new LRUCache<string, { readonly rooms: Promise<UserRooms> }>({ maxSize: maxBytes });
+  #rooms = new StreamChangeCache(Number.MAX_SAFE_INTEGER);
+  #users = new StreamChangeCache(Number.MAX_SAFE_INTEGER);
+
+  constructor(
+    private readonly memberships: MembershipReader,
+    private readonly notifier: Notifier,
+    hooks: RoomHooks,
+  ) {
+    hooks.subscribe({
+      afterCommit: (batch) => {
+        for (const { event, streamOrdering } of batch.events) {
+          if (streamOrdering < 0) continue;
+          this.#rooms.changed(batch.roomId, streamOrdering);
+          if (event.type === 'm.room.member' && event.stateKey !== undefined)
+            this.#memberChanged(event.stateKey, streamOrdering);
+        }
+      },
+    });
+  }
+
+  onModuleInit(): void {
+    const position = this.notifier.position('events');
+    this.#rooms = new StreamChangeCache(position);
+    this.#users = new StreamChangeCache(position);
+  }
+
+  /** The user's rooms now, whatever the membership. */
+  roomsOf(userId: string): Promise<UserRooms> {
+    const cached = this.#lists.get(userId);
+    if (cached !== undefined) return cached.rooms;
+    const entry = { rooms: this.memberships.roomsOf(userId).then(indexed) };
+    this.#lists.set(userId, entry, { size: bytesPerList });
+    entry.rooms.then(
+      ({ byId }) => {
+        // A membership that changed meanwhile has dropped the entry: what was read may be older.
+        if (this.#lists.peek(userId) === entry)
+          this.#lists.set(userId, entry, { size: bytesPerList + byId.size * bytesPerMembership });
+      },
+      () => this.forget(userId),
+    );
+    return entry.rooms;
+  }
+
+  /** Forgets the rooms of a user: after one was forgotten or deleted. */
+  forget(userId: string): void {
+    this.#lists.delete(userId);
+  }
+
+  /** Those of the rooms in which something may have happened after `position`. */
+  changedRooms(roomIds: ReadonlySet<string>, position: number): string[] {
+    return this.#rooms.changedSince(roomIds, position);
+  }
+
+  /** Whether a membership of the user may have changed after `position`. */
+  membershipsChanged(userId: string, position: number): boolean {
+    return this.#users.hasChanged(userId, position);
+  }
+
+  #memberChanged(userId: string, position: number): void {
+    this.#users.changed(userId, position);
+    this.#lists.delete(userId);
+  }
+}
+
+function indexed(list: readonly RoomMembership[]): UserRooms {
+  return {
+    byId: new Map(list.map((membership) => [membership.roomId, membership])),
+    joined: new Set(list.filter((entry) => entry.membership === 'join').map((entry) => entry.roomId)),
+  };
+}

@@ -1,0 +1,68 @@
+import { Injectable } from '@nestjs/common';
+import { type JsonObject, passesRoom, passesType } from '@rookery/matrix-types';
+import { AccountDataService, type RoomAccountDataRow } from '@rookery/users';
+import type { SyncContext } from '../sync-context.js';
+import type { RoomEntry } from './room-list.js';
+
+/** An event of account data on the wire. */
+type AccountDataEvent = { readonly type: string; readonly content: JsonObject };
+
+/** Account data that a sync tells of. */
+export interface AccountDataNews {
+  readonly global: readonly AccountDataEvent[];
+  readonly byRoom: ReadonlyMap<string, readonly RoomAccountDataRow[]>;
+}
+
+const nothing: AccountDataNews = { global: [], byRoom: new Map() };
+
+/** What users keep at the server, of the account and of rooms. */
+@Injectable()
+export class AccountDataSection {
+  constructor(private readonly accountData: AccountDataService) {}
+
+  /** What changed since the last sync; without one, all of the account's own. */
+  async changes(context: SyncContext): Promise<AccountDataNews> {
+    const { userId, since, now, filter } = context;
+    const after = since?.accountData ?? 0;
+    if (since !== undefined && !this.accountData.hasChanged(userId, after)) return nothing;
+    const [global, rooms] = await Promise.all([
+      this.accountData.changes(userId, after, now.accountData),
+      since === undefined ? [] : this.accountData.roomChanges(userId, after, now.accountData),
+    ]);
+    const wanted = filter.accountData;
+    return {
+      global: global
+        .filter(
+          (row) =>
+            passesType(wanted, row.type) &&
+            !wanted.notSenders.includes(userId) &&
+            wanted.senders?.includes(userId) !== false,
+        )
+        .map((row) => ({ type: row.type, content: JSON.parse(row.content) as JsonObject })),
+      byRoom: Map.groupBy(rooms, (row) => row.roomId),
+    };
+  }
+
+  /** The account data events of each room: what changed, and all of it for rooms that the client hears of anew. */
+  async ofRooms(
+    entries: readonly RoomEntry[],
+    news: AccountDataNews,
+    context: SyncContext,
+  ): Promise<Map<string, AccountDataEvent[]>> {
+    const filter = context.filter.room.accountData;
+    const rooms = entries.filter(
+      (entry) => (entry.section === 'join' || entry.section === 'leave') && passesRoom(filter, entry.roomId),
+    );
+    const anew = rooms.filter((entry) => entry.fresh || context.fullState).map((entry) => entry.roomId);
+    const whole = anew.length > 0 ? await this.accountData.forRooms(context.userId, anew) : [];
+    const byRoom = new Map([...news.byRoom, ...Map.groupBy(whole, (row) => row.roomId)]);
+    const result = new Map<string, AccountDataEvent[]>();
+    for (const { roomId } of rooms) {
+      const events = (byRoom.get(roomId) ?? [])
+        .filter((row) => passesType(filter, row.type))
+        .map((row) => ({ type: row.type, content: JSON.parse(row.content) as JsonObject }));
+      if (events.length > 0) result.set(roomId, events);
+    }
+    return result;
+  }
+}

@@ -1,0 +1,65 @@
+import { Controller, Get } from '@nestjs/common';
+import {
+  Access,
+  Inbound,
+  type InboundRequest,
+  queryBoolean,
+  queryChoice,
+  queryInteger,
+  queryString,
+  stable,
+  Who,
+} from '@rookery/http';
+import { type JsonObject, MatrixError, parseSyncFilter } from '@rookery/matrix-types';
+import type { Requester } from '@rookery/platform';
+import { FilterStore } from '@rookery/users';
+import { parseSyncToken } from './request/sync-token.js';
+import { SyncService } from './sync.service.js';
+
+/** Longest wait that a client gets, whatever it asks for. */
+const maxTimeoutMs = 10 * 60 * 1000;
+
+/** The client's window on everything. */
+@Controller()
+export class SyncController {
+  constructor(
+    private readonly service: SyncService,
+    private readonly filters: FilterStore,
+  ) {}
+
+  /** GET /_matrix/client/v3/sync */
+  @Get(stable('/sync'))
+  @Access({ auth: 'required', guests: true })
+  async sync(@Who() requester: Requester, @Inbound() request: InboundRequest): Promise<JsonObject> {
+    const since = queryString(request, 'since');
+    const fullState = queryBoolean(request, 'full_state') ?? false;
+    queryChoice(request, 'set_presence', ['offline', 'online', 'unavailable']);
+    return this.service.sync(
+      {
+        userId: requester.userId,
+        deviceId: requester.deviceId,
+        isGuest: requester.isGuest,
+        since: since === undefined ? undefined : parseSyncToken(since),
+        filter: parseSyncFilter(await this.#filter(requester.userId, queryString(request, 'filter'))),
+        fullState,
+        useStateAfter:
+          queryBoolean(request, 'use_state_after') ??
+          queryBoolean(request, 'org.matrix.msc4222.use_state_after') ??
+          false,
+        timeoutMs: queryInteger(request, 'timeout', { min: 0, max: maxTimeoutMs, clamp: true }) ?? 0,
+      },
+      request.signal,
+    );
+  }
+
+  /** A filter is given in line, as JSON, or by the id under which it was stored. */
+  async #filter(userId: string, value: string | undefined): Promise<unknown> {
+    if (value === undefined) return {};
+    if (!value.startsWith('{')) return this.filters.get(userId, value);
+    try {
+      return JSON.parse(value) as unknown;
+    } catch {
+      throw MatrixError.invalidParam("'filter' is neither JSON nor the id of a filter");
+    }
+  }
+}

@@ -1,0 +1,31 @@
+import { Module } from '@nestjs/common';
+import { RoomsModule } from '@rookery/rooms';
+import { UsersModule } from '@rookery/users';
+import { RoomActivity } from './caches/room-activity.js';
+import { AccountDataSection } from './sections/account-data.js';
+import { RoomList } from './sections/room-list.js';
+import { RoomsSection } from './sections/rooms.js';
+import { RoomStates } from './sections/state.js';
+import { RoomSummaries } from './sections/summary.js';
+import { Timelines } from './sections/timeline.js';
+import { SyncController } from './sync.controller.js';
+import { SyncResponses } from './sync-responses.js';
+import { SyncService } from './sync.service.js';
+
+/** `/sync`. */
+@Module({
+  imports: [UsersModule, RoomsModule],
+  controllers: [SyncController],
+  providers: [
+    RoomActivity,
+    RoomList,
+    Timelines,
+    RoomStates,
+    RoomSummaries,
+    RoomsSection,
+    AccountDataSection,
+    SyncResponses,
+    SyncService,
+  ],
+})
+export class SyncModule {}

@@ -1,0 +1,107 @@
+import { Injectable } from '@nestjs/common';
+import type { JsonObject } from '@rookery/matrix-types';
+import { Clock } from '@rookery/platform';
+import { Notifier } from '@rookery/replication';
+import type { SyncFilter } from '@rookery/matrix-types';
+import { formatSyncToken, type SyncToken, tokenStreams, type TokenStream } from './request/sync-token.js';
+import type { SyncContext } from './sync-context.js';
+import { SyncResponses } from './sync-responses.js';
+
+/** What a client asks for. */
+export interface SyncRequest {
+  readonly userId: string;
+  readonly deviceId: string | undefined;
+  readonly isGuest: boolean;
+  readonly since: SyncToken | undefined;
+  readonly filter: SyncFilter;
+  readonly fullState: boolean;
+  readonly useStateAfter: boolean;
+  /** How long to wait for news, milliseconds. */
+  readonly timeoutMs: number;
+}
+
+/** Names of the streams on the bus, by their place in the token. */
+const streamNames: Readonly<Record<TokenStream, string>> = {
+  events: 'events',
+  presence: 'presence',
+  typing: 'typing',
+  receipts: 'receipts',
+  accountData: 'account_data',
+  pushRules: 'push_rules',
+  toDevice: 'to_device',
+  deviceLists: 'device_lists',
+};
+
+/** Answers syncs: at once where there is news, else when there is, or when the time is over. */
+@Injectable()
+export class SyncService {
+  constructor(
+    private readonly responses: SyncResponses,
+    private readonly notifier: Notifier,
+    private readonly clock: Clock,
+  ) {}
+
+  /** Where every stream stands now. */
+  currentToken(): SyncToken {
+    return Object.fromEntries(
+      tokenStreams.map((stream) => [stream, this.notifier.position(streamNames[stream])]),
+    ) as SyncToken;
+  }
+
+  /**
+   * @param signal ends the wait early, with an empty answer
+   * @spec client-server-api#get_matrixclientv3sync
+   */
+  async sync(request: SyncRequest, signal: AbortSignal): Promise<JsonObject> {
+    const deadlineMs = this.clock.monotonicMs() + request.timeoutMs;
+    const mayWait = request.since !== undefined && !request.fullState;
+    await this.#caughtUp(request.since, signal);
+    for (;;) {
+      const leftMs = deadlineMs - this.clock.monotonicMs();
+      const enough = new AbortController();
+      // The wait begins before the reading, so that nothing falls between the two.
+      const news =
+        mayWait && leftMs > 0
+          ? this.notifier.wait(request.userId, { timeoutMs: leftMs, signal: AbortSignal.any([signal, enough.signal]) })
+          : undefined;
+      try {
+        const context = this.#context(request);
+        const response = await this.responses.build(context);
+        const answer = { next_batch: formatSyncToken(context.now), ...response.body };
+        if (!response.isEmpty || news === undefined) return answer;
+        if ((await news) !== 'news') return answer;
+      } finally {
+        enough.abort();
+      }
+    }
+  }
+
+  #context(request: SyncRequest): SyncContext {
+    const { userId, deviceId, isGuest, since, filter, fullState, useStateAfter } = request;
+    const now = this.currentToken();
+    return {
+      userId,
+      deviceId,
+      deviceKey: `${userId}\n${deviceId ?? ''}`,
+      isGuest,
+      since,
+      // A token from a process that is ahead must not make time run backwards.
+      now: since === undefined ? now : mapToken((stream) => Math.max(now[stream], since[stream])),
+      filter,
+      fullState,
+      useStateAfter,
+    };
+  }
+
+  /** Waits a little until this process has heard of everything that the client already knows. */
+  async #caughtUp(since: SyncToken | undefined, signal: AbortSignal): Promise<void> {
+    if (since === undefined) return;
+    const untilMs = this.clock.monotonicMs() + 1_000;
+    const isBehind = (): boolean => this.notifier.position(streamNames.events) < since.events;
+    while (isBehind() && this.clock.monotonicMs() < untilMs && !signal.aborted) await this.clock.sleep(20, signal);
+  }
+}
+
+function mapToken(position: (stream: TokenStream) => number): SyncToken {
+  return Object.fromEntries(tokenStreams.map((stream) => [stream, position(stream)])) as SyncToken;
+}
