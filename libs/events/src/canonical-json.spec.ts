@@ -135,7 +135,6 @@ describe('canonicalJson', () => {
     const nested = (depth: number): string => '['.repeat(depth) + ']'.repeat(depth);
     expect(canonicalJson(parseJson(nested(500)))).toBe(nested(500));
     expect(() => canonicalJson(parseJson(nested(1_000_000)))).toThrow(InvalidEventError);
-    expect(() => parseJson(`[${nested(1_000_000)},1.0]`)).toThrow(InvalidEventError);
     const circle: unknown[] = [];
     circle.push(circle);
     expect(() => canonicalJson(circle)).toThrow(InvalidEventError);

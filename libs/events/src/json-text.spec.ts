@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import { NumberText, parseJson } from './index.js';
+import { InvalidEventError, NumberText, parseJson } from './index.js';
 
 /** Texts full of what could be taken for a number, or for the end of a string. */
 const trickyText = fc.string({ unit: fc.constantFrom(...'"\\[]{},: 019.eE-\n') });
@@ -61,5 +61,34 @@ describe('parseJson', () => {
       ),
       { numRuns: 2000 },
     );
+  });
+
+  it('does not mind depth, size or names of prototypes', () => {
+    const nested = '['.repeat(1_000_000) + '1.0' + ']'.repeat(1_000_000);
+    let inner: unknown = parseJson(`{"deep":${nested},"__proto__":{"n":1e3,"__proto__":-0}}`);
+    expect(numberTexts((inner as Record<string, unknown>)['__proto__'])).toEqual(['1e3', '-0']);
+    inner = (inner as Record<string, unknown>)['deep'];
+    for (let i = 0; i < 1_000_000; i++) inner = (inner as unknown[])[0];
+    expect(inner).toEqual(new NumberText('1.0'));
+    expect(parseJson('1.0')).toEqual(new NumberText('1.0'));
+    expect(parseJson(' -0 ')).toEqual(new NumberText('-0'));
+  });
+
+  it('does not repair what is not JSON', () => {
+    for (const text of [
+      '01.0',
+      '[1.]',
+      '[.5]',
+      '[+1.0]',
+      '[1e]',
+      '[1.0',
+      '{1.0:1}',
+      '[--1]',
+      '[1.0.0]',
+      '[1.0x]',
+      '',
+    ]) {
+      expect(() => parseJson(text)).toThrow(InvalidEventError);
+    }
   });
 });

@@ -1,13 +1,8 @@
+import { randomUUID } from 'node:crypto';
 import { InvalidEventError } from './invalid-event-error.js';
 
-/** What the compiler's library does not know yet: `JSON.rawJSON`, and the reviver's third argument. */
-const json = JSON as unknown as {
-  rawJSON(text: string): unknown;
-  parse(
-    text: string,
-    reviver: (key: string, value: unknown, context: { readonly source?: string }) => unknown,
-  ): unknown;
-};
+/** What the compiler's library does not know yet. */
+const { rawJSON } = JSON as unknown as { rawJSON(text: string): unknown };
 
 /**
  * A number whose text is not canonical: a fraction, an exponent, `-0`, or an integer that a binary64 may not hold.
@@ -24,7 +19,7 @@ export class NumberText {
 
   /** Used by `JSON.stringify`. */
   toJSON(): unknown {
-    return json.rawJSON(this.source);
+    return rawJSON(this.source);
   }
 }
 
@@ -34,29 +29,30 @@ export const maxNesting = 512;
 // Cheap and too generous: matches in strings are sorted out by the exact scan.
 const maybeOdd = /(?:^|[:,[])\s*(?:-0|-?\d+[.eE]|-?\d{16})/;
 
-/** Whether {@link parseJson} finds a {@link NumberText} in a text that is valid JSON. */
-export function hasOddNumber(text: string): boolean {
-  return maybeOdd.test(text) && scanForOddNumber(text);
-}
-
 /**
  * Parses JSON that came from outside. Equal to `JSON.parse`, except that numbers whose text is not canonical come back
- * as {@link NumberText}; costs more than `JSON.parse` only when the text holds such a number.
- * @throws InvalidEventError kind `json` when the text is not JSON; nothing else, at any size and nesting
+ * as {@link NumberText}; costs more than `JSON.parse` only when the text holds such a number. Nesting is not limited, so
+ * that one event cannot spoil the transaction around it: `parsePdu` judges each alone.
+ * @throws InvalidEventError kind `json` when the text is not JSON; nothing else
  */
 export function parseJson(text: string): unknown {
+  return readJson(text).value;
+}
+
+/** {@link parseJson}, and whether there are {@link NumberText}s inside. */
+export function readJson(text: string): { readonly value: unknown; readonly odd: boolean } {
   let value: unknown;
   try {
     value = JSON.parse(text);
   } catch {
     throw new InvalidEventError('json', 'not JSON');
   }
-  if (!hasOddNumber(text)) return value;
-  // With a reviver JSON.parse recurses, without one it does not.
-  checkNesting(value);
-  return json.parse(text, (_, inner, { source }) =>
-    source !== undefined && typeof inner === 'number' && isOddNumber(source) ? new NumberText(source) : inner,
-  );
+  if (!maybeOdd.test(text)) return { value, odd: false };
+  // A reviver would see the source of numbers, but recurses. Strings go through the parser as they are; nobody outside
+  // can guess what marks them.
+  const mark = `${randomUUID()}:`;
+  const marked = markOddNumbers(text, mark);
+  return marked === undefined ? { value, odd: false } : { value: unmark(JSON.parse(marked), mark), odd: true };
 }
 
 /** Whether a number's text is not what canonical JSON would write. */
@@ -65,8 +61,10 @@ function isOddNumber(source: string): boolean {
   return !Number.isSafeInteger(number) || String(number) !== source;
 }
 
-/** Looks at every number outside of strings. */
-function scanForOddNumber(text: string): boolean {
+/** Valid JSON with every number that is not canonical turned into a marked string; `undefined` when there is none. */
+function markOddNumbers(text: string, mark: string): string | undefined {
+  let marked = '';
+  let copied = 0;
   for (let i = 0; i < text.length; i++) {
     const unit = text.charCodeAt(i);
     if (unit === 0x22) {
@@ -74,11 +72,33 @@ function scanForOddNumber(text: string): boolean {
     } else if (unit === 0x2d || (unit >= 0x30 && unit <= 0x39)) {
       let end = i + 1;
       while (end < text.length && isNumberUnit(text.charCodeAt(end))) end++;
-      if (isOddNumber(text.slice(i, end))) return true;
+      const source = text.slice(i, end);
+      if (isOddNumber(source)) {
+        marked += `${text.slice(copied, i)}"${mark}${source}"`;
+        copied = end;
+      }
       i = end;
     }
   }
-  return false;
+  return copied === 0 ? undefined : marked + text.slice(copied);
+}
+
+/** Puts {@link NumberText}s in place of marked strings, everywhere in what the parser just made. */
+function unmark(parsed: unknown, mark: string): unknown {
+  const root = { parsed };
+  const waiting: Record<string, unknown>[] = [root];
+  for (let object = waiting.pop(); object !== undefined; object = waiting.pop()) {
+    for (const key of Object.keys(object)) {
+      const value = object[key];
+      if (typeof value === 'string') {
+        // Keys are the parser's own properties, `__proto__` too.
+        if (value.startsWith(mark)) object[key] = new NumberText(value.slice(mark.length));
+      } else if (typeof value === 'object' && value !== null) {
+        waiting.push(value as Record<string, unknown>);
+      }
+    }
+  }
+  return root.parsed;
 }
 
 /** Position of the quote that closes the string which opens at `start`. */
@@ -98,22 +118,6 @@ function isEscaped(text: string, at: number): boolean {
 /** Digits, `+`, `-`, `.`, `e`, `E`. */
 const isNumberUnit = (unit: number): boolean =>
   (unit >= 0x30 && unit <= 0x39) || unit === 0x2b || unit === 0x2d || unit === 0x2e || unit === 0x45 || unit === 0x65;
-
-/** @throws InvalidEventError when objects and lists nest deeper than {@link maxNesting}; does not recurse */
-function checkNesting(value: unknown): void {
-  let level: unknown[] = [value];
-  for (let depth = 0; level.length > 0; depth++) {
-    if (depth > maxNesting) throw new InvalidEventError('json', 'nested too deeply');
-    const inner: unknown[] = [];
-    for (const item of level) {
-      if (typeof item !== 'object' || item === null) continue;
-      for (const child of Array.isArray(item) ? item : Object.values(item)) {
-        if (typeof child === 'object' && child !== null) inner.push(child);
-      }
-    }
-    level = inner;
-  }
-}
 
 /** What {@link inspectJson} found. */
 export interface JsonFindings {

@@ -3,7 +3,7 @@ import { canonicalJson } from './canonical-json.js';
 import type { RoomEvent } from './event.js';
 import { eventIdOf } from './hashes.js';
 import { InvalidEventError } from './invalid-event-error.js';
-import { hasOddNumber, inspectJson, NumberText, parseJson } from './json-text.js';
+import { inspectJson, NumberText, parseJson, readJson } from './json-text.js';
 import { makeEvent } from './make-event.js';
 import type { RoomVersionRules } from './room-version-rules.js';
 
@@ -60,8 +60,9 @@ export function parsePdu(
  * Nothing is checked.
  */
 export function eventFromRow(jsonText: string, eventId: string, rules: RoomVersionRules): RoomEvent {
-  const odd = !rules.strictCanonicalJson && hasOddNumber(jsonText);
-  return makeEvent((odd ? parseJson(jsonText) : JSON.parse(jsonText)) as JsonObject, eventId, rules, odd);
+  if (rules.strictCanonicalJson) return makeEvent(JSON.parse(jsonText) as JsonObject, eventId, rules, false);
+  const { value, odd } = readJson(jsonText);
+  return makeEvent(value as JsonObject, eventId, rules, odd);
 }
 
 /** Checks that every key which code reads without looking has the right type and size. @throws InvalidEventError */
