@@ -14,7 +14,7 @@ export { moduleEntriesOf } from './entries.js';
 export { ModuleLoadError } from './errors.js';
 export { ModuleHost, type ModuleHostOptions, type ReloadResult } from './host.js';
 export { frozenCopy, type StateReader, toModuleEvent, toStateView } from './isolation.js';
-export { importModules, type LoadedModule, type ModuleEntry, resolveModule } from './loader.js';
+export { importModules, type LoadedModule, type ModuleEntry, modulesFolder, resolveModule } from './loader.js';
 export { MemoryDocuments, offlineCapabilities, type OfflineServer } from './offline.js';
 export {
   type LoginType,

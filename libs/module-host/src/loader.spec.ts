@@ -138,3 +138,27 @@ it('checks the configuration and points to its place', async () => {
   write('fine.mjs', `export default ${source('fine', 'parseConfig: (raw) => raw.words.length')}`);
   expect((await load('./fine.mjs', { config: { words: ['a', 'b'] } })).config).toBe(2);
 });
+
+it('lends the module API to a module that has none installed, and finds what was installed beside the settings', async () => {
+  write(
+    'single.mjs',
+    `import { defineModule } from '@rookery/module-api';
+    export default defineModule({ name: 'single', parseConfig: () => undefined, register() {} });`,
+  );
+  write('modules/package.json', {});
+  write('modules/node_modules/beside/package.json', { type: 'module', exports: './x.js' });
+  write(
+    'modules/node_modules/beside/x.js',
+    `import { defineModule } from '@rookery/module-api';
+    export default defineModule({ name: 'beside', parseConfig: () => undefined, register() {} });`,
+  );
+  write('modules/node_modules/common/package.json', { main: 'x.js' });
+  write(
+    'modules/node_modules/common/x.js',
+    `const { defineModule } = require('@rookery/module-api');
+    module.exports = defineModule({ name: 'common', parseConfig: () => undefined, register() {} });`,
+  );
+  expect(await nameOf('./single.mjs')).toBe('single');
+  expect(await nameOf('beside')).toBe('beside');
+  expect(await nameOf('common')).toBe('common');
+});

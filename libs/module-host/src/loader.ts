@@ -32,6 +32,11 @@ export interface LoadedModule {
 /** Importing or registering takes at most this long. */
 export const loadTimeLimitMs = 30_000;
 const scheme = 'rookery-module:';
+/** Folder beside the settings file into which the operator's command installs modules. */
+export const modulesFolder = 'modules';
+/** What modules import without having it installed: they get the server's own. */
+const provided = ['@rookery/module-api', '@rookery/matrix-types'];
+let providing = false;
 const moduleName = /^[a-z0-9][a-z0-9._-]{0,63}$/;
 
 /** Imports modules in order and checks their configuration. @throws ModuleLoadError */
@@ -39,6 +44,7 @@ export async function importModules(
   entries: readonly ModuleEntry[],
   options: { readonly configDir: string; readonly clock: Clock },
 ): Promise<LoadedModule[]> {
+  if (entries.length > 0) provideModuleApi();
   const loaded: LoadedModule[] = [];
   for (const entry of entries) {
     try {
@@ -48,6 +54,24 @@ export async function importModules(
     }
   }
   return loaded;
+}
+
+/** A module need not bring @rookery/module-api: where its own look-up finds none, the server's takes its place. */
+function provideModuleApi(): void {
+  if (providing) return;
+  providing = true;
+  const own = new Map(provided.map((name) => [name, import.meta.resolve(name)]));
+  registerHooks({
+    resolve(asked, context, next) {
+      const url = own.get(asked);
+      if (url === undefined) return next(asked, context);
+      try {
+        return next(asked, context);
+      } catch {
+        return { url, shortCircuit: true };
+      }
+    },
+  });
 }
 
 async function importModule(entry: ModuleEntry, configDir: string, clock: Clock): Promise<LoadedModule> {
@@ -89,7 +113,7 @@ export function resolveModule(specifier: string, configDir: string): string {
     return statSync(path).isDirectory() ? entryOfFolder(specifier, path) : pathToFileURL(path).href;
   }
   try {
-    return resolveFrom(specifier, parent);
+    return resolveInstalled(specifier, parent, configDir);
   } catch (error) {
     const reason = (error as Error).message.split('\n')[0] ?? '';
     const missing = /cannot find (package|module)/i.test(reason);
@@ -109,6 +133,17 @@ const packageOf = (specifier: string): string =>
     .split('/')
     .slice(0, specifier.startsWith('@') ? 2 : 1)
     .join('/');
+
+/** Packages may be installed for the settings file itself, or beside it where `rookery module add` puts them. */
+function resolveInstalled(specifier: string, parent: string, configDir: string): string {
+  const beside = pathToFileURL(join(resolvePath(configDir), modulesFolder, 'package.json'));
+  try {
+    return resolveFrom(specifier, parent);
+  } catch (error) {
+    if (!existsSync(beside)) throw error;
+    return resolveFrom(specifier, beside.href);
+  }
+}
 
 /** Node's own resolution, with another file as the importer. */
 function resolveFrom(specifier: string, parentURL: string): string {

@@ -68,8 +68,7 @@ export interface DocumentStore {
 }
 
 /**
- * The module's own documents, in the server's database: no other module sees them, `rookery module remove --purge` deletes
- * them. Shared by all processes of a server.
+ * The module's own documents, in the server's database: no other module sees them, all processes of a server share them.
  */
 export interface ModuleStore extends DocumentStore {
   /**
