@@ -62,7 +62,7 @@ export class EventStore {
     return ++this.steps % stride === 0 ? this.turn() : undefined;
   }
 
-  /** The provider's own auth difference; `undefined` when it has none. */
+  /** The provider's own auth difference; `undefined` when it cannot tell. */
   async indexedAuthDifference({ sets, unconflicted }: Conflict): Promise<ReadonlySet<string> | undefined> {
     const found = await this.provider.authDifference?.(
       sets.map((set) => new Set(set.values())),

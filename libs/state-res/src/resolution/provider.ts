@@ -32,7 +32,8 @@ export interface StateResProvider {
    * The auth difference, from an index such as a chain cover; left out, it is found by walking the auth events.
    *
    * The auth chain of a state set holds its events and everything reachable from them along `auth_events`. The answer
-   * holds the events that are in the chains of some, but not of all state sets.
+   * holds the events that are in the chains of some, but not of all state sets; whether conflicted events are among them
+   * does not matter. `undefined` when the index does not cover all of them, which are then walked.
    * @param conflicted per state set, the ids of those of its events that are not in every set
    * @param unconflicted the events that are in every state set, by state key
    */
@@ -40,7 +41,7 @@ export interface StateResProvider {
     conflicted: readonly ReadonlySet<string>[],
     unconflicted: Conflict['unconflicted'],
     signal: AbortSignal | undefined,
-  ): Promise<ReadonlySet<string>>;
+  ): Promise<ReadonlySet<string> | undefined>;
 }
 
 /** Bounds of one resolution. */
