@@ -4,6 +4,7 @@ import { ConfigError } from '@rookery/platform';
 import { CommandError } from './command-error.js';
 import { registerConfigCommands } from './commands/config.js';
 import { registerHashPasswordCommand } from './commands/hash-password.js';
+import { registerModuleCommands } from './commands/module-commands.js';
 import { registerRegisterUserCommand } from './commands/register-user.js';
 import type { Terminal } from './terminal.js';
 
@@ -25,6 +26,7 @@ export function createProgram(terminal: Terminal): Command {
   registerConfigCommands(program, terminal);
   registerRegisterUserCommand(program, terminal);
   registerHashPasswordCommand(program, terminal);
+  registerModuleCommands(program, terminal);
   return program;
 }
 

@@ -112,6 +112,22 @@ export class ModuleDispatcher {
     return this.#registry.modules;
   }
 
+  /** What each module registered: callbacks by name and paths, in the order of the settings. */
+  summary(): readonly {
+    readonly module: string;
+    readonly callbacks: readonly string[];
+    readonly paths: readonly string[];
+  }[] {
+    const { modules, handlers, webResources } = this.#registry;
+    return modules.map((module) => ({
+      module,
+      callbacks: Object.entries(handlers)
+        .filter(([, registered]) => registered.some((handler) => handler.module === module))
+        .map(([name]) => name),
+      paths: webResources.filter((resource) => resource.module === module).map(({ path }) => path),
+    }));
+  }
+
   /** Whether any module registered the callback. Ask before preparing arguments: with no module this is all it costs. */
   has(name: CallbackName): boolean {
     return this.#registry.handlers[name] !== undefined;
