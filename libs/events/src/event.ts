@@ -15,6 +15,7 @@ export interface RoomEvent {
   /** `undefined` for a message event. */
   readonly stateKey: string | undefined;
   readonly sender: string;
+  /** With plain numbers, whatever the PDU's text says. */
   readonly content: Readonly<JsonObject>;
   readonly originServerTs: number;
   readonly depth: number;
@@ -26,6 +27,9 @@ export interface RoomEvent {
   readonly redacts: string | undefined;
   /** The rules of its room's version. */
   readonly rules: RoomVersionRules;
-  /** The PDU as it travels between servers, with hashes and signatures. */
+  /**
+   * The PDU as it travels between servers, with hashes and signatures: for `JSON.stringify` and for hashing. In room
+   * versions 1 to 5 a number in it may be a `NumberText`; read {@link content}, not this.
+   */
   readonly pdu: Readonly<JsonObject>;
 }
