@@ -148,7 +148,7 @@ eachDatabase('sessions', (open) => {
       Array.from({ length: 8 }, () => sessions.refresh(opened.refreshToken!).catch(() => undefined)),
     );
     const alive = await Promise.all(
-      answers.map((answer) => (answer ? whoIs(answer.accessToken).catch(() => undefined) : undefined)),
+      answers.map(async (answer) => (answer ? whoIs(answer.accessToken).catch(() => undefined) : undefined)),
     );
     expect(alive.filter((one) => one !== undefined)).toHaveLength(1);
   });
