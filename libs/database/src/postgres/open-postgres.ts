@@ -10,6 +10,11 @@ import { PostgresDatabase } from './postgres-database.js';
 
 const statementTimeoutMs = 60_000;
 const idleMs = 60_000;
+// By statements, because connection poolers refuse parameters at connection.
+const sessionSettings = `
+  SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY;
+  SET statement_timeout = ${statementTimeoutMs};
+  SET bytea_output = 'hex'`;
 
 const int8 = 20;
 const numeric = 1700;
@@ -85,19 +90,23 @@ function dataSource(target: PostgresTarget, ssl: TlsChoice | false, maxUses: num
     connectTimeoutMS: target.connectTimeoutMs,
     applicationName: target.applicationName,
     installExtensions: false,
-    poolErrorHandler: (error: unknown) => logger.warn('A connection to PostgreSQL was lost', { err: error }),
+    // Said below, where it is also heard of connections in use.
+    poolErrorHandler: () => {},
     extra: {
       min: target.poolMin,
       idleTimeoutMillis: idleMs,
       types,
       keepAlive: true,
+      // Statements that a transaction issues together travel together.
+      pipeline: true,
       ...(target.serverOptions !== undefined && { options: target.serverOptions }),
       ...(maxUses > 0 && { maxUses }),
-      // A hook instead of parameters at connection, which connection poolers refuse.
-      onConnect: (client: pg.PoolClient) =>
-        client.query(
-          `SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY; SET statement_timeout = ${statementTimeoutMs}; SET bytea_output = 'hex'`,
-        ),
+      onConnect: (client: pg.PoolClient) => {
+        // A connection that breaks between two statements of a transaction reports it to nobody else, and an error event
+        // without a listener ends the process. The next statement fails and says why.
+        client.on('error', (error) => logger.warn('A connection to PostgreSQL was lost', { err: error }));
+        return client.query(sessionSettings);
+      },
     },
   });
 }

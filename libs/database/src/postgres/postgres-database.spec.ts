@@ -86,6 +86,35 @@ describe('PostgresDatabase', () => {
     expect(await values()).toEqual([1, 0]);
   });
 
+  it('survives the end of a connection between two statements', async () => {
+    let runs = 0;
+    await db.write(async (tx) => {
+      const own = (await tx.get<{ pid: number }>('SELECT pg_backend_pid() AS pid'))?.pid;
+      if (++runs === 1) {
+        await asPostgresAdmin(`SELECT pg_terminate_backend(${own})`);
+        await new Promise((resolve) => setTimeout(resolve, 50));
+      }
+      await add(tx, 1);
+    });
+    expect(runs).toBe(2);
+    expect(await values()).toEqual([1, 0]);
+  });
+
+  it('sends statements that are issued together, together, and keeps their order', async () => {
+    await db.write(async (tx) => {
+      const results = await Promise.all([
+        tx.run('UPDATE things SET n = 5 WHERE id = 1'),
+        tx.get('SELECT n FROM things WHERE id = ?', [1]),
+        tx.run('UPDATE things SET n = 6 WHERE id = 1'),
+        tx.get('SELECT n FROM things WHERE id = ?', [1]),
+      ]);
+      expect(results).toEqual([1, { n: 5 }, 1, { n: 6 }]);
+    });
+    const failed = db.write((tx) => Promise.all([add(tx, 1), tx.run('SELECT nonsense'), add(tx, 1)]));
+    await expect(failed).rejects.toThrow(/nonsense/);
+    expect(await values()).toEqual([6, 0]);
+  });
+
   it('goes on when the schema changes under its plans', async () => {
     const read = (): Promise<unknown> => db.get('SELECT * FROM things WHERE id = ?', [1]);
     const all = (): Promise<unknown[]> => Promise.all(Array.from({ length: 8 }, read));

@@ -95,10 +95,11 @@ export class PostgresDatabase extends Database {
     let unusable: Error | undefined;
     let committed = false;
     try {
-      await client.query(begin);
-      if (options.limitMs !== undefined)
-        await client.query(`SET LOCAL statement_timeout = ${statementLimit(options.limitMs)}`);
+      // Not awaited: it travels with the first statement, which saves a round trip.
+      const begun = this.#begin(client, options);
+      begun.catch(() => {});
       const value = await this.#open.run(transaction, () => transaction.execute(fn, clock, logger, options));
+      await begun;
       await this.#commit(client);
       committed = true;
       return value;
@@ -123,6 +124,13 @@ export class PostgresDatabase extends Database {
         logger.error('The observer of transactions threw', { err: error });
       }
     }
+  }
+
+  async #begin(client: PoolClient, { limitMs }: WriteOptions): Promise<void> {
+    const statements = [client.query(begin)];
+    if (limitMs !== undefined)
+      statements.push(client.query(`SET LOCAL statement_timeout = ${statementLimit(limitMs)}`));
+    await Promise.all(statements);
   }
 
   async #commit(client: PoolClient): Promise<void> {
