@@ -26,7 +26,7 @@ export {
   queryStrings,
   requiredQueryString,
 } from './query-params.js';
-export { HttpReply } from './reply.js';
+export { HttpReply, type PageContent, type PageOptions } from './reply.js';
 export { type LimiterName, type RateLimit, RateLimiter, RateLimitOverrides } from './rate-limiter.js';
 export type { PathPrefixes } from './request-handler.js';
 export type { WebHandler } from './web-mounts.js';

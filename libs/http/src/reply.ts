@@ -1,5 +1,38 @@
 import type { Readable } from 'node:stream';
 
+/** A rendered page. */
+export interface PageContent {
+  readonly html: string;
+  /** Unguessable; carried by the page's own scripts. */
+  readonly nonce?: string | undefined;
+  /** Written by the operator. */
+  readonly custom?: boolean | undefined;
+}
+
+/** How a page is sent. */
+export interface PageOptions {
+  readonly headers?: Record<string, string | string[]>;
+  /** The answer to a form of the page may redirect to another site, which browsers otherwise refuse to follow. */
+  readonly formsLeadAway?: boolean;
+}
+
+const captchaSites = 'https://www.recaptcha.net https://www.google.com';
+
+function policyOf({ nonce, custom }: PageContent, formsLeadAway: boolean): string {
+  const rules = ["frame-ancestors 'self'", "base-uri 'none'"];
+  if (custom) return rules.join('; ');
+  rules.push("default-src 'none'", "style-src 'unsafe-inline'", "img-src 'self' https: data:");
+  if (!formsLeadAway) rules.push("form-action 'self'");
+  if (nonce !== undefined) {
+    rules.push(
+      `script-src 'nonce-${nonce}' 'strict-dynamic'`,
+      `connect-src 'self' ${captchaSites}`,
+      `frame-src ${captchaSites}`,
+    );
+  }
+  return rules.join('; ');
+}
+
 /** An answer that is not a plain 200 with JSON: pages, redirects, empty bodies, other status codes. */
 export class HttpReply {
   constructor(
@@ -14,20 +47,23 @@ export class HttpReply {
   static json(status: number, body: unknown, headers: Record<string, string | string[]> = {}): HttpReply {
     return new HttpReply(status, { 'content-type': 'application/json', ...headers }, JSON.stringify(body));
   }
-  /** A page, with the strict content security policy that all our pages carry. */
+  /** A page without scripts, with the strict content security policy that all our pages carry. */
   static html(status: number, html: string, headers: Record<string, string | string[]> = {}): HttpReply {
+    return HttpReply.page(status, { html }, { headers });
+  }
+  /** A page from a template. Only scripts that carry its nonce run; the operator's own pages may do what they like. */
+  static page(status: number, page: PageContent, options: PageOptions = {}): HttpReply {
     return new HttpReply(
       status,
       {
         'content-type': 'text/html; charset=utf-8',
-        'content-security-policy':
-          "default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:; form-action 'self'; frame-ancestors 'self'; base-uri 'none'",
+        'content-security-policy': policyOf(page, options.formsLeadAway ?? false),
         'cache-control': 'no-store',
         'referrer-policy': 'no-referrer',
         'x-content-type-options': 'nosniff',
-        ...headers,
+        ...options.headers,
       },
-      html,
+      page.html,
     );
   }
   static redirect(location: string, status = 302, headers: Record<string, string | string[]> = {}): HttpReply {

@@ -1,2 +1,3 @@
 /** HTML pages and mails. */
-export {};
+export { Pages, type PagesOptions, pagesOptionsOf, type RenderedPage } from './pages.js';
+export { compileText, TemplateError } from './template-set.js';
