@@ -14,3 +14,10 @@ export {
   type TestDatabasePlace,
   testPostgresUrl,
 } from './test-database.js';
+export {
+  createTestHomeserver,
+  type TestHomeserver,
+  type TestHomeserverOptions,
+  type TestResponse,
+  type TestUser,
+} from './test-homeserver.js';

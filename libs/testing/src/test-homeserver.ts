@@ -1,0 +1,159 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { DialectName } from '@rookery/database';
+import { Homeserver, type HomeserverOverrides } from '@rookery/homeserver';
+import { Config, SilentLogger } from '@rookery/platform';
+import { makeTestDatabasePlace, testPostgresUrl } from './test-database.js';
+
+/** What a test wants to be different. */
+export interface TestHomeserverOptions extends HomeserverOverrides {
+  /** Default `sqlite`: a temporary file. */
+  readonly database?: DialectName;
+  /** Settings by their names in `homeserver.yaml`; they replace the defaults of tests. */
+  readonly settings?: Readonly<Record<string, unknown>>;
+  /** Where relative names of modules start. Default: the current folder. */
+  readonly configDir?: string;
+}
+
+/** An account with a session. */
+export interface TestUser {
+  readonly userId: string;
+  readonly accessToken: string;
+  readonly deviceId: string;
+  /** A request as this user; see {@link TestHomeserver.request}. */
+  request<T = Record<string, unknown>>(method: string, path: string, body?: unknown): Promise<TestResponse<T>>;
+}
+
+/** An answer with its body read as JSON. */
+export interface TestResponse<T> {
+  readonly status: number;
+  readonly headers: Headers;
+  readonly body: T;
+}
+
+/** A real server in this process, on a free port of the loopback address. */
+export interface TestHomeserver {
+  readonly server: Homeserver;
+  readonly baseUrl: string;
+  /** Sends JSON and reads JSON. `path` starts with `/`; `/_matrix/client/v3` may be left out: `/sync`. */
+  request<T = Record<string, unknown>>(method: string, path: string, body?: unknown, accessToken?: string): Promise<TestResponse<T>>;
+  /** Registers through the client API. @throws Error when that is refused */
+  registerUser(username: string, password?: string): Promise<TestUser>;
+  /** Stops it and starts it again on the same data and port. */
+  restart(): Promise<void>;
+  /** Stops it and removes its data. */
+  stop(): Promise<void>;
+}
+
+const wide = { per_second: 100_000, burst_count: 100_000 };
+
+const defaults: Readonly<Record<string, unknown>> = {
+  server_name: 'rookery.test',
+  report_stats: false,
+  enable_registration: true,
+  enable_registration_without_verification: true,
+  registration_shared_secret: 'shared',
+  macaroon_secret_key: 'macaroons',
+  form_secret: 'forms',
+  bcrypt_rounds: 4,
+  rc_message: wide,
+  rc_registration: wide,
+  rc_login: { address: wide, account: wide, failed_attempts: wide },
+  rc_joins: { local: wide, remote: wide },
+  rc_joins_per_room: wide,
+  rc_invites: { per_room: wide, per_user: wide, per_issuer: wide },
+  rc_room_creation: wide,
+};
+
+/**
+ * Starts a homeserver for a test: the real program with real storage and real HTTP, only in this process.
+ *
+ * ```ts
+ * const homeserver = await createTestHomeserver({ settings: { modules: [{ module: './dist/index.js', config: {} }] } });
+ * const alice = await homeserver.registerUser('alice');
+ * expect((await alice.request('POST', '/createRoom', {})).status).toBe(200);
+ * await homeserver.stop();
+ * ```
+ */
+export async function createTestHomeserver(options: TestHomeserverOptions = {}): Promise<TestHomeserver> {
+  const { database = 'sqlite', settings = {}, configDir = process.cwd(), ...overrides } = options;
+  const folder = await mkdtemp(join(tmpdir(), 'rookery-'));
+  const place = await makeTestDatabasePlace(database);
+  const start = async (port: number): Promise<Homeserver> => {
+    const config = Config.fromObject(
+      {
+        ...defaults,
+        signing_key_path: join(folder, 'signing.key'),
+        media_store_path: join(folder, 'media'),
+        database: databaseSection(place.options),
+        listeners: [{ port, bind_addresses: ['127.0.0.1'], type: 'http', resources: [{ names: ['client', 'federation'] }] }],
+        ...settings,
+      },
+      { configDir },
+    );
+    const server = Homeserver.create(config, { logger: new SilentLogger(), ...overrides });
+    await server.start();
+    return server;
+  };
+  let server = await start(0);
+  const { port } = server.addresses[0] ?? {};
+  const baseUrl = `http://127.0.0.1:${port}`;
+
+  const request = async <T>(method: string, path: string, body?: unknown, accessToken?: string): Promise<TestResponse<T>> => {
+    const url = baseUrl + (path.startsWith('/_') || path.startsWith('/.') || path === '/health' ? path : `/_matrix/client/v3${path}`);
+    const response = await fetch(url, {
+      method,
+      headers: {
+        ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+        ...(accessToken === undefined ? {} : { authorization: `Bearer ${accessToken}` }),
+      },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    });
+    const text = await response.text();
+    const isJson = (response.headers.get('content-type') ?? '').startsWith('application/json');
+    return { status: response.status, headers: response.headers, body: (isJson ? JSON.parse(text) : text) as T };
+  };
+
+  return {
+    get server() {
+      return server;
+    },
+    baseUrl,
+    request,
+    async registerUser(username, password = `password of ${username}`) {
+      const { status, body } = await request<Record<string, string>>('POST', '/register', {
+        username,
+        password,
+        auth: { type: 'm.login.dummy' },
+      });
+      if (status !== 200) throw new Error(`Registration of ${username} was refused: ${JSON.stringify(body)}`);
+      const accessToken = body['access_token'] ?? '';
+      return {
+        userId: body['user_id'] ?? '',
+        accessToken,
+        deviceId: body['device_id'] ?? '',
+        request: (method, path, content) => request(method, path, content, accessToken),
+      };
+    },
+    async restart() {
+      await server.stop();
+      server = await start(port ?? 0);
+    },
+    async stop() {
+      await server.stop();
+      await place.remove();
+      await rm(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+/** The settings' section for a place. */
+function databaseSection(options: Awaited<ReturnType<typeof makeTestDatabasePlace>>['options']): object {
+  if (options.name === 'sqlite3') return { name: 'sqlite3', args: { database: options.path } };
+  const url = new URL(testPostgresUrl());
+  return {
+    name: 'psycopg2',
+    args: { host: url.hostname, port: Number(url.port), user: url.username, password: url.password, ...options.args },
+  };
+}
