@@ -20,15 +20,25 @@ export type WebHandler = (request: Request, context: WebRequestContext) => Promi
  * may be given in several calls, each callback once.
  */
 export interface RegistrationApi {
+  /** Checks that refuse what users and other servers do. */
   registerSpamCheckerCallbacks(callbacks: CallbackCategories['spamChecker']): void;
+  /** Rules for rooms and accounts, and being told when they change. */
   registerThirdPartyRulesCallbacks(callbacks: CallbackCategories['thirdPartyRules']): void;
+  /** Other ways to log in. */
   registerPasswordAuthProviderCallbacks(callbacks: CallbackCategories['passwordAuthProvider']): void;
+  /** Accounts that run out. */
   registerAccountValidityCallbacks(callbacks: CallbackCategories['accountValidity']): void;
+  /** Presence for users who share no room. Both callbacks or neither. */
   registerPresenceRouterCallbacks(callbacks: CallbackCategories['presenceRouter']): void;
+  /** Being told of account data. */
   registerAccountDataCallbacks(callbacks: CallbackCategories['accountData']): void;
+  /** More fields in the `unsigned` part of events. */
   registerAddExtraFieldsToUnsignedClientEventCallbacks(callbacks: CallbackCategories['unsignedFields']): void;
+  /** Limits of the media repository. */
   registerMediaRepositoryCallbacks(callbacks: CallbackCategories['mediaRepository']): void;
+  /** Rate limits by user. */
   registerRatelimitCallbacks(callbacks: CallbackCategories['ratelimit']): void;
+  /** When background updates run. The first module that registers them is the only one asked. */
   registerBackgroundUpdateControllerCallbacks(callbacks: CallbackCategories['backgroundUpdateController']): void;
   /**
    * Answers requests to a path.

@@ -73,15 +73,15 @@ export interface CallbackInfo {
 
 /** Every callback as data: drives dispatch, the documentation and its tests. */
 export const callbackTable = {
-  checkEventForSpam: { category: 'spamChecker', snakeCase: 'check_event_for_spam', kind: 'gate', fires: false },
+  checkEventForSpam: { category: 'spamChecker', snakeCase: 'check_event_for_spam', kind: 'gate', fires: true },
   shouldDropFederatedEvent: {
     category: 'spamChecker',
     snakeCase: 'should_drop_federated_event',
     kind: 'gate',
     fires: false,
   },
-  userMayJoinRoom: { category: 'spamChecker', snakeCase: 'user_may_join_room', kind: 'gate', fires: false },
-  userMayInvite: { category: 'spamChecker', snakeCase: 'user_may_invite', kind: 'gate', fires: false },
+  userMayJoinRoom: { category: 'spamChecker', snakeCase: 'user_may_join_room', kind: 'gate', fires: true },
+  userMayInvite: { category: 'spamChecker', snakeCase: 'user_may_invite', kind: 'gate', fires: true },
   federatedUserMayInvite: {
     category: 'spamChecker',
     snakeCase: 'federated_user_may_invite',
@@ -94,26 +94,26 @@ export const callbackTable = {
     kind: 'gate',
     fires: false,
   },
-  userMayCreateRoom: { category: 'spamChecker', snakeCase: 'user_may_create_room', kind: 'gate', fires: false },
+  userMayCreateRoom: { category: 'spamChecker', snakeCase: 'user_may_create_room', kind: 'gate', fires: true },
   userMayCreateRoomAlias: {
     category: 'spamChecker',
     snakeCase: 'user_may_create_room_alias',
     kind: 'gate',
-    fires: false,
+    fires: true,
   },
-  userMayPublishRoom: { category: 'spamChecker', snakeCase: 'user_may_publish_room', kind: 'gate', fires: false },
+  userMayPublishRoom: { category: 'spamChecker', snakeCase: 'user_may_publish_room', kind: 'gate', fires: true },
   userMaySendStateEvent: {
     category: 'spamChecker',
     snakeCase: 'user_may_send_state_event',
     kind: 'gate',
-    fires: false,
+    fires: true,
   },
   checkUsernameForSpam: { category: 'spamChecker', snakeCase: 'check_username_for_spam', kind: 'gate', fires: false },
   checkRegistrationForSpam: {
     category: 'spamChecker',
     snakeCase: 'check_registration_for_spam',
     kind: 'gate',
-    fires: false,
+    fires: true,
   },
   checkMediaFileForSpam: {
     category: 'spamChecker',
@@ -121,10 +121,10 @@ export const callbackTable = {
     kind: 'gate',
     fires: false,
   },
-  checkLoginForSpam: { category: 'spamChecker', snakeCase: 'check_login_for_spam', kind: 'gate', fires: false },
+  checkLoginForSpam: { category: 'spamChecker', snakeCase: 'check_login_for_spam', kind: 'gate', fires: true },
 
-  checkEventAllowed: { category: 'thirdPartyRules', snakeCase: 'check_event_allowed', kind: 'transform', fires: false },
-  onCreateRoom: { category: 'thirdPartyRules', snakeCase: 'on_create_room', kind: 'transform', fires: false },
+  checkEventAllowed: { category: 'thirdPartyRules', snakeCase: 'check_event_allowed', kind: 'transform', fires: true },
+  onCreateRoom: { category: 'thirdPartyRules', snakeCase: 'on_create_room', kind: 'transform', fires: true },
   checkThreepidCanBeInvited: {
     category: 'thirdPartyRules',
     snakeCase: 'check_threepid_can_be_invited',
@@ -148,56 +148,56 @@ export const callbackTable = {
     category: 'thirdPartyRules',
     snakeCase: 'check_can_deactivate_user',
     kind: 'gate',
-    fires: false,
+    fires: true,
   },
-  onProfileUpdate: { category: 'thirdPartyRules', snakeCase: 'on_profile_update', kind: 'notify', fires: false },
+  onProfileUpdate: { category: 'thirdPartyRules', snakeCase: 'on_profile_update', kind: 'notify', fires: true },
   onUserDeactivationStatusChanged: {
     category: 'thirdPartyRules',
     snakeCase: 'on_user_deactivation_status_changed',
     kind: 'notify',
-    fires: false,
+    fires: true,
   },
   onThreepidBind: {
     category: 'thirdPartyRules',
     snakeCase: 'on_threepid_bind',
     kind: 'notify',
-    fires: false,
+    fires: true,
     deprecated: 'onAddUserThirdPartyIdentifier',
   },
   onAddUserThirdPartyIdentifier: {
     category: 'thirdPartyRules',
     snakeCase: 'on_add_user_third_party_identifier',
     kind: 'notify',
-    fires: false,
+    fires: true,
   },
   onRemoveUserThirdPartyIdentifier: {
     category: 'thirdPartyRules',
     snakeCase: 'on_remove_user_third_party_identifier',
     kind: 'notify',
-    fires: false,
+    fires: true,
   },
   onRoomUpgraded: { category: 'thirdPartyRules', snakeCase: undefined, kind: 'notify', fires: false },
 
-  authCheckers: { category: 'passwordAuthProvider', snakeCase: 'auth_checkers', kind: 'provide', fires: false },
-  check3pidAuth: { category: 'passwordAuthProvider', snakeCase: 'check_3pid_auth', kind: 'provide', fires: false },
-  onLoggedOut: { category: 'passwordAuthProvider', snakeCase: 'on_logged_out', kind: 'notify', fires: false },
+  authCheckers: { category: 'passwordAuthProvider', snakeCase: 'auth_checkers', kind: 'provide', fires: true },
+  check3pidAuth: { category: 'passwordAuthProvider', snakeCase: 'check_3pid_auth', kind: 'provide', fires: true },
+  onLoggedOut: { category: 'passwordAuthProvider', snakeCase: 'on_logged_out', kind: 'notify', fires: true },
   getUsernameForRegistration: {
     category: 'passwordAuthProvider',
     snakeCase: 'get_username_for_registration',
     kind: 'provide',
-    fires: false,
+    fires: true,
   },
   getDisplaynameForRegistration: {
     category: 'passwordAuthProvider',
     snakeCase: 'get_displayname_for_registration',
     kind: 'provide',
-    fires: false,
+    fires: true,
   },
-  is3pidAllowed: { category: 'passwordAuthProvider', snakeCase: 'is_3pid_allowed', kind: 'gate', fires: false },
+  is3pidAllowed: { category: 'passwordAuthProvider', snakeCase: 'is_3pid_allowed', kind: 'gate', fires: true },
 
-  isUserExpired: { category: 'accountValidity', snakeCase: 'is_user_expired', kind: 'provide', fires: false },
-  onUserRegistration: { category: 'accountValidity', snakeCase: 'on_user_registration', kind: 'notify', fires: false },
-  onUserLogin: { category: 'accountValidity', snakeCase: 'on_user_login', kind: 'notify', fires: false },
+  isUserExpired: { category: 'accountValidity', snakeCase: 'is_user_expired', kind: 'provide', fires: true },
+  onUserRegistration: { category: 'accountValidity', snakeCase: 'on_user_registration', kind: 'notify', fires: true },
+  onUserLogin: { category: 'accountValidity', snakeCase: 'on_user_login', kind: 'notify', fires: true },
   onLegacySendMail: {
     category: 'accountValidity',
     snakeCase: 'on_legacy_send_mail',
@@ -223,13 +223,13 @@ export const callbackTable = {
   getUsersForStates: { category: 'presenceRouter', snakeCase: 'get_users_for_states', kind: 'merge', fires: false },
   getInterestedUsers: { category: 'presenceRouter', snakeCase: 'get_interested_users', kind: 'merge', fires: false },
 
-  onAccountDataUpdated: { category: 'accountData', snakeCase: 'on_account_data_updated', kind: 'notify', fires: false },
+  onAccountDataUpdated: { category: 'accountData', snakeCase: 'on_account_data_updated', kind: 'notify', fires: true },
 
   addFieldToUnsigned: {
     category: 'unsignedFields',
     snakeCase: 'add_field_to_unsigned_callback',
     kind: 'merge',
-    fires: false,
+    fires: true,
   },
 
   getMediaConfigForUser: {
