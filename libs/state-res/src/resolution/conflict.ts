@@ -22,13 +22,13 @@ export function findConflict(
   const [first, ...others] = sets;
   if (first === undefined) return { unconflicted, sets: conflicting };
 
+  /** For a key that not every set has with the same event. */
   const judge = (key: string): void => {
     const ids = sets.map((set) => set.get(key));
     const present = ids.filter((id) => id !== undefined);
     const [one] = present;
     if (one === undefined) return;
-    const agree = present.every((id) => id === one) && (algorithm === 'v1' || present.length === sets.length);
-    if (agree) unconflicted.set(key, one);
+    if (algorithm === 'v1' && present.every((id) => id === one)) unconflicted.set(key, one);
     else for (const [index, id] of ids.entries()) if (id !== undefined) conflicting[index]?.set(key, id);
   };
   for (const [key, id] of first) {
