@@ -1,0 +1,190 @@
+import { spawn, spawnSync } from 'node:child_process';
+import { chmodSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { createServer, type Server } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { freePort } from '../support/server-process.js';
+
+const main = join(process.cwd(), 'apps/homeserver/dist/main.js');
+
+interface Run {
+  readonly code: number | null;
+  readonly output: string;
+  readonly readyAfterMs: number | undefined;
+}
+
+function environment(): NodeJS.ProcessEnv {
+  const copy = { ...process.env };
+  delete copy['NODE_OPTIONS'];
+  return copy;
+}
+
+/** Starts the program; once it says that it runs, calls `whileRunning` and sends SIGTERM. */
+async function run(folder: string, args: readonly string[], whileRunning?: () => Promise<void>): Promise<Run> {
+  const startedAt = performance.now();
+  const child = spawn(process.execPath, [main, ...args], { cwd: folder, env: environment() });
+  let output = '';
+  let readyAfterMs: number | undefined;
+  const onData = (data: Buffer): void => {
+    output += data.toString();
+    if (readyAfterMs !== undefined || !output.includes('is running as')) return;
+    readyAfterMs = performance.now() - startedAt;
+    Promise.resolve(whileRunning?.()).finally(() => child.kill('SIGTERM'));
+  };
+  child.stdout.on('data', onData);
+  child.stderr.on('data', onData);
+  const code = await new Promise<number | null>((resolve) => child.on('exit', resolve));
+  return { code, output, readyAfterMs };
+}
+
+describe('starting', () => {
+  const folders: string[] = [];
+  const folder = (): string => {
+    const made = mkdtempSync(join(tmpdir(), 'rookery-start-'));
+    folders.push(made);
+    return made;
+  };
+  afterAll(() => {
+    for (const each of folders) rmSync(each, { recursive: true, force: true });
+  });
+
+  it('writes settings, key and database on the first run, and uses them on the second', async () => {
+    const at = folder();
+    const port = await freePort();
+    const first = await run(at, ['--server-name', 'first.test', '--port', String(port)], async () => {
+      const answer = await fetch(`http://127.0.0.1:${port}/_matrix/client/versions`);
+      expect(answer.status).toBe(200);
+      const flows = await fetch(`http://127.0.0.1:${port}/_matrix/client/v3/login`);
+      expect(await flows.json()).toMatchObject({ flows: expect.arrayContaining([{ type: 'm.login.password' }]) });
+    });
+    expect(first.output).toContain(`http://127.0.0.1:${port}`);
+    expect(first.output).toContain('register-user');
+    expect(first.code).toBe(0);
+    expect(readdirSync(at).sort()).toEqual(['data', 'homeserver.yaml']);
+    const settings = readFileSync(join(at, 'homeserver.yaml'), 'utf8');
+    expect(settings).toMatch(/^server_name: first\.test$/m);
+    expect(settings).toMatch(/^# /m);
+    expect(statSync(join(at, 'homeserver.yaml')).mode & 0o077).toBe(0);
+    const key = readdirSync(join(at, 'data')).find((name) => name.endsWith('.signing.key'));
+    const keyText = readFileSync(join(at, 'data', key ?? ''), 'utf8');
+    expect(keyText).toMatch(/^ed25519 a_[A-Za-z]{4} [A-Za-z0-9+/]{43}\n$/);
+
+    const second = await run(at, []);
+    expect(second.code).toBe(0);
+    expect(second.readyAfterMs).toBeLessThan(10_000);
+    expect(readFileSync(join(at, 'homeserver.yaml'), 'utf8')).toBe(settings);
+    expect(readFileSync(join(at, 'data', key ?? ''), 'utf8')).toBe(keyText);
+    expect(second.output).not.toMatch(/Upgrading the database/);
+  });
+
+  describe('refuses with one clear line', () => {
+    let taken: Server;
+    let takenPort: number;
+    beforeAll(async () => {
+      taken = createServer();
+      await new Promise<void>((resolve) => taken.listen(0, '127.0.0.1', resolve));
+      takenPort = (taken.address() as { port: number }).port;
+    });
+    afterAll(() => new Promise((resolve) => taken.close(resolve)));
+
+    const settings = (at: string, port: number, more = ''): string => {
+      const file = join(at, 'homeserver.yaml');
+      writeFileSync(
+        file,
+        `server_name: refuse.test\nreport_stats: false\nsigning_key_path: signing.key\nmedia_store_path: media\n` +
+          `listeners:\n  - {port: ${port}, bind_addresses: [127.0.0.1], type: http, resources: [{names: [client]}]}\n` +
+          `database: {name: sqlite3, args: {database: homeserver.db}}\n${more}`,
+      );
+      return file;
+    };
+    const refused = async (at: string, file: string): Promise<string> => {
+      const { code, output, readyAfterMs } = await run(at, ['--config', file]);
+      expect(readyAfterMs).toBeUndefined();
+      expect(code).not.toBe(0);
+      expect(output).not.toMatch(/^\s+at .*\(/m);
+      return output;
+    };
+
+    it('when the port is taken', async () => {
+      const at = folder();
+      expect(await refused(at, settings(at, takenPort))).toContain(String(takenPort));
+    });
+
+    it('when the signing key is no key', async () => {
+      const at = folder();
+      writeFileSync(join(at, 'signing.key'), 'this is no key\n');
+      expect(await refused(at, settings(at, await freePort()))).toContain('signing.key');
+      expect(readFileSync(join(at, 'signing.key'), 'utf8')).toBe('this is no key\n');
+    });
+
+    it('when the database is corrupt', async () => {
+      const at = folder();
+      writeFileSync(join(at, 'homeserver.db'), 'x'.repeat(10_000));
+      expect(await refused(at, settings(at, await freePort()))).toContain('homeserver.db');
+      expect(readFileSync(join(at, 'homeserver.db'), 'utf8')).toBe('x'.repeat(10_000));
+    });
+
+    it('when a setting is wrong, with file and line', async () => {
+      const at = folder();
+      expect(await refused(at, settings(at, await freePort(), 'bcrypt_rounds: many\n'))).toMatch(/homeserver\.yaml:7.*bcrypt_rounds.*whole number/);
+    });
+
+    it('when a module is missing, with the command that mends it', async () => {
+      const at = folder();
+      const output = await refused(at, settings(at, await freePort(), 'modules: [{module: not-there, config: {}}]\n'));
+      expect(output).toMatch(/not-there/);
+      expect(output).toMatch(/rookery module add/);
+    });
+
+    it('when the settings file is not there', async () => {
+      const at = folder();
+      expect(await refused(at, join(at, 'other.yaml'))).toContain('other.yaml');
+    });
+
+    it('when the folder cannot be written, and leaves nothing behind', async () => {
+      const at = folder();
+      const inner = join(at, 'inner');
+      mkdirSync(inner);
+      // Root may write anywhere: a file in the folder's place stops it as well.
+      if (process.getuid?.() === 0) writeFileSync(join(inner, 'data'), '');
+      else chmodSync(inner, 0o500);
+      const { code, output } = await run(inner, ['--server-name', 'refuse.test', '--port', String(await freePort())]);
+      expect(code).not.toBe(0);
+      expect(output).not.toMatch(/^\s+at .*\(/m);
+      expect(existsSync(join(inner, 'homeserver.yaml.new'))).toBe(false);
+      chmodSync(inner, 0o700);
+    });
+  });
+
+  it('explains itself', () => {
+    const help = spawnSync(process.execPath, [main, '--help'], { encoding: 'utf8', env: environment() });
+    expect(help.status).toBe(0);
+    expect(help.stdout).toMatch(/--config/);
+  });
+
+  it('lets a request that is under way finish before it ends', async () => {
+    const at = folder();
+    const port = await freePort();
+    let waiting: Promise<Response> | undefined;
+    const { code } = await run(at, ['--port', String(port)], async () => {
+      const secret = /registration_shared_secret: "?([A-Za-z]+)/.exec(readFileSync(join(at, 'homeserver.yaml'), 'utf8'))?.[1] ?? '';
+      const base = `http://127.0.0.1:${port}`;
+      const { nonce } = (await (await fetch(`${base}/_synapse/admin/v1/register`)).json()) as { nonce: string };
+      const { createHmac } = await import('node:crypto');
+      const mac = createHmac('sha1', secret).update(`${nonce}\0alice\0wonderland\0admin`).digest('hex');
+      const registered = await fetch(`${base}/_synapse/admin/v1/register`, {
+        method: 'POST',
+        body: JSON.stringify({ nonce, username: 'alice', password: 'wonderland', admin: true, mac }),
+      });
+      const { access_token: token } = (await registered.json()) as { access_token: string };
+      const headers = { authorization: `Bearer ${token}` };
+      const { next_batch: since } = (await (await fetch(`${base}/_matrix/client/v3/sync`, { headers })).json()) as { next_batch: string };
+      waiting = fetch(`${base}/_matrix/client/v3/sync?timeout=60000&since=${since}`, { headers });
+      await new Promise((resolve) => setTimeout(resolve, 300));
+    });
+    expect(code).toBe(0);
+    const answer = await waiting;
+    expect(answer?.status).toBe(200);
+    expect(await answer?.json()).toHaveProperty('next_batch');
+  });
+});
