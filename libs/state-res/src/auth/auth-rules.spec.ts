@@ -1,7 +1,6 @@
 import { type RoomEvent, roomVersions, SigningKey } from '@rookery/events';
 import { checkAuthEvents } from './auth-events.js';
-import { type Case, type Content, alice, bob, carol, dave, ivy, mallory, key, casesOf, Room } from './room.fixture.js';
-import type { AuthVerdict } from './verdict.js';
+import { type Case, alice, bob, carol, dave, ivy, mallory, key, casesOf, Room } from './room.fixture.js';
 
 const power = 'm.room.power_levels ';
 const own = `m.room.member ${bob}`;
