@@ -37,7 +37,12 @@ export interface TestHomeserver {
   readonly server: Homeserver;
   readonly baseUrl: string;
   /** Sends JSON and reads JSON. `path` starts with `/`; `/_matrix/client/v3` may be left out: `/sync`. */
-  request<T = Record<string, unknown>>(method: string, path: string, body?: unknown, accessToken?: string): Promise<TestResponse<T>>;
+  request<T = Record<string, unknown>>(
+    method: string,
+    path: string,
+    body?: unknown,
+    accessToken?: string,
+  ): Promise<TestResponse<T>>;
   /** Registers through the client API. @throws Error when that is refused */
   registerUser(username: string, password?: string): Promise<TestUser>;
   /** Stops it and starts it again on the same data and port. */
@@ -87,7 +92,9 @@ export async function createTestHomeserver(options: TestHomeserverOptions = {}):
         signing_key_path: join(folder, 'signing.key'),
         media_store_path: join(folder, 'media'),
         database: databaseSection(place.options),
-        listeners: [{ port, bind_addresses: ['127.0.0.1'], type: 'http', resources: [{ names: ['client', 'federation'] }] }],
+        listeners: [
+          { port, bind_addresses: ['127.0.0.1'], type: 'http', resources: [{ names: ['client', 'federation'] }] },
+        ],
         ...settings,
       },
       { configDir },
@@ -100,8 +107,15 @@ export async function createTestHomeserver(options: TestHomeserverOptions = {}):
   const { port } = server.addresses[0] ?? {};
   const baseUrl = `http://127.0.0.1:${port}`;
 
-  const request = async <T>(method: string, path: string, body?: unknown, accessToken?: string): Promise<TestResponse<T>> => {
-    const url = baseUrl + (path.startsWith('/_') || path.startsWith('/.') || path === '/health' ? path : `/_matrix/client/v3${path}`);
+  const request = async <T>(
+    method: string,
+    path: string,
+    body?: unknown,
+    accessToken?: string,
+  ): Promise<TestResponse<T>> => {
+    const url =
+      baseUrl +
+      (path.startsWith('/_') || path.startsWith('/.') || path === '/health' ? path : `/_matrix/client/v3${path}`);
     const response = await fetch(url, {
       method,
       headers: {

@@ -108,6 +108,25 @@ eachDatabase('Stream ids', (open) => {
     expect(stored.map((row) => row.id)).toEqual(seen.toSorted((a, b) => a - b));
   });
 
+  it('does not trust a reservation whose transaction was rolled back', async () => {
+    const stream = await StreamIds.load(db, 'trust', { blockSize: 2 });
+    const lost = db.write(async (tx) => {
+      await stream.allocateIn(tx, 50);
+      throw new Error('no');
+    });
+    const next = db.write(async (tx) => {
+      const [id = 0] = await stream.allocateIn(tx);
+      const row = await tx.get<{ stream_id: number }>(
+        "SELECT stream_id FROM stream_positions WHERE stream_name = 'trust'",
+      );
+      return [id, row?.stream_id ?? 0] as const;
+    });
+    await expect(lost).rejects.toThrow('no');
+    const [id, reserved] = await next;
+    expect(id).toBeGreaterThan(50);
+    expect(reserved).toBeGreaterThanOrEqual(id);
+  });
+
   it('waits for a reservation that one call exceeds', async () => {
     const sequence = await Sequence.load(db, 'big_seq', { blockSize: 2 });
     expect(await sequence.take(50)).toEqual(Array.from({ length: 50 }, (_, i) => i + 1));
