@@ -35,6 +35,8 @@ export interface RoomHook<Prepared = unknown> {
   inTransaction?(tx: Tx, batch: EventBatch, prepared: Prepared | undefined): Promise<void>;
   /** Best effort once durable; must not throw or block. */
   afterCommit?(batch: EventBatch, prepared: Prepared | undefined): void;
+  /** A user of this server has forgotten a room. Must not throw. */
+  onForgotten?(userId: string, roomId: string): void;
   /** Deletes what was derived from events that are being purged. */
   onEventsPurged?(tx: Tx, roomId: string, eventIds: readonly string[]): Promise<void>;
   /** Deletes everything that was derived from a room, in the transaction that deletes the room. */

@@ -24,6 +24,13 @@ export interface BuiltEvent {
   readonly redactionRecheck: boolean | undefined;
 }
 
+/** The auth rules refuse an event: 403 `M_FORBIDDEN`. */
+export class AuthRefusal extends MatrixError {
+  constructor(reason: string) {
+    super(403, 'M_FORBIDDEN', reason);
+  }
+}
+
 /** More heads than that are merged by and by: a PDU holds 20, and each costs every server. */
 const maxHeads = 10;
 
@@ -92,7 +99,7 @@ export class DraftBuilder {
       ),
     );
     const verdict = checkAuth(event, authState);
-    if (!verdict.allowed) throw MatrixError.forbidden(verdict.reason);
+    if (!verdict.allowed) throw new AuthRefusal(verdict.reason);
     const redactionRecheck = await this.#redactionRecheck(room, draft, authState);
     return { event, before, redactionRecheck };
   }

@@ -207,13 +207,7 @@ async function writeThreads(
   for (const { event } of accepted) {
     const relation = event.stateKey === undefined ? relationOf(event.content) : undefined;
     if (relation?.type !== 'm.thread') continue;
-    latest.set(relation.eventId, [
-      roomId,
-      relation.eventId,
-      event.eventId,
-      event.depth,
-      orderings.get(event.eventId)!,
-    ]);
+    latest.set(relation.eventId, [roomId, relation.eventId, event.eventId, event.depth, orderings.get(event.eventId)!]);
   }
   if (latest.size === 0) return;
   await tx.insertMany(

@@ -72,7 +72,9 @@ export function eventFilterSql(
     params.push(filter.containsUrl);
   }
   if (filter.relTypes) {
-    parts.push(`EXISTS (SELECT 1 FROM event_relations mr WHERE mr.event_id = ${alias}.event_id AND ${anyOf('mr.relation_type')})`);
+    parts.push(
+      `EXISTS (SELECT 1 FROM event_relations mr WHERE mr.event_id = ${alias}.event_id AND ${anyOf('mr.relation_type')})`,
+    );
     params.push(filter.relTypes);
   }
   if (filter.relatedByRelTypes || filter.relatedBySenders) {

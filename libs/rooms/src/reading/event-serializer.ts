@@ -73,7 +73,11 @@ export class EventSerializer {
   }
 
   /** State events for which nothing was asked but themselves: `/state`, `state` of a sync. */
-  serializeState(reader: Reader, state: readonly StoredEvent[], options: SerializeOptions = {}): Promise<ClientEvent[]> {
+  serializeState(
+    reader: Reader,
+    state: readonly StoredEvent[],
+    options: SerializeOptions = {},
+  ): Promise<ClientEvent[]> {
     return this.serialize(
       reader,
       state.map((stored) => ({ stored, membership: undefined })),

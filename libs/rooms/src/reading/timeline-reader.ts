@@ -166,6 +166,16 @@ export class TimelineReader {
     return row && { topological: row.topological_ordering, stream: row.stream_ordering };
   }
 
+  /** The last event of a room in the order of arrival, up to `upTo`. */
+  async lastEventId(roomId: string, upTo: number): Promise<string | undefined> {
+    const row = await this.database.get<{ event_id: string }>(
+      `SELECT e.event_id FROM events e WHERE e.room_id = ? AND e.stream_ordering <= ? AND ${servableSql('e.')}
+       ORDER BY e.stream_ordering DESC LIMIT 1`,
+      [roomId, upTo],
+    );
+    return row?.event_id;
+  }
+
   /** A place in the room's own order for one in the order of arrival. */
   private async topological(roomId: string, place: RoomPosition): Promise<{ topological: number; stream: number }> {
     if (place.topological !== undefined) return { topological: place.topological, stream: place.stream };

@@ -1,0 +1,45 @@
+import { Controller, Post } from '@nestjs/common';
+import { Access, JsonBody, stable, Who } from '@rookery/http';
+import type { Requester } from '@rookery/platform';
+import { type CreateRoomRequest, RoomCreation } from './room-creation.service.js';
+
+const text = { type: 'string' };
+const schema = {
+  properties: {
+    visibility: { enum: ['public', 'private'] },
+    room_alias_name: text,
+    name: text,
+    topic: text,
+    invite: { type: 'array', items: text },
+    invite_3pid: {
+      type: 'array',
+      items: { type: 'object', required: ['id_server', 'medium', 'address'] },
+    },
+    room_version: text,
+    creation_content: { type: 'object' },
+    initial_state: {
+      type: 'array',
+      items: {
+        type: 'object',
+        required: ['type', 'content'],
+        properties: { type: text, state_key: text, content: { type: 'object' } },
+      },
+    },
+    preset: { enum: ['private_chat', 'public_chat', 'trusted_private_chat'] },
+    is_direct: { type: 'boolean' },
+    power_level_content_override: { type: 'object' },
+  },
+};
+
+@Controller()
+export class CreateRoomController {
+  constructor(private readonly creation: RoomCreation) {}
+
+  /** POST /_matrix/client/v3/createRoom */
+  @Post(stable('/createRoom'))
+  @Access({ auth: 'required', suspended: false })
+  async create(@Who() requester: Requester, @JsonBody(schema) body: CreateRoomRequest): Promise<object> {
+    const room = await this.creation.create(requester, body);
+    return { room_id: room.roomId, ...(room.alias !== undefined && { room_alias: room.alias }) };
+  }
+}

@@ -1,0 +1,287 @@
+import { Injectable } from '@nestjs/common';
+import { RateLimiter } from '@rookery/http';
+import { roomVersionRules, type RoomVersionRules } from '@rookery/events';
+import { domainOf, isValidRoomAlias, isValidUserId, type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { assertAllowed, callbackContext, ModuleDispatcher, refusalError } from '@rookery/module-host';
+import { Config, Ids, type Requester } from '@rookery/platform';
+import { PublicationRules } from '../directory/publication-rules.js';
+import { InvitePolicy } from '../membership/invite-policy.js';
+import { MemberProfiles } from '../membership/member-profiles.js';
+import { MembershipService } from '../membership/membership.service.js';
+import { AuthRefusal } from '../persistence/draft-builder.js';
+import { type EventDraft, EventPersister } from '../persistence/event-persister.js';
+import { originOf } from '../sending/origin.js';
+import { additionalCreators, initialPowerLevels, objectIn, type Preset, type PresetName, presets } from './presets.js';
+
+/** Body of `createRoom`; its shape was checked, its values were not. */
+export interface CreateRoomRequest {
+  readonly visibility?: 'public' | 'private';
+  readonly room_alias_name?: string;
+  readonly name?: string;
+  readonly topic?: string;
+  readonly invite?: readonly string[];
+  readonly invite_3pid?: readonly JsonObject[];
+  readonly room_version?: string;
+  readonly creation_content?: Readonly<JsonObject>;
+  readonly initial_state?: readonly { type: string; state_key?: string; content: JsonObject }[];
+  readonly preset?: PresetName;
+  readonly is_direct?: boolean;
+  readonly power_level_content_override?: Readonly<JsonObject>;
+}
+
+/** A room that was made. */
+export interface CreatedRoom {
+  readonly roomId: string;
+  readonly alias: string | undefined;
+}
+
+/** Events that an upgrade wants in place of a preset's. */
+export interface CreationOverrides {
+  /** No preset: only what `initial_state` says. */
+  readonly bare?: boolean;
+  /** No rate limit, no modules: the server makes the room on its own account. */
+  readonly unchecked?: boolean;
+}
+
+type Draft = Omit<EventDraft, 'roomId' | 'transaction'>;
+
+const maxInvites = 500;
+const maxInitialState = 1000;
+
+/** Makes rooms. */
+@Injectable()
+export class RoomCreation {
+  constructor(
+    private readonly persister: EventPersister,
+    private readonly profiles: MemberProfiles,
+    private readonly policy: InvitePolicy,
+    private readonly memberships: MembershipService,
+    private readonly publication: PublicationRules,
+    private readonly modules: ModuleDispatcher,
+    private readonly limiter: RateLimiter,
+    private readonly config: Config,
+    private readonly ids: Ids,
+  ) {}
+
+  /**
+   * Makes a room with all its first events and local invites in one transaction; invites to other servers follow.
+   * @throws MatrixError 400 `M_ROOM_IN_USE`, `M_INVALID_ROOM_STATE`, `M_UNSUPPORTED_ROOM_VERSION`, `M_INVALID_PARAM`,
+   *   `M_BAD_JSON`; 403 `M_FORBIDDEN`; 429 `M_LIMIT_EXCEEDED`
+   */
+  async create(requester: Requester, body: CreateRoomRequest, overrides: CreationOverrides = {}): Promise<CreatedRoom> {
+    const request = overrides.unchecked ? body : await this.#askModules(requester, body);
+    const rules = this.#rulesFor(request.room_version);
+    const { userId } = requester;
+    const alias = this.#aliasFor(request.room_alias_name);
+    const isPublic = request.visibility === 'public';
+    const preset = presets[request.preset ?? (isPublic ? 'public_chat' : 'private_chat')];
+    const invited = this.#invited(request.invite ?? [], userId);
+    if (!overrides.unchecked) {
+      if (alias !== undefined) await this.#checkAlias(requester, alias);
+      for (const target of invited) await this.policy.check(requester, target, undefined);
+    }
+    const roomId = rules.roomIdFormat === 'domain' ? `!${this.ids.letters(18)}:${this.config.serverName}` : undefined;
+    if (isPublic && !overrides.unchecked) await this.#checkPublication(requester, roomId ?? '', alias);
+    const local = invited.filter((target) => domainOf(target) === this.config.serverName);
+    const drafts = [
+      ...(await this.#firstEvents(requester, request, rules, preset, invited)),
+      ...this.#stateEvents(requester, request, preset, alias, overrides),
+      ...(await this.#inviteEvents(requester, request, requester.shadowBanned ? [] : local)),
+    ];
+    const created = await this.#persist(userId, rules, roomId, drafts, isPublic, alias);
+    for (const target of invited) {
+      if (domainOf(target) === this.config.serverName) continue;
+      await this.memberships.invite(requester, created.roomId, target, {
+        unchecked: true,
+        ...(request.is_direct && { content: { is_direct: true } }),
+      });
+    }
+    return { roomId: created.roomId, alias };
+  }
+
+  async #askModules(requester: Requester, body: CreateRoomRequest): Promise<CreateRoomRequest> {
+    await this.limiter.take('rc_room_creation', requester.userId, requester);
+    const context = callbackContext(requester, { duringRoomCreation: true });
+    let request = body;
+    if (this.modules.has('onCreateRoom')) {
+      const verdict = await this.modules.transform(
+        'onCreateRoom',
+        context,
+        {
+          userId: requester.userId,
+          deviceId: requester.deviceId,
+          isGuest: requester.isGuest,
+          isAdmin: requester.isAdmin,
+          shadowBanned: requester.shadowBanned,
+          appserviceId: requester.appserviceId,
+        },
+        { ...body },
+        requester.isAdmin,
+      );
+      if (!verdict.allowed) throw refusalError(verdict);
+      request = verdict.value as CreateRoomRequest;
+    }
+    if (this.modules.has('userMayCreateRoom')) {
+      assertAllowed(await this.modules.gate('userMayCreateRoom', context, requester.userId, { ...request }));
+    }
+    return request;
+  }
+
+  #rulesFor(version: string | undefined): RoomVersionRules {
+    const rules = roomVersionRules(version ?? this.config.get('default_room_version'));
+    if (rules) return rules;
+    throw new MatrixError(400, 'M_UNSUPPORTED_ROOM_VERSION', 'This server does not know the room version');
+  }
+
+  #aliasFor(name: string | undefined): string | undefined {
+    if (name === undefined) return undefined;
+    const alias = `#${name}:${this.config.serverName}`;
+    if (/[\s:#\0]/.test(name) || !isValidRoomAlias(alias)) throw MatrixError.invalidParam('The alias is not valid');
+    return alias;
+  }
+
+  async #checkAlias(requester: Requester, alias: string): Promise<void> {
+    if (!requester.isAdmin && !this.publication.mayMakeAlias(requester.userId, '', alias)) {
+      throw MatrixError.forbidden('You may not make this alias');
+    }
+    if (!this.modules.has('userMayCreateRoomAlias')) return;
+    const context = callbackContext(requester, { duringRoomCreation: true });
+    assertAllowed(await this.modules.gate('userMayCreateRoomAlias', context, requester.userId, alias));
+  }
+
+  async #checkPublication(requester: Requester, roomId: string, alias: string | undefined): Promise<void> {
+    const aliases = alias === undefined ? [] : [alias];
+    if (!this.publication.mayPublish(requester.userId, roomId, aliases, requester.isAdmin)) {
+      throw MatrixError.forbidden('You may not publish rooms in the directory');
+    }
+    if (!this.modules.has('userMayPublishRoom')) return;
+    const context = callbackContext(requester, { duringRoomCreation: true });
+    assertAllowed(await this.modules.gate('userMayPublishRoom', context, requester.userId, roomId));
+  }
+
+  #invited(targets: readonly string[], creator: string): string[] {
+    if (targets.length > maxInvites)
+      throw MatrixError.invalidParam(`At most ${maxInvites} users can be invited at once`);
+    for (const target of targets) {
+      if (!isValidUserId(target)) throw MatrixError.invalidParam(`${target.slice(0, 100)} is not a user id`);
+    }
+    return [...new Set(targets)].filter((target) => target !== creator);
+  }
+
+  /** Create event, the creator's join, power levels. */
+  async #firstEvents(
+    requester: Requester,
+    request: CreateRoomRequest,
+    rules: RoomVersionRules,
+    preset: Preset,
+    invited: readonly string[],
+  ): Promise<Draft[]> {
+    const { userId } = requester;
+    const content: JsonObject = { ...request.creation_content };
+    content['room_version'] = rules.version;
+    if (rules.creatorIsSender) delete content['creator'];
+    else content['creator'] = userId;
+    if (rules.privilegedCreators) {
+      const creators = [...additionalCreators(content), ...(preset.equals ? invited : [])];
+      const others = [...new Set(creators)].filter((creator) => creator !== userId);
+      if (content['additional_creators'] !== undefined && !Array.isArray(content['additional_creators'])) {
+        throw MatrixError.invalidParam('additional_creators must be a list of user ids');
+      }
+      if (others.length > 0 || content['additional_creators'] !== undefined) content['additional_creators'] = others;
+    }
+    const given = request.initial_state?.findLast(
+      (entry) => entry.type === 'm.room.power_levels' && (entry.state_key ?? '') === '',
+    );
+    const defaults = this.config.get('default_power_level_content_override') as
+      Readonly<Record<string, unknown>> | undefined;
+    const override = {
+      ...objectIn(defaults?.[request.preset ?? (request.visibility === 'public' ? 'public_chat' : 'private_chat')]),
+      ...request.power_level_content_override,
+    };
+    const levels = given
+      ? { ...given.content, ...request.power_level_content_override }
+      : initialPowerLevels(rules, preset, userId, invited, override);
+    return [
+      this.#state(requester, 'm.room.create', '', content),
+      this.#state(requester, 'm.room.member', userId, { ...(await this.profiles.of(userId)), membership: 'join' }),
+      this.#state(requester, 'm.room.power_levels', '', levels),
+    ];
+  }
+
+  #stateEvents(
+    requester: Requester,
+    request: CreateRoomRequest,
+    preset: Preset,
+    alias: string | undefined,
+    overrides: CreationOverrides,
+  ): Draft[] {
+    const given = request.initial_state ?? [];
+    if (given.length > maxInitialState) throw MatrixError.invalidParam('initial_state has too many entries');
+    const drafts = new Map<string, Draft>();
+    const set = (type: string, stateKey: string, content: Readonly<JsonObject>): void => {
+      drafts.set(JSON.stringify([type, stateKey]), this.#state(requester, type, stateKey, content));
+    };
+    if (alias !== undefined) set('m.room.canonical_alias', '', { alias });
+    if (!overrides.bare) {
+      set('m.room.join_rules', '', { join_rule: preset.joinRule });
+      set('m.room.history_visibility', '', { history_visibility: preset.historyVisibility });
+      set('m.room.guest_access', '', { guest_access: preset.guestAccess });
+      if (this.#isEncryptedByDefault(preset)) set('m.room.encryption', '', { algorithm: 'm.megolm.v1.aes-sha2' });
+    }
+    for (const { type, state_key: stateKey = '', content } of given) {
+      if (type === 'm.room.power_levels' && stateKey === '') continue;
+      if (type === 'm.room.create' || (type === 'm.room.member' && !overrides.bare)) {
+        throw new MatrixError(400, 'M_INVALID_ROOM_STATE', `initial_state cannot hold ${type}`);
+      }
+      set(type, stateKey, content);
+    }
+    if (request.name !== undefined) set('m.room.name', '', { name: request.name });
+    if (request.topic !== undefined) {
+      set('m.room.topic', '', { topic: request.topic, 'm.topic': { 'm.text': [{ body: request.topic }] } });
+    }
+    return [...drafts.values()];
+  }
+
+  #isEncryptedByDefault(preset: Preset): boolean {
+    const setting = this.config.get('encryption_enabled_by_default_for_room_type');
+    return setting === 'all' || (setting === 'invite' && preset.joinRule === 'invite');
+  }
+
+  async #inviteEvents(requester: Requester, request: CreateRoomRequest, targets: readonly string[]): Promise<Draft[]> {
+    const profiles = await this.profiles.ofInvitedMany(targets);
+    return targets.map((target) =>
+      this.#state(requester, 'm.room.member', target, {
+        ...profiles.get(target),
+        membership: 'invite',
+        ...(request.is_direct && { is_direct: true }),
+      }),
+    );
+  }
+
+  #state(requester: Requester, type: string, stateKey: string, content: Readonly<JsonObject>): Draft {
+    return { type, stateKey, sender: requester.userId, content, origin: originOf(requester, true) };
+  }
+
+  async #persist(
+    creator: string,
+    rules: RoomVersionRules,
+    roomId: string | undefined,
+    drafts: readonly Draft[],
+    isPublic: boolean,
+    alias: string | undefined,
+  ): Promise<{ roomId: string }> {
+    try {
+      return await this.persister.createRoom({
+        roomVersion: rules.version,
+        creator,
+        roomId,
+        drafts,
+        isPublic,
+        ...(alias !== undefined && { aliases: [alias] }),
+      });
+    } catch (error) {
+      if (error instanceof AuthRefusal) throw new MatrixError(400, 'M_INVALID_ROOM_STATE', error.message);
+      throw error;
+    }
+  }
+}

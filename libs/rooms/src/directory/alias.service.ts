@@ -1,0 +1,126 @@
+import { Injectable } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import { RateLimiter } from '@rookery/http';
+import { fitsBytes, type JsonObject, MatrixError, parseRoomAlias } from '@rookery/matrix-types';
+import { assertAllowed, callbackContext, ModuleDispatcher } from '@rookery/module-host';
+import { Config, type Requester } from '@rookery/platform';
+import { RemoteRooms, type ResolvedAlias } from '../membership/remote-rooms.js';
+import { MembershipReader } from '../reading/membership-reader.js';
+import { aliasesIn } from '../sending/content-rules.js';
+import { AliasClaims } from './alias-claims.js';
+import { deleteAlias, insertAlias, selectAlias, selectAliasesOf } from './alias.query.js';
+import { CanonicalAliases } from './canonical-aliases.js';
+import { PublicationRules } from './publication-rules.js';
+
+/** Names of rooms on this server, and where names of other servers lead. */
+@Injectable()
+export class AliasService {
+  constructor(
+    private readonly database: Database,
+    private readonly config: Config,
+    private readonly rules: PublicationRules,
+    private readonly claims: AliasClaims,
+    private readonly canonical: CanonicalAliases,
+    private readonly memberships: MembershipReader,
+    private readonly remote: RemoteRooms,
+    private readonly modules: ModuleDispatcher,
+    private readonly limiter: RateLimiter,
+  ) {}
+
+  /** The room behind an alias; `undefined` when nobody knows one. @throws MatrixError 400 `M_INVALID_PARAM` */
+  async resolve(alias: string): Promise<ResolvedAlias | undefined> {
+    if (this.#serverOf(alias) !== this.config.serverName) return this.remote.gateway?.resolveAlias(alias);
+    let row = await selectAlias(this.database, alias);
+    if (!row && (await this.claims.ask(alias))) row = await selectAlias(this.database, alias);
+    if (!row) return undefined;
+    const hosts = await this.memberships.hostsIn(row.room_id);
+    const { serverName } = this.config;
+    return { roomId: row.room_id, servers: [serverName, ...[...hosts].filter((host) => host !== serverName)] };
+  }
+
+  /**
+   * Resolves what a client may give for a room: its id, or an alias.
+   * @throws MatrixError 404 `M_NOT_FOUND`, 400 `M_INVALID_PARAM`
+   */
+  async resolveRoom(idOrAlias: string, via: readonly string[] = []): Promise<ResolvedAlias> {
+    if (idOrAlias.startsWith('!')) return { roomId: idOrAlias, servers: via };
+    const resolved = await this.resolve(idOrAlias);
+    if (!resolved) throw MatrixError.notFound('There is no such alias');
+    return { roomId: resolved.roomId, servers: [...via, ...resolved.servers] };
+  }
+
+  /**
+   * @throws MatrixError 409 `M_UNKNOWN` when the alias exists, 403 `M_FORBIDDEN` or `M_EXCLUSIVE`, 400 `M_INVALID_PARAM`
+   */
+  async create(requester: Requester, alias: string, roomId: string): Promise<void> {
+    if (this.#serverOf(alias) !== this.config.serverName) {
+      throw MatrixError.invalidParam('Aliases can be made on this server only');
+    }
+    await this.limiter.take('rc_message', requester.userId, requester);
+    this.#checkReserved(requester, alias);
+    if (!requester.isAdmin && requester.appserviceId === undefined) {
+      if (this.config.get('require_membership_for_aliases')) {
+        const membership = await this.memberships.inRoom(requester.userId, roomId);
+        if (membership?.membership !== 'join') throw MatrixError.forbidden('You are not in this room');
+      }
+      if (!this.rules.mayMakeAlias(requester.userId, roomId, alias)) {
+        throw MatrixError.forbidden('You may not make this alias');
+      }
+      if (this.modules.has('userMayCreateRoomAlias')) {
+        const context = callbackContext(requester);
+        assertAllowed(await this.modules.gate('userMayCreateRoomAlias', context, requester.userId, alias));
+      }
+    }
+    const { userId } = requester;
+    const isNew = await this.database.write((tx) => insertAlias(tx, alias, roomId, userId), { name: 'create_alias' });
+    if (!isNew) throw new MatrixError(409, 'M_UNKNOWN', `The alias ${alias} exists already`);
+  }
+
+  /** @throws MatrixError 404 `M_NOT_FOUND`, 403 `M_FORBIDDEN` or `M_EXCLUSIVE` */
+  async delete(requester: Requester, alias: string): Promise<void> {
+    const row = this.#serverOf(alias) === this.config.serverName ? await selectAlias(this.database, alias) : undefined;
+    if (!row) throw MatrixError.notFound('There is no such alias');
+    this.#checkReserved(requester, alias);
+    const mayDelete =
+      requester.isAdmin ||
+      requester.appserviceId !== undefined ||
+      row.creator === requester.userId ||
+      (await this.canonical.mayChange(requester.userId, row.room_id));
+    if (!mayDelete) throw MatrixError.forbidden('You may not delete this alias');
+    await this.database.write((tx) => deleteAlias(tx, alias), { name: 'delete_alias' });
+    await this.canonical.withdraw(requester, row.room_id, alias);
+  }
+
+  /** The local aliases of a room, in order. */
+  aliasesOf(roomId: string): Promise<string[]> {
+    return selectAliasesOf(this.database, roomId);
+  }
+
+  /**
+   * Checks the aliases that a canonical alias event adds.
+   * @throws MatrixError 400 `M_BAD_ALIAS` when one leads elsewhere or nowhere
+   * @spec client-server-api#put_matrixclientv3roomsroomidstateeventtypestatekey
+   */
+  async checkCanonical(roomId: string, content: Readonly<JsonObject>): Promise<void> {
+    const known = new Set(await this.canonical.aliasesIn(roomId));
+    for (const alias of aliasesIn(content)) {
+      if (known.has(alias)) continue;
+      if (!parseRoomAlias(alias)) throw MatrixError.invalidParam(`${alias.slice(0, 100)} is not a room alias`);
+      if ((await this.resolve(alias))?.roomId !== roomId) {
+        throw new MatrixError(400, 'M_BAD_ALIAS', `The alias ${alias} does not lead to this room`);
+      }
+    }
+  }
+
+  #checkReserved(requester: Requester, alias: string): void {
+    if (this.claims.isReserved(alias, requester.appserviceId)) {
+      throw new MatrixError(400, 'M_EXCLUSIVE', 'The alias is reserved for an application service');
+    }
+  }
+
+  #serverOf(alias: string): string {
+    const parsed = fitsBytes(alias, 255) ? parseRoomAlias(alias) : undefined;
+    if (!parsed) throw MatrixError.invalidParam('This is not a room alias');
+    return parsed.serverName;
+  }
+}

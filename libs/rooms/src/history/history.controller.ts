@@ -1,0 +1,144 @@
+import { Controller, Get, Param } from '@nestjs/common';
+import {
+  Access,
+  client,
+  Inbound,
+  type InboundRequest,
+  queryChoice,
+  queryInteger,
+  queryString,
+  stable,
+  Who,
+} from '@rookery/http';
+import { type EventFilter, MatrixError, parseEventFilter } from '@rookery/matrix-types';
+import type { Requester } from '@rookery/platform';
+import { MembershipReader } from '../reading/membership-reader.js';
+import { RoomAccess } from './room-access.js';
+import { RoomReadingService } from './room-reading.service.js';
+
+const maxLimit = 1000;
+const maxFilterLength = 65_536;
+
+/** Events, pages of history, members. */
+@Controller()
+export class HistoryController {
+  constructor(
+    private readonly reading: RoomReadingService,
+    private readonly access: RoomAccess,
+    private readonly memberships: MembershipReader,
+  ) {}
+
+  /** GET /_matrix/client/v3/rooms/{roomId}/messages */
+  @Get(stable('/rooms/:roomId/messages'))
+  @Access({ auth: 'required', guests: true })
+  messages(
+    @Who() requester: Requester,
+    @Inbound() request: InboundRequest,
+    @Param('roomId') roomId: string,
+  ): Promise<object> {
+    const filter = filterIn(request);
+    return this.reading.messages(requester, roomId, {
+      from: queryString(request, 'from'),
+      to: queryString(request, 'to'),
+      direction: queryChoice(request, 'dir', ['f', 'b']) ?? 'b',
+      limit:
+        Math.min(
+          queryInteger(request, 'limit', { min: 1, max: maxLimit, clamp: true }) ?? filter.limit ?? 10,
+          maxLimit,
+        ) || 1,
+      filter,
+    });
+  }
+
+  /** GET /_matrix/client/v3/rooms/{roomId}/event/{eventId} */
+  @Get(stable('/rooms/:roomId/event/:eventId'))
+  @Access({ auth: 'required', guests: true })
+  event(
+    @Who() requester: Requester,
+    @Param('roomId') roomId: string,
+    @Param('eventId') eventId: string,
+  ): Promise<object> {
+    return this.reading.event(requester, roomId, eventId);
+  }
+
+  /** GET /_matrix/client/v3/rooms/{roomId}/context/{eventId} */
+  @Get(stable('/rooms/:roomId/context/:eventId'))
+  @Access({ auth: 'required', guests: true })
+  context(
+    @Who() requester: Requester,
+    @Inbound() request: InboundRequest,
+    @Param('roomId') roomId: string,
+    @Param('eventId') eventId: string,
+  ): Promise<object> {
+    const limit = queryInteger(request, 'limit', { min: 0, max: maxLimit, clamp: true }) ?? 10;
+    return this.reading.context(requester, roomId, eventId, limit, filterIn(request));
+  }
+
+  /** GET /_matrix/client/v3/rooms/{roomId}/members */
+  @Get(stable('/rooms/:roomId/members'))
+  @Access({ auth: 'required', guests: true })
+  async members(
+    @Who() requester: Requester,
+    @Inbound() request: InboundRequest,
+    @Param('roomId') roomId: string,
+  ): Promise<object> {
+    const chunk = await this.reading.members(requester, roomId, {
+      at: queryString(request, 'at'),
+      membership: queryString(request, 'membership'),
+      notMembership: queryString(request, 'not_membership'),
+    });
+    return { chunk };
+  }
+
+  /** GET /_matrix/client/v3/rooms/{roomId}/joined_members */
+  @Get(stable('/rooms/:roomId/joined_members'))
+  @Access({ auth: 'required' })
+  async joinedMembers(@Who() requester: Requester, @Param('roomId') roomId: string): Promise<object> {
+    await this.access.joined(requester, roomId);
+    const joined = (await this.memberships.joinedMembers(roomId)).map(({ userId, displayName, avatarUrl }) => [
+      userId,
+      {
+        ...(displayName !== undefined && { display_name: displayName }),
+        ...(avatarUrl !== undefined && { avatar_url: avatarUrl }),
+      },
+    ]);
+    return { joined: Object.fromEntries(joined) };
+  }
+
+  /** GET /_matrix/client/v3/joined_rooms */
+  @Get(stable('/joined_rooms'))
+  @Access({ auth: 'required', guests: true })
+  async joinedRooms(@Who() requester: Requester): Promise<object> {
+    return { joined_rooms: await this.memberships.joinedRoomIds(requester.userId) };
+  }
+
+  /** GET /_matrix/client/v1/mutual_rooms */
+  @Get(client(['v1'], '/mutual_rooms'))
+  @Access({ auth: 'required' })
+  async mutualRooms(@Who() requester: Requester, @Inbound() request: InboundRequest): Promise<object> {
+    const other = queryString(request, 'user_id');
+    if (other === undefined) throw MatrixError.missingParam("Missing query parameter 'user_id'");
+    if (other === requester.userId) throw MatrixError.invalidParam('This is your own user id');
+    const pageSize = 100;
+    const rooms = await this.memberships.mutualRooms(requester.userId, other);
+    const from = queryString(request, 'from') ?? '';
+    const page = rooms.filter((roomId) => roomId > from).slice(0, pageSize);
+    const last = page.at(-1);
+    const more = last !== undefined && last !== rooms.at(-1);
+    return { joined: page, count: rooms.length, ...(more && { next_batch: last }) };
+  }
+}
+
+/** Reads the `filter` parameter. @throws MatrixError 400 `M_NOT_JSON` or `M_BAD_JSON` */
+export function filterIn(request: InboundRequest): EventFilter {
+  const text = queryString(request, 'filter');
+  if (text === undefined) return parseEventFilter({});
+  if (text.length > maxFilterLength) throw MatrixError.invalidParam('The filter is too long');
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    throw new MatrixError(400, 'M_NOT_JSON', 'The filter is not JSON');
+  }
+  return parseEventFilter(value);
+}

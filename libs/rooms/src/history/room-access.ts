@@ -1,0 +1,40 @@
+import { Injectable } from '@nestjs/common';
+import { MatrixError } from '@rookery/matrix-types';
+import type { Requester } from '@rookery/platform';
+import { MembershipReader, type RoomMembership } from '../reading/membership-reader.js';
+import { historyVisibilityIn } from '../reading/visibility-rule.js';
+import { RoomStateReader } from '../state/room-state-reader.js';
+
+/** In which way somebody may read a room. */
+export type RoomReading =
+  | { readonly kind: 'joined' }
+  /** The state and the timeline end with the reader's leave. */
+  | { readonly kind: 'left'; readonly membership: RoomMembership }
+  /** Anybody may read. */
+  | { readonly kind: 'peeking' };
+
+/** Decides whether somebody may read a room at all. */
+@Injectable()
+export class RoomAccess {
+  constructor(
+    private readonly memberships: MembershipReader,
+    private readonly state: RoomStateReader,
+  ) {}
+
+  /** @throws MatrixError 403 `M_FORBIDDEN`, whether or not there is such a room */
+  async read(requester: Requester, roomId: string): Promise<RoomReading> {
+    const membership = await this.memberships.inRoom(requester.userId, roomId);
+    if (membership?.membership === 'join') return { kind: 'joined' };
+    const visibility = await this.state.currentEvent(roomId, 'm.room.history_visibility');
+    if (visibility && historyVisibilityIn(visibility.event.content) === 'world_readable') return { kind: 'peeking' };
+    const wasIn = membership?.membership === 'leave' || membership?.membership === 'ban';
+    if (membership && wasIn && !membership.forgotten) return { kind: 'left', membership };
+    throw MatrixError.forbidden('You are not in this room');
+  }
+
+  /** @throws MatrixError 403 `M_FORBIDDEN` */
+  async joined(requester: Requester, roomId: string): Promise<void> {
+    const membership = await this.memberships.inRoom(requester.userId, roomId);
+    if (membership?.membership !== 'join') throw MatrixError.forbidden('You are not in this room');
+  }
+}

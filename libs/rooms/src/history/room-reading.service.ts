@@ -1,0 +1,233 @@
+import { Injectable } from '@nestjs/common';
+import { type ClientEvent, type EventFilter, isMembership, type JsonObject, MatrixError } from '@rookery/matrix-types';
+import type { Requester } from '@rookery/platform';
+import { RemoteRooms } from '../membership/remote-rooms.js';
+import { EventStore } from '../persistence/event-store.js';
+import type { StoredEvent } from '../persistence/stored-event.js';
+import { EventSerializer } from '../reading/event-serializer.js';
+import { formatRoomToken, parseRoomToken, type RoomPosition } from '../reading/room-token.js';
+import { TimelineReader } from '../reading/timeline-reader.js';
+import { type VisibleEvent, VisibilityFilter } from '../reading/visibility-filter.js';
+import { readerOf } from '../sending/origin.js';
+import { RoomStateReader } from '../state/room-state-reader.js';
+import type { StateFilter } from '../state/state-filter.js';
+import { RoomAccess } from './room-access.js';
+
+/** A page of `/messages`. */
+export interface MessagesQuery {
+  readonly from?: string | undefined;
+  readonly to?: string | undefined;
+  readonly direction: 'f' | 'b';
+  readonly limit: number;
+  readonly filter: EventFilter;
+}
+
+/** Pages that hold nothing visible are passed over, so that a client makes progress; at most so many per request. */
+const maxEmptyPages = 5;
+
+/** What clients read of a room: events, context, pages of history, members, state. */
+@Injectable()
+export class RoomReadingService {
+  constructor(
+    private readonly access: RoomAccess,
+    private readonly events: EventStore,
+    private readonly state: RoomStateReader,
+    private readonly timeline: TimelineReader,
+    private readonly visibility: VisibilityFilter,
+    private readonly serializer: EventSerializer,
+    private readonly remote: RemoteRooms,
+  ) {}
+
+  /** @throws MatrixError 404 `M_NOT_FOUND`, also for an event that the reader may not see */
+  async event(requester: Requester, roomId: string, eventId: string): Promise<ClientEvent> {
+    const visible = await this.#visible(requester, roomId, eventId);
+    return (await this.serializer.serialize(readerOf(requester), [visible]))[0]!;
+  }
+
+  /**
+   * An event with what came before and after it, and the state at the last event.
+   * @throws MatrixError 404 `M_NOT_FOUND`
+   */
+  async context(
+    requester: Requester,
+    roomId: string,
+    eventId: string,
+    limit: number,
+    filter: EventFilter,
+  ): Promise<JsonObject> {
+    const middle = await this.#visible(requester, roomId, eventId);
+    const { stored } = middle;
+    const half = Math.floor(limit / 2);
+    const start = this.timeline.placeOf(stored, 'before');
+    const end = this.timeline.placeOf(stored, 'after');
+    const page = (from: RoomPosition, direction: 'f' | 'b', size: number): ReturnType<TimelineReader['page']> =>
+      size === 0
+        ? Promise.resolve({ events: [], end: from })
+        : this.timeline.page(roomId, from, { direction, limit: size, filter });
+    const [before, after] = await Promise.all([page(start, 'b', half), page(end, 'f', limit - half)]);
+    const { userId } = requester;
+    const visibleBefore = await this.visibility.visible(userId, before.events);
+    const visibleAfter = await this.visibility.visible(userId, after.events);
+    const all = [...visibleBefore, middle, ...visibleAfter];
+    const last = visibleAfter.at(-1) ?? middle;
+    const stateFilter: StateFilter | undefined = filter.lazyLoadMembers ? { members: sendersOf(all) } : undefined;
+    const state = (await this.state.idsAfter([last.stored.event.eventId], stateFilter)).get(last.stored.event.eventId);
+    const written = await this.serializer.serialize(readerOf(requester), all);
+    return {
+      event: written[visibleBefore.length],
+      events_before: written.slice(0, visibleBefore.length),
+      events_after: written.slice(visibleBefore.length + 1),
+      start: formatRoomToken(before.end ?? lastPlace(before.events, 'before') ?? start),
+      end: formatRoomToken(after.end ?? lastPlace(after.events, 'after') ?? end),
+      state: await this.#writeState(requester, state?.values() ?? []),
+    };
+  }
+
+  /**
+   * A page of history. `end` is absent when there is no more.
+   * @throws MatrixError 403 `M_FORBIDDEN`, 400 `M_INVALID_PARAM`
+   */
+  async messages(requester: Requester, roomId: string, query: MessagesQuery): Promise<JsonObject> {
+    const reading = await this.access.read(requester, roomId);
+    const backwards = query.direction === 'b';
+    const leftAt = reading.kind === 'left' ? reading.membership.streamOrdering : undefined;
+    let from = query.from === undefined ? undefined : parseRoomToken(query.from, 'from');
+    const to = query.to === undefined ? undefined : parseRoomToken(query.to, 'to');
+    from ??= backwards ? await this.timeline.lastPlace(roomId, leftAt) : { topological: 0, stream: -Infinity };
+    if (!from) return { start: 's0', chunk: [] };
+    if (leftAt !== undefined && backwards && from.topological === undefined && from.stream > leftAt) {
+      from = { topological: undefined, stream: leftAt };
+    }
+    const start = from;
+    const visible: VisibleEvent[] = [];
+    let place: RoomPosition | undefined = from;
+    let askedElsewhere = false;
+    for (let pages = 0; place && visible.length < query.limit && pages < maxEmptyPages; pages++) {
+      const limit = query.limit - visible.length;
+      const page: Awaited<ReturnType<TimelineReader['page']>> = await this.timeline.page(roomId, place, {
+        direction: query.direction,
+        limit,
+        to,
+        filter: query.filter,
+      });
+      visible.push(...(await this.visibility.visible(requester.userId, page.events)));
+      const before: RoomPosition = lastPlace(page.events, backwards ? 'before' : 'after') ?? place;
+      place = page.end;
+      if (!place && backwards && !to && !askedElsewhere) {
+        askedElsewhere = true;
+        const found = await this.remote.gateway?.backfill(roomId, 100);
+        if (found) place = before;
+      }
+      if (visible.length > 0 && visible.length >= limit / 2) break;
+    }
+    const response: JsonObject = {
+      start: formatRoomToken(start.stream === -Infinity ? { topological: 0, stream: 0 } : start),
+      chunk: await this.serializer.serialize(readerOf(requester), visible),
+    };
+    if (place) response['end'] = formatRoomToken(place);
+    if (query.filter.lazyLoadMembers && visible.length > 0) {
+      const at = visible[0]!.stored.event.eventId;
+      const types = sendersOf(visible).map((sender) => ['m.room.member', sender] as const);
+      const state = (await this.state.idsAfter([at], { types })).get(at);
+      response['state'] = await this.#writeState(requester, state?.values() ?? []);
+    }
+    return response;
+  }
+
+  /**
+   * Member events, now or at a place in the timeline.
+   * @throws MatrixError 403 `M_FORBIDDEN`, 400 `M_INVALID_PARAM`
+   */
+  async members(
+    requester: Requester,
+    roomId: string,
+    options: {
+      readonly at?: string | undefined;
+      readonly membership?: string | undefined;
+      readonly notMembership?: string | undefined;
+    },
+  ): Promise<ClientEvent[]> {
+    for (const value of [options.membership, options.notMembership]) {
+      if (value !== undefined && !isMembership(value)) throw MatrixError.invalidParam('There is no such membership');
+    }
+    const ids = await this.#stateIds(requester, roomId, { types: [['m.room.member']] }, options.at);
+    const members = (await this.events.inOrder(ids)).filter(({ event }) => {
+      const { membership } = event.content;
+      return (
+        (options.membership === undefined || membership === options.membership) &&
+        (options.notMembership === undefined || membership !== options.notMembership)
+      );
+    });
+    return this.serializer.serializeState(readerOf(requester), members);
+  }
+
+  /** All state that the reader may see: current, or that at the time of leaving. @throws MatrixError 403 `M_FORBIDDEN` */
+  async allState(requester: Requester, roomId: string): Promise<ClientEvent[]> {
+    return this.#writeState(requester, await this.#stateIds(requester, roomId, undefined));
+  }
+
+  /** @throws MatrixError 403 `M_FORBIDDEN`, 404 `M_NOT_FOUND` */
+  async stateEvent(requester: Requester, roomId: string, type: string, stateKey: string): Promise<StoredEvent> {
+    const [id] = await this.#stateIds(requester, roomId, { types: [[type, stateKey]] });
+    const stored = id === undefined ? undefined : await this.events.one(id);
+    if (!stored) throw MatrixError.notFound('There is no such state');
+    return stored;
+  }
+
+  /** Writes one state event for a reader. */
+  async write(requester: Requester, stored: StoredEvent): Promise<ClientEvent> {
+    return (await this.serializer.serializeState(readerOf(requester), [stored]))[0]!;
+  }
+
+  /** An event of the room, if the reader may see it. @throws MatrixError 404 `M_NOT_FOUND` */
+  async visibleEvent(requester: Requester, roomId: string, eventId: string): Promise<StoredEvent> {
+    return (await this.#visible(requester, roomId, eventId)).stored;
+  }
+
+  async #visible(requester: Requester, roomId: string, eventId: string): Promise<VisibleEvent> {
+    const stored = await this.events.one(eventId);
+    const visible =
+      stored?.event.roomId === roomId
+        ? await this.visibility.visible(requester.userId, [stored], { withIgnored: true })
+        : [];
+    if (visible.length === 0) throw MatrixError.notFound('There is no such event, or you may not see it');
+    return visible[0]!;
+  }
+
+  async #stateIds(
+    requester: Requester,
+    roomId: string,
+    filter: StateFilter | undefined,
+    at?: string,
+  ): Promise<string[]> {
+    const reading = await this.access.read(requester, roomId);
+    const leftAt = reading.kind === 'left' ? reading.membership : undefined;
+    let eventId = leftAt?.eventId;
+    if (at !== undefined) {
+      const place = parseRoomToken(at, 'at');
+      const upTo = Math.min(place.stream, leftAt?.streamOrdering ?? place.stream);
+      eventId = await this.timeline.lastEventId(roomId, upTo);
+      if (eventId === undefined) return [];
+    }
+    if (eventId === undefined) return [...(await this.state.currentIds(roomId, filter)).values()];
+    return [...((await this.state.idsAfter([eventId], filter)).get(eventId)?.values() ?? [])];
+  }
+
+  async #writeState(requester: Requester, ids: Iterable<string>): Promise<ClientEvent[]> {
+    return this.serializer.serializeState(readerOf(requester), await this.events.inOrder([...ids]));
+  }
+}
+
+const sendersOf = (events: readonly VisibleEvent[]): string[] => [
+  ...new Set(events.map(({ stored }) => stored.event.sender)),
+];
+
+function lastPlace(events: readonly StoredEvent[], side: 'before' | 'after'): RoomPosition | undefined {
+  const last = events.at(-1);
+  return (
+    last && {
+      topological: last.event.depth,
+      stream: side === 'before' ? last.streamOrdering - 1 : last.streamOrdering,
+    }
+  );
+}

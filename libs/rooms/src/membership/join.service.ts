@@ -1,0 +1,132 @@
+import { Injectable } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import { RateLimiter } from '@rookery/http';
+import { domainOf, type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { assertAllowed, callbackContext, ModuleDispatcher } from '@rookery/module-host';
+import { Config, type Requester } from '@rookery/platform';
+import { MemberProfiles } from './member-profiles.js';
+import { MembershipChange, type MembershipOptions } from './membership-change.js';
+import { isBlocked } from './membership.query.js';
+import { RemoteRooms } from './remote-rooms.js';
+import { RestrictedJoins } from './restricted-joins.js';
+
+/** Joining and knocking. */
+@Injectable()
+export class JoinService {
+  constructor(
+    private readonly change: MembershipChange,
+    private readonly profiles: MemberProfiles,
+    private readonly restricted: RestrictedJoins,
+    private readonly remote: RemoteRooms,
+    private readonly modules: ModuleDispatcher,
+    private readonly limiter: RateLimiter,
+    private readonly database: Database,
+    private readonly config: Config,
+  ) {}
+
+  /**
+   * Joins a room. Joining again changes nothing, unless the content differs.
+   * @throws MatrixError 403 `M_FORBIDDEN` or `M_GUEST_ACCESS_FORBIDDEN`, 404 `M_NOT_FOUND` when no server is known that has
+   *   the room, 429 `M_LIMIT_EXCEEDED`
+   */
+  async join(requester: Requester, roomId: string, options: MembershipOptions = {}): Promise<void> {
+    const { userId } = requester;
+    const before = await this.change.currentOf(roomId, userId);
+    if (before === 'join' && !options.content) return;
+    if (await isBlocked(this.database, roomId)) {
+      throw MatrixError.forbidden('This room has been blocked on this server');
+    }
+    if (before === 'ban') throw MatrixError.forbidden('You are banned from this room');
+    const isInvited = before === 'invite';
+    if (before !== 'join' && !options.unchecked) await this.#check(requester, roomId, isInvited);
+    const content = { ...(await this.profiles.of(userId)), ...this.#ownProfile(options.content) };
+    if (!(await this.change.isOurs(roomId))) return this.#joinRemote(requester, roomId, content, options);
+    if (before === 'join') {
+      await this.change.send(requester, roomId, userId, 'join', content, { ...options, content: undefined });
+      return;
+    }
+    if (!options.unchecked) {
+      await this.limiter.take('rc_joins.local', userId, requester);
+      await this.limiter.take('rc_joins_per_room', roomId, requester);
+    }
+    if (!isInvited) {
+      const authorizer = await this.restricted.authorizer(roomId, userId);
+      if (authorizer === 'elsewhere') {
+        const { gateway } = this.remote;
+        if (!gateway) {
+          throw new MatrixError(400, 'M_UNABLE_TO_AUTHORISE_JOIN', 'Nobody on this server may let you into the room');
+        }
+        return gateway.joinAuthorised(userId, roomId, options.via ?? [], content);
+      }
+      if (authorizer !== undefined) content['join_authorised_via_users_server'] = authorizer;
+    }
+    await this.change.send(requester, roomId, userId, 'join', content, { ...options, content: undefined });
+  }
+
+  /**
+   * Asks to be let into a room.
+   * @throws MatrixError 403 `M_FORBIDDEN`, 404 `M_NOT_FOUND`, 429 `M_LIMIT_EXCEEDED`
+   */
+  async knock(requester: Requester, roomId: string, options: MembershipOptions = {}): Promise<void> {
+    const { userId } = requester;
+    if (await isBlocked(this.database, roomId)) {
+      throw MatrixError.forbidden('This room has been blocked on this server');
+    }
+    await this.limiter.take('rc_joins.local', userId, requester);
+    const content = await this.profiles.of(userId);
+    if (await this.change.isOurs(roomId)) {
+      await this.change.send(requester, roomId, userId, 'knock', content, options);
+      return;
+    }
+    const { gateway } = this.remote;
+    const servers = this.#servers(roomId, options.via, undefined);
+    if (!gateway || servers.length === 0) throw MatrixError.notFound('No server is known that has this room');
+    const reason = options.reason === undefined ? {} : { reason: options.reason };
+    await gateway.knock(userId, roomId, servers, { ...content, ...reason });
+  }
+
+  async #check(requester: Requester, roomId: string, isInvited: boolean): Promise<void> {
+    if (requester.isGuest) {
+      const access = await this.change.stateContent(roomId, 'm.room.guest_access');
+      if (access?.['guest_access'] !== 'can_join') {
+        throw new MatrixError(403, 'M_GUEST_ACCESS_FORBIDDEN', 'Guests may not join this room');
+      }
+    }
+    if (requester.isAdmin || !this.modules.has('userMayJoinRoom')) return;
+    const context = callbackContext(requester);
+    assertAllowed(await this.modules.gate('userMayJoinRoom', context, requester.userId, roomId, isInvited));
+  }
+
+  async #joinRemote(
+    requester: Requester,
+    roomId: string,
+    content: Readonly<JsonObject>,
+    options: MembershipOptions,
+  ): Promise<void> {
+    if (!options.unchecked) await this.limiter.take('rc_joins.remote', requester.userId, requester);
+    const inviter = await this.change.inviterOf(roomId, requester.userId);
+    const servers = this.#servers(roomId, options.via, inviter);
+    const { gateway } = this.remote;
+    if (!gateway || servers.length === 0) throw MatrixError.notFound('No server is known that has this room');
+    const reason = options.reason === undefined ? {} : { reason: options.reason };
+    await gateway.join(requester.userId, roomId, servers, { ...content, ...reason });
+  }
+
+  /** Servers that may know the room, likeliest first, without this one. */
+  #servers(roomId: string, via: readonly string[] = [], inviter: string | undefined): string[] {
+    const named = [...(inviter === undefined ? [] : [domainOf(inviter)]), ...via, domainOf(roomId)];
+    return [...new Set(named)].filter((server) => server !== '' && server !== this.config.serverName);
+  }
+
+  /** What a client wrote into its own member event; the profile only where rooms may have their own. */
+  #ownProfile(content: Readonly<JsonObject> | undefined): JsonObject {
+    if (!content) return {};
+    const { displayname, avatar_url: avatar, join_authorised_via_users_server: _, ...rest } = content;
+    if (!this.config.get('allow_per_room_profiles')) return rest;
+    return {
+      ...rest,
+      ...(displayname !== undefined && { displayname }),
+      ...(avatar !== undefined && { avatar_url: avatar }),
+    };
+  }
+}

@@ -1,0 +1,91 @@
+import { Injectable } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import { domainOf, type JsonObject, MatrixError, type Membership } from '@rookery/matrix-types';
+import { Config, type Requester } from '@rookery/platform';
+import { EventPersister } from '../persistence/event-persister.js';
+import { EventStore } from '../persistence/event-store.js';
+import type { SentEvent } from '../persistence/stored-event.js';
+import { MembershipReader } from '../reading/membership-reader.js';
+import { originOf } from '../sending/origin.js';
+import { RoomStateReader } from '../state/room-state-reader.js';
+import { hasAnyMember, hasLocalMember } from './membership.query.js';
+
+/** What goes with a change of membership. */
+export interface MembershipOptions {
+  readonly reason?: string | undefined;
+  /** Servers to join through. */
+  readonly via?: readonly string[] | undefined;
+  /** Further keys of the content, from a client that sends the member event itself. */
+  readonly content?: Readonly<JsonObject> | undefined;
+  /** The server acts on its own account: no limits, no modules. */
+  readonly unchecked?: boolean | undefined;
+}
+
+/** Sends member events on top of what this server knows of a room. */
+@Injectable()
+export class MembershipChange {
+  constructor(
+    private readonly persister: EventPersister,
+    private readonly events: EventStore,
+    private readonly memberships: MembershipReader,
+    private readonly state: RoomStateReader,
+    private readonly database: Database,
+    private readonly config: Config,
+  ) {}
+
+  /** Sends a member event. @throws MatrixError 403 when the auth rules or modules refuse */
+  send(
+    requester: Requester,
+    roomId: string,
+    target: string,
+    membership: Membership,
+    content: Readonly<JsonObject>,
+    options: MembershipOptions,
+  ): Promise<SentEvent> {
+    return this.persister.send({
+      roomId,
+      type: 'm.room.member',
+      stateKey: target,
+      sender: requester.userId,
+      content: {
+        ...content,
+        ...options.content,
+        membership,
+        ...(options.reason !== undefined && { reason: options.reason }),
+      },
+      skipUnchanged: membership === 'join',
+      unchecked: options.unchecked,
+      origin: originOf(requester),
+    });
+  }
+
+  /** Membership by the room's state; `leave` when there is none. */
+  async currentOf(roomId: string, userId: string): Promise<Membership> {
+    if (domainOf(userId) === this.config.serverName) {
+      return (await this.memberships.inRoom(userId, roomId))?.membership ?? 'leave';
+    }
+    return (await this.memberships.currentOf(roomId, userId)) ?? 'leave';
+  }
+
+  /**
+   * Whether events of a room can be made here: somebody of this server is in it, or nobody is in it at all, so that no
+   * server knows better.
+   */
+  async isOurs(roomId: string): Promise<boolean> {
+    if (await hasLocalMember(this.database, roomId)) return true;
+    if ((await this.state.currentId(roomId, 'm.room.create')) === undefined) return false;
+    return !(await hasAnyMember(this.database, roomId));
+  }
+
+  /** The sender of a user's pending invite, and with it a server that knows the room. */
+  async inviterOf(roomId: string, userId: string): Promise<string | undefined> {
+    const current = await this.memberships.inRoom(userId, roomId);
+    return current?.membership === 'invite' ? current.sender : undefined;
+  }
+
+  /** A piece of state, by its content. */
+  async stateContent(roomId: string, type: string): Promise<Readonly<JsonObject> | undefined> {
+    const id = await this.state.currentId(roomId, type);
+    return id === undefined ? undefined : (await this.events.one(id))?.event.content;
+  }
+}

@@ -1,0 +1,180 @@
+import { Controller, Param, Post } from '@nestjs/common';
+import { Access, Inbound, type InboundRequest, JsonBody, queryStrings, stable, Who } from '@rookery/http';
+import { MatrixError } from '@rookery/matrix-types';
+import type { Requester } from '@rookery/platform';
+import { AliasService } from '../directory/alias.service.js';
+import { JoinService } from './join.service.js';
+import { MembershipService } from './membership.service.js';
+import { ThreepidInvites } from './threepid-invites.js';
+
+const text = { type: 'string', maxLength: 4096 };
+const reasonSchema = { properties: { reason: text } };
+const targetSchema = { required: ['user_id'], properties: { user_id: { type: 'string' }, reason: text } };
+const inviteSchema = {
+  properties: {
+    user_id: { type: 'string' },
+    reason: text,
+    id_server: text,
+    id_access_token: text,
+    medium: text,
+    address: text,
+  },
+};
+
+interface ReasonBody {
+  readonly reason?: string;
+}
+
+interface TargetBody extends ReasonBody {
+  readonly user_id: string;
+}
+
+interface InviteBody extends Partial<TargetBody> {
+  readonly id_server?: string;
+  readonly id_access_token?: string;
+  readonly medium?: string;
+  readonly address?: string;
+}
+
+const maxVia = 50;
+
+/** Joining, leaving, inviting, removing. */
+@Controller()
+export class MembershipController {
+  constructor(
+    private readonly joins: JoinService,
+    private readonly memberships: MembershipService,
+    private readonly aliases: AliasService,
+    private readonly threepidInvites: ThreepidInvites,
+  ) {}
+
+  /** POST /_matrix/client/v3/rooms/{roomId}/join */
+  @Post(stable('/rooms/:roomId/join'))
+  @Access({ auth: 'required', guests: true, suspended: false })
+  joinById(
+    @Who() requester: Requester,
+    @Inbound() request: InboundRequest,
+    @Param('roomId') roomId: string,
+    @JsonBody(reasonSchema, { optional: true }) body: ReasonBody,
+  ): Promise<object> {
+    return this.#join(requester, request, roomId, body);
+  }
+
+  /** POST /_matrix/client/v3/join/{roomIdOrAlias} */
+  @Post(stable('/join/:roomIdOrAlias'))
+  @Access({ auth: 'required', guests: true, suspended: false })
+  join(
+    @Who() requester: Requester,
+    @Inbound() request: InboundRequest,
+    @Param('roomIdOrAlias') roomIdOrAlias: string,
+    @JsonBody(reasonSchema, { optional: true }) body: ReasonBody,
+  ): Promise<object> {
+    return this.#join(requester, request, roomIdOrAlias, body);
+  }
+
+  /** POST /_matrix/client/v3/knock/{roomIdOrAlias} */
+  @Post(stable('/knock/:roomIdOrAlias'))
+  @Access({ auth: 'required', suspended: false })
+  async knock(
+    @Who() requester: Requester,
+    @Inbound() request: InboundRequest,
+    @Param('roomIdOrAlias') roomIdOrAlias: string,
+    @JsonBody(reasonSchema, { optional: true }) body: ReasonBody,
+  ): Promise<object> {
+    const { roomId, servers } = await this.aliases.resolveRoom(checkedId(roomIdOrAlias), viaIn(request));
+    await this.joins.knock(requester, roomId, { reason: body.reason, via: servers });
+    return { room_id: roomId };
+  }
+
+  /** POST /_matrix/client/v3/rooms/{roomId}/leave */
+  @Post(stable('/rooms/:roomId/leave'))
+  @Access({ auth: 'required', guests: true })
+  async leave(
+    @Who() requester: Requester,
+    @Param('roomId') roomId: string,
+    @JsonBody(reasonSchema, { optional: true }) body: ReasonBody,
+  ): Promise<object> {
+    await this.memberships.leave(requester, roomId, { reason: body.reason });
+    return {};
+  }
+
+  /** POST /_matrix/client/v3/rooms/{roomId}/forget */
+  @Post(stable('/rooms/:roomId/forget'))
+  @Access({ auth: 'required', guests: true })
+  async forget(@Who() requester: Requester, @Param('roomId') roomId: string): Promise<object> {
+    await this.memberships.forget(requester, roomId);
+    return {};
+  }
+
+  /** POST /_matrix/client/v3/rooms/{roomId}/invite */
+  @Post(stable('/rooms/:roomId/invite'))
+  @Access({ auth: 'required', suspended: false })
+  async invite(
+    @Who() requester: Requester,
+    @Param('roomId') roomId: string,
+    @JsonBody(inviteSchema) body: InviteBody,
+  ): Promise<object> {
+    if (body.user_id !== undefined) {
+      await this.memberships.invite(requester, roomId, body.user_id, { reason: body.reason });
+      return {};
+    }
+    const { medium, address, id_server: idServer, id_access_token: idAccessToken } = body;
+    if (medium === undefined || address === undefined || idServer === undefined) {
+      throw MatrixError.missingParam("Missing parameter 'user_id'");
+    }
+    await this.threepidInvites.invite(requester, roomId, { medium, address, idServer, idAccessToken });
+    return {};
+  }
+
+  /** POST /_matrix/client/v3/rooms/{roomId}/kick */
+  @Post(stable('/rooms/:roomId/kick'))
+  @Access({ auth: 'required', suspended: false })
+  async kick(
+    @Who() requester: Requester,
+    @Param('roomId') roomId: string,
+    @JsonBody(targetSchema) body: TargetBody,
+  ): Promise<object> {
+    await this.memberships.kick(requester, roomId, body.user_id, { reason: body.reason });
+    return {};
+  }
+
+  /** POST /_matrix/client/v3/rooms/{roomId}/ban */
+  @Post(stable('/rooms/:roomId/ban'))
+  @Access({ auth: 'required', suspended: false })
+  async ban(
+    @Who() requester: Requester,
+    @Param('roomId') roomId: string,
+    @JsonBody(targetSchema) body: TargetBody,
+  ): Promise<object> {
+    await this.memberships.ban(requester, roomId, body.user_id, { reason: body.reason });
+    return {};
+  }
+
+  /** POST /_matrix/client/v3/rooms/{roomId}/unban */
+  @Post(stable('/rooms/:roomId/unban'))
+  @Access({ auth: 'required', suspended: false })
+  async unban(
+    @Who() requester: Requester,
+    @Param('roomId') roomId: string,
+    @JsonBody(targetSchema) body: TargetBody,
+  ): Promise<object> {
+    await this.memberships.unban(requester, roomId, body.user_id, { reason: body.reason });
+    return {};
+  }
+
+  async #join(requester: Requester, request: InboundRequest, idOrAlias: string, body: ReasonBody): Promise<object> {
+    const { roomId, servers } = await this.aliases.resolveRoom(checkedId(idOrAlias), viaIn(request));
+    await this.joins.join(requester, roomId, { reason: body.reason, via: servers });
+    return { room_id: roomId };
+  }
+}
+
+function viaIn(request: InboundRequest): string[] {
+  const servers = [...queryStrings(request, 'via'), ...queryStrings(request, 'server_name')];
+  return [...new Set(servers)].slice(0, maxVia);
+}
+
+function checkedId(idOrAlias: string): string {
+  if (!/^[!#]/.test(idOrAlias)) throw MatrixError.invalidParam('This is neither a room id nor an alias');
+  return idOrAlias;
+}

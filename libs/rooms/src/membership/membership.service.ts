@@ -1,0 +1,141 @@
+import { Injectable } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import { domainOf, isMembership, isValidUserId, type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { Config, type Requester } from '@rookery/platform';
+import { RoomHooks } from '../hooks.js';
+import { EventCreation } from '../sending/event-creation.service.js';
+import { InvitePolicy } from './invite-policy.js';
+import { JoinService } from './join.service.js';
+import { MemberProfiles } from './member-profiles.js';
+import { MembershipChange, type MembershipOptions } from './membership-change.js';
+import { forget, roomExists } from './membership.query.js';
+import { RemoteRooms } from './remote-rooms.js';
+
+/** Inviting, leaving, kicking, banning, forgetting. */
+@Injectable()
+export class MembershipService {
+  constructor(
+    private readonly change: MembershipChange,
+    private readonly joins: JoinService,
+    private readonly profiles: MemberProfiles,
+    private readonly policy: InvitePolicy,
+    private readonly remote: RemoteRooms,
+    private readonly hooks: RoomHooks,
+    private readonly creation: EventCreation,
+    private readonly database: Database,
+    private readonly config: Config,
+  ) {}
+
+  /** @throws MatrixError 403 `M_FORBIDDEN` or `M_INVITE_BLOCKED`, 429 `M_LIMIT_EXCEEDED` */
+  async invite(requester: Requester, roomId: string, target: string, options: MembershipOptions = {}): Promise<void> {
+    checkTarget(target);
+    if (requester.shadowBanned) return void (await this.creation.pretend(roomId));
+    if (!options.unchecked) await this.policy.check(requester, target, roomId);
+    if (domainOf(target) !== this.config.serverName && !this.remote.gateway) {
+      throw MatrixError.forbidden('Users of other servers cannot be invited');
+    }
+    const content = await this.profiles.ofInvited(target);
+    await this.change.send(requester, roomId, target, 'invite', content, options);
+  }
+
+  /**
+   * Leaves a room, or gives up an invite or a knock. Leaving again changes nothing.
+   * @throws MatrixError 403 `M_FORBIDDEN` when the user is banned or never was in the room
+   */
+  async leave(requester: Requester, roomId: string, options: MembershipOptions = {}): Promise<void> {
+    const { userId } = requester;
+    const before = await this.change.currentOf(roomId, userId);
+    if (before === 'leave') {
+      if (await this.#wasEverIn(userId, roomId)) return;
+      throw MatrixError.forbidden('You are not in this room');
+    }
+    if (before === 'ban') throw MatrixError.forbidden('You are banned from this room');
+    if (await this.change.isOurs(roomId)) {
+      await this.change.send(requester, roomId, userId, 'leave', {}, options);
+    } else {
+      const inviter = await this.change.inviterOf(roomId, userId);
+      const servers = [...new Set([inviter, roomId].map((id) => (id === undefined ? '' : domainOf(id))))];
+      const { gateway } = this.remote;
+      if (!gateway) throw MatrixError.notFound('No server is known that has this room');
+      const reason = options.reason === undefined ? {} : { reason: options.reason };
+      await gateway.leave(userId, roomId, servers.filter(Boolean), reason);
+    }
+    if (this.config.get('forget_rooms_on_leave')) await this.forget(requester, roomId);
+  }
+
+  /** @throws MatrixError 403 `M_FORBIDDEN`, also when the target is not in the room */
+  async kick(requester: Requester, roomId: string, target: string, options: MembershipOptions = {}): Promise<void> {
+    checkTarget(target);
+    const before = await this.change.currentOf(roomId, target);
+    if (before === 'leave' || before === 'ban') throw MatrixError.forbidden('The user is not in the room');
+    if (requester.shadowBanned) return void (await this.creation.pretend(roomId));
+    await this.change.send(requester, roomId, target, 'leave', {}, options);
+  }
+
+  /** @throws MatrixError 403 `M_FORBIDDEN` */
+  async ban(requester: Requester, roomId: string, target: string, options: MembershipOptions = {}): Promise<void> {
+    checkTarget(target);
+    if (requester.shadowBanned) return void (await this.creation.pretend(roomId));
+    await this.change.send(requester, roomId, target, 'ban', {}, options);
+  }
+
+  /** @throws MatrixError 403 `M_FORBIDDEN`, also when the target is not banned */
+  async unban(requester: Requester, roomId: string, target: string, options: MembershipOptions = {}): Promise<void> {
+    checkTarget(target);
+    if ((await this.change.currentOf(roomId, target)) !== 'ban') throw MatrixError.forbidden('The user is not banned');
+    await this.change.send(requester, roomId, target, 'leave', {}, options);
+  }
+
+  /**
+   * Takes a room that was left out of the user's sight.
+   * @throws MatrixError 400 `M_UNKNOWN` while the user is still in it, 404 `M_NOT_FOUND` when it is not known
+   */
+  async forget(requester: Requester, roomId: string): Promise<void> {
+    const { userId } = requester;
+    if (!(await roomExists(this.database, roomId))) throw MatrixError.notFound('There is no such room');
+    const forgotten = await this.database.write((tx) => forget(tx, userId, roomId), { name: 'forget_room' });
+    if (!forgotten) {
+      if (!(await this.#wasEverIn(userId, roomId))) return;
+      throw new MatrixError(400, 'M_UNKNOWN', 'You must leave the room before you can forget it');
+    }
+    for (const hook of this.hooks.all) hook.onForgotten?.(userId, roomId);
+  }
+
+  /**
+   * Does what a member event sent through the state endpoint asks for.
+   * @returns nothing where the event itself should be sent
+   */
+  async byContent(requester: Requester, roomId: string, target: string, content: Readonly<JsonObject>): Promise<void> {
+    const { membership, reason, ...rest } = content;
+    if (!isMembership(membership)) throw MatrixError.badJson('membership is not one of the five');
+    const options = { content: rest, ...(typeof reason === 'string' && { reason }) };
+    const isSelf = target === requester.userId;
+    if (membership === 'join') {
+      if (!isSelf) throw MatrixError.forbidden('Nobody can join for somebody else');
+      return this.joins.join(requester, roomId, options);
+    }
+    if (membership === 'knock') {
+      if (!isSelf) throw MatrixError.forbidden('Nobody can knock for somebody else');
+      return this.joins.knock(requester, roomId, options);
+    }
+    if (membership === 'invite') return this.invite(requester, roomId, target, options);
+    if (membership === 'ban') return this.ban(requester, roomId, target, options);
+    if (isSelf) return this.leave(requester, roomId, options);
+    const before = await this.change.currentOf(roomId, target);
+    return before === 'ban'
+      ? this.unban(requester, roomId, target, options)
+      : this.kick(requester, roomId, target, options);
+  }
+
+  async #wasEverIn(userId: string, roomId: string): Promise<boolean> {
+    const row = await this.database.get(
+      'SELECT 1 AS found FROM local_current_membership WHERE user_id = ? AND room_id = ?',
+      [userId, roomId],
+    );
+    return row !== undefined;
+  }
+}
+
+function checkTarget(target: string): void {
+  if (!isValidUserId(target)) throw MatrixError.invalidParam(`${target.slice(0, 100)} is not a user id`);
+}

@@ -1,0 +1,72 @@
+import { Injectable } from '@nestjs/common';
+import type { RoomEvent } from '@rookery/events';
+import type { JsonObject } from '@rookery/matrix-types';
+import type { ForeignState } from '../persistence/event-persister.js';
+
+/** A room alias as its server resolves it. */
+export interface ResolvedAlias {
+  readonly roomId: string;
+  readonly servers: readonly string[];
+}
+
+/**
+ * What can be done in rooms only with the help of other servers. Implemented by federation. Each method stores what it
+ * brings through the persister and throws a MatrixError when no server would help.
+ */
+export interface RemoteRoomGateway {
+  /** Joins a room through one of `servers`. @throws MatrixError 404, 403, 502 */
+  join(userId: string, roomId: string, servers: readonly string[], content: Readonly<JsonObject>): Promise<void>;
+  knock(userId: string, roomId: string, servers: readonly string[], content: Readonly<JsonObject>): Promise<void>;
+  /** Leaves, or rejects an invite to, a room in which this server has nobody. */
+  leave(userId: string, roomId: string, servers: readonly string[], content: Readonly<JsonObject>): Promise<void>;
+  /** Shows an invite to the server of its target; the event comes back with that server's signature. */
+  invite(event: RoomEvent, roomState: readonly JsonObject[]): Promise<RoomEvent>;
+  /** A join that another server's user must allow (restricted rooms). */
+  joinAuthorised(
+    userId: string,
+    roomId: string,
+    servers: readonly string[],
+    content: Readonly<JsonObject>,
+  ): Promise<void>;
+  resolveAlias(alias: string): Promise<ResolvedAlias | undefined>;
+  /** One page of another server's directory; wire format. */
+  publicRooms(server: string, body: Readonly<JsonObject>): Promise<JsonObject>;
+  /** A room and its children as another server sees them; wire format of the federation API. */
+  hierarchy(roomId: string, servers: readonly string[], suggestedOnly: boolean): Promise<JsonObject | undefined>;
+  timestampToEvent(
+    roomId: string,
+    ts: number,
+    direction: 'f' | 'b',
+  ): Promise<{ readonly eventId: string; readonly ts: number } | undefined>;
+  /** Fetches history before the room's backward extremities; whether anything came. */
+  backfill(roomId: string, limit: number): Promise<boolean>;
+}
+
+/** Fetches events that are missing before foreign ones. Implemented by federation. */
+export abstract class MissingEventsSource {
+  /** Ancestors of `latest` that are not older than `earliest`, as the origin has them; may be incomplete. */
+  abstract missingEvents(
+    origin: string,
+    roomId: string,
+    earliest: readonly string[],
+    latest: readonly string[],
+  ): Promise<RoomEvent[]>;
+  /** Single events, whichever the origin has. */
+  abstract events(origin: string, roomId: string, eventIds: readonly string[]): Promise<RoomEvent[]>;
+  /** The state before an event, with its auth chain. */
+  abstract stateBefore(origin: string, roomId: string, eventId: string): Promise<ForeignState | undefined>;
+}
+
+/** Where federation attaches. Without it rooms of other servers cannot be reached. */
+@Injectable()
+export class RemoteRooms {
+  #gateway: RemoteRoomGateway | undefined;
+
+  use(gateway: RemoteRoomGateway): void {
+    this.#gateway = gateway;
+  }
+
+  get gateway(): RemoteRoomGateway | undefined {
+    return this.#gateway;
+  }
+}

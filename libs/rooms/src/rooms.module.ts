@@ -1,0 +1,96 @@
+import { Module } from '@nestjs/common';
+import { UsersModule } from '@rookery/users';
+import { RoomCreation } from './creation/room-creation.service.js';
+import { AliasClaims } from './directory/alias-claims.js';
+import { AliasService } from './directory/alias.service.js';
+import { CanonicalAliases } from './directory/canonical-aliases.js';
+import { PublicationRules } from './directory/publication-rules.js';
+import { RoomAccess } from './history/room-access.js';
+import { RoomReadingService } from './history/room-reading.service.js';
+import { RoomHooks } from './hooks.js';
+import { InvitePolicy } from './membership/invite-policy.js';
+import { JoinService } from './membership/join.service.js';
+import { MemberProfiles } from './membership/member-profiles.js';
+import { MembershipChange } from './membership/membership-change.js';
+import { MembershipService } from './membership/membership.service.js';
+import { RemoteRooms } from './membership/remote-rooms.js';
+import { RestrictedJoins } from './membership/restricted-joins.js';
+import { ThreepidInvites } from './membership/threepid-invites.js';
+import { BatchCommitter } from './persistence/batch-committer.js';
+import { DraftBuilder } from './persistence/draft-builder.js';
+import { EventPersister } from './persistence/event-persister.js';
+import { EventStore } from './persistence/event-store.js';
+import { ForeignStager } from './persistence/foreign-stager.js';
+import { LocalEventPersister } from './persistence/local-event-persister.js';
+import { LocalStager } from './persistence/local-stager.js';
+import { Placement } from './persistence/placement.js';
+import { PrejoinState } from './persistence/prejoin-state.js';
+import { RoomIds } from './persistence/room-ids.js';
+import { RoomSnapshots } from './persistence/room-snapshots.js';
+import { EventSerializer } from './reading/event-serializer.js';
+import { MembershipHistory } from './reading/membership-history.js';
+import { MembershipReader } from './reading/membership-reader.js';
+import { RoomHeroes } from './reading/room-heroes.js';
+import { TimelineReader } from './reading/timeline-reader.js';
+import { VisibilityFilter } from './reading/visibility-filter.js';
+import { Aggregations } from './relations/aggregations.js';
+import { EventCreation } from './sending/event-creation.service.js';
+import { EventGates } from './sending/event-gates.js';
+import { RoomStateReader } from './state/room-state-reader.js';
+import { StateGroups } from './state/state-groups-cache.js';
+import { StateResolver } from './state/state-resolver.js';
+
+const face = [
+  AliasClaims,
+  AliasService,
+  Aggregations,
+  EventCreation,
+  EventSerializer,
+  EventStore,
+  JoinService,
+  MembershipHistory,
+  MembershipReader,
+  MembershipService,
+  PrejoinState,
+  PublicationRules,
+  RemoteRooms,
+  RoomAccess,
+  RoomCreation,
+  RoomHeroes,
+  RoomHooks,
+  RoomIds,
+  RoomReadingService,
+  RoomStateReader,
+  ThreepidInvites,
+  TimelineReader,
+  VisibilityFilter,
+];
+
+const inside = [
+  BatchCommitter,
+  CanonicalAliases,
+  DraftBuilder,
+  EventGates,
+  ForeignStager,
+  InvitePolicy,
+  LocalEventPersister,
+  LocalStager,
+  MemberProfiles,
+  MembershipChange,
+  Placement,
+  RestrictedJoins,
+  RoomSnapshots,
+  StateGroups,
+  StateResolver,
+];
+
+/**
+ * Rooms: sending, membership, state, history, aliases. Safe in any process. Needs `Database`, `Clock`, `Ids`, `Config`,
+ * `Logger`, `RateLimiter`, `Notifier`, `ModuleDispatcher` and this server's `SigningKey` from the app's global modules.
+ */
+@Module({
+  imports: [UsersModule],
+  providers: [...face, ...inside, { provide: EventPersister, useExisting: LocalEventPersister }],
+  exports: [...face, EventPersister],
+})
+export class RoomsModule {}

@@ -1,0 +1,84 @@
+import { isJsonObject, isValidRoomAlias, type JsonObject, MatrixError } from '@rookery/matrix-types';
+
+const maxAliases = 1000;
+
+/**
+ * What this server does not let its own users send although the auth rules would: contents that break the room.
+ * @throws MatrixError 400 `M_BAD_JSON` or `M_INVALID_PARAM`
+ */
+export function checkContent(
+  type: string,
+  stateKey: string | undefined,
+  content: Readonly<JsonObject>,
+  serverName: string,
+): void {
+  if (stateKey === undefined) {
+    if (type === 'm.room.create' || type === 'm.room.member') {
+      throw MatrixError.badJson('Events of this type need a state key');
+    }
+    return;
+  }
+  if (type === 'm.room.server_acl') checkServerAcl(content, serverName);
+  if (type === 'm.room.canonical_alias') checkCanonicalAlias(content);
+}
+
+/** Whoever locks out his own server can never take it back. */
+function checkServerAcl(content: Readonly<JsonObject>, serverName: string): void {
+  for (const key of ['allow', 'deny']) {
+    const list = content[key];
+    if (list !== undefined && !(Array.isArray(list) && list.every((entry) => typeof entry === 'string'))) {
+      throw MatrixError.badJson(`${key} must be a list of server names`);
+    }
+  }
+  const matches = (list: unknown): boolean =>
+    Array.isArray(list) && list.some((glob) => matchesGlob(String(glob), serverName.replace(/:\d+$/, '')));
+  if (!matches(content['allow']) || matches(content['deny'])) {
+    throw MatrixError.badJson('The list would lock this server out of the room');
+  }
+}
+
+function checkCanonicalAlias(content: Readonly<JsonObject>): void {
+  const { alias, alt_aliases: others } = content;
+  if (alias !== undefined && alias !== null && alias !== '' && typeof alias !== 'string') {
+    throw MatrixError.badJson('alias must be a string');
+  }
+  if (others !== undefined && !Array.isArray(others)) throw MatrixError.badJson('alt_aliases must be a list');
+  if (Array.isArray(others) && others.length > maxAliases) throw MatrixError.badJson('Too many aliases');
+  for (const entry of aliasesIn(content)) {
+    if (!isValidRoomAlias(entry)) throw MatrixError.invalidParam(`${entry.slice(0, 100)} is not a room alias`);
+  }
+}
+
+/** The aliases that a canonical alias event names. */
+export function aliasesIn(content: Readonly<JsonObject>): string[] {
+  const { alias, alt_aliases: others } = content;
+  const named = typeof alias === 'string' && alias !== '' ? [alias] : [];
+  return Array.isArray(others) ? [...named, ...others.map(String)] : named;
+}
+
+/** Matches `*` (any text) and `?` (one character), without regard to case; linear in practice, never exponential. */
+export function matchesGlob(glob: string, text: string): boolean {
+  const pattern = glob.toLowerCase();
+  const subject = text.toLowerCase();
+  let p = 0;
+  let s = 0;
+  let star = -1;
+  let mark = 0;
+  while (s < subject.length) {
+    if (pattern[p] === '*') {
+      star = p++;
+      mark = s;
+    } else if (p < pattern.length && (pattern[p] === '?' || pattern[p] === subject[s])) {
+      p++;
+      s++;
+    } else if (star >= 0) {
+      p = star + 1;
+      s = ++mark;
+    } else return false;
+  }
+  while (pattern[p] === '*') p++;
+  return p === pattern.length;
+}
+
+/** A JSON object, or an empty one in place of anything else. */
+export const objectOr = (value: unknown): Readonly<JsonObject> => (isJsonObject(value) ? value : {});

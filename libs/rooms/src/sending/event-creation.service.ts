@@ -1,0 +1,133 @@
+import { Injectable } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import { RateLimiter } from '@rookery/http';
+import { type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { assertAllowed, callbackContext, ModuleDispatcher } from '@rookery/module-host';
+import { Clock, Config, Ids, type Requester } from '@rookery/platform';
+import { LRUCache } from 'lru-cache';
+import { EventStore } from '../persistence/event-store.js';
+import { EventPersister } from '../persistence/event-persister.js';
+import type { ClientTransaction, SentEvent } from '../persistence/stored-event.js';
+import { checkContent } from './content-rules.js';
+import { deviceKeyOf, originOf } from './origin.js';
+import { findSentEvent } from './transactions.query.js';
+
+/** What a client asks to be sent. */
+export interface SendRequest {
+  readonly roomId: string;
+  readonly type: string;
+  /** Absent for a message event. */
+  readonly stateKey?: string | undefined;
+  readonly content: Readonly<JsonObject>;
+  readonly redacts?: string | undefined;
+  /** Milliseconds since the epoch; honoured for application services only. */
+  readonly originServerTs?: number | undefined;
+}
+
+const maxTxnIdLength = 255;
+
+/** Sends events on behalf of clients: limits, idempotence, what modules and settings say. */
+@Injectable()
+export class EventCreation {
+  readonly #inFlight = new Map<string, Promise<SentEvent>>();
+  readonly #sent = new LRUCache<string, SentEvent>({ max: 20_000 });
+
+  constructor(
+    private readonly persister: EventPersister,
+    private readonly events: EventStore,
+    private readonly modules: ModuleDispatcher,
+    private readonly limiter: RateLimiter,
+    private readonly config: Config,
+    private readonly clock: Clock,
+    private readonly ids: Ids,
+    private readonly database: Database,
+  ) {}
+
+  /**
+   * Sends an event. With a transaction id the same request may be repeated: it makes one event, over restarts as well.
+   * @throws MatrixError 403 `M_FORBIDDEN`, 400 `M_BAD_JSON` and `M_INVALID_PARAM`, 413 `M_TOO_LARGE`, 429 `M_LIMIT_EXCEEDED`
+   */
+  async send(requester: Requester, request: SendRequest, txnId?: string): Promise<SentEvent> {
+    if (txnId === undefined) return this.#send(requester, request, undefined);
+    if (txnId.length > maxTxnIdLength || txnId.includes('\0')) {
+      throw MatrixError.invalidParam('The transaction id is too long');
+    }
+    const transaction = { userId: requester.userId, deviceId: deviceKeyOf(requester), txnId };
+    const key = JSON.stringify([transaction.userId, transaction.deviceId, request.roomId, txnId]);
+    const done = this.#sent.get(key) ?? this.#inFlight.get(key);
+    if (done) return done;
+    const sending = this.#send(requester, request, transaction);
+    this.#inFlight.set(key, sending);
+    try {
+      const sent = await sending;
+      this.#sent.set(key, sent);
+      return sent;
+    } finally {
+      this.#inFlight.delete(key);
+    }
+  }
+
+  async #send(
+    requester: Requester,
+    request: SendRequest,
+    transaction: ClientTransaction | undefined,
+  ): Promise<SentEvent> {
+    try {
+      await this.#takeLimit(requester, request);
+    } catch (error) {
+      // A repeated request whose first answer was lost must get that answer, not the limit.
+      const sent = transaction && (await findSentEvent(this.database, request.roomId, transaction));
+      if (sent) return sent;
+      throw error;
+    }
+    const { content, type, stateKey } = request;
+    checkContent(type, stateKey, content, this.config.serverName);
+    if (stateKey !== undefined && this.modules.has('userMaySendStateEvent')) {
+      const context = callbackContext(requester);
+      assertAllowed(
+        await this.modules.gate(
+          'userMaySendStateEvent',
+          context,
+          requester.userId,
+          request.roomId,
+          type,
+          stateKey,
+          content,
+        ),
+      );
+    }
+    if (requester.shadowBanned) return this.pretend(request.roomId);
+    const redacts = request.redacts ?? (type === 'm.room.redaction' ? textIn(content, 'redacts') : undefined);
+    return this.persister.send({
+      roomId: request.roomId,
+      type,
+      stateKey,
+      sender: requester.userId,
+      content,
+      redacts,
+      originServerTs: requester.appserviceId === undefined ? undefined : request.originServerTs,
+      transaction,
+      skipUnchanged: stateKey !== undefined,
+      origin: originOf(requester),
+    });
+  }
+
+  /** What somebody gets whose events go nowhere: an answer like any other, after a while. */
+  async pretend(roomId: string): Promise<SentEvent> {
+    await this.clock.sleep(1000 + this.ids.integer(9000));
+    return { eventId: `$${this.ids.bytes(32).toString('base64url')}`, roomId, streamOrdering: 0 };
+  }
+
+  async #takeLimit(requester: Requester, request: SendRequest): Promise<void> {
+    if (request.redacts !== undefined && this.config.get('rc_admin_redaction') !== undefined) {
+      const target = await this.events.one(request.redacts);
+      if (target && target.event.sender !== requester.userId) {
+        return this.limiter.take('rc_admin_redaction', requester.userId, requester);
+      }
+    }
+    return this.limiter.take('rc_message', requester.userId, requester);
+  }
+}
+
+const textIn = (content: Readonly<JsonObject>, key: string): string | undefined =>
+  typeof content[key] === 'string' ? content[key] : undefined;

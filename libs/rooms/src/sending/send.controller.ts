@@ -1,0 +1,102 @@
+import { Controller, Get, Param, Put } from '@nestjs/common';
+import { Access, Inbound, type InboundRequest, JsonBody, queryChoice, queryInteger, stable, Who } from '@rookery/http';
+import { type JsonObject, MatrixError } from '@rookery/matrix-types';
+import type { Requester } from '@rookery/platform';
+import { AliasService } from '../directory/alias.service.js';
+import { RoomReadingService } from '../history/room-reading.service.js';
+import { MembershipService } from '../membership/membership.service.js';
+import { RoomStateReader } from '../state/room-state-reader.js';
+import { EventCreation } from './event-creation.service.js';
+
+/** Sending events and reading state. */
+@Controller()
+export class SendController {
+  constructor(
+    private readonly creation: EventCreation,
+    private readonly reading: RoomReadingService,
+    private readonly memberships: MembershipService,
+    private readonly state: RoomStateReader,
+    private readonly aliases: AliasService,
+  ) {}
+
+  /** PUT /_matrix/client/v3/rooms/{roomId}/send/{eventType}/{txnId} */
+  @Put(stable('/rooms/:roomId/send/:eventType/:txnId'))
+  @Access({ auth: 'required', guests: true, suspended: false })
+  async send(
+    @Who() requester: Requester,
+    @Inbound() request: InboundRequest,
+    @Param('roomId') roomId: string,
+    @Param('eventType') type: string,
+    @Param('txnId') txnId: string,
+    @JsonBody() content: JsonObject,
+  ): Promise<object> {
+    const originServerTs = queryInteger(request, 'ts');
+    const sent = await this.creation.send(requester, { roomId, type, content, originServerTs }, txnId);
+    return { event_id: sent.eventId };
+  }
+
+  /** PUT /_matrix/client/v3/rooms/{roomId}/redact/{eventId}/{txnId} */
+  @Put(stable('/rooms/:roomId/redact/:eventId/:txnId'))
+  @Access({ auth: 'required', guests: true })
+  async redact(
+    @Who() requester: Requester,
+    @Param('roomId') roomId: string,
+    @Param('eventId') redacts: string,
+    @Param('txnId') txnId: string,
+    @JsonBody({ properties: { reason: { type: 'string' } } }, { optional: true }) content: JsonObject,
+  ): Promise<object> {
+    const sent = await this.creation.send(requester, { roomId, type: 'm.room.redaction', content, redacts }, txnId);
+    return { event_id: sent.eventId };
+  }
+
+  /** PUT /_matrix/client/v3/rooms/{roomId}/state/{eventType}/{stateKey} */
+  @Put([...stable('/rooms/:roomId/state/:eventType/:stateKey'), ...stable('/rooms/:roomId/state/:eventType')])
+  @Access({ auth: 'required', guests: true, suspended: false })
+  async setState(
+    @Who() requester: Requester,
+    @Inbound() request: InboundRequest,
+    @Param('roomId') roomId: string,
+    @Param('eventType') type: string,
+    @Param('stateKey') stateKey: string | undefined,
+    @JsonBody() content: JsonObject,
+  ): Promise<object> {
+    if (type === 'm.room.member') {
+      const target = stateKey ?? '';
+      await this.memberships.byContent(requester, roomId, target, content);
+      return { event_id: (await this.state.currentId(roomId, type, target)) ?? '' };
+    }
+    if (type === 'm.room.canonical_alias') await this.aliases.checkCanonical(roomId, content);
+    const originServerTs = queryInteger(request, 'ts');
+    const sent = await this.creation.send(requester, {
+      roomId,
+      type,
+      stateKey: stateKey ?? '',
+      content,
+      originServerTs,
+    });
+    return { event_id: sent.eventId };
+  }
+
+  /** GET /_matrix/client/v3/rooms/{roomId}/state */
+  @Get(stable('/rooms/:roomId/state'))
+  @Access({ auth: 'required', guests: true })
+  allState(@Who() requester: Requester, @Param('roomId') roomId: string): Promise<object> {
+    return this.reading.allState(requester, roomId);
+  }
+
+  /** GET /_matrix/client/v3/rooms/{roomId}/state/{eventType}/{stateKey} */
+  @Get([...stable('/rooms/:roomId/state/:eventType/:stateKey'), ...stable('/rooms/:roomId/state/:eventType')])
+  @Access({ auth: 'required', guests: true })
+  async oneState(
+    @Who() requester: Requester,
+    @Inbound() request: InboundRequest,
+    @Param('roomId') roomId: string,
+    @Param('eventType') type: string,
+    @Param('stateKey') stateKey: string | undefined,
+  ): Promise<object> {
+    if (type.length > 255 || (stateKey ?? '').length > 255) throw MatrixError.notFound('There is no such state');
+    const format = queryChoice(request, 'format', ['content', 'event']);
+    const stored = await this.reading.stateEvent(requester, roomId, type, stateKey ?? '');
+    return format === 'event' ? this.reading.write(requester, stored) : stored.event.content;
+  }
+}
