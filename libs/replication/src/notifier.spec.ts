@@ -135,6 +135,32 @@ describe('Notifier', () => {
     other.close();
   });
 
+  it('waits until a position may be read, for a while', async () => {
+    const events = new FakeSource('events');
+    notifier.track(events);
+    const results: Record<string, boolean> = {};
+    const reach = (label: string, position: number, signal?: AbortSignal): void =>
+      void notifier
+        .reached('events', position, { timeoutMs: 1000, signal })
+        .then((result) => (results[label] = result));
+    const gone = new AbortController();
+    reach('soon', 5);
+    reach('never', 9);
+    reach('gone', 9, gone.signal);
+    events.moveTo(4);
+    await settled();
+    expect(results).toEqual({});
+    events.moveTo(6);
+    gone.abort();
+    await settled();
+    expect(results).toEqual({ soon: true, gone: false });
+    expect(await notifier.reached('events', 6, { timeoutMs: 0 })).toBe(true);
+    expect(await notifier.reached('events', 7, { timeoutMs: 0 })).toBe(false);
+    await clock.advance(1100);
+    expect(results['never']).toBe(false);
+    expect(clock.pendingTimers).toBe(0);
+  });
+
   it('limits the waits of one user', async () => {
     notifier = new Notifier(clock, bus, { maxWaitsPerUser: 2 });
     for (const label of ['1', '2', '3']) wait('@a:x', label);

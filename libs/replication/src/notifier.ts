@@ -147,6 +147,34 @@ export class Notifier {
     });
   }
 
+  /**
+   * Waits until this process may read a stream up to `position`: a token may come from a process that is ahead. False when
+   * that did not happen in time.
+   */
+  reached(
+    stream: string,
+    position: number,
+    { timeoutMs, signal }: Pick<WaitOptions, 'timeoutMs' | 'signal'>,
+  ): Promise<boolean> {
+    const isReached = (): boolean => Math.abs(this.position(stream)) >= Math.abs(position);
+    if (isReached()) return Promise.resolve(true);
+    if (this.#closed || signal?.aborted || timeoutMs <= 0) return Promise.resolve(false);
+    return new Promise((resolve) => {
+      const end = (): void => {
+        stop();
+        this.#wheel.remove(deadline);
+        signal?.removeEventListener('abort', end);
+        resolve(isReached());
+      };
+      const deadline: Deadline = { onExpired: end };
+      const stop = this.onAdvance(stream, () => {
+        if (isReached()) end();
+      });
+      this.#wheel.add(deadline, timeoutMs);
+      signal?.addEventListener('abort', end, { once: true });
+    });
+  }
+
   /** Wakes waiting long polls of these users, though nothing was announced: after their account was locked, for example. */
   wake(users: ReadonlySet<string> | readonly string[]): void {
     this.#wakeUsers(users);

@@ -10,10 +10,14 @@ import { PostgresDatabase } from './postgres-database.js';
 
 const statementTimeoutMs = 60_000;
 const idleMs = 60_000;
+// The server frees what a process holds that was cut off in the middle of a transaction.
+const idleInTransactionMs = 300_000;
+const keepAliveMs = 30_000;
 // By statements, because connection poolers refuse parameters at connection.
 const sessionSettings = `
   SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY;
   SET statement_timeout = ${statementTimeoutMs};
+  SET idle_in_transaction_session_timeout = ${idleInTransactionMs};
   SET bytea_output = 'hex'`;
 
 const int8 = 20;
@@ -97,6 +101,7 @@ function dataSource(target: PostgresTarget, ssl: TlsChoice | false, maxUses: num
       idleTimeoutMillis: idleMs,
       types,
       keepAlive: true,
+      keepAliveInitialDelayMillis: keepAliveMs,
       // Statements that a transaction issues together travel together.
       pipeline: true,
       ...(target.serverOptions !== undefined && { options: target.serverOptions }),

@@ -12,6 +12,8 @@ import { StatementNames } from './statement-names.js';
 
 const maxAttempts = 5;
 const reconnectDelayMs = 100;
+// A little more than the server's own limit for a statement.
+const readTimeoutMs = 70_000;
 const begin = 'BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE';
 
 /** Carries an error that must not be answered by another attempt: the commit may have happened. */
@@ -43,13 +45,13 @@ export class PostgresDatabase extends Database {
   async query<Row>(sql: string, params?: readonly SqlValue[]): Promise<Row[]> {
     const { pool, clock } = this.#parts;
     try {
-      return (await runStatement<Row>(pool, this.#names, sql, params)).rows;
+      return (await runStatement<Row>(pool, this.#names, sql, params, readTimeoutMs)).rows;
     } catch (error) {
       // Reading twice does no harm.
       if (isBrokenConnection(error)) await clock.sleep(reconnectDelayMs);
       else if (isStalePlan(error)) this.#names.forget();
       else throw error;
-      return (await runStatement<Row>(pool, this.#names, sql, params)).rows;
+      return (await runStatement<Row>(pool, this.#names, sql, params, readTimeoutMs)).rows;
     }
   }
 

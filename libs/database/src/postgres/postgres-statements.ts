@@ -14,16 +14,27 @@ export interface Queryable {
 // The protocol counts parameters in 16 bits.
 const maxParameters = 65_000;
 
-/** Runs one statement with `?` parameters. */
+// The driver knows this field, its types do not.
+interface TimedQuery extends QueryConfig {
+  query_timeout?: number;
+}
+
+/**
+ * Runs one statement with `?` parameters.
+ * @param timeoutMs gives the connection up when no answer came by then: the server's own limit does not help when it is cut off
+ */
 export function runStatement<Row>(
   target: Queryable,
   names: StatementNames,
   sql: string,
   params: readonly SqlValue[] = [],
+  timeoutMs?: number,
 ): Promise<QueryResult<Row & QueryResultRow>> {
   const { name, text } = names.prepare(sql);
-  const values = params as SqlValue[];
-  return target.query<Row & QueryResultRow>(name === undefined ? { text, values } : { name, text, values });
+  const query: TimedQuery = { text, values: params as SqlValue[] };
+  if (name !== undefined) query.name = name;
+  if (timeoutMs !== undefined) query.query_timeout = timeoutMs;
+  return target.query<Row & QueryResultRow>(query);
 }
 
 /** The statements of a transaction on one connection. */
