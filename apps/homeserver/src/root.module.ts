@@ -1,5 +1,5 @@
 import { type DynamicModule, Module } from '@nestjs/common';
-import { RoomsHttpModule, RoomsWriterModule } from '@rookery/rooms';
+import { RoomsHttpModule } from '@rookery/rooms';
 import { SyncModule } from '@rookery/sync';
 import { UsersHttpModule } from '@rookery/users';
 import { PlatformModule, type PlatformParts } from './platform.module.js';
@@ -15,7 +15,6 @@ export class RootModule {
         PlatformModule.with(parts),
         ServerInfoModule,
         UsersHttpModule,
-        RoomsWriterModule,
         RoomsHttpModule,
         SyncModule,
       ],
