@@ -80,7 +80,7 @@ export class RedirectError extends Error {
   }
 }
 
-const allowed = /^[a-z0-9_.=/-]$/;
+const allowed = /^[a-z0-9_./+-]$/;
 
 /**
  * Makes any text a valid localpart: letters to lower case, or with `caseSensitive` to an underscore and the lower-case
@@ -95,7 +95,7 @@ export function mapUsernameToMxidLocalpart(username: string, caseSensitive = fal
   let localpart = '';
   for (const byte of new TextEncoder().encode(folded)) {
     const character = String.fromCharCode(byte);
-    if (byte < 128 && character !== '=' && allowed.test(character)) localpart += character;
+    if (allowed.test(character)) localpart += character;
     else localpart += `=${byte.toString(16).padStart(2, '0')}`;
   }
   return localpart.startsWith('_') ? `=5f${localpart.slice(1)}` : localpart;

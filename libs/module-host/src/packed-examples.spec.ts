@@ -64,6 +64,31 @@ const ask = (
 
 /** Settings with which each example loads, one question to it, and part of its answer. */
 const cases: Record<string, { config: unknown; question: string; answer: unknown }> = {
+  'encryption-policy': {
+    config: {},
+    question: `(modules, context) => modules.transform('onCreateRoom', context, {}, {}, false)`,
+    answer: { allowed: true, value: { initial_state: [{ type: 'm.room.encryption' }] } },
+  },
+  'http-antispam': {
+    config: { url: 'https://spam.example/check', on_failure: 'deny' },
+    question: `(modules, context, event) => modules.gate('checkEventForSpam', context, event)`,
+    answer: { allowed: false, module: 'http-antispam', failed: false },
+  },
+  'invite-policy': {
+    config: { otherwise: 'drop' },
+    question: `(modules, context) => modules.gate('userMayInvite', context, '@a:x', '@b:x', '!r:x')`,
+    answer: { allowed: false, effect: 'dropSilently', module: 'invite-policy' },
+  },
+  'shared-secret-auth': {
+    config: { shared_secret: 'x'.repeat(32) },
+    question: `async (modules) => [...modules.loginTypes.keys()]`,
+    answer: ['com.devture.shared_secret_auth'],
+  },
+  'threepid-audit': {
+    config: { email_domains: ['example.org'] },
+    question: `(modules, context) => modules.gate('is3pidAllowed', context, 'email', 'a@elsewhere.example', true)`,
+    answer: { allowed: false, errcode: 'M_THREEPID_DENIED', module: 'threepid-audit' },
+  },
   'word-filter': {
     config: { words: ['casino'], message: 'mind your words' },
     question: `(modules, context, event) => modules.gate('checkEventForSpam', context, event)`,

@@ -50,6 +50,8 @@ export interface RoomApi {
   setRoomBlocked(roomId: string, blocked: boolean): Promise<void>;
   /** Withholds or gives back all media of a room. How many files it touched. Ours. */
   setRoomMediaQuarantined(roomId: string, quarantined: boolean): Promise<number>;
+  /** Whether two users are joined to one and the same room that this server knows of. Ours. */
+  usersShareRoom(userId: string, otherUserId: string): Promise<boolean>;
   /** `get_canonical_room_alias` */
   getCanonicalRoomAlias(roomId: string): Promise<string | undefined>;
   /** `lookup_room_alias`: asks the alias's server where it is not ours. @throws MatrixError 404 */

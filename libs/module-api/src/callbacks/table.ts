@@ -92,7 +92,7 @@ export const callbackTable = {
     category: 'spamChecker',
     snakeCase: 'user_may_send_3pid_invite',
     kind: 'gate',
-    fires: false,
+    fires: true,
   },
   userMayCreateRoom: { category: 'spamChecker', snakeCase: 'user_may_create_room', kind: 'gate', fires: true },
   userMayCreateRoomAlias: {
@@ -129,7 +129,7 @@ export const callbackTable = {
     category: 'thirdPartyRules',
     snakeCase: 'check_threepid_can_be_invited',
     kind: 'gate',
-    fires: false,
+    fires: true,
   },
   checkVisibilityCanBeModified: {
     category: 'thirdPartyRules',

@@ -1,0 +1,95 @@
+import {
+  type CallbackInfo,
+  callbackTable,
+  Codes,
+  ConfigError,
+  defineModule,
+  isRookeryModule,
+  mapUsernameToMxidLocalpart,
+  MODULE_API_VERSION,
+  RedirectError,
+} from './index.js';
+
+describe('a module', () => {
+  const module = defineModule({ name: 'm', parseConfig: (raw) => String(raw), register() {} });
+
+  it('carries a brand, a version, and what its author wrote', () => {
+    expect(module).toMatchObject({ $$type: 'RookeryModule', name: 'm', apiVersion: MODULE_API_VERSION });
+    expect(module.parseConfig(7)).toBe('7');
+    expect(Object.isFrozen(module)).toBe(true);
+    expect(defineModule({ name: 'm', apiVersion: '0.9', parseConfig: () => 0, register() {} }).apiVersion).toBe('0.9');
+  });
+
+  it('is known by its brand alone, also from another copy of the package', () => {
+    expect(isRookeryModule({ ...module })).toBe(true);
+    expect(isRookeryModule({ name: 'm' })).toBe(false);
+    expect(isRookeryModule(null)).toBe(false);
+  });
+
+  it('keeps `this` for authors who write classes', () => {
+    class Author {
+      readonly name = 'author';
+      readonly #words = ['a'];
+      parseConfig(): string[] {
+        return this.#words;
+      }
+      register(): void {}
+    }
+    expect(defineModule(new Author()).parseConfig(undefined)).toEqual(['a']);
+  });
+});
+
+it('errors are known by their brands', () => {
+  const copy = { $$type: 'ConfigError', message: 'x', path: [] };
+  expect(ConfigError.is(new ConfigError('x', ['words', 1]))).toBe(true);
+  expect(ConfigError.is(copy)).toBe(true);
+  expect(ConfigError.is(new Error('x'))).toBe(false);
+  expect(RedirectError.is(new RedirectError('https://example.org/'))).toBe(true);
+  expect(RedirectError.is(copy)).toBe(false);
+});
+
+it('every code is a Matrix error code', () => {
+  for (const code of Object.values(Codes)) expect(code).toMatch(/^(M|ORG_MATRIX)_[A-Z0-9_]+$/);
+  expect(new Set(Object.values(Codes)).size).toBe(Object.keys(Codes).length);
+});
+
+describe('the table of callbacks', () => {
+  const rows = Object.entries(callbackTable) as [string, CallbackInfo][];
+
+  it('has the field’s fifty, and ours', () => {
+    expect(rows.filter(([, { snakeCase }]) => snakeCase !== undefined)).toHaveLength(50);
+    expect(rows.filter(([, { snakeCase }]) => snakeCase === undefined).map(([name]) => name)).toEqual([
+      'onRoomUpgraded',
+      'onMediaStored',
+    ]);
+    expect(new Set(rows.map(([, { category }]) => category)).size).toBe(10);
+  });
+
+  it('names each as the field does, in camelCase', () => {
+    for (const [name, { snakeCase }] of rows) {
+      const camel = snakeCase
+        ?.replace(/_callback$/, '')
+        .replace(/_([a-z0-9])/g, (_, letter: string) => letter.toUpperCase());
+      if (camel !== undefined) expect(name).toBe(camel);
+    }
+  });
+
+  it('names a replacement that exists for what is deprecated', () => {
+    for (const [, { deprecated }] of rows)
+      if (deprecated !== undefined) expect(callbackTable).toHaveProperty(deprecated);
+  });
+});
+
+it.each([
+  ['alice', false, 'alice'],
+  ['Alice.Smith', false, 'alice.smith'],
+  ['Alice_S', true, '=5falice___s'],
+  ['_bob', false, '=5fbob'],
+  ['a=b', false, 'a=3db'],
+  ['né', false, 'n=c3=a9'],
+  ['ÄB', false, '=c3=84b'],
+  ['a b@c', false, 'a=20b=40c'],
+  ['a/b-c+d_e', false, 'a/b-c+d_e'],
+])('makes the localpart of %p', (username, caseSensitive, localpart) => {
+  expect(mapUsernameToMxidLocalpart(username, caseSensitive)).toBe(localpart);
+});
