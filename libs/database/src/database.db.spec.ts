@@ -256,6 +256,16 @@ eachDatabase('Database', (open) => {
     expect(await rows(db)).toHaveLength(2);
   });
 
+  it('finishes what waits when it closes', async () => {
+    const other = await test.reopen();
+    const writes = Array.from({ length: 30 }, (_, i) =>
+      other.write((tx) => tx.run('INSERT INTO things (id) VALUES (?)', [i])),
+    );
+    await other.close();
+    expect(await Promise.all(writes)).toHaveLength(30);
+    expect(await rows(db)).toHaveLength(30);
+  });
+
   it('handles statements beyond what its caches hold', async () => {
     for (let i = 0; i < 1200; i++) expect(await db.get(`SELECT ${i} AS n WHERE ? = '?'`, ['?'])).toEqual({ n: i });
   });

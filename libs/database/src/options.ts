@@ -107,7 +107,8 @@ export function postgresTarget(options: PostgresOptions): PostgresTarget {
     database: text(args, 'dbname') ?? text(args, 'database') ?? text(args, 'user'),
     user: text(args, 'user'),
     password: text(args, 'password'),
-    poolMax,
+    // One for reads, one for writes.
+    poolMax: Math.max(poolMax, 2),
     poolMin: Math.min(count(args, 'cp_min', 1, 0, maxPoolMax), poolMax),
     tls: tlsChoices(args, host),
     applicationName: text(args, 'application_name') ?? 'rookery',

@@ -172,6 +172,22 @@ describe('PostgresDatabase', () => {
     }
   });
 
+  it('does not wait for ever when every transaction wants a read of its own', async () => {
+    const beganMs = performance.now();
+    const seen = await Promise.all(
+      Array.from({ length: 40 }, () =>
+        db.write(async (tx) => {
+          await add(tx, 1);
+          return (
+            await Promise.all([db.get<{ n: number }>('SELECT n FROM things WHERE id = 2'), db.query('SELECT 1')])
+          )[0]?.n;
+        }),
+      ),
+    );
+    expect(seen).toEqual(Array.from({ length: 40 }, () => 0));
+    expect(performance.now() - beganMs).toBeLessThan(10_000);
+  });
+
   it('runs more transactions than it has connections', async () => {
     await Promise.all(Array.from({ length: 60 }, () => db.write((tx) => add(tx, 1))));
     expect(await values()).toEqual([60, 0]);

@@ -11,6 +11,7 @@ import { PostgresStatements, runStatement } from './postgres-statements.js';
 import { StatementNames } from './statement-names.js';
 
 const maxAttempts = 5;
+const maxWaitingWrites = 10_000;
 const reconnectDelayMs = 100;
 // A little more than the server's own limit for a statement.
 const readTimeoutMs = 70_000;
@@ -35,11 +36,15 @@ export class PostgresDatabase extends Database {
   readonly #names = new StatementNames();
   readonly #types = new ColumnTypes();
   readonly #open = new AsyncLocalStorage<Transaction>();
+  readonly #turns: Turns;
+  readonly #running = new Set<Promise<unknown>>();
   #closed = false;
 
   constructor(parts: PostgresParts) {
     super();
     this.#parts = parts;
+    // Some connections are left to reads: transactions that held all of them while each waits for a read would wait for ever.
+    this.#turns = new Turns(Math.max(1, parts.pool.options.max - Math.ceil(parts.pool.options.max / 4)));
   }
 
   async query<Row>(sql: string, params?: readonly SqlValue[]): Promise<Row[]> {
@@ -63,6 +68,23 @@ export class PostgresDatabase extends Database {
     if (this.#closed) throw new DatabaseError('The database is closed');
     const outer = this.#open.getStore();
     if (outer && !outer.ended) throw new Error('write() inside write(): pass the transaction on instead');
+    const work = this.#withRetries(fn, options);
+    this.#running.add(work);
+    try {
+      return await work;
+    } finally {
+      this.#running.delete(work);
+    }
+  }
+
+  async close(): Promise<void> {
+    if (this.#closed) return;
+    this.#closed = true;
+    await Promise.allSettled(this.#running);
+    await this.#parts.disconnect();
+  }
+
+  async #withRetries<T>(fn: (tx: Tx) => Promise<T>, options: WriteOptions): Promise<T> {
     const { clock, logger } = this.#parts;
     for (let attempt = 1; ; attempt++) {
       try {
@@ -82,16 +104,14 @@ export class PostgresDatabase extends Database {
     }
   }
 
-  async close(): Promise<void> {
-    if (this.#closed) return;
-    this.#closed = true;
-    await this.#parts.disconnect();
-  }
-
   async #attempt<T>(fn: (tx: Tx) => Promise<T>, options: WriteOptions): Promise<T> {
     const { pool, clock, logger, onTransaction } = this.#parts;
     const calledAtMs = clock.monotonicMs();
-    const client = await pool.connect();
+    await this.#turns.take();
+    const client = await pool.connect().catch((error: unknown) => {
+      this.#turns.giveBack();
+      throw error;
+    });
     const startedAtMs = clock.monotonicMs();
     const transaction = new Transaction(new PostgresStatements(client, this.#names, this.#types));
     let unusable: Error | undefined;
@@ -114,6 +134,7 @@ export class PostgresDatabase extends Database {
         : error;
     } finally {
       client.release(unusable);
+      this.#turns.giveBack();
       transaction.settle(committed, logger);
       try {
         onTransaction?.({
@@ -158,6 +179,32 @@ export class PostgresDatabase extends Database {
     } catch {
       return reason;
     }
+  }
+}
+
+/** Lets a number of transactions run at a time, first come, first served. */
+class Turns {
+  readonly #waiting: (() => void)[] = [];
+  #free: number;
+
+  constructor(count: number) {
+    this.#free = count;
+  }
+
+  async take(): Promise<void> {
+    if (this.#free > 0) {
+      this.#free--;
+      return;
+    }
+    if (this.#waiting.length >= maxWaitingWrites)
+      throw new DatabaseError('Too many writes are waiting for the database');
+    await new Promise<void>((resolve) => this.#waiting.push(resolve));
+  }
+
+  giveBack(): void {
+    const next = this.#waiting.shift();
+    if (next) next();
+    else this.#free++;
   }
 }
 

@@ -126,10 +126,4 @@ describe('SqliteDatabase', () => {
     expect(reports[0]?.durationMs).toBeGreaterThan(25);
     expect(reports[1]?.waitMs).toBeGreaterThan(25);
   });
-
-  it('finishes what waits when it closes', async () => {
-    const writes = Array.from({ length: 10 }, (_, i) => insert(i));
-    await db.close();
-    await expect(Promise.all(writes)).resolves.toHaveLength(10);
-  });
 });
