@@ -32,3 +32,26 @@ export { formatRoomToken, parseRoomToken, type RoomPosition } from './reading/ro
 export { type TimelinePage, TimelineReader, type TimelineSlice } from './reading/timeline-reader.js';
 export { RoomStateReader, type StateDelta } from './state/room-state-reader.js';
 export { filterState, type StateFilter } from './state/state-filter.js';
+export { type CreatedRoom, type CreateRoomRequest, RoomCreation } from './creation/room-creation.service.js';
+export { AliasClaims, type AliasClaimSource } from './directory/alias-claims.js';
+export { AliasService } from './directory/alias.service.js';
+export { PublicationRules } from './directory/publication-rules.js';
+export { RoomAccess, type RoomReading } from './history/room-access.js';
+export { RoomReadingService } from './history/room-reading.service.js';
+export { JoinService } from './membership/join.service.js';
+export { MemberEvents, type MembershipOptions } from './membership/member-events.js';
+export { MemberProfiles } from './membership/member-profiles.js';
+export { MembershipService } from './membership/membership.service.js';
+export {
+  MissingEventsSource,
+  type RemoteRoomGateway,
+  RemoteRooms,
+  type ResolvedAlias,
+} from './membership/remote-rooms.js';
+export { type IdentityServers, type ThreepidInvite, ThreepidInvites } from './membership/threepid-invites.js';
+export { PrejoinState, stripped } from './persistence/prejoin-state.js';
+export { EventCreation, type SendRequest } from './sending/event-creation.service.js';
+export { originOf, readerOf } from './sending/origin.js';
+export { RoomsHttpModule } from './rooms-http.module.js';
+export { RoomsModule } from './rooms.module.js';
+export { RoomsWriterModule } from './rooms-writer.module.js';

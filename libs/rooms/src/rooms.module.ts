@@ -11,7 +11,7 @@ import { RoomHooks } from './hooks.js';
 import { InvitePolicy } from './membership/invite-policy.js';
 import { JoinService } from './membership/join.service.js';
 import { MemberProfiles } from './membership/member-profiles.js';
-import { MembershipChange } from './membership/membership-change.js';
+import { MemberEvents } from './membership/member-events.js';
 import { MembershipService } from './membership/membership.service.js';
 import { RemoteRooms } from './membership/remote-rooms.js';
 import { RestrictedJoins } from './membership/restricted-joins.js';
@@ -48,6 +48,8 @@ const face = [
   EventSerializer,
   EventStore,
   JoinService,
+  MemberProfiles,
+  MemberEvents,
   MembershipHistory,
   MembershipReader,
   MembershipService,
@@ -75,8 +77,6 @@ const inside = [
   InvitePolicy,
   LocalEventPersister,
   LocalStager,
-  MemberProfiles,
-  MembershipChange,
   Placement,
   RestrictedJoins,
   RoomSnapshots,

@@ -93,7 +93,7 @@ export class RoomReadingService {
     const leftAt = reading.kind === 'left' ? reading.membership.streamOrdering : undefined;
     let from = query.from === undefined ? undefined : parseRoomToken(query.from, 'from');
     const to = query.to === undefined ? undefined : parseRoomToken(query.to, 'to');
-    from ??= backwards ? await this.timeline.lastPlace(roomId, leftAt) : { topological: 0, stream: -Infinity };
+    from ??= backwards ? await this.timeline.lastPlace(roomId, leftAt) : { topological: 0, stream: 0 };
     if (!from) return { start: 's0', chunk: [] };
     if (leftAt !== undefined && backwards && from.topological === undefined && from.stream > leftAt) {
       from = { topological: undefined, stream: leftAt };
@@ -121,7 +121,7 @@ export class RoomReadingService {
       if (visible.length > 0 && visible.length >= limit / 2) break;
     }
     const response: JsonObject = {
-      start: formatRoomToken(start.stream === -Infinity ? { topological: 0, stream: 0 } : start),
+      start: formatRoomToken(start),
       chunk: await this.serializer.serialize(readerOf(requester), visible),
     };
     if (place) response['end'] = formatRoomToken(place);

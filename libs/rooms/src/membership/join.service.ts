@@ -5,7 +5,7 @@ import { domainOf, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { assertAllowed, callbackContext, ModuleDispatcher } from '@rookery/module-host';
 import { Config, type Requester } from '@rookery/platform';
 import { MemberProfiles } from './member-profiles.js';
-import { MembershipChange, type MembershipOptions } from './membership-change.js';
+import { MemberEvents, type MembershipOptions } from './member-events.js';
 import { isBlocked } from './membership.query.js';
 import { RemoteRooms } from './remote-rooms.js';
 import { RestrictedJoins } from './restricted-joins.js';
@@ -14,7 +14,7 @@ import { RestrictedJoins } from './restricted-joins.js';
 @Injectable()
 export class JoinService {
   constructor(
-    private readonly change: MembershipChange,
+    private readonly change: MemberEvents,
     private readonly profiles: MemberProfiles,
     private readonly restricted: RestrictedJoins,
     private readonly remote: RemoteRooms,

@@ -7,7 +7,7 @@ import { EventCreation } from '../sending/event-creation.service.js';
 import { InvitePolicy } from './invite-policy.js';
 import { JoinService } from './join.service.js';
 import { MemberProfiles } from './member-profiles.js';
-import { MembershipChange, type MembershipOptions } from './membership-change.js';
+import { MemberEvents, type MembershipOptions } from './member-events.js';
 import { forget, roomExists } from './membership.query.js';
 import { RemoteRooms } from './remote-rooms.js';
 
@@ -15,7 +15,7 @@ import { RemoteRooms } from './remote-rooms.js';
 @Injectable()
 export class MembershipService {
   constructor(
-    private readonly change: MembershipChange,
+    private readonly change: MemberEvents,
     private readonly joins: JoinService,
     private readonly profiles: MemberProfiles,
     private readonly policy: InvitePolicy,

@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { type RoomEvent, roomVersionRules } from '@rookery/events';
 import { MatrixError } from '@rookery/matrix-types';
-import { Config, Logger } from '@rookery/platform';
+import { Clock, Config, Logger } from '@rookery/platform';
 import { findSentEvent } from '../sending/transactions.query.js';
 import { BatchCommitter, type CommitOptions } from './batch-committer.js';
 import type { BuiltEvent } from './draft-builder.js';
@@ -43,6 +43,7 @@ const maxBatch = 64;
 @Injectable()
 export class LocalEventPersister extends EventPersister {
   readonly #queue = new BatchQueue<Task>((roomId, tasks) => this.#work(roomId, tasks), maxBatch);
+  #lastCreatedMs = 0;
 
   constructor(
     private readonly database: Database,
@@ -52,6 +53,7 @@ export class LocalEventPersister extends EventPersister {
     private readonly foreign: ForeignStager,
     private readonly committer: BatchCommitter,
     private readonly config: Config,
+    private readonly clock: Clock,
     private readonly logger: Logger,
   ) {
     super();
@@ -97,7 +99,9 @@ export class LocalEventPersister extends EventPersister {
     const { serverName } = this.config;
     const [create, ...rest] = request.drafts;
     const anonymous = new WorkingRoom(new RoomSnapshot(request.roomId ?? '', rules, serverName));
-    const first: EventDraft = { ...create!, roomId: anonymous.roomId };
+    // Equal create events would be the same room where its id is their hash: no two are made in the same millisecond.
+    this.#lastCreatedMs = Math.max(this.clock.nowMs(), this.#lastCreatedMs + 1);
+    const first: EventDraft = { ...create!, roomId: anonymous.roomId, originServerTs: this.#lastCreatedMs };
     const built = await this.local.prepare(anonymous, first);
     if ('kind' in built) throw MatrixError.forbidden('The room may not be created');
     const room = new WorkingRoom(new RoomSnapshot(built.event.roomId, rules, serverName));

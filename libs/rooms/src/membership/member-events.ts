@@ -23,7 +23,7 @@ export interface MembershipOptions {
 
 /** Sends member events on top of what this server knows of a room. */
 @Injectable()
-export class MembershipChange {
+export class MemberEvents {
   constructor(
     private readonly persister: EventPersister,
     private readonly events: EventStore,
