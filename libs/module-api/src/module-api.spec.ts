@@ -26,6 +26,13 @@ describe('a module', () => {
     expect(isRookeryModule(null)).toBe(false);
   });
 
+  it('without parseConfig takes no config', () => {
+    const plain = defineModule({ name: 'plain', register() {} });
+    expect(plain.parseConfig(undefined)).toBeUndefined();
+    expect(plain.parseConfig(null)).toBeUndefined();
+    expect(() => plain.parseConfig({ words: [] })).toThrow('this module takes no config');
+  });
+
   it('keeps `this` for authors who write classes', () => {
     class Author {
       readonly name = 'author';

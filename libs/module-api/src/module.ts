@@ -1,4 +1,5 @@
 import type { ModuleApi } from './api/module-api.js';
+import { ConfigError } from './errors.js';
 
 /**
  * Version of the interface between modules and the server. The first number grows with changes that can break a module, the
@@ -16,11 +17,11 @@ export interface ModuleDefinition<Config> {
   /** What the module was written against; default: the version of the package that it was built with. */
   readonly apiVersion?: string;
   /**
-   * Checks the `config` of the module's entry and gives it its type. Pure: no I/O.
+   * Checks the `config` of the module's entry and gives it its type. Pure: no I/O. A module without it takes no `config`.
    * @param raw as in the settings file; `undefined` when the entry has none
    * @throws ConfigError when it is wrong: the server refuses to start
    */
-  parseConfig(raw: unknown): Config;
+  parseConfig?(raw: unknown): Config;
   /**
    * Registers callbacks and starts what the module needs. Called once in every process, before the server listens.
    * Registering after it has returned throws.
@@ -33,6 +34,7 @@ export interface RookeryModule<Config = unknown> extends ModuleDefinition<Config
   /** Brand. */
   readonly $$type: 'RookeryModule';
   readonly apiVersion: string;
+  parseConfig(raw: unknown): Config;
 }
 
 /**
@@ -41,7 +43,6 @@ export interface RookeryModule<Config = unknown> extends ModuleDefinition<Config
  * ```ts
  * export default defineModule({
  *   name: 'no-shouting',
- *   parseConfig: () => undefined,
  *   register(api) {
  *     api.registerSpamCheckerCallbacks({
  *       async checkEventForSpam(event) {
@@ -53,14 +54,18 @@ export interface RookeryModule<Config = unknown> extends ModuleDefinition<Config
  * });
  * ```
  */
-export function defineModule<Config>(definition: ModuleDefinition<Config>): RookeryModule<Config> {
+export function defineModule<Config = undefined>(definition: ModuleDefinition<Config>): RookeryModule<Config> {
   return Object.freeze({
     $$type: 'RookeryModule',
     name: definition.name,
     apiVersion: definition.apiVersion ?? MODULE_API_VERSION,
-    parseConfig: (raw: unknown) => definition.parseConfig(raw),
+    parseConfig: (raw: unknown) => (definition.parseConfig ? definition.parseConfig(raw) : (takesNone(raw) as Config)),
     register: (api: ModuleApi, config: Config) => definition.register(api, config),
   });
+}
+
+function takesNone(raw: unknown): undefined {
+  if (raw != null) throw new ConfigError('this module takes no config');
 }
 
 /** Whether a value was made by {@link defineModule}, also of another copy of this package. */

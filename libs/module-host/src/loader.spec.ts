@@ -67,7 +67,9 @@ it('loads a scoped package, a path, a folder and a URL', async () => {
   expect(await nameOf(join(folder, 'mine/file.mjs'))).toBe('by-path');
   expect(await nameOf(pathToFileURL(join(folder, 'mine/file.mjs')).href)).toBe('by-path');
   expect(await nameOf('./mine/folder')).toBe('by-folder');
+  write('mine/bare/index.mjs', `export default ${source('by-index')}`);
   expect(await nameOf('./mine/old')).toBe('by-main');
+  expect(await nameOf('./mine/bare')).toBe('by-index');
 });
 
 it('picks one of several modules by the name of its export', async () => {
@@ -93,7 +95,7 @@ it('says what is wrong with a path, a folder and a package', async () => {
   write('throws.mjs', "throw new Error('no luck')");
   write('nothing.mjs', 'export default 42');
   await expect(load('./gone.mjs')).rejects.toThrow(/there is no .*gone\.mjs: correct the path/);
-  await expect(load('./empty')).rejects.toThrow(/without a readable package\.json/);
+  await expect(load('./empty')).rejects.toThrow(/has neither a package\.json nor an index\.js/);
   await expect(load('./unbuilt')).rejects.toThrow(/build the module first/);
   await expect(load('./broken.mjs')).rejects.toThrow(/broken\.mjs cannot be loaded/);
   await expect(load('./throws.mjs')).rejects.toThrow(/throws\.mjs cannot be loaded: no luck/);

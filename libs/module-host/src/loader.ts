@@ -161,13 +161,16 @@ function resolveFrom(specifier: string, parentURL: string): string {
 /** The entry of a package by its folder: by its own name where it has `exports`, else `main`. */
 function entryOfFolder(specifier: string, folder: string): string {
   const manifestPath = join(folder, 'package.json');
+  if (!existsSync(manifestPath)) {
+    const index = ['index.js', 'index.mjs', 'index.ts', 'index.cjs'].map((name) => join(folder, name)).find(existsSync);
+    if (index !== undefined) return pathToFileURL(index).href;
+    throw new ModuleLoadError(specifier, `${folder} has neither a package.json nor an index.js`);
+  }
   let manifest: unknown;
   try {
     manifest = JSON.parse(readFileSync(manifestPath, 'utf8'));
   } catch (error) {
-    throw new ModuleLoadError(specifier, `${folder} is a folder without a readable package.json`, undefined, {
-      cause: error,
-    });
+    throw new ModuleLoadError(specifier, `${manifestPath} cannot be read`, undefined, { cause: error });
   }
   if (!isJsonObject(manifest)) throw new ModuleLoadError(specifier, `${manifestPath} is not a JSON object`);
   let path: string;
