@@ -1,4 +1,6 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
+// Real time, not the clock's: what is waited for happens in another process.
+import { setTimeout as pause } from 'node:timers/promises';
 import type { Pool, PoolClient } from 'pg';
 import type { Clock, Logger } from '@rookery/platform';
 import { Database, type SqlValue, type Tx, type WriteOptions } from '../database.js';
@@ -13,6 +15,7 @@ import { StatementNames } from './statement-names.js';
 const maxAttempts = 5;
 const maxWaitingWrites = 10_000;
 const reconnectDelayMs = 100;
+const conflictDelayMs = 10;
 // A little more than the server's own limit for a statement.
 const readTimeoutMs = 70_000;
 const begin = 'BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE';
@@ -48,12 +51,12 @@ export class PostgresDatabase extends Database {
   }
 
   async query<Row>(sql: string, params?: readonly SqlValue[]): Promise<Row[]> {
-    const { pool, clock } = this.#parts;
+    const { pool } = this.#parts;
     try {
       return (await runStatement<Row>(pool, this.#names, sql, params, readTimeoutMs)).rows;
     } catch (error) {
       // Reading twice does no harm.
-      if (isBrokenConnection(error)) await clock.sleep(reconnectDelayMs);
+      if (isBrokenConnection(error)) await pause(reconnectDelayMs);
       else if (isStalePlan(error)) this.#names.forget();
       else throw error;
       return (await runStatement<Row>(pool, this.#names, sql, params, readTimeoutMs)).rows;
@@ -85,7 +88,7 @@ export class PostgresDatabase extends Database {
   }
 
   async #withRetries<T>(fn: (tx: Tx) => Promise<T>, options: WriteOptions): Promise<T> {
-    const { clock, logger } = this.#parts;
+    const { logger } = this.#parts;
     for (let attempt = 1; ; attempt++) {
       try {
         return await this.#attempt(fn, options);
@@ -99,7 +102,8 @@ export class PostgresDatabase extends Database {
           error: errorText(error),
         });
         if (isStalePlan(error)) this.#names.forget();
-        if (broken) await clock.sleep(reconnectDelayMs * 2 ** attempt);
+        // Somebody who tries again at once may take the other's lock before the other has woken, and block it once more.
+        await pause((broken ? reconnectDelayMs : conflictDelayMs) * 2 ** attempt);
       }
     }
   }
