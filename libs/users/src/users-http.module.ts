@@ -1,4 +1,6 @@
 import { Module } from '@nestjs/common';
+import { Config, Ids, Logger } from '@rookery/platform';
+import { Pages, pagesOptionsOf } from '@rookery/templates';
 import { AccountDataController } from './account-data/account-data.controller.js';
 import { AccountController } from './accounts/account.controller.js';
 import { AdminRegistrationController } from './accounts/admin-registration.controller.js';
@@ -8,21 +10,34 @@ import { OpenIdController } from './openid/openid.controller.js';
 import { ProfileController } from './profiles/profile.controller.js';
 import { LoginController } from './sessions/login.controller.js';
 import { SessionController } from './sessions/session.controller.js';
+import { SubmitTokenController } from './threepids/submit-token.controller.js';
+import { ThreepidController } from './threepids/threepid.controller.js';
+import { FallbackController } from './uia/fallback.controller.js';
 import { UsersModule } from './users.module.js';
 
 /** The client API of accounts, and shared-secret registration. */
 @Module({
   imports: [UsersModule],
+  providers: [
+    {
+      provide: Pages,
+      useFactory: (config: Config, ids: Ids, logger: Logger) => new Pages(pagesOptionsOf(config), ids, logger),
+      inject: [Config, Ids, Logger],
+    },
+  ],
   controllers: [
     AccountController,
     AccountDataController,
     AdminRegistrationController,
     DeviceController,
+    FallbackController,
     LoginController,
     OpenIdController,
     ProfileController,
     RegistrationController,
     SessionController,
+    SubmitTokenController,
+    ThreepidController,
   ],
 })
 export class UsersHttpModule {}

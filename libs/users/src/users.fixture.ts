@@ -3,11 +3,18 @@ import { Readable } from 'node:stream';
 import { type INestApplicationContext, type Type, Global, Module } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
 import { Database } from '@rookery/database';
-import { type InboundRequest, LeakyBucketRateLimiter, RateLimiter } from '@rookery/http';
+import {
+  type InboundRequest,
+  LeakyBucketRateLimiter,
+  OutboundHttp,
+  type OutboundRequest,
+  RateLimiter,
+} from '@rookery/http';
 import type { JsonObject } from '@rookery/matrix-types';
 import { ModuleDispatcher } from '@rookery/module-host';
 import { Clock, Config, Ids, Logger, SilentLogger, SystemIds } from '@rookery/platform';
 import { InProcessBus, Notifier } from '@rookery/replication';
+import { Mailer, type MailRequest } from '@rookery/templates';
 import { UsersModule } from './users.module.js';
 
 /** What the tests of this lib bring. */
@@ -17,6 +24,10 @@ export interface UsersFixtureParts {
   readonly settings?: Readonly<Record<string, unknown>>;
   readonly limited?: boolean;
   readonly logger?: Logger;
+  /** Takes the mails that are queued; without it the server sends none. */
+  readonly mails?: MailRequest[];
+  /** Answers requests to other servers: status and JSON. */
+  readonly outbound?: (request: OutboundRequest) => { readonly status: number; readonly body: unknown };
 }
 
 /** The lib's own Nest module, as the app builds it, over a given database. For this lib's tests. */
@@ -46,6 +57,8 @@ export async function buildUsers({
   settings,
   limited,
   logger = new SilentLogger(),
+  mails,
+  outbound,
 }: UsersFixtureParts): Promise<UsersFixture> {
   const config = Config.fromObject({
     server_name: 'example.org',
@@ -70,6 +83,26 @@ export async function buildUsers({
         : new Unlimited(),
     },
     { provide: Notifier, useValue: new Notifier(clock, new InProcessBus()) },
+    {
+      provide: OutboundHttp,
+      useValue: {
+        request: async (request: OutboundRequest) => {
+          const { status, body } = outbound?.(request) ?? { status: 404, body: {} };
+          return { status, body: Buffer.from(JSON.stringify(body)) };
+        },
+      },
+    },
+    ...(mails
+      ? [
+          {
+            provide: Mailer,
+            useValue: {
+              subject: (name: string) => name,
+              queue: async (_tx: unknown, mail: MailRequest) => void mails.push(mail),
+            },
+          },
+        ]
+      : []),
     { provide: ModuleDispatcher, useValue: new ModuleDispatcher() },
   ];
   @Global()

@@ -8,8 +8,10 @@ import { AdminRegistrationService } from './accounts/admin-registration.service.
 import { DeactivationService } from './accounts/deactivation.service.js';
 import { PasswordReset } from './accounts/password-reset.service.js';
 import { PasswordService } from './accounts/password.service.js';
+import { RegistrationFlows } from './accounts/registration-flows.js';
 import { RegistrationService } from './accounts/registration.service.js';
 import { AccountModules } from './common/account-modules.js';
+import { ExpiredRows } from './common/expired-rows.js';
 import { HookReporter } from './common/hook-reporter.js';
 import { DeviceService } from './devices/device.service.js';
 import { UserHooks } from './hooks.js';
@@ -23,7 +25,13 @@ import { PasswordLogin } from './sessions/password-login.js';
 import { UserRequestAuthenticator } from './sessions/request-authenticator.js';
 import { SessionService } from './sessions/session.service.js';
 import { TokenCache } from './sessions/token-cache.js';
+import { AccountMailer } from './threepids/account-mailer.js';
+import { EmailVerification } from './threepids/email-verification.service.js';
+import { IdentityServer } from './threepids/identity-server.js';
+import { MsisdnVerification } from './threepids/msisdn-verification.service.js';
+import { RequestTokenService } from './threepids/request-token.service.js';
 import { ThreepidService } from './threepids/threepid.service.js';
+import { CaptchaVerifier } from './uia/captcha-verifier.js';
 import { UiaStages } from './uia/uia-stages.js';
 import { UiaService } from './uia/uia.service.js';
 import { UserAuthGate } from './uia/user-auth-gate.js';
@@ -41,6 +49,7 @@ const face = [
   OpenIdService,
   PasswordService,
   ProfileService,
+  RegistrationFlows,
   RegistrationService,
   RemoteProfiles,
   SessionService,
@@ -51,6 +60,10 @@ const face = [
   AccountModules,
   PasswordReset,
   AdminRegistrationService,
+  EmailVerification,
+  IdentityServer,
+  MsisdnVerification,
+  RequestTokenService,
 ];
 
 /**
@@ -61,6 +74,9 @@ const face = [
   providers: [
     ...face,
     HookReporter,
+    CaptchaVerifier,
+    ExpiredRows,
+    AccountMailer,
     PasswordLogin,
     TokenCache,
     UiaStages,

@@ -10,6 +10,7 @@ import {
   stable,
 } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
+import { RegistrationFlows } from './registration-flows.js';
 import { type RegistrationBody, RegistrationService } from './registration.service.js';
 
 const text = { type: ['string', 'null'] };
@@ -27,14 +28,17 @@ const registrationSchema = {
 
 @Controller()
 export class RegistrationController {
-  constructor(private readonly registrations: RegistrationService) {}
+  constructor(
+    private readonly registrations: RegistrationService,
+    private readonly registrationFlows: RegistrationFlows,
+  ) {}
 
   /** GET /_matrix/client/v3/register: the flows of a registration */
   @Get(stable('/register'))
   @Access({ auth: 'none' })
   flows(): object {
-    this.registrations.assertEnabled();
-    return { flows: this.registrations.flows().map((stages) => ({ stages })) };
+    this.registrationFlows.assertEnabled();
+    return { flows: this.registrationFlows.list().map((stages) => ({ stages })) };
   }
 
   /** POST /_matrix/client/v3/register */
@@ -67,6 +71,6 @@ export class RegistrationController {
   ])
   @Access({ auth: 'none' })
   async tokenValidity(@Inbound() request: InboundRequest): Promise<object> {
-    return { valid: await this.registrations.tokenIsValid(requiredQueryString(request, 'token'), request) };
+    return { valid: await this.registrationFlows.tokenIsValid(requiredQueryString(request, 'token'), request) };
   }
 }

@@ -2,6 +2,7 @@ import { createHmac } from 'node:crypto';
 import { databaseMigrations } from '@rookery/database';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
+import type { MailRequest } from '@rookery/templates';
 import { usersMigrations } from '../migrations/users-01.migration.js';
 import { AppserviceDirectory } from '../sessions/appservice-directory.js';
 import { SessionService } from '../sessions/session.service.js';
@@ -12,6 +13,7 @@ import { AccountService } from './account.service.js';
 import { AdminRegistrationService, type SharedSecretRegistration } from './admin-registration.service.js';
 import { DeactivationService } from './deactivation.service.js';
 import { insertRegistrationToken } from './registration-token.query.js';
+import { RegistrationFlows } from './registration-flows.js';
 import { RegistrationService } from './registration.service.js';
 
 type Answer = JsonObject & { readonly session: string; readonly completed?: string[] };
@@ -34,12 +36,17 @@ eachDatabase('registration', (open) => {
   const built: UsersFixture[] = [];
   let users: UsersFixture;
 
-  const build = async (settings: Record<string, unknown> = {}, limited = false): Promise<UsersFixture> => {
+  const build = async (
+    settings: Record<string, unknown> = {},
+    limited = false,
+    mails?: MailRequest[],
+  ): Promise<UsersFixture> => {
     const fixture = await buildUsers({
       database: test.database,
       clock,
       settings: { registration_shared_secret: 'shared', ...settings },
       limited,
+      mails,
     });
     built.push(fixture);
     return fixture;
@@ -316,7 +323,7 @@ eachDatabase('registration', (open) => {
 
   it('respects expired and used-up tokens', async () => {
     const fixture = await build();
-    const service = fixture.get(RegistrationService);
+    const service = fixture.get(RegistrationFlows);
     await test.database.write(async (tx) => {
       await insertRegistrationToken(tx, 'expires', undefined, clock.nowMs() + 1000);
       await insertRegistrationToken(tx, 'none', 0, undefined);
@@ -334,17 +341,20 @@ eachDatabase('registration', (open) => {
   });
 
   it('puts the captcha before the next stage of every flow', async () => {
-    const fixture = await build({
-      enable_registration_captcha: true,
-      recaptcha_public_key: 'pub',
-      recaptcha_private_key: 'priv',
-      'user_consent.version': '1',
-      'user_consent.template_dir': '/tmp',
-      'user_consent.require_at_registration': true,
-      form_secret: 'x',
-      email: { notif_from: 'a@b.c' },
-    });
-    expect(fixture.get(RegistrationService).flows()).toEqual([
+    const fixture = await build(
+      {
+        enable_registration_captcha: true,
+        recaptcha_public_key: 'pub',
+        recaptcha_private_key: 'priv',
+        'user_consent.version': '1',
+        'user_consent.template_dir': '/tmp',
+        'user_consent.require_at_registration': true,
+        form_secret: 'x',
+      },
+      false,
+      [],
+    );
+    expect(fixture.get(RegistrationFlows).list()).toEqual([
       ['m.login.recaptcha', 'm.login.dummy', 'm.login.terms'],
       ['m.login.recaptcha', 'm.login.email.identity', 'm.login.terms'],
     ]);

@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { type InboundRequest, RateLimiter } from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
-import { Clock, Config } from '@rookery/platform';
+import { Config } from '@rookery/platform';
 import { AccountModules } from '../common/account-modules.js';
 import { accessTokenOf } from '../sessions/access-token.js';
 import { AppserviceDirectory } from '../sessions/appservice-directory.js';
@@ -12,7 +12,8 @@ import { SessionService, unknownToken } from '../sessions/session.service.js';
 import { checkAllowedThreepid } from '../threepids/threepid-rules.js';
 import { provedAddress } from '../uia/stages.js';
 import { UiaService } from '../uia/uia.service.js';
-import { isUsable, findRegistrationToken, abandonUse } from './registration-token.query.js';
+import { RegistrationFlows } from './registration-flows.js';
+import { abandonUse } from './registration-token.query.js';
 import { qualifyUserId } from '../common/user-names.js';
 import { AccountService, type Registration } from './account.service.js';
 import { PasswordService } from './password.service.js';
@@ -33,7 +34,6 @@ export interface RegistrationBody extends JsonObject {
 export class RegistrationService {
   constructor(
     private readonly database: Database,
-    private readonly clock: Clock,
     private readonly config: Config,
     private readonly accounts: AccountService,
     private readonly passwords: PasswordService,
@@ -42,58 +42,22 @@ export class RegistrationService {
     private readonly uia: UiaService,
     private readonly appservices: AppserviceDirectory,
     private readonly modules: AccountModules,
+    private readonly flows: RegistrationFlows,
     private readonly limiter: RateLimiter,
   ) {}
-
-  /** The lists of stages of which a registration has to pass one. */
-  flows(): string[][] {
-    const required = this.config.get('registrations_require_3pid');
-    const offersPhone =
-      !this.config.get('disable_msisdn_registration') &&
-      this.config.get('account_threepid_delegates.msisdn') !== undefined;
-    const offersEmail = this.config.get('email.notif_from') !== undefined;
-    const needsEmail = required.includes('email');
-    const needsPhone = required.includes('msisdn') && !this.config.get('disable_msisdn_registration');
-    const flows: string[][] = [];
-    if (!needsEmail && !needsPhone) flows.push(['m.login.dummy']);
-    if (!needsPhone && offersEmail) flows.push(['m.login.email.identity']);
-    if (!needsEmail && offersPhone) flows.push(['m.login.msisdn']);
-    if (offersEmail && offersPhone) flows.push(['m.login.msisdn', 'm.login.email.identity']);
-    if (this.config.get('user_consent.require_at_registration')) for (const flow of flows) flow.push('m.login.terms');
-    if (this.config.get('enable_registration_captcha')) for (const flow of flows) flow.unshift('m.login.recaptcha');
-    if (this.config.get('registration_requires_token')) {
-      for (const flow of flows) flow.unshift('m.login.registration_token');
-      if (this.config.get('enable_registration_token_3pid_bypass')) flows.push(['m.login.registration_token']);
-    }
-    return flows;
-  }
-
-  /** @throws MatrixError 403 `M_FORBIDDEN` when nobody may register */
-  assertEnabled(): void {
-    if (!this.config.get('enable_registration')) throw MatrixError.forbidden('Registration is disabled on this server');
-  }
 
   /**
    * Whether a name may be registered.
    * @throws MatrixError 400 `M_INVALID_USERNAME`, `M_USER_IN_USE`, `M_EXCLUSIVE`; 403 `M_FORBIDDEN`; 429
    */
   async checkAvailable(username: string, request: InboundRequest): Promise<void> {
-    this.assertEnabled();
+    this.flows.assertEnabled();
     if (this.config.get('inhibit_user_in_use_error')) {
       await this.accounts.checkAvailable(username, undefined, { tellInUse: false });
       return;
     }
     await this.limiter.take('rc_registration', request.ip);
     await this.accounts.checkAvailable(username);
-  }
-
-  /** Whether a registration token may be used once more. @throws MatrixError 403 `M_FORBIDDEN`, 429 */
-  async tokenIsValid(token: string, request: InboundRequest): Promise<boolean> {
-    await this.limiter.take('rc_registration_token_validity', request.ip);
-    if (!this.config.get('enable_registration')) throw MatrixError.forbidden('Registration is disabled on this server');
-    if (token.length > 64 || token.includes('\0')) return false;
-    const found = await findRegistrationToken(this.database, token);
-    return found !== undefined && isUsable(found, this.clock.nowMs());
   }
 
   /**
@@ -147,7 +111,7 @@ export class RegistrationService {
    * @throws MatrixError 400 `M_INVALID_USERNAME`, `M_USER_IN_USE`, `M_EXCLUSIVE`, `M_MISSING_PARAM`, `M_WEAK_PASSWORD`...; 403 `M_FORBIDDEN`; 429
    */
   async register(request: InboundRequest, body: RegistrationBody): Promise<JsonObject> {
-    this.assertEnabled();
+    this.flows.assertEnabled();
     if (accessTokenAppservice(request, this.appservices))
       throw MatrixError.missingParam("Application services register with type 'm.login.application_service'");
     // The requests that merely go through the stages cost nothing, so that a full bucket is one registration each.
@@ -166,7 +130,7 @@ export class RegistrationService {
     const { results, addresses } = await this.uia.authenticate({
       request,
       body,
-      flows: this.flows(),
+      flows: this.flows.list(),
       description: 'create an account',
     });
     const registrationToken = results['m.login.registration_token'] as string | undefined;

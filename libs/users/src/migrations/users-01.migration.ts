@@ -99,6 +99,7 @@ const accounts: Migration = {
       )`,
       'CREATE INDEX access_tokens_device ON access_tokens (user_id, device_id)',
       'CREATE INDEX access_tokens_puppets ON access_tokens (puppets_user_id)',
+      'CREATE INDEX access_tokens_validity ON access_tokens (valid_until_ms)',
       'CREATE INDEX access_tokens_refresh ON access_tokens (refresh_token_id)',
       `CREATE TABLE login_tokens (
         token_hash TEXT NOT NULL PRIMARY KEY,
@@ -144,11 +145,12 @@ const accounts: Migration = {
         medium TEXT NOT NULL,
         address TEXT NOT NULL,
         client_secret_hash TEXT NOT NULL,
+        purpose TEXT NOT NULL,
         last_send_attempt BIGINT NOT NULL,
         created_ts BIGINT NOT NULL,
         validated_at BIGINT
       )`,
-      'CREATE UNIQUE INDEX threepid_validation_session_client ON threepid_validation_session (client_secret_hash, medium, address)',
+      'CREATE UNIQUE INDEX threepid_validation_session_client ON threepid_validation_session (client_secret_hash, medium, address, purpose)',
       'CREATE INDEX threepid_validation_session_created ON threepid_validation_session (created_ts)',
       `CREATE TABLE threepid_validation_token (
         token_hash TEXT NOT NULL PRIMARY KEY,
@@ -157,6 +159,7 @@ const accounts: Migration = {
         expires BIGINT NOT NULL
       )`,
       'CREATE INDEX threepid_validation_token_session ON threepid_validation_token (session_id)',
+      'CREATE INDEX threepid_validation_token_expires ON threepid_validation_token (expires)',
       `CREATE TABLE ui_auth_sessions (
         session_hash TEXT NOT NULL PRIMARY KEY,
         creation_time BIGINT NOT NULL,

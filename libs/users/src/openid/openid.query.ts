@@ -26,3 +26,7 @@ export async function userOfOpenIdToken(db: Db, tokenHash: string, nowMs: number
 export async function deleteOpenIdTokens(tx: Tx, userId: string): Promise<void> {
   await tx.run('DELETE FROM open_id_tokens WHERE user_id = ?', [userId]);
 }
+
+export async function purgeOpenIdTokens(tx: Tx, nowMs: number): Promise<void> {
+  await tx.run('DELETE FROM open_id_tokens WHERE ts_valid_until_ms <= ?', [nowMs]);
+}

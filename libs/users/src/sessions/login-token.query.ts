@@ -44,3 +44,7 @@ export async function deleteLoginTokensOfProviderSession(
     providerSessionId,
   ]);
 }
+
+export async function purgeLoginTokens(tx: Tx, nowMs: number): Promise<void> {
+  await tx.run('DELETE FROM login_tokens WHERE expiry_ts <= ?', [nowMs]);
+}

@@ -244,3 +244,8 @@ export async function lastValidatedMs(db: Db, tokenId: number): Promise<number |
 export async function markValidated(tx: Tx, tokenId: number, nowMs: number): Promise<void> {
   await tx.run('UPDATE access_tokens SET last_validated = ? WHERE id = ?', [nowMs, tokenId]);
 }
+
+/** Deletes access tokens that expired before a moment. Their devices and refresh tokens stay. */
+export async function purgeExpiredTokens(tx: Tx, beforeMs: number): Promise<void> {
+  await tx.run('DELETE FROM access_tokens WHERE valid_until_ms < ?', [beforeMs]);
+}

@@ -81,24 +81,14 @@ export async function recordBinding(
   );
 }
 
-/** The identity servers that were told of an address. */
-export async function bindingsOf(db: Db, userId: string, medium: string, address: string): Promise<string[]> {
-  const rows = await db.query<{ id_server: string }>(
-    'SELECT id_server FROM user_threepid_id_server WHERE user_id = ? AND medium = ? AND address = ?',
-    [userId, medium, address],
-  );
-  return rows.map((row) => row.id_server);
-}
-
-export async function deleteBinding(
-  tx: Tx,
-  userId: string,
-  medium: string,
-  address: string,
-  idServer: string,
-): Promise<void> {
-  await tx.run(
-    'DELETE FROM user_threepid_id_server WHERE user_id = ? AND medium = ? AND address = ? AND id_server = ?',
-    [userId, medium, address, idServer],
-  );
+/** Whether an identity server was told of any address of a user, or of this one. */
+export async function hasBindings(db: Db, userId: string, medium?: string, address?: string): Promise<boolean> {
+  const row =
+    medium === undefined || address === undefined
+      ? await db.get('SELECT 1 AS one FROM user_threepid_id_server WHERE user_id = ? LIMIT 1', [userId])
+      : await db.get(
+          'SELECT 1 AS one FROM user_threepid_id_server WHERE user_id = ? AND medium = ? AND address = ? LIMIT 1',
+          [userId, medium, address],
+        );
+  return row !== undefined;
 }

@@ -1,5 +1,5 @@
 import { Injectable } from '@nestjs/common';
-import { Database } from '@rookery/database';
+import { Database, type Tx } from '@rookery/database';
 import { MatrixError } from '@rookery/matrix-types';
 import { Clock, Config } from '@rookery/platform';
 import { AccountModules, type Origin } from '../common/account-modules.js';
@@ -7,7 +7,15 @@ import { HookReporter } from '../common/hook-reporter.js';
 import { UserHooks } from '../hooks.js';
 import { canonicalAddress } from './addresses.js';
 import { checkAllowedThreepid } from './threepid-rules.js';
-import { deleteThreepid, insertThreepid, type Threepid, threepidsOf, userOfThreepid } from './threepid.query.js';
+import {
+  deleteThreepid,
+  hasBindings,
+  recordBinding,
+  insertThreepid,
+  type Threepid,
+  threepidsOf,
+  userOfThreepid,
+} from './threepid.query.js';
 
 /** Addresses that belong to accounts. */
 @Injectable()
@@ -31,11 +39,29 @@ export class ThreepidService {
     return userOfThreepid(this.database, medium, canonicalAddress(medium, address));
   }
 
+  /** Whether identity servers were told of any of a user's addresses, or of this one. Only the client can take that back. */
+  async isPublished(userId: string, medium?: string, address?: string): Promise<boolean> {
+    return hasBindings(
+      this.database,
+      userId,
+      medium,
+      medium === undefined || address === undefined ? undefined : canonicalAddress(medium, address),
+    );
+  }
+
   /**
    * Adds an address that was proved, or that an administrator vouches for.
-   * @throws MatrixError 400 `M_THREEPID_IN_USE`, `M_INVALID_PARAM`; 403 `M_THREEPID_DENIED`
+   * @param use uses the proof up in the same transaction; whether it was still there
+   * @throws MatrixError 400 `M_THREEPID_IN_USE`, `M_THREEPID_AUTH_FAILED`, `M_INVALID_PARAM`; 403 `M_THREEPID_DENIED`
    */
-  async add(userId: string, medium: string, address: string, validatedMs: number, origin: Origin): Promise<void> {
+  async add(
+    userId: string,
+    medium: string,
+    address: string,
+    validatedMs: number,
+    origin: Origin,
+    use?: (tx: Tx) => Promise<boolean>,
+  ): Promise<void> {
     const canonical = canonicalAddress(medium, address);
     checkAllowedThreepid(this.config, medium, canonical);
     await this.modules.checkThreepid(medium, canonical, false, origin);
@@ -53,6 +79,13 @@ export class ThreepidService {
     );
     await this.reporter.afterCommit(this.hooks.threepidAdded, event);
     await this.modules.threepidAdded(userId, medium, canonical, origin);
+  }
+
+  /** Notes that the client had an identity server told of an address. */
+  async published(userId: string, medium: string, address: string, idServer: string): Promise<void> {
+    await this.database.write((tx) => recordBinding(tx, userId, medium, address, idServer), {
+      name: 'threepid_binding',
+    });
   }
 
   /** Takes an address away. @returns whether the user had it */

@@ -1,8 +1,9 @@
-import { Database, type Tx } from '@rookery/database';
+import type { Database, Tx } from '@rookery/database';
 import { isJsonObject, MatrixError } from '@rookery/matrix-types';
-import { Clock, Config } from '@rookery/platform';
+import type { Clock, Config } from '@rookery/platform';
 import { beginUse, findRegistrationToken, isUsable } from '../accounts/registration-token.query.js';
-import { PasswordLogin } from '../sessions/password-login.js';
+import type { PasswordLogin } from '../sessions/password-login.js';
+import type { CaptchaVerifier } from './captcha-verifier.js';
 import type { StageAttempt, UiaStage } from './uia-stage.js';
 
 /** `m.login.dummy`: nothing to prove. */
@@ -68,12 +69,6 @@ export class TermsStage implements UiaStage {
   async check(): Promise<unknown> {
     return true;
   }
-}
-
-/** Asks the captcha service whether a response is good. Implemented over the outbound HTTP client. */
-export abstract class CaptchaVerifier {
-  /** @throws MatrixError 502 when the service cannot be asked */
-  abstract verify(response: string, clientIp: string): Promise<boolean>;
 }
 
 /** `m.login.recaptcha`. */

@@ -2,16 +2,32 @@ import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { Clock, Config } from '@rookery/platform';
 import { PasswordLogin } from '../sessions/password-login.js';
-import { DummyStage, PasswordStage, RegistrationTokenStage, TermsStage } from './stages.js';
+import { EmailVerification } from '../threepids/email-verification.service.js';
+import { MsisdnVerification } from '../threepids/msisdn-verification.service.js';
+import { CaptchaVerifier } from './captcha-verifier.js';
+import { DummyStage, PasswordStage, RecaptchaStage, RegistrationTokenStage, TermsStage } from './stages.js';
+import { EmailStage, MsisdnStage } from './threepid-stages.js';
 import { UiaService } from './uia.service.js';
 
 /** Puts the stages of this lib in place. */
 @Injectable()
 export class UiaStages {
-  constructor(uia: UiaService, database: Database, clock: Clock, config: Config, logins: PasswordLogin) {
+  constructor(
+    uia: UiaService,
+    database: Database,
+    clock: Clock,
+    config: Config,
+    logins: PasswordLogin,
+    captchas: CaptchaVerifier,
+    emails: EmailVerification,
+    numbers: MsisdnVerification,
+  ) {
     uia.addStage(new DummyStage());
     uia.addStage(new PasswordStage(logins));
     uia.addStage(new RegistrationTokenStage(database, clock));
     uia.addStage(new TermsStage(config));
+    uia.addStage(new RecaptchaStage(config, captchas));
+    uia.addStage(new EmailStage(emails));
+    uia.addStage(new MsisdnStage(numbers));
   }
 }

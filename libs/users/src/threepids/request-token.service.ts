@@ -1,0 +1,119 @@
+import { Injectable } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import { type InboundRequest, RateLimiter } from '@rookery/http';
+import { type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { Config } from '@rookery/platform';
+import { findAccount } from '../accounts/account.query.js';
+import { AccountModules } from '../common/account-modules.js';
+import { canonicalEmail, canonicalPhone } from './addresses.js';
+import { type EmailPurpose, EmailVerification } from './email-verification.service.js';
+import { MsisdnVerification } from './msisdn-verification.service.js';
+import { checkAllowedThreepid } from './threepid-rules.js';
+import { userOfThreepid } from './threepid.query.js';
+
+/** The body of every `requestToken` endpoint for email. */
+export interface EmailTokenBody {
+  readonly client_secret: string;
+  readonly email: string;
+  readonly send_attempt: number;
+  readonly next_link?: string | null;
+}
+
+/** The body of every `requestToken` endpoint for phone numbers. */
+export interface MsisdnTokenBody {
+  readonly client_secret: string;
+  readonly country: string;
+  readonly phone_number: string;
+  readonly send_attempt: number;
+  readonly next_link?: string | null;
+}
+
+/** Begins proofs of addresses: whether the address may be proved for that purpose, and how often. */
+@Injectable()
+export class RequestTokenService {
+  constructor(
+    private readonly database: Database,
+    private readonly config: Config,
+    private readonly emails: EmailVerification,
+    private readonly numbers: MsisdnVerification,
+    private readonly modules: AccountModules,
+    private readonly limiter: RateLimiter,
+  ) {}
+
+  /**
+   * Has a mail sent to an address.
+   * @throws MatrixError 400 `M_THREEPID_IN_USE`, `M_THREEPID_NOT_FOUND`, unless the settings hide them; 403
+   *   `M_THREEPID_DENIED`, `M_FORBIDDEN`; 429
+   */
+  async forEmail(purpose: EmailPurpose, body: EmailTokenBody, request: InboundRequest): Promise<JsonObject> {
+    this.#assertAllowed(purpose);
+    if (!this.emails.available)
+      throw new MatrixError(400, 'M_THREEPID_MEDIUM_NOT_SUPPORTED', 'Email addresses cannot be proved on this server');
+    const address = canonicalEmail(body.email);
+    await this.#check(purpose, 'email', address, request);
+    const wish = {
+      purpose,
+      address,
+      clientSecret: body.client_secret,
+      sendAttempt: body.send_attempt,
+      nextLink: body.next_link ?? undefined,
+    };
+    const refusal = await this.#refusal(purpose, 'email', address);
+    if (!refusal) return { sid: await this.emails.request(wish) };
+    if (!this.config.get('request_token_inhibit_3pid_errors')) throw refusal;
+    return { sid: await this.emails.pretend(wish, purpose !== 'password_reset') };
+  }
+
+  /** Has a text message sent to a number. @throws MatrixError as {@link forEmail} */
+  async forMsisdn(purpose: EmailPurpose, body: MsisdnTokenBody, request: InboundRequest): Promise<JsonObject> {
+    this.#assertAllowed(purpose);
+    if (!this.numbers.available)
+      throw new MatrixError(400, 'M_THREEPID_MEDIUM_NOT_SUPPORTED', 'Phone numbers cannot be proved on this server');
+    const address = canonicalPhone(body.country, body.phone_number);
+    await this.#check(purpose, 'msisdn', address, request);
+    const refusal = await this.#refusal(purpose, 'msisdn', address);
+    if (refusal && !this.config.get('request_token_inhibit_3pid_errors')) throw refusal;
+    if (refusal) return this.numbers.pretend(address);
+    return this.numbers.request({
+      country: body.country,
+      phoneNumber: body.phone_number,
+      clientSecret: body.client_secret,
+      sendAttempt: body.send_attempt,
+      nextLink: body.next_link ?? undefined,
+    });
+  }
+
+  #assertAllowed(purpose: EmailPurpose): void {
+    if (purpose === 'add_threepid' && !this.config.get('enable_3pid_changes'))
+      throw MatrixError.forbidden('Addresses cannot be changed on this server');
+    if (purpose === 'registration' && !this.config.get('enable_registration'))
+      throw MatrixError.forbidden('Registration is disabled on this server');
+    if (
+      purpose === 'password_reset' &&
+      (!this.config.get('password_config.localdb_enabled') || this.config.get('password_config.enabled') === false)
+    ) {
+      throw MatrixError.forbidden('Passwords cannot be changed on this server');
+    }
+  }
+
+  async #check(purpose: EmailPurpose, medium: string, address: string, request: InboundRequest): Promise<void> {
+    await this.limiter.take('rc_3pid_validation', `${medium} ip ${request.ip}`);
+    await this.limiter.take('rc_3pid_validation', `${medium} address ${address}`);
+    if (purpose === 'password_reset') return;
+    checkAllowedThreepid(this.config, medium, address);
+    await this.modules.checkThreepid(medium, address, purpose === 'registration', { request });
+  }
+
+  /** Why no proof may begin, which tells whether somebody has an account. */
+  async #refusal(purpose: EmailPurpose, medium: string, address: string): Promise<MatrixError | undefined> {
+    const userId = await userOfThreepid(this.database, medium, address);
+    if (purpose !== 'password_reset')
+      return userId === undefined
+        ? undefined
+        : new MatrixError(400, 'M_THREEPID_IN_USE', 'This address belongs to an account');
+    const account = userId === undefined ? undefined : await findAccount(this.database, userId);
+    return account && !account.deactivated
+      ? undefined
+      : new MatrixError(400, 'M_THREEPID_NOT_FOUND', 'This address belongs to no account');
+  }
+}

@@ -1,0 +1,225 @@
+import { Controller, Get, Post } from '@nestjs/common';
+import { Access, client, Inbound, type InboundRequest, JsonBody, stable, Who } from '@rookery/http';
+import { type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { Config, type Requester } from '@rookery/platform';
+import { threepidCredentials } from '../uia/threepid-stages.js';
+import { UserAuthGate } from '../uia/user-auth-gate.js';
+import { EmailVerification } from './email-verification.service.js';
+import { IdentityServer } from './identity-server.js';
+import { MsisdnVerification } from './msisdn-verification.service.js';
+import { type EmailTokenBody, type MsisdnTokenBody, RequestTokenService } from './request-token.service.js';
+import { ThreepidService } from './threepid.service.js';
+import { checkClientSecret } from './verification-rules.js';
+
+const text = { type: 'string', maxLength: 2000 };
+const common = {
+  client_secret: text,
+  send_attempt: { type: 'integer', minimum: 0 },
+  next_link: { type: ['string', 'null'], maxLength: 2000 },
+};
+const emailSchema = { required: ['client_secret', 'email', 'send_attempt'], properties: { ...common, email: text } };
+const msisdnSchema = {
+  required: ['client_secret', 'country', 'phone_number', 'send_attempt'],
+  properties: { ...common, country: text, phone_number: text },
+};
+const addressSchema = { required: ['medium', 'address'], properties: { medium: text, address: text, id_server: text } };
+
+interface AddressBody {
+  readonly medium: string;
+  readonly address: string;
+}
+
+/** Email addresses and phone numbers of accounts. */
+@Controller()
+export class ThreepidController {
+  constructor(
+    private readonly threepids: ThreepidService,
+    private readonly requests: RequestTokenService,
+    private readonly emails: EmailVerification,
+    private readonly numbers: MsisdnVerification,
+    private readonly identity: IdentityServer,
+    private readonly gate: UserAuthGate,
+    private readonly config: Config,
+  ) {}
+
+  /** POST /_matrix/client/v3/register/email/requestToken */
+  @Post(stable('/register/email/requestToken'))
+  @Access({ auth: 'none' })
+  registerByEmail(@Inbound() request: InboundRequest, @JsonBody(emailSchema) body: EmailTokenBody): Promise<object> {
+    return this.requests.forEmail('registration', body, request);
+  }
+
+  /** POST /_matrix/client/v3/register/msisdn/requestToken */
+  @Post(stable('/register/msisdn/requestToken'))
+  @Access({ auth: 'none' })
+  registerByNumber(@Inbound() request: InboundRequest, @JsonBody(msisdnSchema) body: MsisdnTokenBody): Promise<object> {
+    return this.requests.forMsisdn('registration', body, request);
+  }
+
+  /** POST /_matrix/client/v3/account/password/email/requestToken */
+  @Post(stable('/account/password/email/requestToken'))
+  @Access({ auth: 'none' })
+  resetByEmail(@Inbound() request: InboundRequest, @JsonBody(emailSchema) body: EmailTokenBody): Promise<object> {
+    return this.requests.forEmail('password_reset', body, request);
+  }
+
+  /** POST /_matrix/client/v3/account/password/msisdn/requestToken */
+  @Post(stable('/account/password/msisdn/requestToken'))
+  @Access({ auth: 'none' })
+  resetByNumber(@Inbound() request: InboundRequest, @JsonBody(msisdnSchema) body: MsisdnTokenBody): Promise<object> {
+    return this.requests.forMsisdn('password_reset', body, request);
+  }
+
+  /** POST /_matrix/client/v3/account/3pid/email/requestToken */
+  @Post(stable('/account/3pid/email/requestToken'))
+  @Access({ auth: 'none' })
+  addEmail(@Inbound() request: InboundRequest, @JsonBody(emailSchema) body: EmailTokenBody): Promise<object> {
+    return this.requests.forEmail('add_threepid', body, request);
+  }
+
+  /** POST /_matrix/client/v3/account/3pid/msisdn/requestToken */
+  @Post(stable('/account/3pid/msisdn/requestToken'))
+  @Access({ auth: 'none' })
+  addNumber(@Inbound() request: InboundRequest, @JsonBody(msisdnSchema) body: MsisdnTokenBody): Promise<object> {
+    return this.requests.forMsisdn('add_threepid', body, request);
+  }
+
+  /** POST /_matrix/client/unstable/add_threepid/msisdn/submit_token: the code from the text message */
+  @Post(client(['unstable'], '/add_threepid/msisdn/submit_token'))
+  @Access({ auth: 'none' })
+  submitCode(
+    @JsonBody({
+      required: ['client_secret', 'sid', 'token'],
+      properties: { client_secret: text, sid: text, token: text },
+    })
+    body: Record<'client_secret' | 'sid' | 'token', string>,
+  ): Promise<object> {
+    return this.numbers.submit(body.sid, body.client_secret, body.token);
+  }
+
+  /** GET /_matrix/client/v3/account/3pid */
+  @Get(stable('/account/3pid'))
+  @Access({ auth: 'required' })
+  async list(@Who() requester: Requester): Promise<object> {
+    const threepids = await this.threepids.list(requester.userId);
+    return {
+      threepids: threepids.map(({ medium, address, validatedMs, addedMs }) => ({
+        medium,
+        address,
+        validated_at: validatedMs,
+        added_at: addedMs,
+      })),
+    };
+  }
+
+  /** POST /_matrix/client/v3/account/3pid/add */
+  @Post(stable('/account/3pid/add'))
+  @Access({ auth: 'required' })
+  async add(
+    @Who() requester: Requester,
+    @Inbound() request: InboundRequest,
+    @JsonBody({ required: ['client_secret', 'sid'], properties: { client_secret: text, sid: text } })
+    body: JsonObject & { client_secret: string; sid: string },
+  ): Promise<object> {
+    await this.#add(requester, request, body, body.sid, body.client_secret);
+    return {};
+  }
+
+  /**
+   * POST /_matrix/client/v3/account/3pid
+   *
+   * NOTSPEC: the deprecated form asks for interactive auth as its successor does. Whoever gets hold of a token could
+   * otherwise add an address, and with it set a new password.
+   */
+  @Post(stable('/account/3pid'))
+  @Access({ auth: 'required' })
+  async addTheOldWay(
+    @Who() requester: Requester,
+    @Inbound() request: InboundRequest,
+    @JsonBody() body: JsonObject,
+  ): Promise<object> {
+    const { sid, clientSecret } = threepidCredentials(body);
+    await this.#add(requester, request, body, sid, clientSecret);
+    return {};
+  }
+
+  /** POST /_matrix/client/v3/account/3pid/bind */
+  @Post(stable('/account/3pid/bind'))
+  @Access({ auth: 'required' })
+  async bind(
+    @Who() requester: Requester,
+    @JsonBody({
+      required: ['client_secret', 'id_access_token', 'id_server', 'sid'],
+      properties: { client_secret: text, id_access_token: { type: 'string' }, id_server: text, sid: text },
+    })
+    body: Record<'client_secret' | 'id_access_token' | 'id_server' | 'sid', string>,
+  ): Promise<object> {
+    if (!this.config.get('enable_3pid_lookup'))
+      throw MatrixError.forbidden('Identity servers are not used by this server');
+    const { medium, address } = await this.identity.bind(
+      body.id_server,
+      body.id_access_token,
+      body.sid,
+      checkClientSecret(body.client_secret),
+      requester.userId,
+    );
+    await this.threepids.published(requester.userId, medium, address, body.id_server);
+    return {};
+  }
+
+  /** POST /_matrix/client/v3/account/3pid/delete */
+  @Post(stable('/account/3pid/delete'))
+  @Access({ auth: 'required' })
+  async delete(@Who() requester: Requester, @JsonBody(addressSchema) body: AddressBody): Promise<object> {
+    if (!this.config.get('enable_3pid_changes'))
+      throw MatrixError.forbidden('Addresses cannot be changed on this server');
+    const published = await this.threepids.isPublished(requester.userId, body.medium, body.address);
+    await this.threepids.remove(requester.userId, body.medium, body.address, { requester });
+    return { id_server_unbind_result: published ? 'no-support' : 'success' };
+  }
+
+  /** POST /_matrix/client/v3/account/3pid/unbind: identity servers let nobody but the user's client take it back */
+  @Post(stable('/account/3pid/unbind'))
+  @Access({ auth: 'required' })
+  async unbind(@Who() requester: Requester, @JsonBody(addressSchema) body: AddressBody): Promise<object> {
+    return {
+      id_server_unbind_result: (await this.threepids.isPublished(requester.userId, body.medium, body.address))
+        ? 'no-support'
+        : 'success',
+    };
+  }
+
+  async #add(
+    requester: Requester,
+    request: InboundRequest,
+    body: JsonObject,
+    sid: string,
+    clientSecret: string,
+  ): Promise<void> {
+    if (!this.config.get('enable_3pid_changes'))
+      throw MatrixError.forbidden('Addresses cannot be changed on this server');
+    checkClientSecret(clientSecret);
+    await this.gate.require(requester, request, body, { description: 'add an address to your account' });
+    const email = await this.emails.proved(sid, clientSecret, 'add_threepid').catch((error: unknown) => {
+      if (MatrixError.is(error) && this.numbers.available) return undefined;
+      throw asBadRequest(error);
+    });
+    if (email)
+      await this.threepids.add(requester.userId, 'email', email.address, email.validatedMs, { requester }, (tx) =>
+        this.emails.use(tx, email.sid),
+      );
+    else {
+      const number = await this.numbers
+        .proved(sid, clientSecret)
+        .catch((error: unknown) => Promise.reject(asBadRequest(error)));
+      await this.threepids.add(requester.userId, 'msisdn', number.address, number.validatedMs, { requester }, (tx) =>
+        this.numbers.use(tx, number),
+      );
+    }
+  }
+}
+
+/** A missing proof is 401 in a stage of interactive auth; elsewhere clients would take that for a logout. */
+function asBadRequest(error: unknown): unknown {
+  return MatrixError.is(error) && error.status === 401 ? new MatrixError(400, error.errcode, error.message) : error;
+}
