@@ -75,7 +75,9 @@ describe.each(modern)('forks in room version %s', (version) => {
       new Map(history.stateAfter.get(head.eventId)).set(stateKeyOf('m.room.topic', ''), topic.eventId),
     );
     const resolved = await resolveState(sets, history, history.rules);
-    expect(resolved.get(stateKeyOf('m.room.topic', ''))).toBe(newer.eventId);
+    // Without power events in conflict, v2.1 has no power levels to start a mainline from: the clock decides.
+    const expected = version === '12' ? older : newer;
+    expect(resolved.get(stateKeyOf('m.room.topic', ''))).toBe(expected.eventId);
   });
 
   it('takes the later of two topics under the same power levels', async () => {
