@@ -15,7 +15,7 @@ import { ModuleDispatcher } from '@rookery/module-host';
 import { Clock, Config, Ids, Logger, SilentLogger, SystemIds } from '@rookery/platform';
 import { InProcessBus, Notifier } from '@rookery/replication';
 import { Mailer, type MailRequest } from '@rookery/templates';
-import { UsersModule } from './users.module.js';
+import { UsersHttpModule } from './users-http.module.js';
 
 /** What the tests of this lib bring. */
 export interface UsersFixtureParts {
@@ -32,6 +32,7 @@ export interface UsersFixtureParts {
 
 /** The lib's own Nest module, as the app builds it, over a given database. For this lib's tests. */
 export interface UsersFixture {
+  /** A service, or a controller. */
   get<T>(type: Type<T> | (abstract new (...args: never[]) => T)): T;
   /** A request as the HTTP layer hands it in. */
   request(
@@ -108,7 +109,7 @@ export async function buildUsers({
   @Global()
   @Module({ providers: globals, exports: globals.map((one) => one.provide) })
   class Globals {}
-  @Module({ imports: [Globals, UsersModule] })
+  @Module({ imports: [Globals, UsersHttpModule] })
   class Root {}
   const context: INestApplicationContext = await NestFactory.createApplicationContext(Root, {
     logger: false,

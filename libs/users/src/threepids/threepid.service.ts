@@ -68,6 +68,7 @@ export class ThreepidService {
     const event = { userId, medium, address: canonical, atRegistration: false };
     await this.database.write(
       async (tx) => {
+        if (use && !(await use(tx))) throw new MatrixError(400, 'M_THREEPID_AUTH_FAILED', 'The proof has been used');
         if (
           !(await insertThreepid(tx, { userId, medium, address: canonical, validatedMs, addedMs: this.clock.nowMs() }))
         ) {

@@ -12,6 +12,8 @@ import { UiaService } from '../uia/uia.service.js';
 import { buildUsers, type UsersFixture } from '../users.fixture.js';
 import { EmailVerification } from './email-verification.service.js';
 import { RequestTokenService } from './request-token.service.js';
+import { SessionService } from '../sessions/session.service.js';
+import { ThreepidController } from './threepid.controller.js';
 import { ThreepidService } from './threepid.service.js';
 
 type Outcome = { status: number; body: JsonObject };
@@ -261,6 +263,34 @@ eachDatabase('proofs of addresses', (open) => {
       await accounts.passwordMatches(account, 'old password'),
     ]).toEqual([true, false]);
     expect((await reset({ threepid_creds: creds })).status).toBe(401);
+  });
+
+  it('adds a proved address to an account once, and to nobody else’s', async () => {
+    const controller = users.get(ThreepidController);
+    const sessions = users.get(SessionService);
+    const requesterOf = async (userId: string) => {
+      const owner = (await sessions.findOwner((await sessions.open({ userId })).accessToken))!;
+      return { ...owner, accessTokenId: owner.tokenId };
+    };
+    const owner = await requesterOf('@owner:example.org');
+    const { body } = await ask('add_threepid', 'second@example.org', { client_secret: 'adding' });
+    const add = (auth?: object) => {
+      const addBody = { sid: body['sid'] as string, client_secret: 'adding', ...(auth ? { auth } : {}) };
+      return outcome(controller.add(owner, request('/account/3pid/add', addBody), addBody));
+    };
+    const confirmed = { type: 'm.login.password', password: 'new password' };
+    expect(await add()).toMatchObject({ status: 401, body: { flows: [{ stages: ['m.login.password'] }] } });
+    // 400: a 401 would look like a logout to the client.
+    foreign = { status: 400, body: { errcode: 'M_SESSION_NOT_VALIDATED' } };
+    expect(await add(confirmed)).toMatchObject({ status: 400 });
+    await follow();
+    expect((await Promise.all([add(confirmed), add(confirmed)])).map((one) => one.status).sort()).toEqual([200, 400]);
+    const { threepids } = (await controller.list(owner)) as { threepids: { address: string }[] };
+    expect(threepids.map((one) => one.address)).toEqual(['taken@example.org', 'second@example.org']);
+    expect(await controller.delete(owner, { medium: 'email', address: 'SECOND@example.org' })).toEqual({
+      id_server_unbind_result: 'success',
+    });
+    expect(await users.get(ThreepidService).userOf('email', 'second@example.org')).toBeUndefined();
   });
 
   it('has phone numbers proved by the identity server of the settings, and counts that once, too', async () => {
