@@ -10,6 +10,7 @@ export {
   type NewRoom,
   type ReceiveVerdict,
 } from './persistence/event-persister.js';
+export { InboundEvents } from './persistence/inbound-events.service.js';
 export { EventStore } from './persistence/event-store.js';
 export { type ClientTransaction, isServable, type SentEvent, type StoredEvent } from './persistence/stored-event.js';
 export type { EventFilter } from './reading/event-filter.js';
@@ -43,7 +44,7 @@ export { MemberEvents, type MembershipOptions } from './membership/member-events
 export { MemberProfiles } from './membership/member-profiles.js';
 export { MembershipService } from './membership/membership.service.js';
 export {
-  MissingEventsSource,
+  type MissingEventsSource,
   type RemoteRoomGateway,
   RemoteRooms,
   type ResolvedAlias,

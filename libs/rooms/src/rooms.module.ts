@@ -21,6 +21,7 @@ import { DraftBuilder } from './persistence/draft-builder.js';
 import { EventPersister } from './persistence/event-persister.js';
 import { EventStore } from './persistence/event-store.js';
 import { ForeignStager } from './persistence/foreign-stager.js';
+import { InboundEvents } from './persistence/inbound-events.service.js';
 import { LocalEventPersister } from './persistence/local-event-persister.js';
 import { LocalStager } from './persistence/local-stager.js';
 import { Placement } from './persistence/placement.js';
@@ -47,6 +48,7 @@ const face = [
   EventCreation,
   EventSerializer,
   EventStore,
+  InboundEvents,
   JoinService,
   MemberProfiles,
   MemberEvents,

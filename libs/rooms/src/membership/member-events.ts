@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { domainOf, type JsonObject, MatrixError, type Membership } from '@rookery/matrix-types';
+import { domainOf, type JsonObject, type Membership } from '@rookery/matrix-types';
 import { Config, type Requester } from '@rookery/platform';
 import { EventPersister } from '../persistence/event-persister.js';
 import { EventStore } from '../persistence/event-store.js';

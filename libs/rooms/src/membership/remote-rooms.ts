@@ -42,31 +42,40 @@ export interface RemoteRoomGateway {
   backfill(roomId: string, limit: number): Promise<boolean>;
 }
 
-/** Fetches events that are missing before foreign ones. Implemented by federation. */
-export abstract class MissingEventsSource {
-  /** Ancestors of `latest` that are not older than `earliest`, as the origin has them; may be incomplete. */
-  abstract missingEvents(
+/** Fetches events that are missing before foreign ones, from the server that sent those. Implemented by federation. */
+export interface MissingEventsSource {
+  /** Ancestors of `latest` that are not older than `earliest`, as the origin has them; may be incomplete or empty. */
+  missingEvents(
     origin: string,
     roomId: string,
     earliest: readonly string[],
     latest: readonly string[],
-  ): Promise<RoomEvent[]>;
-  /** Single events, whichever the origin has. */
-  abstract events(origin: string, roomId: string, eventIds: readonly string[]): Promise<RoomEvent[]>;
-  /** The state before an event, with its auth chain. */
-  abstract stateBefore(origin: string, roomId: string, eventId: string): Promise<ForeignState | undefined>;
+  ): Promise<readonly RoomEvent[]>;
+  /** Single events; those that the origin does not have, or that fail the checks, are left out. */
+  events(origin: string, roomId: string, eventIds: readonly string[]): Promise<readonly RoomEvent[]>;
+  /** The state before an event, with its auth chain; `undefined` when the origin will not tell. */
+  stateBefore(origin: string, roomId: string, eventId: string): Promise<ForeignState | undefined>;
 }
 
 /** Where federation attaches. Without it rooms of other servers cannot be reached. */
 @Injectable()
 export class RemoteRooms {
   #gateway: RemoteRoomGateway | undefined;
+  #source: MissingEventsSource | undefined;
 
   use(gateway: RemoteRoomGateway): void {
     this.#gateway = gateway;
   }
 
+  useMissingEvents(source: MissingEventsSource): void {
+    this.#source = source;
+  }
+
   get gateway(): RemoteRoomGateway | undefined {
     return this.#gateway;
+  }
+
+  get missingEvents(): MissingEventsSource | undefined {
+    return this.#source;
   }
 }

@@ -91,10 +91,10 @@ export class Placement {
   ): Promise<void> {
     const group = chain[0]!.group;
     this.#recentGroups.set(event.eventId, group);
-    if (isReferenced) return;
-    const wasOnTop = before.chain === room.chain;
-    for (const id of event.prevEventIds) room.extremities.delete(id);
-    room.extremities.set(event.eventId, { depth: event.depth, group });
+    const wasOnTop = before.chain === room.chain && !isReferenced;
+    const covered = event.prevEventIds.filter((id) => room.extremities.delete(id));
+    if (isReferenced && covered.length === 0) return;
+    if (!isReferenced) room.extremities.set(event.eventId, { depth: event.depth, group });
     const key = event.stateKey === undefined ? undefined : stateKeyOf(event.type, event.stateKey);
     if (room.extremities.size === 1 && wasOnTop) {
       if (key !== undefined) room.change(key, event);
@@ -102,7 +102,7 @@ export class Placement {
       return;
     }
     const groups = new Set([...room.extremities.values()].map((extremity) => extremity.group));
-    if (groups.size === 1 && room.chain?.[0]?.group === group) return;
+    if (groups.size === 1 && room.chain?.[0]?.group === [...groups][0]) return;
     const now = await this.#merged(room, [...groups]);
     const changes = stateDiff(room.wholeState(), await now.whole());
     const wanted = [...changes.values()].filter((id) => id !== undefined);

@@ -1,0 +1,306 @@
+import { databaseMigrations } from '@rookery/database';
+import { buildEvent, type RoomEvent, roomVersionRules, signEvent, SigningKey } from '@rookery/events';
+import { type JsonObject, parseEventFilter } from '@rookery/matrix-types';
+import { replicationMigrations } from '@rookery/replication';
+import { authTypesFor, stateKeyOf } from '@rookery/state-res';
+import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
+import { usersMigrations } from '@rookery/users';
+import { RoomCreation } from '../creation/room-creation.service.js';
+import { RoomReadingService } from '../history/room-reading.service.js';
+import { JoinService } from '../membership/join.service.js';
+import { MembershipService } from '../membership/membership.service.js';
+import { RemoteRooms } from '../membership/remote-rooms.js';
+import { roomsMigrations } from '../migrations/index.js';
+import { buildRooms, requesterOf, type RoomsFixture } from '../rooms.fixture.js';
+import { EventCreation } from '../sending/event-creation.service.js';
+import { RoomStateReader } from '../state/room-state-reader.js';
+import { EventPersister } from './event-persister.js';
+import { InboundEvents } from './inbound-events.service.js';
+
+const remoteServer = 'remote.test';
+const key = SigningKey.fromSeed('remote', new Uint8Array(32).fill(9));
+const zoe = `@zoe:${remoteServer}`;
+const yan = `@yan:${remoteServer}`;
+
+/** A server elsewhere, whose events can be made to say anything. */
+class RemoteServer {
+  readonly known = new Map<string, RoomEvent>();
+  #nowMs = 1_000_000;
+
+  constructor(
+    readonly version: string,
+    private roomId: string | undefined,
+  ) {}
+
+  /** Adds an event with explicit ancestors; auth events are chosen from `state` unless told. */
+  make(
+    draft: { type: string; sender: string; content?: JsonObject; stateKey?: string; auth?: string[]; depth?: number },
+    prev: readonly RoomEvent[],
+    state: ReadonlyMap<string, RoomEvent>,
+  ): RoomEvent {
+    const rules = roomVersionRules(this.version)!;
+    const input = { type: draft.type, stateKey: draft.stateKey, sender: draft.sender, content: draft.content ?? {} };
+    const auth =
+      draft.auth ?? authTypesFor(input, rules).flatMap(([type, k]) => state.get(stateKeyOf(type, k))?.eventId ?? []);
+    const event = signEvent(
+      buildEvent(
+        {
+          ...input,
+          roomId: this.roomId,
+          originServerTs: this.#nowMs++,
+          depth: draft.depth ?? Math.max(0, ...prev.map((each) => each.depth)) + 1,
+          prevEventIds: prev.map((each) => each.eventId),
+          authEventIds: auth,
+          ...(rules.eventFormat === 'v1' && { eventId: `$${this.#nowMs}:${remoteServer}` }),
+        },
+        rules,
+      ),
+      remoteServer,
+      key,
+    );
+    this.roomId ??= event.roomId;
+    this.known.set(event.eventId, event);
+    return event;
+  }
+}
+
+const applied = (state: ReadonlyMap<string, RoomEvent>, ...events: RoomEvent[]): Map<string, RoomEvent> => {
+  const after = new Map(state);
+  for (const event of events)
+    if (event.stateKey !== undefined) after.set(stateKeyOf(event.type, event.stateKey), event);
+  return after;
+};
+
+eachDatabase('events of other servers', (open) => {
+  const clock = new FakeClock();
+  let test: TestDatabase;
+  let rooms: RoomsFixture;
+  const alice = requesterOf('alice');
+  const bob = requesterOf('bob');
+
+  beforeAll(async () => {
+    test = await open(clock);
+    await test.migrate([...databaseMigrations, ...replicationMigrations, ...usersMigrations, ...roomsMigrations]);
+    rooms = await buildRooms({ database: test.database, clock });
+  });
+  afterAll(() => rooms.close());
+
+  const stateOf = async (roomId: string): Promise<Map<string, RoomEvent>> =>
+    new Map(
+      (await rooms.get(RoomStateReader).current(roomId)).map(({ event }) => [
+        stateKeyOf(event.type, event.stateKey!),
+        event,
+      ]),
+    );
+  const headsOf = async (roomId: string): Promise<RoomEvent[]> => {
+    const rows = await test.database.query<{ event_id: string }>(
+      'SELECT event_id FROM event_forward_extremities WHERE room_id = ?',
+      [roomId],
+    );
+    const found = await rooms.get(RoomReadingService)['events'].inOrder(rows.map((row) => row.event_id));
+    return found.map((stored) => stored.event);
+  };
+  const receive = async (...events: RoomEvent[]) =>
+    (
+      await rooms.get(EventPersister).receive(
+        events[0]!.roomId,
+        events.map((event) => ({ event })),
+      )
+    ).map((verdict) => verdict.kind);
+  const timeline = async (roomId: string): Promise<string[]> => {
+    const page = await rooms
+      .get(RoomReadingService)
+      .messages(alice, roomId, { direction: 'b', limit: 200, filter: parseEventFilter({}) });
+    return (page['chunk'] as { event_id: string }[]).map((event) => event.event_id);
+  };
+  /** A public room of alice's that zoe and yan have joined. */
+  const shared = async (version = '11') => {
+    const { roomId } = await rooms.get(RoomCreation).create(alice, { room_version: version, preset: 'public_chat' });
+    const server = new RemoteServer(version, roomId);
+    let state = await stateOf(roomId);
+    let heads = await headsOf(roomId);
+    for (const userId of [zoe, yan]) {
+      const join = server.make(
+        { type: 'm.room.member', stateKey: userId, sender: userId, content: { membership: 'join' } },
+        heads,
+        state,
+      );
+      expect(await receive(join)).toEqual(['accepted']);
+      state = applied(state, join);
+      heads = [join];
+    }
+    return { roomId, server, state, head: heads[0]! };
+  };
+
+  it.each(['1', '11', '12'])('takes events in order, once each (version %s)', async (version) => {
+    const { roomId, server, state, head } = await shared(version);
+    const first = server.make({ type: 'm.room.message', sender: zoe, content: { body: 'hi' } }, [head], state);
+    const second = server.make({ type: 'm.room.message', sender: yan, content: { body: 'ho' } }, [first], state);
+    expect(await receive(second)).toEqual(['missingAncestors']);
+    expect(await receive(first, second)).toEqual(['accepted', 'accepted']);
+    expect(await receive(first)).toEqual(['known']);
+    expect((await timeline(roomId)).slice(0, 2)).toEqual([second.eventId, first.eventId]);
+    expect((await headsOf(roomId)).map((event) => event.eventId)).toEqual([second.eventId]);
+    const sent = await rooms
+      .get(EventCreation)
+      .send(alice, { roomId, type: 'm.room.message', content: { msgtype: 'm.text', body: 'back' } });
+    expect((await headsOf(roomId)).map((event) => event.eventId)).toEqual([sent.eventId]);
+  });
+
+  it('rejects what the rules forbid and never shows it', async () => {
+    const { roomId, server, state, head } = await shared();
+    const steal = server.make(
+      { type: 'm.room.power_levels', stateKey: '', sender: zoe, content: { users: { [zoe]: 100 } } },
+      [head],
+      state,
+    );
+    const stranger = server.make(
+      { type: 'm.room.message', sender: `@nobody:${remoteServer}`, content: { body: 'x' } },
+      [head],
+      state,
+    );
+    expect(await receive(steal, stranger)).toEqual(['rejected', 'rejected']);
+    const seen = await timeline(roomId);
+    expect(seen).not.toContain(steal.eventId);
+    expect(seen).not.toContain(stranger.eventId);
+    expect((await headsOf(roomId)).map((event) => event.eventId)).toEqual([head.eventId]);
+    await expect(rooms.get(RoomReadingService).event(alice, roomId, steal.eventId)).rejects.toMatchObject({
+      errcode: 'M_NOT_FOUND',
+    });
+    const onTop = server.make(
+      { type: 'm.room.message', sender: zoe, content: { body: 'after' }, auth: [...head.authEventIds, steal.eventId] },
+      [head],
+      state,
+    );
+    expect(await receive(onTop)).toEqual(['rejected']);
+  });
+
+  it('soft-fails what only the past would allow', async () => {
+    const { roomId, server, state, head } = await shared();
+    await rooms.get(MembershipService).ban(alice, roomId, zoe);
+    const late = server.make({ type: 'm.room.message', sender: zoe, content: { body: 'sneaky' } }, [head], state);
+    expect(await receive(late)).toEqual(['softFailed']);
+    expect(await timeline(roomId)).not.toContain(late.eventId);
+    expect((await headsOf(roomId)).map((event) => event.type)).toEqual(['m.room.member']);
+  });
+
+  it('joins forks and resolves their state, in whatever order they arrive', async () => {
+    const { roomId, server, state, head } = await shared();
+    const left = server.make({ type: 'm.room.message', sender: zoe, content: { body: 'left' } }, [head], state);
+    const right = server.make({ type: 'm.room.message', sender: yan, content: { body: 'right' } }, [head], state);
+    expect(await receive(right, left)).toEqual(['accepted', 'accepted']);
+    expect((await headsOf(roomId)).length).toBe(2);
+    await rooms
+      .get(EventCreation)
+      .send(alice, { roomId, type: 'm.room.name', stateKey: '', content: { name: 'together' } });
+    expect((await headsOf(roomId)).length).toBe(1);
+  });
+
+  it('resolves a conflict of member states by the rules, not by arrival', async () => {
+    const { roomId, server, state, head } = await shared();
+    // alice bans yan here; elsewhere yan changed his name on top of the older state.
+    await rooms.get(MembershipService).ban(alice, roomId, yan);
+    const rename = server.make(
+      {
+        type: 'm.room.member',
+        stateKey: yan,
+        sender: yan,
+        content: { membership: 'join', displayname: 'Yan the free' },
+      },
+      [head],
+      state,
+    );
+    expect(await receive(rename)).toEqual(['softFailed']);
+    const merge = server.make(
+      { type: 'm.room.message', sender: zoe, content: { body: 'merge' } },
+      [...(await headsOf(roomId)), rename],
+      state,
+    );
+    expect(await receive(merge)).toEqual(['accepted']);
+    expect((await stateOf(roomId)).get(stateKeyOf('m.room.member', yan))!.content['membership']).toBe('ban');
+    const groups = await test.database.query(
+      'SELECT * FROM state_group_edges e WHERE NOT EXISTS (SELECT 1 FROM state_groups g WHERE g.id = e.prev_state_group)',
+    );
+    expect(groups).toEqual([]);
+  });
+
+  it('fetches what a server withholds, and takes its state where the gap stays', async () => {
+    const { roomId, server, state, head } = await shared();
+    const chain: RoomEvent[] = [head];
+    for (let i = 0; i < 6; i++) {
+      chain.push(
+        server.make({ type: 'm.room.message', sender: zoe, content: { body: `${i}` } }, [chain.at(-1)!], state),
+      );
+    }
+    let answers = 0;
+    rooms.get(RemoteRooms).useMissingEvents({
+      missingEvents: async () => {
+        answers++;
+        return chain.slice(3, 6).reverse();
+      },
+      events: async (_origin, _room, ids) => ids.flatMap((id) => server.known.get(id) ?? []),
+      stateBefore: async () => ({ state: [...state.values()], authChain: [...state.values()] }),
+    });
+    const verdict = await rooms.get(InboundEvents).receive(remoteServer, roomId, { event: chain[6]! });
+    expect(verdict.kind).toBe('accepted');
+    expect(answers).toBe(1);
+    const seen = await timeline(roomId);
+    for (const event of chain.slice(3)) expect(seen).toContain(event.eventId);
+    const gaps = await test.database.query<{ event_id: string }>(
+      'SELECT event_id FROM event_backward_extremities WHERE room_id = ?',
+      [roomId],
+    );
+    expect(gaps).toEqual([{ event_id: chain[2]!.eventId }]);
+    expect(await receive(chain[1]!, chain[2]!)).toEqual(['accepted', 'accepted']);
+    const left = await test.database.query('SELECT event_id FROM event_backward_extremities WHERE room_id = ?', [
+      roomId,
+    ]);
+    expect(left).toEqual([]);
+    expect((await headsOf(roomId)).map((event) => event.eventId)).toEqual([chain[6]!.eventId]);
+  });
+
+  it.each(['10', '12'])('joins a room of another server with the state it is given (version %s)', async (version) => {
+    const roomId = version === '12' ? undefined : `!elsewhere${version}:${remoteServer}`;
+    const server = new RemoteServer(version, roomId);
+    const creation = version === '12' ? { room_version: version } : { room_version: version, creator: zoe };
+    const create = server.make({ type: 'm.room.create', stateKey: '', sender: zoe, content: creation }, [], new Map());
+    let state = applied(new Map(), create);
+    let last = create;
+    const add = (type: string, stateKey: string, content: JsonObject): void => {
+      last = server.make({ type, stateKey, sender: zoe, content }, [last], state);
+      state = applied(state, last);
+    };
+    add('m.room.member', zoe, { membership: 'join' });
+    add('m.room.join_rules', '', { join_rule: 'public' });
+    const join = server.make(
+      { type: 'm.room.member', stateKey: alice.userId, sender: alice.userId, content: { membership: 'join' } },
+      [last],
+      state,
+    );
+    const all = [...state.values()];
+    const verdict = await rooms.get(EventPersister).receiveWithState(version, join, { state: all, authChain: all });
+    expect(verdict.kind).toBe('accepted');
+    expect((await stateOf(join.roomId)).size).toBe(state.size + 1);
+    await rooms.get(JoinService).join(bob, join.roomId);
+    const older = server.make({ type: 'm.room.message', sender: zoe, content: { body: 'older' } }, [create], state);
+    await rooms.get(EventPersister).backfill(join.roomId, [older], { state: all, authChain: all });
+    expect(await timeline(join.roomId)).toContain(older.eventId);
+  });
+
+  it('is not wedged by absurd depths', async () => {
+    const { roomId, server, state, head } = await shared('11');
+    const deep = server.make(
+      { type: 'm.room.message', sender: zoe, content: { body: 'deep' }, depth: Number.MAX_SAFE_INTEGER },
+      [head],
+      state,
+    );
+    expect(await receive(deep)).toEqual(['accepted']);
+    const send = () =>
+      rooms
+        .get(EventCreation)
+        .send(alice, { roomId, type: 'm.room.message', content: { msgtype: 'm.text', body: 'x' } });
+    await send();
+    await send();
+    expect((await timeline(roomId)).length).toBeGreaterThan(8);
+  });
+});
