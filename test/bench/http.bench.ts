@@ -4,7 +4,6 @@ import { MatrixError } from '@rookery/matrix-types';
 import {
   Access,
   type AccessOptions,
-  accessTokenOf,
   HttpApp,
   type InboundRequest,
   JsonBody,
@@ -39,7 +38,8 @@ class BenchAuthenticator extends RequestAuthenticator {
     locked: false,
   };
   async authenticate(request: InboundRequest, _access: AccessOptions): Promise<Requester> {
-    if (accessTokenOf(request) !== 'token') throw new MatrixError(401, 'M_UNKNOWN_TOKEN', 'Unknown access token');
+    if (request.headers['authorization'] !== 'Bearer token')
+      throw new MatrixError(401, 'M_UNKNOWN_TOKEN', 'Unknown access token');
     return this.#requester;
   }
 }

@@ -7,11 +7,13 @@ import {
   RoomEvent,
   SyncState,
 } from 'matrix-js-sdk';
-import { logger as sdkLogger } from 'matrix-js-sdk/lib/logger.js';
+import { type Logger } from 'matrix-js-sdk/lib/logger.js';
 import { validatedFetch } from './openapi.js';
 
-// The library tells of every request; a test shows what it must.
-(sdkLogger as unknown as { disableAll?(): void }).disableAll?.();
+const ignore = (): void => {};
+
+/** The library tells of every request; a test shows what it must. */
+const quiet: Logger = { trace: ignore, debug: ignore, info: ignore, warn: ignore, error: ignore, getChild: () => quiet };
 
 export interface RegisteredClient {
   readonly client: MatrixClient;
@@ -26,7 +28,7 @@ export async function registerClient(
   username: string,
   password = `password of ${username}`,
 ): Promise<RegisteredClient> {
-  const anonymous = createClient({ baseUrl, fetchFn: validatedFetch });
+  const anonymous = createClient({ baseUrl, fetchFn: validatedFetch, logger: quiet });
   const request = { username, password, initial_device_display_name: `${username}'s device` };
   let session: string | undefined;
   try {
@@ -47,7 +49,7 @@ export async function loginClient(
   username: string,
   password = `password of ${username}`,
 ): Promise<RegisteredClient> {
-  const answer = await createClient({ baseUrl, fetchFn: validatedFetch }).loginRequest({
+  const answer = await createClient({ baseUrl, fetchFn: validatedFetch, logger: quiet }).loginRequest({
     type: 'm.login.password',
     identifier: { type: 'm.id.user', user: username },
     password,
@@ -65,6 +67,7 @@ export function loggedIn(baseUrl: string, userId: string, accessToken: string, d
     store: new MemoryStore(),
     fetchFn: validatedFetch,
     useAuthorizationHeader: true,
+    logger: quiet,
   });
   return { client, userId, accessToken, deviceId };
 }

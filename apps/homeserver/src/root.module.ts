@@ -1,4 +1,5 @@
 import { type DynamicModule, Module } from '@nestjs/common';
+import { PushHttpModule } from '@rookery/push';
 import { RoomsHttpModule } from '@rookery/rooms';
 import { SyncModule } from '@rookery/sync';
 import { UsersHttpModule } from '@rookery/users';
@@ -16,6 +17,7 @@ export class RootModule {
         ServerInfoModule,
         UsersHttpModule,
         RoomsHttpModule,
+        PushHttpModule,
         SyncModule,
       ],
     };

@@ -1,4 +1,5 @@
 import { type BackgroundUpdate, databaseMigrations, type Migration } from '@rookery/database';
+import { pushMigrations } from '@rookery/push';
 import { replicationMigrations } from '@rookery/replication';
 import { roomsMigrations } from '@rookery/rooms';
 import { usersMigrations } from '@rookery/users';
@@ -9,6 +10,7 @@ export const migrations: readonly Migration[] = [
   ...replicationMigrations,
   ...usersMigrations,
   ...roomsMigrations,
+  ...pushMigrations,
 ];
 
 /** Long work on the data, which runs while the server does. */

@@ -1,4 +1,5 @@
 import { Module } from '@nestjs/common';
+import { PushModule } from '@rookery/push';
 import { RoomsModule } from '@rookery/rooms';
 import { UsersModule } from '@rookery/users';
 import { RoomActivity } from './caches/room-activity.js';
@@ -14,7 +15,7 @@ import { SyncService } from './sync.service.js';
 
 /** `/sync`. */
 @Module({
-  imports: [UsersModule, RoomsModule],
+  imports: [UsersModule, RoomsModule, PushModule],
   controllers: [SyncController],
   providers: [
     RoomActivity,

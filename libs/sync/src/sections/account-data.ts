@@ -1,6 +1,7 @@
 import { Injectable } from '@nestjs/common';
-import { type JsonObject, passesRoom, passesType } from '@rookery/matrix-types';
-import { AccountDataService, type RoomAccountDataRow } from '@rookery/users';
+import { type JsonObject, passesFilter, passesRoom, passesType } from '@rookery/matrix-types';
+import { PushRulesService } from '@rookery/push';
+import { type AccountDataRow, AccountDataService, type RoomAccountDataRow } from '@rookery/users';
 import type { SyncContext } from '../sync-context.js';
 import type { RoomEntry } from './room-list.js';
 
@@ -18,28 +19,24 @@ const nothing: AccountDataNews = { global: [], byRoom: new Map() };
 /** What users keep at the server, of the account and of rooms. */
 @Injectable()
 export class AccountDataSection {
-  constructor(private readonly accountData: AccountDataService) {}
+  constructor(
+    private readonly accountData: AccountDataService,
+    private readonly pushRules: PushRulesService,
+  ) {}
 
   /** What changed since the last sync; without one, all of the account's own. */
   async changes(context: SyncContext): Promise<AccountDataNews> {
-    const { userId, since, now, filter } = context;
+    const { userId, since, filter } = context;
     const after = since?.accountData ?? 0;
-    if (since !== undefined && !this.accountData.hasChanged(userId, after)) return nothing;
-    const [global, rooms] = await Promise.all([
-      this.accountData.changes(userId, after, now.accountData),
-      since === undefined ? [] : this.accountData.roomChanges(userId, after, now.accountData),
-    ]);
+    const [own, rules] = await Promise.all([this.#own(context, after), this.#pushRules(context)]);
+    if (own === undefined && rules === undefined) return nothing;
     const wanted = filter.accountData;
+    const global = (own?.global ?? []).map((row) => ({ type: row.type, content: JSON.parse(row.content) as JsonObject }));
     return {
-      global: global
-        .filter(
-          (row) =>
-            passesType(wanted, row.type) &&
-            !wanted.notSenders.includes(userId) &&
-            wanted.senders?.includes(userId) !== false,
-        )
-        .map((row) => ({ type: row.type, content: JSON.parse(row.content) as JsonObject })),
-      byRoom: Map.groupBy(rooms, (row) => row.roomId),
+      global: [...(rules === undefined ? [] : [rules]), ...global].filter((event) =>
+        passesFilter(wanted, { ...event, sender: userId }),
+      ),
+      byRoom: Map.groupBy(own?.rooms ?? [], (row) => row.roomId),
     };
   }
 
@@ -64,5 +61,24 @@ export class AccountDataSection {
       if (events.length > 0) result.set(roomId, events);
     }
     return result;
+  }
+
+  async #own(
+    { userId, since, now }: SyncContext,
+    after: number,
+  ): Promise<{ readonly global: readonly AccountDataRow[]; readonly rooms: readonly RoomAccountDataRow[] } | undefined> {
+    if (since !== undefined && !this.accountData.hasChanged(userId, after)) return undefined;
+    const [global, rooms] = await Promise.all([
+      this.accountData.changes(userId, after, now.accountData),
+      since === undefined ? [] : this.accountData.roomChanges(userId, after, now.accountData),
+    ]);
+    return { global, rooms };
+  }
+
+  /** Push rules are account data to clients, but kept elsewhere. */
+  async #pushRules({ userId, since, now }: SyncContext): Promise<AccountDataEvent | undefined> {
+    if (since !== undefined && !(await this.pushRules.changedBetween(userId, since.pushRules, now.pushRules)))
+      return undefined;
+    return { type: 'm.push_rules', content: await this.pushRules.content(userId) };
   }
 }

@@ -1,0 +1,125 @@
+import { Controller, Delete, Get, Param, Put } from '@nestjs/common';
+import { Access, Inbound, type InboundRequest, JsonBody, queryString, stable, Who } from '@rookery/http';
+import { MatrixError } from '@rookery/matrix-types';
+import { isRuleKind, type PushAction, type PushRule, type RuleKind, type Ruleset } from '@rookery/push-rules';
+import type { Requester } from '@rookery/platform';
+import { PushRulesService } from './push-rules.service.js';
+
+const enabledSchema = { type: 'object', required: ['enabled'], properties: { enabled: { type: 'boolean' } } };
+const actionsSchema = { type: 'object', required: ['actions'], properties: { actions: { type: 'array' } } };
+
+/** @throws MatrixError 400 `M_UNRECOGNIZED` for a scope or kind that does not exist */
+function kindOf(scope: string, kind: string): RuleKind {
+  if (scope !== 'global' || !isRuleKind(kind)) throw new MatrixError(400, 'M_UNRECOGNIZED', 'Unknown kind of push rules');
+  return kind;
+}
+
+/** Reading and changing push rules. */
+@Controller()
+export class PushRulesController {
+  constructor(private readonly rules: PushRulesService) {}
+
+  /** GET /_matrix/client/v3/pushrules/ */
+  @Get([...stable('/pushrules'), ...stable('/pushrules/')])
+  @Access({ auth: 'required' })
+  async all(@Who() requester: Requester): Promise<{ global: Ruleset }> {
+    return { global: await this.rules.ruleset(requester.userId) };
+  }
+
+  /** GET /_matrix/client/v3/pushrules/global/ */
+  @Get([...stable('/pushrules/global'), ...stable('/pushrules/global/')])
+  @Access({ auth: 'required' })
+  ruleset(@Who() requester: Requester): Promise<Ruleset> {
+    return this.rules.ruleset(requester.userId);
+  }
+
+  /** GET /_matrix/client/v3/pushrules/global/{kind} */
+  @Get(stable('/pushrules/:scope/:kind'))
+  @Access({ auth: 'required' })
+  async kind(@Who() requester: Requester, @Param('scope') scope: string, @Param('kind') kind: string): Promise<readonly PushRule[]> {
+    return (await this.rules.ruleset(requester.userId))[kindOf(scope, kind)];
+  }
+
+  /** GET /_matrix/client/v3/pushrules/global/{kind}/{ruleId} */
+  @Get(stable('/pushrules/:scope/:kind/:ruleId'))
+  @Access({ auth: 'required' })
+  rule(@Who() requester: Requester, @Param('scope') scope: string, @Param('kind') kind: string, @Param('ruleId') ruleId: string): Promise<PushRule> {
+    return this.rules.rule(requester.userId, kindOf(scope, kind), ruleId);
+  }
+
+  /** PUT /_matrix/client/v3/pushrules/global/{kind}/{ruleId} */
+  @Put(stable('/pushrules/:scope/:kind/:ruleId'))
+  @Access({ auth: 'required' })
+  async put(
+    @Who() requester: Requester,
+    @Inbound() request: InboundRequest,
+    @Param('scope') scope: string,
+    @Param('kind') kind: string,
+    @Param('ruleId') ruleId: string,
+    @JsonBody() body: unknown,
+  ): Promise<object> {
+    const place = { before: queryString(request, 'before'), after: queryString(request, 'after') };
+    await this.rules.put(requester.userId, kindOf(scope, kind), ruleId, body, place);
+    return {};
+  }
+
+  /** DELETE /_matrix/client/v3/pushrules/global/{kind}/{ruleId} */
+  @Delete(stable('/pushrules/:scope/:kind/:ruleId'))
+  @Access({ auth: 'required' })
+  async delete(@Who() requester: Requester, @Param('scope') scope: string, @Param('kind') kind: string, @Param('ruleId') ruleId: string): Promise<object> {
+    await this.rules.delete(requester.userId, kindOf(scope, kind), ruleId);
+    return {};
+  }
+
+  /** GET /_matrix/client/v3/pushrules/global/{kind}/{ruleId}/enabled */
+  @Get(stable('/pushrules/:scope/:kind/:ruleId/enabled'))
+  @Access({ auth: 'required' })
+  async enabled(
+    @Who() requester: Requester,
+    @Param('scope') scope: string,
+    @Param('kind') kind: string,
+    @Param('ruleId') ruleId: string,
+  ): Promise<{ enabled: boolean }> {
+    return { enabled: (await this.rules.rule(requester.userId, kindOf(scope, kind), ruleId)).enabled };
+  }
+
+  /** PUT /_matrix/client/v3/pushrules/global/{kind}/{ruleId}/enabled */
+  @Put(stable('/pushrules/:scope/:kind/:ruleId/enabled'))
+  @Access({ auth: 'required' })
+  async setEnabled(
+    @Who() requester: Requester,
+    @Param('scope') scope: string,
+    @Param('kind') kind: string,
+    @Param('ruleId') ruleId: string,
+    @JsonBody(enabledSchema) body: { readonly enabled: boolean },
+  ): Promise<object> {
+    await this.rules.setEnabled(requester.userId, kindOf(scope, kind), ruleId, body.enabled);
+    return {};
+  }
+
+  /** GET /_matrix/client/v3/pushrules/global/{kind}/{ruleId}/actions */
+  @Get(stable('/pushrules/:scope/:kind/:ruleId/actions'))
+  @Access({ auth: 'required' })
+  async actions(
+    @Who() requester: Requester,
+    @Param('scope') scope: string,
+    @Param('kind') kind: string,
+    @Param('ruleId') ruleId: string,
+  ): Promise<{ actions: readonly PushAction[] }> {
+    return { actions: (await this.rules.rule(requester.userId, kindOf(scope, kind), ruleId)).actions };
+  }
+
+  /** PUT /_matrix/client/v3/pushrules/global/{kind}/{ruleId}/actions */
+  @Put(stable('/pushrules/:scope/:kind/:ruleId/actions'))
+  @Access({ auth: 'required' })
+  async setActions(
+    @Who() requester: Requester,
+    @Param('scope') scope: string,
+    @Param('kind') kind: string,
+    @Param('ruleId') ruleId: string,
+    @JsonBody(actionsSchema) body: { readonly actions: readonly unknown[] },
+  ): Promise<object> {
+    await this.rules.setActions(requester.userId, kindOf(scope, kind), ruleId, body.actions);
+    return {};
+  }
+}

@@ -1,0 +1,218 @@
+import { Injectable, type OnModuleInit } from '@nestjs/common';
+import { Database, StreamIds, type Tx } from '@rookery/database';
+import { type JsonObject, MatrixError } from '@rookery/matrix-types';
+import {
+  buildRuleset,
+  type CompiledRuleset,
+  compileRuleset,
+  defaultRuleKinds,
+  noRuleChanges,
+  parseActions,
+  parseUserRule,
+  type PushRule,
+  type RuleKind,
+  type RuleChanges,
+  type Ruleset,
+  type UserRule,
+} from '@rookery/push-rules';
+import { Notifier, StreamChangeCache } from '@rookery/replication';
+import { AccountDataService } from '@rookery/users';
+import { LRUCache } from 'lru-cache';
+import {
+  deleteEnabled,
+  highestPosition,
+  lastPosition,
+  ruleChanges,
+  writeDefaultActions,
+  writeEnabled,
+  writePosition,
+  writeRules,
+} from './push-rules.query.js';
+
+/** Most rules of their own that a user may have. */
+const maxUserRules = 2_000;
+const maxBytes = 64 * 1024 * 1024;
+
+interface Cached {
+  readonly compiled: CompiledRuleset;
+  readonly sizeBytes: number;
+}
+
+/** Where a new rule goes. */
+export interface RulePlace {
+  /** Right above this rule of the same kind. */
+  readonly before?: string | undefined;
+  /** Right below this one. */
+  readonly after?: string | undefined;
+}
+
+/**
+ * The push rules of users. The stream `push_rules` numbers the changes.
+ * @spec client-server-api#push-rules
+ */
+@Injectable()
+export class PushRulesService implements OnModuleInit {
+  readonly #compiled = new LRUCache<string, Cached>({ maxSize: maxBytes, sizeCalculation: (entry) => entry.sizeBytes });
+  #stream: StreamIds | undefined;
+  #changes = new StreamChangeCache(0);
+
+  constructor(
+    private readonly database: Database,
+    private readonly notifier: Notifier,
+    private readonly accountData: AccountDataService,
+  ) {}
+
+  async onModuleInit(): Promise<void> {
+    this.#stream = await StreamIds.load(this.database, 'push_rules', { takenUpTo: await highestPosition(this.database) });
+    this.#changes = new StreamChangeCache(this.#stream.current());
+    this.notifier.track(this.#stream);
+    this.accountData.serve('m.push_rules', async (userId) => this.content(userId));
+  }
+
+  /** A user's whole ruleset. */
+  async ruleset(userId: string): Promise<Ruleset> {
+    return buildRuleset(userId, await this.#changesOf(userId));
+  }
+
+  /** The account data event `m.push_rules`. */
+  async content(userId: string): Promise<JsonObject> {
+    return { global: await this.ruleset(userId) };
+  }
+
+  /** Whether a user's rules changed in `(after, upTo]`; costs a query only when they may have. */
+  async changedBetween(userId: string, after: number, upTo: number): Promise<boolean> {
+    if (!this.#changes.hasChanged(userId, after)) return false;
+    const position = await lastPosition(this.database, userId);
+    return position > after && position <= upTo;
+  }
+
+  /** Rulesets ready for evaluation; what is not in memory comes in two queries for all users. */
+  async compiled(userIds: Iterable<string>): Promise<Map<string, CompiledRuleset>> {
+    const result = new Map<string, CompiledRuleset>();
+    const missing: string[] = [];
+    for (const userId of userIds) {
+      const cached = this.#compiled.get(userId);
+      if (cached) result.set(userId, cached.compiled);
+      else missing.push(userId);
+    }
+    if (missing.length === 0) return result;
+    const before = this.stream.current();
+    const changes = await ruleChanges(this.database, missing);
+    for (const userId of missing) {
+      const own = changes.get(userId) ?? noRuleChanges;
+      const compiled = compileRuleset(buildRuleset(userId, own));
+      result.set(userId, compiled);
+      // Rules that changed while they were read may be old already.
+      if (!this.#changes.hasChanged(userId, before) || before < this.#changes.earliestKnown) {
+        this.#compiled.set(userId, { compiled, sizeBytes: 4_096 + 1_024 * own.rules.length });
+      }
+    }
+    return result;
+  }
+
+  /** One rule. @throws MatrixError 404 `M_NOT_FOUND` */
+  async rule(userId: string, kind: RuleKind, ruleId: string): Promise<PushRule> {
+    return find(await this.ruleset(userId), kind, ruleId);
+  }
+
+  /**
+   * Makes or changes a rule of the user's own.
+   * @throws MatrixError 400 `M_INVALID_PARAM`, 404 `M_NOT_FOUND` (no such rule to stand before or after), 413 `M_TOO_LARGE`
+   */
+  async put(userId: string, kind: RuleKind, ruleId: string, body: unknown, place: RulePlace): Promise<void> {
+    const parsed = parseUserRule(kind, ruleId, body);
+    if (!parsed.ok) throw MatrixError.invalidParam(parsed.reason);
+    await this.#change(userId, async (tx, changes) => {
+      const others = changes.rules.filter((rule) => rule.kind === kind && rule.ruleId !== ruleId);
+      const isNew = !changes.rules.some((rule) => rule.kind === kind && rule.ruleId === ruleId);
+      if (isNew && changes.rules.length >= maxUserRules) throw MatrixError.tooLarge(`Not more than ${maxUserRules} push rules can be stored`);
+      const old = changes.rules.filter((rule) => rule.kind === kind).findIndex((rule) => rule.ruleId === ruleId);
+      const at = placeOf(others, place) ?? (isNew ? 0 : old);
+      await writeRules(tx, userId, kind, others.toSpliced(at, 0, parsed.value));
+      if (isNew) await deleteEnabled(tx, userId, kind, ruleId);
+    });
+  }
+
+  /** Deletes a rule of the user's own. @throws MatrixError 404 `M_NOT_FOUND`, 400 `M_INVALID_PARAM` for a rule of the server */
+  async delete(userId: string, kind: RuleKind, ruleId: string): Promise<void> {
+    if (ruleId.startsWith('.')) throw MatrixError.invalidParam('Rules of the server cannot be deleted');
+    await this.#change(userId, async (tx, changes) => {
+      const rules = changes.rules.filter((rule) => rule.kind === kind);
+      if (!rules.some((rule) => rule.ruleId === ruleId)) throw unknownRule();
+      await writeRules(tx, userId, kind, rules.filter((rule) => rule.ruleId !== ruleId));
+      await deleteEnabled(tx, userId, kind, ruleId);
+    });
+  }
+
+  /** Switches a rule on or off. @throws MatrixError 404 `M_NOT_FOUND` */
+  async setEnabled(userId: string, kind: RuleKind, ruleId: string, enabled: boolean): Promise<void> {
+    await this.#change(userId, async (tx, changes) => {
+      find(buildRuleset(userId, changes), kind, ruleId);
+      await writeEnabled(tx, userId, kind, ruleId, enabled);
+    });
+  }
+
+  /** Gives a rule other actions. @throws MatrixError 404 `M_NOT_FOUND`, 400 `M_INVALID_PARAM` */
+  async setActions(userId: string, kind: RuleKind, ruleId: string, actions: unknown): Promise<void> {
+    const parsed = parseActions(actions);
+    if (!parsed.ok) throw MatrixError.invalidParam(parsed.reason);
+    await this.#change(userId, async (tx, changes) => {
+      find(buildRuleset(userId, changes), kind, ruleId);
+      if (defaultRuleKinds.has(ruleId)) await writeDefaultActions(tx, userId, kind, ruleId, parsed.value);
+      else {
+        const rules = changes.rules.filter((rule) => rule.kind === kind);
+        await writeRules(
+          tx,
+          userId,
+          kind,
+          rules.map((rule) => (rule.ruleId === ruleId ? { ...rule, actions: parsed.value } : rule)),
+        );
+      }
+    });
+  }
+
+  /** The stream; `current()` is what readers may read up to. */
+  get stream(): StreamIds {
+    if (!this.#stream) throw new Error('The push rules were asked for before they were opened');
+    return this.#stream;
+  }
+
+  async #changesOf(userId: string): Promise<RuleChanges> {
+    return (await ruleChanges(this.database, [userId])).get(userId) ?? noRuleChanges;
+  }
+
+  async #change(userId: string, change: (tx: Tx, changes: RuleChanges) => Promise<void>): Promise<void> {
+    await this.database.write(
+      async (tx) => {
+        const [streamId = 0] = await this.stream.allocateIn(tx);
+        // Written first, so that a second change of the same user's rules waits for this one.
+        await writePosition(tx, userId, streamId);
+        await change(tx, (await ruleChanges(tx, [userId])).get(userId) ?? noRuleChanges);
+        tx.afterCommit(() => {
+          this.#changes.changed(userId, streamId);
+          this.#compiled.delete(userId);
+          this.notifier.announce(this.stream.name, streamId, { users: [userId] });
+        });
+      },
+      { name: 'push_rules' },
+    );
+  }
+}
+
+function find(ruleset: Ruleset, kind: RuleKind, ruleId: string): PushRule {
+  const rule = ruleset[kind].find((each) => each.rule_id === ruleId);
+  if (rule === undefined) throw unknownRule();
+  return rule;
+}
+
+const unknownRule = (): MatrixError => MatrixError.notFound('Unknown push rule');
+
+/** The index at which a rule goes among the others; `undefined` when nothing was said. */
+function placeOf(others: readonly UserRule[], place: RulePlace): number | undefined {
+  const name = place.before ?? place.after;
+  if (name === undefined) return undefined;
+  const index = others.findIndex((rule) => rule.ruleId === name);
+  if (index === -1) throw unknownRule();
+  return place.before === undefined ? index + 1 : index;
+}
+
