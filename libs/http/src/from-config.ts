@@ -1,7 +1,7 @@
 import type { Config, Metrics, RateLimitSetting } from '@rookery/platform';
 import type { HttpAppOptions } from './http-app.js';
 import { IpGuard } from './ip-guard.js';
-import type { ListenerSettings } from './listeners.js';
+import type { ListenerSettings, TlsFiles } from './listeners.js';
 import type { OutboundOptions } from './outbound-http.js';
 import type { LimiterName, RateLimit } from './rate-limiter.js';
 
@@ -12,6 +12,16 @@ const defaultListener: ListenerSettings = {
   type: 'http',
   resources: [{ names: ['client', 'federation'] }],
 };
+
+/** The files the settings name at the time they are read, so that a reload may name others. */
+const tlsFilesOf = (config: Config): TlsFiles => ({
+  get certificatePath() {
+    return config.get('tls_certificate_path');
+  },
+  get privateKeyPath() {
+    return config.get('tls_private_key_path');
+  },
+});
 
 /** The part of {@link HttpAppOptions} that the settings decide. */
 export function httpSettingsOf(config: Config): Pick<HttpAppOptions, 'serverName' | 'listeners' | 'tls' | 'prefixes'> {
@@ -35,13 +45,10 @@ export function httpSettingsOf(config: Config): Pick<HttpAppOptions, 'serverName
       },
     ];
   });
-  const certificatePath = config.get('tls_certificate_path');
-  const privateKeyPath = config.get('tls_private_key_path');
   return {
     serverName: config.serverName,
     listeners: config.isGiven('listeners') || config.isGiven('worker_listeners') ? listeners : [defaultListener],
-    tls:
-      certificatePath === undefined || privateKeyPath === undefined ? undefined : { certificatePath, privateKeyPath },
+    tls: tlsFilesOf(config),
     prefixes: { protocol: config.get('protocol_prefix'), service: config.get('service_prefix') },
   };
 }
@@ -97,6 +104,6 @@ export function rateLimitsOf(config: Config): (limiter: LimiterName) => RateLimi
   read();
   config.onReload(read);
   // One token for each request of an existing session, each minute; not a setting in the field.
-  limits.set('login_token_request', { perSecond: 1 / 60, burstCount: 1 });
+  limits.set('login_via_existing_session', { perSecond: 1 / 60, burstCount: 1 });
   return (limiter) => limits.get(limiter);
 }

@@ -1,6 +1,6 @@
 import { Body, Controller, Delete, Get, Module, Param, Post, Put } from '@nestjs/common';
 import { MatrixError } from '@rookery/matrix-types';
-import { Metrics, type Requester, SilentLogger, SystemClock, SystemIds } from '@rookery/platform';
+import { Config, Metrics, type Requester, SilentLogger, SystemClock, SystemIds, type Timer } from '@rookery/platform';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer } from 'node:net';
@@ -12,16 +12,19 @@ import { Readable } from 'node:stream';
 import {
   Access,
   type AccessOptions,
-  accessTokenOf,
   client,
   FormBody,
   HttpApp,
   type HttpAppOptions,
   HttpReply,
+  httpSettingsOf,
   Inbound,
   type InboundRequest,
   JsonBody,
+  type PageContent,
+  type PageOptions,
   queryInteger,
+  queryString,
   RequestAuthenticator,
   stable,
   Who,
@@ -29,7 +32,8 @@ import {
 
 class TestAuthenticator extends RequestAuthenticator {
   async authenticate(request: InboundRequest, access: AccessOptions): Promise<Requester | undefined> {
-    const token = accessTokenOf(request);
+    const token =
+      /^Bearer (\S+)$/.exec(String(request.headers['authorization']))?.[1] ?? queryString(request, 'access_token');
     if (token === undefined && access.auth === 'optional') return undefined;
     if (token === undefined) throw new MatrixError(401, 'M_MISSING_TOKEN', 'Missing access token');
     if (token !== 'good') throw new MatrixError(401, 'M_UNKNOWN_TOKEN', 'Unknown access token', { soft_logout: false });
@@ -210,6 +214,24 @@ class ProbeController {
 @Module({ controllers: [ProbeController], providers: [{ provide: RequestAuthenticator, useClass: TestAuthenticator }] })
 class ProbeModule {}
 
+/** Stands still until told. */
+class FakeClock extends SystemClock {
+  #ms = 0;
+  readonly #ticks: (() => void)[] = [];
+  override monotonicMs(): number {
+    return this.#ms;
+  }
+  override every(_periodMs: number, fn: () => void): Timer {
+    this.#ticks.push(fn);
+    return { cancel: () => undefined };
+  }
+  async advance(byMs: number): Promise<void> {
+    this.#ms += byMs;
+    for (const tick of this.#ticks) tick();
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+}
+
 const lines: { level: string; message: string; fields: Record<string, unknown> }[] = [];
 class RecordingLogger extends SilentLogger {
   override isEnabled(): boolean {
@@ -305,9 +327,6 @@ describe('HTTP front', () => {
   it('takes the token from the header or the query', async () => {
     expect((await get('/_matrix/client/v3/account/whoami?access_token=good')).status).toBe(200);
     expect(await errorOf(await get('/_matrix/client/v3/account/whoami'))).toEqual([401, 'M_MISSING_TOKEN']);
-    expect(
-      await errorOf(await get('/_matrix/client/v3/account/whoami', { headers: { authorization: 'Basic x' } })),
-    ).toEqual([401, 'M_MISSING_TOKEN']);
     const wrong = await get('/_matrix/client/v3/account/whoami', { headers: { authorization: 'Bearer bad' } });
     expect([wrong.status, await wrong.json()]).toEqual([
       401,
@@ -500,6 +519,13 @@ describe('HTTP front', () => {
     expect(page.headers.getSetCookie()).toEqual(['a=1', 'b=2']);
     expect(page.headers.get('content-security-policy')).toContain("default-src 'none'");
     expect(await page.text()).toBe('<p>hello</p>');
+    const policy = (content: PageContent, options?: PageOptions): string =>
+      String(HttpReply.page(200, content, options).headers['content-security-policy']);
+    expect(policy({ html: '' })).toContain("form-action 'self'");
+    expect(policy({ html: '' })).not.toContain('script-src');
+    expect(policy({ html: '', nonce: 'abc' })).toContain("script-src 'nonce-abc'");
+    expect(policy({ html: '' }, { formsLeadAway: true })).not.toContain('form-action');
+    expect(policy({ html: '', custom: true })).toBe("frame-ancestors 'self'; base-uri 'none'");
     const moved = await get('/_matrix/client/v3/moved', { redirect: 'manual' });
     expect([moved.status, moved.headers.get('location')]).toEqual([302, 'https://example.org/']);
   });
@@ -631,6 +657,24 @@ describe('HTTP front', () => {
   });
 });
 
+describe('bodies that do not arrive', () => {
+  it('are given up after two minutes, or when the client goes away', async () => {
+    const clock = new FakeClock();
+    const { app, port } = await start({ clock });
+    const head = 'PUT /_matrix/client/v3/open HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n{"a"';
+    const answer = raw(port, head, 500);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    await clock.advance(119_000);
+    await clock.advance(7_000);
+    expect(await answer).toMatch(/^HTTP\/1\.1 408 [\s\S]*M_UNKNOWN/);
+    lines.length = 0;
+    await raw(port, head, 50);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    expect(lines.map(({ level, message }) => [level, message])).toEqual([['info', 'Client went away']]);
+    await app.close(0);
+  });
+});
+
 describe('listeners', () => {
   const open: HttpApp[] = [];
   const begin = async (options: Partial<HttpAppOptions>): Promise<{ app: HttpApp; base: string; port: number }> => {
@@ -705,6 +749,36 @@ describe('listeners', () => {
     const unnamed = await fetch(`${base}/_matrix/client/v3/query`, { headers: { 'x-request-id': 'a b' } });
     expect(((await unnamed.json()) as { id: string }).id).not.toBe('a b');
     expect(lines.filter(({ level }) => level === 'warn')).toHaveLength(1);
+  });
+
+  it('are those of the settings', () => {
+    expect(httpSettingsOf(Config.fromObject({ server_name: 'x.org' }))).toMatchObject({
+      serverName: 'x.org',
+      listeners: [{ port: 8008, bindAddresses: ['127.0.0.1'], resources: [{ names: ['client', 'federation'] }] }],
+      prefixes: { protocol: '_matrix', service: '_synapse' },
+    });
+    const { listeners } = httpSettingsOf(
+      Config.fromObject({
+        listeners: [
+          { port: 8448, type: 'http', tls: true, resources: [{ names: ['federation'] }] },
+          {
+            path: '/run/x.sock',
+            type: 'http',
+            resources: [{ names: ['client'], compress: true }],
+            request_id_header: 'X-Id',
+          },
+          { port: 9000, type: 'manhole' },
+          { port: 9001, type: 'metrics', bind_addresses: ['::1'] },
+        ],
+        tls_certificate_path: '/c',
+        tls_private_key_path: '/k',
+        no_tls: true,
+      }),
+    );
+    expect(listeners.map(({ port, path, type, xForwarded }) => [port ?? path, type, xForwarded])).toEqual([
+      ['/run/x.sock', 'http', true],
+      [9001, 'metrics', false],
+    ]);
   });
 
   it('take other prefixes', async () => {

@@ -1,6 +1,5 @@
 /** Fastify set-up, guard, limits, error mapping, outbound client. */
 export { Access, type AccessOptions, type InboundRequest, Inbound, RequestAuthenticator, Who } from './access.js';
-export { accessTokenOf } from './access-token.js';
 export { httpSettingsOf, outboundOptionsOf, rateLimitsOf } from './from-config.js';
 export { HttpApp, type HttpAppOptions } from './http-app.js';
 export { IpGuard } from './ip-guard.js';

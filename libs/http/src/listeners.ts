@@ -28,8 +28,8 @@ export interface ListenerSettings {
 
 /** Files of the certificate, for listeners with `tls`. */
 export interface TlsFiles {
-  readonly certificatePath: string;
-  readonly privateKeyPath: string;
+  readonly certificatePath: string | undefined;
+  readonly privateKeyPath: string | undefined;
 }
 
 /** Where a listener ended up. */
@@ -76,7 +76,8 @@ function answerClientError(error: NodeJS.ErrnoException, socket: Socket): void {
 }
 
 function readTls(files: TlsFiles | undefined): { cert: Buffer; key: Buffer } {
-  if (files === undefined)
+  const { certificatePath, privateKeyPath } = files ?? {};
+  if (certificatePath === undefined || privateKeyPath === undefined)
     throw new ListenError('A listener wants TLS, but tls_certificate_path and tls_private_key_path are not set');
   const read = (path: string): Buffer => {
     try {
@@ -85,7 +86,7 @@ function readTls(files: TlsFiles | undefined): { cert: Buffer; key: Buffer } {
       throw new ListenError(`Cannot read ${path}: ${(error as Error).message}`);
     }
   };
-  return { cert: read(files.certificatePath), key: read(files.privateKeyPath) };
+  return { cert: read(certificatePath), key: read(privateKeyPath) };
 }
 
 const reasons: Readonly<Record<string, string>> = {
