@@ -156,7 +156,7 @@ eachDatabase('Follower', (open) => {
     expect(read).toEqual([]);
     await clock.advance(2001);
     await until(() => read.length === 2);
-    expect(follower.failures).toBe(0);
+    await until(() => follower.failures === 0);
     expect(logger.messages('warn')).toHaveLength(3);
   });
 
