@@ -1,0 +1,146 @@
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Config } from '../config/config.js';
+import { ConfigError } from '../config/problem.js';
+import { loggerOptions, readLogConfig } from './log-config.js';
+import { LogContext } from './log-context.js';
+import { PinoLogger } from './pino-logger.js';
+
+const folder = mkdtempSync(join(tmpdir(), 'rookery-log-'));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+const collect = (options: Partial<Parameters<typeof PinoLogger.create>[0]> = {}) => {
+  const lines: string[] = [];
+  return { lines, logger: PinoLogger.create({ level: 'info', write: (line) => lines.push(line), ...options }) };
+};
+const parsed = (lines: string[]): Record<string, unknown>[] =>
+  lines.map((line) => JSON.parse(line) as Record<string, unknown>);
+
+describe('the logger', () => {
+  it('writes JSON lines with time, level, name, fields and error', () => {
+    const { lines, logger } = collect();
+    logger
+      .child('rooms')
+      .child('sending', { shard: 1 })
+      .error('Failed', { room_id: '!a:b', err: new Error('boom') });
+    expect(parsed(lines)).toEqual([
+      {
+        level: 'error',
+        time: expect.stringMatching(/^\d{4}-\d\d-\d\dT.*Z$/),
+        logger: 'rooms.sending',
+        shard: 1,
+        room_id: '!a:b',
+        err: expect.objectContaining({ message: 'boom', stack: expect.stringContaining('boom') }),
+        msg: 'Failed',
+      },
+    ]);
+  });
+
+  it('carries the request id through awaits, and to nobody else', async () => {
+    const { lines, logger } = collect();
+    const work = async (requestId: string): Promise<void> => {
+      await Promise.resolve();
+      logger.info('Working', { of: requestId });
+    };
+    await Promise.all([
+      LogContext.run({ requestId: 'r1' }, () => work('r1')),
+      LogContext.run({ requestId: 'r2' }, () => work('r2')),
+      work('none'),
+    ]);
+    logger.info('Alone');
+    expect(parsed(lines).map((line) => [line['of'], line['requestId']])).toEqual([
+      ['r1', 'r1'],
+      ['r2', 'r2'],
+      ['none', undefined],
+      [undefined, undefined],
+    ]);
+    expect(LogContext.current()).toBeUndefined();
+  });
+
+  it('has levels by name, which change while it runs', () => {
+    const { lines, logger } = collect({ levels: { rooms: 'debug', 'rooms.noisy': 'error' } });
+    const rooms = logger.child('rooms');
+    const deep = rooms.child('sending');
+    const noisy = rooms.child('noisy');
+    const say = (): void => [logger, rooms, deep, noisy].forEach((one, index) => one.debug(String(index)));
+    say();
+    expect(parsed(lines).map((line) => line['msg'])).toEqual(['1', '2']);
+    expect([logger.isEnabled('debug'), deep.isEnabled('debug'), noisy.isEnabled('warn')]).toEqual([false, true, false]);
+    lines.length = 0;
+    logger.setLevels('debug', { rooms: 'info' });
+    say();
+    expect(parsed(lines).map((line) => line['msg'])).toEqual(['0']);
+  });
+
+  it('hides what must not be in a log', () => {
+    const { lines, logger } = collect();
+    logger.info('Login', {
+      password: 'hunter2',
+      access_token: 'hunter2',
+
+      headers: { authorization: 'hunter2' },
+    });
+    expect(lines.join()).not.toContain('hunter2');
+    expect(lines.join()).toContain('[hidden]');
+  });
+
+  it('is readable in a terminal, one line per message whatever a remote user sends', () => {
+    const file = join(folder, 'text.log');
+    const logger = PinoLogger.create({ level: 'info', format: 'text', file });
+    LogContext.run({ requestId: 'GET-1' }, () =>
+      logger.child('http').warn('Odd request', { user: '@a:b\n00:00:00 ERROR forged \u001b[31m', size: 3 }),
+    );
+    logger.error('Broken', { err: new Error('boom') });
+    const [first, second, third] = readFileSync(file, 'utf8').split('\n');
+    expect(first).toMatch(
+      /^\d\d:\d\d:\d\d\.\d{3} WARN {2}http: Odd request user=@a:b\\n00:00:00 ERROR forged \\u001b\[31m size=3 \{GET-1\}$/,
+    );
+    expect(second).toMatch(/ ERROR Broken$/);
+    expect(third).toBe('    Error: boom');
+  });
+});
+
+describe('a Python logging file', () => {
+  const file = join(folder, 'log.yaml');
+
+  it('gives levels, file and format', () => {
+    writeFileSync(
+      file,
+      `version: 1
+formatters:
+  precise: {format: '%(message)s'}
+  structured: {class: synapse.logging.TerseJsonFormatter}
+handlers:
+  file: {class: logging.handlers.TimedRotatingFileHandler, formatter: structured, filename: ${folder}/homeserver.log, when: midnight}
+  buffer: {class: synapse.logging.handlers.PeriodicallyFlushingMemoryHandler, target: file, capacity: 10}
+  console: {class: logging.StreamHandler, formatter: precise}
+loggers:
+  synapse.storage.SQL: {level: INFO}
+  rookery.rooms: {level: debug}
+  other: {propagate: true}
+root: {level: WARNING, handlers: [buffer]}
+disable_existing_loggers: false
+`,
+    );
+    expect(readLogConfig(file)).toEqual({
+      level: 'warn',
+      levels: { 'storage.SQL': 'info', rooms: 'debug' },
+      file: join(folder, 'homeserver.log'),
+      format: 'json',
+    });
+    expect(loggerOptions(Config.fromObject({ log_config: file }))).toMatchObject({ level: 'warn', format: 'json' });
+    expect(loggerOptions(Config.fromObject({ log_level: 'debug' }))).toEqual({ level: 'debug', format: 'auto' });
+  });
+
+  it.each([
+    ['structured: true', `${file}:1: structured: removed in 1.54`],
+    ['drains: {a: {}}', `${file}:1: drains: removed in 1.54`],
+    ['root:\n  level: LOUD', `${file}:2: root.level: expected one of`],
+    ['root: [', `${file}:2: not valid YAML`],
+  ])('refuses %p', (text, message) => {
+    writeFileSync(file, `${text}\n`);
+    expect(() => readLogConfig(file)).toThrow(ConfigError);
+    expect(() => readLogConfig(file)).toThrow(message);
+  });
+});
