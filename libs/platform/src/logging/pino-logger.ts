@@ -1,4 +1,5 @@
 import { pino, type DestinationStream, type Logger as Pino } from 'pino';
+import { LineWriter } from './line-writer.js';
 import { LogContext } from './log-context.js';
 import { type LogFields, Logger, type LogLevel } from './logger.js';
 import { readableLine } from './readable.js';
@@ -60,10 +61,7 @@ export class PinoLogger extends Logger {
     const readable =
       options.format === 'text' ||
       (options.format !== 'json' && !options.file && !options.write && process.stdout.isTTY === true);
-    const target: DestinationStream = options.write
-      ? { write: options.write }
-      : // Where nobody watches, lines may gather while the last ones are written; what is left goes out when the process ends.
-        pino.destination({ dest: options.file ?? 1, append: true, mkdir: true, sync: readable });
+    const target: DestinationStream = options.write ? { write: options.write } : new LineWriter(options.file, readable);
     const color =
       readable && !options.file && !options.write && process.stdout.isTTY === true && !process.env['NO_COLOR'];
     const stream: DestinationStream = readable ? { write: (line) => target.write(readableLine(line, color)) } : target;

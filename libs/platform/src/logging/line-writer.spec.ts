@@ -1,0 +1,50 @@
+import { execFileSync, spawn } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { LineWriter } from './line-writer.js';
+
+const folder = mkdtempSync(join(tmpdir(), 'rookery-lines-'));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+const script = `
+  import { LineWriter } from ${JSON.stringify(new URL('./line-writer.ts', import.meta.url).href)};
+  const writer = new LineWriter(undefined, false);
+  for (let i = 0; i < 5000; i++) writer.write('line ' + i + '\\n');
+`;
+const node = (code: string): string[] => ['--input-type=module', '-e', script + code];
+
+describe('the writer of log lines', () => {
+  it('keeps order, and makes the folders of a file', async () => {
+    const file = join(folder, 'a', 'b.log');
+    const writer = new LineWriter(file, false);
+    for (let i = 0; i < 1000; i++) writer.write(`${i}\n`);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    for (let i = 1000; i < 2000; i++) writer.write(`${i}\n`);
+    writer.close();
+    expect(readFileSync(file, 'utf8')).toBe(Array.from({ length: 2000 }, (_, i) => `${i}\n`).join(''));
+  });
+
+  it('loses nothing when the process ends at once', () => {
+    const lines = execFileSync(process.execPath, node('process.exit(0)'), { encoding: 'utf8' }).trimEnd().split('\n');
+    expect([lines.length, lines[0], lines.at(-1)]).toEqual([5000, 'line 0', 'line 4999']);
+  });
+
+  it.each(['process.exit(3)', 'setTimeout(() => { writer.write("late\\n"); process.exit(3); }, 200)'])(
+    'lets the process go on and end when the reader is gone: %s',
+    async (end) => {
+      const child = spawn(
+        process.execPath,
+        node(
+          `await new Promise((go) => process.stdin.once('data', go)); for (let i = 0; i < 50000; i++) writer.write('more\\n'); ${end}`,
+        ),
+        {
+          stdio: ['pipe', 'pipe', 'ignore'],
+        },
+      );
+      child.stdout.destroy();
+      child.stdin.write('go');
+      expect(await new Promise((resolve) => child.on('exit', resolve))).toBe(3);
+    },
+  );
+});

@@ -1,0 +1,106 @@
+import { closeSync, mkdirSync, openSync, write, writeSync } from 'node:fs';
+import { dirname } from 'node:path';
+
+/** Most bytes that wait for a reader that has stalled; what comes on top is dropped and counted. */
+const waitingLimitBytes = 16 * 1024 * 1024;
+/** Pause before writing again to a pipe that is full. */
+const fullPipeMs = 50;
+
+const open = new Set<LineWriter>();
+process.on('exit', () => {
+  for (const writer of open) writer.flushSync();
+});
+
+/**
+ * Appends lines to a file or to the standard output without making anybody wait: lines gather while the last ones are being
+ * written, and go out when the process ends. A reader that stalls costs lines, one that goes away costs the log, neither
+ * ever the server.
+ */
+export class LineWriter {
+  readonly #fd: number;
+  readonly #sync: boolean;
+  #waiting: string[] = [];
+  #waitingBytes = 0;
+  #dropped = 0;
+  /** What is being written, and from where. */
+  #current: Buffer | undefined;
+  #offset = 0;
+  #broken = false;
+
+  /**
+   * @param file path of a file, made with its folders when missing; `undefined` for the standard output
+   * @param sync write every line at once: for terminals, where the order with other output matters
+   * @throws Error when the file cannot be opened
+   */
+  constructor(file: string | undefined, sync: boolean) {
+    if (file !== undefined) mkdirSync(dirname(file), { recursive: true });
+    this.#fd = file === undefined ? 1 : openSync(file, 'a', 0o640);
+    this.#sync = sync;
+    open.add(this);
+  }
+
+  /** Takes a line with its end. */
+  write(line: string): void {
+    if (this.#broken) return;
+    if (this.#waitingBytes > waitingLimitBytes) {
+      this.#dropped += 1;
+      return;
+    }
+    this.#waiting.push(line);
+    this.#waitingBytes += line.length;
+    if (this.#sync) this.flushSync();
+    else if (!this.#current) this.#next();
+  }
+
+  /** Writes what waits, as far as the other side takes it. */
+  flushSync(): void {
+    try {
+      for (let chunk = this.#take(); chunk && !this.#broken; chunk = this.#take()) {
+        this.#offset += writeSync(this.#fd, chunk, this.#offset);
+      }
+    } catch (error) {
+      this.#broken = (error as NodeJS.ErrnoException).code !== 'EAGAIN';
+    }
+  }
+
+  /** Writes what waits and closes the file. */
+  close(): void {
+    this.flushSync();
+    open.delete(this);
+    this.#broken = true;
+    if (this.#fd > 2) closeSync(this.#fd);
+  }
+
+  /** The bytes to write now: the rest of what is being written, else everything that waits. */
+  #take(): Buffer | undefined {
+    if (this.#current && this.#offset < this.#current.length) return this.#current;
+    this.#current = undefined;
+    this.#offset = 0;
+    if (this.#dropped > 0 && this.#waitingBytes <= waitingLimitBytes) {
+      this.#waiting.push(
+        `${JSON.stringify({ level: 'warn', msg: 'Lines of the log were lost', lines: this.#dropped })}\n`,
+      );
+      this.#dropped = 0;
+    }
+    if (this.#waiting.length === 0) return undefined;
+    this.#current = Buffer.from(this.#waiting.join(''));
+    this.#waiting = [];
+    this.#waitingBytes = 0;
+    return this.#current;
+  }
+
+  #next(): void {
+    const chunk = this.#take();
+    if (!chunk || this.#broken) return;
+    write(this.#fd, chunk, this.#offset, chunk.length - this.#offset, null, (error, written) => {
+      if (this.#current !== chunk) return; // flushed meanwhile
+      if (error?.code === 'EAGAIN') {
+        setTimeout(() => this.#next(), fullPipeMs).unref();
+        return;
+      }
+      if (error) this.#broken = true;
+      this.#offset += written ?? 0;
+      this.#next();
+    });
+  }
+}
