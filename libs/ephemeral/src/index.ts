@@ -1,2 +1,12 @@
 /** Typing, receipts, presence. */
-export {};
+export { RoomAudience } from './common/room-audience.js';
+export { EphemeralHttpModule } from './ephemeral-http.module.js';
+export { EphemeralModule } from './ephemeral.module.js';
+export { type EphemeralHook, EphemeralHooks } from './hooks.js';
+export { ephemeralMigrations } from './migrations/ephemeral-01.migration.js';
+export { offlineState, presenceContent, type PresenceName, type PresenceState } from './presence/presence-state.js';
+export type { StoredPresence } from './presence/presence.query.js';
+export { type PresenceQuery, PresenceService, presenceStream } from './presence/presence.service.js';
+export { type Receipt, receiptContent, type ReceiptType, type StoredReceipt } from './receipts/receipt.js';
+export { type MarkerRequest, type MarkerType, ReceiptService, receiptsStream } from './receipts/receipt.service.js';
+export { TypingService } from './typing/typing.service.js';

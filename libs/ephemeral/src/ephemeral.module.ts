@@ -1,0 +1,16 @@
+import { Module } from '@nestjs/common';
+import { RoomsModule } from '@rookery/rooms';
+import { UsersModule } from '@rookery/users';
+import { RoomAudience } from './common/room-audience.js';
+import { EphemeralHooks } from './hooks.js';
+import { PresenceService } from './presence/presence.service.js';
+import { ReceiptService } from './receipts/receipt.service.js';
+import { TypingService } from './typing/typing.service.js';
+
+const face = [EphemeralHooks, RoomAudience, TypingService, ReceiptService, PresenceService];
+
+/**
+ * Typing, receipts, presence. Needs `Database`, `Clock`, `Config`, `Logger` and `Notifier` from the app's global modules.
+ */
+@Module({ imports: [UsersModule, RoomsModule], providers: face, exports: face })
+export class EphemeralModule {}

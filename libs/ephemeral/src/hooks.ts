@@ -1,0 +1,55 @@
+import { Injectable } from '@nestjs/common';
+import type { Tx } from '@rookery/database';
+import { Logger } from '@rookery/platform';
+import type { PresenceState } from './presence/presence-state.js';
+import type { Receipt } from './receipts/receipt.js';
+
+/** What higher libs do when users of this server type, read, come and go. */
+export interface EphemeralHook {
+  /** A local user began or stopped typing. Must not throw or block. */
+  typingChanged?(roomId: string, userId: string, typing: boolean): void;
+  /** Writes in the transaction that stores receipts, local or remote ones. May run again: no effect beyond `tx`. */
+  receiptsInTransaction?(tx: Tx, receipts: readonly Receipt[]): Promise<void>;
+  /** Receipts of local users became durable; private ones are among them. Must not throw or block. */
+  receiptsSent?(receipts: readonly Receipt[]): void;
+  /** Presence of local users became durable. Must not throw or block. */
+  presenceChanged?(states: readonly PresenceState[]): void;
+}
+
+/** Where higher libs attach. Subscribe while the application starts. */
+@Injectable()
+export class EphemeralHooks {
+  readonly #hooks: EphemeralHook[] = [];
+
+  constructor(private readonly logger: Logger) {}
+
+  subscribe(hook: EphemeralHook): void {
+    this.#hooks.push(hook);
+  }
+
+  typingChanged(roomId: string, userId: string, typing: boolean): void {
+    this.#tell((hook) => hook.typingChanged?.(roomId, userId, typing));
+  }
+
+  async receiptsInTransaction(tx: Tx, receipts: readonly Receipt[]): Promise<void> {
+    for (const hook of this.#hooks) await hook.receiptsInTransaction?.(tx, receipts);
+  }
+
+  receiptsSent(receipts: readonly Receipt[]): void {
+    this.#tell((hook) => hook.receiptsSent?.(receipts));
+  }
+
+  presenceChanged(states: readonly PresenceState[]): void {
+    this.#tell((hook) => hook.presenceChanged?.(states));
+  }
+
+  #tell(call: (hook: EphemeralHook) => void): void {
+    for (const hook of this.#hooks) {
+      try {
+        call(hook);
+      } catch (error) {
+        this.logger.error('A hook failed after the change was made', { err: error });
+      }
+    }
+  }
+}

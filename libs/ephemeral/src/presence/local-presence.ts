@@ -1,0 +1,97 @@
+import {
+  combine,
+  type DevicePresence,
+  isPresent,
+  type PresenceName,
+  type PresenceState,
+  type PresenceTimers,
+} from './presence-state.js';
+
+/** Devices of one user that are kept; the one seen longest ago goes first. */
+const maxDevices = 50;
+/** The device of requests without one, and of modules. */
+const noDevice = '';
+
+/** What the devices of local users do, in memory. */
+export class LocalPresence {
+  readonly #users = new Map<string, Map<string, DevicePresence>>();
+
+  constructor(private readonly timers: () => PresenceTimers) {}
+
+  /** @returns call it when the sync ends */
+  syncing(
+    userId: string,
+    deviceId: string | undefined,
+    state: PresenceName,
+    nowMs: number,
+  ): (endedAtMs: number) => void {
+    const device = this.#device(userId, deviceId);
+    // Coming back is something that the user did.
+    if (!isPresent(device, nowMs, this.timers()) || device.state !== state) {
+      if (state === 'online') device.lastActiveMs = nowMs;
+      device.state = state;
+    }
+    device.syncing++;
+    device.lastSyncMs = nowMs;
+    let ended = false;
+    return (endedAtMs) => {
+      if (ended) return;
+      ended = true;
+      device.syncing--;
+      device.lastSyncMs = endedAtMs;
+    };
+  }
+
+  active(userId: string, deviceId: string | undefined, nowMs: number): void {
+    const device = this.#device(userId, deviceId);
+    device.lastActiveMs = nowMs;
+    device.lastSyncMs = nowMs;
+    if (device.state !== 'busy') device.state = 'online';
+  }
+
+  /** The user says it. */
+  set(userId: string, deviceId: string | undefined, state: PresenceName, nowMs: number): void {
+    const device = this.#device(userId, deviceId);
+    device.state = state;
+    device.lastSyncMs = nowMs;
+    if (state === 'online' || state === 'busy') device.lastActiveMs = nowMs;
+  }
+
+  /** After a restart: as it was, by some device that we do not know. */
+  restore(state: PresenceState, nowMs: number): void {
+    const device = this.#device(state.userId, undefined);
+    device.state = state.state;
+    device.lastSyncMs = nowMs;
+    device.lastActiveMs = state.lastActiveMs;
+  }
+
+  /** The user's presence now. */
+  combined(before: PresenceState, nowMs: number): PresenceState {
+    return combine(before, this.#users.get(before.userId)?.values() ?? [], nowMs, this.timers());
+  }
+
+  forget(userId: string): void {
+    this.#users.delete(userId);
+  }
+
+  /** Forgets devices that are gone. */
+  sweep(nowMs: number): void {
+    for (const [userId, devices] of this.#users) {
+      for (const [deviceId, device] of devices) if (!isPresent(device, nowMs, this.timers())) devices.delete(deviceId);
+      if (devices.size === 0) this.#users.delete(userId);
+    }
+  }
+
+  #device(userId: string, deviceId = noDevice): DevicePresence {
+    let devices = this.#users.get(userId);
+    if (!devices) this.#users.set(userId, (devices = new Map<string, DevicePresence>()));
+    let device = devices.get(deviceId);
+    if (!device) {
+      const [oldest] = devices.keys();
+      if (devices.size >= maxDevices && oldest !== undefined) devices.delete(oldest);
+      device = { state: 'offline', syncing: 0, lastSyncMs: -Infinity, lastActiveMs: 0 };
+      devices.set(deviceId, device);
+    }
+    return device;
+  }
+}

@@ -1,0 +1,44 @@
+import { Controller, Get, Param, Put } from '@nestjs/common';
+import { Access, JsonBody, stable, Who } from '@rookery/http';
+import { isValidUserId, type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { Clock, type Requester } from '@rookery/platform';
+import { presenceContent, type PresenceName } from './presence-state.js';
+import { PresenceService } from './presence.service.js';
+
+const schema = {
+  required: ['presence'],
+  properties: {
+    presence: { type: 'string', enum: ['online', 'offline', 'unavailable', 'busy'] },
+    status_msg: { type: ['string', 'null'] },
+  },
+};
+
+@Controller()
+export class PresenceController {
+  constructor(
+    private readonly presence: PresenceService,
+    private readonly clock: Clock,
+  ) {}
+
+  /** PUT /_matrix/client/v3/presence/{userId}/status */
+  @Put(stable('/presence/:userId/status'))
+  @Access({ auth: 'required', guests: true })
+  async set(
+    @Who() requester: Requester,
+    @Param('userId') userId: string,
+    @JsonBody(schema) body: JsonObject,
+  ): Promise<object> {
+    if (userId !== requester.userId) throw MatrixError.forbidden('You cannot set the presence of somebody else');
+    const { presence, status_msg: statusMsg } = body as { presence: PresenceName; status_msg?: string | null };
+    await this.presence.setByClient(userId, requester.deviceId, presence, statusMsg ?? undefined);
+    return {};
+  }
+
+  /** GET /_matrix/client/v3/presence/{userId}/status */
+  @Get(stable('/presence/:userId/status'))
+  @Access({ auth: 'required', guests: true })
+  async get(@Who() requester: Requester, @Param('userId') userId: string): Promise<object> {
+    if (!isValidUserId(userId)) throw MatrixError.invalidParam('Not a valid user id');
+    return presenceContent(await this.presence.visibleTo(requester.userId, userId), this.clock.nowMs());
+  }
+}

@@ -1,0 +1,63 @@
+import { Controller, Param, Post } from '@nestjs/common';
+import { Access, JsonBody, stable, Who } from '@rookery/http';
+import { isValidRoomId, type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { Config, type Requester } from '@rookery/platform';
+import { PresenceService } from '../presence/presence.service.js';
+import { type MarkerRequest, type MarkerType, ReceiptService } from './receipt.service.js';
+
+const types: readonly MarkerType[] = ['m.read', 'm.read.private', 'm.fully_read'];
+
+const markersSchema = { properties: Object.fromEntries(types.map((type) => [type, { type: 'string' }])) };
+
+@Controller()
+export class ReceiptController {
+  constructor(
+    private readonly receipts: ReceiptService,
+    private readonly presence: PresenceService,
+    private readonly config: Config,
+  ) {}
+
+  /** POST /_matrix/client/v3/rooms/{roomId}/receipt/{receiptType}/{eventId} */
+  @Post(stable('/rooms/:roomId/receipt/:receiptType/:eventId'))
+  @Access({ auth: 'required', guests: true })
+  async receipt(
+    @Who() requester: Requester,
+    @Param('roomId') roomId: string,
+    @Param('receiptType') receiptType: string,
+    @Param('eventId') eventId: string,
+    @JsonBody(undefined, { optional: true }) body: JsonObject,
+  ): Promise<object> {
+    const type = types.find((one) => one === receiptType);
+    if (type === undefined) throw MatrixError.invalidParam(`Receipt types are ${types.join(', ')}`);
+    return this.#set(requester, roomId, [{ type, eventId, threadId: body['thread_id'], ...this.#back(body) }]);
+  }
+
+  /** POST /_matrix/client/v3/rooms/{roomId}/read_markers */
+  @Post(stable('/rooms/:roomId/read_markers'))
+  @Access({ auth: 'required', guests: true })
+  async markers(
+    @Who() requester: Requester,
+    @Param('roomId') roomId: string,
+    @JsonBody(markersSchema) body: JsonObject,
+  ): Promise<object> {
+    const markers = types.flatMap((type) => {
+      const eventId = body[type];
+      return typeof eventId === 'string' ? [{ type, eventId, ...this.#back(body) }] : [];
+    });
+    return this.#set(requester, roomId, markers);
+  }
+
+  async #set(requester: Requester, roomId: string, markers: readonly MarkerRequest[]): Promise<object> {
+    if (!isValidRoomId(roomId)) throw MatrixError.invalidParam('Not a valid room id');
+    await this.receipts.setByClient(requester, roomId, markers);
+    this.presence.active(requester.userId, requester.deviceId);
+    return {};
+  }
+
+  /** MSC4446 */
+  #back(body: JsonObject): { mayGoBack: boolean } {
+    return {
+      mayGoBack: body['com.beeper.allow_backward'] === true && this.config.get('experimental_features.msc4446_enabled'),
+    };
+  }
+}

@@ -1,0 +1,242 @@
+import { Injectable, type OnModuleInit } from '@nestjs/common';
+import { Database, StreamIds } from '@rookery/database';
+import { domainOf, isValidEventId, type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { Clock, Config, type Requester } from '@rookery/platform';
+import { defineStream, Notifier, StreamChangeCache } from '@rookery/replication';
+import { EventStore, isServable, relationOf, RoomHooks, type StoredEvent } from '@rookery/rooms';
+import { AccountDataService } from '@rookery/users';
+import { RoomAudience } from '../common/room-audience.js';
+import { EphemeralHooks } from '../hooks.js';
+import type { Receipt, ReceiptType, StoredReceipt } from './receipt.js';
+import {
+  deleteReceiptsOfRoom,
+  highestReceipt,
+  newestReceipts,
+  privateReceipts,
+  publicReceipts,
+  receiptsInStream,
+  receiptsOf,
+  upsertReceipt,
+} from './receipt.query.js';
+
+/** What a client sets: both kinds of receipt, and the marker that is account data. */
+export type MarkerType = ReceiptType | 'm.fully_read';
+
+/** One marker as a client sends it. */
+export interface MarkerRequest {
+  readonly type: MarkerType;
+  readonly eventId: string;
+  readonly threadId?: unknown;
+  /** Moving the fully-read marker back is wanted (MSC4446). */
+  readonly mayGoBack?: boolean;
+}
+
+/** Public receipts of one room that a client is told at most when it hears of the room anew. */
+const newestPerRoom = 250;
+/** Steps from a reply, edit or reaction to the event that is in a thread. */
+const maxRelationSteps = 3;
+const longestThreadIdBytes = 255;
+
+/** Receipts in stream order, for followers. */
+export const receiptsStream = defineStream<StoredReceipt>({ name: 'receipts', read: receiptsInStream });
+
+/**
+ * How far users have read: public and private receipts, in threads or not, and the fully-read marker. A receipt never
+ * moves back.
+ * @spec client-server-api#receipts
+ */
+@Injectable()
+export class ReceiptService implements OnModuleInit {
+  #inRooms = new StreamChangeCache(Number.MAX_SAFE_INTEGER);
+  #ofUsers = new StreamChangeCache(Number.MAX_SAFE_INTEGER);
+  #stream: StreamIds | undefined;
+  #opening: Promise<void> | undefined;
+
+  constructor(
+    private readonly database: Database,
+    private readonly notifier: Notifier,
+    private readonly clock: Clock,
+    private readonly config: Config,
+    private readonly audience: RoomAudience,
+    private readonly events: EventStore,
+    private readonly accountData: AccountDataService,
+    private readonly hooks: EphemeralHooks,
+    roomHooks: RoomHooks,
+  ) {
+    roomHooks.subscribe({ onRoomPurged: deleteReceiptsOfRoom });
+  }
+
+  onModuleInit(): Promise<void> {
+    return this.open();
+  }
+
+  /** Loads the stream's counter. Needs the migrated schema. */
+  open(): Promise<void> {
+    this.#opening ??= this.#open();
+    return this.#opening;
+  }
+
+  /** The stream; `current()` is what readers may read up to. */
+  get stream(): StreamIds {
+    if (!this.#stream) throw new Error('ReceiptService.open() has not finished');
+    return this.#stream;
+  }
+
+  /** Whether {@link changes} could find anything; `false` is certain. Costs no query. */
+  mayHaveChanged(userId: string, roomIds: ReadonlySet<string>, since: number): boolean {
+    return this.#ofUsers.hasChanged(userId, since) || this.#inRooms.changedSince(roomIds, since).length > 0;
+  }
+
+  /**
+   * Receipts with `after < position <= upTo` that a user may see in rooms, by room and oldest first: those of others where
+   * they are public, and all of the user's own. No query where nothing changed, two at most.
+   */
+  async changes(
+    userId: string,
+    roomIds: ReadonlySet<string>,
+    after: number,
+    upTo: number,
+  ): Promise<Map<string, StoredReceipt[]>> {
+    const rooms = this.#inRooms.changedSince(roomIds, after);
+    const [shown, own] = await Promise.all([
+      rooms.length > 0 ? publicReceipts(this.database, rooms, after, upTo) : [],
+      this.#ofUsers.hasChanged(userId, after) ? privateReceipts(this.database, userId, undefined, after, upTo) : [],
+    ]);
+    return Map.groupBy([...shown, ...own.filter(({ roomId }) => roomIds.has(roomId))], ({ roomId }) => roomId);
+  }
+
+  /**
+   * Receipts of rooms that a client hears of anew: the newest public ones, up to 250 of each room, and all of the user's
+   * own; by room and oldest first, in one query.
+   */
+  async forRooms(userId: string, roomIds: readonly string[], upTo: number): Promise<Map<string, StoredReceipt[]>> {
+    if (roomIds.length === 0) return new Map();
+    const receipts = await newestReceipts(this.database, userId, roomIds, upTo, newestPerRoom);
+    return Map.groupBy(receipts, ({ roomId }) => roomId);
+  }
+
+  /** A user's own receipts in rooms, of both types. */
+  own(userId: string, roomIds: readonly string[]): Promise<StoredReceipt[]> {
+    return roomIds.length === 0 ? Promise.resolve([]) : receiptsOf(this.database, userId, roomIds);
+  }
+
+  /**
+   * Sets markers of a local user in one room, all or none.
+   * @throws MatrixError 400 `M_INVALID_PARAM` (event id or thread), 403 `M_FORBIDDEN` (not in the room), 404 `M_NOT_FOUND`
+   *   (the room has no such event)
+   */
+  async setByClient(requester: Requester, roomId: string, markers: readonly MarkerRequest[]): Promise<void> {
+    const { userId } = requester;
+    if (!(await this.audience.localMembers(roomId)).has(userId))
+      throw MatrixError.forbidden('You are not in this room');
+    const receipts: Receipt[] = [];
+    let fullyRead: { readonly stored: StoredEvent; readonly mayGoBack: boolean } | undefined;
+    for (const { type, eventId, threadId, mayGoBack } of markers) {
+      const thread = checkThreadId(type, threadId);
+      const stored = await this.#event(roomId, eventId);
+      if (type === 'm.fully_read') fullyRead = { stored, mayGoBack: mayGoBack ?? false };
+      else {
+        if (thread !== undefined && !(await this.#isInThread(stored, thread)))
+          throw MatrixError.invalidParam('The event is not in that thread');
+        const { streamOrdering: eventStreamOrdering } = stored;
+        receipts.push({ roomId, type, userId, eventId, threadId: thread, ts: this.clock.nowMs(), eventStreamOrdering });
+      }
+    }
+    if (receipts.length > 0) await this.store(receipts);
+    if (fullyRead) await this.#moveFullyRead(requester, roomId, fullyRead.stored, fullyRead.mayGoBack);
+  }
+
+  /**
+   * Stores receipts of any users, passing over those who have read further; for other servers' too, once checked.
+   * @returns those that were news
+   */
+  async store(receipts: readonly Receipt[]): Promise<readonly Receipt[]> {
+    const audiences = new Map<string, ReadonlySet<string>>();
+    for (const { roomId } of receipts)
+      if (!audiences.has(roomId)) audiences.set(roomId, await this.audience.localMembers(roomId));
+    const stored = await this.database.write(
+      async (tx) => {
+        const ids = await this.stream.allocateIn(tx, receipts.length);
+        const placed = receipts.map((receipt, index): StoredReceipt => ({ ...receipt, position: ids[index] ?? 0 }));
+        // Together, so that they travel to the database in one go.
+        const kept = await Promise.all(placed.map((receipt) => upsertReceipt(tx, receipt)));
+        const news = placed.filter((_, index) => kept[index]);
+        if (news.length === 0) return news;
+        await this.hooks.receiptsInTransaction(tx, news);
+        tx.afterCommit(() => {
+          for (const receipt of news) this.#announce(receipt, audiences.get(receipt.roomId) ?? new Set());
+        });
+        return news;
+      },
+      { name: 'receipts' },
+    );
+    const local = stored.filter((receipt) => domainOf(receipt.userId) === this.config.serverName);
+    if (local.length > 0) this.hooks.receiptsSent(local);
+    return stored;
+  }
+
+  #announce({ type, roomId, userId, position }: StoredReceipt, members: ReadonlySet<string>): void {
+    if (type === 'm.read.private') {
+      this.#ofUsers.changed(userId, position);
+      this.notifier.announce(this.stream.name, position, { users: [userId] });
+    } else {
+      this.#inRooms.changed(roomId, position);
+      this.notifier.announce(this.stream.name, position, { users: members });
+    }
+  }
+
+  async #event(roomId: string, eventId: string): Promise<StoredEvent> {
+    if (!isValidEventId(eventId)) throw MatrixError.invalidParam('Not a valid event id');
+    const stored = await this.events.one(eventId);
+    if (stored?.event.roomId !== roomId || !isServable(stored))
+      throw MatrixError.notFound('The room has no such event');
+    return stored;
+  }
+
+  /** @spec client-server-api#threaded-read-receipts */
+  async #isInThread(stored: StoredEvent, threadId: string): Promise<boolean> {
+    // A thread's root is in the thread and in the main timeline.
+    if (stored.event.eventId === threadId) return true;
+    let current: StoredEvent | undefined = stored;
+    for (let step = 0; current !== undefined && step < maxRelationSteps; step++) {
+      const relation = relationOf(current.event.content);
+      if (relation === undefined) break;
+      if (relation.type === 'm.thread') return relation.eventId === threadId;
+      current = await this.events.one(relation.eventId);
+      if (current?.event.eventId === threadId) return true;
+    }
+    return threadId === 'main';
+  }
+
+  async #moveFullyRead(requester: Requester, roomId: string, stored: StoredEvent, mayGoBack: boolean): Promise<void> {
+    const { userId } = requester;
+    const before = (await this.accountData.find(userId, roomId, 'm.fully_read'))?.['event_id'];
+    if (before === stored.event.eventId) return;
+    if (typeof before === 'string' && !mayGoBack) {
+      const marked = await this.events.one(before);
+      if (marked && marked.streamOrdering >= stored.streamOrdering) return;
+    }
+    const content: JsonObject = { event_id: stored.event.eventId };
+    await this.accountData.set(userId, roomId, 'm.fully_read', content, { requester });
+  }
+
+  async #open(): Promise<void> {
+    this.#stream = await StreamIds.load(this.database, 'receipts', {
+      takenUpTo: await highestReceipt(this.database),
+    });
+    this.#inRooms = new StreamChangeCache(this.#stream.current());
+    this.#ofUsers = new StreamChangeCache(this.#stream.current());
+    this.notifier.track(this.#stream);
+  }
+}
+
+/** @throws MatrixError 400 `M_INVALID_PARAM` */
+function checkThreadId(type: MarkerType, threadId: unknown): string | undefined {
+  if (threadId === undefined) return undefined;
+  if (type === 'm.fully_read') throw MatrixError.invalidParam('The fully-read marker has no thread');
+  if (typeof threadId !== 'string' || threadId === '' || Buffer.byteLength(threadId) > longestThreadIdBytes)
+    throw MatrixError.invalidParam("'thread_id' must be a non-empty string");
+  if (threadId !== 'main' && !isValidEventId(threadId))
+    throw MatrixError.invalidParam("'thread_id' must be 'main' or an event id");
+  return threadId;
+}

@@ -1,0 +1,157 @@
+import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
+import { Database, StreamIds } from '@rookery/database';
+import { domainOf, MatrixError } from '@rookery/matrix-types';
+import { Clock, Config, Logger, type Timer } from '@rookery/platform';
+import { Notifier, StreamChangeCache } from '@rookery/replication';
+import { RoomHooks } from '@rookery/rooms';
+import { RoomAudience } from '../common/room-audience.js';
+import { EphemeralHooks } from '../hooks.js';
+
+/** How long somebody types without saying so again: where the client does not say, and at most; milliseconds. */
+const defaultTimeoutMs = 30_000;
+const longestTimeoutMs = 120_000;
+/** Users who type at the same time; further ones are passed over. */
+const maxTypistsPerRoom = 500;
+const maxTypists = 50_000;
+
+/**
+ * Who is typing where. Kept in the memory of the process that writes the stream `typing`; positions go on over a restart,
+ * so that tokens stay valid.
+ * @spec client-server-api#typing-notifications
+ */
+@Injectable()
+export class TypingService implements OnModuleInit, OnModuleDestroy {
+  readonly #rooms = new Map<string, Map<string, Timer>>();
+  #changes = new StreamChangeCache(0);
+  #stream: StreamIds | undefined;
+  #opening: Promise<void> | undefined;
+  #typists = 0;
+
+  constructor(
+    private readonly database: Database,
+    private readonly notifier: Notifier,
+    private readonly clock: Clock,
+    private readonly config: Config,
+    private readonly logger: Logger,
+    private readonly audience: RoomAudience,
+    private readonly hooks: EphemeralHooks,
+    roomHooks: RoomHooks,
+  ) {
+    roomHooks.subscribe({
+      afterCommit: ({ roomId, events }) => {
+        if (!this.#rooms.has(roomId)) return;
+        for (const { event } of events) {
+          const { stateKey: userId } = event;
+          if (event.type !== 'm.room.member' || userId === undefined || event.content['membership'] === 'join')
+            continue;
+          void this.#set(roomId, userId, undefined);
+        }
+      },
+    });
+  }
+
+  onModuleInit(): Promise<void> {
+    return this.open();
+  }
+
+  onModuleDestroy(): void {
+    for (const typists of this.#rooms.values()) for (const timer of typists.values()) timer.cancel();
+    this.#rooms.clear();
+  }
+
+  /** Loads the stream's counter. Needs the migrated schema. */
+  open(): Promise<void> {
+    this.#opening ??= this.#open();
+    return this.#opening;
+  }
+
+  /** The stream; `current()` is what readers may read up to. */
+  get stream(): StreamIds {
+    if (!this.#stream) throw new Error('TypingService.open() has not finished');
+    return this.#stream;
+  }
+
+  /**
+   * A local user says to be typing, or not any more.
+   * @param timeoutMs how long, unless said again; clamped to two minutes
+   * @throws MatrixError 403 `M_FORBIDDEN` when the user is not in the room
+   */
+  async setByClient(roomId: string, userId: string, typing: boolean, timeoutMs = defaultTimeoutMs): Promise<void> {
+    if (!(await this.audience.localMembers(roomId)).has(userId))
+      throw MatrixError.forbidden('You are not in this room');
+    await this.#set(roomId, userId, typing ? Math.min(Math.max(timeoutMs, 1), longestTimeoutMs) : undefined);
+  }
+
+  /** Another server says that its user types, or not any more; that the user is in the room was checked. */
+  setRemote(roomId: string, userId: string, typing: boolean): Promise<void> {
+    return this.#set(roomId, userId, typing ? 60_000 : undefined);
+  }
+
+  /** Who is typing in a room now. */
+  typists(roomId: string): string[] {
+    return [...(this.#rooms.get(roomId)?.keys() ?? [])];
+  }
+
+  /**
+   * Rooms in which typing changed after `since`, with who is typing there now (maybe nobody). Without `since` the rooms in
+   * which somebody types. Costs no query.
+   */
+  changes(roomIds: ReadonlySet<string> | readonly string[], since: number | undefined): Map<string, string[]> {
+    const changed =
+      since === undefined || since < this.#changes.earliestKnown
+        ? this.#shownIn(roomIds)
+        : this.#changes.changedSince(roomIds, since);
+    return new Map(changed.map((roomId) => [roomId, this.typists(roomId)]));
+  }
+
+  /** Rooms with somebody typing, found from the smaller side. */
+  #shownIn(roomIds: ReadonlySet<string> | readonly string[]): string[] {
+    const wanted: ReadonlySet<string> = new Set(roomIds);
+    return [...this.#rooms.keys()].filter((roomId) => wanted.has(roomId));
+  }
+
+  async #set(roomId: string, userId: string, timeoutMs: number | undefined): Promise<void> {
+    const before = this.#rooms.get(roomId)?.get(userId);
+    before?.cancel();
+    if (timeoutMs === undefined) {
+      if (before === undefined) return;
+      this.#remove(roomId, userId);
+    } else {
+      const timer = (): Timer => this.clock.after(timeoutMs, () => void this.#set(roomId, userId, undefined));
+      if (before !== undefined) return void this.#rooms.get(roomId)?.set(userId, timer());
+      let typists = this.#rooms.get(roomId);
+      if (this.#typists >= maxTypists || (typists?.size ?? 0) >= maxTypistsPerRoom) return;
+      if (!typists) this.#rooms.set(roomId, (typists = new Map()));
+      typists.set(userId, timer());
+      this.#typists++;
+    }
+    try {
+      await this.#announce(roomId);
+    } catch (error) {
+      this.logger.error('Could not tell about typing', { room_id: roomId, err: error });
+    }
+    if (domainOf(userId) === this.config.serverName) this.hooks.typingChanged(roomId, userId, timeoutMs !== undefined);
+  }
+
+  #remove(roomId: string, userId: string): void {
+    const typists = this.#rooms.get(roomId);
+    if (!typists?.delete(userId)) return;
+    this.#typists--;
+    if (typists.size === 0) this.#rooms.delete(roomId);
+  }
+
+  async #announce(roomId: string): Promise<void> {
+    const users = await this.audience.localMembers(roomId);
+    const { ids, done } = await this.stream.allocate();
+    const position = ids[0] ?? 0;
+    this.#changes.changed(roomId, position);
+    done();
+    this.notifier.announce(this.stream.name, position, { users });
+  }
+
+  async #open(): Promise<void> {
+    this.#stream = await StreamIds.load(this.database, 'typing');
+    this.#changes = new StreamChangeCache(this.#stream.current());
+    this.notifier.track(this.#stream);
+  }
+}
