@@ -1,0 +1,149 @@
+import { databaseMigrations } from '@rookery/database';
+import { MatrixError, parseEventFilter } from '@rookery/matrix-types';
+import type { Requester } from '@rookery/platform';
+import { replicationMigrations } from '@rookery/replication';
+import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
+import { usersMigrations } from '@rookery/users';
+import { RoomCreation } from '../creation/room-creation.service.js';
+import { RoomReadingService } from '../history/room-reading.service.js';
+import { JoinService } from '../membership/join.service.js';
+import { MembershipService } from '../membership/membership.service.js';
+import { roomsMigrations } from '../migrations/index.js';
+import { buildRooms, requesterOf, type RoomsFixture } from '../rooms.fixture.js';
+import { EventCreation } from '../sending/event-creation.service.js';
+
+const filter = parseEventFilter({ types: ['m.room.message'] });
+
+/** Which of the four messages each reader sees: before the invite, invited, joined, after leaving. */
+const expected: Record<string, Record<string, string[]>> = {
+  world_readable: {
+    left: ['before', 'invited', 'joined', 'after'],
+    joinedLater: ['before', 'invited', 'joined', 'after'],
+    never: ['before', 'invited', 'joined', 'after'],
+    invitedOnly: ['before', 'invited', 'joined', 'after'],
+  },
+  shared: {
+    left: ['before', 'invited', 'joined'],
+    joinedLater: ['before', 'invited', 'joined', 'after'],
+    never: [],
+    invitedOnly: [],
+  },
+  invited: { left: ['invited', 'joined'], joinedLater: [], never: [], invitedOnly: ['invited', 'joined', 'after'] },
+  joined: { left: ['joined'], joinedLater: [], never: [], invitedOnly: [] },
+};
+
+eachDatabase('history visibility', (open) => {
+  const clock = new FakeClock();
+  let test: TestDatabase;
+  let rooms: RoomsFixture;
+  const alice = requesterOf('alice');
+  const readers: Record<string, Requester> = {
+    left: requesterOf('bob'),
+    joinedLater: requesterOf('carol'),
+    never: requesterOf('dave'),
+    invitedOnly: requesterOf('erin'),
+  };
+  const bob = readers['left']!;
+
+  beforeAll(async () => {
+    test = await open(clock);
+    await test.migrate([...databaseMigrations, ...replicationMigrations, ...usersMigrations, ...roomsMigrations]);
+    rooms = await buildRooms({ database: test.database, clock });
+  });
+  afterAll(() => rooms.close());
+
+  /** A room with that visibility in which everything has happened; ids of the messages by name. */
+  async function history(visibility: string): Promise<{ roomId: string; ids: Map<string, string> }> {
+    const { roomId } = await rooms.get(RoomCreation).create(alice, {
+      preset: 'public_chat',
+      initial_state: [{ type: 'm.room.history_visibility', content: { history_visibility: visibility } }],
+    });
+    const ids = new Map<string, string>();
+    const say = async (body: string): Promise<void> => {
+      const content = { msgtype: 'm.text', body };
+      ids.set(body, (await rooms.get(EventCreation).send(alice, { roomId, type: 'm.room.message', content })).eventId);
+    };
+    await say('before');
+    await rooms.get(MembershipService).invite(alice, roomId, bob.userId);
+    await rooms.get(MembershipService).invite(alice, roomId, readers['invitedOnly']!.userId);
+    await say('invited');
+    await rooms.get(JoinService).join(bob, roomId);
+    await say('joined');
+    await rooms.get(MembershipService).leave(bob, roomId);
+    await say('after');
+    await rooms.get(JoinService).join(readers['joinedLater']!, roomId);
+    return { roomId, ids };
+  }
+
+  const isRefused = (error: unknown): boolean => MatrixError.is(error) && [403, 404].includes(error.status);
+  const orNothing = async <T>(promise: Promise<T>): Promise<T | undefined> => {
+    try {
+      return await promise;
+    } catch (error) {
+      if (!isRefused(error)) throw error;
+      return undefined;
+    }
+  };
+
+  it.each(Object.keys(expected))('%s is honored by every endpoint for every reader', async (visibility) => {
+    const { roomId, ids } = await history(visibility);
+    const reading = rooms.get(RoomReadingService);
+    for (const [name, reader] of Object.entries(readers)) {
+      const wanted = expected[visibility]![name]!;
+      const byEvent: string[] = [];
+      const byContext: string[] = [];
+      for (const [body, eventId] of ids) {
+        if (await orNothing(reading.event(reader, roomId, eventId))) byEvent.push(body);
+        const context = await orNothing(reading.context(reader, roomId, eventId, 0, filter));
+        if (context) byContext.push((context['event'] as { content: { body: string } }).content.body);
+      }
+      expect({ name, byEvent, byContext }).toEqual({ name, byEvent: wanted, byContext: wanted });
+      const page = await orNothing(reading.messages(reader, roomId, { direction: 'f', limit: 50, filter }));
+      const chunk = (page?.['chunk'] ?? []) as { content: { body: string } }[];
+      const mayList = visibility === 'world_readable' || name === 'left' || name === 'joinedLater';
+      expect({ name, messages: chunk.map((event) => event.content.body) }).toEqual({
+        name,
+        messages: mayList ? wanted : [],
+      });
+      const all = await orNothing(reading.context(reader, roomId, ids.get(wanted[0] ?? 'before')!, 50, filter));
+      const around = [
+        ...((all?.['events_before'] ?? []) as object[]),
+        ...((all?.['events_after'] ?? []) as object[]),
+      ].map((event) => (event as { content: { body: string } }).content.body);
+      expect({ name, around }).toEqual({ name, around: wanted.slice(1) });
+    }
+  });
+
+  it('hides what ignored users say, and what erased users said before the reader came', async () => {
+    const { roomId, ids } = await history('shared');
+    const reading = rooms.get(RoomReadingService);
+    const carol = readers['joinedLater']!;
+    await test.database.write((tx) => tx.run('INSERT INTO erased_users (user_id) VALUES (?)', [alice.userId]));
+    expect((await reading.event(carol, roomId, ids.get('joined')!)).content).toEqual({});
+    expect((await reading.event(bob, roomId, ids.get('joined')!)).content).toMatchObject({ body: 'joined' });
+    await test.database.write((tx) => tx.run('DELETE FROM erased_users'));
+    await test.database.write((tx) =>
+      tx.run('INSERT INTO ignored_users (ignorer_user_id, ignored_user_id) VALUES (?, ?)', [
+        carol.userId,
+        alice.userId,
+      ]),
+    );
+    const page = await reading.messages(carol, roomId, { direction: 'b', limit: 50, filter });
+    expect(page['chunk']).toEqual([]);
+  });
+
+  it('gives those who left the state of that moment', async () => {
+    const { roomId } = await history('shared');
+    await rooms
+      .get(EventCreation)
+      .send(alice, { roomId, type: 'm.room.name', stateKey: '', content: { name: 'A new name' } });
+    const reading = rooms.get(RoomReadingService);
+    await expect(reading.stateEvent(bob, roomId, 'm.room.name', '')).rejects.toMatchObject({ errcode: 'M_NOT_FOUND' });
+    expect((await reading.stateEvent(readers['joinedLater']!, roomId, 'm.room.name', '')).event.content).toEqual({
+      name: 'A new name',
+    });
+    await expect(reading.allState(readers['never']!, roomId)).rejects.toMatchObject({ errcode: 'M_FORBIDDEN' });
+    const members = await reading.members(bob, roomId, { membership: 'join' });
+    expect(members.map((event) => event.state_key)).toEqual([alice.userId]);
+  });
+});
