@@ -21,7 +21,7 @@ describe('the writer of log lines', () => {
     for (let i = 0; i < 1000; i++) writer.write(`${i}\n`);
     await new Promise((resolve) => setTimeout(resolve, 20));
     for (let i = 1000; i < 2000; i++) writer.write(`${i}\n`);
-    writer.close();
+    await writer.close();
     expect(readFileSync(file, 'utf8')).toBe(Array.from({ length: 2000 }, (_, i) => `${i}\n`).join(''));
   });
 

@@ -25,6 +25,7 @@ export class LineWriter {
   /** What is being written, and from where. */
   #current: Buffer | undefined;
   #offset = 0;
+  #inFlight = false;
   #broken = false;
 
   /**
@@ -49,11 +50,18 @@ export class LineWriter {
     this.#waiting.push(line);
     this.#waitingBytes += line.length;
     if (this.#sync) this.flushSync();
-    else if (!this.#current) this.#next();
+    else if (!this.#inFlight) this.#next();
   }
 
-  /** Writes what waits, as far as the other side takes it. */
+  /**
+   * Writes what waits, as far as the other side takes it. What a thread is writing at that moment stays with it: the runtime
+   * lets its threads finish before the process ends.
+   */
   flushSync(): void {
+    if (this.#inFlight) {
+      this.#current = undefined;
+      this.#inFlight = false;
+    }
     try {
       for (let chunk = this.#take(); chunk && !this.#broken; chunk = this.#take()) {
         this.#offset += writeSync(this.#fd, chunk, this.#offset);
@@ -63,9 +71,10 @@ export class LineWriter {
     }
   }
 
-  /** Writes what waits and closes the file. */
-  close(): void {
-    this.flushSync();
+  /** Writes what waits and closes the file; lines that come later are ignored. */
+  async close(): Promise<void> {
+    while (!this.#broken && (this.#inFlight || this.#waiting.length > 0))
+      await new Promise((resolve) => setTimeout(resolve, 5));
     open.delete(this);
     this.#broken = true;
     if (this.#fd > 2) closeSync(this.#fd);
@@ -91,9 +100,10 @@ export class LineWriter {
 
   #next(): void {
     const chunk = this.#take();
+    this.#inFlight = chunk !== undefined && !this.#broken;
     if (!chunk || this.#broken) return;
     write(this.#fd, chunk, this.#offset, chunk.length - this.#offset, null, (error, written) => {
-      if (this.#current !== chunk) return; // flushed meanwhile
+      if (this.#current !== chunk) return; // The process ends.
       if (error?.code === 'EAGAIN') {
         setTimeout(() => this.#next(), fullPipeMs).unref();
         return;
