@@ -85,6 +85,11 @@ export class ModuleHost {
     return result;
   }
 
+  /** The modules in service, in the order of the settings. */
+  get running(): readonly LoadedModule[] {
+    return this.#running.map(({ loaded }) => loaded);
+  }
+
   /** Forgets an answer of a module's cached function, since another process said so. */
   forget(module: string, cache: string, key: string): void {
     this.#running.find(({ loaded }) => loaded.definition.name === module)?.caches.forget(cache, key);

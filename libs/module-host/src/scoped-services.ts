@@ -143,7 +143,8 @@ export function metricsOf(scope: ModuleScope, metrics: Metrics | undefined): Mod
   };
   return Object.freeze({
     counter(name, help, labelNames = []) {
-      const metric = metrics?.counter<string>(define(name, help, labelNames));
+      const definition = define(name, help, labelNames);
+      const metric = metrics?.counter<string>(definition);
       const labelsOf = bounded(name, labelNames);
       return {
         inc(labels, by = 1) {
@@ -153,7 +154,8 @@ export function metricsOf(scope: ModuleScope, metrics: Metrics | undefined): Mod
       };
     },
     gauge(name, help, labelNames = []) {
-      const metric = metrics?.gauge<string>(define(name, help, labelNames));
+      const definition = define(name, help, labelNames);
+      const metric = metrics?.gauge<string>(definition);
       const labelsOf = bounded(name, labelNames);
       return {
         set(value, labels) {

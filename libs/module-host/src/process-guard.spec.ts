@@ -1,0 +1,68 @@
+import { spawnSync } from 'node:child_process';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath, pathToFileURL } from 'node:url';
+import type { LoadedModule } from './loader.js';
+import { ownerOf } from './process-guard.js';
+
+const here = fileURLToPath(new URL('.', import.meta.url));
+let folder: string;
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'rookery-guard-'));
+});
+afterEach(() => rmSync(folder, { recursive: true, force: true }));
+
+/** Runs a module's code in a guarded process of its own; `done` is printed when it lives on. */
+function run(module: string, outside = ''): { code: number | null; out: string } {
+  mkdirSync(join(folder, 'mine'));
+  const file = join(folder, 'mine', 'index.mjs');
+  writeFileSync(file, module);
+  writeFileSync(
+    join(folder, 'main.mts'),
+    `
+    import { guardProcess } from '${join(here, 'process-guard.ts')}';
+    const say = (message: string, fields: { module?: string; err: Error }) => console.log(message, fields.module, String(fields.err));
+    const definition = { name: 'mine' };
+    guardProcess(() => [{ url: '${pathToFileURL(file).href}', definition }] as never, { error: say } as never);
+    await import('${pathToFileURL(file).href}');
+    ${outside}
+    setTimeout(() => console.log('done'), 50);
+  `,
+  );
+  const env = { ...process.env, NODE_OPTIONS: '' };
+  const result = spawnSync(process.execPath, [join(folder, 'main.mts')], { encoding: 'utf8', env });
+  return { code: result.status, out: result.stdout };
+}
+
+it('logs a rejection that nobody awaits, with the module’s name, and the process lives on', () => {
+  const { code, out } = run(`Promise.reject(new Error('floating'));`);
+  expect(out).toBe('A promise was rejected with nobody listening mine Error: floating\ndone\n');
+  expect(code).toBe(0);
+});
+
+it('logs an exception of a module’s timer, and the process lives on', () => {
+  const { code, out } = run(`setTimeout(() => { throw new Error('in a timer'); }, 1);`);
+  expect(out).toBe('A module threw where nobody could catch it mine Error: in a timer\ndone\n');
+  expect(code).toBe(0);
+});
+
+it('lets an exception of the server itself end the process', () => {
+  const { code, out } = run('', `setTimeout(() => { throw new Error('ours'); }, 1);`);
+  expect(out).toBe('');
+  expect(code).not.toBe(0);
+});
+
+it('takes no code of the server for that of a module that lies in its folder', () => {
+  const module = (path: string): LoadedModule =>
+    ({ url: pathToFileURL(path).href, definition: { name: 'near' } }) as unknown as LoadedModule;
+  const root = join(here, '../../..');
+  const thrownIn = (path: string): Error =>
+    Object.assign(new Error('x'), { stack: `Error: x\n    at f (${path}:1:2)` });
+  for (const path of [join(root, 'near.mjs'), join(root, 'near', 'index.js'), join(here, 'near.mjs')]) {
+    expect(ownerOf(thrownIn(join(here, 'host.ts')), [module(path)])).toBeUndefined();
+    expect(ownerOf(thrownIn(path), [module(path)])).toBe('near');
+  }
+  expect(ownerOf(thrownIn(join(root, 'near', 'other.js')), [module(join(root, 'near', 'index.js'))])).toBe('near');
+  expect(ownerOf('a text', [module(join(root, 'near.mjs'))])).toBeUndefined();
+});

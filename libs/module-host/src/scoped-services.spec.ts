@@ -1,0 +1,115 @@
+import { Metrics, SilentLogger, SystemClock } from '@rookery/platform';
+import type { JobBackend } from './capabilities.js';
+import { ModuleScope } from './scope.js';
+import { metricsOf, schedulerOf } from './scoped-services.js';
+
+class Lines extends SilentLogger {
+  readonly lines: [string, Record<string, unknown> | undefined][] = [];
+  override warn(message = '', fields?: Record<string, unknown>): void {
+    this.lines.push([message, fields]);
+  }
+  override error(message = '', fields?: Record<string, unknown>): void {
+    this.lines.push([message, fields]);
+  }
+}
+
+const newScope = (): { scope: ModuleScope; log: Lines } => {
+  const log = new Lines();
+  return { scope: new ModuleScope('my.module', new SystemClock(), log), log };
+};
+
+describe('the scheduler', () => {
+  class Jobs implements JobBackend {
+    readonly periodic = new Map<string, () => Promise<void>>();
+    readonly handlers = new Map<string, (json: string) => Promise<void>>();
+    readonly planned: unknown[][] = [];
+    every(module: string, name: string, periodMs: number, job: () => Promise<void>): { cancel(): void } {
+      this.periodic.set(`${module} ${name} ${periodMs}`, job);
+      return { cancel: () => void this.periodic.delete(`${module} ${name} ${periodMs}`) };
+    }
+    handle(module: string, name: string, job: (json: string) => Promise<void>): { cancel(): void } {
+      this.handlers.set(`${module} ${name}`, job);
+      return { cancel: () => void this.handlers.delete(`${module} ${name}`) };
+    }
+    async runAt(...planned: unknown[]): Promise<void> {
+      this.planned.push(planned);
+    }
+    async cancel(): Promise<boolean> {
+      return true;
+    }
+  }
+  const start = (): { jobs: Jobs; scheduler: ReturnType<typeof schedulerOf>; scope: ModuleScope; log: Lines } => {
+    const { scope, log } = newScope();
+    const jobs = new Jobs();
+    return { jobs, scope, log, scheduler: schedulerOf(scope, jobs, () => {}) };
+  };
+
+  it('keeps jobs under the module’s name, logs their failures, and ends them with the module', async () => {
+    const { jobs, scheduler, scope, log } = start();
+    scheduler.every('clean', 60_000, () => {
+      throw new Error('dirty');
+    });
+    await jobs.periodic.get('my.module clean 60000')?.();
+    expect(log.lines).toMatchObject([[expect.any(String), { module: 'my.module', description: 'clean' }]]);
+    scheduler.handle('remind', () => {});
+    await scope.stop();
+    expect(jobs.periodic.size + jobs.handlers.size).toBe(0);
+  });
+
+  it('hands payloads over frozen, and passes failures on so that they are tried again', async () => {
+    const { jobs, scheduler } = start();
+    const seen: unknown[] = [];
+    scheduler.handle('remind', (payload) => {
+      seen.push(payload);
+      if ((payload as { fail?: boolean }).fail) throw new Error('again');
+    });
+    await scheduler.runAt('remind', 5, { to: ['@a:x'] }, 'key');
+    expect(jobs.planned).toEqual([['my.module', 'remind', 5, '{"to":["@a:x"]}', 'key']]);
+    await jobs.handlers.get('my.module remind')?.('{"to":["@a:x"]}');
+    expect(seen).toEqual([{ to: ['@a:x'] }]);
+    expect(Object.isFrozen((seen[0] as { to: unknown }).to)).toBe(true);
+    await expect(jobs.handlers.get('my.module remind')?.('{"fail":true}')).rejects.toThrow('again');
+  });
+
+  it('takes no nonsense', async () => {
+    const { scheduler } = start();
+    scheduler.every('one', 1000, () => {});
+    expect(() => scheduler.every('one', 1000, () => {})).toThrow(/already/);
+    expect(() => scheduler.every('two', 999, () => {})).toThrow(RangeError);
+    expect(() => scheduler.every('', 1000, () => {})).toThrow(RangeError);
+    await expect(scheduler.runAt('x', NaN, {})).rejects.toThrow(RangeError);
+    await expect(scheduler.runAt('x', 1, 'y'.repeat(65_536))).rejects.toThrow(RangeError);
+    await expect(scheduler.runAt('x', 1, () => {})).rejects.toThrow(TypeError);
+    scheduler.every('again', 1000, () => {}).cancel();
+    scheduler.every('again', 1000, () => {});
+  });
+});
+
+describe('metrics', () => {
+  it('carry the module’s name, and cannot fill the memory with labels', async () => {
+    const { scope, log } = newScope();
+    const metrics = new Metrics('example.org');
+    const own = metricsOf(scope, metrics);
+    const counter = own.counter('users_total', 'Users.', ['user']);
+    for (let i = 0; i < 1100; i++) counter.inc({ user: `@u${i}:x` });
+    counter.inc({ user: '@u1:x' });
+    own.gauge('level', 'Level.').set(3);
+    own.histogram('size', 'Size.', [], [1, 10]).observe(5);
+    const { body } = await metrics.render();
+    expect(body.match(/^rookery_module_my_module_users_total\{/gm)).toHaveLength(1000);
+    expect(body).toMatch(/users_total\{[^}]*user="@u1:x"[^}]*\} 2/);
+    expect(body).toMatch(/rookery_module_my_module_level\{[^}]*\} 3/);
+    expect(body).toMatch(/rookery_module_my_module_size_bucket\{[^}]*le="10"[^}]*\} 1/);
+    expect(log.lines).toEqual([[expect.any(String), { module: 'my.module', metric: 'users_total' }]]);
+  });
+
+  it('take no nonsense', () => {
+    const own = metricsOf(newScope().scope, undefined);
+    expect(() => own.counter('Upper', 'x')).toThrow(RangeError);
+    expect(() => own.counter('fine', 'x', ['a', 'b', 'c', 'd', 'e', 'f'])).toThrow(RangeError);
+    expect(() => own.counter('fine', 'x', ['not-a-label'])).toThrow(RangeError);
+    for (let i = 0; i < 100; i++) own.counter(`m${i}`, 'x');
+    expect(() => own.counter('one_more', 'x')).toThrow(/at most 100/);
+    own.counter('m1', 'x').inc();
+  });
+});
