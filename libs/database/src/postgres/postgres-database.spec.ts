@@ -159,6 +159,19 @@ describe('PostgresDatabase', () => {
     ]);
   });
 
+  it('inserts many JSON documents as they are', async () => {
+    const docs = ['{"a": "x\\"y, {z}"}', '[]', null, '"\\\\"'];
+    await db.write((tx) =>
+      tx.insertMany(
+        'things',
+        ['id', 'n', 'doc'],
+        docs.map((doc, i) => [10 + i, 0, doc]),
+      ),
+    );
+    const stored = await db.query<{ doc: string | null }>('SELECT doc FROM things WHERE id >= 10 ORDER BY id');
+    expect(stored.map((row) => row.doc)).toEqual(docs);
+  });
+
   it('stops a statement at the transaction’s limit, on the server as well', async () => {
     const slow = db.write((tx) => tx.query('SELECT pg_sleep(20)'), { name: 'slow', limitMs: 100 });
     await expect(slow).rejects.toThrow(/given up|statement timeout/);

@@ -16,6 +16,8 @@ const brokenConnections = new Set([
   'ECONNREFUSED',
   'EPIPE',
   'ETIMEDOUT',
+  'EHOSTUNREACH',
+  'ENETUNREACH',
 ]);
 // The driver gives these no code.
 const brokenTexts = /^(Connection terminated|Client has encountered a connection error|Connection ended unexpectedly)/;

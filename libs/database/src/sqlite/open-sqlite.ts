@@ -11,7 +11,9 @@ import { SqliteConnection } from './sqlite-connection.js';
 import { SqliteDatabase } from './sqlite-database.js';
 
 const oldest = '3.27';
-const busyTimeoutMs = 10_000;
+const busyAtStartMs = 5000;
+// SQLite waits by blocking the whole process; the longer waiting is done by SqliteDatabase.
+const busyTimeoutMs = 20;
 const cacheKiB = 64_000;
 
 /** @throws DatabaseError when the file cannot be used */
@@ -66,7 +68,7 @@ async function connect(path: string, readonly: boolean, opened: DataSource[]): P
     database: path,
     readonly,
     fileMustExist: readonly,
-    timeout: busyTimeoutMs,
+    timeout: busyAtStartMs,
     prepareDatabase: (handle: Sqlite.Database) => {
       handle.pragma(`cache_size = -${cacheKiB}`);
       handle.pragma('temp_store = MEMORY');
@@ -83,6 +85,7 @@ async function connect(path: string, readonly: boolean, opened: DataSource[]): P
   // unwritable one does.
   handle.prepare('SELECT count(*) FROM sqlite_master').get();
   if (!readonly) handle.exec('BEGIN IMMEDIATE; ROLLBACK');
+  handle.pragma(`busy_timeout = ${busyTimeoutMs}`);
   return handle;
 }
 

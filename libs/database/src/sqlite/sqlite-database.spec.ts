@@ -1,6 +1,7 @@
+import Sqlite from 'better-sqlite3';
 import { openTestDatabase, RecordingLogger, type TestDatabase } from '@rookery/testing';
 import { SystemClock } from '@rookery/platform';
-import type { Database, TransactionReport, Tx } from '../index.js';
+import type { Database, SqliteOptions, TransactionReport, Tx } from '../index.js';
 
 describe('SqliteDatabase', () => {
   let test: TestDatabase;
@@ -92,6 +93,23 @@ describe('SqliteDatabase', () => {
     expect(results.map((result) => result.status)).toEqual(['fulfilled', 'rejected', 'fulfilled']);
     expect(String((results[1] as PromiseRejectedResult).reason)).toMatch(/full/);
     expect(await ids()).toEqual([1, 2, 4]);
+  });
+
+  it('waits for another program that holds the file, and serves reads and timers meanwhile', async () => {
+    const other = new Sqlite((test.options as SqliteOptions).path);
+    other.exec("BEGIN IMMEDIATE; INSERT INTO things VALUES (100, 'theirs')");
+    const own = [insert(1), insert(2)];
+    let beats = 0;
+    const beat = setInterval(() => beats++, 10);
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    expect(await ids()).toEqual([]);
+    other.exec('COMMIT');
+    other.close();
+    await Promise.all(own);
+    clearInterval(beat);
+    expect(beats).toBeGreaterThan(5);
+    expect(await ids()).toEqual([1, 2, 100]);
+    expect(logger.messages('warn')).toEqual(['Another program holds the database; writes wait for it']);
   });
 
   it('reports a transaction that holds up others, once, while it does', async () => {

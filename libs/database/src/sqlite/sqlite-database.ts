@@ -1,9 +1,9 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
-import { setImmediate as turn } from 'node:timers/promises';
+import { setImmediate as turn, setTimeout as pause } from 'node:timers/promises';
 import type { Clock, Logger } from '@rookery/platform';
 import { Database, type SqlValue, type Tx, type WriteOptions } from '../database.js';
 import { sqliteDialect } from '../dialect.js';
-import { DatabaseError } from '../errors.js';
+import { DatabaseError, errorCode } from '../errors.js';
 import { type Statements, Transaction, type TransactionReport } from '../transaction.js';
 import type { SqliteConnection } from './sqlite-connection.js';
 
@@ -11,6 +11,9 @@ const maxWaitingWrites = 10_000;
 // A commit is shared by at most this many writes, and by those that begin within this time.
 const maxSharedWrites = 200;
 const maxShareMs = 20;
+// Ten seconds, besides the short time for which SQLite itself waits.
+const maxBusyAttempts = 200;
+const busyPauseMs = 50;
 
 type InContext = ReturnType<typeof AsyncLocalStorage.snapshot>;
 
@@ -123,7 +126,7 @@ export class SqliteDatabase extends Database {
     const outcomes: Outcome[] = [];
     let lost: { readonly error: unknown } | undefined;
     try {
-      writer.run('BEGIN IMMEDIATE');
+      await this.#begin();
     } catch (error) {
       this.#queue.shift()?.reject(error);
       return;
@@ -154,6 +157,21 @@ export class SqliteDatabase extends Database {
     }
     if (lost && outcomes.length > 1) this.#retryAlone(outcomes);
     else for (const outcome of outcomes) this.#settle(outcome, lost);
+  }
+
+  /** Waits for a program that holds the file, without holding up the server meanwhile as SQLite's own waiting would. */
+  async #begin(): Promise<void> {
+    const { writer, logger } = this.#parts;
+    for (let attempt = 1; ; attempt++) {
+      try {
+        writer.run('BEGIN IMMEDIATE');
+        return;
+      } catch (error) {
+        if (!errorCode(error)?.startsWith('SQLITE_BUSY') || attempt >= maxBusyAttempts) throw error;
+        if (attempt === 1) logger.warn('Another program holds the database; writes wait for it');
+        await pause(busyPauseMs);
+      }
+    }
   }
 
   /** One write must not cost others theirs: whoever did not fail by itself is run again with a commit of its own. */
