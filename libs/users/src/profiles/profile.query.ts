@@ -26,6 +26,13 @@ export async function findProfile(db: Db, userId: string): Promise<Profile | und
   return row && fromRow(row);
 }
 
+/** Holds a user's profile for a change that depends on what it is, making an empty one where there is none. */
+export async function lockProfile(tx: Tx, userId: string): Promise<Profile> {
+  await tx.run('INSERT INTO profiles (user_id) VALUES (?) ON CONFLICT DO NOTHING', [userId]);
+  await tx.run('UPDATE profiles SET user_id = user_id WHERE user_id = ?', [userId]);
+  return (await findProfile(tx, userId)) ?? {};
+}
+
 /** The profiles of several local users; those without one are left out. */
 export async function findProfiles(db: Db, userIds: readonly string[]): Promise<Map<string, Profile>> {
   const rows = await db.query<Row>(

@@ -8,7 +8,7 @@ import { isLocalUser } from '../common/user-names.js';
 import { type ProfileChangedEvent, UserHooks } from '../hooks.js';
 import type { Profile } from './profile.js';
 import { checkProfileField, checkProfileSize } from './profile-rules.js';
-import { findProfile, findProfiles, writeProfile } from './profile.query.js';
+import { findProfile, findProfiles, lockProfile, writeProfile } from './profile.query.js';
 import { RemoteProfiles } from './remote-profiles.js';
 
 /** How a profile is changed. */
@@ -109,7 +109,7 @@ export class ProfileService {
     const event = await this.database.write(
       async (tx) => {
         // Another field may have changed since; the row decides.
-        const current = plan((await findProfile(tx, userId)) ?? {});
+        const current = plan(await lockProfile(tx, userId));
         if (!current) return undefined;
         await writeProfile(tx, userId, current.after);
         await this.hooks.profileChanged.inTransaction(tx, current);

@@ -4,6 +4,7 @@ import { Database } from '@rookery/database';
 import type { InboundRequest } from '@rookery/http';
 import { isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Clock, Ids } from '@rookery/platform';
+import { LRUCache } from 'lru-cache';
 import { newSecret, secretHash } from '../common/secrets.js';
 import { InteractiveAuthRequired } from './uia-errors.js';
 import type { UiaStage } from './uia-stage.js';
@@ -22,6 +23,10 @@ import {
 
 /** How long somebody may take to go through the stages. */
 export const uiaSessionLifetimeMs = 48 * 3_600_000;
+
+/** Sessions that one user, or one address where nobody is logged in, may begin in a window of time. */
+const budget = 300;
+const budgetWindowMs = 600_000;
 
 /** An operation that needs interactive auth. */
 export interface UiaRequest {
@@ -58,6 +63,7 @@ const unboundParameters = new Set(['auth', 'initial_device_display_name', 'x_sho
 @Injectable()
 export class UiaService {
   readonly #stages = new Map<string, UiaStage>();
+  readonly #begun = new LRUCache<string, { readonly sinceMs: number; count: number }>({ max: 100_000 });
 
   constructor(
     private readonly database: Database,
@@ -111,7 +117,7 @@ export class UiaService {
     if (!operation.flows.some((stages) => stages.every((stage) => done.has(stage)))) {
       throw new InteractiveAuthRequired(await this.#challenge(sessionId, operation, completed));
     }
-    return this.#finish(sessionId, operation, completed);
+    return this.#finish(sessionId, operation);
   }
 
   /** What a fallback page or a single sign-on login needs to know of a session. */
@@ -146,6 +152,7 @@ export class UiaService {
   }
 
   async #begin(operation: UiaRequest): Promise<string> {
+    this.#budget(operation);
     const sessionId = newSecret(this.ids, 'uia');
     const { request } = operation;
     const session: UiaSession = {
@@ -158,6 +165,16 @@ export class UiaService {
     };
     await this.database.write((tx) => insertUiaSession(tx, secretHash(sessionId), session), { name: 'uia_begin' });
     return sessionId;
+  }
+
+  /** A session is a row that lives for two days: nobody gets them without end. */
+  #budget({ userId, request }: UiaRequest): void {
+    const key = userId ?? request.ip;
+    const nowMs = this.clock.nowMs();
+    const begun = this.#begun.get(key);
+    if (!begun || nowMs - begun.sinceMs >= budgetWindowMs) this.#begun.set(key, { sinceMs: nowMs, count: 1 });
+    else if (begun.count >= budget) throw MatrixError.limitExceeded(begun.sinceMs + budgetWindowMs - nowMs);
+    else begun.count++;
   }
 
   async #find(sessionId: string): Promise<UiaSession | undefined> {
@@ -205,25 +222,26 @@ export class UiaService {
     );
   }
 
-  async #finish(sessionId: string, operation: UiaRequest, completed: readonly UiaCredential[]): Promise<UiaOutcome> {
+  /** Uses the session up and gives what it proved: the rows decide, not what a request running beside this one has seen. */
+  async #finish(sessionId: string, operation: UiaRequest): Promise<UiaOutcome> {
     const hash = secretHash(sessionId);
     const { ip, userAgent } = operation.request;
     const outcome = await this.database.write(
       async (tx) => {
         await noteAddress(tx, hash, ip, userAgent.slice(0, 512));
         const addresses = await addressesOf(tx, hash);
-        return (await consumeUiaSession(tx, hash)) ? addresses : undefined;
+        const completed = await credentialsOf(tx, hash);
+        return (await consumeUiaSession(tx, hash)) ? { addresses, completed } : undefined;
       },
       { name: 'uia_finish' },
     );
-    if (!outcome)
-      throw new InteractiveAuthRequired(
-        await this.#challenge(await this.#begin(operation), operation, []),
-        new MatrixError(401, 'M_UNKNOWN', 'The session has been used'),
-      );
+    if (!outcome) {
+      const challenge = await this.#challenge(await this.#begin(operation), operation, []);
+      throw new InteractiveAuthRequired(challenge, new MatrixError(401, 'M_UNKNOWN', 'The session has been used'));
+    }
     return {
-      results: Object.fromEntries(completed.map((one) => [one.stageType, one.result])),
-      addresses: outcome.map((one) => ({ ip: one.ip, userAgent: one.user_agent })),
+      results: Object.fromEntries(outcome.completed.map((one) => [one.stageType, one.result])),
+      addresses: outcome.addresses.map((one) => ({ ip: one.ip, userAgent: one.user_agent })),
     };
   }
 

@@ -1,0 +1,169 @@
+import { databaseMigrations } from '@rookery/database';
+import { MatrixError } from '@rookery/matrix-types';
+import { Notifier } from '@rookery/replication';
+import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
+import { type AccountDataChangedEvent, UserHooks } from '../hooks.js';
+import { usersMigrations } from '../migrations/users-01.migration.js';
+import { buildUsers, type UsersFixture } from '../users.fixture.js';
+import { AccountDataService } from './account-data.service.js';
+import { FilterStore } from './filter-store.js';
+
+const outcome = async (promise: Promise<unknown>): Promise<unknown> => {
+  try {
+    return await promise;
+  } catch (error) {
+    if (!MatrixError.is(error)) throw error;
+    return { status: error.status, errcode: error.errcode };
+  }
+};
+
+eachDatabase('account data', (open) => {
+  const clock = new FakeClock();
+  const alice = '@alice:example.org';
+  const room = '!room:example.org';
+  let test: TestDatabase;
+  let users: UsersFixture;
+  let data: AccountDataService;
+  const told: AccountDataChangedEvent[] = [];
+
+  beforeAll(async () => {
+    test = await open(clock);
+    await test.migrate([...databaseMigrations, ...usersMigrations]);
+    users = await buildUsers({ database: test.database, clock });
+    data = users.get(AccountDataService);
+    users.get(UserHooks).accountDataChanged.subscribe({ afterCommit: async (event) => void told.push(event) });
+  });
+  afterAll(() => users.close());
+  beforeEach(() => void told.splice(0));
+
+  it('keeps what clients put there, apart by user, room and type', async () => {
+    await data.setByClient(alice, undefined, 'org.example.a', { x: [1, { y: '\0' }] }, {});
+    await data.setByClient(alice, room, 'org.example.a', { room: true }, {});
+    expect(await data.find(alice, undefined, 'org.example.a')).toEqual({ x: [1, { y: '\0' }] });
+    expect(await data.find(alice, room, 'org.example.a')).toEqual({ room: true });
+    expect(await data.find('@bob:example.org', undefined, 'org.example.a')).toBeUndefined();
+    expect(told.map(({ type, roomId }) => [type, roomId])).toEqual([
+      ['org.example.a', undefined],
+      ['org.example.a', room],
+    ]);
+  });
+
+  it('numbers changes, says who has news without a query, and wakes whoever waits', async () => {
+    const before = data.stream.current();
+    expect([data.hasChanged(alice, before), data.hasChanged('@bob:example.org', before)]).toEqual([false, false]);
+    const waiting = users.get(Notifier).wait(alice, { timeoutMs: 60_000 });
+    await data.setByClient(alice, undefined, 'org.example.news', { n: 1 }, {});
+    await data.setByClient(alice, undefined, 'org.example.news', { n: 2 }, {});
+    await data.setByClient(alice, room, 'org.example.news', { n: 3 }, {});
+    expect(await waiting).toBe('news');
+    const now = data.stream.current();
+    expect([
+      data.hasChanged(alice, before),
+      data.hasChanged(alice, now),
+      data.hasChanged('@bob:example.org', before),
+    ]).toEqual([true, false, false]);
+    expect(await data.changes(alice, before, now)).toEqual([
+      { type: 'org.example.news', content: '{"n":2}', streamId: before + 2 },
+    ]);
+    expect(await data.roomChanges(alice, before, now)).toEqual([
+      { roomId: room, type: 'org.example.news', content: '{"n":3}', streamId: before + 3 },
+    ]);
+    expect((await data.forRooms(alice, [room, '!other:x'])).map((row) => row.type)).toEqual([
+      'org.example.a',
+      'org.example.news',
+    ]);
+  });
+
+  it('goes on behind the last position after a restart', async () => {
+    const last = data.stream.current();
+    await users.close();
+    users = await buildUsers({ database: await test.reopen(), clock });
+    data = users.get(AccountDataService);
+    users.get(UserHooks).accountDataChanged.subscribe({ afterCommit: async (event) => void told.push(event) });
+    expect(data.stream.current()).toBeGreaterThanOrEqual(last);
+    await data.setByClient(alice, undefined, 'org.example.later', {}, {});
+    expect(told[0]!.streamId).toBeGreaterThan(last);
+  });
+
+  it('loses no tag when several are set at once', async () => {
+    const tags = Array.from({ length: 12 }, (_, i) => `u.tag${i}`);
+    await Promise.all(tags.map((tag, i) => data.setTag(alice, room, tag, { order: i / 12 }, {})));
+    expect(Object.keys(await data.tags(alice, room)).sort()).toEqual([...tags].sort());
+    await Promise.all(tags.map((tag) => data.setTag(alice, room, tag, undefined, {})));
+    expect(await data.tags(alice, room)).toEqual({});
+    await data.setTag(alice, room, '__proto__', { order: 1 }, {});
+    expect(Object.keys(await data.tags(alice, room))).toEqual(['__proto__']);
+  });
+
+  it('has limits', async () => {
+    expect(await outcome(data.setByClient(alice, undefined, 'x', { big: 'x'.repeat(1_100_000) }, {}))).toMatchObject({
+      status: 413,
+    });
+    expect(await outcome(data.setByClient(alice, undefined, 'x'.repeat(256), {}, {}))).toMatchObject({
+      errcode: 'M_INVALID_PARAM',
+    });
+    expect(await outcome(data.setByClient(alice, undefined, 'nul\0', {}, {}))).toMatchObject({
+      errcode: 'M_INVALID_PARAM',
+    });
+    expect(await outcome(data.find(alice, undefined, 'nul\0'))).toMatchObject({ errcode: 'M_INVALID_PARAM' });
+    expect(await outcome(data.setTag(alice, room, 'big', { x: 'y'.repeat(5000) }, {}))).toMatchObject({ status: 413 });
+    for (const type of ['m.fully_read', 'm.push_rules'])
+      expect(await outcome(data.setByClient(alice, room, type, {}, {}))).toEqual({
+        status: 405,
+        errcode: 'M_BAD_JSON',
+      });
+    await test.database.write((tx) =>
+      tx.insertMany(
+        'account_data',
+        ['user_id', 'account_data_type', 'stream_id', 'content'],
+        Array.from({ length: 2000 }, (_, i) => ['@hoarder:example.org', `t${i}`, 1, '{}']),
+      ),
+    );
+    expect(await outcome(data.setByClient('@hoarder:example.org', undefined, 'one more', {}, {}))).toMatchObject({
+      status: 413,
+    });
+    await data.setByClient('@hoarder:example.org', undefined, 't7', { changed: true }, {});
+  });
+
+  it('knows who ignores whom', async () => {
+    const ignored = Object.fromEntries(['@troll:else.org', '@spam:else.org', 'rubbish', alice].map((id) => [id, {}]));
+    await data.setByClient(alice, undefined, 'm.ignored_user_list', { ignored_users: ignored }, {});
+    expect((await data.ignoredBy(alice)).sort()).toEqual(['@spam:else.org', '@troll:else.org']);
+    expect(await data.ignorersOf('@troll:else.org', [alice, '@bob:example.org'])).toEqual([alice]);
+    await data.setByClient(alice, undefined, 'm.ignored_user_list', { ignored_users: ['wrong shape'] } as never, {});
+    expect(await data.ignoredBy(alice)).toEqual([]);
+  });
+
+  it('serves types that another lib keeps', async () => {
+    data.serve('m.push_rules', async (userId) => ({ of: userId }));
+    expect(await data.find(alice, undefined, 'm.push_rules')).toEqual({ of: alice });
+    expect(await data.find(alice, room, 'm.push_rules')).toBeUndefined();
+  });
+
+  describe('filters', () => {
+    it('gives the same filter one id, and gives it back', async () => {
+      const filters = users.get(FilterStore);
+      const ids = await Promise.all(
+        Array.from({ length: 6 }, (_, i) => filters.create(alice, { room: { timeline: { limit: i % 2 } } })),
+      );
+      expect(new Set(ids).size).toBe(2);
+      expect(await filters.get(alice, ids[0]!)).toEqual({ room: { timeline: { limit: 0 } } });
+      expect(await filters.create('@bob:example.org', {})).toBe('0');
+    });
+
+    it.each(['999', '-1', 'abc', '', '1e3', '99999999999'])('knows no filter %j', async (id) => {
+      expect(await outcome(users.get(FilterStore).get(alice, id))).toEqual({ status: 404, errcode: 'M_NOT_FOUND' });
+    });
+
+    it('refuses what is no filter', async () => {
+      const filters = users.get(FilterStore);
+      expect(await outcome(filters.create(alice, { room: { timeline: { types: 'm.room.message' } } }))).toMatchObject({
+        status: 400,
+        errcode: 'M_BAD_JSON',
+      });
+      expect(await outcome(filters.create(alice, { room: { rooms: ['x'.repeat(70_000)] } }))).toMatchObject({
+        status: 413,
+      });
+    });
+  });
+});
