@@ -7,6 +7,8 @@ export default {
   testPathIgnorePatterns: ['/node_modules/', '/dist/'],
   transform: {},
   setupFilesAfterEnv: ['<rootDir>/test/setup/limits.mjs'],
+  // Client libraries leave timers behind that would hold the process for minutes.
+  forceExit: true,
   globalSetup: '<rootDir>/test/setup/postgres-up.mjs',
   globalTeardown: '<rootDir>/test/setup/postgres-down.mjs',
 };

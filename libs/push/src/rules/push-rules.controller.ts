@@ -20,14 +20,14 @@ export class PushRulesController {
   constructor(private readonly rules: PushRulesService) {}
 
   /** GET /_matrix/client/v3/pushrules/ */
-  @Get([...stable('/pushrules'), ...stable('/pushrules/')])
+  @Get(stable('/pushrules'))
   @Access({ auth: 'required' })
   async all(@Who() requester: Requester): Promise<{ global: Ruleset }> {
     return { global: await this.rules.ruleset(requester.userId) };
   }
 
   /** GET /_matrix/client/v3/pushrules/global/ */
-  @Get([...stable('/pushrules/global'), ...stable('/pushrules/global/')])
+  @Get(stable('/pushrules/global'))
   @Access({ auth: 'required' })
   ruleset(@Who() requester: Requester): Promise<Ruleset> {
     return this.rules.ruleset(requester.userId);
