@@ -126,7 +126,7 @@ describe('starting', () => {
 
     it('when a setting is wrong, with file and line', async () => {
       const at = folder();
-      expect(await refused(at, settings(at, await freePort(), 'bcrypt_rounds: many\n'))).toMatch(/homeserver\.yaml:7.*bcrypt_rounds.*whole number/);
+      expect(await refused(at, settings(at, await freePort(), 'bcrypt_rounds: many\n'))).toMatch(/homeserver\.yaml:8.*bcrypt_rounds.*whole number/);
     });
 
     it('when a module is missing, with the command that mends it', async () => {
