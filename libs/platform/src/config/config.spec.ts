@@ -447,6 +447,7 @@ describe('warnings', () => {
       'warning homeserver.yaml:4: the same key stands here twice: the last one holds',
     );
     expect(loadConfig([file], { env: {} }).get('max_mau_value')).toBe(2);
+    expect(problemsOf('max_mau_value: 1\nmax_mau_value: x')[0]).toContain('error homeserver.yaml:4: max_mau_value');
   });
 });
 
