@@ -20,7 +20,7 @@ const within = {
   replication: ['platform', 'database'],
   http: ['platform'],
   'module-host': ['platform'],
-  templates: ['platform'],
+  templates: ['platform', 'database'], // the mail queue
 };
 
 const lib = (names) => `^libs/(${names.join('|')})/`;

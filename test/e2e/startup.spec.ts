@@ -1,5 +1,15 @@
 import { spawn, spawnSync } from 'node:child_process';
-import { chmodSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { createServer, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -29,7 +39,7 @@ async function run(folder: string, args: readonly string[], whileRunning?: () =>
     output += data.toString();
     if (readyAfterMs !== undefined || !output.includes('is running as')) return;
     readyAfterMs = performance.now() - startedAt;
-    Promise.resolve(whileRunning?.()).finally(() => child.kill('SIGTERM'));
+    void Promise.resolve(whileRunning?.()).finally(() => child.kill('SIGTERM'));
   };
   child.stdout.on('data', onData);
   child.stderr.on('data', onData);
@@ -126,7 +136,9 @@ describe('starting', () => {
 
     it('when a setting is wrong, with file and line', async () => {
       const at = folder();
-      expect(await refused(at, settings(at, await freePort(), 'bcrypt_rounds: many\n'))).toMatch(/homeserver\.yaml:8.*bcrypt_rounds.*whole number/);
+      expect(await refused(at, settings(at, await freePort(), 'bcrypt_rounds: many\n'))).toMatch(
+        /homeserver\.yaml:8.*bcrypt_rounds.*whole number/,
+      );
     });
 
     it('when a module is missing, with the command that mends it', async () => {
@@ -167,7 +179,8 @@ describe('starting', () => {
     const port = await freePort();
     let waiting: Promise<Response> | undefined;
     const { code } = await run(at, ['--port', String(port)], async () => {
-      const secret = /registration_shared_secret: "?([A-Za-z]+)/.exec(readFileSync(join(at, 'homeserver.yaml'), 'utf8'))?.[1] ?? '';
+      const secret =
+        /registration_shared_secret: "?([A-Za-z]+)/.exec(readFileSync(join(at, 'homeserver.yaml'), 'utf8'))?.[1] ?? '';
       const base = `http://127.0.0.1:${port}`;
       const { nonce } = (await (await fetch(`${base}/_synapse/admin/v1/register`)).json()) as { nonce: string };
       const { createHmac } = await import('node:crypto');
@@ -178,7 +191,9 @@ describe('starting', () => {
       });
       const { access_token: token } = (await registered.json()) as { access_token: string };
       const headers = { authorization: `Bearer ${token}` };
-      const { next_batch: since } = (await (await fetch(`${base}/_matrix/client/v3/sync`, { headers })).json()) as { next_batch: string };
+      const { next_batch: since } = (await (await fetch(`${base}/_matrix/client/v3/sync`, { headers })).json()) as {
+        next_batch: string;
+      };
       waiting = fetch(`${base}/_matrix/client/v3/sync?timeout=60000&since=${since}`, { headers });
       await new Promise((resolve) => setTimeout(resolve, 300));
     });

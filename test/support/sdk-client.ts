@@ -13,7 +13,14 @@ import { validatedFetch } from './openapi.js';
 const ignore = (): void => {};
 
 /** The library tells of every request; a test shows what it must. */
-const quiet: Logger = { trace: ignore, debug: ignore, info: ignore, warn: ignore, error: ignore, getChild: () => quiet };
+const quiet: Logger = {
+  trace: ignore,
+  debug: ignore,
+  info: ignore,
+  warn: ignore,
+  error: ignore,
+  getChild: () => quiet,
+};
 
 export interface RegisteredClient {
   readonly client: MatrixClient;

@@ -134,8 +134,7 @@ export function passesType(filter: EventFilter, type: string): boolean {
 export function passesFilter(filter: EventFilter, event: FilterableEvent): boolean {
   if (filter.passesEverything) return true;
   if (filter.notSenders.includes(event.sender)) return false;
-  if (filter.senders !== undefined && !filter.senders.includes(event.sender))
-    return false;
+  if (filter.senders !== undefined && !filter.senders.includes(event.sender)) return false;
   if (event.roomId !== undefined && !passesRoom(filter, event.roomId)) return false;
   if (!passesType(filter, event.type)) return false;
   if (filter.containsUrl !== undefined && (typeof event.content['url'] === 'string') !== filter.containsUrl)

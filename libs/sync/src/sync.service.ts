@@ -32,6 +32,9 @@ const streamNames: Readonly<Record<TokenStream, string>> = {
   deviceLists: 'device_lists',
 };
 
+/** How long to wait for other processes' news before answering with what there is, milliseconds. */
+const catchUpMs = 1_000;
+
 /** Answers syncs: at once where there is news, else when there is, or when the time is over. */
 @Injectable()
 export class SyncService {
@@ -96,9 +99,7 @@ export class SyncService {
   /** Waits a little until this process has heard of everything that the client already knows. */
   async #caughtUp(since: SyncToken | undefined, signal: AbortSignal): Promise<void> {
     if (since === undefined) return;
-    const untilMs = this.clock.monotonicMs() + 1_000;
-    const isBehind = (): boolean => this.notifier.position(streamNames.events) < since.events;
-    while (isBehind() && this.clock.monotonicMs() < untilMs && !signal.aborted) await this.clock.sleep(20, signal);
+    await this.notifier.reached(streamNames.events, since.events, { timeoutMs: catchUpMs, signal });
   }
 }
 

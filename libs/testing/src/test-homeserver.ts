@@ -2,7 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { DialectName } from '@rookery/database';
-import { Homeserver, type HomeserverOverrides } from '@rookery/homeserver';
+import type { Homeserver, HomeserverOverrides } from '@rookery/homeserver';
 import { Config, SilentLogger } from '@rookery/platform';
 import { makeTestDatabasePlace, testPostgresUrl } from './test-database.js';
 
@@ -99,6 +99,8 @@ export async function createTestHomeserver(options: TestHomeserverOptions = {}):
       },
       { configDir },
     );
+    // Loaded late, so that specs which need a database only do not load the whole server.
+    const { Homeserver } = await import('@rookery/homeserver');
     const server = Homeserver.create(config, { logger: new SilentLogger(), ...overrides });
     await server.start();
     return server;

@@ -10,7 +10,8 @@ const actionsSchema = { type: 'object', required: ['actions'], properties: { act
 
 /** @throws MatrixError 400 `M_UNRECOGNIZED` for a scope or kind that does not exist */
 function kindOf(scope: string, kind: string): RuleKind {
-  if (scope !== 'global' || !isRuleKind(kind)) throw new MatrixError(400, 'M_UNRECOGNIZED', 'Unknown kind of push rules');
+  if (scope !== 'global' || !isRuleKind(kind))
+    throw new MatrixError(400, 'M_UNRECOGNIZED', 'Unknown kind of push rules');
   return kind;
 }
 
@@ -36,14 +37,23 @@ export class PushRulesController {
   /** GET /_matrix/client/v3/pushrules/global/{kind} */
   @Get(stable('/pushrules/:scope/:kind'))
   @Access({ auth: 'required' })
-  async kind(@Who() requester: Requester, @Param('scope') scope: string, @Param('kind') kind: string): Promise<readonly PushRule[]> {
+  async kind(
+    @Who() requester: Requester,
+    @Param('scope') scope: string,
+    @Param('kind') kind: string,
+  ): Promise<readonly PushRule[]> {
     return (await this.rules.ruleset(requester.userId))[kindOf(scope, kind)];
   }
 
   /** GET /_matrix/client/v3/pushrules/global/{kind}/{ruleId} */
   @Get(stable('/pushrules/:scope/:kind/:ruleId'))
   @Access({ auth: 'required' })
-  rule(@Who() requester: Requester, @Param('scope') scope: string, @Param('kind') kind: string, @Param('ruleId') ruleId: string): Promise<PushRule> {
+  rule(
+    @Who() requester: Requester,
+    @Param('scope') scope: string,
+    @Param('kind') kind: string,
+    @Param('ruleId') ruleId: string,
+  ): Promise<PushRule> {
     return this.rules.rule(requester.userId, kindOf(scope, kind), ruleId);
   }
 
@@ -66,7 +76,12 @@ export class PushRulesController {
   /** DELETE /_matrix/client/v3/pushrules/global/{kind}/{ruleId} */
   @Delete(stable('/pushrules/:scope/:kind/:ruleId'))
   @Access({ auth: 'required' })
-  async delete(@Who() requester: Requester, @Param('scope') scope: string, @Param('kind') kind: string, @Param('ruleId') ruleId: string): Promise<object> {
+  async delete(
+    @Who() requester: Requester,
+    @Param('scope') scope: string,
+    @Param('kind') kind: string,
+    @Param('ruleId') ruleId: string,
+  ): Promise<object> {
     await this.rules.delete(requester.userId, kindOf(scope, kind), ruleId);
     return {};
   }

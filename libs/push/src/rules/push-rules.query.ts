@@ -10,7 +10,13 @@ import {
 } from '@rookery/push-rules';
 
 /** What the column `priority_class` holds, by kind. */
-const priorityClasses: Readonly<Record<RuleKind, number>> = { underride: 1, sender: 2, room: 3, content: 4, override: 5 };
+const priorityClasses: Readonly<Record<RuleKind, number>> = {
+  underride: 1,
+  sender: 2,
+  room: 3,
+  content: 4,
+  override: 5,
+};
 
 interface RuleRow {
   readonly user_name: string;
@@ -39,20 +45,31 @@ export async function ruleChanges(db: Db, userIds: readonly string[]): Promise<M
      ORDER BY user_name, priority_class DESC, priority DESC, rule_id`,
     [userIds],
   );
-  const switches = await db.query<EnabledRow>(`SELECT user_name, rule_id, enabled FROM push_rules_enable WHERE ${of}`, [userIds]);
-  const users = new Map<string, { rules: UserRule[]; enabled: Map<string, boolean>; actions: Map<string, PushAction[]> }>();
-  const changesOf = (userId: string): { rules: UserRule[]; enabled: Map<string, boolean>; actions: Map<string, PushAction[]> } => {
+  const switches = await db.query<EnabledRow>(`SELECT user_name, rule_id, enabled FROM push_rules_enable WHERE ${of}`, [
+    userIds,
+  ]);
+  const users = new Map<
+    string,
+    { rules: UserRule[]; enabled: Map<string, boolean>; actions: Map<string, PushAction[]> }
+  >();
+  const changesOf = (
+    userId: string,
+  ): { rules: UserRule[]; enabled: Map<string, boolean>; actions: Map<string, PushAction[]> } => {
     let changes = users.get(userId);
     if (changes === undefined) users.set(userId, (changes = { rules: [], enabled: new Map(), actions: new Map() }));
     return changes;
   };
   for (const row of rules) {
     const kind = ruleKinds.find((each) => priorityClasses[each] === row.priority_class);
-    const stored = migrateStoredRule({ ruleId: plainId(row.rule_id), actions: JSON.parse(row.actions) as PushAction[] });
+    const stored = migrateStoredRule({
+      ruleId: plainId(row.rule_id),
+      actions: JSON.parse(row.actions) as PushAction[],
+    });
     if (kind === undefined || stored === undefined) continue;
     const changes = changesOf(row.user_name);
     if (stored.ruleId.startsWith('.')) changes.actions.set(stored.ruleId, stored.actions);
-    else changes.rules.push(userRule(kind, stored.ruleId, stored.actions, JSON.parse(row.conditions) as PushCondition[]));
+    else
+      changes.rules.push(userRule(kind, stored.ruleId, stored.actions, JSON.parse(row.conditions) as PushCondition[]));
   }
   for (const row of switches) {
     const stored = migrateStoredRule({ ruleId: plainId(row.rule_id), actions: [] });
@@ -62,7 +79,12 @@ export async function ruleChanges(db: Db, userIds: readonly string[]): Promise<M
 }
 
 /** The tables keep a content rule's pattern as a condition, and the ids of room and sender rules likewise. */
-function userRule(kind: RuleKind, ruleId: string, actions: readonly PushAction[], conditions: readonly PushCondition[]): UserRule {
+function userRule(
+  kind: RuleKind,
+  ruleId: string,
+  actions: readonly PushAction[],
+  conditions: readonly PushCondition[],
+): UserRule {
   if (kind === 'content') return { kind, ruleId, actions, pattern: conditions[0]?.pattern ?? '' };
   if (kind === 'override' || kind === 'underride') return { kind, ruleId, actions, conditions };
   return { kind, ruleId, actions };
@@ -103,7 +125,13 @@ export async function writeRules(tx: Tx, userId: string, kind: RuleKind, rules: 
 }
 
 /** Gives a rule of the server other actions. */
-export async function writeDefaultActions(tx: Tx, userId: string, kind: RuleKind, ruleId: string, actions: readonly PushAction[]): Promise<void> {
+export async function writeDefaultActions(
+  tx: Tx,
+  userId: string,
+  kind: RuleKind,
+  ruleId: string,
+  actions: readonly PushAction[],
+): Promise<void> {
   await tx.run(
     `INSERT INTO push_rules (user_name, rule_id, priority_class, priority, conditions, actions) VALUES (?, ?, ?, 0, '[]', ?)
      ON CONFLICT (user_name, rule_id) DO UPDATE SET actions = excluded.actions`,
@@ -112,7 +140,13 @@ export async function writeDefaultActions(tx: Tx, userId: string, kind: RuleKind
 }
 
 /** Switches a rule on or off. */
-export async function writeEnabled(tx: Tx, userId: string, kind: RuleKind, ruleId: string, enabled: boolean): Promise<void> {
+export async function writeEnabled(
+  tx: Tx,
+  userId: string,
+  kind: RuleKind,
+  ruleId: string,
+  enabled: boolean,
+): Promise<void> {
   await tx.run(
     `INSERT INTO push_rules_enable (user_name, rule_id, enabled) VALUES (?, ?, ?)
      ON CONFLICT (user_name, rule_id) DO UPDATE SET enabled = excluded.enabled`,
@@ -136,10 +170,15 @@ export async function writePosition(tx: Tx, userId: string, streamId: number): P
 
 /** When a user's rules changed last; 0 when they never did. */
 export async function lastPosition(db: Db, userId: string): Promise<number> {
-  return (await db.get<{ stream_id: number }>(`SELECT stream_id FROM push_rules_stream WHERE user_id = ?`, [userId]))?.stream_id ?? 0;
+  return (
+    (await db.get<{ stream_id: number }>(`SELECT stream_id FROM push_rules_stream WHERE user_id = ?`, [userId]))
+      ?.stream_id ?? 0
+  );
 }
 
 /** The furthest position of anybody's change. */
 export async function highestPosition(db: Db): Promise<number> {
-  return (await db.get<{ highest: number | null }>(`SELECT MAX(stream_id) AS highest FROM push_rules_stream`))?.highest ?? 0;
+  return (
+    (await db.get<{ highest: number | null }>(`SELECT MAX(stream_id) AS highest FROM push_rules_stream`))?.highest ?? 0
+  );
 }

@@ -63,7 +63,9 @@ export class PushRulesService implements OnModuleInit {
   ) {}
 
   async onModuleInit(): Promise<void> {
-    this.#stream = await StreamIds.load(this.database, 'push_rules', { takenUpTo: await highestPosition(this.database) });
+    this.#stream = await StreamIds.load(this.database, 'push_rules', {
+      takenUpTo: await highestPosition(this.database),
+    });
     this.#changes = new StreamChangeCache(this.#stream.current());
     this.notifier.track(this.#stream);
     this.accountData.serve('m.push_rules', async (userId) => this.content(userId));
@@ -125,7 +127,8 @@ export class PushRulesService implements OnModuleInit {
     await this.#change(userId, async (tx, changes) => {
       const others = changes.rules.filter((rule) => rule.kind === kind && rule.ruleId !== ruleId);
       const isNew = !changes.rules.some((rule) => rule.kind === kind && rule.ruleId === ruleId);
-      if (isNew && changes.rules.length >= maxUserRules) throw MatrixError.tooLarge(`Not more than ${maxUserRules} push rules can be stored`);
+      if (isNew && changes.rules.length >= maxUserRules)
+        throw MatrixError.tooLarge(`Not more than ${maxUserRules} push rules can be stored`);
       const old = changes.rules.filter((rule) => rule.kind === kind).findIndex((rule) => rule.ruleId === ruleId);
       const at = placeOf(others, place) ?? (isNew ? 0 : old);
       await writeRules(tx, userId, kind, others.toSpliced(at, 0, parsed.value));
@@ -139,7 +142,12 @@ export class PushRulesService implements OnModuleInit {
     await this.#change(userId, async (tx, changes) => {
       const rules = changes.rules.filter((rule) => rule.kind === kind);
       if (!rules.some((rule) => rule.ruleId === ruleId)) throw unknownRule();
-      await writeRules(tx, userId, kind, rules.filter((rule) => rule.ruleId !== ruleId));
+      await writeRules(
+        tx,
+        userId,
+        kind,
+        rules.filter((rule) => rule.ruleId !== ruleId),
+      );
       await deleteEnabled(tx, userId, kind, ruleId);
     });
   }
@@ -215,4 +223,3 @@ function placeOf(others: readonly UserRule[], place: RulePlace): number | undefi
   if (index === -1) throw unknownRule();
   return place.before === undefined ? index + 1 : index;
 }
-

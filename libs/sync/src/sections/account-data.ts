@@ -31,7 +31,10 @@ export class AccountDataSection {
     const [own, rules] = await Promise.all([this.#own(context, after), this.#pushRules(context)]);
     if (own === undefined && rules === undefined) return nothing;
     const wanted = filter.accountData;
-    const global = (own?.global ?? []).map((row) => ({ type: row.type, content: JSON.parse(row.content) as JsonObject }));
+    const global = (own?.global ?? []).map((row) => ({
+      type: row.type,
+      content: JSON.parse(row.content) as JsonObject,
+    }));
     return {
       global: [...(rules === undefined ? [] : [rules]), ...global].filter((event) =>
         passesFilter(wanted, { ...event, sender: userId }),
@@ -66,7 +69,9 @@ export class AccountDataSection {
   async #own(
     { userId, since, now }: SyncContext,
     after: number,
-  ): Promise<{ readonly global: readonly AccountDataRow[]; readonly rooms: readonly RoomAccountDataRow[] } | undefined> {
+  ): Promise<
+    { readonly global: readonly AccountDataRow[]; readonly rooms: readonly RoomAccountDataRow[] } | undefined
+  > {
     if (since !== undefined && !this.accountData.hasChanged(userId, after)) return undefined;
     const [global, rooms] = await Promise.all([
       this.accountData.changes(userId, after, now.accountData),
