@@ -1,0 +1,2 @@
+/** Writes the package of a new module. */
+export { CreateModuleError, createModule } from './create-module.js';

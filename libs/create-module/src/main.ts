@@ -1,0 +1,33 @@
+#!/usr/bin/env node
+import { parseArgs } from 'node:util';
+import { createModule, CreateModuleError } from './create-module.js';
+
+const usage = `Usage: npm create @rookery/module FOLDER [-- --name PACKAGE]
+
+Writes a typed Rookery module with a test that starts a real server.`;
+
+try {
+  const { values, positionals } = parseArgs({
+    allowPositionals: true,
+    options: { name: { type: 'string' }, help: { type: 'boolean', short: 'h' } },
+  });
+  const [folder, ...more] = positionals;
+  if (values.help) {
+    console.log(usage);
+  } else if (folder === undefined || more.length > 0) {
+    console.error(usage);
+    process.exitCode = 2;
+  } else {
+    const files = createModule(folder, values.name);
+    console.log(`${files.map((file) => `  ${file}`).join('\n')}
+
+Next:
+  cd ${folder}
+  npm install
+  npm test`);
+  }
+} catch (error) {
+  if (!(error instanceof CreateModuleError) && !(error instanceof TypeError)) throw error;
+  console.error(error.message);
+  process.exitCode = error instanceof CreateModuleError ? 1 : 2;
+}
