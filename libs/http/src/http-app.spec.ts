@@ -49,6 +49,8 @@ class TestAuthenticator extends RequestAuthenticator {
 }
 
 let waiting: (() => void) | undefined;
+/** How long the last request to `/wait` waited. */
+let waitedMs: number | undefined;
 
 @Controller()
 class ProbeController {
@@ -173,7 +175,8 @@ class ProbeController {
       request.signal.addEventListener('abort', () => resolve());
       setTimeout(resolve, 20_000).unref();
     });
-    return { waitedMs: Date.now() - started };
+    waitedMs = Date.now() - started;
+    return { waitedMs };
   }
 
   @Get(client(['v3'], '/slow'))
@@ -627,9 +630,11 @@ describe('HTTP front', () => {
     const request = get('/_matrix/client/v3/wait', { signal: controller.signal }).catch(() => undefined);
     await began;
     lines.length = 0;
+    waitedMs = undefined;
     controller.abort();
     await request;
     await new Promise((resolve) => setTimeout(resolve, 50));
+    expect(waitedMs).toBeLessThan(2000);
     expect(lines.map(({ message }) => message)).toEqual(['Client went away']);
   });
 

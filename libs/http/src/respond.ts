@@ -34,7 +34,6 @@ function discardLeftover(exchange: Exchange): void {
   const timer = setTimeout(() => raw.socket.destroy(), leftoverTimeoutMs);
   timer.unref();
   raw.once('end', () => clearTimeout(timer)).once('close', () => clearTimeout(timer));
-  raw.resume();
 }
 
 function write(exchange: Exchange, status: number, headers: Headers, body: string | Uint8Array): void {

@@ -220,6 +220,14 @@ describe('Pages', () => {
     expect(() => make({ folders: [join(folder, 'missing')] })).toThrow('Cannot read templates in');
   });
 
+  it('leaves out what a filter cannot make sense of', () => {
+    writeFileSync(
+      join(folder, 'odd.txt'),
+      "[{{ 'x'|format_ts('%d') }}{{ 1|mxc_to_http }}{{ missing|localpart_from_email }}]{{ 'x'|center('y') }}",
+    );
+    expect(make({ folders: [folder] }).text('odd.txt')).toBe('[]x');
+  });
+
   it("puts ours in for one of the operator's that fails, and survives it", () => {
     writeFileSync(join(folder, 'terms.html'), '{{ session|no_such_filter }}');
     writeFileSync(
@@ -236,6 +244,17 @@ describe('Pages', () => {
       expect(() => pages.text('nothing.html')).toThrow(TemplateError);
     }
     expect(pages.page('invalid_token.html').html).toContain('not valid');
+  });
+
+  it('goes on after a value that destroys the state of the engine', () => {
+    const pages = make();
+    const trap = {
+      get name(): never {
+        throw new Error('trap');
+      },
+    };
+    expect(() => pages.text('sso_error.html', { error: trap })).toThrow(TemplateError);
+    expect(pages.text('sso_error.html', { error: 'bad_session' })).toContain('bad_session');
   });
 
   it('takes its folders and names from the settings', () => {
