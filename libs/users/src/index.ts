@@ -4,8 +4,16 @@ export { AccountDataService, type AccountDataSource } from './account-data/accou
 export { FilterStore } from './account-data/filter-store.js';
 export { type Account, type AccountFlags, erasedUsers, existingAccounts, isErased } from './accounts/account.query.js';
 export { AccountService, type Registration } from './accounts/account.service.js';
+export { AccountRenewal } from './accounts/account-renewal.service.js';
 export { AccountValidity } from './accounts/account-validity.js';
 export { AdminRegistrationService } from './accounts/admin-registration.service.js';
+export {
+  deleteExternalId,
+  type ExternalId,
+  externalIdsOf,
+  recordExternalId,
+  userOfExternalId,
+} from './accounts/external-id.query.js';
 export { DeactivationService } from './accounts/deactivation.service.js';
 export { PasswordService } from './accounts/password.service.js';
 export {
@@ -17,6 +25,8 @@ export {
   type RegistrationToken,
   updateRegistrationToken,
 } from './accounts/registration-token.query.js';
+export { StoredRateLimitOverrides } from './accounts/rate-limit-overrides.js';
+export { RegistrationFlows } from './accounts/registration-flows.js';
 export { RegistrationService } from './accounts/registration.service.js';
 export type { Origin } from './common/account-modules.js';
 export type { Hook, HookPoint } from './common/hook-point.js';
@@ -48,6 +58,8 @@ export { ClientActivity } from './sessions/client-activity.js';
 export { addressesOf, type UserAddress } from './sessions/client-activity.query.js';
 export { type DeviceRequest, type LoginFlow, type LoginMethod, LoginService } from './sessions/login.service.js';
 export { type IssuedSession, SessionService, type SessionRequest } from './sessions/session.service.js';
+export { EmailVerification } from './threepids/email-verification.service.js';
+export { insertThreepid, userOfThreepid } from './threepids/threepid.query.js';
 export type { Threepid } from './threepids/threepid.query.js';
 export { ThreepidService } from './threepids/threepid.service.js';
 export { InteractiveAuthRequired } from './uia/uia-errors.js';

@@ -3,6 +3,7 @@ import { Config, Ids, Logger } from '@rookery/platform';
 import { Pages, pagesOptionsOf } from '@rookery/templates';
 import { AccountDataController } from './account-data/account-data.controller.js';
 import { AccountController } from './accounts/account.controller.js';
+import { AccountRenewalController } from './accounts/account-renewal.controller.js';
 import { AdminRegistrationController } from './accounts/admin-registration.controller.js';
 import { RegistrationController } from './accounts/registration.controller.js';
 import { DeviceController } from './devices/device.controller.js';
@@ -28,6 +29,7 @@ import { UsersModule } from './users.module.js';
   controllers: [
     AccountController,
     AccountDataController,
+    AccountRenewalController,
     AdminRegistrationController,
     DeviceController,
     FallbackController,

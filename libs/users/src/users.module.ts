@@ -2,12 +2,14 @@ import { Module } from '@nestjs/common';
 import { RequestAuthenticator } from '@rookery/http';
 import { AccountDataService } from './account-data/account-data.service.js';
 import { FilterStore } from './account-data/filter-store.js';
+import { AccountRenewal } from './accounts/account-renewal.service.js';
 import { AccountService } from './accounts/account.service.js';
 import { AccountValidity } from './accounts/account-validity.js';
 import { AdminRegistrationService } from './accounts/admin-registration.service.js';
 import { DeactivationService } from './accounts/deactivation.service.js';
 import { PasswordReset } from './accounts/password-reset.service.js';
 import { PasswordService } from './accounts/password.service.js';
+import { StoredRateLimitOverrides } from './accounts/rate-limit-overrides.js';
 import { RegistrationFlows } from './accounts/registration-flows.js';
 import { RegistrationService } from './accounts/registration.service.js';
 import { AccountModules } from './common/account-modules.js';
@@ -39,6 +41,7 @@ import { UserAuthGate } from './uia/user-auth-gate.js';
 const face = [
   AccountDataService,
   FilterStore,
+  AccountRenewal,
   AccountService,
   AccountValidity,
   AppserviceDirectory,
@@ -50,6 +53,7 @@ const face = [
   PasswordService,
   ProfileService,
   RegistrationFlows,
+  StoredRateLimitOverrides,
   RegistrationService,
   RemoteProfiles,
   SessionService,

@@ -22,3 +22,50 @@ export async function findExpiry(db: Db, userId: string): Promise<number | undef
 export async function deleteExpiry(tx: Tx, userId: string): Promise<void> {
   await tx.run('DELETE FROM account_validity WHERE user_id = ?', [userId]);
 }
+
+/** An account whose end is near. */
+export interface ExpiringAccount {
+  readonly user_id: string;
+  readonly expiration_ts_ms: number;
+}
+
+/** Accounts that expire before a moment and were not told yet, the first ones first. */
+export async function findUntold(db: Db, beforeMs: number, limit: number): Promise<ExpiringAccount[]> {
+  return db.query(
+    `SELECT v.user_id, v.expiration_ts_ms FROM account_validity v JOIN users u ON u.name = v.user_id
+     WHERE v.email_sent = ? AND v.expiration_ts_ms <= ? AND u.deactivated = ? ORDER BY v.expiration_ts_ms LIMIT ?`,
+    [false, beforeMs, false, limit],
+  );
+}
+
+/** Notes that a mail with a renewal link goes out; the link of an earlier mail stops working. */
+export async function setRenewalToken(tx: Tx, userId: string, tokenHash: string): Promise<void> {
+  await tx.run(
+    'UPDATE account_validity SET email_sent = ?, renewal_token = ?, token_used_ts_ms = NULL WHERE user_id = ?',
+    [true, tokenHash, userId],
+  );
+}
+
+/** Notes that a user cannot be told, having no address. */
+export async function markTold(tx: Tx, userId: string): Promise<void> {
+  await tx.run('UPDATE account_validity SET email_sent = ? WHERE user_id = ?', [true, userId]);
+}
+
+/** The account that a renewal link is for. */
+export async function findByRenewalToken(
+  tx: Tx,
+  tokenHash: string,
+): Promise<(ExpiringAccount & { readonly token_used_ts_ms: number | null }) | undefined> {
+  await tx.run('UPDATE account_validity SET renewal_token = renewal_token WHERE renewal_token = ?', [tokenHash]);
+  return tx.get('SELECT user_id, expiration_ts_ms, token_used_ts_ms FROM account_validity WHERE renewal_token = ?', [
+    tokenHash,
+  ]);
+}
+
+/** Renews an account by its link, which from then on counts as used. */
+export async function renewByToken(tx: Tx, tokenHash: string, expiresMs: number, nowMs: number): Promise<void> {
+  await tx.run(
+    'UPDATE account_validity SET expiration_ts_ms = ?, email_sent = ?, token_used_ts_ms = ? WHERE renewal_token = ?',
+    [expiresMs, false, nowMs, tokenHash],
+  );
+}

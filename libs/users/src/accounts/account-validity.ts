@@ -37,6 +37,11 @@ export class AccountValidity {
     this.#expiry.delete(userId);
   }
 
+  /** Forgets what is cached: the account was renewed. */
+  forget(userId: string): void {
+    this.#expiry.delete(userId);
+  }
+
   /** When a new account expires, by the setting; `undefined`: never. */
   initialExpiryMs(): number | undefined {
     const periodMs = this.config.get('account_validity.enabled')

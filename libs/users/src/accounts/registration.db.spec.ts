@@ -1,4 +1,7 @@
 import { createHmac } from 'node:crypto';
+import { mkdtemp } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { databaseMigrations } from '@rookery/database';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
@@ -228,6 +231,40 @@ eachDatabase('registration', (open) => {
     expect(dump).not.toContain(asked.body.session);
   });
 
+  it('takes what a stage has recorded, not what a request beside it brought', async () => {
+    const fixture = await build({ registration_requires_token: true });
+    await test.database.write(async (tx) => {
+      await insertRegistrationToken(tx, 'first', 1, undefined);
+      await insertRegistrationToken(tx, 'second', 1, undefined);
+    });
+    const asked = await register({ username: 'beside', password: 'pw' }, fixture);
+    const { session } = asked.body;
+    const step = (auth: object) =>
+      register({ username: 'beside', password: 'pw', auth: { ...auth, session } }, fixture);
+    await step({ type: 'm.login.dummy' });
+    const results = await Promise.all(
+      ['first', 'second'].map((token) => step({ type: 'm.login.registration_token', token })),
+    );
+    expect(results.filter((one) => one.status === 200)).toHaveLength(1);
+    const uses = [await tokenUse('first'), await tokenUse('second')];
+    expect(uses).toEqual(
+      expect.arrayContaining([
+        { pending: 0, completed: 1 },
+        { pending: 0, completed: 0 },
+      ]),
+    );
+  });
+
+  it('lets nobody begin sessions without end', async () => {
+    const fixture = await build();
+    const attempt = (ip: string) => register({}, fixture, { ip });
+    for (let i = 0; i < 300; i++) expect((await attempt('192.0.2.1')).status).toBe(401);
+    expect(await attempt('192.0.2.1')).toMatchObject({ status: 429, body: { errcode: 'M_LIMIT_EXCEEDED' } });
+    expect((await attempt('192.0.2.2')).status).toBe(401);
+    await clock.advance(600_000);
+    expect((await attempt('192.0.2.1')).status).toBe(401);
+  });
+
   it('survives a restart between the stages', async () => {
     const first = await build({ registration_requires_token: true });
     await test.database.write((tx) => insertRegistrationToken(tx, 'restart', 1, undefined));
@@ -347,7 +384,7 @@ eachDatabase('registration', (open) => {
         recaptcha_public_key: 'pub',
         recaptcha_private_key: 'priv',
         'user_consent.version': '1',
-        'user_consent.template_dir': '/tmp',
+        'user_consent.template_dir': await mkdtemp(join(tmpdir(), 'consent-')),
         'user_consent.require_at_registration': true,
         form_secret: 'x',
       },

@@ -1,7 +1,15 @@
 import { Injectable } from '@nestjs/common';
 import type { InboundRequest } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
-import type { AuthSuccess, CallbackContext, ProfileInfo, RequestInfo, Threepid, UiaResults } from '@rookery/module-api';
+import type {
+  AuthSuccess,
+  CallbackContext,
+  ProfileInfo,
+  RenewalResult,
+  RequestInfo,
+  Threepid,
+  UiaResults,
+} from '@rookery/module-api';
 import { assertAllowed, callbackContext, ModuleDispatcher } from '@rookery/module-host';
 import type { Requester } from '@rookery/platform';
 
@@ -49,6 +57,19 @@ export class AccountModules {
   async isUserExpired(userId: string): Promise<boolean | undefined> {
     if (!this.modules.has('isUserExpired')) return undefined;
     return this.modules.provide('isUserExpired', contextOf({}), userId);
+  }
+
+  /** @returns whether a module takes care of it */
+  async legacySendMail(userId: string, origin: Origin): Promise<boolean> {
+    if (!this.modules.has('onLegacySendMail')) return false;
+    await this.modules.provide('onLegacySendMail', contextOf(origin), userId);
+    return true;
+  }
+
+  /** `undefined` where no module takes care of it. */
+  async legacyRenew(token: string, origin: Origin): Promise<RenewalResult | undefined> {
+    if (!this.modules.has('onLegacyRenew')) return undefined;
+    return this.modules.provide('onLegacyRenew', contextOf(origin), token);
   }
 
   /**

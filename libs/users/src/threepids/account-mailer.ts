@@ -1,11 +1,15 @@
 import { Inject, Injectable, Optional } from '@nestjs/common';
 import type { Tx } from '@rookery/database';
+import { Config } from '@rookery/platform';
 import { Mailer } from '@rookery/templates';
 
 /** Writes the mails of this lib, where the server sends mail at all. */
 @Injectable()
 export class AccountMailer {
-  constructor(@Optional() @Inject(Mailer) private readonly mailer: Mailer | undefined) {}
+  constructor(
+    private readonly config: Config,
+    @Optional() @Inject(Mailer) private readonly mailer: Mailer | undefined,
+  ) {}
 
   get enabled(): boolean {
     return this.mailer !== undefined;
@@ -30,6 +34,18 @@ export class AccountMailer {
       subject: this.#mailer.subject('email_already_in_use'),
       values: {},
     });
+  }
+
+  /** Tells a user that the account expires, with a link that renews it. */
+  async queueExpiry(
+    tx: Tx,
+    address: string,
+    values: { readonly display_name: string; readonly expiration_ts: number; readonly url: string },
+  ): Promise<void> {
+    const subject = this.config
+      .get('account_validity.renew_email_subject')
+      .replaceAll('%(app)s', this.config.get('email.app_name'));
+    await this.#mailer.queue(tx, { to: address, kind: 'expiry', subject, values });
   }
 
   get #mailer(): Mailer {

@@ -1,0 +1,115 @@
+import { databaseMigrations } from '@rookery/database';
+import { RequestAuthenticator } from '@rookery/http';
+import type { MailRequest } from '@rookery/templates';
+import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
+import { usersMigrations } from '../migrations/users-01.migration.js';
+import { SessionService } from '../sessions/session.service.js';
+import { buildUsers, type UsersFixture } from '../users.fixture.js';
+import { AccountRenewalController } from './account-renewal.controller.js';
+import { AccountRenewal } from './account-renewal.service.js';
+import { AccountService } from './account.service.js';
+
+const day = 86_400_000;
+
+eachDatabase('account validity', (open) => {
+  const clock = new FakeClock();
+  const mails: MailRequest[] = [];
+  let test: TestDatabase;
+  let users: UsersFixture;
+
+  const newUser = async (localpart: string): Promise<{ userId: string; token: string }> => {
+    const threepids = [{ medium: 'email', address: `${localpart}@example.org`, validatedMs: 1 }];
+    const userId = await users.get(AccountService).register({ localpart, threepids, origin: {} });
+    return { userId, token: (await users.get(SessionService).open({ userId })).accessToken };
+  };
+  const access = (token: string, expired = false) =>
+    users
+      .get(RequestAuthenticator)
+      .authenticate(users.request('GET', '/x', undefined, { token }), { auth: 'required', expired });
+  const open1 = (token: string) =>
+    users.get(AccountRenewalController).renew(users.request('GET', `/renew?token=${encodeURIComponent(token)}`));
+  const linkToken = (): string => new URL(mails.at(-1)!.values['url'] as string).searchParams.get('token')!;
+
+  beforeAll(async () => {
+    test = await open(clock);
+    await test.migrate([...databaseMigrations, ...usersMigrations]);
+    users = await buildUsers({
+      database: test.database,
+      clock,
+      mails,
+      settings: { account_validity: { enabled: true, period: '30d', renew_at: '7d' } },
+    });
+  });
+  afterAll(() => users.close());
+  beforeEach(() => void mails.splice(0));
+
+  it('shuts an expired account out until its link is followed', async () => {
+    const { userId, token } = await newUser('mortal');
+    const renewal = users.get(AccountRenewal);
+    await renewal.tellExpiring();
+    expect(mails).toEqual([]);
+    // Twenty-three days pass in the database's eyes only: advancing the clock would fire every timer on the way.
+    await test.database.write((tx) =>
+      tx.run('UPDATE account_validity SET expiration_ts_ms = ?', [clock.nowMs() + 7 * day]),
+    );
+    await renewal.tellExpiring();
+    await renewal.tellExpiring();
+    expect(mails).toMatchObject([
+      {
+        to: 'mortal@example.org',
+        kind: 'expiry',
+        subject: 'Renew your Matrix account',
+        values: { display_name: 'mortal', expiration_ts: clock.nowMs() + 7 * day },
+      },
+    ]);
+    await test.database.write((tx) => tx.run('UPDATE account_validity SET expiration_ts_ms = ?', [clock.nowMs()]));
+    await clock.advance(61_000);
+    await expect(access(token)).rejects.toMatchObject({ status: 403, errcode: 'ORG_MATRIX_EXPIRED_ACCOUNT' });
+    expect(await access(token, true)).toMatchObject({ userId });
+
+    const page = await open1(linkToken());
+    expect([page.status, page.body]).toEqual([200, expect.stringContaining('renewed')]);
+    expect(await access(token)).toMatchObject({ userId });
+    // Used again, the link renews nothing and says until when the account is valid.
+    const again = await open1(linkToken());
+    expect(again.status).toBe(200);
+    expect(again.body).not.toBe(page.body);
+    expect(
+      await test.database.get('SELECT expiration_ts_ms FROM account_validity WHERE user_id = ?', [userId]),
+    ).toEqual({ expiration_ts_ms: clock.nowMs() + 30 * day });
+    expect((await open1('guess')).status).toBe(404);
+    expect((await open1('')).status).toBe(404);
+  });
+
+  it('mails on demand; a new link replaces the old one', async () => {
+    const { userId } = await newUser('asking');
+    const renewal = users.get(AccountRenewal);
+    await renewal.sendMail(userId, {});
+    const first = linkToken();
+    await renewal.sendMail(userId, {});
+    expect((await renewal.renew(first, {})).valid).toBe(false);
+    const results = await Promise.all(Array.from({ length: 4 }, () => renewal.renew(linkToken(), {})));
+    expect(results.map(({ valid, stale }) => [valid, stale]).sort()).toEqual([
+      [false, true],
+      [false, true],
+      [false, true],
+      [true, false],
+    ]);
+    expect(JSON.stringify(await test.database.query('SELECT * FROM account_validity'))).not.toContain(linkToken());
+  });
+
+  it('does not look at accounts without an address again and again', async () => {
+    const userId = await users.get(AccountService).register({ localpart: 'unreachable', origin: {} });
+    await test.database.write((tx) =>
+      tx.run('UPDATE account_validity SET expiration_ts_ms = ? WHERE user_id = ?', [clock.nowMs(), userId]),
+    );
+    await users.get(AccountRenewal).tellExpiring();
+    expect(
+      await test.database.get('SELECT COUNT(*) AS n FROM account_validity WHERE user_id = ? AND email_sent = ?', [
+        userId,
+        true,
+      ]),
+    ).toEqual({ n: 1 });
+    await expect(users.get(AccountRenewal).sendMail(userId, {})).rejects.toMatchObject({ status: 400 });
+  });
+});

@@ -1,0 +1,121 @@
+import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import { MatrixError } from '@rookery/matrix-types';
+import type { RenewalResult } from '@rookery/module-api';
+import { Clock, Config, Ids, Logger, type Timer } from '@rookery/platform';
+import { AccountModules, type Origin } from '../common/account-modules.js';
+import { newSecret, secretHash } from '../common/secrets.js';
+import { findProfile } from '../profiles/profile.query.js';
+import { AccountMailer } from '../threepids/account-mailer.js';
+import { threepidsOf } from '../threepids/threepid.query.js';
+import {
+  findByRenewalToken,
+  findExpiry,
+  findUntold,
+  markTold,
+  renewByToken,
+  setRenewalToken,
+} from './account-validity.query.js';
+import { AccountValidity } from './account-validity.js';
+
+const lookEveryMs = 30 * 60_000;
+/** Accounts told in one look. */
+const batchSize = 100;
+
+/** Mails that ask users to renew accounts about to expire, and what their links do; by `account_validity` or a module. */
+@Injectable()
+export class AccountRenewal implements OnModuleInit, OnModuleDestroy {
+  #timer: Timer | undefined;
+
+  constructor(
+    private readonly database: Database,
+    private readonly clock: Clock,
+    private readonly ids: Ids,
+    private readonly config: Config,
+    private readonly validity: AccountValidity,
+    private readonly mailer: AccountMailer,
+    private readonly modules: AccountModules,
+    private readonly logger: Logger,
+  ) {}
+
+  onModuleInit(): void {
+    if (
+      !this.config.get('account_validity.enabled') ||
+      this.config.get('account_validity.renew_at') === undefined ||
+      !this.mailer.enabled
+    )
+      return;
+    this.#timer = this.clock.every(lookEveryMs, () => {
+      this.tellExpiring().catch((error: unknown) =>
+        this.logger.error('Could not tell users that their accounts expire', { err: error }),
+      );
+    });
+  }
+
+  onModuleDestroy(): void {
+    this.#timer?.cancel();
+  }
+
+  /** Mails all users whose accounts are about to expire. */
+  async tellExpiring(): Promise<void> {
+    const beforeMs = this.clock.nowMs() + (this.config.get('account_validity.renew_at') ?? 0);
+    for (const { user_id: userId } of await findUntold(this.database, beforeMs, batchSize)) await this.#tell(userId);
+  }
+
+  /**
+   * Mails a user who asks for it.
+   * @throws MatrixError 404 `M_UNRECOGNIZED` where accounts do not expire, 400 `M_UNKNOWN` where no mail can be sent
+   */
+  async sendMail(userId: string, origin: Origin): Promise<void> {
+    if (await this.modules.legacySendMail(userId, origin)) return;
+    if (!this.config.get('account_validity.enabled')) throw MatrixError.unrecognized();
+    if (!this.mailer.enabled || !(await this.#tell(userId)))
+      throw new MatrixError(400, 'M_UNKNOWN', 'There is no address to write to');
+  }
+
+  /**
+   * Follows a renewal link.
+   * @throws MatrixError 404 `M_UNRECOGNIZED` where accounts do not expire
+   */
+  async renew(token: string, origin: Origin): Promise<RenewalResult> {
+    const byModule = await this.modules.legacyRenew(token, origin);
+    if (byModule) return byModule;
+    if (!this.config.get('account_validity.enabled')) throw MatrixError.unrecognized();
+    const nowMs = this.clock.nowMs();
+    const hash = secretHash(token);
+    const { userId, ...result } = await this.database.write(
+      async (tx) => {
+        const found = await findByRenewalToken(tx, hash);
+        if (!found) return { valid: false, stale: false, expirationTs: 0 };
+        // The link of a mail renews once: whoever finds it later must not.
+        if (found.token_used_ts_ms !== null) return { valid: false, stale: true, expirationTs: found.expiration_ts_ms };
+        const expirationTs = nowMs + (this.config.get('account_validity.period') ?? 0);
+        await renewByToken(tx, hash, expirationTs, nowMs);
+        return { valid: true, stale: false, expirationTs, userId: found.user_id };
+      },
+      { name: 'account_renewal' },
+    );
+    if (userId !== undefined) this.validity.forget(userId);
+    return result;
+  }
+
+  /** @returns whether the user has an address */
+  async #tell(userId: string): Promise<boolean> {
+    const addresses = (await threepidsOf(this.database, userId)).filter((one) => one.medium === 'email');
+    const expiresMs = await findExpiry(this.database, userId);
+    const displayName = (await findProfile(this.database, userId))?.displayname ?? userId;
+    const token = newSecret(this.ids, 'renew');
+    const base = this.config.get('public_baseurl') ?? `https://${this.config.serverName}/`;
+    const url = `${base}_matrix/client/unstable/account_validity/renew?${new URLSearchParams({ token }).toString()}`;
+    await this.database.write(
+      async (tx) => {
+        if (addresses.length === 0 || expiresMs === undefined) return markTold(tx, userId);
+        await setRenewalToken(tx, userId, secretHash(token));
+        for (const { address } of addresses)
+          await this.mailer.queueExpiry(tx, address, { display_name: displayName, expiration_ts: expiresMs, url });
+      },
+      { name: 'account_renewal_mail' },
+    );
+    return addresses.length > 0 && expiresMs !== undefined;
+  }
+}

@@ -1,0 +1,41 @@
+import { Injectable } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import { type RateLimit, RateLimitOverrides } from '@rookery/http';
+import { Clock } from '@rookery/platform';
+import { LRUCache } from 'lru-cache';
+import { deleteRateLimitOverride, findRateLimitOverride, writeRateLimitOverride } from './rate-limit-override.query.js';
+
+const maxAgeMs = 60_000;
+
+/** Numbers that administrators set for single users, for every limiter that counts by user. */
+@Injectable()
+export class StoredRateLimitOverrides extends RateLimitOverrides {
+  readonly #cache = new LRUCache<string, { readonly limit: RateLimit | undefined; readonly loadedMs: number }>({
+    max: 20_000,
+  });
+
+  constructor(
+    private readonly database: Database,
+    private readonly clock: Clock,
+  ) {
+    super();
+  }
+
+  async find(userId: string): Promise<RateLimit | undefined> {
+    const nowMs = this.clock.nowMs();
+    const cached = this.#cache.get(userId);
+    if (cached && nowMs - cached.loadedMs < maxAgeMs) return cached.limit;
+    const limit = await findRateLimitOverride(this.database, userId);
+    this.#cache.set(userId, { limit, loadedMs: nowMs });
+    return limit;
+  }
+
+  /** Sets a user's numbers, 0 per second for no limit; `undefined` goes back to the settings'. */
+  async set(userId: string, limit: RateLimit | undefined): Promise<void> {
+    await this.database.write(
+      (tx) => (limit ? writeRateLimitOverride(tx, userId, limit) : deleteRateLimitOverride(tx, userId)),
+      { name: 'ratelimit_override' },
+    );
+    this.#cache.delete(userId);
+  }
+}
