@@ -61,6 +61,17 @@ describe('metrics', () => {
     expect(await linesOf(new Metrics('other.org'), 'process_cpu_user_seconds_total')).toHaveLength(1);
   });
 
+  it('shows the build, the pauses of the garbage collector and of the event loop', async () => {
+    const metrics = new Metrics('example.org', '1.2.3');
+    expect((await linesOf(metrics, 'synapse_build_info'))[0]).toContain('version="1.2.3"');
+    const until = performance.now() + 150;
+    while (performance.now() < until);
+    await new Promise((resolve) => setTimeout(resolve, 120));
+    const [sum = ''] = await linesOf(metrics, 'python_twisted_reactor_tick_time_sum');
+    expect(Number(sum.split(' ')[1])).toBeGreaterThan(0.03);
+    expect((await metrics.render()).body).toContain('# TYPE python_gc_time histogram');
+  });
+
   it('can define every metric of the table', async () => {
     const metrics = new Metrics('example.org');
     for (const [name, row] of Object.entries(metricTable)) {

@@ -1,5 +1,6 @@
-import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
+import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 import { type MetricName, metricTable, type MetricsOf } from './metric-table.js';
+import { processMetrics } from './process-metrics.js';
 
 /** A metric of our own, beyond the table of the field's names. */
 export interface MetricDefinition<L extends string> {
@@ -34,9 +35,6 @@ export interface HistogramMetric<L extends string> {
 
 type LabelsOf<K extends MetricName> = (typeof metricTable)[K]['labels'][number];
 
-/** What the process itself shows; shared by all servers in it. */
-let processRegistry: Registry | undefined;
-
 /**
  * The numbers a server shows to Prometheus. Names of the field's dashboards come from a table and need no definition:
  * `metrics.counter('synapse_storage_events_persisted_events').inc({})`. Asking twice for a name gives the same metric.
@@ -45,9 +43,19 @@ let processRegistry: Registry | undefined;
 export class Metrics {
   readonly #registry = new Registry();
 
-  constructor(serverName: string) {
+  /** @param version release of this program, for `synapse_build_info` */
+  constructor(serverName: string, version?: string) {
     this.#registry.setDefaultLabels({ server_name: serverName });
     this.gauge('synapse_server_name_info').set({}, 1);
+    if (version === undefined) return;
+    const runtime = `Node.js ${process.versions.node}`;
+    const build = {
+      version,
+      pythonversion: runtime,
+      osversion: `${process.platform} ${process.arch}`,
+      rustcversion: '',
+    };
+    this.gauge('synapse_build_info').set(build, 1);
   }
 
   /** A counter from the table, or one of our own. */
@@ -117,8 +125,7 @@ export class Metrics {
 
   /** Everything in Prometheus's text format, the process's own numbers included. */
   async render(): Promise<{ readonly contentType: string; readonly body: string }> {
-    if (!processRegistry) collectDefaultMetrics({ register: (processRegistry = new Registry()) });
-    const parts = await Promise.all([processRegistry.metrics(), this.#registry.metrics()]);
+    const parts = await Promise.all([processMetrics().metrics(), this.#registry.metrics()]);
     return { contentType: this.#registry.contentType, body: parts.join('\n') };
   }
 }
