@@ -27,6 +27,7 @@ const check = process.argv.includes('--check');
 const { configurationReference, configurationSchema, settingsReport, withoutEffect } = await import(
   join(root, 'libs', 'platform', 'src', 'index.ts')
 );
+const { createProgram } = await import(join(root, 'apps', 'ctl', 'src', 'index.ts'));
 const { format, resolveConfig } = await import('prettier');
 
 let wrong = 0;
@@ -64,6 +65,7 @@ for (const name of idleThoughSilent) complain(`${name} is read nowhere: add it t
 const documents = [
   ['docs/operators/configuration.md', configurationReference],
   ['docs/operators/homeserver.schema.json', () => JSON.stringify(configurationSchema())],
+  ['docs/operators/commands.md', commandReference],
 ];
 
 for (const [path, text] of documents) {
@@ -76,6 +78,21 @@ for (const [path, text] of documents) {
     writeFileSync(file, wanted);
     console.log(`wrote ${path}`);
   }
+}
+
+/** Every command of `rookery` with its help. */
+function commandReference() {
+  const chapters = (command, path) => [
+    `## ${path}\n\n\`\`\`text\n${command.configureHelp({ helpWidth: 100 }).helpInformation().trimEnd()}\n\`\`\`\n`,
+    ...command.commands.flatMap((inner) => chapters(inner, `${path} ${inner.name()}`)),
+  ];
+  const program = createProgram({ out() {}, note() {}, ask: async () => '', askSecret: async () => '' });
+  return [
+    '# Commands',
+    '<!-- Written by `npm run docs` from apps/ctl. -->',
+    'Exit codes: 0 done, 1 failed (one line says why), 2 called wrongly.',
+    ...chapters(program, program.name()),
+  ].join('\n\n');
 }
 
 function sources(folder) {

@@ -189,7 +189,7 @@ export const serverSettings = {
     'Instance that does it; the main process when unset.',
   ),
 
-  modules: setting(k.list(moduleEntry), [], 'Modules to load, in order of priority.', { since: '1.37' }),
+  modules: setting(k.list(moduleEntry), [], 'Modules to load, in order of priority.', { since: '1.37', reload: true }),
   'experimental.faster_joins': optional(k.flag, 'Join rooms before their state has arrived.', {
     since: '1.76',
     deprecated: 'leave it out: it is always on, false has no effect',
