@@ -138,6 +138,17 @@ class ProbeController {
     return HttpReply.redirect('https://example.org/');
   }
 
+  @Get(client(['v3'], '/unsendable/:how'))
+  @Access({ auth: 'none' })
+  unsendable(@Param('how') how: string): unknown {
+    if (how === 'cycle') {
+      const cycle: Record<string, unknown> = {};
+      return Object.assign(cycle, { cycle });
+    }
+    if (how === 'redirect') return HttpReply.redirect('https://example.org/é\r\nset-cookie: a=b \ud800');
+    return new HttpReply(200, { 'x-a': 'b\r\nset-cookie: a=b' }, 'x'.repeat(5000));
+  }
+
   @Get(client(['v3'], '/stream'))
   @Access({ auth: 'none' })
   stream(): HttpReply {
@@ -517,6 +528,16 @@ describe('HTTP front', () => {
     expect((logged?.fields['err'] as Error).message).toBe('secret detail');
   });
 
+  it('fails cleanly when an answer cannot be sent, and lets nobody write headers', async () => {
+    expect(await errorOf(await get('/_matrix/client/v3/unsendable/cycle'))).toEqual([500, 'M_UNKNOWN']);
+    expect(await errorOf(await get('/_matrix/client/v3/unsendable/header'))).toEqual([500, 'M_UNKNOWN']);
+    const redirect = await get('/_matrix/client/v3/unsendable/redirect', { redirect: 'manual' });
+    expect([redirect.headers.get('location'), redirect.headers.get('set-cookie')]).toEqual([
+      'https://example.org/%C3%A9%0D%0Aset-cookie:%20a=b%20%EF%BF%BD',
+      null,
+    ]);
+  });
+
   it('sends pages, cookies and redirects', async () => {
     const page = await get('/_matrix/client/v3/page');
     expect(page.headers.getSetCookie()).toEqual(['a=1', 'b=2']);
@@ -722,6 +743,7 @@ describe('listeners', () => {
     expect(big.headers.get('content-encoding')).toBe('gzip');
     expect(Number(big.headers.get('content-length'))).toBeLessThan(1000);
     expect(((await big.json()) as { text: string }).text).toHaveLength(20_000);
+    expect(await errorOf(await fetch(`${base}/_matrix/client/v3/unsendable/header`))).toEqual([500, 'M_UNKNOWN']);
     const plain = await fetch(`${base}/_matrix/client/v3/big`, {
       headers: { 'accept-encoding': 'gzip;q=0, identity' },
     });

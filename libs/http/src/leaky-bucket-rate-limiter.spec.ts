@@ -86,6 +86,17 @@ describe('LeakyBucketRateLimiter', () => {
     await expect(buckets.take('unheard_of', 'k')).rejects.toMatchObject({ status: 429 });
   });
 
+  it('counts all addresses of an IPv6 network as one client', async () => {
+    const buckets = limiter();
+    await buckets.take('rc_login.address', '2001:db8:1:2::5');
+    for (const address of ['2001:db8:1:2::6', '2001:db8:1:2:3:4:5:6', '2001:db8:1:2:ffff::']) {
+      expect([address, await buckets.mayTake('rc_login.address', address)]).toEqual([address, false]);
+    }
+    for (const address of ['2001:db8:1:3::5', '2001:db8::5', '::1', '10.0.0.1']) {
+      expect([address, await buckets.mayTake('rc_login.address', address)]).toEqual([address, true]);
+    }
+  });
+
   it('asks for a long pause where nothing ever leaks', async () => {
     const buckets = limiter();
     await buckets.take('never', 'k');

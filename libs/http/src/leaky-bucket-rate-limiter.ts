@@ -1,3 +1,4 @@
+import { isIPv6 } from 'node:net';
 import { MatrixError } from '@rookery/matrix-types';
 import type { Clock, Requester } from '@rookery/platform';
 import { type LimiterName, type RateLimit, RateLimiter, type RateLimitOverrides } from './rate-limiter.js';
@@ -16,6 +17,26 @@ const byUser = new Set<LimiterName>([
   'rc_reports',
   'rc_user_directory',
 ]);
+
+/** Limits by the client's address. */
+const byAddress = new Set<LimiterName>(['rc_login.address', 'rc_registration', 'rc_registration_token_validity']);
+
+/** Who has one IPv6 address has all of its network: the first four groups stand for it. */
+const networkOf = (address: string): string => {
+  const [head = '', tail] = address.split('::');
+  if (tail === undefined) return address.split(':', 4).join(':');
+  const before = head.split(':');
+  return [
+    ...before,
+    ...new Array<string>(Math.max(0, 8 - before.length - tail.split(':').length)).fill('0'),
+    ...tail.split(':'),
+  ]
+    .slice(0, 4)
+    .join(':');
+};
+
+const bucketKey = (limiter: LimiterName, key: string): string =>
+  `${limiter}\n${byAddress.has(limiter) && isIPv6(key) ? networkOf(key) : key}`;
 
 /** Where nothing else is said. */
 const fallback: RateLimit = { perSecond: 0.17, burstCount: 3 };
@@ -57,13 +78,13 @@ export class LeakyBucketRateLimiter extends RateLimiter {
   async take(limiter: LimiterName, key: string, requester?: Requester, cost = 1): Promise<void> {
     const limit = await this.#limitFor(limiter, requester);
     if (limit === undefined) return;
-    const waitMs = this.#try(`${limiter}\n${key}`, limit, cost, true);
+    const waitMs = this.#try(bucketKey(limiter, key), limit, cost, true);
     if (waitMs > 0) throw MatrixError.limitExceeded(waitMs);
   }
 
   async mayTake(limiter: LimiterName, key: string, requester?: Requester): Promise<boolean> {
     const limit = await this.#limitFor(limiter, requester);
-    return limit === undefined || this.#try(`${limiter}\n${key}`, limit, 1, false) === 0;
+    return limit === undefined || this.#try(bucketKey(limiter, key), limit, 1, false) === 0;
   }
 
   /** How many buckets are kept. */

@@ -16,6 +16,8 @@ export interface PageOptions {
   readonly formsLeadAway?: boolean;
 }
 
+const headerSafe = (url: string): string => url.toWellFormed().replace(/[^\x21-\x7e]/gu, encodeURIComponent);
+
 const captchaSites = 'https://www.recaptcha.net https://www.google.com';
 
 function policyOf({ nonce, custom }: PageContent, formsLeadAway: boolean): string {
@@ -66,7 +68,12 @@ export class HttpReply {
       page.html,
     );
   }
+  /** A redirect. What may not stand in a header is percent-encoded. */
   static redirect(location: string, status = 302, headers: Record<string, string | string[]> = {}): HttpReply {
-    return new HttpReply(status, { location, 'cache-control': 'no-store', ...headers }, undefined);
+    return new HttpReply(
+      status,
+      { location: headerSafe(location), 'cache-control': 'no-store', ...headers },
+      undefined,
+    );
   }
 }

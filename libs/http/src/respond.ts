@@ -1,4 +1,5 @@
 import { MatrixError } from '@rookery/matrix-types';
+import { validateHeaderValue } from 'node:http';
 import { Readable, pipeline } from 'node:stream';
 import { gzip } from 'node:zlib';
 import type { Exchange } from './exchange.js';
@@ -56,6 +57,9 @@ function send(exchange: Exchange, status: number, headers: Headers, body: string
   if (exchange.listener.compress) headers['vary'] = ['Accept-Encoding', headers['vary'] ?? []].flat().join(', ');
   if (headers['content-encoding'] !== undefined || !mayCompress(exchange, body))
     return write(exchange, status, headers, body);
+  // Once the body is packed, nobody is there to catch.
+  for (const [name, value] of Object.entries(headers))
+    for (const one of [value].flat()) validateHeaderValue(name, String(one));
   gzip(body, (error, packed) => {
     if (error === null) write(exchange, status, { ...headers, 'content-encoding': 'gzip' }, packed);
     else write(exchange, status, headers, body);
@@ -76,21 +80,26 @@ function sendStream(exchange: Exchange, status: number, headers: Headers, body: 
 }
 
 /**
- * Answers a request. The only place where answers are written, so that all of them carry the headers they must.
+ * Answers a request. The only place where answers are written, so that all of them carry the headers they must. A second
+ * answer to the same request is dropped.
  * @param result an {@link HttpReply}, or an object that goes out as JSON with status 200; `undefined` goes out as `{}`
+ * @throws Error when the result cannot be sent (a cycle, a header with a line break); another answer may be given then
  */
 export function respond(exchange: Exchange, result: unknown): void {
   if (exchange.answered) return;
   exchange.answered = true;
-  if (!(result instanceof HttpReply)) {
-    send(exchange, 200, { ...jsonHeaders }, JSON.stringify(result ?? {}));
-    return;
+  try {
+    if (result instanceof HttpReply) sendReply(exchange, result);
+    else send(exchange, 200, { ...jsonHeaders }, JSON.stringify(result ?? {}));
+  } catch (error) {
+    exchange.answered = exchange.response.headersSent;
+    throw error;
   }
-  const { status, body } = result;
+}
+
+function sendReply(exchange: Exchange, { status, headers: own, body }: HttpReply): void {
   const headers: Headers =
-    result.headers['content-type'] === 'application/json'
-      ? { ...jsonHeaders, ...result.headers }
-      : { ...corsHeaders, ...result.headers };
+    own['content-type'] === 'application/json' ? { ...jsonHeaders, ...own } : { ...corsHeaders, ...own };
   if (body instanceof Readable) sendStream(exchange, status, headers, body);
   else if (body !== undefined) send(exchange, status, headers, body);
   else if (status === 204 || status === 304) {
