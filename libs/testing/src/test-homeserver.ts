@@ -12,6 +12,8 @@ export interface TestHomeserverOptions extends HomeserverOverrides {
   readonly database?: DialectName;
   /** Settings by their names in `homeserver.yaml`; they replace the defaults of tests. */
   readonly settings?: Readonly<Record<string, unknown>>;
+  /** What requests are made with: a `fetch` that checks exchanges, for example. */
+  readonly fetch?: typeof fetch;
   /** Where relative names of modules start. Default: the current folder. */
   readonly configDir?: string;
 }
@@ -82,7 +84,7 @@ const defaults: Readonly<Record<string, unknown>> = {
  * ```
  */
 export async function createTestHomeserver(options: TestHomeserverOptions = {}): Promise<TestHomeserver> {
-  const { database = 'sqlite', settings = {}, configDir = process.cwd(), ...overrides } = options;
+  const { database = 'sqlite', settings = {}, configDir = process.cwd(), fetch: send = fetch, ...overrides } = options;
   const folder = await mkdtemp(join(tmpdir(), 'rookery-'));
   const place = await makeTestDatabasePlace(database);
   const start = async (port: number): Promise<Homeserver> => {
@@ -118,7 +120,7 @@ export async function createTestHomeserver(options: TestHomeserverOptions = {}):
     const url =
       baseUrl +
       (path.startsWith('/_') || path.startsWith('/.') || path === '/health' ? path : `/_matrix/client/v3${path}`);
-    const response = await fetch(url, {
+    const response = await send(url, {
       method,
       headers: {
         ...(body === undefined ? {} : { 'content-type': 'application/json' }),

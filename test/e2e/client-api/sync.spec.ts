@@ -1,0 +1,288 @@
+import { createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
+import { validatedFetch } from '../../support/openapi.js';
+
+interface WireEvent {
+  readonly event_id: string;
+  readonly type: string;
+  readonly sender: string;
+  readonly state_key?: string;
+  readonly content: Record<string, unknown>;
+  readonly unsigned?: Record<string, unknown>;
+}
+
+interface Room {
+  readonly timeline: { readonly events: WireEvent[]; readonly limited: boolean; readonly prev_batch: string };
+  readonly state?: { readonly events: WireEvent[] };
+  readonly state_after?: { readonly events: WireEvent[] };
+  readonly account_data: { readonly events: { type: string; content: unknown }[] };
+  readonly summary: Record<string, unknown>;
+}
+
+interface Sync {
+  readonly next_batch: string;
+  readonly rooms?: {
+    readonly join?: Record<string, Room>;
+    readonly leave?: Record<string, Room>;
+    readonly invite?: Record<string, { invite_state: { events: WireEvent[] } }>;
+    readonly knock?: Record<string, unknown>;
+  };
+  readonly account_data?: { readonly events: { type: string; content: unknown }[] };
+}
+
+let transaction = 0;
+
+const send = async (user: TestUser, roomId: string, body: string, type = 'm.room.message'): Promise<string> => {
+  transaction += 1;
+  const { status, body: answer } = await user.request('PUT', `/rooms/${roomId}/send/${type}/${transaction}`, { msgtype: 'm.text', body });
+  expect(status).toBe(200);
+  return String(answer['event_id']);
+};
+
+const sync = async (user: TestUser, query: Record<string, string | object> = {}): Promise<Sync> => {
+  const params = new URLSearchParams(
+    Object.entries(query).map(([name, value]): [string, string] => [
+      name,
+      typeof value === 'string' ? value : JSON.stringify(value),
+    ]),
+  );
+  const { status, body } = await user.request<Sync>('GET', `/sync?${params.toString()}`);
+  expect({ status, body }).toMatchObject({ status: 200 });
+  return body;
+};
+
+const createRoom = async (user: TestUser, options: object = {}): Promise<string> => {
+  const { status, body } = await user.request('POST', '/createRoom', { preset: 'private_chat', ...options });
+  expect(status).toBe(200);
+  return String(body['room_id']);
+};
+
+const join = async (user: TestUser, roomId: string): Promise<void> => {
+  expect((await user.request('POST', `/rooms/${roomId}/join`, {})).status).toBe(200);
+};
+
+const bodies = (room: Room | undefined): unknown[] =>
+  (room?.timeline.events ?? []).filter((event) => event.type === 'm.room.message').map((event) => event.content['body']);
+const keys = (events: readonly WireEvent[] | undefined): string[] => (events ?? []).map((event) => `${event.type}|${event.state_key}`).sort();
+
+describe.each(['sqlite', 'postgres'] as const)('/sync (%s)', (database) => {
+  let homeserver: TestHomeserver;
+  let alice: TestUser;
+  let bob: TestUser;
+
+  beforeAll(async () => {
+    homeserver = await createTestHomeserver({ database, fetch: validatedFetch });
+    alice = await homeserver.registerUser('alice');
+    bob = await homeserver.registerUser('bob');
+  });
+  afterAll(() => homeserver?.stop());
+
+  const shared = async (options: object = {}): Promise<string> => {
+    const roomId = await createRoom(alice, { invite: [bob.userId], ...options });
+    await join(bob, roomId);
+    return roomId;
+  };
+
+  it('first tells everything, then what is new, then nothing', async () => {
+    const roomId = await shared({ name: 'First' });
+    const hello = await send(alice, roomId, 'hello');
+    const first = await sync(bob);
+    const room = first.rooms?.join?.[roomId];
+    expect(bodies(room)).toEqual(['hello']);
+    expect(room?.timeline.events.at(-1)?.event_id).toBe(hello);
+    // State and timeline together are the current state, each entry once.
+    const all = [...(room?.state?.events ?? []), ...(room?.timeline.events ?? [])];
+    expect(keys(all.filter((event) => event.state_key !== undefined))).toEqual(
+      expect.arrayContaining(['m.room.create|', `m.room.member|${alice.userId}`, `m.room.member|${bob.userId}`, 'm.room.name|']),
+    );
+    expect(first.account_data?.events.map((event) => event.type)).toContain('m.push_rules');
+
+    const quiet = await sync(bob, { since: first.next_batch });
+    expect(quiet).toEqual({ next_batch: expect.any(String) });
+
+    await send(alice, roomId, 'again');
+    const news = await sync(bob, { since: quiet.next_batch });
+    expect(Object.keys(news.rooms?.join ?? {})).toEqual([roomId]);
+    expect(bodies(news.rooms?.join?.[roomId])).toEqual(['again']);
+    expect(news.rooms?.join?.[roomId]?.timeline.limited).toBe(false);
+    expect(news.rooms?.join?.[roomId]?.state?.events).toEqual([]);
+    expect(await sync(bob, { since: news.next_batch })).toEqual({ next_batch: expect.any(String) });
+    // An old token still gives what came after it.
+    expect(bodies((await sync(bob, { since: first.next_batch })).rooms?.join?.[roomId])).toEqual(['again']);
+  });
+
+  it('waits for news and comes at once when there are some', async () => {
+    const roomId = await shared();
+    const { next_batch: since } = await sync(bob);
+    const startedAt = performance.now();
+    const waiting = sync(bob, { since, timeout: '20000' });
+    await new Promise((resolve) => setTimeout(resolve, 150));
+    await send(alice, roomId, 'wake up');
+    expect(bodies((await waiting).rooms?.join?.[roomId])).toEqual(['wake up']);
+    expect(performance.now() - startedAt).toBeLessThan(10_000);
+    const { next_batch: later } = await sync(bob);
+    expect(await sync(bob, { since: later, timeout: '200' })).toEqual({ next_batch: expect.any(String) });
+  });
+
+  it('says where a gap is, and pagination fills it', async () => {
+    const roomId = await shared();
+    const { next_batch: since } = await sync(bob);
+    const sent: string[] = [];
+    for (let n = 0; n < 12; n++) sent.push(await send(alice, roomId, `line ${n}`));
+    await alice.request('PUT', `/rooms/${roomId}/state/m.room.topic/`, { topic: 'the gap' });
+    for (let n = 12; n < 15; n++) sent.push(await send(alice, roomId, `line ${n}`));
+    const filter = { room: { timeline: { limit: 3 } } };
+    const room = (await sync(bob, { since, filter })).rooms?.join?.[roomId];
+    expect(bodies(room)).toEqual(['line 12', 'line 13', 'line 14']);
+    expect(room?.timeline.limited).toBe(true);
+    expect(keys(room?.state?.events)).toEqual(['m.room.topic|']);
+    const before = await bob.request<{ chunk: WireEvent[] }>(
+      'GET',
+      `/rooms/${roomId}/messages?dir=b&limit=20&from=${room?.timeline.prev_batch}&to=${since}`,
+    );
+    const seen = [...before.body.chunk.toReversed(), ...(room?.timeline.events ?? [])].map((event) => event.event_id);
+    expect(seen.filter((id) => sent.includes(id))).toEqual(sent);
+    expect(new Set(seen).size).toBe(seen.length);
+  });
+
+  it('tells of invites with what can be known before, of joins with everything, of leaving with the end', async () => {
+    const { next_batch: before } = await sync(bob);
+    const roomId = await createRoom(alice, { name: 'Visitors', invite: [bob.userId] });
+    const invited = await sync(bob, { since: before });
+    const invite = invited.rooms?.invite?.[roomId]?.invite_state.events;
+    expect(keys(invite)).toEqual(expect.arrayContaining(['m.room.name|', `m.room.member|${bob.userId}`, 'm.room.create|']));
+    expect(invited.rooms?.join?.[roomId]).toBeUndefined();
+
+    await join(bob, roomId);
+    const joined = await sync(bob, { since: invited.next_batch });
+    const room = joined.rooms?.join?.[roomId];
+    expect(joined.rooms?.invite?.[roomId]).toBeUndefined();
+    expect(keys([...(room?.state?.events ?? []), ...(room?.timeline.events ?? [])])).toEqual(
+      expect.arrayContaining(['m.room.create|', 'm.room.power_levels|', `m.room.member|${alice.userId}`]),
+    );
+    expect(room?.summary).toMatchObject({ 'm.joined_member_count': 2, 'm.invited_member_count': 0 });
+
+    await send(alice, roomId, 'before the end');
+    expect((await alice.request('POST', `/rooms/${roomId}/kick`, { user_id: bob.userId, reason: 'done' })).status).toBe(200);
+    await send(alice, roomId, 'after the end');
+    const left = await sync(bob, { since: joined.next_batch });
+    expect(left.rooms?.join?.[roomId]).toBeUndefined();
+    expect(bodies(left.rooms?.leave?.[roomId])).toEqual(['before the end']);
+    expect(left.rooms?.leave?.[roomId]?.timeline.events.at(-1)).toMatchObject({ type: 'm.room.member', content: { membership: 'leave' } });
+    expect((await sync(bob)).rooms?.leave?.[roomId]).toBeUndefined();
+    const again = await sync(bob, { filter: { room: { include_leave: true } } });
+    expect(bodies(again.rooms?.leave?.[roomId])).toEqual(['before the end']);
+  });
+
+  it('drops invites of people who are ignored', async () => {
+    const carol = await homeserver.registerUser('carol');
+    await carol.request('PUT', `/user/${carol.userId}/account_data/m.ignored_user_list`, { ignored_users: { [alice.userId]: {} } });
+    const { next_batch: since } = await sync(carol);
+    const roomId = await createRoom(alice, { invite: [carol.userId] });
+    expect((await sync(carol, { since })).rooms?.invite?.[roomId]).toBeUndefined();
+    expect((await sync(carol)).rooms?.invite?.[roomId]).toBeUndefined();
+  });
+
+  it('loads members lazily, and each once per device', async () => {
+    const roomId = await shared();
+    const dave = await homeserver.registerUser('dave');
+    await alice.request('POST', `/rooms/${roomId}/invite`, { user_id: dave.userId });
+    await join(dave, roomId);
+    await send(alice, roomId, 'one');
+    const filter = { room: { state: { lazy_load_members: true }, timeline: { limit: 1 } } };
+    const first = await sync(bob, { filter });
+    const members = (room: Room | undefined): string[] =>
+      keys(room?.state?.events).filter((key) => key.startsWith('m.room.member|'));
+    expect(members(first.rooms?.join?.[roomId])).toEqual([`m.room.member|${alice.userId}`, `m.room.member|${bob.userId}`].sort());
+    await send(alice, roomId, 'two');
+    const second = await sync(bob, { filter, since: first.next_batch });
+    expect(members(second.rooms?.join?.[roomId])).toEqual([]);
+    await send(dave, roomId, 'three');
+    const third = await sync(bob, { filter, since: second.next_batch });
+    expect(members(third.rooms?.join?.[roomId])).toEqual([`m.room.member|${dave.userId}`]);
+    const redundant = { room: { state: { lazy_load_members: true, include_redundant_members: true }, timeline: { limit: 1 } } };
+    await send(dave, roomId, 'four');
+    const fourth = await sync(bob, { filter: redundant, since: third.next_batch });
+    expect(members(fourth.rooms?.join?.[roomId])).toEqual([`m.room.member|${dave.userId}`]);
+  });
+
+  it('gives the state after the timeline to those who ask for it', async () => {
+    const roomId = await shared({ name: 'old name' });
+    const { next_batch: since } = await sync(bob);
+    await alice.request('PUT', `/rooms/${roomId}/state/m.room.name/`, { name: 'new name' });
+    const room = (await sync(bob, { since, use_state_after: 'true' })).rooms?.join?.[roomId];
+    expect(room?.state).toBeUndefined();
+    expect(room?.state_after?.events.map((event) => event.content['name'])).toEqual(['new name']);
+    const whole = (await sync(bob, { use_state_after: 'true' })).rooms?.join?.[roomId];
+    expect(whole?.state_after?.events.find((event) => event.type === 'm.room.name')?.content).toEqual({ name: 'new name' });
+    const plain = (await sync(bob)).rooms?.join?.[roomId];
+    const names = [...(plain?.state?.events ?? []), ...(plain?.timeline.events ?? [])].filter((event) => event.type === 'm.room.name');
+    expect(names.at(-1)?.content).toEqual({ name: 'new name' });
+  });
+
+  it('applies filters, stored or in line', async () => {
+    const one = await shared();
+    const two = await shared();
+    await send(alice, one, 'text one');
+    await send(alice, two, 'text two');
+    await send(alice, two, 'other', 'org.example.other');
+    const rooms = async (filter: object): Promise<Record<string, Room>> => (await sync(bob, { filter })).rooms?.join ?? {};
+    expect(Object.keys(await rooms({ room: { rooms: [one] } }))).toEqual([one]);
+    expect(Object.keys(await rooms({ room: { not_rooms: [one] } }))).not.toContain(one);
+    const typed = (await rooms({ room: { timeline: { types: ['org.example.*'] } } }))[two];
+    expect(typed?.timeline.events.map((event) => event.type)).toEqual(['org.example.other']);
+    const senders = (await rooms({ room: { timeline: { not_senders: [alice.userId] } } }))[two];
+    expect(bodies(senders)).toEqual([]);
+    const stateless = (await rooms({ room: { state: { types: [] } } }))[two];
+    expect(stateless?.state?.events).toEqual([]);
+    const { body } = await bob.request('POST', `/user/${bob.userId}/filter`, { room: { rooms: [two] } });
+    expect(Object.keys((await sync(bob, { filter: String(body['filter_id']) })).rooms?.join ?? {})).toEqual([two]);
+    const bad = await bob.request('GET', `/sync?filter=${encodeURIComponent('{"room":5}')}`);
+    expect(bad).toMatchObject({ status: 400, body: { errcode: 'M_BAD_JSON' } });
+    expect(await bob.request('GET', '/sync?filter=999')).toMatchObject({ status: 404 });
+    expect(await bob.request('GET', '/sync?since=nonsense')).toMatchObject({ status: 400, body: { errcode: 'M_INVALID_PARAM' } });
+  });
+
+  it('tells of account data, and shows transaction ids to the sending device only', async () => {
+    const roomId = await shared();
+    const { next_batch: since } = await sync(alice);
+    await alice.request('PUT', `/user/${alice.userId}/account_data/org.example`, { a: 1 });
+    await alice.request('PUT', `/user/${alice.userId}/rooms/${roomId}/account_data/org.example.room`, { b: 2 });
+    await alice.request('PUT', `/user/${alice.userId}/rooms/${roomId}/tags/m.favourite`, { order: 0.5 });
+    const news = await sync(alice, { since });
+    expect(news.account_data?.events).toEqual([{ type: 'org.example', content: { a: 1 } }]);
+    expect(news.rooms?.join?.[roomId]?.account_data.events).toEqual(
+      expect.arrayContaining([
+        { type: 'org.example.room', content: { b: 2 } },
+        { type: 'm.tag', content: { tags: { 'm.favourite': { order: 0.5 } } } },
+      ]),
+    );
+    await send(alice, roomId, 'mine');
+    const own = (await sync(alice, { since: news.next_batch })).rooms?.join?.[roomId]?.timeline.events[0];
+    expect(own?.unsigned).toHaveProperty('transaction_id');
+    const others = (await sync(bob)).rooms?.join?.[roomId]?.timeline.events.at(-1);
+    expect(others?.content['body']).toBe('mine');
+    expect(others?.unsigned).not.toHaveProperty('transaction_id');
+  });
+
+  it('hides what was said before a join where history says so', async () => {
+    const roomId = await createRoom(alice, {
+      preset: 'public_chat',
+      initial_state: [{ type: 'm.room.history_visibility', state_key: '', content: { history_visibility: 'joined' } }],
+    });
+    await send(alice, roomId, 'secret');
+    await join(bob, roomId);
+    await send(alice, roomId, 'open');
+    expect(bodies((await sync(bob)).rooms?.join?.[roomId])).toEqual(['open']);
+  });
+
+  it('goes on with old tokens after a restart', async () => {
+    const roomId = await shared();
+    const { next_batch: since } = await sync(bob);
+    await send(alice, roomId, 'before the restart');
+    await homeserver.restart();
+    await send(alice, roomId, 'after the restart');
+    const news = await sync(bob, { since });
+    expect(bodies(news.rooms?.join?.[roomId])).toEqual(['before the restart', 'after the restart']);
+    expect(await sync(bob, { since: news.next_batch })).toEqual({ next_batch: expect.any(String) });
+  });
+});
