@@ -69,6 +69,8 @@ export function parseSettings(file: string, text: string): SettingsFile {
   if (!problems.some((problem) => problem.level === 'error')) {
     try {
       const parsed: unknown = document.toJS({ maxAliasCount: 1000 });
+      // An alias may stand inside what it refers to; nothing could be done with that.
+      JSON.stringify(parsed);
       if (isSection(parsed)) values = parsed;
       else if (parsed !== null && parsed !== undefined) {
         problems.push({
@@ -79,7 +81,12 @@ export function parseSettings(file: string, text: string): SettingsFile {
         });
       }
     } catch (error) {
-      problems.push({ level: 'error', where: file, setting: '', message: `not valid YAML: ${String(error)}` });
+      problems.push({
+        level: 'error',
+        where: file,
+        setting: '',
+        message: `not usable: ${(error as Error).message.split('\n', 1)[0]}`,
+      });
     }
   }
   return {
@@ -132,7 +139,8 @@ function filesAt(path: string): string[] {
 
 /** Reads files and folders of files. What cannot be read becomes a problem. */
 export function readSources(paths: readonly string[]): MergedSettings {
-  const raw: Record<string, unknown> = {};
+  // Without a prototype, or a key __proto__ would become one.
+  const raw: Record<string, unknown> = Object.create(null);
   const problems: ConfigProblem[] = [];
   const sourceOf = new Map<string, SettingsFile>();
   const failed = (where: string, error: unknown): void => {
