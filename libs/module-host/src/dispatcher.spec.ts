@@ -375,6 +375,24 @@ describe('a module that hangs', () => {
     expect(outcomes.at(-1)).toBe('slow checkEventForSpam timeout');
   });
 
+  it('is waited for as before once it has answered again', async () => {
+    let hang = true;
+    const { modules, clock, outcomes } = host([
+      'moody',
+      'spamChecker',
+      { checkEventForSpam: () => (hang ? new Promise<typeof NOT_SPAM>(() => {}) : NOT_SPAM) },
+      { timeLimitMs: 200 },
+    ]);
+    for (const hangs of [true, true, true, true, false, true, true, true, true]) {
+      hang = hangs;
+      const verdict = modules.gate('checkEventForSpam', context, event);
+      clock.pass(200);
+      expect((await verdict).allowed).toBe(!hangs);
+    }
+    expect(outcomes).not.toContain('moody checkEventForSpam suspended');
+    expect(outcomes.filter((outcome) => outcome.endsWith('timeout'))).toHaveLength(8);
+  });
+
   it('leaves no timer behind when it answers in time', async () => {
     const { modules, clock } = host(spamChecker('m', NOT_SPAM));
     await modules.gate('checkEventForSpam', context, event);
@@ -447,6 +465,22 @@ describe('arguments', () => {
     expect((await modules.gate('checkEventForSpam', context, event)).allowed).toBe(true);
     expect(event).toEqual(original);
     expect(Object.isFrozen(event.content)).toBe(false);
+  });
+
+  it('include the context', async () => {
+    const open: CallbackContext = { source: 'client', isAdmin: false, duringRoomCreation: false };
+    const { modules } = host([
+      'vandal',
+      'spamChecker',
+      {
+        checkEventForSpam(_, given) {
+          (given as { isAdmin: boolean }).isAdmin = true;
+          return NOT_SPAM;
+        },
+      },
+    ]);
+    expect(await modules.gate('checkEventForSpam', open, event)).toMatchObject({ allowed: false, failed: true });
+    expect(open.isAdmin).toBe(false);
   });
 
   it('make a module that tries fail, and nothing else', async () => {

@@ -225,6 +225,7 @@ describe('web resources', () => {
     await host.start([loaded(web), loaded(second)], capabilities);
     expect(await ask(host, '/_synapse/client/web/users/a%20b?x=1')).toEqual([200, { name: 'a b' }]);
     expect(await ask(host, '/_synapse/client/web/files/a/b')).toEqual([200, { '*': 'a/b' }]);
+    expect(await ask(host, '/_synapse/client/web/users/a/b')).toMatchObject([404, { errcode: 'M_UNRECOGNIZED' }]);
     expect(await ask(host, '/_synapse/client/web/users')).toMatchObject([404, { errcode: 'M_UNRECOGNIZED' }]);
     const broken = await ask(host, '/_synapse/client/web/broken');
     expect(broken).toMatchObject([500, { errcode: 'M_UNKNOWN' }]);
@@ -280,6 +281,28 @@ describe('background work', () => {
   });
 });
 
+it('a loop never overlaps itself, and what stops, stops the latest first', async () => {
+  const host = hostWith();
+  let running = 0;
+  let most = 0;
+  const order: string[] = [];
+  const looping = module('m', (api) => {
+    const work = async (): Promise<void> => {
+      most = Math.max(most, ++running);
+      await new SystemClock().sleep(10);
+      running -= 1;
+    };
+    api.loopingBackgroundCall(work, 1, { runOnAllInstances: true });
+    api.onStop(() => void order.push('first'));
+    api.onStop(() => void order.push('second'));
+  });
+  await host.start([loaded(looping)], capabilities);
+  await new SystemClock().sleep(40);
+  await host.stop();
+  expect(most).toBe(1);
+  expect(order).toEqual(['second', 'first']);
+});
+
 describe('a reload', () => {
   /** A host whose imports are given by hand. */
   class HandHost extends ModuleHost {
@@ -325,14 +348,16 @@ describe('a reload', () => {
 
   it('that fails leaves everything as it was', async () => {
     const host = handHost();
+    let oldStopped = false;
+    const steady = loaded(module('steady', (api) => api.onStop(() => void (oldStopped = true))));
     const old = loaded(refusing('m', 'old'));
-    await host.start([old], capabilities);
+    await host.start([old, steady], capabilities);
     let stopped = false;
     const fresh = module('fresh', (api) => api.onStop(() => void (stopped = true)));
-    host.next = [loaded(fresh), loaded(module('broken', () => Promise.reject(new Error('no'))))];
+    host.next = [steady, loaded(fresh), loaded(module('broken', () => Promise.reject(new Error('no'))))];
     await expect(host.reload([])).rejects.toThrow('homeserver.yaml:3: module broken: register() failed: no');
-    expect(stopped).toBe(true);
-    expect(host.dispatcher.modules).toEqual(['m']);
+    expect([stopped, oldStopped]).toEqual([true, false]);
+    expect(host.dispatcher.modules).toEqual(['m', 'steady']);
     expect(await join(host)).toMatchObject({ message: 'old' });
     host.next = [old];
     expect(await host.reload([])).toMatchObject({ kept: ['m'] });

@@ -117,7 +117,8 @@ export function metricsOf(scope: ModuleScope, metrics: Metrics | undefined): Mod
     if (labels.length > 5 || labels.some((label) => !/^[a-z][a-z0-9_]{0,31}$/.test(label))) {
       throw new RangeError(`The metric ${name} takes at most 5 labels of a-z, 0-9 and _`);
     }
-    if (!known.has(name) && known.size >= maxMetrics) throw new RangeError(`A module has at most ${maxMetrics} metrics`);
+    if (!known.has(name) && known.size >= maxMetrics)
+      throw new RangeError(`A module has at most ${maxMetrics} metrics`);
     known.add(name);
     return { name: prefix + name, help, labels };
   };
