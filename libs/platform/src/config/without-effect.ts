@@ -123,7 +123,6 @@ export const withoutEffect: ReadonlySet<SettingName> = new Set<SettingName>([
   'experimental_features.msc4222_enabled',
   'experimental_features.msc4235_enabled',
   'experimental_features.msc4242_enabled',
-  'experimental_features.msc4263_limit_key_queries_to_users_who_share_rooms',
   'experimental_features.msc4267_enabled',
   'experimental_features.msc4277_enabled',
   'experimental_features.msc4293_enabled',
