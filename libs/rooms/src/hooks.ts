@@ -37,6 +37,8 @@ export interface RoomHook<Prepared = unknown> {
   afterCommit?(batch: EventBatch, prepared: Prepared | undefined): void;
   /** A user of this server has forgotten a room. Must not throw. */
   onForgotten?(userId: string, roomId: string): void;
+  /** A room was replaced by another. Must not throw. */
+  onUpgraded?(oldRoomId: string, newRoomId: string, userId: string): void;
   /** Deletes what was derived from events that are being purged. */
   onEventsPurged?(tx: Tx, roomId: string, eventIds: readonly string[]): Promise<void>;
   /** Deletes everything that was derived from a room, in the transaction that deletes the room. */

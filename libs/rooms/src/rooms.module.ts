@@ -28,6 +28,13 @@ import { Placement } from './persistence/placement.js';
 import { PrejoinState } from './persistence/prejoin-state.js';
 import { RoomIds } from './persistence/room-ids.js';
 import { RoomSnapshots } from './persistence/room-snapshots.js';
+import { RoomDirectory } from './directory/directory.service.js';
+import { RelationsService } from './relations/relations.service.js';
+import { RoomSummaries } from './directory/room-summaries.service.js';
+import { SpaceHierarchy } from './directory/space-hierarchy.service.js';
+import { EventByTime } from './history/event-by-time.service.js';
+import { Reports } from './reports/reports.service.js';
+import { RoomUpgrade } from './upgrade/room-upgrade.service.js';
 import { EventSerializer } from './reading/event-serializer.js';
 import { MembershipHistory } from './reading/membership-history.js';
 import { MembershipReader } from './reading/membership-reader.js';
@@ -42,6 +49,13 @@ import { StateGroups } from './state/state-groups-cache.js';
 import { StateResolver } from './state/state-resolver.js';
 
 const face = [
+  RoomDirectory,
+  RelationsService,
+  RoomSummaries,
+  SpaceHierarchy,
+  EventByTime,
+  Reports,
+  RoomUpgrade,
   AliasClaims,
   AliasService,
   Aggregations,

@@ -13,6 +13,7 @@ import {
 import { type EventFilter, MatrixError, parseEventFilter } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { MembershipReader } from '../reading/membership-reader.js';
+import { EventByTime } from './event-by-time.service.js';
 import { RoomAccess } from './room-access.js';
 import { RoomReadingService } from './room-reading.service.js';
 
@@ -26,6 +27,7 @@ export class HistoryController {
     private readonly reading: RoomReadingService,
     private readonly access: RoomAccess,
     private readonly memberships: MembershipReader,
+    private readonly byTime: EventByTime,
   ) {}
 
   /** GET /_matrix/client/v3/rooms/{roomId}/messages */
@@ -72,6 +74,44 @@ export class HistoryController {
   ): Promise<object> {
     const limit = queryInteger(request, 'limit', { min: 0, max: maxLimit, clamp: true }) ?? 10;
     return this.reading.context(requester, roomId, eventId, limit, filterIn(request));
+  }
+
+  /** GET /_matrix/client/v1/rooms/{roomId}/timestamp_to_event */
+  @Get(client(['v1'], '/rooms/:roomId/timestamp_to_event'))
+  @Access({ auth: 'required' })
+  async timestampToEvent(
+    @Who() requester: Requester,
+    @Inbound() request: InboundRequest,
+    @Param('roomId') roomId: string,
+  ): Promise<object> {
+    const ts = queryInteger(request, 'ts');
+    if (ts === undefined) throw MatrixError.missingParam("Missing query parameter 'ts'");
+    const found = await this.byTime.find(requester, roomId, ts, queryChoice(request, 'dir', ['f', 'b']) ?? 'f');
+    return { event_id: found.eventId, origin_server_ts: found.ts };
+  }
+
+  /** GET /_matrix/client/v3/rooms/{roomId}/initialSync */
+  @Get(stable('/rooms/:roomId/initialSync'))
+  @Access({ auth: 'required', guests: true })
+  async initialSync(
+    @Who() requester: Requester,
+    @Inbound() request: InboundRequest,
+    @Param('roomId') roomId: string,
+  ): Promise<object> {
+    const filter = filterIn(request);
+    const limit = queryInteger(request, 'limit', { min: 1, max: 100, clamp: true }) ?? 10;
+    const reading = await this.access.read(requester, roomId);
+    const [page, state] = await Promise.all([
+      this.reading.messages(requester, roomId, { direction: 'b', limit, filter }),
+      this.reading.allState(requester, roomId),
+    ]);
+    const { start, end, chunk } = page;
+    return {
+      room_id: roomId,
+      ...(reading.kind !== 'peeking' && { membership: reading.kind === 'joined' ? 'join' : 'leave' }),
+      messages: { start: end ?? start, end: start, chunk: [...(chunk as unknown[])].reverse() },
+      state,
+    };
   }
 
   /** GET /_matrix/client/v3/rooms/{roomId}/members */

@@ -16,7 +16,7 @@ const statements = [
   `CREATE UNIQUE INDEX events_stream ON events (stream_ordering)`,
   `CREATE INDEX events_room_stream ON events (room_id, stream_ordering)`,
   `CREATE INDEX events_order_room ON events (room_id, topological_ordering, stream_ordering)`,
-  `CREATE INDEX events_ts ON events (origin_server_ts, stream_ordering)`,
+  `CREATE INDEX events_room_ts ON events (room_id, origin_server_ts)`,
   `CREATE INDEX events_sender ON events (sender, room_id)`,
   `CREATE TABLE event_json (
     event_id TEXT PRIMARY KEY, room_id TEXT NOT NULL, internal_metadata TEXT NOT NULL, json TEXT NOT NULL,

@@ -177,7 +177,7 @@ export class TimelineReader {
   }
 
   /** A place in the room's own order for one in the order of arrival. */
-  private async topological(roomId: string, place: RoomPosition): Promise<{ topological: number; stream: number }> {
+  async topological(roomId: string, place: RoomPosition): Promise<{ topological: number; stream: number }> {
     if (place.topological !== undefined) return { topological: place.topological, stream: place.stream };
     const last = await this.lastPlace(roomId, place.stream);
     return { topological: last?.topological ?? 0, stream: last?.stream ?? place.stream };

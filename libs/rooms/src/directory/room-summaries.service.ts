@@ -1,0 +1,76 @@
+import { Injectable } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import { type JsonObject, MatrixError, type Membership } from '@rookery/matrix-types';
+import { allowedRooms } from '../membership/restricted-joins.js';
+import { MembershipReader } from '../reading/membership-reader.js';
+import { RoomStateReader } from '../state/room-state-reader.js';
+import { publicRoom } from './directory.service.js';
+import { selectSummary, type SummaryRow } from './room-summary.query.js';
+
+/** A room as somebody who is perhaps not in it may see it. */
+export interface RoomSummary {
+  readonly row: SummaryRow;
+  readonly membership: Membership | undefined;
+  /** Rooms whose members may join, for restricted rooms. */
+  readonly allowedRoomIds: readonly string[] | undefined;
+}
+
+/** Looks at rooms from outside. */
+@Injectable()
+export class RoomSummaries {
+  constructor(
+    private readonly database: Database,
+    private readonly memberships: MembershipReader,
+    private readonly state: RoomStateReader,
+  ) {}
+
+  /**
+   * A room, if a user, or anybody (`undefined`), may know of it.
+   * @spec client-server-api#get_matrixclientv1room_summaryroomidoralias
+   */
+  async visible(userId: string | undefined, roomId: string): Promise<RoomSummary | undefined> {
+    const row = await selectSummary(this.database, roomId);
+    if (!row) return undefined;
+    const membership = userId === undefined ? undefined : (await this.memberships.inRoom(userId, roomId))?.membership;
+    const isRestricted = row.join_rules === 'restricted' || row.join_rules === 'knock_restricted';
+    const rules = isRestricted ? await this.state.currentEvent(roomId, 'm.room.join_rules') : undefined;
+    const allowedRoomIds = rules && allowedRooms(rules.event.content);
+    const isOpen =
+      membership === 'join' ||
+      membership === 'invite' ||
+      ['public', 'knock', 'knock_restricted'].includes(row.join_rules ?? '') ||
+      row.history_visibility === 'world_readable' ||
+      (userId !== undefined && allowedRoomIds !== undefined && (await this.#isInAny(userId, allowedRoomIds)));
+    return isOpen ? { row, membership, allowedRoomIds } : undefined;
+  }
+
+  /** The wire form. */
+  write(summary: RoomSummary): JsonObject {
+    const { row, membership, allowedRoomIds } = summary;
+    return {
+      ...publicRoom(row),
+      room_version: row.room_version,
+      ...(row.encryption !== null && { encryption: row.encryption }),
+      ...(membership !== undefined && { membership }),
+      ...(allowedRoomIds !== undefined && { allowed_room_ids: allowedRoomIds }),
+    };
+  }
+
+  /** @throws MatrixError 404 `M_NOT_FOUND` */
+  async one(userId: string | undefined, roomId: string): Promise<JsonObject> {
+    const summary = await this.visible(userId, roomId);
+    if (!summary) throw MatrixError.notFound('There is no such room, or you may not see it');
+    return this.write(summary);
+  }
+
+  async #isInAny(userId: string, roomIds: readonly string[]): Promise<boolean> {
+    const joined = new Set(await this.memberships.joinedRoomIds(userId));
+    return roomIds.some((roomId) => joined.has(roomId));
+  }
+}
+
+/** Servers that a space names for a child. */
+export function viaOf(content: Readonly<JsonObject>): string[] {
+  const { via } = content;
+  return Array.isArray(via) ? via.filter((server): server is string => typeof server === 'string').slice(0, 20) : [];
+}

@@ -1,0 +1,153 @@
+import { Injectable } from '@nestjs/common';
+import { isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { RemoteRooms } from '../membership/remote-rooms.js';
+import type { StoredEvent } from '../persistence/stored-event.js';
+import { RoomStateReader } from '../state/room-state-reader.js';
+import { RoomSummaries, viaOf } from './room-summaries.service.js';
+
+/** What somebody asks of a space. */
+export interface HierarchyRequest {
+  readonly roomId: string;
+  readonly suggestedOnly: boolean;
+  readonly limit: number;
+  readonly maxDepth: number | undefined;
+  readonly from: string | undefined;
+}
+
+interface Pending {
+  readonly roomId: string;
+  readonly depth: number;
+  readonly via: readonly string[];
+}
+
+const maxChildren = 50;
+/** Rooms that one request walks through at most, those of earlier pages included. */
+const maxWalk = 1000;
+const spaceType = 'm.space';
+const childType = 'm.space.child';
+
+/** Walks through a space, depth first. */
+@Injectable()
+export class SpaceHierarchy {
+  constructor(
+    private readonly summaries: RoomSummaries,
+    private readonly state: RoomStateReader,
+    private readonly remote: RemoteRooms,
+  ) {}
+
+  /**
+   * A page of the rooms in a space, the space first.
+   * @throws MatrixError 403 `M_FORBIDDEN` when the space is not known or may not be seen, 400 `M_INVALID_PARAM`
+   * @spec client-server-api#get_matrixclientv1roomsroomidhierarchy
+   */
+  async walk(userId: string, request: HierarchyRequest): Promise<JsonObject> {
+    const skip = request.from === undefined ? 0 : readToken(request.from, request);
+    const pending: Pending[] = [{ roomId: request.roomId, depth: 0, via: [] }];
+    const seen = new Set<string>();
+    const rooms: JsonObject[] = [];
+    let shown = 0;
+    for (let next = pending.pop(); next && seen.size < maxWalk; next = pending.pop()) {
+      if (seen.has(next.roomId)) continue;
+      if (rooms.length >= request.limit) {
+        return { rooms, next_batch: writeToken(shown, request) };
+      }
+      seen.add(next.roomId);
+      const found = (await this.#local(userId, next, request)) ?? (await this.#elsewhere(next, request));
+      if (!found) {
+        if (next.depth === 0) throw MatrixError.forbidden('You may not see this room');
+        continue;
+      }
+      if (++shown > skip) rooms.push(found.room);
+      if (request.maxDepth !== undefined && next.depth >= request.maxDepth) continue;
+      for (const child of found.children.reverse()) pending.push({ ...child, depth: next.depth + 1 });
+    }
+    return { rooms };
+  }
+
+  async #local(
+    userId: string,
+    { roomId }: Pending,
+    request: HierarchyRequest,
+  ): Promise<{ room: JsonObject; children: Omit<Pending, 'depth'>[] } | undefined> {
+    const summary = await this.summaries.visible(userId, roomId);
+    if (!summary) return undefined;
+    const isSpace = summary.row.room_type === spaceType;
+    const events = isSpace ? await this.state.current(roomId, { types: [[childType]] }) : [];
+    const children = events
+      .filter(({ event }) => viaOf(event.content).length > 0 && event.stateKey !== undefined)
+      .filter(({ event }) => !request.suggestedOnly || event.content['suggested'] === true)
+      .sort(inOrder)
+      .slice(0, maxChildren);
+    const { membership: _, ...shown } = this.summaries.write(summary);
+    return {
+      room: {
+        ...shown,
+        children_state: children.map(({ event }) => ({
+          type: event.type,
+          state_key: event.stateKey,
+          content: event.content,
+          sender: event.sender,
+          origin_server_ts: event.originServerTs,
+        })),
+      },
+      children: children.map(({ event }) => ({ roomId: event.stateKey!, via: viaOf(event.content) })),
+    };
+  }
+
+  /** The same as another server tells it. */
+  async #elsewhere(
+    { roomId, via }: Pending,
+    request: HierarchyRequest,
+  ): Promise<{ room: JsonObject; children: Omit<Pending, 'depth'>[] } | undefined> {
+    if (via.length === 0) return undefined;
+    const answer = await this.remote.gateway?.hierarchy(roomId, via, request.suggestedOnly);
+    const room = answer?.['room'];
+    if (!isJsonObject(room) || room['room_id'] !== roomId) return undefined;
+    const state = Array.isArray(room['children_state']) ? room['children_state'].slice(0, maxChildren) : [];
+    const children = state.flatMap((entry: unknown) => {
+      if (!isJsonObject(entry) || typeof entry['state_key'] !== 'string' || !isJsonObject(entry['content'])) return [];
+      return [{ roomId: entry['state_key'], via: viaOf(entry['content']) }];
+    });
+    return { room: { ...room, children_state: state }, children };
+  }
+}
+
+/** @spec client-server-api#ordering-of-children-within-a-space */
+function inOrder(a: StoredEvent, b: StoredEvent): number {
+  const orderOf = ({ event }: StoredEvent): string | undefined => {
+    const { order } = event.content;
+    return typeof order === 'string' && /^[\x20-\x7e]{1,50}$/.test(order) ? order : undefined;
+  };
+  const [orderA, orderB] = [orderOf(a), orderOf(b)];
+  if (orderA !== orderB) {
+    if (orderA === undefined) return 1;
+    if (orderB === undefined) return -1;
+    return orderA < orderB ? -1 : 1;
+  }
+  if (a.event.originServerTs !== b.event.originServerTs) return a.event.originServerTs - b.event.originServerTs;
+  return a.event.stateKey! < b.event.stateKey! ? -1 : 1;
+}
+
+const writeToken = (shown: number, request: HierarchyRequest): string =>
+  Buffer.from(JSON.stringify([shown, request.suggestedOnly, request.maxDepth ?? null])).toString('base64url');
+
+/** A token belongs to the parameters that it was made for. */
+function readToken(text: string, request: HierarchyRequest): number {
+  try {
+    const value: unknown = JSON.parse(Buffer.from(text.slice(0, 200), 'base64url').toString());
+    if (Array.isArray(value)) {
+      const [shown, suggestedOnly, maxDepth] = value as unknown[];
+      if (
+        Number.isSafeInteger(shown) &&
+        (shown as number) >= 0 &&
+        suggestedOnly === request.suggestedOnly &&
+        maxDepth === (request.maxDepth ?? null)
+      ) {
+        return shown as number;
+      }
+    }
+  } catch {
+    // Told below.
+  }
+  throw MatrixError.invalidParam('The token belongs to another request');
+}

@@ -1,0 +1,338 @@
+import { databaseMigrations } from '@rookery/database';
+import { type ClientEvent, type JsonObject, MatrixError, parseEventFilter } from '@rookery/matrix-types';
+import { replicationMigrations } from '@rookery/replication';
+import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
+import { ProfileService, usersMigrations } from '@rookery/users';
+import { type CreateRoomRequest, RoomCreation } from './creation/room-creation.service.js';
+import { AliasService } from './directory/alias.service.js';
+import { RoomDirectory } from './directory/directory.service.js';
+import { RoomSummaries } from './directory/room-summaries.service.js';
+import { SpaceHierarchy } from './directory/space-hierarchy.service.js';
+import { EventByTime } from './history/event-by-time.service.js';
+import { RoomReadingService } from './history/room-reading.service.js';
+import { JoinService } from './membership/join.service.js';
+import { MembershipService } from './membership/membership.service.js';
+import { ProfilePropagation } from './membership/profile-propagation.js';
+import { roomsMigrations } from './migrations/index.js';
+import { MembershipReader } from './reading/membership-reader.js';
+import { RelationsService } from './relations/relations.service.js';
+import { Reports } from './reports/reports.service.js';
+import { buildRooms, requesterOf, type RoomsFixture } from './rooms.fixture.js';
+import { EventCreation } from './sending/event-creation.service.js';
+import { RoomStateReader } from './state/room-state-reader.js';
+import { RoomUpgrade } from './upgrade/room-upgrade.service.js';
+
+async function outcome(promise: Promise<unknown>): Promise<string> {
+  try {
+    await promise;
+    return '200';
+  } catch (error) {
+    if (!MatrixError.is(error)) throw error;
+    return `${error.status} ${error.errcode}`;
+  }
+}
+
+eachDatabase('the rest of the rooms API', (open) => {
+  const clock = new FakeClock();
+  let test: TestDatabase;
+  let rooms: RoomsFixture;
+  const alice = requesterOf('alice');
+  const admin = requesterOf('admin', { isAdmin: true });
+  const bob = requesterOf('bob');
+  const carol = requesterOf('carol');
+
+  const create = async (body: CreateRoomRequest = {}, requester = alice): Promise<string> =>
+    (await rooms.get(RoomCreation).create(requester, body)).roomId;
+  const send = (
+    requester: typeof alice,
+    roomId: string,
+    content: JsonObject,
+    type = 'm.room.message',
+    stateKey?: string,
+  ) => rooms.get(EventCreation).send(requester, { roomId, type, content, stateKey });
+  const stateOf = async (roomId: string, type: string, stateKey = ''): Promise<JsonObject | undefined> =>
+    (await rooms.get(RoomStateReader).currentEvent(roomId, type, stateKey))?.event.content;
+  const relating = (type: string, eventId: string, more: JsonObject = {}): JsonObject => ({
+    msgtype: 'm.text',
+    body: 'x',
+    'm.relates_to': { rel_type: type, event_id: eventId },
+    ...more,
+  });
+
+  beforeAll(async () => {
+    test = await open(clock);
+    await test.migrate([...databaseMigrations, ...replicationMigrations, ...usersMigrations, ...roomsMigrations]);
+    rooms = await buildRooms({ database: test.database, clock });
+  });
+  afterAll(() => rooms.close());
+
+  it('names rooms, and lets only those who may change that', async () => {
+    const aliases = rooms.get(AliasService);
+    const roomId = await create({ preset: 'public_chat' });
+    await aliases.create(alice, '#cats:example.org', roomId);
+    expect(await outcome(aliases.create(alice, '#cats:example.org', roomId))).toBe('409 M_UNKNOWN');
+    expect(await outcome(aliases.create(bob, '#bobs:example.org', roomId))).toBe('403 M_FORBIDDEN');
+    expect(await outcome(aliases.create(alice, '#x:elsewhere.org', roomId))).toBe('400 M_INVALID_PARAM');
+    expect(await aliases.resolve('#cats:example.org')).toEqual({ roomId, servers: ['example.org'] });
+    await aliases.checkCanonical(roomId, { alias: '#cats:example.org' });
+    await send(alice, roomId, { alias: '#cats:example.org' }, 'm.room.canonical_alias', '');
+    expect(await outcome(aliases.checkCanonical(roomId, { alias: '#dogs:example.org' }))).toBe('400 M_BAD_ALIAS');
+    const other = await create();
+    expect(await outcome(aliases.checkCanonical(other, { alias: '#cats:example.org' }))).toBe('400 M_BAD_ALIAS');
+    expect(await outcome(aliases.delete(bob, '#cats:example.org'))).toBe('403 M_FORBIDDEN');
+    await aliases.delete(alice, '#cats:example.org');
+    expect(await outcome(aliases.resolveRoom('#cats:example.org'))).toBe('404 M_NOT_FOUND');
+    expect(await stateOf(roomId, 'm.room.canonical_alias')).toEqual({});
+  });
+
+  it('lists published rooms by size, searched, in pages', async () => {
+    const directory = rooms.get(RoomDirectory);
+    const names = ['Zebra', 'Apfel 100%', 'Quince'];
+    const ids: string[] = [];
+    for (const name of names) ids.push(await create({ preset: 'public_chat', visibility: 'public', name }, admin));
+    await rooms.get(JoinService).join(bob, ids[1]!);
+    await create(
+      { preset: 'public_chat', visibility: 'public', name: 'A space', creation_content: { type: 'm.space' } },
+      admin,
+    );
+    await create({ preset: 'private_chat', visibility: 'public', name: 'Published, invite only' }, admin);
+    expect(await outcome(directory.setPublished(bob, ids[0]!, false))).toBe('403 M_FORBIDDEN');
+    const seen: string[] = [];
+    let since: string | undefined;
+    let previous: string | undefined;
+    for (let page = 0; page < 10; page++) {
+      const answer = await directory.search({ limit: 2, since });
+      seen.push(...(answer['chunk'] as { name: string }[]).map((room) => room.name));
+      if (page === 1) previous = answer['prev_batch'] as string;
+      since = answer['next_batch'] as string | undefined;
+      if (since === undefined) break;
+    }
+    expect(seen[0]).toBe('Apfel 100%');
+    expect([...seen].sort()).toEqual(['A space', 'Apfel 100%', 'Quince', 'Zebra']);
+    const back = await directory.search({ limit: 2, since: previous });
+    expect((back['chunk'] as { name: string }[]).map((room) => room.name)).toEqual(seen.slice(0, 2));
+    const found = async (filter: object) =>
+      ((await directory.search({ filter }))['chunk'] as { name: string }[]).map((room) => room.name);
+    expect(await found({ generic_search_term: '100%' })).toEqual(['Apfel 100%']);
+    expect(await found({ generic_search_term: '%' })).toEqual(['Apfel 100%']);
+    expect(await found({ room_types: ['m.space'] })).toEqual(['A space']);
+    expect((await found({ room_types: [null] })).length).toBe(3);
+    await directory.setPublished(admin, ids[0]!, false);
+    expect(await directory.isPublished(ids[0]!)).toBe(false);
+    expect(await outcome(directory.search({ since: 'rubbish' }))).toBe('400 M_INVALID_PARAM');
+  });
+
+  it('bundles edits and threads, and follows relations', async () => {
+    const roomId = await create({ preset: 'public_chat' });
+    await rooms.get(JoinService).join(bob, roomId);
+    const root = await send(alice, roomId, { msgtype: 'm.text', body: 'root' });
+    const reply = await send(bob, roomId, relating('m.thread', root.eventId));
+    const reaction = await send(
+      alice,
+      roomId,
+      { 'm.relates_to': { rel_type: 'm.annotation', event_id: reply.eventId, key: '👍' } },
+      'm.reaction',
+    );
+    const edit = await send(
+      alice,
+      roomId,
+      relating('m.replace', root.eventId, { 'm.new_content': { body: 'better' } }),
+    );
+    await send(bob, roomId, relating('m.replace', root.eventId, { 'm.new_content': { body: 'not mine' } }));
+    const read = await rooms.get(RoomReadingService).event(alice, roomId, root.eventId);
+    const bundled = read.unsigned!['m.relations'] as Record<string, JsonObject>;
+    expect(bundled['m.replace']).toMatchObject({
+      event_id: edit.eventId,
+      content: { 'm.new_content': { body: 'better' } },
+    });
+    expect(bundled['m.thread']).toMatchObject({
+      count: 1,
+      current_user_participated: true,
+      latest_event: { event_id: reply.eventId },
+    });
+    const relations = async (more: object): Promise<string[]> => {
+      const answer = await rooms
+        .get(RelationsService)
+        .relations(alice, { roomId, eventId: root.eventId, direction: 'b', limit: 50, recurse: false, ...more });
+      return (answer['chunk'] as ClientEvent[]).map((event) => event.event_id);
+    };
+    expect((await relations({})).length).toBe(3);
+    expect(await relations({ relType: 'm.thread' })).toEqual([reply.eventId]);
+    expect(await relations({ recurse: true, eventType: 'm.reaction' })).toEqual([reaction.eventId]);
+    const first = await rooms
+      .get(RelationsService)
+      .relations(alice, { roomId, eventId: root.eventId, direction: 'f', limit: 2, recurse: false });
+    const second = await relations({ direction: 'f', limit: 2, from: first['next_batch'] });
+    expect(second.length).toBe(1);
+    const threads = await rooms.get(RelationsService).threads(alice, roomId, { participated: false, limit: 5 });
+    expect((threads['chunk'] as ClientEvent[]).map((event) => event.event_id)).toEqual([root.eventId]);
+    const participated = { participated: true, limit: 5 };
+    expect(await outcome(rooms.get(RelationsService).threads(carol, roomId, participated))).toBe('403 M_FORBIDDEN');
+    await rooms
+      .get(EventCreation)
+      .send(alice, { roomId, type: 'm.room.redaction', content: {}, redacts: edit.eventId });
+    const after = await rooms.get(RoomReadingService).event(alice, roomId, root.eventId);
+    expect(after.unsigned!['m.relations']).not.toHaveProperty(['m.replace']);
+    expect(
+      await outcome(
+        rooms
+          .get(RelationsService)
+          .relations(carol, { roomId, eventId: root.eventId, direction: 'b', limit: 5, recurse: false }),
+      ),
+    ).toBe('404 M_NOT_FOUND');
+  });
+
+  it('finds events by time', async () => {
+    const roomId = await create();
+    await clock.advance(10_000);
+    const early = await send(alice, roomId, { msgtype: 'm.text', body: 'early' });
+    const at = clock.nowMs();
+    await clock.advance(10_000);
+    const late = await send(alice, roomId, { msgtype: 'm.text', body: 'late' });
+    const find = (ts: number, direction: 'f' | 'b') => rooms.get(EventByTime).find(alice, roomId, ts, direction);
+    expect(await find(at + 1, 'f')).toEqual({ eventId: late.eventId, ts: at + 10_000 });
+    expect(await find(at + 1, 'b')).toEqual({ eventId: early.eventId, ts: at });
+    expect(await outcome(find(at + 99_999, 'f'))).toBe('404 M_NOT_FOUND');
+    expect(await outcome(rooms.get(EventByTime).find(bob, roomId, at, 'f'))).toBe('403 M_FORBIDDEN');
+  });
+
+  it('walks through spaces in order, in pages, without what is hidden', async () => {
+    const space = await create({ creation_content: { type: 'm.space' }, name: 'Space' });
+    const inner = await create({ creation_content: { type: 'm.space' }, name: 'Inner', preset: 'public_chat' });
+    const [a, b, secret] = [
+      await create({ name: 'A', preset: 'public_chat' }),
+      await create({ name: 'B', preset: 'public_chat' }),
+      await create({ name: 'Secret' }, bob),
+    ];
+    const add = (parent: string, child: string, content: JsonObject) =>
+      send(alice, parent, { via: ['example.org'], ...content }, 'm.space.child', child);
+    await add(space, b, { order: 'bbb' });
+    await add(space, inner, { order: 'aaa', suggested: true });
+    await add(space, secret, { order: 'ccc' });
+    await add(inner, a, {});
+    await add(inner, space, {});
+    const walk = async (more: object = {}): Promise<[string[], string | undefined]> => {
+      const answer = await rooms.get(SpaceHierarchy).walk(alice.userId, {
+        roomId: space,
+        suggestedOnly: false,
+        limit: 50,
+        maxDepth: undefined,
+        from: undefined,
+        ...more,
+      });
+      return [(answer['rooms'] as { name: string }[]).map((room) => room.name), answer['next_batch'] as string];
+    };
+    expect((await walk())[0]).toEqual(['Space', 'Inner', 'A', 'B']);
+    expect((await walk({ maxDepth: 1 }))[0]).toEqual(['Space', 'Inner', 'B']);
+    expect((await walk({ suggestedOnly: true }))[0]).toEqual(['Space', 'Inner']);
+    const [first, token] = await walk({ limit: 3 });
+    expect(first).toEqual(['Space', 'Inner', 'A']);
+    expect(await walk({ limit: 3, from: token })).toEqual([['B'], undefined]);
+    expect(await outcome(walk({ suggestedOnly: true, from: token }))).toBe('400 M_INVALID_PARAM');
+    expect(await outcome(walk({ roomId: secret }))).toBe('403 M_FORBIDDEN');
+  });
+
+  it('sums rooms up for those who may know of them', async () => {
+    const open2 = await create({ name: 'Open', preset: 'public_chat' });
+    const closed = await create({ name: 'Closed' });
+    const summaries = rooms.get(RoomSummaries);
+    expect(await summaries.one(undefined, open2)).toMatchObject({
+      room_id: open2,
+      name: 'Open',
+      num_joined_members: 1,
+      join_rule: 'public',
+      room_version: '12',
+    });
+    expect(await outcome(summaries.one(bob.userId, closed))).toBe('404 M_NOT_FOUND');
+    expect(await summaries.one(alice.userId, closed)).toMatchObject({ membership: 'join' });
+  });
+
+  it('lets people knock, and in by membership of another room', async () => {
+    const club = await create({ preset: 'public_chat' });
+    const rule = (content: JsonObject) => [{ type: 'm.room.join_rules', content }];
+    const knocking = await create({ initial_state: rule({ join_rule: 'knock' }) });
+    await rooms.get(JoinService).knock(bob, knocking, { reason: 'please' });
+    expect(await rooms.get(MembershipReader).currentOf(knocking, bob.userId)).toBe('knock');
+    await rooms.get(MembershipService).invite(alice, knocking, bob.userId);
+    await rooms.get(JoinService).join(bob, knocking);
+    const restricted = await create({
+      initial_state: rule({ join_rule: 'restricted', allow: [{ type: 'm.room_membership', room_id: club }] }),
+    });
+    expect(await outcome(rooms.get(JoinService).join(bob, restricted))).toBe('403 M_FORBIDDEN');
+    await rooms.get(JoinService).join(bob, club);
+    await rooms.get(JoinService).join(bob, restricted);
+    expect(await stateOf(restricted, 'm.room.member', bob.userId)).toMatchObject({
+      membership: 'join',
+      join_authorised_via_users_server: alice.userId,
+    });
+    expect(await outcome(rooms.get(JoinService).knock(carol, club))).toBe('403 M_FORBIDDEN');
+  });
+
+  it.each([
+    ['10', '12'],
+    ['12', '12'],
+    ['11', '9'],
+  ])('replaces a room of version %s by one of version %s', async (from, to) => {
+    const alias = `upgrade${from}to${to}`;
+    const old = await create({ room_version: from, preset: 'public_chat', name: 'Kept', room_alias_name: alias });
+    await rooms.get(JoinService).join(bob, old);
+    await rooms.get(MembershipService).ban(alice, old, carol.userId);
+    expect(await outcome(rooms.get(RoomUpgrade).upgrade(bob, old, to, undefined))).toBe('403 M_FORBIDDEN');
+    const replacement = await rooms.get(RoomUpgrade).upgrade(alice, old, to, undefined);
+    expect(await stateOf(old, 'm.room.tombstone')).toMatchObject({ replacement_room: replacement });
+    expect(await stateOf(replacement, 'm.room.create')).toMatchObject({
+      room_version: to,
+      predecessor: { room_id: old },
+    });
+    expect(await stateOf(replacement, 'm.room.name')).toEqual({ name: 'Kept' });
+    expect(await stateOf(replacement, 'm.room.member', carol.userId)).toMatchObject({ membership: 'ban' });
+    expect((await rooms.get(AliasService).resolve(`#${alias}:example.org`))?.roomId).toBe(replacement);
+    expect(await stateOf(replacement, 'm.room.canonical_alias')).toEqual({ alias: `#${alias}:example.org` });
+    expect(await outcome(send(bob, old, { msgtype: 'm.text', body: 'still here' }))).toBe('403 M_FORBIDDEN');
+    await rooms.get(JoinService).join(bob, replacement);
+    await send(bob, replacement, { msgtype: 'm.text', body: 'hello' });
+  });
+
+  it('keeps reports, of what the reporter can see only', async () => {
+    const roomId = await create();
+    const sent = await send(alice, roomId, { msgtype: 'm.text', body: 'bad' });
+    const reports = rooms.get(Reports);
+    await reports.event(alice, roomId, sent.eventId, { reason: 'rude', score: -100 });
+    expect(await outcome(reports.event(bob, roomId, sent.eventId, {}))).toBe('404 M_NOT_FOUND');
+    await reports.room(bob, roomId, 'spam');
+    expect(await outcome(reports.room(bob, '!none:example.org', 'spam'))).toBe('404 M_NOT_FOUND');
+    await reports.user(bob, '@nobody:example.org', 'spam');
+    expect(await test.database.query('SELECT user_id, reason FROM event_reports')).toEqual([
+      { user_id: alice.userId, reason: 'rude' },
+    ]);
+    expect((await test.database.query('SELECT id FROM user_reports')).length).toBe(0);
+  });
+
+  it('shows a new name in the rooms of its bearer', async () => {
+    const roomId = await create();
+    await rooms.get(ProfileService).setField(alice, alice.userId, 'displayname', 'Alice the Great');
+    const propagation = rooms.get(ProfilePropagation);
+    await propagation.settled(alice.userId);
+    expect(await stateOf(roomId, 'm.room.member', alice.userId)).toEqual({
+      membership: 'join',
+      displayname: 'Alice the Great',
+    });
+  });
+
+  it('filters pages of history', async () => {
+    const roomId = await create({ preset: 'public_chat' });
+    await rooms.get(JoinService).join(bob, roomId);
+    await send(alice, roomId, { msgtype: 'm.text', body: 'a' });
+    await send(bob, roomId, { msgtype: 'm.image', body: 'b', url: 'mxc://example.org/x' });
+    const bodies = async (filter: object): Promise<unknown[]> => {
+      const page = await rooms
+        .get(RoomReadingService)
+        .messages(alice, roomId, { direction: 'b', limit: 50, filter: parseEventFilter(filter) });
+      return (page['chunk'] as ClientEvent[]).map((event) => event.content['body'] ?? event.type);
+    };
+    expect(await bodies({ types: ['m.room.mess*'] })).toEqual(['b', 'a']);
+    expect(await bodies({ contains_url: true })).toEqual(['b']);
+    expect(await bodies({ types: ['m.room.message'], not_senders: [bob.userId] })).toEqual(['a']);
+    expect(await bodies({ senders: [] })).toEqual([]);
+  });
+});

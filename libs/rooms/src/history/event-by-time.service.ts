@@ -1,0 +1,51 @@
+import { Injectable } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import { MatrixError } from '@rookery/matrix-types';
+import type { Requester } from '@rookery/platform';
+import { RemoteRooms } from '../membership/remote-rooms.js';
+import { EventStore } from '../persistence/event-store.js';
+import { servableSql } from '../reading/timeline-reader.js';
+import { VisibilityFilter } from '../reading/visibility-filter.js';
+import { RoomAccess } from './room-access.js';
+
+/** Candidates looked at before the search is given up. */
+const candidates = 50;
+
+/** Finds the event that lies nearest to a point in time. */
+@Injectable()
+export class EventByTime {
+  constructor(
+    private readonly database: Database,
+    private readonly access: RoomAccess,
+    private readonly events: EventStore,
+    private readonly visibility: VisibilityFilter,
+    private readonly remote: RemoteRooms,
+  ) {}
+
+  /**
+   * @param direction `f`: the first event at or after `ts`; `b`: the last at or before it
+   * @throws MatrixError 403 `M_FORBIDDEN`, 404 `M_NOT_FOUND`
+   * @spec client-server-api#get_matrixclientv1roomsroomidtimestamp_to_event
+   */
+  async find(
+    requester: Requester,
+    roomId: string,
+    ts: number,
+    direction: 'f' | 'b',
+  ): Promise<{ readonly eventId: string; readonly ts: number }> {
+    await this.access.read(requester, roomId);
+    const order = direction === 'f' ? 'ASC' : 'DESC';
+    const rows = await this.database.query<{ event_id: string }>(
+      `SELECT e.event_id FROM events e WHERE e.room_id = ? AND e.origin_server_ts ${direction === 'f' ? '>=' : '<='} ?
+         AND ${servableSql('e.')}
+       ORDER BY e.origin_server_ts ${order}, e.topological_ordering ${order}, e.stream_ordering ${order} LIMIT ${candidates}`,
+      [roomId, ts],
+    );
+    const stored = await this.events.inOrder(rows.map((row) => row.event_id));
+    const [found] = await this.visibility.visible(requester.userId, stored, { withIgnored: true });
+    if (found) return { eventId: found.stored.event.eventId, ts: found.stored.event.originServerTs };
+    const elsewhere = await this.remote.gateway?.timestampToEvent(roomId, ts, direction);
+    if (!elsewhere) throw MatrixError.notFound('There is no event on that side of this time');
+    return elsewhere;
+  }
+}

@@ -1,0 +1,119 @@
+import { Injectable } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import type { JsonObject } from '@rookery/matrix-types';
+import type { Requester } from '@rookery/platform';
+import { RoomAccess } from '../history/room-access.js';
+import { RoomReadingService } from '../history/room-reading.service.js';
+import { EventStore } from '../persistence/event-store.js';
+import { EventSerializer } from '../reading/event-serializer.js';
+import { formatRoomToken, parseRoomToken, type RoomPosition } from '../reading/room-token.js';
+import { TimelineReader } from '../reading/timeline-reader.js';
+import { VisibilityFilter } from '../reading/visibility-filter.js';
+import { readerOf } from '../sending/origin.js';
+import { type RelatedRow, selectRelations, selectThreadRoots } from './relations.query.js';
+
+/** What somebody asks about the relations of an event. */
+export interface RelationsRequest {
+  readonly roomId: string;
+  readonly eventId: string;
+  readonly relType?: string | undefined;
+  readonly eventType?: string | undefined;
+  readonly from?: string | undefined;
+  readonly to?: string | undefined;
+  readonly direction: 'f' | 'b';
+  readonly limit: number;
+  readonly recurse: boolean;
+}
+
+/** How far recursion follows relations of relations. */
+const maxDepth = 3;
+
+/** Relations of events, and threads. */
+@Injectable()
+export class RelationsService {
+  constructor(
+    private readonly database: Database,
+    private readonly reading: RoomReadingService,
+    private readonly access: RoomAccess,
+    private readonly events: EventStore,
+    private readonly timeline: TimelineReader,
+    private readonly visibility: VisibilityFilter,
+    private readonly serializer: EventSerializer,
+  ) {}
+
+  /**
+   * A page of the events that relate to an event.
+   * @throws MatrixError 404 `M_NOT_FOUND` when the reader may not see that event, 400 `M_INVALID_PARAM`
+   * @spec client-server-api#relationships-api
+   */
+  async relations(requester: Requester, request: RelationsRequest): Promise<JsonObject> {
+    const { roomId, eventId } = request;
+    await this.reading.visibleEvent(requester, roomId, eventId);
+    const backwards = request.direction === 'b';
+    const place = (
+      token: string | undefined,
+      name: string,
+    ): Promise<{ topological: number; stream: number }> | undefined =>
+      token === undefined ? undefined : this.timeline.topological(roomId, parseRoomToken(token, name));
+    const rows = await selectRelations(this.database, {
+      roomId,
+      eventId,
+      relType: request.relType,
+      eventType: request.eventType,
+      depth: request.recurse ? maxDepth : 1,
+      backwards,
+      from: await place(request.from, 'from'),
+      to: await place(request.to, 'to'),
+      limit: request.limit + 1,
+    });
+    const page = rows.slice(0, request.limit);
+    const last = page.at(-1);
+    const stored = await this.events.inOrder(page.map((row) => row.event_id));
+    const visible = await this.visibility.visible(requester.userId, stored);
+    return {
+      chunk: await this.serializer.serialize(readerOf(requester), visible),
+      ...(rows.length > page.length && last && { next_batch: formatRoomToken(behind(last, backwards)) }),
+      ...(request.from !== undefined && { prev_batch: request.from }),
+      ...(request.recurse && { recursion_depth: maxDepth }),
+    };
+  }
+
+  /**
+   * Roots of a room's threads, the one with the newest reply first.
+   * @throws MatrixError 403 `M_FORBIDDEN`, 400 `M_INVALID_PARAM`
+   */
+  async threads(
+    requester: Requester,
+    roomId: string,
+    options: { readonly participated: boolean; readonly from?: string | undefined; readonly limit: number },
+  ): Promise<JsonObject> {
+    await this.access.read(requester, roomId);
+    const from = options.from === undefined ? undefined : parseRoomToken(options.from, 'from');
+    const rows = await selectThreadRoots(
+      this.database,
+      roomId,
+      options.participated ? requester.userId : undefined,
+      from && (await this.timeline.topological(roomId, from)),
+      options.limit + 1,
+    );
+    const page = rows.slice(0, options.limit);
+    const last = page.at(-1);
+    const stored = await this.events.inOrder(page.map((row) => row.thread_id));
+    const visible = await this.visibility.visible(
+      requester.userId,
+      stored.filter(({ event }) => event.roomId === roomId),
+    );
+    return {
+      chunk: await this.serializer.serialize(readerOf(requester), visible),
+      ...(rows.length > page.length &&
+        last && {
+          next_batch: formatRoomToken({ topological: last.topological_ordering, stream: last.stream_ordering }),
+        }),
+    };
+  }
+}
+
+const behind = (row: RelatedRow, backwards: boolean): RoomPosition => ({
+  topological: row.topological_ordering,
+  stream: backwards ? row.stream_ordering - 1 : row.stream_ordering,
+});

@@ -1,0 +1,232 @@
+import { Injectable } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import { RateLimiter } from '@rookery/http';
+import { type RoomEvent, roomVersionRules, type RoomVersionRules } from '@rookery/events';
+import { isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { callbackContext, ModuleDispatcher } from '@rookery/module-host';
+import type { Requester } from '@rookery/platform';
+import { authStateOf, powerLevelsOf } from '@rookery/state-res';
+import { RoomCreation } from '../creation/room-creation.service.js';
+import { moveAliases } from '../directory/alias.query.js';
+import { isPublished, setPublished } from '../directory/directory.query.js';
+import { RoomHooks } from '../hooks.js';
+import { EventPersister } from '../persistence/event-persister.js';
+import { originOf } from '../sending/origin.js';
+import { RoomStateReader } from '../state/room-state-reader.js';
+
+/** State that is taken along as it is. */
+const copiedTypes = [
+  'm.room.join_rules',
+  'm.room.name',
+  'm.room.topic',
+  'm.room.history_visibility',
+  'm.room.guest_access',
+  'm.room.avatar',
+  'm.room.encryption',
+  'm.room.server_acl',
+] as const;
+
+/** Replaces rooms by rooms of another version. */
+@Injectable()
+export class RoomUpgrade {
+  constructor(
+    private readonly database: Database,
+    private readonly state: RoomStateReader,
+    private readonly creation: RoomCreation,
+    private readonly persister: EventPersister,
+    private readonly hooks: RoomHooks,
+    private readonly modules: ModuleDispatcher,
+    private readonly limiter: RateLimiter,
+  ) {}
+
+  /**
+   * Makes the new room, takes state, bans, aliases and the place in the directory along, and closes the old one.
+   * @returns the id of the new room
+   * @throws MatrixError 400 `M_UNSUPPORTED_ROOM_VERSION`, 403 `M_FORBIDDEN`, 404 `M_NOT_FOUND`, 429 `M_LIMIT_EXCEEDED`
+   * @spec client-server-api#server-behaviour-16
+   */
+  async upgrade(
+    requester: Requester,
+    roomId: string,
+    version: string,
+    additionalCreators: readonly string[] | undefined,
+  ): Promise<string> {
+    const rules = roomVersionRules(version);
+    if (!rules) throw new MatrixError(400, 'M_UNSUPPORTED_ROOM_VERSION', 'This server does not know the room version');
+    await this.limiter.take('rc_room_creation', requester.userId, requester);
+    const events = (await this.state.current(roomId)).map((stored) => stored.event);
+    const state = authStateOf(events);
+    const create = state('m.room.create', '');
+    if (!create) throw MatrixError.notFound('There is no such room');
+    this.#checkPower(requester, events, create);
+    const levels = state('m.room.power_levels', '')?.content ?? {};
+    // The tombstone names the new room and the new room may name the tombstone: newer versions do without the latter.
+    const predecessor: JsonObject = { room_id: roomId };
+    const { roomId: replacement } = await this.creation.create(
+      requester,
+      {
+        room_version: version,
+        creation_content: this.#creationContent(create, rules, predecessor, additionalCreators),
+        initial_state: [
+          {
+            type: 'm.room.power_levels',
+            state_key: '',
+            content: movedLevels(levels, create, rules, requester.userId, additionalCreators ?? []),
+          },
+          ...copied(events, create),
+        ],
+      },
+      { bare: true, unchecked: true },
+    );
+    await this.#close(requester, roomId, replacement, levels, create);
+    await this.#moveDirectory(requester, roomId, replacement, events);
+    await this.#moveBans(requester, replacement, events);
+    for (const hook of this.hooks.all) hook.onUpgraded?.(roomId, replacement, requester.userId);
+    if (this.modules.has('onRoomUpgraded')) {
+      await this.modules.notify('onRoomUpgraded', callbackContext(requester), roomId, replacement, requester.userId);
+    }
+    return replacement;
+  }
+
+  #checkPower(requester: Requester, events: readonly RoomEvent[], create: RoomEvent): void {
+    const state = authStateOf(events);
+    const isJoined = state('m.room.member', requester.userId)?.content['membership'] === 'join';
+    const levels = powerLevelsOf(state, create.rules);
+    if (!isJoined || levels.user(requester.userId) < levels.event('m.room.tombstone', true)) {
+      throw MatrixError.forbidden('You lack the power to replace this room');
+    }
+  }
+
+  #creationContent(
+    create: RoomEvent,
+    rules: RoomVersionRules,
+    predecessor: JsonObject,
+    additionalCreators: readonly string[] | undefined,
+  ): JsonObject {
+    const { creator: _c, room_version: _v, predecessor: _p, additional_creators: before, ...kept } = create.content;
+    const creators = additionalCreators ?? before;
+    return {
+      ...kept,
+      predecessor,
+      ...(rules.privilegedCreators && creators !== undefined && { additional_creators: creators }),
+    };
+  }
+
+  /** Points to the new room, and keeps everybody but those with power from going on in the old one. */
+  async #close(
+    requester: Requester,
+    roomId: string,
+    replacement: string,
+    levels: Readonly<JsonObject>,
+    create: RoomEvent,
+  ): Promise<void> {
+    const send = (type: string, content: JsonObject): Promise<unknown> =>
+      this.persister.send({
+        roomId,
+        type,
+        stateKey: '',
+        sender: requester.userId,
+        content,
+        unchecked: true,
+        origin: originOf(requester),
+      });
+    await send('m.room.tombstone', { body: 'This room has been replaced', replacement_room: replacement });
+    const usual = typeof levels['users_default'] === 'number' ? levels['users_default'] : 0;
+    const raised = Math.max(50, usual + 1);
+    const now = (key: string): number => (typeof levels[key] === 'number' ? levels[key] : 0);
+    if (now('events_default') >= raised && now('invite') >= raised) return;
+    try {
+      await send('m.room.power_levels', {
+        ...levels,
+        ...(Object.keys(levels).length === 0 &&
+          !create.rules.privilegedCreators && { users: { [create.sender]: 100 } }),
+        events_default: Math.max(now('events_default'), raised),
+        invite: Math.max(now('invite'), raised),
+      });
+    } catch (error) {
+      // Somebody who may replace the room need not have the power to silence it.
+      if (!MatrixError.is(error)) throw error;
+    }
+  }
+
+  async #moveDirectory(
+    requester: Requester,
+    roomId: string,
+    replacement: string,
+    events: readonly RoomEvent[],
+  ): Promise<void> {
+    const wasPublic = await isPublished(this.database, roomId);
+    await this.database.write(
+      async (tx) => {
+        await moveAliases(tx, roomId, replacement);
+        if (!wasPublic) return;
+        await setPublished(tx, replacement, true);
+        await setPublished(tx, roomId, false);
+      },
+      { name: 'move_aliases' },
+    );
+    const canonical = events.find((event) => event.type === 'm.room.canonical_alias' && event.stateKey === '');
+    if (!canonical) return;
+    const common = { type: 'm.room.canonical_alias', stateKey: '', sender: requester.userId, unchecked: true };
+    await this.persister.send({ ...common, roomId: replacement, content: canonical.content });
+    try {
+      await this.persister.send({ ...common, roomId, content: {} });
+    } catch (error) {
+      if (!MatrixError.is(error)) throw error;
+    }
+  }
+
+  async #moveBans(requester: Requester, replacement: string, events: readonly RoomEvent[]): Promise<void> {
+    const bans = events.filter((event) => event.type === 'm.room.member' && event.content['membership'] === 'ban');
+    await Promise.all(
+      bans.map((ban) =>
+        this.persister.send({
+          roomId: replacement,
+          type: 'm.room.member',
+          stateKey: ban.stateKey,
+          sender: requester.userId,
+          content: {
+            membership: 'ban',
+            ...(typeof ban.content['reason'] === 'string' && { reason: ban.content['reason'] }),
+          },
+          unchecked: true,
+        }),
+      ),
+    );
+  }
+}
+
+/** State of the old room for the new one. */
+function copied(
+  events: readonly RoomEvent[],
+  create: RoomEvent,
+): { type: string; state_key: string; content: JsonObject }[] {
+  const isSpace = create.content['type'] === 'm.space';
+  const types: ReadonlySet<string> = new Set(isSpace ? [...copiedTypes, 'm.space.child'] : copiedTypes);
+  return events
+    .filter((event) => types.has(event.type) && (event.stateKey === '' || event.type === 'm.space.child'))
+    .map((event) => ({ type: event.type, state_key: event.stateKey!, content: event.content }));
+}
+
+/** Power levels for the new room: whoever makes it must be able to finish the job. */
+function movedLevels(
+  levels: Readonly<JsonObject>,
+  create: RoomEvent,
+  rules: RoomVersionRules,
+  creator: string,
+  additionalCreators: readonly string[],
+): JsonObject {
+  const users: JsonObject = { ...(isJsonObject(levels['users']) ? levels['users'] : {}) };
+  const events: JsonObject = { ...(isJsonObject(levels['events']) ? levels['events'] : {}) };
+  if (rules.privilegedCreators) {
+    const before = create.rules.privilegedCreators ? create.content['additional_creators'] : undefined;
+    const creators = [creator, ...additionalCreators, ...(Array.isArray(before) ? before.map(String) : [])];
+    for (const userId of creators) delete users[userId];
+    const tombstone = events['m.room.tombstone'];
+    events['m.room.tombstone'] = Math.max(typeof tombstone === 'number' ? tombstone : 0, 150);
+  } else {
+    const own = users[creator];
+    users[creator] = Math.max(100, typeof own === 'number' ? own : 0);
+  }
+  return { ...levels, users, events };
+}
