@@ -164,7 +164,7 @@ export class Mailer {
       ignoreTLS: !options.enableTls,
       ...(options.user === undefined ? {} : { auth: { user: options.user, pass: options.password ?? '' } }),
       tls: {
-        servername: options.tlsName ?? options.host,
+        ...(options.tlsName === undefined ? {} : { servername: options.tlsName }),
         minVersion: 'TLSv1.2',
         ...(options.ca === undefined ? {} : { ca: options.ca }),
       },
