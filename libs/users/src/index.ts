@@ -31,6 +31,7 @@ export { RegistrationService } from './accounts/registration.service.js';
 export type { Origin } from './common/account-modules.js';
 export type { Hook, HookPoint } from './common/hook-point.js';
 export { isLocalUser, qualifyUserId } from './common/user-names.js';
+export { ConsentService } from './consent/consent.service.js';
 export type { Device } from './devices/device.query.js';
 export { DeviceService } from './devices/device.service.js';
 export {

@@ -6,6 +6,7 @@ import { AccountController } from './accounts/account.controller.js';
 import { AccountRenewalController } from './accounts/account-renewal.controller.js';
 import { AdminRegistrationController } from './accounts/admin-registration.controller.js';
 import { RegistrationController } from './accounts/registration.controller.js';
+import { ConsentController } from './consent/consent.controller.js';
 import { DeviceController } from './devices/device.controller.js';
 import { OpenIdController } from './openid/openid.controller.js';
 import { ProfileController } from './profiles/profile.controller.js';
@@ -31,6 +32,7 @@ import { UsersModule } from './users.module.js';
     AccountDataController,
     AccountRenewalController,
     AdminRegistrationController,
+    ConsentController,
     DeviceController,
     FallbackController,
     LoginController,

@@ -15,6 +15,7 @@ import { RegistrationService } from './accounts/registration.service.js';
 import { AccountModules } from './common/account-modules.js';
 import { ExpiredRows } from './common/expired-rows.js';
 import { HookReporter } from './common/hook-reporter.js';
+import { ConsentService } from './consent/consent.service.js';
 import { DeviceService } from './devices/device.service.js';
 import { UserHooks } from './hooks.js';
 import { OpenIdService } from './openid/openid.service.js';
@@ -46,6 +47,7 @@ const face = [
   AccountValidity,
   AppserviceDirectory,
   ClientActivity,
+  ConsentService,
   DeactivationService,
   DeviceService,
   LoginService,

@@ -1,0 +1,68 @@
+import { createHmac, timingSafeEqual } from 'node:crypto';
+import { Injectable } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import { localpartOf, MatrixError } from '@rookery/matrix-types';
+import { Clock, Config } from '@rookery/platform';
+import { findAccount, setConsent } from '../accounts/account.query.js';
+import { qualifyUserId } from '../common/user-names.js';
+
+/** The server's policy, and who has agreed to which version of it. */
+@Injectable()
+export class ConsentService {
+  constructor(
+    private readonly database: Database,
+    private readonly clock: Clock,
+    private readonly config: Config,
+  ) {}
+
+  /** The version in force; `undefined` where the server has no policy. */
+  get version(): string | undefined {
+    return this.config.get('user_consent.version');
+  }
+
+  /** Where a user reads the policy and agrees to it. The address works for this user only. */
+  uriFor(userId: string): string {
+    const name = localpartOf(userId);
+    const base = this.config.get('public_baseurl') ?? `https://${this.config.serverName}/`;
+    return `${base}_matrix/consent?${new URLSearchParams({ u: name, h: this.#sign(name) }).toString()}`;
+  }
+
+  /** Whether a user still has to agree to the version in force. */
+  async isMissing(userId: string): Promise<boolean> {
+    const { version } = this;
+    if (version === undefined) return false;
+    const account = await findAccount(this.database, userId);
+    return account !== undefined && account.consentVersion !== version;
+  }
+
+  /**
+   * The user whom a signed address is for.
+   * @throws MatrixError 403 `M_FORBIDDEN` (wrong signature), 404 `M_NOT_FOUND` (no such user)
+   */
+  async userOf(
+    name: string,
+    signature: string,
+  ): Promise<{ readonly userId: string; readonly consentVersion?: string | undefined }> {
+    const expected = Buffer.from(this.#sign(name), 'hex');
+    const given = /^[0-9a-f]{64}$/i.test(signature) ? Buffer.from(signature, 'hex') : Buffer.alloc(0);
+    if (given.length !== expected.length || !timingSafeEqual(given, expected))
+      throw MatrixError.forbidden('This address is not valid');
+    const account = name.includes('\0')
+      ? undefined
+      : await findAccount(this.database, qualifyUserId(name, this.config.serverName));
+    if (!account) throw MatrixError.notFound('Unknown user');
+    return account;
+  }
+
+  /** Records that a user agreed. @throws MatrixError 404 `M_NOT_FOUND` for a version that is not in force */
+  async agree(userId: string, version: string): Promise<void> {
+    if (version !== this.version) throw MatrixError.notFound('Unknown version');
+    await this.database.write((tx) => setConsent(tx, userId, version, this.clock.nowMs()), { name: 'consent' });
+  }
+
+  #sign(name: string): string {
+    return createHmac('sha256', this.config.get('form_secret') ?? '')
+      .update(name)
+      .digest('hex');
+  }
+}
