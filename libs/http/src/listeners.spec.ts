@@ -1,0 +1,223 @@
+import { Body, Controller, Get, Module } from '@nestjs/common';
+import { Config, Metrics, SilentLogger, SystemClock, SystemIds } from '@rookery/platform';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { type AddressInfo, createServer } from 'node:net';
+import { mkdtempSync, rmSync, statSync } from 'node:fs';
+import { request as httpRequest } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { HttpApp, type HttpAppOptions, httpSettingsOf } from './index.js';
+import { lines, listener, start, errorOf, ProbeModule, probes } from './http.fixture.js';
+
+describe('listeners', () => {
+  const open: HttpApp[] = [];
+  const begin = async (options: Partial<HttpAppOptions>): Promise<{ app: HttpApp; base: string; port: number }> => {
+    const started = await start(options);
+    open.push(started.app);
+    return started;
+  };
+  afterEach(() => Promise.all(open.splice(0).map((app) => app.close(1000))));
+
+  it('serve what each of them names', async () => {
+    const { app } = await begin({
+      metrics: new Metrics('test'),
+      listeners: [
+        listener,
+        { ...listener, resources: [{ names: ['federation', 'metrics'] }] },
+        { ...listener, type: 'metrics', resources: [] },
+      ],
+    });
+    const [one, two, three] = app.addresses.map(({ port }) => `http://127.0.0.1:${port}`);
+    expect((await fetch(`${two}/_matrix/federation/v1/version`)).status).toBe(200);
+    expect((await fetch(`${two}/_matrix/client/v3/maybe`)).status).toBe(404);
+    expect((await fetch(`${one}/_matrix/client/v3/maybe`)).status).toBe(200);
+    await fetch(`${one}/_matrix/client/v3/fail/x`);
+    for (const url of [`${two}/_synapse/metrics`, `${three}/anything`]) {
+      const text = await (await fetch(url)).text();
+      expect(text).toContain(
+        'synapse_http_server_requests_received_total{method="GET",servlet="Probe.maybe",server_name="test"} 1',
+      );
+      expect(text).toContain('synapse_http_server_responses_total{method="GET",code="500",server_name="test"} 1');
+      expect(text).toMatch(
+        /synapse_http_server_response_time_seconds_bucket\{method="GET",servlet="Probe\.fail",tag="",code="500",server_name="test",le="\+Inf"\} 1/,
+      );
+      expect(text).toContain('synapse_server_name_info');
+    }
+  });
+
+  it('compress where they should', async () => {
+    const { base } = await begin({ listeners: [{ ...listener, resources: [{ names: ['client'], compress: true }] }] });
+    const big = await fetch(`${base}/_matrix/client/v3/big`, { headers: { 'accept-encoding': 'gzip' } });
+    expect(big.headers.get('content-encoding')).toBe('gzip');
+    expect(Number(big.headers.get('content-length'))).toBeLessThan(1000);
+    expect(((await big.json()) as { text: string }).text).toHaveLength(20_000);
+    expect(await errorOf(await fetch(`${base}/_matrix/client/v3/unsendable/header`))).toEqual([500, 'M_UNKNOWN']);
+    const plain = await fetch(`${base}/_matrix/client/v3/big`, {
+      headers: { 'accept-encoding': 'gzip;q=0, identity' },
+    });
+    expect(plain.headers.get('content-encoding')).toBeNull();
+    const small = await fetch(`${base}/_matrix/client/v3/maybe`);
+    expect([small.headers.get('content-encoding'), small.headers.get('vary')]).toEqual([null, 'Accept-Encoding']);
+  });
+
+  it('believe a proxy only when told to', async () => {
+    const ip = async (base: string, header: string): Promise<unknown> =>
+      (
+        (await (await fetch(`${base}/_matrix/client/v3/query`, { headers: { 'x-forwarded-for': header } })).json()) as {
+          ip: unknown;
+        }
+      ).ip;
+    const { base: plain } = await begin({});
+    expect(await ip(plain, '1.2.3.4')).toBe('127.0.0.1');
+    const { base } = await begin({ listeners: [{ ...listener, xForwarded: true, requestIdHeader: 'X-Request-Id' }] });
+    expect(await ip(base, '1.2.3.4')).toBe('1.2.3.4');
+    expect(await ip(base, '6.6.6.6, 2001:db8::7, 10.0.0.1')).toBe('2001:db8::7');
+    expect(await ip(base, '192.168.0.9, 10.0.0.1')).toBe('192.168.0.9');
+    expect(await ip(base, 'rubbish')).toBe('127.0.0.1');
+
+    lines.length = 0;
+    const named = await fetch(`${base}/_matrix/client/v3/query`, {
+      headers: { 'x-request-id': 'abc-1', 'x-forwarded-proto': 'https' },
+    });
+    expect(((await named.json()) as { id: string }).id).toBe('abc-1');
+    expect(lines.filter(({ level }) => level === 'warn')).toEqual([]);
+    const unnamed = await fetch(`${base}/_matrix/client/v3/query`, { headers: { 'x-request-id': 'a b' } });
+    expect(((await unnamed.json()) as { id: string }).id).not.toBe('a b');
+    expect(lines.filter(({ level }) => level === 'warn')).toHaveLength(1);
+  });
+
+  it('are those of the settings', () => {
+    expect(httpSettingsOf(Config.fromObject({ server_name: 'x.org' }))).toMatchObject({
+      serverName: 'x.org',
+      listeners: [{ port: 8008, bindAddresses: ['127.0.0.1'], resources: [{ names: ['client', 'federation'] }] }],
+      prefixes: { protocol: '_matrix', service: '_synapse' },
+    });
+    const { listeners } = httpSettingsOf(
+      Config.fromObject({
+        listeners: [
+          { port: 8448, type: 'http', tls: true, resources: [{ names: ['federation'] }] },
+          {
+            path: '/run/x.sock',
+            type: 'http',
+            resources: [{ names: ['client'], compress: true }],
+            request_id_header: 'X-Id',
+          },
+          { port: 9000, type: 'manhole' },
+          { port: 9001, type: 'metrics', bind_addresses: ['::1'] },
+        ],
+        tls_certificate_path: '/c',
+        tls_private_key_path: '/k',
+        no_tls: true,
+      }),
+    );
+    expect(listeners.map(({ port, path, type, xForwarded }) => [port ?? path, type, xForwarded])).toEqual([
+      ['/run/x.sock', 'http', true],
+      [9001, 'metrics', false],
+    ]);
+  });
+
+  it('take other prefixes', async () => {
+    const { base } = await begin({ prefixes: { protocol: '_proto', service: '_svc' } });
+    expect((await fetch(`${base}/_proto/client/v3/maybe`)).status).toBe(200);
+    expect((await fetch(`${base}/_svc/client/form`, { method: 'POST', body: 'a=1' })).status).toBe(200);
+    expect((await fetch(`${base}/_matrix/client/v3/maybe`)).status).toBe(404);
+    expect((await fetch(`${base}/_synapse/client/form`, { method: 'POST', body: 'a=1' })).status).toBe(404);
+  });
+
+  it('speak on Unix sockets, and clear away what a crash left', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'rookery-http-'));
+    const path = join(folder, 'main.sock');
+    const settings = { type: 'http', path, mode: 0o600, resources: [{ names: ['client'] }] } as const;
+    const ask = (): Promise<string> =>
+      new Promise((resolve, reject) => {
+        httpRequest({ socketPath: path, path: '/health' }, (response) =>
+          response.on('data', (chunk: Buffer) => resolve(chunk.toString())),
+        )
+          .on('error', reject)
+          .end();
+      });
+    const { app } = await begin({ listeners: [settings] });
+    expect(await ask()).toBe('OK');
+    expect(statSync(path).mode & 0o777).toBe(0o600);
+    await expect(begin({ listeners: [settings] })).rejects.toThrow(`Cannot listen on ${path}: it is in use`);
+    await app.close();
+    const crashing = spawn(
+      process.execPath,
+      [
+        '-e',
+        `require('net').createServer().listen(${JSON.stringify(path)}, () => process.kill(process.pid, 'SIGKILL'))`,
+      ],
+      {
+        env: {},
+      },
+    );
+    await once(crashing, 'exit');
+    expect(statSync(path).isSocket()).toBe(true);
+    await begin({ listeners: [settings] });
+    expect(await ask()).toBe('OK');
+    rmSync(folder, { recursive: true });
+  });
+
+  it('say in one line why they cannot start, and leave nothing open', async () => {
+    const taken = createServer();
+    await new Promise<void>((resolve) => taken.listen(0, '127.0.0.1', resolve));
+    const { port } = taken.address() as AddressInfo;
+    const app = await HttpApp.create(ProbeModule, {
+      serverName: 'test',
+      listeners: [listener, { ...listener, port }],
+      clock: new SystemClock(),
+      ids: new SystemIds(),
+      logger: new SilentLogger(),
+    });
+    await expect(app.listen()).rejects.toThrow(`Cannot listen on 127.0.0.1:${port}: it is in use by another program`);
+    await expect(fetch(`http://127.0.0.1:${app.addresses[0]!.port}/health`)).rejects.toThrow();
+    taken.close();
+    await expect(begin({ listeners: [{ ...listener, tls: true }] })).rejects.toThrow('tls_certificate_path');
+  });
+
+  it('refuse to be built with a route that says nothing of access', async () => {
+    @Controller()
+    class CarelessController {
+      @Get('/careless')
+      careless(@Body() body: unknown): unknown {
+        return body;
+      }
+    }
+    @Module({ controllers: [CarelessController] })
+    class CarelessModule {}
+    const options = {
+      serverName: 't',
+      listeners: [],
+      clock: new SystemClock(),
+      ids: new SystemIds(),
+      logger: new SilentLogger(),
+    };
+    await expect(HttpApp.create(CarelessModule, options)).rejects.toThrow('CarelessController.careless');
+  });
+
+  it('drain: waiting requests end at once, running ones finish, new ones are refused', async () => {
+    const { app, base } = await begin({});
+    let began = new Promise<void>((resolve) => (probes.waiting = resolve));
+    const long = fetch(`${base}/_matrix/client/v3/wait`);
+    await began;
+    began = new Promise<void>((resolve) => (probes.waiting = resolve));
+    const slow = fetch(`${base}/_matrix/client/v3/slow`);
+    await began;
+    const drained = app.drain(5000);
+    expect(((await (await long).json()) as { waitedMs: number }).waitedMs).toBeLessThan(2000);
+    const last = await slow;
+    expect([await last.json(), last.headers.get('connection')]).toEqual([{ done: true }, 'close']);
+    expect(await drained).toBe(true);
+    await expect(fetch(`${base}/health`)).rejects.toThrow();
+  });
+
+  it('drain: what takes too long is cut', async () => {
+    const { app, base } = await begin({});
+    const began = new Promise<void>((resolve) => (probes.waiting = resolve));
+    const slow = fetch(`${base}/_matrix/client/v3/slow`).catch(() => 'cut');
+    await began;
+    expect(await app.drain(50)).toBe(false);
+    expect(await slow).toBe('cut');
+  });
+});
