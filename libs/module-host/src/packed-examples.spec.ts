@@ -79,6 +79,16 @@ const cases: Record<string, { config: unknown; question: string; answer: unknown
     question: `(modules, context) => modules.gate('userMayInvite', context, '@a:x', '@b:x', '!r:x')`,
     answer: { allowed: false, effect: 'dropSilently', module: 'invite-policy' },
   },
+  'oidc-mapper': {
+    config: undefined,
+    question: `async (modules) => modules.provider('oidcMapping', 'oidc-mapper').create({}).getRemoteUserId({ sub: 'a' })`,
+    answer: 'a',
+  },
+  'rest-auth': {
+    config: { url: 'https://id.example/check' },
+    question: `async (modules) => [...modules.loginTypes.keys()]`,
+    answer: ['m.login.password'],
+  },
   'shared-secret-auth': {
     config: { shared_secret: 'x'.repeat(32) },
     question: `async (modules) => [...modules.loginTypes.keys()]`,
@@ -105,5 +115,6 @@ it.each(examples)('%s loads from its packed form in an empty folder, and answers
   const result = ask(manifest(`modules-examples/${name}`).name, config, question);
   expect(result.url).toContain(join(folder, 'server', 'node_modules'));
   expect(result.modules).toEqual([name]);
-  expect(result.answer).toMatchObject(answer as object);
+  // As part of an object, since an answer need not be one.
+  expect(result).toMatchObject({ answer });
 });

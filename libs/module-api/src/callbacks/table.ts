@@ -135,7 +135,7 @@ export const callbackTable = {
     category: 'thirdPartyRules',
     snakeCase: 'check_visibility_can_be_modified',
     kind: 'gate',
-    fires: false,
+    fires: true,
   },
   onNewEvent: { category: 'thirdPartyRules', snakeCase: 'on_new_event', kind: 'notify', fires: false },
   checkCanShutdownRoom: {
@@ -176,7 +176,7 @@ export const callbackTable = {
     kind: 'notify',
     fires: true,
   },
-  onRoomUpgraded: { category: 'thirdPartyRules', snakeCase: undefined, kind: 'notify', fires: false },
+  onRoomUpgraded: { category: 'thirdPartyRules', snakeCase: undefined, kind: 'notify', fires: true },
 
   authCheckers: { category: 'passwordAuthProvider', snakeCase: 'auth_checkers', kind: 'provide', fires: true },
   check3pidAuth: { category: 'passwordAuthProvider', snakeCase: 'check_3pid_auth', kind: 'provide', fires: true },
@@ -202,14 +202,14 @@ export const callbackTable = {
     category: 'accountValidity',
     snakeCase: 'on_legacy_send_mail',
     kind: 'provide',
-    fires: false,
+    fires: true,
     exclusive: 'refuse',
   },
   onLegacyRenew: {
     category: 'accountValidity',
     snakeCase: 'on_legacy_renew',
     kind: 'provide',
-    fires: false,
+    fires: true,
     exclusive: 'refuse',
   },
   onLegacyAdminRequest: {
