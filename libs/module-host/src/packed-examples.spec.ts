@@ -42,7 +42,7 @@ const script = (module: string, config: unknown, question: string): string => `
   const host = new ModuleHost({ clock: new SystemClock(), logger: new SilentLogger(), configDir: process.cwd() });
   const entry = { module: '${module}', config: ${JSON.stringify(config)}, onError: 'deny', allowFederationTo: [] };
   const loaded = await host.import([entry]);
-  await host.start(loaded, offlineCapabilities({ serverName: 'example.org' }));
+  await host.start(loaded, offlineCapabilities({ serverName: 'example.org', publicBaseurl: 'https://example.org/' }));
   const context = callbackContext(undefined);
   const event = { eventId: '$1', type: 'm.room.message', content: { body: 'a casino' } };
   const answer = await (${question})(host.dispatcher, context, event);
@@ -64,6 +64,11 @@ const ask = (
 
 /** Settings with which each example loads, one question to it, and part of its answer. */
 const cases: Record<string, { config: unknown; question: string; answer: unknown }> = {
+  'account-validity-mail': {
+    config: { period_days: 30 },
+    question: `async (modules) => modules.webPrefixes`,
+    answer: ['/_synapse/client/account-validity/renew'],
+  },
   'encryption-policy': {
     config: {},
     question: `(modules, context) => modules.transform('onCreateRoom', context, {}, {}, false)`,
