@@ -184,3 +184,16 @@ export async function setErased(tx: Tx, userId: string, erased: boolean): Promis
   if (erased) await tx.run('INSERT INTO erased_users (user_id) VALUES (?) ON CONFLICT DO NOTHING', [userId]);
   else await tx.run('DELETE FROM erased_users WHERE user_id = ?', [userId]);
 }
+
+/** Users whose deactivation has not left all rooms yet. */
+export async function pendingDeactivations(db: Db): Promise<string[]> {
+  return (await db.query<{ user_id: string }>('SELECT user_id FROM users_pending_deactivation')).map(
+    (row) => row.user_id,
+  );
+}
+
+export async function setDeactivationPending(tx: Tx, userId: string, pending: boolean): Promise<void> {
+  if (pending)
+    await tx.run('INSERT INTO users_pending_deactivation (user_id) VALUES (?) ON CONFLICT DO NOTHING', [userId]);
+  else await tx.run('DELETE FROM users_pending_deactivation WHERE user_id = ?', [userId]);
+}

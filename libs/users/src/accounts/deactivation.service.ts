@@ -1,21 +1,30 @@
-import { Injectable } from '@nestjs/common';
+import { Injectable, type OnApplicationBootstrap } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { MatrixError } from '@rookery/matrix-types';
+import { Logger } from '@rookery/platform';
 import { AccountModules, type Origin } from '../common/account-modules.js';
 import { HookReporter } from '../common/hook-reporter.js';
-import { UserHooks } from '../hooks.js';
+import { type DeactivatedEvent, UserHooks } from '../hooks.js';
 import { ProfileService } from '../profiles/profile.service.js';
 import { deleteLoginTokens } from '../sessions/login-token.query.js';
 import { SessionService } from '../sessions/session.service.js';
 import { deleteOpenIdTokens } from '../openid/openid.query.js';
 import { deleteThreepid, threepidsOf } from '../threepids/threepid.query.js';
 import { deleteAccountDataOf } from '../account-data/account-data.query.js';
-import { findAccount, setAccountFlags, setErased, setPasswordHash } from './account.query.js';
+import {
+  findAccount,
+  isErased,
+  pendingDeactivations,
+  setDeactivationPending,
+  setAccountFlags,
+  setErased,
+  setPasswordHash,
+} from './account.query.js';
 import { deleteExpiry } from './account-validity.query.js';
 
 /** Closes accounts and opens them again. */
 @Injectable()
-export class DeactivationService {
+export class DeactivationService implements OnApplicationBootstrap {
   constructor(
     private readonly database: Database,
     private readonly sessions: SessionService,
@@ -23,6 +32,7 @@ export class DeactivationService {
     private readonly hooks: UserHooks,
     private readonly reporter: HookReporter,
     private readonly modules: AccountModules,
+    private readonly logger: Logger,
   ) {}
 
   /**
@@ -52,6 +62,7 @@ export class DeactivationService {
         }
         await deleteAccountDataOf(tx, userId);
         await deleteExpiry(tx, userId);
+        await setDeactivationPending(tx, userId, true);
         await this.hooks.deactivated.inTransaction(tx, event);
         return { closed, threepids };
       },
@@ -64,7 +75,7 @@ export class DeactivationService {
       await this.modules.threepidRemoved(userId, medium, address, origin);
     }
     if (erase) await this.#clearProfile(userId, byAdmin, origin);
-    await this.reporter.afterCommit(this.hooks.deactivated, event);
+    await this.#finish(event);
     if (!account.deactivated) await this.modules.deactivationChanged(userId, true, byAdmin, origin);
   }
 
@@ -83,6 +94,22 @@ export class DeactivationService {
     this.sessions.invalidate(userId);
     await this.reporter.afterCommit(this.hooks.reactivated, { userId });
     if (account.deactivated) await this.modules.deactivationChanged(userId, false, true, origin);
+  }
+
+  /** What a crash or a failure has left undone is taken up again when the server starts: leaving the rooms. */
+  onApplicationBootstrap(): void {
+    this.resume().catch((error: unknown) => this.logger.error('Could not go on with deactivations', { err: error }));
+  }
+
+  /** Goes on with deactivations that are not complete. */
+  async resume(): Promise<void> {
+    for (const userId of await pendingDeactivations(this.database))
+      await this.#finish({ userId, erase: await isErased(this.database, userId), byAdmin: false });
+  }
+
+  async #finish(event: DeactivatedEvent): Promise<void> {
+    if (!(await this.reporter.afterCommit(this.hooks.deactivated, event))) return;
+    await this.database.write((tx) => setDeactivationPending(tx, event.userId, false), { name: 'deactivated' });
   }
 
   async #clearProfile(userId: string, byAdmin: boolean, origin: Origin): Promise<void> {

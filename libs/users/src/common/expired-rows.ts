@@ -2,9 +2,11 @@ import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/com
 import { Database } from '@rookery/database';
 import { Clock, Config, Logger, type Timer } from '@rookery/platform';
 import { abandonUse } from '../accounts/registration-token.query.js';
+import { findStaleDevices } from '../devices/device.query.js';
 import { purgeOpenIdTokens } from '../openid/openid.query.js';
 import { pruneAddresses } from '../sessions/client-activity.query.js';
 import { purgeLoginTokens } from '../sessions/login-token.query.js';
+import { SessionService } from '../sessions/session.service.js';
 import { purgeExpiredTokens } from '../sessions/token.query.js';
 import { validationLifetimeMs } from '../threepids/email-verification.service.js';
 import { purgeSessions } from '../threepids/validation.query.js';
@@ -12,6 +14,7 @@ import { purgeUiaSessions } from '../uia/uia.query.js';
 import { uiaSessionLifetimeMs } from '../uia/uia.service.js';
 
 const everyMs = 3_600_000;
+const maxStaleDevices = 1_000;
 /** Expired refreshable access tokens are kept this long, so that their owners are told to refresh. */
 const expiredTokensKeptMs = 14 * 86_400_000;
 
@@ -25,6 +28,7 @@ export class ExpiredRows implements OnModuleInit, OnModuleDestroy {
     private readonly clock: Clock,
     private readonly config: Config,
     private readonly logger: Logger,
+    private readonly sessions: SessionService,
   ) {}
 
   onModuleInit(): void {
@@ -38,8 +42,7 @@ export class ExpiredRows implements OnModuleInit, OnModuleDestroy {
   }
 
   /** Each kind in a transaction of its own, so that none is held up for long. */
-  async purge(): Promise<void> {
-    const nowMs = this.clock.nowMs();
+  async purge(nowMs = this.clock.nowMs()): Promise<void> {
     await this.database.write(
       async (tx) => {
         for (const token of await purgeUiaSessions(tx, nowMs - uiaSessionLifetimeMs)) await abandonUse(tx, token);
@@ -54,8 +57,24 @@ export class ExpiredRows implements OnModuleInit, OnModuleDestroy {
     await this.database.write((tx) => purgeExpiredTokens(tx, nowMs - expiredTokensKeptMs), {
       name: 'purge_access_tokens',
     });
+    await this.#deleteStaleDevices(nowMs);
     const addressesKeptMs = this.config.get('user_ips_max_age');
     if (addressesKeptMs !== undefined)
       await this.database.write((tx) => pruneAddresses(tx, nowMs - addressesKeptMs), { name: 'purge_user_ips' });
+  }
+
+  /** Sessions that nobody uses (`delete_stale_devices_after`), some at a time. */
+  async #deleteStaleDevices(nowMs: number): Promise<void> {
+    const keptMs = this.config.get('delete_stale_devices_after');
+    if (keptMs === undefined) return;
+    const devicesOf = new Map<string, string[]>();
+    for (const { user_id: userId, device_id: deviceId } of await findStaleDevices(
+      this.database,
+      nowMs - keptMs,
+      maxStaleDevices,
+    )) {
+      devicesOf.set(userId, [...(devicesOf.get(userId) ?? []), deviceId]);
+    }
+    for (const [userId, deviceIds] of devicesOf) await this.sessions.closeDevices(userId, deviceIds);
   }
 }

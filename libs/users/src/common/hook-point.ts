@@ -28,14 +28,20 @@ export class HookPoint<Event> {
     for (const hook of this.#hooks) await hook.inTransaction?.(tx, event);
   }
 
-  /** @param report told of each failure */
-  async afterCommit(event: Event, report: (hook: string, error: unknown) => void): Promise<void> {
+  /**
+   * @param report told of each failure
+   * @returns whether there was none
+   */
+  async afterCommit(event: Event, report: (hook: string, error: unknown) => void): Promise<boolean> {
+    let sound = true;
     for (const hook of this.#hooks) {
       try {
         await hook.afterCommit?.(event);
       } catch (error) {
+        sound = false;
         report(this.name, error);
       }
     }
+    return sound;
   }
 }

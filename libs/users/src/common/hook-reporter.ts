@@ -7,8 +7,9 @@ import type { HookPoint } from './hook-point.js';
 export class HookReporter {
   constructor(private readonly logger: Logger) {}
 
-  async afterCommit<Event>(point: HookPoint<Event>, event: Event): Promise<void> {
-    await point.afterCommit(event, (hook, error) =>
+  /** @returns whether every hook did its work */
+  afterCommit<Event>(point: HookPoint<Event>, event: Event): Promise<boolean> {
+    return point.afterCommit(event, (hook, error) =>
       this.logger.error('A hook failed after the change was made', { hook, err: error }),
     );
   }

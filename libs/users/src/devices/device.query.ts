@@ -140,3 +140,15 @@ export async function devicesOfProviderSession(
     [providerId, providerSessionId],
   );
 }
+
+/** Devices that were last seen before a moment, longest ago first. */
+export async function findStaleDevices(
+  db: Db,
+  beforeMs: number,
+  limit: number,
+): Promise<{ user_id: string; device_id: string }[]> {
+  return db.query(
+    'SELECT user_id, device_id FROM devices WHERE last_seen < ? AND hidden = ? ORDER BY last_seen LIMIT ?',
+    [beforeMs, false, limit],
+  );
+}

@@ -80,7 +80,12 @@ export class ProfileService {
     await this.update(
       userId,
       { [field]: checked },
-      { origin: { requester }, byAdmin: byAdmin && requester.userId !== userId, propagate },
+      {
+        origin: { requester },
+        byAdmin: byAdmin && requester.userId !== userId,
+        // Nobody is to see what a shadow-banned user does.
+        propagate: propagate && !requester.shadowBanned,
+      },
     );
   }
 
