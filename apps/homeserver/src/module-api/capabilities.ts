@@ -1,8 +1,110 @@
-import type { HttpApp } from '@rookery/http';
+import { type HttpApp, RequestAuthenticator } from '@rookery/http';
+import type { FederationClientApi } from '@rookery/module-api';
 import type { ModuleCapabilities } from '@rookery/module-host';
+import { PushRulesService } from '@rookery/push';
+import {
+  AliasService,
+  EventPersister,
+  EventStore,
+  JoinService,
+  MemberEvents,
+  MembershipReader,
+  MembershipService,
+  RoomCreation,
+  RoomDirectory,
+  RoomStateReader,
+} from '@rookery/rooms';
+import { Pages, pagesOptionsOf } from '@rookery/templates';
+import {
+  AccountDataService,
+  AccountService,
+  ClientActivity,
+  DeactivationService,
+  LoginService,
+  ProfileService,
+  SessionService,
+  ThreepidService,
+} from '@rookery/users';
 import type { PlatformParts } from '../platform.module.js';
+import { accountCapabilities } from './accounts.js';
+import { documentBackend } from './documents.query.js';
+import { httpClient } from './http-client.js';
+import type { JobRunner } from './jobs.js';
+import { messagingCapabilities } from './messaging.js';
+import { createModuleMail } from './module-mail.js';
+import { LocalAccounts } from './module-requester.js';
+import { roomCapabilities } from './rooms.js';
+import { SsoCompletion } from './sso-completion.js';
+import { tableBackend } from './tables.js';
+import { unsupported } from './unsupported.js';
 
-/** What the server offers to modules. */
-export function createCapabilities(parts: PlatformParts, _http: HttpApp): ModuleCapabilities {
-  return { shared: { serverName: parts.config.serverName } } as unknown as ModuleCapabilities;
+/** Name of the process that holds every role unless the settings say otherwise. */
+const mainProcess = 'master';
+
+/** What the server offers to modules, by the services of its domains. */
+export function createCapabilities(parts: PlatformParts, http: HttpApp, jobs: JobRunner): ModuleCapabilities {
+  const { config, database, clock, ids, logger, dispatcher } = parts;
+  // Composition is the app's task: the only place that asks the container for services.
+  const service = <T>(type: abstract new (...args: never[]) => T): T =>
+    http.nest.get<T>(type as Parameters<typeof http.nest.get<T>>[0], { strict: false });
+  const accounts = service(AccountService);
+  const logins = service(LoginService);
+  const profiles = service(ProfileService);
+  const local = new LocalAccounts(accounts, config.serverName);
+  const pages = new Pages(pagesOptionsOf(config), ids, logger);
+  const worker = config.get('worker_app');
+  const workerName = worker === undefined ? undefined : (config.get('worker_name') ?? worker);
+
+  return {
+    shared: {
+      serverName: config.serverName,
+      publicBaseurl: config.get('public_baseurl'),
+      emailAppName: config.get('email.app_name'),
+      workerName,
+      workerApp: worker,
+      httpClient: httpClient(parts.outboundHttp),
+      shouldRunBackgroundTasks: () =>
+        (config.get('run_background_tasks_on') ?? mainProcess) === (workerName ?? mainProcess),
+      ...accountCapabilities({
+        ...{ database, config, clock, dispatcher, accounts, local, logins, profiles },
+        sessions: service(SessionService),
+        threepids: service(ThreepidService),
+        accountData: service(AccountDataService),
+        deactivation: service(DeactivationService),
+        activity: service(ClientActivity),
+        authenticator: service(RequestAuthenticator),
+        sso: new SsoCompletion(config, pages, local, logins, profiles),
+      }),
+      ...roomCapabilities({
+        ...{ database, config, local },
+        limiter: parts.rateLimiter,
+        state: service(RoomStateReader),
+        events: service(EventStore),
+        persister: service(EventPersister),
+        memberships: service(MembershipReader),
+        membership: service(MembershipService),
+        members: service(MemberEvents),
+        joins: service(JoinService),
+        creation: service(RoomCreation),
+        aliases: service(AliasService),
+        directory: service(RoomDirectory),
+      }),
+      ...messagingCapabilities({
+        ...{ config, ids, logger, local },
+        pushRules: service(PushRulesService),
+        mail: createModuleMail({ config, database, clock, ids, logger }),
+      }),
+    },
+    federation,
+    documents: documentBackend(database),
+    jobs,
+    tables: tableBackend(database),
+    // The host has forgotten already; a server that is a single process has nobody else to tell.
+    announceForget: () => Promise.resolve(),
+  };
 }
+
+const federation: FederationClientApi = {
+  getJson: () => Promise.reject(unsupported('requests to other servers')),
+  putJson: () => Promise.reject(unsupported('requests to other servers')),
+};

@@ -1,0 +1,76 @@
+import type { Database, Db, Tx } from '@rookery/database';
+import type { DocumentBackend, DocumentRows } from '@rookery/module-host';
+
+/**
+ * How long a module may keep a transaction open, milliseconds. On SQLite all other writes wait for it, so one that waits
+ * for anything but the database has to be cut.
+ */
+export const moduleTransactionLimitMs = 5_000;
+
+const write = { name: 'module_documents', limitMs: moduleTransactionLimitMs };
+
+/** `api.store` of all modules in the table `module_documents`. */
+export function documentBackend(database: Database): DocumentBackend {
+  const inOwn = <T>(work: (tx: Tx) => Promise<T>): Promise<T> => database.write(work, write);
+  return {
+    ...rowsOf(database, inOwn),
+    transaction: (work) => inOwn((tx) => work(rowsOf(tx, (statement) => statement(tx)))),
+  };
+}
+
+function rowsOf(db: Db, inTransaction: <T>(work: (tx: Tx) => Promise<T>) => Promise<T>): DocumentRows {
+  return {
+    async get(module, key) {
+      const row = await db.get<{ json: string }>('SELECT json FROM module_documents WHERE module = ? AND doc_key = ?', [
+        module,
+        key,
+      ]);
+      return row?.json;
+    },
+    async put(module, key, json) {
+      await inTransaction((tx) =>
+        tx.run(
+          `INSERT INTO module_documents (module, doc_key, json) VALUES (?, ?, ?)
+           ON CONFLICT (module, doc_key) DO UPDATE SET json = excluded.json`,
+          [module, key, json],
+        ),
+      );
+    },
+    delete: (module, key) =>
+      inTransaction(
+        async (tx) =>
+          (await tx.run('DELETE FROM module_documents WHERE module = ? AND doc_key = ?', [module, key])) > 0,
+      ),
+    async list(module, prefix, after, limit) {
+      const conditions = ['module = ?', 'doc_key >= ?'];
+      const params: (string | number)[] = [module, prefix];
+      const end = endOfPrefix(prefix);
+      if (end !== undefined) {
+        conditions.push('doc_key < ?');
+        params.push(end);
+      }
+      if (after !== undefined) {
+        conditions.push('doc_key > ?');
+        params.push(after);
+      }
+      const rows = await db.query<{ doc_key: string; json: string }>(
+        `SELECT doc_key, json FROM module_documents WHERE ${conditions.join(' AND ')} ORDER BY doc_key LIMIT ?`,
+        [...params, limit],
+      );
+      return rows.map((row) => ({ key: row.doc_key, json: row.json }));
+    },
+  };
+}
+
+/**
+ * The first text behind all that begin with a prefix, in the order of UTF-8 bytes, which is that of code points;
+ * `undefined` when nothing can lie behind them.
+ */
+export function endOfPrefix(prefix: string): string | undefined {
+  const points = Array.from(prefix, (character) => character.codePointAt(0)!);
+  while (points.at(-1) === 0x10ffff) points.pop();
+  const last = points.pop();
+  if (last === undefined) return undefined;
+  // Surrogates are no characters: UTF-8 goes on behind them.
+  return String.fromCodePoint(...points, last === 0xd7ff ? 0xe000 : last + 1);
+}

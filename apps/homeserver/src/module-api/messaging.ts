@@ -1,0 +1,66 @@
+import { MatrixError } from '@rookery/matrix-types';
+import type { MessagingApi, ModuleTemplate } from '@rookery/module-api';
+import type { Config, Ids, Logger } from '@rookery/platform';
+import type { PushRulesService } from '@rookery/push';
+import { isRuleKind, parseActions } from '@rookery/push-rules';
+import { Pages, pagesOptionsOf } from '@rookery/templates';
+import { isAbsolute } from 'node:path';
+import type { LocalAccounts } from './module-requester.js';
+import { unsupported } from './unsupported.js';
+
+/** What people and devices are told through. */
+export interface MessagingParts {
+  readonly config: Config;
+  readonly ids: Ids;
+  readonly logger: Logger;
+  readonly local: LocalAccounts;
+  readonly pushRules: PushRulesService;
+  /** Absent when the server sends no mail. */
+  readonly mail: MessagingApi['sendMail'] | undefined;
+}
+
+const maxTemplates = 100;
+
+/** The part of the module API that is about telling people and devices. */
+export function messagingCapabilities(parts: MessagingParts): MessagingApi {
+  const { local, pushRules } = parts;
+  return {
+    sendLocalOnlinePresenceTo: () => Promise.reject(unsupported('presence')),
+    setPresenceForUsers: () => Promise.reject(unsupported('presence')),
+    sendHttpPushNotification: () => Promise.reject(unsupported('HTTP pushers')),
+    sendMail: async (...args) => {
+      if (!parts.mail) throw new MatrixError(500, 'M_UNKNOWN', 'This server sends no mail');
+      await parts.mail(...args);
+    },
+    readTemplates: async (filenames, folder) => readTemplates(parts, filenames, folder),
+
+    checkPushRuleActions(actions) {
+      const parsed = parseActions(actions);
+      if (!parsed.ok) throw MatrixError.invalidParam(parsed.reason);
+    },
+
+    async setPushRuleAction(userId, scope, kind, ruleId, actions) {
+      if (scope !== 'global') throw MatrixError.invalidParam("The only scope of push rules is 'global'");
+      if (!isRuleKind(kind)) throw MatrixError.invalidParam('There is no such kind of push rule');
+      await local.get(userId);
+      await pushRules.setActions(userId, kind, ruleId, actions);
+    },
+  };
+}
+
+/** @throws MatrixError 404 when a template is nowhere; Error when one is wrong */
+function readTemplates(
+  { config, ids, logger }: MessagingParts,
+  filenames: readonly string[],
+  folder: string | undefined,
+): readonly ModuleTemplate[] {
+  if (filenames.length > maxTemplates) throw new RangeError(`At most ${maxTemplates} templates are read at once`);
+  if (folder !== undefined && !isAbsolute(folder)) throw new RangeError('The path of a folder has to be absolute');
+  const options = pagesOptionsOf(config);
+  const folders = folder === undefined ? options.folders : [folder, ...options.folders];
+  const pages = new Pages({ ...options, folders }, ids, logger);
+  return filenames.map((name) => {
+    if (!pages.has(name)) throw MatrixError.notFound(`There is no template ${name}`);
+    return Object.freeze({ render: (variables: Readonly<Record<string, unknown>>) => pages.text(name, variables) });
+  });
+}

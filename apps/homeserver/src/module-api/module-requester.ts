@@ -1,0 +1,43 @@
+import { MatrixError, isValidUserId } from '@rookery/matrix-types';
+import type { Requester } from '@rookery/platform';
+import { type Account, type AccountService, isLocalUser } from '@rookery/users';
+
+/** Finds the local users on whose behalf modules act. */
+export class LocalAccounts {
+  constructor(
+    private readonly accounts: AccountService,
+    private readonly serverName: string,
+  ) {}
+
+  /** @throws MatrixError 400 `M_INVALID_PARAM` for what is no user of this server */
+  assertLocal(userId: string): void {
+    if (typeof userId !== 'string' || !isValidUserId(userId)) throw MatrixError.invalidParam('This is not a user id');
+    if (!isLocalUser(userId, this.serverName)) throw MatrixError.invalidParam('The user is not of this server');
+  }
+
+  /** The account with a full id. @throws MatrixError 400 `M_INVALID_PARAM`, 404 `M_NOT_FOUND` */
+  async get(userId: string): Promise<Account> {
+    this.assertLocal(userId);
+    const account = await this.accounts.find(userId);
+    if (!account) throw MatrixError.notFound('Unknown user');
+    return account;
+  }
+
+  /**
+   * A user as whom a module acts: without rate limits, and heard even when shadow-banned.
+   * @throws MatrixError 400 `M_INVALID_PARAM`, 404 `M_NOT_FOUND`, 403 `M_USER_DEACTIVATED`
+   */
+  async actingAs(userId: string): Promise<Requester> {
+    const account = await this.get(userId);
+    if (account.deactivated) throw new MatrixError(403, 'M_USER_DEACTIVATED', 'This account has been deactivated');
+    return {
+      userId: account.userId,
+      isGuest: account.isGuest,
+      isAdmin: account.isAdmin,
+      shadowBanned: false,
+      suspended: false,
+      locked: false,
+      rateLimitExempt: true,
+    };
+  }
+}

@@ -1,0 +1,107 @@
+import type { Database } from '@rookery/database';
+import { callbackContext, type ModuleDispatcher, toModuleEvent, toStateView } from '@rookery/module-host';
+import type { Clock, Logger } from '@rookery/platform';
+import { Follower, type Notifier } from '@rookery/replication';
+import type { EventStore, RoomStateReader, StoredEvent, TimelineReader } from '@rookery/rooms';
+import { filterState } from '@rookery/rooms';
+import { stateKeyOf, type StateMap } from '@rookery/state-res';
+
+const cursor = 'module_new_events';
+const batchSize = 100;
+/** Rooms whose events are told side by side; the events of one room are told in order. */
+const maxRooms = 20;
+
+/** What new events are read through. */
+export interface NewEventParts {
+  readonly database: Database;
+  readonly notifier: Notifier;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly dispatcher: ModuleDispatcher;
+  readonly timeline: TimelineReader;
+  readonly state: RoomStateReader;
+  readonly events: EventStore;
+}
+
+/**
+ * Tells modules of each new event, once on the whole server and again only after a crash: `onNewEvent`. Runs while a module
+ * wants to be told; a module that comes later is not told of what happened before.
+ */
+export class NewEvents {
+  #follower: Follower | undefined;
+  #changing: Promise<void> = Promise.resolve();
+
+  constructor(private readonly parts: NewEventParts) {}
+
+  /** Begins or ends, as the modules in force want it. */
+  refresh(): Promise<void> {
+    return this.#exclusively(async () => {
+      const wanted = this.parts.dispatcher.has('onNewEvent');
+      if (wanted && !this.#follower) {
+        const { database, notifier, clock, logger } = this.parts;
+        const advance = (after: number, upTo: number): Promise<number> => this.#advance(after, upTo);
+        const options = { name: cursor, stream: 'events', database, notifier, clock, logger, advance };
+        this.#follower = new Follower({ ...options, startAt: 'now' });
+        await this.#follower.start();
+      } else if (!wanted) {
+        await this.#end();
+        await this.parts.database.write((tx) => tx.run('DELETE FROM stream_cursors WHERE name = ?', [cursor]), {
+          name: 'module_new_events',
+        });
+      }
+    });
+  }
+
+  /** Ends; the next start goes on where this stopped. */
+  stop(): Promise<void> {
+    return this.#exclusively(() => this.#end());
+  }
+
+  async #end(): Promise<void> {
+    await this.#follower?.stop();
+    this.#follower = undefined;
+  }
+
+  #exclusively(work: () => Promise<void>): Promise<void> {
+    const result = this.#changing.then(work);
+    this.#changing = result.catch(() => {});
+    return result;
+  }
+
+  async #advance(after: number, upTo: number): Promise<number> {
+    const stored = await this.parts.timeline.all(after, upTo, batchSize);
+    const rooms = new Map<string, StoredEvent[]>();
+    for (const one of stored) {
+      const queue = rooms.get(one.event.roomId);
+      if (queue) queue.push(one);
+      else rooms.set(one.event.roomId, [one]);
+    }
+    const queues = rooms.values();
+    const work = async (): Promise<void> => {
+      for (const queue of queues) for (const one of queue) await this.#tell(one);
+    };
+    await Promise.all(Array.from({ length: Math.min(maxRooms, rooms.size) }, work));
+    return stored.length < batchSize ? upTo : (stored.at(-1)?.streamOrdering ?? upTo);
+  }
+
+  async #tell({ event }: StoredEvent): Promise<void> {
+    const { dispatcher, state, events } = this.parts;
+    let whole: Promise<StateMap> | undefined;
+    const after = async (): Promise<StateMap> =>
+      (await state.idsAfter([event.eventId])).get(event.eventId) ?? new Map<string, string>();
+    const load = async (ids: Iterable<string>) => [...(await events.events(ids)).values()];
+    const view = toStateView({
+      async get(type, stateKey) {
+        const filter = { types: [[type, stateKey]] as const };
+        const found = whole
+          ? await whole
+          : ((await state.idsAfter([event.eventId], filter)).get(event.eventId) ?? new Map<string, string>());
+        const id = found.get(stateKeyOf(type, stateKey));
+        return id === undefined ? undefined : (await load([id]))[0];
+      },
+      ofType: async (type) => load(filterState(await (whole ??= after()), { types: [[type]] }).values()),
+      all: async () => load((await (whole ??= after())).values()),
+    });
+    await dispatcher.notify('onNewEvent', callbackContext(undefined), toModuleEvent(event), view);
+  }
+}

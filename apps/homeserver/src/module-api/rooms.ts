@@ -1,0 +1,240 @@
+import type { Database } from '@rookery/database';
+import { compileSchema, type RateLimiter } from '@rookery/http';
+import { domainOf, type JsonObject, MatrixError } from '@rookery/matrix-types';
+import type { EventToSend, ModuleEvent, PublicRoomListManager, RoomApi, StateFilter } from '@rookery/module-api';
+import { toModuleEvent } from '@rookery/module-host';
+import type { Config, Requester } from '@rookery/platform';
+import {
+  type AliasService,
+  type CreateRoomRequest,
+  type EventPersister,
+  type EventStore,
+  type JoinService,
+  type MemberEvents,
+  type MembershipReader,
+  type MembershipService,
+  type RoomCreation,
+  type RoomDirectory,
+  type RoomStateReader,
+} from '@rookery/rooms';
+import { setBlocked } from './domain-gaps.query.js';
+import type { LocalAccounts } from './module-requester.js';
+import { plainJson } from './plain-json.js';
+import { unsupported } from './unsupported.js';
+
+/** What rooms are reached through. */
+export interface RoomParts {
+  readonly database: Database;
+  readonly config: Config;
+  readonly limiter: RateLimiter;
+  readonly local: LocalAccounts;
+  readonly state: RoomStateReader;
+  readonly events: EventStore;
+  readonly persister: EventPersister;
+  readonly memberships: MembershipReader;
+  readonly membership: MembershipService;
+  readonly members: MemberEvents;
+  readonly joins: JoinService;
+  readonly creation: RoomCreation;
+  readonly aliases: AliasService;
+  readonly directory: RoomDirectory;
+}
+
+const maxFilter = 1_000;
+const longestRoomId = 255;
+const text = { type: 'string' };
+const checkRoomConfig = compileSchema({
+  properties: {
+    visibility: { enum: ['public', 'private'] },
+    room_alias_name: text,
+    name: text,
+    topic: text,
+    invite: { type: 'array', items: text },
+    room_version: text,
+    creation_content: { type: 'object' },
+    initial_state: {
+      type: 'array',
+      items: {
+        type: 'object',
+        required: ['type', 'content'],
+        properties: { type: text, state_key: text, content: { type: 'object' } },
+      },
+    },
+    preset: { enum: ['private_chat', 'public_chat', 'trusted_private_chat'] },
+    is_direct: { type: 'boolean' },
+    power_level_content_override: { type: 'object' },
+  },
+});
+
+/** The part of the module API that is about rooms. */
+export function roomCapabilities(parts: RoomParts): RoomApi {
+  const { config, state, local, memberships } = parts;
+
+  const stateEvents = async (roomId: string, filter?: StateFilter): Promise<readonly ModuleEvent[]> => {
+    const stored = await state.current(roomId, filter && { types: typesOf(filter) });
+    return stored.map(({ event }) => toModuleEvent(event));
+  };
+
+  return {
+    getRoomState: stateEvents,
+    getStateEventsInRoom: stateEvents,
+    createAndSendEventIntoRoom: (event) => sendEvent(parts, event),
+    updateRoomMembership: (...args) => updateMembership(parts, ...args),
+
+    async createRoom(userId, roomConfig, { ratelimit = true, creatorJoinProfile } = {}) {
+      const request = plainJson(roomConfig, 'The configuration of a room');
+      checkRoomConfig(request);
+      const requester = await local.actingAs(userId);
+      if (ratelimit) {
+        await parts.limiter.take('rc_room_creation', userId, { ...requester, rateLimitExempt: false });
+      }
+      const { roomId, alias } = await parts.creation.create(requester, request as CreateRoomRequest, {
+        unchecked: true,
+      });
+      if (creatorJoinProfile) {
+        const { displayName, avatarUrl } = creatorJoinProfile;
+        const profile = {
+          ...(displayName === undefined ? {} : { displayname: displayName }),
+          ...(avatarUrl === undefined ? {} : { avatar_url: avatarUrl }),
+        };
+        await parts.members.send(requester, roomId, userId, 'join', profile, { unchecked: true });
+      }
+      return Object.freeze({ roomId, roomAlias: alias });
+    },
+
+    deleteRoom: () => Promise.reject(unsupported('the deletion of rooms')),
+
+    async setRoomBlocked(roomId, blocked) {
+      if (!roomId.startsWith('!') || Buffer.byteLength(roomId) > longestRoomId) {
+        throw MatrixError.invalidParam('This is not a room id');
+      }
+      // The column names an administrator; nobody of this name can exist.
+      const byUser = `@:${config.serverName}`;
+      await parts.database.write((tx) => setBlocked(tx, roomId, blocked, byUser), { name: 'block_room' });
+    },
+
+    setRoomMediaQuarantined: () => Promise.reject(unsupported('the quarantine of media')),
+
+    usersShareRoom: async (userId, otherUserId) =>
+      (await memberships.sharing(userId, [otherUserId])).has(otherUserId),
+
+    async getCanonicalRoomAlias(roomId) {
+      const found = await state.currentEvent(roomId, 'm.room.canonical_alias');
+      const alias = found?.event.content['alias'];
+      return typeof alias === 'string' && alias !== '' ? alias : undefined;
+    },
+
+    async lookupRoomAlias(alias) {
+      const found = await parts.aliases.resolve(alias);
+      if (!found) throw MatrixError.notFound('There is no such alias');
+      return Object.freeze({ roomId: found.roomId, servers: [...found.servers] });
+    },
+
+    publicRoomListManager: publicRoomListManager(parts.directory),
+  };
+}
+
+function publicRoomListManager(directory: RoomDirectory): PublicRoomListManager {
+  const publish = async (roomId: string, published: boolean): Promise<void> => {
+    if ((await directory.isPublished(roomId)) !== published) await directory.publish(roomId, published);
+  };
+  return Object.freeze({
+    roomIsInPublicRoomList: (roomId: string) => directory.isPublished(roomId),
+    addRoomToPublicRoomList: (roomId: string) => publish(roomId, true),
+    removeRoomFromPublicRoomList: (roomId: string) => publish(roomId, false),
+  });
+}
+
+function typesOf(filter: StateFilter): (readonly [type: string, stateKey?: string])[] {
+  if (!Array.isArray(filter) || filter.length > maxFilter) {
+    throw new RangeError(`A filter is a list of at most ${maxFilter} types or pairs`);
+  }
+  return filter.map((entry: StateFilter[number]) => (typeof entry === 'string' ? [entry] : [entry[0], entry[1]]));
+}
+
+async function sendEvent(parts: RoomParts, event: EventToSend): Promise<ModuleEvent> {
+  const { roomId, type, stateKey } = event;
+  if (typeof type !== 'string' || type === '') throw MatrixError.invalidParam('An event needs a type');
+  const content = plainJson(event.content, 'The content of an event');
+  if (type === 'm.room.member' && stateKey !== undefined) {
+    const { membership, ...rest } = content;
+    return updateMembership(parts, event.sender, stateKey, roomId, membership as 'join', rest);
+  }
+  const requester = await parts.local.actingAs(event.sender);
+  const sent = await parts.persister.send({
+    roomId,
+    type,
+    stateKey,
+    sender: requester.userId,
+    content,
+    ...(type === 'm.room.redaction' && typeof content['redacts'] === 'string' ? { redacts: content['redacts'] } : {}),
+    skipUnchanged: stateKey !== undefined,
+    unchecked: true,
+  });
+  return loaded(parts.events, sent.eventId);
+}
+
+async function updateMembership(
+  parts: RoomParts,
+  ...[sender, target, roomId, newMembership, given = {}, remoteRoomHosts]: Parameters<RoomApi['updateRoomMembership']>
+): Promise<ModuleEvent> {
+  const { membership: _, reason, ...content } = plainJson(given, 'The content of a member event');
+  const requester = await parts.local.actingAs(sender);
+  if (target !== requester.userId && (newMembership === 'join' || newMembership === 'knock')) {
+    throw MatrixError.forbidden(`Nobody can ${newMembership} for somebody else`);
+  }
+  await changeMembership(parts, requester, target, roomId, newMembership, {
+    content,
+    ...(typeof reason === 'string' ? { reason } : {}),
+    ...(remoteRoomHosts === undefined ? {} : { via: remoteRoomHosts }),
+    unchecked: true,
+  });
+  const eventId =
+    domainOf(target) === parts.config.serverName
+      ? (await parts.memberships.inRoom(target, roomId))?.eventId
+      : await parts.state.currentId(roomId, 'm.room.member', target);
+  if (eventId === undefined) throw MatrixError.notFound('The user has no membership in this room');
+  return loaded(parts.events, eventId);
+}
+
+interface ChangeOptions {
+  readonly content: JsonObject;
+  readonly reason?: string;
+  readonly via?: readonly string[];
+  readonly unchecked: true;
+}
+
+async function changeMembership(
+  { members, membership, joins }: RoomParts,
+  requester: Requester,
+  target: string,
+  roomId: string,
+  next: Parameters<RoomApi['updateRoomMembership']>[3],
+  options: ChangeOptions,
+): Promise<void> {
+  switch (next) {
+    case 'join':
+      return joins.join(requester, roomId, options);
+    case 'knock':
+      return joins.knock(requester, roomId, options);
+    case 'invite':
+      return membership.invite(requester, roomId, target, options);
+    case 'ban':
+      return membership.ban(requester, roomId, target, options);
+    case 'leave': {
+      if (target === requester.userId) return membership.leave(requester, roomId, options);
+      const before = await members.currentOf(roomId, target);
+      return before === 'ban'
+        ? membership.unban(requester, roomId, target, options)
+        : membership.kick(requester, roomId, target, options);
+    }
+    default:
+      throw MatrixError.invalidParam('A membership is one of invite, join, knock, leave and ban');
+  }
+}
+
+async function loaded(events: EventStore, eventId: string): Promise<ModuleEvent> {
+  const stored = await events.one(eventId);
+  if (!stored) throw new Error(`The event ${eventId} is not there after it was stored`);
+  return toModuleEvent(stored.event);
+}

@@ -1,0 +1,90 @@
+import type { Database, Tx } from '@rookery/database';
+import type { ModuleMigration, ModuleTransaction } from '@rookery/module-api';
+import type { TableBackend } from '@rookery/module-host';
+import { moduleTransactionLimitMs } from './documents.query.js';
+
+/** Two processes that start together must not take a step twice. Any fixed number that nobody else uses will do. */
+const advisoryLock = 7_246_502;
+const maxName = 255;
+
+/** A transaction is ours to begin and end, and settings of a connection outlive it: modules get plain statements only. */
+const allowedStatements = new Set(['SELECT', 'WITH', 'VALUES', 'INSERT', 'UPDATE', 'DELETE']);
+const allowedSteps = new Set([...allowedStatements, 'CREATE', 'ALTER', 'DROP']);
+
+const named =
+  /\b(?:CREATE\s+(?:UNIQUE\s+)?|ALTER\s+|DROP\s+)(?:TABLE|INDEX)\s+(?:IF\s+(?:NOT\s+)?EXISTS\s+)?["`]?(\w+)/i;
+
+/** What the names of a module's tables and indexes begin with: `module_word_filter_`. */
+export const tablePrefix = (module: string): string => `module_${module.replace(/[^a-z0-9]/g, '_')}_`;
+
+/** Tables that modules made for themselves, in the server's database. */
+export function tableBackend(database: Database): TableBackend {
+  return {
+    run: (_module, description, work) =>
+      database.write((tx) => work(moduleTransaction(tx)), {
+        name: `module_${description.replace(/\W+/g, '_').slice(0, 60)}`,
+        limitMs: moduleTransactionLimitMs,
+      }),
+    async migrate(module, migrations) {
+      checkSteps(module, migrations);
+      for (const migration of migrations) {
+        await database.write((tx) => applyStep(tx, module, migration), { name: 'module_migrate', limitMs: Infinity });
+      }
+    },
+  };
+}
+
+function moduleTransaction(tx: Tx): ModuleTransaction {
+  return Object.freeze({
+    dialect: tx.dialect.name,
+    query: async (sql, params) => {
+      checkStatement(sql, allowedStatements);
+      return tx.query(sql, params);
+    },
+    run: async (sql, params) => {
+      checkStatement(sql, allowedStatements);
+      return tx.run(sql, params);
+    },
+  } satisfies ModuleTransaction);
+}
+
+function checkSteps(module: string, migrations: readonly ModuleMigration[]): void {
+  const seen = new Set<string>();
+  const prefix = tablePrefix(module);
+  for (const { name, sql } of migrations) {
+    if (typeof name !== 'string' || name === '' || name.length > maxName) {
+      throw new RangeError(`A migration needs a name of 1 to ${maxName} characters`);
+    }
+    if (seen.has(name)) throw new RangeError(`Two migrations are called ${name}`);
+    seen.add(name);
+    const statements = isList(sql) ? sql : [...sql.postgres, ...sql.sqlite];
+    for (const statement of statements) {
+      const word = checkStatement(statement, allowedSteps);
+      if (allowedStatements.has(word)) continue;
+      const object = named.exec(statement)?.[1];
+      if (object === undefined) throw new RangeError(`${name}: only tables and indexes can be created, altered, dropped`);
+      if (!object.toLowerCase().startsWith(prefix)) {
+        throw new RangeError(`${name}: the name of ${object} has to begin with ${prefix}`);
+      }
+    }
+  }
+}
+
+async function applyStep(tx: Tx, module: string, { name, sql }: ModuleMigration): Promise<void> {
+  if (tx.dialect.name === 'postgres') await tx.query('SELECT pg_advisory_xact_lock(?)', [advisoryLock]);
+  const record = [module, name];
+  const known = 'SELECT 1 AS found FROM applied_module_schemas WHERE module_name = ? AND file = ?';
+  if ((await tx.get(known, record)) !== undefined) return;
+  for (const statement of isList(sql) ? sql : sql[tx.dialect.name]) await tx.run(statement);
+  await tx.run('INSERT INTO applied_module_schemas (module_name, file) VALUES (?, ?)', record);
+}
+
+const isList = (sql: ModuleMigration['sql']): sql is readonly string[] => Array.isArray(sql);
+
+/** @returns the statement's first word, in capitals */
+function checkStatement(sql: string, allowed: ReadonlySet<string>): string {
+  const bare = String(sql).replace(/^(?:\s+|--[^\n]*\n?|\/\*[^]*?\*\/)+/, '');
+  const word = /^\w+/.exec(bare)?.[0].toUpperCase() ?? '';
+  if (!allowed.has(word)) throw new RangeError(`A statement begins with one of ${[...allowed].join(', ')}`);
+  return word;
+}
