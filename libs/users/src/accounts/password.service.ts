@@ -3,6 +3,7 @@ import { Injectable } from '@nestjs/common';
 import { hash as bcryptHash, verify as bcryptVerify } from '@node-rs/bcrypt';
 import { MatrixError } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
+import { WorkSlots } from '../common/work-slots.js';
 
 /** bcrypt looks at no more than this. */
 const bcryptBytes = 72;
@@ -12,6 +13,10 @@ export const longestPassword = 512;
 const condensedPrefix = '$rk1';
 /** Cost of the hash that unknown users' passwords are compared with when nothing better is known. */
 const defaultRounds = 12;
+
+/** Of the four worker threads that a process has unless told otherwise, hashing takes two. */
+const hashesAtATime = 2;
+const maxHashesWaiting = 200;
 
 /** What {@link PasswordService.verify} found. */
 export interface PasswordVerdict {
@@ -32,6 +37,7 @@ export interface PasswordVerdict {
 export class PasswordService {
   readonly #pepper: string;
   readonly #rounds: number;
+  readonly #slots = new WorkSlots(hashesAtATime, maxHashesWaiting);
   #decoy: Promise<string> | undefined;
 
   constructor(private readonly config: Config) {
@@ -42,8 +48,8 @@ export class PasswordService {
   /** The hash to store. Check the password with {@link assertAcceptable} first. */
   async hash(password: string): Promise<string> {
     const bytes = this.#bytes(password);
-    if (bytes.length < bcryptBytes) return bcryptHash(bytes, this.#rounds);
-    return condensedPrefix + (await bcryptHash(this.#condense(bytes), this.#rounds));
+    if (bytes.length < bcryptBytes) return this.#slots.run(() => bcryptHash(bytes, this.#rounds));
+    return condensedPrefix + (await this.#slots.run(() => bcryptHash(this.#condense(bytes), this.#rounds)));
   }
 
   /**
@@ -55,12 +61,12 @@ export class PasswordService {
     if (password.length > longestPassword || password.includes('\0')) return { matches: false };
     const bytes = this.#bytes(password);
     if (storedHash === undefined || storedHash === '') {
-      await compare(bytes, await (this.#decoy ??= bcryptHash('a password that nobody has', this.#rounds)));
+      await this.#compare(bytes, await (this.#decoy ??= bcryptHash('a password that nobody has', this.#rounds)));
       return { matches: false };
     }
     if (storedHash.startsWith(condensedPrefix))
-      return { matches: await compare(this.#condense(bytes), storedHash.slice(condensedPrefix.length)) };
-    const matches = await compare(bytes, storedHash);
+      return { matches: await this.#compare(this.#condense(bytes), storedHash.slice(condensedPrefix.length)) };
+    const matches = await this.#compare(bytes, storedHash);
     if (!matches || bytes.length < bcryptBytes) return { matches };
     return { matches, upgradedHash: await this.hash(password) };
   }
@@ -104,6 +110,11 @@ export class PasswordService {
     };
   }
 
+  /** A stored text that is no bcrypt hash matches nothing. */
+  #compare(bytes: Buffer | string, hash: string): Promise<boolean> {
+    return this.#slots.run(() => bcryptVerify(bytes, hash).catch(() => false));
+  }
+
   #bytes(password: string): Buffer {
     return Buffer.from(password.normalize('NFKC') + this.#pepper, 'utf8');
   }
@@ -121,13 +132,4 @@ export interface PasswordPolicy {
   readonly 'm.require_symbol': boolean;
   readonly 'm.require_uppercase': boolean;
   readonly 'm.require_lowercase': boolean;
-}
-
-/** A stored text that is no bcrypt hash matches nothing. */
-async function compare(bytes: Buffer | string, hash: string): Promise<boolean> {
-  try {
-    return await bcryptVerify(bytes, hash);
-  } catch {
-    return false;
-  }
 }

@@ -261,6 +261,10 @@ eachDatabase('registration', (open) => {
     for (let i = 0; i < 300; i++) expect((await attempt('192.0.2.1')).status).toBe(401);
     expect(await attempt('192.0.2.1')).toMatchObject({ status: 429, body: { errcode: 'M_LIMIT_EXCEEDED' } });
     expect((await attempt('192.0.2.2')).status).toBe(401);
+    // All of a network's addresses are one client.
+    for (let i = 0; i < 300; i++) await attempt(`2001:db8::${i.toString(16)}`);
+    expect((await attempt('2001:db8:0:0:ffff::1')).status).toBe(429);
+    expect((await attempt('2001:db8:0:1::1')).status).toBe(401);
     await clock.advance(600_000);
     expect((await attempt('192.0.2.1')).status).toBe(401);
   });

@@ -3,12 +3,15 @@ import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { localpartOf, MatrixError } from '@rookery/matrix-types';
 import { Clock, Config } from '@rookery/platform';
+import { LRUCache } from 'lru-cache';
 import { findAccount, setConsent } from '../accounts/account.query.js';
 import { qualifyUserId } from '../common/user-names.js';
 
 /** The server's policy, and who has agreed to which version of it. */
 @Injectable()
 export class ConsentService {
+  readonly #agreed = new LRUCache<string, string>({ max: 20_000 });
+
   constructor(
     private readonly database: Database,
     private readonly clock: Clock,
@@ -27,11 +30,12 @@ export class ConsentService {
     return `${base}_matrix/consent?${new URLSearchParams({ u: name, h: this.#sign(name) }).toString()}`;
   }
 
-  /** Whether a user still has to agree to the version in force. */
+  /** Whether a user still has to agree to the version in force. Costs nothing once they have. */
   async isMissing(userId: string): Promise<boolean> {
     const { version } = this;
-    if (version === undefined) return false;
+    if (version === undefined || this.#agreed.get(userId) === version) return false;
     const account = await findAccount(this.database, userId);
+    if (account?.consentVersion === version) this.#agreed.set(userId, version);
     return account !== undefined && account.consentVersion !== version;
   }
 

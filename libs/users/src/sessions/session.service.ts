@@ -18,6 +18,7 @@ import {
   insertAccessToken,
   insertRefreshToken,
   markAccessTokenUsed,
+  refreshTokenExists,
   replaceRefreshToken,
   type RevokedToken,
   type TokenOwner,
@@ -103,6 +104,9 @@ export class SessionService {
    * @throws MatrixError 401 `M_UNKNOWN_TOKEN`, with `soft_logout` where the device lives on
    */
   async refresh(refreshToken: string): Promise<IssuedTokens> {
+    // Rubbish is turned away before it costs a transaction.
+    if (!(await refreshTokenExists(this.database, secretHash(refreshToken))))
+      throw unknownToken('Unknown refresh token', false);
     const secrets = this.#secrets(true);
     const nowMs = this.clock.nowMs();
     const outcome = await this.database.write(

@@ -116,6 +116,10 @@ interface RefreshRow {
   next_used: SqlBool | null;
 }
 
+export async function refreshTokenExists(db: Db, tokenHash: string): Promise<boolean> {
+  return (await db.get('SELECT 1 AS one FROM refresh_tokens WHERE token_hash = ?', [tokenHash])) !== undefined;
+}
+
 /** Finds a refresh token and holds its row, so that of several exchanges each sees what the one before did. */
 export async function findRefreshToken(tx: Tx, tokenHash: string): Promise<RefreshToken | undefined> {
   await tx.run('UPDATE refresh_tokens SET next_token_id = next_token_id WHERE token_hash = ?', [tokenHash]);

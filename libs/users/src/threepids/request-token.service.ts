@@ -97,8 +97,8 @@ export class RequestTokenService {
   }
 
   async #check(purpose: EmailPurpose, medium: string, address: string, request: InboundRequest): Promise<void> {
-    await this.limiter.take('rc_3pid_validation', `${medium} ip ${request.ip}`);
-    await this.limiter.take('rc_3pid_validation', `${medium} address ${address}`);
+    await this.limiter.take('rc_3pid_validation', request.ip);
+    await this.limiter.take('rc_3pid_validation', `${medium}:${address}`);
     if (purpose === 'password_reset') return;
     checkAllowedThreepid(this.config, medium, address);
     await this.modules.checkThreepid(medium, address, purpose === 'registration', { request });

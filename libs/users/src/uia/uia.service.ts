@@ -169,7 +169,7 @@ export class UiaService {
 
   /** A session is a row that lives for two days: nobody gets them without end. */
   #budget({ userId, request }: UiaRequest): void {
-    const key = userId ?? request.ip;
+    const key = userId ?? networkOf(request.ip);
     const nowMs = this.clock.nowMs();
     const begun = this.#begun.get(key);
     if (!begun || nowMs - begun.sinceMs >= budgetWindowMs) this.#begun.set(key, { sinceMs: nowMs, count: 1 });
@@ -253,6 +253,17 @@ export class UiaService {
     }
     return { session, flows: operation.flows, params, completed: completed.map((one) => one.stageType) };
   }
+}
+
+/** An IPv6 client has a whole network of addresses. */
+function networkOf(ip: string): string {
+  if (!ip.includes(':') || ip.includes('.')) return ip;
+  const [head, tail] = ip.split('::').map((half) => half.split(':').filter((group) => group !== '')) as [
+    string[],
+    string[]?,
+  ];
+  const gap = tail ? Array<string>(Math.max(0, 8 - head.length - tail.length)).fill('0') : [];
+  return [...head, ...gap, ...(tail ?? [])].slice(0, 4).join(':');
 }
 
 const pathOf = (request: InboundRequest): string => request.url.split('?', 1)[0]!.slice(0, 2000);
