@@ -30,10 +30,15 @@ import {
   SystemIds,
 } from '@rookery/platform';
 import { type Bus, InProcessBus, Notifier } from '@rookery/replication';
+import { Mailer, mailerOptionsOf, Pages, pagesOptionsOf } from '@rookery/templates';
 import { resolve } from 'node:path';
-import { createCapabilities } from './module-api/capabilities.js';
+import { backgroundUpdateSettingsOf } from './module-api/background-update-control.js';
+import { ModuleServices } from './module-api/module-services.js';
+import { UserRateLimits } from './module-api/rate-limit-overrides.js';
+import type { PlatformParts } from './platform.module.js';
 import { RootModule } from './root.module.js';
 import { backgroundUpdates, migrations } from './schema.js';
+import { showServerMetrics, transactionMetrics } from './server-metrics.js';
 import { loadSigningKeys } from './signing-keys.js';
 import { version } from './version.js';
 
@@ -54,6 +59,7 @@ const drainLimitMs = 3_000;
 export class Homeserver {
   #http: HttpApp | undefined;
   #database: Database | undefined;
+  #moduleServices: ModuleServices | undefined;
 
   private constructor(
     readonly config: Config,
@@ -91,6 +97,7 @@ export class Homeserver {
     const { changed, needRestart } = this.config.reload(next);
     this.#http?.reloadTls();
     const modules = await this.modules.reload(moduleEntriesOf(next));
+    await this.#moduleServices?.refresh();
     this.logger.info('Settings reloaded', { changed: [...changed], needRestart, modules });
   }
 
@@ -127,7 +134,8 @@ export class Homeserver {
     lifecycle.on('migrate', {
       name: 'database',
       start: async () => {
-        this.#database = await openDatabase(databaseOptions(config), clock, logger.child('database'));
+        const onTransaction = config.get('enable_metrics') ? transactionMetrics(metrics) : undefined;
+        this.#database = await openDatabase(databaseOptions(config), clock, logger.child('database'), onTransaction);
         await migrate(this.#database, migrations, { logger: logger.child('database'), clock });
       },
       stop: () => this.#database?.close(),
@@ -141,24 +149,48 @@ export class Homeserver {
         const database = this.#database;
         if (database === undefined || signingKey === undefined) throw new Error('The server starts out of order');
         const updates = new BackgroundUpdates({
-          database,
-          clock,
+          ...{ database, clock, updates: backgroundUpdates },
           logger: logger.child('background_updates'),
-          updates: backgroundUpdates,
+          settings: backgroundUpdateSettingsOf(config),
         });
-        const outboundHttp = new OutboundHttp(outboundOptionsOf(config, version, metrics));
-        const parts = {
-          ...{ config, clock, ids, logger, metrics, lifecycle, database, bus, notifier, outboundHttp, signingKey },
+        const { dispatcher } = modules;
+        const overrides = new UserRateLimits(database, clock, logger.child('rate_limits'), dispatcher);
+        const mailer = createMailer(config, database, clock, ids, logger);
+        const parts: PlatformParts = {
+          ...{
+            config,
+            clock,
+            ids,
+            logger,
+            metrics,
+            lifecycle,
+            database,
+            bus,
+            notifier,
+            signingKey,
+            dispatcher,
+            mailer,
+          },
+          outboundHttp: new OutboundHttp(outboundOptionsOf(config, version, metrics)),
           backgroundUpdates: updates,
-          rateLimiter: new LeakyBucketRateLimiter(clock, rateLimitsOf(config)),
-          dispatcher: modules.dispatcher,
+          rateLimiter: new LeakyBucketRateLimiter(clock, rateLimitsOf(config), overrides),
         };
+        showServerMetrics(parts);
         this.#http = await HttpApp.create(RootModule.with(parts), {
           ...httpSettingsOf(config),
           ...{ clock, ids, logger: logger.child('http') },
           metrics: config.get('enable_metrics') ? metrics : undefined,
         });
-        await modules.start(loaded, createCapabilities(parts, this.#http));
+        const services = (this.#moduleServices = new ModuleServices(parts, this.#http, modules));
+        await services.register(loaded);
+        lifecycle.on('streams', {
+          name: 'module services',
+          start: () => services.start(),
+          stop: () => services.stop(),
+        });
+        if (mailer) {
+          lifecycle.on('streams', { name: 'mail queue', start: () => mailer.start(), stop: () => mailer.stop() });
+        }
         lifecycle.on('streams', {
           name: 'background updates',
           start: () => updates.start(),
@@ -184,6 +216,13 @@ export class Homeserver {
       },
     });
   }
+}
+
+/** Sends the server's mails; `undefined` when the settings name no sender. */
+function createMailer(config: Config, database: Database, clock: Clock, ids: Ids, log: Logger): Mailer | undefined {
+  const options = mailerOptionsOf(config);
+  const logger = log.child('mail');
+  return options && new Mailer(options, new Pages(pagesOptionsOf(config), ids, logger), database, clock, ids, logger);
 }
 
 /** The database of the settings; a file of SQLite is looked for beside them. */

@@ -5,6 +5,7 @@ import { OutboundHttp, RateLimiter } from '@rookery/http';
 import { ModuleDispatcher } from '@rookery/module-host';
 import { Clock, Config, Ids, Lifecycle, Logger, Metrics } from '@rookery/platform';
 import { Bus, Notifier } from '@rookery/replication';
+import { Mailer } from '@rookery/templates';
 
 /** What every part of a server may ask for; made before the module graph is. */
 export interface PlatformParts {
@@ -21,6 +22,8 @@ export interface PlatformParts {
   readonly rateLimiter: RateLimiter;
   readonly outboundHttp: OutboundHttp;
   readonly dispatcher: ModuleDispatcher;
+  /** Absent when the server sends no mail. */
+  readonly mailer: Mailer | undefined;
   /** The key that signs. */
   readonly signingKey: SigningKey;
 }
@@ -45,6 +48,7 @@ export class PlatformModule {
       { provide: OutboundHttp, useValue: parts.outboundHttp },
       { provide: ModuleDispatcher, useValue: parts.dispatcher },
       { provide: SigningKey, useValue: parts.signingKey },
+      { provide: Mailer, useValue: parts.mailer },
     ] satisfies Provider[];
     return { module: PlatformModule, providers, exports: providers.map(({ provide }) => provide) };
   }

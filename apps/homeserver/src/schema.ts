@@ -2,15 +2,19 @@ import { type BackgroundUpdate, databaseMigrations, type Migration } from '@rook
 import { pushMigrations } from '@rookery/push';
 import { replicationMigrations } from '@rookery/replication';
 import { roomsMigrations } from '@rookery/rooms';
+import { templatesMigrations } from '@rookery/templates';
 import { usersMigrations } from '@rookery/users';
+import { moduleApiMigrations } from './module-api/module-api.migration.js';
 
 /** Every table of the server, in the order in which they are made. */
 export const migrations: readonly Migration[] = [
   ...databaseMigrations,
   ...replicationMigrations,
+  ...templatesMigrations,
   ...usersMigrations,
   ...roomsMigrations,
   ...pushMigrations,
+  ...moduleApiMigrations,
 ];
 
 /** Long work on the data, which runs while the server does. */

@@ -88,7 +88,13 @@ export async function storeCall(tx: Tx, id: string, handler: string, dueMs: numb
 }
 
 /** Stores a repeated job. One that is there keeps its time, unless its period is another one now. */
-export async function storeRepeated(tx: Tx, id: string, handler: string, periodMs: number, nowMs: number): Promise<void> {
+export async function storeRepeated(
+  tx: Tx,
+  id: string,
+  handler: string,
+  periodMs: number,
+  nowMs: number,
+): Promise<void> {
   await tx.run(
     `INSERT INTO module_jobs (job_id, handler, payload, period_ms, due_ms) VALUES (?, ?, 'null', ?, ?)
      ON CONFLICT (job_id) DO UPDATE SET period_ms = excluded.period_ms, due_ms = excluded.due_ms

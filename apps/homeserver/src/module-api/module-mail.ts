@@ -22,9 +22,13 @@ class FinishedTexts extends Pages {
 }
 
 /** Queues mails that modules wrote. `undefined` when the server sends no mail. */
-export function createModuleMail(
-  { config, database, clock, ids, logger }: ModuleMailParts,
-): ((recipient: string, subject: string, html: string, text: string) => Promise<void>) | undefined {
+export function createModuleMail({
+  config,
+  database,
+  clock,
+  ids,
+  logger,
+}: ModuleMailParts): ((recipient: string, subject: string, html: string, text: string) => Promise<void>) | undefined {
   const options = mailerOptionsOf(config);
   if (!options) return undefined;
   const templates = { ...options.templates, notif: { html: 'html', text: 'text' } };

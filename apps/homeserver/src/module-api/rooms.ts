@@ -115,8 +115,7 @@ export function roomCapabilities(parts: RoomParts): RoomApi {
 
     setRoomMediaQuarantined: () => Promise.reject(unsupported('the quarantine of media')),
 
-    usersShareRoom: async (userId, otherUserId) =>
-      (await memberships.sharing(userId, [otherUserId])).has(otherUserId),
+    usersShareRoom: async (userId, otherUserId) => (await memberships.sharing(userId, [otherUserId])).has(otherUserId),
 
     async getCanonicalRoomAlias(roomId) {
       const found = await state.currentEvent(roomId, 'm.room.canonical_alias');

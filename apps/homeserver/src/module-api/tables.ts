@@ -62,7 +62,8 @@ function checkSteps(module: string, migrations: readonly ModuleMigration[]): voi
       const word = checkStatement(statement, allowedSteps);
       if (allowedStatements.has(word)) continue;
       const object = named.exec(statement)?.[1];
-      if (object === undefined) throw new RangeError(`${name}: only tables and indexes can be created, altered, dropped`);
+      if (object === undefined)
+        throw new RangeError(`${name}: only tables and indexes can be created, altered, dropped`);
       if (!object.toLowerCase().startsWith(prefix)) {
         throw new RangeError(`${name}: the name of ${object} has to begin with ${prefix}`);
       }

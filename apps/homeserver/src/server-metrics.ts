@@ -1,0 +1,43 @@
+import type { BackgroundUpdates, TransactionReport } from '@rookery/database';
+import type { Metrics } from '@rookery/platform';
+import type { Notifier } from '@rookery/replication';
+import { release, type } from 'node:os';
+import { version } from './version.js';
+
+/** What the numbers are read from when somebody asks for them. */
+export interface MeasuredParts {
+  readonly metrics: Metrics;
+  readonly notifier: Notifier;
+  readonly backgroundUpdates: BackgroundUpdates;
+}
+
+/** Shows the numbers that belong to no single part of the server. */
+export function showServerMetrics({ metrics, notifier, backgroundUpdates }: MeasuredParts): void {
+  const build = { pythonversion: process.version, version, osversion: `${type()} ${release()}`, rustcversion: '' };
+  metrics.gauge('synapse_build_info').set(build, 1);
+  metrics.gauge('synapse_event_persisted_position', (gauge) => gauge.set({}, notifier.position('events')));
+  metrics.gauge('synapse_notifier_listeners', (gauge) => gauge.set({}, notifier.waiting));
+  metrics.gauge('synapse_background_update_status', async (gauge) =>
+    gauge.set({ database_name: 'master' }, await statusOf(backgroundUpdates)),
+  );
+}
+
+/** 0 disabled, 1 not started, 2 running, 3 complete. */
+async function statusOf(updates: BackgroundUpdates): Promise<number> {
+  if (!updates.enabled) return 0;
+  if (updates.current() !== undefined) return 2;
+  return (await updates.isQueued()) ? 1 : 3;
+}
+
+/** Counts transactions of the database. */
+export function transactionMetrics(metrics: Metrics): (report: TransactionReport) => void {
+  const waits = metrics.histogram('synapse_storage_schedule_time');
+  const counts = metrics.counter('synapse_storage_transaction_time_count');
+  const sums = metrics.counter('synapse_storage_transaction_time_sum');
+  return ({ name, waitMs, durationMs }) => {
+    const labels = { desc: name };
+    waits.observe({}, waitMs / 1000);
+    counts.inc(labels);
+    sums.inc(labels, durationMs / 1000);
+  };
+}
