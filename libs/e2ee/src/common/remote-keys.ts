@@ -1,0 +1,114 @@
+import { Injectable } from '@nestjs/common';
+import { domainOf, isJsonObject, type JsonObject } from '@rookery/matrix-types';
+import { Clock, Logger } from '@rookery/platform';
+
+/** Keys of another server's users, by user and device. */
+export interface RemoteDeviceKeys {
+  readonly device_keys: Readonly<Record<string, Readonly<Record<string, JsonObject>>>>;
+  readonly master_keys?: Readonly<Record<string, JsonObject>>;
+  readonly self_signing_keys?: Readonly<Record<string, JsonObject>>;
+}
+
+/** Claimed keys by user, device, and `algorithm:key_id`. */
+export type ClaimedKeys = Readonly<Record<string, Readonly<Record<string, JsonObject>>>>;
+
+/** How other servers are asked. Both reject when a server cannot be reached. */
+export interface RemoteKeySource {
+  /** @param devices device ids by user; an empty list for all */
+  query(
+    serverName: string,
+    devices: Readonly<Record<string, readonly string[]>>,
+    timeoutMs: number,
+  ): Promise<RemoteDeviceKeys>;
+  /** @param wanted algorithms by user and device */
+  claim(
+    serverName: string,
+    wanted: Readonly<Record<string, Readonly<Record<string, string>>>>,
+    timeoutMs: number,
+  ): Promise<ClaimedKeys>;
+}
+
+/** Why a server gave no answer; goes to the client. */
+export type RemoteFailures = Readonly<Record<string, { readonly status: number; readonly message: string }>>;
+
+const unreachable = { status: 503, message: 'The server cannot be reached' } as const;
+
+/** Where the federation side attaches. Without it, every other server counts as unreachable. */
+@Injectable()
+export class RemoteKeys {
+  #source: RemoteKeySource | undefined;
+
+  constructor(
+    private readonly clock: Clock,
+    private readonly logger: Logger,
+  ) {}
+
+  use(source: RemoteKeySource): void {
+    this.#source = source;
+  }
+
+  /** Asks servers side by side; what a server says about users of others is dropped. */
+  async query(
+    servers: ReadonlyMap<string, Readonly<Record<string, readonly string[]>>>,
+    timeoutMs: number,
+  ): Promise<{ answers: RemoteDeviceKeys[]; failures: RemoteFailures }> {
+    const { answers, failures } = await this.#askAll(servers, timeoutMs, (source, server, devices) =>
+      source.query(server, devices, timeoutMs),
+    );
+    return {
+      failures,
+      answers: answers.map(({ server, answer }) => ({
+        device_keys: ofServer(answer.device_keys, server),
+        master_keys: ofServer(answer.master_keys, server),
+        self_signing_keys: ofServer(answer.self_signing_keys, server),
+      })),
+    };
+  }
+
+  /** The same for one-time keys. */
+  async claim(
+    servers: ReadonlyMap<string, Readonly<Record<string, Readonly<Record<string, string>>>>>,
+    timeoutMs: number,
+  ): Promise<{ answers: ClaimedKeys[]; failures: RemoteFailures }> {
+    const { answers, failures } = await this.#askAll(servers, timeoutMs, (source, server, wanted) =>
+      source.claim(server, wanted, timeoutMs),
+    );
+    return { failures, answers: answers.map(({ server, answer }) => ofServer(answer, server)) };
+  }
+
+  async #askAll<Question, Answer>(
+    servers: ReadonlyMap<string, Question>,
+    timeoutMs: number,
+    ask: (source: RemoteKeySource, server: string, question: Question) => Promise<Answer>,
+  ): Promise<{ answers: { server: string; answer: Answer }[]; failures: RemoteFailures }> {
+    const answers: { server: string; answer: Answer }[] = [];
+    const failures: Record<string, { status: number; message: string }> = {};
+    const source = this.#source;
+    if (servers.size === 0) return { answers, failures };
+    const over = new AbortController();
+    const late = this.clock.sleep(timeoutMs, over.signal).then(() => undefined);
+    await Promise.all(
+      [...servers].map(async ([server, question]) => {
+        try {
+          const answer = source === undefined ? undefined : await Promise.race([ask(source, server, question), late]);
+          if (answer === undefined) failures[server] = unreachable;
+          else answers.push({ server, answer });
+        } catch (error) {
+          this.logger.info('Another server gave no keys', { server, err: error });
+          failures[server] = unreachable;
+        }
+      }),
+    );
+    over.abort();
+    return { answers, failures };
+  }
+}
+
+function ofServer<Value>(
+  byUser: Readonly<Record<string, Value>> | undefined,
+  server: string,
+): Readonly<Record<string, Value>> {
+  return Object.fromEntries(
+    Object.entries(byUser ?? {}).filter(([userId, value]) => domainOf(userId) === server && isJsonObject(value)),
+  );
+}

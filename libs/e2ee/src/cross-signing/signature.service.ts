@@ -1,0 +1,179 @@
+import { Injectable } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import { type JsonObject, domainOf, isJsonObject, isValidUserId, MatrixError } from '@rookery/matrix-types';
+import { verifyJson, VerifyKey } from '@rookery/events';
+import { Config } from '@rookery/platform';
+import { byServer, isName, limits } from '../common/limits.js';
+import { RemoteKeys } from '../common/remote-keys.js';
+import { deviceKeysOf } from '../device-keys/device-key.query.js';
+import { DeviceListService } from '../device-lists/device-list.service.js';
+import { coveredText, type CrossSigningKey, parseCrossSigningKey, signaturesBy } from './cross-signing-key.js';
+import {
+  type SignatureRow,
+  crossSigningKeysOf,
+  type CrossSigningType,
+  writeSignatures,
+} from './cross-signing.query.js';
+
+/** Why a signature was not stored, by user and key. */
+export type SignatureFailures = Record<string, Record<string, { errcode: string; error: string }>>;
+
+/** What the signer knows: own devices and keys, and the master keys of others. */
+interface Known {
+  readonly signerId: string;
+  readonly devices: ReadonlyMap<string, JsonObject>;
+  readonly own: ReadonlyMap<CrossSigningType, CrossSigningKey>;
+  readonly masters: ReadonlyMap<string, CrossSigningKey>;
+}
+
+const invalid = (message: string): MatrixError => new MatrixError(400, 'M_INVALID_SIGNATURE', message);
+
+/** Signatures that users make with their cross-signing keys and devices. */
+@Injectable()
+export class SignatureService {
+  constructor(
+    private readonly database: Database,
+    private readonly config: Config,
+    private readonly remote: RemoteKeys,
+    private readonly deviceLists: DeviceListService,
+  ) {}
+
+  /**
+   * Stores the signatures that hold: of a user on own devices by the self-signing key, on the own master key by a device, on
+   * master keys of others by the user-signing key.
+   * @param body signed objects, by user and by device id or public key
+   * @returns why others were not stored
+   * @throws MatrixError 400 `M_BAD_JSON`, 413 `M_TOO_LARGE`
+   * @spec client-server-api#post_matrixclientv3keyssignaturesupload
+   */
+  async upload(userId: string, body: JsonObject): Promise<SignatureFailures> {
+    const entries = signedObjects(body);
+    const failures: SignatureFailures = {};
+    const known = await this.#known(userId, [...new Set(entries.map((entry) => entry.targetUserId))]);
+    const signatures = entries.flatMap(({ targetUserId, targetId, object }) => {
+      try {
+        return targetUserId === userId
+          ? onOwnKey(known, targetId, object)
+          : onMasterOfOther(known, targetUserId, targetId, object);
+      } catch (error) {
+        if (!MatrixError.is(error)) throw error;
+        (failures[targetUserId] ??= {})[targetId] = { errcode: error.errcode, error: error.message };
+        return [];
+      }
+    });
+    if (signatures.length > 0) await this.#store(userId, signatures);
+    return failures;
+  }
+
+  async #store(userId: string, signatures: readonly SignatureRow[]): Promise<void> {
+    const own = new Set(signatures.filter((one) => one.targetUserId === userId).map((one) => one.targetId));
+    const others = new Set(signatures.map((one) => one.targetUserId).filter((target) => target !== userId));
+    await this.database.write(
+      async (tx) => {
+        await writeSignatures(tx, signatures);
+        await this.deviceLists.changed(tx, userId, [...own]);
+        if (others.size > 0) await this.deviceLists.signed(tx, userId, [...others]);
+      },
+      { name: 'signatures_upload' },
+    );
+  }
+
+  async #known(signerId: string, targets: readonly string[]): Promise<Known> {
+    const isHere = (userId: string): boolean => domainOf(userId) === this.config.serverName;
+    const elsewhere = targets.filter((userId) => !isHere(userId)).map((userId) => [userId, []] as const);
+    const [deviceRows, keyRows, { answers }] = await Promise.all([
+      deviceKeysOf(this.database, [signerId]),
+      crossSigningKeysOf(this.database, [signerId, ...targets.filter(isHere)]),
+      this.remote.query(byServer(elsewhere, domainOf), limits.remoteTimeoutMs),
+    ]);
+    const masters = new Map<string, CrossSigningKey>();
+    const own = new Map<CrossSigningType, CrossSigningKey>();
+    for (const { userId, type, keyJson } of keyRows) {
+      const key = parseCrossSigningKey(JSON.parse(keyJson), type, userId);
+      if (type === 'master') masters.set(userId, key);
+      if (userId === signerId) own.set(type, key);
+    }
+    for (const { master_keys: remoteMasters } of answers) {
+      for (const [userId, object] of Object.entries(remoteMasters ?? {})) {
+        try {
+          masters.set(userId, parseCrossSigningKey(object, 'master', userId));
+        } catch (error) {
+          // What that server says is no key: there is none to sign.
+          if (!MatrixError.is(error)) throw error;
+        }
+      }
+    }
+    return {
+      signerId,
+      devices: new Map(deviceRows.map((row) => [row.deviceId, JSON.parse(row.keyJson) as JsonObject])),
+      own,
+      masters,
+    };
+  }
+}
+
+function signedObjects(body: JsonObject): { targetUserId: string; targetId: string; object: unknown }[] {
+  const entries = Object.entries(body).flatMap(([targetUserId, objects]) => {
+    if (!isValidUserId(targetUserId)) throw MatrixError.badJson('The body must hold signed objects by user');
+    if (!isJsonObject(objects)) throw MatrixError.badJson('The body must hold signed objects by user and key');
+    return Object.entries(objects).map(([targetId, object]) => ({ targetUserId, targetId, object }));
+  });
+  if (entries.length > limits.signedObjects)
+    throw MatrixError.tooLarge(`Not more than ${limits.signedObjects} objects can be signed at once`);
+  return entries;
+}
+
+function onOwnKey(known: Known, targetId: string, object: unknown): SignatureRow[] {
+  const { signerId, devices, own } = known;
+  const master = own.get('master');
+  if (master?.publicKey === targetId) {
+    const signed = sameObject(object, master.object);
+    return kept(known, signerId, targetId, signed, (keyId) => {
+      const keys = devices.get(keyId.slice('ed25519:'.length))?.['keys'];
+      const publicKey = isJsonObject(keys) ? keys[keyId] : undefined;
+      return typeof publicKey === 'string' ? VerifyKey.parse(publicKey) : undefined;
+    });
+  }
+  const device = devices.get(targetId);
+  if (device === undefined) throw MatrixError.notFound('There is no such device or key');
+  const signer = own.get('self_signing');
+  if (signer === undefined) throw MatrixError.notFound('There is no self-signing key');
+  const signed = sameObject(object, device);
+  return kept(known, signerId, targetId, signed, (keyId) => (keyId === signer.keyId ? signer.verifyKey : undefined));
+}
+
+function onMasterOfOther(known: Known, targetUserId: string, targetId: string, object: unknown): SignatureRow[] {
+  const master = known.masters.get(targetUserId);
+  if (master === undefined || master.publicKey !== targetId) throw MatrixError.notFound('There is no such master key');
+  const signer = known.own.get('user_signing');
+  if (signer === undefined) throw MatrixError.notFound('There is no user-signing key');
+  const signed = sameObject(object, master.object);
+  return kept(known, targetUserId, targetId, signed, (keyId) =>
+    keyId === signer.keyId ? signer.verifyKey : undefined,
+  );
+}
+
+/** @throws MatrixError when the object is not what we have, signatures apart */
+function sameObject(object: unknown, stored: JsonObject): JsonObject {
+  if (!isJsonObject(object)) throw MatrixError.badJson('A signed object is needed');
+  if (coveredText(object) !== coveredText(stored)) throw invalid('The object is not the one that is known');
+  return object;
+}
+
+/** The signatures that hold. @throws MatrixError when none is by a key that may sign here, or one does not hold */
+function kept(
+  { signerId }: Known,
+  targetUserId: string,
+  targetId: string,
+  object: JsonObject,
+  keyOf: (keyId: string) => VerifyKey | undefined,
+): SignatureRow[] {
+  const rows = signaturesBy(object, signerId).flatMap(([keyId, signature]): SignatureRow[] => {
+    const key = isName(keyId) ? keyOf(keyId) : undefined;
+    if (key === undefined) return [];
+    if (!verifyJson(object, signerId, keyId, key)) throw invalid('The signature is not valid');
+    return [{ userId: signerId, keyId, targetUserId, targetId, signature }];
+  });
+  if (rows.length === 0) throw invalid('There is no signature by a key that may sign this');
+  return rows;
+}

@@ -1,0 +1,76 @@
+import { Controller, Delete, Get, Param, Post, Put } from '@nestjs/common';
+import { Access, client, Inbound, type InboundRequest, JsonBody, queryInteger, queryString, Who } from '@rookery/http';
+import { type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { Config, type Requester } from '@rookery/platform';
+import { DehydratedDeviceService } from './dehydrated-device.service.js';
+
+const path = (rest = ''): string[] => client(['unstable'], `/org.matrix.msc3814.v1/dehydrated_device${rest}`);
+const maxEvents = 1_000;
+
+/** MSC3814 */
+@Controller()
+export class DehydratedDeviceController {
+  constructor(
+    private readonly devices: DehydratedDeviceService,
+    private readonly config: Config,
+  ) {}
+
+  /** PUT /_matrix/client/unstable/org.matrix.msc3814.v1/dehydrated_device */
+  @Put(path())
+  @Access({ auth: 'required' })
+  async put(@Who() requester: Requester, @JsonBody() body: JsonObject): Promise<object> {
+    this.#checkEnabled();
+    return { device_id: await this.devices.put(requester.userId, body) };
+  }
+
+  /** GET /_matrix/client/unstable/org.matrix.msc3814.v1/dehydrated_device */
+  @Get(path())
+  @Access({ auth: 'required' })
+  async get(@Who() requester: Requester): Promise<object> {
+    this.#checkEnabled();
+    const { deviceId, data } = await this.devices.get(requester.userId);
+    return { device_id: deviceId, device_data: data };
+  }
+
+  /** DELETE /_matrix/client/unstable/org.matrix.msc3814.v1/dehydrated_device */
+  @Delete(path())
+  @Access({ auth: 'required' })
+  async delete(@Who() requester: Requester): Promise<object> {
+    this.#checkEnabled();
+    return { device_id: await this.devices.delete(requester.userId) };
+  }
+
+  /** GET /_matrix/client/unstable/org.matrix.msc3814.v1/dehydrated_device/{deviceId}/events */
+  @Get(path('/:deviceId/events'))
+  @Access({ auth: 'required' })
+  events(
+    @Who() requester: Requester,
+    @Param('deviceId') deviceId: string,
+    @Inbound() request: InboundRequest,
+  ): Promise<object> {
+    const limit = queryInteger(request, 'limit', { min: 1, max: maxEvents, clamp: true }) ?? 100;
+    return this.#events(requester, deviceId, queryString(request, 'from'), limit);
+  }
+
+  /** POST /_matrix/client/unstable/org.matrix.msc3814.v1/dehydrated_device/{deviceId}/events: as clients once asked. */
+  @Post(path('/:deviceId/events'))
+  @Access({ auth: 'required' })
+  eventsByBody(
+    @Who() requester: Requester,
+    @Param('deviceId') deviceId: string,
+    @JsonBody({ properties: { next_batch: { type: 'string' } } }, { optional: true }) body: JsonObject,
+  ): Promise<object> {
+    return this.#events(requester, deviceId, body['next_batch'] as string | undefined, 100);
+  }
+
+  async #events(requester: Requester, deviceId: string, from: string | undefined, limit: number): Promise<object> {
+    this.#checkEnabled();
+    if (from !== undefined && !/^\d{1,15}$/.test(from)) throw MatrixError.invalidParam('Not a token of this server');
+    const page = await this.devices.events(requester.userId, deviceId, Number(from ?? 0), limit);
+    return { events: page.events, next_batch: String(page.position) };
+  }
+
+  #checkEnabled(): void {
+    if (!this.config.get('experimental_features.msc3814_enabled')) throw MatrixError.unrecognized();
+  }
+}

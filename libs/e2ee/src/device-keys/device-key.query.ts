@@ -1,0 +1,71 @@
+import type { Db, Tx } from '@rookery/database';
+
+/** Identity keys of a device as they were uploaded, and the name its user gave it. */
+export interface DeviceKeysRow {
+  readonly userId: string;
+  readonly deviceId: string;
+  readonly keyJson: string;
+  readonly displayName: string | undefined;
+}
+
+/** Identity keys of all devices of users. */
+export async function deviceKeysOf(db: Db, userIds: readonly string[]): Promise<DeviceKeysRow[]> {
+  const rows = await db.query<{ user_id: string; device_id: string; key_json: string; display_name: string | null }>(
+    `SELECT k.user_id, k.device_id, k.key_json, d.display_name FROM e2e_device_keys_json k
+     LEFT JOIN devices d ON d.user_id = k.user_id AND d.device_id = k.device_id
+     WHERE ${db.dialect.anyOf('k.user_id')} ORDER BY k.user_id, k.device_id`,
+    [userIds],
+  );
+  return rows.map((row) => ({
+    userId: row.user_id,
+    deviceId: row.device_id,
+    keyJson: row.key_json,
+    displayName: row.display_name ?? undefined,
+  }));
+}
+
+/** Stores a device's identity keys. @returns whether they differ from before */
+export async function writeDeviceKeys(
+  tx: Tx,
+  userId: string,
+  deviceId: string,
+  keyJson: string,
+  nowMs: number,
+): Promise<boolean> {
+  const changed = await tx.run(
+    `INSERT INTO e2e_device_keys_json (user_id, device_id, ts_added_ms, key_json) VALUES (?, ?, ?, ?)
+     ON CONFLICT (user_id, device_id) DO UPDATE SET ts_added_ms = excluded.ts_added_ms, key_json = excluded.key_json
+     WHERE e2e_device_keys_json.key_json <> excluded.key_json`,
+    [userId, deviceId, nowMs, keyJson],
+  );
+  return changed > 0;
+}
+
+/** Which of a user's devices have identity keys. */
+export async function devicesWithKeys(db: Db, userId: string, deviceIds: readonly string[]): Promise<string[]> {
+  const rows = await db.query<{ device_id: string }>(
+    `SELECT device_id FROM e2e_device_keys_json WHERE user_id = ? AND ${db.dialect.anyOf('device_id')}`,
+    [userId, deviceIds],
+  );
+  return rows.map((row) => row.device_id);
+}
+
+/** Forgets all keys of devices, with the signatures on them. */
+export async function deleteKeysOfDevices(tx: Tx, userId: string, deviceIds: readonly string[]): Promise<void> {
+  for (const table of ['e2e_device_keys_json', 'e2e_one_time_keys_json', 'e2e_fallback_keys_json'])
+    await tx.run(`DELETE FROM ${table} WHERE user_id = ? AND ${tx.dialect.anyOf('device_id')}`, [userId, deviceIds]);
+  await tx.run(
+    `DELETE FROM e2e_cross_signing_signatures WHERE target_user_id = ? AND ${tx.dialect.anyOf('target_device_id')}`,
+    [userId, deviceIds],
+  );
+}
+
+/** Whether a user has a device. */
+export async function deviceExists(db: Db, userId: string, deviceId: string): Promise<boolean> {
+  const row = await db.get('SELECT 1 AS found FROM devices WHERE user_id = ? AND device_id = ? AND hidden = ?', [
+    userId,
+    deviceId,
+    false,
+  ]);
+  return row !== undefined;
+}

@@ -1,0 +1,169 @@
+import { Injectable } from '@nestjs/common';
+import { Database, type Tx } from '@rookery/database';
+import { domainOf, isJsonObject, isValidUserId, type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { Clock, Config } from '@rookery/platform';
+import { MembershipReader } from '@rookery/rooms';
+import { UserHooks } from '@rookery/users';
+import { byServer, isName, limits } from '../common/limits.js';
+import { RemoteKeys, type RemoteFailures } from '../common/remote-keys.js';
+import { CrossSigningService } from '../cross-signing/cross-signing.service.js';
+import { DeviceListService } from '../device-lists/device-list.service.js';
+import {
+  deleteKeysOfDevices,
+  deviceExists,
+  deviceKeysOf,
+  devicesWithKeys,
+  writeDeviceKeys,
+} from './device-key.query.js';
+import { parseKeyUpload } from './key-upload.js';
+import { OneTimeKeyService } from './one-time-key.service.js';
+
+/** Keys of users, on the wire. */
+export interface DeviceKeysAnswer {
+  readonly device_keys: Record<string, Record<string, JsonObject>>;
+  readonly master_keys: Record<string, JsonObject>;
+  readonly self_signing_keys: Record<string, JsonObject>;
+  /** Of the requester alone. */
+  readonly user_signing_keys: Record<string, JsonObject>;
+  readonly failures: RemoteFailures;
+}
+
+/** The part of it that this server knows. */
+export type LocalKeys = Omit<DeviceKeysAnswer, 'failures'>;
+
+/** Identity keys of devices: uploading them, and asking for those of others. */
+@Injectable()
+export class DeviceKeyService {
+  constructor(
+    private readonly database: Database,
+    private readonly clock: Clock,
+    private readonly config: Config,
+    private readonly deviceLists: DeviceListService,
+    private readonly oneTimeKeys: OneTimeKeyService,
+    private readonly crossSigning: CrossSigningService,
+    private readonly memberships: MembershipReader,
+    private readonly remote: RemoteKeys,
+    userHooks: UserHooks,
+  ) {
+    userHooks.devicesDeleted.subscribe({
+      inTransaction: (tx, { userId, deviceIds }) => this.#forget(tx, userId, deviceIds),
+    });
+    userHooks.devicesChanged.subscribe({
+      // The name is shown with the keys. A device without keys is no news.
+      inTransaction: async (tx, { userId, deviceIds }) => {
+        await this.deviceLists.changed(tx, userId, await devicesWithKeys(tx, userId, deviceIds));
+      },
+    });
+  }
+
+  /**
+   * Stores what a device uploads; equal keys once more change nothing.
+   * @returns how many one-time keys the device has left, by algorithm
+   * @throws MatrixError 400 `M_BAD_JSON`, `M_INVALID_PARAM`, `M_UNKNOWN_DEVICE`, 413 `M_TOO_LARGE`
+   * @spec client-server-api#post_matrixclientv3keysupload
+   */
+  async upload(userId: string, deviceId: string, body: JsonObject): Promise<Record<string, number>> {
+    const { deviceKeys, oneTimeKeys, fallbackKeys } = parseKeyUpload(body, userId, deviceId);
+    if (deviceKeys !== undefined || oneTimeKeys.length > 0 || fallbackKeys.length > 0) {
+      await this.database.write(
+        async (tx) => {
+          if (!(await deviceExists(tx, userId, deviceId)))
+            throw new MatrixError(400, 'M_UNKNOWN_DEVICE', 'There is no such device any more');
+          await this.oneTimeKeys.store(tx, userId, deviceId, oneTimeKeys, fallbackKeys);
+          if (deviceKeys === undefined) return;
+          if (await writeDeviceKeys(tx, userId, deviceId, deviceKeys, this.clock.nowMs()))
+            await this.deviceLists.changed(tx, userId, [deviceId]);
+        },
+        { name: 'keys_upload' },
+      );
+    }
+    return (await this.oneTimeKeys.counts(userId, deviceId)).counts;
+  }
+
+  /**
+   * Keys of users, here and elsewhere, as the requester may see them.
+   * @param wanted device ids by user, an empty list for all
+   * @throws MatrixError 400 `M_BAD_JSON`, `M_INVALID_PARAM`
+   * @spec client-server-api#post_matrixclientv3keysquery
+   */
+  async query(requesterId: string, wanted: JsonObject, timeoutMs: number): Promise<DeviceKeysAnswer> {
+    const entries = await this.#permitted(requesterId, wantedDevices(wanted));
+    const here = entries.filter(([userId]) => domainOf(userId) === this.config.serverName);
+    const elsewhere = entries.filter(([userId]) => domainOf(userId) !== this.config.serverName);
+    const [local, remote] = await Promise.all([
+      this.#collect(new Map(here), requesterId),
+      this.remote.query(byServer(elsewhere, domainOf), timeoutMs),
+    ]);
+    for (const answer of remote.answers) {
+      Object.assign(local.device_keys, answer.device_keys);
+      Object.assign(local.master_keys, answer.master_keys);
+      Object.assign(local.self_signing_keys, answer.self_signing_keys);
+    }
+    await this.crossSigning.addSignatures(requesterId, local);
+    return { ...local, failures: remote.failures };
+  }
+
+  /** Keys of local users, as another server may see them. Users without keys have an empty entry. */
+  async forServer(wanted: ReadonlyMap<string, readonly string[]>): Promise<LocalKeys> {
+    const answer = await this.#collect(wanted, undefined);
+    await this.crossSigning.addSignatures(undefined, answer);
+    return answer;
+  }
+
+  /** Keys of local users without the signatures of others, in two queries. */
+  async #collect(wanted: ReadonlyMap<string, readonly string[]>, viewerId: string | undefined): Promise<LocalKeys> {
+    const userIds = [...wanted.keys()];
+    const answer: LocalKeys = {
+      device_keys: Object.fromEntries(userIds.map((userId) => [userId, {}])),
+      master_keys: {},
+      self_signing_keys: {},
+      user_signing_keys: {},
+    };
+    if (userIds.length === 0) return answer;
+    const [rows] = await Promise.all([
+      deviceKeysOf(this.database, userIds),
+      this.crossSigning.addKeys(userIds, viewerId, answer),
+    ]);
+    for (const { userId, deviceId, keyJson, displayName } of rows) {
+      const devices = wanted.get(userId) ?? [];
+      if (devices.length > 0 && !devices.includes(deviceId)) continue;
+      const keys = JSON.parse(keyJson) as JsonObject;
+      keys['unsigned'] = displayName === undefined ? {} : { device_display_name: displayName };
+      answer.device_keys[userId]![deviceId] = keys;
+    }
+    return answer;
+  }
+
+  /** MSC4263: where the server is set so, only users in a common room are asked about. */
+  async #permitted(
+    requesterId: string,
+    entries: readonly (readonly [string, readonly string[]])[],
+  ): Promise<readonly (readonly [string, readonly string[]])[]> {
+    const limited = this.config.get('experimental_features.msc4263_limit_key_queries_to_users_who_share_rooms');
+    const others = entries.map(([userId]) => userId).filter((userId) => userId !== requesterId);
+    if (!limited || others.length === 0) return entries;
+    const sharing = await this.memberships.sharing(requesterId, others);
+    return entries.filter(([userId]) => userId === requesterId || sharing.has(userId));
+  }
+
+  async #forget(tx: Tx, userId: string, deviceIds: readonly string[]): Promise<void> {
+    const known = await devicesWithKeys(tx, userId, deviceIds);
+    await deleteKeysOfDevices(tx, userId, deviceIds);
+    this.oneTimeKeys.forget(tx, userId, deviceIds);
+    await this.deviceLists.changed(tx, userId, known);
+  }
+}
+
+function wantedDevices(wanted: JsonObject): (readonly [string, readonly string[]])[] {
+  const entries = Object.entries(wanted);
+  if (entries.length > limits.queriedUsers)
+    throw MatrixError.invalidParam(`Not more than ${limits.queriedUsers} users can be asked about at once`);
+  return entries.map(([userId, devices]) => {
+    if (!isValidUserId(userId)) throw MatrixError.invalidParam(`'${userId.slice(0, 255)}' is not a user id`);
+    // Some clients send an object where a list is meant.
+    const list: unknown = isJsonObject(devices) ? Object.keys(devices) : devices;
+    if (!Array.isArray(list) || !list.every((deviceId) => isName(deviceId)))
+      throw MatrixError.badJson("'device_keys' must hold lists of device ids");
+    return [userId, list as string[]] as const;
+  });
+}

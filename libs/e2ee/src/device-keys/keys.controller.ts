@@ -1,0 +1,106 @@
+import { Controller, Get, Param, Post } from '@nestjs/common';
+import {
+  Access,
+  client,
+  Inbound,
+  type InboundRequest,
+  JsonBody,
+  requiredQueryString,
+  stable,
+  Who,
+} from '@rookery/http';
+import { type JsonObject, MatrixError } from '@rookery/matrix-types';
+import type { Requester } from '@rookery/platform';
+import { MembershipReader } from '@rookery/rooms';
+import { remoteTimeoutOf } from '../common/limits.js';
+import { CrossSigningService } from '../cross-signing/cross-signing.service.js';
+import { SignatureService } from '../cross-signing/signature.service.js';
+import { DeviceListService } from '../device-lists/device-list.service.js';
+import { SyncPositions } from '../device-lists/sync-positions.js';
+import { DeviceKeyService } from './device-key.service.js';
+import { OneTimeKeyService } from './one-time-key.service.js';
+
+const needs = (name: string): object => ({ required: [name], properties: { [name]: { type: 'object' } } });
+const crossSigning = (rest: string): string[] => client(['r0', 'v3', 'unstable'], rest);
+
+@Controller()
+export class KeysController {
+  constructor(
+    private readonly deviceKeys: DeviceKeyService,
+    private readonly oneTimeKeys: OneTimeKeyService,
+    private readonly deviceLists: DeviceListService,
+    private readonly crossSigning: CrossSigningService,
+    private readonly signatures: SignatureService,
+    private readonly memberships: MembershipReader,
+    private readonly positions: SyncPositions,
+  ) {}
+
+  /** POST /_matrix/client/v3/keys/upload */
+  @Post(stable('/keys/upload'))
+  @Access({ auth: 'required', guests: true })
+  upload(@Who() requester: Requester, @JsonBody() body: JsonObject): Promise<object> {
+    return this.#upload(requester, requester.deviceId, body);
+  }
+
+  /** POST /_matrix/client/v3/keys/upload/{deviceId}: as clients once did. */
+  @Post(stable('/keys/upload/:deviceId'))
+  @Access({ auth: 'required', guests: true })
+  uploadFor(
+    @Who() requester: Requester,
+    @Param('deviceId') deviceId: string,
+    @JsonBody() body: JsonObject,
+  ): Promise<object> {
+    return this.#upload(requester, deviceId, body);
+  }
+
+  /** POST /_matrix/client/v3/keys/query */
+  @Post(stable('/keys/query'))
+  @Access({ auth: 'required', guests: true })
+  query(@Who() requester: Requester, @JsonBody(needs('device_keys')) body: JsonObject): Promise<object> {
+    return this.deviceKeys.query(requester.userId, body['device_keys'] as JsonObject, remoteTimeoutOf(body));
+  }
+
+  /** POST /_matrix/client/v3/keys/claim */
+  @Post(stable('/keys/claim'))
+  @Access({ auth: 'required', guests: true })
+  async claim(@JsonBody(needs('one_time_keys')) body: JsonObject): Promise<object> {
+    const { keys, failures } = await this.oneTimeKeys.claim(body['one_time_keys'] as JsonObject, remoteTimeoutOf(body));
+    return { one_time_keys: keys, failures };
+  }
+
+  /** GET /_matrix/client/v3/keys/changes */
+  @Get(stable('/keys/changes'))
+  @Access({ auth: 'required' })
+  async changes(@Who() requester: Requester, @Inbound() request: InboundRequest): Promise<object> {
+    const { userId } = requester;
+    const after = this.positions.parse(requiredQueryString(request, 'from'));
+    const upTo = this.positions.parse(requiredQueryString(request, 'to'));
+    const joinedRooms = new Set(await this.memberships.joinedRoomIds(userId));
+    return this.deviceLists.changes({ userId, joinedRooms, after, upTo });
+  }
+
+  /** POST /_matrix/client/v3/keys/device_signing/upload */
+  @Post(crossSigning('/keys/device_signing/upload'))
+  @Access({ auth: 'required' })
+  async uploadCrossSigning(
+    @Who() requester: Requester,
+    @Inbound() request: InboundRequest,
+    @JsonBody() body: JsonObject,
+  ): Promise<object> {
+    await this.crossSigning.upload(requester, request, body);
+    return {};
+  }
+
+  /** POST /_matrix/client/v3/keys/signatures/upload */
+  @Post(crossSigning('/keys/signatures/upload'))
+  @Access({ auth: 'required' })
+  async uploadSignatures(@Who() requester: Requester, @JsonBody() body: JsonObject): Promise<object> {
+    return { failures: await this.signatures.upload(requester.userId, body) };
+  }
+
+  async #upload(requester: Requester, deviceId: string | undefined, body: JsonObject): Promise<object> {
+    if (requester.deviceId === undefined) throw MatrixError.missingParam('Keys belong to a device; you act as none');
+    if (deviceId !== requester.deviceId) throw MatrixError.forbidden('You can upload keys of your own device only');
+    return { one_time_key_counts: await this.deviceKeys.upload(requester.userId, deviceId, body) };
+  }
+}

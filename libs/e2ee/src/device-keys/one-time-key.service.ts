@@ -1,0 +1,174 @@
+import { Injectable } from '@nestjs/common';
+import { Database, type Tx } from '@rookery/database';
+import { domainOf, isJsonObject, isValidUserId, type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { Clock, Config } from '@rookery/platform';
+import { LRUCache } from 'lru-cache';
+import { byServer, isName, limits } from '../common/limits.js';
+import { type ClaimedKeys, type RemoteFailures, RemoteKeys } from '../common/remote-keys.js';
+import {
+  claimOneTimeKeys,
+  deleteClaimedKeys,
+  insertOneTimeKeys,
+  type OfferedKey,
+  oneTimeKeyCounts,
+  oneTimeKeysById,
+  unusedFallbackTypes,
+  useFallbackKeys,
+  type WantedKey,
+  writeFallbackKeys,
+} from './one-time-key.query.js';
+
+/** How long a key that was handed out cannot be uploaded again. */
+const rememberClaimedMs = 30 * 24 * 3_600_000;
+const maxCounted = 50_000;
+
+/** What a sync tells a device about its keys. */
+export interface KeyCounts {
+  /** One-time keys left, by algorithm; always with `signed_curve25519`, which clients look for. */
+  readonly counts: Record<string, number>;
+  /** Algorithms whose fallback key was never handed out. */
+  readonly unusedFallbackTypes: readonly string[];
+}
+
+const deviceKey = (userId: string, deviceId: string): string => `${userId}\n${deviceId}`;
+
+/** One-time and fallback keys. A one-time key is handed out once, whoever asks and how often. */
+@Injectable()
+export class OneTimeKeyService {
+  readonly #counts = new LRUCache<string, Promise<KeyCounts>>({ max: maxCounted });
+
+  constructor(
+    private readonly database: Database,
+    private readonly clock: Clock,
+    private readonly config: Config,
+    private readonly remote: RemoteKeys,
+  ) {}
+
+  /** What a device has left. Costs no query while nothing changes. */
+  counts(userId: string, deviceId: string): Promise<KeyCounts> {
+    const key = deviceKey(userId, deviceId);
+    const known = this.#counts.get(key);
+    if (known) return known;
+    const counting = this.#count(userId, deviceId);
+    this.#counts.set(key, counting);
+    counting.catch(() => {
+      if (this.#counts.peek(key) === counting) this.#counts.delete(key);
+    });
+    return counting;
+  }
+
+  /**
+   * Adds what a device uploads.
+   * @throws MatrixError 400 `M_INVALID_PARAM` when another key has the same id, 413 `M_TOO_LARGE` when it has too many
+   */
+  async store(
+    tx: Tx,
+    userId: string,
+    deviceId: string,
+    oneTimeKeys: readonly OfferedKey[],
+    fallbackKeys: readonly OfferedKey[],
+  ): Promise<void> {
+    if (oneTimeKeys.length > 0) {
+      const keyIds = oneTimeKeys.map((key) => key.keyId);
+      const stored = new Map(
+        (await oneTimeKeysById(tx, userId, deviceId, keyIds)).map((key) => [`${key.algorithm}:${key.keyId}`, key]),
+      );
+      const fresh = oneTimeKeys.filter(({ algorithm, keyId, keyJson }) => {
+        const before = stored.get(`${algorithm}:${keyId}`);
+        if (before === undefined) return true;
+        if (before.keyJson === keyJson) return false;
+        if (before.claimed) return true;
+        throw MatrixError.invalidParam(`Another one-time key '${algorithm}:${keyId}' is there already`);
+      });
+      await this.#checkRoom(tx, userId, deviceId, fresh);
+      const nowMs = this.clock.nowMs();
+      await deleteClaimedKeys(tx, userId, deviceId, nowMs - rememberClaimedMs);
+      if (fresh.length > 0) await insertOneTimeKeys(tx, userId, deviceId, fresh, nowMs);
+    }
+    if (fallbackKeys.length > 0) await writeFallbackKeys(tx, userId, deviceId, fallbackKeys);
+    this.forget(tx, userId, [deviceId]);
+  }
+
+  /** Forgets what is remembered about devices, once the transaction that changes their keys is durable. */
+  forget(tx: Tx, userId: string, deviceIds: readonly string[]): void {
+    tx.afterCommit(() => {
+      for (const deviceId of deviceIds) this.#counts.delete(deviceKey(userId, deviceId));
+    });
+  }
+
+  /**
+   * Hands out a key of each device asked for: a one-time key where there is one, else the fallback key. Devices with neither
+   * are absent.
+   * @param wanted algorithms by user and device
+   * @throws MatrixError 400 `M_BAD_JSON`, `M_INVALID_PARAM`
+   * @spec client-server-api#post_matrixclientv3keysclaim
+   */
+  async claim(wanted: JsonObject, timeoutMs: number): Promise<{ keys: ClaimedKeys; failures: RemoteFailures }> {
+    const entries = wantedKeys(wanted);
+    const here = entries.filter(([userId]) => domainOf(userId) === this.config.serverName);
+    const elsewhere = entries.filter(([userId]) => domainOf(userId) !== this.config.serverName);
+    const [local, { answers, failures }] = await Promise.all([
+      this.claimLocal(here),
+      this.remote.claim(byServer(elsewhere, domainOf), timeoutMs),
+    ]);
+    return { keys: Object.assign({}, ...answers, local) as ClaimedKeys, failures };
+  }
+
+  /** The same for devices of local users, in one transaction of three statements. */
+  async claimLocal(entries: readonly (readonly [string, Readonly<Record<string, string>>])[]): Promise<ClaimedKeys> {
+    const wanted = entries.flatMap(([userId, devices]) =>
+      Object.entries(devices).map(([deviceId, algorithm]): WantedKey => ({ userId, deviceId, algorithm })),
+    );
+    if (wanted.length === 0) return {};
+    const claimed = await this.database.write(
+      async (tx) => {
+        const keys = await claimOneTimeKeys(tx, wanted, this.clock.nowMs());
+        const served = new Set(keys.map((key) => deviceKey(key.userId, key.deviceId)));
+        const rest = wanted.filter((key) => !served.has(deviceKey(key.userId, key.deviceId)));
+        const all = rest.length > 0 ? keys.concat(await useFallbackKeys(tx, rest)) : keys;
+        for (const { userId, deviceId } of all) this.forget(tx, userId, [deviceId]);
+        return all;
+      },
+      { name: 'keys_claim' },
+    );
+    const result: Record<string, Record<string, JsonObject>> = {};
+    for (const { userId, deviceId, algorithm, keyId, keyJson } of claimed) {
+      const devices = (result[userId] ??= {});
+      devices[deviceId] = { [`${algorithm}:${keyId}`]: JSON.parse(keyJson) as unknown };
+    }
+    return result;
+  }
+
+  async #count(userId: string, deviceId: string): Promise<KeyCounts> {
+    const [counts, unused] = await Promise.all([
+      oneTimeKeyCounts(this.database, userId, deviceId),
+      unusedFallbackTypes(this.database, userId, deviceId),
+    ]);
+    return {
+      counts: { signed_curve25519: 0, ...Object.fromEntries(counts) },
+      unusedFallbackTypes: unused,
+    };
+  }
+
+  async #checkRoom(tx: Tx, userId: string, deviceId: string, fresh: readonly OfferedKey[]): Promise<void> {
+    const held = await oneTimeKeyCounts(tx, userId, deviceId);
+    for (const { algorithm } of fresh) held.set(algorithm, (held.get(algorithm) ?? 0) + 1);
+    if (Math.max(0, ...held.values()) > limits.heldKeys)
+      throw MatrixError.tooLarge(`A device can have ${limits.heldKeys} one-time keys of an algorithm`);
+  }
+}
+
+function wantedKeys(wanted: JsonObject): (readonly [string, Readonly<Record<string, string>>])[] {
+  let devices = 0;
+  return Object.entries(wanted).map(([userId, algorithms]) => {
+    if (!isValidUserId(userId)) throw MatrixError.invalidParam(`'${userId.slice(0, 255)}' is not a user id`);
+    if (!isJsonObject(algorithms)) throw MatrixError.badJson("'one_time_keys' must hold algorithms by device");
+    for (const [deviceId, algorithm] of Object.entries(algorithms)) {
+      if (++devices > limits.claimedDevices)
+        throw MatrixError.invalidParam(`Not more than ${limits.claimedDevices} keys can be claimed at once`);
+      if (!isName(deviceId) || !isName(algorithm))
+        throw MatrixError.badJson("'one_time_keys' must hold algorithms by device");
+    }
+    return [userId, algorithms as Record<string, string>] as const;
+  });
+}

@@ -1,0 +1,128 @@
+import type { Db, Tx } from '@rookery/database';
+
+/** A device whose keys are new, changed or gone, with its place in the stream `device_lists`. */
+export interface DeviceListChange {
+  readonly position: number;
+  readonly userId: string;
+  readonly deviceId: string;
+}
+
+/** A user who joined or left a room, by its current state. */
+export interface MemberTransition {
+  readonly roomId: string;
+  readonly userId: string;
+  readonly joined: boolean;
+}
+
+/** Records changes; of each device only the latest is kept. `ids` has as many entries as there are devices. */
+export async function insertChanges(
+  tx: Tx,
+  userId: string,
+  deviceIds: readonly string[],
+  ids: readonly number[],
+): Promise<void> {
+  await tx.insertMany(
+    'device_lists_stream',
+    ['stream_id', 'user_id', 'device_id'],
+    deviceIds.map((deviceId, index) => [ids[index] ?? 0, userId, deviceId]),
+    'ON CONFLICT (user_id, device_id) DO UPDATE SET stream_id = excluded.stream_id',
+  );
+}
+
+/** Records that a user signed keys of others. */
+export async function insertSignatureChange(
+  tx: Tx,
+  streamId: number,
+  fromUserId: string,
+  userIds: readonly string[],
+): Promise<void> {
+  await tx.run('INSERT INTO user_signature_stream (stream_id, from_user_id, user_ids) VALUES (?, ?, ?)', [
+    streamId,
+    fromUserId,
+    JSON.stringify(userIds),
+  ]);
+}
+
+/** Local users who share a joined room with somebody. */
+export async function localUsersSharing(db: Db, userId: string): Promise<Set<string>> {
+  const rows = await db.query<{ user_id: string }>(
+    `SELECT DISTINCT l.user_id FROM current_state_events m
+     JOIN local_current_membership l ON l.room_id = m.room_id AND l.membership = 'join'
+     WHERE m.type = 'm.room.member' AND m.state_key = ? AND m.membership = 'join'`,
+    [userId],
+  );
+  return new Set(rows.map((row) => row.user_id));
+}
+
+/** Users with changes in `(after, upTo]` who share a joined room with `userId`, and the user. */
+export async function changedUsersSharing(db: Db, userId: string, after: number, upTo: number): Promise<string[]> {
+  const rows = await db.query<{ user_id: string }>(
+    `SELECT DISTINCT s.user_id FROM device_lists_stream s
+     WHERE s.stream_id > ? AND s.stream_id <= ? AND (s.user_id = ? OR EXISTS (
+       SELECT 1 FROM current_state_events o JOIN current_state_events m ON m.room_id = o.room_id
+         AND m.type = 'm.room.member' AND m.state_key = ? AND m.membership = 'join'
+       WHERE o.type = 'm.room.member' AND o.state_key = s.user_id AND o.membership = 'join'))`,
+    [after, upTo, userId, userId],
+  );
+  return rows.map((row) => row.user_id);
+}
+
+/** Users whose keys `userId` signed in `(after, upTo]`. */
+export async function usersSignedBy(db: Db, userId: string, after: number, upTo: number): Promise<string[]> {
+  const rows = await db.query<{ user_ids: string }>(
+    'SELECT user_ids FROM user_signature_stream WHERE from_user_id = ? AND stream_id > ? AND stream_id <= ?',
+    [userId, after, upTo],
+  );
+  return rows.flatMap((row) => JSON.parse(row.user_ids) as string[]);
+}
+
+/** Who joined or left rooms between two positions of `events`, oldest first; of one user where that is given. */
+export async function memberTransitions(
+  db: Db,
+  roomIds: readonly string[],
+  after: number,
+  upTo: number,
+  userId?: string,
+): Promise<MemberTransition[]> {
+  const rows = await db.query<{ room_id: string; state_key: string; joined: number }>(
+    `SELECT d.room_id, d.state_key, CASE WHEN n.membership = 'join' THEN 1 ELSE 0 END AS joined
+     FROM current_state_delta_stream d
+     LEFT JOIN room_memberships n ON n.event_id = d.event_id
+     LEFT JOIN room_memberships p ON p.event_id = d.prev_event_id
+     WHERE ${db.dialect.anyOf('d.room_id')} AND d.stream_id > ? AND d.stream_id <= ? AND d.type = 'm.room.member'
+       AND (COALESCE(n.membership, '') = 'join') <> (COALESCE(p.membership, '') = 'join')
+       ${userId === undefined ? '' : 'AND d.state_key = ?'}
+     ORDER BY d.stream_id`,
+    userId === undefined ? [roomIds, after, upTo] : [roomIds, after, upTo, userId],
+  );
+  return rows.map((row) => ({ roomId: row.room_id, userId: row.state_key, joined: row.joined === 1 }));
+}
+
+/** Changes with `after < position <= upTo`, ascending, at most about `limit`. */
+export async function changesInStream(db: Db, after: number, upTo: number, limit: number): Promise<DeviceListChange[]> {
+  const rows = await db.query<{ stream_id: number; user_id: string; device_id: string }>(
+    `SELECT stream_id, user_id, device_id FROM device_lists_stream
+     WHERE stream_id > ? AND stream_id <= ? ORDER BY stream_id LIMIT ?`,
+    [after, upTo, limit],
+  );
+  return rows.map((row) => ({ position: row.stream_id, userId: row.user_id, deviceId: row.device_id }));
+}
+
+/** The position of the latest change of each of some users. */
+export async function latestChanges(db: Db, userIds: readonly string[]): Promise<Map<string, number>> {
+  const rows = await db.query<{ user_id: string; top: number }>(
+    `SELECT user_id, MAX(stream_id) AS top FROM device_lists_stream WHERE ${db.dialect.anyOf('user_id')} GROUP BY user_id`,
+    [userIds],
+  );
+  return new Map(rows.map((row) => [row.user_id, row.top]));
+}
+
+/** The furthest position in the stream that the tables hold. */
+export async function highestDeviceListId(db: Db): Promise<number> {
+  const row = await db.get<Record<'lists' | 'signatures' | 'keys', number | null>>(
+    `SELECT (SELECT MAX(stream_id) FROM device_lists_stream) AS lists,
+       (SELECT MAX(stream_id) FROM user_signature_stream) AS signatures,
+       (SELECT MAX(stream_id) FROM e2e_cross_signing_keys) AS keys`,
+  );
+  return Math.max(row?.lists ?? 0, row?.signatures ?? 0, row?.keys ?? 0);
+}

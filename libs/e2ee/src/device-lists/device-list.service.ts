@@ -1,0 +1,228 @@
+import { Injectable, type OnModuleInit } from '@nestjs/common';
+import { Database, StreamIds, type Tx } from '@rookery/database';
+import { defineStream, Notifier, StreamChangeCache } from '@rookery/replication';
+import { EventStore, MembershipReader, RoomHooks, RoomIds } from '@rookery/rooms';
+import {
+  changedUsersSharing,
+  changesInStream,
+  type DeviceListChange,
+  highestDeviceListId,
+  insertChanges,
+  insertSignatureChange,
+  latestChanges,
+  localUsersSharing,
+  memberTransitions,
+  usersSignedBy,
+} from './device-list.query.js';
+
+/** Changes of device lists in stream order, for followers. */
+export const deviceListsStream = defineStream<DeviceListChange>({ name: 'device_lists', read: changesInStream });
+
+/** Positions that device lists depend on: their own stream, and memberships in `events`. */
+export interface DeviceListPosition {
+  readonly deviceLists: number;
+  readonly events: number;
+}
+
+/** Whose keys to fetch again, and whose need no more watching. No user is in both. */
+export interface DeviceListNews {
+  readonly changed: readonly string[];
+  readonly left: readonly string[];
+}
+
+/** Who asks, and between which positions. */
+export interface DeviceListQuery {
+  readonly userId: string;
+  /** Rooms that the user has joined now. */
+  readonly joinedRooms: ReadonlySet<string>;
+  readonly after: DeviceListPosition;
+  readonly upTo: DeviceListPosition;
+}
+
+const none: DeviceListNews = { changed: [], left: [] };
+const maxRecipients = 300_000;
+
+/**
+ * Which users' devices changed, for those who share rooms with them. A change is recorded in the transaction that makes it;
+ * who joins or leaves rooms is read from the rooms' state.
+ * @spec client-server-api#tracking-the-device-list-for-a-user
+ */
+@Injectable()
+export class DeviceListService implements OnModuleInit {
+  // By whom a change concerns.
+  #concerned = new StreamChangeCache(Number.MAX_SAFE_INTEGER);
+  // By room and by local user: when somebody last joined or left. Positions of `events`.
+  #rooms = new StreamChangeCache(Number.MAX_SAFE_INTEGER);
+  #members = new StreamChangeCache(Number.MAX_SAFE_INTEGER);
+  #stream: StreamIds | undefined;
+  #opening: Promise<void> | undefined;
+
+  constructor(
+    private readonly database: Database,
+    private readonly notifier: Notifier,
+    private readonly memberships: MembershipReader,
+    private readonly events: EventStore,
+    private readonly roomIds: RoomIds,
+    roomHooks: RoomHooks,
+  ) {
+    roomHooks.subscribe({
+      afterCommit: ({ roomId, events: batch }) => {
+        for (const { event, streamOrdering, replacesState } of batch) {
+          if (event.type !== 'm.room.member' || event.stateKey === undefined || streamOrdering < 0) continue;
+          // A new name or avatar is the commonest member event, and none of our business.
+          const before = replacesState === undefined ? undefined : this.events.peek(replacesState)?.event.content;
+          if (event.content['membership'] === 'join' && before?.['membership'] === 'join') continue;
+          this.#rooms.changed(roomId, streamOrdering);
+          this.#members.changed(event.stateKey, streamOrdering);
+        }
+      },
+    });
+  }
+
+  onModuleInit(): Promise<void> {
+    return this.open();
+  }
+
+  /** Loads the stream's counter. Needs the migrated schema. */
+  open(): Promise<void> {
+    this.#opening ??= this.#open();
+    return this.#opening;
+  }
+
+  /** The stream; `current()` is what readers may read up to. */
+  get stream(): StreamIds {
+    if (!this.#stream) throw new Error('DeviceListService.open() has not finished');
+    return this.#stream;
+  }
+
+  /**
+   * Records that devices of a user changed, in the transaction that changes them.
+   * @param deviceIds devices, or public keys for cross-signing keys; none twice
+   * @returns the position of each
+   */
+  async changed(tx: Tx, userId: string, deviceIds: readonly string[]): Promise<readonly number[]> {
+    if (deviceIds.length === 0) return [];
+    const users = await localUsersSharing(tx, userId);
+    users.add(userId);
+    const ids = await this.stream.allocateIn(tx, deviceIds.length);
+    await insertChanges(tx, userId, deviceIds, ids);
+    this.#tell(tx, ids.at(-1) ?? 0, users);
+    return ids;
+  }
+
+  /** Records that a user signed keys of others, which only that user gets to see. */
+  async signed(tx: Tx, fromUserId: string, userIds: readonly string[]): Promise<void> {
+    const [streamId = 0] = await this.stream.allocateIn(tx);
+    await insertSignatureChange(tx, streamId, fromUserId, userIds);
+    this.#tell(tx, streamId, [fromUserId]);
+  }
+
+  /** Another server says that devices of its user changed, or all of them may have. */
+  async remoteChanged(userId: string, deviceIds: readonly string[] = ['']): Promise<void> {
+    await this.database.write((tx) => this.changed(tx, userId, [...new Set(deviceIds)]), {
+      name: 'device_list_remote',
+    });
+  }
+
+  /** Whether {@link changes} could find anything; `false` is certain. Costs no query. */
+  mayHaveChanged(userId: string, joinedRooms: ReadonlySet<string>, after: DeviceListPosition): boolean {
+    return (
+      this.#concerned.hasChanged(userId, after.deviceLists) ||
+      this.#members.hasChanged(userId, after.events) ||
+      this.#rooms.changedSince(joinedRooms, after.events).length > 0
+    );
+  }
+
+  /**
+   * `changed`: users who share a room and whose keys changed, or who began to share one; `left`: those who share none any
+   * more. No query where nothing happened, six at most.
+   */
+  async changes(query: DeviceListQuery): Promise<DeviceListNews> {
+    const { userId, joinedRooms, after, upTo } = query;
+    if (!this.mayHaveChanged(userId, joinedRooms, after)) return none;
+    const [keys, moved] = await Promise.all([this.#changedKeys(query), this.#moved(query)]);
+    const gone = [...moved.left].filter((other) => other !== userId);
+    const still = gone.length > 0 ? await this.memberships.sharing(userId, gone) : new Set<string>();
+    const left = new Set(gone.filter((other) => !still.has(other)));
+    const changed = new Set([...keys, ...moved.joined]);
+    return {
+      changed: [...changed].filter((other) => !left.has(other)),
+      left: after.events === upTo.events ? [] : [...left],
+    };
+  }
+
+  /** The position of the latest change of each of some users; those who never had one are absent. */
+  latest(userIds: readonly string[]): Promise<Map<string, number>> {
+    return latestChanges(this.database, userIds);
+  }
+
+  async #changedKeys({ userId, after, upTo }: DeviceListQuery): Promise<string[]> {
+    if (!this.#concerned.hasChanged(userId, after.deviceLists)) return [];
+    const [sharing, signed] = await Promise.all([
+      changedUsersSharing(this.database, userId, after.deviceLists, upTo.deviceLists),
+      usersSignedBy(this.database, userId, after.deviceLists, upTo.deviceLists),
+    ]);
+    return sharing.concat(signed);
+  }
+
+  async #moved({ userId, joinedRooms, after, upTo }: DeviceListQuery): Promise<{
+    joined: Set<string>;
+    left: Set<string>;
+  }> {
+    const joined = new Set<string>();
+    const left = new Set<string>();
+    const { entered, quit } = await this.#ownMoves(userId, joinedRooms, after.events, upTo.events);
+    const rooms = this.#rooms.changedSince(joinedRooms, after.events).concat(quit);
+    const [others, members] = await Promise.all([
+      rooms.length > 0 ? memberTransitions(this.database, rooms, after.events, upTo.events) : [],
+      entered.length + quit.length > 0 ? this.memberships.joinedUserIds([...entered, ...quit]) : undefined,
+    ]);
+    for (const roomId of entered) for (const other of members?.get(roomId) ?? []) joined.add(other);
+    for (const roomId of quit) for (const other of members?.get(roomId) ?? []) left.add(other);
+    for (const { roomId, userId: other, joined: came } of others) {
+      if (other === userId) continue;
+      if (came && joinedRooms.has(roomId)) joined.add(other);
+      else left.add(other);
+    }
+    return { joined, left };
+  }
+
+  /** Rooms that the user joined and left since. */
+  async #ownMoves(
+    userId: string,
+    joinedRooms: ReadonlySet<string>,
+    after: number,
+    upTo: number,
+  ): Promise<{ entered: string[]; quit: string[] }> {
+    if (!this.#members.hasChanged(userId, after)) return { entered: [], quit: [] };
+    const changes = await this.memberships.changesOf(userId, after, upTo);
+    const rooms = [...new Set(changes.map(({ roomId }) => roomId))];
+    if (rooms.length === 0) return { entered: [], quit: [] };
+    const moves = await memberTransitions(this.database, rooms, after, upTo, userId);
+    const moved = [...new Set(moves.map(({ roomId }) => roomId))];
+    return {
+      entered: moved.filter((roomId) => joinedRooms.has(roomId)),
+      quit: moved.filter((roomId) => !joinedRooms.has(roomId)),
+    };
+  }
+
+  #tell(tx: Tx, position: number, users: Iterable<string>): void {
+    const concerned = [...users];
+    tx.afterCommit(() => {
+      for (const userId of concerned) this.#concerned.changed(userId, position);
+      this.notifier.announce(this.stream.name, position, { users: concerned });
+    });
+  }
+
+  async #open(): Promise<void> {
+    await this.roomIds.open();
+    this.#stream = await StreamIds.load(this.database, 'device_lists', {
+      takenUpTo: await highestDeviceListId(this.database),
+    });
+    this.#concerned = new StreamChangeCache(this.#stream.current(), maxRecipients);
+    const events = this.roomIds.events.current();
+    this.#rooms = new StreamChangeCache(events);
+    this.#members = new StreamChangeCache(events);
+    this.notifier.track(this.#stream);
+  }
+}

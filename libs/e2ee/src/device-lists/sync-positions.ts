@@ -1,0 +1,22 @@
+import { Injectable } from '@nestjs/common';
+import { MatrixError } from '@rookery/matrix-types';
+import type { DeviceListPosition } from './device-list.service.js';
+
+/** Reads a token of `/sync`. @throws MatrixError 400 `M_INVALID_PARAM` */
+export type SyncTokenReader = (token: string) => DeviceListPosition;
+
+/** What tokens of `/sync` mean for device lists; told by the lib that makes them. */
+@Injectable()
+export class SyncPositions {
+  #read: SyncTokenReader | undefined;
+
+  use(read: SyncTokenReader): void {
+    this.#read = read;
+  }
+
+  /** @throws MatrixError 400 `M_INVALID_PARAM` */
+  parse(token: string): DeviceListPosition {
+    if (this.#read === undefined) throw MatrixError.invalidParam('This process gave out no such token');
+    return this.#read(token);
+  }
+}

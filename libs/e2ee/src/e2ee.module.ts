@@ -1,0 +1,33 @@
+import { Module } from '@nestjs/common';
+import { RoomsModule } from '@rookery/rooms';
+import { UsersModule } from '@rookery/users';
+import { RemoteKeys } from './common/remote-keys.js';
+import { CrossSigningService } from './cross-signing/cross-signing.service.js';
+import { SignatureService } from './cross-signing/signature.service.js';
+import { DehydratedDeviceService } from './dehydrated/dehydrated-device.service.js';
+import { DeviceKeyService } from './device-keys/device-key.service.js';
+import { OneTimeKeyService } from './device-keys/one-time-key.service.js';
+import { DeviceListService } from './device-lists/device-list.service.js';
+import { SyncPositions } from './device-lists/sync-positions.js';
+import { KeyBackupService } from './key-backup/key-backup.service.js';
+import { ToDeviceService } from './to-device/to-device.service.js';
+
+const face = [
+  RemoteKeys,
+  SyncPositions,
+  DeviceListService,
+  DeviceKeyService,
+  OneTimeKeyService,
+  CrossSigningService,
+  SignatureService,
+  ToDeviceService,
+  KeyBackupService,
+  DehydratedDeviceService,
+];
+
+/**
+ * Device lists, keys, signatures, to-device messages, key backups. Needs `Database`, `Clock`, `Ids`, `Config`, `Logger`,
+ * `RateLimiter` and `Notifier` from the app's global modules.
+ */
+@Module({ imports: [UsersModule, RoomsModule], providers: face, exports: face })
+export class E2eeModule {}

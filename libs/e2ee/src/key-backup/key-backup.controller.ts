@@ -1,0 +1,199 @@
+import { Controller, Delete, Get, Param, Post, Put } from '@nestjs/common';
+import {
+  Access,
+  client,
+  HttpReply,
+  Inbound,
+  type InboundRequest,
+  JsonBody,
+  requiredQueryString,
+  Who,
+} from '@rookery/http';
+import { type JsonObject, MatrixError } from '@rookery/matrix-types';
+import type { Requester } from '@rookery/platform';
+import type { BackupVersion, SessionSelector } from './backup.query.js';
+import { KeyBackupService } from './key-backup.service.js';
+import { parseRooms, parseSession, parseSessions, roomsText, sessionsText, sessionText } from './session-rules.js';
+
+const path = (rest: string): string[] => client(['r0', 'v3', 'unstable'], `/room_keys${rest}`);
+
+const versionSchema = {
+  required: ['algorithm', 'auth_data'],
+  properties: { algorithm: { type: 'string' }, auth_data: { type: 'object' }, version: { type: 'string' } },
+};
+
+const versionOf = (request: InboundRequest): string => requiredQueryString(request, 'version');
+
+/** The sessions' data is stored as text and goes out as such. */
+const textReply = (text: string): HttpReply => new HttpReply(200, { 'content-type': 'application/json' }, text);
+
+@Controller()
+export class KeyBackupController {
+  constructor(private readonly backups: KeyBackupService) {}
+
+  /** POST /_matrix/client/v3/room_keys/version */
+  @Post(path('/version'))
+  @Access({ auth: 'required' })
+  async create(@Who() requester: Requester, @JsonBody(versionSchema) body: JsonObject): Promise<object> {
+    const { algorithm, auth_data: authData } = body as { algorithm: string; auth_data: JsonObject };
+    return { version: await this.backups.create(requester.userId, algorithm, authData) };
+  }
+
+  /** GET /_matrix/client/v3/room_keys/version */
+  @Get(path('/version'))
+  @Access({ auth: 'required' })
+  async current(@Who() requester: Requester): Promise<object> {
+    return toWire(await this.backups.find(requester.userId, undefined));
+  }
+
+  /** GET /_matrix/client/v3/room_keys/version/{version} */
+  @Get(path('/version/:version'))
+  @Access({ auth: 'required' })
+  async find(@Who() requester: Requester, @Param('version') version: string): Promise<object> {
+    return toWire(await this.backups.find(requester.userId, version));
+  }
+
+  /** PUT /_matrix/client/v3/room_keys/version/{version} */
+  @Put(path('/version/:version'))
+  @Access({ auth: 'required' })
+  async update(
+    @Who() requester: Requester,
+    @Param('version') version: string,
+    @JsonBody(versionSchema) body: JsonObject,
+  ): Promise<object> {
+    const { algorithm, auth_data: authData } = body as { algorithm: string; auth_data: JsonObject };
+    if (body['version'] !== undefined && body['version'] !== version)
+      throw MatrixError.invalidParam('The version in the body is another one than in the path');
+    await this.backups.setAuthData(requester.userId, version, algorithm, authData);
+    return {};
+  }
+
+  /** DELETE /_matrix/client/v3/room_keys/version/{version} */
+  @Delete(path('/version/:version'))
+  @Access({ auth: 'required' })
+  async delete(@Who() requester: Requester, @Param('version') version: string): Promise<object> {
+    await this.backups.delete(requester.userId, version);
+    return {};
+  }
+
+  /** PUT /_matrix/client/v3/room_keys/keys */
+  @Put(path('/keys'))
+  @Access({ auth: 'required' })
+  putAll(
+    @Who() requester: Requester,
+    @Inbound() request: InboundRequest,
+    @JsonBody() body: JsonObject,
+  ): Promise<object> {
+    return this.backups.store(requester.userId, versionOf(request), parseRooms(body));
+  }
+
+  /** PUT /_matrix/client/v3/room_keys/keys/{roomId} */
+  @Put(path('/keys/:roomId'))
+  @Access({ auth: 'required' })
+  putRoom(
+    @Who() requester: Requester,
+    @Inbound() request: InboundRequest,
+    @Param('roomId') roomId: string,
+    @JsonBody() body: JsonObject,
+  ): Promise<object> {
+    return this.backups.store(requester.userId, versionOf(request), parseSessions(roomId, body));
+  }
+
+  /** PUT /_matrix/client/v3/room_keys/keys/{roomId}/{sessionId} */
+  @Put(path('/keys/:roomId/:sessionId'))
+  @Access({ auth: 'required' })
+  putSession(
+    @Who() requester: Requester,
+    @Inbound() request: InboundRequest,
+    @Param('roomId') roomId: string,
+    @Param('sessionId') sessionId: string,
+    @JsonBody() body: JsonObject,
+  ): Promise<object> {
+    return this.backups.store(requester.userId, versionOf(request), [parseSession(roomId, sessionId, body)]);
+  }
+
+  /** GET /_matrix/client/v3/room_keys/keys */
+  @Get(path('/keys'))
+  @Access({ auth: 'required' })
+  async getAll(@Who() requester: Requester, @Inbound() request: InboundRequest): Promise<HttpReply> {
+    const sessions = await this.backups.sessions(requester.userId, versionOf(request), {});
+    return textReply(`{"rooms":${roomsText(sessions)}}`);
+  }
+
+  /** GET /_matrix/client/v3/room_keys/keys/{roomId} */
+  @Get(path('/keys/:roomId'))
+  @Access({ auth: 'required' })
+  async getRoom(
+    @Who() requester: Requester,
+    @Inbound() request: InboundRequest,
+    @Param('roomId') roomId: string,
+  ): Promise<HttpReply> {
+    const sessions = await this.backups.sessions(requester.userId, versionOf(request), { roomId: clean(roomId) });
+    return textReply(`{"sessions":${sessionsText(sessions)}}`);
+  }
+
+  /** GET /_matrix/client/v3/room_keys/keys/{roomId}/{sessionId} */
+  @Get(path('/keys/:roomId/:sessionId'))
+  @Access({ auth: 'required' })
+  async getSession(
+    @Who() requester: Requester,
+    @Inbound() request: InboundRequest,
+    @Param('roomId') roomId: string,
+    @Param('sessionId') sessionId: string,
+  ): Promise<HttpReply> {
+    const selector = { roomId: clean(roomId), sessionId: clean(sessionId) };
+    const [session] = await this.backups.sessions(requester.userId, versionOf(request), selector);
+    if (session === undefined) throw MatrixError.notFound('The backup has no such key');
+    return textReply(sessionText(session));
+  }
+
+  /** DELETE /_matrix/client/v3/room_keys/keys */
+  @Delete(path('/keys'))
+  @Access({ auth: 'required' })
+  deleteAll(@Who() requester: Requester, @Inbound() request: InboundRequest): Promise<object> {
+    return this.#delete(requester, request, {});
+  }
+
+  /** DELETE /_matrix/client/v3/room_keys/keys/{roomId} */
+  @Delete(path('/keys/:roomId'))
+  @Access({ auth: 'required' })
+  deleteRoom(
+    @Who() requester: Requester,
+    @Inbound() request: InboundRequest,
+    @Param('roomId') roomId: string,
+  ): Promise<object> {
+    return this.#delete(requester, request, { roomId: clean(roomId) });
+  }
+
+  /** DELETE /_matrix/client/v3/room_keys/keys/{roomId}/{sessionId} */
+  @Delete(path('/keys/:roomId/:sessionId'))
+  @Access({ auth: 'required' })
+  deleteSession(
+    @Who() requester: Requester,
+    @Inbound() request: InboundRequest,
+    @Param('roomId') roomId: string,
+    @Param('sessionId') sessionId: string,
+  ): Promise<object> {
+    return this.#delete(requester, request, { roomId: clean(roomId), sessionId: clean(sessionId) });
+  }
+
+  #delete(requester: Requester, request: InboundRequest, selector: SessionSelector): Promise<object> {
+    return this.backups.deleteSessions(requester.userId, versionOf(request), selector);
+  }
+}
+
+/** What cannot be a name in the database. @throws MatrixError 400 `M_INVALID_PARAM` */
+function clean(id: string): string {
+  if (id.includes('\0') || !id.isWellFormed()) throw MatrixError.invalidParam('Not a valid room or session id');
+  return id;
+}
+
+function toWire(backup: BackupVersion): object {
+  return {
+    version: String(backup.version),
+    algorithm: backup.algorithm,
+    auth_data: JSON.parse(backup.authData) as JsonObject,
+    etag: String(backup.etag),
+    count: backup.count,
+  };
+}

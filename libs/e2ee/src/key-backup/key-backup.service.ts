@@ -1,0 +1,177 @@
+import { Injectable } from '@nestjs/common';
+import { Database, type Tx } from '@rookery/database';
+import { MatrixError } from '@rookery/matrix-types';
+import { UserHooks } from '@rookery/users';
+import { isName, limits, objectText } from '../common/limits.js';
+import {
+  type BackedUpSession,
+  type BackupVersion,
+  currentVersion,
+  deleteBackupsOf,
+  deleteSessions,
+  deleteVersion,
+  existingSessions,
+  findVersion,
+  insertVersion,
+  lockVersion,
+  noteChange,
+  selectSessions,
+  type SessionSelector,
+  setAuthData,
+  writeSessions,
+} from './backup.query.js';
+import { isBetter } from './session-rules.js';
+
+/** What a client compares to see whether another one changed the backup. */
+export interface BackupState {
+  readonly etag: string;
+  readonly count: number;
+}
+
+const attempts = 5;
+
+const stateOf = ({ etag, count }: BackupVersion): BackupState => ({ etag: String(etag), count });
+const sessionKey = ({ roomId, sessionId }: { roomId: string; sessionId: string }): string => `${roomId}\n${sessionId}`;
+const unknownVersion = (): MatrixError => MatrixError.notFound('There is no such backup');
+
+/** Room keys that users keep at the server, encrypted. @spec client-server-api#server-side-key-backups */
+@Injectable()
+export class KeyBackupService {
+  constructor(
+    private readonly database: Database,
+    userHooks: UserHooks,
+  ) {
+    userHooks.deactivated.subscribe({ inTransaction: (tx, { userId }) => deleteBackupsOf(tx, userId) });
+  }
+
+  /**
+   * Begins a backup, which is the current one from then on. @returns its version
+   * @throws MatrixError 400 `M_BAD_JSON`, `M_INVALID_PARAM`, 413 `M_TOO_LARGE`
+   */
+  async create(userId: string, algorithm: string, authData: unknown): Promise<string> {
+    if (!isName(algorithm)) throw MatrixError.invalidParam('Not a valid algorithm');
+    const text = objectText(authData, "'auth_data'", limits.keyBytes);
+    for (let attempt = 0; attempt < attempts; attempt++) {
+      const version = await this.database.write(
+        (tx) => insertVersion(tx, userId, algorithm, text, limits.backupVersions),
+        { name: 'key_backup_create' },
+      );
+      if (version !== undefined) return String(version);
+    }
+    throw MatrixError.tooLarge('There are too many backups');
+  }
+
+  /** The current backup, or one by its version. @throws MatrixError 404 `M_NOT_FOUND` */
+  async find(userId: string, version: string | undefined): Promise<BackupVersion> {
+    if (version === undefined) {
+      const current = await currentVersion(this.database, userId);
+      if (current === undefined) throw MatrixError.notFound('There is no backup');
+      return current;
+    }
+    return this.#existing(userId, version);
+  }
+
+  /** @throws MatrixError 400 `M_INVALID_PARAM` when the algorithm is another one, 404 `M_NOT_FOUND`, 413 `M_TOO_LARGE` */
+  async setAuthData(userId: string, version: string, algorithm: string, authData: unknown): Promise<void> {
+    const text = objectText(authData, "'auth_data'", limits.keyBytes);
+    const found = await this.#existing(userId, version);
+    if (found.algorithm !== algorithm) throw MatrixError.invalidParam('The backup has another algorithm');
+    await this.database.write((tx) => setAuthData(tx, userId, found.version, text), { name: 'key_backup_update' });
+  }
+
+  /** Deletes a backup with its keys; one that was deleted before is fine. @throws MatrixError 404 `M_NOT_FOUND` */
+  async delete(userId: string, version: string): Promise<void> {
+    const number = versionNumber(version);
+    const found = number === undefined ? undefined : await findVersion(this.database, userId, number);
+    if (found === undefined) throw unknownVersion();
+    if (!found.deleted)
+      await this.database.write((tx) => deleteVersion(tx, userId, found.version), { name: 'key_backup_delete' });
+  }
+
+  /**
+   * Stores sessions where they are better than what is there. The etag changes if one was.
+   * @throws MatrixError 403 `M_WRONG_ROOM_KEYS_VERSION` with `current_version`, 404 `M_NOT_FOUND`
+   */
+  async store(userId: string, version: string, sessions: readonly BackedUpSession[]): Promise<BackupState> {
+    const number = versionNumber(version);
+    return this.database.write(
+      async (tx) => {
+        const current = await this.#lockCurrent(tx, userId, number);
+        const before = new Map(
+          (
+            await existingSessions(
+              tx,
+              userId,
+              current,
+              [...new Set(sessions.map((one) => one.roomId))],
+              sessions.map((one) => one.sessionId),
+            )
+          ).map((one) => [sessionKey(one), one]),
+        );
+        const better = sessions.filter((offered) => {
+          const stored = before.get(sessionKey(offered));
+          return stored === undefined || isBetter(offered, stored);
+        });
+        if (better.length > 0) {
+          await writeSessions(tx, userId, current, better);
+          const added = better.filter((one) => !before.has(sessionKey(one))).length;
+          await noteChange(tx, userId, current, added);
+        }
+        return this.#state(tx, userId, current);
+      },
+      { name: 'key_backup_store' },
+    );
+  }
+
+  /** Sessions of a backup, by room and id; may be none. @throws MatrixError 404 `M_NOT_FOUND` when there is no such backup */
+  async sessions(userId: string, version: string, selector: SessionSelector): Promise<BackedUpSession[]> {
+    const found = await this.#existing(userId, version);
+    return selectSessions(this.database, userId, found.version, selector);
+  }
+
+  /** Deletes sessions; may be none. @throws MatrixError 404 `M_NOT_FOUND` when there is no such backup */
+  async deleteSessions(userId: string, version: string, selector: SessionSelector): Promise<BackupState> {
+    const { version: number } = await this.#existing(userId, version);
+    return this.database.write(
+      async (tx) => {
+        if (!(await lockVersion(tx, userId, number))) throw unknownVersion();
+        const deleted = await deleteSessions(tx, userId, number, selector);
+        if (deleted > 0) await noteChange(tx, userId, number, -deleted);
+        return this.#state(tx, userId, number);
+      },
+      { name: 'key_backup_delete_sessions' },
+    );
+  }
+
+  async #existing(userId: string, version: string): Promise<BackupVersion> {
+    const number = versionNumber(version);
+    const found = number === undefined ? undefined : await findVersion(this.database, userId, number);
+    if (found === undefined || found.deleted) throw unknownVersion();
+    return found;
+  }
+
+  async #lockCurrent(tx: Tx, userId: string, wanted: number | undefined): Promise<number> {
+    const current = await currentVersion(tx, userId);
+    if (current === undefined) throw unknownVersion();
+    if (current.version !== wanted) {
+      const named = wanted === undefined ? undefined : await findVersion(tx, userId, wanted);
+      if (named === undefined || named.deleted) throw unknownVersion();
+      throw new MatrixError(403, 'M_WRONG_ROOM_KEYS_VERSION', 'This is not the current backup', {
+        current_version: String(current.version),
+      });
+    }
+    if (!(await lockVersion(tx, userId, current.version))) throw unknownVersion();
+    return current.version;
+  }
+
+  async #state(tx: Tx, userId: string, version: number): Promise<BackupState> {
+    const found = await findVersion(tx, userId, version);
+    if (found === undefined) throw unknownVersion();
+    return stateOf(found);
+  }
+}
+
+/** The number of a version as clients write it; `undefined` for what no version is called. */
+function versionNumber(version: string): number | undefined {
+  return /^[1-9]\d{0,14}$/.test(version) ? Number(version) : undefined;
+}

@@ -1,0 +1,25 @@
+import { Controller, Param, Put } from '@nestjs/common';
+import { Access, JsonBody, stable, Who } from '@rookery/http';
+import type { JsonObject } from '@rookery/matrix-types';
+import type { Requester } from '@rookery/platform';
+import { ToDeviceService } from './to-device.service.js';
+
+const schema = { required: ['messages'], properties: { messages: { type: 'object' } } };
+
+@Controller()
+export class ToDeviceController {
+  constructor(private readonly toDevice: ToDeviceService) {}
+
+  /** PUT /_matrix/client/v3/sendToDevice/{eventType}/{txnId} */
+  @Put(stable('/sendToDevice/:eventType/:txnId'))
+  @Access({ auth: 'required', guests: true })
+  async send(
+    @Who() requester: Requester,
+    @Param('eventType') type: string,
+    @Param('txnId') txnId: string,
+    @JsonBody(schema) body: JsonObject,
+  ): Promise<object> {
+    await this.toDevice.sendByClient(requester, type, txnId, body['messages'] as JsonObject);
+    return {};
+  }
+}

@@ -1,0 +1,168 @@
+import type { Db, Tx } from '@rookery/database';
+
+/** A message in the inbox of one device. */
+export interface InboxMessage {
+  readonly userId: string;
+  readonly deviceId: string;
+  /** `{"type": …, "sender": …, "content": …}` */
+  readonly json: string;
+}
+
+/** A message in an inbox, with its place in the stream `to_device`. */
+export interface StoredMessage {
+  readonly position: number;
+  readonly json: string;
+}
+
+/** What waits to be sent to another server. */
+export interface OutboxMessage {
+  readonly destination: string;
+  readonly position: number;
+  /** The content of an `m.direct_to_device` EDU. */
+  readonly json: string;
+}
+
+/** The devices of users, cross-signing keys left out. */
+export async function devicesOf(db: Db, userIds: readonly string[]): Promise<Map<string, string[]>> {
+  const rows = await db.query<{ user_id: string; device_id: string }>(
+    `SELECT user_id, device_id FROM devices WHERE ${db.dialect.anyOf('user_id')} AND hidden = ?`,
+    [userIds, false],
+  );
+  const devices = new Map<string, string[]>();
+  for (const row of rows) {
+    const list = devices.get(row.user_id);
+    if (list) list.push(row.device_id);
+    else devices.set(row.user_id, [row.device_id]);
+  }
+  return devices;
+}
+
+/** Puts messages into inboxes; one device at most once. */
+export async function insertMessages(tx: Tx, streamId: number, messages: readonly InboxMessage[]): Promise<void> {
+  await tx.insertMany(
+    'device_inbox',
+    ['user_id', 'device_id', 'stream_id', 'message_json'],
+    messages.map((message) => [message.userId, message.deviceId, streamId, message.json]),
+  );
+}
+
+/** Messages of a device with `after < position <= upTo`, ascending, at most `limit`. */
+export async function messagesOf(
+  db: Db,
+  userId: string,
+  deviceId: string,
+  after: number,
+  upTo: number,
+  limit: number,
+): Promise<StoredMessage[]> {
+  const rows = await db.query<{ stream_id: number; message_json: string }>(
+    `SELECT stream_id, message_json FROM device_inbox
+     WHERE user_id = ? AND device_id = ? AND stream_id > ? AND stream_id <= ? ORDER BY stream_id LIMIT ?`,
+    [userId, deviceId, after, upTo, limit],
+  );
+  return rows.map((row) => ({ position: row.stream_id, json: row.message_json }));
+}
+
+/** Whether a device has messages up to a position. */
+export async function hasMessages(db: Db, userId: string, deviceId: string, upTo: number): Promise<boolean> {
+  const row = await db.get(
+    'SELECT 1 AS found FROM device_inbox WHERE user_id = ? AND device_id = ? AND stream_id <= ? LIMIT 1',
+    [userId, deviceId, upTo],
+  );
+  return row !== undefined;
+}
+
+/** Deletes a device's messages up to a position. */
+export async function deleteMessages(tx: Tx, userId: string, deviceId: string, upTo: number): Promise<void> {
+  await tx.run('DELETE FROM device_inbox WHERE user_id = ? AND device_id = ? AND stream_id <= ?', [
+    userId,
+    deviceId,
+    upTo,
+  ]);
+}
+
+/** Deletes all messages of devices, and what is known of their requests. */
+export async function deleteInboxes(tx: Tx, userId: string, deviceIds: readonly string[]): Promise<void> {
+  await tx.run(`DELETE FROM device_inbox WHERE user_id = ? AND ${tx.dialect.anyOf('device_id')}`, [userId, deviceIds]);
+  await tx.run(`DELETE FROM to_device_transactions WHERE user_id = ? AND ${tx.dialect.anyOf('device_id')}`, [
+    userId,
+    deviceIds,
+  ]);
+}
+
+/** Notes a client's request. @returns false when it was made before */
+export async function noteRequest(
+  tx: Tx,
+  request: { readonly userId: string; readonly deviceId: string; readonly type: string; readonly txnId: string },
+  nowMs: number,
+): Promise<boolean> {
+  const inserted = await tx.run(
+    `INSERT INTO to_device_transactions (user_id, device_id, event_type, txn_id, sent_ts) VALUES (?, ?, ?, ?, ?)
+     ON CONFLICT DO NOTHING`,
+    [request.userId, request.deviceId, request.type, request.txnId, nowMs],
+  );
+  return inserted > 0;
+}
+
+/** Notes a message of another server. @returns false when it came before */
+export async function noteMessage(tx: Tx, origin: string, messageId: string, nowMs: number): Promise<boolean> {
+  const inserted = await tx.run(
+    'INSERT INTO device_federation_inbox (origin, message_id, received_ts) VALUES (?, ?, ?) ON CONFLICT DO NOTHING',
+    [origin, messageId, nowMs],
+  );
+  return inserted > 0;
+}
+
+/** Forgets requests and messages noted before a time. */
+export async function forgetNoted(tx: Tx, beforeMs: number): Promise<void> {
+  await tx.run('DELETE FROM to_device_transactions WHERE sent_ts < ?', [beforeMs]);
+  await tx.run('DELETE FROM device_federation_inbox WHERE received_ts < ?', [beforeMs]);
+}
+
+/** Queues messages for other servers. */
+export async function insertOutbox(tx: Tx, messages: readonly OutboxMessage[], nowMs: number): Promise<void> {
+  await tx.insertMany(
+    'device_federation_outbox',
+    ['destination', 'stream_id', 'queued_ts', 'messages_json'],
+    messages.map((message) => [message.destination, message.position, nowMs, message.json]),
+  );
+}
+
+/** What waits for a server, oldest first. */
+export async function outboxOf(
+  db: Db,
+  destination: string,
+  after: number,
+  upTo: number,
+  limit: number,
+): Promise<OutboxMessage[]> {
+  const rows = await db.query<{ stream_id: number; messages_json: string }>(
+    `SELECT stream_id, messages_json FROM device_federation_outbox
+     WHERE destination = ? AND stream_id > ? AND stream_id <= ? ORDER BY stream_id LIMIT ?`,
+    [destination, after, upTo, limit],
+  );
+  return rows.map((row) => ({ destination, position: row.stream_id, json: row.messages_json }));
+}
+
+/** Servers for which something was queued in `(after, upTo]`. */
+export async function outboxDestinations(db: Db, after: number, upTo: number): Promise<string[]> {
+  const rows = await db.query<{ destination: string }>(
+    'SELECT DISTINCT destination FROM device_federation_outbox WHERE stream_id > ? AND stream_id <= ?',
+    [after, upTo],
+  );
+  return rows.map((row) => row.destination);
+}
+
+/** Deletes what a server has got. */
+export async function deleteOutbox(tx: Tx, destination: string, upTo: number): Promise<void> {
+  await tx.run('DELETE FROM device_federation_outbox WHERE destination = ? AND stream_id <= ?', [destination, upTo]);
+}
+
+/** The furthest position in the stream that the tables hold. */
+export async function highestToDeviceId(db: Db): Promise<number> {
+  const row = await db.get<Record<'inbox' | 'outbox', number | null>>(
+    `SELECT (SELECT MAX(stream_id) FROM device_inbox) AS inbox,
+       (SELECT MAX(stream_id) FROM device_federation_outbox) AS outbox`,
+  );
+  return Math.max(row?.inbox ?? 0, row?.outbox ?? 0);
+}
