@@ -137,7 +137,7 @@ export const callbackTable = {
     kind: 'gate',
     fires: true,
   },
-  onNewEvent: { category: 'thirdPartyRules', snakeCase: 'on_new_event', kind: 'notify', fires: false },
+  onNewEvent: { category: 'thirdPartyRules', snakeCase: 'on_new_event', kind: 'notify', fires: true },
   checkCanShutdownRoom: {
     category: 'thirdPartyRules',
     snakeCase: 'check_can_shutdown_room',
@@ -262,28 +262,28 @@ export const callbackTable = {
     category: 'ratelimit',
     snakeCase: 'get_ratelimit_override_for_user',
     kind: 'provide',
-    fires: false,
+    fires: true,
   },
 
   onUpdate: {
     category: 'backgroundUpdateController',
     snakeCase: 'on_update',
     kind: 'provide',
-    fires: false,
+    fires: true,
     exclusive: 'first',
   },
   defaultBatchSize: {
     category: 'backgroundUpdateController',
     snakeCase: 'default_batch_size',
     kind: 'provide',
-    fires: false,
+    fires: true,
     exclusive: 'first',
   },
   minBatchSize: {
     category: 'backgroundUpdateController',
     snakeCase: 'min_batch_size',
     kind: 'provide',
-    fires: false,
+    fires: true,
     exclusive: 'first',
   },
 } as const satisfies Record<CallbackName, CallbackInfo>;

@@ -1,0 +1,221 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type CallbackInfo, callbackTable } from '@rookery/module-api';
+import { createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
+
+/** Callbacks that this test cannot set off: they need mail, an identity server, other servers or long waiting. */
+const elsewhere = new Set([
+  'check3pidAuth',
+  'is3pidAllowed',
+  'checkThreepidCanBeInvited',
+  'userMaySend3pidInvite',
+  'onThreepidBind',
+  'onAddUserThirdPartyIdentifier',
+  'onRemoveUserThirdPartyIdentifier',
+  'shouldDropFederatedEvent',
+  'federatedUserMayInvite',
+  'onMediaUploadLimitExceeded',
+  'checkCanShutdownRoom',
+  'getUsersForStates',
+  'getInterestedUsers',
+  'onUpdate',
+  'defaultBatchSize',
+  'minBatchSize',
+  'onLegacySendMail',
+  'onLegacyRenew',
+  'onLegacyAdminRequest',
+]);
+
+/** Registers every callback that the table says is called, answers that all is well, and notes what was called. */
+const listener = `
+  import { callbackTable, defineModule, NOT_SPAM } from '@rookery/module-api';
+  const methods = ${JSON.stringify({
+    spamChecker: 'registerSpamCheckerCallbacks',
+    thirdPartyRules: 'registerThirdPartyRulesCallbacks',
+    passwordAuthProvider: 'registerPasswordAuthProviderCallbacks',
+    accountValidity: 'registerAccountValidityCallbacks',
+    presenceRouter: 'registerPresenceRouterCallbacks',
+    accountData: 'registerAccountDataCallbacks',
+    unsignedFields: 'registerAddExtraFieldsToUnsignedClientEventCallbacks',
+    mediaRepository: 'registerMediaRepositoryCallbacks',
+    ratelimit: 'registerRatelimitCallbacks',
+  })};
+  const answers = {
+    shouldDropFederatedEvent: false, checkUsernameForSpam: false, checkRegistrationForSpam: 'allow',
+    checkEventAllowed: true, onCreateRoom: undefined, addFieldToUnsigned: { 'org.example.seen': true },
+    getUsersForStates: new Map(), getInterestedUsers: [],
+    checkThreepidCanBeInvited: true, checkVisibilityCanBeModified: true, checkCanShutdownRoom: true,
+    checkCanDeactivateUser: true, is3pidAllowed: true, isUserAllowedToUploadMediaOfSize: true,
+  };
+  export default defineModule({
+    name: 'listener',
+    register(api) {
+      for (const [category, method] of Object.entries(methods)) {
+        const callbacks = {};
+        for (const [name, { kind, fires, category: own }] of Object.entries(callbackTable)) {
+          if (!fires || own !== category) continue;
+          const called = (...args) => {
+            (globalThis.rookeryCalled ??= []).push({ name, context: args.at(-1) });
+            return name in answers ? answers[name] : kind === 'gate' ? NOT_SPAM : undefined;
+          };
+          callbacks[name] = name === 'authCheckers'
+            ? [{ loginType: 'm.login.password', fields: ['password'], check: called }]
+            : called;
+        }
+        if (Object.keys(callbacks).length > 0) api[method](callbacks);
+      }
+    },
+  });
+`;
+
+/** Does with each message what its body says. */
+const obedient = `
+  import { defineModule, DROP_SILENTLY, NOT_SPAM, SOFT_FAIL } from '@rookery/module-api';
+  export default defineModule({
+    name: 'obedient',
+    register(api) {
+      api.registerSpamCheckerCallbacks({
+        checkEventForSpam({ content }) {
+          switch (content.body) {
+            case 'refuse': return { errcode: 'ORG.EXAMPLE.NO', message: 'no', status: 429, extra: { retry_after_ms: 7 } };
+            case 'drop': return DROP_SILENTLY;
+            case 'soft': return SOFT_FAIL;
+            case 'throw': throw new Error('secret');
+            case 'hang': return new Promise(() => {});
+            case 'rubbish': return { status: 200 };
+            case 'change': content.body = 'changed'; return NOT_SPAM;
+            default: return NOT_SPAM;
+          }
+        },
+      });
+      api.registerThirdPartyRulesCallbacks({
+        checkEventAllowed: ({ content }) =>
+          content.body === 'replace' ? { allowed: true, replacement: { content: { ...content, body: 'replaced' } } } : true,
+      });
+    },
+  });
+`;
+
+interface Called {
+  readonly name: string;
+  readonly context: Readonly<Record<string, unknown>>;
+}
+const noted = globalThis as { rookeryCalled?: Called[] };
+
+let folder: string;
+let homeserver: TestHomeserver | undefined;
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'rookery-real-'));
+});
+afterEach(async () => {
+  await homeserver?.stop();
+  homeserver = undefined;
+  rmSync(folder, { recursive: true, force: true });
+});
+
+async function start(source: string, more: object = {}): Promise<TestHomeserver> {
+  const module = join(folder, 'module.mjs');
+  writeFileSync(module, source);
+  homeserver = await createTestHomeserver({
+    settings: { modules: [{ module, ...more }], room_list_publication_rules: [{ action: 'allow' }] },
+  });
+  return homeserver;
+}
+const done = async (asked: Promise<{ status: number; body: unknown }>): Promise<unknown> => {
+  const { status, body } = await asked;
+  if (status !== 200) throw new Error(`${status} ${JSON.stringify(body)}`);
+  return body;
+};
+const roomPath = async (user: TestUser, body: object = {}): Promise<string> => {
+  const created = (await done(user.request('POST', '/createRoom', body))) as { room_id: string };
+  return `/rooms/${encodeURIComponent(created.room_id)}`;
+};
+
+it('a real server calls every callback that the table says it calls', async () => {
+  noted.rookeryCalled = [];
+  const server = await start(listener);
+  const alice = await server.registerUser('alice');
+  const bob = await server.registerUser('bob', 'secret');
+  const identifier = { type: 'm.id.user', user: 'bob' };
+  const login = { type: 'm.login.password', identifier, password: 'secret' };
+  const second = (await done(server.request('POST', '/login', login))) as { access_token: string };
+  const room = await roomPath(alice, {
+    room_alias_name: 'here',
+    visibility: 'public',
+    preset: 'public_chat',
+    invite: [bob.userId],
+  });
+  await done(bob.request('POST', `${room}/join`, {}));
+  const message = { msgtype: 'm.text', body: 'hello' };
+  await done(alice.request('PUT', `${room}/send/m.room.message/1`, message));
+  await done(alice.request('PUT', `${room}/state/m.room.topic`, { topic: 't' }));
+  await done(alice.request('PUT', `/directory/list${room.replace('/rooms', '/room')}`, { visibility: 'public' }));
+  const messages = (await done(alice.request('GET', `${room}/messages?dir=b`))) as { chunk: { unsigned?: object }[] };
+  expect(messages.chunk[0]?.unsigned).toMatchObject({ 'org.example.seen': true });
+  await done(
+    alice.request('PUT', `/profile/${encodeURIComponent(alice.userId)}/displayname`, { displayname: 'Alice' }),
+  );
+  await done(alice.request('PUT', `/user/${encodeURIComponent(alice.userId)}/account_data/org.example`, { a: 1 }));
+  const carol = await server.registerUser('carol');
+  await done(alice.request('POST', `${room}/invite`, { user_id: carol.userId }));
+  await done(alice.request('POST', `${room}/upgrade`, { new_version: '11' }));
+  await done(server.request('POST', '/logout', {}, second.access_token));
+  await done(
+    bob.request('POST', '/account/deactivate', { auth: { type: 'm.login.password', identifier, password: 'secret' } }),
+  );
+
+  const rows = Object.entries(callbackTable) as [string, CallbackInfo][];
+  const promised = rows.filter(([name, { fires }]) => fires && !elsewhere.has(name)).map(([name]) => name);
+  const called = new Set(noted.rookeryCalled.map(({ name }) => name));
+  expect(promised.filter((name) => !called.has(name))).toEqual([]);
+
+  const sent = noted.rookeryCalled.filter(({ name }) => name === 'checkEventForSpam');
+  expect(sent.some(({ context }) => context.duringRoomCreation === true)).toBe(true);
+  const usual = sent.find(({ context }) => context.duringRoomCreation === false)?.context;
+  expect(usual).toMatchObject({ source: 'client', isAdmin: false });
+  expect(usual?.requestId).toEqual(expect.any(String));
+  expect(usual?.ip).toEqual(expect.any(String));
+}, 30_000);
+
+describe('what a module says about a message', () => {
+  const ask = async (more: object = {}): Promise<(body: string) => Promise<[number, unknown, string[]]>> => {
+    const server = await start(obedient, more);
+    const alice = await server.registerUser('alice');
+    const room = await roomPath(alice);
+    let txnId = 0;
+    return async (body) => {
+      const answer = await alice.request('PUT', `${room}/send/m.room.message/${(txnId += 1)}`, {
+        msgtype: 'm.text',
+        body,
+      });
+      const { chunk } = (await done(alice.request('GET', `${room}/messages?dir=b&limit=50`))) as {
+        chunk: { content: { body?: string } }[];
+      };
+      return [answer.status, answer.body, chunk.flatMap(({ content }) => content.body ?? []).reverse()];
+    };
+  };
+
+  it('is done', async () => {
+    const say = await ask({ time_limit: 150 });
+    expect(await say('refuse')).toEqual([429, { errcode: 'ORG.EXAMPLE.NO', error: 'no', retry_after_ms: 7 }, []]);
+    for (const silent of ['drop', 'soft']) {
+      expect(await say(silent)).toEqual([200, { event_id: expect.stringMatching(/^\$/) as string }, []]);
+    }
+    for (const failing of ['throw', 'hang', 'rubbish', 'change']) {
+      const [status, body, texts] = await say(failing);
+      expect([status, texts]).toEqual([500, []]);
+      expect(body).toMatchObject({ errcode: 'M_UNKNOWN' });
+      expect(JSON.stringify(body)).not.toContain('secret');
+    }
+    expect(await say('replace')).toMatchObject([200, {}, ['replaced']]);
+    expect(await say('hello')).toMatchObject([200, {}, ['replaced', 'hello']]);
+  }, 30_000);
+
+  it('is not missed where failures are allowed', async () => {
+    const say = await ask({ time_limit: 150, on_error: 'allow' });
+    for (const failing of ['throw', 'hang', 'rubbish', 'change']) expect((await say(failing))[0]).toBe(200);
+    expect((await say('refuse'))[0]).toBe(429);
+    expect((await say('hello'))[2]).toEqual(['throw', 'hang', 'rubbish', 'change', 'hello']);
+  }, 30_000);
+});
