@@ -1,9 +1,11 @@
 import { type DynamicModule, Module } from '@nestjs/common';
+import { EphemeralHttpModule } from '@rookery/ephemeral';
 import { PushHttpModule } from '@rookery/push';
 import { RoomsHttpModule } from '@rookery/rooms';
 import { SyncModule } from '@rookery/sync';
 import { UsersHttpModule } from '@rookery/users';
 import { PlatformModule, type PlatformParts } from './platform.module.js';
+import { ReceiptsToPushModule } from './receipts-to-push.js';
 import { ServerInfoModule } from './server-info/server-info.module.js';
 
 /** The whole server in one process. */
@@ -17,7 +19,9 @@ export class RootModule {
         ServerInfoModule,
         UsersHttpModule,
         RoomsHttpModule,
+        EphemeralHttpModule,
         PushHttpModule,
+        ReceiptsToPushModule,
         SyncModule,
       ],
     };

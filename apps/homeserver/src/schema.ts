@@ -1,4 +1,5 @@
 import { type BackgroundUpdate, databaseMigrations, type Migration } from '@rookery/database';
+import { ephemeralMigrations } from '@rookery/ephemeral';
 import { pushMigrations } from '@rookery/push';
 import { replicationMigrations } from '@rookery/replication';
 import { roomsMigrations } from '@rookery/rooms';
@@ -13,6 +14,7 @@ export const migrations: readonly Migration[] = [
   ...templatesMigrations,
   ...usersMigrations,
   ...roomsMigrations,
+  ...ephemeralMigrations,
   ...pushMigrations,
   ...moduleApiMigrations,
 ];

@@ -182,3 +182,11 @@ export async function highestPosition(db: Db): Promise<number> {
     (await db.get<{ highest: number | null }>(`SELECT MAX(stream_id) AS highest FROM push_rules_stream`))?.highest ?? 0
   );
 }
+
+/** Everybody who ever changed a rule. */
+export async function usersWithChanges(db: Db): Promise<string[]> {
+  const rows = await db.query<{ user_name: string }>(
+    'SELECT user_name FROM push_rules UNION SELECT user_name FROM push_rules_enable',
+  );
+  return rows.map((row) => row.user_name);
+}

@@ -23,6 +23,7 @@ import {
   highestPosition,
   lastPosition,
   ruleChanges,
+  usersWithChanges,
   writeDefaultActions,
   writeEnabled,
   writePosition,
@@ -33,8 +34,15 @@ import {
 const maxUserRules = 2_000;
 const maxBytes = 64 * 1024 * 1024;
 
+/** A ruleset ready for evaluation. */
+export interface ReadyRules {
+  readonly rules: CompiledRuleset;
+  /** Some rule asks for the user's name in the room. */
+  readonly needsDisplayName: boolean;
+}
+
 interface Cached {
-  readonly compiled: CompiledRuleset;
+  readonly compiled: ReadyRules;
   readonly sizeBytes: number;
 }
 
@@ -55,6 +63,7 @@ export class PushRulesService implements OnModuleInit {
   readonly #compiled = new LRUCache<string, Cached>({ maxSize: maxBytes, sizeCalculation: (entry) => entry.sizeBytes });
   #stream: StreamIds | undefined;
   #changes = new StreamChangeCache(0);
+  #withOwnRules = new Set<string>();
 
   constructor(
     private readonly database: Database,
@@ -67,6 +76,7 @@ export class PushRulesService implements OnModuleInit {
       takenUpTo: await highestPosition(this.database),
     });
     this.#changes = new StreamChangeCache(this.#stream.current());
+    this.#withOwnRules = new Set(await usersWithChanges(this.database));
     this.notifier.track(this.#stream);
     this.accountData.serve('m.push_rules', async (userId) => this.content(userId));
   }
@@ -88,9 +98,14 @@ export class PushRulesService implements OnModuleInit {
     return position > after && position <= upTo;
   }
 
+  /** Users whose rules differ from the default; whoever is not in it need not be evaluated alone. */
+  get withOwnRules(): ReadonlySet<string> {
+    return this.#withOwnRules;
+  }
+
   /** Rulesets ready for evaluation; what is not in memory comes in two queries for all users. */
-  async compiled(userIds: Iterable<string>): Promise<Map<string, CompiledRuleset>> {
-    const result = new Map<string, CompiledRuleset>();
+  async compiled(userIds: Iterable<string>): Promise<Map<string, ReadyRules>> {
+    const result = new Map<string, ReadyRules>();
     const missing: string[] = [];
     for (const userId of userIds) {
       const cached = this.#compiled.get(userId);
@@ -102,7 +117,10 @@ export class PushRulesService implements OnModuleInit {
     const changes = await ruleChanges(this.database, missing);
     for (const userId of missing) {
       const own = changes.get(userId) ?? noRuleChanges;
-      const compiled = compileRuleset(buildRuleset(userId, own));
+      const needsDisplayName = own.rules.some((rule) =>
+        rule.conditions?.some(({ kind }) => kind === 'contains_display_name'),
+      );
+      const compiled = { rules: compileRuleset(buildRuleset(userId, own)), needsDisplayName };
       result.set(userId, compiled);
       // Rules that changed while they were read may be old already.
       if (!this.#changes.hasChanged(userId, before) || before < this.#changes.earliestKnown) {
@@ -199,6 +217,7 @@ export class PushRulesService implements OnModuleInit {
         tx.afterCommit(() => {
           this.#changes.changed(userId, streamId);
           this.#compiled.delete(userId);
+          this.#withOwnRules.add(userId);
           this.notifier.announce(this.stream.name, streamId, { users: [userId] });
         });
       },

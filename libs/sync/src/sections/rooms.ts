@@ -11,6 +11,7 @@ import {
   type VisibleEvent,
   VisibilityFilter,
 } from '@rookery/rooms';
+import { PushCounts, type RoomCounts, totalOf, type UnreadCount } from '@rookery/push';
 import { AccountDataService } from '@rookery/users';
 import { compileEventFields } from '../request/event-fields.js';
 import { formatSyncToken } from '../request/sync-token.js';
@@ -43,6 +44,7 @@ export class RoomsSection {
     private readonly serializer: EventSerializer,
     private readonly events: EventStore,
     private readonly accountData: AccountDataService,
+    private readonly pushCounts: PushCounts,
     config: Config,
   ) {
     const limit = config.get('filter_timeline_limit');
@@ -65,12 +67,14 @@ export class RoomsSection {
       this.timelines.read(shown, context, this.#timelineLimit),
       this.states.deltas(shown, context),
     ]);
-    const [timeline, state, summaries, data, prejoin] = await Promise.all([
+    const joined = shown.filter((entry) => entry.section === 'join').map((entry) => entry.roomId);
+    const [timeline, state, summaries, data, prejoin, unread] = await Promise.all([
       this.#writeTimelines(shown, slices, context),
       this.states.read(shown, slices, deltas, context).then((events) => this.#writeState(events, context)),
       this.summaries.read(shown, deltas, context),
       this.roomAccountData.ofRooms(shown, accountData, context),
       this.#prejoinStates(shown),
+      this.pushCounts.read(context.userId, joined),
     ]);
     const answer: RoomsAnswer = {};
     const put = (entry: RoomEntry, room: JsonObject): void => {
@@ -81,7 +85,7 @@ export class RoomsSection {
       if (section === 'invite') put(entry, { invite_state: { events: prejoin.get(roomId) ?? [] } });
       else if (section === 'knock') put(entry, { knock_state: { events: prejoin.get(roomId) ?? [] } });
       else {
-        const room = this.#room(entry, context, { slices, timeline, state, summaries, data });
+        const room = this.#room(entry, context, { slices, timeline, state, summaries, data, unread });
         if (room !== undefined) put(entry, room);
       }
     }
@@ -97,6 +101,7 @@ export class RoomsSection {
       readonly state: Written;
       readonly summaries: ReadonlyMap<string, JsonObject>;
       readonly data: ReadonlyMap<string, readonly JsonObject[]>;
+      readonly unread: ReadonlyMap<string, RoomCounts>;
     },
   ): JsonObject | undefined {
     const { roomId } = entry;
@@ -132,7 +137,7 @@ export class RoomsSection {
       ...room,
       summary: summary ?? {},
       ephemeral: { events: [] },
-      unread_notifications: { notification_count: 0, highlight_count: 0 },
+      ...unreadOf(parts.unread.get(roomId) ?? new Map(), context.filter.room.timeline.unreadThreadNotifications),
     };
   }
 
@@ -200,4 +205,20 @@ export class RoomsSection {
     const ignored = new Set(await this.accountData.ignoredBy(context.userId));
     return entries.filter((entry) => entry.section !== 'invite' || !ignored.has(entry.membership.sender));
   }
+}
+
+/** @spec client-server-api#receiving-notifications */
+function unreadOf(counts: RoomCounts, byThread: boolean): JsonObject {
+  const write = ({ notify, highlight }: UnreadCount): JsonObject => ({
+    notification_count: notify,
+    highlight_count: highlight,
+  });
+  if (!byThread) return { unread_notifications: write(totalOf(counts)) };
+  const threads = [...counts].filter(([threadId]) => threadId !== 'main');
+  return {
+    unread_notifications: write(counts.get('main') ?? { notify: 0, highlight: 0 }),
+    ...(threads.length > 0 && {
+      unread_thread_notifications: Object.fromEntries(threads.map(([threadId, count]) => [threadId, write(count)])),
+    }),
+  };
 }

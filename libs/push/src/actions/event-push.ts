@@ -1,0 +1,95 @@
+import { clientEventView, type RoomEvent } from '@rookery/events';
+import {
+  buildRuleset,
+  type CompiledRuleset,
+  compileRuleset,
+  evaluate,
+  noRuleChanges,
+  outcomeOf,
+  type PushAction,
+  type PushContext,
+  type PushEvent,
+} from '@rookery/push-rules';
+
+/** What a notification asks of the client. */
+export interface NotifyOutcome {
+  readonly highlight: boolean;
+  readonly actions: readonly PushAction[];
+}
+
+/** What an event means to the local members of its room. */
+export interface EventPush {
+  readonly eventId: string;
+  readonly roomId: string;
+  readonly streamOrdering: number;
+  readonly sender: string;
+  /** Id of the thread's root, or `main`. */
+  readonly threadId: string;
+  /** For all joined users but the sender and {@link except}; absent where it does not notify. */
+  readonly everyone: NotifyOutcome | undefined;
+  /** Users to whom `everyone` does not apply. */
+  readonly except: readonly string[];
+  /** Users who are notified in their own way. */
+  readonly own: ReadonlyMap<string, NotifyOutcome>;
+  /** An invite that another server sent: it counts only if it became the user's membership. */
+  readonly outOfBand: boolean;
+}
+
+/** The part of {@link PushContext} that is the same for all users of a room. */
+export type RoomContext = Pick<PushContext, 'memberCount' | 'senderPowerLevel' | 'notificationLevels'>;
+
+/** A user whose rules are looked at one by one. */
+export interface PushCandidate {
+  readonly userId: string;
+  readonly ruleset: CompiledRuleset;
+  readonly displayName?: string | undefined;
+}
+
+// No event can name this user, so what comes out holds for everybody with the default rules whom the event does not name.
+const nobody = '@:';
+const defaultRules = compileRuleset(buildRuleset(nobody, noRuleChanges));
+
+/** An event as push rules look at it. */
+export const pushEventOf = (event: RoomEvent): PushEvent => clientEventView(event) as unknown as PushEvent;
+
+/** What the default rules say to users whom the event does not name. */
+export function defaultOutcome(event: PushEvent, room: RoomContext): NotifyOutcome | undefined {
+  return outcome(defaultRules, event, { ...room, userId: nobody });
+}
+
+/** What a user's own rules say. */
+export function ownOutcome(event: PushEvent, candidate: PushCandidate, room: RoomContext): NotifyOutcome | undefined {
+  const { userId, displayName } = candidate;
+  return outcome(candidate.ruleset, event, { ...room, userId, displayName });
+}
+
+function outcome(ruleset: CompiledRuleset, event: PushEvent, context: PushContext): NotifyOutcome | undefined {
+  const match = evaluate(ruleset, event, context);
+  if (match === undefined) return undefined;
+  const { notify, highlight } = outcomeOf(match.actions);
+  return notify ? { highlight, actions: match.actions } : undefined;
+}
+
+/** Whether two outcomes are the same to a client. */
+export function sameOutcome(a: NotifyOutcome | undefined, b: NotifyOutcome | undefined): boolean {
+  if (a === undefined || b === undefined) return a === b;
+  return (
+    a.highlight === b.highlight && (a.actions === b.actions || JSON.stringify(a.actions) === JSON.stringify(b.actions))
+  );
+}
+
+/** Users whom an event names, so that even default rules tell them apart from others. */
+export function namedUsers(event: RoomEvent): string[] {
+  const mentions = event.content['m.mentions'];
+  const listed =
+    typeof mentions === 'object' && mentions !== null ? (mentions as Record<string, unknown>)['user_ids'] : undefined;
+  const users = Array.isArray(listed) ? listed.filter((one): one is string => typeof one === 'string') : [];
+  return event.stateKey === undefined ? users : [...users, event.stateKey];
+}
+
+/** Whether and how a user is notified of an event. */
+export function outcomeFor(push: EventPush, userId: string): NotifyOutcome | undefined {
+  const own = push.own.get(userId);
+  if (own !== undefined) return own;
+  return userId === push.sender || push.except.includes(userId) ? undefined : push.everyone;
+}

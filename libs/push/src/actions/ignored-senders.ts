@@ -1,0 +1,47 @@
+import { Injectable, type OnModuleInit } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import { UserHooks } from '@rookery/users';
+import { LRUCache } from 'lru-cache';
+import { selectIgnorers } from './ignored-senders.query.js';
+
+const none: ReadonlySet<string> = new Set();
+
+/** Who does not want to hear from a sender; from memory for senders in use. */
+@Injectable()
+export class IgnoredSenders implements OnModuleInit {
+  readonly #ignorers = new LRUCache<string, ReadonlySet<string>>({
+    maxSize: 500_000,
+    sizeCalculation: (set) => 1 + set.size,
+  });
+  #generation = 0;
+
+  constructor(
+    private readonly database: Database,
+    private readonly userHooks: UserHooks,
+  ) {}
+
+  onModuleInit(): void {
+    this.userHooks.accountDataChanged.subscribe({
+      inTransaction: async (tx, { type }) => {
+        if (type !== 'm.ignored_user_list') return;
+        this.#generation++;
+        tx.afterCommit(() => {
+          this.#generation++;
+          this.#ignorers.clear();
+        });
+      },
+    });
+  }
+
+  /** Users of this server who ignore a sender. */
+  async ignorersOf(sender: string): Promise<ReadonlySet<string>> {
+    const known = this.#ignorers.get(sender);
+    if (known) return known;
+    const before = this.#generation;
+    const found = await selectIgnorers(this.database, sender);
+    const ignorers = found.length === 0 ? none : new Set(found);
+    // A list that changed meanwhile may or may not be in what was read.
+    if (this.#generation === before) this.#ignorers.set(sender, ignorers);
+    return ignorers;
+  }
+}

@@ -1,0 +1,249 @@
+import type { Db, Dialect, SqlValue, Tx } from '@rookery/database';
+import type { EventPush } from './event-push.js';
+
+/** Stores what events mean to the members of their room, in at most two statements. */
+export async function insertPushes(tx: Tx, pushes: readonly EventPush[]): Promise<void> {
+  const shared = pushes.flatMap((push) =>
+    push.everyone === undefined
+      ? []
+      : [
+          [
+            push.streamOrdering,
+            push.roomId,
+            push.eventId,
+            push.sender,
+            push.threadId,
+            push.everyone.highlight ? 1 : 0,
+            JSON.stringify(push.everyone.actions),
+            push.except.length === 0 ? null : JSON.stringify(push.except),
+          ],
+        ],
+  );
+  const columns = [
+    'stream_ordering',
+    'room_id',
+    'event_id',
+    'sender',
+    'thread_id',
+    'highlight',
+    'actions',
+    'except_users',
+  ];
+  if (shared.length > 0) await tx.insertMany('event_push_defaults', columns, shared);
+  const own = pushes.flatMap((push) =>
+    [...push.own].map(([userId, outcome]) => [
+      userId,
+      push.roomId,
+      push.eventId,
+      push.streamOrdering,
+      push.threadId,
+      outcome.highlight ? 1 : 0,
+      JSON.stringify(outcome.actions),
+    ]),
+  );
+  if (own.length === 0) return;
+  await tx.insertMany(
+    'event_push_actions',
+    ['user_id', 'room_id', 'event_id', 'stream_ordering', 'thread_id', 'highlight', 'actions'],
+    own,
+  );
+}
+
+/** Which of these invites are their target's membership now. */
+export async function currentInvites(tx: Tx, eventIds: readonly string[]): Promise<Set<string>> {
+  const rows = await tx.query<{ event_id: string }>(
+    `SELECT event_id FROM local_current_membership WHERE membership = 'invite' AND ${tx.dialect.anyOf('event_id')}`,
+    [eventIds],
+  );
+  return new Set(rows.map((row) => row.event_id));
+}
+
+/** Takes back what events meant: they were redacted or purged. */
+export async function deletePushes(tx: Tx, roomId: string, eventIds: readonly string[]): Promise<void> {
+  for (const table of ['event_push_defaults', 'event_push_actions']) {
+    await tx.run(`DELETE FROM ${table} WHERE room_id = ? AND ${tx.dialect.anyOf('event_id')}`, [roomId, eventIds]);
+  }
+}
+
+/** Forgets everything about a room. */
+export async function deleteRoomPushes(tx: Tx, roomId: string): Promise<void> {
+  for (const table of ['event_push_defaults', 'event_push_actions', 'push_read_marks'])
+    await tx.run(`DELETE FROM ${table} WHERE room_id = ?`, [roomId]);
+}
+
+/** Users begin to count from their join; who was in the room already goes on. */
+export async function insertMarks(
+  tx: Tx,
+  roomId: string,
+  joins: readonly (readonly [userId: string, position: number])[],
+): Promise<void> {
+  await tx.insertMany(
+    'push_read_marks',
+    ['user_id', 'room_id', 'thread_id', 'joined_at', 'read_up_to'],
+    joins.map(([userId, position]) => [userId, roomId, '', position, position]),
+    'ON CONFLICT (user_id, room_id, thread_id) DO NOTHING',
+  );
+}
+
+/** Users who have left count no more. */
+export async function deleteMarks(tx: Tx, roomId: string, userIds: readonly string[]): Promise<void> {
+  await tx.run(`DELETE FROM push_read_marks WHERE room_id = ? AND ${tx.dialect.anyOf('user_id')}`, [roomId, userIds]);
+}
+
+/** A member has read a room, or one of its threads, up to a position. No effect for users who are not in the room. */
+export async function raiseMark(
+  tx: Tx,
+  userId: string,
+  roomId: string,
+  threadId: string | undefined,
+  position: number,
+): Promise<void> {
+  if (threadId === undefined) {
+    await tx.run(
+      `UPDATE push_read_marks SET read_up_to = ? WHERE user_id = ? AND room_id = ? AND thread_id = '' AND read_up_to < ?`,
+      [position, userId, roomId, position],
+    );
+    // Threads that were read no further have nothing to add any more.
+    await tx.run(
+      `DELETE FROM push_read_marks WHERE user_id = ? AND room_id = ? AND thread_id <> '' AND read_up_to <= ?`,
+      [userId, roomId, position],
+    );
+    return;
+  }
+  await tx.run(
+    `INSERT INTO push_read_marks (user_id, room_id, thread_id, joined_at, read_up_to)
+     SELECT user_id, room_id, CAST(? AS TEXT), joined_at, CAST(? AS BIGINT) FROM push_read_marks
+     WHERE user_id = ? AND room_id = ? AND thread_id = '' AND read_up_to < ?
+     ON CONFLICT (user_id, room_id, thread_id) DO UPDATE SET read_up_to = excluded.read_up_to
+     WHERE push_read_marks.read_up_to < excluded.read_up_to`,
+    [threadId, position, userId, roomId, position],
+  );
+}
+
+/** Unread notifications of a user in one thread of one room. */
+export interface CountRow {
+  readonly room_id: string;
+  readonly thread_id: string;
+  readonly notify: number;
+  readonly highlight: number;
+}
+
+const contains = (dialect: Dialect, text: string): string =>
+  dialect.name === 'sqlite' ? `instr(${text}, ?)` : `strpos(${text}, ?)`;
+
+/** That the shared outcome of an event is meant for a user, whose parameters are {@link sharedParams}. */
+const sharedWith = (dialect: Dialect, alias: string): string =>
+  `${alias}.sender <> ? AND (${alias}.except_users IS NULL OR ${contains(dialect, `${alias}.except_users`)} = 0)`;
+const sharedParams = (userId: string): string[] => [userId, JSON.stringify(userId)];
+
+/** That an event was not read in its thread either. */
+const unreadThread = (alias: string): string =>
+  `NOT EXISTS (SELECT 1 FROM push_read_marks t WHERE t.user_id = m.user_id AND t.room_id = m.room_id
+     AND t.thread_id = ${alias}.thread_id AND t.read_up_to >= ${alias}.stream_ordering)`;
+
+/** Unread notifications by room and thread, in one query; in all rooms of the user where none are named. */
+export async function selectCounts(
+  db: Db,
+  userId: string,
+  roomIds: readonly string[] | undefined,
+): Promise<CountRow[]> {
+  const rooms = roomIds === undefined ? '' : `AND ${db.dialect.anyOf('m.room_id')}`;
+  const mine: SqlValue[] = roomIds === undefined ? [userId] : [userId, roomIds];
+  return db.query<CountRow>(
+    `SELECT room_id, thread_id, CAST(SUM(notify) AS BIGINT) AS notify, CAST(SUM(highlight) AS BIGINT) AS highlight FROM (
+       SELECT d.room_id, d.thread_id, COUNT(*) AS notify, SUM(d.highlight) AS highlight FROM push_read_marks m
+       JOIN event_push_defaults d ON d.room_id = m.room_id AND d.stream_ordering > m.read_up_to
+       WHERE m.user_id = ? ${rooms} AND m.thread_id = '' AND ${sharedWith(db.dialect, 'd')} AND ${unreadThread('d')}
+       GROUP BY d.room_id, d.thread_id
+       UNION ALL
+       SELECT a.room_id, a.thread_id, COUNT(*) AS notify, SUM(a.highlight) AS highlight FROM event_push_actions a
+       JOIN push_read_marks m ON m.user_id = a.user_id AND m.room_id = a.room_id AND m.thread_id = ''
+         AND a.stream_ordering > m.read_up_to
+       WHERE m.user_id = ? ${rooms} AND ${unreadThread('a')} GROUP BY a.room_id, a.thread_id) AS counted
+     GROUP BY room_id, thread_id`,
+    [...mine, ...sharedParams(userId), ...mine],
+  );
+}
+
+/** A notification of one user. */
+export interface NotificationRow {
+  readonly room_id: string;
+  readonly event_id: string;
+  readonly stream_ordering: number;
+  readonly thread_id: string;
+  readonly highlight: number;
+  readonly actions: string;
+}
+
+const columnsOf = (alias: string): string =>
+  ['room_id', 'event_id', 'stream_ordering', 'thread_id', 'highlight', 'actions']
+    .map((column) => `${alias}.${column}`)
+    .join(', ');
+
+/** A user's notifications before a position, newest first, read or not. */
+export async function selectNotifications(
+  db: Db,
+  userId: string,
+  options: { readonly before: number; readonly limit: number; readonly onlyHighlights: boolean },
+): Promise<NotificationRow[]> {
+  const limit = Math.trunc(options.limit);
+  const highlights = (alias: string): string => (options.onlyHighlights ? `AND ${alias}.highlight = 1` : '');
+  return db.query<NotificationRow>(
+    `SELECT * FROM (SELECT ${columnsOf('a')} FROM event_push_actions a
+       WHERE a.user_id = ? AND a.stream_ordering < ? ${highlights('a')}
+       ORDER BY a.stream_ordering DESC LIMIT ${limit}) AS own
+     UNION ALL
+     SELECT * FROM (SELECT ${columnsOf('d')} FROM push_read_marks m
+       JOIN event_push_defaults d ON d.room_id = m.room_id AND d.stream_ordering > m.joined_at
+       WHERE m.user_id = ? AND m.thread_id = '' AND d.stream_ordering < ? AND ${sharedWith(db.dialect, 'd')}
+         ${highlights('d')} ORDER BY d.stream_ordering DESC LIMIT ${limit}) AS shared
+     ORDER BY stream_ordering DESC LIMIT ${limit}`,
+    [userId, options.before, userId, options.before, ...sharedParams(userId)],
+  );
+}
+
+/**
+ * What a user has not read and not been pushed, with `after < position <= upTo`, oldest first. Invites are among it.
+ */
+export async function selectUnread(
+  db: Db,
+  userId: string,
+  range: { readonly after: number; readonly upTo: number; readonly limit: number },
+): Promise<NotificationRow[]> {
+  const limit = Math.trunc(range.limit);
+  const { after, upTo } = range;
+  return db.query<NotificationRow>(
+    `SELECT * FROM (SELECT ${columnsOf('a')} FROM event_push_actions a
+       LEFT JOIN push_read_marks m ON m.user_id = a.user_id AND m.room_id = a.room_id AND m.thread_id = ''
+       WHERE a.user_id = ? AND a.stream_ordering > ? AND a.stream_ordering <= ?
+         AND (m.user_id IS NULL OR (a.stream_ordering > m.read_up_to AND ${unreadThread('a')}))
+       ORDER BY a.stream_ordering LIMIT ${limit}) AS own
+     UNION ALL
+     SELECT * FROM (SELECT ${columnsOf('d')} FROM push_read_marks m
+       JOIN event_push_defaults d ON d.room_id = m.room_id AND d.stream_ordering > m.read_up_to
+       WHERE m.user_id = ? AND m.thread_id = '' AND d.stream_ordering > ? AND d.stream_ordering <= ?
+         AND ${sharedWith(db.dialect, 'd')} AND ${unreadThread('d')}
+       ORDER BY d.stream_ordering LIMIT ${limit}) AS shared
+     ORDER BY stream_ordering LIMIT ${limit}`,
+    [userId, after, upTo, userId, after, upTo, ...sharedParams(userId)],
+  );
+}
+
+/** How far a user has read, by room and thread; the empty thread is the room as a whole. */
+export async function selectMarks(
+  db: Db,
+  userId: string,
+  roomIds: readonly string[],
+): Promise<Map<string, Map<string, number>>> {
+  const rows = await db.query<{ room_id: string; thread_id: string; read_up_to: number }>(
+    `SELECT room_id, thread_id, read_up_to FROM push_read_marks WHERE user_id = ? AND ${db.dialect.anyOf('room_id')}`,
+    [userId, roomIds],
+  );
+  const marks = new Map<string, Map<string, number>>();
+  for (const row of rows) {
+    const room = marks.get(row.room_id);
+    if (room) room.set(row.thread_id, row.read_up_to);
+    else marks.set(row.room_id, new Map([[row.thread_id, row.read_up_to]]));
+  }
+  return marks;
+}

@@ -1,0 +1,241 @@
+import { createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
+
+interface RoomAnswer {
+  readonly unread_notifications: { readonly notification_count: number; readonly highlight_count: number };
+  readonly unread_thread_notifications?: Record<string, { notification_count: number; highlight_count: number }>;
+}
+
+let txn = 0;
+
+/** Sends a message; its event id. */
+async function send(user: TestUser, roomId: string, content: object, type = 'm.room.message'): Promise<string> {
+  const { status, body } = await user.request<{ event_id: string }>(
+    'PUT',
+    `/rooms/${roomId}/send/${type}/${txn++}`,
+    content,
+  );
+  expect(status).toBe(200);
+  return body.event_id;
+}
+
+const text = (body: string, more: object = {}): object => ({ msgtype: 'm.text', body, ...more });
+
+describe.each(['sqlite', 'postgres'] as const)('unread counts (%s)', (database) => {
+  let server: TestHomeserver;
+  let alice: TestUser;
+  let bob: TestUser;
+  let carol: TestUser;
+  let roomId: string;
+
+  beforeAll(async () => {
+    server = await createTestHomeserver({ database });
+    alice = await server.registerUser('alice');
+    bob = await server.registerUser('bob');
+    carol = await server.registerUser('carol');
+  });
+  afterAll(() => server.stop());
+
+  beforeEach(async () => {
+    roomId = await roomOf(alice, [bob, carol]);
+  });
+
+  async function roomOf(owner: TestUser, others: readonly TestUser[]): Promise<string> {
+    const { body } = await owner.request<{ room_id: string }>('POST', '/createRoom', { preset: 'public_chat' });
+    for (const other of others) {
+      const joined = await other.request('POST', `/rooms/${body.room_id}/join`, {});
+      expect(joined.status).toBe(200);
+    }
+    return body.room_id;
+  }
+
+  async function unread(user: TestUser, threads = false): Promise<RoomAnswer | undefined> {
+    const filter = JSON.stringify({ room: { timeline: { unread_thread_notifications: threads } } });
+    const { body } = await user.request<{ rooms?: { join?: Record<string, RoomAnswer> } }>(
+      'GET',
+      `/sync?full_state=true&filter=${encodeURIComponent(filter)}`,
+    );
+    return body.rooms?.join?.[roomId];
+  }
+  const counts = async (user: TestUser): Promise<[number, number]> => {
+    const answer = (await unread(user))!.unread_notifications;
+    return [answer.notification_count, answer.highlight_count];
+  };
+  const read = async (user: TestUser, eventId: string, body: object = {}): Promise<void> => {
+    const answer = await user.request('POST', `/rooms/${roomId}/receipt/m.read/${eventId}`, body);
+    expect([answer.status, answer.body]).toEqual([200, {}]);
+  };
+
+  it('counts messages for everybody but their sender, from memory and from the tables alike', async () => {
+    expect(await counts(bob)).toEqual([0, 0]);
+    await send(alice, roomId, text('one'));
+    await send(carol, roomId, text('two'));
+    expect(await counts(bob)).toEqual([2, 0]);
+    expect(await counts(alice)).toEqual([1, 0]);
+    expect(await counts(carol)).toEqual([1, 0]);
+    await server.restart();
+    expect(await counts(bob)).toEqual([2, 0]);
+    expect(await counts(alice)).toEqual([1, 0]);
+  });
+
+  it('does not count what default rules suppress', async () => {
+    const eventId = await send(alice, roomId, text('hello'));
+    await send(alice, roomId, { msgtype: 'm.notice', body: 'beep' });
+    await send(
+      alice,
+      roomId,
+      { 'm.relates_to': { rel_type: 'm.annotation', event_id: eventId, key: '+' } },
+      'm.reaction',
+    );
+    await send(
+      alice,
+      roomId,
+      text('* hi', { 'm.new_content': text('hi'), 'm.relates_to': { rel_type: 'm.replace', event_id: eventId } }),
+    );
+    await alice.request('PUT', `/rooms/${roomId}/state/m.room.topic`, { topic: 'quiet' });
+    expect(await counts(bob)).toEqual([1, 0]);
+  });
+
+  it('highlights whom a message mentions, and a room mention only from who may', async () => {
+    await send(alice, roomId, text('bob', { 'm.mentions': { user_ids: [bob.userId] } }));
+    await send(alice, roomId, text('all', { 'm.mentions': { room: true } }));
+    await send(bob, roomId, text('all', { 'm.mentions': { room: true } }));
+    expect(await counts(bob)).toEqual([2, 2]);
+    expect(await counts(carol)).toEqual([3, 1]);
+    expect(await counts(alice)).toEqual([1, 0]);
+  });
+
+  it('goes by what users changed, and leaves the others alone', async () => {
+    const path = `/pushrules/global/room/${encodeURIComponent(roomId)}`;
+    expect((await bob.request('PUT', path, { actions: [] })).status).toBe(200);
+    const word = '/pushrules/global/content/lunch';
+    const actions = ['notify', { set_tweak: 'highlight' }];
+    expect((await carol.request('PUT', word, { pattern: 'lunch', actions })).status).toBe(200);
+    await send(alice, roomId, text('one'));
+    await send(alice, roomId, text('time for Lunch!'));
+    expect(await counts(bob)).toEqual([0, 0]);
+    expect(await counts(carol)).toEqual([2, 1]);
+    expect((await bob.request('DELETE', path)).status).toBe(200);
+    await send(alice, roomId, text('three'));
+    expect(await counts(bob)).toEqual([1, 0]);
+    await server.restart();
+    expect(await counts(bob)).toEqual([1, 0]);
+    expect(await counts(carol)).toEqual([3, 1]);
+    await carol.request('DELETE', word);
+  });
+
+  it('a receipt takes what was read away, a private one too', async () => {
+    const first = await send(alice, roomId, text('one'));
+    const second = await send(alice, roomId, text('two', { 'm.mentions': { user_ids: [bob.userId] } }));
+    expect(await counts(bob)).toEqual([2, 1]);
+    await read(bob, first);
+    expect(await counts(bob)).toEqual([1, 1]);
+    await bob.request('POST', `/rooms/${roomId}/receipt/m.read.private/${second}`, {});
+    expect(await counts(bob)).toEqual([0, 0]);
+    await read(bob, first);
+    expect(await counts(bob)).toEqual([0, 0]);
+    expect(await counts(carol)).toEqual([2, 0]);
+  });
+
+  it('counts threads by themselves', async () => {
+    const root = await send(alice, roomId, text('root'));
+    const thread = { 'm.relates_to': { rel_type: 'm.thread', event_id: root } };
+    const inThread = await send(alice, roomId, text('in thread', thread));
+    await send(alice, roomId, text('again', { ...thread, 'm.mentions': { user_ids: [bob.userId] } }));
+    expect(await unread(bob, true)).toMatchObject({
+      unread_notifications: { notification_count: 1, highlight_count: 0 },
+      unread_thread_notifications: { [root]: { notification_count: 2, highlight_count: 1 } },
+    });
+    expect(await counts(bob)).toEqual([3, 1]);
+    await read(bob, inThread, { thread_id: root });
+    expect(await unread(bob, true)).toMatchObject({
+      unread_notifications: { notification_count: 1 },
+      unread_thread_notifications: { [root]: { notification_count: 1, highlight_count: 1 } },
+    });
+    await read(bob, root, { thread_id: 'main' });
+    expect(await unread(bob, true)).toMatchObject({ unread_notifications: { notification_count: 0 } });
+    await server.restart();
+    expect(await counts(bob)).toEqual([1, 1]);
+    const last = await send(carol, roomId, text('bye'));
+    await read(bob, last);
+    expect(await unread(bob, true)).not.toHaveProperty('unread_thread_notifications');
+    expect(await counts(bob)).toEqual([0, 0]);
+  });
+
+  it('begins anew after a rejoin, but not after a change of name', async () => {
+    await send(alice, roomId, text('before'));
+    await bob.request('POST', `/rooms/${roomId}/leave`, {});
+    await send(alice, roomId, text('meanwhile'));
+    await bob.request('POST', `/rooms/${roomId}/join`, {});
+    expect(await counts(bob)).toEqual([0, 0]);
+    await send(alice, roomId, text('after'));
+    await bob.request('PUT', `/profile/${bob.userId}/displayname`, { displayname: 'Bobby' });
+    expect(await counts(bob)).toEqual([1, 0]);
+  });
+
+  it('hears nothing from ignored users', async () => {
+    const ignore = (ids: string[]): Promise<unknown> =>
+      carol.request('PUT', `/user/${carol.userId}/account_data/m.ignored_user_list`, {
+        ignored_users: Object.fromEntries(ids.map((id) => [id, {}])),
+      });
+    await send(alice, roomId, text('one'));
+    await ignore([alice.userId]);
+    await send(alice, roomId, text('two', { 'm.mentions': { user_ids: [carol.userId] } }));
+    expect(await counts(carol)).toEqual([1, 0]);
+    expect(await counts(bob)).toEqual([2, 0]);
+    await ignore([]);
+    await send(alice, roomId, text('three'));
+    expect(await counts(carol)).toEqual([2, 0]);
+  });
+
+  it('a redacted message is not unread', async () => {
+    const eventId = await send(alice, roomId, text('oops', { 'm.mentions': { user_ids: [bob.userId] } }));
+    await send(alice, roomId, text('fine'));
+    expect(await counts(bob)).toEqual([2, 1]);
+    await alice.request('PUT', `/rooms/${roomId}/redact/${eventId}/${txn++}`, {});
+    expect(await counts(bob)).toEqual([1, 0]);
+  });
+
+  it('lists notifications, newest first, in pages', async () => {
+    await send(bob, roomId, text('own'));
+    const first = await send(alice, roomId, text('one'));
+    const second = await send(alice, roomId, text('two', { 'm.mentions': { user_ids: [bob.userId] } }));
+    await read(bob, first);
+    interface Page {
+      readonly next_token?: string;
+      readonly notifications: readonly {
+        event: { event_id: string };
+        read: boolean;
+        room_id: string;
+        actions: unknown;
+      }[];
+    }
+    const { body: page } = await bob.request<Page>('GET', '/notifications?limit=1');
+    expect(page.notifications).toMatchObject([
+      {
+        room_id: roomId,
+        read: false,
+        event: { event_id: second },
+        actions: ['notify', { set_tweak: 'sound', value: 'default' }, { set_tweak: 'highlight' }],
+      },
+    ]);
+    const { body: next } = await bob.request<Page>('GET', `/notifications?limit=1&from=${page.next_token}`);
+    expect(next.notifications).toMatchObject([
+      { room_id: roomId, read: true, event: { event_id: first }, actions: ['notify'] },
+    ]);
+    const { body: highlights } = await bob.request<Page>('GET', '/notifications?only=highlight&limit=1');
+    expect(highlights.notifications.map((one) => one.event.event_id)).toEqual([second]);
+    expect((await bob.request('GET', '/notifications?from=x')).status).toBe(400);
+  });
+
+  it('an invite notifies whom it invites', async () => {
+    const { body } = await alice.request<{ room_id: string }>('POST', '/createRoom', { invite: [carol.userId] });
+    const { body: page } = await carol.request<{ notifications: { room_id: string; actions: unknown[] }[] }>(
+      'GET',
+      '/notifications?limit=1',
+    );
+    expect(page.notifications).toMatchObject([{ room_id: body.room_id, actions: ['notify', { set_tweak: 'sound' }] }]);
+    expect(
+      (await bob.request<{ notifications: { room_id: string }[] }>('GET', '/notifications')).body.notifications,
+    ).not.toContainEqual(expect.objectContaining({ room_id: body.room_id }));
+  });
+});

@@ -1,0 +1,191 @@
+import { Injectable } from '@nestjs/common';
+import { Database, type Tx } from '@rookery/database';
+import { domainOf } from '@rookery/matrix-types';
+import { Config } from '@rookery/platform';
+import { LRUCache } from 'lru-cache';
+import { type EventPush, outcomeFor } from './event-push.js';
+import { raiseMark, selectCounts } from './push-actions.query.js';
+
+/** Unread notifications. */
+export interface UnreadCount {
+  readonly notify: number;
+  readonly highlight: number;
+}
+
+/** Unread notifications of a room by thread; `main` is what is in none. Threads without any are absent. */
+export type RoomCounts = ReadonlyMap<string, UnreadCount>;
+
+/** How far a user has read, as receipts tell it. */
+export interface ReadReceipt {
+  readonly roomId: string;
+  readonly userId: string;
+  /** `main`, a thread's root, or absent for the whole room. */
+  readonly threadId?: string | undefined;
+  /** Position of the event; absent where this server does not have it. */
+  readonly eventStreamOrdering?: number | undefined;
+}
+
+type Entry = Map<string, { notify: number; highlight: number }>;
+
+interface Load {
+  dirty: boolean;
+}
+
+const maxEntries = 200_000;
+const keyOf = (roomId: string, userId: string): string => `${roomId}\n${userId}`;
+
+/**
+ * How much users have not read. What was asked for once stays in memory and is kept up to date as events are stored, so that
+ * the cost of asking again does not grow with what is unread.
+ * @spec client-server-api#receiving-notifications
+ */
+@Injectable()
+export class PushCounts {
+  readonly #byRoom = new Map<string, Map<string, Entry>>();
+  readonly #entries = new LRUCache<string, { readonly roomId: string; readonly userId: string }>({
+    max: maxEntries,
+    dispose: ({ roomId, userId }) => this.#unlink(roomId, userId),
+  });
+  readonly #loads = new Map<string, Set<Load>>();
+  /** Transactions under way, by the rooms whose counts they change. */
+  readonly #writing = new Map<string, number>();
+
+  constructor(
+    private readonly database: Database,
+    private readonly config: Config,
+  ) {}
+
+  /** Unread counts of a user in rooms; one query for those that are not in memory. Rooms without any have an empty map. */
+  async read(userId: string, roomIds: readonly string[]): Promise<Map<string, RoomCounts>> {
+    const result = new Map<string, RoomCounts>();
+    const missing: string[] = [];
+    for (const roomId of roomIds) {
+      const known = this.#entries.get(keyOf(roomId, userId)) && this.#byRoom.get(roomId)?.get(userId);
+      if (known) result.set(roomId, new Map(known));
+      else missing.push(roomId);
+    }
+    if (missing.length === 0) return result;
+    const loads = missing.map((roomId) => this.#begin(roomId));
+    try {
+      const found = new Map<string, Entry>(missing.map((roomId) => [roomId, new Map()]));
+      for (const row of await selectCounts(this.database, userId, missing))
+        found.get(row.room_id)?.set(row.thread_id, { notify: row.notify, highlight: row.highlight });
+      for (const [index, roomId] of missing.entries()) {
+        const entry: Entry = found.get(roomId) ?? new Map();
+        result.set(roomId, new Map(entry));
+        // Somebody changed the counts meanwhile: what was read may be from before or after.
+        if (!loads[index]!.dirty) this.#keep(roomId, userId, entry);
+      }
+    } finally {
+      for (const [index, roomId] of missing.entries()) this.#end(roomId, loads[index]!);
+    }
+    return result;
+  }
+
+  /** Unread notifications in all rooms of a user, and in how many rooms there are any: for badges. */
+  async badge(userId: string): Promise<{ readonly messages: number; readonly rooms: number }> {
+    const rows = await selectCounts(this.database, userId, undefined);
+    return {
+      messages: rows.reduce((sum, row) => sum + row.notify, 0),
+      rooms: new Set(rows.map((row) => row.room_id)).size,
+    };
+  }
+
+  /**
+   * Users have read something: called in the transaction that stores their receipts. Those of other servers and those of
+   * events that are not here are passed over.
+   */
+  async receiptsInTransaction(tx: Tx, receipts: readonly ReadReceipt[]): Promise<void> {
+    const local = receipts.filter(
+      ({ userId, eventStreamOrdering }) =>
+        eventStreamOrdering !== undefined && domainOf(userId) === this.config.serverName,
+    );
+    if (local.length === 0) return;
+    await Promise.all(
+      local.map(({ userId, roomId, threadId, eventStreamOrdering = 0 }) =>
+        raiseMark(tx, userId, roomId, threadId, eventStreamOrdering),
+      ),
+    );
+    for (const { roomId, userId } of local) this.changeIn(tx, roomId, () => this.forget(roomId, userId));
+  }
+
+  /**
+   * Announces that a transaction changes counts of a room, and what to do in memory once it is durable. What is read of
+   * the room until then is not kept, since nobody can tell whether it holds the change.
+   */
+  changeIn(tx: Tx, roomId: string, afterCommit: () => void): void {
+    this.#writing.set(roomId, (this.#writing.get(roomId) ?? 0) + 1);
+    for (const load of this.#loads.get(roomId) ?? []) load.dirty = true;
+    const done = (): void => {
+      const left = (this.#writing.get(roomId) ?? 1) - 1;
+      if (left > 0) this.#writing.set(roomId, left);
+      else this.#writing.delete(roomId);
+    };
+    tx.afterRollback(done);
+    tx.afterCommit(() => {
+      done();
+      afterCommit();
+    });
+  }
+
+  /** Counts events for everybody whose counts are in memory. */
+  add(roomId: string, pushes: readonly EventPush[]): void {
+    const room = this.#byRoom.get(roomId);
+    if (room === undefined) return;
+    for (const push of pushes) {
+      for (const [userId, entry] of room) {
+        const outcome = outcomeFor(push, userId);
+        if (outcome === undefined) continue;
+        const before = entry.get(push.threadId) ?? { notify: 0, highlight: 0 };
+        entry.set(push.threadId, {
+          notify: before.notify + 1,
+          highlight: before.highlight + (outcome.highlight ? 1 : 0),
+        });
+      }
+    }
+  }
+
+  /** Drops what is in memory of a room, or of one user in it. */
+  forget(roomId: string, userId?: string): void {
+    if (userId !== undefined) this.#entries.delete(keyOf(roomId, userId));
+    else for (const each of [...(this.#byRoom.get(roomId)?.keys() ?? [])]) this.#entries.delete(keyOf(roomId, each));
+  }
+
+  #keep(roomId: string, userId: string, entry: Entry): void {
+    this.#entries.set(keyOf(roomId, userId), { roomId, userId });
+    const room = this.#byRoom.get(roomId);
+    if (room) room.set(userId, entry);
+    else this.#byRoom.set(roomId, new Map([[userId, entry]]));
+  }
+
+  #unlink(roomId: string, userId: string): void {
+    const room = this.#byRoom.get(roomId);
+    room?.delete(userId);
+    if (room?.size === 0) this.#byRoom.delete(roomId);
+  }
+
+  #begin(roomId: string): Load {
+    const load: Load = { dirty: this.#writing.has(roomId) };
+    const loads = this.#loads.get(roomId);
+    if (loads) loads.add(load);
+    else this.#loads.set(roomId, new Set([load]));
+    return load;
+  }
+
+  #end(roomId: string, load: Load): void {
+    const loads = this.#loads.get(roomId);
+    loads?.delete(load);
+    if (loads?.size === 0) this.#loads.delete(roomId);
+  }
+}
+
+/** The sum over all threads of a room. */
+export function totalOf(counts: RoomCounts): UnreadCount {
+  let notify = 0;
+  let highlight = 0;
+  for (const count of counts.values()) {
+    notify += count.notify;
+    highlight += count.highlight;
+  }
+  return { notify, highlight };
+}
