@@ -63,3 +63,15 @@ export { EventByTime } from './history/event-by-time.service.js';
 export { RelationsService } from './relations/relations.service.js';
 export { Reports } from './reports/reports.service.js';
 export { RoomUpgrade } from './upgrade/room-upgrade.service.js';
+export { ProfilePropagation } from './membership/profile-propagation.js';
+export { type PurgeLimit, PurgeService } from './upkeep/purge.service.js';
+export { RedactionCensor } from './upkeep/redaction-censor.js';
+export { RoomBlocking } from './upkeep/room-blocking.service.js';
+export { type ForwardExtremity, RoomRepair } from './upkeep/room-repair.service.js';
+export {
+  RoomShutdown,
+  serverRequester,
+  type ShutdownRequest,
+  type ShutdownResult,
+} from './upkeep/room-shutdown.service.js';
+export { type RoomTask, RoomTasks } from './upkeep/room-tasks.js';

@@ -1,8 +1,24 @@
-import { Module } from '@nestjs/common';
+import { Module, type OnApplicationBootstrap, type OnModuleDestroy } from '@nestjs/common';
 import { UsersModule } from '@rookery/users';
 import { ProfilePropagation } from './membership/profile-propagation.js';
 import { RoomsModule } from './rooms.module.js';
+import { RedactionCensor } from './upkeep/redaction-censor.js';
+import { RoomTasks } from './upkeep/room-tasks.js';
 
 /** What only the process that writes a room's events does: background work. */
-@Module({ imports: [UsersModule, RoomsModule], providers: [ProfilePropagation], exports: [ProfilePropagation] })
-export class RoomsWriterModule {}
+@Module({
+  imports: [UsersModule, RoomsModule],
+  providers: [ProfilePropagation, RedactionCensor],
+  exports: [ProfilePropagation, RedactionCensor],
+})
+export class RoomsWriterModule implements OnApplicationBootstrap, OnModuleDestroy {
+  constructor(private readonly tasks: RoomTasks) {}
+
+  onApplicationBootstrap(): Promise<void> {
+    return this.tasks.resume();
+  }
+
+  onModuleDestroy(): Promise<void> {
+    return this.tasks.stop();
+  }
+}

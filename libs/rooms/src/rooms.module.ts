@@ -35,6 +35,11 @@ import { SpaceHierarchy } from './directory/space-hierarchy.service.js';
 import { EventByTime } from './history/event-by-time.service.js';
 import { Reports } from './reports/reports.service.js';
 import { RoomUpgrade } from './upgrade/room-upgrade.service.js';
+import { RoomBlocking } from './upkeep/room-blocking.service.js';
+import { RoomRepair } from './upkeep/room-repair.service.js';
+import { RoomTasks } from './upkeep/room-tasks.js';
+import { PurgeService } from './upkeep/purge.service.js';
+import { RoomShutdown } from './upkeep/room-shutdown.service.js';
 import { EventSerializer } from './reading/event-serializer.js';
 import { MembershipHistory } from './reading/membership-history.js';
 import { MembershipReader } from './reading/membership-reader.js';
@@ -49,6 +54,11 @@ import { StateGroups } from './state/state-groups-cache.js';
 import { StateResolver } from './state/state-resolver.js';
 
 const face = [
+  RoomBlocking,
+  RoomRepair,
+  RoomTasks,
+  PurgeService,
+  RoomShutdown,
   RoomDirectory,
   RelationsService,
   RoomSummaries,

@@ -2,10 +2,12 @@ import type { Migration } from '@rookery/database';
 import { directorySchema } from './directory.migration.js';
 import { eventsSchema } from './events.migration.js';
 import { stateSchema } from './state.migration.js';
+import { upkeepSchema } from './upkeep.migration.js';
 
 /** The tables of rooms, events and state, in the order in which they are made. */
 export const roomsMigrations: readonly Migration[] = [
   { version: 1, name: 'rooms_01_events', up: eventsSchema },
   { version: 1, name: 'rooms_02_state', up: stateSchema },
   { version: 1, name: 'rooms_03_directory', up: directorySchema },
+  { version: 1, name: 'rooms_04_upkeep', up: upkeepSchema },
 ];

@@ -91,10 +91,18 @@ export abstract class EventPersister {
   abstract receive(roomId: string, events: readonly ForeignEvent[]): Promise<ReceiveVerdict[]>;
   /** Stores events outside the timeline: auth chains, out-of-band invites. Checked against their own auth events. */
   abstract receiveOutliers(roomId: string, roomVersion: string, events: readonly RoomEvent[]): Promise<void>;
+  /**
+   * Stores a member event about a user of this server, of a room in which this server has nobody: an invite, or what
+   * becomes of it. The room's state is not known, so that nothing but its signatures can have been checked.
+   */
+  abstract receiveOutOfBand(roomVersion: string, event: RoomEvent): Promise<void>;
   /** Stores an event with the state before it, replacing what was known of the room: a join through another server. */
   abstract receiveWithState(roomVersion: string, event: RoomEvent, state: ForeignState): Promise<ReceiveVerdict>;
   /** Stores history older than what is known, oldest last; the events get negative stream orderings. */
   abstract backfill(roomId: string, events: readonly RoomEvent[], state?: ForeignState): Promise<void>;
-  /** Drops what is held in memory about a room, after its tables were changed by other means. */
-  abstract forgetRoom(roomId: string): void;
+  /**
+   * Does something with a room's tables while none of its events is being stored, and forgets afterwards what is held in
+   * memory about the room.
+   */
+  abstract exclusively<T>(roomId: string, work: () => Promise<T>): Promise<T>;
 }

@@ -101,6 +101,12 @@ export class ForeignStager {
     }
   }
 
+  /** Stages a member event of a room in which this server has nobody. A known one is skipped. */
+  async stageOutOfBand(room: WorkingRoom, event: RoomEvent): Promise<void> {
+    if (await this.events.one(event.eventId)) return;
+    room.stage({ ...foreign(event), outlier: true, isOutOfBand: true });
+  }
+
   /** The accepted part of a state that another server told, by key. Its events must be staged or stored. */
   async acceptedState(room: WorkingRoom, state: readonly RoomEvent[]): Promise<StateMap> {
     const stored = await this.events.many(state.map((event) => event.eventId));

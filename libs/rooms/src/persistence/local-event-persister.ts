@@ -24,6 +24,11 @@ import { RoomSnapshots } from './room-snapshots.js';
 import type { SentEvent, StoredEvent } from './stored-event.js';
 import { WorkingRoom } from './working-room.js';
 
+/** Something that needs the room's tables to itself. Settles itself and never rejects. */
+interface ExclusiveTask {
+  readonly alone: () => Promise<void>;
+}
+
 /** Something to be done with a room, in its turn. */
 interface Task {
   /** Rooms that are not known yet are made with this version; absent: they are refused. */
@@ -42,7 +47,7 @@ const maxBatch = 64;
 /** The persister of the process that writes a room's events. */
 @Injectable()
 export class LocalEventPersister extends EventPersister {
-  readonly #queue = new BatchQueue<Task>((roomId, tasks) => this.#work(roomId, tasks), maxBatch);
+  readonly #queue = new BatchQueue<Task | ExclusiveTask>((roomId, tasks) => this.#work(roomId, tasks), maxBatch);
   #lastCreatedMs = 0;
 
   constructor(
@@ -182,14 +187,47 @@ export class LocalEventPersister extends EventPersister {
     });
   }
 
-  forgetRoom(roomId: string): void {
-    this.snapshots.drop(roomId);
+  async receiveOutOfBand(roomVersion: string, event: RoomEvent): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#queue.push(event.roomId, {
+        roomVersion,
+        stage: async (room) => {
+          await this.foreign.stageOutOfBand(room, event);
+          return () => resolve();
+        },
+        reject,
+      });
+    });
   }
 
-  async #work(roomId: string, tasks: readonly Task[]): Promise<void> {
-    const together = tasks.filter((task) => !task.options && task.roomVersion === undefined);
-    if (together.length === tasks.length) return this.#attempt(roomId, tasks);
-    for (const task of tasks) await this.#attempt(roomId, [task]);
+  exclusively<T>(roomId: string, work: () => Promise<T>): Promise<T> {
+    return new Promise((resolve, reject) => {
+      this.#queue.push(roomId, {
+        alone: async () => {
+          this.snapshots.drop(roomId);
+          try {
+            resolve(await work());
+          } catch (error) {
+            reject(error);
+          }
+        },
+      });
+    });
+  }
+
+  async #work(roomId: string, tasks: readonly (Task | ExclusiveTask)[]): Promise<void> {
+    let together: Task[] = [];
+    for (const task of tasks) {
+      const isPlain = !('alone' in task) && !task.options && task.roomVersion === undefined;
+      if (isPlain) together.push(task);
+      else {
+        if (together.length > 0) await this.#attempt(roomId, together);
+        together = [];
+        if ('alone' in task) await task.alone();
+        else await this.#attempt(roomId, [task]);
+      }
+    }
+    if (together.length > 0) await this.#attempt(roomId, together);
   }
 
   /** Does tasks in one transaction; when that fails, each in its own. Settles all of them. */

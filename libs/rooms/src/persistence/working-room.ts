@@ -24,6 +24,8 @@ export interface StagedEvent {
   readonly replacesOutlier: boolean;
   /** Another server made it: its previous events may be unknown. */
   readonly isForeign: boolean;
+  /** A membership of a local user that is known without the room's state. */
+  readonly isOutOfBand?: boolean;
 }
 
 /** A change of current state, caused by the staged event with this index. */

@@ -2,7 +2,7 @@ import type { SqlValue, Tx } from '@rookery/database';
 import { domainOf } from '@rookery/matrix-types';
 import type { RoomEvent } from '@rookery/events';
 import type { StoredEvent } from './stored-event.js';
-import type { CurrentChange, WorkingRoom } from './working-room.js';
+import { type CurrentChange, membershipIn, type WorkingRoom } from './working-room.js';
 
 /** Writes what the batch changes in current state, memberships and the room's figures. */
 export async function writeCurrentState(
@@ -11,6 +11,7 @@ export async function writeCurrentState(
   stored: readonly StoredEvent[],
   serverName: string,
 ): Promise<void> {
+  await writeOutOfBand(tx, room, stored);
   if (room.changes.length === 0) return;
   const final = room.finalChanges();
   const gone = final.filter((change) => change.eventId === undefined);
@@ -62,6 +63,28 @@ export async function writeCurrentState(
   await writeFigures(tx, room, set);
 }
 
+const membershipUpsert = `ON CONFLICT (user_id, room_id) DO UPDATE SET event_id = excluded.event_id,
+  membership = excluded.membership, event_stream_ordering = excluded.event_stream_ordering, forgotten = 0`;
+
+/** Memberships of rooms in which this server has nobody. */
+async function writeOutOfBand(tx: Tx, room: WorkingRoom, stored: readonly StoredEvent[]): Promise<void> {
+  const entries = stored.filter((_, index) => room.staged[index]!.isOutOfBand);
+  if (entries.length === 0) return;
+  await tx.insertMany(
+    'local_current_membership',
+    ['room_id', 'user_id', 'event_id', 'membership', 'event_stream_ordering', 'forgotten'],
+    entries.map(({ event, streamOrdering }) => [
+      room.roomId,
+      event.stateKey!,
+      event.eventId,
+      membershipIn(event),
+      streamOrdering,
+      0,
+    ]),
+    membershipUpsert,
+  );
+}
+
 async function writeLocalMemberships(
   tx: Tx,
   room: WorkingRoom,
@@ -76,8 +99,7 @@ async function writeLocalMemberships(
       'local_current_membership',
       ['room_id', 'user_id', 'event_id', 'membership', 'event_stream_ordering', 'forgotten'],
       set.map((change) => [room.roomId, change.stateKey, change.eventId!, change.membership!, positionOf(change), 0]),
-      `ON CONFLICT (user_id, room_id) DO UPDATE SET event_id = excluded.event_id, membership = excluded.membership,
-       event_stream_ordering = excluded.event_stream_ordering, forgotten = 0`,
+      membershipUpsert,
     );
   }
   const gone = local.filter((change) => change.eventId === undefined).map((change) => change.stateKey);

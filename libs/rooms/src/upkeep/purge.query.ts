@@ -1,0 +1,129 @@
+import type { Db, SqlValue, Tx } from '@rookery/database';
+
+/** Tables that hold one row or more per event, by the column that names it. */
+const eventTables: readonly (readonly [table: string, column: string])[] = [
+  ['event_json', 'event_id'],
+  ['event_edges', 'event_id'],
+  ['event_auth', 'event_id'],
+  ['event_auth_chains', 'event_id'],
+  ['event_to_state_groups', 'event_id'],
+  ['event_relations', 'event_id'],
+  ['event_txn_id_device_id', 'event_id'],
+  ['event_reports', 'event_id'],
+  ['redactions', 'event_id'],
+  ['rejections', 'event_id'],
+  ['state_events', 'event_id'],
+  ['room_memberships', 'event_id'],
+  ['threads', 'thread_id'],
+  ['events', 'event_id'],
+];
+
+/** Tables that hold rows per room and none per event; the row of `rooms` goes last. */
+const roomTables: readonly string[] = [
+  'event_forward_extremities',
+  'event_backward_extremities',
+  'event_failed_pull_attempts',
+  'current_state_events',
+  'current_state_delta_stream',
+  'local_current_membership',
+  'threads',
+  'room_depth',
+  'room_aliases',
+  'room_retention',
+  'room_stats_state',
+  'room_stats_current',
+  'appservice_room_list',
+  'room_reports',
+  'rooms',
+];
+
+/** What part of a room's history goes. */
+export interface PurgePoint {
+  readonly roomId: string;
+  /** Events before this place in the room's own order. */
+  readonly before: { readonly topological: number; readonly stream: number };
+  /** Also those of this server's users. */
+  readonly includeLocal: boolean;
+  readonly serverName: string;
+}
+
+/** Ids of events that may be purged: no state, no heads. At most `limit`. */
+export async function selectPurgeable(db: Db, point: PurgePoint, limit: number): Promise<string[]> {
+  const params: SqlValue[] = [point.roomId, point.before.topological, point.before.stream];
+  let local = '';
+  if (!point.includeLocal) {
+    local = `AND e.sender NOT LIKE ? ESCAPE '\\'`;
+    params.push(`%:${point.serverName.replace(/[\\%_]/g, (character) => `\\${character}`)}`);
+  }
+  const rows = await db.query<{ event_id: string }>(
+    `SELECT e.event_id FROM events e WHERE e.room_id = ? AND (e.topological_ordering, e.stream_ordering) < (?, ?)
+       AND e.state_key IS NULL ${local}
+       AND NOT EXISTS (SELECT 1 FROM event_forward_extremities f WHERE f.event_id = e.event_id)
+     ORDER BY e.topological_ordering, e.stream_ordering LIMIT ${Math.trunc(limit)}`,
+    params,
+  );
+  return rows.map((row) => row.event_id);
+}
+
+/** Ids of any events of a room; at most `limit`. */
+export async function selectSomeEvents(db: Db, roomId: string, limit: number): Promise<string[]> {
+  const rows = await db.query<{ event_id: string }>(
+    `SELECT event_id FROM events WHERE room_id = ? LIMIT ${Math.trunc(limit)}`,
+    [roomId],
+  );
+  return rows.map((row) => row.event_id);
+}
+
+/** Deletes everything that this lib keeps about events. */
+export async function deleteEvents(tx: Tx, eventIds: readonly string[]): Promise<void> {
+  const chains = await tx.query<{ chain_id: number }>(
+    `SELECT DISTINCT chain_id FROM event_auth_chains WHERE ${tx.dialect.anyOf('event_id')}`,
+    [eventIds],
+  );
+  for (const [table, column] of eventTables) {
+    await tx.run(`DELETE FROM ${table} WHERE ${tx.dialect.anyOf(column)}`, [eventIds]);
+  }
+  if (chains.length === 0) return;
+  await tx.run(
+    `DELETE FROM event_auth_chain_links WHERE ${tx.dialect.anyOf('origin_chain_id')} AND NOT EXISTS (
+       SELECT 1 FROM event_auth_chains c WHERE c.chain_id = event_auth_chain_links.origin_chain_id)`,
+    [chains.map((row) => row.chain_id)],
+  );
+}
+
+/** Deletes some of a room's state groups; how many. */
+export async function deleteSomeGroups(tx: Tx, roomId: string, limit: number): Promise<number> {
+  const rows = await tx.query<{ id: number }>(
+    `SELECT id FROM state_groups WHERE room_id = ? LIMIT ${Math.trunc(limit)}`,
+    [roomId],
+  );
+  if (rows.length === 0) return 0;
+  await deleteGroups(
+    tx,
+    rows.map((row) => row.id),
+  );
+  return rows.length;
+}
+
+export async function deleteGroups(tx: Tx, groups: readonly number[]): Promise<void> {
+  await tx.run(`DELETE FROM state_groups_state WHERE ${tx.dialect.anyOf('state_group')}`, [groups]);
+  await tx.run(`DELETE FROM state_group_edges WHERE ${tx.dialect.anyOf('state_group')}`, [groups]);
+  await tx.run(`DELETE FROM state_groups WHERE ${tx.dialect.anyOf('id')}`, [groups]);
+}
+
+/** State groups of a room on which neither an event nor another group rests. */
+export async function selectUnusedGroups(db: Db, roomId: string, limit: number): Promise<number[]> {
+  const rows = await db.query<{ id: number }>(
+    `SELECT g.id FROM state_groups g WHERE g.room_id = ?
+       AND NOT EXISTS (SELECT 1 FROM event_to_state_groups e WHERE e.state_group = g.id)
+       AND NOT EXISTS (SELECT 1 FROM state_group_edges d WHERE d.prev_state_group = g.id)
+     LIMIT ${Math.trunc(limit)}`,
+    [roomId],
+  );
+  return rows.map((row) => row.id);
+}
+
+/** Deletes what is left of a room once its events and state groups are gone. */
+export async function deleteRoomRows(tx: Tx, roomId: string): Promise<void> {
+  for (const table of roomTables) await tx.run(`DELETE FROM ${table} WHERE room_id = ?`, [roomId]);
+}

@@ -1,0 +1,151 @@
+import { Injectable, type OnModuleInit } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import { MatrixError } from '@rookery/matrix-types';
+import { Config } from '@rookery/platform';
+import { RoomHooks } from '../hooks.js';
+import { EventPersister } from '../persistence/event-persister.js';
+import { EventStore } from '../persistence/event-store.js';
+import { StateGroups } from '../state/state-groups-cache.js';
+import {
+  deleteEvents,
+  deleteGroups,
+  deleteRoomRows,
+  deleteSomeGroups,
+  type PurgePoint,
+  selectPurgeable,
+  selectSomeEvents,
+  selectUnusedGroups,
+} from './purge.query.js';
+import { RoomTasks } from './room-tasks.js';
+
+/** Up to where history is to be purged: one of the two. */
+export interface PurgeLimit {
+  readonly eventId?: string | undefined;
+  readonly ts?: number | undefined;
+}
+
+const batchSize = 200;
+
+/** Deletes history, and whole rooms, from the database. */
+@Injectable()
+export class PurgeService implements OnModuleInit {
+  constructor(
+    private readonly database: Database,
+    private readonly events: EventStore,
+    private readonly groups: StateGroups,
+    private readonly persister: EventPersister,
+    private readonly hooks: RoomHooks,
+    private readonly tasks: RoomTasks,
+    private readonly config: Config,
+  ) {}
+
+  onModuleInit(): void {
+    this.tasks.define('purge_history', async (task, report) => {
+      const { topological, stream, includeLocal } = task.params as {
+        topological: number;
+        stream: number;
+        includeLocal: boolean;
+      };
+      let deleted = Number(task.result?.['deleted'] ?? 0);
+      const point: PurgePoint = {
+        roomId: task.roomId,
+        before: { topological, stream },
+        includeLocal,
+        serverName: this.config.serverName,
+      };
+      for (;;) {
+        const count = await this.#purgeSome(point);
+        if (count === 0) break;
+        deleted += count;
+        await report({ deleted });
+      }
+      await this.collectGroups(task.roomId);
+      return { deleted };
+    });
+    this.tasks.define('purge_room', async (task) => {
+      await this.purgeRoom(task.roomId);
+      return {};
+    });
+  }
+
+  /**
+   * Purges messages before a point, in the background. State stays: the room lives on.
+   * @returns the id of the task
+   * @throws MatrixError 400 `M_BAD_JSON` without a point, 400 `M_UNKNOWN` for an event of another room, 404 `M_NOT_FOUND`
+   */
+  async purgeHistory(roomId: string, limit: PurgeLimit, includeLocal: boolean): Promise<string> {
+    const before = await this.#placeOf(roomId, limit);
+    return this.tasks.schedule('purge_history', roomId, { ...before, includeLocal });
+  }
+
+  /** Deletes a room and all that hangs on it. Whether people are in it, and who may ask, is the caller's business. */
+  async purgeRoom(roomId: string): Promise<void> {
+    await this.persister.exclusively(roomId, async () => {
+      for (;;) {
+        const eventIds = await selectSomeEvents(this.database, roomId, batchSize);
+        if (eventIds.length === 0) break;
+        await this.#deleteEvents(roomId, eventIds);
+      }
+      const deleteGroupsOf = (): Promise<number> =>
+        this.database.write((tx) => deleteSomeGroups(tx, roomId, batchSize), { name: 'purge_groups' });
+      while ((await deleteGroupsOf()) > 0);
+      await this.database.write(
+        async (tx) => {
+          for (const hook of this.hooks.all) await hook.onRoomPurged?.(tx, roomId);
+          await deleteRoomRows(tx, roomId);
+        },
+        { name: 'purge_room' },
+      );
+    });
+  }
+
+  /** Deletes state groups of a room that nothing rests on; how many. */
+  async collectGroups(roomId: string): Promise<number> {
+    let collected = 0;
+    for (;;) {
+      const count = await this.persister.exclusively(roomId, async () => {
+        const unused = await selectUnusedGroups(this.database, roomId, batchSize);
+        if (unused.length === 0) return 0;
+        await this.database.write((tx) => deleteGroups(tx, unused), { name: 'collect_groups' });
+        this.groups.forget(unused);
+        return unused.length;
+      });
+      if (count === 0) return collected;
+      collected += count;
+    }
+  }
+
+  async #purgeSome(point: PurgePoint): Promise<number> {
+    const eventIds = await selectPurgeable(this.database, point, batchSize);
+    if (eventIds.length > 0) await this.#deleteEvents(point.roomId, eventIds);
+    return eventIds.length;
+  }
+
+  async #deleteEvents(roomId: string, eventIds: readonly string[]): Promise<void> {
+    await this.database.write(
+      async (tx) => {
+        for (const hook of this.hooks.all) await hook.onEventsPurged?.(tx, roomId, eventIds);
+        await deleteEvents(tx, eventIds);
+      },
+      { name: 'purge_events' },
+    );
+    this.events.forget(eventIds);
+  }
+
+  async #placeOf(roomId: string, limit: PurgeLimit): Promise<{ topological: number; stream: number }> {
+    if (limit.eventId !== undefined) {
+      const stored = await this.events.one(limit.eventId);
+      if (!stored) throw MatrixError.notFound('There is no such event');
+      if (stored.event.roomId !== roomId) throw new MatrixError(400, 'M_UNKNOWN', 'The event is of another room');
+      return { topological: stored.event.depth, stream: stored.streamOrdering };
+    }
+    if (limit.ts === undefined) throw MatrixError.badJson('An event or a time is needed');
+    const row = await this.database.get<{ topological_ordering: number; stream_ordering: number }>(
+      `SELECT topological_ordering, stream_ordering FROM events
+       WHERE room_id = ? AND received_ts <= ? AND outlier = FALSE ORDER BY stream_ordering DESC LIMIT 1`,
+      [roomId, limit.ts],
+    );
+    if (!row) throw MatrixError.notFound('There is no event before that time');
+    return { topological: row.topological_ordering, stream: row.stream_ordering };
+  }
+}

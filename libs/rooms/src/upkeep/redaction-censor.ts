@@ -1,0 +1,88 @@
+import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import { eventFromRow, redactEvent } from '@rookery/events';
+import { Clock, Config, Logger, type Timer } from '@rookery/platform';
+import { EventStore, knownRules, sameServer } from '../persistence/event-store.js';
+import { pduText } from '../persistence/local-stager.js';
+
+interface DueRow {
+  readonly event_id: string;
+  readonly redacts: string;
+  readonly recheck: boolean | 0 | 1;
+  readonly redactor: string;
+  readonly sender: string | null;
+  readonly json: string | null;
+  readonly room_version: string;
+}
+
+const periodMs = 5 * 60_000;
+const batchSize = 100;
+/** Transaction ids are remembered so long. */
+const transactionsMs = 24 * 3_600_000;
+
+/** Makes redactions final after a while: what was redacted leaves the database. Forgets old transaction ids as well. */
+@Injectable()
+export class RedactionCensor implements OnModuleInit, OnModuleDestroy {
+  #timer: Timer | undefined;
+  #running: Promise<void> | undefined;
+
+  constructor(
+    private readonly database: Database,
+    private readonly events: EventStore,
+    private readonly clock: Clock,
+    private readonly config: Config,
+    private readonly logger: Logger,
+  ) {}
+
+  onModuleInit(): void {
+    this.#timer = this.clock.every(periodMs, () => {
+      this.#running ??= this.run()
+        .catch((error: unknown) => this.logger.error('Redactions could not be made final', { err: error }))
+        .finally(() => (this.#running = undefined));
+    });
+  }
+
+  async onModuleDestroy(): Promise<void> {
+    this.#timer?.cancel();
+    await this.#running;
+  }
+
+  /** Makes all redactions final that are old enough. */
+  async run(): Promise<void> {
+    const now = this.clock.nowMs();
+    await this.database.write(
+      (tx) => tx.run('DELETE FROM event_txn_id_device_id WHERE inserted_ts < ?', [now - transactionsMs]),
+      { name: 'expire_transactions' },
+    );
+    const retentionMs = this.config.get('redaction_retention_period');
+    if (retentionMs === undefined || retentionMs === null) return;
+    while (await this.#censorSome(now - retentionMs));
+  }
+
+  /** Whether there may be more. */
+  async #censorSome(beforeTs: number): Promise<boolean> {
+    const due = await this.database.query<DueRow>(
+      `SELECT r.event_id, r.redacts, r.recheck, e.sender AS redactor, t.sender, j.json, o.room_version FROM redactions r
+       JOIN events e ON e.event_id = r.event_id JOIN rooms o ON o.room_id = e.room_id
+       LEFT JOIN events t ON t.event_id = r.redacts AND t.room_id = e.room_id
+       LEFT JOIN event_json j ON j.event_id = t.event_id
+       WHERE r.have_censored = FALSE AND r.received_ts <= ? ORDER BY r.received_ts LIMIT ${batchSize}`,
+      [beforeTs],
+    );
+    if (due.length === 0) return false;
+    await this.database.write(
+      async (tx) => {
+        for (const row of due) {
+          if (row.json === null || (row.recheck && !sameServer(row.redactor, row.sender ?? ''))) continue;
+          const event = redactEvent(eventFromRow(row.json, row.redacts, knownRules(row.room_version)));
+          await tx.run('UPDATE event_json SET json = ? WHERE event_id = ?', [pduText(event), row.redacts]);
+        }
+        const ids = due.map((row) => row.event_id);
+        await tx.run(`UPDATE redactions SET have_censored = TRUE WHERE ${tx.dialect.anyOf('event_id')}`, [ids]);
+      },
+      { name: 'censor_redactions' },
+    );
+    this.events.forget(due.map((row) => row.redacts));
+    return due.length === batchSize;
+  }
+}

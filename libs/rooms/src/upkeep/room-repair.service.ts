@@ -1,0 +1,116 @@
+import { Injectable } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import { domainOf, isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { Config } from '@rookery/platform';
+import { authStateOf, powerLevelsOf } from '@rookery/state-res';
+import { EventPersister } from '../persistence/event-persister.js';
+import { MembershipReader } from '../reading/membership-reader.js';
+import { RoomStateReader } from '../state/room-state-reader.js';
+
+/** A head of a room's graph, as an administrator sees it. */
+export interface ForwardExtremity {
+  readonly eventId: string;
+  readonly stateGroup: number;
+  readonly depth: number;
+  readonly receivedTs: number;
+}
+
+/** Mends rooms: heads that have piled up, rooms without anybody in charge. */
+@Injectable()
+export class RoomRepair {
+  constructor(
+    private readonly database: Database,
+    private readonly state: RoomStateReader,
+    private readonly memberships: MembershipReader,
+    private readonly persister: EventPersister,
+    private readonly config: Config,
+  ) {}
+
+  /** The heads of a room, the newest first. */
+  async forwardExtremities(roomId: string): Promise<ForwardExtremity[]> {
+    const rows = await this.database.query<{
+      event_id: string;
+      state_group: number;
+      depth: number;
+      received_ts: number;
+    }>(
+      `SELECT f.event_id, g.state_group, e.depth, e.received_ts FROM event_forward_extremities f
+       JOIN events e ON e.event_id = f.event_id LEFT JOIN event_to_state_groups g ON g.event_id = f.event_id
+       WHERE f.room_id = ? ORDER BY e.stream_ordering DESC`,
+      [roomId],
+    );
+    return rows.map((row) => ({
+      eventId: row.event_id,
+      stateGroup: row.state_group,
+      depth: row.depth,
+      receivedTs: row.received_ts,
+    }));
+  }
+
+  /**
+   * Keeps only the newest head of a room.
+   * @returns how many went
+   * @throws MatrixError 400 `M_UNKNOWN` when the room has no heads
+   */
+  async dropExtremities(roomId: string): Promise<number> {
+    return this.persister.exclusively(roomId, async () => {
+      const [newest, ...others] = await this.forwardExtremities(roomId);
+      if (!newest) throw new MatrixError(400, 'M_UNKNOWN', 'The room has no forward extremities');
+      if (others.length === 0) return 0;
+      const ids = others.map((extremity) => extremity.eventId);
+      await this.database.write(
+        (tx) =>
+          tx.run(`DELETE FROM event_forward_extremities WHERE room_id = ? AND ${tx.dialect.anyOf('event_id')}`, [
+            roomId,
+            ids,
+          ]),
+        { name: 'drop_extremities' },
+      );
+      return ids.length;
+    });
+  }
+
+  /**
+   * Gives a user the power of the most powerful local member of a room, and invites the user if need be.
+   * @throws MatrixError 400 `M_UNKNOWN` when nobody of this server could do that
+   */
+  async makeAdmin(roomId: string, userId: string): Promise<void> {
+    const events = (
+      await this.state.current(roomId, {
+        types: [
+          ['m.room.create', ''],
+          ['m.room.power_levels', ''],
+          ['m.room.join_rules', ''],
+        ],
+      })
+    ).map((stored) => stored.event);
+    const state = authStateOf(events);
+    const create = state('m.room.create', '');
+    if (!create) throw MatrixError.notFound('There is no such room');
+    const levels = powerLevelsOf(state, create.rules);
+    const joined = await this.memberships.joinedUserIds([roomId]);
+    const [best] = [...(joined.get(roomId) ?? [])]
+      .filter((member) => domainOf(member) === this.config.serverName)
+      .sort((a, b) => levels.user(b) - levels.user(a));
+    if (best === undefined || levels.user(best) < levels.event('m.room.power_levels', true)) {
+      throw new MatrixError(400, 'M_UNKNOWN', 'Nobody of this server has the power to do this');
+    }
+    const content = state('m.room.power_levels', '')?.content ?? {};
+    const users: JsonObject = { ...(isJsonObject(content['users']) ? content['users'] : {}) };
+    const power = levels.user(best);
+    const needed = Number.isFinite(power) ? power : Math.max(100, levels.event('m.room.power_levels', true));
+    if (levels.user(userId) < needed) {
+      users[userId] = needed;
+      await this.#send(roomId, best, 'm.room.power_levels', '', { ...content, users });
+    }
+    if (joined.get(roomId)?.has(userId)) return;
+    const joinRule = state('m.room.join_rules', '')?.content['join_rule'];
+    if (joinRule !== 'public' && (await this.memberships.currentOf(roomId, userId)) !== 'invite') {
+      await this.#send(roomId, best, 'm.room.member', userId, { membership: 'invite' });
+    }
+  }
+
+  async #send(roomId: string, sender: string, type: string, stateKey: string, content: JsonObject): Promise<void> {
+    await this.persister.send({ roomId, type, stateKey, sender, content, unchecked: true });
+  }
+}

@@ -1,0 +1,178 @@
+import { Injectable, type OnModuleInit } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import { type JsonObject, MatrixError } from '@rookery/matrix-types';
+import type { Requester } from '@rookery/platform';
+import { moveAliases, selectAliasesOf } from '../directory/alias.query.js';
+import { setPublished } from '../directory/directory.query.js';
+import { RoomCreation } from '../creation/room-creation.service.js';
+import { JoinService } from '../membership/join.service.js';
+import { forget } from '../membership/membership.query.js';
+import { EventPersister } from '../persistence/event-persister.js';
+import { PurgeService } from './purge.service.js';
+import { RoomBlocking } from './room-blocking.service.js';
+import { RoomTasks } from './room-tasks.js';
+
+/** How a room is taken off the server. */
+export interface ShutdownRequest {
+  /** The administrator. */
+  readonly requesterId: string;
+  /** A local user who makes a room for those who were in the old one. */
+  readonly newRoomUserId?: string | undefined;
+  readonly newRoomName?: string | undefined;
+  readonly message?: string | undefined;
+  /** Nobody of this server may join again. */
+  readonly block: boolean;
+  /** Delete it from the database. */
+  readonly purge: boolean;
+  /** Delete it even when somebody could not be removed. */
+  readonly forcePurge: boolean;
+}
+
+/** What a shutdown did so far. */
+export interface ShutdownResult {
+  readonly kickedUsers: readonly string[];
+  readonly failedToKickUsers: readonly string[];
+  readonly localAliases: readonly string[];
+  readonly newRoomId: string | undefined;
+}
+
+const parallelLeaves = 8;
+
+/** Takes rooms off the server: everybody leaves, nobody returns, and, if asked, nothing stays. */
+@Injectable()
+export class RoomShutdown implements OnModuleInit {
+  constructor(
+    private readonly database: Database,
+    private readonly blocking: RoomBlocking,
+    private readonly creation: RoomCreation,
+    private readonly joins: JoinService,
+    private readonly persister: EventPersister,
+    private readonly purge: PurgeService,
+    private readonly tasks: RoomTasks,
+  ) {}
+
+  onModuleInit(): void {
+    this.tasks.define('shutdown_and_purge_room', async (task, report) => {
+      const request = task.params as unknown as ShutdownRequest;
+      const before = task.result as unknown as ShutdownResult | undefined;
+      const result = await this.#shutdown(task.roomId, request, before, (done) => report({ ...done }));
+      if (request.purge) {
+        if (result.failedToKickUsers.length > 0 && !request.forcePurge) {
+          throw new Error('Some users could not be removed from the room');
+        }
+        await this.purge.purgeRoom(task.roomId);
+      }
+      return { ...result } as JsonObject;
+    });
+  }
+
+  /**
+   * Starts a shutdown in the background.
+   * @returns the id of the task; its result is a {@link ShutdownResult}
+   * @throws MatrixError 400 `M_UNKNOWN` when the room is being deleted already
+   */
+  async start(roomId: string, request: ShutdownRequest): Promise<string> {
+    const running = (await this.tasks.ofRoom(roomId)).find(
+      (task) => task.action === 'shutdown_and_purge_room' && (task.status === 'active' || task.status === 'scheduled'),
+    );
+    if (running) throw new MatrixError(400, 'M_UNKNOWN', 'The room is being deleted already');
+    if (request.block) await this.blocking.block(roomId, request.requesterId);
+    return this.tasks.schedule('shutdown_and_purge_room', roomId, { ...request });
+  }
+
+  async #shutdown(
+    roomId: string,
+    request: ShutdownRequest,
+    before: ShutdownResult | undefined,
+    report: (result: ShutdownResult) => Promise<void>,
+  ): Promise<ShutdownResult> {
+    const newRoomId = before?.newRoomId ?? (await this.#makeNewRoom(request));
+    const kicked = new Set(before?.kickedUsers);
+    const failed = new Set<string>();
+    const localAliases = before?.localAliases ?? (await selectAliasesOf(this.database, roomId));
+    const soFar = (): ShutdownResult => ({
+      kickedUsers: [...kicked],
+      failedToKickUsers: [...failed],
+      localAliases,
+      newRoomId,
+    });
+    await report(soFar());
+    const rows = await this.database.query<{ user_id: string }>(
+      `SELECT user_id FROM local_current_membership WHERE room_id = ? AND membership IN ('join', 'invite', 'knock')`,
+      [roomId],
+    );
+    const pending = rows.map((row) => row.user_id);
+    const worker = async (): Promise<void> => {
+      for (let userId = pending.pop(); userId !== undefined; userId = pending.pop()) {
+        if (await this.#remove(roomId, userId, newRoomId)) kicked.add(userId);
+        else failed.add(userId);
+      }
+    };
+    await Promise.all(Array.from({ length: parallelLeaves }, worker));
+    await this.database.write(
+      async (tx) => {
+        if (newRoomId !== undefined) await moveAliases(tx, roomId, newRoomId);
+        else await tx.run('DELETE FROM room_aliases WHERE room_id = ?', [roomId]);
+        await setPublished(tx, roomId, false);
+      },
+      { name: 'shut_room_down' },
+    );
+    await report(soFar());
+    return soFar();
+  }
+
+  async #makeNewRoom(request: ShutdownRequest): Promise<string | undefined> {
+    if (request.newRoomUserId === undefined) return undefined;
+    const { roomId } = await this.creation.create(
+      serverRequester(request.newRoomUserId),
+      {
+        preset: 'public_chat',
+        name: request.newRoomName ?? 'Content Violation Notification',
+        power_level_content_override: { users_default: -10 },
+      },
+      { unchecked: true },
+    );
+    await this.persister.send({
+      roomId,
+      type: 'm.room.message',
+      sender: request.newRoomUserId,
+      content: {
+        msgtype: 'm.text',
+        body: request.message ?? 'This room was closed by the administrators of the server because of its content.',
+      },
+      unchecked: true,
+    });
+    return roomId;
+  }
+
+  /** Makes a user leave, and join the new room. */
+  async #remove(roomId: string, userId: string, newRoomId: string | undefined): Promise<boolean> {
+    try {
+      await this.persister.send({
+        roomId,
+        type: 'm.room.member',
+        stateKey: userId,
+        sender: userId,
+        content: { membership: 'leave' },
+        unchecked: true,
+      });
+      await this.database.write((tx) => forget(tx, userId, roomId), { name: 'forget_room' });
+      if (newRoomId !== undefined) await this.joins.join(serverRequester(userId), newRoomId, { unchecked: true });
+      return true;
+    } catch (error) {
+      if (MatrixError.is(error)) return false;
+      throw error;
+    }
+  }
+}
+
+/** A user for whom the server acts. */
+export const serverRequester = (userId: string): Requester => ({
+  userId,
+  isGuest: false,
+  isAdmin: false,
+  shadowBanned: false,
+  suspended: false,
+  locked: false,
+  rateLimitExempt: true,
+});

@@ -1,0 +1,184 @@
+import { databaseMigrations } from '@rookery/database';
+import { parseEventFilter } from '@rookery/matrix-types';
+import { replicationMigrations } from '@rookery/replication';
+import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
+import { usersMigrations } from '@rookery/users';
+import { type CreateRoomRequest, RoomCreation } from '../creation/room-creation.service.js';
+import { RoomReadingService } from '../history/room-reading.service.js';
+import { JoinService } from '../membership/join.service.js';
+import { roomsMigrations } from '../migrations/index.js';
+import { MembershipReader } from '../reading/membership-reader.js';
+import { buildRooms, requesterOf, type RoomsFixture } from '../rooms.fixture.js';
+import { EventCreation } from '../sending/event-creation.service.js';
+import { RoomStateReader } from '../state/room-state-reader.js';
+import { PurgeService } from './purge.service.js';
+import { RedactionCensor } from './redaction-censor.js';
+import { RoomBlocking } from './room-blocking.service.js';
+import { RoomRepair } from './room-repair.service.js';
+import { RoomShutdown } from './room-shutdown.service.js';
+import { RoomTasks } from './room-tasks.js';
+
+eachDatabase('upkeep of rooms', (open) => {
+  const clock = new FakeClock();
+  let test: TestDatabase;
+  let rooms: RoomsFixture;
+  const alice = requesterOf('alice');
+  const bob = requesterOf('bob');
+
+  beforeAll(async () => {
+    test = await open(clock);
+    await test.migrate([...databaseMigrations, ...replicationMigrations, ...usersMigrations, ...roomsMigrations]);
+    rooms = await buildRooms({ database: test.database, clock });
+  });
+  afterAll(() => rooms.close());
+
+  const create = async (body: CreateRoomRequest = { preset: 'public_chat' }): Promise<string> =>
+    (await rooms.get(RoomCreation).create(alice, body)).roomId;
+  const say = (requester: typeof alice, roomId: string, body: string) =>
+    rooms.get(EventCreation).send(requester, { roomId, type: 'm.room.message', content: { msgtype: 'm.text', body } });
+  const bodies = async (roomId: string): Promise<unknown[]> => {
+    const filter = parseEventFilter({ types: ['m.room.message'] });
+    const page = await rooms.get(RoomReadingService).messages(alice, roomId, { direction: 'f', limit: 500, filter });
+    return (page['chunk'] as { content: { body: string } }[]).map((event) => event.content.body);
+  };
+  const rowsOf = async (roomId: string): Promise<Record<string, number>> => {
+    const counts: Record<string, number> = {};
+    for (const table of [
+      'events',
+      'event_json',
+      'event_edges',
+      'state_groups',
+      'state_groups_state',
+      'current_state_events',
+      'event_forward_extremities',
+      'room_memberships',
+      'rooms',
+      'local_current_membership',
+      'state_events',
+      'event_auth',
+    ]) {
+      const row = await test.database.get<{ n: number }>(`SELECT COUNT(*) AS n FROM ${table} WHERE room_id = ?`, [
+        roomId,
+      ]);
+      counts[table] = row!.n;
+    }
+    return counts;
+  };
+
+  it('purges history up to an event, and the room goes on', async () => {
+    const roomId = await create();
+    const sent = [];
+    for (let i = 0; i < 10; i++) sent.push(await say(alice, roomId, `message number ${i}`));
+    const bytes = async (): Promise<number> =>
+      (await test.database.get<{ n: number }>('SELECT SUM(LENGTH(json)) AS n FROM event_json WHERE room_id = ?', [
+        roomId,
+      ]))!.n;
+    const before = await bytes();
+    const id = await rooms.get(PurgeService).purgeHistory(roomId, { eventId: sent[7]!.eventId }, true);
+    await rooms.get(RoomTasks).settled();
+    expect(await rooms.get(RoomTasks).find(id)).toMatchObject({ status: 'complete', result: { deleted: 7 } });
+    expect(await bodies(roomId)).toEqual(['message number 7', 'message number 8', 'message number 9']);
+    expect(await bytes()).toBeLessThan(before);
+    expect(await test.database.query("SELECT event_id FROM event_json WHERE json LIKE '%message number 3%'")).toEqual(
+      [],
+    );
+    await say(alice, roomId, 'after');
+    await rooms.get(JoinService).join(bob, roomId);
+    expect((await rooms.get(RoomStateReader).currentIds(roomId)).size).toBeGreaterThan(5);
+    const kept = await rooms.get(PurgeService).purgeHistory(roomId, { eventId: sent[9]!.eventId }, false);
+    await rooms.get(RoomTasks).settled();
+    expect(await rooms.get(RoomTasks).find(kept)).toMatchObject({ result: { deleted: 0 } });
+    const elsewhere = await create();
+    await expect(
+      rooms.get(PurgeService).purgeHistory(elsewhere, { eventId: sent[9]!.eventId }, true),
+    ).rejects.toMatchObject({ status: 400 });
+    await expect(rooms.get(PurgeService).purgeHistory(roomId, {}, true)).rejects.toMatchObject({
+      errcode: 'M_BAD_JSON',
+    });
+  });
+
+  it('takes a room off the server: everybody out, nobody back, nothing left', async () => {
+    const roomId = await create({ preset: 'public_chat', room_alias_name: 'doomed' });
+    await rooms.get(JoinService).join(bob, roomId);
+    await say(bob, roomId, 'last words');
+    const id = await rooms.get(RoomShutdown).start(roomId, {
+      requesterId: '@admin:example.org',
+      newRoomUserId: '@admin:example.org',
+      block: true,
+      purge: true,
+      forcePurge: false,
+    });
+    await rooms.get(RoomTasks).settled();
+    const task = await rooms.get(RoomTasks).find(id);
+    expect(task).toMatchObject({
+      status: 'complete',
+      result: { failedToKickUsers: [], localAliases: ['#doomed:example.org'] },
+    });
+    expect([...(task!.result!['kickedUsers'] as string[])].sort()).toEqual([alice.userId, bob.userId]);
+    expect(Object.values(await rowsOf(roomId)).every((count) => count === 0)).toBe(true);
+    const newRoomId = task!.result!['newRoomId'] as string;
+    expect(await rooms.get(MembershipReader).currentOf(newRoomId, bob.userId)).toBe('join');
+    await expect(say(bob, newRoomId, 'why?')).rejects.toMatchObject({ errcode: 'M_FORBIDDEN' });
+    await expect(rooms.get(JoinService).join(bob, roomId)).rejects.toMatchObject({ errcode: 'M_FORBIDDEN' });
+    await rooms.get(RoomBlocking).unblock(roomId);
+    expect(await rooms.get(RoomBlocking).blockedBy(roomId)).toBeUndefined();
+  });
+
+  it('goes on with unfinished work after a restart', async () => {
+    const roomId = await create();
+    await say(alice, roomId, 'x');
+    await test.database.write((tx) =>
+      tx.run(
+        "INSERT INTO scheduled_tasks (id, action, status, timestamp, resource_id, params) VALUES ('left', 'purge_room', 'active', 0, ?, '{}')",
+        [roomId],
+      ),
+    );
+    const again = await buildRooms({ database: await test.reopen(clock), clock });
+    await again.get(RoomTasks).settled();
+    expect((await rowsOf(roomId))['events']).toBe(0);
+    await again.close();
+  });
+
+  it('makes redactions final after their time', async () => {
+    const roomId = await create();
+    const sent = await say(alice, roomId, 'a secret');
+    await rooms
+      .get(EventCreation)
+      .send(alice, { roomId, type: 'm.room.redaction', content: {}, redacts: sent.eventId });
+    const stored = async (): Promise<boolean> =>
+      (await test.database.query("SELECT 1 AS x FROM event_json WHERE json LIKE '%a secret%'")).length > 0;
+    await rooms.get(RedactionCensor).run();
+    expect(await stored()).toBe(true);
+    await clock.advance(8 * 24 * 3_600_000);
+    await rooms.get(RedactionCensor).run();
+    expect(await stored()).toBe(false);
+    expect((await rooms.get(RoomReadingService).event(alice, roomId, sent.eventId)).unsigned).toHaveProperty(
+      'redacted_because',
+    );
+  });
+
+  it('puts somebody in charge, in old and new room versions', async () => {
+    for (const version of ['11', '12']) {
+      const roomId = await create({ room_version: version });
+      await rooms.get(RoomRepair).makeAdmin(roomId, bob.userId);
+      expect(await rooms.get(MembershipReader).currentOf(roomId, bob.userId)).toBe('invite');
+      await rooms.get(JoinService).join(bob, roomId);
+      await rooms
+        .get(EventCreation)
+        .send(bob, { roomId, type: 'm.room.name', stateKey: '', content: { name: 'Mine' } });
+      expect(await rooms.get(RoomRepair).dropExtremities(roomId)).toBe(0);
+    }
+  });
+
+  it('refuses to delete a room twice at a time', async () => {
+    const roomId = await create();
+    await test.database.write((tx) =>
+      tx.run(
+        "INSERT INTO scheduled_tasks (id, action, status, timestamp, resource_id) VALUES ('one', 'shutdown_and_purge_room', 'active', 0, ?)",
+        [roomId],
+      ),
+    );
+    const request = { requesterId: '@admin:example.org', block: false, purge: true, forcePurge: false };
+    await expect(rooms.get(RoomShutdown).start(roomId, request)).rejects.toMatchObject({ status: 400 });
+  });
+});
