@@ -1,0 +1,73 @@
+/** An answer of the server under test. */
+export interface Answer<T = Record<string, unknown>> {
+  readonly status: number;
+  readonly body: T;
+}
+
+/** An event as clients see it, as far as these tests look. */
+export interface WireEvent {
+  readonly event_id: string;
+  readonly type: string;
+  readonly sender: string;
+  readonly state_key?: string;
+  readonly content: Record<string, unknown>;
+  readonly unsigned?: Record<string, unknown>;
+}
+
+/** A user of the server under test. */
+export class CrashClient {
+  private constructor(
+    private readonly baseUrl: string,
+    readonly userId: string,
+    private readonly accessToken: string,
+  ) {}
+
+  /** Registers. @throws Error when that is refused */
+  static async register(baseUrl: string, username: string): Promise<CrashClient> {
+    const body = { username, password: `password of ${username}`, auth: { type: 'm.login.dummy' } };
+    const answer = await call<Record<string, string>>(baseUrl, 'POST', '/register', undefined, body);
+    if (answer.status !== 200) throw new Error(`No registration: ${JSON.stringify(answer.body)}`);
+    return new CrashClient(baseUrl, answer.body['user_id'] ?? '', answer.body['access_token'] ?? '');
+  }
+
+  /** A request; rejects when the connection broke before the whole answer was there. */
+  request<T = Record<string, unknown>>(method: string, path: string, body?: unknown): Promise<Answer<T>> {
+    return call<T>(this.baseUrl, method, path, this.accessToken, body);
+  }
+
+  /** A request that must be answered with 200. */
+  async ok<T = Record<string, unknown>>(method: string, path: string, body?: unknown): Promise<T> {
+    const answer = await this.request<T>(method, path, body);
+    if (answer.status !== 200) {
+      throw new Error(`${method} ${path} by ${this.userId}: ${answer.status} ${JSON.stringify(answer.body)}`);
+    }
+    return answer.body;
+  }
+}
+
+async function call<T>(
+  baseUrl: string,
+  method: string,
+  path: string,
+  accessToken: string | undefined,
+  body: unknown,
+): Promise<Answer<T>> {
+  const response = await fetch(`${baseUrl}/_matrix/client/v3${path}`, {
+    method,
+    headers: {
+      'content-type': 'application/json',
+      ...(accessToken !== undefined && { authorization: `Bearer ${accessToken}` }),
+    },
+    ...(body !== undefined && { body: JSON.stringify(body) }),
+  });
+  return { status: response.status, body: (await response.json()) as T };
+}
+
+/** Calls `each` for all items, a few at a time. */
+export async function inParallel<T>(items: Iterable<T>, each: (item: T) => Promise<void>, width = 8): Promise<void> {
+  const rest = [...items].values();
+  const lane = async (): Promise<void> => {
+    for (const item of rest) await each(item);
+  };
+  await Promise.all(Array.from({ length: width }, lane));
+}

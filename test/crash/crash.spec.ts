@@ -1,0 +1,100 @@
+import { databaseKinds, ServerProcess } from '../support/server-process.js';
+import { Audit } from './audit.js';
+import { CrashClient, inParallel } from './client.js';
+import { type DurablePostgres, startDurablePostgres } from './durable-postgres.js';
+import { Journal, Load, roomBody } from './load.js';
+import { Watcher } from './watcher.js';
+
+/** How often each server is killed; `npm run test:crash` sets more. */
+const kills = Number(process.env['ROOKERY_CRASH_KILLS'] ?? 6);
+const seed = Number(process.env['ROOKERY_CRASH_SEED'] ?? Math.floor(Math.random() * 1e9));
+const userCount = 8;
+const firstRooms = 4;
+
+/** Numbers that can be had again with the same seed (mulberry32). */
+function randomFrom(start: number): () => number {
+  let state = start;
+  return () => {
+    state = (state + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296;
+  };
+}
+
+const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
+
+describe.each(databaseKinds)('a server that is killed (%s)', (kind) => {
+  let postgres: DurablePostgres | undefined;
+  let server: ServerProcess;
+
+  beforeAll(async () => {
+    if (kind === 'postgres') postgres = await startDurablePostgres();
+    server = await ServerProcess.prepare('sqlite', postgres ? { database: postgres.section } : {});
+  });
+  afterAll(async () => {
+    await server?.remove();
+    await postgres?.remove();
+  });
+
+  it(
+    `keeps its word over ${kills} kills (seed ${seed})`,
+    async () => {
+      const random = randomFrom(seed);
+      // Once while it makes its tables: the next start must go on from there.
+      const firstStart = server.start();
+      await sleep(200 + random() * 800);
+      await server.stop('SIGKILL');
+      await server.start();
+      await firstStart;
+
+      const clients: CrashClient[] = [];
+      for (let n = 0; n < userCount; n++) clients.push(await CrashClient.register(server.baseUrl, `user${n}`));
+      const journal = new Journal();
+      const watchers = clients.slice(0, 2).map((client) => new Watcher(client));
+      for (const client of clients.slice(0, firstRooms)) {
+        const { room_id } = await client.ok<{ room_id: string }>('POST', '/createRoom', roomBody(journal.nonce()));
+        const room = journal.addRoom(room_id, client);
+        for (const other of clients.filter((each) => each !== client)) {
+          await other.ok('POST', `/rooms/${room_id}/join`, {});
+          room.members.add(other);
+        }
+      }
+      const audit = new Audit(journal);
+      await inParallel(watchers, (watcher) => watcher.catchUp());
+      let acknowledged = 0;
+      let cutOff = 0;
+      for (let life = 1; life <= kills; life++) {
+        const before = journal.operations.length;
+        const load = new Load(journal, clients, random, 8 + life).run();
+        const watching = watchers.map((watcher) => watcher.untilGone());
+        await Promise.race([sleep(100 + random() * 700), load]);
+        await server.stop('SIGKILL');
+        await Promise.all([load, ...watching]);
+        const lived = journal.operations.slice(before);
+        acknowledged += lived.filter((each) => each.endedMs !== undefined).length;
+        cutOff += lived.filter((each) => each.endedMs === undefined).length;
+        await server.start();
+        await audit.afterCrash();
+        await inParallel(watchers, (watcher) => watcher.catchUp());
+        expect({ life, problems: audit.problems }).toEqual({ life, problems: [] });
+      }
+      await audit.everything();
+      expect(audit.problems).toEqual([]);
+      for (const watcher of watchers) {
+        expect(watcher.duplicates).toEqual([]);
+        for (const room of journal.rooms.values()) {
+          if (room.creator !== watcher.client) continue;
+          const heard = watcher.heard.get(room.roomId) ?? [];
+          const timeline = audit.timeline(room.roomId);
+          // From the first thing heard on, everything was heard, in the order of the room.
+          expect(heard).toEqual(timeline.slice(timeline.indexOf(heard[0] ?? '')));
+        }
+      }
+      // A load that was never cut off, or that did nothing, would have proven nothing.
+      expect(cutOff).toBeGreaterThanOrEqual(kills);
+      expect(acknowledged).toBeGreaterThanOrEqual(kills * 10);
+    },
+    60_000 + kills * 10_000,
+  );
+});
