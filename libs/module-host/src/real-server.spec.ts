@@ -97,6 +97,26 @@ const obedient = `
   });
 `;
 
+/** Keeps notes by HTTP, and rings once when asked to. */
+const notes = `
+  import { defineModule, MatrixError } from '@rookery/module-api';
+  export default defineModule({
+    name: 'notes',
+    register(api) {
+      api.scheduler.handle('ring', (payload) => api.store.put('rung', payload));
+      api.registerWebResource('/_synapse/client/notes/:key', async (request, { params }) => {
+        const { userId } = await api.getUserByReq(request);
+        const key = userId + '/' + params.key;
+        if (request.method === 'PUT') await api.store.put(key, await request.json());
+        const value = await api.store.get(params.key === 'rung' ? 'rung' : key);
+        if (value === undefined) throw MatrixError.notFound();
+        if (value.ring) await api.scheduler.runAt('ring', 0, value.ring);
+        return Response.json(value, { headers: { 'x-user': (await api.getUserinfoById(userId)).userId } });
+      });
+    },
+  });
+`;
+
 interface Called {
   readonly name: string;
   readonly context: Readonly<Record<string, unknown>>;
@@ -219,3 +239,27 @@ describe('what a module says about a message', () => {
     expect((await say('hello'))[2]).toEqual(['throw', 'hang', 'rubbish', 'change', 'hello']);
   }, 30_000);
 });
+
+it('what a module stores, plans and answers works in a real server, and is there after a restart', async () => {
+  const server = await start(notes);
+  const alice = await server.registerUser('alice');
+  const path = '/_synapse/client/notes/';
+  expect((await server.request('GET', `${path}a`)).status).toBe(401);
+  expect((await alice.request('GET', `${path}a`)).status).toBe(404);
+  expect((await alice.request('PUT', `${path}a`, { text: 'ä', list: [1, null] })).status).toBe(200);
+  const bob = await server.registerUser('bob');
+  expect((await bob.request('GET', `${path}a`)).status).toBe(404);
+  await server.restart();
+  const kept = await alice.request('GET', `${path}a`);
+  expect(kept.body).toEqual({ text: 'ä', list: [1, null] });
+  expect(kept.headers.get('x-user')).toBe(alice.userId);
+
+  await done(alice.request('PUT', `${path}bell`, { ring: { loud: true } }));
+  const rung = async (left: number): Promise<unknown> => {
+    const { status, body } = await alice.request('GET', `${path}rung`);
+    if (status === 200 || left === 0) return body;
+    await new Promise((resolve) => setTimeout(resolve, 250));
+    return rung(left - 1);
+  };
+  expect(await rung(60)).toEqual({ loud: true });
+}, 30_000);
