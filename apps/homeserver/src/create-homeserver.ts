@@ -15,7 +15,7 @@ import {
   outboundOptionsOf,
   rateLimitsOf,
 } from '@rookery/http';
-import { type ModuleEntry, moduleEntriesOf, ModuleHost } from '@rookery/module-host';
+import { guardProcess, type ModuleEntry, moduleEntriesOf, ModuleHost } from '@rookery/module-host';
 import {
   Clock,
   type Config,
@@ -99,6 +99,11 @@ export class Homeserver {
     const modules = await this.modules.reload(moduleEntriesOf(next));
     await this.#moduleServices?.refresh();
     this.logger.info('Settings reloaded', { changed: [...changed], needRestart, modules });
+  }
+
+  /** Keeps what modules let escape from ending the process; for programs that are nothing but this server. */
+  guardProcess(): void {
+    guardProcess(() => this.modules.running, this.logger.child('modules'));
   }
 
   /** Where the server listens. */

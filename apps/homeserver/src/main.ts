@@ -44,6 +44,7 @@ async function run(): Promise<void> {
   const load = (): Config => loadConfig(files, { createSecrets: new SystemIds() });
   const server = Homeserver.create(load());
   const stop = (): void => void server.stop().then(() => process.exit(0));
+  server.guardProcess();
   process.once('SIGTERM', stop);
   process.once('SIGINT', stop);
   await server.start();

@@ -19,7 +19,10 @@ export interface ProbeServer extends TestHomeserver {
 }
 
 /** Starts a server with the probe. */
-export async function startProbe(database: DialectName, settings: TestHomeserverOptions['settings'] = {}): Promise<ProbeServer> {
+export async function startProbe(
+  database: DialectName,
+  settings: TestHomeserverOptions['settings'] = {},
+): Promise<ProbeServer> {
   const module = join(import.meta.dirname, 'fixtures/probe.ts');
   const homeserver = await createTestHomeserver({ database, settings: { modules: [{ module }], ...settings } });
   return Object.assign(homeserver, {

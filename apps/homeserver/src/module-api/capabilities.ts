@@ -92,7 +92,10 @@ export function createCapabilities(parts: PlatformParts, http: HttpApp, jobs: Jo
       ...messagingCapabilities({
         ...{ config, ids, logger, local },
         pushRules: service(PushRulesService),
-        mail: createModuleMail({ config, database, clock, ids, logger }),
+        mail: createModuleMail({
+          ...{ config, database, clock, ids, logger, mailer: parts.mailer },
+          stopping: parts.lifecycle.stopping,
+        }),
       }),
     },
     federation,

@@ -9,12 +9,35 @@ export const moduleTransactionLimitMs = 5_000;
 
 const write = { name: 'module_documents', limitMs: moduleTransactionLimitMs };
 
+/** Any fixed number that nobody else uses will do. */
+const advisoryLockClass = 7_246_503;
+
 /** `api.store` of all modules in the table `module_documents`. */
 export function documentBackend(database: Database): DocumentBackend {
   const inOwn = <T>(work: (tx: Tx) => Promise<T>): Promise<T> => database.write(work, write);
   return {
     ...rowsOf(database, inOwn),
-    transaction: (work) => inOwn((tx) => work(rowsOf(tx, (statement) => statement(tx)))),
+    transaction: (work) =>
+      inOwn((tx) => {
+        const rows = rowsOf(tx, (statement) => statement(tx));
+        return work(tx.dialect.name === 'postgres' ? serialized(tx, rows) : rows);
+      }),
+  };
+}
+
+/**
+ * What a module reads and then writes must not change in between: its transactions run one after the other, as they do on
+ * SQLite, from their first statement on.
+ */
+function serialized(tx: Tx, rows: DocumentRows): DocumentRows {
+  let lock: Promise<unknown> | undefined;
+  const locked = (module: string): Promise<unknown> =>
+    (lock ??= tx.query('SELECT pg_advisory_xact_lock(?, hashtext(?))', [advisoryLockClass, module]));
+  return {
+    get: async (module, ...rest) => (await locked(module), rows.get(module, ...rest)),
+    put: async (module, ...rest) => (await locked(module), rows.put(module, ...rest)),
+    delete: async (module, ...rest) => (await locked(module), rows.delete(module, ...rest)),
+    list: async (module, ...rest) => (await locked(module), rows.list(module, ...rest)),
   };
 }
 

@@ -12,6 +12,10 @@ export interface ModuleMailParts {
   readonly clock: Clock;
   readonly ids: Ids;
   readonly logger: Logger;
+  /** Works off the queue that these mails go to; absent when the server sends no mail. */
+  readonly mailer: Mailer | undefined;
+  /** Aborts when the server stops. */
+  readonly stopping: AbortSignal;
 }
 
 /** The texts of a mail that is finished already, where a mailer asks for rendered ones. */
@@ -28,12 +32,14 @@ export function createModuleMail({
   clock,
   ids,
   logger,
+  mailer,
+  stopping,
 }: ModuleMailParts): ((recipient: string, subject: string, html: string, text: string) => Promise<void>) | undefined {
   const options = mailerOptionsOf(config);
-  if (!options) return undefined;
+  if (!options || !mailer) return undefined;
   const templates = { ...options.templates, notif: { html: 'html', text: 'text' } };
   // Never started: it puts mails into the queue that the server's mailer works off.
-  const mailer = new Mailer(
+  const writer = new Mailer(
     { ...options, templates },
     new FinishedTexts(pagesOptionsOf(config), ids, logger),
     database,
@@ -45,6 +51,8 @@ export function createModuleMail({
     if (Buffer.byteLength(html) + Buffer.byteLength(text) > maxBytes) {
       throw MatrixError.tooLarge(`A mail may not be larger than ${maxBytes} bytes`);
     }
-    await mailer.send({ to, kind: 'notif', subject, values: { html, text } });
+    await writer.send({ to, kind: 'notif', subject, values: { html, text } });
+    // To start a mailer that runs makes it look at the queue.
+    if (!stopping.aborted) mailer.start();
   };
 }

@@ -82,10 +82,14 @@ async function applyStep(tx: Tx, module: string, { name, sql }: ModuleMigration)
 
 const isList = (sql: ModuleMigration['sql']): sql is readonly string[] => Array.isArray(sql);
 
+/** Texts, quoted names and comments: what may hold any character without meaning it. */
+const opaque = /'(?:[^']|'')*'|"[^"]*"|--[^\n]*|\/\*[^]*?\*\//g;
+
 /** @returns the statement's first word, in capitals */
 function checkStatement(sql: string, allowed: ReadonlySet<string>): string {
-  const bare = String(sql).replace(/^(?:\s+|--[^\n]*\n?|\/\*[^]*?\*\/)+/, '');
+  const bare = String(sql).replace(opaque, ' ').trim();
   const word = /^\w+/.exec(bare)?.[0].toUpperCase() ?? '';
   if (!allowed.has(word)) throw new RangeError(`A statement begins with one of ${[...allowed].join(', ')}`);
+  if (bare.replace(/;$/, '').includes(';')) throw new RangeError('Statements are given one by one');
   return word;
 }
