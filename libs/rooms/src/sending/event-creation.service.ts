@@ -56,7 +56,7 @@ export class EventCreation {
     const key = JSON.stringify([transaction.userId, transaction.deviceId, request.roomId, txnId]);
     const done = this.#sent.get(key) ?? this.#inFlight.get(key);
     if (done) return done;
-    const sending = this.#send(requester, request, transaction);
+    const sending = this.#sendOnce(requester, request, transaction);
     this.#inFlight.set(key, sending);
     try {
       const sent = await sending;
@@ -67,19 +67,23 @@ export class EventCreation {
     }
   }
 
+  async #sendOnce(requester: Requester, request: SendRequest, transaction: ClientTransaction): Promise<SentEvent> {
+    try {
+      return await this.#send(requester, request, transaction);
+    } catch (error) {
+      // A repeated request whose first answer was lost must get that answer, whatever limits and rules say by now.
+      const sent = await findSentEvent(this.database, request.roomId, transaction);
+      if (sent) return sent;
+      throw error;
+    }
+  }
+
   async #send(
     requester: Requester,
     request: SendRequest,
     transaction: ClientTransaction | undefined,
   ): Promise<SentEvent> {
-    try {
-      await this.#takeLimit(requester, request);
-    } catch (error) {
-      // A repeated request whose first answer was lost must get that answer, not the limit.
-      const sent = transaction && (await findSentEvent(this.database, request.roomId, transaction));
-      if (sent) return sent;
-      throw error;
-    }
+    await this.#takeLimit(requester, request);
     const { content, type, stateKey } = request;
     checkContent(type, stateKey, content, this.config.serverName);
     if (stateKey !== undefined && this.modules.has('userMaySendStateEvent')) {
