@@ -1,4 +1,5 @@
 import { Injectable } from '@nestjs/common';
+import { Logger } from '@rookery/platform';
 import { HookPoint } from './common/hook-point.js';
 import type { Profile } from './profiles/profile.js';
 
@@ -79,17 +80,25 @@ export interface ThreepidEvent {
  */
 @Injectable()
 export class UserHooks {
-  readonly registered = new HookPoint<RegisteredEvent>('registered');
+  constructor(private readonly logger: Logger) {}
+
+  readonly registered = this.#point<RegisteredEvent>('registered');
   /** A profile is about to be shown; `prepare` may refuse (users who share no room). */
-  readonly profileLookUp = new HookPoint<ProfileLookUpEvent>('profileLookUp');
-  readonly profileChanged = new HookPoint<ProfileChangedEvent>('profileChanged');
+  readonly profileLookUp = this.#point<ProfileLookUpEvent>('profileLookUp');
+  readonly profileChanged = this.#point<ProfileChangedEvent>('profileChanged');
   /** Devices that are new or renamed. */
-  readonly devicesChanged = new HookPoint<DevicesEvent>('devicesChanged');
-  readonly devicesDeleted = new HookPoint<DevicesEvent>('devicesDeleted');
-  readonly loggedOut = new HookPoint<LoggedOutEvent>('loggedOut');
-  readonly deactivated = new HookPoint<DeactivatedEvent>('deactivated');
-  readonly reactivated = new HookPoint<{ readonly userId: string }>('reactivated');
-  readonly accountDataChanged = new HookPoint<AccountDataChangedEvent>('accountDataChanged');
-  readonly threepidAdded = new HookPoint<ThreepidEvent>('threepidAdded');
-  readonly threepidRemoved = new HookPoint<ThreepidEvent>('threepidRemoved');
+  readonly devicesChanged = this.#point<DevicesEvent>('devicesChanged');
+  readonly devicesDeleted = this.#point<DevicesEvent>('devicesDeleted');
+  readonly loggedOut = this.#point<LoggedOutEvent>('loggedOut');
+  readonly deactivated = this.#point<DeactivatedEvent>('deactivated');
+  readonly reactivated = this.#point<{ readonly userId: string }>('reactivated');
+  readonly accountDataChanged = this.#point<AccountDataChangedEvent>('accountDataChanged');
+  readonly threepidAdded = this.#point<ThreepidEvent>('threepidAdded');
+  readonly threepidRemoved = this.#point<ThreepidEvent>('threepidRemoved');
+
+  #point<Event>(name: string): HookPoint<Event> {
+    return new HookPoint(name, (hook, err) =>
+      this.logger.error('A hook failed after the change was made', { hook, err }),
+    );
+  }
 }

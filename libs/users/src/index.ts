@@ -57,7 +57,8 @@ export {
 } from './sessions/appservice-directory.js';
 export { ClientActivity } from './sessions/client-activity.js';
 export { addressesOf, type UserAddress } from './sessions/client-activity.query.js';
-export { type DeviceRequest, type LoginFlow, type LoginMethod, LoginService } from './sessions/login.service.js';
+export type { LoginMethod } from './sessions/login-proofs.js';
+export { type DeviceRequest, type LoginFlow, LoginService } from './sessions/login.service.js';
 export { type IssuedSession, SessionService, type SessionRequest } from './sessions/session.service.js';
 export { EmailVerification } from './threepids/email-verification.service.js';
 export { insertThreepid, userOfThreepid } from './threepids/threepid.query.js';

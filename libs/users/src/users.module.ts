@@ -14,7 +14,6 @@ import { RegistrationFlows } from './accounts/registration-flows.js';
 import { RegistrationService } from './accounts/registration.service.js';
 import { AccountModules } from './common/account-modules.js';
 import { ExpiredRows } from './common/expired-rows.js';
-import { HookReporter } from './common/hook-reporter.js';
 import { ConsentService } from './consent/consent.service.js';
 import { DeviceService } from './devices/device.service.js';
 import { UserHooks } from './hooks.js';
@@ -23,7 +22,9 @@ import { ProfileService } from './profiles/profile.service.js';
 import { RemoteProfiles } from './profiles/remote-profiles.js';
 import { AppserviceDirectory } from './sessions/appservice-directory.js';
 import { ClientActivity } from './sessions/client-activity.js';
+import { LoginProofs } from './sessions/login-proofs.js';
 import { LoginService } from './sessions/login.service.js';
+import { LoginTokens } from './sessions/login-tokens.js';
 import { PasswordLogin } from './sessions/password-login.js';
 import { UserRequestAuthenticator } from './sessions/request-authenticator.js';
 import { SessionService } from './sessions/session.service.js';
@@ -79,10 +80,11 @@ const face = [
 @Module({
   providers: [
     ...face,
-    HookReporter,
     CaptchaVerifier,
     ExpiredRows,
     AccountMailer,
+    LoginProofs,
+    LoginTokens,
     PasswordLogin,
     TokenCache,
     UiaStages,

@@ -3,7 +3,6 @@ import { Database, StreamIds, type Tx } from '@rookery/database';
 import { isJsonObject, isValidUserId, type JsonObject, MatrixError, maxIdBytes } from '@rookery/matrix-types';
 import { Notifier, StreamChangeCache } from '@rookery/replication';
 import { AccountModules, type Origin } from '../common/account-modules.js';
-import { HookReporter } from '../common/hook-reporter.js';
 import { UserHooks } from '../hooks.js';
 import {
   type AccountDataRow,
@@ -54,7 +53,6 @@ export class AccountDataService implements OnModuleInit {
     private readonly database: Database,
     private readonly notifier: Notifier,
     private readonly hooks: UserHooks,
-    private readonly reporter: HookReporter,
     private readonly modules: AccountModules,
   ) {}
 
@@ -223,7 +221,7 @@ export class AccountDataService implements OnModuleInit {
       },
       { name: 'account_data' },
     );
-    await this.reporter.afterCommit(this.hooks.accountDataChanged, event);
+    await this.hooks.accountDataChanged.afterCommit(event);
     if (type !== 'm.tag') await this.modules.accountDataUpdated(userId, roomId, type, event.content, origin);
   }
 

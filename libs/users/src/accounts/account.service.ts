@@ -3,7 +3,6 @@ import { Database } from '@rookery/database';
 import { localpartOf, MatrixError } from '@rookery/matrix-types';
 import { Clock, Config, Ids } from '@rookery/platform';
 import { AccountModules, type Origin } from '../common/account-modules.js';
-import { HookReporter } from '../common/hook-reporter.js';
 import { checkNewLocalpart, qualifyUserId } from '../common/user-names.js';
 import { UserHooks } from '../hooks.js';
 import { insertProfile } from '../profiles/profile.query.js';
@@ -62,7 +61,6 @@ export class AccountService {
     private readonly appservices: AppserviceDirectory,
     private readonly validity: AccountValidity,
     private readonly hooks: UserHooks,
-    private readonly reporter: HookReporter,
     private readonly modules: AccountModules,
   ) {}
 
@@ -145,10 +143,10 @@ export class AccountService {
       { name: 'register' },
     );
     for (const { medium, address } of threepids) {
-      await this.reporter.afterCommit(this.hooks.threepidAdded, { userId, medium, address, atRegistration: true });
+      await this.hooks.threepidAdded.afterCommit({ userId, medium, address, atRegistration: true });
       await this.modules.threepidAdded(userId, medium, address, registration.origin);
     }
-    await this.reporter.afterCommit(this.hooks.registered, event);
+    await this.hooks.registered.afterCommit(event);
     await this.modules.registered(userId, registration.origin);
     return userId;
   }

@@ -3,7 +3,6 @@ import { Database } from '@rookery/database';
 import { MatrixError } from '@rookery/matrix-types';
 import { Logger } from '@rookery/platform';
 import { AccountModules, type Origin } from '../common/account-modules.js';
-import { HookReporter } from '../common/hook-reporter.js';
 import { type DeactivatedEvent, UserHooks } from '../hooks.js';
 import { ProfileService } from '../profiles/profile.service.js';
 import { deleteLoginTokens } from '../sessions/login-token.query.js';
@@ -30,7 +29,6 @@ export class DeactivationService implements OnApplicationBootstrap {
     private readonly sessions: SessionService,
     private readonly profiles: ProfileService,
     private readonly hooks: UserHooks,
-    private readonly reporter: HookReporter,
     private readonly modules: AccountModules,
     private readonly logger: Logger,
   ) {}
@@ -71,7 +69,7 @@ export class DeactivationService implements OnApplicationBootstrap {
     await this.sessions.afterClosed(userId, closed);
     await this.sessions.closePuppets(userId);
     for (const { medium, address } of threepids) {
-      await this.reporter.afterCommit(this.hooks.threepidRemoved, { userId, medium, address, atRegistration: false });
+      await this.hooks.threepidRemoved.afterCommit({ userId, medium, address, atRegistration: false });
       await this.modules.threepidRemoved(userId, medium, address, origin);
     }
     if (erase) await this.#clearProfile(userId, byAdmin, origin);
@@ -92,7 +90,7 @@ export class DeactivationService implements OnApplicationBootstrap {
       { name: 'reactivate' },
     );
     this.sessions.invalidate(userId);
-    await this.reporter.afterCommit(this.hooks.reactivated, { userId });
+    await this.hooks.reactivated.afterCommit({ userId });
     if (account.deactivated) await this.modules.deactivationChanged(userId, false, true, origin);
   }
 
@@ -108,7 +106,7 @@ export class DeactivationService implements OnApplicationBootstrap {
   }
 
   async #finish(event: DeactivatedEvent): Promise<void> {
-    if (!(await this.reporter.afterCommit(this.hooks.deactivated, event))) return;
+    if (!(await this.hooks.deactivated.afterCommit(event))) return;
     await this.database.write((tx) => setDeactivationPending(tx, event.userId, false), { name: 'deactivated' });
   }
 

@@ -518,7 +518,7 @@ eachDatabase('registration', (open) => {
     const { body } = await register({ username: 'leaver', password: 'pw', auth: { type: 'm.login.dummy' } });
     const userId = body['user_id'] as string;
     const logins = users.get(LoginService);
-    const token = await logins.createToken(userId, 60_000);
+    const token = await users.get(LoginService).createToken(userId, 60_000);
     await users.get(DeactivationService).deactivate(userId, true, false, {});
     expect(await users.get(SessionService).findOwner(body['access_token'] as string)).toBeUndefined();
     const login = (loginBody: JsonObject & { type: string }) =>
@@ -530,7 +530,9 @@ eachDatabase('registration', (open) => {
     );
     expect((await login({ type: 'm.login.token', token })).status).toBe(403);
     expect(
-      (await login({ type: 'm.login.token', token: await logins.createToken(userId, 60_000) })).body['errcode'],
+      (await login({ type: 'm.login.token', token: await users.get(LoginService).createToken(userId, 60_000) })).body[
+        'errcode'
+      ],
     ).toBe('M_USER_DEACTIVATED');
     expect(await register({ username: 'leaver', password: 'pw' })).toMatchObject({
       status: 400,

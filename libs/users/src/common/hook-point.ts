@@ -14,7 +14,11 @@ export interface Hook<Event> {
 export class HookPoint<Event> {
   readonly #hooks: Hook<Event>[] = [];
 
-  constructor(readonly name: string) {}
+  /** @param report told of each failure after a commit, with the name of the place */
+  constructor(
+    readonly name: string,
+    private readonly report: (name: string, error: unknown) => void,
+  ) {}
 
   subscribe(hook: Hook<Event>): void {
     this.#hooks.push(hook);
@@ -28,18 +32,15 @@ export class HookPoint<Event> {
     for (const hook of this.#hooks) await hook.inTransaction?.(tx, event);
   }
 
-  /**
-   * @param report told of each failure
-   * @returns whether there was none
-   */
-  async afterCommit(event: Event, report: (hook: string, error: unknown) => void): Promise<boolean> {
+  /** Runs every hook, whatever becomes of the others. @returns whether all did their work */
+  async afterCommit(event: Event): Promise<boolean> {
     let sound = true;
     for (const hook of this.#hooks) {
       try {
         await hook.afterCommit?.(event);
       } catch (error) {
         sound = false;
-        report(this.name, error);
+        this.report(this.name, error);
       }
     }
     return sound;

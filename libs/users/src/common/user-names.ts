@@ -13,7 +13,7 @@ export interface UsernameRules {
  * @throws MatrixError 400 `M_INVALID_USERNAME`
  */
 export function checkNewLocalpart(username: string, rules: UsernameRules): string {
-  const localpart = username.replace(/[A-Z]/g, (letter) => letter.toLowerCase());
+  const localpart = lowerAscii(username);
   if (localpart === '') throw invalid('A user name cannot be empty');
   if (!isValidNewLocalpart(localpart))
     throw invalid(
@@ -29,6 +29,11 @@ export function checkNewLocalpart(username: string, rules: UsernameRules): strin
 
 function invalid(message: string): MatrixError {
   return new MatrixError(400, 'M_INVALID_USERNAME', message);
+}
+
+/** Lowers ASCII letters and nothing else: what only looks like one, or lowers to one, stays what it is. */
+export function lowerAscii(text: string): string {
+  return text.replace(/[A-Z]/g, (letter) => letter.toLowerCase());
 }
 
 /** Completes a localpart or takes a full user id as it is. */

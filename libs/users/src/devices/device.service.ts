@@ -1,7 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { MatrixError } from '@rookery/matrix-types';
-import { HookReporter } from '../common/hook-reporter.js';
 import { UserHooks } from '../hooks.js';
 import { SessionService } from '../sessions/session.service.js';
 import { checkDeviceName } from './device-names.js';
@@ -14,7 +13,6 @@ export class DeviceService {
     private readonly database: Database,
     private readonly sessions: SessionService,
     private readonly hooks: UserHooks,
-    private readonly reporter: HookReporter,
   ) {}
 
   /** By id. */
@@ -42,7 +40,7 @@ export class DeviceService {
       { name: 'device_rename' },
     );
     if (!renamed) throw MatrixError.notFound('Unknown device');
-    await this.reporter.afterCommit(this.hooks.devicesChanged, event);
+    await this.hooks.devicesChanged.afterCommit(event);
   }
 
   /**
@@ -63,7 +61,7 @@ export class DeviceService {
       { name: 'device_create' },
     );
     if (outcome === 'reserved') throw MatrixError.forbidden('The device id is that of a cross-signing key');
-    if (outcome === 'created') await this.reporter.afterCommit(this.hooks.devicesChanged, event);
+    if (outcome === 'created') await this.hooks.devicesChanged.afterCommit(event);
     return outcome === 'created';
   }
 

@@ -3,7 +3,6 @@ import { Database } from '@rookery/database';
 import { MatrixError } from '@rookery/matrix-types';
 import { Config, type Requester } from '@rookery/platform';
 import { AccountModules, type Origin } from '../common/account-modules.js';
-import { HookReporter } from '../common/hook-reporter.js';
 import { isLocalUser } from '../common/user-names.js';
 import { type ProfileChangedEvent, UserHooks } from '../hooks.js';
 import type { Profile } from './profile.js';
@@ -28,7 +27,6 @@ export class ProfileService {
     private readonly database: Database,
     private readonly config: Config,
     private readonly hooks: UserHooks,
-    private readonly reporter: HookReporter,
     private readonly modules: AccountModules,
     private readonly remote: RemoteProfiles,
   ) {}
@@ -123,7 +121,7 @@ export class ProfileService {
       { name: 'profile' },
     );
     if (!event) return;
-    await this.reporter.afterCommit(this.hooks.profileChanged, event);
+    await this.hooks.profileChanged.afterCommit(event);
     if (event.fields.includes('displayname') || event.fields.includes('avatar_url')) {
       await this.modules.profileUpdated(
         userId,

@@ -2,33 +2,21 @@ import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { type InboundRequest, RateLimiter } from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
-import { Clock, Config, Ids } from '@rookery/platform';
+import { Config } from '@rookery/platform';
 import { type Account, findAccount } from '../accounts/account.query.js';
 import { AccountService } from '../accounts/account.service.js';
-import { accessTokenOf } from './access-token.js';
-import { AppserviceDirectory } from './appservice-directory.js';
 import { AccountModules } from '../common/account-modules.js';
-import { newSecret, secretHash } from '../common/secrets.js';
-import { isLocalUser, qualifyUserId } from '../common/user-names.js';
-import { checkJwt } from './jwt.js';
-import { consumeLoginToken, insertLoginToken, type LoginToken } from './login-token.query.js';
-import { PasswordLogin, type Proved } from './password-login.js';
-import { type IssuedSession, SessionService, unknownToken } from './session.service.js';
+import { isLocalUser } from '../common/user-names.js';
+import { type LoginMethod, LoginProofs } from './login-proofs.js';
+import type { LoginToken } from './login-token.query.js';
+import { LoginTokens } from './login-tokens.js';
+import { type IssuedSession, SessionService } from './session.service.js';
 
 /** What a login asks for beside its proof. */
 export interface DeviceRequest {
   readonly deviceId?: string | undefined;
   readonly initialDisplayName?: string | undefined;
   readonly refreshable?: boolean | undefined;
-}
-
-/** How somebody logged in. */
-export interface LoginMethod extends Proved {
-  /** Login type, told to modules. */
-  readonly type: string;
-  readonly authProvider?: LoginToken['authProvider'];
-  /** Application services answer for themselves: no limits, no module is asked. */
-  readonly trusted?: boolean | undefined;
 }
 
 /** A further way to log in, added by a higher lib (single sign-on). */
@@ -44,13 +32,11 @@ export class LoginService {
 
   constructor(
     private readonly database: Database,
-    private readonly clock: Clock,
-    private readonly ids: Ids,
     private readonly config: Config,
     private readonly accounts: AccountService,
     private readonly sessions: SessionService,
-    private readonly passwords: PasswordLogin,
-    private readonly appservices: AppserviceDirectory,
+    private readonly proofs: LoginProofs,
+    private readonly tokens: LoginTokens,
     private readonly modules: AccountModules,
     private readonly limiter: RateLimiter,
   ) {}
@@ -72,7 +58,7 @@ export class LoginService {
     const sso = flows.some((flow) => flow.type === 'm.login.sso');
     if (sso || existing)
       flows.push(existing ? { type: 'm.login.token', get_login_token: true } : { type: 'm.login.token' });
-    for (const type of this.#passwordTypes()) flows.push({ type });
+    for (const type of this.proofs.passwordTypes()) flows.push({ type });
     flows.push({ type: 'm.login.application_service' });
     return flows;
   }
@@ -88,7 +74,7 @@ export class LoginService {
     device: DeviceRequest,
   ): Promise<JsonObject> {
     if (body.type !== 'm.login.application_service') await this.limiter.take('rc_login.address', request.ip);
-    return this.complete(await this.#prove(request, body), device, request);
+    return this.complete(await this.proofs.prove(request, body), device, request);
   }
 
   /**
@@ -130,90 +116,8 @@ export class LoginService {
   }
 
   /** A token that logs the user in, once, within `durationMs`. */
-  async createToken(userId: string, durationMs: number, authProvider?: LoginToken['authProvider']): Promise<string> {
-    const token = newSecret(this.ids, 'login');
-    await this.database.write(
-      (tx) => insertLoginToken(tx, secretHash(token), { userId, authProvider }, this.clock.nowMs() + durationMs),
-      { name: 'login_token' },
-    );
-    return token;
-  }
-
-  async #prove(request: InboundRequest, body: JsonObject & { readonly type: string }): Promise<LoginMethod> {
-    const { type } = body;
-    if (type === 'm.login.application_service') return this.#proveAppservice(request, body);
-    if (type === 'm.login.token') return this.#proveToken(body);
-    if (type === 'org.matrix.login.jwt' && this.config.get('jwt_config.enabled')) return this.#proveJwt(body);
-    if (!this.#passwordTypes().includes(type))
-      throw new MatrixError(400, 'M_UNKNOWN', 'This login type is not offered here');
-    if (type === 'm.login.password') return { type, ...(await this.passwords.check(body, request)) };
-    return this.#proveByModule(request, body);
-  }
-
-  /** The types that are checked with a name: passwords, and what modules bring. */
-  #passwordTypes(): string[] {
-    const enabled = this.config.get('password_config.enabled') === true;
-    const types = new Set(this.modules.loginTypes.keys());
-    types.delete('m.login.password');
-    return [
-      ...(enabled &&
-      (this.config.get('password_config.localdb_enabled') || this.modules.loginTypes.has('m.login.password'))
-        ? ['m.login.password']
-        : []),
-      ...(enabled ? types : []),
-    ];
-  }
-
-  async #proveByModule(request: InboundRequest, body: JsonObject & { readonly type: string }): Promise<LoginMethod> {
-    const identifier = body['identifier'] as { type?: unknown; user?: unknown } | undefined;
-    const name = identifier?.type === 'm.id.user' ? identifier.user : body['user'];
-    if (typeof name !== 'string') throw MatrixError.missingParam("Missing 'identifier.user'");
-    const userId = qualifyUserId(name, this.config.serverName);
-    const key = userId.toLowerCase().slice(0, 255);
-    if (!(await this.limiter.mayTake('rc_login.failed_attempts', key)))
-      await this.limiter.take('rc_login.failed_attempts', key);
-    const success = await this.modules.checkAuth(userId, body.type, body, { request });
-    if (success) return { type: body.type, userId: success.userId, onLogin: success.onLogin };
-    await this.limiter.take('rc_login.failed_attempts', key).catch(() => undefined);
-    throw MatrixError.forbidden('Wrong user name or password');
-  }
-
-  /** @spec client-server-api#appservice-login */
-  async #proveAppservice(request: InboundRequest, body: JsonObject): Promise<LoginMethod> {
-    const found = accessTokenOf(request);
-    if (!found) throw new MatrixError(401, 'M_MISSING_TOKEN', 'The token of an application service is required');
-    const appservice = this.appservices.byToken(found.token);
-    if (!appservice) throw unknownToken('Not the token of an application service', false);
-    const identifier = body['identifier'] as { type?: unknown; user?: unknown } | undefined;
-    const name = identifier?.user ?? body['user'];
-    if (typeof name !== 'string') throw MatrixError.missingParam("Missing 'identifier.user'");
-    const userId = qualifyUserId(name, this.config.serverName);
-    if (userId !== appservice.senderUserId && !appservice.covers(userId))
-      throw MatrixError.forbidden('The application service may not act as this user');
-    if (!(await findAccount(this.database, userId))) throw MatrixError.forbidden('Unknown user');
-    return { type: 'm.login.application_service', userId, trusted: true };
-  }
-
-  /** @spec client-server-api#token-based */
-  async #proveToken(body: JsonObject): Promise<LoginMethod> {
-    const { token } = body;
-    if (typeof token !== 'string') throw MatrixError.missingParam("Missing parameter 'token'");
-    const found = await this.database.write((tx) => consumeLoginToken(tx, secretHash(token), this.clock.nowMs()), {
-      name: 'login_token_use',
-    });
-    if (!found) throw MatrixError.forbidden('Unknown, expired or used login token');
-    return { type: 'm.login.token', userId: found.userId, authProvider: found.authProvider };
-  }
-
-  #proveJwt(body: JsonObject): LoginMethod {
-    const { token } = body;
-    if (typeof token !== 'string') throw MatrixError.forbidden('A token is required');
-    const claims = checkJwt(token, this.config, this.clock.nowMs());
-    return {
-      type: 'org.matrix.login.jwt',
-      userId: qualifyUserId(claims.localpart.toLowerCase(), this.config.serverName),
-      displayName: claims.displayName,
-    };
+  createToken(userId: string, durationMs: number, authProvider?: LoginToken['authProvider']): Promise<string> {
+    return this.tokens.create(userId, durationMs, authProvider);
   }
 
   /** Modules and signed tokens may vouch for users who are not there yet. */

@@ -6,7 +6,6 @@ import { newSecret, secretHash } from '../common/secrets.js';
 import { deviceIdsOf, deleteDevices, ensureDevice, setDeviceAuthProvider } from '../devices/device.query.js';
 import { checkDeviceName } from '../devices/device-names.js';
 import { UserHooks } from '../hooks.js';
-import { HookReporter } from '../common/hook-reporter.js';
 import { TokenCache } from './token-cache.js';
 import {
   deleteAccessToken,
@@ -65,7 +64,6 @@ export class SessionService {
     private readonly ids: Ids,
     private readonly config: Config,
     private readonly hooks: UserHooks,
-    private readonly reporter: HookReporter,
     private readonly cache: TokenCache,
   ) {}
 
@@ -93,7 +91,7 @@ export class SessionService {
       { name: 'session_open' },
     );
     this.cache.invalidateUser(userId);
-    if (created) await this.reporter.afterCommit(this.hooks.devicesChanged, { userId, deviceIds: [deviceId] });
+    if (created) await this.hooks.devicesChanged.afterCommit({ userId, deviceIds: [deviceId] });
     return { userId, deviceId, ...this.#issued(secrets, this.#sessionExpiryMs()) };
   }
 
@@ -238,9 +236,9 @@ export class SessionService {
   }
 
   async #tellLoggedOut(userId: string, tokens: readonly RevokedToken[], deviceIds: readonly string[]): Promise<void> {
-    if (deviceIds.length > 0) await this.reporter.afterCommit(this.hooks.devicesDeleted, { userId, deviceIds });
+    if (deviceIds.length > 0) await this.hooks.devicesDeleted.afterCommit({ userId, deviceIds });
     if (tokens.length > 0)
-      await this.reporter.afterCommit(this.hooks.loggedOut, {
+      await this.hooks.loggedOut.afterCommit({
         userId,
         accessTokenIds: tokens.map((token) => token.id),
         deviceIds,

@@ -3,7 +3,6 @@ import { Database, type Tx } from '@rookery/database';
 import { MatrixError } from '@rookery/matrix-types';
 import { Clock, Config } from '@rookery/platform';
 import { AccountModules, type Origin } from '../common/account-modules.js';
-import { HookReporter } from '../common/hook-reporter.js';
 import { UserHooks } from '../hooks.js';
 import { canonicalAddress } from './addresses.js';
 import { checkAllowedThreepid } from './threepid-rules.js';
@@ -25,7 +24,6 @@ export class ThreepidService {
     private readonly clock: Clock,
     private readonly config: Config,
     private readonly hooks: UserHooks,
-    private readonly reporter: HookReporter,
     private readonly modules: AccountModules,
   ) {}
 
@@ -78,7 +76,7 @@ export class ThreepidService {
       },
       { name: 'threepid_add' },
     );
-    await this.reporter.afterCommit(this.hooks.threepidAdded, event);
+    await this.hooks.threepidAdded.afterCommit(event);
     await this.modules.threepidAdded(userId, medium, canonical, origin);
   }
 
@@ -102,7 +100,7 @@ export class ThreepidService {
       { name: 'threepid_remove' },
     );
     if (!removed) return false;
-    await this.reporter.afterCommit(this.hooks.threepidRemoved, event);
+    await this.hooks.threepidRemoved.afterCommit(event);
     await this.modules.threepidRemoved(userId, medium, canonical, origin);
     return true;
   }
