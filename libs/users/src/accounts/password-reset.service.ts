@@ -2,6 +2,8 @@ import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import type { InboundRequest } from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { EmailVerification } from '../threepids/email-verification.service.js';
+import { MsisdnVerification } from '../threepids/msisdn-verification.service.js';
 import { userOfThreepid } from '../threepids/threepid.query.js';
 import { provedAddress } from '../uia/stages.js';
 import { UiaService } from '../uia/uia.service.js';
@@ -14,9 +16,12 @@ export class PasswordReset {
     private readonly database: Database,
     private readonly uia: UiaService,
     private readonly accounts: AccountService,
+    private readonly emails: EmailVerification,
+    private readonly numbers: MsisdnVerification,
   ) {}
 
   /**
+   * @throws MatrixError 401 `M_MISSING_TOKEN` where no address can be proved: then only a session can change a password
    * @throws InteractiveAuthRequired until an address is proved
    * @throws MatrixError 400 `M_MISSING_PARAM`, 404 `M_NOT_FOUND` (the address belongs to no account)
    */
@@ -25,7 +30,10 @@ export class PasswordReset {
     body: JsonObject & { readonly new_password?: string },
     logout: boolean,
   ): Promise<void> {
-    const flows = [['m.login.email.identity'], ['m.login.msisdn']];
+    const flows: string[][] = [];
+    if (this.emails.available) flows.push(['m.login.email.identity']);
+    if (this.numbers.available) flows.push(['m.login.msisdn']);
+    if (flows.length === 0) throw new MatrixError(401, 'M_MISSING_TOKEN', 'An access token is required');
     const { results } = await this.uia.authenticate({ request, body, flows, description: 'set a new password' });
     const proved = provedAddress(results['m.login.email.identity']) ?? provedAddress(results['m.login.msisdn']);
     if (body.new_password === undefined) throw MatrixError.missingParam("Missing parameter 'new_password'");

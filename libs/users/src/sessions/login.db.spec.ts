@@ -275,6 +275,17 @@ eachDatabase('login', (open) => {
       });
     });
 
+    it('does not take a name that only looks like another for it', async () => {
+      const fixture = await build(settings);
+      await users.get(AccountService).register({ localpart: 'kim', origin: {} });
+      // The Kelvin sign: its lower case is an ASCII k.
+      const answer = await login({ type: 'org.matrix.login.jwt', token: hs256({ ...good, sub: '\u212aim' }) }, fixture);
+      expect(answer).toMatchObject({ status: 400, body: { errcode: 'M_INVALID_USERNAME' } });
+      expect(
+        await login({ type: 'org.matrix.login.jwt', token: hs256({ ...good, sub: 'KIM' }) }, fixture),
+      ).toMatchObject({ body: { user_id: '@kim:example.org' } });
+    });
+
     it('takes nothing else', async () => {
       const fixture = await build(settings);
       const nowS = clock.nowMs() / 1000;
