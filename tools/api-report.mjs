@@ -149,7 +149,7 @@ Every callback gets a [context](api.md#callbackcontext) as its last argument. Th
 | merge | answers are united | likewise |
 | notify | all are told | a line in the log |
 
-A callback has 5 seconds (those for signing in 20, notifications 30), or the \`time_limit\` of the module's entry.
+A callback has 5 seconds (those for signing in 20), or the \`time_limit\` of the module's entry. Only \`onUpdate\` may wait as long as a day.
 
 ${sections.join('\n\n')}
 `;

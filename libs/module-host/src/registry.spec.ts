@@ -130,6 +130,23 @@ it('refuses modules that disagree about the fields of a login type', () => {
   expect(disagree.seal).toThrow(/module two: org\.example\.card needs the fields card here, but pin in one/);
 });
 
+it('gives each callback its time, which the entry may change, but never that of one who waits on purpose', () => {
+  const budgets = (timeLimitMs: number | undefined): (number | undefined)[] => {
+    const registry = new ModuleRegistry(() => {});
+    registry.addModule('m');
+    const given = { onError: 'deny', timeLimitMs } as const;
+    registry.add('m', given, 'spamChecker', { checkEventForSpam: () => NOT_SPAM });
+    registry.add('m', given, 'passwordAuthProvider', { check3pidAuth: () => undefined, onLoggedOut: nothing });
+    registry.add('m', given, 'backgroundUpdateController', { onUpdate: () => ({ durationMs: 100 }) });
+    const { handlers } = registry.seal();
+    return (['checkEventForSpam', 'check3pidAuth', 'onLoggedOut', 'onUpdate'] as const).map(
+      (name) => handlers[name]?.[0]?.timeLimitMs,
+    );
+  };
+  expect(budgets(undefined)).toEqual([5_000, 20_000, 5_000, 86_400_000]);
+  expect(budgets(300)).toEqual([300, 300, 300, 86_400_000]);
+});
+
 it('warns of a deprecated callback', () => {
   const { seal, warnings } = registering(['m', 'thirdPartyRules', { onThreepidBind: nothing }]);
   seal();

@@ -3,7 +3,6 @@ import {
   type CallbackCategories,
   type CallbackCategory,
   type CallbackInfo,
-  type CallbackKind,
   type CallbackName,
   callbackTable,
   type MediaStorageProvider,
@@ -18,7 +17,7 @@ import { samePath, type WebResource, webResource } from './web-resources.js';
 export interface ModulePolicy {
   /** What becomes of a request when a callback fails. */
   readonly onError: 'deny' | 'allow';
-  /** Time budget of one call; `undefined` for the default of the callback's kind. */
+  /** Time budget of one call; `undefined` for the default: 5 seconds for most. */
   readonly timeLimitMs: number | undefined;
 }
 
@@ -89,15 +88,16 @@ export const registrationMethods = {
   backgroundUpdateController: 'registerBackgroundUpdateControllerCallbacks',
 } as const satisfies Record<CallbackCategory, string>;
 
-/** Default time budgets in milliseconds. Signing in may ask a slow directory; nobody waits for a notification. */
-const timeLimits: Readonly<Record<CallbackKind, number>> = {
-  gate: 5_000,
-  transform: 5_000,
-  provide: 5_000,
-  merge: 5_000,
-  notify: 30_000,
+/** Time budget of a call where neither the module's entry nor {@link slow} says otherwise. */
+const timeLimitMs = 5_000;
+/** Callbacks that may ask something slow before the answer: a directory, a mail server. */
+const slow: Readonly<Partial<Record<CallbackName, number>>> = {
+  authCheckers: 20_000,
+  check3pidAuth: 20_000,
+  onLegacySendMail: 20_000,
 };
-const signInTimeLimitMs = 20_000;
+/** Callbacks that wait on purpose, and that no entry can hurry. */
+const patient: Readonly<Partial<Record<CallbackName, number>>> = { onUpdate: 86_400_000 };
 
 /** Callbacks that once existed elsewhere, and what to use now. */
 const removed: ReadonlyMap<string, string> = new Map([
@@ -275,7 +275,7 @@ export class ModuleRegistry {
       return;
     }
     const call = (value as Handler['call']).bind(owner);
-    this.#handlers.set(callback, [...others, this.#handler(module, policy, callback, info, call)]);
+    this.#handlers.set(callback, [...others, this.#handler(module, policy, callback, call)]);
   }
 
   #addAuthCheckers(module: string, policy: ModulePolicy, value: unknown): void {
@@ -298,7 +298,7 @@ export class ModuleRegistry {
         );
       }
       const call = (checker as AuthChecker).check.bind(checker) as Handler['call'];
-      const handler = this.#handler(module, policy, 'authCheckers', table.authCheckers, call);
+      const handler = this.#handler(module, policy, 'authCheckers', call);
       if (others) others.handlers.push(handler);
       else this.#loginTypes.set(loginType, { fields: Object.freeze([...fields]), handlers: [handler] });
       known.push(handler);
@@ -306,19 +306,12 @@ export class ModuleRegistry {
     if (known.length > 0) this.#handlers.set('authCheckers', known);
   }
 
-  #handler(
-    module: string,
-    policy: ModulePolicy,
-    callback: CallbackName,
-    info: CallbackInfo,
-    call: Handler['call'],
-  ): Handler {
-    const usual = info.category === 'passwordAuthProvider' ? signInTimeLimitMs : timeLimits[info.kind];
+  #handler(module: string, policy: ModulePolicy, callback: CallbackName, call: Handler['call']): Handler {
     return Object.freeze({
       module,
       callback,
       onError: policy.onError,
-      timeLimitMs: policy.timeLimitMs ?? usual,
+      timeLimitMs: patient[callback] ?? policy.timeLimitMs ?? slow[callback] ?? timeLimitMs,
       call,
     });
   }
