@@ -11,7 +11,14 @@ const bob = requesterOf('bob');
 const carol = requesterOf('carol');
 
 describe('the content of m.receipt', () => {
-  const receipt = { roomId: '!r', type: 'm.read', userId: '@a:b', eventId: '$e', ts: 5, eventStreamOrdering: 1 } as const;
+  const receipt = {
+    roomId: '!r',
+    type: 'm.read',
+    userId: '@a:b',
+    eventId: '$e',
+    ts: 5,
+    eventStreamOrdering: 1,
+  } as const;
   it('nests event, type and user, and prefers the receipt for the whole room', () => {
     const threaded: Receipt = { ...receipt, threadId: 'main' };
     const whole: Receipt = { ...receipt, threadId: undefined };
@@ -104,7 +111,9 @@ eachDatabase('receipts', (open) => {
   it('keeps receipts of threads apart', async () => {
     const root = await fixture.say(bob, roomId);
     const inThread = await fixture.say(bob, roomId, { 'm.relates_to': { rel_type: 'm.thread', event_id: root } });
-    const reaction = await fixture.say(bob, roomId, { 'm.relates_to': { rel_type: 'm.reference', event_id: inThread } });
+    const reaction = await fixture.say(bob, roomId, {
+      'm.relates_to': { rel_type: 'm.reference', event_id: inThread },
+    });
     const main = await fixture.say(bob, roomId);
     await set(alice, main);
     await set(alice, inThread, 'm.read', root);
@@ -191,7 +200,15 @@ eachDatabase('receipts', (open) => {
     await set(alice, eventId);
     await set(alice, eventId);
     await receipts.store([
-      { roomId, type: 'm.read', userId: '@x:elsewhere.org', eventId, threadId: undefined, ts: 1, eventStreamOrdering: 9 },
+      {
+        roomId,
+        type: 'm.read',
+        userId: '@x:elsewhere.org',
+        eventId,
+        threadId: undefined,
+        ts: 1,
+        eventStreamOrdering: 9,
+      },
     ]);
     expect(inTransaction).toEqual([alice.userId, '@x:elsewhere.org']);
     expect(sent).toEqual([alice.userId]);

@@ -1,0 +1,187 @@
+import { JoinService, MembershipService } from '@rookery/rooms';
+import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
+import { buildEphemeral, type EphemeralFixture, fixtureMigrations, requesterOf } from '../ephemeral.fixture.js';
+import { EphemeralHooks } from '../hooks.js';
+import type { PresenceState } from './presence-state.js';
+import { PresenceService, presenceStream } from './presence.service.js';
+
+let serial = 0;
+
+eachDatabase('presence', (open) => {
+  const clock = new FakeClock();
+  let test: TestDatabase;
+  let fixture: EphemeralFixture;
+  let presence: PresenceService;
+  let roomId: string;
+  let alice = requesterOf('alice');
+  let bob = requesterOf('bob');
+  let carol = requesterOf('carol');
+
+  /** What a client in the room hears. */
+  const news = async (userId: string, since: number | undefined, freshRooms: string[] = [], of = presence) =>
+    byUser(await of.changes({ userId, joinedRooms: new Set([roomId]), freshRooms, since, upTo: of.stream.current() }));
+  const byUser = (states: readonly PresenceState[]): Record<string, string> =>
+    Object.fromEntries(states.map((one) => [one.userId, one.state]));
+
+  beforeAll(async () => {
+    test = await open(clock);
+    await test.migrate(fixtureMigrations);
+    fixture = await buildEphemeral({ database: test.database, clock });
+    presence = fixture.get(PresenceService);
+  });
+  beforeEach(async () => {
+    serial++;
+    [alice, bob, carol] = ['alice', 'bob', 'carol'].map((name) => requesterOf(`${name}${serial}`)) as [
+      typeof alice,
+      typeof alice,
+      typeof alice,
+    ];
+    roomId = await fixture.room(alice, bob);
+  });
+  afterAll(() => fixture.close());
+
+  it('follows syncs: online, and offline half a minute after the last one', async () => {
+    const since = presence.stream.current();
+    const end = presence.syncing(alice.userId, 'A', 'online');
+    await presence.flush();
+    expect(await news(bob.userId, since)).toEqual({ [alice.userId]: 'online' });
+    await clock.advance(40_000);
+    expect((await presence.visibleTo(bob.userId, alice.userId)).state).toBe('online');
+    end();
+    await clock.advance(29_000);
+    expect((await presence.visibleTo(bob.userId, alice.userId)).state).toBe('online');
+    await clock.advance(8_000);
+    await presence.flush();
+    expect(await news(bob.userId, since)).toEqual({ [alice.userId]: 'offline' });
+  });
+
+  it('tells those who share a room, and nobody else', async () => {
+    const since = presence.stream.current();
+    await presence.setByClient(alice.userId, 'A', 'unavailable', 'at lunch');
+    await presence.flush();
+    expect(await news(bob.userId, since)).toEqual({ [alice.userId]: 'unavailable' });
+    const other = { userId: carol.userId, joinedRooms: new Set(['!x']), freshRooms: [], since };
+    expect(await presence.changes({ ...other, upTo: presence.stream.current() })).toEqual([]);
+    expect(await presence.visibleTo(bob.userId, alice.userId)).toMatchObject({ statusMsg: 'at lunch' });
+    await expect(presence.visibleTo(carol.userId, alice.userId)).rejects.toMatchObject({ errcode: 'M_FORBIDDEN' });
+    expect(await news(bob.userId, presence.stream.current())).toEqual({});
+  });
+
+  it('is told together, once a second at most', async () => {
+    await clock.advance(5_000);
+    await presence.flush();
+    const wake = () => fixture.notifier.wait(bob.userId, { timeoutMs: 600 });
+    const written: number[] = [];
+    fixture.get(EphemeralHooks).subscribe({ presenceChanged: (states) => void written.push(states.length) });
+    const first = wake();
+    await presence.setByClient(alice.userId, 'A', 'online', 'one');
+    await presence.setByClient(bob.userId, 'B', 'online', 'two');
+    await presence.setByClient(alice.userId, 'A', 'online', 'three');
+    await clock.advance(60);
+    await presence.flush();
+    expect(written).toEqual([2]);
+    expect(await first).toBe('news');
+    const second = wake();
+    await presence.setByClient(alice.userId, 'A', 'online', 'four');
+    await clock.advance(700);
+    expect(await second).toBe('timeout');
+    expect(written).toEqual([2]);
+    await clock.advance(400);
+    await presence.flush();
+    expect(written).toEqual([2, 1]);
+    expect((await presence.visibleTo(bob.userId, alice.userId)).statusMsg).toBe('four');
+  });
+
+  it('gives new clients everybody who is there, and newcomers to a room those in it', async () => {
+    presence.syncing(alice.userId, 'A', 'online');
+    presence.syncing(carol.userId, 'C', 'online');
+    await presence.flush();
+    expect(await news(bob.userId, undefined)).toEqual({ [alice.userId]: 'online' });
+    const since = presence.stream.current();
+    await fixture.get(JoinService).join(carol, roomId);
+    await presence.flush();
+    // Carol finds Alice, and both others hear of Carol.
+    expect(await news(carol.userId, since, [roomId])).toEqual({ [alice.userId]: 'online', [carol.userId]: 'online' });
+    expect(await news(bob.userId, since)).toEqual({ [carol.userId]: 'online' });
+    await fixture.get(MembershipService).leave(carol, roomId);
+    const later = presence.stream.current();
+    await presence.setByClient(carol.userId, 'C', 'unavailable', undefined);
+    await presence.flush();
+    expect(await news(bob.userId, later)).toEqual({});
+  });
+
+  it('hears other servers, and forgets those of which nothing is heard', async () => {
+    const dora = '@dora:elsewhere.org';
+    await test.database.write((tx) =>
+      tx.run(
+        `INSERT INTO current_state_events (event_id, room_id, type, state_key, membership) VALUES (?, ?, 'm.room.member', ?, 'join')`,
+        [`$dora${serial}`, roomId, dora],
+      ),
+    );
+    const since = presence.stream.current();
+    const online = { state: 'online', lastActiveMs: 1, lastSyncMs: 0, lastFederationMs: 0, statusMsg: 'hi' } as const;
+    presence.receive([
+      { userId: dora, currentlyActive: true, ...online },
+      { userId: alice.userId, currentlyActive: true, ...online },
+    ]);
+    await presence.flush();
+    expect(await news(bob.userId, since)).toEqual({ [dora]: 'online' });
+    await clock.advance(31 * 60_000);
+    await presence.flush();
+    expect(await news(bob.userId, since)).toEqual({ [dora]: 'offline' });
+  });
+
+  it('survives a restart: those who were there are, until they fail to come back', async () => {
+    const since = presence.stream.current();
+    presence.syncing(alice.userId, 'A', 'online');
+    await presence.setByClient(alice.userId, 'A', 'online', 'still here');
+    await presence.flush();
+    const again = await buildEphemeral({ database: await test.reopen(), clock });
+    const restarted = again.get(PresenceService);
+    expect(restarted.stream.current()).toBeGreaterThan(since);
+    expect(await news(bob.userId, since, [], restarted)).toEqual({ [alice.userId]: 'online' });
+    expect(await restarted.visibleTo(bob.userId, alice.userId)).toMatchObject({ statusMsg: 'still here' });
+    await clock.advance(40_000);
+    await restarted.flush();
+    expect(await news(bob.userId, since, [], restarted)).toEqual({ [alice.userId]: 'offline' });
+    await again.close();
+  });
+
+  it('finds who went offline before a restart', async () => {
+    presence.syncing(alice.userId, 'A', 'online')();
+    await presence.flush();
+    const since = presence.stream.current();
+    await clock.advance(40_000);
+    await presence.flush();
+    const again = await buildEphemeral({ database: await test.reopen(), clock });
+    expect(await news(bob.userId, since, [], again.get(PresenceService))).toEqual({ [alice.userId]: 'offline' });
+    expect(await news(carol.userId, since, [], again.get(PresenceService))).toEqual({ [alice.userId]: 'offline' });
+    await again.close();
+  });
+
+  it('feeds followers', async () => {
+    const since = presence.stream.current();
+    await presence.setByClient(alice.userId, 'A', 'online', undefined);
+    await presence.flush();
+    const rows = await presenceStream.read(test.database, since, presence.stream.current(), 10);
+    expect(rows.map((row) => [row.userId, row.state])).toEqual([[alice.userId, 'online']]);
+  });
+
+  it('shows nothing where it is switched off', async () => {
+    const off = await buildEphemeral({ database: test.database, clock, settings: { presence: { enabled: false } } });
+    const service = off.get(PresenceService);
+    await service.setByClient(alice.userId, 'A', 'online', 'hello');
+    service.syncing(alice.userId, 'A', 'online');
+    await service.flush();
+    expect(service.mayHaveChanged(0)).toBe(false);
+    expect(await news(bob.userId, 0, [roomId], service)).toEqual({});
+    expect((await service.visibleTo(bob.userId, alice.userId)).state).toBe('offline');
+    await off.close();
+  });
+
+  it('refuses a status message that is too long', async () => {
+    await expect(presence.setByClient(alice.userId, 'A', 'online', 'x'.repeat(2_000))).rejects.toMatchObject({
+      errcode: 'M_INVALID_PARAM',
+    });
+  });
+});
