@@ -22,6 +22,7 @@ export {
   type RoomMembership,
 } from './reading/membership-reader.js';
 export { MembershipHistory, type PastMembership } from './reading/membership-history.js';
+export { activityTypes, type RoomFacts, RoomFactsReader } from './reading/room-facts.js';
 export { RoomHeroes } from './reading/room-heroes.js';
 export { EventSerializer, prejoinStateOf, type Reader, type SerializeOptions } from './reading/event-serializer.js';
 export { VisibilityFilter, type VisibleEvent } from './reading/visibility-filter.js';
@@ -75,3 +76,4 @@ export {
   type ShutdownResult,
 } from './upkeep/room-shutdown.service.js';
 export { type RoomTask, RoomTasks } from './upkeep/room-tasks.js';
+export { ReaderWishes } from './reading/reader-wishes.js';

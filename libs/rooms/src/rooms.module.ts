@@ -43,6 +43,9 @@ import { RoomShutdown } from './upkeep/room-shutdown.service.js';
 import { EventSerializer } from './reading/event-serializer.js';
 import { MembershipHistory } from './reading/membership-history.js';
 import { MembershipReader } from './reading/membership-reader.js';
+import { RoomFactsReader } from './reading/room-facts.js';
+import { ReaderStates } from './reading/reader-states.js';
+import { ReaderWishes } from './reading/reader-wishes.js';
 import { RoomHeroes } from './reading/room-heroes.js';
 import { TimelineReader } from './reading/timeline-reader.js';
 import { VisibilityFilter } from './reading/visibility-filter.js';
@@ -54,12 +57,14 @@ import { StateGroups } from './state/state-groups-cache.js';
 import { StateResolver } from './state/state-resolver.js';
 
 const face = [
+  ReaderWishes,
   RoomBlocking,
   RoomRepair,
   RoomTasks,
   PurgeService,
   RoomShutdown,
   RoomDirectory,
+  RoomFactsReader,
   RelationsService,
   RoomSummaries,
   SpaceHierarchy,
@@ -95,6 +100,7 @@ const face = [
 ];
 
 const inside = [
+  ReaderStates,
   BatchCommitter,
   CanonicalAliases,
   DraftBuilder,

@@ -69,6 +69,8 @@ export class EventStore {
     sizeCalculation: (entry) => entry.sizeBytes,
   });
 
+  #changes = 0;
+
   constructor(private readonly database: Database) {}
 
   /** The events that exist, by id; in two queries for those that are not cached. */
@@ -81,9 +83,11 @@ export class EventStore {
       else missing.add(eventId);
     }
     if (missing.size === 0) return found;
+    const changes = this.#changes;
     for (const [eventId, entry] of await load(db, [...missing])) {
       found.set(eventId, entry.stored);
-      if (db === this.database) this.#cache.set(eventId, entry);
+      // What was read while something was redacted or deleted may be older than that.
+      if (db === this.database && changes === this.#changes) this.#cache.set(eventId, entry);
     }
     return found;
   }
@@ -117,11 +121,13 @@ export class EventStore {
 
   /** Told by the persister that a redaction of `eventId` became durable. */
   redact(eventId: string, redactionId: string): void {
+    this.#changes++;
     const cached = this.#cache.get(eventId);
     if (cached) this.#cache.set(eventId, { ...cached, stored: pruned(cached.stored, redactionId) });
   }
 
   forget(eventIds: Iterable<string>): void {
+    this.#changes++;
     for (const eventId of eventIds) this.#cache.delete(eventId);
   }
 }

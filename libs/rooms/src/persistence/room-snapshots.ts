@@ -30,6 +30,8 @@ export class RoomSnapshots {
 
   /** Keeps a snapshot, or weighs it again after it has grown. */
   keep(snapshot: RoomSnapshot): void {
+    // Setting the same object again would not weigh it again.
+    this.#cache.delete(snapshot.roomId);
     this.#cache.set(snapshot.roomId, snapshot);
   }
 

@@ -1,14 +1,11 @@
 import { Injectable } from '@nestjs/common';
-import { Database } from '@rookery/database';
 import { redactEvent } from '@rookery/events';
 import { isMembership, type Membership } from '@rookery/matrix-types';
-import { stateKeyOf } from '@rookery/state-res';
-import { erasedUsers } from '@rookery/users';
 import { EventStore } from '../persistence/event-store.js';
 import { isServable, type StoredEvent } from '../persistence/stored-event.js';
-import { RoomStateReader } from '../state/room-state-reader.js';
-import { selectIgnored } from './ignored-users.query.js';
 import { MembershipHistory } from './membership-history.js';
+import { ReaderStates } from './reader-states.js';
+import { ReaderWishes } from './reader-wishes.js';
 import { type HistoryVisibility, historyVisibilityIn, maySee, moreOpen } from './visibility-rule.js';
 
 /** An event that its reader may see. */
@@ -18,19 +15,19 @@ export interface VisibleEvent {
   readonly membership: Membership | undefined;
 }
 
-const visibilityKey = stateKeyOf('m.room.history_visibility', '');
+const nobody: ReadonlySet<string> = new Set();
 
 /**
  * Decides who may see which event. Every path that hands events to a client goes through it; it takes a bounded number of
- * queries for any number of events.
+ * queries for any number of events, and none for what was looked at lately.
  * @spec client-server-api#room-history-visibility
  */
 @Injectable()
 export class VisibilityFilter {
   constructor(
-    private readonly database: Database,
     private readonly events: EventStore,
-    private readonly state: RoomStateReader,
+    private readonly states: ReaderStates,
+    private readonly wishes: ReaderWishes,
     private readonly history: MembershipHistory,
   ) {}
 
@@ -46,22 +43,19 @@ export class VisibilityFilter {
   ): Promise<VisibleEvent[]> {
     const candidates = events.filter(isServable);
     if (candidates.length === 0) return [];
-    const memberKey = stateKeyOf('m.room.member', userId);
     const [states, ignored, erased] = await Promise.all([
-      this.state.idsAfter(
+      this.states.at(
+        userId,
         candidates.map((stored) => stored.event.eventId),
-        {
-          types: [
-            ['m.room.history_visibility', ''],
-            ['m.room.member', userId],
-          ],
-        },
       ),
-      options.withIgnored ? new Set<string>() : selectIgnored(this.database, userId),
-      erasedUsers(this.database, [...new Set(candidates.map((stored) => stored.event.sender))]),
+      options.withIgnored ? nobody : this.wishes.ignoredBy(userId),
+      this.wishes.erasedOf(candidates.map((stored) => stored.event.sender)),
     ]);
     const needed = new Set<string>();
-    for (const state of states.values()) for (const id of state.values()) needed.add(id);
+    for (const { visibility, member } of states.values()) {
+      if (visibility !== undefined) needed.add(visibility);
+      if (member !== undefined) needed.add(member);
+    }
     for (const stored of candidates) if (stored.replacesState !== undefined) needed.add(stored.replacesState);
     const loaded = await this.events.events(needed);
     const membershipOf = (eventId: string | undefined): Membership | undefined => {
@@ -74,8 +68,8 @@ export class VisibilityFilter {
       const { event } = stored;
       if (event.stateKey === undefined && ignored.has(event.sender)) continue;
       const state = states.get(event.eventId);
-      let membership = membershipOf(state?.get(memberKey));
-      let visibility = visibilityOf(loaded.get(state?.get(visibilityKey) ?? '')?.content);
+      let membership = membershipOf(state?.member);
+      let visibility = visibilityOf(loaded.get(state?.visibility ?? '')?.content);
       if (event.type === 'm.room.history_visibility' && event.stateKey === '') {
         const before = stored.replacesState === undefined ? undefined : loaded.get(stored.replacesState)?.content;
         visibility = moreOpen(visibility, visibilityOf(before));

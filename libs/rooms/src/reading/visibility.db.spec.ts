@@ -3,7 +3,7 @@ import { MatrixError, parseEventFilter } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { replicationMigrations } from '@rookery/replication';
 import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
-import { usersMigrations } from '@rookery/users';
+import { AccountDataService, UserHooks, usersMigrations } from '@rookery/users';
 import { RoomCreation } from '../creation/room-creation.service.js';
 import { RoomReadingService } from '../history/room-reading.service.js';
 import { JoinService } from '../membership/join.service.js';
@@ -118,16 +118,18 @@ eachDatabase('history visibility', (open) => {
     const { roomId, ids } = await history('shared');
     const reading = rooms.get(RoomReadingService);
     const carol = readers['joinedLater']!;
+    const hooks = rooms.get(UserHooks);
+    await reading.event(carol, roomId, ids.get('joined')!);
     await test.database.write((tx) => tx.run('INSERT INTO erased_users (user_id) VALUES (?)', [alice.userId]));
+    await hooks.deactivated.afterCommit({ userId: alice.userId, erase: true, byAdmin: true });
     expect((await reading.event(carol, roomId, ids.get('joined')!)).content).toEqual({});
     expect((await reading.event(bob, roomId, ids.get('joined')!)).content).toMatchObject({ body: 'joined' });
     await test.database.write((tx) => tx.run('DELETE FROM erased_users'));
-    await test.database.write((tx) =>
-      tx.run('INSERT INTO ignored_users (ignorer_user_id, ignored_user_id) VALUES (?, ?)', [
-        carol.userId,
-        alice.userId,
-      ]),
-    );
+    await hooks.reactivated.afterCommit({ userId: alice.userId });
+    const ignoring = { ignored_users: { [alice.userId]: {} } };
+    await rooms
+      .get(AccountDataService)
+      .set(carol.userId, undefined, 'm.ignored_user_list', ignoring, { requester: carol });
     const page = await reading.messages(carol, roomId, { direction: 'b', limit: 50, filter });
     expect(page['chunk']).toEqual([]);
   });

@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { EventStore } from '../persistence/event-store.js';
 import type { StoredEvent } from '../persistence/stored-event.js';
-import { selectIgnored } from '../reading/ignored-users.query.js';
+import { ReaderWishes } from '../reading/reader-wishes.js';
 import { selectEdits, selectReferences, selectThreads } from './aggregations.query.js';
 
 /** What is bundled with an event. */
@@ -20,6 +20,7 @@ export class Aggregations {
   constructor(
     private readonly database: Database,
     private readonly events: EventStore,
+    private readonly wishes: ReaderWishes,
   ) {}
 
   /**
@@ -38,7 +39,7 @@ export class Aggregations {
     );
     if (related.length === 0) return found;
     const ids = related.map((row) => row.relates_to_id);
-    const ignored = [...(await selectIgnored(this.database, userId))];
+    const ignored = [...(await this.wishes.ignoredBy(userId))];
     const [threads, references] = await Promise.all([
       selectThreads(this.database, ids, userId, ignored),
       selectReferences(this.database, ids, maxReferences),

@@ -1,0 +1,67 @@
+import { Injectable } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import { stateKeyOf } from '@rookery/state-res';
+import { LRUCache } from 'lru-cache';
+import { selectGroupsOf, selectStates } from '../state/state-groups.query.js';
+
+/** The two pieces of state at an event that decide who sees it. */
+export interface ReaderState {
+  /** Id of the history visibility event. */
+  readonly visibility: string | undefined;
+  /** Id of the reader's member event. */
+  readonly member: string | undefined;
+}
+
+const visibilityKey = stateKeyOf('m.room.history_visibility', '');
+
+/**
+ * What decides who sees an event, at many events. Neither an event's state group nor a group's state ever changes, so that
+ * both can be remembered: in a room where nothing but messages happens a reader costs a query once.
+ */
+@Injectable()
+export class ReaderStates {
+  readonly #groups = new LRUCache<string, number>({ max: 100_000 });
+  readonly #states = new LRUCache<string, ReaderState>({ max: 100_000 });
+
+  constructor(private readonly database: Database) {}
+
+  /** By event id; events without a state group are absent. Two queries at most. */
+  async at(userId: string, eventIds: readonly string[]): Promise<Map<string, ReaderState>> {
+    const groups = await this.#groupsOf(eventIds);
+    const states = new Map<number, ReaderState>();
+    const missing: number[] = [];
+    for (const group of new Set(groups.values())) {
+      const known = this.#states.get(`${group} ${userId}`);
+      if (known) states.set(group, known);
+      else missing.push(group);
+    }
+    if (missing.length > 0) {
+      const types: [string, string][] = [
+        ['m.room.history_visibility', ''],
+        ['m.room.member', userId],
+      ];
+      const memberKey = stateKeyOf('m.room.member', userId);
+      for (const [group, state] of await selectStates(this.database, missing, { types })) {
+        const entry = { visibility: state.get(visibilityKey), member: state.get(memberKey) };
+        states.set(group, entry);
+        this.#states.set(`${group} ${userId}`, entry);
+      }
+    }
+    return new Map([...groups].map(([eventId, group]) => [eventId, states.get(group)!]));
+  }
+
+  async #groupsOf(eventIds: readonly string[]): Promise<Map<string, number>> {
+    const groups = new Map<string, number>();
+    const missing: string[] = [];
+    for (const eventId of eventIds) {
+      const known = this.#groups.get(eventId);
+      if (known === undefined) missing.push(eventId);
+      else groups.set(eventId, known);
+    }
+    for (const [eventId, group] of await selectGroupsOf(this.database, missing)) {
+      groups.set(eventId, group);
+      this.#groups.set(eventId, group);
+    }
+    return groups;
+  }
+}
