@@ -1,0 +1,203 @@
+import { probe, type ProbeServer, startProbe } from './probe-server.js';
+
+describe.each(['sqlite', 'postgres'] as const)('accounts by the module API (%s)', (kind) => {
+  let server: ProbeServer;
+  beforeAll(async () => {
+    server = await startProbe(kind, {
+      public_baseurl: 'https://chat.example/',
+      sso: { client_whitelist: ['https://trusted.example/'] },
+    });
+  });
+  afterAll(() => server?.stop());
+  beforeEach(() => probe.reset());
+
+  const value = async (path: string, ...args: unknown[]): Promise<unknown> => {
+    const called = await server.call(path, ...args);
+    expect(called).toMatchObject({ status: 200 });
+    return called.result;
+  };
+  const registered = (name: string, ...args: unknown[]): Promise<unknown> => value('registerUser', name, ...args);
+
+  it('says who the server is', () => {
+    const api = probe.api!;
+    expect(api.moduleName).toBe('probe');
+    expect(api.serverName).toBe('rookery.test');
+    expect(api.publicBaseurl).toBe('https://chat.example/');
+    expect(api.emailAppName).toBe('Matrix');
+    expect(api.workerName).toBeUndefined();
+    expect(api.workerApp).toBeUndefined();
+    expect(api.shouldRunBackgroundTasks()).toBe(true);
+    expect(api.getQualifiedUserId('ann')).toBe('@ann:rookery.test');
+    expect(api.getQualifiedUserId('@ann:else.where')).toBe('@ann:else.where');
+    expect([api.isMine('@ann:rookery.test'), api.isMine('#a:else.where')]).toEqual([true, false]);
+  });
+
+  it('makes an account with addresses, and tells of it', async () => {
+    expect(await registered('Ann', { displayName: 'Ann!', emails: ['Ann@Example.org'], admin: true })).toBe(
+      '@ann:rookery.test',
+    );
+    expect(await value('getUserinfoById', '@ann:rookery.test')).toMatchObject({
+      userId: '@ann:rookery.test',
+      isAdmin: true,
+      isGuest: false,
+      isDeactivated: false,
+      approved: true,
+    });
+    expect(await value('getUserinfoById', '@nobody:rookery.test')).toBeNull();
+    expect(await value('getProfileForUser', 'ann')).toEqual({ displayName: 'Ann!' });
+    expect(await value('getThreepidsForUser', '@ann:rookery.test')).toEqual([
+      { medium: 'email', address: 'ann@example.org' },
+    ]);
+    expect(probe.fired.map(({ name }) => name)).toEqual(
+      expect.arrayContaining(['onUserRegistration', 'is3pidAllowed', 'onAddUserThirdPartyIdentifier']),
+    );
+    expect(await server.call('registerUser', 'ann')).toMatchObject({ status: 400, error: 'M_USER_IN_USE' });
+    expect(await server.call('registerUser', 'ben', { emails: ['ann@example.org'] })).toMatchObject({
+      status: 400,
+      error: 'M_THREEPID_IN_USE',
+    });
+    expect(await value('checkUserExists', '@ben:rookery.test')).toBeNull();
+    expect(await value('checkUserExists', '@ANN:rookery.test')).toBe('@ann:rookery.test');
+    expect(await value('checkUserExists', '@ann:else.where')).toBeNull();
+  });
+
+  it('says whether a name can be taken', async () => {
+    expect(await value('checkUsername', 'free')).toBeNull();
+    expect(await server.call('checkUsername', 'ann')).toMatchObject({ error: 'M_USER_IN_USE' });
+    expect(await server.call('checkUsername', 'no spaces')).toMatchObject({ error: 'M_INVALID_USERNAME' });
+  });
+
+  it('makes and unmakes administrators', async () => {
+    await registered('carl');
+    await value('setUserAdmin', '@carl:rookery.test', true);
+    expect(await value('isUserAdmin', '@carl:rookery.test')).toBe(true);
+    await value('setUserAdmin', '@carl:rookery.test', false);
+    expect(await value('isUserAdmin', '@carl:rookery.test')).toBe(false);
+    expect(await server.call('setUserAdmin', '@none:rookery.test', true)).toMatchObject({ status: 404 });
+    expect(await server.call('setUserAdmin', '@carl:else.where', true)).toMatchObject({ status: 400 });
+  });
+
+  it('changes a display name as an administrator would', async () => {
+    await value('setDisplayname', '@carl:rookery.test', 'Carl the Great');
+    expect(await value('getProfileForUser', 'carl')).toEqual({ displayName: 'Carl the Great' });
+    expect(probe.fired.find(({ name }) => name === 'onProfileUpdate')?.args).toEqual([
+      '@carl:rookery.test',
+      { displayName: 'Carl the Great', avatarUrl: undefined },
+      true,
+      false,
+    ]);
+    expect(await server.call('setDisplayname', '@carl:rookery.test', 'x'.repeat(257))).toMatchObject({ status: 400 });
+  });
+
+  it('opens a session and ends it', async () => {
+    const device = (await value('registerDevice', '@carl:rookery.test', 'PHONE', 'a phone')) as {
+      deviceId: string;
+      accessToken: string;
+    };
+    expect(device.deviceId).toBe('PHONE');
+    const whoami = await server.request('GET', '/_synapse/client/probe/whoami', undefined, device.accessToken);
+    expect(whoami.body).toMatchObject({ userId: '@carl:rookery.test', deviceId: 'PHONE', isGuest: false });
+    await value('invalidateAccessToken', device.accessToken);
+    expect(probe.fired.find(({ name }) => name === 'onLoggedOut')?.args).toEqual([
+      '@carl:rookery.test',
+      'PHONE',
+      device.accessToken,
+    ]);
+    expect((await server.request('GET', '/account/whoami', undefined, device.accessToken)).status).toBe(401);
+    await value('invalidateAccessToken', 'never was one');
+    expect(await server.call('registerDevice', '@none:rookery.test')).toMatchObject({ status: 404 });
+  });
+
+  it('refuses requests without a good token', async () => {
+    const path = '/_synapse/client/probe/whoami';
+    expect(await server.request('GET', path)).toMatchObject({ status: 401, body: { errcode: 'M_MISSING_TOKEN' } });
+    expect(await server.request('GET', path, undefined, 'rubbish')).toMatchObject({
+      status: 401,
+      body: { errcode: 'M_UNKNOWN_TOKEN' },
+    });
+  });
+
+  it('makes tokens with which a user logs in once', async () => {
+    const token = await value('createLoginToken', '@carl:rookery.test', 60_000, 'oidc-acme', 'session 1');
+    const login = (): Promise<{ status: number; body: Record<string, unknown> }> =>
+      server.request('POST', '/login', { type: 'm.login.token', token });
+    expect(await login()).toMatchObject({ status: 200, body: { user_id: '@carl:rookery.test' } });
+    expect(probe.fired.find(({ name }) => name === 'onUserLogin')?.args).toEqual([
+      '@carl:rookery.test',
+      'm.login.token',
+      'oidc-acme',
+    ]);
+    expect((await login()).status).toBe(403);
+    expect(await server.call('createLoginToken', '@carl:rookery.test', 0)).toMatchObject({ error: 'RangeError' });
+  });
+
+  it('ends a single sign-on: at once for a trusted client, after a question for others', async () => {
+    const path = (to: string): string =>
+      `/_synapse/client/probe/sso/%40carl%3Arookery.test?to=${encodeURIComponent(to)}`;
+    const trusted = await fetch(server.baseUrl + path('https://trusted.example/app?x=1'), { redirect: 'manual' });
+    expect(trusted.status).toBe(302);
+    const target = new URL(trusted.headers.get('location') ?? '');
+    expect(target.origin + target.pathname).toBe('https://trusted.example/app');
+    expect(target.searchParams.get('x')).toBe('1');
+    const token = target.searchParams.get('loginToken');
+    expect((await server.request('POST', '/login', { type: 'm.login.token', token })).status).toBe(200);
+    const other = await fetch(server.baseUrl + path('https://other.example/app?secret=1'), { redirect: 'manual' });
+    expect(other.status).toBe(200);
+    expect(other.headers.get('content-type')).toContain('text/html');
+    const html = await other.text();
+    expect(html).toContain('https://other.example/app');
+    expect(html).toContain('loginToken=');
+    const evil = await fetch(server.baseUrl + path('javascript:alert(1)'), { redirect: 'manual' });
+    expect(evil.status).toBe(400);
+  });
+
+  it('notes external ids and bound addresses', async () => {
+    await value('recordUserExternalId', 'oidc-acme', 'subject-1', '@carl:rookery.test');
+    await value('recordUserExternalId', 'oidc-acme', 'subject-1', '@carl:rookery.test');
+    expect(await server.call('recordUserExternalId', 'oidc-acme', 'subject-1', '@ann:rookery.test')).toMatchObject({
+      status: 409,
+    });
+    await value('storeRemote3pidAssociation', '@carl:rookery.test', 'email', 'carl@example.org', 'vector.im');
+  });
+
+  it('knows from where somebody was seen, and who was active', async () => {
+    const dora = await server.registerUser('dora');
+    await dora.request('GET', '/account/whoami');
+    const seen = (await value('getUserIpAndAgents', dora.userId)) as { ip: string; lastSeenMs: number }[];
+    expect(seen.map(({ ip }) => ip)).toEqual(['127.0.0.1']);
+    expect(await value('getUserIpAndAgents', dora.userId, (seen[0]?.lastSeenMs ?? 0) + 1)).toEqual([]);
+    const active = (await value('getMonthlyActiveUsersByService')) as [string, string][];
+    expect(active).toContainEqual(['native', dora.userId]);
+    expect(active.map(([, userId]) => userId)).not.toContain('@ann:rookery.test');
+    expect(await value('getMonthlyActiveUsersByService', 0, 1)).toEqual([]);
+  });
+
+  it('reads and writes account data of local users', async () => {
+    const dora = '@dora:rookery.test';
+    expect(await value('accountDataManager.getGlobal', dora, 'org.example.x')).toBeNull();
+    await value('accountDataManager.putGlobal', dora, 'org.example.x', { a: [1] });
+    expect(await value('accountDataManager.getGlobal', dora, 'org.example.x')).toEqual({ a: [1] });
+    const data = await probe.api!.accountDataManager.getGlobal(dora, 'org.example.x');
+    expect(Object.isFrozen(data)).toBe(true);
+    expect(probe.fired.find(({ name }) => name === 'onAccountDataUpdated')?.args).toEqual([
+      dora,
+      undefined,
+      'org.example.x',
+      { a: [1] },
+    ]);
+    expect(await server.call('accountDataManager.getGlobal', '@x:else.where', 'a')).toMatchObject({ status: 400 });
+    expect(await server.call('accountDataManager.putGlobal', '@none:rookery.test', 'a', {})).toMatchObject({
+      status: 404,
+    });
+    expect(await server.call('accountDataManager.putGlobal', dora, 'a', 'text')).toMatchObject({ status: 400 });
+  });
+
+  it('closes an account for good', async () => {
+    const emma = await server.registerUser('emma');
+    await value('deactivateUser', emma.userId, { erase: true });
+    expect((await emma.request('GET', '/account/whoami')).status).toBe(401);
+    expect(await value('getUserinfoById', emma.userId)).toMatchObject({ isDeactivated: true });
+    expect(await server.call('registerDevice', emma.userId)).toMatchObject({ error: 'M_USER_DEACTIVATED' });
+    expect(await server.call('deactivateUser', '@none:rookery.test')).toMatchObject({ status: 404 });
+  });
+});
