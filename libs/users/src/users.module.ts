@@ -28,7 +28,7 @@ import { LoginTokens } from './sessions/login-tokens.js';
 import { PasswordLogin } from './sessions/password-login.js';
 import { UserRequestAuthenticator } from './sessions/request-authenticator.js';
 import { SessionService } from './sessions/session.service.js';
-import { TokenCache } from './sessions/token-cache.js';
+import { AccountCache, TokenCache } from './sessions/user-cache.js';
 import { AccountMailer } from './threepids/account-mailer.js';
 import { EmailVerification } from './threepids/email-verification.service.js';
 import { IdentityServer } from './threepids/identity-server.js';
@@ -86,6 +86,7 @@ const face = [
     LoginProofs,
     LoginTokens,
     PasswordLogin,
+    AccountCache,
     TokenCache,
     UiaStages,
     UserRequestAuthenticator,

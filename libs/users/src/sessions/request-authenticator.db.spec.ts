@@ -70,6 +70,24 @@ eachDatabase('who makes a request', (open) => {
     });
   });
 
+  it('sees at once that a user was locked or closed as whom an application service acts', async () => {
+    const userId = '@irc_bob:example.org';
+    const accounts = users.get(AccountService);
+    await asBridge(`/x?user_id=${userId}`);
+    await accounts.setFlags(userId, { locked: true });
+    await expect(asBridge(`/x?user_id=${userId}`)).rejects.toMatchObject({ errcode: 'M_USER_LOCKED' });
+    await accounts.setFlags(userId, { locked: false, suspended: true });
+    await expect(asBridge(`/x?user_id=${userId}`, { suspended: false })).rejects.toMatchObject({
+      errcode: 'M_USER_SUSPENDED',
+    });
+    await accounts.setFlags(userId, { suspended: false });
+    await expect(asBridge(`/x?user_id=@irc_new:example.org`)).rejects.toMatchObject({ errcode: 'M_FORBIDDEN' });
+    await accounts.register({ localpart: 'irc_new', origin: {} });
+    await asBridge(`/x?user_id=@irc_new:example.org`);
+    await users.get(DeactivationService).deactivate('@irc_new:example.org', false, true, {});
+    await expect(asBridge(`/x?user_id=@irc_new:example.org`)).rejects.toMatchObject({ errcode: 'M_FORBIDDEN' });
+  });
+
   it.each([
     ['@alice:example.org', 'M_FORBIDDEN'],
     ['@irc_nobody:example.org', 'M_FORBIDDEN'],

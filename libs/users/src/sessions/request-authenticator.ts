@@ -3,7 +3,6 @@ import { Database } from '@rookery/database';
 import { type AccessOptions, type InboundRequest, RequestAuthenticator } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import { Clock, Config, type Requester } from '@rookery/platform';
-import { findAccount } from '../accounts/account.query.js';
 import { findDevice } from '../devices/device.query.js';
 import { AccountValidity } from '../accounts/account-validity.js';
 import { isLocalUser } from '../common/user-names.js';
@@ -88,7 +87,7 @@ export class UserRequestAuthenticator extends RequestAuthenticator {
       if (!isLocalUser(userId, this.config.serverName) || !appservice.covers(userId))
         throw MatrixError.forbidden('The application service may not act as this user');
     }
-    const account = await findAccount(this.database, userId);
+    const account = await this.sessions.findAccount(userId);
     if (userId !== appservice.senderUserId && (!account || account.deactivated))
       throw MatrixError.forbidden('The application service has not registered this user');
     if (account?.locked && !access.locked)

@@ -2,11 +2,12 @@ import { Injectable } from '@nestjs/common';
 import { Database, type Tx } from '@rookery/database';
 import { MatrixError } from '@rookery/matrix-types';
 import { Clock, Config, Ids } from '@rookery/platform';
+import { type Account, findAccount } from '../accounts/account.query.js';
 import { newSecret, secretHash } from '../common/secrets.js';
 import { deviceIdsOf, deleteDevices, ensureDevice, setDeviceAuthProvider } from '../devices/device.query.js';
 import { checkDeviceName } from '../devices/device-names.js';
 import { UserHooks } from '../hooks.js';
-import { TokenCache } from './token-cache.js';
+import { AccountCache, TokenCache } from './user-cache.js';
 import {
   deleteAccessToken,
   deletePuppetTokens,
@@ -64,7 +65,8 @@ export class SessionService {
     private readonly ids: Ids,
     private readonly config: Config,
     private readonly hooks: UserHooks,
-    private readonly cache: TokenCache,
+    private readonly tokens: TokenCache,
+    private readonly accounts: AccountCache,
   ) {}
 
   /**
@@ -90,7 +92,7 @@ export class SessionService {
       },
       { name: 'session_open' },
     );
-    this.cache.invalidateUser(userId);
+    this.invalidate(userId);
     if (created) await this.hooks.devicesChanged.afterCommit({ userId, deviceIds: [deviceId] });
     return { userId, deviceId, ...this.#issued(secrets, this.#sessionExpiryMs()) };
   }
@@ -124,7 +126,7 @@ export class SessionService {
       { name: 'session_refresh' },
     );
     if (!outcome) throw unknownToken('Unknown refresh token', false);
-    this.cache.invalidateUser(outcome.userId);
+    this.invalidate(outcome.userId);
     if (!outcome.issued) throw unknownToken('The refresh token is not valid anymore', true);
     return outcome.issued;
   }
@@ -133,7 +135,7 @@ export class SessionService {
   async close(userId: string, accessTokenId: number, deviceId: string | undefined): Promise<void> {
     if (deviceId !== undefined) return this.closeDevices(userId, [deviceId]);
     const gone = await this.database.write((tx) => deleteAccessToken(tx, accessTokenId), { name: 'session_close' });
-    this.cache.invalidateUser(userId);
+    this.invalidate(userId);
     if (gone) await this.#tellLoggedOut(gone.user_id, [gone], []);
   }
 
@@ -143,7 +145,7 @@ export class SessionService {
     const { tokens, devices } = await this.database.write((tx) => this.#closeDevices(tx, userId, deviceIds), {
       name: 'session_close_devices',
     });
-    this.cache.invalidateUser(userId);
+    this.invalidate(userId);
     await this.#tellLoggedOut(userId, tokens, devices);
   }
 
@@ -153,7 +155,7 @@ export class SessionService {
       (tx) => this.closeAllInTransaction(tx, userId, exceptDeviceId),
       { name: 'session_close_all' },
     );
-    this.cache.invalidateUser(userId);
+    this.invalidate(userId);
     await this.#tellLoggedOut(userId, tokens, devices);
   }
 
@@ -167,14 +169,14 @@ export class SessionService {
 
   /** Forgets what is cached and tells the hooks. */
   async afterClosed(userId: string, closed: ClosedSessions): Promise<void> {
-    this.cache.invalidateUser(userId);
+    this.invalidate(userId);
     await this.#tellLoggedOut(userId, closed.tokens, closed.devices);
   }
 
   /** Ends the sessions in which administrators act as the user. */
   async closePuppets(userId: string): Promise<void> {
     await this.database.write((tx) => deletePuppetTokens(tx, userId), { name: 'session_close_puppets' });
-    this.cache.invalidateUser(userId);
+    this.invalidate(userId);
   }
 
   /** A token with which an administrator acts as a user. It belongs to the administrator and has no device. */
@@ -198,9 +200,9 @@ export class SessionService {
   async findOwner(accessToken: string): Promise<TokenOwner | undefined> {
     const hash = secretHash(accessToken);
     const nowMs = this.clock.nowMs();
-    const cached = this.cache.get(hash, nowMs);
+    const cached = this.tokens.get(hash, nowMs);
     if (cached) return cached;
-    const { generation } = this.cache;
+    const { generation } = this.tokens;
     let owner = await findTokenOwner(this.database, hash);
     if (!owner) return undefined;
     if (
@@ -213,13 +215,25 @@ export class SessionService {
       await this.database.write((tx) => markAccessTokenUsed(tx, tokenId), { name: 'session_first_use' });
       owner = { ...owner, used: true };
     }
-    this.cache.set(hash, owner, nowMs, generation);
+    this.tokens.set(hash, owner, nowMs, generation);
     return owner;
   }
 
-  /** Forgets what is cached about a user's tokens: the account's flags have changed. */
+  /** The account of a user as whom an application service acts; cached. */
+  async findAccount(userId: string): Promise<Account | undefined> {
+    const nowMs = this.clock.nowMs();
+    const cached = this.accounts.get(userId, nowMs);
+    if (cached) return cached;
+    const { generation } = this.accounts;
+    const account = await findAccount(this.database, userId);
+    if (account) this.accounts.set(userId, account, nowMs, generation);
+    return account;
+  }
+
+  /** Forgets what is cached about a user: the account's flags have changed. */
   invalidate(userId: string): void {
-    this.cache.invalidateUser(userId);
+    this.tokens.invalidateUser(userId);
+    this.accounts.invalidateUser(userId);
   }
 
   async #closeDevices(tx: Tx, userId: string, deviceIds: readonly string[]): Promise<ClosedSessions> {

@@ -1,4 +1,4 @@
-import { TokenCache } from './token-cache.js';
+import { TokenCache } from './user-cache.js';
 import type { TokenOwner } from './token.query.js';
 
 const owner = (userId: string, puppetedBy?: string): TokenOwner => ({

@@ -1,0 +1,74 @@
+import { LRUCache } from 'lru-cache';
+import type { Account } from '../accounts/account.query.js';
+import type { TokenOwner } from './token.query.js';
+
+/** Entries kept: one per active session or user. */
+const maxEntries = 20_000;
+/** How long an entry is believed: bounds what another process's change may take to be seen. */
+const maxAgeMs = 60_000;
+
+interface Entry<Value> {
+  readonly value: Value;
+  readonly loadedMs: number;
+}
+
+/** What was read about users, until something about one of them changes. */
+export class UserCache<Value extends object> {
+  readonly #entries: LRUCache<string, Entry<Value>>;
+  readonly #keysByUser = new Map<string, Set<string>>();
+  #invalidations = 0;
+
+  /** @param usersOf the users whose changes make a value old */
+  constructor(private readonly usersOf: (value: Value) => readonly string[]) {
+    this.#entries = new LRUCache({ max: maxEntries, dispose: (entry, key) => this.#unlink(entry.value, key) });
+  }
+
+  get(key: string, nowMs: number): Value | undefined {
+    const entry = this.#entries.get(key);
+    return entry && nowMs - entry.loadedMs < maxAgeMs ? entry.value : undefined;
+  }
+
+  /** Take this before reading the database; {@link set} needs it. */
+  get generation(): number {
+    return this.#invalidations;
+  }
+
+  /** Keeps what was read, unless something was invalidated since: the row may be older than the change. */
+  set(key: string, value: Value, nowMs: number, generation: number): void {
+    if (generation !== this.#invalidations) return;
+    this.#entries.set(key, { value, loadedMs: nowMs });
+    for (const userId of this.usersOf(value)) {
+      const keys = this.#keysByUser.get(userId);
+      if (keys) keys.add(key);
+      else this.#keysByUser.set(userId, new Set([key]));
+    }
+  }
+
+  /** Forgets everything about a user. Call it after the change is durable. */
+  invalidateUser(userId: string): void {
+    this.#invalidations++;
+    for (const key of [...(this.#keysByUser.get(userId) ?? [])]) this.#entries.delete(key);
+  }
+
+  #unlink(value: Value, key: string): void {
+    for (const userId of this.usersOf(value)) {
+      const keys = this.#keysByUser.get(userId);
+      keys?.delete(key);
+      if (keys?.size === 0) this.#keysByUser.delete(userId);
+    }
+  }
+}
+
+/** Who owns which token, by the token's hash, so that a request of an active session asks the database nothing. */
+export class TokenCache extends UserCache<TokenOwner> {
+  constructor() {
+    super((owner) => (owner.puppetedBy === undefined ? [owner.userId] : [owner.userId, owner.puppetedBy]));
+  }
+}
+
+/** Accounts by user id, for requests of application services, which act as many users with one token. */
+export class AccountCache extends UserCache<Account> {
+  constructor() {
+    super((account) => [account.userId]);
+  }
+}
