@@ -6,6 +6,7 @@ import { AccountService } from '../accounts/account.service.js';
 import { PasswordService } from '../accounts/password.service.js';
 import { usersMigrations } from '../migrations/users-01.migration.js';
 import { ThreepidService } from '../threepids/threepid.service.js';
+import { UiaService } from '../uia/uia.service.js';
 import { UserAuthGate } from '../uia/user-auth-gate.js';
 import { buildUsers, type UsersFixture } from '../users.fixture.js';
 import { LoginService } from './login.service.js';
@@ -206,6 +207,37 @@ eachDatabase('login', (open) => {
       ).status,
     ).toBe(200);
     expect((await attempt({ type: 'm.login.password', password: 'wonderland' })).status).toBe(200);
+  });
+
+  it('takes a confirmation by single sign-on of the same user only', async () => {
+    const fixture = await build();
+    const gate = fixture.get(UserAuthGate);
+    const uia = fixture.get(UiaService);
+    gate.useSso(async () => true);
+    const session = await fixture.get(SessionService).open({ userId: '@alice:example.org' });
+    const owner = (await fixture.get(SessionService).findOwner(session.accessToken))!;
+    const attempt = (auth?: JsonObject) => {
+      const body = auth ? { auth } : {};
+      return outcome(
+        gate.require({ ...owner, accessTokenId: owner.tokenId }, fixture.request('DELETE', '/y', body), body, {
+          description: 'remove it',
+        }),
+      );
+    };
+    const asked = await attempt();
+    expect(asked.body['flows']).toEqual([{ stages: ['m.login.password'] }, { stages: ['m.login.sso'] }]);
+    const uiaSession = asked.body['session'] as string;
+    expect(await uia.describe(uiaSession)).toMatchObject({ userId: '@alice:example.org', description: 'remove it' });
+    await expect(uia.completeFor(uiaSession, 'm.login.sso', '@bob:example.org')).rejects.toMatchObject({ status: 403 });
+    await expect(uia.completeFor('made-up', 'm.login.sso', '@alice:example.org')).rejects.toMatchObject({
+      status: 404,
+    });
+    expect((await attempt({ session: uiaSession })).status).toBe(401);
+    // The stage is passed at the provider; a client that merely claims it gets nowhere.
+    expect((await attempt({ session: uiaSession, type: 'm.login.sso' })).status).toBe(400);
+    await uia.completeFor(uiaSession, 'm.login.sso', '@alice:example.org');
+    expect((await attempt({ session: uiaSession })).status).toBe(200);
+    expect((await attempt({ session: uiaSession })).status).toBe(401);
   });
 
   it('serves a confirmation again within its time, for its own session only', async () => {
