@@ -20,9 +20,7 @@ const filter = encodeURIComponent(JSON.stringify({ room: { timeline: { limit: 50
 export class Watcher {
   /** Ids of timeline events by room, as they came; gaps are filled at their place. */
   readonly heard = new Map<string, string[]>();
-  readonly duplicates: string[] = [];
   #since: string | undefined;
-  readonly #seen = new Set<string>();
 
   constructor(readonly client: CrashClient) {}
 
@@ -55,13 +53,7 @@ export class Watcher {
     }
     // A gap that could not be filled is asked for again: the token moves when everything is there.
     this.#since = sync.next_batch;
-    for (const [roomId, ids] of news) {
-      for (const id of ids) {
-        if (this.#seen.has(id)) this.duplicates.push(id);
-        this.#seen.add(id);
-      }
-      this.heard.set(roomId, [...(this.heard.get(roomId) ?? []), ...ids]);
-    }
+    for (const [roomId, ids] of news) this.heard.set(roomId, [...(this.heard.get(roomId) ?? []), ...ids]);
     return rooms.length > 0;
   }
 
