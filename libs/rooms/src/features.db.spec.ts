@@ -2,7 +2,7 @@ import { databaseMigrations } from '@rookery/database';
 import { type ClientEvent, type JsonObject, MatrixError, parseEventFilter } from '@rookery/matrix-types';
 import { replicationMigrations } from '@rookery/replication';
 import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
-import { ProfileService, usersMigrations } from '@rookery/users';
+import { AccountDataService, ProfileService, usersMigrations } from '@rookery/users';
 import { type CreateRoomRequest, RoomCreation } from './creation/room-creation.service.js';
 import { AliasService } from './directory/alias.service.js';
 import { RoomDirectory } from './directory/directory.service.js';
@@ -20,6 +20,7 @@ import { Reports } from './reports/reports.service.js';
 import { buildRooms, requesterOf, type RoomsFixture } from './rooms.fixture.js';
 import { EventCreation } from './sending/event-creation.service.js';
 import { RoomStateReader } from './state/room-state-reader.js';
+import { SuccessorData } from './upgrade/successor-data.js';
 import { RoomUpgrade } from './upgrade/room-upgrade.service.js';
 
 async function outcome(promise: Promise<unknown>): Promise<string> {
@@ -278,6 +279,9 @@ eachDatabase('the rest of the rooms API', (open) => {
     await rooms.get(JoinService).join(bob, old);
     await rooms.get(MembershipService).ban(alice, old, carol.userId);
     expect(await outcome(rooms.get(RoomUpgrade).upgrade(bob, old, to, undefined))).toBe('403 M_FORBIDDEN');
+    const accountData = rooms.get(AccountDataService);
+    await accountData.setTag(bob.userId, old, 'm.favourite', { order: 0.5 }, { requester: bob });
+    await accountData.set(bob.userId, undefined, 'm.direct', { [alice.userId]: [old] }, { requester: bob });
     const replacement = await rooms.get(RoomUpgrade).upgrade(alice, old, to, undefined);
     expect(await stateOf(old, 'm.room.tombstone')).toMatchObject({ replacement_room: replacement });
     expect(await stateOf(replacement, 'm.room.create')).toMatchObject({
@@ -291,6 +295,9 @@ eachDatabase('the rest of the rooms API', (open) => {
     expect(await outcome(send(bob, old, { msgtype: 'm.text', body: 'still here' }))).toBe('403 M_FORBIDDEN');
     await rooms.get(JoinService).join(bob, replacement);
     await send(bob, replacement, { msgtype: 'm.text', body: 'hello' });
+    await rooms.get(SuccessorData).settled();
+    expect(await accountData.tags(bob.userId, replacement)).toEqual({ 'm.favourite': { order: 0.5 } });
+    expect(await accountData.find(bob.userId, undefined, 'm.direct')).toEqual({ [alice.userId]: [old, replacement] });
   });
 
   it('keeps reports, of what the reporter can see only', async () => {

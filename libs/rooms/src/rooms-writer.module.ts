@@ -2,14 +2,15 @@ import { Module, type OnApplicationBootstrap, type OnModuleDestroy } from '@nest
 import { UsersModule } from '@rookery/users';
 import { ProfilePropagation } from './membership/profile-propagation.js';
 import { RoomsModule } from './rooms.module.js';
+import { SuccessorData } from './upgrade/successor-data.js';
 import { RedactionCensor } from './upkeep/redaction-censor.js';
 import { RoomTasks } from './upkeep/room-tasks.js';
 
 /** What only the process that writes a room's events does: background work. */
 @Module({
   imports: [UsersModule, RoomsModule],
-  providers: [ProfilePropagation, RedactionCensor],
-  exports: [ProfilePropagation, RedactionCensor],
+  providers: [ProfilePropagation, RedactionCensor, SuccessorData],
+  exports: [ProfilePropagation, RedactionCensor, SuccessorData],
 })
 export class RoomsWriterModule implements OnApplicationBootstrap, OnModuleDestroy {
   constructor(private readonly tasks: RoomTasks) {}

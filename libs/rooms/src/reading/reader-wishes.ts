@@ -1,8 +1,7 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { erasedUsers, UserHooks } from '@rookery/users';
+import { AccountDataService, erasedUsers, UserHooks } from '@rookery/users';
 import { LRUCache } from 'lru-cache';
-import { selectIgnored } from './ignored-users.query.js';
 
 /** Whom a user ignores, and who asked to be forgotten: looked at for every event that is read, so both are remembered. */
 @Injectable()
@@ -14,6 +13,7 @@ export class ReaderWishes implements OnModuleInit {
   constructor(
     private readonly database: Database,
     private readonly hooks: UserHooks,
+    private readonly accountData: AccountDataService,
   ) {}
 
   onModuleInit(): void {
@@ -36,7 +36,7 @@ export class ReaderWishes implements OnModuleInit {
     const known = this.#ignored.get(userId);
     if (known) return known;
     const changes = this.#changes;
-    const ignored = await selectIgnored(this.database, userId);
+    const ignored = new Set(await this.accountData.ignoredBy(userId));
     if (changes === this.#changes) this.#ignored.set(userId, ignored);
     return ignored;
   }
