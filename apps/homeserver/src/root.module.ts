@@ -1,4 +1,5 @@
 import { type DynamicModule, Module } from '@nestjs/common';
+import { E2eeHttpModule } from '@rookery/e2ee';
 import { EphemeralHttpModule } from '@rookery/ephemeral';
 import { PushHttpModule } from '@rookery/push';
 import { RoomsHttpModule } from '@rookery/rooms';
@@ -20,6 +21,7 @@ export class RootModule {
         UsersHttpModule,
         RoomsHttpModule,
         EphemeralHttpModule,
+        E2eeHttpModule,
         PushHttpModule,
         ReceiptsToPushModule,
         SyncModule,

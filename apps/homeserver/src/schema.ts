@@ -1,4 +1,5 @@
 import { type BackgroundUpdate, databaseMigrations, type Migration } from '@rookery/database';
+import { e2eeMigrations } from '@rookery/e2ee';
 import { ephemeralMigrations } from '@rookery/ephemeral';
 import { pushMigrations } from '@rookery/push';
 import { replicationMigrations } from '@rookery/replication';
@@ -15,6 +16,7 @@ export const migrations: readonly Migration[] = [
   ...usersMigrations,
   ...roomsMigrations,
   ...ephemeralMigrations,
+  ...e2eeMigrations,
   ...pushMigrations,
   ...moduleApiMigrations,
 ];

@@ -1,12 +1,18 @@
 import { Injectable } from '@nestjs/common';
 import type { JsonObject } from '@rookery/matrix-types';
+import { RoomActivity } from './caches/room-activity.js';
+import type { SyncToken } from './request/sync-token.js';
 import { AccountDataSection } from './sections/account-data.js';
+import { DevicesSection } from './sections/devices.js';
+import { PresenceSection } from './sections/presence.js';
 import { RoomsSection } from './sections/rooms.js';
 import type { SyncContext } from './sync-context.js';
 
 /** An answer without its token. */
 export interface SyncResponse {
   readonly body: JsonObject;
+  /** Where the client stands once it has the answer. */
+  readonly next: SyncToken;
   /** Nothing in it is news: the client would rather wait. */
   readonly isEmpty: boolean;
 }
@@ -15,18 +21,30 @@ export interface SyncResponse {
 @Injectable()
 export class SyncResponses {
   constructor(
+    private readonly activity: RoomActivity,
     private readonly rooms: RoomsSection,
     private readonly accountData: AccountDataSection,
+    private readonly presence: PresenceSection,
+    private readonly devices: DevicesSection,
   ) {}
 
   /** Everything between `since` and `now`. @spec client-server-api#get_matrixclientv3sync */
   async build(context: SyncContext): Promise<SyncResponse> {
     if (context.since === undefined) this.rooms.forgetDevice(context.deviceKey);
+    const { joined } = await this.activity.roomsOf(context.userId);
     const accountData = await this.accountData.changes(context);
-    const rooms = await this.rooms.build(context, accountData);
+    const entries = await this.rooms.entries(joined, accountData, context);
+    const fresh = entries.filter((entry) => entry.fresh && entry.section === 'join').map((entry) => entry.roomId);
+    const [rooms, presence, devices] = await Promise.all([
+      this.rooms.build(entries, accountData, context),
+      this.presence.build(joined, fresh, context),
+      this.devices.build(joined, context),
+    ]);
     const body: JsonObject = {};
     if (accountData.global.length > 0) body['account_data'] = { events: accountData.global };
     if (Object.keys(rooms).length > 0) body['rooms'] = rooms;
-    return { body, isEmpty: Object.keys(body).length === 0 };
+    if (presence.length > 0) body['presence'] = { events: presence };
+    const isEmpty = Object.keys(body).length === 0 && !devices.hasNews;
+    return { body: { ...body, ...devices.body }, next: { ...context.now, toDevice: devices.toDevice }, isEmpty };
   }
 }

@@ -33,7 +33,6 @@ export class SyncController {
   async sync(@Who() requester: Requester, @Inbound() request: InboundRequest): Promise<JsonObject> {
     const since = queryString(request, 'since');
     const fullState = queryBoolean(request, 'full_state') ?? false;
-    queryChoice(request, 'set_presence', ['offline', 'online', 'unavailable']);
     return this.service.sync(
       {
         userId: requester.userId,
@@ -42,6 +41,7 @@ export class SyncController {
         since: since === undefined ? undefined : parseSyncToken(since),
         filter: parseSyncFilter(await this.#filter(requester.userId, queryString(request, 'filter'))),
         fullState,
+        setPresence: queryChoice(request, 'set_presence', ['offline', 'online', 'unavailable']) ?? 'online',
         useStateAfter:
           queryBoolean(request, 'use_state_after') ??
           queryBoolean(request, 'org.matrix.msc4222.use_state_after') ??

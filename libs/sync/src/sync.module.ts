@@ -1,11 +1,18 @@
 import { Module } from '@nestjs/common';
+import { E2eeModule } from '@rookery/e2ee';
+import { EphemeralModule } from '@rookery/ephemeral';
 import { PushModule } from '@rookery/push';
 import { RoomsModule } from '@rookery/rooms';
 import { UsersModule } from '@rookery/users';
 import { RoomActivity } from './caches/room-activity.js';
 import { AccountDataSection } from './sections/account-data.js';
 import { RoomList } from './sections/room-list.js';
+import { DevicesSection } from './sections/devices.js';
+import { EphemeralSection } from './sections/ephemeral.js';
+import { PrejoinSection } from './sections/prejoin.js';
+import { PresenceSection } from './sections/presence.js';
 import { RoomsSection } from './sections/rooms.js';
+import { EventWriter } from './sections/written-events.js';
 import { RoomStates } from './sections/state.js';
 import { RoomSummaries } from './sections/summary.js';
 import { Timelines } from './sections/timeline.js';
@@ -15,7 +22,7 @@ import { SyncService } from './sync.service.js';
 
 /** `/sync`. */
 @Module({
-  imports: [UsersModule, RoomsModule, PushModule],
+  imports: [UsersModule, RoomsModule, PushModule, EphemeralModule, E2eeModule],
   controllers: [SyncController],
   providers: [
     RoomActivity,
@@ -25,6 +32,11 @@ import { SyncService } from './sync.service.js';
     RoomSummaries,
     RoomsSection,
     AccountDataSection,
+    EphemeralSection,
+    PrejoinSection,
+    PresenceSection,
+    DevicesSection,
+    EventWriter,
     SyncResponses,
     SyncService,
   ],

@@ -1,9 +1,17 @@
 import { Injectable } from '@nestjs/common';
 import type { JsonObject } from '@rookery/matrix-types';
+import { SyncPositions } from '@rookery/e2ee';
+import { type PresenceName, PresenceService } from '@rookery/ephemeral';
 import { Clock } from '@rookery/platform';
 import { Notifier } from '@rookery/replication';
 import type { SyncFilter } from '@rookery/matrix-types';
-import { formatSyncToken, type SyncToken, tokenStreams, type TokenStream } from './request/sync-token.js';
+import {
+  formatSyncToken,
+  parseSyncToken,
+  type SyncToken,
+  tokenStreams,
+  type TokenStream,
+} from './request/sync-token.js';
 import type { SyncContext } from './sync-context.js';
 import { SyncResponses } from './sync-responses.js';
 
@@ -16,6 +24,8 @@ export interface SyncRequest {
   readonly filter: SyncFilter;
   readonly fullState: boolean;
   readonly useStateAfter: boolean;
+  /** How the user counts as present while this sync goes on. */
+  readonly setPresence: PresenceName;
   /** How long to wait for news, milliseconds. */
   readonly timeoutMs: number;
 }
@@ -41,8 +51,12 @@ export class SyncService {
   constructor(
     private readonly responses: SyncResponses,
     private readonly notifier: Notifier,
+    private readonly presence: PresenceService,
     private readonly clock: Clock,
-  ) {}
+    positions: SyncPositions,
+  ) {
+    positions.use(parseSyncToken);
+  }
 
   /** Where every stream stands now. */
   currentToken(): SyncToken {
@@ -56,6 +70,15 @@ export class SyncService {
    * @spec client-server-api#get_matrixclientv3sync
    */
   async sync(request: SyncRequest, signal: AbortSignal): Promise<JsonObject> {
+    const ended = this.presence.syncing(request.userId, request.deviceId, request.setPresence);
+    try {
+      return await this.#answer(request, signal);
+    } finally {
+      ended();
+    }
+  }
+
+  async #answer(request: SyncRequest, signal: AbortSignal): Promise<JsonObject> {
     const deadlineMs = this.clock.monotonicMs() + request.timeoutMs;
     const mayWait = request.since !== undefined && !request.fullState;
     await this.#caughtUp(request.since, signal);
@@ -70,7 +93,7 @@ export class SyncService {
       try {
         const context = this.#context(request);
         const response = await this.responses.build(context);
-        const answer = { next_batch: formatSyncToken(context.now), ...response.body };
+        const answer = { next_batch: formatSyncToken(response.next), ...response.body };
         if (!response.isEmpty || news === undefined) return answer;
         if ((await news) !== 'news') return answer;
       } finally {

@@ -1,32 +1,32 @@
 import { Injectable } from '@nestjs/common';
 import type { JsonObject } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
-import {
-  EventSerializer,
-  EventStore,
-  formatRoomToken,
-  prejoinStateOf,
-  type StoredEvent,
-  type TimelineSlice,
-  type VisibleEvent,
-  VisibilityFilter,
-} from '@rookery/rooms';
 import { PushCounts, type RoomCounts, totalOf, type UnreadCount } from '@rookery/push';
-import { AccountDataService } from '@rookery/users';
-import { compileEventFields } from '../request/event-fields.js';
+import { formatRoomToken, type TimelineSlice } from '@rookery/rooms';
 import { formatSyncToken } from '../request/sync-token.js';
 import type { SyncContext } from '../sync-context.js';
 import { AccountDataSection, type AccountDataNews } from './account-data.js';
+import { EphemeralSection } from './ephemeral.js';
+import { PrejoinSection } from './prejoin.js';
 import { type RoomEntry, RoomList } from './room-list.js';
 import { RoomStates } from './state.js';
 import { RoomSummaries } from './summary.js';
 import { Timelines } from './timeline.js';
+import { EventWriter, type WrittenEvents } from './written-events.js';
 
 /** The part `rooms` of an answer: by section, by room. */
 export type RoomsAnswer = Partial<Record<'join' | 'invite' | 'knock' | 'leave', Record<string, JsonObject>>>;
 
-/** Events of many rooms, written for one client. */
-type Written = ReadonlyMap<string, readonly JsonObject[]>;
+/** What was read for all rooms at once. */
+interface RoomParts {
+  readonly slices: ReadonlyMap<string, TimelineSlice>;
+  readonly timeline: WrittenEvents;
+  readonly state: WrittenEvents;
+  readonly summaries: ReadonlyMap<string, JsonObject>;
+  readonly accountData: ReadonlyMap<string, readonly JsonObject[]>;
+  readonly ephemeral: ReadonlyMap<string, readonly JsonObject[]>;
+  readonly unread: ReadonlyMap<string, RoomCounts>;
+}
 
 /** The rooms of a sync. */
 @Injectable()
@@ -39,11 +39,10 @@ export class RoomsSection {
     private readonly timelines: Timelines,
     private readonly states: RoomStates,
     private readonly summaries: RoomSummaries,
-    private readonly roomAccountData: AccountDataSection,
-    private readonly visibility: VisibilityFilter,
-    private readonly serializer: EventSerializer,
-    private readonly events: EventStore,
-    private readonly accountData: AccountDataService,
+    private readonly accountData: AccountDataSection,
+    private readonly ephemeral: EphemeralSection,
+    private readonly prejoin: PrejoinSection,
+    private readonly writer: EventWriter,
     private readonly pushCounts: PushCounts,
     config: Config,
   ) {
@@ -57,154 +56,84 @@ export class RoomsSection {
     this.states.forgetDevice(deviceKey);
   }
 
-  /** @param accountData what changed of account data, in rooms as well */
-  async build(context: SyncContext, accountData: AccountDataNews): Promise<RoomsAnswer> {
-    const listed = await this.list.entries(context, accountData.byRoom.keys());
+  /**
+   * Rooms with news, of all sections.
+   * @param joined rooms that the user is in now
+   * @param accountData what changed of account data, in rooms as well
+   */
+  async entries(
+    joined: ReadonlySet<string>,
+    accountData: AccountDataNews,
+    context: SyncContext,
+  ): Promise<readonly RoomEntry[]> {
+    const ephemeral = await this.ephemeral.changedRooms(joined, context);
+    const listed = await this.list.entries(context, [...accountData.byRoom.keys(), ...ephemeral]);
     const entries = listed.filter((entry) => !this.#excluded.has(entry.roomId));
+    return this.prejoin.withoutIgnored(entries, context.userId);
+  }
+
+  /** Writes the rooms of {@link entries}. */
+  async build(entries: readonly RoomEntry[], accountData: AccountDataNews, context: SyncContext): Promise<RoomsAnswer> {
     if (entries.length === 0) return {};
-    const shown = await this.#withoutIgnoredInvites(entries, context);
+    const joined = entries.filter((entry) => entry.section === 'join').map((entry) => entry.roomId);
     const [slices, deltas] = await Promise.all([
-      this.timelines.read(shown, context, this.#timelineLimit),
-      this.states.deltas(shown, context),
+      this.timelines.read(entries, context, this.#timelineLimit),
+      this.states.deltas(entries, context),
     ]);
-    const joined = shown.filter((entry) => entry.section === 'join').map((entry) => entry.roomId);
-    const [timeline, state, summaries, data, prejoin, unread] = await Promise.all([
-      this.#writeTimelines(shown, slices, context),
-      this.states.read(shown, slices, deltas, context).then((events) => this.#writeState(events, context)),
-      this.summaries.read(shown, deltas, context),
-      this.roomAccountData.ofRooms(shown, accountData, context),
-      this.#prejoinStates(shown),
+    const [timeline, state, summaries, ownData, ephemeral, prejoin, unread] = await Promise.all([
+      this.writer.timelines(slices, context),
+      this.states.read(entries, slices, deltas, context).then((events) => this.writer.state(events, context)),
+      this.summaries.read(entries, deltas, context),
+      this.accountData.ofRooms(entries, accountData, context),
+      this.ephemeral.ofRooms(entries, context),
+      this.prejoin.states(entries),
       this.pushCounts.read(context.userId, joined),
     ]);
+    const parts: RoomParts = { slices, timeline, state, summaries, accountData: ownData, ephemeral, unread };
     const answer: RoomsAnswer = {};
-    const put = (entry: RoomEntry, room: JsonObject): void => {
-      (answer[entry.section] ??= {})[entry.roomId] = room;
-    };
-    for (const entry of shown) {
+    for (const entry of entries) {
       const { roomId, section } = entry;
-      if (section === 'invite') put(entry, { invite_state: { events: prejoin.get(roomId) ?? [] } });
-      else if (section === 'knock') put(entry, { knock_state: { events: prejoin.get(roomId) ?? [] } });
-      else {
-        const room = this.#room(entry, context, { slices, timeline, state, summaries, data, unread });
-        if (room !== undefined) put(entry, room);
-      }
+      const room =
+        section === 'invite' || section === 'knock'
+          ? { [`${section}_state`]: { events: prejoin.get(roomId) ?? [] } }
+          : writeRoom(entry, context, parts);
+      if (room !== undefined) (answer[section] ??= {})[roomId] = room;
     }
     return answer;
   }
+}
 
-  #room(
-    entry: RoomEntry,
-    context: SyncContext,
-    parts: {
-      readonly slices: ReadonlyMap<string, TimelineSlice>;
-      readonly timeline: Written;
-      readonly state: Written;
-      readonly summaries: ReadonlyMap<string, JsonObject>;
-      readonly data: ReadonlyMap<string, readonly JsonObject[]>;
-      readonly unread: ReadonlyMap<string, RoomCounts>;
+/** A room that the user is or was in; `undefined` when there is nothing to tell. */
+function writeRoom(entry: RoomEntry, context: SyncContext, parts: RoomParts): JsonObject | undefined {
+  const { roomId } = entry;
+  const slice = parts.slices.get(roomId);
+  const timeline = parts.timeline.get(roomId) ?? [];
+  const state = parts.state.get(roomId) ?? [];
+  const summary = parts.summaries.get(roomId);
+  const accountData = parts.accountData.get(roomId) ?? [];
+  const ephemeral = parts.ephemeral.get(roomId) ?? [];
+  const hasNews =
+    timeline.length + state.length + accountData.length + ephemeral.length > 0 ||
+    summary !== undefined ||
+    slice?.limited === true;
+  if (!hasNews && !entry.fresh && !context.fullState && entry.section === 'join') return undefined;
+  const start = slice?.start;
+  const room: JsonObject = {
+    timeline: {
+      events: timeline,
+      limited: slice?.limited ?? false,
+      prev_batch: start === undefined ? formatSyncToken(context.since ?? context.now) : formatRoomToken(start),
     },
-  ): JsonObject | undefined {
-    const { roomId } = entry;
-    const slice = parts.slices.get(roomId);
-    const timeline = parts.timeline.get(roomId) ?? [];
-    const state = parts.state.get(roomId) ?? [];
-    const summary = parts.summaries.get(roomId);
-    const data = parts.data.get(roomId) ?? [];
-    const always = entry.fresh || context.fullState || entry.section === 'leave';
-    if (
-      !always &&
-      timeline.length === 0 &&
-      state.length === 0 &&
-      data.length === 0 &&
-      summary === undefined &&
-      slice?.limited !== true
-    ) {
-      return undefined;
-    }
-    const start = slice?.start;
-    const stateKey = context.useStateAfter ? 'state_after' : 'state';
-    const room: JsonObject = {
-      timeline: {
-        events: timeline,
-        limited: slice?.limited ?? false,
-        prev_batch: start === undefined ? formatSyncToken(context.since ?? context.now) : formatRoomToken(start),
-      },
-      [stateKey]: { events: state },
-      account_data: { events: data },
-    };
-    if (entry.section === 'leave') return room;
-    return {
-      ...room,
-      summary: summary ?? {},
-      ephemeral: { events: [] },
-      ...unreadOf(parts.unread.get(roomId) ?? new Map(), context.filter.room.timeline.unreadThreadNotifications),
-    };
-  }
-
-  async #writeTimelines(
-    entries: readonly RoomEntry[],
-    slices: ReadonlyMap<string, TimelineSlice>,
-    context: SyncContext,
-  ): Promise<Written> {
-    const events = entries.flatMap((entry) => slices.get(entry.roomId)?.events ?? []);
-    return this.#write(await this.visibility.visible(context.userId, events), context, {});
-  }
-
-  async #writeState(states: ReadonlyMap<string, readonly StoredEvent[]>, context: SyncContext): Promise<Written> {
-    const visible = [...states.values()].flatMap((events) =>
-      events.map((stored) => ({ stored, membership: undefined })),
-    );
-    return this.#write(visible, context, { withoutAggregations: true });
-  }
-
-  async #write(
-    visible: readonly VisibleEvent[],
-    context: SyncContext,
-    options: { readonly withoutAggregations?: boolean },
-  ): Promise<Written> {
-    const { filter, userId, deviceId } = context;
-    const byRoom = new Map<string, JsonObject[]>();
-    const events: readonly object[] =
-      filter.eventFormat === 'federation'
-        ? visible.map(({ stored }) => stored.event.pdu)
-        : await this.serializer.serialize({ userId, deviceId }, visible, { withoutRoomId: true, ...options });
-    const pick = compileEventFields(filter.eventFields);
-    for (const [index, { stored }] of visible.entries()) {
-      const written = events[index] as JsonObject | undefined;
-      if (written === undefined) continue;
-      const { roomId } = stored.event;
-      const list = byRoom.get(roomId);
-      const event = pick === undefined ? written : pick(written);
-      if (list === undefined) byRoom.set(roomId, [event]);
-      else list.push(event);
-    }
-    return byRoom;
-  }
-
-  /** The state that came with invites and knocks, and the member event itself. */
-  async #prejoinStates(entries: readonly RoomEntry[]): Promise<Map<string, JsonObject[]>> {
-    const waiting = entries.filter((entry) => entry.section === 'invite' || entry.section === 'knock');
-    const loaded = await this.events.many(waiting.map((entry) => entry.membership.eventId));
-    return new Map(
-      waiting.flatMap((entry): [string, JsonObject[]][] => {
-        const member = loaded.get(entry.membership.eventId)?.event;
-        if (member === undefined) return [];
-        const own = {
-          type: member.type,
-          state_key: member.stateKey ?? '',
-          sender: member.sender,
-          content: member.content,
-        };
-        return [[entry.roomId, [...prejoinStateOf(member), own]]];
-      }),
-    );
-  }
-
-  async #withoutIgnoredInvites(entries: readonly RoomEntry[], context: SyncContext): Promise<readonly RoomEntry[]> {
-    if (!entries.some((entry) => entry.section === 'invite')) return entries;
-    const ignored = new Set(await this.accountData.ignoredBy(context.userId));
-    return entries.filter((entry) => entry.section !== 'invite' || !ignored.has(entry.membership.sender));
-  }
+    [context.useStateAfter ? 'state_after' : 'state']: { events: state },
+    account_data: { events: accountData },
+  };
+  if (entry.section === 'leave') return room;
+  return {
+    ...room,
+    summary: summary ?? {},
+    ephemeral: { events: ephemeral },
+    ...unreadOf(parts.unread.get(roomId) ?? new Map(), context.filter.room.timeline.unreadThreadNotifications),
+  };
 }
 
 /** @spec client-server-api#receiving-notifications */

@@ -1,0 +1,121 @@
+import { Injectable } from '@nestjs/common';
+import {
+  activityTypes,
+  EventStore,
+  isServable,
+  type RoomFacts,
+  RoomFactsReader,
+  RoomHooks,
+  RoomStateReader,
+} from '@rookery/rooms';
+import { splitStateKey } from '@rookery/state-res';
+import { LRUCache } from 'lru-cache';
+
+const maxRooms = 200_000;
+const maxSpaceChildren = 500_000;
+/** State whose change is read anew. */
+const factTypes: ReadonlySet<string> = new Set(['m.room.create', 'm.room.name', 'm.room.encryption']);
+const childType = 'm.space.child';
+
+/**
+ * Facts of rooms by which lists are sorted and filtered, in memory: sorting a user's thousand rooms asks the database
+ * nothing. Kept up to date as events are stored.
+ */
+@Injectable()
+export class RoomFactsCache {
+  readonly #facts = new LRUCache<string, RoomFacts>({ max: maxRooms });
+  readonly #children = new LRUCache<string, ReadonlySet<string>>({ maxSize: maxSpaceChildren });
+  /** Rooms in which something was stored while rooms are being read: what was read of them may be older. */
+  readonly #touched = new Set<string>();
+  #reading = 0;
+
+  constructor(
+    private readonly reader: RoomFactsReader,
+    private readonly state: RoomStateReader,
+    private readonly events: EventStore,
+    hooks: RoomHooks,
+  ) {
+    hooks.subscribe({
+      afterCommit: ({ roomId, events: stored }) => {
+        if (this.#reading > 0) this.#touched.add(roomId);
+        for (const each of stored) {
+          const { type, stateKey } = each.event;
+          if (stateKey !== undefined && type === childType) this.#children.delete(roomId);
+          // A state event may also bring back what resolution had put aside: names above all.
+          if (stateKey !== undefined && (factTypes.has(type) || each.outlier)) this.#facts.delete(roomId);
+          if (activityTypes.has(type) && each.streamOrdering > 0 && isServable(each))
+            this.#moveOn(roomId, each.streamOrdering);
+        }
+      },
+      onEventsPurged: (_tx, roomId) => this.#forget(roomId),
+      onRoomPurged: (_tx, roomId) => this.#forget(roomId),
+    });
+  }
+
+  /** Facts by room; one query for all that are not in memory. */
+  async of(roomIds: Iterable<string>): Promise<Map<string, RoomFacts>> {
+    const found = new Map<string, RoomFacts>();
+    const missing: string[] = [];
+    for (const roomId of roomIds) {
+      const facts = this.#facts.get(roomId);
+      if (facts === undefined) missing.push(roomId);
+      else found.set(roomId, facts);
+    }
+    if (missing.length === 0) return found;
+    const read = await this.#read(() => this.reader.of(missing));
+    for (const [roomId, facts] of read.value) {
+      found.set(roomId, facts);
+      if (!read.touched.has(roomId)) this.#facts.set(roomId, facts);
+    }
+    return found;
+  }
+
+  /** The rooms that any of the spaces names as its child; two queries for the spaces that are not in memory. */
+  async childrenOf(spaceIds: readonly string[]): Promise<Set<string>> {
+    const children = new Set<string>();
+    const missing: string[] = [];
+    for (const spaceId of spaceIds) {
+      const known = this.#children.get(spaceId);
+      if (known === undefined) missing.push(spaceId);
+      for (const roomId of known ?? []) children.add(roomId);
+    }
+    if (missing.length === 0) return children;
+    const read = await this.#read(async () => {
+      const ids = await this.state.currentIdsOf(missing, { types: [[childType]] });
+      const events = await this.events.many([...ids.values()].flatMap((entries) => [...entries.values()]));
+      return { ids, events };
+    });
+    for (const spaceId of missing) {
+      const named = new Set<string>();
+      for (const [key, eventId] of read.value.ids.get(spaceId) ?? []) {
+        // A child without servers is one that was taken out.
+        if (Array.isArray(read.value.events.get(eventId)?.event.content['via'])) named.add(splitStateKey(key)[1]);
+      }
+      if (!read.touched.has(spaceId)) this.#children.set(spaceId, named, { size: named.size + 1 });
+      for (const roomId of named) children.add(roomId);
+    }
+    return children;
+  }
+
+  #moveOn(roomId: string, position: number): void {
+    const facts = this.#facts.peek(roomId);
+    if (facts && position > (facts.lastActivity ?? 0)) this.#facts.set(roomId, { ...facts, lastActivity: position });
+  }
+
+  #forget(roomId: string): Promise<void> {
+    if (this.#reading > 0) this.#touched.add(roomId);
+    this.#facts.delete(roomId);
+    this.#children.delete(roomId);
+    return Promise.resolve();
+  }
+
+  async #read<T>(read: () => Promise<T>): Promise<{ readonly value: T; readonly touched: ReadonlySet<string> }> {
+    this.#reading++;
+    try {
+      const value = await read();
+      return { value, touched: new Set(this.#touched) };
+    } finally {
+      if (--this.#reading === 0) this.#touched.clear();
+    }
+  }
+}

@@ -1,0 +1,54 @@
+import { Injectable } from '@nestjs/common';
+import { receiptContent, ReceiptService, TypingService } from '@rookery/ephemeral';
+import { type JsonObject, passesRoom, passesType } from '@rookery/matrix-types';
+import type { SyncContext } from '../sync-context.js';
+import type { RoomEntry } from './room-list.js';
+
+/** Typing and receipts of rooms. */
+@Injectable()
+export class EphemeralSection {
+  constructor(
+    private readonly typing: TypingService,
+    private readonly receipts: ReceiptService,
+  ) {}
+
+  /** Joined rooms in which somebody began or ceased to type, or read on, since the last sync. */
+  async changedRooms(joined: ReadonlySet<string>, { userId, since, now }: SyncContext): Promise<Set<string>> {
+    if (since === undefined) return new Set();
+    const receipts = this.receipts.mayHaveChanged(userId, joined, since.receipts)
+      ? await this.receipts.changes(userId, joined, since.receipts, now.receipts)
+      : new Map<string, never>();
+    return new Set([...this.typing.changes(joined, since.typing).keys(), ...receipts.keys()]);
+  }
+
+  /** The ephemeral events of each joined room: what changed, and all that holds for rooms that the client hears of anew. */
+  async ofRooms(entries: readonly RoomEntry[], context: SyncContext): Promise<Map<string, JsonObject[]>> {
+    const { userId, since, now } = context;
+    const filter = context.filter.room.ephemeral;
+    const joined = entries.filter((entry) => entry.section === 'join' && passesRoom(filter, entry.roomId));
+    const anew = joined.filter((entry) => entry.fresh || context.fullState).map((entry) => entry.roomId);
+    const stayed = new Set(joined.map((entry) => entry.roomId).filter((roomId) => !anew.includes(roomId)));
+    const result = new Map<string, JsonObject[]>();
+    const add = (roomId: string, event: JsonObject): void => {
+      const list = result.get(roomId);
+      if (list === undefined) result.set(roomId, [event]);
+      else list.push(event);
+    };
+    if (passesType(filter, 'm.typing')) {
+      const typing = new Map([...this.typing.changes(anew, undefined), ...this.typing.changes(stayed, since?.typing)]);
+      for (const [roomId, userIds] of typing) add(roomId, { type: 'm.typing', content: { user_ids: userIds } });
+    }
+    if (passesType(filter, 'm.receipt')) {
+      const [whole, changed] = await Promise.all([
+        anew.length > 0 ? this.receipts.forRooms(userId, anew, now.receipts) : undefined,
+        since !== undefined && stayed.size > 0
+          ? this.receipts.changes(userId, stayed, since.receipts, now.receipts)
+          : undefined,
+      ]);
+      for (const [roomId, receipts] of [...(whole ?? []), ...(changed ?? [])]) {
+        if (receipts.length > 0) add(roomId, { type: 'm.receipt', content: receiptContent(receipts) });
+      }
+    }
+    return result;
+  }
+}

@@ -1,0 +1,40 @@
+import { Injectable } from '@nestjs/common';
+import type { JsonObject } from '@rookery/matrix-types';
+import { EventStore, prejoinStateOf } from '@rookery/rooms';
+import { AccountDataService } from '@rookery/users';
+import type { RoomEntry } from './room-list.js';
+
+/** Rooms that the user is not in yet: invites and knocks. */
+@Injectable()
+export class PrejoinSection {
+  constructor(
+    private readonly events: EventStore,
+    private readonly accountData: AccountDataService,
+  ) {}
+
+  /** The entries without invites from users who are ignored. */
+  async withoutIgnored(entries: readonly RoomEntry[], userId: string): Promise<readonly RoomEntry[]> {
+    if (!entries.some((entry) => entry.section === 'invite')) return entries;
+    const ignored = new Set(await this.accountData.ignoredBy(userId));
+    return entries.filter((entry) => entry.section !== 'invite' || !ignored.has(entry.membership.sender));
+  }
+
+  /** The state that came with each invite and knock, and the member event itself. */
+  async states(entries: readonly RoomEntry[]): Promise<Map<string, JsonObject[]>> {
+    const waiting = entries.filter((entry) => entry.section === 'invite' || entry.section === 'knock');
+    const loaded = await this.events.many(waiting.map((entry) => entry.membership.eventId));
+    return new Map(
+      waiting.flatMap((entry): [string, JsonObject[]][] => {
+        const member = loaded.get(entry.membership.eventId)?.event;
+        if (member === undefined) return [];
+        const own = {
+          type: member.type,
+          state_key: member.stateKey ?? '',
+          sender: member.sender,
+          content: member.content,
+        };
+        return [[entry.roomId, [...prejoinStateOf(member), own]]];
+      }),
+    );
+  }
+}

@@ -1,0 +1,186 @@
+import type { Db, Tx } from '@rookery/database';
+
+/** A connection as it is stored. */
+export interface ConnectionRow {
+  readonly connection_key: number;
+  readonly base_position: number;
+  readonly position: number;
+  readonly last_used_ts: number;
+}
+
+/** What a connection was told of a room at some position. */
+export interface ConnectionRoomRow {
+  readonly room_id: string;
+  readonly position: number;
+  readonly section: string;
+  readonly sent_up_to: number | null;
+  readonly timeline_limit: number;
+  readonly required_state_id: string;
+  readonly told: number;
+}
+
+/** Whose connection, and which. */
+export interface ConnectionIdentity {
+  readonly userId: string;
+  /** Empty for a user without a device. */
+  readonly deviceId: string;
+  readonly connId: string;
+}
+
+export function findConnection(
+  db: Db,
+  { userId, deviceId, connId }: ConnectionIdentity,
+): Promise<ConnectionRow | undefined> {
+  return db.get<ConnectionRow>(
+    `SELECT connection_key, base_position, position, last_used_ts FROM sliding_sync_connections
+     WHERE user_id = ? AND device_id = ? AND conn_id = ?`,
+    [userId, deviceId, connId],
+  );
+}
+
+/** Every row of a connection, oldest position first. */
+export function selectRooms(db: Db, connectionKey: number): Promise<ConnectionRoomRow[]> {
+  return db.query<ConnectionRoomRow>(
+    `SELECT room_id, position, section, sent_up_to, timeline_limit, required_state_id, told
+     FROM sliding_sync_connection_rooms WHERE connection_key = ? ORDER BY position`,
+    [connectionKey],
+  );
+}
+
+export async function selectRequiredStates(db: Db, connectionKey: number): Promise<Map<string, string>> {
+  const rows = await db.query<{ required_state_id: string; required_state: string }>(
+    `SELECT required_state_id, required_state FROM sliding_sync_connection_required_state WHERE connection_key = ?`,
+    [connectionKey],
+  );
+  return new Map(rows.map((row) => [row.required_state_id, row.required_state]));
+}
+
+/**
+ * Makes a connection, in place of the one of the same name and of the device's oldest where it has too many.
+ * @param maxPerDevice how many a device may have
+ */
+export async function insertConnection(
+  tx: Tx,
+  identity: ConnectionIdentity,
+  connection: { readonly key: number; readonly position: number; readonly nowMs: number },
+  maxPerDevice: number,
+): Promise<void> {
+  const { userId, deviceId, connId } = identity;
+  const others = await tx.query<{ connection_key: number; conn_id: string }>(
+    `SELECT connection_key, conn_id FROM sliding_sync_connections WHERE user_id = ? AND device_id = ?
+     ORDER BY last_used_ts DESC, connection_key DESC`,
+    [userId, deviceId],
+  );
+  const kept = others.filter((other) => other.conn_id !== connId).slice(0, maxPerDevice - 1);
+  const keys = new Set(kept.map((other) => other.connection_key));
+  await deleteConnections(
+    tx,
+    others.map((other) => other.connection_key).filter((key) => !keys.has(key)),
+  );
+  await tx.run(
+    `INSERT INTO sliding_sync_connections
+       (connection_key, user_id, device_id, conn_id, base_position, position, created_ts, last_used_ts)
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
+    [
+      connection.key,
+      userId,
+      deviceId,
+      connId,
+      connection.position,
+      connection.position,
+      connection.nowMs,
+      connection.nowMs,
+    ],
+  );
+}
+
+/**
+ * Moves a connection on from one of its two positions to a new one; false when it has neither, or is gone.
+ * @param base from which the client goes on
+ */
+export async function moveConnection(
+  tx: Tx,
+  key: number,
+  base: number,
+  position: number,
+  nowMs: number,
+): Promise<boolean> {
+  const moved = await tx.run(
+    `UPDATE sliding_sync_connections SET base_position = ?, position = ?, last_used_ts = ?
+     WHERE connection_key = ? AND (base_position = ? OR position = ?)`,
+    [base, position, nowMs, key, base, base],
+  );
+  return moved > 0;
+}
+
+/** Deletes what answers said that never arrived, and of rooms that change now what nobody can go back to. */
+export async function deleteObsolete(tx: Tx, key: number, base: number, roomIds: readonly string[]): Promise<void> {
+  await tx.run('DELETE FROM sliding_sync_connection_rooms WHERE connection_key = ? AND position > ?', [key, base]);
+  await tx.run(
+    `DELETE FROM sliding_sync_connection_rooms AS old WHERE connection_key = ? AND ${tx.dialect.anyOf('room_id')}
+       AND EXISTS (SELECT 1 FROM sliding_sync_connection_rooms AS newer WHERE newer.connection_key = old.connection_key
+         AND newer.room_id = old.room_id AND newer.position > old.position)`,
+    [key, roomIds],
+  );
+}
+
+export async function insertRooms(
+  tx: Tx,
+  key: number,
+  rows: readonly ConnectionRoomRow[],
+  requiredStates: ReadonlyMap<string, string>,
+): Promise<void> {
+  if (rows.length === 0) return;
+  await tx.insertMany(
+    'sliding_sync_connection_required_state',
+    ['connection_key', 'required_state_id', 'required_state'],
+    [...requiredStates].map(([id, text]) => [key, id, text]),
+    'ON CONFLICT (connection_key, required_state_id) DO NOTHING',
+  );
+  await tx.insertMany(
+    'sliding_sync_connection_rooms',
+    ['connection_key', 'room_id', 'position', 'section', 'sent_up_to', 'timeline_limit', 'required_state_id', 'told'],
+    rows.map((row) => [
+      key,
+      row.room_id,
+      row.position,
+      row.section,
+      row.sent_up_to,
+      row.timeline_limit,
+      row.required_state_id,
+      row.told,
+    ]),
+  );
+}
+
+export async function touchConnection(tx: Tx, key: number, nowMs: number): Promise<void> {
+  await tx.run('UPDATE sliding_sync_connections SET last_used_ts = ? WHERE connection_key = ?', [nowMs, key]);
+}
+
+/** Keys of connections that nobody has used since then; at most `limit`. */
+export async function selectUnused(db: Db, beforeMs: number, limit: number): Promise<number[]> {
+  const rows = await db.query<{ connection_key: number }>(
+    `SELECT connection_key FROM sliding_sync_connections WHERE last_used_ts < ? LIMIT ${Math.trunc(limit)}`,
+    [beforeMs],
+  );
+  return rows.map((row) => row.connection_key);
+}
+
+export async function selectOfDevices(db: Db, userId: string, deviceIds: readonly string[]): Promise<number[]> {
+  const rows = await db.query<{ connection_key: number }>(
+    `SELECT connection_key FROM sliding_sync_connections WHERE user_id = ? AND ${db.dialect.anyOf('device_id')}`,
+    [userId, deviceIds],
+  );
+  return rows.map((row) => row.connection_key);
+}
+
+export async function deleteConnections(tx: Tx, keys: readonly number[]): Promise<void> {
+  if (keys.length === 0) return;
+  for (const table of [
+    'sliding_sync_connection_rooms',
+    'sliding_sync_connection_required_state',
+    'sliding_sync_connections',
+  ]) {
+    await tx.run(`DELETE FROM ${table} WHERE ${tx.dialect.anyOf('connection_key')}`, [keys]);
+  }
+}

@@ -1,0 +1,222 @@
+import { createHash } from 'node:crypto';
+import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
+import { Database, Sequence } from '@rookery/database';
+import { MatrixError } from '@rookery/matrix-types';
+import { Clock, Logger, type Timer } from '@rookery/platform';
+import { UserHooks } from '@rookery/users';
+import { LRUCache } from 'lru-cache';
+import {
+  type ConnectionIdentity,
+  type ConnectionRoomRow,
+  deleteConnections,
+  deleteObsolete,
+  findConnection,
+  insertConnection,
+  insertRooms,
+  moveConnection,
+  selectOfDevices,
+  selectRequiredStates,
+  selectRooms,
+  selectUnused,
+  touchConnection,
+} from './connections.query.js';
+import type { RoomSection } from './lists.js';
+
+export type { ConnectionIdentity } from './connections.query.js';
+
+/** What a connection was told of one room. */
+export interface RoomMemory {
+  readonly section: RoomSection;
+  /** Position of the events up to which everything was sent; absent: up to the client's token, the room is live. */
+  readonly sentUpTo: number | undefined;
+  readonly timelineLimit: number;
+  /** Key of the `RequiredState`. */
+  readonly requiredState: string;
+  /** Its account data was sent; from then on changes are. */
+  readonly accountData: boolean;
+  /** The same of receipts. */
+  readonly receipts: boolean;
+}
+
+/** What a connection was told, by the time the client held a position. */
+export interface ConnectionMemory {
+  readonly key: number;
+  readonly position: number;
+  readonly rooms: ReadonlyMap<string, RoomMemory>;
+}
+
+/** Stands in a connection's memory for what is about no room: the account's own data. */
+export const wholeAccount = '';
+
+interface CachedConnection {
+  readonly key: number;
+  /** From which the client went on last, and what it was given then; the same when nothing changed since. */
+  readonly base: ConnectionMemory;
+  readonly latest: ConnectionMemory;
+  readonly lastUsedMs: number;
+}
+
+const expiryMs = 7 * 24 * 3_600_000;
+/** How stale the stored time of last use may be. */
+const touchAfterMs = 3_600_000;
+const sweepEveryMs = 3_600_000;
+const sweepBatch = 200;
+const maxPerDevice = 16;
+const maxCachedRooms = 500_000;
+
+const told = { accountData: 1, receipts: 2 } as const;
+
+/**
+ * What each connection of a device was told, so that answers hold only what is new. Kept in the database, so that a position
+ * stays good over restarts; the position before the newest stays good too, for a client that lost an answer.
+ */
+@Injectable()
+export class Connections implements OnModuleInit, OnModuleDestroy {
+  readonly #cache = new LRUCache<string, CachedConnection>({
+    maxSize: maxCachedRooms,
+    sizeCalculation: ({ latest }) => latest.rooms.size + 10,
+  });
+  #positions: Sequence | undefined;
+  #sweeper: Timer | undefined;
+
+  constructor(
+    private readonly database: Database,
+    private readonly clock: Clock,
+    private readonly logger: Logger,
+    hooks: UserHooks,
+  ) {
+    hooks.devicesDeleted.subscribe({
+      inTransaction: async (tx, { userId, deviceIds }) =>
+        deleteConnections(tx, await selectOfDevices(tx, userId, deviceIds)),
+    });
+  }
+
+  async onModuleInit(): Promise<void> {
+    this.#positions = await Sequence.load(this.database, 'sliding_sync_positions');
+    this.#sweeper = this.clock.every(sweepEveryMs, () => void this.#sweep());
+  }
+
+  onModuleDestroy(): void {
+    this.#sweeper?.cancel();
+  }
+
+  /**
+   * What the connection was told when the client got this position.
+   * @throws MatrixError 400 `M_UNKNOWN_POS`: it is neither of the last two, or expired; the client starts anew
+   */
+  async resume(identity: ConnectionIdentity, position: number): Promise<ConnectionMemory> {
+    const nowMs = this.clock.nowMs();
+    let connection = this.#cache.get(cacheKey(identity));
+    // Another process may have moved the connection on.
+    if (connection?.base.position !== position && connection?.latest.position !== position) {
+      connection = await this.#load(identity);
+    }
+    if (connection === undefined || connection.lastUsedMs < nowMs - expiryMs) throw unknownPosition();
+    const memory = [connection.latest, connection.base].find((each) => each.position === position);
+    if (memory === undefined) throw unknownPosition();
+    if (connection.lastUsedMs < nowMs - touchAfterMs) {
+      await this.database.write((tx) => touchConnection(tx, memory.key, nowMs), { name: 'sliding_sync_touch' });
+      connection = { ...connection, lastUsedMs: nowMs };
+    }
+    this.#cache.set(cacheKey(identity), connection);
+    return memory;
+  }
+
+  /**
+   * Remembers what an answer says. Without `base` the connection begins, and takes the place of one of the same name.
+   * @param changes rooms of which the connection is told something new
+   * @throws MatrixError 400 `M_UNKNOWN_POS` when the connection ended meanwhile
+   */
+  async save(
+    identity: ConnectionIdentity,
+    base: ConnectionMemory | undefined,
+    changes: ReadonlyMap<string, RoomMemory>,
+  ): Promise<ConnectionMemory> {
+    if (base !== undefined && changes.size === 0) return base;
+    if (this.#positions === undefined) throw new Error('Connections.onModuleInit() has not finished');
+    const nowMs = this.clock.nowMs();
+    const [position = 0, newKey = 0] = await this.#positions.take(2);
+    const key = base?.key ?? newKey;
+    const requiredStates = new Map<string, string>();
+    const rows = [...changes].map(([roomId, memory]) => toRow(roomId, memory, position, requiredStates));
+    // Whatever becomes of the transaction: the next request reads what is stored.
+    this.#cache.delete(cacheKey(identity));
+    await this.database.write(
+      async (tx) => {
+        if (base === undefined) await insertConnection(tx, identity, { key, position, nowMs }, maxPerDevice);
+        else {
+          if (!(await moveConnection(tx, key, base.position, position, nowMs))) throw unknownPosition();
+          await deleteObsolete(tx, key, base.position, [...changes.keys()]);
+        }
+        await insertRooms(tx, key, rows, requiredStates);
+      },
+      { name: 'sliding_sync_save' },
+    );
+    const latest: ConnectionMemory = { key, position, rooms: new Map([...(base?.rooms ?? []), ...changes]) };
+    this.#cache.set(cacheKey(identity), { key, base: base ?? latest, latest, lastUsedMs: nowMs });
+    return latest;
+  }
+
+  async #load(identity: ConnectionIdentity): Promise<CachedConnection | undefined> {
+    const row = await findConnection(this.database, identity);
+    if (row === undefined) return undefined;
+    const key = row.connection_key;
+    const [rows, states] = await Promise.all([
+      selectRooms(this.database, key),
+      selectRequiredStates(this.database, key),
+    ]);
+    const at = (position: number): ConnectionMemory => ({
+      key,
+      position,
+      rooms: new Map(
+        rows.filter((each) => each.position <= position).map((each) => [each.room_id, fromRow(each, states)]),
+      ),
+    });
+    return { key, base: at(row.base_position), latest: at(row.position), lastUsedMs: row.last_used_ts };
+  }
+
+  async #sweep(): Promise<void> {
+    try {
+      const keys = await selectUnused(this.database, this.clock.nowMs() - expiryMs, sweepBatch);
+      if (keys.length > 0)
+        await this.database.write((tx) => deleteConnections(tx, keys), { name: 'sliding_sync_sweep' });
+    } catch (error) {
+      this.logger.error('Could not delete unused sliding sync connections', { err: error });
+    }
+  }
+}
+
+const cacheKey = ({ userId, deviceId, connId }: ConnectionIdentity): string => `${userId}\n${deviceId}\n${connId}`;
+
+const unknownPosition = (): MatrixError =>
+  new MatrixError(400, 'M_UNKNOWN_POS', 'The position is not known any more: start anew');
+
+function toRow(
+  roomId: string,
+  memory: RoomMemory,
+  position: number,
+  requiredStates: Map<string, string>,
+): ConnectionRoomRow {
+  const id = createHash('sha256').update(memory.requiredState).digest('base64url').slice(0, 22);
+  requiredStates.set(id, memory.requiredState);
+  return {
+    room_id: roomId,
+    position,
+    section: memory.section,
+    sent_up_to: memory.sentUpTo ?? null,
+    timeline_limit: memory.timelineLimit,
+    required_state_id: id,
+    told: (memory.accountData ? told.accountData : 0) | (memory.receipts ? told.receipts : 0),
+  };
+}
+
+function fromRow(row: ConnectionRoomRow, requiredStates: ReadonlyMap<string, string>): RoomMemory {
+  return {
+    section: row.section as RoomSection,
+    sentUpTo: row.sent_up_to ?? undefined,
+    timelineLimit: row.timeline_limit,
+    requiredState: requiredStates.get(row.required_state_id) ?? '[]',
+    accountData: (row.told & told.accountData) !== 0,
+    receipts: (row.told & told.receipts) !== 0,
+  };
+}

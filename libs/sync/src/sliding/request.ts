@@ -1,0 +1,254 @@
+import { isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { RequiredState, type StatePair } from './required-state.js';
+
+/** What a client may name at most; more is refused. */
+const limits = {
+  lists: 100,
+  listNameBytes: 64,
+  rangesPerList: 100,
+  subscriptions: 1_000,
+  requiredState: 500,
+  requiredStateInAll: 2_000,
+  timelineLimit: 1_000,
+  filterValues: 100,
+  nameBytes: 255,
+  searchBytes: 1_000,
+  toDevice: 1_000,
+} as const;
+
+/** What is sent of a room. */
+export interface RoomConfig {
+  readonly timelineLimit: number;
+  readonly requiredState: RequiredState;
+}
+
+/** Conditions that a room must fulfil to be in a list; all of them. */
+export interface ListFilters {
+  readonly isDm: boolean | undefined;
+  readonly isEncrypted: boolean | undefined;
+  readonly isInvite: boolean | undefined;
+  /** Rooms that one of these spaces names as a child. */
+  readonly spaces: readonly string[] | undefined;
+  /** `undefined` among the values stands for ordinary rooms. */
+  readonly roomTypes: ReadonlySet<string | undefined> | undefined;
+  readonly notRoomTypes: ReadonlySet<string | undefined> | undefined;
+  /** Part of the name, in any case. */
+  readonly nameLike: string | undefined;
+  readonly tags: readonly string[] | undefined;
+  readonly notTags: readonly string[] | undefined;
+}
+
+/** A list of rooms, a window of which the client looks at. */
+export interface SlidingList {
+  /** First and last place, inclusive; absent for all rooms. */
+  readonly ranges: readonly (readonly [start: number, end: number])[] | undefined;
+  readonly filters: ListFilters | undefined;
+  readonly config: RoomConfig;
+}
+
+/** An extension that is about rooms: those of some lists, and some rooms of those subscribed to. `undefined` means all. */
+export interface RoomExtension {
+  readonly lists: ReadonlySet<string> | undefined;
+  readonly rooms: ReadonlySet<string> | undefined;
+}
+
+/** The extensions that are switched on. */
+export interface SlidingExtensions {
+  readonly toDevice: { readonly limit: number; readonly since: number | undefined } | undefined;
+  readonly e2ee: boolean;
+  readonly accountData: RoomExtension | undefined;
+  readonly receipts: RoomExtension | undefined;
+  readonly typing: RoomExtension | undefined;
+}
+
+/** What a client asks for (MSC4186). */
+export interface SlidingRequest {
+  /** Names one of several connections of a device. */
+  readonly connId: string;
+  readonly lists: ReadonlyMap<string, SlidingList>;
+  readonly subscriptions: ReadonlyMap<string, RoomConfig>;
+  readonly extensions: SlidingExtensions;
+}
+
+const name = { type: 'string', maxLength: limits.nameBytes };
+const names = { type: ['array', 'null'], maxItems: limits.filterValues, items: name };
+const flag = { type: ['boolean', 'null'] };
+const types = {
+  type: ['array', 'null'],
+  maxItems: limits.filterValues,
+  items: { type: ['string', 'null'], maxLength: limits.nameBytes },
+};
+const roomConfig = {
+  required_state: {
+    type: 'array',
+    maxItems: limits.requiredState,
+    items: { type: 'array', items: name, minItems: 2, maxItems: 2 },
+  },
+  timeline_limit: { type: 'integer', minimum: 0, maximum: limits.timelineLimit },
+};
+const roomExtension = {
+  type: 'object',
+  properties: {
+    enabled: flag,
+    lists: { type: ['array', 'null'], maxItems: limits.lists, items: name },
+    rooms: { type: ['array', 'null'], maxItems: limits.subscriptions, items: name },
+  },
+};
+
+/** The shape and the limits of the body. */
+export const slidingRequestSchema = {
+  properties: {
+    conn_id: { type: ['string', 'null'], maxLength: limits.nameBytes },
+    lists: {
+      type: ['object', 'null'],
+      maxProperties: limits.lists,
+      additionalProperties: {
+        type: 'object',
+        required: ['timeline_limit'],
+        properties: {
+          ...roomConfig,
+          ranges: {
+            type: ['array', 'null'],
+            maxItems: limits.rangesPerList,
+            items: {
+              type: 'array',
+              minItems: 2,
+              maxItems: 2,
+              items: { type: 'integer', minimum: 0, maximum: Number.MAX_SAFE_INTEGER },
+            },
+          },
+          slow_get_all_rooms: flag,
+          filters: {
+            type: ['object', 'null'],
+            properties: {
+              is_dm: flag,
+              is_encrypted: flag,
+              is_invite: flag,
+              spaces: names,
+              room_types: types,
+              not_room_types: types,
+              room_name_like: { type: ['string', 'null'], maxLength: limits.searchBytes },
+              tags: names,
+              not_tags: names,
+            },
+          },
+        },
+      },
+    },
+    room_subscriptions: {
+      type: ['object', 'null'],
+      maxProperties: limits.subscriptions,
+      additionalProperties: { type: 'object', required: ['timeline_limit'], properties: roomConfig },
+    },
+    extensions: {
+      type: ['object', 'null'],
+      properties: {
+        to_device: {
+          type: 'object',
+          properties: {
+            enabled: flag,
+            limit: { type: ['integer', 'null'], minimum: 0 },
+            since: { type: ['string', 'null'], pattern: '^\\d{1,16}$' },
+          },
+        },
+        e2ee: { type: 'object', properties: { enabled: flag } },
+        account_data: roomExtension,
+        receipts: roomExtension,
+        typing: roomExtension,
+      },
+    },
+  },
+};
+
+/**
+ * Reads a body that fits {@link slidingRequestSchema}.
+ * @throws MatrixError 400 `M_INVALID_PARAM`
+ */
+export function parseSlidingRequest(body: JsonObject): SlidingRequest {
+  const wanted = new Set<string>();
+  for (const { required_state: pairs } of [...valuesOf(body['lists']), ...valuesOf(body['room_subscriptions'])]) {
+    for (const pair of Array.isArray(pairs) ? pairs : []) wanted.add(JSON.stringify(pair));
+  }
+  if (wanted.size > limits.requiredStateInAll) throw MatrixError.invalidParam("Too many entries of 'required_state'");
+  const lists = new Map<string, SlidingList>();
+  for (const [key, list] of entriesOf(body['lists'])) {
+    if (Buffer.byteLength(key) > limits.listNameBytes) {
+      throw MatrixError.invalidParam(`The name of a list is longer than ${limits.listNameBytes} bytes`);
+    }
+    lists.set(key, { ranges: rangesOf(list), filters: filtersOf(list['filters']), config: configOf(list) });
+  }
+  const subscriptions = new Map(
+    entriesOf(body['room_subscriptions']).map(([roomId, room]) => [roomId, configOf(room)]),
+  );
+  return {
+    connId: textOf(body['conn_id']) ?? '',
+    lists,
+    subscriptions,
+    extensions: extensionsOf(isJsonObject(body['extensions']) ? body['extensions'] : {}),
+  };
+}
+
+function configOf(source: JsonObject): RoomConfig {
+  const pairs = (source['required_state'] ?? []) as unknown as readonly StatePair[];
+  return { timelineLimit: Number(source['timeline_limit']), requiredState: RequiredState.of(pairs) };
+}
+
+function rangesOf(list: JsonObject): SlidingList['ranges'] {
+  if (list['slow_get_all_rooms'] === true || !Array.isArray(list['ranges'])) return undefined;
+  const ranges = list['ranges'] as unknown as readonly (readonly [number, number])[];
+  for (const [start, end] of ranges) {
+    if (end < start) throw MatrixError.invalidParam('A range ends before it starts');
+  }
+  return ranges;
+}
+
+function filtersOf(source: unknown): ListFilters | undefined {
+  if (!isJsonObject(source)) return undefined;
+  return {
+    isDm: flagOf(source['is_dm']),
+    isEncrypted: flagOf(source['is_encrypted']),
+    isInvite: flagOf(source['is_invite']),
+    spaces: textsOf(source['spaces']),
+    roomTypes: typesOf(source['room_types']),
+    notRoomTypes: typesOf(source['not_room_types']),
+    nameLike: textOf(source['room_name_like'])?.toLowerCase(),
+    tags: textsOf(source['tags']),
+    notTags: textsOf(source['not_tags']),
+  };
+}
+
+function extensionsOf(source: JsonObject): SlidingExtensions {
+  const enabled = (key: string): JsonObject | undefined => {
+    const value = source[key];
+    return isJsonObject(value) && value['enabled'] === true ? value : undefined;
+  };
+  const rooms = (key: string): RoomExtension | undefined => {
+    const value = enabled(key);
+    return value && { lists: namesOf(value['lists']), rooms: namesOf(value['rooms']) };
+  };
+  const toDevice = enabled('to_device');
+  const since = textOf(toDevice?.['since']);
+  return {
+    toDevice: toDevice && {
+      limit: Math.min(Math.max(Number(toDevice['limit'] ?? 100), 1), limits.toDevice),
+      since: since === undefined ? undefined : Number(since),
+    },
+    e2ee: enabled('e2ee') !== undefined,
+    accountData: rooms('account_data'),
+    receipts: rooms('receipts'),
+    typing: rooms('typing'),
+  };
+}
+
+const entriesOf = (value: unknown): [string, JsonObject][] =>
+  isJsonObject(value) ? (Object.entries(value) as [string, JsonObject][]) : [];
+const valuesOf = (value: unknown): JsonObject[] => entriesOf(value).map(([, each]) => each);
+const flagOf = (value: unknown): boolean | undefined => (typeof value === 'boolean' ? value : undefined);
+const textOf = (value: unknown): string | undefined => (typeof value === 'string' ? value : undefined);
+const textsOf = (value: unknown): readonly string[] | undefined =>
+  Array.isArray(value) ? (value as string[]) : undefined;
+const typesOf = (value: unknown): ReadonlySet<string | undefined> | undefined =>
+  Array.isArray(value) ? new Set(value.map((type) => (typeof type === 'string' ? type : undefined))) : undefined;
+/** Absent, or `*` among them, means all. */
+const namesOf = (value: unknown): ReadonlySet<string> | undefined =>
+  Array.isArray(value) && !value.includes('*') ? new Set(value as string[]) : undefined;

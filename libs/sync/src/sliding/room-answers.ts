@@ -1,0 +1,212 @@
+import { Injectable } from '@nestjs/common';
+import type { JsonObject } from '@rookery/matrix-types';
+import { PushCounts, totalOf } from '@rookery/push';
+import {
+  EventSerializer,
+  EventStore,
+  formatRoomToken,
+  isServable,
+  prejoinStateOf,
+  RoomStateReader,
+  type StateDelta,
+  type StoredEvent,
+  type TimelineSlice,
+  TimelineReader,
+  type VisibleEvent,
+  VisibilityFilter,
+} from '@rookery/rooms';
+import { RoomDetailsReader } from './room-details.js';
+import type { RoomPart } from './room-plan.js';
+
+/** For whom, and between which positions of the events, rooms are written. */
+export interface AnswerContext {
+  readonly userId: string;
+  readonly deviceId: string | undefined;
+  /** Absent in a connection's first request. */
+  readonly since: number | undefined;
+  readonly now: number;
+  readonly hasMember: (roomId: string, userId: string, eventId: string) => boolean;
+}
+
+/** The part `rooms` of an answer. */
+export interface RoomAnswers {
+  /** In the order of the parts; rooms with nothing to tell are absent. */
+  readonly rooms: ReadonlyMap<string, JsonObject>;
+  /** Ids of the events in each timeline. */
+  readonly timelines: ReadonlyMap<string, ReadonlySet<string>>;
+  readonly lazyMembers: Map<string, Map<string, string>>;
+}
+
+interface Timeline {
+  readonly events: readonly StoredEvent[];
+  readonly limited: boolean;
+  readonly start: TimelineSlice['start'];
+}
+
+const parallelReads = 4;
+
+/** Writes rooms, all at once. */
+@Injectable()
+export class RoomAnswerWriter {
+  constructor(
+    private readonly timelines: TimelineReader,
+    private readonly visibility: VisibilityFilter,
+    private readonly serializer: EventSerializer,
+    private readonly details: RoomDetailsReader,
+    private readonly state: RoomStateReader,
+    private readonly events: EventStore,
+    private readonly counts: PushCounts,
+  ) {}
+
+  /** The rooms of an answer, in a number of queries that does not depend on how many there are. */
+  async write(parts: readonly RoomPart[], context: AnswerContext): Promise<RoomAnswers> {
+    if (parts.length === 0) return { rooms: new Map(), timelines: new Map(), lazyMembers: new Map() };
+    const { userId, deviceId } = context;
+    const joined = parts.filter((part) => part.section === 'join');
+    const members = await this.events.many(
+      parts.filter((part) => part.section !== 'join').map((part) => part.membership.eventId),
+    );
+    const [slices, deltas, counts] = await Promise.all([
+      this.#slices(joined, context.now),
+      this.#deltas(joined, context.now),
+      this.counts.read(
+        userId,
+        joined.map((part) => part.roomId),
+      ),
+    ]);
+    for (const part of parts) {
+      if (part.section === 'leave') slices.set(part.roomId, this.#leaving(members.get(part.membership.eventId)));
+    }
+    const visible = await this.visibility.visible(
+      userId,
+      [...slices.values()].flatMap((slice) => slice.events),
+    );
+    const byRoom = Map.groupBy(visible, ({ stored }) => stored.event.roomId);
+    const stored = new Map([...byRoom].map(([roomId, events]) => [roomId, events.map((event) => event.stored)]));
+    const present = parts.filter((part) => part.section === 'join' || part.section === 'leave');
+    const details = await this.details.read(present, stored, deltas, userId, context.hasMember);
+    const reader = { userId, deviceId };
+    const stateEvents: VisibleEvent[] = [...details.state.values()].flatMap((events) =>
+      events.map((event) => ({ stored: event, membership: undefined })),
+    );
+    const [timeline, state] = await Promise.all([
+      this.serializer.serialize(reader, visible, { withoutRoomId: true }),
+      this.serializer.serialize(reader, stateEvents, { withoutRoomId: true, withoutAggregations: true }),
+    ]);
+    const timelineByRoom = Map.groupBy(timeline.keys(), (index) => visible[index]?.stored.event.roomId ?? '');
+    const stateByRoom = Map.groupBy(state.keys(), (index) => stateEvents[index]?.stored.event.roomId ?? '');
+    const rooms = new Map<string, JsonObject>();
+    for (const part of parts) {
+      const { roomId, section } = part;
+      const count = totalOf(counts.get(roomId) ?? new Map());
+      const common: JsonObject = {
+        ...(part.initial ? { initial: true } : {}),
+        notification_count: count.notify,
+        highlight_count: count.highlight,
+        ...(part.listed ? { bump_stamp: part.listed.activity } : {}),
+        ...(part.listed?.isDm === true ? { is_dm: true } : {}),
+      };
+      if (section === 'invite' || section === 'knock') {
+        rooms.set(roomId, { ...common, invite_state: inviteState(members.get(part.membership.eventId)) });
+        continue;
+      }
+      const slice = slices.get(roomId);
+      const summary = details.summaries.get(roomId);
+      const shown = (timelineByRoom.get(roomId) ?? []).map((index) => timeline[index] as JsonObject);
+      const required = (stateByRoom.get(roomId) ?? []).map((index) => state[index] as JsonObject);
+      const isWorth = part.initial || part.expanded || part.always || summary !== undefined;
+      if (!isWorth && shown.length === 0 && required.length === 0) continue;
+      const hasTimeline = part.initial || part.expanded || shown.length > 0 || slice?.limited === true;
+      rooms.set(roomId, {
+        ...common,
+        ...summary,
+        ...(part.expanded ? { unstable_expanded_timeline: true } : {}),
+        required_state: required,
+        timeline: shown,
+        ...(hasTimeline ? timelineFacts(slice, byRoom.get(roomId) ?? [], context) : {}),
+      });
+    }
+    return {
+      rooms,
+      timelines: new Map([...stored].map(([roomId, events]) => [roomId, new Set(events.map((each) => each.event.eventId))])),
+      lazyMembers: details.lazyMembers,
+    };
+  }
+
+  /**
+   * Timelines of joined rooms. Rooms that are read from the same place and of the same length share a query; those that
+   * were passed over earlier are read from where the first of them stands.
+   */
+  async #slices(parts: readonly RoomPart[], upTo: number): Promise<Map<string, Timeline>> {
+    const wanted = parts.filter((part) => part.config.timelineLimit > 0 || part.initial);
+    const groups = [
+      ...Map.groupBy(wanted, (part) => {
+        const isWhole = part.initial || part.expanded;
+        return `${isWhole ? 'whole' : part.memory?.sentUpTo === undefined ? 'live' : 'late'} ${part.config.timelineLimit}`;
+      }).values(),
+    ];
+    const found = new Map<string, Timeline>();
+    const worker = async (): Promise<void> => {
+      for (let group = groups.pop(); group !== undefined; group = groups.pop()) {
+        const limit = group[0]?.config.timelineLimit ?? 0;
+        const starts = new Map(group.map((part) => [part.roomId, part.initial || part.expanded ? 0 : part.after]));
+        const slices = await this.timelines.latest([...starts.keys()], {
+          after: Math.min(...starts.values()),
+          upTo,
+          // One more, to see whether the room that begins later than others has more than the limit.
+          limit: limit + 1,
+        });
+        for (const [roomId, slice] of slices) found.set(roomId, this.#cut(slice, starts.get(roomId) ?? 0, limit));
+      }
+    };
+    await Promise.all(Array.from({ length: parallelReads }, worker));
+    return found;
+  }
+
+  #cut(slice: TimelineSlice, after: number, limit: number): Timeline {
+    const news = slice.events.filter((stored) => stored.streamOrdering > after);
+    const events = limit > 0 ? news.slice(-limit) : [];
+    const [first] = events;
+    return {
+      events,
+      limited: news.length > events.length,
+      start: first === undefined ? slice.start : this.timelines.placeOf(first, 'before'),
+    };
+  }
+
+  /** All that is shown of a room after the user went: how it came about. */
+  #leaving(member: StoredEvent | undefined): Timeline {
+    if (member === undefined || !isServable(member)) return { events: [], limited: false, start: undefined };
+    return { events: [member], limited: true, start: this.timelines.placeOf(member, 'before') };
+  }
+
+  async #deltas(parts: readonly RoomPart[], upTo: number): Promise<Map<string, StateDelta[]>> {
+    const following = parts.filter((part) => !part.initial);
+    const after = new Map(following.map((part) => [part.roomId, part.after]));
+    if (after.size === 0) return new Map();
+    const deltas = await this.state.deltas([...after.keys()], Math.min(...after.values()), upTo);
+    return Map.groupBy(
+      deltas.filter((delta) => delta.streamId > (after.get(delta.roomId) ?? 0)),
+      (delta) => delta.roomId,
+    );
+  }
+}
+
+function timelineFacts(
+  slice: Timeline | undefined,
+  shown: readonly VisibleEvent[],
+  { since, now }: AnswerContext,
+): JsonObject {
+  return {
+    limited: slice?.limited ?? false,
+    prev_batch: formatRoomToken(slice?.start ?? { topological: undefined, stream: now }),
+    num_live: since === undefined ? 0 : shown.filter(({ stored }) => stored.streamOrdering > since).length,
+  };
+}
+
+/** The state that came with an invite or a knock, and the member event itself. */
+function inviteState(stored: StoredEvent | undefined): JsonObject[] {
+  if (stored === undefined) return [];
+  const { type, stateKey, sender, content } = stored.event;
+  return [...prejoinStateOf(stored.event), { type, state_key: stateKey ?? '', sender, content }];
+}

@@ -1,0 +1,256 @@
+import { Injectable } from '@nestjs/common';
+import type { JsonObject } from '@rookery/matrix-types';
+import { EventStore, isServable, MembershipReader, RoomHeroes, RoomStateReader, type StateDelta, type StoredEvent } from '@rookery/rooms';
+import { splitStateKey, stateKeyOf } from '@rookery/state-res';
+import type { RoomPart } from './room-plan.js';
+
+type StateIds = Map<string, string>;
+
+/** What goes with the timelines of rooms. */
+export interface RoomDetails {
+  /** State events of each room. */
+  readonly state: ReadonlyMap<string, readonly StoredEvent[]>;
+  /** Name, avatar, heroes and numbers of members, of rooms where they are new. */
+  readonly summaries: ReadonlyMap<string, JsonObject>;
+  /** Members that are among the state because timelines need them: by room, user id to event id. */
+  readonly lazyMembers: Map<string, Map<string, string>>;
+}
+
+const memberType = 'm.room.member';
+const nameKey = stateKeyOf('m.room.name', '');
+const avatarKey = stateKeyOf('m.room.avatar', '');
+
+/** State and summaries of rooms, in a bounded number of queries for all of them. */
+@Injectable()
+export class RoomDetailsReader {
+  constructor(
+    private readonly state: RoomStateReader,
+    private readonly events: EventStore,
+    private readonly memberships: MembershipReader,
+    private readonly heroes: RoomHeroes,
+  ) {}
+
+  /**
+   * @param parts joined rooms, and rooms that the user was sent away from
+   * @param hasMember whether the client has a member event already
+   */
+  async read(
+    parts: readonly RoomPart[],
+    timelines: ReadonlyMap<string, readonly StoredEvent[]>,
+    deltas: ReadonlyMap<string, readonly StateDelta[]>,
+    userId: string,
+    hasMember: (roomId: string, userId: string, eventId: string) => boolean,
+  ): Promise<RoomDetails> {
+    const joined = parts.filter((part) => part.section === 'join');
+    const left = parts.filter((part) => part.section === 'leave');
+    const needed = new Map(
+      joined.map((part) => [part.roomId, part.config.requiredState.isLazy ? membersOf(timelines.get(part.roomId)) : none]),
+    );
+    const [current, atLeave] = await Promise.all([
+      this.#currentState(joined, needed, userId),
+      this.#stateAtLeave(left, userId),
+    ]);
+    const wanted = new Map<string, StateIds>();
+    const lazyMembers = new Map<string, Map<string, string>>();
+    for (const part of parts) {
+      const { roomId } = part;
+      const known = (part.section === 'join' ? current : atLeave).get(roomId) ?? new Map<string, string>();
+      const ids = wantedState(part, known, deltas.get(roomId) ?? [], userId);
+      if (part.section === 'leave') ids.set(stateKeyOf(memberType, userId), part.membership.eventId);
+      for (const member of needed.get(roomId) ?? none) {
+        const key = stateKeyOf(memberType, member);
+        const eventId = known.get(key);
+        if (eventId === undefined || (!part.initial && hasMember(roomId, member, eventId))) continue;
+        ids.set(key, eventId);
+        const lazy = lazyMembers.get(roomId);
+        if (lazy) lazy.set(member, eventId);
+        else lazyMembers.set(roomId, new Map([[member, eventId]]));
+      }
+      wanted.set(roomId, ids);
+    }
+    const states = new Map([...current, ...atLeave]);
+    const [state, summaries] = await Promise.all([
+      this.#load(wanted),
+      this.#summaries(parts, states, deltas, userId),
+    ]);
+    return { state, summaries, lazyMembers };
+  }
+
+  /** The parts of current state that anything here is about. */
+  async #currentState(
+    parts: readonly RoomPart[],
+    needed: ReadonlyMap<string, ReadonlySet<string>>,
+    userId: string,
+  ): Promise<Map<string, StateIds>> {
+    if (parts.length === 0) return new Map();
+    const whole = parts.filter((part) => part.initial || part.formerState !== undefined);
+    const roomsOf = (list: readonly RoomPart[]): string[] => list.map((part) => part.roomId);
+    const named = namedBy(whole, userId);
+    for (const members of needed.values()) for (const member of members) named.push([memberType, member]);
+    const everything = whole.filter((part) => part.config.requiredState.breadth === 'all');
+    const almost = whole.filter((part) => part.config.requiredState.breadth === 'withoutMembers');
+    const states = await Promise.all([
+      this.state.currentIdsOf(roomsOf(parts), { types: named }),
+      almost.length > 0 ? this.state.currentIdsOf(roomsOf(almost), { withoutMembers: true }) : undefined,
+      everything.length > 0 ? this.state.currentIdsOf(roomsOf(everything)) : undefined,
+    ]);
+    const merged = new Map<string, StateIds>();
+    for (const rooms of states) {
+      for (const [roomId, ids] of rooms ?? []) {
+        const before = merged.get(roomId);
+        if (before === undefined) merged.set(roomId, ids);
+        else for (const [key, eventId] of ids) before.set(key, eventId);
+      }
+    }
+    return merged;
+  }
+
+  async #stateAtLeave(parts: readonly RoomPart[], userId: string): Promise<Map<string, StateIds>> {
+    const whole = parts.filter((part) => part.initial);
+    if (whole.length === 0) return new Map();
+    const broad = whole.some((part) => part.config.requiredState.breadth !== 'named');
+    const states = await this.state.idsAfter(
+      whole.map((part) => part.membership.eventId),
+      broad ? { members: [userId] } : { types: namedBy(whole, userId) },
+    );
+    return new Map(
+      whole.map((part) => [part.roomId, new Map(states.get(part.membership.eventId) ?? [])] as const),
+    );
+  }
+
+  async #load(wanted: ReadonlyMap<string, StateIds>): Promise<Map<string, StoredEvent[]>> {
+    const loaded = await this.events.many([...wanted.values()].flatMap((ids) => [...ids.values()]));
+    return new Map(
+      [...wanted].map(([roomId, ids]) => [
+        roomId,
+        [...ids.values()].flatMap((eventId) => {
+          const stored = loaded.get(eventId);
+          if (stored === undefined || stored.rejectedReason !== undefined) return [];
+          return isServable(stored) || stored.outlier ? [stored] : [];
+        }),
+      ]),
+    );
+  }
+
+  async #summaries(
+    parts: readonly RoomPart[],
+    states: ReadonlyMap<string, StateIds>,
+    deltas: ReadonlyMap<string, readonly StateDelta[]>,
+    userId: string,
+  ): Promise<Map<string, JsonObject>> {
+    const changes = (part: RoomPart, type: string): boolean =>
+      part.initial || deltas.get(part.roomId)?.some((delta) => delta.type === type) === true;
+    const concerned = parts.filter(
+      (part) =>
+        changes(part, 'm.room.name') || changes(part, 'm.room.avatar') || (part.section === 'join' && changes(part, memberType)),
+    );
+    if (concerned.length === 0) return new Map();
+    const shown = await this.events.many(
+      concerned.flatMap((part) =>
+        [nameKey, avatarKey].flatMap((key) => states.get(part.roomId)?.get(key) ?? []),
+      ),
+    );
+    const textOf = (roomId: string, stateKey: string, field: string): string | undefined => {
+      const value = shown.get(states.get(roomId)?.get(stateKey) ?? '')?.event.content[field];
+      return typeof value === 'string' && value !== '' ? value : undefined;
+    };
+    const joined = concerned.filter((part) => part.section === 'join');
+    const nameless = joined.filter((part) => textOf(part.roomId, nameKey, 'name') === undefined);
+    const [counts, heroes] = await Promise.all([
+      this.memberships.counts(joined.map((part) => part.roomId)),
+      this.#heroes(nameless.map((part) => part.roomId), userId),
+    ]);
+    return new Map(
+      concerned.map((part) => {
+        const { roomId } = part;
+        const name = textOf(roomId, nameKey, 'name');
+        const avatar = textOf(roomId, avatarKey, 'url');
+        const count = counts.get(roomId);
+        const summary: JsonObject = {};
+        if (name !== undefined) summary['name'] = name;
+        // `null` takes away what the client has.
+        if (avatar !== undefined) summary['avatar'] = avatar;
+        else if (!part.initial && changes(part, 'm.room.avatar')) summary['avatar'] = null;
+        const named = heroes.get(roomId);
+        if (named !== undefined) summary['heroes'] = named;
+        if (count !== undefined && changes(part, memberType)) {
+          summary['joined_count'] = count.joined;
+          summary['invited_count'] = count.invited;
+        }
+        return [roomId, summary] as const;
+      }),
+    );
+  }
+
+  /** The members by which rooms without a name are called, with what they are called themselves. */
+  async #heroes(roomIds: readonly string[], userId: string): Promise<Map<string, JsonObject[]>> {
+    const heroes = await this.heroes.of(roomIds, userId);
+    const users = new Set([...heroes.values()].flat());
+    if (users.size === 0) return new Map();
+    const members = await this.state.currentIdsOf([...heroes.keys()], {
+      types: [...users].map((member) => [memberType, member] as const),
+    });
+    const ids = new Map(
+      [...heroes].map(([roomId, named]) => [
+        roomId,
+        named.map((member) => [member, members.get(roomId)?.get(stateKeyOf(memberType, member)) ?? ''] as const),
+      ]),
+    );
+    const loaded = await this.events.many([...ids.values()].flatMap((list) => list.map(([, eventId]) => eventId)));
+    return new Map(
+      [...ids].map(([roomId, list]) => [
+        roomId,
+        list.map(([member, eventId]) => {
+          const { displayname, avatar_url: avatarUrl } = loaded.get(eventId)?.event.content ?? {};
+          return {
+            user_id: member,
+            ...(typeof displayname === 'string' ? { displayname } : {}),
+            ...(typeof avatarUrl === 'string' ? { avatar_url: avatarUrl } : {}),
+          };
+        }),
+      ]),
+    );
+  }
+}
+
+const none: ReadonlySet<string> = new Set();
+
+/** Senders of events, and those whose membership events are about. */
+function membersOf(timeline: readonly StoredEvent[] | undefined): ReadonlySet<string> {
+  const members = new Set<string>();
+  for (const { event } of timeline ?? []) {
+    members.add(event.sender);
+    if (event.type === memberType && event.stateKey !== undefined) members.add(event.stateKey);
+  }
+  return members;
+}
+
+/** What the rooms' configurations name, and what summaries are made of. */
+function namedBy(parts: readonly RoomPart[], userId: string): (readonly [type: string, stateKey?: string])[] {
+  const configs = new Map(parts.map(({ config }) => [config.requiredState.key, config.requiredState]));
+  return [
+    ['m.room.name', ''],
+    ['m.room.avatar', ''],
+    [memberType, userId],
+    ...[...configs.values()].flatMap((state) => state.named(userId)),
+  ];
+}
+
+/** State that is wanted of a room: all of it at first, then what changed and what is wanted newly. */
+function wantedState(part: RoomPart, known: StateIds, deltas: readonly StateDelta[], userId: string): StateIds {
+  const ids: StateIds = new Map();
+  const { requiredState } = part.config;
+  if (part.initial || part.formerState !== undefined) {
+    for (const [key, eventId] of known) {
+      const [type, stateKey] = splitStateKey(key);
+      if (!requiredState.matches(type, stateKey, userId)) continue;
+      if (part.formerState?.matches(type, stateKey, userId) !== true) ids.set(key, eventId);
+    }
+  }
+  if (part.initial) return ids;
+  for (const delta of deltas) {
+    if (delta.eventId === undefined || !requiredState.matches(delta.type, delta.stateKey, userId)) continue;
+    ids.set(stateKeyOf(delta.type, delta.stateKey), delta.eventId);
+  }
+  return ids;
+}

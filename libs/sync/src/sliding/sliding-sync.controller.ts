@@ -1,0 +1,40 @@
+import { Controller, Post } from '@nestjs/common';
+import { Access, client, Inbound, type InboundRequest, JsonBody, queryInteger, queryString, Who } from '@rookery/http';
+import { type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { Config, type Requester } from '@rookery/platform';
+import { parseSlidingRequest, slidingRequestSchema } from './request.js';
+import { SlidingSyncService } from './sliding-sync.service.js';
+
+/** Longest wait that a client gets, whatever it asks for. */
+const maxTimeoutMs = 10 * 60 * 1000;
+
+/** Simplified sliding sync (MSC4186). */
+@Controller()
+export class SlidingSyncController {
+  constructor(
+    private readonly service: SlidingSyncService,
+    private readonly config: Config,
+  ) {}
+
+  /** POST /_matrix/client/unstable/org.matrix.simplified_msc3575/sync */
+  @Post(client(['unstable'], '/org.matrix.simplified_msc3575/sync'))
+  @Access({ auth: 'required', guests: true })
+  async sync(
+    @Who() requester: Requester,
+    @Inbound() inbound: InboundRequest,
+    @JsonBody(slidingRequestSchema, { optional: true }) body: JsonObject,
+  ): Promise<JsonObject> {
+    if (!this.config.get('experimental_features.msc3575_enabled')) throw MatrixError.unrecognized();
+    return this.service.answer(
+      {
+        userId: requester.userId,
+        deviceId: requester.deviceId,
+        isGuest: requester.isGuest,
+        request: parseSlidingRequest(body),
+        pos: queryString(inbound, 'pos'),
+        timeoutMs: queryInteger(inbound, 'timeout', { min: 0, max: maxTimeoutMs, clamp: true }) ?? 0,
+      },
+      inbound.signal,
+    );
+  }
+}
