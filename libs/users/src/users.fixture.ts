@@ -93,17 +93,13 @@ export async function buildUsers({
         },
       },
     },
-    ...(mails
-      ? [
-          {
-            provide: Mailer,
-            useValue: {
-              subject: (name: string) => name,
-              queue: async (_tx: unknown, mail: MailRequest) => void mails.push(mail),
-            },
-          },
-        ]
-      : []),
+    {
+      provide: Mailer,
+      useValue: mails && {
+        subject: (name: string) => name,
+        queue: async (_tx: unknown, mail: MailRequest) => void mails.push(mail),
+      },
+    },
     { provide: ModuleDispatcher, useValue: new ModuleDispatcher() },
   ];
   @Global()

@@ -12,7 +12,7 @@ export class AccountMailer {
   ) {}
 
   get enabled(): boolean {
-    return this.mailer !== undefined;
+    return this.mailer != null;
   }
 
   /** Queues a mail with a link to follow, as part of a transaction. */
