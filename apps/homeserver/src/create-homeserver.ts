@@ -1,4 +1,5 @@
 import {
+  type BackgroundUpdate,
   BackgroundUpdates,
   type Database,
   type DatabaseOptions,
@@ -49,6 +50,8 @@ export interface HomeserverOverrides {
   readonly logger?: Logger;
   /** More modules, behind those of the settings. */
   readonly modules?: readonly ModuleEntry[];
+  /** More background updates, beside those of the libs. */
+  readonly backgroundUpdates?: readonly BackgroundUpdate[];
 }
 
 /** How long a stop may take, milliseconds; the rest is cut. */
@@ -77,7 +80,11 @@ export class Homeserver {
     const lifecycle = new Lifecycle(clock, logger);
     const modules = new ModuleHost({ clock, logger, metrics, configDir: config.configDir });
     const server = new Homeserver(config, logger, lifecycle, modules);
-    server.#plan({ clock, ids, metrics, entries: [...moduleEntriesOf(config), ...(overrides.modules ?? [])] });
+    server.#plan({
+      ...{ clock, ids, metrics },
+      entries: [...moduleEntriesOf(config), ...(overrides.modules ?? [])],
+      updates: [...backgroundUpdates, ...(overrides.backgroundUpdates ?? [])],
+    });
     return server;
   }
 
@@ -126,11 +133,13 @@ export class Homeserver {
     ids,
     metrics,
     entries,
+    updates,
   }: {
     clock: Clock;
     ids: Ids;
     metrics: Metrics;
     entries: readonly ModuleEntry[];
+    updates: readonly BackgroundUpdate[];
   }): void {
     const { config, lifecycle, logger, modules } = this;
     const bus: Bus = new InProcessBus();
@@ -153,8 +162,8 @@ export class Homeserver {
         const [signingKey] = loadSigningKeys(config, ids);
         const database = this.#database;
         if (database === undefined || signingKey === undefined) throw new Error('The server starts out of order');
-        const updates = new BackgroundUpdates({
-          ...{ database, clock, updates: backgroundUpdates },
+        const updating = new BackgroundUpdates({
+          ...{ database, clock, updates },
           logger: logger.child('background_updates'),
           settings: backgroundUpdateSettingsOf(config),
         });
@@ -177,7 +186,7 @@ export class Homeserver {
             mailer,
           },
           outboundHttp: new OutboundHttp(outboundOptionsOf(config, version, metrics)),
-          backgroundUpdates: updates,
+          backgroundUpdates: updating,
           rateLimiter: new LeakyBucketRateLimiter(clock, rateLimitsOf(config), overrides),
         };
         showServerMetrics(parts);
@@ -198,8 +207,8 @@ export class Homeserver {
         }
         lifecycle.on('streams', {
           name: 'background updates',
-          start: () => updates.start(),
-          stop: () => updates.stop(),
+          start: () => updating.start(),
+          stop: () => updating.stop(),
         });
       },
       stop: async () => {

@@ -1,3 +1,4 @@
+import { PresenceService } from '@rookery/ephemeral';
 import { type HttpApp, RequestAuthenticator } from '@rookery/http';
 import type { FederationClientApi } from '@rookery/module-api';
 import type { ModuleCapabilities } from '@rookery/module-host';
@@ -92,6 +93,7 @@ export function createCapabilities(parts: PlatformParts, http: HttpApp, jobs: Jo
       ...messagingCapabilities({
         ...{ config, ids, logger, local },
         pushRules: service(PushRulesService),
+        presence: service(PresenceService),
         mail: createModuleMail({
           ...{ config, database, clock, ids, logger, mailer: parts.mailer },
           stopping: parts.lifecycle.stopping,

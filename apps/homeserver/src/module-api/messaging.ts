@@ -5,6 +5,7 @@ import type { PushRulesService } from '@rookery/push';
 import { isRuleKind, parseActions } from '@rookery/push-rules';
 import { Pages, pagesOptionsOf } from '@rookery/templates';
 import { isAbsolute } from 'node:path';
+import type { PresenceService } from '@rookery/ephemeral';
 import type { LocalAccounts } from './module-requester.js';
 import { unsupported } from './unsupported.js';
 
@@ -15,18 +16,42 @@ export interface MessagingParts {
   readonly logger: Logger;
   readonly local: LocalAccounts;
   readonly pushRules: PushRulesService;
+  readonly presence: PresenceService;
   /** Absent when the server sends no mail. */
   readonly mail: MessagingApi['sendMail'] | undefined;
 }
 
 const maxTemplates = 100;
+const maxPresences = 1_000;
+const longestStatusBytes = 1_024;
+const presences = new Set(['online', 'unavailable', 'offline', 'busy']);
+
+const isStatus = (text: string): boolean =>
+  typeof text === 'string' &&
+  Buffer.byteLength(text) <= longestStatusBytes &&
+  text.isWellFormed() &&
+  !text.includes('\0');
 
 /** The part of the module API that is about telling people and devices. */
 export function messagingCapabilities(parts: MessagingParts): MessagingApi {
-  const { local, pushRules } = parts;
+  const { local, presence, pushRules } = parts;
   return {
-    sendLocalOnlinePresenceTo: () => Promise.reject(unsupported('presence')),
-    setPresenceForUsers: () => Promise.reject(unsupported('presence')),
+    sendLocalOnlinePresenceTo: () => Promise.reject(unsupported('presence for users who share no room')),
+
+    async setPresenceForUsers(states) {
+      if (states.length > maxPresences) throw new RangeError(`At most ${maxPresences} presences are set at once`);
+      for (const { userId, state, statusMsg } of states) {
+        local.assertLocal(userId);
+        if (!presences.has(state)) throw MatrixError.invalidParam('There is no such presence');
+        if (statusMsg !== undefined && !isStatus(statusMsg)) {
+          throw MatrixError.invalidParam(`A status message is a text of at most ${longestStatusBytes} bytes`);
+        }
+      }
+      await presence.setForUsers(states);
+      // Told at once: whoever looks after this call sees it.
+      await presence.flush();
+    },
+
     sendHttpPushNotification: () => Promise.reject(unsupported('HTTP pushers')),
     sendMail: async (...args) => {
       if (!parts.mail) throw new MatrixError(500, 'M_UNKNOWN', 'This server sends no mail');
