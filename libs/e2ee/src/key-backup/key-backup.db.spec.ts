@@ -1,0 +1,139 @@
+import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
+import { DeactivationService } from '@rookery/users';
+import { buildE2ee, type E2eeFixture, fixtureMigrations } from '../e2ee.fixture.js';
+import type { BackedUpSession } from './backup.query.js';
+import { KeyBackupService } from './key-backup.service.js';
+
+const algorithm = 'm.megolm_backup.v1.curve25519-aes-sha2';
+let serial = 0;
+
+eachDatabase('key backups', (open) => {
+  const clock = new FakeClock();
+  let test: TestDatabase;
+  let fixture: E2eeFixture;
+  let backups: KeyBackupService;
+  let alice: string;
+
+  const session = (roomId: string, sessionId: string, more: Partial<BackedUpSession> = {}): BackedUpSession => ({
+    ...{ roomId, sessionId, firstMessageIndex: 5, forwardedCount: 5, isVerified: false, sessionData: '{"x":1}' },
+    ...more,
+  });
+  const create = () => backups.create(alice, algorithm, { public_key: 'abc' });
+
+  beforeAll(async () => {
+    test = await open(clock);
+    await test.migrate(fixtureMigrations);
+    fixture = await buildE2ee({ database: test.database, clock });
+    backups = fixture.get(KeyBackupService);
+  });
+  beforeEach(async () => {
+    alice = await fixture.user(`alice${++serial}`, 'PHONE');
+  });
+  afterAll(() => fixture.close());
+
+  it('has versions, of which the newest is current', async () => {
+    await expect(backups.find(alice, undefined)).rejects.toMatchObject({ status: 404, errcode: 'M_NOT_FOUND' });
+    expect(await create()).toBe('1');
+    expect(await create()).toBe('2');
+    expect(await backups.find(alice, undefined)).toMatchObject({ version: 2, algorithm, etag: 0, count: 0 });
+    expect(await backups.find(alice, '1')).toMatchObject({ version: 1 });
+    for (const version of ['3', '0', 'x', '', '1.0', '01'])
+      await expect(backups.find(alice, version)).rejects.toMatchObject({ errcode: 'M_NOT_FOUND' });
+    await backups.delete(alice, '2');
+    expect(await backups.find(alice, undefined)).toMatchObject({ version: 1 });
+    await expect(backups.find(alice, '2')).rejects.toMatchObject({ errcode: 'M_NOT_FOUND' });
+    // Deleting again is fine, and its number is not given twice.
+    await backups.delete(alice, '2');
+    await expect(backups.delete(alice, '9')).rejects.toMatchObject({ errcode: 'M_NOT_FOUND' });
+    expect(await create()).toBe('3');
+  });
+
+  it('gives every version of many at once a number of its own', async () => {
+    const made = await Promise.all(Array.from({ length: 4 }, () => create()));
+    expect(made.toSorted()).toEqual(['1', '2', '3', '4']);
+  });
+
+  it('changes the auth data and never the algorithm', async () => {
+    const version = await create();
+    await backups.setAuthData(alice, version, algorithm, { public_key: 'def' });
+    expect((await backups.find(alice, version)).authData).toBe('{"public_key":"def"}');
+    await expect(backups.setAuthData(alice, version, 'other', {})).rejects.toMatchObject({
+      errcode: 'M_INVALID_PARAM',
+    });
+    await expect(backups.setAuthData(alice, '7', algorithm, {})).rejects.toMatchObject({ errcode: 'M_NOT_FOUND' });
+  });
+
+  it('keeps the better session, and changes the etag only then', async () => {
+    const version = await create();
+    expect(
+      await backups.store(alice, version, [session('!a', 's1'), session('!a', 's2'), session('!b', 's1')]),
+    ).toEqual({
+      etag: '1',
+      count: 3,
+    });
+    const worse = session('!a', 's1', { firstMessageIndex: 6, sessionData: '{"worse":1}' });
+    expect(await backups.store(alice, version, [worse])).toEqual({ etag: '1', count: 3 });
+    const better = session('!a', 's1', { firstMessageIndex: 9, isVerified: true, sessionData: '{"better":1}' });
+    expect(await backups.store(alice, version, [better, session('!c', 's9')])).toEqual({ etag: '2', count: 4 });
+    expect(await backups.sessions(alice, version, { roomId: '!a' })).toEqual([better, session('!a', 's2')]);
+    expect(await backups.sessions(alice, version, { roomId: '!a', sessionId: 's2' })).toHaveLength(1);
+    expect(await backups.sessions(alice, version, { roomId: '!z' })).toEqual([]);
+    expect(await backups.sessions(alice, version, {})).toHaveLength(4);
+  });
+
+  it('counts right when many clients store at once', async () => {
+    const version = await create();
+    await Promise.all(
+      Array.from({ length: 10 }, (_, index) =>
+        backups.store(alice, version, [session('!a', 'shared'), session('!a', `own${index}`)]),
+      ),
+    );
+    expect(await backups.find(alice, version)).toMatchObject({ count: 11, etag: 10 });
+    expect(await backups.sessions(alice, version, {})).toHaveLength(11);
+  });
+
+  it('stores into the current backup only', async () => {
+    await expect(backups.store(alice, '1', [])).rejects.toMatchObject({ status: 404, errcode: 'M_NOT_FOUND' });
+    const old = await create();
+    await backups.store(alice, old, [session('!a', 's')]);
+    const current = await create();
+    await expect(backups.store(alice, old, [session('!a', 's')])).rejects.toMatchObject({
+      status: 403,
+      errcode: 'M_WRONG_ROOM_KEYS_VERSION',
+      extra: { current_version: current },
+    });
+    await expect(backups.store(alice, '17', [])).rejects.toMatchObject({ status: 404 });
+    // An older one can be read still.
+    expect(await backups.sessions(alice, old, {})).toHaveLength(1);
+  });
+
+  it('deletes one session, a room, everything', async () => {
+    const version = await create();
+    await backups.store(alice, version, [
+      session('!a', 's1'),
+      session('!a', 's2'),
+      session('!b', 's3'),
+      session('!c', 's4'),
+    ]);
+    expect(await backups.deleteSessions(alice, version, { roomId: '!a', sessionId: 's1' })).toEqual({
+      etag: '2',
+      count: 3,
+    });
+    expect(await backups.deleteSessions(alice, version, { roomId: '!a', sessionId: 's1' })).toEqual({
+      etag: '2',
+      count: 3,
+    });
+    expect(await backups.deleteSessions(alice, version, { roomId: '!b' })).toEqual({ etag: '3', count: 2 });
+    expect(await backups.deleteSessions(alice, version, {})).toEqual({ etag: '4', count: 0 });
+    await expect(backups.deleteSessions(alice, '5', {})).rejects.toMatchObject({ errcode: 'M_NOT_FOUND' });
+  });
+
+  it("is one user's alone, and goes with the account", async () => {
+    const version = await create();
+    await backups.store(alice, version, [session('!a', 's1')]);
+    const bob = await fixture.user(`bob${serial}`);
+    await expect(backups.sessions(bob, version, {})).rejects.toMatchObject({ errcode: 'M_NOT_FOUND' });
+    await fixture.get(DeactivationService).deactivate(alice, false, false, {});
+    expect(await test.database.query('SELECT 1 AS x FROM e2e_room_keys WHERE user_id = ?', [alice])).toEqual([]);
+  });
+});

@@ -1,0 +1,178 @@
+import type { JsonObject } from '@rookery/matrix-types';
+import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
+import { DeviceService, SessionService } from '@rookery/users';
+import { buildE2ee, type E2eeFixture, fixtureMigrations, requesterOf } from '../e2ee.fixture.js';
+import { ToDeviceService } from './to-device.service.js';
+
+let serial = 0;
+
+eachDatabase('to-device messages', (open) => {
+  const clock = new FakeClock();
+  let test: TestDatabase;
+  let fixture: E2eeFixture;
+  let service: ToDeviceService;
+  let alice: string;
+  let bob: string;
+  let txn = 0;
+
+  const send = (messages: JsonObject, { type = 'm.test', txnId = `t${++txn}`, of = service } = {}) =>
+    of.sendByClient(requesterOf(alice), type, txnId, messages);
+  const inbox = async (userId: string, deviceId: string, after = 0, limit = 100, of = service) =>
+    of.messages(userId, deviceId, after, of.stream.current(), limit);
+  const bodies = async (userId: string, deviceId: string, after = 0, of = service) =>
+    (await inbox(userId, deviceId, after, 100, of)).events.map((event) => (event['content'] as JsonObject)['n']);
+  const stored = async (userId: string) =>
+    (await test.database.query('SELECT 1 AS found FROM device_inbox WHERE user_id = ?', [userId])).length;
+
+  beforeAll(async () => {
+    test = await open(clock);
+    await test.migrate(fixtureMigrations);
+    fixture = await buildE2ee({ database: test.database, clock });
+    service = fixture.get(ToDeviceService);
+  });
+  beforeEach(async () => {
+    serial++;
+    alice = await fixture.user(`alice${serial}`, 'PHONE');
+    bob = await fixture.user(`bob${serial}`, 'PHONE', 'LAPTOP');
+  });
+  afterAll(() => fixture.close());
+
+  it('brings messages to single devices and to all, the single one first', async () => {
+    await send({ [bob]: { PHONE: { n: 1 }, '*': { n: 2 }, NONE: { n: 3 } } });
+    expect((await inbox(bob, 'PHONE')).events).toEqual([{ type: 'm.test', sender: alice, content: { n: 1 } }]);
+    expect(await bodies(bob, 'LAPTOP')).toEqual([2]);
+    expect(await stored(bob)).toBe(2);
+  });
+
+  it('keeps the order, gives pages, and says where the page ends', async () => {
+    for (let n = 0; n < 5; n++) await send({ [bob]: { PHONE: { n } } });
+    const first = await inbox(bob, 'PHONE', 0, 3);
+    expect(first.events).toHaveLength(3);
+    expect(first.position).toBeLessThan(service.stream.current());
+    const second = await inbox(bob, 'PHONE', first.position, 3);
+    expect(second.events.map((event) => (event['content'] as JsonObject)['n'])).toEqual([3, 4]);
+    expect(second.position).toBe(service.stream.current());
+  });
+
+  it('gives a message again until the device comes back from behind it, then never', async () => {
+    await send({ [bob]: { PHONE: { n: 1 }, LAPTOP: { n: 1 } } });
+    const { position } = await inbox(bob, 'PHONE');
+    expect(await bodies(bob, 'PHONE')).toEqual([1]);
+    await send({ [bob]: { PHONE: { n: 2 } } });
+    await service.acknowledge(bob, 'PHONE', position);
+    expect(await bodies(bob, 'PHONE')).toEqual([2]);
+    expect(await bodies(bob, 'LAPTOP')).toEqual([1]);
+    await service.acknowledge(bob, 'PHONE', service.stream.current());
+    expect(await bodies(bob, 'PHONE')).toEqual([]);
+    // A later one is deleted as well, though nothing was found before.
+    await send({ [bob]: { PHONE: { n: 3 } } });
+    await service.acknowledge(bob, 'PHONE', service.stream.current());
+    expect(await bodies(bob, 'PHONE')).toEqual([]);
+    expect(await stored(bob)).toBe(1);
+  });
+
+  it('arrives once each over restarts', async () => {
+    await send({ [bob]: { PHONE: { n: 1 } } }, { txnId: 'same' });
+    const seen = await inbox(bob, 'PHONE');
+    await send({ [bob]: { PHONE: { n: 2 } } });
+    const again = await buildE2ee({ database: await test.reopen(), clock });
+    const restarted = again.get(ToDeviceService);
+    // The client sends once more what it got no answer for, and the reader comes back with its token.
+    await send({ [bob]: { PHONE: { n: 1 } } }, { txnId: 'same', of: restarted });
+    await restarted.acknowledge(bob, 'PHONE', seen.position);
+    expect(await bodies(bob, 'PHONE', seen.position, restarted)).toEqual([2]);
+    expect(await bodies(bob, 'PHONE', 0, restarted)).toEqual([2]);
+    await again.close();
+  });
+
+  it('sends a request once, whoever repeats it', async () => {
+    await Promise.all(Array.from({ length: 10 }, () => send({ [bob]: { PHONE: { n: 1 } } }, { txnId: 'x' })));
+    await service.sendByClient(requesterOf(alice, 'OTHER'), 'm.test', 'x', { [bob]: { PHONE: { n: 2 } } });
+    await send({ [bob]: { PHONE: { n: 3 } } }, { txnId: 'x', type: 'm.other' });
+    expect(await bodies(bob, 'PHONE')).toEqual([1, 2, 3]);
+  });
+
+  it('costs no query while nothing arrives', async () => {
+    const position = service.stream.current();
+    expect(service.mayHaveMessages(bob, 'PHONE', position)).toBe(false);
+    await send({ [bob]: { PHONE: { n: 1 } } });
+    expect(service.mayHaveMessages(bob, 'PHONE', position)).toBe(true);
+    expect(service.mayHaveMessages(bob, 'LAPTOP', position)).toBe(false);
+  });
+
+  it('wakes the users who get something', async () => {
+    const woken = fixture.notifier.wait(bob, { timeoutMs: 1_000 });
+    const asleep = fixture.notifier.wait(alice, { timeoutMs: 1_000 });
+    await send({ [bob]: { '*': { n: 1 } } });
+    expect(await woken).toBe('news');
+    await clock.advance(2_000);
+    expect(await asleep).toBe('timeout');
+  });
+
+  it('goes with the device', async () => {
+    await send({ [bob]: { '*': { n: 1 } } });
+    await fixture.get(DeviceService).delete(bob, ['PHONE']);
+    await fixture.login(bob, 'PHONE');
+    expect(await bodies(bob, 'PHONE')).toEqual([]);
+    await fixture.get(SessionService).closeAll(bob);
+    expect(await stored(bob)).toBe(0);
+  });
+
+  it('limits requests for room keys, by device', async () => {
+    const type = 'm.room_key_request';
+    for (let i = 0; i < 3; i++) await send({ [bob]: { PHONE: {} } }, { type });
+    await expect(send({ [bob]: { PHONE: {} } }, { type })).rejects.toMatchObject({ status: 429 });
+    await send({ [bob]: { PHONE: {} } });
+    await service.sendByClient(requesterOf(alice, 'OTHER'), type, 'x', { [bob]: { PHONE: {} } });
+    await clock.advance(2_000);
+    await send({ [bob]: { PHONE: {} } }, { type });
+  });
+
+  it('refuses what has the wrong shape or size', async () => {
+    await expect(send({ nobody: {} })).rejects.toMatchObject({ errcode: 'M_INVALID_PARAM' });
+    await expect(send({ [bob]: [] })).rejects.toMatchObject({ errcode: 'M_BAD_JSON' });
+    await expect(send({ [bob]: { PHONE: 'text' } })).rejects.toMatchObject({ errcode: 'M_BAD_JSON' });
+    await expect(send({ [bob]: { PHONE: { x: 'y'.repeat(66_000) } } })).rejects.toMatchObject({ status: 413 });
+    await expect(send({ [bob]: {} }, { txnId: 'x'.repeat(300) })).rejects.toMatchObject({ errcode: 'M_INVALID_PARAM' });
+    const many = Object.fromEntries(Array.from({ length: 10_001 }, (_, index) => [`D${index}`, {}]));
+    await expect(send({ [bob]: many })).rejects.toMatchObject({ status: 413 });
+    // A request that was refused was not made: it may be made properly.
+    await expect(send({ [bob]: 5 }, { txnId: 'again' })).rejects.toMatchObject({ status: 400 });
+    await send({ [bob]: { PHONE: { n: 9 } } }, { txnId: 'again' });
+    expect(await bodies(bob, 'PHONE')).toEqual([9]);
+  });
+
+  it('queues messages for other servers until they have got them', async () => {
+    const since = service.stream.current();
+    await send({ '@d:far.org': { D1: { n: 1 }, '*': { n: 2 } }, '@e:far.org': { E: {} }, '@f:near.org': { F: {} } });
+    const upTo = service.stream.current();
+    expect((await service.outboxDestinations(since, upTo)).toSorted()).toEqual(['far.org', 'near.org']);
+    const [message, ...more] = await service.outbox('far.org', since, upTo, 10);
+    expect(more).toEqual([]);
+    expect(JSON.parse(message?.json ?? '')).toEqual({
+      sender: alice,
+      type: 'm.test',
+      message_id: expect.stringMatching(/^[A-Za-z]{24}$/),
+      messages: { '@d:far.org': { D1: { n: 1 }, '*': { n: 2 } }, '@e:far.org': { E: {} } },
+    });
+    await service.delivered('far.org', upTo);
+    expect(await service.outbox('far.org', since, upTo, 10)).toEqual([]);
+    expect(await service.outbox('near.org', since, upTo, 10)).toHaveLength(1);
+  });
+
+  it('takes messages of other servers once, and only of their users for ours', async () => {
+    const edu = (more: JsonObject = {}): JsonObject => ({
+      ...{ sender: '@d:far.org', type: 'm.test', message_id: `m${serial}` },
+      messages: { [bob]: { PHONE: { n: 1 } }, '@x:else.org': { X: {} } },
+      ...more,
+    });
+    await service.receive('far.org', edu());
+    await service.receive('far.org', edu());
+    await service.receive('far.org', edu({ sender: alice, message_id: 'a' }));
+    await service.receive('far.org', edu({ sender: '@d:else.org', message_id: 'b' }));
+    await service.receive('far.org', edu({ messages: { [bob]: { PHONE: 5 } }, message_id: 'c' }));
+    await service.receive('far.org', edu({ message_id: undefined }));
+    expect((await inbox(bob, 'PHONE')).events).toEqual([{ type: 'm.test', sender: '@d:far.org', content: { n: 1 } }]);
+    expect(await service.outboxDestinations(0, service.stream.current())).not.toContain('else.org');
+  });
+});
