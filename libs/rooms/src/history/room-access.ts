@@ -1,7 +1,8 @@
 import { Injectable } from '@nestjs/common';
 import { MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
-import { MembershipReader, type RoomMembership } from '../reading/membership-reader.js';
+import { MembershipHistory, type PastMembership } from '../reading/membership-history.js';
+import { MembershipReader } from '../reading/membership-reader.js';
 import { historyVisibilityIn } from '../reading/visibility-rule.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
 
@@ -9,7 +10,7 @@ import { RoomStateReader } from '../state/room-state-reader.js';
 export type RoomReading =
   | { readonly kind: 'joined' }
   /** The state and the timeline end with the reader's leave. */
-  | { readonly kind: 'left'; readonly membership: RoomMembership }
+  | { readonly kind: 'left'; readonly membership: Pick<PastMembership, 'eventId' | 'streamOrdering'> }
   /** Anybody may read. */
   | { readonly kind: 'peeking' };
 
@@ -18,6 +19,7 @@ export type RoomReading =
 export class RoomAccess {
   constructor(
     private readonly memberships: MembershipReader,
+    private readonly history: MembershipHistory,
     private readonly state: RoomStateReader,
   ) {}
 
@@ -27,8 +29,12 @@ export class RoomAccess {
     if (membership?.membership === 'join') return { kind: 'joined' };
     const visibility = await this.state.currentEvent(roomId, 'm.room.history_visibility');
     if (visibility && historyVisibilityIn(visibility.event.content) === 'world_readable') return { kind: 'peeking' };
-    const wasIn = membership?.membership === 'leave' || membership?.membership === 'ban';
-    if (membership && wasIn && !membership.forgotten) return { kind: 'left', membership };
+    const isOut = membership?.membership === 'leave' || membership?.membership === 'ban';
+    if (membership && isOut && !membership.forgotten) {
+      // Whose invite was withdrawn, or who was banned from outside, has never seen anything of the room.
+      const leave = await this.history.lastLeave(requester.userId, roomId);
+      if (leave) return { kind: 'left', membership: leave };
+    }
     throw MatrixError.forbidden('You are not in this room');
   }
 

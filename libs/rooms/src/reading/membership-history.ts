@@ -1,6 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import type { Membership } from '@rookery/matrix-types';
+import { servableSql } from './timeline-reader.js';
 
 /** A user's membership of a room as it was at some position. */
 export interface PastMembership {
@@ -63,5 +64,21 @@ export class MembershipHistory {
       [roomIds, userId],
     );
     return new Map(rows.map((row) => [row.room_id, row.last]));
+  }
+
+  /** Where a user's last stay in a room ended; `undefined` for one that goes on, or never was. */
+  async lastLeave(
+    userId: string,
+    roomId: string,
+  ): Promise<Pick<PastMembership, 'eventId' | 'streamOrdering'> | undefined> {
+    const row = await this.database.get<{ event_id: string; event_stream_ordering: number }>(
+      `SELECT m.event_id, m.event_stream_ordering FROM room_memberships m JOIN events e ON e.event_id = m.event_id
+       WHERE m.room_id = ? AND m.user_id = ? AND ${servableSql('e.')} AND m.event_stream_ordering > (
+         SELECT MAX(j.event_stream_ordering) FROM room_memberships j JOIN events x ON x.event_id = j.event_id
+         WHERE j.room_id = ? AND j.user_id = ? AND j.membership = 'join' AND ${servableSql('x.')})
+       ORDER BY m.event_stream_ordering LIMIT 1`,
+      [roomId, userId, roomId, userId],
+    );
+    return row && { eventId: row.event_id, streamOrdering: row.event_stream_ordering };
   }
 }

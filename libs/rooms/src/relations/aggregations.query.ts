@@ -1,8 +1,8 @@
 import type { Db } from '@rookery/database';
 import { servableSql } from '../reading/timeline-reader.js';
 
-/** The newest valid edit of an event. */
-export interface EditRow {
+/** An event that belongs to another one: an edit, a reference, a reply. */
+export interface ChildRow {
   readonly target: string;
   readonly event_id: string;
 }
@@ -15,9 +15,9 @@ export interface ThreadRow {
   readonly participated: number;
 }
 
-/** The newest edit of each event by its own sender, of its own type. */
-export function selectEdits(db: Db, eventIds: readonly string[]): Promise<EditRow[]> {
-  return db.query<EditRow>(
+/** The newest edits of each event by its own sender, of its own type; the newest first, at most `limit` per event. */
+export function selectEdits(db: Db, eventIds: readonly string[], limit: number): Promise<ChildRow[]> {
+  return db.query<ChildRow>(
     `SELECT target, event_id FROM (
        SELECT r.relates_to_id AS target, e.event_id,
          ROW_NUMBER() OVER (PARTITION BY r.relates_to_id ORDER BY e.origin_server_ts DESC, e.event_id DESC) AS place
@@ -25,14 +25,29 @@ export function selectEdits(db: Db, eventIds: readonly string[]): Promise<EditRo
        WHERE ${db.dialect.anyOf('r.relates_to_id')} AND r.relation_type = 'm.replace' AND e.sender = t.sender
          AND e.type = t.type AND e.room_id = t.room_id AND e.state_key IS NULL AND t.state_key IS NULL
          AND ${servableSql('e.')}) AS ranked
-     WHERE place = 1`,
-    [eventIds],
+     WHERE place <= ? ORDER BY target, place`,
+    [eventIds, limit],
+  );
+}
+
+/** The newest replies in each thread, the newest first, at most `limit` per thread. */
+export function selectReplies(db: Db, rootIds: readonly string[], limit: number): Promise<ChildRow[]> {
+  return db.query<ChildRow>(
+    `SELECT target, event_id FROM (
+       SELECT r.relates_to_id AS target, e.event_id,
+         ROW_NUMBER() OVER (PARTITION BY r.relates_to_id
+           ORDER BY e.topological_ordering DESC, e.stream_ordering DESC) AS place
+       FROM event_relations r JOIN events e ON e.event_id = r.event_id JOIN events t ON t.event_id = r.relates_to_id
+       WHERE ${db.dialect.anyOf('r.relates_to_id')} AND r.relation_type = 'm.thread' AND e.room_id = t.room_id
+         AND ${servableSql('e.')}) AS ranked
+     WHERE place <= ? ORDER BY target, place`,
+    [rootIds, limit],
   );
 }
 
 /** Events that refer to each event, oldest first; at most `limit` per event. */
-export function selectReferences(db: Db, eventIds: readonly string[], limit: number): Promise<EditRow[]> {
-  return db.query<EditRow>(
+export function selectReferences(db: Db, eventIds: readonly string[], limit: number): Promise<ChildRow[]> {
+  return db.query<ChildRow>(
     `SELECT target, event_id FROM (
        SELECT r.relates_to_id AS target, e.event_id, e.stream_ordering,
          ROW_NUMBER() OVER (PARTITION BY r.relates_to_id ORDER BY e.topological_ordering, e.stream_ordering) AS place

@@ -3,7 +3,8 @@ import { Database } from '@rookery/database';
 import { EventStore } from '../persistence/event-store.js';
 import type { StoredEvent } from '../persistence/stored-event.js';
 import { ReaderWishes } from '../reading/reader-wishes.js';
-import { selectEdits, selectReferences, selectThreads } from './aggregations.query.js';
+import { VisibilityFilter } from '../reading/visibility-filter.js';
+import { type ChildRow, selectEdits, selectReferences, selectReplies, selectThreads } from './aggregations.query.js';
 
 /** What is bundled with an event. */
 export interface Aggregation {
@@ -13,6 +14,8 @@ export interface Aggregation {
 }
 
 const maxReferences = 100;
+/** How far back an edit or a reply is looked for when the newest one may not be seen. */
+const maxOlder = 50;
 
 /** Finds what other events add to events: edits, references, threads. */
 @Injectable()
@@ -21,10 +24,12 @@ export class Aggregations {
     private readonly database: Database,
     private readonly events: EventStore,
     private readonly wishes: ReaderWishes,
+    private readonly visibility: VisibilityFilter,
   ) {}
 
   /**
-   * Aggregations of the events that have any, by event id, in a bounded number of queries.
+   * Aggregations of the events that have any, by event id, in a bounded number of queries. Children that the reader may
+   * not see are left out, though they still count as replies.
    * @spec client-server-api#aggregations-of-child-events
    */
   async of(userId: string, events: readonly StoredEvent[]): Promise<Map<string, Aggregation>> {
@@ -44,23 +49,52 @@ export class Aggregations {
       selectThreads(this.database, ids, userId, ignored),
       selectReferences(this.database, ids, maxReferences),
     ]);
-    const edits = await selectEdits(this.database, [...new Set([...ids, ...threads.map((thread) => thread.latest)])]);
-    const loaded = await this.events.many([
-      ...edits.map((edit) => edit.event_id),
-      ...threads.map((thread) => thread.latest),
+    const latest = threads.map((thread) => ({ target: thread.target, event_id: thread.latest }));
+    const [replies, shownReferences] = await Promise.all([
+      this.#newestVisible(userId, latest, (hidden) => selectReplies(this.database, hidden, maxOlder)),
+      this.#visible(userId, references),
     ]);
+    const editable = [...new Set([...ids, ...[...replies.values()].map((reply) => reply.event.eventId)])];
+    const edits = await this.#newestVisible(userId, await selectEdits(this.database, editable, 1), (hidden) =>
+      selectEdits(this.database, hidden, maxOlder),
+    );
     const add = (target: string, more: Aggregation): void => void found.set(target, { ...found.get(target), ...more });
-    for (const row of edits) {
-      const edit = loaded.get(row.event_id);
-      if (edit && edit.redactedBy === undefined) add(row.target, { edit });
-    }
+    for (const [target, edit] of edits) if (edit.redactedBy === undefined) add(target, { edit });
     for (const row of references) {
+      if (!shownReferences.has(row.event_id)) continue;
       add(row.target, { references: [...(found.get(row.target)?.references ?? []), row.event_id] });
     }
     for (const row of threads) {
-      const latest = loaded.get(row.latest);
-      if (latest) add(row.target, { thread: { latest, count: row.count, participated: !!row.participated } });
+      const reply = replies.get(row.target);
+      if (reply) add(row.target, { thread: { latest: reply, count: row.count, participated: !!row.participated } });
     }
     return found;
+  }
+
+  /** Of each target the first child that the reader may see; older ones are looked at only where the newest is hidden. */
+  async #newestVisible(
+    userId: string,
+    newest: readonly ChildRow[],
+    older: (targets: readonly string[]) => Promise<ChildRow[]>,
+  ): Promise<Map<string, StoredEvent>> {
+    const chosen = new Map<string, StoredEvent>();
+    const choose = async (rows: readonly ChildRow[]): Promise<void> => {
+      const visible = await this.#visible(userId, rows);
+      for (const row of rows) {
+        const child = visible.get(row.event_id);
+        if (child && !chosen.has(row.target)) chosen.set(row.target, child);
+      }
+    };
+    await choose(newest);
+    const hidden = newest.map((row) => row.target).filter((target) => !chosen.has(target));
+    if (hidden.length > 0) await choose(await older(hidden));
+    return chosen;
+  }
+
+  async #visible(userId: string, rows: readonly ChildRow[]): Promise<Map<string, StoredEvent>> {
+    if (rows.length === 0) return new Map();
+    const stored = await this.events.inOrder([...new Set(rows.map((row) => row.event_id))]);
+    const visible = await this.visibility.visible(userId, stored);
+    return new Map(visible.map((each) => [each.stored.event.eventId, each.stored]));
   }
 }
