@@ -6,15 +6,23 @@ import { NotificationHistory } from './actions/notification-history.js';
 import { NotificationsController } from './actions/notifications.controller.js';
 import { PushActions } from './actions/push-actions.js';
 import { PushCounts } from './actions/push-counts.js';
+import { PushDelivery } from './pushers/push-delivery.js';
+import { PushGateway } from './pushers/push-gateway.js';
+import { PushersController } from './pushers/pushers.controller.js';
+import { PushersService } from './pushers/pushers.service.js';
 import { PushRulesController } from './rules/push-rules.controller.js';
 import { PushRulesService } from './rules/push-rules.service.js';
 
-const face = [PushRulesService, PushCounts, NotificationHistory];
+const face = [PushRulesService, PushCounts, NotificationHistory, PushersService];
 
 /** Push rules, counts and pushers; safe in any process. */
 @Module({ imports: [UsersModule, RoomsModule], providers: [...face, PushActions, IgnoredSenders], exports: face })
 export class PushModule {}
 
 /** The client API of push rules and pushers. */
-@Module({ imports: [PushModule], controllers: [PushRulesController, NotificationsController] })
+@Module({ imports: [PushModule], controllers: [PushRulesController, NotificationsController, PushersController] })
 export class PushHttpModule {}
+
+/** Sends notifications to push gateways; for one process. Needs `Lifecycle` and `OutboundHttp` from the app. */
+@Module({ imports: [PushModule, RoomsModule], providers: [PushGateway, PushDelivery], exports: [PushDelivery] })
+export class PushSenderModule {}

@@ -22,6 +22,7 @@ const countTables = [
   `CREATE TABLE event_push_actions (
      user_id TEXT NOT NULL, room_id TEXT NOT NULL, event_id TEXT NOT NULL, stream_ordering BIGINT NOT NULL,
      thread_id TEXT NOT NULL, highlight SMALLINT NOT NULL, actions TEXT NOT NULL, PRIMARY KEY (user_id, stream_ordering))`,
+  `CREATE INDEX event_push_actions_stream ON event_push_actions (stream_ordering)`,
   `CREATE INDEX event_push_actions_room ON event_push_actions (room_id, stream_ordering)`,
   `CREATE TABLE push_read_marks (
      user_id TEXT NOT NULL, room_id TEXT NOT NULL, thread_id TEXT NOT NULL, joined_at BIGINT NOT NULL,

@@ -1,0 +1,37 @@
+import { Controller, Get, Post } from '@nestjs/common';
+import { Access, JsonBody, stable, Who } from '@rookery/http';
+import type { JsonObject } from '@rookery/matrix-types';
+import type { Requester } from '@rookery/platform';
+import { pusherContent } from './pusher.js';
+import { PushersService } from './pushers.service.js';
+
+const setSchema = {
+  type: 'object',
+  required: ['kind', 'app_id', 'pushkey'],
+  properties: {
+    kind: { type: ['string', 'null'] },
+    app_id: { type: 'string' },
+    pushkey: { type: 'string' },
+    append: { type: 'boolean' },
+  },
+};
+
+@Controller()
+export class PushersController {
+  constructor(private readonly pushers: PushersService) {}
+
+  /** GET /_matrix/client/v3/pushers */
+  @Get(stable('/pushers'))
+  @Access({ auth: 'required' })
+  async list(@Who() requester: Requester): Promise<{ pushers: readonly JsonObject[] }> {
+    return { pushers: (await this.pushers.list(requester.userId)).map(pusherContent) };
+  }
+
+  /** POST /_matrix/client/v3/pushers/set */
+  @Post(stable('/pushers/set'))
+  @Access({ auth: 'required' })
+  async set(@Who() requester: Requester, @JsonBody(setSchema) body: JsonObject): Promise<object> {
+    await this.pushers.set(requester, body);
+    return {};
+  }
+}

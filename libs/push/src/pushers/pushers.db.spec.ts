@@ -1,0 +1,245 @@
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
+
+interface Notification {
+  readonly event_id?: string;
+  readonly room_id?: string;
+  readonly counts?: { readonly unread?: number };
+  readonly devices: readonly { readonly pushkey: string; readonly data: object; readonly tweaks?: object }[];
+  readonly [key: string]: unknown;
+}
+
+/** A push gateway on the loopback address. */
+class TestGateway {
+  readonly received: Notification[] = [];
+  status = 200;
+  rejected: readonly string[] = [];
+  readonly #server: Server = createServer((request, response) => {
+    const chunks: Buffer[] = [];
+    request.on('data', (chunk: Buffer) => chunks.push(chunk));
+    request.on('end', () => {
+      const { notification } = JSON.parse(Buffer.concat(chunks).toString()) as { notification: Notification };
+      if (this.status === 200) this.received.push(notification);
+      response.writeHead(this.status, { 'content-type': 'application/json' });
+      response.end(JSON.stringify({ rejected: this.rejected }));
+    });
+  });
+
+  async listen(): Promise<this> {
+    await new Promise<void>((resolve) => this.#server.listen(0, '127.0.0.1', resolve));
+    return this;
+  }
+  get url(): string {
+    return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}/_matrix/push/v1/notify`;
+  }
+  close(): void {
+    this.#server.closeAllConnections();
+    this.#server.close();
+  }
+  /** What was received, once it is at least so much. */
+  async events(count: number): Promise<Notification[]> {
+    for (let waited = 0; waited < 8_000 && this.received.length < count; waited += 10) await sleep(10);
+    return this.received;
+  }
+}
+
+let txn = 0;
+
+describe.each(['sqlite', 'postgres'] as const)('pushers (%s)', (database) => {
+  let server: TestHomeserver;
+  let gateway: TestGateway;
+  let alice: TestUser;
+  let bob: TestUser;
+  let roomId: string;
+
+  beforeAll(async () => {
+    server = await createTestHomeserver({ database, settings: { ip_range_blacklist: [] } });
+    alice = await server.registerUser('alice');
+  });
+  afterAll(() => server.stop());
+
+  beforeEach(async () => {
+    gateway = await new TestGateway().listen();
+    bob = await server.registerUser(`bob${txn++}`);
+    const { body } = await alice.request<{ room_id: string }>('POST', '/createRoom', {
+      preset: 'public_chat',
+      name: 'Rook',
+    });
+    roomId = body.room_id;
+    expect((await bob.request('POST', `/rooms/${roomId}/join`, {})).status).toBe(200);
+  });
+  afterEach(() => gateway.close());
+
+  const send = async (body: string, more: object = {}): Promise<string> => {
+    const answer = await alice.request<{ event_id: string }>('PUT', `/rooms/${roomId}/send/m.room.message/${txn++}`, {
+      msgtype: 'm.text',
+      body,
+      ...more,
+    });
+    return answer.body.event_id;
+  };
+  const pusher = (more: object = {}): object => ({
+    kind: 'http',
+    app_id: 'org.example.app',
+    pushkey: 'key',
+    app_display_name: 'App',
+    device_display_name: 'Phone',
+    lang: 'en',
+    data: { url: gateway.url, brand: 'x' },
+    ...more,
+  });
+  const set = (user: TestUser, more: object = {}): Promise<{ status: number; body: Record<string, unknown> }> =>
+    user.request('POST', '/pushers/set', pusher(more));
+  const list = async (user: TestUser): Promise<{ pushkey: string }[]> =>
+    (await user.request<{ pushers: { pushkey: string }[] }>('GET', '/pushers')).body.pushers;
+
+  it('brings a notification to the gateway, with everything a client can show', async () => {
+    await send('before the pusher');
+    expect((await set(bob)).status).toBe(200);
+    const eventId = await send('hello', { 'm.mentions': { user_ids: [bob.userId] } });
+    const [notification] = await gateway.events(1);
+    expect(notification).toEqual({
+      event_id: eventId,
+      room_id: roomId,
+      type: 'm.room.message',
+      sender: alice.userId,
+      sender_display_name: 'alice',
+      room_name: 'Rook',
+      prio: 'high',
+      content: expect.objectContaining({ body: 'hello' }) as object,
+      counts: { unread: 1 },
+      devices: [
+        {
+          app_id: 'org.example.app',
+          pushkey: 'key',
+          pushkey_ts: expect.any(Number) as number,
+          data: { brand: 'x' },
+          tweaks: { sound: 'default', highlight: true },
+        },
+      ],
+    });
+  });
+
+  it('sends ids only to those who want no more', async () => {
+    await set(bob, { data: { url: gateway.url, format: 'event_id_only' } });
+    const eventId = await send('secret');
+    expect(await gateway.events(1)).toEqual([
+      {
+        event_id: eventId,
+        room_id: roomId,
+        counts: { unread: 1 },
+        prio: 'high',
+        devices: [
+          {
+            app_id: 'org.example.app',
+            pushkey: 'key',
+            pushkey_ts: expect.any(Number) as number,
+            data: { format: 'event_id_only' },
+          },
+        ],
+      },
+    ]);
+  });
+
+  it('keeps the order, and tells nobody of their own messages', async () => {
+    await set(bob);
+    await set(alice, { pushkey: 'of alice', append: true });
+    const ids = [];
+    for (let i = 0; i < 25; i++) ids.push(await send(String(i)));
+    expect((await gateway.events(25)).map((one) => one.event_id)).toEqual(ids);
+    await alice.request('POST', '/pushers/set', pusher({ kind: null, pushkey: 'of alice' }));
+  });
+
+  it('goes on after failures, across a restart', async () => {
+    await set(bob);
+    gateway.status = 502;
+    const ids = [await send('one'), await send('two')];
+    await sleep(100);
+    await server.restart();
+    await sleep(100);
+    gateway.status = 200;
+    expect((await gateway.events(2)).map((one) => one.event_id)).toEqual(ids);
+    const last = await send('three');
+    expect((await gateway.events(3)).map((one) => one.event_id)).toEqual([...ids, last]);
+  });
+
+  it('a rejected key is deleted', async () => {
+    await set(bob);
+    await set(bob, { pushkey: 'other' });
+    gateway.rejected = ['key'];
+    await send('hello');
+    for (let i = 0; i < 200 && (await list(bob)).length > 1; i++) await sleep(10);
+    expect((await list(bob)).map((one) => one.pushkey)).toEqual(['other']);
+  });
+
+  it('tells the new count once something was read', async () => {
+    await set(bob);
+    const eventId = await send('hello');
+    await gateway.events(1);
+    await bob.request('POST', `/rooms/${roomId}/receipt/m.read/${eventId}`, {});
+    const [, badge] = await gateway.events(2);
+    expect(badge).toMatchObject({ counts: { unread: 0 }, devices: [{ pushkey: 'key' }] });
+    expect(badge).not.toHaveProperty('event_id');
+  });
+
+  it('does not push what was read meanwhile', async () => {
+    await set(bob);
+    gateway.status = 500;
+    const eventId = await send('read elsewhere');
+    await sleep(50);
+    await bob.request('POST', `/rooms/${roomId}/receipt/m.read/${eventId}`, {});
+    gateway.status = 200;
+    const last = await send('new');
+    const ids = (await gateway.events(1)).flatMap((one) => one.event_id ?? []);
+    expect(ids).toEqual([last]);
+  });
+
+  it('sets, lists, changes and deletes', async () => {
+    await set(bob);
+    await set(bob, { lang: 'de' });
+    expect(await list(bob)).toEqual([{ ...pusher({ lang: 'de' }), profile_tag: '' }]);
+    await set(alice, { append: true });
+    expect(await list(bob)).toHaveLength(1);
+    await set(alice);
+    expect(await list(bob)).toHaveLength(0);
+    expect((await set(alice, { kind: null })).status).toBe(200);
+    expect(await list(alice)).toHaveLength(0);
+  });
+
+  it('ends with the session that set it up', async () => {
+    await set(bob);
+    const login = await server.request<{ access_token: string }>('POST', '/login', {
+      type: 'm.login.password',
+      identifier: { type: 'm.id.user', user: bob.userId },
+      password: `password of ${bob.userId.slice(1).split(':')[0]}`,
+    });
+    await bob.request('POST', '/logout', {});
+    const { body } = await server.request<{ pushers: unknown[] }>(
+      'GET',
+      '/pushers',
+      undefined,
+      login.body.access_token,
+    );
+    expect(body.pushers).toEqual([]);
+  });
+
+  it.each([
+    ['a missing name', { app_display_name: undefined }, 'M_MISSING_PARAM'],
+    ['a missing key', { pushkey: undefined }, 'M_MISSING_PARAM'],
+    ['a missing address', { data: {} }, 'M_MISSING_PARAM'],
+    ['an address with another path', { data: { url: 'https://example.org/' } }, 'M_INVALID_PARAM'],
+    ['an address of another kind', { data: { url: 'file:///_matrix/push/v1/notify' } }, 'M_INVALID_PARAM'],
+    ['a long key', { pushkey: 'x'.repeat(513) }, 'M_INVALID_PARAM'],
+    ['another kind', { kind: 'pigeon' }, 'M_INVALID_PARAM'],
+    [
+      'an address that is not the user’s',
+      { kind: 'email', app_id: 'm.email', pushkey: 'a@b.org' },
+      'M_THREEPID_NOT_FOUND',
+    ],
+  ])('refuses %s', async (_, more, errcode) => {
+    expect(await set(bob, more)).toMatchObject({ status: 400, body: { errcode } });
+    expect(await list(bob)).toEqual([]);
+  });
+});

@@ -1,0 +1,101 @@
+import { Injectable, type OnModuleInit } from '@nestjs/common';
+import { Database, Sequence } from '@rookery/database';
+import { type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { Clock, type Requester } from '@rookery/platform';
+import { Notifier } from '@rookery/replication';
+import { ThreepidService, UserHooks } from '@rookery/users';
+import { parsePusher, parsePusherKey, type Pusher } from './pusher.js';
+import {
+  deleteAllPushers,
+  deletePusher,
+  deletePushersOfOthers,
+  deletePushersOfSessions,
+  highestPusher,
+  pushersOf,
+  upsertPusher,
+} from './pusher.query.js';
+
+const maxPushersPerUser = 100;
+
+/**
+ * Where users want their notifications to be sent. A pusher lives as long as the session that set it up.
+ * @spec client-server-api#push-notifications
+ */
+@Injectable()
+export class PushersService implements OnModuleInit {
+  #ids: Sequence | undefined;
+  #any = false;
+
+  constructor(
+    private readonly database: Database,
+    private readonly notifier: Notifier,
+    private readonly clock: Clock,
+    private readonly hooks: UserHooks,
+    private readonly threepids: ThreepidService,
+  ) {}
+
+  async onModuleInit(): Promise<void> {
+    const takenUpTo = await highestPusher(this.database);
+    this.#any = takenUpTo > 0;
+    this.#ids = await Sequence.load(this.database, 'pushers', { takenUpTo });
+    this.hooks.loggedOut.subscribe({
+      inTransaction: (tx, { userId, deviceIds, accessTokenIds }) =>
+        deletePushersOfSessions(tx, userId, deviceIds, accessTokenIds),
+    });
+    this.hooks.devicesDeleted.subscribe({
+      inTransaction: (tx, { userId, deviceIds }) => deletePushersOfSessions(tx, userId, deviceIds, []),
+    });
+    this.hooks.deactivated.subscribe({ inTransaction: (tx, { userId }) => deleteAllPushers(tx, userId) });
+  }
+
+  /** Whether there may be any pusher at all; without one nothing needs to be looked at. */
+  get any(): boolean {
+    return this.#any;
+  }
+
+  /** A user's pushers. */
+  list(userId: string): Promise<Pusher[]> {
+    return pushersOf(this.database, userId);
+  }
+
+  /**
+   * Sets up, changes or (`kind: null`) deletes a pusher.
+   * @throws MatrixError 400 `M_MISSING_PARAM`, `M_INVALID_PARAM`, `M_THREEPID_NOT_FOUND` (an address that is not the user's),
+   *   413 `M_TOO_LARGE` (too many)
+   */
+  async set(requester: Requester, body: JsonObject): Promise<void> {
+    const { userId, deviceId, accessTokenId } = requester;
+    if (body['kind'] === null) {
+      const key = parsePusherKey(body);
+      await this.database.write((tx) => deletePusher(tx, userId, key), { name: 'delete_pusher' });
+      return;
+    }
+    const settings = parsePusher(body);
+    const { append } = body;
+    if (append !== undefined && typeof append !== 'boolean')
+      throw MatrixError.invalidParam("'append' must be true or false");
+    if (settings.kind === 'email') await this.#checkAddress(userId, settings.appId, settings.pushkey);
+    const known = await this.list(userId);
+    const isKnown = known.some((one) => one.appId === settings.appId && one.pushkey === settings.pushkey);
+    if (!isKnown && known.length >= maxPushersPerUser)
+      throw MatrixError.tooLarge(`Not more than ${maxPushersPerUser} pushers can be stored`);
+    if (!this.#ids) throw new Error('The pushers were asked for before they were opened');
+    const id = await this.#ids.next();
+    const position = this.notifier.position('events');
+    const owner = { userId, deviceId, accessTokenId, ts: this.clock.nowMs(), position };
+    this.#any = true;
+    await this.database.write(
+      async (tx) => {
+        if (append !== true) await deletePushersOfOthers(tx, userId, settings);
+        await upsertPusher(tx, id, settings, owner);
+      },
+      { name: 'set_pusher' },
+    );
+  }
+
+  async #checkAddress(userId: string, appId: string, address: string): Promise<void> {
+    if (appId !== 'm.email') throw MatrixError.invalidParam("'app_id' of an email pusher is 'm.email'");
+    if ((await this.threepids.userOf('email', address)) !== userId)
+      throw new MatrixError(400, 'M_THREEPID_NOT_FOUND', 'This address does not belong to your account');
+  }
+}
