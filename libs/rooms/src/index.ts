@@ -77,3 +77,4 @@ export {
 } from './upkeep/room-shutdown.service.js';
 export { type RoomTask, RoomTasks } from './upkeep/room-tasks.js';
 export { ReaderWishes } from './reading/reader-wishes.js';
+export { Retention } from './upkeep/retention.service.js';

@@ -4,13 +4,14 @@ import { ProfilePropagation } from './membership/profile-propagation.js';
 import { RoomsModule } from './rooms.module.js';
 import { SuccessorData } from './upgrade/successor-data.js';
 import { RedactionCensor } from './upkeep/redaction-censor.js';
+import { Retention } from './upkeep/retention.service.js';
 import { RoomTasks } from './upkeep/room-tasks.js';
 
 /** What only the process that writes a room's events does: background work. */
 @Module({
   imports: [UsersModule, RoomsModule],
-  providers: [ProfilePropagation, RedactionCensor, SuccessorData],
-  exports: [ProfilePropagation, RedactionCensor, SuccessorData],
+  providers: [ProfilePropagation, RedactionCensor, Retention, SuccessorData],
+  exports: [ProfilePropagation, RedactionCensor, Retention, SuccessorData],
 })
 export class RoomsWriterModule implements OnApplicationBootstrap, OnModuleDestroy {
   constructor(private readonly tasks: RoomTasks) {}

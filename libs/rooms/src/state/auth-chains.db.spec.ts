@@ -30,14 +30,15 @@ eachDatabase('the chain cover of auth chains', (open) => {
     const random = new SeededIds(seed);
     const events = new Map<string, RoomEvent>();
     let chainId = seed * 100_000;
-    for (let count = 0; count < 120; ) {
+    for (let count = 0; count < 120;) {
       const batch: RoomEvent[] = [];
       for (let size = 1 + random.integer(6); size > 0; size--, count++) {
         const known = [...events.keys()];
         const auth = new Set<string>();
         // Mostly recent events, as in a room, with forks now and then.
         for (let n = known.length === 0 ? 0 : 1 + random.integer(3); n > 0; n--) {
-          const back = random.integer(4) === 0 ? random.integer(known.length) : random.integer(Math.min(8, known.length));
+          const back =
+            random.integer(4) === 0 ? random.integer(known.length) : random.integer(Math.min(8, known.length));
           auth.add(known[known.length - 1 - back]!);
         }
         const event = eventOf(`$${seed}-${count}`, `@user${random.integer(5)}:x`, [...auth]);

@@ -146,6 +146,6 @@ export class PurgeService implements OnModuleInit {
       [roomId, limit.ts],
     );
     if (!row) throw MatrixError.notFound('There is no event before that time');
-    return { topological: row.topological_ordering, stream: row.stream_ordering };
+    return { topological: row.topological_ordering, stream: row.stream_ordering + 1 };
   }
 }

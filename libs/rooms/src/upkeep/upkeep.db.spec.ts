@@ -13,6 +13,7 @@ import { EventCreation } from '../sending/event-creation.service.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
 import { PurgeService } from './purge.service.js';
 import { RedactionCensor } from './redaction-censor.js';
+import { Retention } from './retention.service.js';
 import { RoomBlocking } from './room-blocking.service.js';
 import { RoomRepair } from './room-repair.service.js';
 import { RoomShutdown } from './room-shutdown.service.js';
@@ -168,6 +169,30 @@ eachDatabase('upkeep of rooms', (open) => {
         .send(bob, { roomId, type: 'm.room.name', stateKey: '', content: { name: 'Mine' } });
       expect(await rooms.get(RoomRepair).dropExtremities(roomId)).toBe(0);
     }
+  });
+
+  it('purges what has outlived the policy of its room, within the bounds of the server', async () => {
+    const again = await buildRooms({
+      database: await test.reopen(clock),
+      clock,
+      settings: { retention: { enabled: true, allowed_lifetime_min: '1d' } },
+    });
+    const roomId = await create();
+    const content = { max_lifetime: 1000 };
+    await rooms.get(EventCreation).send(alice, { roomId, type: 'm.room.retention', stateKey: '', content });
+    const unlimited = await create();
+    await say(alice, roomId, 'old');
+    await say(alice, unlimited, 'old');
+    await clock.advance(23 * 3_600_000);
+    await say(alice, roomId, 'young');
+    await say(alice, roomId, 'youngest');
+    await again.get(Retention).run();
+    expect(await bodies(roomId)).toEqual(['old', 'young', 'youngest']);
+    await clock.advance(2 * 3_600_000);
+    await again.get(Retention).run();
+    expect(await bodies(roomId)).toEqual(['young', 'youngest']);
+    expect(await bodies(unlimited)).toEqual(['old']);
+    await again.close();
   });
 
   it('refuses to delete a room twice at a time', async () => {
