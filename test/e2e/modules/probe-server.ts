@@ -22,9 +22,14 @@ export interface ProbeServer extends TestHomeserver {
 export async function startProbe(
   database: DialectName,
   settings: TestHomeserverOptions['settings'] = {},
+  options: TestHomeserverOptions = {},
 ): Promise<ProbeServer> {
   const module = join(import.meta.dirname, 'fixtures/probe.ts');
-  const homeserver = await createTestHomeserver({ database, settings: { modules: [{ module }], ...settings } });
+  const homeserver = await createTestHomeserver({
+    ...options,
+    database,
+    settings: { modules: [{ module }], ...settings },
+  });
   return Object.assign(homeserver, {
     async call(path: string, ...args: unknown[]): Promise<Called> {
       const { status, body } = await homeserver.request<Record<string, unknown>>(

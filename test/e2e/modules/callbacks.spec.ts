@@ -1,0 +1,280 @@
+import { type CallbackInfo, type CallbackName, callbackTable, Codes } from '@rookery/module-api';
+import { defineBackgroundUpdate } from '@rookery/database';
+import type { TestUser } from '@rookery/testing';
+import { eventually, type Fired, probe, type ProbeServer, startProbe } from './probe-server.js';
+
+/** Calls that need what no test has here; who shows them. */
+const shownElsewhere = new Set<CallbackName>([
+  // Needs an identity server: libs/rooms.
+  'userMaySend3pidInvite',
+]);
+
+const limited = { per_second: 0.001, burst_count: 1 };
+const wide = { per_second: 100_000, burst_count: 100_000 };
+
+describe.each(['sqlite', 'postgres'] as const)('callbacks fire (%s)', (kind) => {
+  let server: ProbeServer;
+  let ann: TestUser;
+  let ben: TestUser;
+  let roomId: string;
+  const seen = new Set<CallbackName>();
+  const rows: string[] = [];
+
+  beforeAll(async () => {
+    const update = defineBackgroundUpdate({
+      name: 'test_update',
+      run: async ({ batchSize }) => {
+        rows.push(`batch of ${batchSize}`);
+        return { items: batchSize, progress: {}, finished: true };
+      },
+    });
+    server = await startProbe(
+      kind,
+      {
+        rc_invites: { per_room: wide, per_user: wide, per_issuer: limited },
+        room_list_publication_rules: [{ action: 'allow' }],
+      },
+      { backgroundUpdates: [update] },
+    );
+    ann = await server.registerUser('ann');
+    ben = await server.registerUser('ben');
+    for (const { name } of probe.fired) seen.add(name);
+  });
+  afterAll(() => server?.stop());
+  beforeEach(() => probe.reset());
+  afterEach(() => {
+    for (const { name } of probe.fired) seen.add(name);
+  });
+
+  const calls = (name: CallbackName): Fired[] => probe.fired.filter((one) => one.name === name);
+  const last = (name: CallbackName): Fired => {
+    const found = calls(name).at(-1);
+    if (!found)
+      throw new Error(`${name} did not fire; what did: ${[...new Set(probe.fired.map((one) => one.name))].join(', ')}`);
+    return found;
+  };
+  const room = (path: string): string => `/rooms/${encodeURIComponent(roomId)}/${path}`;
+  let txn = 0;
+  const say = (user: TestUser, body: string): ReturnType<TestUser['request']> =>
+    user.request('PUT', room(`send/m.room.message/t${++txn}`), { msgtype: 'm.text', body });
+
+  it('when somebody registers', async () => {
+    probe.answers.getUsernameForRegistration = () => 'chosen';
+    probe.answers.getDisplaynameForRegistration = () => 'Chosen One';
+    const user = await server.registerUser('asked-for');
+    expect(user.userId).toBe('@chosen:rookery.test');
+    expect(last('getUsernameForRegistration').args[0]).toEqual({ 'm.login.dummy': true });
+    expect(last('checkRegistrationForSpam').args[1]).toBe('chosen');
+    expect(last('onUserRegistration').args).toEqual([user.userId]);
+    expect(last('onUserLogin').args[0]).toBe(user.userId);
+    const profile = await server.request('GET', `/profile/${encodeURIComponent(user.userId)}/displayname`);
+    expect(profile.body).toEqual({ displayname: 'Chosen One' });
+    probe.answers = { checkRegistrationForSpam: () => 'deny' };
+    await expect(server.registerUser('spammer')).rejects.toThrow('M_FORBIDDEN');
+  });
+
+  it('when somebody logs in, by password, by other means, by address', async () => {
+    const login = (body: object): Promise<{ status: number; body: Record<string, unknown> }> =>
+      server.request('POST', '/login', body);
+    const identifier = { type: 'm.id.user', user: 'ann' };
+    const password = { type: 'm.login.password', identifier, password: 'password of ann', device_id: 'D1' };
+    expect((await login(password)).status).toBe(200);
+    expect(last('checkLoginForSpam')).toMatchObject({
+      args: [ann.userId, 'D1', undefined, [{ ip: '127.0.0.1' }], undefined],
+      context: { source: 'client', ip: '127.0.0.1' },
+    });
+    probe.answers = { checkLoginForSpam: () => Codes.USER_LOCKED };
+    expect(await login(password)).toMatchObject({ status: 403, body: { errcode: 'M_USER_LOCKED' } });
+
+    let told: unknown;
+    probe.answers = {
+      authCheckers: (_name: string, _type: string, { answer }: { answer: string }) =>
+        answer === '42'
+          ? { userId: '@riddler:rookery.test', onLogin: (response: unknown) => void (told = response) }
+          : undefined,
+    };
+    const riddle = { type: 'org.example.riddle', identifier: { type: 'm.id.user', user: 'riddler' } };
+    expect((await login({ ...riddle, answer: '41' })).status).toBe(403);
+    expect(await login({ ...riddle, answer: '42' })).toMatchObject({
+      status: 200,
+      body: { user_id: '@riddler:rookery.test' },
+    });
+    expect(last('authCheckers').args.slice(1)).toEqual(['org.example.riddle', { answer: '42' }]);
+    expect(told).toMatchObject({ user_id: '@riddler:rookery.test' });
+
+    probe.answers = { check3pidAuth: () => ({ userId: ann.userId }) };
+    const byAddress = {
+      ...{ type: 'm.login.password', password: 'secret' },
+      identifier: { type: 'm.id.thirdparty', medium: 'email', address: 'ann@example.org' },
+    };
+    expect(await login(byAddress)).toMatchObject({ status: 200, body: { user_id: ann.userId } });
+    expect(last('check3pidAuth').args).toEqual(['email', 'ann@example.org', 'secret']);
+  });
+
+  it('when a session is used and ended', async () => {
+    const { body } = await server.request<Record<string, string>>('POST', '/login', {
+      ...{ type: 'm.login.password', password: 'password of ben', identifier: { type: 'm.id.user', user: 'ben' } },
+    });
+    const token = body['access_token'];
+    probe.answers.isUserExpired = () => true;
+    expect(await server.request('GET', '/account/whoami', undefined, token)).toMatchObject({
+      status: 403,
+      body: { errcode: 'ORG_MATRIX_EXPIRED_ACCOUNT' },
+    });
+    expect(last('isUserExpired').args).toEqual([ben.userId]);
+    expect((await server.request('POST', '/logout', {}, token)).status).toBe(200);
+    expect(last('onLoggedOut').args).toEqual([ben.userId, body['device_id'], token]);
+  });
+
+  it('when a mail is to renew an account', async () => {
+    await ann.request('POST', '/_matrix/client/unstable/account_validity/send_mail', {});
+    expect(last('onLegacySendMail').args).toEqual([ann.userId]);
+    probe.answers.onLegacyRenew = () => ({ valid: true, stale: false, expirationTs: 1e12 });
+    const renewed = await server.request('GET', '/_matrix/client/unstable/account_validity/renew?token=abc');
+    expect(renewed.status).toBe(200);
+    expect(last('onLegacyRenew').args).toEqual(['abc']);
+  });
+
+  it('when addresses come and go', async () => {
+    const { result } = await server.call('registerUser', 'addressee', { emails: ['a@example.org'] });
+    const userId = result as string;
+    expect(last('is3pidAllowed').args).toEqual(['email', 'a@example.org', false]);
+    expect(last('onThreepidBind').args).toEqual([userId, 'email', 'a@example.org']);
+    expect(last('onAddUserThirdPartyIdentifier').args).toEqual([userId, 'email', 'a@example.org']);
+    const device = (await server.call('registerDevice', userId)).result as { accessToken: string };
+    const gone = { medium: 'email', address: 'a@example.org' };
+    expect((await server.request('POST', '/account/3pid/delete', gone, device.accessToken)).status).toBe(200);
+    expect(last('onRemoveUserThirdPartyIdentifier').args).toEqual([userId, 'email', 'a@example.org']);
+  });
+
+  it('when a profile, account data or an account change', async () => {
+    await ann.request('PUT', `/profile/${encodeURIComponent(ann.userId)}/displayname`, { displayname: 'Ann' });
+    expect(last('onProfileUpdate')).toMatchObject({
+      args: [ann.userId, { displayName: 'Ann' }, false, false],
+      context: { source: 'client', userId: ann.userId, deviceId: ann.deviceId },
+    });
+    await ann.request('PUT', `/user/${encodeURIComponent(ann.userId)}/account_data/org.example`, { a: 1 });
+    expect(last('onAccountDataUpdated').args).toEqual([ann.userId, undefined, 'org.example', { a: 1 }]);
+    await server.call('registerUser', 'leaver');
+    probe.answers.checkCanDeactivateUser = () => false;
+    expect(await server.call('deactivateUser', '@leaver:rookery.test')).toMatchObject({ status: 403 });
+    probe.answers = {};
+    await server.call('deactivateUser', '@leaver:rookery.test');
+    expect(last('checkCanDeactivateUser').args).toEqual(['@leaver:rookery.test', true]);
+    expect(last('onUserDeactivationStatusChanged').args).toEqual(['@leaver:rookery.test', true, true]);
+  });
+
+  it('when a room is made', async () => {
+    probe.answers.onCreateRoom = (_requester: unknown, content: object) => ({ ...content, topic: 'from a module' });
+    const body = { name: 'R', room_alias_name: 'callbacks', visibility: 'public', preset: 'public_chat' };
+    const made = await ann.request<{ room_id: string }>('POST', '/createRoom', body);
+    expect(made.status).toBe(200);
+    roomId = made.body.room_id;
+    expect(last('onCreateRoom').args[0]).toMatchObject({ userId: ann.userId, isAdmin: false });
+    expect(last('userMayCreateRoom')).toMatchObject({
+      args: [ann.userId, { topic: 'from a module' }],
+      context: { duringRoomCreation: true },
+    });
+    expect(last('userMayCreateRoomAlias').args).toEqual([ann.userId, '#callbacks:rookery.test']);
+    expect(last('userMayPublishRoom').args[0]).toBe(ann.userId);
+    expect(calls('checkEventForSpam').every(({ context }) => context.duringRoomCreation)).toBe(true);
+    const topic = await ann.request('GET', room('state/m.room.topic'));
+    expect(topic.body['topic']).toBe('from a module');
+  });
+
+  it('when somebody is invited and joins', async () => {
+    const invite = (userId: string): ReturnType<TestUser['request']> =>
+      ann.request('POST', room('invite'), { user_id: userId });
+    probe.answers.userMayInvite = () => Codes.FORBIDDEN;
+    expect((await invite(ben.userId)).status).toBe(403);
+    expect(last('userMayInvite').args).toEqual([ann.userId, ben.userId, roomId]);
+    // The settings allow one invite; the module lifts that.
+    probe.answers = { getRatelimitOverrideForUser: () => ({ perSecond: 0, burstCount: 0 }) };
+    for (const name of ['ben', 'chosen', 'riddler']) expect((await invite(`@${name}:rookery.test`)).status).toBe(200);
+    expect(last('getRatelimitOverrideForUser').args).toEqual([ann.userId, 'rc_invites.per_issuer']);
+    probe.answers = { userMayJoinRoom: () => Codes.FORBIDDEN };
+    expect((await ben.request('POST', `/join/${encodeURIComponent(roomId)}`, {})).status).toBe(403);
+    expect(last('userMayJoinRoom').args).toEqual([ben.userId, roomId, true]);
+    probe.answers = {};
+    expect((await ben.request('POST', `/join/${encodeURIComponent(roomId)}`, {})).status).toBe(200);
+    probe.answers = { checkThreepidCanBeInvited: () => false };
+    const byAddress = { id_server: 'id.example', id_access_token: 't', medium: 'email', address: 'x@example.org' };
+    expect((await ann.request('POST', room('invite'), byAddress)).status).toBe(403);
+    expect(last('checkThreepidCanBeInvited').args.slice(0, 2)).toEqual(['email', 'x@example.org']);
+  });
+
+  it('when an event is sent, stored and shown', async () => {
+    probe.answers = {
+      checkEventAllowed: (event: { content: Record<string, unknown> }) => ({
+        allowed: true,
+        replacement: { content: { ...event.content, body: 'replaced' } },
+      }),
+      addFieldToUnsigned: () => ({ 'org.example.mark': 7 }),
+    };
+    expect((await say(ben, 'original')).status).toBe(200);
+    expect(last('checkEventForSpam')).toMatchObject({
+      args: [{ content: { body: 'replaced' }, sender: ben.userId }],
+      context: { source: 'client', userId: ben.userId },
+    });
+    const messages = await ben.request<{ chunk: { content: object; unsigned: object }[] }>(
+      'GET',
+      room('messages?dir=b&limit=1'),
+    );
+    expect(messages.body.chunk[0]).toMatchObject({
+      content: { body: 'replaced' },
+      unsigned: { 'org.example.mark': 7 },
+    });
+    const told = await eventually(() =>
+      calls('onNewEvent').find(
+        ({ args: [event] }) => (event as { content: { body?: string } }).content.body === 'replaced',
+      ),
+    );
+    expect(told.context.source).toBe('server');
+    probe.answers = { checkEventForSpam: () => ({ errcode: 'ORG.EXAMPLE', message: 'no', status: 418 }) };
+    expect(await say(ben, 'x')).toMatchObject({ status: 418, body: { errcode: 'ORG.EXAMPLE', error: 'no' } });
+    probe.answers = { userMaySendStateEvent: () => Codes.FORBIDDEN };
+    expect((await ann.request('PUT', room('state/m.room.name/'), { name: 'N' })).status).toBe(403);
+    expect(last('userMaySendStateEvent').args).toEqual([ann.userId, roomId, 'm.room.name', '', { name: 'N' }]);
+  });
+
+  it('when the directory changes and a room is upgraded', async () => {
+    const list = `/directory/list/room/${encodeURIComponent(roomId)}`;
+    probe.answers.checkVisibilityCanBeModified = () => false;
+    expect((await ann.request('PUT', list, { visibility: 'private' })).status).toBe(403);
+    expect(last('checkVisibilityCanBeModified').args[0]).toBe(roomId);
+    expect(last('checkVisibilityCanBeModified').args[2]).toBe('private');
+    probe.answers = {};
+    const upgraded = await ann.request<{ replacement_room: string }>('POST', room('upgrade'), { new_version: '11' });
+    expect(upgraded.status).toBe(200);
+    const told = await eventually(() => calls('onRoomUpgraded').at(-1));
+    expect(told.args).toEqual([roomId, upgraded.body.replacement_room, ann.userId]);
+  });
+
+  it('when a background update runs', async () => {
+    let released = 0;
+    probe.answers = {
+      onUpdate: () => ({ durationMs: 20, release: () => void released++ }),
+      defaultBatchSize: () => 12,
+      minBatchSize: () => 3,
+    };
+    const { answers } = probe;
+    await probe.api!.runDbInteraction('queue', (tx) =>
+      tx.run(`INSERT INTO background_updates (update_name, progress_json) VALUES ('test_update', '{}')`),
+    );
+    await server.restart();
+    probe.answers = answers;
+    await eventually(() => (rows.length > 0 && released > 0 ? true : undefined));
+    expect(rows).toEqual(['batch of 12']);
+    expect(released).toBe(1);
+    expect(last('onUpdate').args).toEqual(['test_update', 'master', false]);
+    expect(last('minBatchSize').args).toEqual(['test_update', 'master']);
+  });
+
+  it('all that the table says so', () => {
+    const claimed = (Object.entries(callbackTable) as [CallbackName, CallbackInfo][])
+      .filter(([name, { fires }]) => fires && !shownElsewhere.has(name))
+      .map(([name]) => name);
+    // Make a new one fire in a test above.
+    expect(claimed.filter((name) => !seen.has(name))).toEqual([]);
+  });
+});
