@@ -78,3 +78,4 @@ export {
 export { type RoomTask, RoomTasks } from './upkeep/room-tasks.js';
 export { ReaderWishes } from './reading/reader-wishes.js';
 export { Retention } from './upkeep/retention.service.js';
+export { OutOfBandMemberships } from './membership/out-of-band.js';

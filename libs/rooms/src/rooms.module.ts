@@ -13,6 +13,7 @@ import { JoinService } from './membership/join.service.js';
 import { MemberProfiles } from './membership/member-profiles.js';
 import { MemberEvents } from './membership/member-events.js';
 import { MembershipService } from './membership/membership.service.js';
+import { OutOfBandMemberships } from './membership/out-of-band.js';
 import { RemoteRooms } from './membership/remote-rooms.js';
 import { RestrictedJoins } from './membership/restricted-joins.js';
 import { ThreepidInvites } from './membership/threepid-invites.js';
@@ -57,6 +58,7 @@ import { StateGroups } from './state/state-groups-cache.js';
 import { StateResolver } from './state/state-resolver.js';
 
 const face = [
+  OutOfBandMemberships,
   ReaderWishes,
   RoomBlocking,
   RoomRepair,

@@ -5,7 +5,7 @@ import { Config, type Requester } from '@rookery/platform';
 import { EventPersister } from '../persistence/event-persister.js';
 import { EventStore } from '../persistence/event-store.js';
 import type { SentEvent } from '../persistence/stored-event.js';
-import { MembershipReader } from '../reading/membership-reader.js';
+import { MembershipReader, type RoomMembership } from '../reading/membership-reader.js';
 import { originOf } from '../sending/origin.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
 import { hasAnyMember, hasLocalMember } from './membership.query.js';
@@ -75,6 +75,11 @@ export class MemberEvents {
     if (await hasLocalMember(this.database, roomId)) return true;
     if ((await this.state.currentId(roomId, 'm.room.create')) === undefined) return false;
     return !(await hasAnyMember(this.database, roomId));
+  }
+
+  /** The current membership of a user of this server; `undefined` when there never was one. */
+  localMembership(roomId: string, userId: string): Promise<RoomMembership | undefined> {
+    return this.memberships.inRoom(userId, roomId);
   }
 
   /** The sender of a user's pending invite, and with it a server that knows the room. */

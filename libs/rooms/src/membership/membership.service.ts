@@ -9,6 +9,7 @@ import { JoinService } from './join.service.js';
 import { MemberProfiles } from './member-profiles.js';
 import { MemberEvents, type MembershipOptions } from './member-events.js';
 import { forget, roomExists } from './membership.query.js';
+import { OutOfBandMemberships } from './out-of-band.js';
 import { RemoteRooms } from './remote-rooms.js';
 
 /** Inviting, leaving, kicking, banning, forgetting. */
@@ -20,6 +21,7 @@ export class MembershipService {
     private readonly profiles: MemberProfiles,
     private readonly policy: InvitePolicy,
     private readonly remote: RemoteRooms,
+    private readonly outOfBand: OutOfBandMemberships,
     private readonly hooks: RoomHooks,
     private readonly creation: EventCreation,
     private readonly database: Database,
@@ -53,12 +55,7 @@ export class MembershipService {
     if (await this.change.isOurs(roomId)) {
       await this.change.send(requester, roomId, userId, 'leave', {}, options);
     } else {
-      const inviter = await this.change.inviterOf(roomId, userId);
-      const servers = [...new Set([inviter, roomId].map((id) => (id === undefined ? '' : domainOf(id))))];
-      const { gateway } = this.remote;
-      if (!gateway) throw MatrixError.notFound('No server is known that has this room');
-      const reason = options.reason === undefined ? {} : { reason: options.reason };
-      await gateway.leave(userId, roomId, servers.filter(Boolean), reason);
+      await this.#leaveElsewhere(roomId, userId, options);
     }
     if (this.config.get('forget_rooms_on_leave')) await this.forget(requester, roomId);
   }
@@ -125,6 +122,21 @@ export class MembershipService {
     return before === 'ban'
       ? this.unban(requester, roomId, target, options)
       : this.kick(requester, roomId, target, options);
+  }
+
+  /** Tells another server; when none will listen the membership ends here all the same. */
+  async #leaveElsewhere(roomId: string, userId: string, options: MembershipOptions): Promise<void> {
+    const current = await this.change.localMembership(roomId, userId);
+    const inviter = current?.membership === 'invite' ? current.sender : '';
+    const servers = [...new Set([domainOf(inviter), domainOf(roomId)])];
+    const reason = options.reason === undefined ? {} : { reason: options.reason };
+    const { gateway } = this.remote;
+    try {
+      if (gateway) return await gateway.leave(userId, roomId, servers.filter(Boolean), reason);
+    } catch (error) {
+      if (!MatrixError.is(error)) throw error;
+    }
+    if (current) await this.outOfBand.reject(userId, current.eventId, reason);
   }
 
   async #wasEverIn(userId: string, roomId: string): Promise<boolean> {

@@ -11,6 +11,7 @@ import { JoinService } from '../membership/join.service.js';
 import { MembershipService } from '../membership/membership.service.js';
 import { RemoteRooms } from '../membership/remote-rooms.js';
 import { roomsMigrations } from '../migrations/index.js';
+import { MembershipReader } from '../reading/membership-reader.js';
 import { buildRooms, requesterOf, type RoomsFixture } from '../rooms.fixture.js';
 import { EventCreation } from '../sending/event-creation.service.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
@@ -285,6 +286,26 @@ eachDatabase('events of other servers', (open) => {
     const older = server.make({ type: 'm.room.message', sender: zoe, content: { body: 'older' } }, [create], state);
     await rooms.get(EventPersister).backfill(join.roomId, [older], { state: all, authChain: all });
     expect(await timeline(join.roomId)).toContain(older.eventId);
+  });
+
+  it('takes an invite to a room it does not know, and lets the user reject it though nobody listens', async () => {
+    const roomId = `!far:${remoteServer}`;
+    const server = new RemoteServer('10', roomId);
+    const invite = server.make(
+      { type: 'm.room.member', stateKey: bob.userId, sender: zoe, content: { membership: 'invite' } },
+      [],
+      new Map(),
+    );
+    await rooms.get(EventPersister).receiveOutOfBand('10', invite);
+    await rooms.get(EventPersister).receiveOutOfBand('10', invite);
+    const memberships = rooms.get(MembershipReader);
+    expect(await memberships.inRoom(bob.userId, roomId)).toMatchObject({ membership: 'invite', sender: zoe });
+    await expect(rooms.get(JoinService).join(bob, roomId)).rejects.toMatchObject({ errcode: 'M_NOT_FOUND' });
+    await rooms.get(MembershipService).leave(bob, roomId, { reason: 'no, thanks' });
+    expect(await memberships.inRoom(bob.userId, roomId)).toMatchObject({ membership: 'leave', sender: bob.userId });
+    await rooms.get(MembershipService).forget(bob, roomId);
+    const [change] = (await memberships.changesOf(bob.userId, 0, Number.MAX_SAFE_INTEGER)).slice(-1);
+    expect(change).toMatchObject({ roomId, membership: 'leave' });
   });
 
   it('is not wedged by absurd depths', async () => {
