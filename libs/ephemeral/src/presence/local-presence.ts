@@ -18,19 +18,9 @@ export class LocalPresence {
 
   constructor(private readonly timers: () => PresenceTimers) {}
 
-  /** @returns call it when the sync ends */
-  syncing(
-    userId: string,
-    deviceId: string | undefined,
-    state: PresenceName,
-    nowMs: number,
-  ): (endedAtMs: number) => void {
+  /** A sync begins. @returns call it when the sync ends */
+  syncing(userId: string, deviceId: string | undefined, nowMs: number): (endedAtMs: number) => void {
     const device = this.#device(userId, deviceId);
-    // Coming back is something that the user did.
-    if (!isPresent(device, nowMs, this.timers()) || device.state !== state) {
-      if (state === 'online') device.lastActiveMs = nowMs;
-      device.state = state;
-    }
     device.syncing++;
     device.lastSyncMs = nowMs;
     let ended = false;
@@ -40,6 +30,12 @@ export class LocalPresence {
       device.syncing--;
       device.lastSyncMs = endedAtMs;
     };
+  }
+
+  /** Whether a device that syncs with this state comes back, or changes its mind. */
+  wouldChange(userId: string, deviceId: string | undefined, state: PresenceName, nowMs: number): boolean {
+    const device = this.#users.get(userId)?.get(deviceId ?? noDevice);
+    return device === undefined || device.state !== state || !isPresent(device, nowMs, this.timers());
   }
 
   active(userId: string, deviceId: string | undefined, nowMs: number): void {

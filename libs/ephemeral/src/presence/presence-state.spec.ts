@@ -51,14 +51,20 @@ describe('presence of devices', () => {
 });
 
 describe('devices of local users', () => {
-  it('do not count a sync as an action, but coming back as one', () => {
+  it('change by a sync when they come back or change their mind', () => {
     const local = new LocalPresence(() => timers);
-    local.syncing('@a:b', 'D', 'online', now)(now);
-    expect(local.combined(before, now).lastActiveMs).toBe(now);
-    local.syncing('@a:b', 'D', 'online', now + 20_000)(now + 20_000);
-    expect(local.combined(before, now + 20_000).lastActiveMs).toBe(now);
-    local.syncing('@a:b', 'D', 'online', now + 90_000)(now + 90_000);
-    expect(local.combined(before, now + 90_000).lastActiveMs).toBe(now + 90_000);
+    const would = (state: 'online' | 'unavailable', atMs: number) => local.wouldChange('@a:b', 'D', state, atMs);
+    expect(would('online', now)).toBe(true);
+    const end = local.syncing('@a:b', 'D', now);
+    local.set('@a:b', 'D', 'online', now);
+    expect(would('online', now + 90_000)).toBe(false);
+    expect(would('unavailable', now)).toBe(true);
+    end(now + 90_000);
+    end(now + 200_000);
+    expect(would('online', now + 100_000)).toBe(false);
+    expect(would('online', now + 120_000)).toBe(true);
+    // A sync alone is no action.
+    expect(local.combined(before, now + 100_000).lastActiveMs).toBe(now);
   });
 
   it('are kept in bounded number', () => {

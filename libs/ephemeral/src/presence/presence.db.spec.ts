@@ -1,3 +1,4 @@
+import { setImmediate as turn } from 'node:timers/promises';
 import { JoinService, MembershipService } from '@rookery/rooms';
 import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
 import { buildEphemeral, type EphemeralFixture, fixtureMigrations, requesterOf } from '../ephemeral.fixture.js';
@@ -43,6 +44,7 @@ eachDatabase('presence', (open) => {
   it('follows syncs: online, and offline half a minute after the last one', async () => {
     const since = presence.stream.current();
     const end = presence.syncing(alice.userId, 'A', 'online');
+    await turn();
     await presence.flush();
     expect(await news(bob.userId, since)).toEqual({ [alice.userId]: 'online' });
     await clock.advance(40_000);
@@ -95,6 +97,7 @@ eachDatabase('presence', (open) => {
   it('gives new clients everybody who is there, and newcomers to a room those in it', async () => {
     presence.syncing(alice.userId, 'A', 'online');
     presence.syncing(carol.userId, 'C', 'online');
+    await turn();
     await presence.flush();
     expect(await news(bob.userId, undefined)).toEqual({ [alice.userId]: 'online' });
     const since = presence.stream.current();
@@ -134,6 +137,7 @@ eachDatabase('presence', (open) => {
   it('survives a restart: those who were there are, until they fail to come back', async () => {
     const since = presence.stream.current();
     presence.syncing(alice.userId, 'A', 'online');
+    await turn();
     await presence.setByClient(alice.userId, 'A', 'online', 'still here');
     await presence.flush();
     const again = await buildEphemeral({ database: await test.reopen(), clock });
@@ -149,6 +153,7 @@ eachDatabase('presence', (open) => {
 
   it('finds who went offline before a restart', async () => {
     presence.syncing(alice.userId, 'A', 'online')();
+    await turn();
     await presence.flush();
     const since = presence.stream.current();
     await clock.advance(40_000);

@@ -1,5 +1,6 @@
 import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
 import { Database, StreamIds } from '@rookery/database';
+import { RateLimiter } from '@rookery/http';
 import { domainOf, MatrixError } from '@rookery/matrix-types';
 import { Clock, Config, Logger, type Timer } from '@rookery/platform';
 import { defineStream, Notifier } from '@rookery/replication';
@@ -80,6 +81,7 @@ export class PresenceService implements OnModuleInit, OnModuleDestroy {
     private readonly memberships: MembershipReader,
     private readonly audience: RoomAudience,
     private readonly hooks: EphemeralHooks,
+    private readonly rateLimiter: RateLimiter,
     userHooks: UserHooks,
     roomHooks: RoomHooks,
   ) {
@@ -149,8 +151,11 @@ export class PresenceService implements OnModuleInit, OnModuleDestroy {
    */
   syncing(userId: string, deviceId: string | undefined, state: PresenceName): () => void {
     if (!this.#tracked || state === 'offline') return () => {};
-    const ended = this.#local.syncing(userId, deviceId, this.#checked(state), this.clock.nowMs());
-    if (this.#differs(userId)) this.#mark(userId);
+    const nowMs = this.clock.nowMs();
+    const shown = this.#checked(state);
+    const changes = this.#local.wouldChange(userId, deviceId, shown, nowMs);
+    const ended = this.#local.syncing(userId, deviceId, nowMs);
+    if (changes) void this.#comeBy(userId, deviceId, shown);
     return () => ended(this.clock.nowMs());
   }
 
@@ -252,6 +257,18 @@ export class PresenceService implements OnModuleInit, OnModuleDestroy {
 
   #checked(state: PresenceName): PresenceName {
     return state === 'busy' && !this.config.get('experimental_features.msc3026_enabled') ? 'online' : state;
+  }
+
+  /** A device comes back by a sync, or changes its mind; too often is passed over, until the next sync. */
+  async #comeBy(userId: string, deviceId: string | undefined, state: PresenceName): Promise<void> {
+    try {
+      await this.rateLimiter.take('rc_presence.per_user', userId);
+    } catch (error) {
+      if (!MatrixError.is(error)) this.logger.error('Could not limit presence', { err: error });
+      return;
+    }
+    this.#local.set(userId, deviceId, state, this.clock.nowMs());
+    if (this.#differs(userId)) this.#mark(userId);
   }
 
   async #setStatus(userId: string, statusMsg: string | undefined): Promise<void> {
