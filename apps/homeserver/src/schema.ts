@@ -4,6 +4,7 @@ import { ephemeralMigrations } from '@rookery/ephemeral';
 import { pushMigrations } from '@rookery/push';
 import { replicationMigrations } from '@rookery/replication';
 import { roomsMigrations } from '@rookery/rooms';
+import { syncMigrations } from '@rookery/sync';
 import { templatesMigrations } from '@rookery/templates';
 import { usersMigrations } from '@rookery/users';
 import { moduleApiMigrations } from './module-api/module-api.migration.js';
@@ -18,6 +19,7 @@ export const migrations: readonly Migration[] = [
   ...ephemeralMigrations,
   ...e2eeMigrations,
   ...pushMigrations,
+  ...syncMigrations,
   ...moduleApiMigrations,
 ];
 

@@ -16,6 +16,14 @@ import { EventWriter } from './sections/written-events.js';
 import { RoomStates } from './sections/state.js';
 import { RoomSummaries } from './sections/summary.js';
 import { Timelines } from './sections/timeline.js';
+import { RoomFactsCache } from './caches/room-facts.js';
+import { Connections } from './sliding/connections.js';
+import { Extensions } from './sliding/extensions.js';
+import { RoomAnswerWriter } from './sliding/room-answers.js';
+import { RoomDetailsReader } from './sliding/room-details.js';
+import { RoomsOfUser } from './sliding/rooms-of-user.js';
+import { SlidingSyncController } from './sliding/sliding-sync.controller.js';
+import { SlidingSyncService } from './sliding/sliding-sync.service.js';
 import { SyncController } from './sync.controller.js';
 import { SyncResponses } from './sync-responses.js';
 import { SyncService } from './sync.service.js';
@@ -23,7 +31,7 @@ import { SyncService } from './sync.service.js';
 /** `/sync`. */
 @Module({
   imports: [UsersModule, RoomsModule, PushModule, EphemeralModule, E2eeModule],
-  controllers: [SyncController],
+  controllers: [SyncController, SlidingSyncController],
   providers: [
     RoomActivity,
     RoomList,
@@ -39,6 +47,13 @@ import { SyncService } from './sync.service.js';
     EventWriter,
     SyncResponses,
     SyncService,
+    RoomFactsCache,
+    RoomsOfUser,
+    Connections,
+    RoomDetailsReader,
+    RoomAnswerWriter,
+    Extensions,
+    SlidingSyncService,
   ],
 })
 export class SyncModule {}

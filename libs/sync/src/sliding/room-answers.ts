@@ -93,8 +93,8 @@ export class RoomAnswerWriter {
       this.serializer.serialize(reader, visible, { withoutRoomId: true }),
       this.serializer.serialize(reader, stateEvents, { withoutRoomId: true, withoutAggregations: true }),
     ]);
-    const timelineByRoom = Map.groupBy(timeline.keys(), (index) => visible[index]?.stored.event.roomId ?? '');
-    const stateByRoom = Map.groupBy(state.keys(), (index) => stateEvents[index]?.stored.event.roomId ?? '');
+    const timelineByRoom = writtenByRoom(visible, timeline);
+    const stateByRoom = writtenByRoom(stateEvents, state);
     const rooms = new Map<string, JsonObject>();
     for (const part of parts) {
       const { roomId, section } = part;
@@ -112,8 +112,8 @@ export class RoomAnswerWriter {
       }
       const slice = slices.get(roomId);
       const summary = details.summaries.get(roomId);
-      const shown = (timelineByRoom.get(roomId) ?? []).map((index) => timeline[index] as JsonObject);
-      const required = (stateByRoom.get(roomId) ?? []).map((index) => state[index] as JsonObject);
+      const shown = timelineByRoom.get(roomId) ?? [];
+      const required = stateByRoom.get(roomId) ?? [];
       const isWorth = part.initial || part.expanded || part.always || summary !== undefined;
       if (!isWorth && shown.length === 0 && required.length === 0) continue;
       const hasTimeline = part.initial || part.expanded || shown.length > 0 || slice?.limited === true;
@@ -128,7 +128,9 @@ export class RoomAnswerWriter {
     }
     return {
       rooms,
-      timelines: new Map([...stored].map(([roomId, events]) => [roomId, new Set(events.map((each) => each.event.eventId))])),
+      timelines: new Map(
+        [...stored].map(([roomId, events]) => [roomId, new Set(events.map((each) => each.event.eventId))]),
+      ),
       lazyMembers: details.lazyMembers,
     };
   }
@@ -190,6 +192,20 @@ export class RoomAnswerWriter {
       (delta) => delta.roomId,
     );
   }
+}
+
+/** @param written in the order of `visible` */
+function writtenByRoom(visible: readonly VisibleEvent[], written: readonly object[]): Map<string, JsonObject[]> {
+  const byRoom = new Map<string, JsonObject[]>();
+  for (const [index, { stored }] of visible.entries()) {
+    const event = written[index] as JsonObject | undefined;
+    if (event === undefined) continue;
+    const { roomId } = stored.event;
+    const list = byRoom.get(roomId);
+    if (list) list.push(event);
+    else byRoom.set(roomId, [event]);
+  }
+  return byRoom;
 }
 
 function timelineFacts(

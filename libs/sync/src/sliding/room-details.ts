@@ -1,6 +1,14 @@
 import { Injectable } from '@nestjs/common';
 import type { JsonObject } from '@rookery/matrix-types';
-import { EventStore, isServable, MembershipReader, RoomHeroes, RoomStateReader, type StateDelta, type StoredEvent } from '@rookery/rooms';
+import {
+  EventStore,
+  isServable,
+  MembershipReader,
+  RoomHeroes,
+  RoomStateReader,
+  type StateDelta,
+  type StoredEvent,
+} from '@rookery/rooms';
 import { splitStateKey, stateKeyOf } from '@rookery/state-res';
 import type { RoomPart } from './room-plan.js';
 
@@ -44,7 +52,10 @@ export class RoomDetailsReader {
     const joined = parts.filter((part) => part.section === 'join');
     const left = parts.filter((part) => part.section === 'leave');
     const needed = new Map(
-      joined.map((part) => [part.roomId, part.config.requiredState.isLazy ? membersOf(timelines.get(part.roomId)) : none]),
+      joined.map((part) => [
+        part.roomId,
+        part.config.requiredState.isLazy ? membersOf(timelines.get(part.roomId)) : none,
+      ]),
     );
     const [current, atLeave] = await Promise.all([
       this.#currentState(joined, needed, userId),
@@ -69,10 +80,7 @@ export class RoomDetailsReader {
       wanted.set(roomId, ids);
     }
     const states = new Map([...current, ...atLeave]);
-    const [state, summaries] = await Promise.all([
-      this.#load(wanted),
-      this.#summaries(parts, states, deltas, userId),
-    ]);
+    const [state, summaries] = await Promise.all([this.#load(wanted), this.#summaries(parts, states, deltas, userId)]);
     return { state, summaries, lazyMembers };
   }
 
@@ -113,9 +121,7 @@ export class RoomDetailsReader {
       whole.map((part) => part.membership.eventId),
       broad ? { members: [userId] } : { types: namedBy(whole, userId) },
     );
-    return new Map(
-      whole.map((part) => [part.roomId, new Map(states.get(part.membership.eventId) ?? [])] as const),
-    );
+    return new Map(whole.map((part) => [part.roomId, new Map(states.get(part.membership.eventId) ?? [])] as const));
   }
 
   async #load(wanted: ReadonlyMap<string, StateIds>): Promise<Map<string, StoredEvent[]>> {
@@ -142,13 +148,13 @@ export class RoomDetailsReader {
       part.initial || deltas.get(part.roomId)?.some((delta) => delta.type === type) === true;
     const concerned = parts.filter(
       (part) =>
-        changes(part, 'm.room.name') || changes(part, 'm.room.avatar') || (part.section === 'join' && changes(part, memberType)),
+        changes(part, 'm.room.name') ||
+        changes(part, 'm.room.avatar') ||
+        (part.section === 'join' && changes(part, memberType)),
     );
     if (concerned.length === 0) return new Map();
     const shown = await this.events.many(
-      concerned.flatMap((part) =>
-        [nameKey, avatarKey].flatMap((key) => states.get(part.roomId)?.get(key) ?? []),
-      ),
+      concerned.flatMap((part) => [nameKey, avatarKey].flatMap((key) => states.get(part.roomId)?.get(key) ?? [])),
     );
     const textOf = (roomId: string, stateKey: string, field: string): string | undefined => {
       const value = shown.get(states.get(roomId)?.get(stateKey) ?? '')?.event.content[field];
@@ -158,7 +164,10 @@ export class RoomDetailsReader {
     const nameless = joined.filter((part) => textOf(part.roomId, nameKey, 'name') === undefined);
     const [counts, heroes] = await Promise.all([
       this.memberships.counts(joined.map((part) => part.roomId)),
-      this.#heroes(nameless.map((part) => part.roomId), userId),
+      this.#heroes(
+        nameless.map((part) => part.roomId),
+        userId,
+      ),
     ]);
     return new Map(
       concerned.map((part) => {

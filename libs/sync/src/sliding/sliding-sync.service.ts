@@ -189,14 +189,20 @@ function parsePosition(pos: string): Position {
 /** A position from a process that is ahead must not make time run backwards. */
 function later(now: SyncToken, since: SyncToken | undefined): SyncToken {
   if (since === undefined) return now;
-  return Object.fromEntries(
-    tokenStreams.map((stream) => [stream, Math.max(now[stream], since[stream])]),
-  ) as SyncToken;
+  return Object.fromEntries(tokenStreams.map((stream) => [stream, Math.max(now[stream], since[stream])])) as SyncToken;
 }
 
 function remember(
   before: RoomMemory | undefined,
-  { section, config, initial }: { section: RoomMemory['section']; config: { timelineLimit: number; requiredState: { key: string } }; initial: boolean },
+  {
+    section,
+    config,
+    initial,
+  }: {
+    section: RoomMemory['section'];
+    config: { timelineLimit: number; requiredState: { key: string } };
+    initial: boolean;
+  },
 ): RoomMemory {
   return {
     section,

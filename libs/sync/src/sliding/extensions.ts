@@ -1,0 +1,289 @@
+import { Injectable } from '@nestjs/common';
+import { DeviceListService, OneTimeKeyService, ToDeviceService } from '@rookery/e2ee';
+import { receiptContent, ReceiptService, type StoredReceipt, TypingService } from '@rookery/ephemeral';
+import { type JsonObject, parseSyncFilter } from '@rookery/matrix-types';
+import { AccountDataService, type RoomAccountDataRow } from '@rookery/users';
+import type { SyncToken } from '../request/sync-token.js';
+import { type AccountDataNews, AccountDataSection } from '../sections/account-data.js';
+import { type ConnectionMemory, type RoomMemory, wholeAccount } from './connections.js';
+import type { Selection } from './lists.js';
+import { RequiredState } from './required-state.js';
+import type { RoomExtension, SlidingRequest } from './request.js';
+
+/** Who asks for what, between which positions. */
+export interface ExtensionQuery {
+  readonly userId: string;
+  readonly deviceId: string | undefined;
+  readonly isGuest: boolean;
+  readonly since: SyncToken | undefined;
+  readonly now: SyncToken;
+  /** Rooms that the user is in. */
+  readonly joined: ReadonlySet<string>;
+  readonly request: SlidingRequest;
+}
+
+/** What is new beside the rooms, before it is known which rooms an answer is about. */
+export interface ExtensionNews {
+  readonly query: ExtensionQuery;
+  /** Rooms in which the user has read on. */
+  readonly readRooms: ReadonlySet<string>;
+  readonly receipts: ReadonlyMap<string, readonly StoredReceipt[]>;
+}
+
+/** The answer that extensions are part of. */
+export interface ExtensionContext {
+  readonly selection: Selection;
+  /** Rooms of the selection that this answer does not hold after all. */
+  readonly deferred: ReadonlySet<string>;
+  readonly memory: ConnectionMemory | undefined;
+  /** Ids of the events that the answer shows. */
+  readonly timelines: ReadonlyMap<string, ReadonlySet<string>>;
+  /** What the connection remembers from now on; what extensions tell is added. */
+  readonly changes: Map<string, RoomMemory>;
+}
+
+/** The part `extensions` of an answer. */
+export interface ExtensionAnswer {
+  readonly body: JsonObject;
+  readonly isEmpty: boolean;
+}
+
+type Told = 'accountData' | 'receipts';
+type Written = { readonly value: JsonObject; readonly hasNews: boolean };
+
+const everything = parseSyncFilter({});
+const unknownRoom: RoomMemory = {
+  section: 'join',
+  sentUpTo: undefined,
+  timelineLimit: 0,
+  requiredState: RequiredState.of([]).key,
+  accountData: false,
+  receipts: false,
+};
+
+/**
+ * What clients switch on beside the rooms: to-device messages, device lists and keys, account data, receipts, typing. What of
+ * a room was sent once is kept up to date wherever the client looks, so that nothing is missed while the room is out of sight.
+ */
+@Injectable()
+export class Extensions {
+  constructor(
+    private readonly accountDataNews: AccountDataSection,
+    private readonly accountData: AccountDataService,
+    private readonly receipts: ReceiptService,
+    private readonly typing: TypingService,
+    private readonly toDevice: ToDeviceService,
+    private readonly deviceLists: DeviceListService,
+    private readonly keys: OneTimeKeyService,
+  ) {}
+
+  /** No query where nothing is new. */
+  async gather(query: ExtensionQuery): Promise<ExtensionNews> {
+    const { userId, since, now, joined } = query;
+    const receipts =
+      since !== undefined && this.receipts.mayHaveChanged(userId, joined, since.receipts)
+        ? await this.receipts.changes(userId, joined, since.receipts, now.receipts)
+        : new Map<string, StoredReceipt[]>();
+    const readRooms = new Set(
+      [...receipts].flatMap(([roomId, list]) => (list.some((receipt) => receipt.userId === userId) ? [roomId] : [])),
+    );
+    return { query, receipts, readRooms };
+  }
+
+  async write(news: ExtensionNews, context: ExtensionContext): Promise<ExtensionAnswer> {
+    const { toDevice, e2ee, accountData, receipts, typing } = news.query.request.extensions;
+    if (!accountData) forget('accountData', context);
+    if (!receipts) forget('receipts', context);
+    const parts: Record<string, Written | undefined> = {
+      to_device: toDevice && (await this.#toDevice(news.query, toDevice)),
+      e2ee: e2ee ? await this.#e2ee(news.query) : undefined,
+      account_data: accountData && (await this.#accountData(news.query, accountData, context)),
+      receipts: receipts && (await this.#receipts(news, receipts, context)),
+      typing: typing && this.#typing(news.query, typing, context),
+    };
+    const body: JsonObject = {};
+    let isEmpty = true;
+    for (const [name, part] of Object.entries(parts)) {
+      if (part === undefined) continue;
+      body[name] = part.value;
+      if (part.hasNews) isEmpty = false;
+    }
+    return { body, isEmpty };
+  }
+
+  async #toDevice(
+    { userId, deviceId, now }: ExtensionQuery,
+    { since, limit }: { readonly since: number | undefined; readonly limit: number },
+  ): Promise<Written | undefined> {
+    if (deviceId === undefined) return undefined;
+    // Coming back with a token says that everything before it has arrived.
+    if (since !== undefined) await this.toDevice.acknowledge(userId, deviceId, since);
+    const after = since ?? 0;
+    const page = await this.toDevice.messages(userId, deviceId, after, Math.max(now.toDevice, after), limit);
+    return {
+      value: { next_batch: String(page.position), events: [...page.events] },
+      hasNews: page.events.length > 0,
+    };
+  }
+
+  async #e2ee({ userId, deviceId, since, now, joined }: ExtensionQuery): Promise<Written> {
+    const value: JsonObject = {};
+    let hasNews = false;
+    if (since !== undefined) {
+      const lists = await this.deviceLists.changes({ userId, joinedRooms: joined, after: since, upTo: now });
+      hasNews = lists.changed.length > 0 || lists.left.length > 0;
+      if (hasNews) value['device_lists'] = { changed: [...lists.changed], left: [...lists.left] };
+    }
+    if (deviceId !== undefined) {
+      const { counts, unusedFallbackTypes } = await this.keys.counts(userId, deviceId);
+      value['device_one_time_keys_count'] = counts as JsonObject;
+      value['device_unused_fallback_key_types'] = [...unusedFallbackTypes];
+    }
+    return { value, hasNews };
+  }
+
+  async #accountData(query: ExtensionQuery, extension: RoomExtension, context: ExtensionContext): Promise<Written> {
+    const { userId, deviceId, isGuest, now } = query;
+    const isTold = context.memory?.rooms.get(wholeAccount)?.accountData === true;
+    const since = isTold ? query.since : undefined;
+    const news: AccountDataNews = await this.accountDataNews.changes({
+      userId,
+      deviceId,
+      deviceKey: `${userId}\n${deviceId ?? ''}`,
+      isGuest,
+      since,
+      now,
+      filter: everything,
+      fullState: false,
+      useStateAfter: false,
+    });
+    if (!isTold) context.changes.set(wholeAccount, { ...unknownRoom, accountData: true });
+    const changed = since === undefined ? await this.#roomDataSince(query) : news.byRoom;
+    const { anew, following } = scopeOf('accountData', extension, query.request, changed.keys(), context);
+    const whole = anew.length > 0 ? await this.accountData.forRooms(userId, anew) : [];
+    const rooms: JsonObject = {};
+    const add = (rows: ReadonlyMap<string, readonly RoomAccountDataRow[]>, roomIds: readonly string[]): void => {
+      for (const roomId of roomIds) {
+        const events = (rows.get(roomId) ?? []).map(({ type, content }) => ({
+          type,
+          content: JSON.parse(content) as JsonObject,
+        }));
+        if (events.length > 0) rooms[roomId] = events;
+      }
+    };
+    add(
+      Map.groupBy(whole, (row) => row.roomId),
+      anew,
+    );
+    add(changed, following);
+    return {
+      value: { global: [...news.global] as JsonObject[], rooms },
+      hasNews: news.global.length > 0 || Object.keys(rooms).length > 0,
+    };
+  }
+
+  async #roomDataSince({ userId, since, now }: ExtensionQuery): Promise<Map<string, RoomAccountDataRow[]>> {
+    if (since === undefined || !this.accountData.hasChanged(userId, since.accountData)) return new Map();
+    const rows = await this.accountData.roomChanges(userId, since.accountData, now.accountData);
+    return Map.groupBy(rows, (row) => row.roomId);
+  }
+
+  async #receipts(news: ExtensionNews, extension: RoomExtension, context: ExtensionContext): Promise<Written> {
+    const { userId, now, joined, request } = news.query;
+    const { anew, following } = scopeOf('receipts', extension, request, news.receipts.keys(), context);
+    const whole = await this.receipts.forRooms(
+      userId,
+      anew.filter((roomId) => joined.has(roomId)),
+      now.receipts,
+    );
+    const rooms: JsonObject = {};
+    const add = (roomId: string, receipts: readonly StoredReceipt[]): void => {
+      if (receipts.length > 0) rooms[roomId] = { type: 'm.receipt', content: receiptContent(receipts) as JsonObject };
+    };
+    for (const [roomId, receipts] of whole) {
+      // Of other people's, those that the client can show.
+      const shown = context.timelines.get(roomId);
+      add(
+        roomId,
+        receipts.filter((receipt) => receipt.userId === userId || shown?.has(receipt.eventId) === true),
+      );
+    }
+    for (const roomId of following) add(roomId, news.receipts.get(roomId) ?? []);
+    return { value: { rooms }, hasNews: Object.keys(rooms).length > 0 };
+  }
+
+  #typing(query: ExtensionQuery, extension: RoomExtension, context: ExtensionContext): Written {
+    const { joined, since, request } = query;
+    const inSight = [...roomsInSight(extension, request, context)].filter((roomId) => joined.has(roomId));
+    const isAnew = (roomId: string): boolean => context.memory?.rooms.get(roomId)?.section !== 'join';
+    const rooms: JsonObject = {};
+    const typists = [
+      ...this.typing.changes(inSight.filter(isAnew), undefined),
+      ...this.typing.changes(
+        inSight.filter((roomId) => !isAnew(roomId)),
+        since?.typing,
+      ),
+    ];
+    for (const [roomId, userIds] of typists) rooms[roomId] = { type: 'm.typing', content: { user_ids: userIds } };
+    return { value: { rooms }, hasNews: typists.length > 0 };
+  }
+}
+
+/** Rooms of the answer that an extension is about. */
+function roomsInSight(
+  { lists, rooms }: RoomExtension,
+  request: SlidingRequest,
+  { selection, deferred }: ExtensionContext,
+): Set<string> {
+  const inSight = new Set<string>();
+  for (const [name, roomIds] of selection.byList) {
+    if (lists === undefined || lists.has(name)) for (const roomId of roomIds) inSight.add(roomId);
+  }
+  for (const { roomId } of selection.rooms.keys()) {
+    if (request.subscriptions.has(roomId) && (rooms === undefined || rooms.has(roomId))) inSight.add(roomId);
+  }
+  for (const roomId of deferred) inSight.delete(roomId);
+  return inSight;
+}
+
+/**
+ * Of which rooms everything is told, and of which what changed; and remembers both.
+ * @param changed rooms with news
+ */
+function scopeOf(
+  told: Told,
+  extension: RoomExtension,
+  request: SlidingRequest,
+  changed: Iterable<string>,
+  context: ExtensionContext,
+): { readonly anew: readonly string[]; readonly following: readonly string[] } {
+  const inSight = roomsInSight(extension, request, context);
+  const isEverywhere = extension.lists === undefined && extension.rooms === undefined;
+  const current = (roomId: string): RoomMemory | undefined =>
+    context.changes.get(roomId) ?? context.memory?.rooms.get(roomId);
+  const anew: string[] = [];
+  for (const roomId of inSight) {
+    const memory = current(roomId);
+    if (memory === undefined || memory[told]) continue;
+    anew.push(roomId);
+    context.changes.set(roomId, { ...memory, [told]: true });
+  }
+  const whole = new Set(anew);
+  const following: string[] = [];
+  for (const roomId of changed) {
+    const memory = current(roomId);
+    if (memory === undefined || !memory[told] || whole.has(roomId)) continue;
+    if (isEverywhere || inSight.has(roomId)) following.push(roomId);
+    // The client misses something here, and gets everything again when it looks.
+    else context.changes.set(roomId, { ...memory, [told]: false });
+  }
+  return { anew, following };
+}
+
+/** The extension is off: whoever switches it on again gets everything again. */
+function forget(told: Told, { memory, changes }: ExtensionContext): void {
+  for (const [roomId, known] of memory?.rooms ?? []) {
+    const current = changes.get(roomId) ?? known;
+    if (current[told]) changes.set(roomId, { ...current, [told]: false });
+  }
+}
