@@ -2,7 +2,7 @@ import { PresenceService } from '@rookery/ephemeral';
 import { type HttpApp, RequestAuthenticator } from '@rookery/http';
 import type { FederationClientApi } from '@rookery/module-api';
 import type { ModuleCapabilities } from '@rookery/module-host';
-import { PushRulesService } from '@rookery/push';
+import { PushersService, PushRulesService } from '@rookery/push';
 import {
   AliasService,
   EventPersister,
@@ -30,6 +30,7 @@ import type { PlatformParts } from '../platform.module.js';
 import { accountCapabilities } from './accounts.js';
 import { documentBackend } from './documents.query.js';
 import { httpClient } from './http-client.js';
+import { httpPush } from './http-push.js';
 import type { JobRunner } from './jobs.js';
 import { messagingCapabilities } from './messaging.js';
 import { createModuleMail } from './module-mail.js';
@@ -94,6 +95,7 @@ export function createCapabilities(parts: PlatformParts, http: HttpApp, jobs: Jo
         ...{ config, ids, logger, local },
         pushRules: service(PushRulesService),
         presence: service(PresenceService),
+        push: httpPush(service(PushersService), parts.outboundHttp),
         mail: createModuleMail({
           ...{ config, database, clock, ids, logger, mailer: parts.mailer },
           stopping: parts.lifecycle.stopping,

@@ -17,6 +17,7 @@ export interface MessagingParts {
   readonly local: LocalAccounts;
   readonly pushRules: PushRulesService;
   readonly presence: PresenceService;
+  readonly push: MessagingApi['sendHttpPushNotification'];
   /** Absent when the server sends no mail. */
   readonly mail: MessagingApi['sendMail'] | undefined;
 }
@@ -52,7 +53,7 @@ export function messagingCapabilities(parts: MessagingParts): MessagingApi {
       await presence.flush();
     },
 
-    sendHttpPushNotification: () => Promise.reject(unsupported('HTTP pushers')),
+    sendHttpPushNotification: parts.push,
     sendMail: async (...args) => {
       if (!parts.mail) throw new MatrixError(500, 'M_UNKNOWN', 'This server sends no mail');
       await parts.mail(...args);
