@@ -63,7 +63,8 @@ export class RemoteRooms {
   #gateway: RemoteRoomGateway | undefined;
   #source: MissingEventsSource | undefined;
 
-  use(gateway: RemoteRoomGateway): void {
+  /** @param gateway `undefined` cuts the connection */
+  use(gateway: RemoteRoomGateway | undefined): void {
     this.#gateway = gateway;
   }
 

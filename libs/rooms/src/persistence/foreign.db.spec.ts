@@ -1,6 +1,6 @@
 import { databaseMigrations } from '@rookery/database';
 import { buildEvent, type RoomEvent, roomVersionRules, signEvent, SigningKey } from '@rookery/events';
-import { type JsonObject, parseEventFilter } from '@rookery/matrix-types';
+import { type JsonObject, MatrixError, parseEventFilter } from '@rookery/matrix-types';
 import { replicationMigrations } from '@rookery/replication';
 import { authTypesFor, stateKeyOf } from '@rookery/state-res';
 import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
@@ -9,7 +9,7 @@ import { RoomCreation } from '../creation/room-creation.service.js';
 import { RoomReadingService } from '../history/room-reading.service.js';
 import { JoinService } from '../membership/join.service.js';
 import { MembershipService } from '../membership/membership.service.js';
-import { RemoteRooms } from '../membership/remote-rooms.js';
+import { type RemoteRoomGateway, RemoteRooms } from '../membership/remote-rooms.js';
 import { roomsMigrations } from '../migrations/index.js';
 import { MembershipReader } from '../reading/membership-reader.js';
 import { buildRooms, requesterOf, type RoomsFixture } from '../rooms.fixture.js';
@@ -306,6 +306,29 @@ eachDatabase('events of other servers', (open) => {
     await rooms.get(MembershipService).forget(bob, roomId);
     const [change] = (await memberships.changesOf(bob.userId, 0, Number.MAX_SAFE_INTEGER)).slice(-1);
     expect(change).toMatchObject({ roomId, membership: 'leave' });
+  });
+
+  it('asks the server of whom it invites for its signature', async () => {
+    const { roomId } = await rooms.get(RoomCreation).create(alice, { name: 'Come in' });
+    const shown: unknown[] = [];
+    const gateway = {
+      invite: async (event: RoomEvent, state: readonly JsonObject[]) => {
+        shown.push(...state.map((each) => each['type']));
+        return signEvent(event, remoteServer, key);
+      },
+    };
+    rooms.get(RemoteRooms).use(gateway as unknown as RemoteRoomGateway);
+    await rooms.get(MembershipService).invite(alice, roomId, zoe);
+    const invite = (await stateOf(roomId)).get(stateKeyOf('m.room.member', zoe))!;
+    expect(Object.keys(invite.pdu['signatures'] as object).sort()).toEqual(['example.org', remoteServer]);
+    expect(shown).toEqual(expect.arrayContaining(['m.room.create', 'm.room.name', 'm.room.member']));
+    const refusing = { invite: () => Promise.reject(MatrixError.forbidden('Not to us')) };
+    rooms.get(RemoteRooms).use(refusing as unknown as RemoteRoomGateway);
+    await expect(rooms.get(MembershipService).invite(alice, roomId, yan)).rejects.toMatchObject({
+      message: 'Not to us',
+    });
+    expect((await stateOf(roomId)).has(stateKeyOf('m.room.member', yan))).toBe(false);
+    rooms.get(RemoteRooms).use(undefined);
   });
 
   it('is not wedged by absurd depths', async () => {

@@ -5,7 +5,6 @@ import { MatrixError } from '@rookery/matrix-types';
 import { Clock, Config, Logger } from '@rookery/platform';
 import { findSentEvent } from '../sending/transactions.query.js';
 import { BatchCommitter, type CommitOptions } from './batch-committer.js';
-import type { BuiltEvent } from './draft-builder.js';
 import {
   type EventDraft,
   EventPersister,
@@ -43,6 +42,14 @@ interface Task {
 }
 
 const maxBatch = 64;
+const maxAttempts = 10;
+
+/** The state that an event was built upon is not the room's any more; as an answer, that it should be tried again. */
+class RoomMovedOn extends MatrixError {
+  constructor() {
+    super(429, 'M_LIMIT_EXCEEDED', 'The room changes too fast', { retry_after_ms: 1000 });
+  }
+}
 
 /** The persister of the process that writes a room's events. */
 @Injectable()
@@ -65,17 +72,24 @@ export class LocalEventPersister extends EventPersister {
   }
 
   async send(draft: EventDraft): Promise<SentEvent> {
-    if (!this.local.isGated(draft)) return this.#sendInTurn(draft, (room) => this.local.stageDraft(room, draft));
-    // Modules may take their time: they are asked before the room's queue, so that one slow answer holds up nobody else.
-    const snapshot = await this.snapshots.get(draft.roomId);
-    if (!snapshot) throw unknownRoom();
-    const prepared: BuiltEvent | DraftOutcome = await this.local.prepare(new WorkingRoom(snapshot), draft);
-    if ('kind' in prepared) return outcomeOf(prepared, new Map(), draft.roomId);
-    return this.#sendInTurn(
-      draft,
-      async (room) =>
-        (await this.local.stagePrepared(room, draft, prepared)) ?? (await this.local.stageDraft(room, draft)),
-    );
+    if (!this.local.asksOthers(draft)) return this.#sendInTurn(draft, (room) => this.local.stageDraft(room, draft));
+    // Others are asked before the room's queue, so that one slow answer holds up nobody else. When the room has moved on
+    // meanwhile in a way that matters, they are asked again.
+    for (let attempt = 1; ; attempt++) {
+      const snapshot = await this.snapshots.get(draft.roomId);
+      if (!snapshot) throw unknownRoom();
+      const prepared = await this.local.prepareWithOthers(new WorkingRoom(snapshot), draft);
+      if ('kind' in prepared) return outcomeOf(prepared, new Map(), draft.roomId);
+      try {
+        return await this.#sendInTurn(draft, async (room) => {
+          const outcome = await this.local.stagePrepared(room, draft, prepared);
+          if (!outcome) throw new RoomMovedOn();
+          return outcome;
+        });
+      } catch (error) {
+        if (!(error instanceof RoomMovedOn) || attempt === maxAttempts) throw error;
+      }
+    }
   }
 
   #sendInTurn(draft: EventDraft, stage: (room: WorkingRoom) => Promise<DraftOutcome>): Promise<SentEvent> {

@@ -1,9 +1,10 @@
 import { Injectable } from '@nestjs/common';
 import { canonicalJson, type RoomEvent } from '@rookery/events';
-import { type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { domainOf, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { refusalError } from '@rookery/module-host';
 import { Clock } from '@rookery/platform';
 import { authTypesFor, checkAuth, stateKeyOf } from '@rookery/state-res';
+import { RemoteRooms } from '../membership/remote-rooms.js';
 import { EventGates } from '../sending/event-gates.js';
 import { type BuiltEvent, DraftBuilder } from './draft-builder.js';
 import type { EventDraft } from './event-persister.js';
@@ -28,12 +29,38 @@ export class LocalStager {
     private readonly placement: Placement,
     private readonly gates: EventGates,
     private readonly prejoin: PrejoinState,
+    private readonly remote: RemoteRooms,
     private readonly clock: Clock,
   ) {}
 
-  /** Whether a draft has to be shown to modules. */
-  isGated(draft: EventDraft): boolean {
+  /** Whether others are asked about a draft, which may take its time: modules, or the server of somebody invited. */
+  asksOthers(draft: EventDraft): boolean {
+    return this.#isGated(draft) || this.#isRemoteInvite(draft);
+  }
+
+  /**
+   * {@link prepare}, and where somebody of another server is invited that server's signature.
+   * @throws MatrixError what that server refuses with
+   */
+  async prepareWithOthers(
+    room: WorkingRoom,
+    draft: EventDraft,
+  ): Promise<BuiltEvent | Exclude<DraftOutcome, { kind: 'staged' }>> {
+    const built = await this.prepare(room, draft);
+    if ('kind' in built || !this.#isRemoteInvite(draft)) return built;
+    const shown = await this.#prejoinState(room, built.event);
+    const event = await this.remote.gateway!.invite(this.builder.sign(built.event), shown);
+    if (event.eventId !== built.event.eventId) throw MatrixError.forbidden('The other server has changed the invite');
+    return { ...built, event };
+  }
+
+  #isGated(draft: EventDraft): boolean {
     return !draft.unchecked && this.gates.active;
+  }
+
+  #isRemoteInvite({ type, stateKey, sender, content }: EventDraft): boolean {
+    if (type !== 'm.room.member' || content['membership'] !== 'invite' || stateKey === undefined) return false;
+    return this.remote.gateway !== undefined && domainOf(stateKey) !== domainOf(sender);
   }
 
   /**
@@ -46,7 +73,7 @@ export class LocalStager {
       const event = await this.builder.unchanged(room, draft, place.state);
       if (event) return { kind: 'unchanged', event };
     }
-    if (!this.isGated(draft)) return this.builder.build(room, draft, place);
+    if (!this.#isGated(draft)) return this.builder.build(room, draft, place);
     const content = await this.gates.transform(room, draft, place.state, this.clock.nowMs());
     const built = await this.builder.build(room, { ...draft, content }, place);
     const verdict = await this.gates.spam(built.event, draft.origin);
@@ -108,13 +135,16 @@ export class LocalStager {
     if (event.type !== 'm.room.member') return event;
     const { membership } = event.content;
     if (membership !== 'invite' && membership !== 'knock') return event;
-    const ids = this.prejoin
-      .keys(membership === 'invite' ? event.sender : undefined)
-      .flatMap((key) => room.idAt(key) ?? []);
-    const events = await this.builder.load(room, ids);
-    const state = ids.flatMap((id) => events.get(id) ?? []).map(stripped);
     const name = membership === 'invite' ? 'invite_room_state' : 'knock_room_state';
-    return Object.freeze({ ...event, pdu: { ...event.pdu, unsigned: { [name]: state } } });
+    const unsigned = { [name]: await this.#prejoinState(room, event) };
+    return Object.freeze({ ...event, pdu: { ...event.pdu, unsigned } });
+  }
+
+  async #prejoinState(room: WorkingRoom, event: RoomEvent): Promise<JsonObject[]> {
+    const inviter = event.content['membership'] === 'invite' ? event.sender : undefined;
+    const ids = this.prejoin.keys(inviter).flatMap((key) => room.idAt(key) ?? []);
+    const events = await this.builder.load(room, ids);
+    return ids.flatMap((id) => events.get(id) ?? []).map((state) => ({ ...stripped(state) }));
   }
 }
 
