@@ -201,11 +201,12 @@ export class Extensions {
       if (receipts.length > 0) rooms[roomId] = { type: 'm.receipt', content: receiptContent(receipts) as JsonObject };
     };
     for (const [roomId, receipts] of whole) {
-      // Of other people's, those that the client can show.
+      // Of other people's, those for events that the client has got: in a room that is new to it, the timeline's.
       const shown = context.timelines.get(roomId);
+      const isKnown = context.memory?.rooms.get(roomId)?.section === 'join';
       add(
         roomId,
-        receipts.filter((receipt) => receipt.userId === userId || shown?.has(receipt.eventId) === true),
+        receipts.filter(({ userId: reader, eventId }) => isKnown || reader === userId || shown?.has(eventId) === true),
       );
     }
     for (const roomId of following) add(roomId, news.receipts.get(roomId) ?? []);
