@@ -32,6 +32,7 @@ import {
 } from '@rookery/platform';
 import { type Bus, InProcessBus, Notifier } from '@rookery/replication';
 import { Mailer, mailerOptionsOf, Pages, pagesOptionsOf } from '@rookery/templates';
+import { StoredRateLimitOverrides } from '@rookery/users';
 import { resolve } from 'node:path';
 import { backgroundUpdateSettingsOf } from './module-api/background-update-control.js';
 import { ModuleServices } from './module-api/module-services.js';
@@ -168,8 +169,10 @@ export class Homeserver {
           settings: backgroundUpdateSettingsOf(config),
         });
         const { dispatcher } = modules;
-        const overrides = new UserRateLimits(database, clock, logger.child('rate_limits'), dispatcher);
-        const mailer = createMailer(config, database, clock, ids, logger);
+        const rateLimitOverrides = new StoredRateLimitOverrides(database, clock);
+        const overrides = new UserRateLimits(rateLimitOverrides, logger.child('rate_limits'), dispatcher);
+        const pages = new Pages(pagesOptionsOf(config), ids, logger.child('templates'));
+        const mailer = createMailer(config, pages, database, clock, ids, logger.child('mail'));
         const parts: PlatformParts = {
           ...{
             config,
@@ -183,6 +186,8 @@ export class Homeserver {
             notifier,
             signingKey,
             dispatcher,
+            rateLimitOverrides,
+            pages,
             mailer,
           },
           outboundHttp: new OutboundHttp(outboundOptionsOf(config, version, metrics)),
@@ -233,10 +238,16 @@ export class Homeserver {
 }
 
 /** Sends the server's mails; `undefined` when the settings name no sender. */
-function createMailer(config: Config, database: Database, clock: Clock, ids: Ids, log: Logger): Mailer | undefined {
+function createMailer(
+  config: Config,
+  pages: Pages,
+  database: Database,
+  clock: Clock,
+  ids: Ids,
+  logger: Logger,
+): Mailer | undefined {
   const options = mailerOptionsOf(config);
-  const logger = log.child('mail');
-  return options && new Mailer(options, new Pages(pagesOptionsOf(config), ids, logger), database, clock, ids, logger);
+  return options && new Mailer(options, pages, database, clock, ids, logger);
 }
 
 /** The database of the settings; a file of SQLite is looked for beside them. */

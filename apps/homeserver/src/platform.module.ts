@@ -5,7 +5,8 @@ import { OutboundHttp, RateLimiter } from '@rookery/http';
 import { ModuleDispatcher } from '@rookery/module-host';
 import { Clock, Config, Ids, Lifecycle, Logger, Metrics } from '@rookery/platform';
 import { Bus, Notifier } from '@rookery/replication';
-import { Mailer } from '@rookery/templates';
+import { Mailer, Pages } from '@rookery/templates';
+import { StoredRateLimitOverrides } from '@rookery/users';
 
 /** What every part of a server may ask for; made before the module graph is. */
 export interface PlatformParts {
@@ -22,6 +23,9 @@ export interface PlatformParts {
   readonly rateLimiter: RateLimiter;
   readonly outboundHttp: OutboundHttp;
   readonly dispatcher: ModuleDispatcher;
+  /** Numbers of rate limiters that administrators set. */
+  readonly rateLimitOverrides: StoredRateLimitOverrides;
+  readonly pages: Pages;
   /** Absent when the server sends no mail. */
   readonly mailer: Mailer | undefined;
   /** The key that signs. */
@@ -48,6 +52,8 @@ export class PlatformModule {
       { provide: OutboundHttp, useValue: parts.outboundHttp },
       { provide: ModuleDispatcher, useValue: parts.dispatcher },
       { provide: SigningKey, useValue: parts.signingKey },
+      { provide: StoredRateLimitOverrides, useValue: parts.rateLimitOverrides },
+      { provide: Pages, useValue: parts.pages },
       { provide: Mailer, useValue: parts.mailer },
     ] satisfies Provider[];
     return { module: PlatformModule, providers, exports: providers.map(({ provide }) => provide) };

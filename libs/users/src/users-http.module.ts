@@ -1,6 +1,4 @@
 import { Module } from '@nestjs/common';
-import { Config, Ids, Logger } from '@rookery/platform';
-import { Pages, pagesOptionsOf } from '@rookery/templates';
 import { AccountDataController } from './account-data/account-data.controller.js';
 import { AccountController } from './accounts/account.controller.js';
 import { AccountRenewalController } from './accounts/account-renewal.controller.js';
@@ -17,16 +15,9 @@ import { ThreepidController } from './threepids/threepid.controller.js';
 import { FallbackController } from './uia/fallback.controller.js';
 import { UsersModule } from './users.module.js';
 
-/** The client API of accounts, and shared-secret registration. */
+/** The client API of accounts, and shared-secret registration; needs `Pages` from the app's global modules. */
 @Module({
   imports: [UsersModule],
-  providers: [
-    {
-      provide: Pages,
-      useFactory: (config: Config, ids: Ids, logger: Logger) => new Pages(pagesOptionsOf(config), ids, logger),
-      inject: [Config, Ids, Logger],
-    },
-  ],
   controllers: [
     AccountController,
     AccountDataController,

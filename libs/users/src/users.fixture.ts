@@ -14,7 +14,7 @@ import type { JsonObject } from '@rookery/matrix-types';
 import { ModuleDispatcher } from '@rookery/module-host';
 import { Clock, Config, Ids, Logger, SilentLogger, SystemIds } from '@rookery/platform';
 import { InProcessBus, Notifier } from '@rookery/replication';
-import { Mailer, type MailRequest } from '@rookery/templates';
+import { Mailer, type MailRequest, Pages, pagesOptionsOf } from '@rookery/templates';
 import { UsersHttpModule } from './users-http.module.js';
 
 /** What the tests of this lib bring. */
@@ -71,10 +71,12 @@ export async function buildUsers({
   const limits: Readonly<Record<string, { perSecond: number; burstCount: number }>> = {
     'rc_login.failed_attempts': { perSecond: 0.01, burstCount: 3 },
   };
+  const ids = new SystemIds();
   const globals = [
     { provide: Database, useValue: database },
     { provide: Clock, useValue: clock },
-    { provide: Ids, useValue: new SystemIds() },
+    { provide: Ids, useValue: ids },
+    { provide: Pages, useValue: new Pages(pagesOptionsOf(config), ids, logger) },
     { provide: Config, useValue: config },
     { provide: Logger, useValue: logger },
     {

@@ -9,7 +9,6 @@ import { AdminRegistrationService } from './accounts/admin-registration.service.
 import { DeactivationService } from './accounts/deactivation.service.js';
 import { PasswordReset } from './accounts/password-reset.service.js';
 import { PasswordService } from './accounts/password.service.js';
-import { StoredRateLimitOverrides } from './accounts/rate-limit-overrides.js';
 import { RegistrationFlows } from './accounts/registration-flows.js';
 import { RegistrationService } from './accounts/registration.service.js';
 import { AccountModules } from './common/account-modules.js';
@@ -56,7 +55,6 @@ const face = [
   PasswordService,
   ProfileService,
   RegistrationFlows,
-  StoredRateLimitOverrides,
   RegistrationService,
   RemoteProfiles,
   SessionService,

@@ -15,7 +15,6 @@ import {
   RoomDirectory,
   RoomStateReader,
 } from '@rookery/rooms';
-import { Pages, pagesOptionsOf } from '@rookery/templates';
 import {
   AccountDataService,
   AccountService,
@@ -53,7 +52,6 @@ export function createCapabilities(parts: PlatformParts, http: HttpApp, jobs: Jo
   const logins = service(LoginService);
   const profiles = service(ProfileService);
   const local = new LocalAccounts(accounts, config.serverName);
-  const pages = new Pages(pagesOptionsOf(config), ids, logger);
   const worker = config.get('worker_app');
   const workerName = worker === undefined ? undefined : (config.get('worker_name') ?? worker);
 
@@ -75,7 +73,7 @@ export function createCapabilities(parts: PlatformParts, http: HttpApp, jobs: Jo
         deactivation: service(DeactivationService),
         activity: service(ClientActivity),
         authenticator: service(RequestAuthenticator),
-        sso: new SsoCompletion(config, pages, local, logins, profiles),
+        sso: new SsoCompletion(config, parts.pages, local, logins, profiles),
       }),
       ...roomCapabilities({
         ...{ database, config, local },

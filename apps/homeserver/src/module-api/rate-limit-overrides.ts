@@ -1,26 +1,12 @@
-import type { Database } from '@rookery/database';
 import { type LimiterName, type RateLimit, RateLimitOverrides } from '@rookery/http';
 import { callbackContext, type ModuleDispatcher } from '@rookery/module-host';
-import type { Clock, Logger } from '@rookery/platform';
-import { LRUCache } from 'lru-cache';
-import { rateLimitOf } from './rate-limit-overrides.query.js';
+import type { Logger } from '@rookery/platform';
+import type { StoredRateLimitOverrides } from '@rookery/users';
 
-/** How long what the database said is believed: an administrator's change takes effect within it. */
-const maxAgeMs = 5_000;
-const maxUsers = 20_000;
-
-interface Known {
-  readonly limit: Promise<RateLimit | undefined>;
-  readonly atMs: number;
-}
-
-/** Numbers of rate limiters for single users: an administrator's, in `ratelimit_override`, before those of modules. */
+/** Numbers of rate limiters for single users: those that an administrator set, before those of modules. */
 export class UserRateLimits extends RateLimitOverrides {
-  readonly #known = new LRUCache<string, Known>({ max: maxUsers });
-
   constructor(
-    private readonly database: Database,
-    private readonly clock: Clock,
+    private readonly stored: StoredRateLimitOverrides,
     private readonly logger: Logger,
     private readonly dispatcher: ModuleDispatcher,
   ) {
@@ -35,16 +21,13 @@ export class UserRateLimits extends RateLimitOverrides {
     return answer && { perSecond: answer.perSecond, burstCount: answer.burstCount };
   }
 
-  #byAdministrator(userId: string): Promise<RateLimit | undefined> {
-    const nowMs = this.clock.monotonicMs();
-    const known = this.#known.get(userId);
-    if (known && nowMs - known.atMs < maxAgeMs) return known.limit;
-    const limit = rateLimitOf(this.database, userId).catch((err: unknown) => {
-      // What cannot be read must not keep anybody from anything: the settings' limits hold.
+  /** What cannot be read must not keep anybody from anything: the settings' limits hold. */
+  async #byAdministrator(userId: string): Promise<RateLimit | undefined> {
+    try {
+      return await this.stored.find(userId);
+    } catch (err) {
       this.logger.warn('The rate limits of a user could not be read', { err });
       return undefined;
-    });
-    this.#known.set(userId, { limit, atMs: nowMs });
-    return limit;
+    }
   }
 }

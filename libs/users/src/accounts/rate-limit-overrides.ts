@@ -1,18 +1,19 @@
-import { Injectable } from '@nestjs/common';
-import { Database } from '@rookery/database';
+import type { Database } from '@rookery/database';
 import { type RateLimit, RateLimitOverrides } from '@rookery/http';
-import { Clock } from '@rookery/platform';
+import type { Clock } from '@rookery/platform';
 import { LRUCache } from 'lru-cache';
 import { deleteRateLimitOverride, findRateLimitOverride, writeRateLimitOverride } from './rate-limit-override.query.js';
 
-const maxAgeMs = 60_000;
+/** How long the database's answer is believed: what another process changes takes effect within it. */
+const maxAgeMs = 5_000;
 
-/** Numbers that administrators set for single users, for every limiter that counts by user. */
-@Injectable()
+/** What administrators set for single users, for every limiter that counts by user. Made once, before the module graph. */
 export class StoredRateLimitOverrides extends RateLimitOverrides {
-  readonly #cache = new LRUCache<string, { readonly limit: RateLimit | undefined; readonly loadedMs: number }>({
-    max: 20_000,
-  });
+  readonly #cache = new LRUCache<string, { readonly limit: Promise<RateLimit | undefined>; readonly loadedMs: number }>(
+    {
+      max: 20_000,
+    },
+  );
 
   constructor(
     private readonly database: Database,
@@ -21,11 +22,13 @@ export class StoredRateLimitOverrides extends RateLimitOverrides {
     super();
   }
 
-  async find(userId: string): Promise<RateLimit | undefined> {
+  find(userId: string): Promise<RateLimit | undefined> {
     const nowMs = this.clock.nowMs();
     const cached = this.#cache.get(userId);
     if (cached && nowMs - cached.loadedMs < maxAgeMs) return cached.limit;
-    const limit = await findRateLimitOverride(this.database, userId);
+    // Requests side by side share one look.
+    const limit = findRateLimitOverride(this.database, userId);
+    limit.catch(() => this.#cache.delete(userId));
     this.#cache.set(userId, { limit, loadedMs: nowMs });
     return limit;
   }
