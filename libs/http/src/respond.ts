@@ -123,8 +123,10 @@ export function errorReply(error: MatrixError): HttpReply {
  */
 export function respondError(exchange: Exchange, error: unknown, onUnexpected: (error: unknown) => void): void {
   if (MatrixError.is(error)) {
-    // Modules may carry another copy of the class: rely on its data alone.
-    respond(exchange, errorReply(new MatrixError(error.status, error.errcode, error.message, error.extra)));
+    // Modules may carry another copy of the class: rely on its data alone. Our own may write themselves differently.
+    const { status, errcode, message, extra } = error;
+    const own = error instanceof MatrixError ? error : new MatrixError(status, errcode, message, extra);
+    respond(exchange, errorReply(own));
     return;
   }
   // A client that went away while its request ran is nobody's fault.

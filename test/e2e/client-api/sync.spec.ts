@@ -83,7 +83,11 @@ describe.each(['sqlite', 'postgres'] as const)('/sync (%s)', (database) => {
   let bob: TestUser;
 
   beforeAll(async () => {
-    homeserver = await createTestHomeserver({ database, fetch: validatedFetch, settings: { 'presence.enabled': false } });
+    homeserver = await createTestHomeserver({
+      database,
+      fetch: validatedFetch,
+      settings: { 'presence.enabled': false },
+    });
     alice = await homeserver.registerUser('alice');
     bob = await homeserver.registerUser('bob');
   });
