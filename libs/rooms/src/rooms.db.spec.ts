@@ -179,6 +179,25 @@ eachDatabase('rooms', (open) => {
     expect(await count()).toEqual(before);
   });
 
+  it('reads nothing for a send in a warm room, and writes once for many', async () => {
+    const roomId = await create();
+    await say(alice, roomId, 'warm', 'w');
+    const { database } = test;
+    const counts = { reads: 0, writes: 0 };
+    const { query, get, write } = database;
+    database.query = (...args) => (counts.reads++, query.apply(database, args) as never);
+    database.get = (...args) => (counts.reads++, get.apply(database, args) as never);
+    database.write = (...args) => (counts.writes++, write.apply(database, args) as never);
+    try {
+      await say(alice, roomId, 'one', 'w1');
+      expect(counts).toEqual({ reads: 0, writes: 1 });
+      await Promise.all(Array.from({ length: 20 }, (_, index) => say(alice, roomId, `${index}`, `many${index}`)));
+      expect(counts).toEqual({ reads: 0, writes: 2 });
+    } finally {
+      Object.assign(database, { query, get, write });
+    }
+  });
+
   it('redacts', async () => {
     const roomId = await create({ preset: 'public_chat' });
     await rooms.get(JoinService).join(bob, roomId);
