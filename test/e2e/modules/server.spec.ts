@@ -1,0 +1,100 @@
+import { join } from 'node:path';
+import { Config } from '@rookery/platform';
+import { createTestHomeserver } from '@rookery/testing';
+import { eventually, probe, startProbe } from './probe-server.js';
+
+const limited = { per_second: 0.001, burst_count: 2 };
+const module = join(import.meta.dirname, 'fixtures/probe.ts');
+
+describe.each(['sqlite', 'postgres'] as const)('what a server does around its modules (%s)', (kind) => {
+  it('an administrator’s rate limits for a user replace those of the settings', async () => {
+    const server = await startProbe(kind, { rc_message: limited });
+    try {
+      const ann = await server.registerUser('ann');
+      const ben = await server.registerUser('ben');
+      await probe.api!.runDbInteraction('override', (tx) =>
+        tx.run('INSERT INTO ratelimit_override (user_id, messages_per_second, burst_count) VALUES (?, 0, 0)', [
+          ben.userId,
+        ]),
+      );
+      const sends = async (user: typeof ann): Promise<number[]> => {
+        const room = await user.request<{ room_id: string }>('POST', '/createRoom', {});
+        const path = `/rooms/${encodeURIComponent(room.body.room_id)}/send/m.room.message/`;
+        const statuses: number[] = [];
+        for (let i = 0; i < 4; i++) statuses.push((await user.request('PUT', `${path}${i}`, { body: 'x' })).status);
+        return statuses;
+      };
+      expect(await sends(ann)).toEqual([200, 200, 429, 429]);
+      expect(await sends(ben)).toEqual([200, 200, 200, 200]);
+    } finally {
+      await server.stop();
+    }
+  });
+
+  it('shows its numbers', async () => {
+    const listener = {
+      port: 0,
+      bind_addresses: ['127.0.0.1'],
+      type: 'http',
+      resources: [{ names: ['client', 'metrics'] }],
+    };
+    const server = await startProbe(kind, { enable_metrics: true, listeners: [listener] });
+    try {
+      await server.registerUser('ann');
+      const text = await (await fetch(`${server.baseUrl}/_synapse/metrics`)).text();
+      const line = (start: string): string | undefined => text.split('\n').find((one) => one.startsWith(start));
+      expect(line('synapse_build_info{')).toContain('version="');
+      expect(line('synapse_event_persisted_position{')).toBeDefined();
+      expect(line('synapse_notifier_listeners{')).toMatch(/ 0$/);
+      expect(line('synapse_background_update_status{')).toMatch(/ 3$/);
+      expect(line('synapse_scheduler_running_tasks{')).toMatch(/ 0$/);
+      expect(line('nodejs_eventloop_lag_seconds')).toBeDefined();
+      expect(line('process_resident_memory_bytes')).toBeDefined();
+      expect(text).toMatch(/synapse_storage_transaction_time_count_total\{.*desc="register"/);
+      expect(text).toMatch(/rookery_module_callback_seconds_count\{.*callback="onUserRegistration"/);
+    } finally {
+      await server.stop();
+    }
+  });
+});
+
+describe('modules that come and go while the server runs', () => {
+  it('get their paths, their events and nothing from before', async () => {
+    const server = await createTestHomeserver({});
+    const settings = (modules: object[]): Config =>
+      Config.fromObject({ server_name: 'rookery.test', report_stats: false, modules }, { configDir: process.cwd() });
+    try {
+      const ann = await server.registerUser('ann');
+      const { body: room } = await ann.request<{ room_id: string }>('POST', '/createRoom', {});
+      let n = 0;
+      const say = (body: string): ReturnType<typeof ann.request> =>
+        ann.request('PUT', `/rooms/${encodeURIComponent(room.room_id)}/send/m.room.message/${++n}`, { body });
+      const told = (): unknown[] =>
+        probe.fired
+          .filter(({ name }) => name === 'onNewEvent')
+          .map(({ args: [event] }) => (event as { content: { body?: unknown } }).content.body)
+          .filter((body) => body !== undefined);
+      const path = '/_synapse/client/probe/files/x';
+      probe.reset();
+      await say('before');
+      expect((await server.request('GET', path)).status).toBe(404);
+
+      await server.server.reload(settings([{ module }]));
+      expect(server.server.moduleNames).toEqual(['probe']);
+      expect(await server.request('GET', path)).toMatchObject({ status: 200, body: 'x' });
+      await say('with');
+      await eventually(() => (told().length > 0 ? true : undefined));
+      expect(told()).toEqual(['with']);
+
+      await server.server.reload(settings([]));
+      expect((await server.request('GET', path)).status).toBe(404);
+      await say('without');
+      await server.server.reload(settings([{ module }]));
+      await say('again');
+      await eventually(() => (told().includes('again') ? true : undefined));
+      expect(told()).toEqual(['with', 'again']);
+    } finally {
+      await server.stop();
+    }
+  });
+});
