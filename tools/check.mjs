@@ -24,6 +24,7 @@ const checks = [
   ['lint', [bin('eslint', 'bin', 'eslint.js'), '.', '--max-warnings=0']],
   ['format', [bin('prettier', 'bin', 'prettier.cjs'), '--check', '--log-level', 'warn', '.']],
   ['docs', [join(root, 'tools', 'docs.mjs'), '--check']],
+  ['module api', [join(root, 'tools', 'api-report.mjs'), '--check']],
 ];
 const only = process.argv
   .find((arg) => arg.startsWith('--only='))

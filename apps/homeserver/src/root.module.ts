@@ -2,7 +2,7 @@ import { type DynamicModule, Module } from '@nestjs/common';
 import { E2eeHttpModule } from '@rookery/e2ee';
 import { EphemeralHttpModule } from '@rookery/ephemeral';
 import { PushHttpModule } from '@rookery/push';
-import { RoomsHttpModule } from '@rookery/rooms';
+import { RoomsHttpModule, RoomsWriterModule } from '@rookery/rooms';
 import { SyncModule } from '@rookery/sync';
 import { UsersHttpModule } from '@rookery/users';
 import { PlatformModule, type PlatformParts } from './platform.module.js';
@@ -20,6 +20,7 @@ export class RootModule {
         ServerInfoModule,
         UsersHttpModule,
         RoomsHttpModule,
+        RoomsWriterModule,
         EphemeralHttpModule,
         E2eeHttpModule,
         PushHttpModule,
