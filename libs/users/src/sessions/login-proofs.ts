@@ -52,6 +52,18 @@ export class LoginProofs {
     return this.#proveByModule(request, body);
   }
 
+  /**
+   * Checks by a module that somebody who is logged in is there: a login type that a module brings, as a stage.
+   * @param auth clients that name nobody mean themselves
+   * @returns who was proved
+   * @throws MatrixError as {@link prove}
+   */
+  async proveOwn(userId: string, type: string, auth: JsonObject, request: InboundRequest): Promise<string> {
+    const named = auth['identifier'] !== undefined || auth['user'] !== undefined;
+    const body = { ...auth, ...(named ? {} : { user: userId }), type };
+    return (await this.#proveByModule(request, body)).userId;
+  }
+
   /** The types that are checked with a name: passwords, and what modules bring. */
   passwordTypes(): string[] {
     const enabled = this.config.get('password_config.enabled') === true;

@@ -2,7 +2,8 @@ import { Controller, Get, Post } from '@nestjs/common';
 import { Access, client, FormBody, HttpReply, Inbound, type InboundRequest, queryString } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import { Pages } from '@rookery/templates';
-import { EmailVerification } from './email-verification.service.js';
+import { Config } from '@rookery/platform';
+import { type EmailPurpose, EmailVerification } from './email-verification.service.js';
 
 const resetPath = '/_synapse/client/password_reset/email/submit_token';
 
@@ -19,6 +20,7 @@ export class SubmitTokenController {
   constructor(
     private readonly emails: EmailVerification,
     private readonly pages: Pages,
+    private readonly config: Config,
   ) {}
 
   /** GET /_matrix/client/unstable/registration/email/submit_token */
@@ -48,7 +50,11 @@ export class SubmitTokenController {
     const { sid, clientSecret, token } = linkOf((name) => queryString(request, name));
     return HttpReply.page(
       200,
-      this.pages.page('password_reset_confirmation.html', { sid, client_secret: clientSecret, token }),
+      this.pages.page(this.config.get('email.password_reset_template_confirmation_html'), {
+        sid,
+        client_secret: clientSecret,
+        token,
+      }),
     );
   }
 
@@ -62,17 +68,15 @@ export class SubmitTokenController {
     );
   }
 
-  async #submit(
-    { sid, clientSecret, token }: Link,
-    kind: 'registration' | 'add_threepid' | 'password_reset',
-  ): Promise<HttpReply> {
+  async #submit({ sid, clientSecret, token }: Link, kind: EmailPurpose): Promise<HttpReply> {
     try {
       const nextLink = await this.emails.submit(sid, clientSecret, token);
       if (nextLink !== undefined) return HttpReply.redirect(nextLink);
-      return HttpReply.page(200, this.pages.page(`${kind}_success.html`));
+      return HttpReply.page(200, this.pages.page(this.config.get(`email.${kind}_template_success_html`)));
     } catch (error) {
       if (!MatrixError.is(error)) throw error;
-      return HttpReply.page(error.status, this.pages.page(`${kind}_failure.html`, { failure_reason: error.message }));
+      const page = this.config.get(`email.${kind}_template_failure_html`);
+      return HttpReply.page(error.status, this.pages.page(page, { failure_reason: error.message }));
     }
   }
 }

@@ -2,6 +2,7 @@ import type { Database, Tx } from '@rookery/database';
 import { isJsonObject, MatrixError } from '@rookery/matrix-types';
 import type { Clock, Config } from '@rookery/platform';
 import { beginUse, findRegistrationToken, isUsable } from '../accounts/registration-token.query.js';
+import type { LoginProofs } from '../sessions/login-proofs.js';
 import type { PasswordLogin } from '../sessions/password-login.js';
 import type { CaptchaVerifier } from './captcha-verifier.js';
 import type { StageAttempt, UiaStage } from './uia-stage.js';
@@ -22,6 +23,21 @@ export class PasswordStage implements UiaStage {
   async check({ auth, userId, request }: StageAttempt): Promise<unknown> {
     if (userId === undefined) throw MatrixError.forbidden('There is nobody whose password could be checked');
     const proved = await this.logins.checkOwn(userId, auth, request);
+    if (proved !== userId) throw MatrixError.forbidden('Wrong user name or password');
+    return proved;
+  }
+}
+
+/** A login type that a module checks. */
+export class ModuleStage implements UiaStage {
+  constructor(
+    readonly type: string,
+    private readonly proofs: LoginProofs,
+  ) {}
+
+  async check({ auth, userId, request }: StageAttempt): Promise<unknown> {
+    if (userId === undefined) throw MatrixError.forbidden('There is nobody who could prove anything');
+    const proved = await this.proofs.proveOwn(userId, this.type, auth, request);
     if (proved !== userId) throw MatrixError.forbidden('Wrong user name or password');
     return proved;
   }

@@ -1,11 +1,20 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { Clock, Config } from '@rookery/platform';
+import { AccountModules } from '../common/account-modules.js';
+import { LoginProofs } from '../sessions/login-proofs.js';
 import { PasswordLogin } from '../sessions/password-login.js';
 import { EmailVerification } from '../threepids/email-verification.service.js';
 import { MsisdnVerification } from '../threepids/msisdn-verification.service.js';
 import { CaptchaVerifier } from './captcha-verifier.js';
-import { DummyStage, PasswordStage, RecaptchaStage, RegistrationTokenStage, TermsStage } from './stages.js';
+import {
+  DummyStage,
+  ModuleStage,
+  PasswordStage,
+  RecaptchaStage,
+  RegistrationTokenStage,
+  TermsStage,
+} from './stages.js';
 import { EmailStage, MsisdnStage } from './threepid-stages.js';
 import { UiaService } from './uia.service.js';
 
@@ -18,6 +27,8 @@ export class UiaStages {
     clock: Clock,
     config: Config,
     logins: PasswordLogin,
+    proofs: LoginProofs,
+    modules: AccountModules,
     captchas: CaptchaVerifier,
     emails: EmailVerification,
     numbers: MsisdnVerification,
@@ -29,5 +40,6 @@ export class UiaStages {
     uia.addStage(new RecaptchaStage(config, captchas));
     uia.addStage(new EmailStage(emails));
     uia.addStage(new MsisdnStage(numbers));
+    uia.addStages((type) => (modules.loginTypes.has(type) ? new ModuleStage(type, proofs) : undefined));
   }
 }

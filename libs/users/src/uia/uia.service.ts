@@ -63,6 +63,7 @@ const unboundParameters = new Set(['auth', 'initial_device_display_name', 'x_sho
 @Injectable()
 export class UiaService {
   readonly #stages = new Map<string, UiaStage>();
+  readonly #sources: ((type: string) => UiaStage | undefined)[] = [];
   readonly #begun = new LRUCache<string, { readonly sinceMs: number; count: number }>({ max: 100_000 });
 
   constructor(
@@ -74,6 +75,11 @@ export class UiaService {
   /** Adds a stage. Flows may name it from then on. */
   addStage(stage: UiaStage): void {
     this.#stages.set(stage.type, stage);
+  }
+
+  /** Adds stages that come and go. */
+  addStages(source: (type: string) => UiaStage | undefined): void {
+    this.#sources.push(source);
   }
 
   /**
@@ -125,15 +131,21 @@ export class UiaService {
     return this.#find(sessionId);
   }
 
-  /** The stage of a type, for fallback pages. */
+  /** The stage of a type. */
   stage(type: string): UiaStage | undefined {
-    return this.#stages.get(type);
+    const own = this.#stages.get(type);
+    if (own) return own;
+    for (const source of this.#sources) {
+      const found = source(type);
+      if (found) return found;
+    }
+    return undefined;
   }
 
   /** Tries a stage from a fallback page. @throws MatrixError as {@link authenticate}, 404 `M_NOT_FOUND` (no such session) */
   async attemptFromPage(sessionId: string, type: string, fields: JsonObject, request: InboundRequest): Promise<void> {
     const session = await this.#find(sessionId);
-    const stage = this.#stages.get(type);
+    const stage = this.stage(type);
     if (!session || !stage) throw MatrixError.notFound('Unknown or expired session');
     const result = await stage.check({ auth: fields, userId: session.userId, request });
     await this.#record(sessionId, stage, result);
@@ -203,7 +215,7 @@ export class UiaService {
   }
 
   async #attempt(sessionId: string, type: string, auth: JsonObject, operation: UiaRequest): Promise<UiaCredential> {
-    const stage = operation.flows.some((stages) => stages.includes(type)) ? this.#stages.get(type) : undefined;
+    const stage = operation.flows.some((stages) => stages.includes(type)) ? this.stage(type) : undefined;
     if (!stage) throw new MatrixError(400, 'M_UNRECOGNIZED', 'This stage is not offered here');
     const result = await stage.check({ auth, userId: operation.userId, request: operation.request });
     await this.#record(sessionId, stage, result);
@@ -248,7 +260,7 @@ export class UiaService {
   async #challenge(session: string, operation: UiaRequest, completed: readonly UiaCredential[]) {
     const params: Record<string, object> = {};
     for (const type of new Set(operation.flows.flat())) {
-      const needed = this.#stages.get(type)?.params?.();
+      const needed = this.stage(type)?.params?.();
       if (needed) params[type] = needed;
     }
     return { session, flows: operation.flows, params, completed: completed.map((one) => one.stageType) };

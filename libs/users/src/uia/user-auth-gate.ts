@@ -4,6 +4,7 @@ import type { InboundRequest } from '@rookery/http';
 import type { JsonObject } from '@rookery/matrix-types';
 import { Clock, Config, type Requester } from '@rookery/platform';
 import { findAccount } from '../accounts/account.query.js';
+import { AccountModules } from '../common/account-modules.js';
 import { lastValidatedMs, markValidated } from '../sessions/token.query.js';
 import { UiaService } from './uia.service.js';
 
@@ -18,7 +19,7 @@ export interface GateOptions {
 /** Whether a user can confirm an operation by single sign-on; told by the lib that does that. */
 export type SsoCapability = (userId: string) => Promise<boolean>;
 
-/** Interactive auth of a user who is logged in: the user confirms to be there, with a password or by single sign-on. */
+/** Interactive auth of a user who is logged in: the user confirms to be there, with a password, to a module or by single sign-on. */
 @Injectable()
 export class UserAuthGate {
   #sso: SsoCapability | undefined;
@@ -28,6 +29,7 @@ export class UserAuthGate {
     private readonly database: Database,
     private readonly clock: Clock,
     private readonly config: Config,
+    private readonly modules: AccountModules,
   ) {}
 
   useSso(capability: SsoCapability): void {
@@ -59,8 +61,11 @@ export class UserAuthGate {
   async flowsFor(userId: string): Promise<string[][]> {
     const account = await findAccount(this.database, userId);
     const flows: string[][] = [];
-    const password = this.config.get('password_config.enabled') !== false;
-    if (password && account?.passwordHash !== undefined) flows.push(['m.login.password']);
+    if (this.config.get('password_config.enabled') !== false) {
+      const types = new Set(this.modules.loginTypes.keys());
+      if (account?.passwordHash !== undefined) types.add('m.login.password');
+      for (const type of types) flows.push([type]);
+    }
     if (await this.#sso?.(userId)) flows.push(['m.login.sso']);
     return flows.length > 0 ? flows : [['m.login.password']];
   }
