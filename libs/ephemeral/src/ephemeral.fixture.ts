@@ -17,6 +17,7 @@ export interface EphemeralFixtureParts {
   readonly database: Database;
   readonly clock: Clock;
   readonly settings?: Readonly<Record<string, unknown>>;
+  readonly modules?: ModuleDispatcher;
 }
 
 /** The lib's own Nest module over a given database, with rooms to be in. For this lib's tests. */
@@ -57,7 +58,7 @@ export async function buildEphemeral(parts: EphemeralFixtureParts): Promise<Ephe
     { provide: Logger, useValue: new SilentLogger() },
     { provide: RateLimiter, useValue: new Unlimited() },
     { provide: Notifier, useValue: notifier },
-    { provide: ModuleDispatcher, useValue: new ModuleDispatcher() },
+    { provide: ModuleDispatcher, useValue: parts.modules ?? new ModuleDispatcher() },
     { provide: OutboundHttp, useValue: {} },
     { provide: SigningKey, useValue: SigningKey.fromSeed('test', new Uint8Array(32).fill(7)) },
   ];

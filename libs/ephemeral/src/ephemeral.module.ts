@@ -3,6 +3,8 @@ import { RoomsModule } from '@rookery/rooms';
 import { UsersModule } from '@rookery/users';
 import { RoomAudience } from './common/room-audience.js';
 import { EphemeralHooks } from './hooks.js';
+import { PresencePublisher } from './presence/presence-publisher.js';
+import { PresenceRouting } from './presence/presence-routing.js';
 import { PresenceService } from './presence/presence.service.js';
 import { ReceiptService } from './receipts/receipt.service.js';
 import { TypingService } from './typing/typing.service.js';
@@ -10,7 +12,11 @@ import { TypingService } from './typing/typing.service.js';
 const face = [EphemeralHooks, RoomAudience, TypingService, ReceiptService, PresenceService];
 
 /**
- * Typing, receipts, presence. Needs `Database`, `Clock`, `Config`, `Logger` and `Notifier` from the app's global modules.
+ * Typing, receipts, presence. Needs `Database`, `Clock`, `Config`, `Logger`, `Notifier`, `RateLimiter` and `ModuleDispatcher` from the app's global modules.
  */
-@Module({ imports: [UsersModule, RoomsModule], providers: face, exports: face })
+@Module({
+  imports: [UsersModule, RoomsModule],
+  providers: [...face, PresencePublisher, PresenceRouting],
+  exports: face,
+})
 export class EphemeralModule {}

@@ -14,6 +14,8 @@ export interface EphemeralHook {
   receiptsSent?(receipts: readonly Receipt[]): void;
   /** Presence of local users became durable. Must not throw or block. */
   presenceChanged?(states: readonly PresenceState[]): void;
+  /** Users of other servers are to get these presences of local users. Must not throw or block. */
+  presenceFor?(userIds: readonly string[], states: readonly PresenceState[]): void;
 }
 
 /** Where higher libs attach. Subscribe while the application starts. */
@@ -41,6 +43,10 @@ export class EphemeralHooks {
 
   presenceChanged(states: readonly PresenceState[]): void {
     this.#tell((hook) => hook.presenceChanged?.(states));
+  }
+
+  presenceFor(userIds: readonly string[], states: readonly PresenceState[]): void {
+    this.#tell((hook) => hook.presenceFor?.(userIds, states));
   }
 
   #tell(call: (hook: EphemeralHook) => void): void {

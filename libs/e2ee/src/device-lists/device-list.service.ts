@@ -138,7 +138,7 @@ export class DeviceListService implements OnModuleInit {
    * more. No query where nothing happened, six at most.
    */
   async changes(query: DeviceListQuery): Promise<DeviceListNews> {
-    const { userId, joinedRooms, after, upTo } = query;
+    const { userId, joinedRooms, after } = query;
     if (!this.mayHaveChanged(userId, joinedRooms, after)) return none;
     const [keys, moved] = await Promise.all([this.#changedKeys(query), this.#moved(query)]);
     const gone = [...moved.left].filter((other) => other !== userId);
@@ -147,7 +147,7 @@ export class DeviceListService implements OnModuleInit {
     const changed = new Set([...keys, ...moved.joined]);
     return {
       changed: [...changed].filter((other) => !left.has(other)),
-      left: after.events === upTo.events ? [] : [...left],
+      left: [...left],
     };
   }
 

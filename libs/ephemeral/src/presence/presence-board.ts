@@ -1,3 +1,4 @@
+import type { Interest } from './presence-routing.js';
 import { offlineState, type PresenceState } from './presence-state.js';
 
 /** Changes remembered one by one. */
@@ -16,6 +17,8 @@ export interface BoardQuery {
   readonly freshRooms: readonly string[];
   readonly after: number;
   readonly upTo: number;
+  /** Whom somebody gets to see beyond that. */
+  readonly interest?: Interest | undefined;
 }
 
 /**
@@ -88,14 +91,15 @@ export class PresenceBoard {
   }
 
   /** What changed for somebody in `(after, upTo]`, and who is there in the fresh rooms. Own presence is part of it. */
-  news({ userId, joinedRooms, freshRooms, after, upTo }: BoardQuery): PresenceState[] {
+  news({ userId, joinedRooms, freshRooms, after, upTo, interest }: BoardQuery): PresenceState[] {
     const found = new Map<string, PresenceState>();
     for (let i = this.#changes.length - 1; i >= 0; i--) {
       const change = this.#changes[i];
       if (change === undefined || change.position <= after) break;
       if (change.position > upTo || found.has(change.userId)) continue;
       const shown = this.#users.get(change.userId);
-      if (shown && (change.userId === userId || shares(shown.rooms, joinedRooms)))
+      if (!shown) continue;
+      if (change.userId === userId || shares(shown.rooms, joinedRooms) || interest?.(change.userId))
         found.set(change.userId, shown.state);
     }
     for (const roomId of freshRooms) {

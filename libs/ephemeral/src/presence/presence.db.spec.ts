@@ -1,4 +1,5 @@
 import { setImmediate as turn } from 'node:timers/promises';
+import { ModuleDispatcher, ModuleRegistry } from '@rookery/module-host';
 import { JoinService, MembershipService } from '@rookery/rooms';
 import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
 import { buildEphemeral, type EphemeralFixture, fixtureMigrations, requesterOf } from '../ephemeral.fixture.js';
@@ -162,6 +163,71 @@ eachDatabase('presence', (open) => {
     expect(await news(bob.userId, since, [], again.get(PresenceService))).toEqual({ [alice.userId]: 'offline' });
     expect(await news(carol.userId, since, [], again.get(PresenceService))).toEqual({ [alice.userId]: 'offline' });
     await again.close();
+  });
+
+  it('answers who asks with what is so now', async () => {
+    await presence.setByClient(alice.userId, 'A', 'unavailable', 'just now');
+    expect(await presence.visibleTo(bob.userId, alice.userId)).toMatchObject({
+      state: 'unavailable',
+      statusMsg: 'just now',
+    });
+  });
+
+  it('goes to those whom modules name, and brings them whom modules name', async () => {
+    const modules = new ModuleDispatcher();
+    const router = await buildEphemeral({ database: test.database, clock, modules });
+    const service = router.get(PresenceService);
+    const told: unknown[] = [];
+    const registry = new ModuleRegistry(() => {});
+    registry.addModule('test');
+    registry.add('test', { timeLimitMs: 5_000, onError: 'deny' }, 'presenceRouter', {
+      getUsersForStates: (states) => {
+        told.push(...states.map((one) => [one.userId, one.state]));
+        return new Map([[carol.userId, states]]);
+      },
+      getInterestedUsers: (userId) => new Set(userId === carol.userId ? [alice.userId] : []),
+    });
+    modules.install(registry.seal());
+    const since = service.stream.current();
+    const woken = router.notifier.wait(carol.userId, { timeoutMs: 1_000 });
+    await service.setByClient(alice.userId, 'A', 'online', undefined);
+    await service.setByClient(bob.userId, 'B', 'online', undefined);
+    await service.flush();
+    expect(await woken).toBe('news');
+    expect(told).toEqual([
+      [alice.userId, 'online'],
+      [bob.userId, 'online'],
+    ]);
+    const alone = { userId: carol.userId, joinedRooms: new Set<string>(), freshRooms: [] };
+    const upTo = service.stream.current();
+    expect(byUser(await service.changes({ ...alone, since, upTo }))).toEqual({ [alice.userId]: 'online' });
+    expect(byUser(await service.changes({ ...alone, since: undefined, upTo }))).toEqual({ [alice.userId]: 'online' });
+    expect(byUser(await service.changes({ ...alone, userId: '@x:example.org', since, upTo }))).toEqual({});
+    await router.close();
+  });
+
+  it('is sent whole to those whom a module names, once', async () => {
+    const remote: unknown[] = [];
+    fixture.get(EphemeralHooks).subscribe({
+      presenceFor: (userIds, states) =>
+        void remote.push(
+          userIds,
+          states.some((one) => one.userId === alice.userId),
+        ),
+    });
+    await presence.setByClient(alice.userId, 'A', 'online', undefined);
+    await presence.flush();
+    const since = presence.stream.current();
+    const alone = { userId: carol.userId, joinedRooms: new Set<string>(), freshRooms: [] };
+    const woken = fixture.notifier.wait(carol.userId, { timeoutMs: 1_000 });
+    await presence.sendLocalPresenceTo([carol.userId, '@dora:elsewhere.org']);
+    expect(await woken).toBe('news');
+    expect(presence.mayHaveChanged(since)).toBe(true);
+    const upTo = presence.stream.current();
+    expect(byUser(await presence.changes({ ...alone, since, upTo }))).toMatchObject({ [alice.userId]: 'online' });
+    expect(await presence.changes({ ...alone, since: upTo, upTo })).toEqual([]);
+    expect(await news(bob.userId, since)).toEqual({});
+    expect(remote).toEqual([['@dora:elsewhere.org'], true]);
   });
 
   it('feeds followers', async () => {

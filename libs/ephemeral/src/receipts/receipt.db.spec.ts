@@ -80,8 +80,17 @@ eachDatabase('receipts', (open) => {
     // Bob's own news in the same room must not bring Alice's along.
     await set(bob, eventId, 'm.read.private');
     expect(await news(bob.userId, since)).toMatchObject([{ userId: bob.userId }]);
+    // Nor must a public receipt.
+    await set(alice, eventId);
+    expect((await news(bob.userId, since)).map((one) => [one.type, one.userId])).toEqual([
+      ['m.read', alice.userId],
+      ['m.read.private', bob.userId],
+    ]);
     const all = (await receipts.forRooms(bob.userId, [roomId], receipts.stream.current())).get(roomId) ?? [];
-    expect(all.map((one) => [one.type, one.userId])).toEqual([['m.read.private', bob.userId]]);
+    expect(all.map((one) => [one.type, one.userId])).toEqual([
+      ['m.read.private', bob.userId],
+      ['m.read', alice.userId],
+    ]);
   });
 
   it('does not wake others for a private receipt', async () => {

@@ -1,0 +1,246 @@
+import { Injectable, type OnModuleDestroy } from '@nestjs/common';
+import { Database, StreamIds } from '@rookery/database';
+import { domainOf } from '@rookery/matrix-types';
+import { Clock, Config, Logger, type Timer } from '@rookery/platform';
+import { Notifier } from '@rookery/replication';
+import { RoomAudience } from '../common/room-audience.js';
+import { EphemeralHooks } from '../hooks.js';
+import { PresenceBoard } from './presence-board.js';
+import { PresenceRouting } from './presence-routing.js';
+import { isNews, offlineState, type PresenceState } from './presence-state.js';
+import {
+  highestPresence,
+  presenceOf,
+  presentUsers,
+  roomsOfUsers,
+  type StoredPresence,
+  writePresence,
+} from './presence.query.js';
+
+/** Changes are told together, so often at most. */
+const flushEveryMs = 1_000;
+const firstFlushMs = 50;
+/** Long polls that one round of changes ends; others hear with their next sync. */
+const maxWoken = 2_000;
+/** Rooms larger than this do not end long polls for presence. */
+const largestWakingRoom = 1_000;
+const maxRestored = 50_000;
+
+/**
+ * Tells others about presence: changes are gathered, written and told in rounds, at most one a second, and a round ends a
+ * bounded number of long polls. What was told is on the board.
+ */
+@Injectable()
+export class PresencePublisher implements OnModuleDestroy {
+  #board = new PresenceBoard(0);
+  #stream: StreamIds | undefined;
+  #opening: Promise<readonly PresenceState[]> | undefined;
+  // Who may have changed, with the new presence where it is not computed from devices.
+  #dirty = new Map<string, PresenceState | undefined>();
+  // Told again though nothing changed: rooms of the user did.
+  readonly #retell = new Set<string>();
+  // Whose rooms are being read, and what happened to them meanwhile.
+  readonly #loading = new Set<string>();
+  readonly #missed: (readonly [userId: string, roomId: string, joined: boolean])[] = [];
+  #compute: (before: PresenceState) => PresenceState = (before) => before;
+  #timer: Timer | undefined;
+  #lastFlushMs = -Infinity;
+  #flushing: Promise<void> = Promise.resolve();
+  #excluded: ReadonlySet<string> = new Set();
+
+  constructor(
+    private readonly database: Database,
+    private readonly notifier: Notifier,
+    private readonly clock: Clock,
+    private readonly config: Config,
+    private readonly logger: Logger,
+    private readonly audience: RoomAudience,
+    private readonly routing: PresenceRouting,
+    private readonly hooks: EphemeralHooks,
+  ) {}
+
+  async onModuleDestroy(): Promise<void> {
+    this.#timer?.cancel();
+    await this.flush();
+  }
+
+  /** Loads the stream's counter and who was there. Needs the migrated schema. @returns who was there */
+  open(): Promise<readonly PresenceState[]> {
+    this.#opening ??= this.#open();
+    return this.#opening;
+  }
+
+  /** The stream; `current()` is what readers may read up to. */
+  get stream(): StreamIds {
+    if (!this.#stream) throw new Error('PresencePublisher.open() has not finished');
+    return this.#stream;
+  }
+
+  /** What was told. */
+  get board(): PresenceBoard {
+    return this.#board;
+  }
+
+  /** @param compute a local user's presence now, from the last one */
+  computeBy(compute: (before: PresenceState) => PresenceState): void {
+    this.#compute = compute;
+  }
+
+  /** Looks at a user in the next round. @param state what to begin with, where it is not the last presence told */
+  mark(userId: string, state?: PresenceState): void {
+    if (state !== undefined || !this.#dirty.has(userId)) this.#dirty.set(userId, state);
+    this.#schedule();
+  }
+
+  /** A user joined or left a room: those in it see somebody new. */
+  moved(userId: string, roomId: string, joined: boolean): void {
+    if (this.#loading.has(userId)) return void this.#missed.push([userId, roomId, joined]);
+    if ((this.#board.roomsOf(userId)?.has(roomId) ?? false) === joined || this.#excluded.has(roomId)) return;
+    if (!this.#board.moved(userId, roomId, joined) || !joined) return;
+    this.#retell.add(userId);
+    this.mark(userId);
+  }
+
+  /** A user's presence, told or about to be. */
+  async current(userId: string): Promise<PresenceState> {
+    const known = this.#dirty.get(userId) ?? this.#board.find(userId);
+    if (known !== undefined) return known;
+    const [stored] = await presenceOf(this.database, [userId]);
+    return stored ?? offlineState(userId);
+  }
+
+  /**
+   * Takes a position and tells users of it, though no presence changed.
+   * @param note remembers what it stands for, before anybody can be told of it
+   */
+  async announceTo(users: readonly string[], note: (position: number) => void): Promise<void> {
+    const { ids, done } = await this.stream.allocate();
+    const position = ids[0] ?? 0;
+    note(position);
+    done();
+    this.notifier.announce(this.stream.name, position, { users });
+  }
+
+  /** Writes and tells what changed until now; resolves when that is done. */
+  flush(): Promise<void> {
+    this.#timer?.cancel();
+    this.#timer = undefined;
+    this.#flushing = this.#flushing.then(() => this.#flush());
+    return this.#flushing;
+  }
+
+  #isLocal(userId: string): boolean {
+    return domainOf(userId) === this.config.serverName;
+  }
+
+  #schedule(): void {
+    if (this.#timer !== undefined || this.#dirty.size === 0) return;
+    const sinceLastMs = this.clock.monotonicMs() - this.#lastFlushMs;
+    const delayMs = Math.max(firstFlushMs, flushEveryMs - sinceLastMs);
+    this.#timer = this.clock.after(delayMs, () => void this.flush());
+  }
+
+  async #flush(): Promise<void> {
+    if (this.#dirty.size === 0) return;
+    this.#lastFlushMs = this.clock.monotonicMs();
+    const dirty = this.#dirty;
+    const retold = new Set(this.#retell);
+    this.#dirty = new Map();
+    this.#retell.clear();
+    try {
+      const news = await this.#computed(dirty, retold);
+      if (news.length > 0) await this.#tell(news);
+    } catch (error) {
+      this.#loading.clear();
+      this.#missed.length = 0;
+      this.logger.error('Could not tell about presence; trying again', { err: error, users: dirty.size });
+      for (const [userId, state] of dirty) if (!this.#dirty.has(userId)) this.#dirty.set(userId, state);
+      for (const userId of retold) this.#retell.add(userId);
+    }
+    this.#schedule();
+  }
+
+  async #computed(
+    dirty: ReadonlyMap<string, PresenceState | undefined>,
+    retold: ReadonlySet<string>,
+  ): Promise<PresenceState[]> {
+    const unknown = [...dirty.keys()].filter((userId) => this.#board.find(userId) === undefined);
+    const stored = new Map<string, PresenceState>(
+      (unknown.length > 0 ? await presenceOf(this.database, unknown) : []).map((one) => [one.userId, one]),
+    );
+    return [...dirty].flatMap(([userId, given]) => {
+      const before = this.#board.find(userId) ?? stored.get(userId) ?? offlineState(userId);
+      const base = given ?? before;
+      const after = this.#isLocal(userId) ? this.#compute(base) : base;
+      return retold.has(userId) || isNews(before, after) ? [after] : [];
+    });
+  }
+
+  async #tell(news: readonly PresenceState[]): Promise<void> {
+    const unknown = news.map(({ userId }) => userId).filter((userId) => this.#board.roomsOf(userId) === undefined);
+    for (const userId of unknown) this.#loading.add(userId);
+    const loaded = await this.#roomsOf(unknown);
+    const roomsOf = (userId: string): Set<string> => new Set(this.#board.roomsOf(userId) ?? loaded.get(userId) ?? []);
+    const users = await this.#concerned(news.map(({ userId }) => ({ userId, rooms: roomsOf(userId) })));
+    for (const userId of await this.routing.recipientsOf(news)) if (this.#isLocal(userId)) users.add(userId);
+    await this.database.write(
+      async (tx) => {
+        const ids = await this.stream.allocateIn(tx, news.length);
+        const placed = news.map((state, index): StoredPresence => ({ ...state, position: ids[index] ?? 0 }));
+        await writePresence(tx, placed);
+        tx.afterCommit(() => {
+          for (const { position, ...state } of placed) this.#board.show(state, position, roomsOf(state.userId));
+          this.#loading.clear();
+          for (const [userId, roomId, joined] of this.#missed.splice(0)) this.moved(userId, roomId, joined);
+          this.notifier.announce(this.stream.name, placed.at(-1)?.position ?? 0, { users });
+        });
+      },
+      { name: 'presence' },
+    );
+    const local = news.filter(({ userId }) => this.#isLocal(userId));
+    if (local.length > 0) this.hooks.presenceChanged(local);
+  }
+
+  async #roomsOf(userIds: readonly string[]): Promise<Map<string, Set<string>>> {
+    if (userIds.length === 0) return new Map();
+    const loaded = await roomsOfUsers(this.database, userIds);
+    for (const rooms of loaded.values()) for (const roomId of this.#excluded) rooms.delete(roomId);
+    return loaded;
+  }
+
+  /** Whose long polls end. */
+  async #concerned(
+    changed: readonly { readonly userId: string; readonly rooms: ReadonlySet<string> }[],
+  ): Promise<Set<string>> {
+    const users = new Set<string>();
+    const seen = new Set<string>();
+    for (const { userId, rooms } of changed) {
+      users.add(userId);
+      for (const roomId of rooms) {
+        if (users.size >= maxWoken) return users;
+        if (seen.has(roomId)) continue;
+        seen.add(roomId);
+        const members = await this.audience.localMembers(roomId);
+        if (members.size > largestWakingRoom) continue;
+        for (const member of members) users.add(member);
+      }
+    }
+    return users;
+  }
+
+  async #open(): Promise<readonly PresenceState[]> {
+    this.#stream = await StreamIds.load(this.database, 'presence', {
+      takenUpTo: await highestPresence(this.database),
+    });
+    this.#excluded = new Set(this.config.get('exclude_rooms_from_presence'));
+    this.#board = new PresenceBoard(this.#stream.current());
+    this.notifier.track(this.#stream);
+    if (this.config.get('presence.enabled') === false) return [];
+    const present = await presentUsers(this.database, maxRestored);
+    if (present.length === 0) return [];
+    const rooms = await this.#roomsOf(present.map(({ userId }) => userId));
+    for (const { position, ...state } of present)
+      this.#board.restore(state, position, rooms.get(state.userId) ?? new Set());
+    return present;
+  }
+}
