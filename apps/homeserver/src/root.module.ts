@@ -3,6 +3,7 @@ import { E2eeHttpModule } from '@rookery/e2ee';
 import { EphemeralHttpModule } from '@rookery/ephemeral';
 import { PushHttpModule } from '@rookery/push';
 import { RoomsHttpModule, RoomsWriterModule } from '@rookery/rooms';
+import { SearchHttpModule } from '@rookery/search';
 import { SyncModule } from '@rookery/sync';
 import { UsersHttpModule } from '@rookery/users';
 import { PlatformModule, type PlatformParts } from './platform.module.js';
@@ -25,6 +26,7 @@ export class RootModule {
         E2eeHttpModule,
         PushHttpModule,
         ReceiptsToPushModule,
+        SearchHttpModule,
         SyncModule,
       ],
     };

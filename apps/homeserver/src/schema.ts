@@ -4,6 +4,7 @@ import { ephemeralMigrations } from '@rookery/ephemeral';
 import { pushMigrations } from '@rookery/push';
 import { replicationMigrations } from '@rookery/replication';
 import { roomsMigrations } from '@rookery/rooms';
+import { messageIndexUpdate, searchMigrations, userDirectoryUpdate } from '@rookery/search';
 import { syncMigrations } from '@rookery/sync';
 import { templatesMigrations } from '@rookery/templates';
 import { usersMigrations } from '@rookery/users';
@@ -19,9 +20,10 @@ export const migrations: readonly Migration[] = [
   ...ephemeralMigrations,
   ...e2eeMigrations,
   ...pushMigrations,
+  ...searchMigrations,
   ...syncMigrations,
   ...moduleApiMigrations,
 ];
 
 /** Long work on the data, which runs while the server does. */
-export const backgroundUpdates: readonly BackgroundUpdate[] = [];
+export const backgroundUpdates: readonly BackgroundUpdate[] = [messageIndexUpdate, userDirectoryUpdate];

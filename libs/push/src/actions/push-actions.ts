@@ -12,7 +12,7 @@ import {
   type RoomView,
   type StoredEvent,
 } from '@rookery/rooms';
-import { powerLevelsOf } from '@rookery/state-res';
+import { PowerLevels } from '@rookery/state-res';
 import { PushRulesService } from '../rules/push-rules.service.js';
 import {
   defaultOutcome,
@@ -87,7 +87,8 @@ export class PushActions implements OnModuleInit {
         if (stored.rejectedReason !== undefined) continue;
         if (event.type === 'm.room.member' && event.stateKey !== undefined && this.#isLocal(event.stateKey))
           moved.set(event.stateKey, stored.streamOrdering);
-        if (event.redacts !== undefined && isServable(stored)) withdrawn.push(event.redacts);
+        if (event.redacts !== undefined && isServable(stored) && (await this.#takesEffect(event, event.redacts, room)))
+          withdrawn.push(event.redacts);
         const push = isServable(stored) ? await this.#evaluate(stored, room) : await this.#invite(stored, room);
         if (push) pushes.push(push);
       }
@@ -173,6 +174,15 @@ export class PushActions implements OnModuleInit {
     return push && { ...push, everyone: undefined, except: [], outOfBand: true };
   }
 
+  /** Whether a redaction takes effect: of an event of the own server, or by somebody whom the power levels let redact. */
+  async #takesEffect(redaction: RoomEvent, redacts: string, room: RoomView): Promise<boolean> {
+    const target = (await this.events.one(redacts))?.event;
+    if (target === undefined || target.roomId !== room.roomId) return false;
+    if (domainOf(target.sender) === domainOf(redaction.sender)) return true;
+    const levels = await levelsOf(room);
+    return levels.user(redaction.sender) >= levels.scalar('redact');
+  }
+
   #isLocal(userId: string): boolean {
     return domainOf(userId) === this.config.serverName;
   }
@@ -198,13 +208,17 @@ function intersection(a: ReadonlySet<string>, b: ReadonlySet<string>): string[] 
   return [...small].filter((one) => large.has(one));
 }
 
-async function contextOf(event: RoomEvent, room: RoomView): Promise<RoomContext> {
+async function levelsOf(room: RoomView): Promise<PowerLevels> {
   const [powerLevels, create] = await Promise.all([
     room.state('m.room.power_levels', ''),
     room.state('m.room.create', ''),
   ]);
-  const levels = powerLevelsOf((type) => (type === 'm.room.create' ? create : powerLevels), room.rules);
-  const notifications = powerLevels?.content['notifications'];
+  return new PowerLevels(powerLevels, create, room.rules);
+}
+
+async function contextOf(event: RoomEvent, room: RoomView): Promise<RoomContext> {
+  const levels = await levelsOf(room);
+  const notifications = (await room.state('m.room.power_levels', ''))?.content['notifications'];
   return {
     memberCount: room.joinedCount,
     senderPowerLevel: levels.user(event.sender),

@@ -1,0 +1,173 @@
+import type { Db, SqlValue, Tx } from '@rookery/database';
+import { indexText, matchText } from '../text/full-text.js';
+import type { QueryWord } from '../text/words.js';
+import type { SearchKey } from './searchable.js';
+
+/** An event in the index. */
+export interface IndexedMessage {
+  readonly eventId: string;
+  readonly roomId: string;
+  readonly sender: string;
+  readonly key: SearchKey;
+  readonly originServerTs: number;
+  readonly streamOrdering: number;
+  readonly words: readonly string[];
+}
+
+/** Puts events into the index that are not in it. */
+export async function insertMessages(tx: Tx, messages: readonly IndexedMessage[]): Promise<void> {
+  if (messages.length === 0) return;
+  const columns = ['event_id', 'room_id', 'sender', 'key', 'origin_server_ts', 'stream_ordering'];
+  const row = (message: IndexedMessage): SqlValue[] => [
+    message.eventId,
+    message.roomId,
+    message.sender,
+    message.key,
+    message.originServerTs,
+    message.streamOrdering,
+  ];
+  const text = ({ words }: IndexedMessage): string => indexText(tx.dialect, words);
+  if (tx.dialect.name === 'postgres') {
+    await tx.insertMany(
+      'event_search',
+      [...columns, 'vector'],
+      messages.map((message) => [...row(message), text(message)]),
+    );
+    return;
+  }
+  await tx.insertMany('event_search', columns, messages.map(row));
+  await tx.insertMany(
+    'event_search_words',
+    ['rowid', 'words'],
+    messages.map((message) => [message.streamOrdering, text(message)]),
+  );
+}
+
+/** Takes events out of the index. */
+export async function deleteMessages(tx: Tx, eventIds: readonly string[]): Promise<void> {
+  await deleteWhere(tx, tx.dialect.anyOf('event_id'), [eventIds]);
+}
+
+/** Takes all events of a room out of the index. */
+export async function deleteRoomMessages(tx: Tx, roomId: string): Promise<void> {
+  await deleteWhere(tx, 'room_id = ?', [roomId]);
+}
+
+async function deleteWhere(tx: Tx, condition: string, params: readonly SqlValue[]): Promise<void> {
+  if (tx.dialect.name === 'sqlite') {
+    await tx.run(
+      `DELETE FROM event_search_words WHERE rowid IN (SELECT stream_ordering FROM event_search WHERE ${condition})`,
+      params,
+    );
+  }
+  await tx.run(`DELETE FROM event_search WHERE ${condition}`, params);
+}
+
+/** What to look for, and where. */
+export interface MessageQuery {
+  readonly words: readonly QueryWord[];
+  readonly roomIds: readonly string[];
+  readonly keys: readonly SearchKey[];
+  readonly senders?: readonly string[] | undefined;
+}
+
+/** An event that was found. */
+export interface FoundRow {
+  readonly event_id: string;
+  readonly origin_server_ts: number;
+  readonly stream_ordering: number;
+  /** Higher is closer. */
+  readonly rank: number;
+}
+
+function conditions(db: Db, query: MessageQuery): { readonly from: string; readonly params: SqlValue[] } {
+  const match = matchText(db.dialect, query.words);
+  const { anyOf } = db.dialect;
+  const isPostgres = db.dialect.name === 'postgres';
+  const where = [
+    isPostgres ? 's.vector @@ CAST(? AS TSQUERY)' : 'event_search_words MATCH ?',
+    anyOf('s.room_id'),
+    anyOf('s.key'),
+    ...(query.senders ? [anyOf('s.sender')] : []),
+  ];
+  const tables = isPostgres
+    ? 'event_search s'
+    : 'event_search_words CROSS JOIN event_search s ON s.stream_ordering = event_search_words.rowid';
+  return {
+    from: `FROM ${tables} WHERE ${where.join(' AND ')}`,
+    params: [match, query.roomIds, query.keys, ...(query.senders ? [query.senders] : [])],
+  };
+}
+
+const columns = 's.event_id, s.origin_server_ts, s.stream_ordering';
+
+function rankOf(db: Db, query: MessageQuery): { readonly sql: string; readonly params: SqlValue[] } {
+  return db.dialect.name === 'postgres'
+    ? { sql: 'ts_rank_cd(s.vector, CAST(? AS TSQUERY))', params: [matchText(db.dialect, query.words)] }
+    : { sql: '-bm25(event_search_words)', params: [] };
+}
+
+/** The closest first. */
+export async function selectByRank(db: Db, query: MessageQuery, offset: number, limit: number): Promise<FoundRow[]> {
+  const { from, params } = conditions(db, query);
+  const rank = rankOf(db, query);
+  return db.query<FoundRow>(
+    `SELECT ${columns}, ${rank.sql} AS rank ${from}
+     ORDER BY rank DESC, s.origin_server_ts DESC, s.stream_ordering DESC LIMIT ${Math.trunc(limit)} OFFSET ${Math.trunc(offset)}`,
+    [...rank.params, ...params],
+  );
+}
+
+/** The newest first, older than a place. */
+export async function selectByTime(
+  db: Db,
+  query: MessageQuery,
+  before: { readonly ts: number; readonly stream: number } | undefined,
+  limit: number,
+): Promise<FoundRow[]> {
+  const { from, params } = conditions(db, query);
+  const rank = rankOf(db, query);
+  return db.query<FoundRow>(
+    `SELECT ${columns}, ${rank.sql} AS rank ${from} ${before ? 'AND (s.origin_server_ts, s.stream_ordering) < (?, ?)' : ''}
+     ORDER BY s.origin_server_ts DESC, s.stream_ordering DESC LIMIT ${Math.trunc(limit)}`,
+    [...rank.params, ...params, ...(before ? [before.ts, before.stream] : [])],
+  );
+}
+
+/** How many there are, counting no further than `limit`. */
+export async function countMatches(db: Db, query: MessageQuery, limit: number): Promise<number> {
+  const { from, params } = conditions(db, query);
+  const row = await db.get<{ total: number }>(
+    `SELECT COUNT(*) AS total FROM (SELECT 1 AS one ${from} LIMIT ${Math.trunc(limit)}) AS found`,
+    params,
+  );
+  return row?.total ?? 0;
+}
+
+/** An event that may have to be indexed, as it was stored. */
+export interface RawEventRow {
+  readonly event_id: string;
+  readonly room_id: string;
+  readonly sender: string;
+  readonly type: string;
+  readonly origin_server_ts: number;
+  readonly stream_ordering: number;
+  readonly json: string;
+}
+
+/** Events that clients may see, of some types, older than a position, the newest first; redacted ones left out. */
+export async function selectOlderEvents(
+  db: Db,
+  types: readonly string[],
+  before: number,
+  limit: number,
+): Promise<RawEventRow[]> {
+  return db.query<RawEventRow>(
+    `SELECT e.event_id, e.room_id, e.sender, e.type, e.origin_server_ts, e.stream_ordering, j.json FROM events e
+     JOIN event_json j ON j.event_id = e.event_id
+     WHERE e.stream_ordering < ? AND ${db.dialect.anyOf('e.type')} AND e.outlier = FALSE AND e.soft_failed = FALSE
+       AND e.rejection_reason IS NULL AND NOT EXISTS (SELECT 1 FROM redactions r WHERE r.redacts = e.event_id)
+     ORDER BY e.stream_ordering DESC LIMIT ${Math.trunc(limit)}`,
+    [before, types],
+  );
+}

@@ -1,0 +1,35 @@
+import { type Migration, queueBackgroundUpdate, type Tx } from '@rookery/database';
+import { fts5Options } from '../text/full-text.js';
+
+/** Names of the background updates that fill the indexes of a server that has been running without them. */
+export const rebuildUpdates = { messages: 'event_search', users: 'populate_user_directory' } as const;
+
+async function messageSchema(tx: Tx): Promise<void> {
+  const vector = tx.dialect.name === 'postgres' ? ', vector TSVECTOR NOT NULL' : '';
+  await tx.run(
+    `CREATE TABLE event_search (
+       event_id TEXT PRIMARY KEY, room_id TEXT NOT NULL, sender TEXT NOT NULL, key TEXT NOT NULL,
+       origin_server_ts BIGINT NOT NULL, stream_ordering BIGINT NOT NULL UNIQUE ${vector})`,
+  );
+  await tx.run('CREATE INDEX event_search_room ON event_search (room_id, origin_server_ts)');
+  if (tx.dialect.name === 'postgres') await tx.run('CREATE INDEX event_search_words ON event_search USING GIN (vector)');
+  else await tx.run(`CREATE VIRTUAL TABLE event_search_words USING fts5(words, ${fts5Options})`);
+  if (await tx.get('SELECT 1 AS found FROM events LIMIT 1')) await queueBackgroundUpdate(tx, rebuildUpdates.messages);
+}
+
+async function userSchema(tx: Tx): Promise<void> {
+  const vector = tx.dialect.name === 'postgres' ? ', vector TSVECTOR NOT NULL' : '';
+  await tx.run(
+    `CREATE TABLE user_directory (
+       id ${tx.dialect.identityType}, user_id TEXT NOT NULL UNIQUE, display_name TEXT, avatar_url TEXT ${vector})`,
+  );
+  if (tx.dialect.name === 'postgres') await tx.run('CREATE INDEX user_directory_search ON user_directory USING GIN (vector)');
+  else await tx.run(`CREATE VIRTUAL TABLE user_directory_search USING fts5(words, ${fts5Options})`);
+  if (await tx.get('SELECT 1 AS found FROM users LIMIT 1')) await queueBackgroundUpdate(tx, rebuildUpdates.users);
+}
+
+/** The tables of both indexes; after those of users and rooms. */
+export const searchMigrations: readonly Migration[] = [
+  { version: 1, name: 'search_01_messages', up: messageSchema },
+  { version: 1, name: 'search_02_users', up: userSchema },
+];

@@ -1,0 +1,22 @@
+import { Module } from '@nestjs/common';
+import { RoomsModule } from '@rookery/rooms';
+import { UsersModule } from '@rookery/users';
+import { MessageIndex } from './messages/message-index.js';
+import { MessageSearch } from './messages/message-search.service.js';
+import { ResultContexts } from './messages/result-contexts.js';
+import { SearchController } from './messages/search.controller.js';
+import { UserDirectoryController } from './users/user-directory.controller.js';
+import { UserDirectoryIndex } from './users/user-directory-index.js';
+import { UserDirectory } from './users/user-directory.service.js';
+
+/** The indexes of messages and users; safe in any process. */
+@Module({
+  imports: [UsersModule, RoomsModule],
+  providers: [MessageIndex, MessageSearch, ResultContexts, UserDirectoryIndex, UserDirectory],
+  exports: [MessageSearch, UserDirectory],
+})
+export class SearchModule {}
+
+/** The client API of searches. */
+@Module({ imports: [SearchModule], controllers: [SearchController, UserDirectoryController] })
+export class SearchHttpModule {}

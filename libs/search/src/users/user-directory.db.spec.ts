@@ -1,0 +1,119 @@
+import { createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
+
+interface Results {
+  readonly limited: boolean;
+  readonly results: readonly { readonly user_id: string; readonly display_name?: string; readonly avatar_url?: string }[];
+}
+
+describe.each(['sqlite', 'postgres'] as const)('user directory (%s)', (database) => {
+  let server: TestHomeserver;
+  let alice: TestUser;
+
+  const start = async (settings: Record<string, unknown> = {}): Promise<void> => {
+    const wide = { per_second: 1_000, burst_count: 1_000 };
+    server = await createTestHomeserver({ database, settings: { rc_user_directory: wide, ...settings } });
+    alice = await server.registerUser('alice');
+  };
+  afterEach(() => server.stop());
+
+  const search = async (term: string, user = alice, limit?: number): Promise<Results> => {
+    const { status, body } = await user.request<Results>('POST', '/user_directory/search', { search_term: term, limit });
+    expect(status).toBe(200);
+    return body;
+  };
+  const ids = async (term: string, user = alice): Promise<string[]> =>
+    (await search(term, user)).results.map((one) => one.user_id);
+  const person = async (name: string, displayName?: string): Promise<TestUser> => {
+    const user = await server.registerUser(name);
+    if (displayName !== undefined)
+      await user.request('PUT', `/profile/${user.userId}/displayname`, { displayname: displayName });
+    return user;
+  };
+  const roomWith = async (preset: string, owner: TestUser, others: readonly TestUser[]): Promise<string> => {
+    const { body } = await owner.request<{ room_id: string }>('POST', '/createRoom', {
+      preset,
+      invite: others.map((other) => other.userId),
+    });
+    for (const other of others) await other.request('POST', `/rooms/${body.room_id}/join`, {});
+    return body.room_id;
+  };
+
+  it('finds people by parts of name and id, in any script', async () => {
+    await start({ user_directory: { search_all_users: true } });
+    const zoe = await person('zoe.smith', 'Zoë Ångström');
+    const taro = await person('taro', '山田太郎');
+    const olga = await person('olga', 'Ольга');
+    for (const term of ['zoe', 'ZOË', 'ang', 'angstrom zoe', 'smith', zoe.userId, '@zoe']) expect(await ids(term)).toEqual([zoe.userId]);
+    for (const term of ['山田', '太郎', '太', 'taro']) expect(await ids(term)).toEqual([taro.userId]);
+    expect(await ids('ольга')).toEqual([olga.userId]);
+    expect(await ids('nobody')).toEqual([]);
+    expect(await ids('')).toEqual([]);
+    expect(await ids('alice')).toEqual([]);
+    await zoe.request('PUT', `/profile/${zoe.userId}/displayname`, { displayname: 'Renamed' });
+    expect(await ids('ang')).toEqual([]);
+    expect(await search('renamed')).toEqual({ limited: false, results: [{ user_id: zoe.userId, display_name: 'Renamed' }] });
+    await zoe.request('POST', '/account/deactivate', {
+      auth: { type: 'm.login.password', identifier: { type: 'm.id.user', user: 'zoe.smith' }, password: 'password of zoe.smith' },
+    });
+    expect(await ids('smith')).toEqual([]);
+  });
+
+  it('shows only who shares a room, or is in a public one', async () => {
+    await start();
+    const stranger = await person('carol1', 'Carol');
+    const friend = await person('carol2', 'Carol');
+    const celebrity = await person('carol3', 'Carol');
+    expect(await ids('carol')).toEqual([]);
+    const shared = await roomWith('private_chat', alice, [friend]);
+    await roomWith('public_chat', celebrity, []);
+    expect(await ids('carol')).toEqual([friend.userId, celebrity.userId]);
+    expect(await ids('carol', stranger)).toEqual([celebrity.userId]);
+    await friend.request('POST', `/rooms/${shared}/leave`, {});
+    expect(await ids('carol')).toEqual([celebrity.userId]);
+  });
+
+  it('puts who is called exactly that first, and says when there are more', async () => {
+    await start({ user_directory: { search_all_users: true } });
+    const long = await person('a1', 'Rob Roberts Robertson');
+    const exact = await person('z9', 'Rob');
+    expect((await search('rob')).results.map((one) => one.user_id)).toEqual([exact.userId, long.userId]);
+    expect(await search('rob', alice, 1)).toMatchObject({ limited: true, results: [{ user_id: exact.userId }] });
+  });
+
+  it('can be switched off', async () => {
+    await start({ user_directory: { enabled: false } });
+    await person('dave');
+    expect(await search('dave')).toEqual({ limited: false, results: [] });
+  });
+
+  it('lets modules hide users', async () => {
+    await start({ user_directory: { search_all_users: true } });
+    await server.stop();
+    const wide = { per_second: 1_000, burst_count: 1_000 };
+    const seen: unknown[] = [];
+    server = await createTestHomeserver({
+      database,
+      settings: { rc_user_directory: wide, user_directory: { search_all_users: true } },
+      modules: [
+        {
+          module: {
+            name: 'hider',
+            register: ({ api }: { api: { registerSpamCheckerCallbacks(callbacks: object): void } }) => {
+              api.registerSpamCheckerCallbacks({
+                checkUsernameForSpam: (profile: { userId: string }, requesterId: string) => {
+                  seen.push([profile, requesterId]);
+                  return profile.userId.startsWith('@hidden');
+                },
+              });
+            },
+          },
+        } as never,
+      ],
+    });
+    alice = await server.registerUser('alice');
+    await person('hidden', 'Erin');
+    const shown = await person('shown', 'Erin');
+    expect(await ids('erin')).toEqual([shown.userId]);
+    expect(seen).toContainEqual([{ userId: shown.userId, displayName: 'Erin', avatarUrl: undefined }, alice.userId]);
+  });
+});

@@ -1,0 +1,176 @@
+import type { Db, SqlValue, Tx } from '@rookery/database';
+import { indexText, matchText } from '../text/full-text.js';
+import { type QueryWord, wordsOf } from '../text/words.js';
+
+/** Somebody who can be found. */
+export interface DirectoryUser {
+  readonly userId: string;
+  readonly displayName: string | undefined;
+  readonly avatarUrl: string | undefined;
+}
+
+const maxWords = 100;
+const stored = (value: string | undefined): string | null => value?.replaceAll('\0', '').slice(0, 1_000) ?? null;
+
+/** A user is found by name and by id. */
+const wordsOfUser = ({ userId, displayName }: DirectoryUser): string[] =>
+  wordsOf(`${displayName ?? ''} ${userId}`, maxWords);
+
+/** Puts users into the directory, or changes what it says about them. No user may be named twice. */
+export async function upsertUsers(tx: Tx, users: readonly DirectoryUser[]): Promise<void> {
+  if (users.length === 0) return;
+  const row = (user: DirectoryUser): SqlValue[] => [user.userId, stored(user.displayName), stored(user.avatarUrl)];
+  const text = (user: DirectoryUser): string => indexText(tx.dialect, wordsOfUser(user));
+  const changed = 'display_name = excluded.display_name, avatar_url = excluded.avatar_url';
+  if (tx.dialect.name === 'postgres') {
+    await tx.insertMany(
+      'user_directory',
+      ['user_id', 'display_name', 'avatar_url', 'vector'],
+      users.map((user) => [...row(user), text(user)]),
+      `ON CONFLICT (user_id) DO UPDATE SET ${changed}, vector = excluded.vector`,
+    );
+    return;
+  }
+  await tx.insertMany(
+    'user_directory',
+    ['user_id', 'display_name', 'avatar_url'],
+    users.map(row),
+    `ON CONFLICT (user_id) DO UPDATE SET ${changed}`,
+  );
+  const ids = await tx.query<{ id: number; user_id: string }>(
+    `SELECT id, user_id FROM user_directory WHERE ${tx.dialect.anyOf('user_id')}`,
+    [users.map((user) => user.userId)],
+  );
+  const byId = new Map(ids.map((found) => [found.user_id, found.id]));
+  await tx.run(`DELETE FROM user_directory_search WHERE ${tx.dialect.anyOf('rowid')}`, [[...byId.values()]]);
+  await tx.insertMany(
+    'user_directory_search',
+    ['rowid', 'words'],
+    users.map((user) => [byId.get(user.userId) ?? 0, text(user)]),
+  );
+}
+
+/** Takes users out of the directory. */
+export async function deleteUsers(tx: Tx, userIds: readonly string[]): Promise<void> {
+  await deleteWhere(tx, tx.dialect.anyOf('user_id'), [userIds]);
+}
+
+/** Takes those users out who are in no room that this server knows. */
+export async function deleteStrangers(tx: Tx, userIds: readonly string[]): Promise<void> {
+  await deleteWhere(
+    tx,
+    `${tx.dialect.anyOf('user_id')} AND NOT EXISTS (SELECT 1 FROM current_state_events c
+       WHERE c.type = 'm.room.member' AND c.state_key = user_directory.user_id AND c.membership = 'join')`,
+    [userIds],
+  );
+}
+
+async function deleteWhere(tx: Tx, condition: string, params: readonly SqlValue[]): Promise<void> {
+  if (tx.dialect.name === 'sqlite') {
+    await tx.run(
+      `DELETE FROM user_directory_search WHERE rowid IN (SELECT id FROM user_directory WHERE ${condition})`,
+      params,
+    );
+  }
+  await tx.run(`DELETE FROM user_directory WHERE ${condition}`, params);
+}
+
+/** Local users with their profiles, in order of their ids: accounts of people, open and not guests. */
+export async function selectLocalUsers(
+  db: Db,
+  which: { readonly after: string; readonly limit: number } | { readonly userIds: readonly string[] },
+): Promise<DirectoryUser[]> {
+  const isPage = 'after' in which;
+  const rows = await db.query<{ name: string; displayname: string | null; avatar_url: string | null }>(
+    `SELECT u.name, p.displayname, p.avatar_url FROM users u LEFT JOIN profiles p ON p.user_id = u.name
+     WHERE ${isPage ? 'u.name > ?' : db.dialect.anyOf('u.name')} AND u.deactivated = FALSE AND u.is_guest = FALSE
+       AND (u.user_type IS NULL OR u.user_type <> 'support')
+     ORDER BY u.name ${isPage ? `LIMIT ${Math.trunc(which.limit)}` : ''}`,
+    [isPage ? which.after : which.userIds],
+  );
+  return rows.map((row) => ({
+    userId: row.name,
+    displayName: row.displayname ?? undefined,
+    avatarUrl: row.avatar_url ?? undefined,
+  }));
+}
+
+/** Joined members of rooms with the profiles in their member events, in order of their ids. */
+export async function selectMembers(db: Db, after: string, limit: number): Promise<DirectoryUser[]> {
+  const rows = await db.query<{ user_id: string; display_name: string | null; avatar_url: string | null }>(
+    `SELECT c.state_key AS user_id, MAX(m.display_name) AS display_name, MAX(m.avatar_url) AS avatar_url
+     FROM current_state_events c JOIN room_memberships m ON m.event_id = c.event_id
+     WHERE c.type = 'm.room.member' AND c.membership = 'join' AND c.state_key > ?
+     GROUP BY c.state_key ORDER BY c.state_key LIMIT ${Math.trunc(limit)}`,
+    [after],
+  );
+  return rows.map((row) => ({
+    userId: row.user_id,
+    displayName: row.display_name ?? undefined,
+    avatarUrl: row.avatar_url ?? undefined,
+  }));
+}
+
+/** What to look for, and whom to show to whom. */
+export interface UserQuery {
+  readonly requesterId: string;
+  readonly words: readonly QueryWord[];
+  /** The search as it was typed, in lower case: who is called exactly that comes first. */
+  readonly exact: string;
+  readonly serverName: string;
+  readonly everybody: boolean;
+  readonly localFirst: boolean;
+  readonly localOnly: boolean;
+  readonly lockedToo: boolean;
+  readonly limit: number;
+}
+
+/** People of one room, or of a room that anybody can see into, know of each other. */
+const knownTo = `EXISTS (SELECT 1 FROM current_state_events t
+    WHERE t.type = 'm.room.member' AND t.state_key = d.user_id AND t.membership = 'join' AND (
+      EXISTS (SELECT 1 FROM current_state_events m WHERE m.room_id = t.room_id AND m.type = 'm.room.member'
+        AND m.state_key = ? AND m.membership = 'join')
+      OR EXISTS (SELECT 1 FROM room_stats_state s WHERE s.room_id = t.room_id
+        AND (s.join_rules = 'public' OR s.history_visibility = 'world_readable'))))`;
+
+/** Users who match, the best first. */
+export async function searchUsers(db: Db, query: UserQuery): Promise<DirectoryUser[]> {
+  const isPostgres = db.dialect.name === 'postgres';
+  const match = matchText(db.dialect, query.words);
+  const local = `%:${query.serverName.replace(/[\\%_]/g, (character) => `\\${character}`)}`;
+  const isLocal = `CASE WHEN d.user_id LIKE ? ESCAPE '\\' THEN 1 ELSE 0 END`;
+  const where = [isPostgres ? 'd.vector @@ CAST(? AS TSQUERY)' : 'user_directory_search MATCH ?', 'd.user_id <> ?'];
+  const params: SqlValue[] = [match, query.requesterId];
+  if (!query.everybody) {
+    where.push(knownTo);
+    params.push(query.requesterId);
+  }
+  if (!query.lockedToo) where.push('NOT EXISTS (SELECT 1 FROM users u WHERE u.name = d.user_id AND u.locked = TRUE)');
+  if (query.localOnly) {
+    where.push(`${isLocal} = 1`);
+    params.push(local);
+  }
+  const order = [`CASE WHEN LOWER(d.display_name) = ? OR d.user_id = ? OR d.user_id LIKE ? ESCAPE '\\' THEN 0 ELSE 1 END`];
+  const typed = query.exact.replace(/[\\%_]/g, (character) => `\\${character}`);
+  params.push(query.exact, query.exact, `@${typed}:%`);
+  if (query.localFirst) {
+    order.push(`${isLocal} DESC`);
+    params.push(local);
+  }
+  if (isPostgres) params.push(match);
+  order.push(isPostgres ? 'ts_rank_cd(d.vector, CAST(? AS TSQUERY)) DESC' : 'bm25(user_directory_search)');
+  order.push('CASE WHEN d.display_name IS NULL THEN 1 ELSE 0 END', 'd.user_id');
+  const from = isPostgres
+    ? 'user_directory d'
+    : 'user_directory_search CROSS JOIN user_directory d ON d.id = user_directory_search.rowid';
+  const rows = await db.query<{ user_id: string; display_name: string | null; avatar_url: string | null }>(
+    `SELECT d.user_id, d.display_name, d.avatar_url FROM ${from} WHERE ${where.join(' AND ')}
+     ORDER BY ${order.join(', ')} LIMIT ${Math.trunc(query.limit)}`,
+    params,
+  );
+  return rows.map((row) => ({
+    userId: row.user_id,
+    displayName: row.display_name ?? undefined,
+    avatarUrl: row.avatar_url ?? undefined,
+  }));
+}
