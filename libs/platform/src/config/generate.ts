@@ -1,4 +1,5 @@
 import { stringify } from 'yaml';
+import { withoutEffect } from './without-effect.js';
 
 /** What goes into the first settings file. */
 export interface GenerateOptions {
@@ -25,7 +26,7 @@ export function generateConfig(options: GenerateOptions): string {
   const value = (one: unknown): string =>
     stringify(one, { version: '1.1', lineWidth: 0, collectionStyle: 'flow' }).trimEnd();
   const folder = options.dataDir.replace(/\/+$/, '');
-  return `# Settings of a Rookery homeserver. docs/operators/configuration.md describes all of them;
+  return withoutIdleSettings(`# Settings of a Rookery homeserver. docs/operators/configuration.md describes all of them;
 # "rookery config check" tells what is wrong with this file without starting the server.
 
 # The part of user and room ids behind the colon. It can never change.
@@ -79,5 +80,19 @@ form_secret: ${value(options.secrets.formSecret)}
 # modules:
 #   - module: rookery-word-filter
 #     config: { words: [spam] }
-`;
+`);
+}
+
+/** Comments out what this version does not use yet, so that a new file draws no warnings; the values stay for later. */
+function withoutIdleSettings(text: string): string {
+  let isIdle = false;
+  return text
+    .split('\n')
+    .map((line) => {
+      const [, name] = /^([a-z_0-9]+):/.exec(line) ?? [];
+      if (name !== undefined) isIdle = (withoutEffect as ReadonlySet<string>).has(name);
+      else if (!/^\s+\S/.test(line)) isIdle = false;
+      return isIdle ? `# ${line}` : line;
+    })
+    .join('\n');
 }
