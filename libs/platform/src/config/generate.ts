@@ -83,6 +83,9 @@ form_secret: ${value(options.secrets.formSecret)}
 `);
 }
 
+/** Has no default: the operator decides. */
+const mustBeSaid = 'report_stats';
+
 /** Comments out what this version does not use yet, so that a new file draws no warnings; the values stay for later. */
 function withoutIdleSettings(text: string): string {
   let isIdle = false;
@@ -90,7 +93,7 @@ function withoutIdleSettings(text: string): string {
     .split('\n')
     .map((line) => {
       const [, name] = /^([a-z_0-9]+):/.exec(line) ?? [];
-      if (name !== undefined) isIdle = (withoutEffect as ReadonlySet<string>).has(name);
+      if (name !== undefined) isIdle = name !== mustBeSaid && (withoutEffect as ReadonlySet<string>).has(name);
       else if (!/^\s+\S/.test(line)) isIdle = false;
       return isIdle ? `# ${line}` : line;
     })
