@@ -1,3 +1,4 @@
+import type { Type } from '@nestjs/common';
 import {
   type BackgroundUpdate,
   BackgroundUpdates,
@@ -122,6 +123,15 @@ export class Homeserver {
   /** Names of the loaded modules. */
   get moduleNames(): readonly string[] {
     return this.modules.dispatcher.modules;
+  }
+
+  /**
+   * A service of the running server by its class, for tests and programs that embed it.
+   * @throws Error when the server does not run, or has no such service
+   */
+  service<T>(type: abstract new (...args: never[]) => T): T {
+    if (!this.#http) throw new Error('The server does not run');
+    return this.#http.nest.get<T>(type as Type<T>, { strict: false });
   }
 
   /** Whether nobody has registered yet. */
