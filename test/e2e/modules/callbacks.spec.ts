@@ -250,6 +250,19 @@ describe.each(['sqlite', 'postgres'] as const)('callbacks fire (%s)', (kind) => 
     expect(told.args).toEqual([roomId, upgraded.body.replacement_room, ann.userId]);
   });
 
+  it('when somebody looks for users', async () => {
+    const find = async (): Promise<unknown> =>
+      (await ann.request('POST', '/user_directory/search', { search_term: 'ben' })).body['results'];
+    const found = { user_id: ben.userId, display_name: 'ben' };
+    expect(await find()).toEqual([found]);
+    expect(last('checkUsernameForSpam').args).toEqual([
+      { userId: ben.userId, displayName: 'ben', avatarUrl: undefined },
+      ann.userId,
+    ]);
+    probe.answers = { checkUsernameForSpam: () => true };
+    expect(await find()).toEqual([]);
+  });
+
   it('when a background update runs', async () => {
     let released = 0;
     probe.answers = {

@@ -86,7 +86,7 @@ export const callbackTable = {
     category: 'spamChecker',
     snakeCase: 'federated_user_may_invite',
     kind: 'gate',
-    fires: false,
+    fires: true,
   },
   userMaySend3pidInvite: {
     category: 'spamChecker',
@@ -108,7 +108,7 @@ export const callbackTable = {
     kind: 'gate',
     fires: true,
   },
-  checkUsernameForSpam: { category: 'spamChecker', snakeCase: 'check_username_for_spam', kind: 'gate', fires: false },
+  checkUsernameForSpam: { category: 'spamChecker', snakeCase: 'check_username_for_spam', kind: 'gate', fires: true },
   checkRegistrationForSpam: {
     category: 'spamChecker',
     snakeCase: 'check_registration_for_spam',

@@ -88,7 +88,10 @@ export const messageIndexUpdate = defineBackgroundUpdate({
       return [{ eventId, roomId, originServerTs, sender: row.sender, streamOrdering: row.stream_ordering, ...found }];
     });
     // What was stored since the server started is in the index already.
-    await deleteMessages(tx, rows.map((row) => row.event_id));
+    await deleteMessages(
+      tx,
+      rows.map((row) => row.event_id),
+    );
     await insertMessages(tx, messages);
     const last = rows.at(-1);
     return {

@@ -37,13 +37,20 @@ describe.each(['sqlite', 'postgres'] as const)('message search (%s)', (database)
   afterAll(() => server.stop());
 
   const room = async (more: object = {}): Promise<string> => {
-    const { body } = await alice.request<{ room_id: string }>('POST', '/createRoom', { preset: 'public_chat', ...more });
+    const { body } = await alice.request<{ room_id: string }>('POST', '/createRoom', {
+      preset: 'public_chat',
+      ...more,
+    });
     return body.room_id;
   };
   const join = (user: TestUser): Promise<unknown> => user.request('POST', `/rooms/${roomId}/join`, {});
   const say = async (body: string, user = alice, where = roomId): Promise<string> => {
     const content = { msgtype: 'm.text', body };
-    const answer = await user.request<{ event_id: string }>('PUT', `/rooms/${where}/send/m.room.message/${txn++}`, content);
+    const answer = await user.request<{ event_id: string }>(
+      'PUT',
+      `/rooms/${where}/send/m.room.message/${txn++}`,
+      content,
+    );
     expect(answer.status).toBe(200);
     return answer.body.event_id;
   };
@@ -149,14 +156,19 @@ describe.each(['sqlite', 'postgres'] as const)('message search (%s)', (database)
     expect(context!.events_before.map((event) => event.event_id)).toEqual([before]);
     expect(context!.events_after.map((event) => event.event_id)).toContain(after);
     expect(context!.profile_info).toEqual({ [alice.userId]: { displayname: 'alice' } });
-    const more = await bob.request<{ chunk: { event_id: string }[] }>('GET', `/rooms/${roomId}/messages?dir=f&from=${context!.end}`);
+    const more = await bob.request<{ chunk: { event_id: string }[] }>(
+      'GET',
+      `/rooms/${roomId}/messages?dir=f&from=${context!.end}`,
+    );
     expect(more.status).toBe(200);
     expect(answer.state![roomId]!.map((event) => event.type)).toContain('m.room.create');
     await alice.request('PUT', `/profile/${alice.userId}/displayname`, { displayname: 'alice' });
   });
 
   it('honours history visibility, membership and filters', async () => {
-    roomId = await room({ initial_state: [{ type: 'm.room.history_visibility', content: { history_visibility: 'joined' } }] });
+    roomId = await room({
+      initial_state: [{ type: 'm.room.history_visibility', content: { history_visibility: 'joined' } }],
+    });
     const early = await say('treasure before');
     expect(ids(await search(bob, 'treasure'))).toEqual([]);
     await join(bob);

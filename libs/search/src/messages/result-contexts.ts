@@ -51,7 +51,8 @@ export class ResultContexts {
     const visible = await this.visibility.visible(requester.userId, unique);
     const events = await this.serializer.serialize(readerOf(requester), visible);
     const written = new Map(visible.map(({ stored }, index) => [stored.event.eventId, events[index]]));
-    const pick = (list: readonly StoredEvent[]): object[] => list.flatMap(({ event }) => written.get(event.eventId) ?? []);
+    const pick = (list: readonly StoredEvent[]): object[] =>
+      list.flatMap(({ event }) => written.get(event.eventId) ?? []);
     const profiles = request.profiles ? await this.#profiles(around) : undefined;
     return new Map(
       around.map(({ result, before, after }): [string, JsonObject] => [

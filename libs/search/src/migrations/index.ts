@@ -12,7 +12,8 @@ async function messageSchema(tx: Tx): Promise<void> {
        origin_server_ts BIGINT NOT NULL, stream_ordering BIGINT NOT NULL UNIQUE ${vector})`,
   );
   await tx.run('CREATE INDEX event_search_room ON event_search (room_id, origin_server_ts)');
-  if (tx.dialect.name === 'postgres') await tx.run('CREATE INDEX event_search_words ON event_search USING GIN (vector)');
+  if (tx.dialect.name === 'postgres')
+    await tx.run('CREATE INDEX event_search_words ON event_search USING GIN (vector)');
   else await tx.run(`CREATE VIRTUAL TABLE event_search_words USING fts5(words, ${fts5Options})`);
   if (await tx.get('SELECT 1 AS found FROM events LIMIT 1')) await queueBackgroundUpdate(tx, rebuildUpdates.messages);
 }
@@ -23,7 +24,8 @@ async function userSchema(tx: Tx): Promise<void> {
     `CREATE TABLE user_directory (
        id ${tx.dialect.identityType}, user_id TEXT NOT NULL UNIQUE, display_name TEXT, avatar_url TEXT ${vector})`,
   );
-  if (tx.dialect.name === 'postgres') await tx.run('CREATE INDEX user_directory_search ON user_directory USING GIN (vector)');
+  if (tx.dialect.name === 'postgres')
+    await tx.run('CREATE INDEX user_directory_search ON user_directory USING GIN (vector)');
   else await tx.run(`CREATE VIRTUAL TABLE user_directory_search USING fts5(words, ${fts5Options})`);
   if (await tx.get('SELECT 1 AS found FROM users LIMIT 1')) await queueBackgroundUpdate(tx, rebuildUpdates.users);
 }

@@ -26,7 +26,8 @@ interface Piece {
 function* piecesOf(text: string): Iterable<Piece> {
   for (const [run] of normalize(text).matchAll(runs)) {
     if (dictionaryScripts.test(run)) {
-      for (const { segment, isWordLike } of segmenter.segment(run)) if (isWordLike) yield { text: segment, paired: false };
+      for (const { segment, isWordLike } of segmenter.segment(run))
+        if (isWordLike) yield { text: segment, paired: false };
       continue;
     }
     let piece = '';

@@ -150,7 +150,9 @@ export async function searchUsers(db: Db, query: UserQuery): Promise<DirectoryUs
     where.push(`${isLocal} = 1`);
     params.push(local);
   }
-  const order = [`CASE WHEN LOWER(d.display_name) = ? OR d.user_id = ? OR d.user_id LIKE ? ESCAPE '\\' THEN 0 ELSE 1 END`];
+  const order = [
+    `CASE WHEN LOWER(d.display_name) = ? OR d.user_id = ? OR d.user_id LIKE ? ESCAPE '\\' THEN 0 ELSE 1 END`,
+  ];
   const typed = query.exact.replace(/[\\%_]/g, (character) => `\\${character}`);
   params.push(query.exact, query.exact, `@${typed}:%`);
   if (query.localFirst) {
