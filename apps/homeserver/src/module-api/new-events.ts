@@ -10,6 +10,8 @@ const cursor = 'module_new_events';
 const batchSize = 100;
 /** Rooms whose events are told side by side; the events of one room are told in order. */
 const maxRooms = 20;
+/** How long a stop lets modules go on with what lies before them; the rest is told after the next start. */
+const drainMs = 1_500;
 
 /** What new events are read through. */
 export interface NewEventParts {
@@ -29,6 +31,8 @@ export interface NewEventParts {
  */
 export class NewEvents {
   #follower: Follower | undefined;
+  /** No further event of the batch in hand is told. */
+  #cut = false;
   #changing: Promise<void> = Promise.resolve();
 
   constructor(private readonly parts: NewEventParts) {}
@@ -58,7 +62,10 @@ export class NewEvents {
   }
 
   async #end(): Promise<void> {
+    const cut = this.parts.clock.after(drainMs, () => (this.#cut = true));
     await this.#follower?.stop();
+    cut.cancel();
+    this.#cut = false;
     this.#follower = undefined;
   }
 
@@ -77,10 +84,19 @@ export class NewEvents {
       else rooms.set(one.event.roomId, [one]);
     }
     const queues = rooms.values();
+    const untold = new Set(stored);
     const work = async (): Promise<void> => {
-      for (const queue of queues) for (const one of queue) await this.#tell(one);
+      for (const queue of queues) {
+        for (const one of queue) {
+          if (this.#cut) return;
+          await this.#tell(one);
+          untold.delete(one);
+        }
+      }
     };
     await Promise.all(Array.from({ length: Math.min(maxRooms, rooms.size) }, work));
+    const [first] = untold;
+    if (first) return reached(first.streamOrdering - 1, after);
     return stored.length < batchSize ? upTo : (stored.at(-1)?.streamOrdering ?? upTo);
   }
 
@@ -104,4 +120,10 @@ export class NewEvents {
     });
     await dispatcher.notify('onNewEvent', callbackContext(undefined), toModuleEvent(event), view);
   }
+}
+
+/** @throws Error when a cut batch brought nothing forward */
+function reached(position: number, after: number): number {
+  if (position <= after) throw new Error('Modules took too long with an event while the server was stopping');
+  return position;
 }

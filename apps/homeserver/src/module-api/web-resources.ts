@@ -17,10 +17,22 @@ export class WebResources {
     for (const prefix of this.dispatcher.webPrefixes) {
       if (this.#mounted.has(prefix)) continue;
       this.#mounted.add(prefix);
-      this.http.mount(prefix, (request) => this.dispatcher.answerWeb(request));
+      this.http.mount(prefix, (request, { ip }: ClientDetails = {}) => {
+        if (ip === undefined) return this.dispatcher.answerWeb(request);
+        addresses.set(request, ip);
+        return this.dispatcher.answerWeb(request, { ip });
+      });
     }
   }
 }
+
+/** What the HTTP side may tell of a client beside its request. */
+interface ClientDetails {
+  readonly ip?: string;
+}
+
+/** From where requests came that modules are answering; a module hands the request back, not the address. */
+const addresses = new WeakMap<Request, string>();
 
 /** A request of the web platform's kind, as the authenticator wants to see it. */
 export function inboundOf(request: Request): InboundRequest {
@@ -38,7 +50,7 @@ export function inboundOf(request: Request): InboundRequest {
     headers: Object.fromEntries(request.headers),
     body: undefined,
     stream: Readable.from([]),
-    ip: '',
+    ip: addresses.get(request) ?? '',
     userAgent: request.headers.get('user-agent') ?? '',
     signal: request.signal,
   };
