@@ -40,6 +40,7 @@ export { AliasService } from './directory/alias.service.js';
 export { PublicationRules } from './directory/publication-rules.js';
 export { RoomAccess, type RoomReading } from './history/room-access.js';
 export { RoomReadingService } from './history/room-reading.service.js';
+export { InvitePolicy } from './membership/invite-policy.js';
 export { JoinService } from './membership/join.service.js';
 export { MemberEvents, type MembershipOptions } from './membership/member-events.js';
 export { MemberProfiles } from './membership/member-profiles.js';
@@ -52,6 +53,7 @@ export {
 } from './membership/remote-rooms.js';
 export { type IdentityServers, type ThreepidInvite, ThreepidInvites } from './membership/threepid-invites.js';
 export { PrejoinState, stripped } from './persistence/prejoin-state.js';
+export { DelayedEvents } from './delayed/delayed-events.service.js';
 export { EventCreation, type SendRequest } from './sending/event-creation.service.js';
 export { originOf, readerOf } from './sending/origin.js';
 export { RoomsHttpModule } from './rooms-http.module.js';

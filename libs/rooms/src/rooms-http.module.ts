@@ -1,5 +1,6 @@
 import { Module } from '@nestjs/common';
 import { CreateRoomController } from './creation/create-room.controller.js';
+import { DelayedEventsController } from './delayed/delayed-events.controller.js';
 import { AliasController } from './directory/alias.controller.js';
 import { HistoryController } from './history/history.controller.js';
 import { MembershipController } from './membership/membership.controller.js';
@@ -17,6 +18,7 @@ import { SendController } from './sending/send.controller.js';
   controllers: [
     AliasController,
     CreateRoomController,
+    DelayedEventsController,
     HistoryController,
     MembershipController,
     SendController,

@@ -51,6 +51,7 @@ import { RoomHeroes } from './reading/room-heroes.js';
 import { TimelineReader } from './reading/timeline-reader.js';
 import { VisibilityFilter } from './reading/visibility-filter.js';
 import { Aggregations } from './relations/aggregations.js';
+import { DelayedEvents } from './delayed/delayed-events.service.js';
 import { EventCreation } from './sending/event-creation.service.js';
 import { EventGates } from './sending/event-gates.js';
 import { RoomStateReader } from './state/room-state-reader.js';
@@ -58,6 +59,7 @@ import { StateGroups } from './state/state-groups-cache.js';
 import { StateResolver } from './state/state-resolver.js';
 
 const face = [
+  InvitePolicy,
   OutOfBandMemberships,
   ReaderWishes,
   RoomBlocking,
@@ -65,6 +67,7 @@ const face = [
   RoomTasks,
   PurgeService,
   RoomShutdown,
+  DelayedEvents,
   RoomDirectory,
   RoomFactsReader,
   RelationsService,
@@ -108,7 +111,6 @@ const inside = [
   DraftBuilder,
   EventGates,
   ForeignStager,
-  InvitePolicy,
   LocalEventPersister,
   LocalStager,
   Placement,

@@ -4,7 +4,10 @@ import { createTestHomeserver, type TestHomeserver, type TestUser } from '@rooke
 let homeserver: TestHomeserver;
 beforeAll(async () => {
   const module = fileURLToPath(new URL('../src/index.ts', import.meta.url));
-  const rules = [{ shared_room: true, action: 'allow' }];
+  const rules = [
+    { to: '@quiet:*', action: 'drop' },
+    { shared_room: true, action: 'allow' },
+  ];
   const config = { rules, otherwise: 'deny', message: 'Meet first' };
   homeserver = await createTestHomeserver({ settings: { modules: [{ module, config }] } });
 });
@@ -28,4 +31,13 @@ it('lets only those who share a room invite each other', async () => {
   const open = await newRoom(alice, { preset: 'public_chat' });
   expect((await bob.request('POST', `/rooms/${encodeURIComponent(open)}/join`, {})).status).toBe(200);
   expect((await invite(alice, closed, bob)).status).toBe(200);
+});
+
+it('drops an invite without the inviter noticing', async () => {
+  const carol = await homeserver.registerUser('carol');
+  const quiet = await homeserver.registerUser('quiet');
+  const room = await newRoom(carol, { preset: 'private_chat' });
+  expect((await invite(carol, room, quiet)).status).toBe(200);
+  const { body } = await quiet.request<{ rooms?: { invite?: object } }>('GET', '/sync');
+  expect(body.rooms?.invite ?? {}).toEqual({});
 });

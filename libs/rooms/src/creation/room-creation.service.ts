@@ -76,20 +76,22 @@ export class RoomCreation {
     const isPublic = request.visibility === 'public';
     const preset = presets[request.preset ?? (isPublic ? 'public_chat' : 'private_chat')];
     const invited = this.#invited(request.invite ?? [], userId);
+    const dropped = new Set<string>();
     if (!overrides.unchecked) {
       if (alias !== undefined) await this.#checkAlias(requester, alias);
-      for (const target of invited) await this.policy.check(requester, target, undefined);
+      for (const target of invited) if (!(await this.policy.check(requester, target, undefined))) dropped.add(target);
     }
+    const delivered = requester.shadowBanned ? [] : invited.filter((target) => !dropped.has(target));
     const roomId = rules.roomIdFormat === 'domain' ? `!${this.ids.letters(18)}:${this.config.serverName}` : undefined;
     if (isPublic && !overrides.unchecked) await this.#checkPublication(requester, roomId ?? '', alias);
-    const local = invited.filter((target) => domainOf(target) === this.config.serverName);
+    const local = delivered.filter((target) => domainOf(target) === this.config.serverName);
     const drafts = [
       ...(await this.#firstEvents(requester, request, rules, preset, invited)),
       ...this.#stateEvents(requester, request, preset, alias, overrides),
-      ...(await this.#inviteEvents(requester, request, requester.shadowBanned ? [] : local)),
+      ...(await this.#inviteEvents(requester, request, local)),
     ];
     const created = await this.#persist(userId, rules, roomId, drafts, isPublic, alias);
-    for (const target of invited) {
+    for (const target of delivered) {
       if (domainOf(target) === this.config.serverName) continue;
       await this.memberships.invite(requester, created.roomId, target, {
         unchecked: true,

@@ -1,7 +1,8 @@
 import { Injectable } from '@nestjs/common';
 import { RateLimiter } from '@rookery/http';
+import type { RoomEvent } from '@rookery/events';
 import { MatrixError } from '@rookery/matrix-types';
-import { assertAllowed, callbackContext, ModuleDispatcher } from '@rookery/module-host';
+import { callbackContext, type GateVerdict, ModuleDispatcher, refusalError, toModuleEvent } from '@rookery/module-host';
 import { Config, type Requester } from '@rookery/platform';
 import { AccountDataService, isLocalUser } from '@rookery/users';
 
@@ -17,9 +18,10 @@ export class InvitePolicy {
 
   /**
    * @param roomId `undefined` while the room is being created
+   * @returns whether to deliver it; `false`: it is to look sent, and to go nowhere
    * @throws MatrixError 403 `M_FORBIDDEN` or `M_INVITE_BLOCKED`, 429 `M_LIMIT_EXCEEDED`
    */
-  async check(requester: Requester, target: string, roomId: string | undefined): Promise<void> {
+  async check(requester: Requester, target: string, roomId: string | undefined): Promise<boolean> {
     if (this.config.get('block_non_admin_invites') && !requester.isAdmin) {
       throw MatrixError.forbidden('Invites have been disabled on this server');
     }
@@ -30,9 +32,38 @@ export class InvitePolicy {
     await this.limiter.take('rc_invites.per_user', target, requester);
     if (this.modules.has('userMayInvite')) {
       const context = callbackContext(requester, { duringRoomCreation: roomId === undefined });
-      assertAllowed(await this.modules.gate('userMayInvite', context, requester.userId, target, roomId ?? ''));
+      const verdict = await this.modules.gate('userMayInvite', context, requester.userId, target, roomId ?? '');
+      if (!isDelivered(verdict)) return false;
     }
     await this.checkWishes(requester.userId, target);
+    return true;
+  }
+
+  /**
+   * The same for an invite that another server sends. Ask it before the invite is signed and stored.
+   * @param origin the server that sent it
+   * @param event about a user of this server; its format and signatures were checked
+   * @returns whether to store it; `false`: sign and answer it, and do nothing more
+   * @throws MatrixError 403 `M_FORBIDDEN` or `M_INVITE_BLOCKED`, 429 `M_LIMIT_EXCEEDED`
+   */
+  async checkForeign(origin: string, event: RoomEvent): Promise<boolean> {
+    const target = event.stateKey ?? '';
+    if (this.config.get('block_non_admin_invites')) {
+      throw MatrixError.forbidden('Invites have been disabled on this server');
+    }
+    await this.limiter.take('rc_invites.per_room', event.roomId);
+    await this.limiter.take('rc_invites.per_user', target);
+    const context = callbackContext(undefined, { source: 'federation', origin });
+    if (this.modules.has('federatedUserMayInvite')) {
+      const verdict = await this.modules.gate('federatedUserMayInvite', context, toModuleEvent(event));
+      if (!isDelivered(verdict)) return false;
+    }
+    if (this.modules.has('userMayInvite')) {
+      const verdict = await this.modules.gate('userMayInvite', context, event.sender, target, event.roomId);
+      if (!isDelivered(verdict)) return false;
+    }
+    await this.checkWishes(event.sender, target);
+    return true;
   }
 
   /**
@@ -46,4 +77,11 @@ export class InvitePolicy {
       throw new MatrixError(403, 'M_INVITE_BLOCKED', `${target} does not take invites from ${inviter}`);
     }
   }
+}
+
+/** @throws MatrixError when a module refused openly */
+function isDelivered(verdict: GateVerdict): boolean {
+  if (verdict.allowed) return true;
+  if (verdict.effect === 'refuse') throw refusalError(verdict);
+  return false;
 }

@@ -28,11 +28,18 @@ export class MembershipService {
     private readonly config: Config,
   ) {}
 
-  /** @throws MatrixError 403 `M_FORBIDDEN` or `M_INVITE_BLOCKED`, 429 `M_LIMIT_EXCEEDED` */
+  /**
+   * Invites a user. A module may have it that this only looks so.
+   * @throws MatrixError 403 `M_FORBIDDEN` or `M_INVITE_BLOCKED`, 429 `M_LIMIT_EXCEEDED`
+   */
   async invite(requester: Requester, roomId: string, target: string, options: MembershipOptions = {}): Promise<void> {
     checkTarget(target);
     if (requester.shadowBanned) return void (await this.creation.pretend(roomId));
-    if (!options.unchecked) await this.policy.check(requester, target, roomId);
+    if (!options.unchecked && !(await this.policy.check(requester, target, roomId))) {
+      const isMember = (await this.change.currentOf(roomId, requester.userId)) === 'join';
+      if (!isMember) throw MatrixError.forbidden('You are not in this room');
+      return;
+    }
     if (domainOf(target) !== this.config.serverName && !this.remote.gateway) {
       throw MatrixError.forbidden('Users of other servers cannot be invited');
     }

@@ -1,4 +1,5 @@
 import type { Migration } from '@rookery/database';
+import { delayedSchema } from './delayed.migration.js';
 import { directorySchema } from './directory.migration.js';
 import { eventsSchema } from './events.migration.js';
 import { stateSchema } from './state.migration.js';
@@ -10,4 +11,5 @@ export const roomsMigrations: readonly Migration[] = [
   { version: 1, name: 'rooms_02_state', up: stateSchema },
   { version: 1, name: 'rooms_03_directory', up: directorySchema },
   { version: 1, name: 'rooms_04_upkeep', up: upkeepSchema },
+  { version: 1, name: 'rooms_05_delayed', up: delayedSchema },
 ];

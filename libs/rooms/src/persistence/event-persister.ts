@@ -53,6 +53,8 @@ export interface ForeignEvent {
   readonly event: RoomEvent;
   /** A gate refused it, or a policy server: it is kept and never served. */
   readonly softFail?: boolean | undefined;
+  /** The server that sent it, for modules; else its sender's. */
+  readonly origin?: string | undefined;
 }
 
 /** State of a room at an event, from a server that knows it: with it an event without known ancestors can be placed. */

@@ -1,6 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import type { RoomEvent } from '@rookery/events';
+import { domainOf } from '@rookery/matrix-types';
 import {
   authStateOf,
   authTypesFor,
@@ -44,7 +45,7 @@ export class ForeignStager {
    */
   async stage(
     room: WorkingRoom,
-    { event, softFail }: ForeignEvent,
+    { event, softFail, origin = domainOf(event.sender) }: ForeignEvent,
     given?: StateBefore,
     past = false,
   ): Promise<ForeignOutcome> {
@@ -64,10 +65,7 @@ export class ForeignStager {
       const now = checkAuth(event, await this.builder.authState(room, room, wanted));
       const isFirst = room.size === 0;
       softFailed =
-        !!softFail ||
-        (!isFirst && !now.allowed) ||
-        !(await this.gates.foreignAllowed(room, event, before)) ||
-        !(await this.gates.spam(event)).allowed;
+        !!softFail || (!isFirst && !now.allowed) || !(await this.gates.foreignAllowed(room, event, before, origin));
     }
     const accepted = verdict.allowed;
     const chain = accepted ? await this.placement.groupAfter(room, before, event) : before.chain;

@@ -31,7 +31,7 @@ export class InboundEvents {
    * @returns what became of the event; `missingAncestors` when the origin would not fill the gap: nothing was stored then
    */
   async receive(origin: string, roomId: string, foreign: ForeignEvent): Promise<ReceiveVerdict> {
-    let verdict = await this.#try(roomId, foreign);
+    let verdict = await this.#try(origin, roomId, foreign);
     const source = this.remote.missingEvents;
     if (!source) return verdict;
     let fetchedAuth = 0;
@@ -48,13 +48,13 @@ export class InboundEvents {
       } else {
         return this.#withOriginsState(origin, roomId, foreign, verdict);
       }
-      verdict = await this.#try(roomId, foreign);
+      verdict = await this.#try(origin, roomId, foreign);
     }
     return verdict;
   }
 
-  async #try(roomId: string, foreign: ForeignEvent): Promise<ReceiveVerdict> {
-    return (await this.persister.receive(roomId, [foreign]))[0]!;
+  async #try(origin: string, roomId: string, foreign: ForeignEvent): Promise<ReceiveVerdict> {
+    return (await this.persister.receive(roomId, [{ origin, ...foreign }]))[0]!;
   }
 
   /** Fetches auth events, their auth events and so on, and stores them as outliers. */
@@ -86,11 +86,11 @@ export class InboundEvents {
     );
     const ordered = found.filter((each) => each.roomId === roomId).sort((a, b) => a.depth - b.depth);
     for (const each of ordered) {
-      const verdict = await this.#try(roomId, { event: each });
+      const verdict = await this.#try(origin, roomId, { event: each });
       if (verdict.kind !== 'missingAncestors') continue;
       const missingAuth = verdict.eventIds.filter((id) => each.authEventIds.includes(id));
       if (missingAuth.length > 0) await this.#fetchAuth(origin, roomId, missingAuth, maxAuthEvents);
-      const again = missingAuth.length > 0 ? await this.#try(roomId, { event: each }) : verdict;
+      const again = missingAuth.length > 0 ? await this.#try(origin, roomId, { event: each }) : verdict;
       // The oldest of them stands alone: with the state before it the others can be placed.
       if (again.kind === 'missingAncestors') await this.#withOriginsState(origin, roomId, { event: each }, again);
     }

@@ -3,6 +3,7 @@ import { Database } from '@rookery/database';
 import { type RoomEvent, roomVersionRules } from '@rookery/events';
 import { MatrixError } from '@rookery/matrix-types';
 import { Clock, Config, Logger } from '@rookery/platform';
+import { stateKeyOf } from '@rookery/state-res';
 import { findSentEvent } from '../sending/transactions.query.js';
 import { BatchCommitter, type CommitOptions } from './batch-committer.js';
 import {
@@ -42,6 +43,7 @@ interface Task {
 }
 
 const maxBatch = 64;
+const createKey = stateKeyOf('m.room.create', '');
 const maxAttempts = 10;
 
 /** The state that an event was built upon is not the room's any more; as an answer, that it should be tried again. */
@@ -158,7 +160,8 @@ export class LocalEventPersister extends EventPersister {
       this.#queue.push(roomId, {
         roomVersion,
         stage: async (room) => {
-          await this.foreign.stageOutliers(room, events);
+          const own = events.filter((event) => event.roomId === roomId);
+          await this.foreign.stageOutliers(room, own);
           return () => resolve();
         },
         reject,
@@ -171,8 +174,14 @@ export class LocalEventPersister extends EventPersister {
       this.#queue.push(event.roomId, {
         roomVersion,
         stage: async (room) => {
-          await this.foreign.stageOutliers(room, [...given.authChain, ...given.state]);
-          const state = await this.placement.given(room, await this.foreign.acceptedState(room, given.state));
+          const around = surroundings(room.roomId, given, [event]);
+          await this.foreign.stageOutliers(room, [...around.authChain, ...around.state]);
+          const accepted = await this.foreign.acceptedState(room, around.state);
+          // What is no state of this room must not decide about an event for ever.
+          if (!accepted.has(createKey)) {
+            return () => resolve({ kind: 'missingAncestors', eventIds: event.prevEventIds });
+          }
+          const state = await this.placement.given(room, accepted);
           // Without a member of ours what was known of the room has not been kept up to date.
           if (room.base.localMembers.size === 0) room.extremities.clear();
           const outcome = await this.foreign.stage(room, { event }, state);
@@ -188,9 +197,10 @@ export class LocalEventPersister extends EventPersister {
       this.#queue.push(roomId, {
         options: { backfilled: true },
         stage: async (room) => {
-          if (given) await this.foreign.stageOutliers(room, [...given.authChain, ...given.state]);
+          const around = given && surroundings(roomId, given, events);
+          if (around) await this.foreign.stageOutliers(room, [...around.authChain, ...around.state]);
           const state =
-            given && (await this.placement.given(room, await this.foreign.acceptedState(room, given.state)));
+            around && (await this.placement.given(room, await this.foreign.acceptedState(room, around.state)));
           for (const [index, event] of events.entries()) {
             await this.foreign.stage(room, { event }, index === 0 ? state : undefined, true);
           }
@@ -308,6 +318,13 @@ export class LocalEventPersister extends EventPersister {
     this.snapshots.keep(room.base);
     return stored;
   }
+}
+
+/** What another server gave as the state around events, without those events themselves and without other rooms. */
+function surroundings(roomId: string, given: ForeignState, events: readonly RoomEvent[]): ForeignState {
+  const isAround = (each: RoomEvent): boolean =>
+    each.roomId === roomId && !events.some((event) => event.eventId === each.eventId);
+  return { state: given.state.filter(isAround), authChain: given.authChain.filter(isAround) };
 }
 
 /** A room that is not known here has no members here. */

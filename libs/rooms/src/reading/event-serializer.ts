@@ -23,6 +23,9 @@ export interface SerializeOptions {
   readonly withoutAggregations?: boolean;
 }
 
+/** Begins the transaction ids of events that were left to be sent later (MSC4140); the id of the delay follows. */
+export const delayedTxnPrefix = 'org.matrix.msc4140.delay:';
+
 /** Writes events as clients see them, with everything that is added for one reader. */
 @Injectable()
 export class EventSerializer {
@@ -96,7 +99,9 @@ export class EventSerializer {
     const unsigned: UnsignedData = { age: nowMs - event.originServerTs };
     if (membership !== undefined) unsigned['membership'] = membership as UnsignedData['membership'];
     if (transaction && transaction.userId === reader.userId && transaction.deviceId === reader.deviceId) {
-      unsigned.transaction_id = transaction.txnId;
+      if (transaction.txnId.startsWith(delayedTxnPrefix))
+        unsigned['org.matrix.msc4140.delay_id'] = transaction.txnId.slice(delayedTxnPrefix.length);
+      else unsigned.transaction_id = transaction.txnId;
     }
     const replaced = stored.replacesState === undefined ? undefined : others.get(stored.replacesState);
     if (replaced) {

@@ -59,16 +59,19 @@ export class EventGates {
     return this.modules.gate('checkEventForSpam', context(origin), toModuleEvent(event));
   }
 
-  /** What third-party rules say about an event of another server. */
-  async foreignAllowed(room: WorkingRoom, event: RoomEvent, before: StateBefore): Promise<boolean> {
-    if (!this.modules.has('checkEventAllowed')) return true;
-    const verdict = await this.modules.transform(
-      'checkEventAllowed',
-      context(undefined),
-      toModuleEvent(event),
-      this.#stateView(room, before),
-    );
-    return verdict.allowed;
+  /**
+   * What third-party rules and spam checkers say about an event of another server.
+   * @param origin the server that sent it
+   */
+  async foreignAllowed(room: WorkingRoom, event: RoomEvent, before: StateBefore, origin: string): Promise<boolean> {
+    if (!this.active) return true;
+    const foreign = callbackContext(undefined, { source: 'federation', origin });
+    const given = toModuleEvent(event);
+    if (this.modules.has('checkEventAllowed')) {
+      const view = this.#stateView(room, before);
+      if (!(await this.modules.transform('checkEventAllowed', foreign, given, view)).allowed) return false;
+    }
+    return (await this.modules.gate('checkEventForSpam', foreign, given)).allowed;
   }
 
   #stateView(room: WorkingRoom, before: StateBefore): ReturnType<typeof toStateView> {

@@ -1,16 +1,21 @@
 import { databaseMigrations, type Tx } from '@rookery/database';
+import { buildEvent, type RoomEvent, roomVersionRules } from '@rookery/events';
 import type { JsonObject } from '@rookery/matrix-types';
 import { ModuleDispatcher, ModuleRegistry } from '@rookery/module-host';
 import { replicationMigrations } from '@rookery/replication';
 import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
-import { usersMigrations } from '@rookery/users';
+import { AccountDataService, usersMigrations } from '@rookery/users';
 import { RoomCreation } from '../creation/room-creation.service.js';
 import { RoomReadingService } from '../history/room-reading.service.js';
 import { RoomHooks } from '../hooks.js';
+import { InvitePolicy } from '../membership/invite-policy.js';
 import { JoinService } from '../membership/join.service.js';
 import { MembershipService } from '../membership/membership.service.js';
 import { roomsMigrations } from '../migrations/index.js';
+import { InboundEvents } from '../persistence/inbound-events.service.js';
+import { MembershipReader } from '../reading/membership-reader.js';
 import { buildRooms, requesterOf, type RoomsFixture } from '../rooms.fixture.js';
+import { RoomStateReader } from '../state/room-state-reader.js';
 import { EventCreation } from './event-creation.service.js';
 
 const policy = { onError: 'deny' as const, timeLimitMs: undefined };
@@ -22,6 +27,7 @@ eachDatabase('modules and hooks', (open) => {
   const alice = requesterOf('alice');
   const bob = requesterOf('bob');
   const asked: string[] = [];
+  const contexts: string[] = [];
   let hold: Promise<void> | undefined;
 
   beforeAll(async () => {
@@ -30,17 +36,26 @@ eachDatabase('modules and hooks', (open) => {
     const registry = new ModuleRegistry(() => {});
     registry.addModule('test');
     registry.add('test', policy, 'spamChecker', {
-      checkEventForSpam: async (event) => {
+      checkEventForSpam: async (event, context) => {
+        contexts.push(`spam ${context.source} ${context.origin}`);
         asked.push(`spam ${event.type} ${event.eventId.length > 10}`);
         if (event.content['body'] === 'slow') await hold;
         return event.content['body'] === 'spam' ? { errcode: 'M_FORBIDDEN', message: 'No spam here' } : 'NOT_SPAM';
       },
       userMayJoinRoom: (userId) => (userId === '@unwanted:example.org' ? { errcode: 'M_FORBIDDEN' } : 'NOT_SPAM'),
-      userMayInvite: (_inviter, invitee) =>
-        invitee === '@unwanted:example.org' ? { errcode: 'M_FORBIDDEN' } : 'NOT_SPAM',
+      userMayInvite: (inviter, invitee, _roomId, context) => {
+        asked.push(`invite ${inviter} ${context.source} ${context.origin}`);
+        if (invitee === '@quiet:example.org') return 'DROP_SILENTLY';
+        return invitee === '@unwanted:example.org' ? { errcode: 'M_FORBIDDEN' } : 'NOT_SPAM';
+      },
+      federatedUserMayInvite: (event, context) => {
+        asked.push(`federated ${event.sender} ${context.source} ${context.origin}`);
+        return event.sender === '@spammer:elsewhere.org' ? 'DROP_SILENTLY' : 'NOT_SPAM';
+      },
     });
     registry.add('test', policy, 'thirdPartyRules', {
-      checkEventAllowed: async (event, state) => {
+      checkEventAllowed: async (event, state, context) => {
+        contexts.push(`allowed ${context.source} ${context.origin}`);
         const name = await state.get('m.room.name');
         if (event.content['body'] === 'what is this?') {
           return { allowed: true, replacement: { content: { ...event.content, body: String(name?.content['name']) } } };
@@ -116,6 +131,77 @@ eachDatabase('modules and hooks', (open) => {
     await expect(rooms.get(MembershipService).invite(alice, roomId, unwanted.userId)).rejects.toMatchObject({
       status: 403,
     });
+  });
+
+  it('may have an invite look sent that goes nowhere', async () => {
+    const roomId = await create();
+    const quiet = requesterOf('quiet').userId;
+    await rooms.get(MembershipService).invite(alice, roomId, quiet);
+    const made = await rooms.get(RoomCreation).create(alice, { preset: 'private_chat', invite: [quiet, bob.userId] });
+    for (const id of [roomId, made.roomId]) {
+      expect(await rooms.get(MembershipReader).inRoom(quiet, id)).toBeUndefined();
+    }
+    expect((await rooms.get(MembershipReader).inRoom(bob.userId, made.roomId))?.membership).toBe('invite');
+    const stranger = requesterOf('stranger');
+    await expect(rooms.get(MembershipService).invite(stranger, roomId, quiet)).rejects.toMatchObject({ status: 403 });
+  });
+
+  it('are asked about invites of other servers, by both callbacks and with the origin', async () => {
+    const inviteBy = (sender: string, target: string): RoomEvent =>
+      buildEvent(
+        {
+          roomId: '!room:elsewhere.org',
+          type: 'm.room.member',
+          stateKey: target,
+          sender,
+          content: { membership: 'invite' },
+          originServerTs: 1,
+          depth: 1,
+          prevEventIds: [],
+          authEventIds: [],
+        },
+        roomVersionRules('11')!,
+      );
+    const check = (sender: string, target: string): Promise<boolean> =>
+      rooms.get(InvitePolicy).checkForeign('relay.org', inviteBy(sender, target));
+    asked.length = 0;
+    expect(await check('@zoe:elsewhere.org', bob.userId)).toBe(true);
+    expect(asked).toEqual([
+      'federated @zoe:elsewhere.org federation relay.org',
+      'invite @zoe:elsewhere.org federation relay.org',
+    ]);
+    expect(await check('@zoe:elsewhere.org', '@quiet:example.org')).toBe(false);
+    expect(await check('@spammer:elsewhere.org', bob.userId)).toBe(false);
+    await expect(check('@zoe:elsewhere.org', '@unwanted:example.org')).rejects.toMatchObject({ status: 403 });
+    await rooms
+      .get(AccountDataService)
+      .set(bob.userId, undefined, 'm.invite_permission_config', { default_action: 'block' }, {});
+    await expect(check('@zoe:elsewhere.org', bob.userId)).rejects.toMatchObject({ errcode: 'M_INVITE_BLOCKED' });
+  });
+
+  it('learn which server sent a foreign event', async () => {
+    const request = { preset: 'public_chat', room_version: '11' } as const;
+    const { roomId } = await rooms.get(RoomCreation).create(alice, request);
+    const state = await rooms.get(RoomStateReader).current(roomId);
+    const head = state.reduce((a, b) => (a.event.depth > b.event.depth ? a : b)).event;
+    const idOf = (type: string): string => state.find(({ event }) => event.type === type)!.event.eventId;
+    const event = buildEvent(
+      {
+        roomId,
+        type: 'm.room.member',
+        stateKey: '@zoe:elsewhere.org',
+        sender: '@zoe:elsewhere.org',
+        content: { membership: 'join' },
+        originServerTs: clock.nowMs(),
+        depth: head.depth + 1,
+        prevEventIds: [head.eventId],
+        authEventIds: ['m.room.create', 'm.room.power_levels', 'm.room.join_rules'].map(idOf),
+      },
+      roomVersionRules('11')!,
+    );
+    contexts.length = 0;
+    expect(await rooms.get(InboundEvents).receive('relay.org', roomId, { event })).toMatchObject({ kind: 'accepted' });
+    expect(contexts).toEqual(['allowed federation relay.org', 'spam federation relay.org']);
   });
 
   it('fail the batch with a hook that must not be missed, and nothing else', async () => {

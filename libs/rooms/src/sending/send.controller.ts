@@ -2,11 +2,15 @@ import { Controller, Get, Param, Put } from '@nestjs/common';
 import { Access, Inbound, type InboundRequest, JsonBody, queryChoice, queryInteger, stable, Who } from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
+import { DelayedEvents } from '../delayed/delayed-events.service.js';
 import { AliasService } from '../directory/alias.service.js';
 import { RoomReadingService } from '../history/room-reading.service.js';
 import { MembershipService } from '../membership/membership.service.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
 import { EventCreation } from './event-creation.service.js';
+
+/** How long to wait before sending, milliseconds (MSC4140). */
+const delayParameter = 'org.matrix.msc4140.delay';
 
 /** Sending events and reading state. */
 @Controller()
@@ -17,6 +21,7 @@ export class SendController {
     private readonly memberships: MembershipService,
     private readonly state: RoomStateReader,
     private readonly aliases: AliasService,
+    private readonly delayed: DelayedEvents,
   ) {}
 
   /** PUT /_matrix/client/v3/rooms/{roomId}/send/{eventType}/{txnId} */
@@ -31,7 +36,10 @@ export class SendController {
     @JsonBody() content: JsonObject,
   ): Promise<object> {
     const originServerTs = queryInteger(request, 'ts');
-    const sent = await this.creation.send(requester, { roomId, type, content, originServerTs }, txnId);
+    const event = { roomId, type, content, originServerTs };
+    const delayMs = queryInteger(request, delayParameter, { min: 1 });
+    if (delayMs !== undefined) return { delay_id: await this.delayed.schedule(requester, event, delayMs, txnId) };
+    const sent = await this.creation.send(requester, event, txnId);
     return { event_id: sent.eventId };
   }
 
@@ -60,20 +68,17 @@ export class SendController {
     @Param('stateKey') stateKey: string | undefined,
     @JsonBody() content: JsonObject,
   ): Promise<object> {
+    const originServerTs = queryInteger(request, 'ts');
+    const event = { roomId, type, stateKey: stateKey ?? '', content, originServerTs };
+    const delayMs = queryInteger(request, delayParameter, { min: 1 });
+    if (delayMs !== undefined) return { delay_id: await this.delayed.schedule(requester, event, delayMs) };
     if (type === 'm.room.member') {
       const target = stateKey ?? '';
       await this.memberships.byContent(requester, roomId, target, content);
       return { event_id: (await this.state.currentId(roomId, type, target)) ?? '' };
     }
     if (type === 'm.room.canonical_alias') await this.aliases.checkCanonical(roomId, content);
-    const originServerTs = queryInteger(request, 'ts');
-    const sent = await this.creation.send(requester, {
-      roomId,
-      type,
-      stateKey: stateKey ?? '',
-      content,
-      originServerTs,
-    });
+    const sent = await this.creation.send(requester, event);
     return { event_id: sent.eventId };
   }
 

@@ -1,0 +1,115 @@
+import type { Db, Tx } from '@rookery/database';
+
+/** An event that is to be sent later. */
+export interface DelayedEventRow {
+  readonly delay_id: string;
+  readonly user_localpart: string;
+  readonly device_id: string | null;
+  /** Milliseconds, from the last start of its time. */
+  readonly delay: number;
+  /** When it is due, milliseconds since the epoch. */
+  readonly send_ts: number;
+  readonly room_id: string;
+  readonly event_type: string;
+  /** `null` for a message event. */
+  readonly state_key: string | null;
+  readonly origin_server_ts: number | null;
+  readonly content: string;
+  /** The client's own, so that a repeated request makes no second one. */
+  readonly txn_id: string | null;
+}
+
+const columns = [
+  'delay_id',
+  'user_localpart',
+  'device_id',
+  'delay',
+  'send_ts',
+  'room_id',
+  'event_type',
+  'state_key',
+  'origin_server_ts',
+  'content',
+  'txn_id',
+] as const;
+const selected = `SELECT ${columns.join(', ')} FROM delayed_events`;
+
+/**
+ * Adds an event unless its owner has `max` already, or has made it before with the same transaction.
+ * @returns the id that it has; `undefined` when there are too many
+ */
+export async function insertDelayed(tx: Tx, row: DelayedEventRow, max: number): Promise<string | undefined> {
+  if (row.txn_id !== null) {
+    const made = await tx.get<{ delay_id: string }>(
+      `SELECT delay_id FROM delayed_events WHERE user_localpart = ? AND device_id = ? AND room_id = ? AND txn_id = ?`,
+      [row.user_localpart, row.device_id, row.room_id, row.txn_id],
+    );
+    if (made) return made.delay_id;
+  }
+  const held = await tx.get<{ count: number }>(
+    'SELECT COUNT(*) AS count FROM delayed_events WHERE user_localpart = ?',
+    [row.user_localpart],
+  );
+  if ((held?.count ?? 0) >= max) return undefined;
+  await tx.insertMany('delayed_events', columns, [columns.map((column) => row[column])]);
+  return row.delay_id;
+}
+
+export function findDelayed(db: Db, delayId: string): Promise<DelayedEventRow | undefined> {
+  return db.get<DelayedEventRow>(`${selected} WHERE delay_id = ?`, [delayId]);
+}
+
+/** A user's, the next first. */
+export function delayedOf(db: Db, localpart: string): Promise<DelayedEventRow[]> {
+  return db.query<DelayedEventRow>(`${selected} WHERE user_localpart = ? ORDER BY send_ts, delay_id`, [localpart]);
+}
+
+/** What is due, the longest first. */
+export function dueAt(db: Db, nowMs: number, limit: number): Promise<DelayedEventRow[]> {
+  return db.query<DelayedEventRow>(
+    `${selected} WHERE send_ts <= ? ORDER BY send_ts, delay_id LIMIT ${Math.trunc(limit)}`,
+    [nowMs],
+  );
+}
+
+/** When the next one is due, milliseconds since the epoch. */
+export async function nextDue(db: Db): Promise<number | undefined> {
+  const row = await db.get<{ next: number | null }>('SELECT MIN(send_ts) AS next FROM delayed_events');
+  return row?.next ?? undefined;
+}
+
+/** Rooms with state that is to be sent later. */
+export async function roomsWithDelayedState(db: Db): Promise<string[]> {
+  const rows = await db.query<{ room_id: string }>(
+    'SELECT DISTINCT room_id FROM delayed_events WHERE state_key IS NOT NULL',
+  );
+  return rows.map((row) => row.room_id);
+}
+
+/** @returns how many there were: 0 or 1 */
+export function restartDelayed(tx: Tx, delayId: string, nowMs: number): Promise<number> {
+  return tx.run('UPDATE delayed_events SET send_ts = ? + delay WHERE delay_id = ?', [nowMs, delayId]);
+}
+
+/** @returns how many there were: 0 or 1 */
+export function deleteDelayed(tx: Tx, delayId: string): Promise<number> {
+  return tx.run('DELETE FROM delayed_events WHERE delay_id = ?', [delayId]);
+}
+
+export async function deleteDelayedOfUser(tx: Tx, localpart: string): Promise<void> {
+  await tx.run('DELETE FROM delayed_events WHERE user_localpart = ?', [localpart]);
+}
+
+/** Deletes those that would set a piece of state, except a user's own. */
+export async function deleteDelayedState(
+  tx: Tx,
+  roomId: string,
+  type: string,
+  stateKey: string,
+  exceptLocalpart: string,
+): Promise<void> {
+  await tx.run(
+    'DELETE FROM delayed_events WHERE room_id = ? AND event_type = ? AND state_key = ? AND user_localpart <> ?',
+    [roomId, type, stateKey, exceptLocalpart],
+  );
+}
