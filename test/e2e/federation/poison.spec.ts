@@ -24,6 +24,9 @@ interface Sync {
   readonly rooms?: { readonly join?: Record<string, { readonly timeline: { readonly events: WireEvent[] } }> };
 }
 
+const wide = { per_second: 1000, burst_count: 1000 };
+const settings = { room_list_publication_rules: [{ action: 'allow' }], rc_reports: wide };
+
 const nobodyHelps: MissingEventsSource = {
   missingEvents: () => Promise.resolve([]),
   events: () => Promise.resolve([]),
@@ -37,7 +40,7 @@ describe.each(databases)('poison from other servers (%s)', (database) => {
 
   beforeAll(async () => {
     // What others say need not be as the specification wants it: nothing is held against its data here.
-    ({ homeserver, inside } = await startWithInside(() => createTestHomeserver({ database })));
+    ({ homeserver, inside } = await startWithInside(() => createTestHomeserver({ database, settings })));
     alice = await homeserver.registerUser('alice');
   });
   beforeEach(() => inside.useMissingEvents(nobodyHelps));
@@ -214,7 +217,7 @@ describe.each(databases)('poison from other servers (%s)', (database) => {
       ['a', 5, null],
       {},
       { a: { b: [] } },
-      'ü'.repeat(20_000),
+      'ü'.repeat(15_000),
     ];
     const keys: Readonly<Record<string, readonly string[]>> = {
       'm.room.name': ['name'],
@@ -525,13 +528,13 @@ describe.each(databases)('poison from other servers (%s)', (database) => {
       events: () => Promise.resolve([other.head]),
       stateBefore: () => Promise.resolve({ state: [...other.state.values()], authChain: [...other.state.values()] }),
     });
-    expect(['missingAncestors', 'rejected']).toContain(await receive(orphan));
+    expect(await receive(orphan)).toBe('missingAncestors');
     expect((await stillWorks(roomId, since)).has(other.head.eventId)).toBe(false);
     await stillWorks(other.roomId, since);
     inside.useMissingEvents({ ...nobodyHelps, missingEvents: () => Promise.resolve([withheld]) });
     const next = text([orphan], 'next');
     const verdicts = [await receive(withheld), await receive(orphan), await receive(next)];
-    expect(verdicts.every((verdict) => ['accepted', 'known', 'rejected'].includes(verdict))).toBe(true);
+    expect(verdicts).toEqual(['accepted', 'accepted', 'accepted']);
     expect(await stillWorks(roomId, since)).toContain(next.eventId);
   });
 
