@@ -1,6 +1,7 @@
 import { Module } from '@nestjs/common';
 import { AccountDataController } from './account-data/account-data.controller.js';
 import { AccountController } from './accounts/account.controller.js';
+import { AccountModerationController } from './accounts/account-moderation.controller.js';
 import { AccountRenewalController } from './accounts/account-renewal.controller.js';
 import { AdminRegistrationController } from './accounts/admin-registration.controller.js';
 import { RegistrationController } from './accounts/registration.controller.js';
@@ -21,6 +22,7 @@ import { UsersModule } from './users.module.js';
   controllers: [
     AccountController,
     AccountDataController,
+    AccountModerationController,
     AccountRenewalController,
     AdminRegistrationController,
     ConsentController,

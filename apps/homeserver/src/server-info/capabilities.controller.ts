@@ -1,7 +1,7 @@
 import { Controller, Get } from '@nestjs/common';
 import { roomVersions } from '@rookery/events';
-import { Access, stable } from '@rookery/http';
-import { Config } from '@rookery/platform';
+import { Access, stable, Who } from '@rookery/http';
+import { Config, type Requester } from '@rookery/platform';
 
 /** Says what this server lets its users do. */
 @Controller()
@@ -11,7 +11,7 @@ export class CapabilitiesController {
   /** GET /_matrix/client/v3/capabilities */
   @Get(stable('/capabilities'))
   @Access({ auth: 'required' })
-  capabilities(): object {
+  capabilities(@Who() requester: Requester): object {
     const { config } = this;
     const passwords = config.get('password_config.enabled') === true && config.get('password_config.localdb_enabled');
     const displayName = config.get('enable_set_displayname');
@@ -28,6 +28,7 @@ export class CapabilitiesController {
         'm.set_avatar_url': { enabled: avatarUrl },
         'm.3pid_changes': { enabled: config.get('enable_3pid_changes') },
         'm.get_login_token': { enabled: config.get('login_via_existing_session.enabled') },
+        ...(requester.isAdmin ? { 'm.account_management': { suspend: true, lock: true } } : {}),
         'm.profile_fields': { enabled: true, ...(disallowed.length > 0 ? { disallowed } : {}) },
       },
     };

@@ -1,0 +1,85 @@
+import { createHmac } from 'node:crypto';
+import { createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
+import { validatedFetch } from '../../support/openapi.js';
+
+describe.each(['sqlite', 'postgres'] as const)('administrators of the server (%s)', (database) => {
+  let homeserver: TestHomeserver;
+  let token: string;
+  let alice: TestUser;
+  const admin = (method: string, path: string, body?: unknown) => homeserver.request(method, path, body, token);
+
+  beforeAll(async () => {
+    homeserver = await createTestHomeserver({ database, fetch: validatedFetch });
+    const { body } = await homeserver.request<{ nonce: string }>('GET', '/_synapse/admin/v1/register');
+    const mac = createHmac('sha1', 'shared').update([body.nonce, 'root', 'password', 'admin'].join('\0')).digest('hex');
+    const made = await homeserver.request<{ access_token: string }>('POST', '/_synapse/admin/v1/register', {
+      nonce: body.nonce,
+      username: 'root',
+      password: 'password',
+      admin: true,
+      mac,
+    });
+    token = made.body.access_token;
+    alice = await homeserver.registerUser('alice');
+  });
+  afterAll(() => homeserver?.stop());
+
+  it('lock an account and unlock it', async () => {
+    const path = `/_matrix/client/v1/admin/lock/${alice.userId}`;
+    expect(await admin('GET', path)).toMatchObject({ status: 200, body: { locked: false } });
+    expect(await admin('PUT', path, { locked: true })).toMatchObject({ status: 200, body: { locked: true } });
+    expect(await alice.request('GET', '/account/whoami')).toMatchObject({
+      status: 401,
+      body: { errcode: 'M_USER_LOCKED', soft_logout: true },
+    });
+    expect(await admin('PUT', path, { locked: false })).toMatchObject({ status: 200 });
+    expect((await alice.request('GET', '/account/whoami')).status).toBe(200);
+  });
+
+  it('suspend an account', async () => {
+    const path = `/_matrix/client/v1/admin/suspend/${alice.userId}`;
+    const room = await alice.request('POST', '/createRoom', {});
+    expect(await admin('PUT', path, { suspended: true })).toMatchObject({ status: 200, body: { suspended: true } });
+    const sent = await alice.request('PUT', `/rooms/${String(room.body['room_id'])}/send/m.room.message/1`, {
+      msgtype: 'm.text',
+      body: 'x',
+    });
+    expect(sent).toMatchObject({ status: 403, body: { errcode: 'M_USER_SUSPENDED' } });
+    expect((await alice.request('GET', '/sync')).status).toBe(200);
+    expect(await admin('PUT', path, { suspended: false })).toMatchObject({ status: 200 });
+  });
+
+  it('see from where somebody was active, and so does the user', async () => {
+    const seen = await admin('GET', `/admin/whois/${alice.userId}`);
+    expect(seen).toMatchObject({ status: 200, body: { user_id: alice.userId } });
+    expect(JSON.stringify(seen.body)).toContain('127.0.0.1');
+    expect((await alice.request('GET', `/admin/whois/${alice.userId}`)).status).toBe(200);
+  });
+
+  it.each([
+    ['GET', 'lock', '@nobody:rookery.test', undefined, 404],
+    ['GET', 'lock', '@alice:elsewhere.test', undefined, 400],
+    ['PUT', 'lock', '@root:rookery.test', { locked: true }, 403],
+    ['PUT', 'lock', '@alice:rookery.test', { locked: 'yes' }, 400],
+    ['PUT', 'suspend', '@alice:rookery.test', {}, 400],
+  ])('%s %s of %s with %j: %i', async (method, what, userId, body, status) => {
+    expect((await admin(method, `/_matrix/client/v1/admin/${what}/${userId}`, body)).status).toBe(status);
+  });
+
+  it('are the only ones who may', async () => {
+    for (const what of ['lock', 'suspend']) {
+      expect(await alice.request('GET', `/_matrix/client/v1/admin/${what}/${alice.userId}`)).toMatchObject({
+        status: 403,
+        body: { errcode: 'M_FORBIDDEN' },
+      });
+    }
+    expect((await alice.request('GET', '/admin/whois/@root:rookery.test')).status).toBe(403);
+    const own = await alice.request<{ capabilities: object }>('GET', '/capabilities');
+    expect(own.body.capabilities).not.toHaveProperty(['m.account_management']);
+    const theirs = await admin('GET', '/capabilities');
+    expect((theirs.body as { capabilities: object }).capabilities).toHaveProperty(['m.account_management'], {
+      suspend: true,
+      lock: true,
+    });
+  });
+});
