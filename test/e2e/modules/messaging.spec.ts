@@ -217,9 +217,17 @@ describe.each(['sqlite', 'postgres'] as const)('messages by the module API (%s)'
     expect(large.status).toBe(413);
   });
 
-  it('says plainly what this server does not have', async () => {
-    const called = await server.call('sendLocalOnlinePresenceTo', ['@ann:rookery.test']);
-    expect(called).toMatchObject({ status: 501, error: 'M_UNRECOGNIZED' });
+  it('sends presence to users who share no room', async () => {
+    const dora = await server.registerUser('dora');
+    const { body } = await dora.request<{ next_batch: string }>('GET', '/sync');
+    await value('setPresenceForUsers', [{ userId: '@ann:rookery.test', state: 'online', statusMsg: 'here' }]);
+    await value('sendLocalOnlinePresenceTo', [dora.userId]);
+    const next = await dora.request<{ presence: { events: { sender: string }[] } }>(
+      'GET',
+      `/sync?since=${body.next_batch}`,
+    );
+    expect(next.body.presence.events.map(({ sender }) => sender)).toContain('@ann:rookery.test');
+    expect(await server.call('sendLocalOnlinePresenceTo', ['nobody'])).toMatchObject({ status: 400 });
   });
 
   it('sends no requests to servers that its entry does not name', async () => {

@@ -144,9 +144,19 @@ describe.each(['sqlite', 'postgres'] as const)('rooms by the module API (%s)', (
     expect(await server.call('setRoomBlocked', 'nonsense', true)).toMatchObject({ status: 400 });
   });
 
+  it('deletes a room with everything in it', async () => {
+    const { roomId: doomed } = (await value('createRoom', ann, { invite: [ben] })) as { roomId: string };
+    await value('deleteRoom', doomed);
+    await eventually(async () => (((await value('getRoomState', doomed)) as Event[]).length === 0 ? true : undefined));
+    expect(await value('usersShareRoom', ann, ben)).toBe(true);
+    expect(await server.call('deleteRoom', doomed)).toMatchObject({ status: 404 });
+    expect(await server.call('deleteRoom', 'nonsense')).toMatchObject({ status: 400 });
+  });
+
   it('says plainly what this server does not have', async () => {
-    expect(await server.call('deleteRoom', roomId)).toMatchObject({ status: 501, error: 'M_UNRECOGNIZED' });
-    expect(await server.call('setRoomMediaQuarantined', roomId, true)).toMatchObject({ status: 501 });
+    expect(await server.call('setRoomMediaQuarantined', roomId, true)).toMatchObject({
+      ...{ status: 501, error: 'M_UNRECOGNIZED' },
+    });
   });
 
   it('tells of each new event once, in order, with the state after it; a restart loses and repeats nothing', async () => {

@@ -18,7 +18,7 @@ import {
   type ThreepidService,
   type UserAddress,
 } from '@rookery/users';
-import { activeUsersByService, consentNoticeSent, insertExternalId } from './domain-gaps.query.js';
+import { activeUsersByService, consentNoticeSent, insertExternalId } from './account-lookups.query.js';
 import type { LocalAccounts } from './module-requester.js';
 import type { SsoCompletion } from './sso-completion.js';
 import { inboundOf } from './web-resources.js';

@@ -11,8 +11,10 @@ import {
   MemberEvents,
   MembershipReader,
   MembershipService,
+  RoomBlocking,
   RoomCreation,
   RoomDirectory,
+  RoomShutdown,
   RoomStateReader,
 } from '@rookery/rooms';
 import {
@@ -76,7 +78,7 @@ export function createCapabilities(parts: PlatformParts, http: HttpApp, jobs: Jo
         sso: new SsoCompletion(config, parts.pages, local, logins, profiles),
       }),
       ...roomCapabilities({
-        ...{ database, config, local },
+        ...{ config, local },
         limiter: parts.rateLimiter,
         state: service(RoomStateReader),
         events: service(EventStore),
@@ -88,6 +90,8 @@ export function createCapabilities(parts: PlatformParts, http: HttpApp, jobs: Jo
         creation: service(RoomCreation),
         aliases: service(AliasService),
         directory: service(RoomDirectory),
+        blocking: service(RoomBlocking),
+        shutdown: service(RoomShutdown),
       }),
       ...messagingCapabilities({
         ...{ config, ids, logger, local },

@@ -1,4 +1,4 @@
-import { MatrixError } from '@rookery/matrix-types';
+import { isValidUserId, MatrixError } from '@rookery/matrix-types';
 import type { MessagingApi, ModuleTemplate } from '@rookery/module-api';
 import type { Config, Ids, Logger } from '@rookery/platform';
 import type { PushRulesService } from '@rookery/push';
@@ -7,7 +7,6 @@ import { Pages, pagesOptionsOf } from '@rookery/templates';
 import { isAbsolute } from 'node:path';
 import type { PresenceService } from '@rookery/ephemeral';
 import type { LocalAccounts } from './module-requester.js';
-import { unsupported } from './unsupported.js';
 
 /** What people and devices are told through. */
 export interface MessagingParts {
@@ -37,7 +36,13 @@ const isStatus = (text: string): boolean =>
 export function messagingCapabilities(parts: MessagingParts): MessagingApi {
   const { local, presence, pushRules } = parts;
   return {
-    sendLocalOnlinePresenceTo: () => Promise.reject(unsupported('presence for users who share no room')),
+    async sendLocalOnlinePresenceTo(userIds) {
+      if (userIds.length > maxPresences) throw new RangeError(`At most ${maxPresences} users are told at once`);
+      for (const userId of userIds) {
+        if (!isValidUserId(userId)) throw MatrixError.invalidParam('This is not a user id');
+      }
+      await presence.sendLocalPresenceTo(userIds);
+    },
 
     async setPresenceForUsers(states) {
       if (states.length > maxPresences) throw new RangeError(`At most ${maxPresences} presences are set at once`);

@@ -1,4 +1,3 @@
-import type { Database } from '@rookery/database';
 import { compileSchema, type RateLimiter } from '@rookery/http';
 import { domainOf, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import type { EventToSend, ModuleEvent, PublicRoomListManager, RoomApi, StateFilter } from '@rookery/module-api';
@@ -13,18 +12,18 @@ import {
   type MemberEvents,
   type MembershipReader,
   type MembershipService,
+  type RoomBlocking,
   type RoomCreation,
   type RoomDirectory,
+  type RoomShutdown,
   type RoomStateReader,
 } from '@rookery/rooms';
-import { setBlocked } from './domain-gaps.query.js';
 import type { LocalAccounts } from './module-requester.js';
 import { plainJson } from './plain-json.js';
 import { unsupported } from './unsupported.js';
 
 /** What rooms are reached through. */
 export interface RoomParts {
-  readonly database: Database;
   readonly config: Config;
   readonly limiter: RateLimiter;
   readonly local: LocalAccounts;
@@ -38,6 +37,8 @@ export interface RoomParts {
   readonly creation: RoomCreation;
   readonly aliases: AliasService;
   readonly directory: RoomDirectory;
+  readonly blocking: RoomBlocking;
+  readonly shutdown: RoomShutdown;
 }
 
 const maxFilter = 1_000;
@@ -69,6 +70,8 @@ const checkRoomConfig = compileSchema({
 /** The part of the module API that is about rooms. */
 export function roomCapabilities(parts: RoomParts): RoomApi {
   const { config, state, local, memberships } = parts;
+  // Where an administrator is named; no user can have this name.
+  const nobody = `@:${config.serverName}`;
 
   const stateEvents = async (roomId: string, filter?: StateFilter): Promise<readonly ModuleEvent[]> => {
     const stored = await state.current(roomId, filter && { types: typesOf(filter) });
@@ -102,15 +105,17 @@ export function roomCapabilities(parts: RoomParts): RoomApi {
       return Object.freeze({ roomId, roomAlias: alias });
     },
 
-    deleteRoom: () => Promise.reject(unsupported('the deletion of rooms')),
+    async deleteRoom(roomId) {
+      checkRoomId(roomId);
+      if ((await state.currentId(roomId, 'm.room.create')) === undefined) throw MatrixError.notFound('Unknown room');
+      const everything = { block: false, purge: true, forcePurge: true };
+      await parts.shutdown.start(roomId, { requesterId: nobody, ...everything });
+    },
 
     async setRoomBlocked(roomId, blocked) {
-      if (!roomId.startsWith('!') || Buffer.byteLength(roomId) > longestRoomId) {
-        throw MatrixError.invalidParam('This is not a room id');
-      }
-      // The column names an administrator; nobody of this name can exist.
-      const byUser = `@:${config.serverName}`;
-      await parts.database.write((tx) => setBlocked(tx, roomId, blocked, byUser), { name: 'block_room' });
+      checkRoomId(roomId);
+      if (blocked) await parts.blocking.block(roomId, nobody);
+      else await parts.blocking.unblock(roomId);
     },
 
     setRoomMediaQuarantined: () => Promise.reject(unsupported('the quarantine of media')),
@@ -131,6 +136,12 @@ export function roomCapabilities(parts: RoomParts): RoomApi {
 
     publicRoomListManager: publicRoomListManager(parts.directory),
   };
+}
+
+function checkRoomId(roomId: string): void {
+  if (typeof roomId !== 'string' || !roomId.startsWith('!') || Buffer.byteLength(roomId) > longestRoomId) {
+    throw MatrixError.invalidParam('This is not a room id');
+  }
 }
 
 function publicRoomListManager(directory: RoomDirectory): PublicRoomListManager {

@@ -39,15 +39,3 @@ export async function activeUsersByService(
   );
   return rows.map((row) => ({ service: row.appservice_id ?? 'native', userId: row.user_id }));
 }
-
-/** Keeps local users from joining a room, or lets them again. */
-export async function setBlocked(tx: Tx, roomId: string, blocked: boolean, byUserId: string): Promise<void> {
-  if (blocked) {
-    await tx.run('INSERT INTO blocked_rooms (room_id, user_id) VALUES (?, ?) ON CONFLICT (room_id) DO NOTHING', [
-      roomId,
-      byUserId,
-    ]);
-  } else {
-    await tx.run('DELETE FROM blocked_rooms WHERE room_id = ?', [roomId]);
-  }
-}
