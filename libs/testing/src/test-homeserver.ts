@@ -95,7 +95,12 @@ export async function createTestHomeserver(options: TestHomeserverOptions = {}):
         media_store_path: join(folder, 'media'),
         database: databaseSection(place.options),
         listeners: [
-          { port, bind_addresses: ['127.0.0.1'], type: 'http', resources: [{ names: ['client', 'federation'] }] },
+          {
+            port,
+            bind_addresses: ['127.0.0.1'],
+            type: 'http',
+            resources: [{ names: ['client', 'consent', 'federation'] }],
+          },
         ],
         ...settings,
       },

@@ -1,9 +1,9 @@
 import { createHmac } from 'node:crypto';
-import { createTestHomeserver, FakeClock, type TestHomeserver, type TestUser } from '@rookery/testing';
+import { createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
 import { createClient } from 'matrix-js-sdk';
 import { validatedFetch } from '../../support/openapi.js';
 import { registerClient } from '../../support/sdk-client.js';
-import { asJson, challengeOf, expectSafe, type Json, openPage, startWebServer, submitForm } from './support.js';
+import { asJson, challengeOf, type Json, quiet } from './support.js';
 
 const dummy = { auth: { type: 'm.login.dummy' } };
 
@@ -61,7 +61,7 @@ describe.each(['sqlite', 'postgres'] as const)('registration (%s)', (database) =
   it('works with the SDK that most clients use', async () => {
     const { client, userId } = await registerClient(homeserver.baseUrl, 'sdk');
     expect(await client.whoami()).toMatchObject({ user_id: userId });
-    const anonymous = createClient({ baseUrl: homeserver.baseUrl, fetchFn: validatedFetch });
+    const anonymous = createClient({ baseUrl: homeserver.baseUrl, fetchFn: validatedFetch, logger: quiet });
     expect(await anonymous.isUsernameAvailable('sdk2')).toBe(true);
     expect(await anonymous.isUsernameAvailable('sdk')).toBe(false);
     expect((await anonymous.loginFlows()).flows.map((flow) => flow.type)).toContain('m.login.password');
@@ -90,7 +90,8 @@ describe.each(['sqlite', 'postgres'] as const)('registration (%s)', (database) =
     const query = new URLSearchParams({ username }).toString();
     expect(asJson(await homeserver.request('GET', `/register/available?${query}`))).toMatchObject({
       status: 400,
-      errcode,
+      // NUL has no business in a query at all.
+      errcode: username.includes('\0') ? 'M_INVALID_PARAM' : errcode,
     });
   });
 
@@ -174,57 +175,5 @@ describe.each(['sqlite', 'postgres'] as const)('registration (%s)', (database) =
       }),
     ])
       expect(asJson(await answer)).toMatchObject({ status: 403, errcode: 'M_FORBIDDEN' });
-  });
-
-  describe('with tokens, a captcha and terms', () => {
-    let strict: TestHomeserver;
-    let verify: Awaited<ReturnType<typeof startWebServer>>;
-    const clock = new FakeClock(Date.now());
-
-    beforeAll(async () => {
-      verify = await startWebServer(({ body }) => ({
-        body: { success: new URLSearchParams(body).get('response') === 'human' },
-      }));
-      strict = await start(
-        {
-          enable_registration_captcha: true,
-          recaptcha_public_key: 'public',
-          recaptcha_private_key: 'private',
-          recaptcha_siteverify_api: `${verify.url}/siteverify`,
-          registration_requires_token: true,
-          user_consent: {
-            template_dir: new URL('./fixtures/consent', import.meta.url).pathname,
-            version: '1.0',
-            require_at_registration: true,
-            policy_name: 'House rules',
-          },
-          ip_range_blacklist: [],
-        },
-        { clock },
-      );
-    });
-    afterAll(() => verify?.stop());
-
-    it('has them in order, the captcha before the next stage', async () => {
-      const { flows, params } = await challengeOf(
-        strict.request('POST', '/register', { username: 'a', password: 'pw' }),
-      );
-      expect(flows).toEqual([
-        {
-          stages: ['m.login.registration_token', 'm.login.recaptcha', 'm.login.dummy', 'm.login.terms'],
-        },
-      ]);
-      expect(params).toEqual({
-        'm.login.recaptcha': { public_key: 'public' },
-        'm.login.terms': {
-          policies: {
-            privacy_policy: {
-              version: '1.0',
-              en: { name: 'House rules', url: 'https://rookery.test/_matrix/consent?v=1.0' },
-            },
-          },
-        },
-      });
-    });
   });
 });

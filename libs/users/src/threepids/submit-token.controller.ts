@@ -48,14 +48,11 @@ export class SubmitTokenController {
   @Access({ auth: 'none' })
   confirmReset(@Inbound() request: InboundRequest): HttpReply {
     const { sid, clientSecret, token } = linkOf((name) => queryString(request, name));
-    return HttpReply.page(
-      200,
-      this.pages.page(this.config.get('email.password_reset_template_confirmation_html'), {
-        sid,
-        client_secret: clientSecret,
-        token,
-      }),
-    );
+    const page = this.config.get('email.password_reset_template_confirmation_html');
+    return HttpReply.page(200, this.pages.page(page, { sid, client_secret: clientSecret, token }), {
+      // The client's `next_link` comes behind the form.
+      formsLeadAway: true,
+    });
   }
 
   /** POST /_synapse/client/password_reset/email/submit_token: the form of the confirmation page */
