@@ -1,16 +1,4 @@
-/** Splits a dotted path; `\.` stands for a dot within a name. @spec appendices#dot-separated-property-paths */
-function splitPath(path: string): string[] {
-  const names: string[] = [];
-  let name = '';
-  for (let i = 0; i < path.length; i++) {
-    if (path[i] === '\\' && (path[i + 1] === '.' || path[i + 1] === '\\')) name += path[(i += 1)];
-    else if (path[i] === '.') {
-      names.push(name);
-      name = '';
-    } else name += path[i];
-  }
-  return [...names, name];
-}
+import { splitPath } from '@rookery/push-rules';
 
 type Picker = (event: Readonly<Record<string, unknown>>) => Record<string, unknown>;
 
