@@ -22,6 +22,7 @@ import { Extensions } from './sliding/extensions.js';
 import { RoomAnswerWriter } from './sliding/room-answers.js';
 import { RoomDetailsReader } from './sliding/room-details.js';
 import { RoomsOfUser } from './sliding/rooms-of-user.js';
+import { SlidingDrafts } from './sliding/sliding-drafts.js';
 import { SlidingSyncController } from './sliding/sliding-sync.controller.js';
 import { SlidingSyncService } from './sliding/sliding-sync.service.js';
 import { SyncController } from './sync.controller.js';
@@ -53,6 +54,7 @@ import { SyncService } from './sync.service.js';
     RoomDetailsReader,
     RoomAnswerWriter,
     Extensions,
+    SlidingDrafts,
     SlidingSyncService,
   ],
 })

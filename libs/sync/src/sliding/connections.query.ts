@@ -124,6 +124,7 @@ export async function deleteObsolete(tx: Tx, key: number, base: number, roomIds:
   );
 }
 
+/** @param requiredStates ids by text */
 export async function insertRooms(
   tx: Tx,
   key: number,
@@ -134,7 +135,7 @@ export async function insertRooms(
   await tx.insertMany(
     'sliding_sync_connection_required_state',
     ['connection_key', 'required_state_id', 'required_state'],
-    [...requiredStates].map(([id, text]) => [key, id, text]),
+    [...requiredStates].map(([text, id]) => [key, id, text]),
     'ON CONFLICT (connection_key, required_state_id) DO NOTHING',
   );
   await tx.insertMany(

@@ -197,8 +197,11 @@ function toRow(
   position: number,
   requiredStates: Map<string, string>,
 ): ConnectionRoomRow {
-  const id = createHash('sha256').update(memory.requiredState).digest('base64url').slice(0, 22);
-  requiredStates.set(id, memory.requiredState);
+  let id = requiredStates.get(memory.requiredState);
+  if (id === undefined) {
+    id = createHash('sha256').update(memory.requiredState).digest('base64url').slice(0, 22);
+    requiredStates.set(memory.requiredState, id);
+  }
   return {
     room_id: roomId,
     position,

@@ -1,5 +1,15 @@
 import { Controller, Post } from '@nestjs/common';
-import { Access, client, Inbound, type InboundRequest, JsonBody, queryInteger, queryString, Who } from '@rookery/http';
+import {
+  Access,
+  client,
+  Inbound,
+  type InboundRequest,
+  JsonBody,
+  queryChoice,
+  queryInteger,
+  queryString,
+  Who,
+} from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Config, type Requester } from '@rookery/platform';
 import { parseSlidingRequest, slidingRequestSchema } from './request.js';
@@ -32,6 +42,7 @@ export class SlidingSyncController {
         isGuest: requester.isGuest,
         request: parseSlidingRequest(body),
         pos: queryString(inbound, 'pos'),
+        setPresence: queryChoice(inbound, 'set_presence', ['offline', 'online', 'unavailable']) ?? 'online',
         timeoutMs: queryInteger(inbound, 'timeout', { min: 0, max: maxTimeoutMs, clamp: true }) ?? 0,
       },
       inbound.signal,

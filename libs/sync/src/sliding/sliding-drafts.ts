@@ -1,0 +1,139 @@
+import { Injectable } from '@nestjs/common';
+import type { JsonObject } from '@rookery/matrix-types';
+import { RoomActivity } from '../caches/room-activity.js';
+import { RoomFactsCache } from '../caches/room-facts.js';
+import { type SyncToken, tokenStreams } from '../request/sync-token.js';
+import { SyncService } from '../sync.service.js';
+import type { ConnectionMemory, RoomMemory } from './connections.js';
+import { Extensions } from './extensions.js';
+import { type FilterFacts, selectRooms, type Selection, sortRooms } from './lists.js';
+import type { SlidingList, SlidingRequest } from './request.js';
+import { RoomAnswerWriter } from './room-answers.js';
+import { planRooms, type RoomPart } from './room-plan.js';
+import { RoomsOfUser, type UserRoomView } from './rooms-of-user.js';
+
+/** For whom an answer is drafted, and what the client has. */
+export interface DraftQuery {
+  readonly userId: string;
+  readonly deviceId: string | undefined;
+  readonly isGuest: boolean;
+  readonly request: SlidingRequest;
+  /** Absent for a new connection, as is `since`. */
+  readonly memory: ConnectionMemory | undefined;
+  readonly since: SyncToken | undefined;
+  /** Whether the client got this member event because of a timeline. */
+  readonly hasMember: (roomId: string, userId: string, eventId: string) => boolean;
+}
+
+/** An answer that has not been given yet. */
+export interface Draft {
+  readonly body: JsonObject;
+  readonly changes: ReadonlyMap<string, RoomMemory>;
+  readonly lazyMembers: Map<string, Map<string, string>>;
+  readonly now: SyncToken;
+  /** Nothing in it is news: the client would rather wait. */
+  readonly isEmpty: boolean;
+}
+
+/** Drafts answers: what is new between two positions, seen through a connection's windows. */
+@Injectable()
+export class SlidingDrafts {
+  constructor(
+    private readonly sync: SyncService,
+    private readonly roomsOfUser: RoomsOfUser,
+    private readonly activity: RoomActivity,
+    private readonly facts: RoomFactsCache,
+    private readonly writer: RoomAnswerWriter,
+    private readonly extensions: Extensions,
+  ) {}
+
+  /** Everything that the client has not got, in a number of queries that does not depend on how many rooms there are. */
+  async draft({ userId, deviceId, isGuest, request, memory, since, hasMember }: DraftQuery): Promise<Draft> {
+    const now = later(this.sync.currentToken(), since);
+    const view = await this.roomsOfUser.view(userId, now.events);
+    const selection = await this.#select(userId, request, view);
+    const joined = new Set(view.listed.filter((room) => room.section === 'join').map((room) => room.roomId));
+    const news = await this.extensions.gather({ userId, deviceId, isGuest, since, now, joined, request });
+    const plan = planRooms(selection, view.left, {
+      memory,
+      since: since?.events,
+      changed: new Set(since === undefined ? [] : this.activity.changedRooms(joined, since.events)),
+      read: news.readRooms,
+    });
+    const answers = await this.writer.write(plan.parts, {
+      userId,
+      deviceId,
+      since: since?.events,
+      now: now.events,
+      hasMember,
+    });
+    const changes = new Map(plan.changes);
+    for (const part of plan.parts) changes.set(part.roomId, remember(part));
+    const extensions = await this.extensions.write(news, {
+      selection,
+      deferred: plan.deferred,
+      memory,
+      timelines: answers.timelines,
+      changes,
+    });
+    for (const [roomId, changed] of changes) {
+      if (isSame(memory?.rooms.get(roomId), changed)) changes.delete(roomId);
+    }
+    return {
+      body: { lists: selection.lists, rooms: Object.fromEntries(answers.rooms), extensions: extensions.body },
+      changes,
+      lazyMembers: answers.lazyMembers,
+      now,
+      isEmpty: answers.rooms.size === 0 && extensions.isEmpty,
+    };
+  }
+
+  async #select(userId: string, request: SlidingRequest, view: UserRoomView): Promise<Selection> {
+    const facts = new Map<SlidingList, FilterFacts>();
+    const present = view.listed.map((room) => room.roomId);
+    const joined = new Set(view.listed.filter((room) => room.section === 'join').map((room) => room.roomId));
+    for (const list of request.lists.values()) {
+      const { spaces, tags, notTags } = list.filters ?? {};
+      facts.set(list, {
+        // A space that the user is not in must not be explored by trying.
+        inSpaces: spaces
+          ? await this.facts.childrenOf(spaces.filter((spaceId) => joined.has(spaceId)))
+          : new Set<string>(),
+        tags: tags || notTags ? await this.roomsOfUser.tags(userId, present) : new Map<string, ReadonlySet<string>>(),
+      });
+    }
+    return selectRooms(sortRooms(view.listed), request, (list) => facts.get(list) ?? noFacts);
+  }
+}
+
+const noFacts: FilterFacts = { inSpaces: new Set(), tags: new Map() };
+
+/** A position from a process that is ahead must not make time run backwards. */
+function later(now: SyncToken, since: SyncToken | undefined): SyncToken {
+  if (since === undefined) return now;
+  return Object.fromEntries(tokenStreams.map((stream) => [stream, Math.max(now[stream], since[stream])])) as SyncToken;
+}
+
+function remember(part: RoomPart): RoomMemory {
+  const { section, config, initial, memory } = part;
+  return {
+    section,
+    sentUpTo: undefined,
+    timelineLimit: config.timelineLimit,
+    requiredState: config.requiredState.key,
+    accountData: !initial && memory?.accountData === true,
+    receipts: !initial && memory?.receipts === true,
+  };
+}
+
+function isSame(a: RoomMemory | undefined, b: RoomMemory): boolean {
+  return (
+    a !== undefined &&
+    a.section === b.section &&
+    a.sentUpTo === b.sentUpTo &&
+    a.timelineLimit === b.timelineLimit &&
+    a.requiredState === b.requiredState &&
+    a.accountData === b.accountData &&
+    a.receipts === b.receipts
+  );
+}
