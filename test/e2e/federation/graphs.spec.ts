@@ -1,0 +1,301 @@
+import type { RoomEvent } from '@rookery/events';
+import { stateKeyOf } from '@rookery/state-res';
+import type { TestUser } from '@rookery/testing';
+import { databases, ok, outcome, say, type WireEvent } from '../rooms/rooms-client.js';
+import { remoteName } from './remote-server.js';
+import { nobodyHelps, TwoServers, yan, zoe } from './two-servers.js';
+
+const v1 = '/_matrix/client/v1';
+
+describe.each(databases)('graphs of other servers (%s)', (database) => {
+  let servers: TwoServers;
+  let alice: TestUser;
+
+  beforeAll(async () => {
+    servers = await TwoServers.start(database);
+    ({ alice } = servers);
+  });
+  beforeEach(() => servers.inside.useMissingEvents(nobodyHelps));
+  afterAll(() => servers?.homeserver.stop());
+
+  it('never shows what was rejected or soft-failed, by whichever way', async () => {
+    const { roomId, server, state, head } = await servers.shared('12');
+    const target = await say(alice, roomId, 'target');
+    const [tip] = await servers.inside.heads(roomId);
+    if (!tip) throw new Error('a room without a head');
+    const about = { 'm.relates_to': { rel_type: 'm.thread', event_id: target } };
+    const levels = { users: { [zoe]: 100 } };
+    const nobody = `@nobody:${remoteName}`;
+    const { next_batch: since } = await servers.syncOf(roomId);
+    const rejected = [
+      server.make({ type: 'm.room.power_levels', stateKey: '', sender: zoe, content: levels }, [tip], state),
+      server.make({ type: 'm.room.name', stateKey: '', sender: zoe, content: { name: 'stolen' } }, [tip], state),
+      server.make({ type: 'm.room.message', sender: nobody, content: { body: 'hidden', ...about } }, [tip], state),
+      server.make({ type: 'm.room.member', stateKey: yan, sender: zoe, content: { membership: 'ban' } }, [tip], state),
+      server.make({ type: 'm.room.member', stateKey: zoe, sender: zoe, content: { membership: 'king' } }, [tip], state),
+      server.make({ type: 'm.room.create', stateKey: '', sender: zoe, content: { room_version: '12' } }, [tip], state),
+      server.make(
+        { type: 'm.room.message', sender: zoe, content: { body: 'hidden', ...about }, auth: [] },
+        [tip],
+        state,
+      ),
+      server.make(
+        { type: 'm.room.message', sender: zoe, content: { body: 'hidden' }, auth: [tip.eventId] },
+        [tip],
+        state,
+      ),
+    ];
+    for (const event of rejected)
+      expect({ type: event.type, verdict: await servers.receive(event) }).toEqual({
+        type: event.type,
+        verdict: 'rejected',
+      });
+    // Whatever builds on one of them may stand, but the room's state does not follow.
+    const onTop = server.make(
+      { type: 'm.room.message', sender: yan, content: { body: 'on top' } },
+      rejected.slice(0, 2),
+      state,
+    );
+    expect(await servers.receive(onTop)).toBe('accepted');
+    const relying = server.make(
+      {
+        type: 'm.room.message',
+        sender: zoe,
+        content: { body: 'hidden' },
+        auth: [...head.authEventIds, rejected[0]?.eventId ?? ''],
+      },
+      [onTop],
+      state,
+    );
+    expect(await servers.receive(relying)).toBe('rejected');
+    await ok(alice, 'POST', `/rooms/${roomId}/ban`, { user_id: zoe });
+    const late = server.make(
+      { type: 'm.room.message', sender: zoe, content: { body: 'hidden', ...about } },
+      [onTop],
+      state,
+    );
+    const lateEdit = server.make(
+      {
+        type: 'm.reaction',
+        sender: zoe,
+        content: { 'm.relates_to': { rel_type: 'm.annotation', event_id: target, key: 'hidden' } },
+      },
+      [late],
+      state,
+    );
+    const lateName = server.make(
+      { type: 'm.room.member', stateKey: zoe, sender: zoe, content: { membership: 'join', displayname: 'hidden' } },
+      [onTop],
+      state,
+    );
+    const softFailed = [late, lateEdit, lateName];
+    for (const event of softFailed)
+      expect({ type: event.type, verdict: await servers.receive(event) }).toEqual({
+        type: event.type,
+        verdict: 'softFailed',
+      });
+
+    const seen = await servers.stillWorks(roomId, since);
+    expect(seen).toContain(onTop.eventId);
+    for (const event of [...rejected, relying, ...softFailed]) {
+      const id = encodeURIComponent(event.eventId);
+      expect(seen).not.toContain(event.eventId);
+      for (const [method, path] of [
+        ['GET', `/rooms/${roomId}/event/${id}`],
+        ['GET', `/rooms/${roomId}/context/${id}`],
+        ['GET', `${v1}/rooms/${roomId}/relations/${id}`],
+        ['POST', `/rooms/${roomId}/report/${id}`],
+      ] as const) {
+        const answer = await alice.request(method, path, method === 'POST' ? {} : undefined);
+        expect({ path, outcome: outcome(answer) }).toEqual({ path, outcome: '404 M_NOT_FOUND' });
+      }
+    }
+    const event = await ok<WireEvent>(alice, 'GET', `/rooms/${roomId}/event/${target}`);
+    const related = await ok<{ chunk: WireEvent[] }>(alice, 'GET', `${v1}/rooms/${roomId}/relations/${target}`);
+    const threads = await ok<{ chunk: WireEvent[] }>(alice, 'GET', `${v1}/rooms/${roomId}/threads`);
+    expect(JSON.stringify([event, related, threads])).not.toMatch(/hidden/);
+    expect(related.chunk).toEqual([]);
+    const byTime = await ok<{ event_id: string }>(
+      alice,
+      'GET',
+      `${v1}/rooms/${roomId}/timestamp_to_event?dir=f&ts=${late.originServerTs}`,
+    );
+    expect(softFailed.map((each) => each.eventId)).not.toContain(byTime.event_id);
+    expect((await servers.stateOf(roomId)).get(stateKeyOf('m.room.member', zoe))?.content['membership']).toBe('ban');
+    expect(await ok(alice, 'GET', `${v1}/room_summary/${roomId}`)).not.toHaveProperty('name');
+  });
+
+  it.each(['1', '12'])(
+    'stores a graph once, however it comes: forked, shuffled, repeated (version %s)',
+    async (version) => {
+      const { roomId, server, state, head } = await servers.shared(version, {
+        power_level_content_override: { state_default: 0 },
+      });
+      const { next_batch: since } = await servers.syncOf(roomId);
+      // Wide: many heads on one event, each saying something else about the same state.
+      const width = 40;
+      const fork = Array.from({ length: width }, (_, n) =>
+        n % 2 === 0
+          ? server.make(
+              { type: 'm.room.topic', stateKey: '', sender: n % 4 === 0 ? zoe : yan, content: { topic: `${n}` } },
+              [head],
+              state,
+            )
+          : server.make({ type: 'm.room.message', sender: yan, content: { body: `${n}` } }, [head], state),
+      );
+      const merge = server.make(
+        { type: 'm.room.message', sender: zoe, content: { body: 'merge' } },
+        fork.slice(0, 20),
+        state,
+      );
+      const all = [...fork, merge];
+      servers.inside.useMissingEvents({
+        ...nobodyHelps,
+        events: (_origin, _room, ids) => Promise.resolve(ids.flatMap((id) => server.known.get(id) ?? [])),
+        missingEvents: (_origin, _room, _earliest, latest) =>
+          Promise.resolve(
+            latest
+              .flatMap((id) => server.known.get(id)?.prevEventIds ?? [])
+              .flatMap((id) => server.known.get(id) ?? []),
+          ),
+      });
+      // The last comes first, and everything twice, from several sides at once.
+      const shuffled = [...all, ...all].sort((a, b) => (a.eventId < b.eventId ? -1 : 1));
+      const verdicts = await Promise.all([merge, ...shuffled].map((event) => servers.receive(event)));
+      expect(verdicts.filter((verdict) => verdict !== 'accepted' && verdict !== 'known')).toEqual([]);
+      const seen = await servers.stillWorks(roomId, since);
+      expect(all.filter((event) => !seen.has(event.eventId))).toEqual([]);
+      const { chunk } = await ok<{ chunk: WireEvent[] }>(alice, 'GET', `/rooms/${roomId}/messages?dir=b&limit=500`);
+      expect(new Set(chunk.map((event) => event.event_id)).size).toBe(chunk.length);
+      for (let n = 0; n < 4; n++) await say(alice, roomId, 'knitting');
+      expect((await servers.inside.heads(roomId)).length).toBe(1);
+      // Everybody agrees on one of the topics, and it stays.
+      const topic = await ok<{ topic: string }>(alice, 'GET', `/rooms/${roomId}/state/m.room.topic`);
+      expect(fork.some((event) => event.content['topic'] === topic.topic)).toBe(true);
+    },
+  );
+
+  it('stands servers that withhold, lie, or never come to an end', async () => {
+    const { roomId, server, state, head } = await servers.shared('12');
+    const text = (prev: readonly RoomEvent[], body = 'x'): RoomEvent =>
+      server.make({ type: 'm.room.message', sender: zoe, content: { body } }, prev, state);
+    const { next_batch: since } = await servers.syncOf(roomId);
+    const withheld = text([head], 'withheld');
+    const orphan = text([withheld], 'orphan');
+    expect(await servers.receive(orphan)).toBe('missingAncestors');
+    servers.inside.useMissingEvents({
+      ...nobodyHelps,
+      missingEvents: () => Promise.reject(new Error('no')),
+      events: () => Promise.reject(new Error('no')),
+    });
+    await servers.receive(orphan).catch(() => undefined);
+    // Another event each time, with yet another ancestor.
+    let asked = 0;
+    const endless = (): RoomEvent => {
+      asked += 1;
+      return server.make(
+        {
+          type: 'm.room.message',
+          sender: zoe,
+          content: { n: asked },
+          prev: [`$${'a'.repeat(42)}${asked % 10}`],
+          depth: 50,
+        },
+        [],
+        state,
+      );
+    };
+    servers.inside.useMissingEvents({
+      missingEvents: () => Promise.resolve([endless(), endless()]),
+      events: () => Promise.resolve([endless()]),
+      stateBefore: () => Promise.resolve(undefined),
+    });
+    expect(await servers.receive(orphan)).toBe('missingAncestors');
+    expect(asked).toBeLessThan(100);
+    const badAuth = server.make(
+      { type: 'm.room.message', sender: zoe, content: {}, auth: [`$${'b'.repeat(43)}`] },
+      [head],
+      state,
+    );
+    expect(await servers.receive(badAuth)).toBe('missingAncestors');
+    // Events and a state of another room.
+    const other = await servers.shared('12');
+    servers.inside.useMissingEvents({
+      missingEvents: () => Promise.resolve([other.head]),
+      events: () => Promise.resolve([other.head]),
+      stateBefore: () => Promise.resolve({ state: [...other.state.values()], authChain: [...other.state.values()] }),
+    });
+    expect(await servers.receive(orphan)).toBe('missingAncestors');
+    expect((await servers.stillWorks(roomId, since)).has(other.head.eventId)).toBe(false);
+    await servers.stillWorks(other.roomId, since);
+    servers.inside.useMissingEvents({ ...nobodyHelps, missingEvents: () => Promise.resolve([withheld]) });
+    const next = text([orphan], 'next');
+    const verdicts = [await servers.receive(withheld), await servers.receive(orphan), await servers.receive(next)];
+    expect(verdicts).toEqual(['accepted', 'accepted', 'accepted']);
+    expect(await servers.stillWorks(roomId, since)).toContain(next.eventId);
+  });
+
+  it('ends where ids are chosen by the sender and events point at each other', async () => {
+    const { roomId, server, state, head } = await servers.shared('1');
+    const [a, b] = [`$a:${remoteName}`, `$b:${remoteName}`];
+    const { next_batch: since } = await servers.syncOf(roomId);
+    const cycle = [
+      server.make(
+        { type: 'm.room.message', sender: zoe, content: { body: 'a' }, eventId: a, prev: [b], depth: 20 },
+        [],
+        state,
+      ),
+      server.make(
+        { type: 'm.room.message', sender: zoe, content: { body: 'b' }, eventId: b, prev: [a], depth: 20 },
+        [],
+        state,
+      ),
+      server.make(
+        {
+          type: 'm.room.message',
+          sender: zoe,
+          content: { body: 'c' },
+          eventId: `$c:${remoteName}`,
+          prev: [`$c:${remoteName}`],
+        },
+        [],
+        state,
+      ),
+      server.make(
+        { type: 'm.room.name', stateKey: '', sender: zoe, eventId: `$d:${remoteName}`, auth: [`$e:${remoteName}`] },
+        [head],
+        state,
+      ),
+      server.make(
+        { type: 'm.room.name', stateKey: '', sender: zoe, eventId: `$e:${remoteName}`, auth: [`$d:${remoteName}`] },
+        [head],
+        state,
+      ),
+    ];
+    servers.inside.useMissingEvents({
+      missingEvents: (_origin, _room, _earliest, latest) =>
+        Promise.resolve(
+          latest.flatMap((id) => server.known.get(id)?.prevEventIds ?? []).flatMap((id) => server.known.get(id) ?? []),
+        ),
+      events: (_origin, _room, ids) => Promise.resolve(ids.flatMap((id) => server.known.get(id) ?? [])),
+      stateBefore: () => Promise.resolve({ state: [...state.values()], authChain: [...state.values(), ...cycle] }),
+    });
+    for (const event of cycle) await servers.receive(event);
+    await servers.stillWorks(roomId, since);
+    // The same id with another content is the same event.
+    const first = server.make(
+      { type: 'm.room.message', sender: zoe, content: { body: 'first' }, eventId: `$same:${remoteName}` },
+      [head],
+      state,
+    );
+    const second = server.make(
+      { type: 'm.room.message', sender: zoe, content: { body: 'second' }, eventId: `$same:${remoteName}` },
+      [head],
+      state,
+    );
+    expect([await servers.receive(first), await servers.receive(second)]).toEqual(['accepted', 'known']);
+    const told = await ok<WireEvent>(alice, 'GET', `/rooms/${roomId}/event/${encodeURIComponent(first.eventId)}`);
+    expect(told.content['body']).toBe('first');
+    await servers.stillWorks(roomId, since);
+  });
+});
