@@ -2,6 +2,7 @@ import { Module } from '@nestjs/common';
 import { RoomsModule } from '@rookery/rooms';
 import { UsersModule } from '@rookery/users';
 import { RoomAudience } from './common/room-audience.js';
+import { InboundEphemeral } from './federation/inbound-edus.service.js';
 import { EphemeralHooks } from './hooks.js';
 import { PresencePublisher } from './presence/presence-publisher.js';
 import { PresenceRouting } from './presence/presence-routing.js';
@@ -9,7 +10,7 @@ import { PresenceService } from './presence/presence.service.js';
 import { ReceiptService } from './receipts/receipt.service.js';
 import { TypingService } from './typing/typing.service.js';
 
-const face = [EphemeralHooks, RoomAudience, TypingService, ReceiptService, PresenceService];
+const face = [EphemeralHooks, RoomAudience, TypingService, ReceiptService, PresenceService, InboundEphemeral];
 
 /**
  * Typing, receipts, presence. Needs `Database`, `Clock`, `Config`, `Logger`, `Notifier`, `RateLimiter` and `ModuleDispatcher` from the app's global modules.

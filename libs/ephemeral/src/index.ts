@@ -2,6 +2,7 @@
 export { RoomAudience } from './common/room-audience.js';
 export { EphemeralHttpModule } from './ephemeral-http.module.js';
 export { EphemeralModule } from './ephemeral.module.js';
+export { InboundEphemeral } from './federation/inbound-edus.service.js';
 export { type EphemeralHook, EphemeralHooks } from './hooks.js';
 export { ephemeralMigrations } from './migrations/ephemeral-01.migration.js';
 export { offlineState, presenceContent, type PresenceName, type PresenceState } from './presence/presence-state.js';

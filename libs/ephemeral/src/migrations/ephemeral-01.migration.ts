@@ -19,13 +19,20 @@ const statements = [
   `CREATE INDEX presence_stream_shown ON presence_stream (stream_id) WHERE state <> 'offline'`,
 ];
 
-/** Receipts and presence; typing lives in memory. */
+/** Receipts, presence, and in which rooms somebody was typing when the server stopped; typing itself lives in memory. */
 export const ephemeralMigrations: readonly Migration[] = [
   {
     version: 1,
     name: 'ephemeral_01_receipts_presence',
     async up(tx) {
       for (const statement of statements) await tx.run(statement);
+    },
+  },
+  {
+    version: 1,
+    name: 'ephemeral_02_typing_at_stop',
+    async up(tx) {
+      await tx.run('CREATE TABLE typing_at_stop (room_id TEXT NOT NULL PRIMARY KEY)');
     },
   },
 ];

@@ -151,6 +151,7 @@ export class ReceiptService implements OnModuleInit {
    * @returns those that were news
    */
   async store(receipts: readonly Receipt[]): Promise<readonly Receipt[]> {
+    if (receipts.length === 0) return [];
     const audiences = new Map<string, ReadonlySet<string>>();
     for (const { roomId } of receipts)
       if (!audiences.has(roomId)) audiences.set(roomId, await this.audience.localMembers(roomId));

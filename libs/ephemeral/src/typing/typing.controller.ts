@@ -19,7 +19,7 @@ export class TypingController {
 
   /** PUT /_matrix/client/v3/rooms/{roomId}/typing/{userId} */
   @Put(stable('/rooms/:roomId/typing/:userId'))
-  @Access({ auth: 'required', guests: true, suspended: true })
+  @Access({ auth: 'required', guests: true })
   async set(
     @Who() requester: Requester,
     @Param('roomId') roomId: string,

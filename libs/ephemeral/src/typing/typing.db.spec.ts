@@ -96,15 +96,25 @@ eachDatabase('typing', (open) => {
     expect(typing.typists(roomId)).toEqual(['@dora:elsewhere.org']);
   });
 
-  it('keeps tokens valid over a restart', async () => {
-    await typing.setByClient(roomId, alice.userId, true);
-    const token = typing.stream.current();
-    const again = await buildEphemeral({ database: await test.reopen(), clock });
-    const restarted = again.get(TypingService);
-    expect(restarted.stream.current()).toBeGreaterThanOrEqual(token);
-    expect(restarted.changes([roomId], token)).toEqual(new Map());
-    await restarted.setByClient(roomId, bob.userId, true);
-    expect(restarted.changes([roomId], token)).toEqual(new Map([[roomId, [bob.userId]]]));
-    await again.close();
+  it('keeps tokens valid over a restart, after which nobody is left typing', async () => {
+    const quiet = await fixture.room(alice, bob);
+    const first = await buildEphemeral({ database: await test.reopen(), clock });
+    const before = first.get(TypingService);
+    await before.setByClient(roomId, alice.userId, true);
+    const token = before.stream.current();
+    await first.close();
+    const second = await buildEphemeral({ database: await test.reopen(), clock });
+    const after = second.get(TypingService);
+    expect(after.stream.current()).toBeGreaterThanOrEqual(token);
+    expect(after.changes([roomId, quiet], token)).toEqual(new Map([[roomId, []]]));
+    expect(after.changes([roomId, quiet], undefined)).toEqual(new Map());
+    expect(after.changes([roomId, quiet], after.stream.current())).toEqual(new Map());
+    await after.setByClient(roomId, bob.userId, true);
+    expect(after.changes([roomId, quiet], token)).toEqual(new Map([[roomId, [bob.userId]]]));
+    await after.setByClient(roomId, bob.userId, false);
+    await second.close();
+    const third = await buildEphemeral({ database: await test.reopen(), clock });
+    expect(third.get(TypingService).changes([roomId], token)).toEqual(new Map());
+    await third.close();
   });
 });

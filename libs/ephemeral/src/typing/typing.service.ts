@@ -6,6 +6,7 @@ import { Notifier, StreamChangeCache } from '@rookery/replication';
 import { RoomHooks } from '@rookery/rooms';
 import { RoomAudience } from '../common/room-audience.js';
 import { EphemeralHooks } from '../hooks.js';
+import { takeTypingAtStop, writeTypingAtStop } from './typing.query.js';
 
 /** How long somebody types without saying so again: where the client does not say, and at most; milliseconds. */
 const defaultTimeoutMs = 30_000;
@@ -26,6 +27,8 @@ export class TypingService implements OnModuleInit, OnModuleDestroy {
   #stream: StreamIds | undefined;
   #opening: Promise<void> | undefined;
   #typists = 0;
+  // Rooms in which somebody was typing when the process before this one stopped: clients from then must hear that it is over.
+  #before: readonly string[] = [];
 
   constructor(
     private readonly database: Database,
@@ -54,9 +57,12 @@ export class TypingService implements OnModuleInit, OnModuleDestroy {
     return this.open();
   }
 
-  onModuleDestroy(): void {
+  async onModuleDestroy(): Promise<void> {
+    const roomIds = [...this.#rooms.keys()];
     for (const typists of this.#rooms.values()) for (const timer of typists.values()) timer.cancel();
     this.#rooms.clear();
+    if (roomIds.length > 0)
+      await this.database.write((tx) => writeTypingAtStop(tx, roomIds), { name: 'typing_at_stop' });
   }
 
   /** Loads the stream's counter. Needs the migrated schema. */
@@ -97,17 +103,17 @@ export class TypingService implements OnModuleInit, OnModuleDestroy {
    * which somebody types. Costs no query.
    */
   changes(roomIds: ReadonlySet<string> | readonly string[], since: number | undefined): Map<string, string[]> {
-    const changed =
-      since === undefined || since < this.#changes.earliestKnown
-        ? this.#shownIn(roomIds)
-        : this.#changes.changedSince(roomIds, since);
+    const isKnown = since !== undefined && since >= this.#changes.earliestKnown;
+    const changed = isKnown
+      ? this.#changes.changedSince(roomIds, since)
+      : this.#among(roomIds, since === undefined ? [] : this.#before);
     return new Map(changed.map((roomId) => [roomId, this.typists(roomId)]));
   }
 
-  /** Rooms with somebody typing, found from the smaller side. */
-  #shownIn(roomIds: ReadonlySet<string> | readonly string[]): string[] {
+  /** Rooms with somebody typing, and further ones, that are among the given. */
+  #among(roomIds: ReadonlySet<string> | readonly string[], more: readonly string[]): string[] {
     const wanted: ReadonlySet<string> = new Set(roomIds);
-    return [...this.#rooms.keys()].filter((roomId) => wanted.has(roomId));
+    return [...this.#rooms.keys(), ...more].filter((roomId) => wanted.has(roomId));
   }
 
   async #set(roomId: string, userId: string, timeoutMs: number | undefined): Promise<void> {
@@ -152,6 +158,7 @@ export class TypingService implements OnModuleInit, OnModuleDestroy {
   async #open(): Promise<void> {
     this.#stream = await StreamIds.load(this.database, 'typing');
     this.#changes = new StreamChangeCache(this.#stream.current());
+    this.#before = await this.database.write((tx) => takeTypingAtStop(tx), { name: 'typing_at_start' });
     this.notifier.track(this.#stream);
   }
 }

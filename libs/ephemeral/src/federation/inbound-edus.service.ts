@@ -1,0 +1,134 @@
+import { Injectable } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import {
+  domainOf,
+  isJsonObject,
+  isValidEventId,
+  isValidRoomId,
+  isValidUserId,
+  type JsonObject,
+} from '@rookery/matrix-types';
+import { Clock } from '@rookery/platform';
+import { EventStore } from '@rookery/rooms';
+import type { PresenceName, PresenceState } from '../presence/presence-state.js';
+import { PresenceService } from '../presence/presence.service.js';
+import type { Receipt } from '../receipts/receipt.js';
+import { ReceiptService } from '../receipts/receipt.service.js';
+import { TypingService } from '../typing/typing.service.js';
+import { joinedAmong, knownAmong } from './joined-users.query.js';
+
+/** What one EDU may hold; the rest is passed over. */
+const maxReceipts = 2_000;
+const maxPresences = 500;
+const longestStatus = 1_024;
+const states: ReadonlySet<unknown> = new Set<PresenceName>(['online', 'unavailable', 'offline', 'busy']);
+
+/**
+ * Typing, receipts and presence from other servers. A server speaks for its own users and only about rooms that they are in;
+ * everything else, and what has the wrong shape, is passed over.
+ * @spec server-server-api#edus
+ */
+@Injectable()
+export class InboundEphemeral {
+  constructor(
+    private readonly database: Database,
+    private readonly clock: Clock,
+    private readonly events: EventStore,
+    private readonly typing: TypingService,
+    private readonly receipts: ReceiptService,
+    private readonly presence: PresenceService,
+  ) {}
+
+  /** Content of `m.typing`. */
+  async receiveTyping(origin: string, content: JsonObject): Promise<void> {
+    const { room_id: roomId, user_id: userId, typing } = content;
+    if (typeof roomId !== 'string' || !isValidRoomId(roomId) || typeof typing !== 'boolean') return;
+    if (!isUserOf(origin, userId)) return;
+    if ((await joinedAmong(this.database, [roomId], [userId])).length === 0) return;
+    await this.typing.setRemote(roomId, userId, typing);
+  }
+
+  /** Content of `m.receipt`. */
+  async receiveReceipts(origin: string, content: JsonObject): Promise<void> {
+    const offered = receiptsIn(origin, content, this.clock.nowMs());
+    if (offered.length === 0) return;
+    const rooms = [...new Set(offered.map(({ roomId }) => roomId))];
+    const users = [...new Set(offered.map(({ userId }) => userId))];
+    const joined = new Set(
+      (await joinedAmong(this.database, rooms, users)).map(({ roomId, userId }) => `${roomId}\n${userId}`),
+    );
+    const found = await this.events.many(offered.map(({ eventId }) => eventId));
+    await this.receipts.store(
+      offered.flatMap((receipt) => {
+        const stored = found.get(receipt.eventId);
+        // What this server does not have it cannot place; a later receipt will be for something that it has.
+        if (stored?.event.roomId !== receipt.roomId || !joined.has(`${receipt.roomId}\n${receipt.userId}`)) return [];
+        return [{ ...receipt, eventStreamOrdering: stored.streamOrdering }];
+      }),
+    );
+  }
+
+  /** Content of `m.presence`. */
+  async receivePresence(origin: string, content: JsonObject): Promise<void> {
+    const { push } = content;
+    if (!this.presence.enabled || !Array.isArray(push)) return;
+    const nowMs = this.clock.nowMs();
+    const offered = push.slice(0, maxPresences).flatMap((one: unknown) => presenceIn(origin, one, nowMs));
+    if (offered.length === 0) return;
+    const known = await knownAmong(
+      this.database,
+      offered.map(({ userId }) => userId),
+    );
+    this.presence.receive(offered.filter(({ userId }) => known.has(userId)));
+  }
+}
+
+function isUserOf(origin: string, userId: unknown): userId is string {
+  return typeof userId === 'string' && isValidUserId(userId) && domainOf(userId) === origin;
+}
+
+/** `{room: {"m.read": {user: {event_ids: […], data: {ts, thread_id}}}}}` */
+function receiptsIn(origin: string, content: JsonObject, nowMs: number): Receipt[] {
+  const receipts = new Map<string, Receipt>();
+  for (const [roomId, types] of Object.entries(content)) {
+    const users = isJsonObject(types) ? types['m.read'] : undefined;
+    if (!isValidRoomId(roomId) || !isJsonObject(users)) continue;
+    for (const [userId, receipt] of Object.entries(users)) {
+      if (receipts.size >= maxReceipts) return [...receipts.values()];
+      if (!isUserOf(origin, userId) || !isJsonObject(receipt) || !Array.isArray(receipt['event_ids'])) continue;
+      const eventId: unknown = receipt['event_ids'].at(-1);
+      const data = isJsonObject(receipt['data']) ? receipt['data'] : {};
+      const { ts, thread_id: threadId } = data;
+      if (typeof eventId !== 'string' || !isValidEventId(eventId)) continue;
+      if (threadId !== undefined && threadId !== 'main' && !(typeof threadId === 'string' && isValidEventId(threadId)))
+        continue;
+      receipts.set(`${roomId}\n${userId}\n${threadId ?? ''}`, {
+        ...{ roomId, type: 'm.read', userId, eventId, threadId },
+        ts: typeof ts === 'number' && Number.isSafeInteger(ts) && ts >= 0 ? ts : nowMs,
+        eventStreamOrdering: undefined,
+      });
+    }
+  }
+  return [...receipts.values()];
+}
+
+function presenceIn(origin: string, one: unknown, nowMs: number): PresenceState[] {
+  if (!isJsonObject(one) || !isUserOf(origin, one['user_id']) || !states.has(one['presence'])) return [];
+  const { user_id: userId, presence, last_active_ago: agoMs, status_msg: statusMsg } = one;
+  const isStatus =
+    typeof statusMsg === 'string' &&
+    statusMsg.length <= longestStatus &&
+    statusMsg.isWellFormed() &&
+    !statusMsg.includes('\0');
+  return [
+    {
+      userId,
+      state: presence as PresenceName,
+      lastActiveMs: typeof agoMs === 'number' && agoMs >= 0 && agoMs < nowMs ? Math.trunc(nowMs - agoMs) : nowMs,
+      lastSyncMs: 0,
+      lastFederationMs: nowMs,
+      statusMsg: isStatus ? statusMsg : undefined,
+      currentlyActive: one['currently_active'] === true,
+    },
+  ];
+}
