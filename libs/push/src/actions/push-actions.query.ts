@@ -141,14 +141,19 @@ const unreadThread = (alias: string): string =>
   `NOT EXISTS (SELECT 1 FROM push_read_marks t WHERE t.user_id = m.user_id AND t.room_id = m.room_id
      AND t.thread_id = ${alias}.thread_id AND t.read_up_to >= ${alias}.stream_ordering)`;
 
-/** Unread notifications by room and thread, in one query; in all rooms of the user where none are named. */
-export async function selectCounts(
-  db: Db,
-  userId: string,
-  roomIds: readonly string[] | undefined,
-): Promise<CountRow[]> {
-  const rooms = roomIds === undefined ? '' : `AND ${db.dialect.anyOf('m.room_id')}`;
-  const mine: SqlValue[] = roomIds === undefined ? [userId] : [userId, roomIds];
+/** The rooms in which something can be unread for a user. */
+export async function selectCountedRooms(db: Db, userId: string): Promise<string[]> {
+  const rows = await db.query<{ room_id: string }>(
+    `SELECT room_id FROM push_read_marks WHERE user_id = ? AND thread_id = ''`,
+    [userId],
+  );
+  return rows.map((row) => row.room_id);
+}
+
+/** Unread notifications by room and thread, in one query. */
+export async function selectCounts(db: Db, userId: string, roomIds: readonly string[]): Promise<CountRow[]> {
+  const rooms = `AND ${db.dialect.anyOf('m.room_id')}`;
+  const mine: SqlValue[] = [userId, roomIds];
   return db.query<CountRow>(
     `SELECT room_id, thread_id, CAST(SUM(notify) AS BIGINT) AS notify, CAST(SUM(highlight) AS BIGINT) AS highlight FROM (
        SELECT d.room_id, d.thread_id, COUNT(*) AS notify, SUM(d.highlight) AS highlight FROM push_read_marks m

@@ -2,7 +2,7 @@ import { Injectable, type OnModuleInit } from '@nestjs/common';
 import type { Tx } from '@rookery/database';
 import type { RoomEvent } from '@rookery/events';
 import { domainOf, isJsonObject } from '@rookery/matrix-types';
-import { Config } from '@rookery/platform';
+import { Config, Logger } from '@rookery/platform';
 import {
   type EventBatch,
   EventStore,
@@ -58,6 +58,7 @@ export class PushActions implements OnModuleInit {
     private readonly events: EventStore,
     private readonly hooks: RoomHooks,
     private readonly config: Config,
+    private readonly logger: Logger,
   ) {}
 
   onModuleInit(): void {
@@ -139,14 +140,14 @@ export class PushActions implements OnModuleInit {
     const ignorers = await this.ignored.ignorersOf(event.sender);
     const context = await contextOf(event, room);
     const pushEvent = pushEventOf(event);
-    const everyone = defaultOutcome(pushEvent, context);
+    const everyone = this.#judge(event, () => defaultOutcome(pushEvent, context));
     const own = new Map<string, NotifyOutcome>();
     const except = new Set(everyone && ignorers.size > 0 ? intersection(localMembers, ignorers) : []);
     const compiled = candidates.size > 0 ? await this.rules.compiled(candidates) : undefined;
     for (const [userId, { rules, needsDisplayName }] of compiled ?? []) {
       if (ignorers.has(userId)) continue;
       const displayName = needsDisplayName ? await displayNameOf(userId, room) : undefined;
-      const outcome = ownOutcome(pushEvent, { userId, ruleset: rules, displayName }, context);
+      const outcome = this.#judge(event, () => ownOutcome(pushEvent, { userId, ruleset: rules, displayName }, context));
       const isMember = localMembers.has(userId);
       if (isMember && sameOutcome(outcome, everyone)) continue;
       if (isMember && everyone) except.add(userId);
@@ -181,6 +182,16 @@ export class PushActions implements OnModuleInit {
     if (domainOf(target.sender) === domainOf(redaction.sender)) return true;
     const levels = await levelsOf(room);
     return levels.user(redaction.sender) >= levels.scalar('redact');
+  }
+
+  /** Rules and events come from outside: should one ever break the evaluation, the event is stored all the same. */
+  #judge(event: RoomEvent, judge: () => NotifyOutcome | undefined): NotifyOutcome | undefined {
+    try {
+      return judge();
+    } catch (error) {
+      this.logger.error('Push rules could not be evaluated', { eventId: event.eventId, err: error });
+      return undefined;
+    }
   }
 
   #isLocal(userId: string): boolean {

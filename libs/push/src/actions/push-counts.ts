@@ -4,7 +4,7 @@ import { domainOf } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
 import { LRUCache } from 'lru-cache';
 import { type EventPush, outcomeFor } from './event-push.js';
-import { raiseMark, selectCounts } from './push-actions.query.js';
+import { raiseMark, selectCountedRooms, selectCounts } from './push-actions.query.js';
 
 /** Unread notifications. */
 export interface UnreadCount {
@@ -84,10 +84,11 @@ export class PushCounts {
 
   /** Unread notifications in all rooms of a user, and in how many rooms there are any: for badges. */
   async badge(userId: string): Promise<{ readonly messages: number; readonly rooms: number }> {
-    const rows = await selectCounts(this.database, userId, undefined);
+    const counts = await this.read(userId, await selectCountedRooms(this.database, userId));
+    const totals = [...counts.values()].map((room) => totalOf(room).notify);
     return {
-      messages: rows.reduce((sum, row) => sum + row.notify, 0),
-      rooms: new Set(rows.map((row) => row.room_id)).size,
+      messages: totals.reduce((sum, total) => sum + total, 0),
+      rooms: totals.filter((total) => total > 0).length,
     };
   }
 

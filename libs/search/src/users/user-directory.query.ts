@@ -17,8 +17,10 @@ const wordsOfUser = ({ userId, displayName }: DirectoryUser): string[] =>
   wordsOf(`${displayName ?? ''} ${userId}`, maxWords);
 
 /** Puts users into the directory, or changes what it says about them. No user may be named twice. */
-export async function upsertUsers(tx: Tx, users: readonly DirectoryUser[]): Promise<void> {
-  if (users.length === 0) return;
+export async function upsertUsers(tx: Tx, given: readonly DirectoryUser[]): Promise<void> {
+  if (given.length === 0) return;
+  // In the same order always, so that transactions about the same users wait for each other only one way.
+  const users = given.toSorted((a, b) => (a.userId < b.userId ? -1 : 1));
   const row = (user: DirectoryUser): SqlValue[] => [user.userId, stored(user.displayName), stored(user.avatarUrl)];
   const text = (user: DirectoryUser): string => indexText(tx.dialect, wordsOfUser(user));
   const changed = 'display_name = excluded.display_name, avatar_url = excluded.avatar_url';
