@@ -1,10 +1,10 @@
-import { JoinService, MembershipService } from '@rookery/rooms';
+import { JoinService, MembershipService, RoomIds } from '@rookery/rooms';
 import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
 import { DeactivationService, DeviceService, SessionService } from '@rookery/users';
 import { RemoteKeys } from '../common/remote-keys.js';
 import { DeviceListService, deviceListsStream } from '../device-lists/device-list.service.js';
 import { buildE2ee, deviceKeysOf, type E2eeFixture, fixtureMigrations, requesterOf } from '../e2ee.fixture.js';
-import { RoomIds } from '@rookery/rooms';
+import { InboundDeviceEdus } from '../federation/inbound-edus.service.js';
 import { DeviceKeyService } from './device-key.service.js';
 
 let serial = 0;
@@ -196,7 +196,7 @@ eachDatabase('device keys and lists', (open) => {
     await again.close();
   });
 
-  it('hears of changes elsewhere', async () => {
+  it('hears of changes elsewhere, from the own server and if anybody here cares', async () => {
     const dora = '@dora:elsewhere.org';
     await test.database.write((tx) =>
       tx.run(
@@ -204,11 +204,38 @@ eachDatabase('device keys and lists', (open) => {
         [`$dora${serial}`, roomId, dora],
       ),
     );
+    const inbound = fixture.get(InboundDeviceEdus);
     const since = position();
-    await lists.remoteChanged(dora, ['D', 'D']);
+    await inbound.receiveDeviceList('other.org', { user_id: dora, device_id: 'D' });
+    await inbound.receiveDeviceList('elsewhere.org', { user_id: '@emil:elsewhere.org', device_id: 'D' });
+    await inbound.receiveDeviceList('elsewhere.org', { user_id: dora });
+    await inbound.receiveSigningKeys('elsewhere.org', { user_id: 5 });
+    expect(position()).toEqual(since);
+    await inbound.receiveDeviceList('elsewhere.org', { user_id: dora, device_id: 'D', deleted: true });
+    await inbound.receiveSigningKeys('elsewhere.org', { user_id: dora });
     expect(await news(bob, [roomId], since)).toEqual({ changed: [dora], left: [] });
     const rows = await deviceListsStream.read(test.database, since.deviceLists, position().deviceLists, 10);
-    expect(rows).toMatchObject([{ userId: dora, deviceId: 'D' }]);
+    expect(rows.map((row) => [row.userId, row.deviceId])).toEqual([
+      [dora, 'D'],
+      [dora, ''],
+    ]);
+  });
+
+  it('shows other servers the devices, and names only where that is allowed', async () => {
+    await upload(alice);
+    await fixture.get(DeviceService).rename(alice, 'PHONE', 'Secret name');
+    const { deviceLists } = position();
+    const device = { device_id: 'PHONE', keys: deviceKeysOf(alice, 'PHONE') };
+    expect(await keys.devicesForServer(alice)).toEqual({ user_id: alice, stream_id: deviceLists, devices: [device] });
+    const open = await buildE2ee({
+      database: test.database,
+      clock,
+      settings: { allow_device_name_lookup_over_federation: true },
+    });
+    expect(await open.get(DeviceKeyService).devicesForServer(alice)).toMatchObject({
+      devices: [{ ...device, device_display_name: 'Secret name' }],
+    });
+    await open.close();
   });
 
   it('leaves nothing of an account that is closed', async () => {

@@ -107,7 +107,35 @@ export class DeviceKeyService {
   async forServer(wanted: ReadonlyMap<string, readonly string[]>): Promise<LocalKeys> {
     const answer = await this.#collect(wanted, undefined);
     await this.crossSigning.addSignatures(undefined, answer);
+    if (!this.config.get('allow_device_name_lookup_over_federation')) {
+      for (const devices of Object.values(answer.device_keys))
+        for (const keys of Object.values(devices)) keys['unsigned'] = {};
+    }
     return answer;
+  }
+
+  /**
+   * All devices of a local user that have keys, for another server.
+   * @spec server-server-api#get_matrixfederationv1userdevicesuserid
+   */
+  async devicesForServer(userId: string): Promise<JsonObject> {
+    // Read first: a change that comes in between is told again rather than missed.
+    const position = (await this.deviceLists.latest([userId])).get(userId) ?? 0;
+    const {
+      device_keys: devices,
+      master_keys: masters,
+      self_signing_keys: selfs,
+    } = await this.forServer(new Map([[userId, []]]));
+    return {
+      user_id: userId,
+      stream_id: position,
+      devices: Object.entries(devices[userId] ?? {}).map(([deviceId, { unsigned, ...keys }]) => {
+        const { device_display_name: name } = unsigned as { device_display_name?: string };
+        return { device_id: deviceId, keys, ...(name === undefined ? {} : { device_display_name: name }) };
+      }),
+      ...(masters[userId] === undefined ? {} : { master_key: masters[userId] }),
+      ...(selfs[userId] === undefined ? {} : { self_signing_key: selfs[userId] }),
+    };
   }
 
   /** Keys of local users without the signatures of others, in two queries. */
