@@ -68,6 +68,7 @@ export { Reports } from './reports/reports.service.js';
 export { RoomUpgrade } from './upgrade/room-upgrade.service.js';
 export { ProfilePropagation } from './membership/profile-propagation.js';
 export { type PurgeLimit, PurgeService } from './upkeep/purge.service.js';
+export { ChainCovers } from './upkeep/chain-covers.service.js';
 export { RedactionCensor } from './upkeep/redaction-censor.js';
 export { RoomBlocking } from './upkeep/room-blocking.service.js';
 export { type ForwardExtremity, RoomRepair } from './upkeep/room-repair.service.js';

@@ -260,12 +260,14 @@ async function writeStateEvents(
       ]),
     );
   }
-  const placed = await writeAuthChains(
+  const unplaced = await writeAuthChains(
     tx,
     state.map(({ event }) => event),
     chainIds,
   );
-  if (!placed) await tx.run('UPDATE rooms SET has_auth_chain_index = FALSE WHERE room_id = ?', [room.roomId]);
+  // A rejected event is in no auth chain that counts.
+  const isIncomplete = state.some((entry) => entry.rejectedReason === undefined && unplaced.has(entry.event.eventId));
+  if (isIncomplete) await tx.run('UPDATE rooms SET has_auth_chain_index = FALSE WHERE room_id = ?', [room.roomId]);
 }
 
 /** A text that both databases can hold. */

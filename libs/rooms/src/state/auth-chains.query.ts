@@ -5,22 +5,33 @@ import type { RoomEvent } from '@rookery/events';
 export interface ChainPosition {
   readonly chain: number;
   readonly sequence: number;
+  /** See `AuthLinks` of `state-res`; `undefined` for an event that was placed before they were counted. */
+  readonly generation: number | undefined;
 }
+
+/** As much of a state event as the chain cover looks at. */
+export type ChainedEvent = Pick<RoomEvent, 'eventId' | 'type' | 'stateKey' | 'authEventIds'>;
 
 interface PositionRow {
   readonly event_id: string;
   readonly chain_id: number;
   readonly sequence_number: number;
+  readonly generation: number | null;
 }
 
 /** Places of events in the chain cover; events without one are absent. */
 export async function selectChainPositions(db: Db, eventIds: readonly string[]): Promise<Map<string, ChainPosition>> {
   if (eventIds.length === 0) return new Map();
   const rows = await db.query<PositionRow>(
-    `SELECT event_id, chain_id, sequence_number FROM event_auth_chains WHERE ${db.dialect.anyOf('event_id')}`,
+    `SELECT event_id, chain_id, sequence_number, generation FROM event_auth_chains WHERE ${db.dialect.anyOf('event_id')}`,
     [eventIds],
   );
-  return new Map(rows.map((row) => [row.event_id, { chain: row.chain_id, sequence: row.sequence_number }]));
+  return new Map(
+    rows.map((row) => [
+      row.event_id,
+      { chain: row.chain_id, sequence: row.sequence_number, generation: row.generation ?? undefined },
+    ]),
+  );
 }
 
 /**
@@ -29,13 +40,13 @@ export async function selectChainPositions(db: Db, eventIds: readonly string[]):
  * only where the chain does not reach the target already.
  * @param events each behind its auth events
  * @param chainIds one fresh id per event; not all need be used
- * @returns whether all could be placed; if not, the room's index must count as incomplete
+ * @returns those that could not be placed, for want of an auth event's place: the cover is incomplete
  */
 export async function writeAuthChains(
   tx: Tx,
-  events: readonly RoomEvent[],
+  events: readonly ChainedEvent[],
   chainIds: readonly number[],
-): Promise<boolean> {
+): Promise<ReadonlySet<string>> {
   const own = new Set(events.map((event) => event.eventId));
   const named = new Set(events.flatMap((event) => event.authEventIds).filter((eventId) => !own.has(eventId)));
   const positions = await selectChainPositions(tx, [...named]);
@@ -56,24 +67,27 @@ export async function writeAuthChains(
     );
     for (const row of linkRows) linksOf(links, row.origin).set(row.target, row.reach);
   }
-  const newPositions: [string, number, number][] = [];
+  const newPositions: [string, number, number, number | null][] = [];
   const newLinks: [number, number, number, number][] = [];
   const replaced = new Map<string, string>();
+  const unplaced = new Set<string>();
   for (const [index, event] of events.entries()) {
     const targets: { position: ChainPosition; eventId: string }[] = [];
     for (const eventId of event.authEventIds) {
       const position = positions.get(eventId);
-      if (!position) return false;
-      targets.push({ position, eventId });
+      if (position) targets.push({ position, eventId });
+      else unplaced.add(event.eventId);
     }
+    if (unplaced.has(event.eventId)) continue;
     const free = targets.filter(({ position }) => tips.get(position.chain) === position.sequence);
     const parent = free.find(({ eventId }) => replaced.get(eventId) === keyOf(event)) ?? free.at(-1);
     const chain = parent?.position.chain ?? chainIds[index]!;
     const sequence = (parent?.position.sequence ?? 0) + 1;
-    positions.set(event.eventId, { chain, sequence });
+    const generation = generationAfter(targets.map(({ position }) => position.generation));
+    positions.set(event.eventId, { chain, sequence, generation });
     tips.set(chain, sequence);
     replaced.set(event.eventId, keyOf(event));
-    newPositions.push([event.eventId, chain, sequence]);
+    newPositions.push([event.eventId, chain, sequence, generation ?? null]);
     const reach = linksOf(links, chain);
     for (const { position } of targets) {
       if (position.chain === chain || (reach.get(position.chain) ?? 0) >= position.sequence) continue;
@@ -81,7 +95,10 @@ export async function writeAuthChains(
       newLinks.push([chain, sequence, position.chain, position.sequence]);
     }
   }
-  await tx.insertMany('event_auth_chains', ['event_id', 'chain_id', 'sequence_number'], newPositions);
+  if (newPositions.length > 0) {
+    const columns = ['event_id', 'chain_id', 'sequence_number', 'generation'];
+    await tx.insertMany('event_auth_chains', columns, newPositions);
+  }
   if (newLinks.length > 0) {
     await tx.insertMany(
       'event_auth_chain_links',
@@ -89,10 +106,20 @@ export async function writeAuthChains(
       newLinks,
     );
   }
-  return true;
+  return unplaced;
 }
 
-const keyOf = (event: RoomEvent): string => `${event.type}\n${event.stateKey}`;
+/** The generation of an event whose auth events have these. */
+export function generationAfter(generations: readonly (number | undefined)[]): number | undefined {
+  let generation = 0;
+  for (const before of generations) {
+    if (before === undefined) return undefined;
+    generation = Math.max(generation, before + 1);
+  }
+  return generation;
+}
+
+const keyOf = (event: ChainedEvent): string => `${event.type}\n${event.stateKey}`;
 
 function linksOf(links: Map<number, Map<number, number>>, chain: number): Map<number, number> {
   let reach = links.get(chain);

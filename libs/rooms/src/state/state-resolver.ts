@@ -1,9 +1,10 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import type { RoomEvent, RoomVersionRules } from '@rookery/events';
-import { resolveState, type StateMap, type StateResProvider } from '@rookery/state-res';
+import { type AuthLinks, resolveState, type StateMap, type StateResProvider } from '@rookery/state-res';
 import { EventStore } from '../persistence/event-store.js';
-import { authDifference } from './auth-chains.query.js';
+import { authDifference, generationAfter, selectChainPositions } from './auth-chains.query.js';
+import { selectAuthLinks } from './auth-links.query.js';
 
 /** Events that are about to be written and can only be found here. */
 export type StagedEvents = ReadonlyMap<
@@ -28,6 +29,8 @@ export class StateResolver {
     staged: StagedEvents,
     signal?: AbortSignal,
   ): Promise<StateMap> {
+    const involvesStaged = states.some((state) => [...state.values()].some((id) => staged.has(id)));
+    let stagedLinks: Promise<ReadonlyMap<string, AuthLinks>> | undefined;
     const provider: StateResProvider = {
       events: (ids) => this.load(ids, staged),
       isRejected: async (ids) => {
@@ -38,23 +41,23 @@ export class StateResolver {
         }
         return rejected;
       },
+      authLinks: async (ids) => {
+        const links = new Map(
+          await selectAuthLinks(
+            this.database,
+            ids.filter((id) => !staged.has(id)),
+          ),
+        );
+        if (!ids.some((id) => staged.has(id))) return links;
+        stagedLinks ??= this.#stagedLinks(staged);
+        for (const [id, own] of await stagedLinks) links.set(id, own);
+        return links;
+      },
+      // Staged events have no place in the chain cover yet.
+      ...(!involvesStaged && {
+        authDifference: (conflicted, unconflicted) => authDifference(this.database, conflicted, unconflicted.values()),
+      }),
     };
-    const involvesStaged = states.some((state) => [...state.values()].some((id) => staged.has(id)));
-    if (!involvesStaged) {
-      const indexed: StateResProvider = {
-        ...provider,
-        authDifference: async (conflicted, unconflicted) => {
-          const found = await authDifference(this.database, conflicted, unconflicted.values());
-          if (!found) throw new IncompleteChainCover();
-          return found;
-        },
-      };
-      try {
-        return await resolveState(states, indexed, rules, signal ? { signal } : {});
-      } catch (error) {
-        if (!(error instanceof IncompleteChainCover)) throw error;
-      }
-    }
     return resolveState(states, provider, rules, signal ? { signal } : {});
   }
 
@@ -71,7 +74,23 @@ export class StateResolver {
     for (const [id, event] of await this.events.events(missing)) found.set(id, event);
     return found;
   }
-}
 
-/** An event has no place in the chain cover: the auth difference has to be walked. */
-class IncompleteChainCover extends Error {}
+  /** Links of all staged state events; each is staged behind its auth events. */
+  async #stagedLinks(staged: StagedEvents): Promise<ReadonlyMap<string, AuthLinks>> {
+    const named = new Set<string>();
+    for (const { event } of staged.values()) {
+      if (event.stateKey === undefined) continue;
+      for (const id of event.authEventIds) if (!staged.has(id)) named.add(id);
+    }
+    const stored = await selectChainPositions(this.database, [...named]);
+    const links = new Map<string, AuthLinks>();
+    for (const [id, { event }] of staged) {
+      if (event.stateKey === undefined) continue;
+      const generation = generationAfter(
+        event.authEventIds.map((auth) => (links.get(auth) ?? stored.get(auth))?.generation),
+      );
+      links.set(id, { authEventIds: event.authEventIds, generation });
+    }
+    return links;
+  }
+}

@@ -1,0 +1,145 @@
+import { databaseMigrations } from '@rookery/database';
+import { buildEvent, type RoomEvent, roomVersionRules } from '@rookery/events';
+import type { JsonObject } from '@rookery/matrix-types';
+import { replicationMigrations } from '@rookery/replication';
+import { resolveState, stateKeyOf, type StateMap } from '@rookery/state-res';
+import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
+import { usersMigrations } from '@rookery/users';
+import { RoomCreation } from '../creation/room-creation.service.js';
+import { roomsMigrations } from '../migrations/index.js';
+import { EventPersister } from '../persistence/event-persister.js';
+import { EventStore } from '../persistence/event-store.js';
+import { buildRooms, requesterOf, type RoomsFixture } from '../rooms.fixture.js';
+import { ChainCovers } from '../upkeep/chain-covers.service.js';
+import { selectAuthLinks } from './auth-links.query.js';
+import { RoomStateReader } from './room-state-reader.js';
+import { StateResolver } from './state-resolver.js';
+
+const rules = roomVersionRules('12')!;
+const depthOfHistory = 150;
+
+eachDatabase('state resolution over stored events', (open) => {
+  const clock = new FakeClock();
+  const alice = requesterOf('alice');
+  let test: TestDatabase;
+  let rooms: RoomsFixture;
+  let roomId: string;
+  let state: Map<string, RoomEvent>;
+
+  beforeAll(async () => {
+    test = await open(clock);
+    await test.migrate([...databaseMigrations, ...replicationMigrations, ...usersMigrations, ...roomsMigrations]);
+    rooms = await buildRooms({ database: test.database, clock });
+    ({ roomId } = await rooms.get(RoomCreation).create(alice, { room_version: '12' }));
+    const levels = stateKeyOf('m.room.power_levels', '');
+    const { content } = (await current()).get(levels)!;
+    for (let i = 0; i < depthOfHistory; i++) await send('m.room.power_levels', { ...content, kick: i % 50 });
+    state = await current();
+  });
+  afterAll(() => rooms.close());
+
+  const current = async (): Promise<Map<string, RoomEvent>> =>
+    new Map(
+      (await rooms.get(RoomStateReader).current(roomId)).map(({ event }) => [
+        stateKeyOf(event.type, event.stateKey!),
+        event,
+      ]),
+    );
+  const send = (type: string, content: JsonObject) =>
+    rooms.get(EventPersister).send({ roomId, type, stateKey: '', sender: alice.userId, content });
+  const generationOf = async (id: string): Promise<number | undefined> =>
+    (await selectAuthLinks(test.database, [id])).get(id)?.generation;
+  /** Power levels on top of others; the first of two is in no state. */
+  const levelsAfter = (before: RoomEvent, ban: number): RoomEvent =>
+    buildEvent(
+      {
+        roomId,
+        type: 'm.room.power_levels',
+        stateKey: '',
+        sender: alice.userId,
+        content: { ...before.content, ban },
+        originServerTs: clock.nowMs() + ban,
+        depth: before.depth + 1,
+        prevEventIds: [before.eventId],
+        authEventIds: [before.eventId, state.get(stateKeyOf('m.room.member', alice.userId))!.eventId],
+      },
+      rules,
+    );
+
+  it('counts generations while it stores', async () => {
+    const levels = state.get(stateKeyOf('m.room.power_levels', ''))!;
+    const auth = await selectAuthLinks(test.database, [...levels.authEventIds, levels.eventId]);
+    const before = Math.max(...levels.authEventIds.map((id) => auth.get(id)!.generation!));
+    expect(auth.get(levels.eventId)).toEqual({
+      authEventIds: expect.arrayContaining([...levels.authEventIds]) as string[],
+      generation: before + 1,
+    });
+    expect(before).toBeGreaterThanOrEqual(depthOfHistory - 1);
+    expect(await generationOf([...state.values()].find((event) => event.type === 'm.room.create')!.eventId)).toBe(0);
+    expect((await selectAuthLinks(test.database, ['$unknown'])).size).toBe(0);
+  });
+
+  it.each([false, true])('walks to where chains meet and no further (events stored: %s)', async (isStored) => {
+    const levels = state.get(stateKeyOf('m.room.power_levels', ''))!;
+    const base = isStored ? 70 : 10;
+    const forks = [base, base + 10].map((ban) => {
+      const first = levelsAfter(levels, ban);
+      return [first, levelsAfter(first, ban + 1)] as const;
+    });
+    const events = forks.flat();
+    if (isStored) await rooms.get(EventPersister).receiveOutliers(roomId, '12', events);
+    const ids = new Map([...state].map(([key, event]) => [key, event.eventId]));
+    const sets: StateMap[] = forks.map(([, tip]) =>
+      new Map(ids).set(stateKeyOf('m.room.power_levels', ''), tip.eventId),
+    );
+    const staged = new Map(
+      isStored ? [] : events.map((event) => [event.eventId, { event, rejectedReason: undefined }]),
+    );
+    const store = rooms.get(EventStore);
+    const asked = new Set<string>();
+    const many = store.many.bind(store);
+    store.many = (wanted, db) => {
+      const list = [...wanted];
+      for (const id of list) asked.add(id);
+      return many(list, db);
+    };
+    let resolved: StateMap;
+    try {
+      resolved = await rooms.get(StateResolver).resolve(sets, rules, staged);
+    } finally {
+      store.many = many;
+    }
+    expect(asked.size).toBeLessThan(20);
+    const load = (wanted: readonly string[]) => rooms.get(StateResolver).load(wanted, staged);
+    expect(resolved).toEqual(await resolveState(sets, { events: load }, rules));
+  });
+
+  it('completes covers that lack places or generations', async () => {
+    const all = async () =>
+      test.database.query<{ event_id: string; generation: number | null }>(
+        `SELECT c.event_id, c.generation FROM event_auth_chains c JOIN events e ON e.event_id = c.event_id
+         WHERE e.room_id = ? ORDER BY c.event_id`,
+        [roomId],
+      );
+    const before = await all();
+    await test.database.write(async (tx) => {
+      await tx.run('UPDATE rooms SET has_auth_chain_index = FALSE');
+      await tx.run('UPDATE event_auth_chains SET generation = NULL');
+      // The newest half has no place at all.
+      const { middle } = (await tx.get<{ middle: number }>(
+        'SELECT stream_ordering AS middle FROM events WHERE room_id = ? ORDER BY stream_ordering LIMIT 1 OFFSET 60',
+        [roomId],
+      ))!;
+      await tx.run(
+        `DELETE FROM event_auth_chains WHERE event_id IN
+           (SELECT event_id FROM events WHERE room_id = ? AND stream_ordering > ?)`,
+        [roomId, middle],
+      );
+    });
+    expect((await all()).length).toBeLessThan(before.length - 50);
+    await rooms.get(ChainCovers).completeAll();
+    expect(await all()).toEqual(before);
+    expect(await test.database.query('SELECT room_id FROM rooms WHERE has_auth_chain_index = FALSE')).toEqual([]);
+    await send('m.room.topic', { topic: 'still alive' });
+  });
+});

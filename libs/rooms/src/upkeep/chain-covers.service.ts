@@ -1,0 +1,104 @@
+import { Injectable, type OnApplicationBootstrap, type OnModuleDestroy } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import { Clock, Logger, type Timer } from '@rookery/platform';
+import { EventPersister } from '../persistence/event-persister.js';
+import { RoomIds } from '../persistence/room-ids.js';
+import { coverEvents, markCovered, selectUncovered, selectUncoveredEvents } from './chain-covers.query.js';
+
+const everyMs = 60_000;
+const batchSize = 500;
+const maxRoomsAtOnce = 100;
+/** Auth events lie before an event in the stream as a rule; what lies the other way round costs a pass more. */
+const maxPasses = 20;
+
+/**
+ * Completes the chain covers of rooms in the background: of those from before generations were counted, and of those that
+ * came to know a part of an auth chain late, as after an invite from another server.
+ */
+@Injectable()
+export class ChainCovers implements OnApplicationBootstrap, OnModuleDestroy {
+  #timer: Timer | undefined;
+  #running: Promise<void> | undefined;
+  #stopped = false;
+
+  constructor(
+    private readonly database: Database,
+    private readonly persister: EventPersister,
+    private readonly ids: RoomIds,
+    private readonly clock: Clock,
+    private readonly logger: Logger,
+  ) {}
+
+  onApplicationBootstrap(): void {
+    this.#timer = this.clock.every(everyMs, () => void this.completeAll());
+  }
+
+  async onModuleDestroy(): Promise<void> {
+    this.#stopped = true;
+    this.#timer?.cancel();
+    await this.#running;
+  }
+
+  /** Completes every cover that is not; one run at a time. Never rejects. */
+  completeAll(): Promise<void> {
+    this.#running ??= this.#completeAll().finally(() => (this.#running = undefined));
+    return this.#running;
+  }
+
+  /**
+   * Gives every state event of a room its place, except those whose auth events are not known here. Sends in the room wait
+   * for one batch at most.
+   */
+  async complete(roomId: string): Promise<void> {
+    for (let pass = 0; pass < maxPasses; pass++) {
+      let after = Number.MIN_SAFE_INTEGER;
+      let advanced = 0;
+      let left = 0;
+      while (!this.#stopped) {
+        const step = await this.persister.exclusively(roomId, () => this.#step(roomId, after));
+        advanced += step.advanced;
+        left += step.seen - step.advanced;
+        after = step.last;
+        if (step.seen < batchSize) break;
+      }
+      if (this.#stopped) return;
+      if (advanced === 0 || left === 0) break;
+    }
+    await this.database.write((tx) => markCovered(tx, roomId), { name: 'mark_chain_cover' });
+  }
+
+  async #step(roomId: string, after: number): Promise<{ seen: number; advanced: number; last: number }> {
+    const events = await selectUncoveredEvents(this.database, roomId, after, batchSize);
+    const last = events.at(-1)?.streamOrdering ?? after;
+    if (events.length === 0) return { seen: 0, advanced: 0, last };
+    const chainIds = await this.ids.authChains(events.filter((event) => !event.isPlaced).length);
+    const advanced = await this.database.write((tx) => coverEvents(tx, events, chainIds), {
+      name: 'complete_chain_cover',
+    });
+    return { seen: events.length, advanced, last };
+  }
+
+  async #completeAll(): Promise<void> {
+    let after = '';
+    try {
+      while (!this.#stopped) {
+        const rooms = await selectUncovered(this.database, after, maxRoomsAtOnce);
+        for (const roomId of rooms) await this.#tryRoom(roomId);
+        if (rooms.length < maxRoomsAtOnce) return;
+        after = rooms.at(-1)!;
+      }
+    } catch (error) {
+      this.logger.error('Chain covers could not be completed', { err: error });
+    }
+  }
+
+  /** A room that fails is tried again with the next run, and holds up no other. */
+  async #tryRoom(roomId: string): Promise<void> {
+    if (this.#stopped) return;
+    try {
+      await this.complete(roomId);
+    } catch (error) {
+      this.logger.error('The chain cover of a room could not be completed', { roomId, err: error });
+    }
+  }
+}
