@@ -24,7 +24,7 @@ const within = {
 };
 
 const lib = (names) => `^libs/(${names.join('|')})/`;
-const spec = '\\.spec\\.ts$';
+const spec = '\\.(spec|fixture)\\.ts$'; // not part of what is built
 const rule = (name, from, to) => ({ name, severity: 'error', from, to });
 
 module.exports = {

@@ -30,7 +30,7 @@ export default tseslint.config(
   },
   {
     files: ['libs/*/src/**/*.ts', 'apps/*/src/**/*.ts'],
-    ignores: ['**/*.spec.ts', 'libs/testing/**'],
+    ignores: ['**/*.spec.ts', '**/*.fixture.ts', 'libs/testing/**'],
     rules: {
       'no-restricted-imports': [
         'error',
@@ -56,7 +56,7 @@ export default tseslint.config(
   },
   {
     files: ['libs/*/src/**/*.ts', 'apps/*/src/**/*.ts'],
-    ignores: ['**/*.spec.ts', 'libs/testing/**', 'libs/platform/**'],
+    ignores: ['**/*.spec.ts', '**/*.fixture.ts', 'libs/testing/**', 'libs/platform/**'],
     rules: {
       'no-restricted-properties': ['error', ...outsidePlatform],
       'no-restricted-globals': 'off',

@@ -59,7 +59,7 @@ for (const { folder, manifest } of packages) {
   if (folder.startsWith('modules-examples')) continue;
   const used = new Set();
   const files = sources(join(root, folder, 'src'));
-  for (const file of files.filter((path) => !path.endsWith('.spec.ts'))) {
+  for (const file of files.filter((path) => !/\.(spec|fixture)\.ts$/.test(path))) {
     for (const name of imports(file)) if (name !== manifest.name) used.add(name);
   }
   const dependencies = {};
@@ -74,6 +74,7 @@ for (const { folder, manifest } of packages) {
 
   const tsconfigPath = join(root, folder, 'tsconfig.json');
   const tsconfig = JSON.parse(readFileSync(tsconfigPath, 'utf8'));
+  tsconfig.exclude = ['src/**/*.spec.ts', 'src/**/*.fixture.ts'];
   tsconfig.references = Object.keys(dependencies)
     .filter((name) => folderOf.has(name))
     .map((name) => ({ path: relative(folder, folderOf.get(name)) }));

@@ -168,6 +168,28 @@ describe('starting', () => {
     });
   });
 
+  it('greets people, or sends them to a web client, and tells its process id', async () => {
+    const at = folder();
+    const port = await freePort();
+    const base = `http://127.0.0.1:${port}/`;
+    await run(at, ['--server-name', 'front.test', '--port', String(port)], async () => {
+      const page = await fetch(base);
+      expect(page.status).toBe(200);
+      expect(await page.text()).toContain('front.test');
+    });
+    const file = join(at, 'homeserver.yaml');
+    const settings = readFileSync(file, 'utf8');
+    writeFileSync(file, `${settings}\nweb_client_location: https://app.example/\npid_file: server.pid\n`);
+    const pidFile = join(at, 'server.pid');
+    const { code } = await run(at, [], async () => {
+      const answer = await fetch(base, { redirect: 'manual' });
+      expect([answer.status, answer.headers.get('location')]).toEqual([302, 'https://app.example/']);
+      expect(readFileSync(pidFile, 'utf8')).toMatch(/^\d+\n$/);
+    });
+    expect(code).toBe(0);
+    expect(existsSync(pidFile)).toBe(false);
+  });
+
   it('explains itself', () => {
     const help = spawnSync(process.execPath, [main, '--help'], { encoding: 'utf8', env: environment() });
     expect(help.status).toBe(0);

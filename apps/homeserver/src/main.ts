@@ -1,10 +1,10 @@
 import { type Config, loadConfig, SystemIds } from '@rookery/platform';
 import { Command } from 'commander';
-import { existsSync } from 'node:fs';
+import { existsSync, rmSync, writeFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { Homeserver } from './create-homeserver.js';
 import { writeFirstConfig } from './first-run.js';
-import { startupMessage } from './startup-error.js';
+import { fileProblem, StartupError, startupMessage } from './startup-error.js';
 import { version } from './version.js';
 import { welcomeScreen } from './welcome.js';
 
@@ -39,6 +39,19 @@ function settingsFiles(options: Options): string[] {
   return [file];
 }
 
+/** Leaves the process id where the settings want it, until the process ends. @throws StartupError */
+function writePidFile(config: Config): void {
+  const file = config.get('worker_app') === undefined ? config.get('pid_file') : config.get('worker_pid_file');
+  if (file === undefined) return;
+  if (config.get('print_pidfile')) process.stdout.write(`${file}\n`);
+  try {
+    writeFileSync(file, `${process.pid}\n`);
+  } catch (error) {
+    throw new StartupError(`Cannot write the pid file ${file}: ${fileProblem(error)}`);
+  }
+  process.once('exit', () => rmSync(file, { force: true }));
+}
+
 async function run(): Promise<void> {
   const files = settingsFiles(program.opts<Options>());
   const load = (): Config => loadConfig(files, { createSecrets: new SystemIds() });
@@ -48,6 +61,7 @@ async function run(): Promise<void> {
   process.once('SIGTERM', stop);
   process.once('SIGINT', stop);
   await server.start();
+  writePidFile(server.config);
   process.on('SIGHUP', () => {
     Promise.resolve()
       .then(() => server.reload(load()))
