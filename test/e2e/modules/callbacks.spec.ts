@@ -7,6 +7,8 @@ import { eventually, type Fired, probe, type ProbeServer, startProbe } from './p
 const shownElsewhere = new Set<CallbackName>([
   // Needs an identity server: libs/rooms.
   'userMaySend3pidInvite',
+  // Needs another server: libs/rooms.
+  'federatedUserMayInvite',
 ]);
 
 const limited = { per_second: 0.001, burst_count: 1 };
