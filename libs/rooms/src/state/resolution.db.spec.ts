@@ -1,4 +1,4 @@
-import { databaseMigrations } from '@rookery/database';
+import { databaseMigrations, type SqlValue } from '@rookery/database';
 import { buildEvent, type RoomEvent, roomVersionRules } from '@rookery/events';
 import type { JsonObject } from '@rookery/matrix-types';
 import { replicationMigrations } from '@rookery/replication';
@@ -96,20 +96,29 @@ eachDatabase('state resolution over stored events', (open) => {
       isStored ? [] : events.map((event) => [event.eventId, { event, rejectedReason: undefined }]),
     );
     const store = rooms.get(EventStore);
+    const { database } = test;
+    const [many, query] = [store.many.bind(store), database.query.bind(database)];
     const asked = new Set<string>();
-    const many = store.many.bind(store);
+    let linkRows = 0;
     store.many = (wanted, db) => {
       const list = [...wanted];
       for (const id of list) asked.add(id);
       return many(list, db);
+    };
+    database.query = async <Row>(sql: string, params?: readonly SqlValue[]) => {
+      const rows = await query<Row>(sql, params);
+      if (sql.includes('event_auth a')) linkRows += rows.length;
+      return rows;
     };
     let resolved: StateMap;
     try {
       resolved = await rooms.get(StateResolver).resolve(sets, rules, staged);
     } finally {
       store.many = many;
+      database.query = query;
     }
     expect(asked.size).toBeLessThan(20);
+    expect(linkRows).toBeLessThan(30);
     const load = (wanted: readonly string[]) => rooms.get(StateResolver).load(wanted, staged);
     expect(resolved).toEqual(await resolveState(sets, { events: load }, rules));
   });
