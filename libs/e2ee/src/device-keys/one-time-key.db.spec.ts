@@ -7,7 +7,7 @@ import { OneTimeKeyService } from './one-time-key.service.js';
 const algorithm = 'signed_curve25519';
 let serial = 0;
 
-eachDatabase('one-time keys', (open) => {
+eachDatabase('one-time keys', (open, kind) => {
   const clock = new FakeClock();
   let test: TestDatabase;
   let fixture: E2eeFixture;
@@ -53,6 +53,19 @@ eachDatabase('one-time keys', (open) => {
     expect(new Set(got).size).toBe(120);
     expect(await counts()).toBe(0);
   });
+
+  if (kind === 'postgres') {
+    it('hands out every key once, also by two processes', async () => {
+      const other = await buildE2ee({ database: await test.reopen(), clock });
+      await upload(named('K', 60));
+      const claims = await Promise.all(
+        Array.from({ length: 50 }, (_, index) => claim(index % 2 === 0 ? keys : other.get(OneTimeKeyService))),
+      );
+      expect(new Set(claims).size).toBe(50);
+      expect(claims).not.toContain(undefined);
+      await other.close();
+    });
+  }
 
   it('hands them out in the order of the uploads, also within one millisecond', async () => {
     await upload(named('Z', 2));
