@@ -85,6 +85,14 @@ export abstract class Database implements Db {
    * timers or another `write` in it: a nested `write` throws.
    */
   abstract write<T>(fn: (tx: Tx) => Promise<T>, options?: WriteOptions): Promise<T>;
+  /**
+   * Gives a bounded part of the unused space back to the file system. Call it again, with pauses, while there is more.
+   * PostgreSQL does that by itself (autovacuum).
+   * @returns bytes given back; 0 when there is no more
+   */
+  reclaim(): Promise<number> {
+    return Promise.resolve(0);
+  }
   abstract close(): Promise<void>;
 }
 

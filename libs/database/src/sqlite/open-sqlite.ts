@@ -15,6 +15,8 @@ const busyAtStartMs = 5000;
 // SQLite waits by blocking the whole process; the longer waiting is done by SqliteDatabase.
 const busyTimeoutMs = 20;
 const cacheKiB = 64_000;
+/** What the write-ahead log may occupy while it is empty. */
+const maxIdleLogBytes = 16 * 1_048_576;
 
 /** @throws DatabaseError when the file cannot be used */
 export async function openSqlite(
@@ -73,9 +75,12 @@ async function connect(path: string, readonly: boolean, opened: DataSource[]): P
       handle.pragma(`cache_size = -${cacheKiB}`);
       handle.pragma('temp_store = MEMORY');
       if (readonly) return;
+      // Only a file that is still empty takes this: what is purged can be given back in small steps.
+      handle.pragma('auto_vacuum = INCREMENTAL');
       // What was acknowledged survives a loss of power: the log is flushed with every commit.
       handle.pragma('journal_mode = WAL');
       handle.pragma('synchronous = FULL');
+      handle.pragma(`journal_size_limit = ${maxIdleLogBytes}`);
     },
   });
   await source.initialize();

@@ -1,3 +1,4 @@
+import { statSync } from 'node:fs';
 import Sqlite from 'better-sqlite3';
 import { openTestDatabase, RecordingLogger, type TestDatabase } from '@rookery/testing';
 import { SystemClock } from '@rookery/platform';
@@ -31,6 +32,29 @@ describe('SqliteDatabase', () => {
       await tx.get('PRAGMA foreign_keys'),
     ]);
     expect(settings).toEqual([{ synchronous: 2 }, { journal_mode: 'wal' }, { foreign_keys: 1 }]);
+  });
+
+  it('gives space back to the file system, in steps', async () => {
+    const { path } = test.options as SqliteOptions;
+    const text = 'x'.repeat(10_000);
+    for (let i = 0; i < 20; i++) {
+      await db.write((tx) =>
+        tx.insertMany(
+          'things',
+          ['id', 'name'],
+          Array.from({ length: 50 }, (_, k) => [i * 50 + k, text]),
+        ),
+      );
+    }
+    expect(await db.reclaim()).toBe(0);
+    await db.write((tx) => tx.run('DELETE FROM things WHERE id >= 10'));
+    const full = statSync(path).size;
+    const steps: number[] = [];
+    for (let step = await db.reclaim(); step > 0; step = await db.reclaim()) steps.push(step);
+    expect(steps.length).toBeGreaterThan(3);
+    expect(statSync(path).size).toBeLessThan(full / 4);
+    expect(await ids()).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+    expect(await db.get('PRAGMA integrity_check')).toEqual({ integrity_check: 'ok' });
   });
 
   it('lets waiting writes share one commit, and acknowledges none before it', async () => {
