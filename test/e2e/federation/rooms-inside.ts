@@ -2,6 +2,7 @@ import type { Database } from '@rookery/database';
 import type { RoomEvent } from '@rookery/events';
 import { EventPersister, EventStore, InboundEvents, type MissingEventsSource, RemoteRooms } from '@rookery/rooms';
 import type { TestHomeserver } from '@rookery/testing';
+import { startAndReach } from '../rooms/reach.js';
 
 /** The parts of a running server that federation hands events to. */
 export interface RoomsInside {
@@ -29,18 +30,8 @@ interface InboundParts {
 export async function startWithInside(
   start: () => Promise<TestHomeserver>,
 ): Promise<{ homeserver: TestHomeserver; inside: RoomsInside }> {
-  let inbound: InboundEvents | undefined;
-  const prototype = InboundEvents.prototype as InboundEvents & { onModuleInit?: () => void };
-  prototype.onModuleInit = function (this: InboundEvents): void {
-    inbound = this;
-  };
-  try {
-    const homeserver = await start();
-    if (!inbound) throw new Error('the server has nobody who receives events');
-    return { homeserver, inside: insideOf(inbound) };
-  } finally {
-    delete prototype.onModuleInit;
-  }
+  const { homeserver, instance } = await startAndReach(InboundEvents, start);
+  return { homeserver, inside: insideOf(instance) };
 }
 
 function insideOf(inbound: InboundEvents): RoomsInside {
