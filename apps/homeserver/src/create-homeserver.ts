@@ -65,6 +65,7 @@ export class Homeserver {
   #http: HttpApp | undefined;
   #database: Database | undefined;
   #moduleServices: ModuleServices | undefined;
+  #moreModules: readonly ModuleEntry[] = [];
 
   private constructor(
     readonly config: Config,
@@ -82,9 +83,10 @@ export class Homeserver {
     const lifecycle = new Lifecycle(clock, logger);
     const modules = new ModuleHost({ clock, logger, metrics, configDir: config.configDir });
     const server = new Homeserver(config, logger, lifecycle, modules);
+    server.#moreModules = overrides.modules ?? [];
     server.#plan({
       ...{ clock, ids, metrics },
-      entries: [...moduleEntriesOf(config), ...(overrides.modules ?? [])],
+      entries: [...moduleEntriesOf(config), ...server.#moreModules],
       updates: [...backgroundUpdates, ...(overrides.backgroundUpdates ?? [])],
     });
     return server;
@@ -101,11 +103,14 @@ export class Homeserver {
     return this.lifecycle.stop(stopLimitMs);
   }
 
-  /** Takes over changed settings and modules, certificates included, without dropping a connection. */
+  /**
+   * Takes over changed settings and modules, certificates included, without dropping a connection.
+   * @throws ModuleLoadError when a module is wrong; then everything stays as it was
+   */
   async reload(next: Config): Promise<void> {
+    const modules = await this.modules.reload([...moduleEntriesOf(next), ...this.#moreModules]);
     const { changed, needRestart } = this.config.reload(next);
     this.#http?.reloadTls();
-    const modules = await this.modules.reload(moduleEntriesOf(next));
     await this.#moduleServices?.refresh();
     this.logger.info('Settings reloaded', { changed: [...changed], needRestart, modules });
   }

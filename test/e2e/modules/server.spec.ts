@@ -97,4 +97,29 @@ describe('modules that come and go while the server runs', () => {
       await server.stop();
     }
   });
+
+  it('stay as they are, with all settings, when one of the new ones is wrong', async () => {
+    const entry = {
+      module,
+      config: undefined,
+      onError: 'deny',
+      timeLimitMs: undefined,
+      allowFederationTo: [],
+    } as const;
+    const server = await createTestHomeserver({ modules: [entry] });
+    const settings = (more: object): Config =>
+      Config.fromObject({ server_name: 'rookery.test', report_stats: false, ...more }, { configDir: process.cwd() });
+    try {
+      const wrong = settings({ modules: [{ module: './nowhere.js' }], event_cache_size: '2K' });
+      await expect(server.server.reload(wrong)).rejects.toThrow('nowhere.js');
+      expect(server.server.moduleNames).toEqual(['probe']);
+      expect(server.server.config.get('event_cache_size')).toBe(10_240);
+      // Modules that were given beside the settings are not the settings' to take away.
+      await server.server.reload(settings({ event_cache_size: '2K' }));
+      expect(server.server.moduleNames).toEqual(['probe']);
+      expect(server.server.config.get('event_cache_size')).toBe(2_048);
+    } finally {
+      await server.stop();
+    }
+  });
 });

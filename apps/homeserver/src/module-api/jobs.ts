@@ -57,6 +57,10 @@ export interface JobRunnerParts {
 }
 
 const handlerId = (kind: JobKind, module: string, name: string): string => JSON.stringify([kind, module, name]);
+/** What the ids of a module's handlers begin with. */
+export const handlerPrefixes = (module: string): string[] =>
+  (['every', 'call'] as const).map((kind) => `${JSON.stringify([kind, module]).slice(0, -1)},`);
+
 const jobId = (handler: string, key: string): string => `${handler} ${key}`;
 
 /**

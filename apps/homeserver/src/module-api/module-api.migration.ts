@@ -23,4 +23,12 @@ export const moduleApiMigrations: readonly Migration[] = [
       }
     },
   },
+  {
+    version: 1,
+    name: 'module_api_02_tables',
+    async up(tx) {
+      await tx.run('CREATE TABLE module_tables (table_name TEXT NOT NULL PRIMARY KEY, module_name TEXT NOT NULL)');
+      await tx.run('CREATE INDEX module_tables_module ON module_tables (module_name)');
+    },
+  },
 ];

@@ -51,6 +51,7 @@ const checkRoomConfig = compileSchema({
     name: text,
     topic: text,
     invite: { type: 'array', items: text },
+    invite_3pid: { type: 'array', items: { type: 'object', required: ['id_server', 'medium', 'address'] } },
     room_version: text,
     creation_content: { type: 'object' },
     initial_state: {

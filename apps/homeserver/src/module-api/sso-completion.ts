@@ -28,7 +28,7 @@ export class SsoCompletion {
    * @throws MatrixError 400 `M_INVALID_PARAM`, 404 `M_NOT_FOUND`
    */
   async complete(
-    ...[userId, request, clientRedirectUrl, newUser = false, authProviderId = 'module']: Parameters<
+    ...[userId, request, clientRedirectUrl, newUser = false, authProviderId]: Parameters<
       AccountApi['completeSsoLoginAsync']
     >
   ): Promise<Response> {
@@ -37,7 +37,8 @@ export class SsoCompletion {
     if (account.deactivated) {
       return toResponse(HttpReply.page(403, this.pages.page('sso_account_deactivated.html', {})));
     }
-    const token = await this.logins.createToken(userId, tokenMs, { id: authProviderId, sessionId: '' });
+    const provider = authProviderId === undefined ? undefined : { id: authProviderId, sessionId: '' };
+    const token = await this.logins.createToken(userId, tokenMs, provider);
     target.searchParams.set('loginToken', token);
     if (this.#isTrusted(clientRedirectUrl)) return toResponse(HttpReply.redirect(target.href));
     const profile = await this.profiles.get(userId);

@@ -60,6 +60,8 @@ eachDatabase('tables of modules', (open, kind) => {
     ['CREATE UNIQUE INDEX IF NOT EXISTS "users_x" ON users (name)', 'has to begin with module_m_'],
     ['ALTER TABLE users ADD COLUMN x TEXT', 'has to begin with module_m_'],
     ['CREATE TRIGGER module_m_t AFTER INSERT ON users BEGIN SELECT 1; END', 'Statements are given one by one'],
+    ['ALTER TABLE module_m_a RENAME TO users2', 'names of tables stay'],
+    ['/* CREATE TABLE module_m_x */ CREATE TABLE users2 (x INTEGER)', 'has to begin with module_m_'],
     ['CREATE VIEW module_m_v AS SELECT * FROM users', 'only tables and indexes'],
     ['VACUUM', 'A statement begins with'],
     ['CREATE TABLE module_m_a (x INTEGER); DROP TABLE users', 'Statements are given one by one'],
@@ -68,6 +70,16 @@ eachDatabase('tables of modules', (open, kind) => {
     const before = await place.database.query('SELECT * FROM applied_module_schemas');
     await expect(tableBackend(place.database).migrate('m', [step('1', sql)])).rejects.toThrow(problem);
     expect(await place.database.query('SELECT * FROM applied_module_schemas')).toEqual(before);
+  });
+
+  it('refuses to take over a table of another module', async () => {
+    const tables = tableBackend(place.database);
+    await tables.migrate('m-n', [step('1', 'CREATE TABLE module_m_n_a (x INTEGER)')]);
+    const greedy = step('1', 'CREATE TABLE IF NOT EXISTS "module_m_n_a" (x INTEGER)');
+    await expect(tables.migrate('m', [greedy])).rejects.toThrow('belongs to another module');
+    await tables.migrate('m-n', [step('2', 'DROP TABLE module_m_n_a')]);
+    await tables.migrate('m', [greedy]);
+    expect(await applied()).toEqual(['1']);
   });
 
   it('refuses two steps of one name and steps without one', async () => {

@@ -11,8 +11,7 @@ const maxName = 255;
 const allowedStatements = new Set(['SELECT', 'WITH', 'VALUES', 'INSERT', 'UPDATE', 'DELETE']);
 const allowedSteps = new Set([...allowedStatements, 'CREATE', 'ALTER', 'DROP']);
 
-const named =
-  /\b(?:CREATE\s+(?:UNIQUE\s+)?|ALTER\s+|DROP\s+)(?:TABLE|INDEX)\s+(?:IF\s+(?:NOT\s+)?EXISTS\s+)?["`]?(\w+)/i;
+const definition = /^(CREATE|ALTER|DROP)\s+(?:UNIQUE\s+)?(TABLE|INDEX)\s+(?:IF\s+(?:NOT\s+)?EXISTS\s+)?["`]?(\w+)/i;
 
 /** What the names of a module's tables and indexes begin with: `module_word_filter_`. */
 export const tablePrefix = (module: string): string => `module_${module.replace(/[^a-z0-9]/g, '_')}_`;
@@ -20,9 +19,10 @@ export const tablePrefix = (module: string): string => `module_${module.replace(
 /** Tables that modules made for themselves, in the server's database. */
 export function tableBackend(database: Database): TableBackend {
   return {
-    run: (_module, description, work) =>
+    // Named by the module alone: descriptions may be as many as a module likes, and names are labels of metrics.
+    run: (module, _description, work) =>
       database.write((tx) => work(moduleTransaction(tx)), {
-        name: `module_${description.replace(/\W+/g, '_').slice(0, 60)}`,
+        name: `module_${module}`,
         limitMs: moduleTransactionLimitMs,
       }),
     async migrate(module, migrations) {
@@ -59,35 +59,70 @@ function checkSteps(module: string, migrations: readonly ModuleMigration[]): voi
     seen.add(name);
     const statements = isList(sql) ? sql : [...sql.postgres, ...sql.sqlite];
     for (const statement of statements) {
-      const word = checkStatement(statement, allowedSteps);
-      if (allowedStatements.has(word)) continue;
-      const object = named.exec(statement)?.[1];
-      if (object === undefined)
-        throw new RangeError(`${name}: only tables and indexes can be created, altered, dropped`);
-      if (!object.toLowerCase().startsWith(prefix)) {
-        throw new RangeError(`${name}: the name of ${object} has to begin with ${prefix}`);
+      if (allowedStatements.has(checkStatement(statement, allowedSteps))) continue;
+      const defined = definitionIn(statement);
+      if (!defined) throw new RangeError(`${name}: only tables and indexes can be created, altered, dropped`);
+      if (!defined.object.startsWith(prefix)) {
+        throw new RangeError(`${name}: the name of ${defined.object} has to begin with ${prefix}`);
       }
+      if (/\bRENAME\s+TO\b/i.test(bareText(statement)))
+        throw new RangeError(`${name}: names of tables stay as they are`);
     }
   }
 }
 
 async function applyStep(tx: Tx, module: string, { name, sql }: ModuleMigration): Promise<void> {
   if (tx.dialect.name === 'postgres') await tx.query('SELECT pg_advisory_xact_lock(?)', [advisoryLock]);
-  const record = [module, name];
+  const step = [module, name];
   const known = 'SELECT 1 AS found FROM applied_module_schemas WHERE module_name = ? AND file = ?';
-  if ((await tx.get(known, record)) !== undefined) return;
-  for (const statement of isList(sql) ? sql : sql[tx.dialect.name]) await tx.run(statement);
-  await tx.run('INSERT INTO applied_module_schemas (module_name, file) VALUES (?, ?)', record);
+  if ((await tx.get(known, step)) !== undefined) return;
+  for (const statement of isList(sql) ? sql : sql[tx.dialect.name]) {
+    await tx.run(statement);
+    await record(tx, module, definitionIn(statement));
+  }
+  await tx.run('INSERT INTO applied_module_schemas (module_name, file) VALUES (?, ?)', step);
+}
+
+/** Keeps track of whose tables are whose: prefixes of modules may begin with each other's. */
+async function record(tx: Tx, module: string, defined: Definition | undefined): Promise<void> {
+  if (defined?.kind !== 'TABLE') return;
+  const { verb, object } = defined;
+  if (verb === 'DROP') await tx.run('DELETE FROM module_tables WHERE table_name = ?', [object]);
+  if (verb !== 'CREATE') return;
+  const mine = await tx.run(
+    `INSERT INTO module_tables (table_name, module_name) VALUES (?, ?) ON CONFLICT (table_name) DO UPDATE
+       SET module_name = excluded.module_name WHERE module_tables.module_name = excluded.module_name`,
+    [object, module],
+  );
+  if (mine === 0) throw new RangeError(`The table ${object} belongs to another module`);
+}
+
+/** What a statement creates, alters or drops. */
+interface Definition {
+  /** In capitals, as is the kind. */
+  readonly verb: string;
+  readonly kind: string;
+  /** In lower case. */
+  readonly object: string;
+}
+
+function definitionIn(statement: string): Definition | undefined {
+  // Quoted names are wanted here, comments are not.
+  const found = definition.exec(statement.replace(comments, ' ').trim());
+  const [, verb = '', kind = '', object = ''] = found ?? [];
+  return found ? { verb: verb.toUpperCase(), kind: kind.toUpperCase(), object: object.toLowerCase() } : undefined;
 }
 
 const isList = (sql: ModuleMigration['sql']): sql is readonly string[] => Array.isArray(sql);
 
+const comments = /--[^\n]*|\/\*[^]*?\*\//g;
 /** Texts, quoted names and comments: what may hold any character without meaning it. */
 const opaque = /'(?:[^']|'')*'|"[^"]*"|--[^\n]*|\/\*[^]*?\*\//g;
+const bareText = (sql: string): string => String(sql).replace(opaque, ' ').trim();
 
 /** @returns the statement's first word, in capitals */
 function checkStatement(sql: string, allowed: ReadonlySet<string>): string {
-  const bare = String(sql).replace(opaque, ' ').trim();
+  const bare = bareText(sql);
   const word = /^\w+/.exec(bare)?.[0].toUpperCase() ?? '';
   if (!allowed.has(word)) throw new RangeError(`A statement begins with one of ${[...allowed].join(', ')}`);
   if (bare.replace(/;$/, '').includes(';')) throw new RangeError('Statements are given one by one');
