@@ -1,8 +1,8 @@
 import { Injectable } from '@nestjs/common';
-import { domainOf } from '@rookery/matrix-types';
-import { Config } from '@rookery/platform';
-import { MembershipReader, RoomHooks } from '@rookery/rooms';
+import { Database } from '@rookery/database';
+import { RoomHooks } from '@rookery/rooms';
 import { LRUCache } from 'lru-cache';
+import { localMembersOf } from './room-audience.query.js';
 
 /** Member ids kept in all rooms together; a room counts as one more. */
 const maxKept = 1_000_000;
@@ -18,8 +18,7 @@ export class RoomAudience {
   readonly #rooms = new LRUCache<string, Entry>({ maxSize: maxKept });
 
   constructor(
-    private readonly memberships: MembershipReader,
-    private readonly config: Config,
+    private readonly database: Database,
     hooks: RoomHooks,
   ) {
     hooks.subscribe({
@@ -36,12 +35,33 @@ export class RoomAudience {
   }
 
   /** Joined users of this server. Not to be changed, nor kept. */
-  localMembers(roomId: string): Promise<ReadonlySet<string>> {
-    const found = this.#rooms.get(roomId);
-    if (found) return found.loading;
-    const entry: Entry = { loading: this.#load(roomId), users: undefined };
+  async localMembers(roomId: string): Promise<ReadonlySet<string>> {
+    return (await this.ofRooms([roomId])).get(roomId) ?? new Set();
+  }
+
+  /** The same for many rooms, in one query for those that are not in memory. */
+  async ofRooms(roomIds: Iterable<string>): Promise<Map<string, ReadonlySet<string>>> {
+    const entries = new Map<string, Entry>();
+    const missing: string[] = [];
+    for (const roomId of roomIds) {
+      const found = this.#rooms.get(roomId);
+      if (found) entries.set(roomId, found);
+      else missing.push(roomId);
+    }
+    if (missing.length > 0) {
+      const loading = localMembersOf(this.database, missing);
+      for (const roomId of missing) entries.set(roomId, this.#enter(roomId, loading));
+    }
+    const members = new Map<string, ReadonlySet<string>>();
+    for (const [roomId, entry] of entries) members.set(roomId, entry.users ?? (await entry.loading));
+    return members;
+  }
+
+  #enter(roomId: string, loadingAll: Promise<ReadonlyMap<string, Set<string>>>): Entry {
+    const loading = loadingAll.then((rooms) => rooms.get(roomId) ?? new Set<string>());
+    const entry: Entry = { loading, users: undefined };
     this.#rooms.set(roomId, entry, { size: 1 });
-    entry.loading.then(
+    loading.then(
       (users) => {
         entry.users = users;
         // A membership that changed meanwhile has dropped the entry: what was read may be older.
@@ -49,23 +69,7 @@ export class RoomAudience {
       },
       () => this.#rooms.delete(roomId),
     );
-    return entry.loading;
-  }
-
-  /** The union over rooms, at most about `limit` users; rooms are taken in the order given. */
-  async localMembersOf(roomIds: Iterable<string>, limit: number): Promise<Set<string>> {
-    const users = new Set<string>();
-    for (const roomId of roomIds) {
-      for (const userId of await this.localMembers(roomId)) users.add(userId);
-      if (users.size >= limit) break;
-    }
-    return users;
-  }
-
-  async #load(roomId: string): Promise<Set<string>> {
-    const users = (await this.memberships.joinedUserIds([roomId])).get(roomId) ?? new Set<string>();
-    for (const userId of users) if (domainOf(userId) !== this.config.serverName) users.delete(userId);
-    return users;
+    return entry;
   }
 
   #changed(roomId: string, userId: string, joined: boolean): void {

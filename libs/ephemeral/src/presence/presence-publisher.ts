@@ -24,6 +24,7 @@ const firstFlushMs = 50;
 const maxWoken = 2_000;
 /** Rooms larger than this do not end long polls for presence. */
 const largestWakingRoom = 1_000;
+const maxWakingRooms = 2_000;
 const maxRestored = 50_000;
 
 /**
@@ -212,18 +213,14 @@ export class PresencePublisher implements OnModuleDestroy {
   async #concerned(
     changed: readonly { readonly userId: string; readonly rooms: ReadonlySet<string> }[],
   ): Promise<Set<string>> {
-    const users = new Set<string>();
-    const seen = new Set<string>();
-    for (const { userId, rooms } of changed) {
-      users.add(userId);
-      for (const roomId of rooms) {
-        if (users.size >= maxWoken) return users;
-        if (seen.has(roomId)) continue;
-        seen.add(roomId);
-        const members = await this.audience.localMembers(roomId);
-        if (members.size > largestWakingRoom) continue;
-        for (const member of members) users.add(member);
-      }
+    const users = new Set(changed.map(({ userId }) => userId));
+    const roomIds = new Set<string>();
+    for (const { rooms } of changed) {
+      for (const roomId of rooms) if (roomIds.size < maxWakingRooms) roomIds.add(roomId);
+    }
+    for (const members of (await this.audience.ofRooms(roomIds)).values()) {
+      if (users.size >= maxWoken) break;
+      if (members.size <= largestWakingRoom) for (const member of members) users.add(member);
     }
     return users;
   }

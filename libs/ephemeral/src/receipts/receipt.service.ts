@@ -152,9 +152,7 @@ export class ReceiptService implements OnModuleInit {
    */
   async store(receipts: readonly Receipt[]): Promise<readonly Receipt[]> {
     if (receipts.length === 0) return [];
-    const audiences = new Map<string, ReadonlySet<string>>();
-    for (const { roomId } of receipts)
-      if (!audiences.has(roomId)) audiences.set(roomId, await this.audience.localMembers(roomId));
+    const audiences = await this.audience.ofRooms(new Set(receipts.map(({ roomId }) => roomId)));
     const stored = await this.database.write(
       async (tx) => {
         const ids = await this.stream.allocateIn(tx, receipts.length);
