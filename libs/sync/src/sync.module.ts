@@ -17,6 +17,8 @@ import { RoomStates } from './sections/state.js';
 import { RoomSummaries } from './sections/summary.js';
 import { Timelines } from './sections/timeline.js';
 import { RoomFactsCache } from './caches/room-facts.js';
+import { OldSyncController } from './old/old-sync.controller.js';
+import { OldSyncService } from './old/old-sync.service.js';
 import { Connections } from './sliding/connections.js';
 import { Extensions } from './sliding/extensions.js';
 import { RoomAnswerWriter } from './sliding/room-answers.js';
@@ -32,7 +34,7 @@ import { SyncService } from './sync.service.js';
 /** `/sync`. */
 @Module({
   imports: [UsersModule, RoomsModule, PushModule, EphemeralModule, E2eeModule],
-  controllers: [SyncController, SlidingSyncController],
+  controllers: [SyncController, SlidingSyncController, OldSyncController],
   providers: [
     RoomActivity,
     RoomList,
@@ -48,6 +50,7 @@ import { SyncService } from './sync.service.js';
     EventWriter,
     SyncResponses,
     SyncService,
+    OldSyncService,
     RoomFactsCache,
     RoomsOfUser,
     Connections,

@@ -29,8 +29,17 @@ export class CapabilitiesController {
         'm.3pid_changes': { enabled: config.get('enable_3pid_changes') },
         'm.get_login_token': { enabled: config.get('login_via_existing_session.enabled') },
         ...(requester.isAdmin ? { 'm.account_management': { suspend: true, lock: true } } : {}),
+        'org.matrix.msc4140.delayed_events': this.#delayedEvents(),
         'm.profile_fields': { enabled: true, ...(disallowed.length > 0 ? { disallowed } : {}) },
       },
+    };
+  }
+
+  /** MSC4140: how long and how many; 0 of either means that events cannot be delayed. */
+  #delayedEvents(): object {
+    return {
+      max_delay_ms: this.config.get('max_event_delay_duration') ?? 0,
+      max_scheduled: this.config.get('experimental_features.msc4140_max_delayed_events_per_user'),
     };
   }
 }

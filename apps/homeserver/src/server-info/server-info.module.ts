@@ -1,4 +1,5 @@
 import { Module } from '@nestjs/common';
+import { CallsController } from './calls.controller.js';
 import { CapabilitiesController } from './capabilities.controller.js';
 import { FrontPageController } from './front-page.controller.js';
 import { ServerVersionController } from './server-version.controller.js';
@@ -10,6 +11,7 @@ import { WellKnownController } from './well-known.controller.js';
   controllers: [
     VersionsController,
     CapabilitiesController,
+    CallsController,
     WellKnownController,
     ServerVersionController,
     FrontPageController,

@@ -15,23 +15,52 @@ export const specVersions: readonly string[] = [
   ...Array.from({ length: 12 }, (_, index) => `v1.${index + 1}`),
 ];
 
+/** Features without a switch, by the names under which clients look for them. */
+const always: Readonly<Record<string, boolean>> = {
+  'org.matrix.label_based_filtering': true,
+  'org.matrix.e2e_cross_signing': true,
+  'org.matrix.msc2432': true,
+  'uk.half-shot.msc2666.query_mutual_rooms.stable': true,
+  'org.matrix.msc2285.stable': true,
+  'org.matrix.msc3827.stable': true,
+  'org.matrix.msc3440.stable': true,
+  'org.matrix.msc3771': true,
+  'org.matrix.msc3773': true,
+  'org.matrix.msc3874': true,
+  'org.matrix.msc3981': true,
+  'uk.tcpip.msc4133': true,
+  'uk.tcpip.msc4133.stable': true,
+  'org.matrix.msc4222': true,
+  'org.matrix.msc4380.stable': true,
+};
+
+/** Features that are as the settings say. */
+function bySettings(config: Config): Record<string, boolean> {
+  const encrypted = config.get('encryption_enabled_by_default_for_room_type');
+  const canDelay =
+    config.get('max_event_delay_duration') !== undefined &&
+    config.get('experimental_features.msc4140_max_delayed_events_per_user') > 0;
+  return {
+    'org.matrix.msc3026.busy_presence': config.get('experimental_features.msc3026_enabled'),
+    'org.matrix.msc3391': config.get('experimental_features.msc3391_enabled'),
+    'org.matrix.msc3882': config.get('login_via_existing_session.enabled'),
+    'org.matrix.msc4140': canDelay,
+    'org.matrix.msc4143': config.get('experimental_features.msc4143_enabled'),
+    'com.beeper.msc4446': config.get('experimental_features.msc4446_enabled'),
+    'org.matrix.simplified_msc3575': config.get('experimental_features.msc3575_enabled'),
+    'io.element.e2ee_forced.public': encrypted === 'all',
+    'io.element.e2ee_forced.private': encrypted !== 'off',
+    'io.element.e2ee_forced.trusted_private': encrypted !== 'off',
+  };
+}
+
 /** Says which releases and which unstable features this server knows. */
 @Controller()
 export class VersionsController {
   readonly #unstableFeatures: Readonly<Record<string, boolean>>;
 
   constructor(config: Config) {
-    const encrypted = config.get('encryption_enabled_by_default_for_room_type');
-    this.#unstableFeatures = {
-      'org.matrix.label_based_filtering': true,
-      'org.matrix.msc2285.stable': true,
-      'org.matrix.msc3440.stable': true,
-      'uk.tcpip.msc4133.stable': true,
-      'org.matrix.msc4222': true,
-      'io.element.e2ee_forced.public': encrypted === 'all',
-      'io.element.e2ee_forced.private': encrypted !== 'off',
-      'io.element.e2ee_forced.trusted_private': encrypted !== 'off',
-    };
+    this.#unstableFeatures = { ...always, ...bySettings(config) };
   }
 
   /** GET /_matrix/client/versions */

@@ -1,0 +1,60 @@
+import { Controller, Get, Param } from '@nestjs/common';
+import {
+  Access,
+  client,
+  Inbound,
+  type InboundRequest,
+  queryBoolean,
+  queryInteger,
+  queryString,
+  Who,
+} from '@rookery/http';
+import { type JsonObject, MatrixError } from '@rookery/matrix-types';
+import type { Requester } from '@rookery/platform';
+import { EventStore, RoomReadingService } from '@rookery/rooms';
+import { OldSyncService } from './old-sync.service.js';
+
+const old = (path: string): string[] => client(['api/v1', 'r0', 'v3'], path);
+const maxLimit = 100;
+/** Longest wait that a client gets, whatever it asks for. */
+const maxTimeoutMs = 10 * 60 * 1000;
+
+/** Endpoints that `/sync` has taken the place of. */
+@Controller()
+export class OldSyncController {
+  constructor(
+    private readonly service: OldSyncService,
+    private readonly reading: RoomReadingService,
+    private readonly store: EventStore,
+  ) {}
+
+  /** GET /_matrix/client/v3/initialSync */
+  @Get(old('/initialSync'))
+  @Access({ auth: 'required' })
+  initialSync(@Who() requester: Requester, @Inbound() request: InboundRequest): Promise<JsonObject> {
+    const limit = queryInteger(request, 'limit', { min: 0, max: maxLimit, clamp: true }) ?? 10;
+    const archived = queryBoolean(request, 'archived') ?? false;
+    return this.service.initialSync(requester, { limit, archived }, request.signal);
+  }
+
+  /** GET /_matrix/client/v3/events */
+  @Get(old('/events'))
+  @Access({ auth: 'required', guests: true })
+  events(@Who() requester: Requester, @Inbound() request: InboundRequest): Promise<JsonObject> {
+    const roomId = queryString(request, 'room_id');
+    const from = queryString(request, 'from');
+    const timeoutMs = queryInteger(request, 'timeout', { min: 0, max: maxTimeoutMs, clamp: true }) ?? 0;
+    if (roomId !== undefined) return this.service.newsOfRoom(requester, roomId, from, timeoutMs, request.signal);
+    if (requester.isGuest) throw MatrixError.missingParam("Guests must name a room with 'room_id'");
+    return this.service.news(requester, from, timeoutMs, request.signal);
+  }
+
+  /** GET /_matrix/client/v3/events/{eventId} */
+  @Get(old('/events/:eventId'))
+  @Access({ auth: 'required' })
+  async event(@Who() requester: Requester, @Param('eventId') eventId: string): Promise<object> {
+    const stored = await this.store.one(eventId);
+    if (stored === undefined) throw MatrixError.notFound('There is no such event, or it is not for you');
+    return this.reading.event(requester, stored.event.roomId, eventId);
+  }
+}

@@ -1,0 +1,194 @@
+import { Injectable } from '@nestjs/common';
+import { isJsonObject, type JsonObject, parseSyncFilter } from '@rookery/matrix-types';
+import { Clock, type Requester } from '@rookery/platform';
+import { Notifier } from '@rookery/replication';
+import {
+  EventSerializer,
+  EventStore,
+  MembershipReader,
+  readerOf,
+  RoomAccess,
+  TimelineReader,
+  VisibilityFilter,
+} from '@rookery/rooms';
+import { RoomActivity } from '../caches/room-activity.js';
+import { formatSyncToken, parseSyncToken } from '../request/sync-token.js';
+import { type SyncRequest, SyncService } from '../sync.service.js';
+
+/** Events of an answer of `/events`, of each room. */
+const eventsPerRoom = 100;
+
+/**
+ * What clients used before `/sync`: the same answers in an older shape, and watching a room that anybody may read without
+ * joining it.
+ */
+@Injectable()
+export class OldSyncService {
+  constructor(
+    private readonly sync: SyncService,
+    private readonly activity: RoomActivity,
+    private readonly access: RoomAccess,
+    private readonly timelines: TimelineReader,
+    private readonly visibility: VisibilityFilter,
+    private readonly serializer: EventSerializer,
+    private readonly memberships: MembershipReader,
+    private readonly events: EventStore,
+    private readonly notifier: Notifier,
+    private readonly clock: Clock,
+  ) {}
+
+  /**
+   * Everything of a user: rooms with their state and last events.
+   * @param options.limit events of each room
+   * @param options.archived rooms that the user has left come too
+   * @spec client-server-api#get_matrixclientv3initialsync
+   */
+  async initialSync(
+    requester: Requester,
+    options: { readonly limit: number; readonly archived: boolean },
+    signal: AbortSignal,
+  ): Promise<JsonObject> {
+    const filter = { room: { timeline: { limit: options.limit }, include_leave: options.archived } };
+    const answer = await this.sync.sync({ ...syncRequest(requester, filter), useStateAfter: true }, signal);
+    const rooms = sectionsOf(answer);
+    const invites = await this.#invites(requester, Object.keys(rooms['invite'] ?? {}));
+    const present = (['join', 'leave'] as const).flatMap((membership) =>
+      Object.entries(rooms[membership] ?? {}).map(([roomId, room]) => {
+        const timeline = isJsonObject(room['timeline']) ? room['timeline'] : {};
+        return {
+          room_id: roomId,
+          membership,
+          messages: {
+            start: timeline['prev_batch'] ?? '',
+            end: answer['next_batch'] ?? '',
+            chunk: inRoom(roomId, timeline),
+          },
+          state: inRoom(roomId, room['state_after']),
+          account_data: eventsIn(room['account_data']),
+        };
+      }),
+    );
+    return {
+      end: answer['next_batch'] ?? '',
+      rooms: [...present, ...invites],
+      presence: eventsIn(answer['presence']),
+      account_data: eventsIn(answer['account_data']),
+    };
+  }
+
+  /**
+   * Events of a user's rooms since a token; waits until there are some, or the time is over.
+   * @throws MatrixError 400 `M_INVALID_PARAM` for a token that is not ours
+   * @spec client-server-api#get_matrixclientv3events
+   */
+  async news(
+    requester: Requester,
+    from: string | undefined,
+    timeoutMs: number,
+    signal: AbortSignal,
+  ): Promise<JsonObject> {
+    const since = from === undefined ? this.sync.currentToken() : parseSyncToken(from);
+    const nothing = { not_types: ['*'] };
+    const filter = {
+      presence: nothing,
+      account_data: nothing,
+      room: { timeline: { limit: eventsPerRoom }, ephemeral: nothing, account_data: nothing },
+    };
+    const answer = await this.sync.sync({ ...syncRequest(requester, filter), since, timeoutMs }, signal);
+    const chunk = Object.entries(sectionsOf(answer)).flatMap(([, rooms]) =>
+      Object.entries(rooms).flatMap(([roomId, room]) => inRoom(roomId, room['timeline'])),
+    );
+    return {
+      start: formatSyncToken(since),
+      end: answer['next_batch'] ?? '',
+      chunk,
+    };
+  }
+
+  /**
+   * The same of one room that the user may read, joined or not.
+   * @throws MatrixError 400 `M_INVALID_PARAM`, 403 `M_FORBIDDEN`
+   * @spec client-server-api#room-previews
+   */
+  async newsOfRoom(
+    requester: Requester,
+    roomId: string,
+    from: string | undefined,
+    timeoutMs: number,
+    signal: AbortSignal,
+  ): Promise<JsonObject> {
+    await this.access.read(requester, roomId);
+    const since = from === undefined ? this.sync.currentToken() : parseSyncToken(from);
+    const deadlineMs = this.clock.monotonicMs() + timeoutMs;
+    for (;;) {
+      const leftMs = deadlineMs - this.clock.monotonicMs();
+      const enough = new AbortController();
+      // The wait begins before the reading, so that nothing falls between the two.
+      const arrived = this.notifier.wait(requester.userId, {
+        timeoutMs: leftMs,
+        signal: AbortSignal.any([signal, enough.signal]),
+        inRoom: (changed) => changed === roomId,
+      });
+      try {
+        const now = { ...since, events: Math.max(this.sync.currentToken().events, since.events) };
+        const chunk = await this.#eventsOf(requester, roomId, since.events, now.events);
+        if (chunk.length > 0 || (await arrived) !== 'news')
+          return { start: formatSyncToken(since), end: formatSyncToken(now), chunk };
+      } finally {
+        enough.abort();
+      }
+    }
+  }
+
+  async #eventsOf(requester: Requester, roomId: string, after: number, upTo: number): Promise<JsonObject[]> {
+    if (this.activity.changedRooms(new Set([roomId]), after).length === 0) return [];
+    const slices = await this.timelines.latest([roomId], { after, upTo, limit: eventsPerRoom });
+    const visible = await this.visibility.visible(requester.userId, slices.get(roomId)?.events ?? []);
+    // Whoever may not read on is told so, rather than left waiting.
+    if (visible.length === 0) await this.access.read(requester, roomId);
+    return (await this.serializer.serialize(readerOf(requester), visible)) as unknown as JsonObject[];
+  }
+
+  async #invites(requester: Requester, roomIds: readonly string[]): Promise<JsonObject[]> {
+    if (roomIds.length === 0) return [];
+    const wanted = new Set(roomIds);
+    const invited = await this.memberships.roomsOf(requester.userId, ['invite']);
+    const events = await this.events.inOrder(
+      invited.filter((each) => wanted.has(each.roomId)).map((each) => each.eventId),
+    );
+    const written = await this.serializer.serializeState(readerOf(requester), events);
+    return written.map((event) => ({
+      room_id: event.room_id ?? '',
+      membership: 'invite',
+      invite: event as unknown as JsonObject,
+    }));
+  }
+}
+
+/** No device: what is given out once, to-device messages, is not for these endpoints. */
+function syncRequest(requester: Requester, filter: JsonObject): SyncRequest {
+  return {
+    userId: requester.userId,
+    deviceId: undefined,
+    isGuest: requester.isGuest,
+    since: undefined,
+    filter: parseSyncFilter(filter),
+    fullState: false,
+    useStateAfter: false,
+    setPresence: 'offline',
+    timeoutMs: 0,
+  };
+}
+
+type Sections = Record<string, Record<string, JsonObject>>;
+
+const sectionsOf = (answer: JsonObject): Sections =>
+  isJsonObject(answer['rooms']) ? (answer['rooms'] as Sections) : {};
+
+function eventsIn(part: unknown): JsonObject[] {
+  const events = isJsonObject(part) ? part['events'] : undefined;
+  return Array.isArray(events) ? (events as JsonObject[]) : [];
+}
+
+const inRoom = (roomId: string, part: unknown): JsonObject[] =>
+  eventsIn(part).map((event) => ({ ...event, room_id: roomId }));

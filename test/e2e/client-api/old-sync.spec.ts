@@ -1,0 +1,149 @@
+import { createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
+import { validatedFetch } from '../../support/openapi.js';
+
+interface WireEvent {
+  readonly event_id: string;
+  readonly room_id: string;
+  readonly type: string;
+  readonly content: Record<string, unknown>;
+}
+
+interface News {
+  readonly start: string;
+  readonly end: string;
+  readonly chunk: WireEvent[];
+}
+
+interface Initial {
+  readonly end: string;
+  readonly rooms: {
+    readonly room_id: string;
+    readonly membership: string;
+    readonly invite?: WireEvent;
+    readonly messages?: { readonly start: string; readonly end: string; readonly chunk: WireEvent[] };
+    readonly state?: WireEvent[];
+    readonly account_data?: { readonly type: string }[];
+  }[];
+  readonly account_data: { readonly type: string }[];
+}
+
+let transaction = 0;
+
+const send = async (user: TestUser, roomId: string, body: string): Promise<string> => {
+  transaction += 1;
+  const path = `/rooms/${roomId}/send/m.room.message/${transaction}`;
+  return String((await user.request('PUT', path, { msgtype: 'm.text', body })).body['event_id']);
+};
+const createRoom = async (user: TestUser, options: object): Promise<string> =>
+  String((await user.request('POST', '/createRoom', { preset: 'private_chat', ...options })).body['room_id']);
+const bodies = (events: readonly WireEvent[] | undefined): unknown[] =>
+  (events ?? []).filter((event) => event.type === 'm.room.message').map((event) => event.content['body']);
+
+describe.each(['sqlite', 'postgres'] as const)('what clients used before /sync (%s)', (database) => {
+  let homeserver: TestHomeserver;
+  let alice: TestUser;
+  let bob: TestUser;
+
+  beforeAll(async () => {
+    homeserver = await createTestHomeserver({ database, fetch: validatedFetch });
+    alice = await homeserver.registerUser('alice');
+    bob = await homeserver.registerUser('bob');
+  });
+  afterAll(() => homeserver?.stop());
+
+  it('tells everything, and then what is new', async () => {
+    const roomId = await createRoom(alice, { name: 'Old', invite: [bob.userId] });
+    const invited = await createRoom(alice, { name: 'Invited', invite: [bob.userId] });
+    const left = await createRoom(bob, { name: 'Left' });
+    await bob.request('POST', `/rooms/${roomId}/join`, {});
+    await bob.request('POST', `/rooms/${left}/leave`, {});
+    await bob.request('PUT', `/user/${bob.userId}/rooms/${roomId}/tags/u.mine`, {});
+    for (let n = 0; n < 3; n++) await send(alice, roomId, `line ${n}`);
+    const { status, body: initial } = await bob.request<Initial>('GET', '/initialSync?limit=2');
+    expect(status).toBe(200);
+    const byId = new Map(initial.rooms.map((room) => [room.room_id, room]));
+    expect([...byId.keys()].sort()).toEqual([roomId, invited].sort());
+    expect(byId.get(invited)).toMatchObject({
+      membership: 'invite',
+      invite: { room_id: invited, type: 'm.room.member' },
+    });
+    const room = byId.get(roomId);
+    expect(room?.membership).toBe('join');
+    expect(bodies(room?.messages?.chunk)).toEqual(['line 1', 'line 2']);
+    expect(room?.messages?.chunk.every((event) => event.room_id === roomId)).toBe(true);
+    expect(room?.state?.map((event) => event.type)).toEqual(expect.arrayContaining(['m.room.create', 'm.room.name']));
+    expect(room?.account_data).toEqual([expect.objectContaining({ type: 'm.tag' })]);
+    expect(initial.account_data.map((event) => event.type)).toContain('m.push_rules');
+    const older = await bob.request<News>(
+      'GET',
+      `/rooms/${roomId}/messages?dir=b&limit=1&from=${room?.messages?.start}`,
+    );
+    expect(bodies(older.body.chunk)).toEqual(['line 0']);
+    const archived = await bob.request<Initial>('GET', '/initialSync?archived=true');
+    expect(archived.body.rooms.find((each) => each.room_id === left)?.membership).toBe('leave');
+
+    const quiet = await bob.request<News>('GET', `/events?from=${initial.end}`);
+    expect(quiet.body.chunk).toEqual([]);
+    const waiting = bob.request<News>('GET', `/events?from=${quiet.body.end}&timeout=10000`);
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    const eventId = await send(alice, roomId, 'news');
+    const news = (await waiting).body;
+    expect(news.chunk).toEqual([expect.objectContaining({ event_id: eventId, room_id: roomId })]);
+    expect((await bob.request<News>('GET', `/events?from=${news.end}`)).body.chunk).toEqual([]);
+    expect((await bob.request('GET', '/events?from=nonsense')).status).toBe(400);
+    expect((await bob.request('GET', `/events/${eventId}`)).body).toMatchObject({ event_id: eventId, room_id: roomId });
+    const carol = await homeserver.registerUser('carol');
+    for (const id of [eventId, '$nothing']) {
+      expect(await carol.request('GET', `/events/${id}`)).toMatchObject({
+        status: 404,
+        body: { errcode: 'M_NOT_FOUND' },
+      });
+    }
+  });
+
+  it('leaves to-device messages to /sync', async () => {
+    const before = await bob.request<{ next_batch: string }>('GET', '/sync');
+    transaction += 1;
+    await alice.request('PUT', `/sendToDevice/m.test/${transaction}`, {
+      messages: { [bob.userId]: { '*': { n: 1 } } },
+    });
+    const { body: initial } = await bob.request<Initial>('GET', '/initialSync');
+    await bob.request('GET', `/events?from=${initial.end}`);
+    const after = await bob.request<{ to_device?: { events: unknown[] } }>(
+      'GET',
+      `/sync?since=${before.body.next_batch}`,
+    );
+    expect(after.body.to_device?.events).toHaveLength(1);
+  });
+
+  it('lets people watch a room that anybody may read', async () => {
+    const open = await createRoom(alice, {
+      preset: 'public_chat',
+      initial_state: [
+        { type: 'm.room.history_visibility', state_key: '', content: { history_visibility: 'world_readable' } },
+      ],
+    });
+    const closed = await createRoom(alice, {});
+    const peek = await bob.request<News>('GET', `/events?room_id=${open}`);
+    expect(peek.body.chunk).toEqual([]);
+    const waiting = bob.request<News>('GET', `/events?room_id=${open}&from=${peek.body.end}&timeout=10000`);
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    await send(alice, closed, 'secret');
+    await send(alice, open, 'for all');
+    const seen = (await waiting).body;
+    expect(bodies(seen.chunk)).toEqual(['for all']);
+    const startedAt = performance.now();
+    const idle = await bob.request<News>('GET', `/events?room_id=${open}&from=${seen.end}&timeout=200`);
+    expect(idle.body.chunk).toEqual([]);
+    expect(performance.now() - startedAt).toBeGreaterThan(150);
+    expect(await bob.request('GET', `/events?room_id=${closed}`)).toMatchObject({
+      status: 403,
+      body: { errcode: 'M_FORBIDDEN' },
+    });
+    // What becomes private is not shown any more.
+    await alice.request('PUT', `/rooms/${open}/state/m.room.history_visibility/`, { history_visibility: 'joined' });
+    await send(alice, open, 'among ourselves');
+    const after = await bob.request<News>('GET', `/events?room_id=${open}&from=${seen.end}`);
+    expect(after.status).toBe(403);
+  });
+});
