@@ -121,6 +121,17 @@ interface Sync {
   };
 }
 
+interface Search {
+  readonly search_categories?: {
+    readonly room_events: {
+      readonly results: {
+        readonly result: WireEvent;
+        readonly context: Record<'events_before' | 'events_after', WireEvent[]>;
+      }[];
+    };
+  };
+}
+
 const pause = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 5));
 const v1 = '/_matrix/client/v1';
 
@@ -307,6 +318,27 @@ describe.each(databases)('history visibility (%s)', (database) => {
         expected['sync'] = spaced([...wanted].filter((each) => Number(each) < moved).join(''));
         if (!wasIn) expected['sync'] = all['sync'].includes('hidden') ? 'nothing hidden' : all['sync'];
       }
+
+      const criteria = {
+        search_term: 'message',
+        order_by: 'recent',
+        filter: { rooms: [roomId], limit: 100 },
+        event_context: { before_limit: 20, after_limit: 20 },
+        include_state: access !== 'none',
+      };
+      const search = await user.request<Search>('POST', '/search', { search_categories: { room_events: criteria } });
+      const results = search.body.search_categories?.room_events.results ?? [];
+      const hits = told(
+        story,
+        wanted,
+        results.map((each) => each.result),
+      );
+      const around = results.flatMap(({ context }) => [...context.events_before, ...context.events_after]);
+      all['search'] = search.status === 200 ? hits : outcome(search);
+      all['search context'] = told(story, wanted, around).includes('hidden') ? 'hidden' : 'fine';
+      expected['search context'] = 'fine';
+      // Whether rooms are searched that one is not, or no longer, in is for the server to say.
+      expected['search'] = isJoined(reader) || hits.includes('hidden') ? reversed(wanted) : hits;
 
       const names = (events: readonly WireEvent[] | undefined): string =>
         (events ?? [])
