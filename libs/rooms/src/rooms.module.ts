@@ -47,6 +47,7 @@ import { MembershipReader } from './reading/membership-reader.js';
 import { RoomFactsReader } from './reading/room-facts.js';
 import { ReaderStates } from './reading/reader-states.js';
 import { ReaderWishes } from './reading/reader-wishes.js';
+import { RecentEvents } from './reading/recent-events.js';
 import { RoomHeroes } from './reading/room-heroes.js';
 import { TimelineReader } from './reading/timeline-reader.js';
 import { VisibilityFilter } from './reading/visibility-filter.js';
@@ -106,6 +107,7 @@ const face = [
 
 const inside = [
   ReaderStates,
+  RecentEvents,
   BatchCommitter,
   CanonicalAliases,
   DraftBuilder,

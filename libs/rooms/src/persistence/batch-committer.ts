@@ -4,6 +4,7 @@ import { domainOf } from '@rookery/matrix-types';
 import { Clock, Config } from '@rookery/platform';
 import { Notifier } from '@rookery/replication';
 import { type EventBatch, RoomHooks, type RoomView } from '../hooks.js';
+import { RecentEvents } from '../reading/recent-events.js';
 import { EventStore, sameServer } from './event-store.js';
 import { RoomIds } from './room-ids.js';
 import { isServable, type StoredEvent } from './stored-event.js';
@@ -25,6 +26,7 @@ export class BatchCommitter {
     private readonly database: Database,
     private readonly ids: RoomIds,
     private readonly events: EventStore,
+    private readonly recent: RecentEvents,
     private readonly hooks: RoomHooks,
     private readonly notifier: Notifier,
     private readonly clock: Clock,
@@ -74,6 +76,7 @@ export class BatchCommitter {
         { name: 'persist_events' },
       );
       this.#remember(room, stored);
+      if (!options.backfilled) this.recent.remember(room, stored);
       allocation.done();
       if (!options.backfilled) this.#announce(room, stored);
       for (const [index, hook] of hooks.entries()) hook.afterCommit?.(batch, prepared[index]);

@@ -3,6 +3,7 @@ import { Database } from '@rookery/database';
 import { stateKeyOf } from '@rookery/state-res';
 import { LRUCache } from 'lru-cache';
 import { selectGroupsOf, selectStates } from '../state/state-groups.query.js';
+import { RecentEvents } from './recent-events.js';
 
 /** The two pieces of state at an event that decide who sees it. */
 export interface ReaderState {
@@ -23,7 +24,10 @@ export class ReaderStates {
   readonly #groups = new LRUCache<string, number>({ max: 100_000 });
   readonly #states = new LRUCache<string, ReaderState>({ max: 100_000 });
 
-  constructor(private readonly database: Database) {}
+  constructor(
+    private readonly database: Database,
+    private readonly recent: RecentEvents,
+  ) {}
 
   /** By event id; events without a state group are absent. Two queries at most. */
   async at(userId: string, eventIds: readonly string[]): Promise<Map<string, ReaderState>> {
@@ -54,10 +58,11 @@ export class ReaderStates {
     const groups = new Map<string, number>();
     const missing: string[] = [];
     for (const eventId of eventIds) {
-      const known = this.#groups.get(eventId);
+      const known = this.recent.groupOf(eventId) ?? this.#groups.get(eventId);
       if (known === undefined) missing.push(eventId);
       else groups.set(eventId, known);
     }
+    if (missing.length === 0) return groups;
     for (const [eventId, group] of await selectGroupsOf(this.database, missing)) {
       groups.set(eventId, group);
       this.#groups.set(eventId, group);

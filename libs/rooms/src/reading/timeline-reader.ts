@@ -3,6 +3,7 @@ import { Database, type SqlValue } from '@rookery/database';
 import { EventStore } from '../persistence/event-store.js';
 import type { StoredEvent } from '../persistence/stored-event.js';
 import { type EventFilter, eventFilterSql } from './event-filter.js';
+import { type EventPlace, RecentEvents } from './recent-events.js';
 import type { RoomPosition } from './room-token.js';
 
 /** The last events of a room, oldest first. */
@@ -41,19 +42,50 @@ export class TimelineReader {
   constructor(
     private readonly database: Database,
     private readonly events: EventStore,
+    private readonly recent: RecentEvents,
   ) {}
 
   /**
-   * The last `limit` events of each room with `after < stream ordering <= upTo`, in one query for all rooms and one or
-   * two for the events themselves. Rooms without any are absent.
+   * The last `limit` events of each room with `after < stream ordering <= upTo`, in one query for all rooms whose end is not
+   * in memory and one or two for the events themselves. Rooms without any are absent.
    */
   async latest(
     roomIds: readonly string[],
     range: { readonly after?: number; readonly upTo: number; readonly limit: number; readonly filter?: EventFilter },
   ): Promise<Map<string, TimelineSlice>> {
     const slices = new Map<string, TimelineSlice>();
-    if (roomIds.length === 0) return slices;
     const limit = Math.trunc(range.limit);
+    const after = range.after ?? 0;
+    const places = new Map<string, readonly EventPlace[]>();
+    const unknown: string[] = [];
+    for (const roomId of roomIds) {
+      const recent = range.filter ? undefined : this.recent.latest(roomId, after, range.upTo, limit);
+      if (recent === undefined) unknown.push(roomId);
+      else if (recent.length > 0) places.set(roomId, recent);
+    }
+    for (const [roomId, list] of await this.#lastPlaces(unknown, range, limit)) places.set(roomId, list);
+    const lastOf = (list: readonly EventPlace[]): readonly EventPlace[] => (limit > 0 ? list.slice(-limit) : []);
+    const loaded = await this.events.many([...places.values()].flatMap(lastOf).map((place) => place.eventId));
+    for (const [roomId, list] of places) {
+      const slice = lastOf(list);
+      const first = slice[0] ?? list.at(-1);
+      slices.set(roomId, {
+        events: slice.flatMap((place) => loaded.get(place.eventId) ?? []),
+        limited: list.length > slice.length,
+        start: first && { topological: first.topological, stream: first.stream - 1 },
+      });
+    }
+    return slices;
+  }
+
+  /** The last places of each room within a range, more than `limit` where there are more. */
+  async #lastPlaces(
+    roomIds: readonly string[],
+    range: { readonly after?: number; readonly upTo: number; readonly filter?: EventFilter },
+    limit: number,
+  ): Promise<Map<string, EventPlace[]>> {
+    const places = new Map<string, EventPlace[]>();
+    if (roomIds.length === 0) return places;
     const after = range.after ?? 0;
     const anyOf = (column: string): string => this.database.dialect.anyOf(column);
     const params: SqlValue[] = [];
@@ -71,24 +103,13 @@ export class TimelineReader {
        WHERE ${anyOf('r.room_id')} AND ${outer} ORDER BY e.stream_ordering`,
       params,
     );
-    const places = new Map<string, PlaceRow[]>();
     for (const row of rows) {
       const list = places.get(row.room_id);
-      if (list) list.push(row);
-      else places.set(row.room_id, [row]);
+      const place = { eventId: row.event_id, topological: row.topological_ordering, stream: row.stream_ordering };
+      if (list) list.push(place);
+      else places.set(row.room_id, [place]);
     }
-    const lastOf = (list: PlaceRow[]): PlaceRow[] => (limit > 0 ? list.slice(-limit) : []);
-    const loaded = await this.events.many([...places.values()].flatMap(lastOf).map((row) => row.event_id));
-    for (const [roomId, list] of places) {
-      const slice = lastOf(list);
-      const first = slice[0] ?? list.at(-1);
-      slices.set(roomId, {
-        events: slice.flatMap((row) => loaded.get(row.event_id) ?? []),
-        limited: list.length > slice.length,
-        start: first && before(first),
-      });
-    }
-    return slices;
+    return places;
   }
 
   /** The place just before or just after an event. */

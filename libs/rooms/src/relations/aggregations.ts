@@ -3,6 +3,7 @@ import { Database } from '@rookery/database';
 import { EventStore } from '../persistence/event-store.js';
 import type { StoredEvent } from '../persistence/stored-event.js';
 import { ReaderWishes } from '../reading/reader-wishes.js';
+import { RecentEvents } from '../reading/recent-events.js';
 import { VisibilityFilter } from '../reading/visibility-filter.js';
 import { type ChildRow, selectEdits, selectReferences, selectReplies, selectThreads } from './aggregations.query.js';
 
@@ -23,6 +24,7 @@ export class Aggregations {
   constructor(
     private readonly database: Database,
     private readonly events: EventStore,
+    private readonly recent: RecentEvents,
     private readonly wishes: ReaderWishes,
     private readonly visibility: VisibilityFilter,
   ) {}
@@ -35,7 +37,8 @@ export class Aggregations {
   async of(userId: string, events: readonly StoredEvent[]): Promise<Map<string, Aggregation>> {
     const targets = events
       .filter((stored) => stored.redactedBy === undefined && stored.event.stateKey === undefined)
-      .map((stored) => stored.event.eventId);
+      .map((stored) => stored.event.eventId)
+      .filter((eventId) => !this.recent.isUnrelated(eventId));
     const found = new Map<string, Aggregation>();
     if (targets.length === 0) return found;
     const related = await this.database.query<{ relates_to_id: string }>(

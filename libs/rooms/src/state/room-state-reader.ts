@@ -3,6 +3,7 @@ import { Database, type Db } from '@rookery/database';
 import { stateKeyOf, type StateMap } from '@rookery/state-res';
 import { EventStore } from '../persistence/event-store.js';
 import type { StoredEvent } from '../persistence/stored-event.js';
+import { RecentEvents } from '../reading/recent-events.js';
 import { type StateFilter, stateFilterSql } from './state-filter.js';
 import { selectGroupsOf, selectStates } from './state-groups.query.js';
 
@@ -38,6 +39,7 @@ export class RoomStateReader {
   constructor(
     private readonly database: Database,
     private readonly events: EventStore,
+    private readonly recent: RecentEvents,
   ) {}
 
   /** Current state, by {@link stateKeyOf}. Empty for a room that is not known. */
@@ -108,10 +110,12 @@ export class RoomStateReader {
 
   /** Changes of current state with `after < stream id <= upTo`, oldest first. */
   async deltas(roomIds: readonly string[], after: number, upTo: number): Promise<StateDelta[]> {
+    const changed = this.recent.stateChanged(roomIds, after);
+    if (changed.length === 0) return [];
     const rows = await this.database.query<DeltaRow>(
       `SELECT stream_id, room_id, type, state_key, event_id, prev_event_id FROM current_state_delta_stream
        WHERE ${this.database.dialect.anyOf('room_id')} AND stream_id > ? AND stream_id <= ? ORDER BY stream_id`,
-      [roomIds, after, upTo],
+      [changed, after, upTo],
     );
     return rows.map(delta);
   }
