@@ -37,7 +37,7 @@ import { StoredRateLimitOverrides } from '@rookery/users';
 import { resolve } from 'node:path';
 import { backgroundUpdateSettingsOf } from './module-api/background-update-control.js';
 import { ModuleServices } from './module-api/module-services.js';
-import { UserRateLimits } from './module-api/rate-limit-overrides.js';
+import { AdministratorsRateLimits, ModuleRateLimiter } from './module-api/rate-limits.js';
 import type { PlatformParts } from './platform.module.js';
 import { RootModule } from './root.module.js';
 import { backgroundUpdates, migrations } from './schema.js';
@@ -185,7 +185,8 @@ export class Homeserver {
         });
         const { dispatcher } = modules;
         const rateLimitOverrides = new StoredRateLimitOverrides(database, clock);
-        const overrides = new UserRateLimits(rateLimitOverrides, logger.child('rate_limits'), dispatcher);
+        const overrides = new AdministratorsRateLimits(rateLimitOverrides, logger.child('rate_limits'));
+        const limiter = new LeakyBucketRateLimiter(clock, rateLimitsOf(config), overrides);
         const pages = new Pages(pagesOptionsOf(config), ids, logger.child('templates'));
         const mailer = createMailer(config, pages, database, clock, ids, logger.child('mail'));
         const parts: PlatformParts = {
@@ -207,7 +208,7 @@ export class Homeserver {
           },
           outboundHttp: new OutboundHttp(outboundOptionsOf(config, version, metrics)),
           backgroundUpdates: updating,
-          rateLimiter: new LeakyBucketRateLimiter(clock, rateLimitsOf(config), overrides),
+          rateLimiter: new ModuleRateLimiter(limiter, overrides, dispatcher, clock),
         };
         showServerMetrics(parts);
         this.#http = await HttpApp.create(RootModule.with(parts), {

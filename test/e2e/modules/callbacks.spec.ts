@@ -193,7 +193,13 @@ describe.each(['sqlite', 'postgres'] as const)('callbacks fire (%s)', (kind) => 
     // The settings allow one invite; the module lifts that.
     probe.answers = { getRatelimitOverrideForUser: () => ({ perSecond: 0, burstCount: 0 }) };
     for (const name of ['ben', 'chosen', 'riddler']) expect((await invite(`@${name}:rookery.test`)).status).toBe(200);
-    expect(last('getRatelimitOverrideForUser').args).toEqual([ann.userId, 'rc_invites.per_issuer']);
+    expect(new Set(calls('getRatelimitOverrideForUser').map(({ args }) => args[1]))).toEqual(
+      new Set(['rc_invites.per_room', 'rc_invites.per_user', 'rc_invites.per_issuer']),
+    );
+    expect(last('getRatelimitOverrideForUser')).toMatchObject({
+      args: [ann.userId, expect.any(String)],
+      context: { source: 'client', userId: ann.userId },
+    });
     probe.answers = { userMayJoinRoom: () => Codes.FORBIDDEN };
     expect((await ben.request('POST', `/join/${encodeURIComponent(roomId)}`, {})).status).toBe(403);
     expect(last('userMayJoinRoom').args).toEqual([ben.userId, roomId, true]);
