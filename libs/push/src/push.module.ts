@@ -6,6 +6,9 @@ import { NotificationHistory } from './actions/notification-history.js';
 import { NotificationsController } from './actions/notifications.controller.js';
 import { PushActions } from './actions/push-actions.js';
 import { PushCounts } from './actions/push-counts.js';
+import { EmailDigests } from './email/email-digests.js';
+import { UnsubscribeLinks } from './email/unsubscribe-links.js';
+import { UnsubscribeController } from './email/unsubscribe.controller.js';
 import { PushDelivery } from './pushers/push-delivery.js';
 import { PushGateway } from './pushers/push-gateway.js';
 import { PushersController } from './pushers/pushers.controller.js';
@@ -13,16 +16,23 @@ import { PushersService } from './pushers/pushers.service.js';
 import { PushRulesController } from './rules/push-rules.controller.js';
 import { PushRulesService } from './rules/push-rules.service.js';
 
-const face = [PushRulesService, PushCounts, NotificationHistory, PushersService];
+const face = [PushRulesService, PushCounts, NotificationHistory, PushersService, UnsubscribeLinks];
 
 /** Push rules, counts and pushers; safe in any process. */
 @Module({ imports: [UsersModule, RoomsModule], providers: [...face, PushActions, IgnoredSenders], exports: face })
 export class PushModule {}
 
 /** The client API of push rules and pushers. */
-@Module({ imports: [PushModule], controllers: [PushRulesController, NotificationsController, PushersController] })
+@Module({
+  imports: [PushModule],
+  controllers: [PushRulesController, NotificationsController, PushersController, UnsubscribeController],
+})
 export class PushHttpModule {}
 
-/** Sends notifications to push gateways; for one process. Needs `Lifecycle` and `OutboundHttp` from the app. */
-@Module({ imports: [PushModule, RoomsModule], providers: [PushGateway, PushDelivery], exports: [PushDelivery] })
+/** Sends notifications to push gateways and by mail; for one process. Needs `Lifecycle` and `OutboundHttp` from the app. */
+@Module({
+  imports: [PushModule, RoomsModule, UsersModule],
+  providers: [PushGateway, PushDelivery, EmailDigests],
+  exports: [PushDelivery],
+})
 export class PushSenderModule {}

@@ -43,6 +43,9 @@ const pusherTables = [
      due_after BIGINT, due_up_to BIGINT, UNIQUE (app_id, pushkey, user_name))`,
   `CREATE INDEX pushers_user ON pushers (user_name)`,
   `CREATE INDEX pushers_token ON pushers (access_token)`,
+  `CREATE TABLE pusher_throttle (
+     pusher BIGINT NOT NULL, room_id TEXT NOT NULL, last_sent_ts BIGINT NOT NULL, throttle_ms BIGINT NOT NULL,
+     PRIMARY KEY (pusher, room_id))`,
   `CREATE INDEX pushers_due ON pushers (id) WHERE due_up_to IS NOT NULL`,
 ];
 

@@ -143,13 +143,12 @@ export async function deletePusherById(tx: Tx, id: number): Promise<void> {
 export async function usersToPush(db: Db, after: number, upTo: number): Promise<string[]> {
   const rows = await db.query<{ user_name: string }>(
     `SELECT p.user_name FROM event_push_actions a JOIN pushers p ON p.user_name = a.user_id
-     WHERE a.stream_ordering > ? AND a.stream_ordering <= ? AND p.kind = 'http'
+     WHERE a.stream_ordering > ? AND a.stream_ordering <= ?
      UNION
      SELECT p.user_name FROM (SELECT DISTINCT room_id, sender FROM event_push_defaults
          WHERE stream_ordering > ? AND stream_ordering <= ?) AS d
        JOIN push_read_marks m ON m.room_id = d.room_id AND m.thread_id = '' AND m.user_id <> d.sender
-       JOIN pushers p ON p.user_name = m.user_id
-     WHERE p.kind = 'http'`,
+       JOIN pushers p ON p.user_name = m.user_id`,
     [after, upTo, after, upTo],
   );
   return rows.map((row) => row.user_name);
@@ -158,15 +157,15 @@ export async function usersToPush(db: Db, after: number, upTo: number): Promise<
 /** Notes that users' pushers have something to send; a note that is there already is extended. */
 export async function markDue(tx: Tx, userIds: readonly string[], after: number, upTo: number): Promise<void> {
   await tx.run(
-    `UPDATE pushers SET due_after = COALESCE(due_after, ?), due_up_to = ? WHERE kind = 'http' AND ${tx.dialect.anyOf('user_name')}`,
+    `UPDATE pushers SET due_after = COALESCE(due_after, ?), due_up_to = ? WHERE ${tx.dialect.anyOf('user_name')}`,
     [after, upTo, userIds],
   );
 }
 
-/** Ids of pushers with something to send; of some users, or all. */
+/** Ids of HTTP pushers with something to send; of some users, or all. */
 export async function duePushers(db: Db, userIds?: readonly string[]): Promise<number[]> {
   const rows = await db.query<{ id: number }>(
-    `SELECT id FROM pushers WHERE due_up_to IS NOT NULL ${userIds ? `AND ${db.dialect.anyOf('user_name')}` : ''} ORDER BY id`,
+    `SELECT id FROM pushers WHERE due_up_to IS NOT NULL AND kind = 'http' ${userIds ? `AND ${db.dialect.anyOf('user_name')}` : ''} ORDER BY id`,
     userIds ? [userIds] : [],
   );
   return rows.map((row) => row.id);

@@ -1,10 +1,11 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
-import { Database, Sequence } from '@rookery/database';
+import { Database, Sequence, type Tx } from '@rookery/database';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
-import { Clock, type Requester } from '@rookery/platform';
+import { Clock, Config, type Requester } from '@rookery/platform';
 import { Notifier } from '@rookery/replication';
-import { ThreepidService, UserHooks } from '@rookery/users';
-import { parsePusher, parsePusherKey, type Pusher } from './pusher.js';
+import { type ThreepidEvent, ThreepidService, UserHooks } from '@rookery/users';
+import { emailAppId } from '../email/unsubscribe-links.js';
+import { parsePusher, parsePusherKey, type Pusher, type PusherSettings } from './pusher.js';
 import {
   deleteAllPushers,
   deletePusher,
@@ -32,6 +33,7 @@ export class PushersService implements OnModuleInit {
     private readonly clock: Clock,
     private readonly hooks: UserHooks,
     private readonly threepids: ThreepidService,
+    private readonly config: Config,
   ) {}
 
   async onModuleInit(): Promise<void> {
@@ -44,6 +46,12 @@ export class PushersService implements OnModuleInit {
     });
     this.hooks.devicesDeleted.subscribe({
       inTransaction: (tx, { userId, deviceIds }) => deletePushersOfSessions(tx, userId, deviceIds, []),
+    });
+    this.hooks.threepidAdded.subscribe({ inTransaction: (tx, event) => this.#subscribe(tx, event) });
+    this.hooks.threepidRemoved.subscribe({
+      inTransaction: async (tx, { userId, medium, address }) => {
+        if (medium === 'email') await deletePusher(tx, userId, { appId: emailAppId, pushkey: address });
+      },
     });
     this.hooks.deactivated.subscribe({ inTransaction: (tx, { userId }) => deleteAllPushers(tx, userId) });
   }
@@ -93,8 +101,28 @@ export class PushersService implements OnModuleInit {
     );
   }
 
+  /** New users get mails about missed messages, where the settings say so. */
+  async #subscribe(tx: Tx, { userId, medium, address, atRegistration }: ThreepidEvent): Promise<void> {
+    if (medium !== 'email' || !atRegistration || !this.#ids) return;
+    if (!this.config.get('email.enable_notifs') || !this.config.get('email.notif_for_new_users')) return;
+    const settings: PusherSettings = {
+      kind: 'email',
+      appId: emailAppId,
+      pushkey: address,
+      appDisplayName: 'Email Notifications',
+      deviceDisplayName: address,
+      profileTag: '',
+      lang: 'en',
+      data: {},
+    };
+    const position = this.notifier.position('events');
+    const owner = { userId, deviceId: undefined, accessTokenId: undefined, ts: this.clock.nowMs(), position };
+    await upsertPusher(tx, await this.#ids.nextIn(tx), settings, owner);
+    this.#any = true;
+  }
+
   async #checkAddress(userId: string, appId: string, address: string): Promise<void> {
-    if (appId !== 'm.email') throw MatrixError.invalidParam("'app_id' of an email pusher is 'm.email'");
+    if (appId !== emailAppId) throw MatrixError.invalidParam(`'app_id' of an email pusher is '${emailAppId}'`);
     if ((await this.threepids.userOf('email', address)) !== userId)
       throw new MatrixError(400, 'M_THREEPID_NOT_FOUND', 'This address does not belong to your account');
   }

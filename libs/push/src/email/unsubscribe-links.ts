@@ -1,0 +1,45 @@
+import { Injectable } from '@nestjs/common';
+import { Config } from '@rookery/platform';
+import { createHmac, timingSafeEqual } from 'node:crypto';
+
+/** Path of the page that ends mails about missed messages. */
+export const unsubscribePath = '/_synapse/client/unsubscribe';
+/** The app id of pushers that send mails. @spec client-server-api#post_matrixclientv3pushersset */
+export const emailAppId = 'm.email';
+
+/** Links in mails that end them without a login. */
+@Injectable()
+export class UnsubscribeLinks {
+  constructor(private readonly config: Config) {}
+
+  /** `undefined` where the settings hold no address of this server, or no key to sign with. */
+  link(userId: string, address: string): string | undefined {
+    const base = this.config.get('public_baseurl');
+    const signature = this.#sign(userId, address);
+    if (base === undefined || signature === undefined) return undefined;
+    const url = new URL(unsubscribePath.slice(1), base);
+    url.searchParams.set('access_token', `${Buffer.from(userId).toString('base64url')}.${signature}`);
+    url.searchParams.set('app_id', emailAppId);
+    url.searchParams.set('pushkey', address);
+    return url.href;
+  }
+
+  /** Whose mails a link ends; `undefined` for one that this server did not make. */
+  check(token: string, address: string): string | undefined {
+    const [name = '', given = ''] = token.split('.');
+    const userId = Buffer.from(name, 'base64url').toString('utf8');
+    const signature = Buffer.from(this.#sign(userId, address) ?? '');
+    const found = Buffer.from(given);
+    if (signature.length === 0 || signature.length !== found.length || !timingSafeEqual(signature, found))
+      return undefined;
+    return userId;
+  }
+
+  #sign(userId: string, address: string): string | undefined {
+    const key = this.config.get('macaroon_secret_key');
+    if (key === undefined || key === '') return undefined;
+    return createHmac('sha256', key)
+      .update(JSON.stringify(['unsubscribe', userId, address]))
+      .digest('base64url');
+  }
+}
