@@ -200,6 +200,9 @@ describe.each(['sqlite', 'postgres'] as const)('/sync (%s)', (database) => {
     expect((await sync(bob)).rooms?.leave?.[roomId]).toBeUndefined();
     const again = await sync(bob, { filter: { room: { include_leave: true } } });
     expect(bodies(again.rooms?.leave?.[roomId])).toEqual(['before the end']);
+    expect((await bob.request('POST', `/rooms/${roomId}/forget`, {})).status).toBe(200);
+    const forgotten = await sync(bob, { filter: { room: { include_leave: true } } });
+    expect(forgotten.rooms?.leave?.[roomId]).toBeUndefined();
   });
 
   it('drops invites of people who are ignored', async () => {

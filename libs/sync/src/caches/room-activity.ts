@@ -37,6 +37,9 @@ export class RoomActivity implements OnModuleInit {
             this.#memberChanged(event.stateKey, streamOrdering);
         }
       },
+      onForgotten: (userId) => this.forget(userId),
+      // Rare, and nobody says who had been in it.
+      onRoomPurged: async (tx) => tx.afterCommit(() => this.#lists.clear()),
     });
   }
 
