@@ -35,4 +35,11 @@ export const ephemeralMigrations: readonly Migration[] = [
       await tx.run('CREATE TABLE typing_at_stop (room_id TEXT NOT NULL PRIMARY KEY)');
     },
   },
+  {
+    version: 1,
+    name: 'ephemeral_03_receipts_by_event',
+    async up(tx) {
+      await tx.run('CREATE INDEX receipts_linearized_event ON receipts_linearized (event_id)');
+    },
+  },
 ];

@@ -112,6 +112,25 @@ export async function newestReceipts(
   return rows.map(fromRow);
 }
 
+/** Public receipts for some events, and all of one user's own in some rooms; oldest first. */
+export async function receiptsOfEvents(
+  db: Db,
+  userId: string,
+  roomIds: readonly string[],
+  eventIds: readonly string[],
+  upTo: number,
+): Promise<StoredReceipt[]> {
+  const rows = await db.query<ReceiptRow>(
+    `SELECT ${columns} FROM receipts_linearized
+     WHERE ${db.dialect.anyOf('event_id')} AND stream_id <= ? AND receipt_type = 'm.read'
+     UNION
+     SELECT ${columns} FROM receipts_linearized WHERE user_id = ? AND ${db.dialect.anyOf('room_id')} AND stream_id <= ?
+     ORDER BY stream_id`,
+    [eventIds, upTo, userId, roomIds, upTo],
+  );
+  return rows.map(fromRow);
+}
+
 /** All receipts with `after < position <= upTo`, ascending, at most `limit`. */
 export async function receiptsInStream(db: Db, after: number, upTo: number, limit: number): Promise<StoredReceipt[]> {
   const rows = await db.query<ReceiptRow>(

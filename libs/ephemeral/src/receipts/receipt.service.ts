@@ -16,6 +16,7 @@ import {
   publicReceipts,
   receiptsInStream,
   receiptsOf,
+  receiptsOfEvents,
   upsertReceipt,
 } from './receipt.query.js';
 
@@ -113,6 +114,25 @@ export class ReceiptService implements OnModuleInit {
     if (roomIds.length === 0) return new Map();
     const receipts = await newestReceipts(this.database, userId, roomIds, upTo, newestPerRoom);
     return Map.groupBy(receipts, ({ roomId }) => roomId);
+  }
+
+  /**
+   * Receipts of rooms of which a client is shown some events: the public ones for those events, and all of the user's own;
+   * by room and oldest first, in one query. Its cost does not grow with how many have read the rooms.
+   */
+  async forEvents(
+    userId: string,
+    roomIds: readonly string[],
+    eventIds: readonly string[],
+    upTo: number,
+  ): Promise<Map<string, StoredReceipt[]>> {
+    if (roomIds.length === 0) return new Map();
+    const receipts = await receiptsOfEvents(this.database, userId, roomIds, eventIds, upTo);
+    const wanted = new Set(roomIds);
+    return Map.groupBy(
+      receipts.filter(({ roomId }) => wanted.has(roomId)),
+      ({ roomId }) => roomId,
+    );
   }
 
   /** A user's own receipts in rooms, of both types. */

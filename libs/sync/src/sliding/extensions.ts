@@ -191,24 +191,20 @@ export class Extensions {
   async #receipts(news: ExtensionNews, extension: RoomExtension, context: ExtensionContext): Promise<Written> {
     const { userId, now, joined, request } = news.query;
     const { anew, following } = scopeOf('receipts', extension, request, news.receipts.keys(), context);
-    const whole = await this.receipts.forRooms(
-      userId,
-      anew.filter((roomId) => joined.has(roomId)),
-      now.receipts,
-    );
     const rooms: JsonObject = {};
     const add = (roomId: string, receipts: readonly StoredReceipt[]): void => {
       if (receipts.length > 0) rooms[roomId] = { type: 'm.receipt', content: receiptContent(receipts) as JsonObject };
     };
-    for (const [roomId, receipts] of whole) {
-      // Of other people's, those for events that the client has got: in a room that is new to it, the timeline's.
-      const shown = context.timelines.get(roomId);
-      const isKnown = context.memory?.rooms.get(roomId)?.section === 'join';
-      add(
-        roomId,
-        receipts.filter(({ userId: reader, eventId }) => isKnown || reader === userId || shown?.has(eventId) === true),
-      );
-    }
+    const wanted = anew.filter((roomId) => joined.has(roomId));
+    // Of a room that is new to the client, it can show other people's receipts for the events of the timeline only.
+    const isKnown = (roomId: string): boolean => context.memory?.rooms.get(roomId)?.section === 'join';
+    const fresh = wanted.filter((roomId) => !isKnown(roomId));
+    const eventIds = fresh.flatMap((roomId) => [...(context.timelines.get(roomId) ?? [])]);
+    const [ofEvents, ofRooms] = await Promise.all([
+      this.receipts.forEvents(userId, fresh, eventIds, now.receipts),
+      this.receipts.forRooms(userId, wanted.filter(isKnown), now.receipts),
+    ]);
+    for (const [roomId, receipts] of [...ofEvents, ...ofRooms]) add(roomId, receipts);
     for (const roomId of following) add(roomId, news.receipts.get(roomId) ?? []);
     return { value: { rooms }, hasNews: Object.keys(rooms).length > 0 };
   }

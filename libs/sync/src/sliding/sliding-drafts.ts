@@ -27,11 +27,13 @@ export interface DraftQuery {
 
 /** An answer that has not been given yet. */
 export interface Draft {
-  readonly body: JsonObject;
+  readonly lists: JsonObject;
+  readonly rooms: JsonObject;
+  readonly extensions: JsonObject;
   readonly changes: ReadonlyMap<string, RoomMemory>;
   readonly lazyMembers: Map<string, Map<string, string>>;
   readonly now: SyncToken;
-  /** Nothing in it is news: the client would rather wait. */
+  /** There is no news of rooms or extensions: the client would rather wait. */
   readonly isEmpty: boolean;
 }
 
@@ -80,7 +82,9 @@ export class SlidingDrafts {
       if (isSame(memory?.rooms.get(roomId), changed)) changes.delete(roomId);
     }
     return {
-      body: { lists: selection.lists, rooms: Object.fromEntries(answers.rooms), extensions: extensions.body },
+      lists: selection.lists,
+      rooms: Object.fromEntries(answers.rooms),
+      extensions: extensions.body,
       changes,
       lazyMembers: answers.lazyMembers,
       now,

@@ -1,8 +1,10 @@
+import { createHash } from 'node:crypto';
 import { Injectable } from '@nestjs/common';
 import { type PresenceName, PresenceService } from '@rookery/ephemeral';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Clock } from '@rookery/platform';
 import { Notifier } from '@rookery/replication';
+import { LRUCache } from 'lru-cache';
 import { formatSyncToken, parseSyncToken, type SyncToken } from '../request/sync-token.js';
 import { type ConnectionIdentity, type ConnectionMemory, Connections } from './connections.js';
 import { LazyMembers } from './lazy-members.js';
@@ -31,10 +33,16 @@ interface Position {
 /** How long to wait for other processes' news before answering with what there is, milliseconds. */
 const catchUpMs = 1_000;
 
+const maxConnections = 20_000;
+
 /** Simplified sliding sync (MSC4186): windows on lists of rooms, and only what is new in them. */
 @Injectable()
 export class SlidingSyncService {
   readonly #lazyMembers = new LazyMembers();
+  /** What the lists of each connection looked like in its last answer: a client that changes them is answered at once. */
+  readonly #lastLists = new LRUCache<number, { readonly pos: string; readonly digest: string }>({
+    max: maxConnections,
+  });
 
   constructor(
     private readonly drafts: SlidingDrafts,
@@ -69,19 +77,23 @@ export class SlidingSyncService {
     if (memory && query.pos !== undefined) this.#lazyMembers.confirm(memory.key, query.pos);
     const since = position?.token;
     if (since) await this.notifier.reached('events', since.events, { timeoutMs: catchUpMs, signal });
-    const draft = await this.#await(query, memory, since, signal);
+    const before = memory && this.#lastLists.get(memory.key);
+    const isNewList = (lists: JsonObject): boolean => before?.pos === query.pos && before?.digest !== digestOf(lists);
+    const draft = await this.#await(query, memory, since, isNewList, signal);
     // Perhaps nobody hears this answer, so it must not count as sent.
     if (signal.aborted && query.pos !== undefined) return { pos: query.pos, lists: {}, rooms: {}, extensions: {} };
     const saved = await this.connections.save(identity, memory, draft.changes);
     const pos = `${saved.position}/${formatSyncToken(draft.now)}`;
     this.#lazyMembers.sending(saved.key, pos, draft.lazyMembers);
-    return { pos, ...draft.body };
+    this.#lastLists.set(saved.key, { pos, digest: digestOf(draft.lists) });
+    return { pos, lists: draft.lists, rooms: draft.rooms, extensions: draft.extensions };
   }
 
   async #await(
     query: SlidingSyncQuery,
     memory: ConnectionMemory | undefined,
     since: SyncToken | undefined,
+    isNewList: (lists: JsonObject) => boolean,
     signal: AbortSignal,
   ): Promise<Draft> {
     const deadlineMs = this.clock.monotonicMs() + query.timeoutMs;
@@ -100,7 +112,7 @@ export class SlidingSyncService {
           since,
           hasMember: (roomId, member, eventId) => this.#lazyMembers.has(memory?.key, roomId, member, eventId),
         });
-        if (!draft.isEmpty || news === undefined) return draft;
+        if (!draft.isEmpty || news === undefined || isNewList(draft.lists)) return draft;
         if ((await news) !== 'news') return draft;
       } finally {
         enough.abort();
@@ -108,6 +120,8 @@ export class SlidingSyncService {
     }
   }
 }
+
+const digestOf = (lists: JsonObject): string => createHash('sha1').update(JSON.stringify(lists)).digest('base64');
 
 /** @throws MatrixError 400 `M_UNKNOWN_POS`: this server never gave it */
 function parsePosition(pos: string): Position {
