@@ -136,7 +136,12 @@ describe.each(['sqlite', 'postgres'] as const)('end-to-end encryption (%s)', (da
     if (!privateKey) throw new Error('no backup key');
     // The client keeps the count it saw first; the server knows what has arrived.
     await eventually(async () => {
-      const { body } = await homeserver.request<{ count: number }>('GET', '/room_keys/version', undefined, alice.accessToken);
+      const { body } = await homeserver.request<{ count: number }>(
+        'GET',
+        '/room_keys/version',
+        undefined,
+        alice.accessToken,
+      );
       return body.count > 0 || undefined;
     }, 30_000);
 
