@@ -53,7 +53,7 @@ export class LoginController {
 
   /** POST /_matrix/client/v1/login/get_token */
   @Post([...client(['v1'], '/login/get_token'), ...client(['unstable'], '/org.matrix.msc3882/login/token')])
-  @Access({ auth: 'required', suspended: false })
+  @Access({ auth: 'required' })
   async createToken(
     @Who() requester: Requester,
     @Inbound() request: InboundRequest,
