@@ -105,9 +105,9 @@ export function createCapabilities(parts: PlatformParts, http: HttpApp, jobs: Jo
       }),
     },
     federation,
-    documents: documentBackend(database),
+    documents: documentBackend(database, clock),
     jobs,
-    tables: tableBackend(database),
+    tables: tableBackend(database, clock),
     // The host has forgotten already; a server that is a single process has nobody else to tell.
     announceForget: () => Promise.resolve(),
   };

@@ -1,24 +1,19 @@
 import type { Database, Db, Tx } from '@rookery/database';
 import type { DocumentBackend, DocumentRows } from '@rookery/module-host';
-
-/**
- * How long a module may keep a transaction open, milliseconds. On SQLite all other writes wait for it, so one that waits
- * for anything but the database has to be cut.
- */
-export const moduleTransactionLimitMs = 5_000;
-
-const write = { name: 'module_documents', limitMs: moduleTransactionLimitMs };
+import type { Clock } from '@rookery/platform';
+import { inModuleTransaction } from './module-transaction.js';
 
 /** Any fixed number that nobody else uses will do. */
 const advisoryLockClass = 7_246_503;
 
 /** `api.store` of all modules in the table `module_documents`. */
-export function documentBackend(database: Database): DocumentBackend {
-  const inOwn = <T>(work: (tx: Tx) => Promise<T>): Promise<T> => database.write(work, write);
+export function documentBackend(database: Database, clock: Clock): DocumentBackend {
+  const name = 'module_documents';
+  const inOwn = <T>(work: (tx: Tx) => Promise<T>): Promise<T> => database.write(work, { name });
   return {
     ...rowsOf(database, inOwn),
     transaction: (work) =>
-      inOwn((tx) => {
+      inModuleTransaction(database, clock, name, (tx) => {
         const rows = rowsOf(tx, (statement) => statement(tx));
         return work(tx.dialect.name === 'postgres' ? serialized(tx, rows) : rows);
       }),

@@ -10,9 +10,9 @@ eachDatabase('what a module kept', (open) => {
   it('goes when the module is removed, and nothing of another one', async () => {
     const { database, migrate, close } = await open();
     await migrate(moduleApiMigrations);
-    const documents = documentBackend(database);
-    const tables = tableBackend(database);
     const parts = { database, clock: new SystemClock(), ids: new SystemIds(), logger: new SilentLogger() };
+    const documents = documentBackend(database, parts.clock);
+    const tables = tableBackend(database, parts.clock);
     const jobs = new JobRunner({ ...parts, metrics: new Metrics('example.org') });
     for (const module of ['word-filter', 'word-filter-2']) {
       await documents.put(module, 'a', '1');

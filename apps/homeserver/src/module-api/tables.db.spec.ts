@@ -1,7 +1,10 @@
 import type { ModuleMigration } from '@rookery/module-api';
+import { SystemClock } from '@rookery/platform';
 import { eachDatabase, type TestDatabase } from '@rookery/testing';
 import { moduleApiMigrations } from './module-api.migration.js';
 import { tableBackend, tablePrefix } from './tables.js';
+
+const clock = new SystemClock();
 
 it('a prefix is the module’s name in the letters of SQL', () => {
   expect(tablePrefix('word-filter')).toBe('module_word_filter_');
@@ -35,8 +38,8 @@ eachDatabase('tables of modules', (open, kind) => {
         },
       },
     ];
-    const other = tableBackend(await place.reopen());
-    await Promise.all([tableBackend(place.database).migrate('m', steps), other.migrate('m', steps)]);
+    const other = tableBackend(await place.reopen(), clock);
+    await Promise.all([tableBackend(place.database, clock).migrate('m', steps), other.migrate('m', steps)]);
     expect(await applied()).toEqual(['1', '2']);
     await other.migrate('m', [
       ...steps,
@@ -46,7 +49,7 @@ eachDatabase('tables of modules', (open, kind) => {
   });
 
   it('keeps nothing of a step that fails, and takes it again', async () => {
-    const tables = tableBackend(place.database);
+    const tables = tableBackend(place.database, clock);
     const bad = step('1', 'CREATE TABLE module_m_a (x INTEGER)', 'INSERT INTO module_m_nowhere (x) VALUES (1)');
     await expect(tables.migrate('m', [bad])).rejects.toThrow(/module_m_nowhere/);
     expect(await applied()).toEqual([]);
@@ -68,12 +71,12 @@ eachDatabase('tables of modules', (open, kind) => {
     [42 as unknown as string, 'A statement begins with'],
   ])('refuses the step %s', async (sql, problem) => {
     const before = await place.database.query('SELECT * FROM applied_module_schemas');
-    await expect(tableBackend(place.database).migrate('m', [step('1', sql)])).rejects.toThrow(problem);
+    await expect(tableBackend(place.database, clock).migrate('m', [step('1', sql)])).rejects.toThrow(problem);
     expect(await place.database.query('SELECT * FROM applied_module_schemas')).toEqual(before);
   });
 
   it('refuses to take over a table of another module', async () => {
-    const tables = tableBackend(place.database);
+    const tables = tableBackend(place.database, clock);
     await tables.migrate('m-n', [step('1', 'CREATE TABLE module_m_n_a (x INTEGER)')]);
     const greedy = step('1', 'CREATE TABLE IF NOT EXISTS "module_m_n_a" (x INTEGER)');
     await expect(tables.migrate('m', [greedy])).rejects.toThrow('belongs to another module');
@@ -83,13 +86,13 @@ eachDatabase('tables of modules', (open, kind) => {
   });
 
   it('refuses two steps of one name and steps without one', async () => {
-    const tables = tableBackend(place.database);
+    const tables = tableBackend(place.database, clock);
     await expect(tables.migrate('m', [step('1', 'SELECT 1'), step('1', 'SELECT 2')])).rejects.toThrow('Two migrations');
     await expect(tables.migrate('m', [step('', 'SELECT 1')])).rejects.toThrow('needs a name');
   });
 
   it('semicolons in texts and comments are no end of a statement', async () => {
-    const tables = tableBackend(place.database);
+    const tables = tableBackend(place.database, clock);
     const rows = await tables.run('m', 'read', (tx) =>
       tx.query(`/* a; b */ SELECT 'it''s; fine' AS "a;b", ? AS x -- and; so on\n;`, ['?']),
     );
@@ -97,7 +100,7 @@ eachDatabase('tables of modules', (open, kind) => {
   });
 
   it('a transaction is whole or nothing, and ends', async () => {
-    const tables = tableBackend(place.database);
+    const tables = tableBackend(place.database, clock);
     await tables.migrate('m', [step('1', 'CREATE TABLE module_m_a (x INTEGER)')]);
     const failing = tables.run('m', 'fail', async (tx) => {
       expect(tx.dialect).toBe(kind);
@@ -108,5 +111,22 @@ eachDatabase('tables of modules', (open, kind) => {
     const kept = await tables.run('m', 'keep', async (tx) => tx);
     await expect(kept.query('SELECT x FROM module_m_a')).rejects.toThrow('The transaction has ended');
     expect(await place.database.query('SELECT x FROM module_m_a')).toEqual([]);
+  });
+
+  it('work that waits for something else is cut off; long work on the database is not', async () => {
+    const tables = tableBackend(place.database, clock);
+    const beganMs = performance.now();
+    const waiting = tables.run('m', 'wait', () => new Promise<void>((resolve) => setTimeout(resolve, 10_000)));
+    await expect(waiting).rejects.toThrow('waited for something else');
+    expect(performance.now() - beganMs).toBeLessThan(2_500);
+    const asked = await tables.run('m', 'work', async (tx) => {
+      let count = 0;
+      for (const endMs = performance.now() + 1_500; performance.now() < endMs; count++) {
+        await tx.query('SELECT 1');
+        await new Promise((resolve) => setTimeout(resolve, 50));
+      }
+      return count;
+    });
+    expect(asked).toBeGreaterThan(10);
   });
 });

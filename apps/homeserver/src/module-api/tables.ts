@@ -1,7 +1,8 @@
 import type { Database, Tx } from '@rookery/database';
 import type { ModuleMigration, ModuleTransaction } from '@rookery/module-api';
 import type { TableBackend } from '@rookery/module-host';
-import { moduleTransactionLimitMs } from './documents.query.js';
+import type { Clock } from '@rookery/platform';
+import { inModuleTransaction } from './module-transaction.js';
 
 /** Two processes that start together must not take a step twice. Any fixed number that nobody else uses will do. */
 const advisoryLock = 7_246_502;
@@ -17,14 +18,12 @@ const definition = /^(CREATE|ALTER|DROP)\s+(?:UNIQUE\s+)?(TABLE|INDEX)\s+(?:IF\s
 export const tablePrefix = (module: string): string => `module_${module.replace(/[^a-z0-9]/g, '_')}_`;
 
 /** Tables that modules made for themselves, in the server's database. */
-export function tableBackend(database: Database): TableBackend {
+export function tableBackend(database: Database, clock: Clock): TableBackend {
   return {
     // Named by the module alone: descriptions may be as many as a module likes, and names are labels of metrics.
+    // The module's name alone is a label of metrics: there may be any number of descriptions.
     run: (module, _description, work) =>
-      database.write((tx) => work(moduleTransaction(tx)), {
-        name: `module_${module}`,
-        limitMs: moduleTransactionLimitMs,
-      }),
+      inModuleTransaction(database, clock, `module_${module}`, (tx) => work(moduleTransaction(tx))),
     async migrate(module, migrations) {
       checkSteps(module, migrations);
       for (const migration of migrations) {
