@@ -48,7 +48,12 @@ eachDatabase('mails about missed messages', (open) => {
 
   const persister = (): EventPersister => push.get(EventPersister);
   const room = async (name?: string): Promise<string> => {
-    const state = (type: string, stateKey: string, content: JsonObject, sender = alice) => ({ type, stateKey, sender, content });
+    const state = (type: string, stateKey: string, content: JsonObject, sender = alice) => ({
+      type,
+      stateKey,
+      sender,
+      content,
+    });
     const created = await persister().createRoom({
       roomVersion: '12',
       creator: alice,

@@ -1,4 +1,5 @@
 import type { Db, SqlValue, Tx } from '@rookery/database';
+import { createHash } from 'node:crypto';
 import { indexText, matchText } from '../text/full-text.js';
 import type { QueryWord } from '../text/words.js';
 import type { SearchKey } from './searchable.js';
@@ -38,8 +39,8 @@ export async function insertMessages(tx: Tx, messages: readonly IndexedMessage[]
   await tx.insertMany('event_search', columns, messages.map(row));
   await tx.insertMany(
     'event_search_words',
-    ['rowid', 'words'],
-    messages.map((message) => [message.streamOrdering, text(message)]),
+    ['rowid', 'words', 'room'],
+    messages.map((message) => [message.streamOrdering, text(message), roomWord(message.roomId)]),
   );
 }
 
@@ -80,40 +81,67 @@ export interface FoundRow {
   readonly rank: number;
 }
 
-function conditions(db: Db, query: MessageQuery): { readonly from: string; readonly params: SqlValue[] } {
-  const match = matchText(db.dialect, query.words);
+/** A room as a word of the index of SQLite, so that what was said in other rooms need not be looked at. */
+const roomWord = (roomId: string): string => `r${createHash('sha256').update(roomId).digest('hex').slice(0, 24)}`;
+/** For more rooms, all of what was said is looked at. */
+const maxRoomWords = 200;
+
+/**
+ * Only so many of the newest matches are considered: to rank everything that holds a common word would take seconds. Counts
+ * go no further either.
+ */
+export const searchWindow = 10_000;
+
+const columns = 's.event_id, s.origin_server_ts, s.stream_ordering';
+
+/** The newest matches, as a table `s` with a column `rank`. */
+function matches(
+  db: Db,
+  query: MessageQuery,
+  before?: { readonly ts: number; readonly stream: number },
+): { readonly sql: string; readonly params: SqlValue[] } {
   const { anyOf } = db.dialect;
   const isPostgres = db.dialect.name === 'postgres';
+  const words = matchText(db.dialect, query.words);
+  const isNarrow = query.roomIds.length <= maxRoomWords;
+  const rooms = query.roomIds.map((roomId) => `"${roomWord(roomId)}"`).join(' OR ');
+  const match = isPostgres ? words : `{words} : (${words})${isNarrow ? ` AND {room} : (${rooms})` : ''}`;
   const where = [
     isPostgres ? 's.vector @@ CAST(? AS TSQUERY)' : 'event_search_words MATCH ?',
     anyOf('s.room_id'),
     anyOf('s.key'),
     ...(query.senders ? [anyOf('s.sender')] : []),
+    ...(before ? ['(s.origin_server_ts, s.stream_ordering) < (?, ?)'] : []),
   ];
-  const tables = isPostgres
-    ? 'event_search s'
-    : 'event_search_words CROSS JOIN event_search s ON s.stream_ordering = event_search_words.rowid';
-  return {
-    from: `FROM ${tables} WHERE ${where.join(' AND ')}`,
-    params: [match, query.roomIds, query.keys, ...(query.senders ? [query.senders] : [])],
-  };
+  const params: SqlValue[] = [
+    match,
+    query.roomIds,
+    query.keys,
+    ...(query.senders ? [query.senders] : []),
+    ...(before ? [before.ts, before.stream] : []),
+  ];
+  const sql = isPostgres
+    ? `(SELECT ${columns}, s.vector FROM event_search s WHERE ${where.join(' AND ')}
+        ORDER BY s.stream_ordering DESC LIMIT ${searchWindow}) AS s`
+    : `(SELECT ${columns}, -bm25(event_search_words, 1.0, 0.0) AS rank FROM event_search_words
+        CROSS JOIN event_search s ON s.stream_ordering = event_search_words.rowid WHERE ${where.join(' AND ')}
+        ORDER BY event_search_words.rowid DESC LIMIT ${searchWindow}) AS s`;
+  return { sql, params };
 }
 
-const columns = 's.event_id, s.origin_server_ts, s.stream_ordering';
-
-function rankOf(db: Db, query: MessageQuery): { readonly sql: string; readonly params: SqlValue[] } {
-  return db.dialect.name === 'postgres'
+/** How close a match is, with its parameters. */
+const rankOf = (db: Db, query: MessageQuery): { readonly sql: string; readonly params: SqlValue[] } =>
+  db.dialect.name === 'postgres'
     ? { sql: 'ts_rank_cd(s.vector, CAST(? AS TSQUERY))', params: [matchText(db.dialect, query.words)] }
-    : { sql: '-bm25(event_search_words)', params: [] };
-}
+    : { sql: 's.rank', params: [] };
 
 /** The closest first. */
 export async function selectByRank(db: Db, query: MessageQuery, offset: number, limit: number): Promise<FoundRow[]> {
-  const { from, params } = conditions(db, query);
+  const { sql, params } = matches(db, query);
   const rank = rankOf(db, query);
   return db.query<FoundRow>(
-    `SELECT ${columns}, ${rank.sql} AS rank ${from}
-     ORDER BY rank DESC, s.origin_server_ts DESC, s.stream_ordering DESC LIMIT ${Math.trunc(limit)} OFFSET ${Math.trunc(offset)}`,
+    `SELECT ${columns}, ${rank.sql} AS rank FROM ${sql} ORDER BY 4 DESC, s.origin_server_ts DESC, s.stream_ordering DESC
+     LIMIT ${Math.trunc(limit)} OFFSET ${Math.trunc(offset)}`,
     [...rank.params, ...params],
   );
 }
@@ -125,23 +153,19 @@ export async function selectByTime(
   before: { readonly ts: number; readonly stream: number } | undefined,
   limit: number,
 ): Promise<FoundRow[]> {
-  const { from, params } = conditions(db, query);
+  const { sql, params } = matches(db, query, before);
   const rank = rankOf(db, query);
   return db.query<FoundRow>(
-    `SELECT ${columns}, ${rank.sql} AS rank ${from} ${before ? 'AND (s.origin_server_ts, s.stream_ordering) < (?, ?)' : ''}
-     ORDER BY s.origin_server_ts DESC, s.stream_ordering DESC LIMIT ${Math.trunc(limit)}`,
-    [...rank.params, ...params, ...(before ? [before.ts, before.stream] : [])],
+    `SELECT ${columns}, ${rank.sql} AS rank FROM ${sql} ORDER BY s.origin_server_ts DESC, s.stream_ordering DESC
+     LIMIT ${Math.trunc(limit)}`,
+    [...rank.params, ...params],
   );
 }
 
-/** How many there are, counting no further than `limit`. */
-export async function countMatches(db: Db, query: MessageQuery, limit: number): Promise<number> {
-  const { from, params } = conditions(db, query);
-  const row = await db.get<{ total: number }>(
-    `SELECT COUNT(*) AS total FROM (SELECT 1 AS one ${from} LIMIT ${Math.trunc(limit)}) AS found`,
-    params,
-  );
-  return row?.total ?? 0;
+/** How many matches there are, up to {@link searchWindow}. */
+export async function countMatches(db: Db, query: MessageQuery): Promise<number> {
+  const { sql, params } = matches(db, query);
+  return (await db.get<{ total: number }>(`SELECT COUNT(*) AS total FROM ${sql}`, params))?.total ?? 0;
 }
 
 /** An event that may have to be indexed, as it was stored. */

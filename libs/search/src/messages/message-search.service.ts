@@ -18,8 +18,6 @@ import { formatPlace, parsePlace, parseSearchRequest, type SearchPlace, type Sea
 
 /** Words of a search that count. */
 const maxWords = 20;
-/** Results are counted no further. */
-const maxCount = 10_000;
 /** Pages of which nothing may be shown are passed over, at most so many per request. */
 const maxPages = 5;
 const smallestPage = 20;
@@ -63,7 +61,7 @@ export class MessageSearch {
     if (query.words.length === 0 || query.roomIds.length === 0)
       return { count: 0, highlights: [], results: [], ...(request.groupBy.length > 0 && { groups: {} }) };
     const [count, page] = await Promise.all([
-      countMatches(this.database, query, maxCount),
+      countMatches(this.database, query),
       this.#page(requester.userId, request, query, place),
     ]);
     return {

@@ -14,7 +14,7 @@ async function messageSchema(tx: Tx): Promise<void> {
   await tx.run('CREATE INDEX event_search_room ON event_search (room_id, origin_server_ts)');
   if (tx.dialect.name === 'postgres')
     await tx.run('CREATE INDEX event_search_words ON event_search USING GIN (vector)');
-  else await tx.run(`CREATE VIRTUAL TABLE event_search_words USING fts5(words, ${fts5Options})`);
+  else await tx.run(`CREATE VIRTUAL TABLE event_search_words USING fts5(words, room, ${fts5Options})`);
   if (await tx.get('SELECT 1 AS found FROM events LIMIT 1')) await queueBackgroundUpdate(tx, rebuildUpdates.messages);
 }
 

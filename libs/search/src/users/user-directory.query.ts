@@ -135,41 +135,42 @@ const knownTo = `EXISTS (SELECT 1 FROM current_state_events t
       OR EXISTS (SELECT 1 FROM room_stats_state s WHERE s.room_id = t.room_id
         AND (s.join_rules = 'public' OR s.history_visibility = 'world_readable'))))`;
 
+/** Only so many of the best matches are looked at, whoever may see them: a single letter can match everybody. */
+const maxCandidates = 2_000;
+
+const likeText = (text: string): string => text.replace(/[\\%_]/g, (character) => `\\${character}`);
+
 /** Users who match, the best first. */
 export async function searchUsers(db: Db, query: UserQuery): Promise<DirectoryUser[]> {
   const isPostgres = db.dialect.name === 'postgres';
   const match = matchText(db.dialect, query.words);
-  const local = `%:${query.serverName.replace(/[\\%_]/g, (character) => `\\${character}`)}`;
-  const isLocal = `CASE WHEN d.user_id LIKE ? ESCAPE '\\' THEN 1 ELSE 0 END`;
-  const where = [isPostgres ? 'd.vector @@ CAST(? AS TSQUERY)' : 'user_directory_search MATCH ?', 'd.user_id <> ?'];
-  const params: SqlValue[] = [match, query.requesterId];
-  if (!query.everybody) {
-    where.push(knownTo);
-    params.push(query.requesterId);
-  }
-  if (!query.lockedToo) where.push('NOT EXISTS (SELECT 1 FROM users u WHERE u.name = d.user_id AND u.locked = TRUE)');
-  if (query.localOnly) {
-    where.push(`${isLocal} = 1`);
-    params.push(local);
-  }
-  const order = [
-    `CASE WHEN LOWER(d.display_name) = ? OR d.user_id = ? OR d.user_id LIKE ? ESCAPE '\\' THEN 0 ELSE 1 END`,
+  const [from, matching, distance] = isPostgres
+    ? ['user_directory u', 'u.vector @@ CAST(? AS TSQUERY)', '-ts_rank_cd(u.vector, CAST(? AS TSQUERY))']
+    : [
+        'user_directory_search CROSS JOIN user_directory u ON u.id = user_directory_search.rowid',
+        'user_directory_search MATCH ?',
+        'bm25(user_directory_search)',
+      ];
+  const order = `other, ${query.localFirst ? 'away, ' : ''}distance, CASE WHEN display_name IS NULL THEN 1 ELSE 0 END, user_id`;
+  const local = `%:${likeText(query.serverName)}`;
+  const isAway = `CASE WHEN u.user_id LIKE ? ESCAPE '\\' THEN 0 ELSE 1 END`;
+  const candidates = `SELECT u.user_id, u.display_name, u.avatar_url, ${distance} AS distance, ${isAway} AS away,
+      CASE WHEN LOWER(u.display_name) = ? OR u.user_id = ? OR u.user_id LIKE ? ESCAPE '\\' THEN 0 ELSE 1 END AS other
+    FROM ${from} WHERE ${matching} AND u.user_id <> ? ${query.localOnly ? `AND u.user_id LIKE ? ESCAPE '\\'` : ''}
+    ORDER BY ${order} LIMIT ${maxCandidates}`;
+  const params: SqlValue[] = [
+    ...(isPostgres ? [match] : []),
+    ...[local, query.exact, query.exact, `@${likeText(query.exact)}:%`, match, query.requesterId],
+    ...(query.localOnly ? [local] : []),
+    ...(query.everybody ? [] : [query.requesterId]),
   ];
-  const typed = query.exact.replace(/[\\%_]/g, (character) => `\\${character}`);
-  params.push(query.exact, query.exact, `@${typed}:%`);
-  if (query.localFirst) {
-    order.push(`${isLocal} DESC`);
-    params.push(local);
-  }
-  if (isPostgres) params.push(match);
-  order.push(isPostgres ? 'ts_rank_cd(d.vector, CAST(? AS TSQUERY)) DESC' : 'bm25(user_directory_search)');
-  order.push('CASE WHEN d.display_name IS NULL THEN 1 ELSE 0 END', 'd.user_id');
-  const from = isPostgres
-    ? 'user_directory d'
-    : 'user_directory_search CROSS JOIN user_directory d ON d.id = user_directory_search.rowid';
+  const conditions = [
+    query.lockedToo ? '1 = 1' : 'NOT EXISTS (SELECT 1 FROM users a WHERE a.name = d.user_id AND a.locked = TRUE)',
+    ...(query.everybody ? [] : [knownTo]),
+  ];
   const rows = await db.query<{ user_id: string; display_name: string | null; avatar_url: string | null }>(
-    `SELECT d.user_id, d.display_name, d.avatar_url FROM ${from} WHERE ${where.join(' AND ')}
-     ORDER BY ${order.join(', ')} LIMIT ${Math.trunc(query.limit)}`,
+    `SELECT user_id, display_name, avatar_url FROM (${candidates}) AS d WHERE ${conditions.join(' AND ')}
+     ORDER BY ${order} LIMIT ${Math.trunc(query.limit)}`,
     params,
   );
   return rows.map((row) => ({
