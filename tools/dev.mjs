@@ -7,7 +7,7 @@ ensureInstalled();
 build();
 const watcher = spawn(
   projectNode(),
-  [join(root, 'node_modules', 'typescript', 'bin', 'tsc'), '-b', '-w', '--preserveWatchOutput'],
+  [join(root, 'node_modules', 'typescript7', 'bin', 'tsc'), '-b', '-w', '--preserveWatchOutput'],
   {
     cwd: root,
     stdio: 'inherit',
