@@ -51,7 +51,8 @@ export {
   RemoteRooms,
   type ResolvedAlias,
 } from './membership/remote-rooms.js';
-export { type IdentityServers, type ThreepidInvite, ThreepidInvites } from './membership/threepid-invites.js';
+export type { ThreepidInvite } from './membership/identity-servers.js';
+export { type ThreepidInviteOptions, ThreepidInvites } from './membership/threepid-invites.js';
 export { PrejoinState, stripped } from './persistence/prejoin-state.js';
 export { DelayedEvents } from './delayed/delayed-events.service.js';
 export { EventCreation, type SendRequest } from './sending/event-creation.service.js';

@@ -16,6 +16,7 @@ export interface RoomsFixtureParts {
   readonly settings?: Readonly<Record<string, unknown>>;
   readonly modules?: ModuleDispatcher;
   readonly logger?: Logger;
+  readonly http?: OutboundHttp;
 }
 
 /** The lib's own Nest module, as the app builds it, over a given database. For this lib's tests. */
@@ -47,7 +48,7 @@ export async function buildRooms(parts: RoomsFixtureParts): Promise<RoomsFixture
     { provide: RateLimiter, useValue: new Unlimited() },
     { provide: Notifier, useValue: notifier },
     { provide: ModuleDispatcher, useValue: parts.modules ?? new ModuleDispatcher() },
-    { provide: OutboundHttp, useValue: {} },
+    { provide: OutboundHttp, useValue: parts.http ?? {} },
     { provide: SigningKey, useValue: SigningKey.fromSeed('test', new Uint8Array(32).fill(7)) },
   ];
   @Global()

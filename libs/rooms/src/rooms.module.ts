@@ -8,6 +8,7 @@ import { PublicationRules } from './directory/publication-rules.js';
 import { RoomAccess } from './history/room-access.js';
 import { RoomReadingService } from './history/room-reading.service.js';
 import { RoomHooks } from './hooks.js';
+import { IdentityServers } from './membership/identity-servers.js';
 import { InvitePolicy } from './membership/invite-policy.js';
 import { JoinService } from './membership/join.service.js';
 import { MemberProfiles } from './membership/member-profiles.js';
@@ -106,6 +107,7 @@ const face = [
 ];
 
 const inside = [
+  IdentityServers,
   ReaderStates,
   RecentEvents,
   BatchCommitter,

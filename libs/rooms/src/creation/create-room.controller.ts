@@ -13,7 +13,11 @@ const schema = {
     invite: { type: 'array', items: text },
     invite_3pid: {
       type: 'array',
-      items: { type: 'object', required: ['id_server', 'medium', 'address'] },
+      items: {
+        type: 'object',
+        required: ['id_server', 'medium', 'address'],
+        properties: { id_server: text, id_access_token: text, medium: text, address: text },
+      },
     },
     room_version: text,
     creation_content: { type: 'object' },

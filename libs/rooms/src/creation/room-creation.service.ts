@@ -7,7 +7,9 @@ import { Config, Ids, type Requester } from '@rookery/platform';
 import { PublicationRules } from '../directory/publication-rules.js';
 import { InvitePolicy } from '../membership/invite-policy.js';
 import { MemberProfiles } from '../membership/member-profiles.js';
+import type { ThreepidInvite } from '../membership/identity-servers.js';
 import { MembershipService } from '../membership/membership.service.js';
+import { ThreepidInvites } from '../membership/threepid-invites.js';
 import { AuthRefusal } from '../persistence/draft-builder.js';
 import { type EventDraft, EventPersister } from '../persistence/event-persister.js';
 import { originOf } from '../sending/origin.js';
@@ -20,7 +22,12 @@ export interface CreateRoomRequest {
   readonly name?: string;
   readonly topic?: string;
   readonly invite?: readonly string[];
-  readonly invite_3pid?: readonly JsonObject[];
+  readonly invite_3pid?: readonly {
+    medium: string;
+    address: string;
+    id_server: string;
+    id_access_token?: string;
+  }[];
   readonly room_version?: string;
   readonly creation_content?: Readonly<JsonObject>;
   readonly initial_state?: readonly { type: string; state_key?: string; content: JsonObject }[];
@@ -46,6 +53,7 @@ export interface CreationOverrides {
 type Draft = Omit<EventDraft, 'roomId' | 'transaction'>;
 
 const maxInvites = 500;
+const maxThreepidInvites = 20;
 const maxInitialState = 1000;
 
 /** Makes rooms. */
@@ -56,6 +64,7 @@ export class RoomCreation {
     private readonly profiles: MemberProfiles,
     private readonly policy: InvitePolicy,
     private readonly memberships: MembershipService,
+    private readonly threepids: ThreepidInvites,
     private readonly publication: PublicationRules,
     private readonly modules: ModuleDispatcher,
     private readonly limiter: RateLimiter,
@@ -76,9 +85,11 @@ export class RoomCreation {
     const isPublic = request.visibility === 'public';
     const preset = presets[request.preset ?? (isPublic ? 'public_chat' : 'private_chat')];
     const invited = this.#invited(request.invite ?? [], userId);
+    const threepids = threepidsIn(request);
     const dropped = new Set<string>();
     if (!overrides.unchecked) {
       if (alias !== undefined) await this.#checkAlias(requester, alias);
+      await this.threepids.admit(requester, threepids);
       for (const target of invited) if (!(await this.policy.check(requester, target, undefined))) dropped.add(target);
     }
     const delivered = requester.shadowBanned ? [] : invited.filter((target) => !dropped.has(target));
@@ -97,6 +108,10 @@ export class RoomCreation {
         unchecked: true,
         ...(request.is_direct && { content: { is_direct: true } }),
       });
+    }
+    const content = request.is_direct ? { is_direct: true } : undefined;
+    for (const invite of threepids) {
+      await this.threepids.invite(requester, created.roomId, invite, { content, duringRoomCreation: true });
     }
     return { roomId: created.roomId, alias };
   }
@@ -286,4 +301,16 @@ export class RoomCreation {
       throw error;
     }
   }
+}
+
+function threepidsIn({ invite_3pid: given = [] }: CreateRoomRequest): ThreepidInvite[] {
+  if (given.length > maxThreepidInvites) {
+    throw MatrixError.invalidParam(`At most ${maxThreepidInvites} addresses can be invited at once`);
+  }
+  return given.map(({ medium, address, id_server: idServer, id_access_token: idAccessToken }) => ({
+    medium,
+    address,
+    idServer,
+    idAccessToken,
+  }));
 }

@@ -1,65 +1,87 @@
 import { Injectable } from '@nestjs/common';
 import { RateLimiter } from '@rookery/http';
-import { MatrixError } from '@rookery/matrix-types';
+import { VerifyKey, verifyJson } from '@rookery/events';
+import { isJsonObject, isValidUserId, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { assertAllowed, callbackContext, ModuleDispatcher, toStateView } from '@rookery/module-host';
 import { Config, type Requester } from '@rookery/platform';
+import { EventCreation } from '../sending/event-creation.service.js';
 import { EventPersister } from '../persistence/event-persister.js';
+import type { SentEvent } from '../persistence/stored-event.js';
 import { originOf } from '../sending/origin.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
+import { IdentityServers, type ThreepidInvite } from './identity-servers.js';
+import { MemberProfiles } from './member-profiles.js';
 import { MembershipService } from './membership.service.js';
 
-/** An address that is to be invited through an identity server. */
-export interface ThreepidInvite {
-  readonly medium: string;
-  readonly address: string;
-  readonly idServer: string;
-  readonly idAccessToken: string | undefined;
+/** How an address is invited. */
+export interface ThreepidInviteOptions {
+  /** Further keys of the member event's content. */
+  readonly content?: Readonly<JsonObject> | undefined;
+  /** The room was made by the same request, which has taken the limits. */
+  readonly duringRoomCreation?: boolean | undefined;
 }
 
-/** What an identity server knows, or keeps, about an address. */
-export interface IdentityServers {
-  /** The user bound to an address; `undefined` when there is none. */
-  lookUp(invite: ThreepidInvite): Promise<string | undefined>;
-  /** Leaves an invite to be claimed; what goes into `m.room.third_party_invite`. */
-  store(
-    invite: ThreepidInvite,
-    room: { readonly roomId: string; readonly sender: string; readonly name: string | undefined },
-  ): Promise<{
-    readonly token: string;
-    readonly displayName: string;
-    readonly publicKeys: readonly { readonly public_key: string; readonly key_validity_url: string }[];
-  }>;
-}
+/** What may stand in an identity server's mail, by the state it comes from. */
+const mailFacts = [
+  ['m.room.name', 'name', 'room_name'],
+  ['m.room.avatar', 'url', 'room_avatar_url'],
+  ['m.room.canonical_alias', 'alias', 'room_alias'],
+  ['m.room.join_rules', 'join_rule', 'room_join_rules'],
+  ['m.room.create', 'type', 'room_type'],
+] as const;
 
-/** Invites by email address or telephone number. The identity server client attaches with {@link ThreepidInvites.use}. */
+const maxSignatures = 20;
+
+/** Invites by email address or telephone number. */
 @Injectable()
 export class ThreepidInvites {
-  #servers: IdentityServers | undefined;
-
   constructor(
+    private readonly servers: IdentityServers,
     private readonly memberships: MembershipService,
+    private readonly profiles: MemberProfiles,
     private readonly persister: EventPersister,
+    private readonly creation: EventCreation,
     private readonly state: RoomStateReader,
     private readonly modules: ModuleDispatcher,
     private readonly limiter: RateLimiter,
     private readonly config: Config,
   ) {}
 
-  use(servers: IdentityServers): void {
-    this.#servers = servers;
+  /**
+   * Takes the limits for a number of invites, and checks that identity servers can be asked about them.
+   * @throws MatrixError 400 `M_MISSING_PARAM` or `M_INVALID_PARAM`, 403 `M_FORBIDDEN`, 429 `M_LIMIT_EXCEEDED`
+   */
+  async admit(requester: Requester, invites: readonly ThreepidInvite[]): Promise<void> {
+    if (invites.length === 0) return;
+    for (const invite of invites) this.servers.check(invite);
+    if (!this.config.get('enable_3pid_lookup')) {
+      throw MatrixError.forbidden('This server does not ask identity servers about addresses');
+    }
+    if (this.config.get('block_non_admin_invites') && !requester.isAdmin) {
+      throw MatrixError.forbidden('Invites have been disabled on this server');
+    }
+    await this.limiter.take('rc_third_party_invite', requester.userId, requester, invites.length);
   }
 
   /**
    * Invites the user behind an address, or leaves an invite for whoever will be.
-   * @throws MatrixError 403 `M_FORBIDDEN`, 429 `M_LIMIT_EXCEEDED`, 400 `M_UNKNOWN` when no identity server can be asked
+   * @throws MatrixError 400 `M_MISSING_PARAM`, `M_INVALID_PARAM`, or what the identity server refuses with; 403
+   *   `M_FORBIDDEN`; 429 `M_LIMIT_EXCEEDED`; 502 `M_UNKNOWN`
    * @spec client-server-api#third-party-invites
    */
-  async invite(requester: Requester, roomId: string, invite: ThreepidInvite): Promise<void> {
-    await this.limiter.take('rc_third_party_invite', requester.userId, requester);
-    if (this.config.get('block_non_admin_invites') && !requester.isAdmin) {
-      throw MatrixError.forbidden('Invites have been disabled on this server');
-    }
-    const context = callbackContext(requester);
+  async invite(
+    requester: Requester,
+    roomId: string,
+    invite: ThreepidInvite,
+    options: ThreepidInviteOptions = {},
+  ): Promise<void> {
+    if (!options.duringRoomCreation) await this.admit(requester, [invite]);
+    const { userId: inviter } = requester;
+    // Nobody's address is told around for those who could not invite anyway.
+    const member = (await this.state.currentEvent(roomId, 'm.room.member', inviter))?.event;
+    if (member?.content['membership'] !== 'join') throw MatrixError.forbidden('You are not in this room');
+    if (requester.shadowBanned) return void (await this.creation.pretend(roomId));
+    const context = callbackContext(requester, { duringRoomCreation: options.duringRoomCreation ?? false });
     const { medium, address } = invite;
     if (this.modules.has('checkThreepidCanBeInvited')) {
       const view = toStateView({
@@ -69,33 +91,93 @@ export class ThreepidInvites {
       });
       assertAllowed(await this.modules.gate('checkThreepidCanBeInvited', context, medium, address, view));
     }
-    const servers = this.#servers;
-    if (!servers) throw new MatrixError(400, 'M_UNKNOWN', 'This server cannot ask identity servers');
-    const userId = await servers.lookUp(invite);
-    if (userId !== undefined) return this.memberships.invite(requester, roomId, userId);
+    const userId = await this.servers.lookUp(invite);
+    if (userId !== undefined) {
+      return this.memberships.invite(requester, roomId, userId, { content: options.content });
+    }
     if (this.modules.has('userMaySend3pidInvite')) {
-      const { userId: inviter } = requester;
       assertAllowed(await this.modules.gate('userMaySend3pidInvite', context, inviter, medium, address, roomId));
     }
-    const name = (await this.state.currentEvent(roomId, 'm.room.name'))?.event.content['name'];
-    const stored = await servers.store(invite, {
-      roomId,
-      sender: requester.userId,
-      name: typeof name === 'string' ? name : undefined,
-    });
+    const stored = await this.servers.store(invite, await this.#mailFacts(roomId, inviter));
     const [first] = stored.publicKeys;
     await this.persister.send({
       roomId,
       type: 'm.room.third_party_invite',
       stateKey: stored.token,
-      sender: requester.userId,
+      sender: inviter,
       content: {
         display_name: stored.displayName,
-        public_keys: stored.publicKeys,
-        key_validity_url: first?.key_validity_url ?? '',
-        public_key: first?.public_key ?? '',
+        public_keys: stored.publicKeys.map((key) => ({ ...key })),
+        key_validity_url: first!.key_validity_url,
+        public_key: first!.public_key,
       },
-      origin: originOf(requester),
+      origin: originOf(requester, options.duringRoomCreation),
     });
   }
+
+  /**
+   * Invites the user who has claimed an invite, on behalf of the local user who left it. The auth rules check the identity
+   * server's signature; here that the key it was made with is still valid.
+   * @param signed `signed` of the third-party invite, as the identity server gave it out
+   * @throws MatrixError 403 `M_FORBIDDEN`, 400 `M_BAD_JSON`
+   * @spec server-server-api#third-party-invites
+   */
+  async exchange(roomId: string, sender: string, target: string, signed: Readonly<JsonObject>): Promise<SentEvent> {
+    const { token } = signed;
+    if (typeof token !== 'string' || !isValidUserId(target)) throw MatrixError.badJson('The invite is not complete');
+    const offer = (await this.state.currentEvent(roomId, 'm.room.third_party_invite', token))?.event;
+    if (!offer) throw MatrixError.forbidden('There is no such invite');
+    const { content } = offer;
+    const listed = Array.isArray(content['public_keys']) ? content['public_keys'].slice(0, maxSignatures) : [];
+    const keys = [content, ...listed].filter((key) => isJsonObject(key)).filter((key) => isSignedBy(signed, key));
+    if (!(await this.#isAnyValid(keys))) throw MatrixError.forbidden('The key of the invite is not valid any more');
+    const displayName = typeof content['display_name'] === 'string' ? content['display_name'] : '';
+    return this.persister.send({
+      roomId,
+      type: 'm.room.member',
+      stateKey: target,
+      sender,
+      content: {
+        ...(await this.profiles.ofInvited(target)),
+        membership: 'invite',
+        third_party_invite: { display_name: displayName, signed },
+      },
+    });
+  }
+
+  async #isAnyValid(keys: readonly Readonly<JsonObject>[]): Promise<boolean> {
+    for (const { key_validity_url: url, public_key: key } of keys) {
+      // A key without an address to ask at cannot be revoked.
+      if (url === undefined) return true;
+      if (typeof url === 'string' && (await this.servers.isKeyValid(url, String(key)))) return true;
+    }
+    return false;
+  }
+
+  async #mailFacts(roomId: string, sender: string): Promise<JsonObject> {
+    const types = mailFacts.map(([type]): [string, string] => [type, '']);
+    const state = await this.state.current(roomId, { types: [...types, ['m.room.member', sender]] });
+    const facts: JsonObject = { room_id: roomId, sender };
+    const set = (name: string, value: unknown): void => {
+      if (typeof value === 'string') facts[name] = value;
+    };
+    for (const { event } of state) {
+      for (const [type, key, name] of mailFacts) if (event.type === type) set(name, event.content[key]);
+      if (event.type !== 'm.room.member') continue;
+      set('sender_display_name', event.content['displayname']);
+      set('sender_avatar_url', event.content['avatar_url']);
+    }
+    return facts;
+  }
+}
+
+/** Whether any signature was made by a key of an invite. */
+function isSignedBy(signed: Readonly<JsonObject>, { public_key: text }: Readonly<JsonObject>): boolean {
+  const key = typeof text === 'string' ? VerifyKey.parse(text) : undefined;
+  const signatures = signed['signatures'];
+  if (!key || !isJsonObject(signatures)) return false;
+  const names = Object.entries(signatures).flatMap(([signer, ofSigner]) =>
+    isJsonObject(ofSigner) ? Object.keys(ofSigner).map((keyId) => [signer, keyId] as const) : [],
+  );
+  return names.slice(0, maxSignatures).some(([signer, keyId]) => verifyJson(signed, signer, keyId, key));
 }

@@ -1,0 +1,323 @@
+import { createHash } from 'node:crypto';
+import { createServer, type Server } from 'node:https';
+import type { AddressInfo } from 'node:net';
+import { databaseMigrations } from '@rookery/database';
+import { signJson, SigningKey } from '@rookery/events';
+import { IpGuard, OutboundHttp } from '@rookery/http';
+import type { JsonObject } from '@rookery/matrix-types';
+import { ModuleDispatcher, ModuleRegistry } from '@rookery/module-host';
+import { replicationMigrations } from '@rookery/replication';
+import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
+import { usersMigrations } from '@rookery/users';
+import { RoomCreation } from '../creation/room-creation.service.js';
+import { roomsMigrations } from '../migrations/index.js';
+import { MembershipReader } from '../reading/membership-reader.js';
+import { buildRooms, requesterOf, type RoomsFixture } from '../rooms.fixture.js';
+import { RoomStateReader } from '../state/room-state-reader.js';
+import type { ThreepidInvite } from './identity-servers.js';
+import { ThreepidInvites } from './threepid-invites.js';
+
+/** Made for this test; nothing else trusts it. */
+const certificate = `-----BEGIN CERTIFICATE-----
+MIIBnDCCAUGgAwIBAgIUMle2JXk+T7rLb761IDee1eo7/CowCgYIKoZIzj0EAwIw
+FDESMBAGA1UEAwwJbG9jYWxob3N0MCAXDTI2MTEyMDA4MjkwNFoYDzIxMjYxMDI3
+MDgyOTA0WjAUMRIwEAYDVQQDDAlsb2NhbGhvc3QwWTATBgcqhkjOPQIBBggqhkjO
+PQMBBwNCAARqzkgFBsgsTkQuqu8+Qvz+dYd4q0SiXQPSnO1r2kHYK719Yl3K47TF
+pO6VmZqpJOEyMWpMsquptsFBDkB33Spao28wbTAdBgNVHQ4EFgQUZpKoYYl3g/OG
+Telb3+pZeARwFL8wHwYDVR0jBBgwFoAUZpKoYYl3g/OGTelb3+pZeARwFL8wDwYD
+VR0TAQH/BAUwAwEB/zAaBgNVHREEEzARgglsb2NhbGhvc3SHBH8AAAEwCgYIKoZI
+zj0EAwIDSQAwRgIhAIPV+7C4v1IZeCc9IJ1iiBJIzJtNbkCJbBNGMy+Ax8X7AiEA
+qxXAoHZqsByzYo6OTN6eV4DdTk+kBvZeqQUVDlI+kvs=
+-----END CERTIFICATE-----
+`;
+const certificateKey = `-----BEGIN PRIVATE KEY-----
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgCXNAb2D+pXT8oDFA
++rid0u5limQegYw0e5Rn3YzSvsqhRANCAARqzkgFBsgsTkQuqu8+Qvz+dYd4q0Si
+XQPSnO1r2kHYK719Yl3K47TFpO6VmZqpJOEyMWpMsquptsFBDkB33Spa
+-----END PRIVATE KEY-----
+`;
+const blocked = ['127.0.0.0/8', '::1/128'];
+const ephemeral = SigningKey.fromSeed('0', new Uint8Array(32).fill(5));
+
+/** An identity server on this machine. */
+class IdentityServer {
+  readonly bindings = new Map([['bob@example.net email', '@bob:example.org']]);
+  readonly requests: { path: string; body: JsonObject; token: string | undefined }[] = [];
+  readonly stored: JsonObject[] = [];
+  pepper = 'pepper';
+  algorithms = ['none', 'sha256'];
+  /** Changes the pepper behind the asker's back, so many times. */
+  rotations = 0;
+  keyIsValid = true;
+  /** Answers in place of the usual ones. */
+  readonly answers = new Map<string, readonly [status: number, body: string]>();
+  readonly #server: Server;
+
+  constructor() {
+    this.#server = createServer({ cert: certificate, key: certificateKey }, (request, response) => {
+      const chunks: Buffer[] = [];
+      request.on('data', (chunk: Buffer) => chunks.push(chunk));
+      request.on('end', () => {
+        const url = new URL(request.url ?? '', 'https://localhost');
+        const path = url.pathname.replace('/_matrix/identity/v2/', '');
+        const text = Buffer.concat(chunks).toString();
+        const body = (text === '' ? Object.fromEntries(url.searchParams) : JSON.parse(text)) as JsonObject;
+        this.requests.push({ path, body, token: request.headers.authorization });
+        const [status, answer] = this.answers.get(path) ?? this.#answer(path, body);
+        response.writeHead(status, { 'content-type': 'application/json' });
+        response.end(typeof answer === 'string' ? answer : JSON.stringify(answer));
+      });
+    });
+  }
+
+  get name(): string {
+    return `localhost:${(this.#server.address() as AddressInfo).port}`;
+  }
+
+  start(): Promise<void> {
+    return new Promise((resolve) => this.#server.listen(0, '127.0.0.1', resolve));
+  }
+
+  stop(): Promise<void> {
+    this.#server.closeAllConnections();
+    return new Promise((resolve) => this.#server.close(() => resolve()));
+  }
+
+  #answer(path: string, body: JsonObject): readonly [number, object] {
+    if (path === 'hash_details') return [200, { lookup_pepper: this.pepper, algorithms: this.algorithms }];
+    if (path === 'lookup') {
+      if (this.rotations-- > 0) this.pepper += '!';
+      if (body['pepper'] !== this.pepper) return [400, { errcode: 'M_INVALID_PEPPER', error: 'Old' }];
+      const mappings: JsonObject = {};
+      for (const [plain, userId] of this.bindings) {
+        const hashed = createHash('sha256').update(`${plain} ${this.pepper}`).digest('base64url');
+        const asked = body['algorithm'] === 'none' ? plain : hashed;
+        if ((body['addresses'] as string[]).includes(asked)) mappings[asked] = userId;
+      }
+      return [200, { mappings }];
+    }
+    if (path === 'pubkey/ephemeral/isvalid') return [200, { valid: this.keyIsValid }];
+    this.stored.push(body);
+    const key_validity_url = `https://${this.name}/_matrix/identity/v2/pubkey/ephemeral/isvalid`;
+    const public_keys = [{ public_key: ephemeral.publicKey, key_validity_url }];
+    return [200, { token: `token${this.stored.length}`, public_keys, display_name: 'd...@e...' }];
+  }
+}
+
+eachDatabase('invites by address', (open) => {
+  const clock = new FakeClock();
+  const alice = requesterOf('alice');
+  const asked: string[] = [];
+  let server: IdentityServer;
+  let test: TestDatabase;
+  let rooms: RoomsFixture;
+  let http: OutboundHttp;
+  let modules: ModuleDispatcher;
+
+  beforeAll(async () => {
+    server = new IdentityServer();
+    await server.start();
+    test = await open(clock);
+    await test.migrate([...databaseMigrations, ...replicationMigrations, ...usersMigrations, ...roomsMigrations]);
+    const registry = new ModuleRegistry(() => {});
+    registry.addModule('test');
+    const policy = { onError: 'deny' as const, timeLimitMs: undefined };
+    registry.add('test', policy, 'spamChecker', {
+      userMaySend3pidInvite: (inviter, medium, address, _roomId, context) => {
+        asked.push(`send ${inviter} ${medium} ${address} ${context.duringRoomCreation}`);
+        return address.startsWith('spam') ? { errcode: 'M_FORBIDDEN' } : 'NOT_SPAM';
+      },
+    });
+    registry.add('test', policy, 'thirdPartyRules', {
+      checkThreepidCanBeInvited: async (medium, address, state) => {
+        const create = await state.get('m.room.create');
+        asked.push(`can ${medium} ${address} ${create?.type}`);
+        return !address.startsWith('never');
+      },
+    });
+    modules = new ModuleDispatcher();
+    modules.install(registry.seal());
+    http = new OutboundHttp({ guard: new IpGuard(blocked, ['127.0.0.1']), userAgent: 'test', ca: [certificate] });
+    rooms = await buildRooms({ database: test.database, clock, http, modules });
+  });
+  afterAll(async () => {
+    await rooms.close();
+    await http.close();
+    await server.stop();
+  });
+  beforeEach(() => {
+    server.requests.length = 0;
+    server.answers.clear();
+    asked.length = 0;
+  });
+
+  const create = async (more: object = {}): Promise<string> =>
+    (await rooms.get(RoomCreation).create(alice, { preset: 'private_chat', ...more })).roomId;
+  const inviteOf = (address: string, more: Partial<ThreepidInvite> = {}): ThreepidInvite => ({
+    medium: 'email',
+    address,
+    idServer: server.name,
+    idAccessToken: 'secret',
+    ...more,
+  });
+  const invite = (roomId: string, address: string, more: Partial<ThreepidInvite> = {}): Promise<void> =>
+    rooms.get(ThreepidInvites).invite(alice, roomId, inviteOf(address, more));
+  const offers = async (roomId: string): Promise<JsonObject[]> =>
+    (await rooms.get(RoomStateReader).current(roomId, { types: [['m.room.third_party_invite']] })).map(({ event }) => ({
+      token: event.stateKey!,
+      ...event.content,
+    }));
+  const membershipOf = async (userId: string, roomId: string): Promise<string | undefined> =>
+    (await rooms.get(MembershipReader).inRoom(userId, roomId))?.membership;
+
+  it('invite the user behind an address, which leaves the server hashed', async () => {
+    const roomId = await create();
+    await invite(roomId, 'bob@example.net');
+    expect(await membershipOf('@bob:example.org', roomId)).toBe('invite');
+    expect(await offers(roomId)).toEqual([]);
+    expect(server.requests.map(({ path }) => path)).toEqual(['hash_details', 'lookup']);
+    expect(server.requests.every(({ token }) => token === 'Bearer secret')).toBe(true);
+    expect(JSON.stringify(server.requests)).not.toContain('bob@example.net');
+    expect(asked).toEqual(['can email bob@example.net m.room.create']);
+  });
+
+  it('leave an invite with the identity server for an address that nobody has', async () => {
+    const roomId = await create({ name: 'Den', topic: 'x' });
+    await invite(roomId, 'dora@example.net');
+    const [offer] = await offers(roomId);
+    const key = ephemeral.publicKey;
+    const url = `https://${server.name}/_matrix/identity/v2/pubkey/ephemeral/isvalid`;
+    expect(offer).toEqual({
+      token: `token${server.stored.length}`,
+      display_name: 'd...@e...',
+      public_key: key,
+      key_validity_url: url,
+      public_keys: [{ public_key: key, key_validity_url: url }],
+    });
+    expect(server.stored.at(-1)).toMatchObject({
+      medium: 'email',
+      address: 'dora@example.net',
+      room_id: roomId,
+      sender: alice.userId,
+      room_name: 'Den',
+      room_join_rules: 'invite',
+    });
+    expect(asked.at(-1)).toBe('send @alice:example.org email dora@example.net false');
+  });
+
+  it('come true when the identity server vouches for somebody, while its key is valid', async () => {
+    const roomId = await create();
+    await invite(roomId, 'dora@example.net');
+    const [offer] = await offers(roomId);
+    const dora = '@dora:example.org';
+    const signed = signJson({ mxid: dora, token: offer!['token']! }, server.name, ephemeral) as unknown as JsonObject;
+    const exchange = (given = signed, target = dora) =>
+      rooms.get(ThreepidInvites).exchange(roomId, alice.userId, target, given);
+    server.keyIsValid = false;
+    await expect(exchange()).rejects.toMatchObject({ status: 403 });
+    server.keyIsValid = true;
+    await expect(exchange({ ...signed, token: 'other' })).rejects.toMatchObject({ status: 403 });
+    const forged = signJson(
+      { mxid: dora, token: offer!['token']! },
+      server.name,
+      SigningKey.fromSeed('0', new Uint8Array(32)),
+    );
+    await expect(exchange(forged as unknown as JsonObject)).rejects.toMatchObject({ status: 403 });
+    await expect(exchange(signed, '@eve:example.org')).rejects.toMatchObject({ status: 403 });
+    expect(await membershipOf(dora, roomId)).toBeUndefined();
+    await exchange();
+    expect(await membershipOf(dora, roomId)).toBe('invite');
+  });
+
+  it('go out while a room is made, to users and to addresses', async () => {
+    const entry = (address: string): object => ({
+      medium: 'email',
+      address,
+      id_server: server.name,
+      id_access_token: 'secret',
+    });
+    const roomId = await create({
+      is_direct: true,
+      invite_3pid: [entry('bob@example.net'), entry('dora@example.net')],
+    });
+    const member = await rooms.get(RoomStateReader).currentEvent(roomId, 'm.room.member', '@bob:example.org');
+    expect(member?.event.content).toMatchObject({ membership: 'invite', is_direct: true });
+    expect(await offers(roomId)).toHaveLength(1);
+    expect(asked.at(-1)).toBe('send @alice:example.org email dora@example.net true');
+    await expect(create({ invite_3pid: [{ ...entry('x@y.z'), id_access_token: undefined }] })).rejects.toMatchObject({
+      errcode: 'M_MISSING_PARAM',
+    });
+    await expect(create({ invite_3pid: Array.from({ length: 21 }, () => entry('x@y.z')) })).rejects.toMatchObject({
+      errcode: 'M_INVALID_PARAM',
+    });
+  });
+
+  it('ask again, once, when the pepper has changed, and do without hashes where they must', async () => {
+    const roomId = await create();
+    server.rotations = 1;
+    await invite(roomId, 'bob@example.net');
+    expect(server.requests.map(({ path }) => path)).toEqual(['hash_details', 'lookup', 'hash_details', 'lookup']);
+    server.rotations = 5;
+    await expect(invite(roomId, 'dora@example.net')).rejects.toMatchObject({ status: 400 });
+    server.rotations = 0;
+    server.algorithms = ['none'];
+    server.bindings.set('carl@example.net email', '@carl:example.org');
+    await invite(roomId, 'carl@example.net');
+    expect(await membershipOf('@carl:example.org', roomId)).toBe('invite');
+    server.algorithms = ['md5'];
+    await expect(invite(roomId, 'dora@example.net')).rejects.toMatchObject({ status: 400 });
+    server.algorithms = ['none', 'sha256'];
+  });
+
+  it('may be refused by modules, before and after the look-up', async () => {
+    const roomId = await create();
+    await expect(invite(roomId, 'never@example.net')).rejects.toMatchObject({ status: 403 });
+    expect(server.requests).toEqual([]);
+    await expect(invite(roomId, 'spam@example.net')).rejects.toMatchObject({ status: 403 });
+    expect(server.requests.map(({ path }) => path)).toEqual(['hash_details', 'lookup']);
+  });
+
+  it.each<[string, Partial<ThreepidInvite>, number, string]>([
+    ['no token', { idAccessToken: undefined }, 400, 'M_MISSING_PARAM'],
+    ['a token with a line break', { idAccessToken: 'a\nb' }, 400, 'M_INVALID_PARAM'],
+    ['a path for a server', { idServer: 'localhost/evil' }, 400, 'M_INVALID_PARAM'],
+    ['an unknown medium', { medium: 'pigeon' }, 400, 'M_INVALID_PARAM'],
+    ['an address that is too long', { address: 'x'.repeat(600) }, 400, 'M_INVALID_PARAM'],
+  ])('are refused with %s, and nobody is asked', async (_name, more, status, errcode) => {
+    const roomId = await create();
+    await expect(invite(roomId, 'dora@example.net', more)).rejects.toMatchObject({ status, errcode });
+    expect(server.requests).toEqual([]);
+  });
+
+  it.each<[string, string, readonly [number, string], number, string]>([
+    ['an expired token', 'hash_details', [401, '{"errcode":"M_UNAUTHORIZED"}'], 403, 'M_FORBIDDEN'],
+    ['terms to be signed', 'lookup', [403, '{"errcode":"M_TERMS_NOT_SIGNED"}'], 400, 'M_TERMS_NOT_SIGNED'],
+    ['a crash', 'lookup', [500, '{}'], 502, 'M_UNKNOWN'],
+    ['no JSON', 'hash_details', [200, '<html>'], 502, 'M_UNKNOWN'],
+    ['no pepper', 'hash_details', [200, '{}'], 502, 'M_UNKNOWN'],
+    ['an endless answer', 'hash_details', [200, `"${'x'.repeat(70_000)}"`], 502, 'M_UNKNOWN'],
+    ['a strange token', 'store-invite', [200, '{"token":"a b","display_name":"","public_keys":[]}'], 502, 'M_UNKNOWN'],
+    ['no keys', 'store-invite', [200, '{"token":"a","display_name":"","public_keys":[]}'], 502, 'M_UNKNOWN'],
+  ])('fail cleanly on %s', async (_name, path, answer, status, errcode) => {
+    const roomId = await create();
+    server.answers.set(path, answer);
+    await expect(invite(roomId, 'dora@example.net')).rejects.toMatchObject({ status, errcode });
+    expect(await offers(roomId)).toEqual([]);
+  });
+
+  it('ask nobody for those who are not in the room, nor inside a guarded network', async () => {
+    const roomId = await create();
+    const stranger = requesterOf('stranger');
+    await expect(
+      rooms.get(ThreepidInvites).invite(stranger, roomId, inviteOf('dora@example.net')),
+    ).rejects.toMatchObject({ status: 403 });
+    const guarded = new OutboundHttp({ guard: new IpGuard(blocked, []), userAgent: 'test', ca: [certificate] });
+    const again = await buildRooms({ database: await test.reopen(clock), clock, http: guarded });
+    await expect(again.get(ThreepidInvites).invite(alice, roomId, inviteOf('dora@example.net'))).rejects.toMatchObject({
+      status: 502,
+    });
+    expect(server.requests).toEqual([]);
+    await again.close();
+    await guarded.close();
+  });
+});
