@@ -1,9 +1,10 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
+import { Config, createCache } from '@rookery/platform';
 import { Notifier, StreamChangeCache } from '@rookery/replication';
 import { MembershipReader, RoomHooks, type RoomMembership } from '@rookery/rooms';
-import { LRUCache } from 'lru-cache';
+import type { LRUCache } from 'lru-cache';
 
-const maxBytes = 128 * 1024 * 1024;
+const maxBytes = 64 * 1024 * 1024;
 const bytesPerMembership = 500;
 const bytesPerList = 1024;
 
@@ -19,7 +20,7 @@ export interface UserRooms {
  */
 @Injectable()
 export class RoomActivity implements OnModuleInit {
-  readonly #lists = new LRUCache<string, { readonly rooms: Promise<UserRooms> }>({ maxSize: maxBytes });
+  readonly #lists: LRUCache<string, { readonly rooms: Promise<UserRooms> }>;
   #rooms = new StreamChangeCache(Number.MAX_SAFE_INTEGER);
   #users = new StreamChangeCache(Number.MAX_SAFE_INTEGER);
 
@@ -27,7 +28,9 @@ export class RoomActivity implements OnModuleInit {
     private readonly memberships: MembershipReader,
     private readonly notifier: Notifier,
     hooks: RoomHooks,
+    config: Config,
   ) {
+    this.#lists = createCache(config, 'rooms_of_users', { max: maxBytes });
     hooks.subscribe({
       afterCommit: (batch) => {
         for (const { event, streamOrdering } of batch.events) {

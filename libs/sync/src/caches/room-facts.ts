@@ -1,4 +1,5 @@
 import { Injectable } from '@nestjs/common';
+import { Config, createCache } from '@rookery/platform';
 import {
   activityTypes,
   EventStore,
@@ -9,7 +10,7 @@ import {
   RoomStateReader,
 } from '@rookery/rooms';
 import { splitStateKey } from '@rookery/state-res';
-import { LRUCache } from 'lru-cache';
+import type { LRUCache } from 'lru-cache';
 
 const maxRooms = 200_000;
 const maxSpaceChildren = 500_000;
@@ -23,8 +24,8 @@ const childType = 'm.space.child';
  */
 @Injectable()
 export class RoomFactsCache {
-  readonly #facts = new LRUCache<string, RoomFacts>({ max: maxRooms });
-  readonly #children = new LRUCache<string, ReadonlySet<string>>({ maxSize: maxSpaceChildren });
+  readonly #facts: LRUCache<string, RoomFacts>;
+  readonly #children: LRUCache<string, ReadonlySet<string>>;
   /** Rooms in which something was stored while rooms are being read: what was read of them may be older. */
   readonly #touched = new Set<string>();
   #reading = 0;
@@ -34,7 +35,10 @@ export class RoomFactsCache {
     private readonly state: RoomStateReader,
     private readonly events: EventStore,
     hooks: RoomHooks,
+    config: Config,
   ) {
+    this.#facts = createCache(config, 'room_facts', { max: maxRooms });
+    this.#children = createCache(config, 'space_children', { max: maxSpaceChildren });
     hooks.subscribe({
       afterCommit: ({ roomId, events: stored }) => {
         if (this.#reading > 0) this.#touched.add(roomId);

@@ -12,7 +12,10 @@ type SentMembers = Map<string, Map<string, string>>;
  * @spec client-server-api#lazy-loading-room-members
  */
 export class LazyMemberMemory {
-  readonly #devices = new LRUCache<string, { readonly rooms: SentMembers; size: number }>({ max: maxDevices });
+  readonly #devices = new LRUCache<string, { readonly rooms: SentMembers; size: number }>({
+    maxSize: maxDevices,
+    sizeCalculation: () => 1,
+  });
 
   /** The members of `wanted` (user id to member event id) that the device does not have yet; they count as sent from now on. */
   take(deviceKey: string, roomId: string, wanted: ReadonlyMap<string, string>): Map<string, string> {

@@ -25,6 +25,8 @@ export interface RoomDetails {
 }
 
 const memberType = 'm.room.member';
+/** Queries for what rooms name; beyond so many different wishes, one for all. */
+const maxGroups = 8;
 const nameKey = stateKeyOf('m.room.name', '');
 const avatarKey = stateKeyOf('m.room.avatar', '');
 
@@ -93,12 +95,17 @@ export class RoomDetailsReader {
     if (parts.length === 0) return new Map();
     const whole = parts.filter((part) => part.initial || part.formerState !== undefined);
     const roomsOf = (list: readonly RoomPart[]): string[] => list.map((part) => part.roomId);
-    const named = namedBy(whole, userId);
-    for (const members of needed.values()) for (const member of members) named.push([memberType, member]);
+    const common = namedBy([], userId);
+    for (const members of needed.values()) for (const member of members) common.push([memberType, member]);
+    const groups = [...Map.groupBy(whole, (part) => part.config.requiredState.key).values()];
     const everything = whole.filter((part) => part.config.requiredState.breadth === 'all');
     const almost = whole.filter((part) => part.config.requiredState.breadth === 'withoutMembers');
     const states = await Promise.all([
-      this.state.currentIdsOf(roomsOf(parts), { types: named }),
+      this.state.currentIdsOf(roomsOf(parts), { types: common }),
+      // Each with what it names itself: one room of which all members are wanted must not make every other room costly.
+      ...(groups.length > maxGroups ? [whole] : groups).map((group) =>
+        this.state.currentIdsOf(roomsOf(group), { types: namedBy(group, userId) }),
+      ),
       almost.length > 0 ? this.state.currentIdsOf(roomsOf(almost), { withoutMembers: true }) : undefined,
       everything.length > 0 ? this.state.currentIdsOf(roomsOf(everything)) : undefined,
     ]);
