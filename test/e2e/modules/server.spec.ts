@@ -31,6 +31,14 @@ describe.each(['sqlite', 'postgres'] as const)('what a server does around its mo
     }
   });
 
+  it('refuses to start with a module that takes what is not its own', async () => {
+    const greedy = { module: join(import.meta.dirname, 'fixtures/greedy.ts') };
+    const starting = createTestHomeserver({ database: kind, settings: { modules: [{ module }, greedy] } });
+    await expect(starting).rejects.toThrow(
+      'module greedy: register() failed: 1: the name of users has to begin with module_greedy_',
+    );
+  });
+
   it('shows its numbers', async () => {
     const listener = {
       port: 0,
@@ -110,14 +118,14 @@ describe('modules that come and go while the server runs', () => {
     const settings = (more: object): Config =>
       Config.fromObject({ server_name: 'rookery.test', report_stats: false, ...more }, { configDir: process.cwd() });
     try {
-      const wrong = settings({ modules: [{ module: './nowhere.js' }], event_cache_size: '2K' });
+      const wrong = settings({ modules: [{ module: './nowhere.js' }], tls_certificate_path: '/tls/next.pem' });
       await expect(server.server.reload(wrong)).rejects.toThrow('nowhere.js');
       expect(server.server.moduleNames).toEqual(['probe']);
-      expect(server.server.config.get('event_cache_size')).toBe(10_240);
+      expect(server.server.config.get('tls_certificate_path')).toBeUndefined();
       // Modules that were given beside the settings are not the settings' to take away.
-      await server.server.reload(settings({ event_cache_size: '2K' }));
+      await server.server.reload(settings({ tls_certificate_path: '/tls/next.pem' }));
       expect(server.server.moduleNames).toEqual(['probe']);
-      expect(server.server.config.get('event_cache_size')).toBe(2_048);
+      expect(server.server.config.get('tls_certificate_path')).toBe('/tls/next.pem');
     } finally {
       await server.stop();
     }
