@@ -1,0 +1,85 @@
+import type { TestHomeserver, TestUser } from '@rookery/testing';
+import { createHmac } from 'node:crypto';
+import { createRoom, databases, join, ok, say } from '../rooms/rooms-client.js';
+import { fuzz } from './fuzzer.js';
+import { routesOf } from './routes.js';
+import { startUnlimited } from './world.js';
+
+/** Another seed or more rounds than `npm test` makes: `ROOKERY_FUZZ_SEED`, `ROOKERY_FUZZ_ROUNDS`. */
+const seed = process.env['ROOKERY_FUZZ_SEED'] ?? 'rookery';
+const rounds = Number(process.env['ROOKERY_FUZZ_ROUNDS'] ?? 20);
+const only = process.env['ROOKERY_FUZZ_ROUTE'] ?? '';
+const isLong = process.env['ROOKERY_FUZZ_ROUNDS'] !== undefined;
+
+async function registerAdmin(homeserver: TestHomeserver): Promise<TestUser> {
+  const path = '/_synapse/admin/v1/register';
+  const { nonce } = (await homeserver.request<{ nonce: string }>('GET', path)).body;
+  const mac = createHmac('sha1', 'shared').update([nonce, 'root', 'a long password', 'admin'].join('\0')).digest('hex');
+  const { body } = await homeserver.request<Record<string, string>>('POST', path, {
+    ...{ nonce, mac },
+    username: 'root',
+    password: 'a long password',
+    admin: true,
+  });
+  const accessToken = body['access_token']!;
+  return {
+    userId: body['user_id']!,
+    deviceId: body['device_id']!,
+    accessToken,
+    request: (method, target, content) => homeserver.request(method, target, content, accessToken),
+  };
+}
+
+/** What everybody else wants meanwhile. */
+async function talks(homeserver: TestHomeserver, round: number): Promise<void> {
+  const alice = await homeserver.registerUser(`alice${round}`);
+  const bob = await homeserver.registerUser(`bob${round}`);
+  const roomId = await createRoom(alice, { preset: 'public_chat' });
+  const { next_batch: since } = await ok<{ next_batch: string }>(bob, 'GET', '/sync?timeout=0');
+  await join(bob, roomId);
+  const eventId = await say(alice, roomId, 'Still there?');
+  const sync = await ok<{ rooms?: { join?: Record<string, { timeline: { events: { event_id: string }[] } }> } }>(
+    bob,
+    'GET',
+    `/sync?timeout=0&since=${since}`,
+  );
+  const events = sync.rooms?.join?.[roomId]?.timeline.events ?? [];
+  expect(events.map(({ event_id: id }) => id)).toContain(eventId);
+}
+
+describe('hostile input', () => {
+  for (const database of databases) {
+    it(
+      `is refused by every endpoint of the client API, and hurts nobody (${database})`,
+      async () => {
+        const homeserver = await startUnlimited(database);
+        try {
+          const admin = await registerAdmin(homeserver);
+          const all = routesOf(homeserver, [
+            '/_matrix/client/',
+            '/_matrix/media/',
+            '/_matrix/consent',
+            '/.well-known/',
+          ]);
+          expect(all.length).toBeGreaterThan(150);
+          const routes = all.filter(({ name }) => name.includes(only));
+          const report = await fuzz({
+            ...{ homeserver, admin, routes, seed, rounds },
+            limitMs: isLong ? Infinity : 24_000,
+            afterRound: async (round, { user }) => {
+              await talks(homeserver, round);
+              await ok(user, 'GET', '/sync?timeout=0');
+            },
+          });
+          if (isLong) console.log(report.requests, Object.fromEntries(report.statuses), report.offenses.length);
+          expect(report.offenses).toEqual([]);
+          // Requests that are all refused at the door would prove nothing.
+          expect(report.statuses.get(200) ?? 0).toBeGreaterThan(report.requests / 20);
+        } finally {
+          await homeserver.stop();
+        }
+      },
+      isLong ? 3_600_000 : 60_000,
+    );
+  }
+});
