@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { RateLimiter } from '@rookery/http';
-import { fitsBytes, type JsonObject, MatrixError, parseRoomAlias } from '@rookery/matrix-types';
+import { fitsBytes, isValidRoomId, type JsonObject, MatrixError, parseRoomAlias } from '@rookery/matrix-types';
 import { assertAllowed, callbackContext, ModuleDispatcher } from '@rookery/module-host';
 import { Config, type Requester } from '@rookery/platform';
 import { RemoteRooms, type ResolvedAlias } from '../membership/remote-rooms.js';
@@ -56,6 +56,7 @@ export class AliasService {
     if (this.#serverOf(alias) !== this.config.serverName) {
       throw MatrixError.invalidParam('Aliases can be made on this server only');
     }
+    if (!isValidRoomId(roomId)) throw MatrixError.invalidParam('room_id is not a room id');
     await this.limiter.take('rc_message', requester.userId, requester);
     this.#checkReserved(requester, alias);
     if (!requester.isAdmin && requester.appserviceId === undefined) {

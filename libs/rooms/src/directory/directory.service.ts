@@ -59,8 +59,8 @@ export class RoomDirectory {
     const limit = Math.max(1, Math.min(request.limit || maxPage, maxPage));
     const since = request.since === undefined ? undefined : readToken(request.since);
     const search: PublicRoomSearch = {
-      term: request.filter?.generic_search_term?.slice(0, maxTermLength) || undefined,
-      types: request.filter?.room_types,
+      term: request.filter?.generic_search_term?.slice(0, maxTermLength).replaceAll('\0', '') || undefined,
+      types: request.filter?.room_types?.filter((type) => !type?.includes('\0')),
       after: since && { members: since.members, roomId: since.roomId },
       backwards: since?.backwards ?? false,
       limit: limit + 1,
@@ -166,7 +166,12 @@ function readToken(text: string): Token {
     const value: unknown = JSON.parse(Buffer.from(text.slice(0, 1000), 'base64url').toString());
     if (Array.isArray(value)) {
       const [members, roomId, backwards] = value as unknown[];
-      if (Number.isSafeInteger(members) && typeof roomId === 'string' && typeof backwards === 'boolean') {
+      if (
+        Number.isSafeInteger(members) &&
+        typeof roomId === 'string' &&
+        !roomId.includes('\0') &&
+        typeof backwards === 'boolean'
+      ) {
         return { members: members as number, roomId, backwards };
       }
     }

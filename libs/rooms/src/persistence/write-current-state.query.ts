@@ -134,8 +134,7 @@ async function writeFigures(tx: Tx, room: WorkingRoom, set: readonly CurrentChan
     const { event } = change;
     if (change.stateKey !== '' || !event) continue;
     if (change.type === 'm.room.create') {
-      const type = event.content['type'];
-      columns.set('room_type', typeof type === 'string' ? type : null);
+      columns.set('room_type', textIn(event, 'type'));
       columns.set('is_federatable', event.content['m.federate'] !== false);
     }
     const figure = figureColumns[change.type];
