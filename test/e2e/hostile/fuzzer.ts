@@ -1,17 +1,9 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks';
-import type { TestHomeserver, TestUser } from '@rookery/testing';
+import type { TestHomeserver } from '@rookery/testing';
 import { Dice } from './dice.js';
 import { type Example, examples, type Names } from './examples.js';
 import type { Route } from './routes.js';
-import {
-  brokenBodies,
-  brokenSegments,
-  hostileBody,
-  hostileParameter,
-  hostileText,
-  hostileValue,
-  toJsonText,
-} from './values.js';
+import { brokenBodies, brokenSegments, hostileBody, hostileParameter, hostileValue, toJsonText } from './values.js';
 import { Wire, type WireAnswer, type WireRequest } from './wire.js';
 import { makeWorld, type World } from './world.js';
 
@@ -43,7 +35,6 @@ export interface Report {
 
 export interface FuzzOptions {
   readonly homeserver: TestHomeserver;
-  readonly admin: TestUser;
   readonly routes: readonly Route[];
   /** The same seed makes the same requests. */
   readonly seed: string;
@@ -57,14 +48,14 @@ export interface FuzzOptions {
 
 /** Calls every route with hostile input and judges the answers. */
 export async function fuzz(options: FuzzOptions): Promise<Report> {
-  const { homeserver, admin, routes, seed, rounds, limitMs } = options;
+  const { homeserver, routes, seed, rounds, limitMs } = options;
   const wire = new Wire(homeserver.baseUrl);
   const delays = monitorEventLoopDelay({ resolution: 5 });
   const statuses = new Map<number, number>();
   const offenses: string[] = [];
   const startMs = performance.now();
   let requests = 0;
-  let world = await makeWorld(homeserver, admin);
+  let world = await makeWorld(homeserver);
 
   const sendOnce = async (request: WireRequest, mayWait: boolean): Promise<{ answer: WireAnswer; blockMs: number }> => {
     delays.reset();
@@ -76,7 +67,7 @@ export async function fuzz(options: FuzzOptions): Promise<Report> {
 
   for (let round = 0; round < rounds && (round === 0 || performance.now() - startMs < limitMs); round++) {
     for (const route of routes) {
-      if (++requests % requestsPerWorld === 0) world = await makeWorld(homeserver, admin);
+      if (++requests % requestsPerWorld === 0) world = await makeWorld(homeserver);
       const id = `${seed}/${round}/${route.name}`;
       const { request, mayWait, isForeign } = hostileRequest(new Dice(id), route, world);
       let { answer, blockMs } = await sendOnce(request, mayWait);
@@ -90,7 +81,7 @@ export async function fuzz(options: FuzzOptions): Promise<Report> {
       const problems = wrongWith(route, request, answer, mayWait, isForeign);
       if (blockMs > longestBlockMs) problems.push(`blocked for ${Math.round(blockMs)} ms`);
       for (const problem of problems) offenses.push(describeOffense(id, request, problem, answer));
-      if (await isSignedOut(answer, request, world, homeserver)) world = await makeWorld(homeserver, admin);
+      if (await isSignedOut(answer, request, world, homeserver)) world = await makeWorld(homeserver);
     }
     await options.afterRound?.(round, world);
   }

@@ -1,5 +1,4 @@
-import type { TestHomeserver, TestUser } from '@rookery/testing';
-import { createHmac } from 'node:crypto';
+import type { TestHomeserver } from '@rookery/testing';
 import { createRoom, databases, join, ok, say } from '../rooms/rooms-client.js';
 import { fuzz } from './fuzzer.js';
 import { routesOf } from './routes.js';
@@ -10,25 +9,6 @@ const seed = process.env['ROOKERY_FUZZ_SEED'] ?? 'rookery';
 const rounds = Number(process.env['ROOKERY_FUZZ_ROUNDS'] ?? 20);
 const only = process.env['ROOKERY_FUZZ_ROUTE'] ?? '';
 const isLong = process.env['ROOKERY_FUZZ_ROUNDS'] !== undefined;
-
-async function registerAdmin(homeserver: TestHomeserver): Promise<TestUser> {
-  const path = '/_synapse/admin/v1/register';
-  const { nonce } = (await homeserver.request<{ nonce: string }>('GET', path)).body;
-  const mac = createHmac('sha1', 'shared').update([nonce, 'root', 'a long password', 'admin'].join('\0')).digest('hex');
-  const { body } = await homeserver.request<Record<string, string>>('POST', path, {
-    ...{ nonce, mac },
-    username: 'root',
-    password: 'a long password',
-    admin: true,
-  });
-  const accessToken = body['access_token']!;
-  return {
-    userId: body['user_id']!,
-    deviceId: body['device_id']!,
-    accessToken,
-    request: (method, target, content) => homeserver.request(method, target, content, accessToken),
-  };
-}
 
 /** What everybody else wants meanwhile. */
 async function talks(homeserver: TestHomeserver, round: number): Promise<void> {
@@ -54,7 +34,6 @@ describe('hostile input', () => {
       async () => {
         const homeserver = await startUnlimited(database);
         try {
-          const admin = await registerAdmin(homeserver);
           const all = routesOf(homeserver, [
             '/_matrix/client/',
             '/_matrix/media/',
@@ -64,7 +43,7 @@ describe('hostile input', () => {
           expect(all.length).toBeGreaterThan(150);
           const routes = all.filter(({ name }) => name.includes(only));
           const report = await fuzz({
-            ...{ homeserver, admin, routes, seed, rounds },
+            ...{ homeserver, routes, seed, rounds },
             limitMs: isLong ? Infinity : 24_000,
             afterRound: async (round, { user }) => {
               await talks(homeserver, round);

@@ -1,4 +1,5 @@
 import { createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
+import { createHmac } from 'node:crypto';
 import { type databases, createRoom, join, ok, say } from '../rooms/rooms-client.js';
 import type { Names } from './examples.js';
 
@@ -35,10 +36,27 @@ export interface World {
 
 let worlds = 0;
 
+/** Makes an administrator with the secret that the tests' servers share. */
+async function registerAdmin(homeserver: TestHomeserver, username: string, password: string): Promise<TestUser> {
+  const path = '/_synapse/admin/v1/register';
+  const { nonce } = (await homeserver.request<{ nonce: string }>('GET', path)).body;
+  const mac = createHmac('sha1', 'shared').update([nonce, username, password, 'admin'].join('\0')).digest('hex');
+  const account = { nonce, mac, username, password, admin: true };
+  const { body } = await homeserver.request<Record<string, string>>('POST', path, account);
+  const accessToken = body['access_token']!;
+  return {
+    userId: body['user_id']!,
+    deviceId: body['device_id']!,
+    accessToken,
+    request: (method, target, content) => homeserver.request(method, target, content, accessToken),
+  };
+}
+
 /** New users with a room that has a bit of everything: what earlier requests broke is left behind. */
-export async function makeWorld(homeserver: TestHomeserver, admin: TestUser): Promise<World> {
+export async function makeWorld(homeserver: TestHomeserver): Promise<World> {
   const number = (worlds += 1);
   const password = `password of user ${number}`;
+  const admin = await registerAdmin(homeserver, `admin${number}`, password);
   const user = await homeserver.registerUser(`user${number}`, password);
   const other = await homeserver.registerUser(`other${number}`);
   const suspended = await homeserver.registerUser(`suspended${number}`);
