@@ -603,6 +603,51 @@ describe.each(['sqlite', 'postgres'] as const)('simplified sliding sync (%s)', (
     expect(bodies((await sliding(bob, request, { pos: after.pos })).rooms[roomId])).toEqual(['after']);
   });
 
+  it('does not count what a lost answer told, over a restart as well', async () => {
+    const bob = await newUser();
+    const first = await sliding(bob, all());
+    const low = await shared(bob);
+    const top = await shared(bob);
+    const lost = await sliding(bob, all(), { pos: first.pos });
+    expect(Object.keys(lost.rooms).sort()).toEqual([low, top].sort());
+    const narrow = await sliding(bob, all({ ranges: [[0, 0]] }), { pos: first.pos });
+    expect(Object.keys(narrow.rooms)).toEqual([top]);
+    await homeserver.restart();
+    const wide = await sliding(bob, all(), { pos: narrow.pos });
+    expect(Object.keys(wide.rooms)).toEqual([low]);
+    expect(wide.rooms[low]?.initial).toBe(true);
+  });
+
+  it('keeps extensions to the lists and rooms that they are for', async () => {
+    const bob = await newUser();
+    const inList = await shared(bob, { name: 'listed' });
+    const other = await shared(bob, { name: 'subscribed' });
+    const request = (account: object, last = 0): object => ({
+      lists: {
+        one: { ranges: [[0, last]], filters: { room_name_like: 'listed' }, timeline_limit: 1, required_state: [] },
+      },
+      room_subscriptions: { [other]: { timeline_limit: 1, required_state: [] } },
+      extensions: { account_data: { enabled: true, ...account } },
+    });
+    const tag = (roomId: string, name: string) =>
+      bob.request('PUT', `/user/${bob.userId}/rooms/${roomId}/tags/${name}`, {});
+    const told = (answer: Answer): string[] => Object.keys(answer.extensions.account_data?.rooms ?? {}).sort();
+    await tag(inList, 'u.a');
+    await tag(other, 'u.a');
+    const both = await sliding(bob, request({}));
+    expect(told(both)).toEqual([inList, other].sort());
+    await tag(inList, 'u.b');
+    await tag(other, 'u.b');
+    const lists = await sliding(bob, request({ lists: ['one'], rooms: [] }), { pos: both.pos });
+    expect(told(lists)).toEqual([inList]);
+    // What was held back comes when the extension is for the room again.
+    const rooms = await sliding(bob, request({ lists: [], rooms: [other] }), { pos: lists.pos });
+    expect(told(rooms)).toEqual([other]);
+    const tags = rooms.extensions.account_data?.rooms[other]?.[0]?.content;
+    expect(tags).toEqual({ tags: { 'u.a': {}, 'u.b': {} } });
+    expect(told(await sliding(bob, request({}), { pos: rooms.pos }))).toEqual([]);
+  });
+
   it('refuses what is too much, and what has the wrong shape', async () => {
     const list = { timeline_limit: 1, required_state: [] };
     const refused = async (body: object): Promise<void> => {

@@ -1,8 +1,7 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
-import { Config, createCache } from '@rookery/platform';
+import { Cache, Config } from '@rookery/platform';
 import { Notifier, StreamChangeCache } from '@rookery/replication';
 import { MembershipReader, RoomHooks, type RoomMembership } from '@rookery/rooms';
-import type { LRUCache } from 'lru-cache';
 
 const maxBytes = 64 * 1024 * 1024;
 const bytesPerMembership = 500;
@@ -20,7 +19,7 @@ export interface UserRooms {
  */
 @Injectable()
 export class RoomActivity implements OnModuleInit {
-  readonly #lists: LRUCache<string, { readonly rooms: Promise<UserRooms> }>;
+  readonly #lists: Cache<string, { readonly rooms: Promise<UserRooms> }>;
   #rooms = new StreamChangeCache(Number.MAX_SAFE_INTEGER);
   #users = new StreamChangeCache(Number.MAX_SAFE_INTEGER);
 
@@ -30,7 +29,7 @@ export class RoomActivity implements OnModuleInit {
     hooks: RoomHooks,
     config: Config,
   ) {
-    this.#lists = createCache(config, 'rooms_of_users', { max: maxBytes });
+    this.#lists = new Cache(config, 'rooms_of_users', { max: maxBytes });
     hooks.subscribe({
       afterCommit: (batch) => {
         for (const { event, streamOrdering } of batch.events) {
@@ -57,12 +56,12 @@ export class RoomActivity implements OnModuleInit {
     const cached = this.#lists.get(userId);
     if (cached !== undefined) return cached.rooms;
     const entry = { rooms: this.memberships.roomsOf(userId).then(indexed) };
-    this.#lists.set(userId, entry, { size: bytesPerList });
+    this.#lists.set(userId, entry, bytesPerList);
     entry.rooms.then(
       ({ byId }) => {
         // A membership that changed meanwhile has dropped the entry: what was read may be older.
         if (this.#lists.peek(userId) === entry)
-          this.#lists.set(userId, entry, { size: bytesPerList + byId.size * bytesPerMembership });
+          this.#lists.set(userId, entry, bytesPerList + byId.size * bytesPerMembership);
       },
       () => this.forget(userId),
     );

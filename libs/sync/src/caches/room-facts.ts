@@ -1,5 +1,5 @@
 import { Injectable } from '@nestjs/common';
-import { Config, createCache } from '@rookery/platform';
+import { Cache, Config } from '@rookery/platform';
 import {
   activityTypes,
   EventStore,
@@ -10,7 +10,6 @@ import {
   RoomStateReader,
 } from '@rookery/rooms';
 import { splitStateKey } from '@rookery/state-res';
-import type { LRUCache } from 'lru-cache';
 
 const maxRooms = 200_000;
 const maxSpaceChildren = 500_000;
@@ -24,8 +23,8 @@ const childType = 'm.space.child';
  */
 @Injectable()
 export class RoomFactsCache {
-  readonly #facts: LRUCache<string, RoomFacts>;
-  readonly #children: LRUCache<string, ReadonlySet<string>>;
+  readonly #facts: Cache<string, RoomFacts>;
+  readonly #children: Cache<string, ReadonlySet<string>>;
   /** Rooms in which something was stored while rooms are being read: what was read of them may be older. */
   readonly #touched = new Set<string>();
   #reading = 0;
@@ -37,8 +36,8 @@ export class RoomFactsCache {
     hooks: RoomHooks,
     config: Config,
   ) {
-    this.#facts = createCache(config, 'room_facts', { max: maxRooms });
-    this.#children = createCache(config, 'space_children', { max: maxSpaceChildren });
+    this.#facts = new Cache(config, 'room_facts', { max: maxRooms });
+    this.#children = new Cache(config, 'space_children', { max: maxSpaceChildren });
     hooks.subscribe({
       afterCommit: ({ roomId, events: stored }) => {
         if (this.#reading > 0) this.#touched.add(roomId);
@@ -95,7 +94,7 @@ export class RoomFactsCache {
         // A child without servers is one that was taken out.
         if (Array.isArray(read.value.events.get(eventId)?.event.content['via'])) named.add(splitStateKey(key)[1]);
       }
-      if (!read.touched.has(spaceId)) this.#children.set(spaceId, named, { size: named.size + 1 });
+      if (!read.touched.has(spaceId)) this.#children.set(spaceId, named, named.size + 1);
       for (const roomId of named) children.add(roomId);
     }
     return children;

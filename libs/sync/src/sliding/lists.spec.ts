@@ -59,6 +59,15 @@ describe('lists of rooms', () => {
     ).toEqual([true, true, false]);
   });
 
+  it('names so many rooms and no more, however often ranges repeat them', () => {
+    const sorted = sortRooms(Array.from({ length: 2_000 }, (_, n) => room(`!${n}`, n)));
+    const ranges = Array.from({ length: 100 }, () => [0, Number.MAX_SAFE_INTEGER]);
+    const lists = Object.fromEntries(Array.from({ length: 100 }, (_, n) => [`l${n}`, { ranges, timeline_limit: 1 }]));
+    const answer = selectRooms(sorted, parseSlidingRequest({ lists }), () => none);
+    expect(JSON.stringify(answer.lists).length).toBeLessThan(3_000_000);
+    expect(answer.rooms.size).toBe(2_000);
+  });
+
   it('lets the filters that leave out win', () => {
     const sorted = [room('!space', 2, { roomType: 'm.space' }), room('!tagged', 1)];
     const chosen = (filters: object): string[] => {

@@ -53,19 +53,28 @@ export function filterRooms(rooms: readonly ListedRoom[], filters: ListFilters, 
   );
 }
 
-/** The part `lists` of an answer for one list, and the rooms in its window. */
-export function windowOf(
+/** Ids in the windows of one answer: ranges of many lists may overlap, and each names its rooms. */
+const maxIds = 100_000;
+
+/**
+ * The part `lists` of an answer for one list, and the rooms in its window.
+ * @param limit rooms that may be named, over all ranges
+ */
+function windowOf(
   rooms: readonly ListedRoom[],
   list: SlidingList,
-): { readonly answer: JsonObject; readonly shown: readonly ListedRoom[] } {
+  limit: number,
+): { readonly answer: JsonObject; readonly shown: readonly ListedRoom[]; readonly named: number } {
   const ranges = list.ranges ?? (rooms.length > 0 ? [[0, rooms.length - 1] as const] : []);
   const shown = new Set<ListedRoom>();
+  let left = limit;
   const ops = ranges.map(([start, end]) => {
-    const inRange = rooms.slice(start, end + 1);
+    const inRange = rooms.slice(start, Math.min(end + 1, start + left));
+    left -= inRange.length;
     for (const room of inRange) shown.add(room);
     return { op: 'SYNC', range: [start, end], room_ids: inRange.map((room) => room.roomId) };
   });
-  return { answer: { count: rooms.length, ops }, shown: [...shown] };
+  return { answer: { count: rooms.length, ops }, shown: [...shown], named: limit - left };
 }
 
 /** Which rooms an answer is about, and why. */
@@ -95,10 +104,12 @@ export function selectRooms(
     else wishes.set(room, [config]);
   };
   const lists: JsonObject = {};
+  let ids = 0;
   const byList = new Map<string, readonly string[]>();
   for (const [name, list] of request.lists) {
     const filtered = list.filters ? filterRooms(sorted, list.filters, factsOf(list)) : sorted;
-    const { answer, shown } = windowOf(filtered, list);
+    const { answer, shown, named } = windowOf(filtered, list, maxIds - ids);
+    ids += named;
     lists[name] = answer;
     byList.set(
       name,

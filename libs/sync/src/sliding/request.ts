@@ -2,7 +2,7 @@ import { isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-type
 import { RequiredState, type StatePair } from './required-state.js';
 
 /** What a client may name at most; more is refused. */
-const limits = {
+export const limits = {
   lists: 100,
   listNameBytes: 64,
   rangesPerList: 100,

@@ -94,9 +94,9 @@ export class RoomsOfUser {
   }
 
   /** Names of the tags of each room that has any. */
-  async tags(userId: string, roomIds: readonly string[]): Promise<ReadonlyMap<string, ReadonlySet<string>>> {
+  async tags(userId: string): Promise<ReadonlyMap<string, ReadonlySet<string>>> {
     const marks = await this.#marksOf(userId);
-    marks.tags ??= this.accountData.forRooms(userId, roomIds).then((rows) => {
+    marks.tags ??= this.accountData.roomChanges(userId, 0, marks.position).then((rows) => {
       const tags = new Map<string, ReadonlySet<string>>();
       for (const row of rows) {
         if (row.type !== 'm.tag') continue;

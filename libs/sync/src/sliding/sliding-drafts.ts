@@ -94,16 +94,17 @@ export class SlidingDrafts {
 
   async #select(userId: string, request: SlidingRequest, view: UserRoomView): Promise<Selection> {
     const facts = new Map<SlidingList, FilterFacts>();
-    const present = view.listed.map((room) => room.roomId);
     const joined = new Set(view.listed.filter((room) => room.section === 'join').map((room) => room.roomId));
+    // A space that the user is not in must not be explored by trying.
+    const spacesOf = (list: SlidingList): string[] =>
+      (list.filters?.spaces ?? []).filter((spaceId) => joined.has(spaceId));
+    // All at once; what follows is in memory.
+    await this.facts.childrenOf([...new Set([...request.lists.values()].flatMap(spacesOf))]);
     for (const list of request.lists.values()) {
       const { spaces, tags, notTags } = list.filters ?? {};
       facts.set(list, {
-        // A space that the user is not in must not be explored by trying.
-        inSpaces: spaces
-          ? await this.facts.childrenOf(spaces.filter((spaceId) => joined.has(spaceId)))
-          : new Set<string>(),
-        tags: tags || notTags ? await this.roomsOfUser.tags(userId, present) : new Map<string, ReadonlySet<string>>(),
+        inSpaces: spaces ? await this.facts.childrenOf(spacesOf(list)) : new Set<string>(),
+        tags: tags || notTags ? await this.roomsOfUser.tags(userId) : new Map<string, ReadonlySet<string>>(),
       });
     }
     return selectRooms(sortRooms(view.listed), request, (list) => facts.get(list) ?? noFacts);
