@@ -136,6 +136,22 @@ describe.each(['sqlite', 'postgres'] as const)('unread counts (%s)', (database) 
     expect(await counts(carol)).toEqual([2, 0]);
   });
 
+  it.each(['m.read', 'm.read.private'])('a sync tells the new count after a receipt of the type %s', async (type) => {
+    interface Sync {
+      readonly next_batch: string;
+      readonly rooms?: { readonly join?: Record<string, RoomAnswer> };
+    }
+    const sync = async (since: string): Promise<Sync> =>
+      (await bob.request<Sync>('GET', `/sync?timeout=0&since=${since}`)).body;
+    const { body: first } = await bob.request<Sync>('GET', '/sync?timeout=0');
+    const eventId = await send(alice, roomId, text('one'));
+    const second = await sync(first.next_batch);
+    expect(second.rooms?.join?.[roomId]?.unread_notifications).toEqual({ notification_count: 1, highlight_count: 0 });
+    await bob.request('POST', `/rooms/${roomId}/receipt/${type}/${eventId}`, {});
+    const third = await sync(second.next_batch);
+    expect(third.rooms?.join?.[roomId]?.unread_notifications).toEqual({ notification_count: 0, highlight_count: 0 });
+  });
+
   it('counts threads by themselves', async () => {
     const root = await send(alice, roomId, text('root'));
     const thread = { 'm.relates_to': { rel_type: 'm.thread', event_id: root } };
