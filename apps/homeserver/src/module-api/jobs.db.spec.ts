@@ -233,4 +233,24 @@ eachDatabase('jobs of modules', (open) => {
     await settle();
     expect(await place.database.query('SELECT attempts FROM module_jobs')).toEqual([]);
   });
+
+  it('a job that brings the process down each time is given up; a repeated one waits for its next time', async () => {
+    const calls: string[] = [];
+    const one = runner();
+    one.handle('m', 'deadly', async () => void calls.push('deadly'));
+    one.every('m', 'tick', 60_000, async () => void calls.push('tick'));
+    await one.start();
+    await settle();
+    await one.runAt('m', 'deadly', clock.nowMs() + 30_000, 'null', undefined);
+    await place.database.write((tx) => tx.run('UPDATE module_jobs SET attempts = 10'));
+    await clock.advance(30_000);
+    await until(() => logger.messages('error').length === 1);
+    await clock.advance(30_000);
+    await until(() => logger.messages('error').length === 2);
+    expect(calls).toEqual([]);
+    await clock.advance(60_000);
+    await until(() => calls.length === 1);
+    expect(calls).toEqual(['tick']);
+    expect(await place.database.query('SELECT payload FROM module_jobs')).toHaveLength(1);
+  });
 });

@@ -236,6 +236,8 @@ export class JobRunner implements JobBackend {
     const slow = clock.after(slowMs, () => logger.warn('A job of a module takes very long', about));
     let failure: { readonly err: unknown } | undefined;
     try {
+      // Begun so often and never ended: it may be what brings the process down.
+      if (job.attempts > maxAttempts) throw new Error('The process ended each time while it ran');
       await handler.run(job.payload);
     } catch (err) {
       failure = { err };
@@ -261,7 +263,8 @@ export class JobRunner implements JobBackend {
     }
     if (failure === undefined) return;
     const fields = { ...about, attempts: job.attempts, ...failure };
-    if (job.attempts >= maxAttempts) logger.error('A job of a module failed for good', fields);
+    if (job.period_ms !== null) logger.error('A repeated job of a module was passed over', fields);
+    else if (job.attempts >= maxAttempts) logger.error('A job of a module failed for good', fields);
     else logger.warn('A job of a module failed and will be tried again', fields);
   }
 
