@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { Injectable } from '@nestjs/common';
 import { type PresenceName, PresenceService } from '@rookery/ephemeral';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
-import { Clock } from '@rookery/platform';
+import { Clock, Metrics } from '@rookery/platform';
 import { Notifier } from '@rookery/replication';
 import { LRUCache } from 'lru-cache';
 import { formatSyncToken, parseSyncToken, type SyncToken } from '../request/sync-token.js';
@@ -50,6 +50,7 @@ export class SlidingSyncService {
     private readonly presence: PresenceService,
     private readonly notifier: Notifier,
     private readonly clock: Clock,
+    private readonly metrics: Metrics,
   ) {}
 
   /**
@@ -105,6 +106,7 @@ export class SlidingSyncService {
         since !== undefined && leftMs > 0
           ? this.notifier.wait(query.userId, { timeoutMs: leftMs, signal: AbortSignal.any([signal, enough.signal]) })
           : undefined;
+      const startedMs = this.clock.monotonicMs();
       try {
         const draft = await this.drafts.draft({
           ...query,
@@ -112,6 +114,9 @@ export class SlidingSyncService {
           since,
           hasMember: (roomId, member, eventId) => this.#lazyMembers.has(memory?.key, roomId, member, eventId),
         });
+        this.metrics
+          .histogram('synapse_sliding_sync_processing_time')
+          .observe({ initial: String(memory === undefined) }, (this.clock.monotonicMs() - startedMs) / 1000);
         if (!draft.isEmpty || news === undefined || isNewList(draft.lists)) return draft;
         if ((await news) !== 'news') return draft;
       } finally {
