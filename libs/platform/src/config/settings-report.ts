@@ -12,6 +12,10 @@ const honoredHere: readonly SettingName[] = [
   'start_pushers',
   'send_federation',
   'no_tls',
+  'caches.cache_entry_ttl',
+  'caches.expire_caches',
+  'caches.global_factor',
+  'caches.per_cache_factors',
 ];
 
 /** Where the list of settings without effect and the sources disagree. */

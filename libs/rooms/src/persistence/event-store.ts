@@ -2,11 +2,12 @@ import { Injectable } from '@nestjs/common';
 import { Database, type Db } from '@rookery/database';
 import { eventFromRow, redactEvent, roomVersionRules, type RoomEvent, type RoomVersionRules } from '@rookery/events';
 import { domainOf } from '@rookery/matrix-types';
-import { LRUCache } from 'lru-cache';
+import { Cache, Config } from '@rookery/platform';
 import { type EventRow, selectEvents, selectRedactions } from './event-store.query.js';
 import type { ClientTransaction, StoredEvent } from './stored-event.js';
 
-const cacheBytes = 96 * 1024 * 1024;
+/** What an event is reckoned with in the setting `event_cache_size`. */
+const bytesPerEvent = 6 * 1024;
 
 interface CachedEvent {
   readonly stored: StoredEvent;
@@ -64,14 +65,17 @@ export const sameServer = (redactor: string, sender: string): boolean => domainO
  */
 @Injectable()
 export class EventStore {
-  readonly #cache = new LRUCache<string, CachedEvent>({
-    maxSize: cacheBytes,
-    sizeCalculation: (entry) => entry.sizeBytes,
-  });
+  readonly #cache: Cache<string, CachedEvent>;
 
   #changes = 0;
 
-  constructor(private readonly database: Database) {}
+  constructor(
+    private readonly database: Database,
+    config: Config,
+  ) {
+    const max = (): number => config.get('event_cache_size') * bytesPerEvent;
+    this.#cache = new Cache(config, 'get_event', { max, sizeOf: (entry) => entry.sizeBytes });
+  }
 
   /** The events that exist, by id; in two queries for those that are not cached. */
   async many(eventIds: Iterable<string>, db: Db = this.database): Promise<Map<string, StoredEvent>> {

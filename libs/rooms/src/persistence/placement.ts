@@ -23,7 +23,7 @@ export interface StateBefore {
 @Injectable()
 export class Placement {
   /** Groups of events stored lately: forks start from these. */
-  readonly #recentGroups = new LRUCache<string, number>({ max: 20_000 });
+  readonly #recentGroups = new LRUCache<string, number>({ maxSize: 20_000, sizeCalculation: () => 1 });
 
   constructor(
     private readonly database: Database,

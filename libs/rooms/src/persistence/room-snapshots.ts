@@ -1,23 +1,21 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { Config } from '@rookery/platform';
-import { LRUCache } from 'lru-cache';
+import { Cache, Config } from '@rookery/platform';
 import { loadSnapshot, type RoomSnapshot } from './room-snapshot.js';
 
-const cacheBytes = 192 * 1024 * 1024;
+const cacheBytes = 128 * 1024 * 1024;
 
 /** The writer's snapshots of rooms, bounded in bytes. */
 @Injectable()
 export class RoomSnapshots {
-  readonly #cache = new LRUCache<string, RoomSnapshot>({
-    maxSize: cacheBytes,
-    sizeCalculation: (snapshot) => snapshot.sizeBytes,
-  });
+  readonly #cache: Cache<string, RoomSnapshot>;
 
   constructor(
     private readonly database: Database,
     private readonly config: Config,
-  ) {}
+  ) {
+    this.#cache = new Cache(config, 'room_snapshots', { max: cacheBytes, sizeOf: (snapshot) => snapshot.sizeBytes });
+  }
 
   /** A room's snapshot, read when it is not in memory; `undefined` when there is no such room. */
   async get(roomId: string): Promise<RoomSnapshot | undefined> {

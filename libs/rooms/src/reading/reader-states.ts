@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
+import { Cache, Config } from '@rookery/platform';
 import { stateKeyOf } from '@rookery/state-res';
-import { LRUCache } from 'lru-cache';
 import { selectGroupsOf, selectStates } from '../state/state-groups.query.js';
 import { RecentEvents } from './recent-events.js';
 
@@ -21,13 +21,17 @@ const visibilityKey = stateKeyOf('m.room.history_visibility', '');
  */
 @Injectable()
 export class ReaderStates {
-  readonly #groups = new LRUCache<string, number>({ max: 100_000 });
-  readonly #states = new LRUCache<string, ReaderState>({ max: 100_000 });
+  readonly #groups: Cache<string, number>;
+  readonly #states: Cache<string, ReaderState>;
 
   constructor(
     private readonly database: Database,
     private readonly recent: RecentEvents,
-  ) {}
+    config: Config,
+  ) {
+    this.#groups = new Cache(config, 'groups_of_events', { max: 100_000 });
+    this.#states = new Cache(config, 'reader_states', { max: 100_000 });
+  }
 
   /** By event id; events without a state group are absent. Two queries at most. */
   async at(userId: string, eventIds: readonly string[]): Promise<Map<string, ReaderState>> {

@@ -1,20 +1,24 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { AccountDataService, erasedUsers, UserHooks } from '@rookery/users';
-import { LRUCache } from 'lru-cache';
+import { Cache, Config } from '@rookery/platform';
 
 /** Whom a user ignores, and who asked to be forgotten: looked at for every event that is read, so both are remembered. */
 @Injectable()
 export class ReaderWishes implements OnModuleInit {
-  readonly #ignored = new LRUCache<string, ReadonlySet<string>>({ max: 20_000 });
-  readonly #erased = new LRUCache<string, boolean>({ max: 100_000 });
+  readonly #ignored: Cache<string, ReadonlySet<string>>;
+  readonly #erased: Cache<string, boolean>;
   #changes = 0;
 
   constructor(
     private readonly database: Database,
     private readonly hooks: UserHooks,
     private readonly accountData: AccountDataService,
-  ) {}
+    config: Config,
+  ) {
+    this.#ignored = new Cache(config, 'ignored_users', { max: 40_000, sizeOf: (users) => users.size + 1 });
+    this.#erased = new Cache(config, 'erased_users', { max: 100_000 });
+  }
 
   onModuleInit(): void {
     this.hooks.accountDataChanged.subscribe({

@@ -1,21 +1,23 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
+import { Cache, Config } from '@rookery/platform';
 import type { StateMap } from '@rookery/state-res';
-import { LRUCache } from 'lru-cache';
 import { selectStates } from './state-groups.query.js';
 
-/** Entries of all cached maps together: about 100 MB. */
+/** Entries of all cached maps together, about 100 MB; before the factor of the settings. */
 const maxEntries = 400_000;
 
 /** Whole states of groups, which never change once written. Bounded by the number of entries. */
 @Injectable()
 export class StateGroups {
-  readonly #cache = new LRUCache<number, StateMap>({
-    maxSize: maxEntries,
-    sizeCalculation: (state) => state.size + 8,
-  });
+  readonly #cache: Cache<number, StateMap>;
 
-  constructor(private readonly database: Database) {}
+  constructor(
+    private readonly database: Database,
+    config: Config,
+  ) {
+    this.#cache = new Cache(config, 'state_groups', { max: maxEntries, sizeOf: (state) => state.size + 8 });
+  }
 
   /** Whole states, by group; one query for those that are not cached. */
   async many(groups: Iterable<number>): Promise<Map<number, StateMap>> {

@@ -34,7 +34,10 @@ export const storageSettings = {
     { rule: 'Not together with `database`.', secret: true },
   ),
   database_path: optional(k.path, 'Old form of the file of SQLite.', { deprecated: 'write database.args.database' }),
-  event_cache_size: setting(k.size, 10 * 1024, 'Events kept in memory, before the factor below.', { reload: true }),
+  event_cache_size: setting(k.size, 10 * 1024, 'Events kept in memory, before the factor below.', {
+    reload: true,
+    rule: 'A budget in bytes for so many events of 6 KiB: there is room for more small ones, or fewer large ones.',
+  }),
   'caches.global_factor': setting(k.decimal(), 0.5, 'Scales the sizes of all caches.', {
     reload: true,
     rule: 'The environment variable `SYNAPSE_CACHE_FACTOR` wins when the file is silent.',

@@ -1,0 +1,89 @@
+import { type Config, loadConfig, SystemIds } from '@rookery/platform';
+import { Command } from 'commander';
+import { existsSync, rmSync, writeFileSync } from 'node:fs';
+import { resolve } from 'node:path';
+import { Homeserver } from './create-homeserver.js';
+import { writeFirstConfig } from './first-run.js';
+import { fileProblem, StartupError, startupMessage } from './startup-error.js';
+import { version } from './version.js';
+import { welcomeScreen } from './welcome.js';
+
+interface Options {
+  readonly config?: string[];
+  readonly serverName: string;
+  readonly port?: string;
+}
+
+const program = new Command('rookery-homeserver')
+  .description(
+    'Runs the homeserver. Without --config it uses homeserver.yaml in this folder, and writes one on the first run.',
+  )
+  .version(version)
+  .option('-c, --config <paths...>', 'settings files, or folders of *.yaml files; later ones win')
+  .option('--server-name <name>', 'the name of a new server, on the first run', 'localhost')
+  .option('--port <port>', 'the port of a new server, on the first run')
+  .showHelpAfterError('(--help shows what can be given)')
+  .parse();
+
+/** Ends the process with the reason for a failed start, in a line where it is the operator's to mend. */
+function fail(error: unknown): never {
+  process.stderr.write(`${startupMessage(error) ?? (error as Error).stack ?? String(error)}\n`);
+  process.exit(1);
+}
+
+function settingsFiles(options: Options): string[] {
+  if (options.config !== undefined) return options.config.map((path) => resolve(path));
+  const file = resolve('homeserver.yaml');
+  const port = options.port === undefined ? undefined : Number(options.port);
+  if (!existsSync(file)) writeFirstConfig({ file, serverName: options.serverName, port }, new SystemIds());
+  return [file];
+}
+
+/** Leaves the process id where the settings want it, until the process ends. @throws StartupError */
+function writePidFile(config: Config): void {
+  const file = config.get('worker_app') === undefined ? config.get('pid_file') : config.get('worker_pid_file');
+  if (file === undefined) return;
+  if (config.get('print_pidfile')) process.stdout.write(`${file}\n`);
+  try {
+    writeFileSync(file, `${process.pid}\n`);
+  } catch (error) {
+    throw new StartupError(`Cannot write the pid file ${file}: ${fileProblem(error)}`);
+  }
+  process.once('exit', () => rmSync(file, { force: true }));
+}
+
+async function run(): Promise<void> {
+  const files = settingsFiles(program.opts<Options>());
+  const load = (): Config => loadConfig(files, { createSecrets: new SystemIds() });
+  const server = Homeserver.create(load());
+  const stop = (): void => void server.stop().then(() => process.exit(0));
+  server.guardProcess();
+  process.once('SIGTERM', stop);
+  process.once('SIGINT', stop);
+  await server.start();
+  writePidFile(server.config);
+  process.on('SIGHUP', () => {
+    Promise.resolve()
+      .then(() => server.reload(load()))
+      .catch((error: unknown) => {
+        process.stderr.write(`Nothing was reloaded. ${startupMessage(error) ?? String(error)}\n`);
+      });
+  });
+  process.stdout.write(
+    `\n${welcomeScreen({
+      version,
+      serverName: server.config.serverName,
+      addresses: server.addresses,
+      configFile: files[0],
+      publicBaseUrl: server.config.isGiven('public_baseurl') ? server.config.get('public_baseurl') : undefined,
+      isEmpty: await server.isEmpty(),
+      modules: server.moduleNames,
+    })}\n`,
+  );
+}
+
+try {
+  await run();
+} catch (error) {
+  fail(error);
+}

@@ -1,0 +1,57 @@
+import { setTimeout as pause } from 'node:timers/promises';
+import { Cache, Config } from '../index.js';
+
+const config = (caches: object): Config => Config.fromObject({ server_name: 'a.test', caches });
+
+describe('Cache', () => {
+  const filled = (settings: object, name: string): number => {
+    const cache = new Cache<number, string>(config(settings), name, { max: 100 });
+    for (let n = 0; n < 1_000; n++) cache.set(n, 'value');
+    return cache.size;
+  };
+
+  it('is scaled by the factor of all caches, or by its own', () => {
+    expect(filled({}, 'events')).toBe(50);
+    expect(filled({ global_factor: 2 }, 'events')).toBe(200);
+    const own = { global_factor: 2, per_cache_factors: { '*events*': 0.1 } };
+    expect(filled(own, 'events')).toBe(10);
+    expect(filled(own, 'others')).toBe(200);
+  });
+
+  it('is bounded by sizes where they are measured', () => {
+    const cache = new Cache<number, string>(config({ global_factor: 1 }), 'texts', {
+      max: 100,
+      sizeOf: (text) => text.length,
+    });
+    for (let n = 0; n < 50; n++) cache.set(n, 'x'.repeat(30));
+    expect(cache.size).toBe(3);
+  });
+
+  it('keeps something even with a factor of nothing', () => {
+    expect(filled({ global_factor: 0 }, 'events')).toBe(1);
+  });
+
+  it('grows and shrinks when the settings are read again', () => {
+    const settings = config({ global_factor: 1 });
+    const cache = new Cache<number, string>(settings, 'events', { max: () => settings.get('event_cache_size') });
+    for (let n = 0; n < 10 * 1024; n++) cache.set(n, 'value');
+    expect(cache.size).toBe(10 * 1024);
+    settings.reload(config({ global_factor: 0.5 }));
+    expect(cache.size).toBe(5 * 1024);
+    expect([cache.get(0), cache.get(10 * 1024 - 1)]).toEqual([undefined, 'value']);
+    settings.reload(Config.fromObject({ server_name: 'a.test', event_cache_size: 10, caches: { global_factor: 0.5 } }));
+    expect(cache.size).toBe(5);
+  });
+
+  it('forgets what nobody asks for, unless told otherwise', async () => {
+    const forgetful = new Cache<string, string>(config({ cache_entry_ttl: 20 }), 'events', { max: 100 });
+    const keeping = new Cache<string, string>(config({ cache_entry_ttl: 20, expire_caches: false }), 'events', {
+      max: 100,
+    });
+    forgetful.set('a', 'b');
+    keeping.set('a', 'b');
+    await pause(1_300);
+    expect(forgetful.get('a')).toBeUndefined();
+    expect(keeping.get('a')).toBe('b');
+  });
+});

@@ -1,0 +1,93 @@
+import { LRUCache } from 'lru-cache';
+import type { Config } from '../config/config.js';
+
+/** How much a cache may hold, before the operator's factor. */
+export interface CacheBounds<K, V> {
+  /** In whatever unit `sizeOf` measures: bytes, or entries where it is absent. A function is asked again after a reload. */
+  readonly max: number | (() => number);
+  /** Size of an entry; at least 1. One unless told. */
+  readonly sizeOf?: (value: V, key: K) => number;
+}
+
+type Something = NonNullable<unknown>;
+
+const sweepMs = 60_000;
+const swept = new Set<WeakRef<Cache<Something, Something>>>();
+let sweeping: NodeJS.Timeout | undefined;
+
+/**
+ * A cache whose size and lifetime the operator sets: `max` times `caches.per_cache_factors[name]`, which is
+ * `caches.global_factor` where it is not given; with `caches.expire_caches`, what nobody asked for during
+ * `caches.cache_entry_ttl` goes. Memory is taken as the cache fills, not before. What was used longest ago goes first, and
+ * any entry may vanish at any time: for what can be read again.
+ */
+export class Cache<K extends Something, V extends Something> {
+  #entries: LRUCache<K, V>;
+
+  /** @param name snake_case; the name in the settings */
+  constructor(config: Config, name: string, bounds: CacheBounds<K, V>) {
+    const ttl = config.get('caches.expire_caches') ? config.get('caches.cache_entry_ttl') : 0;
+    const make = (): LRUCache<K, V> => {
+      const factor = config.get('caches.per_cache_factors')[name] ?? config.get('caches.global_factor');
+      const max = typeof bounds.max === 'number' ? bounds.max : bounds.max();
+      return new LRUCache<K, V>({
+        // Bounded by size even where all sizes are one: a bound on the number would allocate for all of them at once.
+        maxSize: Math.max(1, Math.floor(max * factor)),
+        sizeCalculation: bounds.sizeOf ?? (() => 1),
+        ...(ttl > 0 && { ttl, updateAgeOnGet: true, ttlResolution: 1_000 }),
+      });
+    };
+    this.#entries = make();
+    config.onReload((changed) => {
+      if (![...changed].some((setting) => setting.startsWith('caches.') || setting === 'event_cache_size')) return;
+      const before = this.#entries.dump();
+      this.#entries = make();
+      this.#entries.load(before);
+    });
+    if (ttl > 0) sweep(this as unknown as Cache<Something, Something>);
+  }
+
+  /** How many entries there are. */
+  get size(): number {
+    return this.#entries.size;
+  }
+
+  get(key: K): V | undefined {
+    return this.#entries.get(key);
+  }
+
+  /** {@link get} that does not count as use. */
+  peek(key: K): V | undefined {
+    return this.#entries.peek(key);
+  }
+
+  /** @param size instead of what `sizeOf` says. What is larger than the whole cache is not kept. */
+  set(key: K, value: V, size?: number): void {
+    this.#entries.set(key, value, size === undefined ? {} : { size });
+  }
+
+  delete(key: K): void {
+    this.#entries.delete(key);
+  }
+
+  clear(): void {
+    this.#entries.clear();
+  }
+
+  /** Drops what has expired; done from time to time by itself. */
+  sweep(): void {
+    this.#entries.purgeStale();
+  }
+}
+
+/** Expired entries that nobody asks for would stay otherwise. */
+function sweep(cache: Cache<Something, Something>): void {
+  swept.add(new WeakRef(cache));
+  sweeping ??= setInterval(() => {
+    for (const reference of swept) {
+      const living = reference.deref();
+      if (living === undefined) swept.delete(reference);
+      else living.sweep();
+    }
+  }, sweepMs).unref();
+}
