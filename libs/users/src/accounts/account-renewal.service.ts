@@ -59,7 +59,8 @@ export class AccountRenewal implements OnModuleInit, OnModuleDestroy {
   /** Mails all users whose accounts are about to expire. */
   async tellExpiring(): Promise<void> {
     const beforeMs = this.clock.nowMs() + (this.config.get('account_validity.renew_at') ?? 0);
-    for (const { user_id: userId } of await findUntold(this.database, beforeMs, batchSize)) await this.#tell(userId);
+    for (const { user_id: userId } of await findUntold(this.database, beforeMs, batchSize))
+      await this.#tell(userId, false);
   }
 
   /**
@@ -69,7 +70,7 @@ export class AccountRenewal implements OnModuleInit, OnModuleDestroy {
   async sendMail(userId: string, origin: Origin): Promise<void> {
     if (await this.modules.legacySendMail(userId, origin)) return;
     if (!this.config.get('account_validity.enabled')) throw MatrixError.unrecognized();
-    if (!this.mailer.enabled || !(await this.#tell(userId)))
+    if (!this.mailer.enabled || !(await this.#tell(userId, true)))
       throw new MatrixError(400, 'M_UNKNOWN', 'There is no address to write to');
   }
 
@@ -99,8 +100,11 @@ export class AccountRenewal implements OnModuleInit, OnModuleDestroy {
     return result;
   }
 
-  /** @returns whether the user has an address */
-  async #tell(userId: string): Promise<boolean> {
+  /**
+   * @param again mail also who was told before
+   * @returns whether the user has an address
+   */
+  async #tell(userId: string, again: boolean): Promise<boolean> {
     const addresses = (await threepidsOf(this.database, userId)).filter((one) => one.medium === 'email');
     const expiresMs = await findExpiry(this.database, userId);
     const displayName = (await findProfile(this.database, userId))?.displayname ?? userId;
@@ -109,7 +113,8 @@ export class AccountRenewal implements OnModuleInit, OnModuleDestroy {
     const url = `${base}_matrix/client/unstable/account_validity/renew?${new URLSearchParams({ token }).toString()}`;
     await this.database.write(
       async (tx) => {
-        if (addresses.length === 0 || expiresMs === undefined) return markTold(tx, userId);
+        const isFirst = await markTold(tx, userId);
+        if (addresses.length === 0 || expiresMs === undefined || (!isFirst && !again)) return;
         await setRenewalToken(tx, userId, secretHash(token));
         for (const { address } of addresses)
           await this.mailer.queueExpiry(tx, address, { display_name: displayName, expiration_ts: expiresMs, url });

@@ -40,15 +40,20 @@ export async function findUntold(db: Db, beforeMs: number, limit: number): Promi
 
 /** Notes that a mail with a renewal link goes out; the link of an earlier mail stops working. */
 export async function setRenewalToken(tx: Tx, userId: string, tokenHash: string): Promise<void> {
-  await tx.run(
-    'UPDATE account_validity SET email_sent = ?, renewal_token = ?, token_used_ts_ms = NULL WHERE user_id = ?',
-    [true, tokenHash, userId],
-  );
+  await tx.run('UPDATE account_validity SET renewal_token = ?, token_used_ts_ms = NULL WHERE user_id = ?', [
+    tokenHash,
+    userId,
+  ]);
 }
 
-/** Notes that a user cannot be told, having no address. */
-export async function markTold(tx: Tx, userId: string): Promise<void> {
-  await tx.run('UPDATE account_validity SET email_sent = ? WHERE user_id = ?', [true, userId]);
+/** Notes that a user is told that the account expires. @returns whether nobody else has done so */
+export async function markTold(tx: Tx, userId: string): Promise<boolean> {
+  const changed = await tx.run('UPDATE account_validity SET email_sent = ? WHERE user_id = ? AND email_sent = ?', [
+    true,
+    userId,
+    false,
+  ]);
+  return changed > 0;
 }
 
 /** The account that a renewal link is for. */

@@ -166,6 +166,16 @@ export async function setConsent(tx: Tx, userId: string, version: string, nowMs:
   await tx.run('UPDATE users SET consent_version = ?, consent_ts = ? WHERE name = ?', [version, nowMs, userId]);
 }
 
+/** Ids of a few accounts that belong to people. */
+export async function somePeople(db: Db, limit: number): Promise<string[]> {
+  const rows = await db.query<{ name: string }>(
+    `SELECT name FROM users WHERE is_guest = ? AND appservice_id IS NULL
+     AND (user_type IS NULL OR user_type NOT IN ('bot', 'support')) LIMIT ?`,
+    [false, limit],
+  );
+  return rows.map((row) => row.name);
+}
+
 /** Whether the user asked for their data to be forgotten. */
 export async function isErased(db: Db, userId: string): Promise<boolean> {
   return (await db.get('SELECT 1 AS one FROM erased_users WHERE user_id = ?', [userId])) !== undefined;

@@ -17,6 +17,7 @@ import {
   insertAccount,
   setAccountFlags,
   setPasswordHash,
+  somePeople,
   upgradePasswordHash,
 } from './account.query.js';
 import { setExpiry } from './account-validity.query.js';
@@ -191,6 +192,12 @@ export class AccountService {
     if (!(await this.database.write((tx) => setAccountFlags(tx, userId, flags), { name: 'account_flags' })))
       throw MatrixError.notFound('Unknown user');
     this.sessions.invalidate(userId);
+  }
+
+  /** Whether nobody but this user has an account: guests, bots, support and application services do not count. */
+  async isOnlyPerson(userId: string): Promise<boolean> {
+    const [first, second] = await somePeople(this.database, 2);
+    return first === userId && second === undefined;
   }
 
   /** Numbers are drawn, not counted: they tell nothing about how many there are. */

@@ -1,7 +1,7 @@
 import { Injectable, type OnApplicationBootstrap } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { MatrixError } from '@rookery/matrix-types';
-import { Logger } from '@rookery/platform';
+import { Clock, Logger } from '@rookery/platform';
 import { AccountModules, type Origin } from '../common/account-modules.js';
 import { type DeactivatedEvent, UserHooks } from '../hooks.js';
 import { ProfileService } from '../profiles/profile.service.js';
@@ -21,6 +21,9 @@ import {
 } from './account.query.js';
 import { deleteExpiry } from './account-validity.query.js';
 
+/** How long an answer waits for rooms to be left. */
+const answerWithinMs = 5_000;
+
 /** Closes accounts and opens them again. */
 @Injectable()
 export class DeactivationService implements OnApplicationBootstrap {
@@ -30,6 +33,7 @@ export class DeactivationService implements OnApplicationBootstrap {
     private readonly profiles: ProfileService,
     private readonly hooks: UserHooks,
     private readonly modules: AccountModules,
+    private readonly clock: Clock,
     private readonly logger: Logger,
   ) {}
 
@@ -73,7 +77,7 @@ export class DeactivationService implements OnApplicationBootstrap {
       await this.modules.threepidRemoved(userId, medium, address, origin);
     }
     if (erase) await this.#clearProfile(userId, byAdmin, origin);
-    await this.#finish(event);
+    await this.#finishSoon(event);
     if (!account.deactivated) await this.modules.deactivationChanged(userId, true, byAdmin, origin);
   }
 
@@ -103,6 +107,20 @@ export class DeactivationService implements OnApplicationBootstrap {
   async resume(): Promise<void> {
     for (const userId of await pendingDeactivations(this.database))
       await this.#finish({ userId, erase: await isErased(this.database, userId), byAdmin: false });
+  }
+
+  /** Somebody in thousands of rooms need not wait until all are left: that goes on behind the answer. */
+  async #finishSoon(event: DeactivatedEvent): Promise<void> {
+    const finished = this.#finish(event).catch((error: unknown) =>
+      this.logger.error('Could not finish a deactivation', { userId: event.userId, err: error }),
+    );
+    await new Promise<void>((resolve) => {
+      const timer = this.clock.after(answerWithinMs, resolve);
+      void finished.then(() => {
+        timer.cancel();
+        resolve();
+      });
+    });
   }
 
   async #finish(event: DeactivatedEvent): Promise<void> {
