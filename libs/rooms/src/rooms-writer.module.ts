@@ -1,18 +1,34 @@
 import { Module, type OnApplicationBootstrap, type OnModuleDestroy } from '@nestjs/common';
 import { UsersModule } from '@rookery/users';
+import { AutoAcceptInvites } from './membership/auto-accept.service.js';
 import { ProfilePropagation } from './membership/profile-propagation.js';
 import { RoomsModule } from './rooms.module.js';
 import { SuccessorData } from './upgrade/successor-data.js';
 import { ChainCovers } from './upkeep/chain-covers.service.js';
+import { DummyEvents } from './upkeep/dummy-events.service.js';
+import { ForgottenRooms } from './upkeep/forgotten-rooms.service.js';
 import { RedactionCensor } from './upkeep/redaction-censor.js';
 import { Retention } from './upkeep/retention.service.js';
 import { RoomTasks } from './upkeep/room-tasks.js';
+import { SpaceReclaimer } from './upkeep/space-reclaimer.js';
+
+const work = [
+  AutoAcceptInvites,
+  ChainCovers,
+  DummyEvents,
+  ForgottenRooms,
+  ProfilePropagation,
+  RedactionCensor,
+  Retention,
+  SpaceReclaimer,
+  SuccessorData,
+];
 
 /** What only the process that writes a room's events does: background work. */
 @Module({
   imports: [UsersModule, RoomsModule],
-  providers: [ChainCovers, ProfilePropagation, RedactionCensor, Retention, SuccessorData],
-  exports: [ChainCovers, ProfilePropagation, RedactionCensor, Retention, SuccessorData],
+  providers: work,
+  exports: work,
 })
 export class RoomsWriterModule implements OnApplicationBootstrap, OnModuleDestroy {
   constructor(private readonly tasks: RoomTasks) {}

@@ -48,6 +48,7 @@ import { MembershipReader } from './reading/membership-reader.js';
 import { RoomFactsReader } from './reading/room-facts.js';
 import { ReaderStates } from './reading/reader-states.js';
 import { ReaderWishes } from './reading/reader-wishes.js';
+import { RetentionPolicies } from './reading/retention-policies.js';
 import { RecentEvents } from './reading/recent-events.js';
 import { RoomHeroes } from './reading/room-heroes.js';
 import { TimelineReader } from './reading/timeline-reader.js';
@@ -61,6 +62,7 @@ import { StateGroups } from './state/state-groups-cache.js';
 import { StateResolver } from './state/state-resolver.js';
 
 const face = [
+  RetentionPolicies,
   InvitePolicy,
   OutOfBandMemberships,
   ReaderWishes,

@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { domainOf, isMembership, isValidUserId, type JsonObject, MatrixError } from '@rookery/matrix-types';
-import { Config, type Requester } from '@rookery/platform';
+import { Clock, Config, type Requester } from '@rookery/platform';
 import { RoomHooks } from '../hooks.js';
 import { EventCreation } from '../sending/event-creation.service.js';
 import { InvitePolicy } from './invite-policy.js';
@@ -26,6 +26,7 @@ export class MembershipService {
     private readonly creation: EventCreation,
     private readonly database: Database,
     private readonly config: Config,
+    private readonly clock: Clock,
   ) {}
 
   /**
@@ -97,7 +98,9 @@ export class MembershipService {
   async forget(requester: Requester, roomId: string): Promise<void> {
     const { userId } = requester;
     if (!(await roomExists(this.database, roomId))) throw MatrixError.notFound('There is no such room');
-    const forgotten = await this.database.write((tx) => forget(tx, userId, roomId), { name: 'forget_room' });
+    const forgotten = await this.database.write((tx) => forget(tx, userId, roomId, this.clock.nowMs()), {
+      name: 'forget_room',
+    });
     if (!forgotten) {
       if (!(await this.#wasEverIn(userId, roomId))) return;
       throw new MatrixError(400, 'M_UNKNOWN', 'You must leave the room before you can forget it');

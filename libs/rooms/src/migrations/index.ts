@@ -2,6 +2,7 @@ import type { Migration } from '@rookery/database';
 import { delayedSchema } from './delayed.migration.js';
 import { directorySchema } from './directory.migration.js';
 import { eventsSchema } from './events.migration.js';
+import { forgottenSchema } from './forgotten.migration.js';
 import { generationsSchema } from './generations.migration.js';
 import { stateSchema } from './state.migration.js';
 import { upkeepSchema } from './upkeep.migration.js';
@@ -14,4 +15,5 @@ export const roomsMigrations: readonly Migration[] = [
   { version: 1, name: 'rooms_04_upkeep', up: upkeepSchema },
   { version: 1, name: 'rooms_05_delayed', up: delayedSchema },
   { version: 1, name: 'rooms_06_generations', up: generationsSchema },
+  { version: 1, name: 'rooms_07_forgotten', up: forgottenSchema },
 ];

@@ -41,3 +41,6 @@ export interface SentEvent {
   readonly roomId: string;
   readonly streamOrdering: number;
 }
+
+/** Type of events that servers send to join the heads of a room's graph; no client is to see them. */
+export const dummyEventType = 'org.matrix.dummy_event';

@@ -2,10 +2,11 @@ import { Injectable } from '@nestjs/common';
 import { redactEvent } from '@rookery/events';
 import { isMembership, type Membership } from '@rookery/matrix-types';
 import { EventStore } from '../persistence/event-store.js';
-import { isServable, type StoredEvent } from '../persistence/stored-event.js';
+import { dummyEventType, isServable, type StoredEvent } from '../persistence/stored-event.js';
 import { MembershipHistory } from './membership-history.js';
 import { ReaderStates } from './reader-states.js';
 import { ReaderWishes } from './reader-wishes.js';
+import { RetentionPolicies } from './retention-policies.js';
 import { type HistoryVisibility, historyVisibilityIn, maySee, moreOpen } from './visibility-rule.js';
 
 /** An event that its reader may see. */
@@ -29,6 +30,7 @@ export class VisibilityFilter {
     private readonly states: ReaderStates,
     private readonly wishes: ReaderWishes,
     private readonly history: MembershipHistory,
+    private readonly retention: RetentionPolicies,
   ) {}
 
   /**
@@ -41,7 +43,9 @@ export class VisibilityFilter {
     events: readonly StoredEvent[],
     options: { readonly withIgnored?: boolean } = {},
   ): Promise<VisibleEvent[]> {
-    const candidates = events.filter(isServable);
+    const candidates = await this.#unexpired(
+      events.filter((stored) => isServable(stored) && stored.event.type !== dummyEventType),
+    );
     if (candidates.length === 0) return [];
     const [states, ignored, erased] = await Promise.all([
       this.states.at(
@@ -85,6 +89,17 @@ export class VisibilityFilter {
       result.push({ stored: isHidden ? { ...stored, event: redactEvent(event) } : stored, membership });
     }
     return result;
+  }
+
+  /** What has outlived its room's policy is not shown any more, whether or not it was purged yet. */
+  async #unexpired(events: readonly StoredEvent[]): Promise<readonly StoredEvent[]> {
+    if (!this.retention.isEnabled || events.length === 0) return events;
+    const since = await this.retention.shownSince(new Set(events.map((stored) => stored.event.roomId)));
+    if (since.size === 0) return events;
+    return events.filter(({ event, receivedTs }) => {
+      const limit = event.stateKey === undefined ? since.get(event.roomId) : undefined;
+      return limit === undefined || Math.min(event.originServerTs, receivedTs) >= limit;
+    });
   }
 
   /** Whether a user may see one event. */

@@ -1,11 +1,12 @@
 import { Injectable, type OnApplicationBootstrap, type OnModuleDestroy } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { Clock, Logger, type Timer } from '@rookery/platform';
+import { Clock, Logger } from '@rookery/platform';
 import { EventPersister } from '../persistence/event-persister.js';
 import { RoomIds } from '../persistence/room-ids.js';
 import { coverEvents, markCovered, selectUncovered, selectUncoveredEvents } from './chain-covers.query.js';
+import { PeriodicJob } from './periodic-job.js';
 
-const everyMs = 60_000;
+const periodMs = 60_000;
 const batchSize = 500;
 const maxRoomsAtOnce = 100;
 /** Auth events lie before an event in the stream as a rule; what lies the other way round costs a pass more. */
@@ -17,51 +18,49 @@ const maxPasses = 20;
  */
 @Injectable()
 export class ChainCovers implements OnApplicationBootstrap, OnModuleDestroy {
-  #timer: Timer | undefined;
-  #running: Promise<void> | undefined;
-  #stopped = false;
+  readonly #job: PeriodicJob;
 
   constructor(
     private readonly database: Database,
     private readonly persister: EventPersister,
     private readonly ids: RoomIds,
-    private readonly clock: Clock,
+    clock: Clock,
     private readonly logger: Logger,
-  ) {}
+  ) {
+    const work = (signal: AbortSignal): Promise<void> => this.#completeAll(signal);
+    this.#job = new PeriodicJob({ clock, logger, name: 'complete_chain_covers', periodMs, work });
+  }
 
   onApplicationBootstrap(): void {
-    this.#timer = this.clock.every(everyMs, () => void this.completeAll());
+    this.#job.start();
   }
 
-  async onModuleDestroy(): Promise<void> {
-    this.#stopped = true;
-    this.#timer?.cancel();
-    await this.#running;
+  onModuleDestroy(): Promise<void> {
+    return this.#job.stop();
   }
 
-  /** Completes every cover that is not; one run at a time. Never rejects. */
+  /** Completes every cover that is not, now. Never rejects. */
   completeAll(): Promise<void> {
-    this.#running ??= this.#completeAll().finally(() => (this.#running = undefined));
-    return this.#running;
+    return this.#job.run();
   }
 
   /**
    * Gives every state event of a room its place, except those whose auth events are not known here. Sends in the room wait
    * for one batch at most.
    */
-  async complete(roomId: string): Promise<void> {
+  async complete(roomId: string, signal?: AbortSignal): Promise<void> {
     for (let pass = 0; pass < maxPasses; pass++) {
       let after = Number.MIN_SAFE_INTEGER;
       let advanced = 0;
       let left = 0;
-      while (!this.#stopped) {
+      while (!signal?.aborted) {
         const step = await this.persister.exclusively(roomId, () => this.#step(roomId, after));
         advanced += step.advanced;
         left += step.seen - step.advanced;
         after = step.last;
         if (step.seen < batchSize) break;
       }
-      if (this.#stopped) return;
+      if (signal?.aborted) return;
       if (advanced === 0 || left === 0) break;
     }
     await this.database.write((tx) => markCovered(tx, roomId), { name: 'mark_chain_cover' });
@@ -78,27 +77,21 @@ export class ChainCovers implements OnApplicationBootstrap, OnModuleDestroy {
     return { seen: events.length, advanced, last };
   }
 
-  async #completeAll(): Promise<void> {
+  async #completeAll(signal: AbortSignal): Promise<void> {
     let after = '';
-    try {
-      while (!this.#stopped) {
-        const rooms = await selectUncovered(this.database, after, maxRoomsAtOnce);
-        for (const roomId of rooms) await this.#tryRoom(roomId);
-        if (rooms.length < maxRoomsAtOnce) return;
-        after = rooms.at(-1)!;
+    while (!signal.aborted) {
+      const rooms = await selectUncovered(this.database, after, maxRoomsAtOnce);
+      for (const roomId of rooms) {
+        if (signal.aborted) return;
+        try {
+          await this.complete(roomId, signal);
+        } catch (error) {
+          // It is tried again with the next run, and holds up no other.
+          this.logger.error('The chain cover of a room could not be completed', { roomId, err: error });
+        }
       }
-    } catch (error) {
-      this.logger.error('Chain covers could not be completed', { err: error });
-    }
-  }
-
-  /** A room that fails is tried again with the next run, and holds up no other. */
-  async #tryRoom(roomId: string): Promise<void> {
-    if (this.#stopped) return;
-    try {
-      await this.complete(roomId);
-    } catch (error) {
-      this.logger.error('The chain cover of a room could not be completed', { roomId, err: error });
+      if (rooms.length < maxRoomsAtOnce) return;
+      after = rooms.at(-1)!;
     }
   }
 }

@@ -28,6 +28,7 @@ const roomTables: readonly string[] = [
   'local_current_membership',
   'threads',
   'room_depth',
+  'forgotten_rooms',
   'room_aliases',
   'room_retention',
   'room_stats_state',

@@ -78,9 +78,14 @@ export class PurgeService implements OnModuleInit {
     return this.tasks.schedule('purge_history', roomId, { ...before, includeLocal });
   }
 
-  /** Deletes a room and all that hangs on it. Whether people are in it, and who may ask, is the caller's business. */
-  async purgeRoom(roomId: string): Promise<void> {
-    await this.persister.exclusively(roomId, async () => {
+  /**
+   * Deletes a room and all that hangs on it. Whether people are in it, and who may ask, is the caller's business.
+   * @param isDue asked once nothing else can happen in the room; by default it is
+   * @returns whether it was deleted
+   */
+  async purgeRoom(roomId: string, isDue?: () => Promise<boolean>): Promise<boolean> {
+    return this.persister.exclusively(roomId, async () => {
+      if (isDue && !(await isDue())) return false;
       for (;;) {
         const eventIds = await selectSomeEvents(this.database, roomId, batchSize);
         if (eventIds.length === 0) break;
@@ -96,6 +101,7 @@ export class PurgeService implements OnModuleInit {
         },
         { name: 'purge_room' },
       );
+      return true;
     });
   }
 

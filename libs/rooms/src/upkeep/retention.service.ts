@@ -3,6 +3,7 @@ import { Database } from '@rookery/database';
 import { MatrixError } from '@rookery/matrix-types';
 import { Clock, Config, Logger, type Timer } from '@rookery/platform';
 import { EventStore } from '../persistence/event-store.js';
+import { RetentionPolicies } from '../reading/retention-policies.js';
 import { PurgeService } from './purge.service.js';
 import { RoomTasks } from './room-tasks.js';
 
@@ -17,10 +18,7 @@ interface Job {
   dueMs: number;
 }
 
-/**
- * Purges messages that have outlived their room's policy: `m.room.retention` within the bounds of the settings, or the
- * server's default (MSC1763).
- */
+/** Purges messages that have outlived their room's policy. */
 @Injectable()
 export class Retention implements OnModuleInit, OnModuleDestroy {
   readonly #jobs: Job[];
@@ -32,6 +30,7 @@ export class Retention implements OnModuleInit, OnModuleDestroy {
     private readonly events: EventStore,
     private readonly purge: PurgeService,
     private readonly tasks: RoomTasks,
+    private readonly policies: RetentionPolicies,
     private readonly config: Config,
     private readonly clock: Clock,
     private readonly logger: Logger,
@@ -95,9 +94,9 @@ export class Retention implements OnModuleInit, OnModuleDestroy {
 
   /** How long messages of each room may live; rooms without a limit are absent. */
   async #lifetimes(): Promise<Map<string, number>> {
-    const usual = this.config.get('retention.default_policy.max_lifetime');
+    const usual = this.policies.lifetimeMs(undefined);
     const lifetimes = new Map<string, number>();
-    if (usual != null) {
+    if (usual !== undefined) {
       for (const row of await this.database.query<{ room_id: string }>('SELECT room_id FROM rooms')) {
         lifetimes.set(row.room_id, usual);
       }
@@ -106,12 +105,9 @@ export class Retention implements OnModuleInit, OnModuleDestroy {
       `SELECT room_id, event_id FROM current_state_events WHERE type = 'm.room.retention' AND state_key = ''`,
     );
     const events = await this.events.events(rows.map((row) => row.event_id));
-    const least = this.config.get('retention.allowed_lifetime_min') ?? 0;
-    const most = this.config.get('retention.allowed_lifetime_max') ?? Infinity;
     for (const row of rows) {
-      const wanted = events.get(row.event_id)?.content['max_lifetime'];
-      if (typeof wanted !== 'number' || !Number.isSafeInteger(wanted) || wanted < 0) continue;
-      lifetimes.set(row.room_id, Math.min(Math.max(wanted, least), most));
+      const lifetimeMs = this.policies.lifetimeMs(events.get(row.event_id)?.content);
+      if (lifetimeMs !== undefined) lifetimes.set(row.room_id, lifetimeMs);
     }
     return lifetimes;
   }

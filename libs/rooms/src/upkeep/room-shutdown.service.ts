@@ -1,7 +1,7 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
-import type { Requester } from '@rookery/platform';
+import { Clock, type Requester } from '@rookery/platform';
 import { moveAliases, selectAliasesOf } from '../directory/alias.query.js';
 import { setPublished } from '../directory/directory.query.js';
 import { RoomCreation } from '../creation/room-creation.service.js';
@@ -49,6 +49,7 @@ export class RoomShutdown implements OnModuleInit {
     private readonly persister: EventPersister,
     private readonly purge: PurgeService,
     private readonly tasks: RoomTasks,
+    private readonly clock: Clock,
   ) {}
 
   onModuleInit(): void {
@@ -156,7 +157,7 @@ export class RoomShutdown implements OnModuleInit {
         content: { membership: 'leave' },
         unchecked: true,
       });
-      await this.database.write((tx) => forget(tx, userId, roomId), { name: 'forget_room' });
+      await this.database.write((tx) => forget(tx, userId, roomId, this.clock.nowMs()), { name: 'forget_room' });
       if (newRoomId !== undefined) await this.joins.join(serverRequester(userId), newRoomId, { unchecked: true });
       return true;
     } catch (error) {

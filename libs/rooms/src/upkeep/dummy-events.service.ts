@@ -1,0 +1,93 @@
+import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import { MatrixError } from '@rookery/matrix-types';
+import { Clock, Config, Logger } from '@rookery/platform';
+import { LRUCache } from 'lru-cache';
+import { EventPersister } from '../persistence/event-persister.js';
+import { dummyEventType } from '../persistence/stored-event.js';
+import { PeriodicJob } from './periodic-job.js';
+
+const periodMs = 60_000;
+const roomsPerRun = 5;
+const roundsPerRoom = 5;
+const maxSenders = 10;
+/** A room in which nobody of this server may send is left alone for so long. */
+const restMs = 3_600_000;
+
+/**
+ * Joins forward extremities that have piled up, by an event without meaning that clients never see: every send and every
+ * state in a room with many heads costs more.
+ */
+@Injectable()
+export class DummyEvents implements OnModuleInit, OnModuleDestroy {
+  readonly #job: PeriodicJob;
+  /** Rooms where it did not work, by when. */
+  readonly #resting = new LRUCache<string, number>({ max: 10_000 });
+
+  constructor(
+    private readonly database: Database,
+    private readonly persister: EventPersister,
+    private readonly config: Config,
+    private readonly clock: Clock,
+    logger: Logger,
+  ) {
+    const work = (signal: AbortSignal): Promise<void> => this.#joinAll(signal);
+    this.#job = new PeriodicJob({ clock, logger, name: 'join_extremities', periodMs, work });
+  }
+
+  onModuleInit(): void {
+    if (this.config.get('cleanup_extremities_with_dummy_events')) this.#job.start();
+  }
+
+  onModuleDestroy(): Promise<void> {
+    return this.#job.stop();
+  }
+
+  /** Works on the rooms with the most heads, now. Never rejects. */
+  run(): Promise<void> {
+    return this.#job.run();
+  }
+
+  async #joinAll(signal: AbortSignal): Promise<void> {
+    const now = this.clock.nowMs();
+    const resting = [...this.#resting].filter(([, sinceMs]) => sinceMs + restMs > now).map(([roomId]) => roomId);
+    const rooms = await this.database.query<{ room_id: string }>(
+      `SELECT room_id FROM event_forward_extremities WHERE ${this.database.dialect.noneOf('room_id')}
+       GROUP BY room_id HAVING COUNT(*) > ? ORDER BY COUNT(*) DESC LIMIT ${roomsPerRun}`,
+      [resting, this.config.get('dummy_events_threshold')],
+    );
+    for (const { room_id: roomId } of rooms) {
+      if (signal.aborted) return;
+      if (!(await this.#join(roomId))) this.#resting.set(roomId, now);
+    }
+  }
+
+  /** One event joins as many heads as it can name: a few are sent until all are joined. Whether anybody could. */
+  async #join(roomId: string): Promise<boolean> {
+    for (let round = 0; round < roundsPerRoom; round++) {
+      const row = await this.database.get<{ heads: number }>(
+        'SELECT COUNT(*) AS heads FROM event_forward_extremities WHERE room_id = ?',
+        [roomId],
+      );
+      if ((row?.heads ?? 0) <= 1) return true;
+      if (!(await this.#sendByAnybody(roomId))) return false;
+    }
+    return true;
+  }
+
+  async #sendByAnybody(roomId: string): Promise<boolean> {
+    const members = await this.database.query<{ user_id: string }>(
+      `SELECT user_id FROM local_current_membership WHERE room_id = ? AND membership = 'join' LIMIT ${maxSenders}`,
+      [roomId],
+    );
+    for (const { user_id: sender } of members) {
+      try {
+        await this.persister.send({ roomId, type: dummyEventType, sender, content: {}, unchecked: true });
+        return true;
+      } catch (error) {
+        if (!MatrixError.is(error)) throw error;
+      }
+    }
+    return false;
+  }
+}

@@ -1,0 +1,72 @@
+import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import { Clock, Config, Logger } from '@rookery/platform';
+import { isRemembered } from '../membership/membership.query.js';
+import { PeriodicJob } from './periodic-job.js';
+import { PurgeService } from './purge.service.js';
+
+const periodMs = 3_600_000;
+const batchSize = 100;
+
+/** Deletes rooms that every user of this server has forgotten, a while after: `forgotten_room_retention_period`. */
+@Injectable()
+export class ForgottenRooms implements OnModuleInit, OnModuleDestroy {
+  readonly #job: PeriodicJob;
+
+  constructor(
+    private readonly database: Database,
+    private readonly purge: PurgeService,
+    private readonly config: Config,
+    private readonly clock: Clock,
+    private readonly logger: Logger,
+  ) {
+    const work = (signal: AbortSignal): Promise<void> => this.#purgeDue(signal);
+    this.#job = new PeriodicJob({ clock, logger, name: 'purge_forgotten_rooms', periodMs, work });
+  }
+
+  onModuleInit(): void {
+    this.#job.start();
+  }
+
+  onModuleDestroy(): Promise<void> {
+    return this.#job.stop();
+  }
+
+  /** Deletes what is due, now. Never rejects. */
+  run(): Promise<void> {
+    return this.#job.run();
+  }
+
+  async #purgeDue(signal: AbortSignal): Promise<void> {
+    const keptMs = this.config.get('forgotten_room_retention_period');
+    if (keptMs == null) return;
+    const before = this.clock.nowMs() - keptMs;
+    const tried: string[] = [];
+    for (;;) {
+      const due = await this.database.query<{ room_id: string }>(
+        `SELECT room_id FROM forgotten_rooms WHERE forgotten_ts <= ? AND ${this.database.dialect.noneOf('room_id')}
+         ORDER BY forgotten_ts LIMIT ${batchSize}`,
+        [before, tried],
+      );
+      for (const { room_id: roomId } of due) {
+        if (signal.aborted) return;
+        tried.push(roomId);
+        await this.#tryPurge(roomId);
+      }
+      if (due.length < batchSize) return;
+    }
+  }
+
+  /** Somebody may have come back meanwhile. A failure holds up no other room. */
+  async #tryPurge(roomId: string): Promise<void> {
+    try {
+      const isPurged = await this.purge.purgeRoom(roomId, async () => !(await isRemembered(this.database, roomId)));
+      if (isPurged) return this.logger.info('A room that everybody had forgotten was deleted', { roomId });
+      await this.database.write((tx) => tx.run('DELETE FROM forgotten_rooms WHERE room_id = ?', [roomId]), {
+        name: 'remember_room',
+      });
+    } catch (error) {
+      this.logger.error('A room that everybody had forgotten could not be deleted', { roomId, err: error });
+    }
+  }
+}

@@ -1,0 +1,41 @@
+import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import { Clock, Logger } from '@rookery/platform';
+import { PeriodicJob } from './periodic-job.js';
+
+const periodMs = 10 * 60_000;
+/** Others write between two steps. */
+const pauseMs = 20;
+
+/** Gives the space of what was purged back to the file system, in small steps in the background. */
+@Injectable()
+export class SpaceReclaimer implements OnModuleInit, OnModuleDestroy {
+  readonly #job: PeriodicJob;
+
+  constructor(database: Database, clock: Clock, logger: Logger) {
+    const work = async (signal: AbortSignal): Promise<void> => {
+      let bytes = 0;
+      while (!signal.aborted) {
+        const step = await database.reclaim();
+        if (step === 0) break;
+        bytes += step;
+        await clock.sleep(pauseMs, signal);
+      }
+      if (bytes > 0) logger.info('Space was given back to the file system', { bytes });
+    };
+    this.#job = new PeriodicJob({ clock, logger, name: 'reclaim_space', periodMs, work });
+  }
+
+  onModuleInit(): void {
+    this.#job.start();
+  }
+
+  onModuleDestroy(): Promise<void> {
+    return this.#job.stop();
+  }
+
+  /** Gives back all there is, now. Never rejects. */
+  run(): Promise<void> {
+    return this.#job.run();
+  }
+}
