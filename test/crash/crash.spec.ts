@@ -5,8 +5,10 @@ import { type DurablePostgres, startDurablePostgres } from './durable-postgres.j
 import { Journal, Load, roomBody } from './load.js';
 import { Watcher } from './watcher.js';
 
-/** How often each server is killed; `npm run test:crash` sets more. */
-const kills = Number(process.env['ROOKERY_CRASH_KILLS'] ?? 6);
+/** How often each server is killed: 100 times by `npm run test:crash`, unless told. */
+const isLongRun = process.env['npm_lifecycle_event'] === 'test:crash';
+const kills = Number(process.env['ROOKERY_CRASH_KILLS'] ?? (isLongRun ? 100 : 6));
+/** Another one each time; a run that failed is repeated with the seed in the test's name. */
 const seed = Number(process.env['ROOKERY_CRASH_SEED'] ?? Math.floor(Math.random() * 1e9));
 const userCount = 8;
 const firstRooms = 4;

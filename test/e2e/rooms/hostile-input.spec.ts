@@ -6,51 +6,29 @@ const v1 = '/_matrix/client/v1';
 /** What clients of the worst kind put where a text, a number, a list or an object is expected. */
 const values: readonly unknown[] = [
   null,
-  0,
   -1,
-  1.5,
   2 ** 53,
-  true,
-  '',
-  '\0',
   'a\0b',
   '\ud800',
-  '%',
-  '_%\\',
-  "'; DROP TABLE events; --",
+  "_%\\'; DROP TABLE events; --",
   '*'.repeat(500),
-  'x'.repeat(20_000),
-  '𝕏'.repeat(200),
-  [],
+  '𝕏'.repeat(3_000),
   [null],
   ['\0'],
-  [['a']],
-  {},
-  { '\0': '\0' },
-  { __proto__: null, constructor: 5, toString: 'x' },
+  { '\0': '\0', constructor: 5 },
 ];
 
 /** Texts for paths and parameters, encoded. */
 const pathTexts: readonly string[] = [
-  '%00',
   'a%00b',
   '%ED%A0%80',
-  '%25',
   '%5F%25%5C',
   '..%2F..',
-  '!',
   '!a:b',
-  '$',
-  '@',
-  '#',
   '%23:',
   '%F0%9D%95%8F'.repeat(50),
-  'x'.repeat(3_000),
   '-1',
-  '1e999',
   '99999999999999999999',
-  '[]',
-  '{}',
   '%7B%22types%22:%5B%22%00%22%5D%7D',
 ];
 
@@ -83,10 +61,14 @@ describe.each(databases)('the rooms API under hostile input (%s)', (database) =>
   };
   const faults = async (requests: Iterable<readonly [string, string, unknown?]>): Promise<string[]> => {
     const found: string[] = [];
-    for (const [method, path, body] of requests) {
-      const problem = await fault(method, path, body);
-      if (problem !== undefined) found.push(problem);
-    }
+    const rest = [...requests].values();
+    const lane = async (): Promise<void> => {
+      for (const [method, path, body] of rest) {
+        const problem = await fault(method, path, body);
+        if (problem !== undefined) found.push(problem);
+      }
+    };
+    await Promise.all(Array.from({ length: 6 }, lane));
     return found;
   };
 
