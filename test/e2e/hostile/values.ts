@@ -122,9 +122,11 @@ const ids = (names: Names): string[] => [
   '@é:rookery.test',
 ];
 
-/** Any value at all. */
-export const hostileValue = (dice: Dice, names: Names): unknown =>
-  dice.chance(0.3) ? dice.pick(ids(names)) : dice.pick(values);
+/** Any value at all; a fresh one, since it may be damaged further. */
+export function hostileValue(dice: Dice, names: Names): unknown {
+  const value = dice.chance(0.3) ? dice.pick(ids(names)) : dice.pick(values);
+  return value instanceof RawJson ? value : structuredClone(value);
+}
 
 /** Text for a query or, in another place, a path. */
 export function hostileText(dice: Dice, names: Names): string {
@@ -224,6 +226,7 @@ function damage(dice: Dice, body: unknown, names: Names): void {
     Object.defineProperty(holder, name, { value: holder[key], enumerable: true, configurable: true, writable: true });
   } else if (how < 0.9) holder[key] = [holder[key]];
   else if (how < 0.95) holder[key] = { [key]: holder[key] };
+  else if (toJsonText(holder[key] ?? null).length > 1_000) holder[key] = null;
   else if (Array.isArray(holder)) holder.push(...new Array<unknown>(2_000).fill(holder[0] ?? 1));
   else for (let i = 0; i < 2_000; i++) holder[`@u${i}:rookery.test`] = holder[key];
 }

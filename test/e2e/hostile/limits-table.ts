@@ -1,0 +1,400 @@
+/** One limit that clients can run into. */
+export interface Limit {
+  readonly what: string;
+  readonly most: number;
+  readonly unit: 'bytes' | 'characters' | 'ms' | '';
+  /** What becomes of more. */
+  readonly beyond: string;
+  /** File that holds the number. */
+  readonly source: string;
+  /** What stands before `=` or `:` and the number in that file. */
+  readonly name: string;
+}
+
+const clamped = 'counts as the limit';
+const cut = 'what is more is cut off';
+const badJson = '400 `M_BAD_JSON`';
+const invalid = '400 `M_INVALID_PARAM`';
+const tooLarge = '413 `M_TOO_LARGE`';
+
+type Row = readonly [what: string, most: number, unit: Limit['unit'], beyond: string, source: string, name: string];
+
+const rows: Readonly<Record<string, readonly Row[]>> = {
+  'Every request': [
+    ['Request target', 16_384, 'characters', '414 `M_TOO_LARGE`', 'libs/http/src/request-handler.ts', 'maxUrlLength'],
+    ['Query parameters', 100, '', invalid, 'libs/http/src/request-handler.ts', 'maxQueryParameters'],
+    [
+      'One parameter of a path',
+      2_048,
+      'characters',
+      '414 or 404',
+      'libs/http/src/matrix-fastify-adapter.ts',
+      'maxPathParameterLength',
+    ],
+    ['Header lines', 200, '', 'are not looked at', 'libs/http/src/listeners.ts', 'maxHeadersCount'],
+    ['Body', 13_107_200, 'bytes', tooLarge, 'libs/http/src/exchange.ts', 'defaultBodyLimitBytes'],
+    ['Depth of a JSON body', 128, '', badJson, 'libs/http/src/exchange.ts', 'maxJsonDepth'],
+    ['Time for a body to arrive', 120_000, 'ms', '408 `M_UNKNOWN`', 'libs/http/src/exchange.ts', 'bodyTimeoutMs'],
+    ['Fields of a form', 100, '', invalid, 'libs/http/src/json-body.ts', 'maxFormFields'],
+    [
+      'User id, room id, event id, alias',
+      255,
+      'bytes',
+      `${invalid} or 404`,
+      'libs/matrix-types/src/identifiers.ts',
+      'maxIdBytes',
+    ],
+    ['Server name', 230, 'bytes', invalid, 'libs/matrix-types/src/server-name.ts', 'maxServerNameBytes'],
+  ],
+  'Accounts and devices': [
+    ['Password', 512, 'characters', invalid, 'libs/users/src/accounts/password.service.ts', 'longestPassword'],
+    [
+      'Passwords waiting to be checked',
+      200,
+      '',
+      '429 `M_LIMIT_EXCEEDED`',
+      'libs/users/src/accounts/password.service.ts',
+      'maxHashesWaiting',
+    ],
+    ['Device id', 255, 'bytes', invalid, 'libs/users/src/sessions/session.service.ts', 'longestDeviceIdBytes'],
+    [
+      'Device name',
+      100,
+      'characters',
+      '400 `M_TOO_LARGE`; at login cut off',
+      'libs/users/src/devices/device-names.ts',
+      'longestDeviceName',
+    ],
+    ['Devices deleted at once', 1_000, '', invalid, 'libs/users/src/devices/device.controller.ts', 'maxDeleted'],
+    ['JSON web token', 16_384, 'characters', '403 `M_FORBIDDEN`', 'libs/users/src/sessions/jwt.ts', 'longestToken'],
+    ['Mail address', 500, 'characters', invalid, 'libs/users/src/threepids/addresses.ts', 'longestEmail'],
+    ['Display name', 256, 'characters', invalid, 'libs/users/src/profiles/profile-rules.ts', 'longestDisplayName'],
+    [
+      'Address of an avatar',
+      1_000,
+      'characters',
+      invalid,
+      'libs/users/src/profiles/profile-rules.ts',
+      'longestAvatarUrl',
+    ],
+    [
+      'Name of a profile field',
+      255,
+      'bytes',
+      '400 `M_KEY_TOO_LARGE`',
+      'libs/users/src/profiles/profile-rules.ts',
+      'longestKeyBytes',
+    ],
+    [
+      'Whole profile',
+      65_536,
+      'bytes',
+      '400 `M_PROFILE_TOO_LARGE`',
+      'libs/users/src/profiles/profile-rules.ts',
+      'largestProfileBytes',
+    ],
+    [
+      'Account data of one type',
+      1_048_576,
+      'bytes',
+      tooLarge,
+      'libs/users/src/account-data/account-data.service.ts',
+      'largestContentBytes',
+    ],
+    ['Types of account data', 2_000, '', tooLarge, 'libs/users/src/account-data/account-data.service.ts', 'maxTypes'],
+    [
+      'Types of account data in one room',
+      500,
+      '',
+      tooLarge,
+      'libs/users/src/account-data/account-data.service.ts',
+      'maxTypesPerRoom',
+    ],
+    ['Ignored users', 10_000, '', tooLarge, 'libs/users/src/account-data/account-data.service.ts', 'maxIgnored'],
+    ['Tags of one room', 200, '', tooLarge, 'libs/users/src/account-data/account-data.service.ts', 'maxTags'],
+    ['One tag', 4_096, 'bytes', tooLarge, 'libs/users/src/account-data/account-data.service.ts', 'largestTagBytes'],
+    ['Stored filters', 1_000, '', tooLarge, 'libs/users/src/account-data/filter-store.ts', 'maxFilters'],
+    [
+      'One stored filter',
+      65_536,
+      'bytes',
+      tooLarge,
+      'libs/users/src/account-data/filter-store.ts',
+      'largestFilterBytes',
+    ],
+  ],
+  'Rooms and events': [
+    ['Event', 65_536, 'bytes', tooLarge, 'libs/events/src/parse-pdu.ts', 'maxPduBytes'],
+    [
+      'Transaction id',
+      255,
+      'characters',
+      invalid,
+      'libs/rooms/src/sending/event-creation.service.ts',
+      'maxTxnIdLength',
+    ],
+    ['Alternative aliases of a room', 1_000, '', badJson, 'libs/rooms/src/sending/content-rules.ts', 'maxAliases'],
+    [
+      'Users invited while a room is made',
+      500,
+      '',
+      invalid,
+      'libs/rooms/src/creation/room-creation.service.ts',
+      'maxInvites',
+    ],
+    [
+      'Initial state of a room',
+      1_000,
+      '',
+      invalid,
+      'libs/rooms/src/creation/room-creation.service.ts',
+      'maxInitialState',
+    ],
+    [
+      'Further creators in an upgrade',
+      100,
+      '',
+      invalid,
+      'libs/rooms/src/upgrade/upgrade.controller.ts',
+      "additional_creators: { type: 'array', maxItems",
+    ],
+    ['Servers named in `via`', 50, '', cut, 'libs/rooms/src/membership/membership.controller.ts', 'maxVia'],
+    [
+      'Reason of a membership',
+      4_096,
+      'characters',
+      invalid,
+      'libs/rooms/src/membership/membership.controller.ts',
+      "text = { type: 'string', maxLength",
+    ],
+    [
+      'Reason of a report',
+      4_096,
+      'characters',
+      invalid,
+      'libs/rooms/src/reports/reports.controller.ts',
+      "reason = { type: 'string', maxLength",
+    ],
+    [
+      'Content of a delayed event',
+      65_536,
+      'bytes',
+      tooLarge,
+      'libs/rooms/src/delayed/delayed-events.service.ts',
+      'largestContentBytes',
+    ],
+    ['Page of `/messages`', 1_000, '', clamped, 'libs/rooms/src/history/history.controller.ts', 'maxLimit'],
+    [
+      'Filter in a query',
+      65_536,
+      'characters',
+      invalid,
+      'libs/rooms/src/history/history.controller.ts',
+      'maxFilterLength',
+    ],
+    ['Entries of one list of a filter', 1_000, '', badJson, 'libs/matrix-types/src/event-filter.ts', 'maxListLength'],
+    ['Steps of recursive relations', 3, '', clamped, 'libs/rooms/src/relations/relations.service.ts', 'maxDepth'],
+    ['Page of the room directory', 100, '', clamped, 'libs/rooms/src/directory/directory.service.ts', 'maxPage'],
+    [
+      'Term of a directory search',
+      255,
+      'characters',
+      cut,
+      'libs/rooms/src/directory/directory.service.ts',
+      'maxTermLength',
+    ],
+    [
+      'Page of a space',
+      50,
+      '',
+      clamped,
+      'libs/rooms/src/directory/space.controller.ts',
+      "queryInteger(request, 'limit', { min: 1, max",
+    ],
+    [
+      'Children of a space that are followed',
+      50,
+      '',
+      cut,
+      'libs/rooms/src/directory/space-hierarchy.service.ts',
+      'maxChildren',
+    ],
+    [
+      'Rooms of a space that are followed',
+      1_000,
+      '',
+      cut,
+      'libs/rooms/src/directory/space-hierarchy.service.ts',
+      'maxWalk',
+    ],
+  ],
+  'Sync and what it carries': [
+    ['`timeout` of `/sync`', 600_000, 'ms', clamped, 'libs/sync/src/sync.controller.ts', 'maxTimeoutMs'],
+    [
+      '`timeout` of sliding sync',
+      600_000,
+      'ms',
+      clamped,
+      'libs/sync/src/sliding/sliding-sync.controller.ts',
+      'maxTimeoutMs',
+    ],
+    ['`timeout` of `/events`', 600_000, 'ms', clamped, 'libs/sync/src/old/old-sync.controller.ts', 'maxTimeoutMs'],
+    ['`limit` of `/initialSync`', 100, '', clamped, 'libs/sync/src/old/old-sync.controller.ts', 'maxLimit'],
+    ['Sliding sync: lists', 100, '', invalid, 'libs/sync/src/sliding/request.ts', 'lists'],
+    ['Sliding sync: name of a list', 64, 'bytes', invalid, 'libs/sync/src/sliding/request.ts', 'listNameBytes'],
+    ['Sliding sync: ranges of a list', 100, '', invalid, 'libs/sync/src/sliding/request.ts', 'rangesPerList'],
+    ['Sliding sync: subscriptions', 1_000, '', invalid, 'libs/sync/src/sliding/request.ts', 'subscriptions'],
+    [
+      'Sliding sync: required state of one list or room',
+      500,
+      '',
+      invalid,
+      'libs/sync/src/sliding/request.ts',
+      'requiredState',
+    ],
+    [
+      'Sliding sync: required state altogether',
+      2_000,
+      '',
+      invalid,
+      'libs/sync/src/sliding/request.ts',
+      'requiredStateInAll',
+    ],
+    ['Sliding sync: timeline', 1_000, '', invalid, 'libs/sync/src/sliding/request.ts', 'timelineLimit'],
+    ['Sliding sync: values of a filter', 100, '', invalid, 'libs/sync/src/sliding/request.ts', 'filterValues'],
+    ['Sliding sync: to-device messages', 1_000, '', clamped, 'libs/sync/src/sliding/request.ts', 'toDevice'],
+    [
+      'Sliding sync: connections of a device',
+      16,
+      '',
+      'the oldest is forgotten',
+      'libs/sync/src/sliding/connections.ts',
+      'maxPerDevice',
+    ],
+    ['`timeout` of typing', 120_000, 'ms', clamped, 'libs/ephemeral/src/typing/typing.service.ts', 'longestTimeoutMs'],
+    [
+      'Typists of one room',
+      500,
+      '',
+      'are not shown',
+      'libs/ephemeral/src/typing/typing.service.ts',
+      'maxTypistsPerRoom',
+    ],
+    [
+      'Status message',
+      1_024,
+      'bytes',
+      invalid,
+      'libs/ephemeral/src/presence/presence.service.ts',
+      'longestStatusBytes',
+    ],
+    [
+      'Thread of a receipt',
+      255,
+      'bytes',
+      invalid,
+      'libs/ephemeral/src/receipts/receipt.service.ts',
+      'longestThreadIdBytes',
+    ],
+  ],
+  Encryption: [
+    ['Users in a query for keys', 5_000, '', invalid, 'libs/e2ee/src/common/limits.ts', 'queriedUsers'],
+    ['Devices in a claim of one-time keys', 5_000, '', invalid, 'libs/e2ee/src/common/limits.ts', 'claimedDevices'],
+    ['`timeout` of both', 60_000, 'ms', clamped, 'libs/e2ee/src/common/limits.ts', 'longestRemoteTimeoutMs'],
+    ['One-time keys in an upload', 1_000, '', tooLarge, 'libs/e2ee/src/common/limits.ts', 'uploadedKeys'],
+    ['One-time keys of a device and algorithm', 5_000, '', tooLarge, 'libs/e2ee/src/common/limits.ts', 'heldKeys'],
+    ['Fallback keys', 20, '', tooLarge, 'libs/e2ee/src/common/limits.ts', 'fallbackKeys'],
+    ['One key', 65_536, 'bytes', tooLarge, 'libs/e2ee/src/common/limits.ts', 'keyBytes'],
+    ['Signed objects in an upload', 1_000, '', tooLarge, 'libs/e2ee/src/common/limits.ts', 'signedObjects'],
+    ['To-device messages in a request', 10_000, '', tooLarge, 'libs/e2ee/src/common/limits.ts', 'toDeviceMessages'],
+    ['One to-device message', 65_536, 'bytes', tooLarge, 'libs/e2ee/src/common/limits.ts', 'toDeviceBytes'],
+    ['Versions of a key backup', 10_000, '', tooLarge, 'libs/e2ee/src/common/limits.ts', 'backupVersions'],
+    ['Sessions in a request to a key backup', 20_000, '', tooLarge, 'libs/e2ee/src/common/limits.ts', 'backupSessions'],
+    ['One session of a key backup', 65_536, 'bytes', tooLarge, 'libs/e2ee/src/common/limits.ts', 'backupSessionBytes'],
+    ['Data of a dehydrated device', 262_144, 'bytes', tooLarge, 'libs/e2ee/src/common/limits.ts', 'dehydratedBytes'],
+    [
+      'Page of events of a dehydrated device',
+      1_000,
+      '',
+      clamped,
+      'libs/e2ee/src/dehydrated/dehydrated-device.controller.ts',
+      'maxEvents',
+    ],
+  ],
+  'Push and search': [
+    ['Pushers', 100, '', tooLarge, 'libs/push/src/pushers/pushers.service.ts', 'maxPushersPerUser'],
+    ['`pushkey`', 512, 'bytes', invalid, 'libs/push/src/pushers/pusher.ts', 'maxPushkeyBytes'],
+    ['`app_id`', 64, 'characters', invalid, 'libs/push/src/pushers/pusher.ts', 'maxAppIdLength'],
+    ['Other texts of a pusher', 1_024, 'characters', invalid, 'libs/push/src/pushers/pusher.ts', 'maxTextLength'],
+    ['`data` of a pusher', 16_384, 'bytes', invalid, 'libs/push/src/pushers/pusher.ts', 'maxDataBytes'],
+    ['Push rules', 2_000, '', tooLarge, 'libs/push/src/rules/push-rules.service.ts', 'maxUserRules'],
+    ['Id of a push rule', 255, 'bytes', invalid, 'libs/push-rules/src/rule-input.ts', 'maxRuleIdBytes'],
+    ['Actions of a push rule', 20, '', invalid, 'libs/push-rules/src/rule-input.ts', 'maxActions'],
+    ['Conditions of a push rule', 50, '', invalid, 'libs/push-rules/src/rule-input.ts', 'maxConditions'],
+    ['Pattern of a push rule', 1_000, 'characters', invalid, 'libs/push-rules/src/rule-input.ts', 'maxPatternLength'],
+    ['Page of `/notifications`', 500, '', clamped, 'libs/push/src/actions/notifications.controller.ts', 'maxLimit'],
+    ['Page of the user directory', 50, '', clamped, 'libs/search/src/users/user-directory.controller.ts', 'maxLimit'],
+    ['Words of a search for users', 10, '', cut, 'libs/search/src/users/user-directory.service.ts', 'maxWords'],
+    [
+      'Term of a message search',
+      1_000,
+      'characters',
+      invalid,
+      'libs/search/src/messages/search-request.ts',
+      'maxTermLength',
+    ],
+    ['Page of a message search', 100, '', clamped, 'libs/search/src/messages/search-request.ts', 'maxLimit'],
+    ['Context of a message found', 20, '', clamped, 'libs/search/src/messages/search-request.ts', 'maxContext'],
+    [
+      'Results that can be paged through',
+      10_000,
+      '',
+      invalid,
+      'libs/search/src/messages/search-request.ts',
+      'maxOffset',
+    ],
+  ],
+};
+
+/** Every number, by chapter of the page for operators. */
+export const limits: readonly (readonly [chapter: string, limits: readonly Limit[]])[] = Object.entries(rows).map(
+  ([chapter, list]) => [
+    chapter,
+    list.map(([what, most, unit, beyond, source, name]) => ({ what, most, unit, beyond, source, name })),
+  ],
+);
+
+/** One limiter. Its numbers come from its setting. */
+export interface Limiter {
+  readonly setting: string;
+  readonly key: string;
+  readonly guards: string;
+}
+
+/** Every limiter of the client API. */
+export const limiters: readonly Limiter[] = (
+  [
+    ['rc_message', 'user', 'events, delayed events, aliases, profiles'],
+    ['rc_admin_redaction', 'user', "moderators' redactions; `rc_message` when unset"],
+    ['rc_registration', 'address', 'registration, asking whether a name is free'],
+    ['rc_registration_token_validity', 'address', 'checking registration tokens'],
+    ['rc_login.address', 'address', 'logins, except of application services'],
+    ['rc_login.account', 'account', 'logins'],
+    ['rc_login.failed_attempts', 'account', 'wrong passwords, also in interactive authentication'],
+    ['rc_joins.local', 'user', 'joining rooms this server is in'],
+    ['rc_joins.remote', 'user', 'joining other rooms'],
+    ['rc_joins_per_room', 'room', 'joins'],
+    ['rc_key_requests', 'device', 'room key requests to other devices'],
+    ['rc_3pid_validation', 'address, and the mail address or number', 'validation mails and messages'],
+    ['rc_invites.per_room', 'room', 'invites'],
+    ['rc_invites.per_user', 'invited user', 'invites'],
+    ['rc_invites.per_issuer', 'user', 'invites'],
+    ['rc_third_party_invite', 'user', 'invites by mail address or number'],
+    ['rc_media_create', 'user', 'reserving media ids'],
+    ['rc_presence.per_user', 'user', 'presence by sync; more is skipped without an error'],
+    ['rc_delayed_event_mgmt', 'user, or address', 'listing and managing delayed events'],
+    ['rc_room_creation', 'user', 'creating and upgrading rooms'],
+    ['rc_reports', 'user', 'reports'],
+    ['rc_user_directory', 'user', 'searching for users'],
+  ] as const
+).map(([setting, key, guards]) => ({ setting, key, guards }));

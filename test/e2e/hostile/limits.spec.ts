@@ -1,0 +1,95 @@
+import { Config } from '@rookery/platform';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { format, resolveConfig } from 'prettier';
+import { type Limit, limiters, limits } from './limits-table.js';
+
+const root = process.cwd();
+const page = join(root, 'docs', 'operators', 'limits.md');
+const read = (path: string): string => readFileSync(join(root, path), 'utf8');
+
+/** The number that a file gives to a name; `undefined` when there is none. */
+function numberIn({ source, name }: Limit): number | undefined {
+  const text = read(source);
+  const at = new RegExp(
+    `${/^\w/.test(name) ? '\\b' : ''}${name.replace(/[^\w ]/g, '\\$&')}\\s*[=:]\\s*([\\d_]+(?:\\s*\\*\\s*[\\d_]+)*)`,
+  );
+  return at
+    .exec(text)?.[1]
+    ?.split('*')
+    .reduce((product, factor) => product * Number(factor.replaceAll('_', '').trim()), 1);
+}
+
+const config = Config.fromObject({ server_name: 'rookery.test', report_stats: false });
+
+interface Numbers {
+  readonly per_second: number;
+  readonly burst_count: number;
+}
+const numbersOf = (setting: string): Numbers | undefined => config.get(setting as 'rc_admin_redaction');
+
+const inWords = ({ most, unit }: Limit): string =>
+  unit === 'ms' ? `${most / 1000} s` : `${most.toLocaleString('en-US')}${unit === '' ? '' : ` ${unit}`}`;
+
+const table = (head: readonly string[], rows: readonly (readonly string[])[]): string =>
+  [head, head.map(() => '---'), ...rows].map((cells) => `| ${cells.join(' | ')} |`).join('\n');
+
+function render(): string {
+  return [
+    '# Limits',
+    '<!-- Written from test/e2e/hostile/limits-table.ts; a test holds it against the sources. -->',
+    'What a client can ask for at most, and what becomes of more. Sizes of media, the length of timelines in a sync and how far events may be delayed are [settings](configuration.md): `max_upload_size`, `max_image_pixels`, `filter_timeline_limit`, `max_event_delay_duration`.',
+    ...limits.flatMap(([chapter, list]) => [
+      `## ${chapter}`,
+      table(
+        ['what', 'at most', 'more'],
+        list.map((limit) => [limit.what, inWords(limit), limit.beyond]),
+      ),
+    ]),
+    '## Rate limits',
+    'Each limiter is a leaky bucket per key: it holds `burst_count` and loses `per_second`. What does not fit is answered with 429 `M_LIMIT_EXCEEDED`, `retry_after_ms` in the body and a `Retry-After` header, and takes nothing from the bucket. An IPv6 address counts with its whole network (/64).',
+    table(
+      ['setting', 'per second', 'burst', 'key', 'guards'],
+      limiters.map(({ setting, key, guards }) => {
+        const numbers = numbersOf(setting) ?? numbersOf('rc_message');
+        return [`\`${setting}\``, String(numbers?.per_second), String(numbers?.burst_count), key, guards];
+      }),
+    ),
+    'A login token from an existing session may be had once in a minute by each user; that is no setting.',
+    'Exempt are application services whose registration says `rate_limited: false`, with all their users, and what modules send. Numbers that an administrator sets for a user replace those of every limiter by user (`0` per second: no limit). A module may answer for the three limiters of invites.',
+    '',
+  ].join('\n\n');
+}
+
+/** Every source of the libs. */
+function sources(folder: string): string[] {
+  return readdirSync(folder, { withFileTypes: true }).flatMap((entry) => {
+    const path = join(folder, entry.name);
+    if (entry.isDirectory()) return entry.name === 'dist' || entry.name === 'node_modules' ? [] : sources(path);
+    return /(?<!\.spec|\.d)\.ts$/.test(entry.name) ? [path] : [];
+  });
+}
+
+describe('the page of limits', () => {
+  it.each(limits.flatMap(([, list]) => list))('tells of the limit in the sources: $what', (limit) => {
+    expect(numberIn(limit)).toBe(limit.most);
+  });
+
+  it('knows every limiter that the sources ask', () => {
+    const asked = new Set(
+      sources(join(root, 'libs')).flatMap((file) =>
+        [...readFileSync(file, 'utf8').matchAll(/\b(?:take|mayTake)\(\s*'(rc_[\w.]+)'/g)].map(([, name]) => name),
+      ),
+    );
+    expect(asked.size).toBeGreaterThan(15);
+    const known = limiters.map(({ setting }) => setting);
+    expect([...asked].filter((name) => !known.includes(name!))).toEqual([]);
+  });
+
+  // `ROOKERY_WRITE_LIMITS=1` writes it.
+  it('says what the table says', async () => {
+    const wanted = await format(render(), { ...(await resolveConfig(page)), filepath: page });
+    if (process.env['ROOKERY_WRITE_LIMITS'] === '1') writeFileSync(page, wanted);
+    expect(readFileSync(page, 'utf8')).toBe(wanted);
+  });
+});
