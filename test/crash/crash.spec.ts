@@ -43,12 +43,17 @@ describe.each(databaseKinds)('a server that is killed (%s)', (kind) => {
     `keeps its word over ${kills} kills (seed ${seed})`,
     async () => {
       const random = randomFrom(seed);
-      // Once while it makes its tables: the next start must go on from there.
-      const firstStart = server.start();
-      await sleep(200 + random() * 800);
-      await server.stop('SIGKILL');
-      await server.start();
-      await firstStart;
+      /** Starts it, after it was killed while it started: that must do no harm. */
+      const startAfterFalseStart = async (): Promise<void> => {
+        const falseStart = server.start();
+        await sleep(200 + random() * 800);
+        await server.stop('SIGKILL');
+        await server.start();
+        // It asks until somebody answers, which is by now the second one.
+        await falseStart;
+      };
+      // The first time it is killed while it makes its tables.
+      await startAfterFalseStart();
 
       const clients: CrashClient[] = [];
       for (let n = 0; n < userCount; n++) clients.push(await CrashClient.register(server.baseUrl, `user${n}`));
@@ -76,7 +81,7 @@ describe.each(databaseKinds)('a server that is killed (%s)', (kind) => {
         const lived = journal.operations.slice(before);
         acknowledged += lived.filter((each) => each.endedMs !== undefined).length;
         cutOff += lived.filter((each) => each.endedMs === undefined).length;
-        await server.start();
+        await (random() < 0.15 ? startAfterFalseStart() : server.start());
         await audit.afterCrash();
         await inParallel(watchers, (watcher) => watcher.catchUp());
         expect({ life, problems: audit.problems }).toEqual({ life, problems: [] });
@@ -95,7 +100,7 @@ describe.each(databaseKinds)('a server that is killed (%s)', (kind) => {
       }
       // A load that was never cut off, or that did nothing, would have proven nothing.
       expect(cutOff).toBeGreaterThanOrEqual(kills);
-      expect(acknowledged).toBeGreaterThanOrEqual(kills * 10);
+      expect(acknowledged).toBeGreaterThanOrEqual(kills * 3);
     },
     60_000 + kills * 10_000,
   );
