@@ -45,7 +45,7 @@ export class NotificationHistory {
       ...(await this.visibility.visible(userId, stored)),
       ...invites.map((invite) => ({ stored: invite, membership: undefined })),
     ];
-    const written = await this.serializer.serialize(readerOf(requester), shown);
+    const written = await this.serializer.serialize(readerOf(requester), shown, { withoutRoomId: true });
     const byId = new Map(
       shown.map((visible, index) => [visible.stored.event.eventId, { visible, event: written[index] }]),
     );
@@ -58,7 +58,6 @@ export class NotificationHistory {
           event: { ...found.event },
           actions: JSON.parse(row.actions) as unknown[],
           read: isRead(row, marks.get(row.room_id)),
-          profile_tag: null,
           ts: found.visible.stored.receivedTs,
         },
       ];

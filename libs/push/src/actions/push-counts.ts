@@ -43,7 +43,9 @@ const keyOf = (roomId: string, userId: string): string => `${roomId}\n${userId}`
 export class PushCounts {
   readonly #byRoom = new Map<string, Map<string, Entry>>();
   readonly #entries = new LRUCache<string, { readonly roomId: string; readonly userId: string }>({
-    max: maxEntries,
+    // Bounded by size, not by number: that would take the memory for all of them at once.
+    maxSize: maxEntries,
+    sizeCalculation: () => 1,
     dispose: ({ roomId, userId }) => this.#unlink(roomId, userId),
   });
   readonly #loads = new Map<string, Set<Load>>();

@@ -48,7 +48,7 @@ export class PushDelivery implements OnModuleInit {
   readonly #waiting = new Set<number>();
   readonly #retries = new Map<number, { failures: number; timer: Timer | undefined }>();
   readonly #badges = new Map<string, Timer>();
-  readonly #shownBadges = new LRUCache<number, number>({ max: 100_000 });
+  readonly #shownBadges = new LRUCache<number, number>({ maxSize: 100_000, sizeCalculation: () => 1 });
   #tasks = new Set<Promise<void>>();
 
   constructor(
@@ -86,7 +86,7 @@ export class PushDelivery implements OnModuleInit {
     for (const id of await duePushers(this.database)) this.#wake(id);
   }
 
-  /** Lets requests under way come to their end. */
+  /** Cuts requests under way short; they are repeated after the next start. */
   async stop(): Promise<void> {
     this.#stopping.abort();
     for (const { timer } of this.#retries.values()) timer?.cancel();
@@ -154,7 +154,10 @@ export class PushDelivery implements OnModuleInit {
   async #drain(id: number): Promise<boolean> {
     while (!this.#stopping.signal.aborted) {
       const pusher = await findPusher(this.database, id);
-      if (!pusher?.due) return pusher !== undefined;
+      if (!pusher?.due) {
+        this.#retries.delete(id);
+        return pusher !== undefined;
+      }
       const { upTo } = pusher.due;
       const after = Math.max(pusher.due.after, pusher.lastStreamOrdering);
       const rows = await selectUnread(this.database, pusher.userId, { after, upTo, limit: pageSize });
