@@ -35,7 +35,7 @@ const deviceKey = (userId: string, deviceId: string): string => `${userId}\n${de
 /** One-time and fallback keys. A one-time key is handed out once, whoever asks and how often. */
 @Injectable()
 export class OneTimeKeyService {
-  readonly #counts = new LRUCache<string, Promise<KeyCounts>>({ max: maxCounted });
+  readonly #counts = new LRUCache<string, Promise<KeyCounts>>({ maxSize: maxCounted, sizeCalculation: () => 1 });
 
   constructor(
     private readonly database: Database,

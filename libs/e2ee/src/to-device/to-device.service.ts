@@ -51,7 +51,7 @@ const inboxKey = (userId: string, deviceId: string): string => `${userId}\n${dev
 export class ToDeviceService implements OnModuleInit, OnModuleDestroy {
   #arrived = new StreamChangeCache(Number.MAX_SAFE_INTEGER);
   // Up to where messages of a device were deleted.
-  readonly #acknowledged = new LRUCache<string, number>({ max: maxAcknowledged });
+  readonly #acknowledged = new LRUCache<string, number>({ maxSize: maxAcknowledged, sizeCalculation: () => 1 });
   #stream: StreamIds | undefined;
   #opening: Promise<void> | undefined;
   #forgetter: Timer | undefined;

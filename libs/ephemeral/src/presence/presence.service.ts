@@ -48,7 +48,7 @@ export interface PresenceQuery {
 export class PresenceService implements OnModuleInit, OnModuleDestroy {
   readonly #local: LocalPresence;
   // Who is to get the presence of everybody here, from which position on.
-  readonly #everybody = new LRUCache<string, number>({ max: 50_000 });
+  readonly #everybody = new LRUCache<string, number>({ maxSize: 50_000, sizeCalculation: () => 1 });
   #lastEverybody = 0;
   #opening: Promise<void> | undefined;
   #sweeper: Timer | undefined;

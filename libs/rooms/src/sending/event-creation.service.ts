@@ -30,7 +30,7 @@ const maxTxnIdLength = 255;
 @Injectable()
 export class EventCreation {
   readonly #inFlight = new Map<string, Promise<SentEvent>>();
-  readonly #sent = new LRUCache<string, SentEvent>({ max: 20_000 });
+  readonly #sent = new LRUCache<string, SentEvent>({ maxSize: 20_000, sizeCalculation: () => 1 });
 
   constructor(
     private readonly persister: EventPersister,

@@ -18,7 +18,7 @@ interface Entry {
  * means sending an event twice.
  */
 export class LazyMembers {
-  readonly #connections = new LRUCache<number, Entry>({ max: maxConnections });
+  readonly #connections = new LRUCache<number, Entry>({ maxSize: maxConnections, sizeCalculation: () => 1 });
 
   /** The client came back with `pos`: the answer that gave it has arrived, any later one has not. */
   confirm(key: number, pos: string): void {

@@ -12,7 +12,8 @@ const maxAgeMs = 60_000;
 @Injectable()
 export class AccountValidity {
   readonly #expiry = new LRUCache<string, { readonly expiresMs: number | undefined; readonly loadedMs: number }>({
-    max: 20_000,
+    maxSize: 20_000,
+    sizeCalculation: () => 1,
   });
 
   constructor(

@@ -31,7 +31,7 @@ export interface SharedSecretRegistration extends JsonObject {
 /** Registration with the secret that the operator's tools share with the server. */
 @Injectable()
 export class AdminRegistrationService {
-  readonly #nonces = new LRUCache<string, number>({ max: maxNonces });
+  readonly #nonces = new LRUCache<string, number>({ maxSize: maxNonces, sizeCalculation: () => 1 });
 
   constructor(
     private readonly clock: Clock,

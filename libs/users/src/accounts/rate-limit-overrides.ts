@@ -11,7 +11,8 @@ const maxAgeMs = 5_000;
 export class StoredRateLimitOverrides extends RateLimitOverrides {
   readonly #cache = new LRUCache<string, { readonly limit: Promise<RateLimit | undefined>; readonly loadedMs: number }>(
     {
-      max: 20_000,
+      maxSize: 20_000,
+      sizeCalculation: () => 1,
     },
   );
 

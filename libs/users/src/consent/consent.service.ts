@@ -10,7 +10,7 @@ import { qualifyUserId } from '../common/user-names.js';
 /** The server's policy, and who has agreed to which version of it. */
 @Injectable()
 export class ConsentService {
-  readonly #agreed = new LRUCache<string, string>({ max: 20_000 });
+  readonly #agreed = new LRUCache<string, string>({ maxSize: 20_000, sizeCalculation: () => 1 });
 
   constructor(
     private readonly database: Database,

@@ -13,7 +13,7 @@ const maxPending = 50_000;
 /** Notes when and from where users were last active: in memory at once, in the database in batches. */
 @Injectable()
 export class ClientActivity implements OnModuleInit, OnModuleDestroy {
-  readonly #noted = new LRUCache<string, number>({ max: maxPending });
+  readonly #noted = new LRUCache<string, number>({ maxSize: maxPending, sizeCalculation: () => 1 });
   #pending = new Map<string, Sighting>();
   #timer: Timer | undefined;
   #flushing: Promise<void> = Promise.resolve();

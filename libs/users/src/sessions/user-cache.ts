@@ -20,7 +20,11 @@ export class UserCache<Value extends object> {
 
   /** @param usersOf the users whose changes make a value old */
   constructor(private readonly usersOf: (value: Value) => readonly string[]) {
-    this.#entries = new LRUCache({ max: maxEntries, dispose: (entry, key) => this.#unlink(entry.value, key) });
+    this.#entries = new LRUCache({
+      maxSize: maxEntries,
+      sizeCalculation: () => 1,
+      dispose: (entry, key) => this.#unlink(entry.value, key),
+    });
   }
 
   get(key: string, nowMs: number): Value | undefined {

@@ -64,7 +64,10 @@ const unboundParameters = new Set(['auth', 'initial_device_display_name', 'x_sho
 export class UiaService {
   readonly #stages = new Map<string, UiaStage>();
   readonly #sources: ((type: string) => UiaStage | undefined)[] = [];
-  readonly #begun = new LRUCache<string, { readonly sinceMs: number; count: number }>({ max: 100_000 });
+  readonly #begun = new LRUCache<string, { readonly sinceMs: number; count: number }>({
+    maxSize: 100_000,
+    sizeCalculation: () => 1,
+  });
 
   constructor(
     private readonly database: Database,
