@@ -15,7 +15,7 @@ export interface IndexedMessage {
   readonly words: readonly string[];
 }
 
-/** Puts events into the index that are not in it. */
+/** Puts events into the index; those that are in it are passed over: nothing here may keep an event from being stored. */
 export async function insertMessages(tx: Tx, messages: readonly IndexedMessage[]): Promise<void> {
   if (messages.length === 0) return;
   const columns = ['event_id', 'room_id', 'sender', 'key', 'origin_server_ts', 'stream_ordering'];
@@ -33,10 +33,14 @@ export async function insertMessages(tx: Tx, messages: readonly IndexedMessage[]
       'event_search',
       [...columns, 'vector'],
       messages.map((message) => [...row(message), text(message)]),
+      'ON CONFLICT DO NOTHING',
     );
     return;
   }
-  await tx.insertMany('event_search', columns, messages.map(row));
+  await tx.insertMany('event_search', columns, messages.map(row), 'ON CONFLICT DO NOTHING');
+  await tx.run(`DELETE FROM event_search_words WHERE ${tx.dialect.anyOf('rowid')}`, [
+    messages.map((message) => message.streamOrdering),
+  ]);
   await tx.insertMany(
     'event_search_words',
     ['rowid', 'words', 'room'],

@@ -29,9 +29,13 @@ export class MessageIndex implements OnModuleInit {
   ) {}
 
   onModuleInit(): void {
-    if (!this.config.get('enable_search')) return;
+    const isOn = this.config.get('enable_search');
+    // What is deleted goes from the index even while nothing is added to it.
     this.hooks.subscribe<Prepared>({
-      prepare: (batch) => this.#prepare(batch),
+      prepare: async (batch) => ({
+        messages: isOn ? this.#messages(batch) : [],
+        withdrawn: await this.#withdrawn(batch),
+      }),
       inTransaction: async (tx, _batch, prepared) => {
         if (prepared === undefined) return;
         await insertMessages(tx, prepared.messages);
@@ -42,15 +46,14 @@ export class MessageIndex implements OnModuleInit {
     });
   }
 
-  async #prepare(batch: EventBatch): Promise<Prepared> {
-    const messages = batch.events.flatMap((stored): IndexedMessage[] => {
+  #messages({ events }: EventBatch): IndexedMessage[] {
+    return events.flatMap((stored): IndexedMessage[] => {
       const { event, streamOrdering } = stored;
       const found = isServable(stored) ? searchableWords(event.type, event.content) : undefined;
       if (found === undefined) return [];
       const { eventId, roomId, sender, originServerTs } = event;
       return [{ eventId, roomId, sender, originServerTs, streamOrdering, ...found }];
     });
-    return { messages, withdrawn: await this.#withdrawn(batch) };
   }
 
   /** What the batch redacts: own events and those of the own server, and what the power levels let one redact. */
