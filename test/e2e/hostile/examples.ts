@@ -99,7 +99,7 @@ export const examples: Readonly<Record<string, (names: Names) => Example>> = {
   'GET /register/m.login.registration_token/validity': () => ({ query: { token: 'abc' } }),
   'POST /refresh': () => ({ body: { refresh_token: 'abc' } }),
   'POST /account/password': (names) => ({
-    body: { new_password: 'another password', logout_devices: false, auth: password(names) },
+    body: { new_password: names.password, logout_devices: false, auth: password(names) },
   }),
   'POST /account/deactivate': (names) => ({
     body: { auth: { ...password(names), password: 'wrong' }, erase: true, id_server: 'id.invalid' },
@@ -144,11 +144,9 @@ export const examples: Readonly<Record<string, (names: Names) => Example>> = {
       is_direct: true,
       creation_content: { 'm.federate': true, type: 'm.space', additional_creators: [otherUserId] },
       initial_state: [{ type: 'm.room.guest_access', state_key: '', content: { guest_access: 'can_join' } }],
-      invite_3pid: [{ id_server: 'id.invalid', id_access_token: 'x', medium: 'email', address: 'a@example.org' }],
       power_level_content_override: {
         users_default: 0,
         events: { 'm.x': 50 },
-        users: { [otherUserId]: 50 },
         notifications: { room: 50 },
       },
     },
@@ -191,7 +189,7 @@ export const examples: Readonly<Record<string, (names: Names) => Example>> = {
       'm.new_content': { msgtype: 'm.text', body: 'Hullo' },
       info: { h: 1, w: 1, size: 1, mimetype: 'image/png' },
     },
-    query: { ts: '1700000000000', 'org.matrix.msc4140.delay': '100000' },
+    query: { ts: '1700000000000' },
   }),
   'PUT /rooms/:roomId/state/:eventType/:stateKey': ({ otherUserId }) => ({
     body: {
@@ -280,7 +278,7 @@ export const examples: Readonly<Record<string, (names: Names) => Example>> = {
         typing: { enabled: true },
       },
     },
-    query: { pos: '0/0', timeout: '0', set_presence: 'online' },
+    query: { pos: 'x', timeout: '0', set_presence: 'online' },
   }),
   'POST /rooms/:roomId/read_markers': ({ eventId }) => ({
     body: { 'm.fully_read': eventId, 'm.read': eventId, 'm.read.private': eventId },

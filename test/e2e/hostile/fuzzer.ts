@@ -42,6 +42,8 @@ export interface FuzzOptions {
   readonly rounds: number;
   /** Rounds end early after this time; one is always made. */
   readonly limitMs: number;
+  /** Told of each offense at once. */
+  readonly onOffense?: (offense: string) => void;
   /** Told after each round. */
   readonly afterRound?: (round: number, world: World) => Promise<void>;
 }
@@ -80,7 +82,11 @@ export async function fuzz(options: FuzzOptions): Promise<Report> {
       if (answer.status !== undefined) statuses.set(answer.status, (statuses.get(answer.status) ?? 0) + 1);
       const problems = wrongWith(route, request, answer, mayWait, isForeign);
       if (blockMs > longestBlockMs) problems.push(`blocked for ${Math.round(blockMs)} ms`);
-      for (const problem of problems) offenses.push(describeOffense(id, request, problem, answer));
+      for (const problem of problems) {
+        const offense = describeOffense(id, request, problem, answer);
+        offenses.push(offense);
+        options.onOffense?.(offense);
+      }
       if (await isSignedOut(answer, request, world, homeserver)) world = await makeWorld(homeserver);
     }
     await options.afterRound?.(round, world);
@@ -111,7 +117,7 @@ interface Attempt {
 }
 
 /** A request with at least one thing wrong, mostly. */
-export function hostileRequest(dice: Dice, route: Route, { names, tokens }: World): Attempt {
+export function hostileRequest(dice: Dice, route: Route, { names, tokens }: World, where?: string): Attempt {
   const { body: right, query = {} } = (examples[route.name]?.(names) ?? {}) as Example;
   const inBody = route.method !== 'GET';
   const path = dice.pick(route.paths);
@@ -124,7 +130,7 @@ export function hostileRequest(dice: Dice, route: Route, { names, tokens }: Worl
     'all',
     'broken',
   ];
-  const place = dice.pick(places);
+  const place = where ?? dice.pick(places);
   const hits = (name: string): boolean => place === name || place === 'all';
 
   const method = place === 'broken' && dice.chance(0.3) ? dice.pick(methods) : route.method;
@@ -227,7 +233,8 @@ function rightSegment(dice: Dice, name: string, names: Names): string {
 }
 
 function queryText(dice: Dice, right: Readonly<Record<string, string>>, isHit: boolean, names: Names): string {
-  const entries = Object.entries(right).filter(() => dice.chance(0.6));
+  // What must be there mostly is; made-up tokens mostly are not.
+  const entries = Object.entries(right).filter(([, value]) => dice.chance(value === 'x' ? 0.15 : 0.85));
   const pairs = entries.map(([name, value]) => `${encodeURIComponent(name)}=${encodeURIComponent(value)}`);
   if (isHit) {
     const known = [
@@ -238,6 +245,7 @@ function queryText(dice: Dice, right: Readonly<Record<string, string>>, isHit: b
       'access_token',
       'ts',
       'timeout',
+      'org.matrix.msc4140.delay',
       'server_name',
       'via',
       'format',

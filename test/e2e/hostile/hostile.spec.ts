@@ -2,7 +2,7 @@ import type { TestHomeserver } from '@rookery/testing';
 import { createRoom, databases, join, ok, say } from '../rooms/rooms-client.js';
 import { fuzz } from './fuzzer.js';
 import { routesOf } from './routes.js';
-import { startUnlimited } from './world.js';
+import { register, startUnlimited } from './world.js';
 
 /** Another seed or more rounds than `npm test` makes: `ROOKERY_FUZZ_SEED`, `ROOKERY_FUZZ_ROUNDS`. */
 const seed = process.env['ROOKERY_FUZZ_SEED'] ?? 'rookery';
@@ -12,8 +12,8 @@ const isLong = process.env['ROOKERY_FUZZ_ROUNDS'] !== undefined;
 
 /** What everybody else wants meanwhile. */
 async function talks(homeserver: TestHomeserver, round: number): Promise<void> {
-  const alice = await homeserver.registerUser(`alice${round}`);
-  const bob = await homeserver.registerUser(`bob${round}`);
+  const alice = await register(homeserver, `alice${round}`);
+  const bob = await register(homeserver, `bob${round}`);
   const roomId = await createRoom(alice, { preset: 'public_chat' });
   const { next_batch: since } = await ok<{ next_batch: string }>(bob, 'GET', '/sync?timeout=0');
   await join(bob, roomId);
@@ -45,6 +45,7 @@ describe('hostile input', () => {
           const report = await fuzz({
             ...{ homeserver, routes, seed, rounds },
             limitMs: isLong ? Infinity : 24_000,
+            onOffense: (offense) => console.error(offense),
             afterRound: async (round, { user }) => {
               await talks(homeserver, round);
               await ok(user, 'GET', '/sync?timeout=0');

@@ -135,6 +135,7 @@ export function hostileText(dice: Dice, names: Names): string {
 }
 
 const numbers = [
+  '60000',
   '-1',
   '0',
   '1.5',

@@ -11,6 +11,11 @@ export const startUnlimited = (database: (typeof databases)[number]): Promise<Te
     database,
     settings: {
       allow_guest_access: true,
+      login_via_existing_session: { enabled: true },
+      room_list_publication_rules: [{ action: 'allow' }],
+      public_baseurl: 'https://rookery.test/',
+      // Nobody takes these mails.
+      email: { smtp_host: '127.0.0.1', smtp_port: 1, notif_from: 'Rookery <rookery@rookery.test>' },
       max_event_delay_duration: '1h',
       experimental_features: { msc3814_enabled: true, msc2666_enabled: true, msc4143_enabled: true },
       rc_registration_token_validity: wide,
@@ -36,14 +41,17 @@ export interface World {
 
 let worlds = 0;
 
-/** Makes an administrator with the secret that the tests' servers share. */
-async function registerAdmin(homeserver: TestHomeserver, username: string, password: string): Promise<TestUser> {
+/** Makes an account with the secret that the tests' servers share: interactive authentication has a limit by address. */
+export async function register(homeserver: TestHomeserver, username: string, isAdmin = false): Promise<TestUser> {
   const path = '/_synapse/admin/v1/register';
   const { nonce } = (await homeserver.request<{ nonce: string }>('GET', path)).body;
-  const mac = createHmac('sha1', 'shared').update([nonce, username, password, 'admin'].join('\0')).digest('hex');
-  const account = { nonce, mac, username, password, admin: true };
-  const { body } = await homeserver.request<Record<string, string>>('POST', path, account);
-  const accessToken = body['access_token']!;
+  const password = `password of ${username}`;
+  const signed = [nonce, username, password, isAdmin ? 'admin' : 'notadmin'].join('\0');
+  const mac = createHmac('sha1', 'shared').update(signed).digest('hex');
+  const account = { nonce, mac, username, password, admin: isAdmin };
+  const { status, body } = await homeserver.request<Record<string, string>>('POST', path, account);
+  const accessToken = body['access_token'];
+  if (accessToken === undefined) throw new Error(`${username}: ${status} ${JSON.stringify(body)}`);
   return {
     userId: body['user_id']!,
     deviceId: body['device_id']!,
@@ -55,11 +63,10 @@ async function registerAdmin(homeserver: TestHomeserver, username: string, passw
 /** New users with a room that has a bit of everything: what earlier requests broke is left behind. */
 export async function makeWorld(homeserver: TestHomeserver): Promise<World> {
   const number = (worlds += 1);
-  const password = `password of user ${number}`;
-  const admin = await registerAdmin(homeserver, `admin${number}`, password);
-  const user = await homeserver.registerUser(`user${number}`, password);
-  const other = await homeserver.registerUser(`other${number}`);
-  const suspended = await homeserver.registerUser(`suspended${number}`);
+  const admin = await register(homeserver, `admin${number}`, true);
+  const user = await register(homeserver, `user${number}`);
+  const other = await register(homeserver, `other${number}`);
+  const suspended = await register(homeserver, `suspended${number}`);
   const guest = await homeserver.request<{ access_token: string }>('POST', '/register?kind=guest', {});
   const options = { preset: 'public_chat', room_alias_name: `room${number}` };
   const roomId = await createRoom(user, options);
@@ -83,7 +90,8 @@ export async function makeWorld(homeserver: TestHomeserver): Promise<World> {
   return {
     user,
     names: {
-      ...{ roomId, eventId, password },
+      ...{ roomId, eventId },
+      password: `password of user${number}`,
       userId: user.userId,
       otherUserId: other.userId,
       alias: `#room${number}:rookery.test`,
