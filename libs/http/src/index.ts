@@ -28,4 +28,4 @@ export {
 export { HttpReply, type PageContent, type PageOptions } from './reply.js';
 export { type LimiterName, type RateLimit, RateLimiter, RateLimitOverrides } from './rate-limiter.js';
 export type { PathPrefixes } from './request-handler.js';
-export type { WebHandler } from './web-mounts.js';
+export type { WebClient, WebHandler } from './web-mounts.js';

@@ -2,8 +2,14 @@ import { defaultBodyLimitBytes, type Exchange } from './exchange.js';
 import { HttpReply } from './reply.js';
 import { respond } from './respond.js';
 
+/** What is known of the client beside its request. */
+export interface WebClient {
+  /** As in `InboundRequest`. */
+  readonly ip: string;
+}
+
 /** A handler of the web platform's kind, as modules register them. */
-export type WebHandler = (request: Request) => Response | Promise<Response>;
+export type WebHandler = (request: Request, client: WebClient) => Response | Promise<Response>;
 
 /** Largest answer of a web resource, bytes. */
 const maxAnswerBytes = 104_857_600;
@@ -29,7 +35,7 @@ class WebMount {
       signal,
       ...(rawBody === undefined ? {} : { body: new Uint8Array(rawBody) }),
     });
-    const response = await this.handler(request);
+    const response = await this.handler(request, { ip: exchange.ip });
     if (Number(response.headers.get('content-length') ?? 0) > maxAnswerBytes)
       throw new Error('The answer of a web resource is too large');
     const body = response.body === null ? undefined : new Uint8Array(await response.arrayBuffer());

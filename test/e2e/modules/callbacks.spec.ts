@@ -271,6 +271,21 @@ describe.each(['sqlite', 'postgres'] as const)('callbacks fire (%s)', (kind) => 
     expect(await find()).toEqual([]);
   });
 
+  it('when presence is told', async () => {
+    probe.answers = {
+      getUsersForStates: () => new Map(),
+      getInterestedUsers: () => new Set([ben.userId]),
+    };
+    const status = `/presence/${encodeURIComponent(ann.userId)}/status`;
+    expect((await ann.request('PUT', status, { presence: 'unavailable', status_msg: 'out' })).status).toBe(200);
+    await eventually(() => (calls('getUsersForStates').length > 0 ? true : undefined));
+    expect(last('getUsersForStates').args[0]).toEqual(
+      expect.arrayContaining([expect.objectContaining({ userId: ann.userId, state: 'unavailable' })]),
+    );
+    expect((await ann.request('GET', '/sync')).status).toBe(200);
+    expect(last('getInterestedUsers').args).toEqual([ann.userId]);
+  });
+
   it('when a background update runs', async () => {
     let released = 0;
     probe.answers = {

@@ -17,18 +17,12 @@ export class WebResources {
     for (const prefix of this.dispatcher.webPrefixes) {
       if (this.#mounted.has(prefix)) continue;
       this.#mounted.add(prefix);
-      this.http.mount(prefix, (request, { ip }: ClientDetails = {}) => {
-        if (ip === undefined) return this.dispatcher.answerWeb(request);
+      this.http.mount(prefix, (request, { ip }) => {
         addresses.set(request, ip);
         return this.dispatcher.answerWeb(request, { ip });
       });
     }
   }
-}
-
-/** What the HTTP side may tell of a client beside its request. */
-interface ClientDetails {
-  readonly ip?: string;
 }
 
 /** From where requests came that modules are answering; a module hands the request back, not the address. */

@@ -220,8 +220,8 @@ export const callbackTable = {
     exclusive: 'refuse',
   },
 
-  getUsersForStates: { category: 'presenceRouter', snakeCase: 'get_users_for_states', kind: 'merge', fires: false },
-  getInterestedUsers: { category: 'presenceRouter', snakeCase: 'get_interested_users', kind: 'merge', fires: false },
+  getUsersForStates: { category: 'presenceRouter', snakeCase: 'get_users_for_states', kind: 'merge', fires: true },
+  getInterestedUsers: { category: 'presenceRouter', snakeCase: 'get_interested_users', kind: 'merge', fires: true },
 
   onAccountDataUpdated: { category: 'accountData', snakeCase: 'on_account_data_updated', kind: 'notify', fires: true },
 

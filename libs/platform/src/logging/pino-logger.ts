@@ -72,7 +72,8 @@ export class PinoLogger extends Logger {
         timestamp: pino.stdTimeFunctions.isoTime,
         formatters: { level: (label) => ({ level: label }) },
         serializers,
-        mixin: () => LogContext.current() ?? {},
+        // A copy: the logger writes the fields of the line into what it gets.
+        mixin: () => ({ ...LogContext.current() }),
       },
       stream,
     );
