@@ -81,6 +81,10 @@ export interface FoundRow {
   readonly event_id: string;
   readonly origin_server_ts: number;
   readonly stream_ordering: number;
+}
+
+/** The same, ranked. */
+export interface RankedRow extends FoundRow {
   /** Higher is closer. */
   readonly rank: number;
 }
@@ -98,11 +102,14 @@ export const searchWindow = 10_000;
 
 const columns = 's.event_id, s.origin_server_ts, s.stream_ordering';
 
-/** The newest matches, as a table `s` with a column `rank`. */
+/** The newest matches, as a table `s`; ranked ones with what a rank is made from, which takes its time. */
 function matches(
   db: Db,
   query: MessageQuery,
-  before?: { readonly ts: number; readonly stream: number },
+  {
+    ranked,
+    before,
+  }: { readonly ranked?: boolean; readonly before?: { readonly ts: number; readonly stream: number } | undefined } = {},
 ): { readonly sql: string; readonly params: SqlValue[] } {
   const { anyOf } = db.dialect;
   const isPostgres = db.dialect.name === 'postgres';
@@ -125,9 +132,9 @@ function matches(
     ...(before ? [before.ts, before.stream] : []),
   ];
   const sql = isPostgres
-    ? `(SELECT ${columns}, s.vector FROM event_search s WHERE ${where.join(' AND ')}
+    ? `(SELECT ${columns}${ranked ? ', s.vector' : ''} FROM event_search s WHERE ${where.join(' AND ')}
         ORDER BY s.stream_ordering DESC LIMIT ${searchWindow}) AS s`
-    : `(SELECT ${columns}, -bm25(event_search_words, 1.0, 0.0) AS rank FROM event_search_words
+    : `(SELECT ${columns}${ranked ? ', -bm25(event_search_words, 1.0, 0.0) AS rank' : ''} FROM event_search_words
         CROSS JOIN event_search s ON s.stream_ordering = event_search_words.rowid WHERE ${where.join(' AND ')}
         ORDER BY event_search_words.rowid DESC LIMIT ${searchWindow}) AS s`;
   return { sql, params };
@@ -140,10 +147,10 @@ const rankOf = (db: Db, query: MessageQuery): { readonly sql: string; readonly p
     : { sql: 's.rank', params: [] };
 
 /** The closest first. */
-export async function selectByRank(db: Db, query: MessageQuery, offset: number, limit: number): Promise<FoundRow[]> {
-  const { sql, params } = matches(db, query);
+export async function selectByRank(db: Db, query: MessageQuery, offset: number, limit: number): Promise<RankedRow[]> {
+  const { sql, params } = matches(db, query, { ranked: true });
   const rank = rankOf(db, query);
-  return db.query<FoundRow>(
+  return db.query<RankedRow>(
     `SELECT ${columns}, ${rank.sql} AS rank FROM ${sql} ORDER BY 4 DESC, s.origin_server_ts DESC, s.stream_ordering DESC
      LIMIT ${Math.trunc(limit)} OFFSET ${Math.trunc(offset)}`,
     [...rank.params, ...params],
@@ -157,12 +164,10 @@ export async function selectByTime(
   before: { readonly ts: number; readonly stream: number } | undefined,
   limit: number,
 ): Promise<FoundRow[]> {
-  const { sql, params } = matches(db, query, before);
-  const rank = rankOf(db, query);
+  const { sql, params } = matches(db, query, { before });
   return db.query<FoundRow>(
-    `SELECT ${columns}, ${rank.sql} AS rank FROM ${sql} ORDER BY s.origin_server_ts DESC, s.stream_ordering DESC
-     LIMIT ${Math.trunc(limit)}`,
-    [...rank.params, ...params],
+    `SELECT ${columns} FROM ${sql} ORDER BY s.origin_server_ts DESC, s.stream_ordering DESC LIMIT ${Math.trunc(limit)}`,
+    params,
   );
 }
 

@@ -24,7 +24,8 @@ const smallestPage = 20;
 
 interface Found {
   readonly visible: VisibleEvent;
-  readonly rank: number;
+  /** Absent in the order of time: nobody asked for it. */
+  readonly rank: number | undefined;
 }
 
 interface Page {
@@ -95,7 +96,7 @@ export class MessageSearch {
     let place = start;
     const size = Math.max(request.limit, smallestPage);
     for (let pages = 0; pages < maxPages; pages++) {
-      const rows =
+      const rows: readonly (FoundRow & { readonly rank?: number })[] =
         request.order === 'rank'
           ? await selectByRank(this.database, query, place.offset ?? 0, size)
           : await selectByTime(this.database, query, place.before, size);
@@ -135,7 +136,7 @@ export class MessageSearch {
     ]);
     const results = found.map(({ visible: { stored }, rank }, index): JsonObject => {
       const context = contexts?.get(stored.event.eventId);
-      return { rank, result: { ...written[index] }, ...(context && { context }) };
+      return { ...(rank !== undefined && { rank }), result: { ...written[index] }, ...(context && { context }) };
     });
     const answer: JsonObject = { results };
     if (next) answer['next_batch'] = formatPlace(next);
