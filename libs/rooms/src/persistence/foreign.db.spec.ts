@@ -13,6 +13,7 @@ import { type RemoteRoomGateway, RemoteRooms } from '../membership/remote-rooms.
 import { roomsMigrations } from '../migrations/index.js';
 import { MembershipReader } from '../reading/membership-reader.js';
 import { buildRooms, requesterOf, type RoomsFixture } from '../rooms.fixture.js';
+import { ChainCovers } from '../upkeep/chain-covers.service.js';
 import { EventCreation } from '../sending/event-creation.service.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
 import { EventPersister } from './event-persister.js';
@@ -286,6 +287,38 @@ eachDatabase('events of other servers', (open) => {
     const older = server.make({ type: 'm.room.message', sender: zoe, content: { body: 'older' } }, [create], state);
     await rooms.get(EventPersister).backfill(join.roomId, [older], { state: all, authChain: all });
     expect(await timeline(join.roomId)).toContain(older.eventId);
+  });
+
+  it('covers the auth chain of an invite that was known before its room', async () => {
+    const server = new RemoteServer('10', `!later:${remoteServer}`);
+    let state: Map<string, RoomEvent> = new Map();
+    let last: RoomEvent[] = [];
+    const add = (type: string, stateKey: string, sender: string, content: JsonObject): RoomEvent => {
+      const event = server.make({ type, stateKey, sender, content }, last, state);
+      state = applied(state, event);
+      last = [event];
+      return event;
+    };
+    add('m.room.create', '', zoe, { room_version: '10', creator: zoe });
+    add('m.room.member', zoe, zoe, { membership: 'join' });
+    add('m.room.join_rules', '', zoe, { join_rule: 'invite' });
+    const invite = add('m.room.member', bob.userId, zoe, { membership: 'invite' });
+    const { roomId } = invite;
+    await rooms.get(EventPersister).receiveOutOfBand('10', invite);
+    const known = [...state.values()];
+    const join = add('m.room.member', bob.userId, bob.userId, { membership: 'join' });
+    const verdict = await rooms.get(EventPersister).receiveWithState('10', join, { state: known, authChain: known });
+    expect(verdict.kind).toBe('accepted');
+    const uncovered = () =>
+      test.database.query(
+        `SELECT e.event_id FROM events e LEFT JOIN event_auth_chains c ON c.event_id = e.event_id
+         WHERE e.room_id = ? AND e.state_key IS NOT NULL AND c.generation IS NULL`,
+        [roomId],
+      );
+    expect(await uncovered()).not.toEqual([]);
+    await rooms.get(ChainCovers).completeAll();
+    expect(await uncovered()).toEqual([]);
+    await rooms.get(EventCreation).send(bob, { roomId, type: 'm.room.message', content: { body: 'here' } });
   });
 
   it('takes an invite to a room it does not know, and lets the user reject it though nobody listens', async () => {

@@ -46,19 +46,14 @@ export class PurgeService implements OnModuleInit {
         stream: number;
         includeLocal: boolean;
       };
-      let deleted = Number(task.result?.['deleted'] ?? 0);
+      const before = Number(task.result?.['deleted'] ?? 0);
       const point: PurgePoint = {
         roomId: task.roomId,
         before: { topological, stream },
         includeLocal,
         serverName: this.config.serverName,
       };
-      for (;;) {
-        const count = await this.#purgeSome(point);
-        if (count === 0) break;
-        deleted += count;
-        await report({ deleted });
-      }
+      const deleted = before + (await this.#purgeTo(point, (count) => report({ deleted: before + count })));
       await this.collectGroups(task.roomId);
       return { deleted };
     });
@@ -76,6 +71,19 @@ export class PurgeService implements OnModuleInit {
   async purgeHistory(roomId: string, limit: PurgeLimit, includeLocal: boolean): Promise<string> {
     const before = await this.#placeOf(roomId, limit);
     return this.tasks.schedule('purge_history', roomId, { ...before, includeLocal });
+  }
+
+  /**
+   * Purges messages that were stored at or before a time, now. State stays, and so does the newest event.
+   * @returns how many are gone
+   */
+  async purgeOlder(roomId: string, ts: number, signal?: AbortSignal): Promise<number> {
+    const before = await this.#placeAt(roomId, ts);
+    if (!before) return 0;
+    const point = { roomId, before, includeLocal: true, serverName: this.config.serverName };
+    const deleted = await this.#purgeTo(point, undefined, signal);
+    if (deleted > 0) await this.collectGroups(roomId);
+    return deleted;
   }
 
   /**
@@ -121,10 +129,20 @@ export class PurgeService implements OnModuleInit {
     }
   }
 
-  async #purgeSome(point: PurgePoint): Promise<number> {
-    const eventIds = await selectPurgeable(this.database, point, batchSize);
-    if (eventIds.length > 0) await this.#deleteEvents(point.roomId, eventIds);
-    return eventIds.length;
+  async #purgeTo(
+    point: PurgePoint,
+    report?: (deleted: number) => Promise<void>,
+    signal?: AbortSignal,
+  ): Promise<number> {
+    let deleted = 0;
+    while (!signal?.aborted) {
+      const eventIds = await selectPurgeable(this.database, point, batchSize);
+      if (eventIds.length === 0) break;
+      await this.#deleteEvents(point.roomId, eventIds);
+      deleted += eventIds.length;
+      await report?.(deleted);
+    }
+    return deleted;
   }
 
   async #deleteEvents(roomId: string, eventIds: readonly string[]): Promise<void> {
@@ -146,12 +164,18 @@ export class PurgeService implements OnModuleInit {
       return { topological: stored.event.depth, stream: stored.streamOrdering };
     }
     if (limit.ts === undefined) throw MatrixError.badJson('An event or a time is needed');
+    const place = await this.#placeAt(roomId, limit.ts);
+    if (!place) throw MatrixError.notFound('There is no event before that time');
+    return place;
+  }
+
+  /** The place behind the newest event that was stored at or before a time. */
+  async #placeAt(roomId: string, ts: number): Promise<{ topological: number; stream: number } | undefined> {
     const row = await this.database.get<{ topological_ordering: number; stream_ordering: number }>(
       `SELECT topological_ordering, stream_ordering FROM events
        WHERE room_id = ? AND received_ts <= ? AND outlier = FALSE ORDER BY stream_ordering DESC LIMIT 1`,
-      [roomId, limit.ts],
+      [roomId, ts],
     );
-    if (!row) throw MatrixError.notFound('There is no event before that time');
-    return { topological: row.topological_ordering, stream: row.stream_ordering + 1 };
+    return row && { topological: row.topological_ordering, stream: row.stream_ordering + 1 };
   }
 }

@@ -1,11 +1,10 @@
 import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { MatrixError } from '@rookery/matrix-types';
-import { Clock, Config, Logger, type Timer } from '@rookery/platform';
+import { Clock, Config, Logger } from '@rookery/platform';
 import { EventStore } from '../persistence/event-store.js';
 import { RetentionPolicies } from '../reading/retention-policies.js';
+import { PeriodicJob } from './periodic-job.js';
 import { PurgeService } from './purge.service.js';
-import { RoomTasks } from './room-tasks.js';
 
 const hourMs = 3_600_000;
 const dayMs = 24 * hourMs;
@@ -22,18 +21,16 @@ interface Job {
 @Injectable()
 export class Retention implements OnModuleInit, OnModuleDestroy {
   readonly #jobs: Job[];
-  #timer: Timer | undefined;
-  #running: Promise<void> | undefined;
+  readonly #ticker: PeriodicJob;
 
   constructor(
     private readonly database: Database,
     private readonly events: EventStore,
     private readonly purge: PurgeService,
-    private readonly tasks: RoomTasks,
     private readonly policies: RetentionPolicies,
-    private readonly config: Config,
     private readonly clock: Clock,
     private readonly logger: Logger,
+    config: Config,
   ) {
     const given = config.get('retention.purge_jobs') as readonly Record<string, number | undefined>[];
     const jobs = given.length > 0 ? given : [{ interval: dayMs }];
@@ -47,48 +44,43 @@ export class Retention implements OnModuleInit, OnModuleDestroy {
         dueMs: now + intervalMs,
       };
     });
+    const periodMs = Math.max(1000, Math.min(hourMs, ...this.#jobs.map((job) => job.intervalMs)));
+    const work = (signal: AbortSignal): Promise<void> => this.#runDue(signal);
+    this.#ticker = new PeriodicJob({ clock, logger, name: 'purge_expired', periodMs, work });
   }
 
   onModuleInit(): void {
-    if (!this.config.get('retention.enabled')) return;
-    const tickMs = Math.min(hourMs, ...this.#jobs.map((job) => job.intervalMs));
-    this.#timer = this.clock.every(Math.max(1000, tickMs), () => {
-      this.#running ??= this.#runDue()
-        .catch((error: unknown) => this.logger.error('Old messages could not be purged', { err: error }))
-        .finally(() => (this.#running = undefined));
-    });
+    if (this.policies.isEnabled) this.#ticker.start();
   }
 
-  async onModuleDestroy(): Promise<void> {
-    this.#timer?.cancel();
-    await this.#running;
+  onModuleDestroy(): Promise<void> {
+    return this.#ticker.stop();
   }
 
   /**
-   * Starts purging every room whose lifetime lies in `shortestMs < lifetime <= longestMs`.
-   * @returns how many rooms
+   * Purges every room whose lifetime lies in `shortestMs < lifetime <= longestMs`, one after the other.
+   * @returns how many messages are gone
    */
-  async run(shortestMs = -1, longestMs = Infinity): Promise<number> {
-    let started = 0;
+  async run(shortestMs = -1, longestMs = Infinity, signal?: AbortSignal): Promise<number> {
+    let purged = 0;
     for (const [roomId, lifetimeMs] of await this.#lifetimes()) {
       if (lifetimeMs <= shortestMs || lifetimeMs > longestMs) continue;
+      if (signal?.aborted) break;
       try {
-        await this.purge.purgeHistory(roomId, { ts: this.clock.nowMs() - lifetimeMs }, true);
-        started++;
+        purged += await this.purge.purgeOlder(roomId, this.clock.nowMs() - lifetimeMs, signal);
       } catch (error) {
-        // Nothing in the room is that old.
-        if (!MatrixError.is(error) || error.status !== 404) throw error;
+        // It is tried again with the next run, and holds up no other room.
+        this.logger.error('Old messages could not be purged', { roomId, err: error });
       }
     }
-    await this.tasks.settled();
-    return started;
+    return purged;
   }
 
-  async #runDue(): Promise<void> {
+  async #runDue(signal: AbortSignal): Promise<void> {
     for (const job of this.#jobs) {
-      if (this.clock.nowMs() < job.dueMs) continue;
+      if (this.clock.nowMs() < job.dueMs || signal.aborted) continue;
       job.dueMs = this.clock.nowMs() + job.intervalMs;
-      await this.run(job.shortestMs, job.longestMs);
+      await this.run(job.shortestMs, job.longestMs, signal);
     }
   }
 
