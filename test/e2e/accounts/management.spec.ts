@@ -1,4 +1,4 @@
-import { createTestHomeserver, FakeClock, type TestHomeserver, type TestUser } from '@rookery/testing';
+import { createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
 import { validatedFetch } from '../../support/openapi.js';
 import {
   asJson,
@@ -13,6 +13,7 @@ import {
   startNumberServer,
   submitForm,
   withPassword,
+  ForwardClock,
 } from './support.js';
 
 const wide = { per_second: 1000, burst_count: 1000 };
@@ -21,7 +22,7 @@ describe.each(['sqlite', 'postgres'] as const)('one’s own account (%s)', (kind
   let homeserver: TestHomeserver;
   let mail: MailServer;
   let numbers: Awaited<ReturnType<typeof startNumberServer>>;
-  const clock = new FakeClock(Date.now());
+  const clock = new ForwardClock();
 
   beforeAll(async () => {
     mail = await startMailServer();
@@ -359,7 +360,7 @@ describe.each(['sqlite', 'postgres'] as const)('one’s own account (%s)', (kind
     const limited = await createTestHomeserver({
       database: kind,
       fetch: validatedFetch,
-      clock: new FakeClock(Date.now()),
+      clock: new ForwardClock(),
       settings: {
         email: { smtp_host: '127.0.0.1', smtp_port: mail.port, notif_from: 'noreply@rookery.test' },
         rc_3pid_validation: { per_second: 0.003, burst_count: 3 },

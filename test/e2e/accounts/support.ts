@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { createServer, type IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { SystemClock } from '@rookery/platform';
 import type { TestHomeserver, TestResponse, TestUser } from '@rookery/testing';
 import type { Logger as SdkLogger } from 'matrix-js-sdk/lib/logger.js';
 import PostalMime, { type Email } from 'postal-mime';
@@ -20,6 +21,21 @@ export const quiet: SdkLogger = {
   error: ignore,
   getChild: () => quiet,
 };
+
+/** The time of day, which a test can put forward; timers take their time all the same. */
+export class ForwardClock extends SystemClock {
+  #byMs = 0;
+
+  advance(byMs: number): void {
+    this.#byMs += byMs;
+  }
+  override nowMs(): number {
+    return super.nowMs() + this.#byMs;
+  }
+  override monotonicMs(): number {
+    return super.monotonicMs() + this.#byMs;
+  }
+}
 
 /** A mail as it arrived. */
 export interface Mail extends Email {

@@ -1,5 +1,5 @@
 import { Database } from '@rookery/database';
-import { createTestHomeserver, FakeClock, type TestHomeserver, type TestUser } from '@rookery/testing';
+import { createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
 import { AccountRenewal, AccountService, ThreepidService } from '@rookery/users';
 import { validatedFetch } from '../../support/openapi.js';
 import { gatekeeper } from './fixtures/gatekeeper.js';
@@ -13,6 +13,7 @@ import {
   openPage,
   startMailServer,
   withPassword,
+  ForwardClock,
 } from './support.js';
 
 const dayMs = 86_400_000;
@@ -36,7 +37,7 @@ describe.each(['sqlite', 'postgres'] as const)('account validity (%s)', (kind) =
   let homeserver: TestHomeserver;
   let mail: MailServer;
   let ann: TestUser;
-  const clock = new FakeClock(Date.now());
+  const clock = new ForwardClock();
 
   beforeAll(async () => {
     mail = await startMailServer();
@@ -66,7 +67,7 @@ describe.each(['sqlite', 'postgres'] as const)('account validity (%s)', (kind) =
   };
 
   it('asks to renew a week before the end, by a mail whose link works once', async () => {
-    await clock.advance(23 * dayMs + 1);
+    clock.advance(23 * dayMs + 1);
     const renewal = homeserver.server.service(AccountRenewal);
     // However many look at the same time, one mail goes out.
     await Promise.all([renewal.tellExpiring(), renewal.tellExpiring()]);
@@ -77,22 +78,24 @@ describe.each(['sqlite', 'postgres'] as const)('account validity (%s)', (kind) =
     await renewal.tellExpiring();
     expect(mail.mails).toHaveLength(1);
 
-    await clock.advance(7 * dayMs);
+    clock.advance(7 * dayMs);
     await expectExpired(ann);
-    const until = clock.nowMs() + 30 * dayMs;
+    const nowMs = clock.nowMs();
     const renewed = await openPage(homeserver, link);
     expect(renewed.status).toBe(200);
-    expect(renewed.html).toContain(`renewed until ${until}`);
+    const until = Number(/renewed until (\d+)</.exec(renewed.html)?.[1]);
+    expect(until - nowMs - 30 * dayMs).toBeGreaterThanOrEqual(0);
+    expect(until - nowMs - 30 * dayMs).toBeLessThan(60_000);
     expect((await ann.request('GET', '/account/whoami')).status).toBe(200);
     // The same link again: it says until when, and renews nothing.
-    await clock.advance(dayMs);
+    clock.advance(dayMs);
     const again = await openPage(homeserver, link);
     expect(again.status).toBe(200);
     expectSafe(again);
     const { html } = again;
     expect(html).toContain(new Date(until).toISOString().slice(0, 4));
     expect(html).not.toContain('renewed until');
-    await clock.advance(29 * dayMs);
+    clock.advance(29 * dayMs);
     await expectExpired(ann);
   });
 
@@ -103,7 +106,8 @@ describe.each(['sqlite', 'postgres'] as const)('account validity (%s)', (kind) =
     expect(
       await withPassword(ann, 'POST', '/account/password', { new_password: 'second 2' }, 'password of ann'),
     ).toMatchObject({ status: 200 });
-    // The week before the end has brought a mail, which another one replaces.
+    // One mail came for the end that draws near; another one replaces it.
+    await homeserver.server.service(AccountRenewal).tellExpiring();
     const replaced = linkOf(await mail.next('ann@example.org'));
     const sent = await ann.request('POST', '/_matrix/client/unstable/account_validity/send_mail', {});
     expect(asJson(sent)).toEqual({ status: 200 });
@@ -112,7 +116,7 @@ describe.each(['sqlite', 'postgres'] as const)('account validity (%s)', (kind) =
     expect((await openPage(homeserver, link)).status).toBe(200);
     expect((await ann.request('GET', '/account/whoami')).status).toBe(200);
     const ben = await homeserver.registerUser('ben');
-    await clock.advance(30 * dayMs + 1);
+    clock.advance(30 * dayMs + 1);
     await expectExpired(ben);
     expect((await withPassword(ben, 'POST', '/account/deactivate', {}, 'password of ben')).status).toBe(200);
   });
@@ -250,9 +254,8 @@ describe.each(['sqlite', 'postgres'] as const)('rooms of new and closed accounts
     expect(await homeserver.server.service(AccountService).find(ann.userId)).toMatchObject({ deactivated: true });
     const database = homeserver.server.service(Database);
     expect(
-      await database.query('SELECT room_id FROM local_current_membership WHERE user_id = ? AND forgotten = ?', [
+      await database.query('SELECT room_id FROM local_current_membership WHERE user_id = ? AND forgotten = 0', [
         ann.userId,
-        false,
       ]),
     ).toEqual([]);
   });
