@@ -1,9 +1,8 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import type { TestHomeserver } from '@rookery/testing';
 import { Dice } from './dice.js';
-import { type Example, examples, type Names } from './examples.js';
+import { type Attempt, hostileRequest, sweepRequests } from './requests.js';
 import type { Route } from './routes.js';
-import { brokenBodies, brokenSegments, hostileBody, hostileParameter, hostileValue, toJsonText } from './values.js';
 import { Wire, type WireAnswer, type WireRequest } from './wire.js';
 import { makeWorld, type World } from './world.js';
 
@@ -16,11 +15,8 @@ const longestBlockMs = 200;
 /** Requests before the users and their room are replaced by fresh ones. */
 const requestsPerWorld = 150;
 
-const methods = ['GET', 'POST', 'PUT', 'DELETE', 'PATCH', 'HEAD', 'OPTIONS'];
 const allowedRefusals = new Set([400, 401, 403, 404, 405, 409, 413, 414, 429, 501]);
 
-/** Endpoints that answer late when nothing is new. */
-const waits = /\/sync$|\/events$/;
 /** Endpoints that answer with pages for browsers. */
 const pages = /\/fallback\/web|\/submit_token|\/account_validity\/renew|\/consent|\/sso\/redirect|\/cas\//;
 
@@ -40,7 +36,9 @@ export interface FuzzOptions {
   readonly seed: string;
   /** How often every route is called. */
   readonly rounds: number;
-  /** Rounds end early after this time; one is always made. */
+  /** Which part of the requests with a single fault each is made, 1 for all. */
+  readonly sweepShare: number;
+  /** It ends early after this time; one round is always made. */
   readonly limitMs: number;
   /** Told of each offense at once. */
   readonly onOffense?: (offense: string) => void;
@@ -50,7 +48,7 @@ export interface FuzzOptions {
 
 /** Calls every route with hostile input and judges the answers. */
 export async function fuzz(options: FuzzOptions): Promise<Report> {
-  const { homeserver, routes, seed, rounds, limitMs } = options;
+  const { homeserver, routes, seed, rounds, sweepShare, limitMs } = options;
   const wire = new Wire(homeserver.baseUrl);
   const delays = monitorEventLoopDelay({ resolution: 5 });
   const statuses = new Map<number, number>();
@@ -67,32 +65,56 @@ export async function fuzz(options: FuzzOptions): Promise<Report> {
     return { answer, blockMs: delays.max / 1e6 };
   };
 
-  for (let round = 0; round < rounds && (round === 0 || performance.now() - startMs < limitMs); round++) {
+  const attemptOne = async (id: string, route: Route, { request, mayWait, isForeign }: Attempt): Promise<void> => {
+    requests += 1;
+    let { answer, blockMs } = await sendOnce(request, mayWait);
+    // Other programs on the machine block, too: only what blocks each time counts.
+    for (let again = 0; again < 2 && blockMs > longestBlockMs; again++) {
+      const repeated = await sendOnce(request, mayWait);
+      blockMs = Math.min(blockMs, repeated.blockMs);
+      answer = answer.status === undefined ? repeated.answer : answer;
+    }
+    if (answer.status !== undefined) statuses.set(answer.status, (statuses.get(answer.status) ?? 0) + 1);
+    const problems = wrongWith(route, request, answer, mayWait, isForeign);
+    if (blockMs > longestBlockMs) problems.push(`blocked for ${Math.round(blockMs)} ms`);
+    for (const problem of problems) {
+      const offense = describeOffense(id, request, problem, answer);
+      offenses.push(offense);
+      options.onOffense?.(offense);
+    }
+    const isStale = requests % requestsPerWorld === 0;
+    if (isStale || (await isSignedOut(answer, request, world, homeserver))) world = await makeWorld(homeserver);
+  };
+  const isLate = (): boolean => performance.now() - startMs > limitMs;
+
+  for (let round = 0; round < rounds && (round === 0 || !isLate()); round++) {
     for (const route of routes) {
-      if (++requests % requestsPerWorld === 0) world = await makeWorld(homeserver);
       const id = `${seed}/${round}/${route.name}`;
-      const { request, mayWait, isForeign } = hostileRequest(new Dice(id), route, world);
-      let { answer, blockMs } = await sendOnce(request, mayWait);
-      // Other programs on the machine block, too: only what blocks each time counts.
-      for (let again = 0; again < 2 && blockMs > longestBlockMs; again++) {
-        const repeated = await sendOnce(request, mayWait);
-        blockMs = Math.min(blockMs, repeated.blockMs);
-        answer = answer.status === undefined ? repeated.answer : answer;
-      }
-      if (answer.status !== undefined) statuses.set(answer.status, (statuses.get(answer.status) ?? 0) + 1);
-      const problems = wrongWith(route, request, answer, mayWait, isForeign);
-      if (blockMs > longestBlockMs) problems.push(`blocked for ${Math.round(blockMs)} ms`);
-      for (const problem of problems) {
-        const offense = describeOffense(id, request, problem, answer);
-        offenses.push(offense);
-        options.onOffense?.(offense);
-      }
-      if (await isSignedOut(answer, request, world, homeserver)) world = await makeWorld(homeserver);
+      await attemptOne(id, route, hostileRequest(new Dice(id), route, world));
     }
     await options.afterRound?.(round, world);
   }
+  for (const route of routes) {
+    const chances = new Dice(`${seed}/sweep/${route.name}`);
+    for (let number = 0, more = true; more && !isLate();) {
+      more = false;
+      const before = world;
+      for (const attempt of drop(number, sweepRequests(new Dice(route.name), route, world))) {
+        number += 1;
+        if (chances.chance(sweepShare)) await attemptOne(`${seed}/sweep ${number}/${route.name}`, route, attempt);
+        // Go on with the ids and tokens of the new users.
+        if ((more = world !== before) || isLate()) break;
+      }
+    }
+  }
+  await options.afterRound?.(rounds, world);
   wire.close();
   return { requests, statuses, offenses };
+}
+
+function* drop<T>(count: number, items: Iterable<T>): Generator<T> {
+  let left = count;
+  for (const item of items) if (left-- <= 0) yield item;
 }
 
 /** Whether the requests' own user is no longer known: it logged out, or was deactivated. */
@@ -107,163 +129,6 @@ async function isSignedOut(
     return own !== 200;
   }
   return false;
-}
-
-interface Attempt {
-  readonly request: WireRequest;
-  readonly mayWait: boolean;
-  /** It names another server: that one cannot be reached, which may be said. */
-  readonly isForeign: boolean;
-}
-
-/** A request with at least one thing wrong, mostly. */
-export function hostileRequest(dice: Dice, route: Route, { names, tokens }: World, where?: string): Attempt {
-  const { body: right, query = {} } = (examples[route.name]?.(names) ?? {}) as Example;
-  const inBody = route.method !== 'GET';
-  const path = dice.pick(route.paths);
-  const parameters = path.match(/:\w+/g)?.length ?? 0;
-  // One place gets the hostile input, so that the request comes far enough; now and then all of them.
-  const places = [
-    'query',
-    ...(inBody ? ['body', 'body', 'body', 'body'] : ['query']),
-    ...(parameters > 0 ? ['path', 'path'] : []),
-    'all',
-    'broken',
-  ];
-  const place = where ?? dice.pick(places);
-  const hits = (name: string): boolean => place === name || place === 'all';
-
-  const method = place === 'broken' && dice.chance(0.3) ? dice.pick(methods) : route.method;
-  const whichParameter = dice.below(Math.max(1, parameters));
-  let index = 0;
-  const target =
-    path.replace(/:\w+/g, (name) => {
-      const hit = hits('path') && (index === whichParameter || dice.chance(0.2));
-      index += 1;
-      return hit ? hostileSegment(dice, names) : encodeURIComponent(rightSegment(dice, name.slice(1), names));
-    }) + queryText(dice, query, hits('query'), names);
-
-  const who = dice.pick([
-    'user',
-    'user',
-    'user',
-    'user',
-    'user',
-    'admin',
-    'other',
-    'guest',
-    'suspended',
-    'nobody',
-    'foreign',
-  ]);
-  const token = tokens[who];
-  const headers: Record<string, string> = token === undefined ? {} : { authorization: `Bearer ${token}` };
-  let body: string | Buffer | undefined;
-  if (method !== 'GET' && method !== 'HEAD') {
-    headers['content-type'] = dice.chance(0.9) ? 'application/json' : dice.pick(['text/plain', 'image/png', 'x', '']);
-    if (place === 'broken') body = dice.pick(brokenBodies);
-    else if (inBody && (right !== undefined || route.method !== 'DELETE' || hits('body')))
-      body = toJsonText(hits('body') ? hostileBody(dice, right, names) : (right ?? {}));
-  }
-  return {
-    request: { method, target, headers, body },
-    mayWait: waits.test(path),
-    isForeign: /127\.0\.0\.1|\.invalid|(?:@|!|#|%40|%21|%23).*(?::|%3A)/i.test(`${target}${String(body)}`),
-  };
-}
-
-function hostileSegment(dice: Dice, names: Names): string {
-  if (dice.chance(0.3)) return dice.pick(brokenSegments);
-  const value = hostileValue(dice, names);
-  const text = typeof value === 'string' ? value : toJsonText(value);
-  // Text that cannot be written in a URL becomes something near it.
-  return encodeURIComponent(text.slice(0, 700).toWellFormed());
-}
-
-function rightSegment(dice: Dice, name: string, names: Names): string {
-  switch (name) {
-    case 'userId':
-      return dice.chance(0.8) ? names.userId : names.otherUserId;
-    case 'roomId':
-      return names.roomId;
-    case 'roomIdOrAlias':
-      return dice.chance(0.5) ? names.roomId : names.alias;
-    case 'roomAlias':
-      return names.alias;
-    case 'eventId':
-      return names.eventId;
-    case 'deviceId':
-      return names.deviceId;
-    case 'filterId':
-      return names.filterId;
-    case 'delayId':
-      return names.delayId;
-    case 'version':
-      return names.backupVersion;
-    case 'relType':
-      return dice.pick(['m.thread', 'm.annotation', 'm.replace', 'm.reference']);
-    case 'receiptType':
-      return dice.pick(['m.read', 'm.read.private', 'm.fully_read']);
-    case 'eventType':
-      return dice.pick([
-        ...['m.room.message', 'm.room.member', 'm.room.power_levels', 'm.room.join_rules', 'm.room.canonical_alias'],
-        ...['m.room.history_visibility', 'm.room.encryption', 'm.room.name', 'm.room.server_acl', 'm.room.redaction'],
-        ...['m.room.create', 'm.room.third_party_invite', 'm.room.tombstone', 'm.space.child', 'm.reaction', 'x.y'],
-        'm.room_key_request',
-      ]);
-    case 'stateKey':
-      return dice.pick(['', names.userId, names.otherUserId, names.roomId, 'x']);
-    case 'type':
-      return dice.pick(['m.ignored_user_list', 'm.direct', 'm.push_rules', 'm.fully_read', 'm.tag', 'x.y']);
-    case 'scope':
-      return 'global';
-    case 'kind':
-      return dice.pick(['override', 'content', 'room', 'sender', 'underride']);
-    case 'ruleId':
-      return dice.pick(['own', '.m.rule.master', '.m.rule.contains_display_name', names.roomId, names.userId]);
-    case 'field':
-      return dice.pick(['displayname', 'avatar_url', 'm.tz', 'custom']);
-    case 'stage':
-      return dice.pick(['m.login.recaptcha', 'm.login.terms', 'm.login.registration_token', 'm.login.sso']);
-    case 'txnId':
-      return `t${dice.below(1_000_000)}`;
-    default:
-      return dice.pick(['x', 'm.favourite', '1']);
-  }
-}
-
-function queryText(dice: Dice, right: Readonly<Record<string, string>>, isHit: boolean, names: Names): string {
-  // What must be there mostly is; made-up tokens mostly are not.
-  const entries = Object.entries(right).filter(([, value]) => dice.chance(value === 'x' ? 0.15 : 0.85));
-  const pairs = entries.map(([name, value]) => `${encodeURIComponent(name)}=${encodeURIComponent(value)}`);
-  if (isHit) {
-    const known = [
-      ...Object.keys(right),
-      'limit',
-      'from',
-      'user_id',
-      'access_token',
-      'ts',
-      'timeout',
-      'org.matrix.msc4140.delay',
-      'server_name',
-      'via',
-      'format',
-    ];
-    for (let left = dice.pick([1, 1, 2]); left > 0; left--) {
-      const name = dice.pick(known);
-      const value = encodeURIComponent(hostileParameter(dice, name, names).toWellFormed()).slice(0, 9_000);
-      const pair = `${encodeURIComponent(name)}=${value.replace(/%[\dA-F]?$/, '')}`;
-      const at = pairs.findIndex((one) => one.startsWith(`${encodeURIComponent(name)}=`));
-      if (at >= 0 && dice.chance(0.8)) pairs[at] = pair;
-      else pairs.push(pair);
-    }
-    if (dice.chance(0.1)) pairs.push(...pairs);
-    if (dice.chance(0.05))
-      pairs.push(dice.pick(['%', '&&&', '=', '__proto__=1', 'constructor=1', 'a[b]=c', '%ff=1', 'x=%00']));
-    if (dice.chance(0.02)) pairs.push(...Array.from({ length: 500 }, (_, i) => `k${i}=1`));
-  }
-  return pairs.length === 0 ? '' : `?${pairs.join('&')}`;
 }
 
 /** What is wrong with an answer. */

@@ -44,6 +44,7 @@ describe('hostile input', () => {
           const routes = all.filter(({ name }) => name.includes(only));
           const report = await fuzz({
             ...{ homeserver, routes, seed, rounds },
+            sweepShare: isLong ? 1 : 0.04,
             limitMs: isLong ? Infinity : 24_000,
             onOffense: (offense) => console.error(offense),
             afterRound: async (round, { user }) => {

@@ -282,3 +282,59 @@ export const brokenSegments: readonly string[] = [
   'x'.repeat(2_500),
   '%F0%9F%98%80'.repeat(100),
 ];
+
+/** Texts that have broken servers before. */
+export const dangerousTexts: readonly string[] = [
+  '',
+  ' ',
+  '-1',
+  '1.5',
+  '99999999999999999999',
+  'NaN',
+  'a\u0000b',
+  'a\nb\r\n',
+  '\ufffd',
+  '__proto__',
+  'constructor',
+  '%',
+  '*',
+  '@a:127.0.0.1:1',
+  '!a:rookery.test',
+  '$a',
+  's1_1_1_1_1_1_1_1',
+  'x'.repeat(1_000),
+  '{"a":1}',
+  '[]',
+];
+
+/** Values that have broken servers before. */
+const dangerousValues: readonly unknown[] = [
+  ...[null, true, 0, -1, 1.5, 2 ** 53, new RawJson('1e400'), '', 'a\u0000b', '\ud800', '__proto__'],
+  ...['x'.repeat(100_000), [], {}, [null], ['a\u0000b'], ['\ud800'], { 'a\u0000b': 'a\u0000b' }, { '\ud800': {} }],
+  nested('[', ']', 100),
+];
+
+/** The body as JSON text, with one value or key damaged in each copy. */
+export function* damagedCopies(body: unknown): Generator<string> {
+  const count = holders(structuredClone(body)).length;
+  for (let at = 0; at < count; at++) {
+    const keys = Object.keys(holders(structuredClone(body))[at]!);
+    for (const key of keys) {
+      const copy = structuredClone(body);
+      const holder = holders(copy)[at]!;
+      const value = holder[key];
+      for (const wrong of dangerousValues) {
+        holder[key] = wrong;
+        yield toJsonText(copy);
+      }
+      delete holder[key];
+      yield toJsonText(copy);
+      if (Array.isArray(holder)) continue;
+      for (const name of ['', 'a\u0000b', '\ud800', 'x'.repeat(1_000)]) {
+        holder[name] = value;
+        yield toJsonText(copy);
+        delete holder[name];
+      }
+    }
+  }
+}
