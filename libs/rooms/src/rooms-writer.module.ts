@@ -1,5 +1,8 @@
 import { Module, type OnApplicationBootstrap, type OnModuleDestroy } from '@nestjs/common';
 import { UsersModule } from '@rookery/users';
+import { AutoJoinRooms } from './membership/auto-join-rooms.js';
+import { AutoJoins } from './membership/auto-joins.js';
+import { Departures } from './membership/departures.js';
 import { AutoAcceptInvites } from './membership/auto-accept.service.js';
 import { ProfilePropagation } from './membership/profile-propagation.js';
 import { RoomsModule } from './rooms.module.js';
@@ -14,7 +17,10 @@ import { SpaceReclaimer } from './upkeep/space-reclaimer.js';
 
 const work = [
   AutoAcceptInvites,
+  AutoJoinRooms,
+  AutoJoins,
   ChainCovers,
+  Departures,
   DummyEvents,
   ForgottenRooms,
   ProfilePropagation,
