@@ -17,6 +17,8 @@ export interface RoomsFixtureParts {
   readonly modules?: ModuleDispatcher;
   readonly logger?: Logger;
   readonly http?: OutboundHttp;
+  /** Everything passes unless given. */
+  readonly limiter?: RateLimiter;
 }
 
 /** The lib's own Nest module, as the app builds it, over a given database. For this lib's tests. */
@@ -45,7 +47,7 @@ export async function buildRooms(parts: RoomsFixtureParts): Promise<RoomsFixture
     { provide: Ids, useValue: new SystemIds() },
     { provide: Config, useValue: Config.fromObject({ server_name: testServer, ...parts.settings }) },
     { provide: Logger, useValue: parts.logger ?? new SilentLogger() },
-    { provide: RateLimiter, useValue: new Unlimited() },
+    { provide: RateLimiter, useValue: parts.limiter ?? new Unlimited() },
     { provide: Notifier, useValue: notifier },
     { provide: ModuleDispatcher, useValue: parts.modules ?? new ModuleDispatcher() },
     { provide: OutboundHttp, useValue: parts.http ?? {} },

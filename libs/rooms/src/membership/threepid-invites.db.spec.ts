@@ -3,9 +3,10 @@ import { createServer, type Server } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { databaseMigrations } from '@rookery/database';
 import { signJson, SigningKey } from '@rookery/events';
-import { IpGuard, OutboundHttp } from '@rookery/http';
-import type { JsonObject } from '@rookery/matrix-types';
+import { IpGuard, type LimiterName, OutboundHttp, RateLimiter } from '@rookery/http';
+import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { ModuleDispatcher, ModuleRegistry } from '@rookery/module-host';
+import type { Requester } from '@rookery/platform';
 import { replicationMigrations } from '@rookery/replication';
 import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
 import { usersMigrations } from '@rookery/users';
@@ -104,7 +105,23 @@ class IdentityServer {
   }
 }
 
+/** Notes what is taken, and refuses when told to. */
+class NotingLimiter extends RateLimiter {
+  readonly taken: string[] = [];
+  refuses = false;
+
+  async take(limiter: LimiterName, key: string, requester?: Requester, cost = 1): Promise<void> {
+    if (limiter !== 'rc_third_party_invite' || requester?.rateLimitExempt) return;
+    this.taken.push(`${key} ${cost}`);
+    if (this.refuses) throw MatrixError.limitExceeded(1000);
+  }
+  async mayTake(): Promise<boolean> {
+    return true;
+  }
+}
+
 eachDatabase('invites by address', (open) => {
+  const limiter = new NotingLimiter();
   const clock = new FakeClock();
   const alice = requesterOf('alice');
   const asked: string[] = [];
@@ -138,7 +155,7 @@ eachDatabase('invites by address', (open) => {
     modules = new ModuleDispatcher();
     modules.install(registry.seal());
     http = new OutboundHttp({ guard: new IpGuard(blocked, ['127.0.0.1']), userAgent: 'test', ca: [certificate] });
-    rooms = await buildRooms({ database: test.database, clock, http, modules });
+    rooms = await buildRooms({ database: test.database, clock, http, modules, limiter });
   });
   afterAll(async () => {
     await rooms.close();
@@ -250,6 +267,27 @@ eachDatabase('invites by address', (open) => {
     await expect(create({ invite_3pid: Array.from({ length: 21 }, () => entry('x@y.z')) })).rejects.toMatchObject({
       errcode: 'M_INVALID_PARAM',
     });
+  });
+
+  it('are limited, each of a request for itself, before anybody is asked or a room is made', async () => {
+    const roomId = await create();
+    limiter.taken.length = 0;
+    const entry = { medium: 'email', address: 'bob@example.net', id_server: server.name, id_access_token: 'secret' };
+    await create({ invite_3pid: [entry, { ...entry, address: 'dora@example.net' }] });
+    await invite(roomId, 'dora@example.net');
+    expect(limiter.taken).toEqual([`${alice.userId} 2`, `${alice.userId} 1`]);
+    server.requests.length = 0;
+    limiter.refuses = true;
+    const rooms = async (): Promise<number> => (await test.database.query('SELECT room_id FROM rooms')).length;
+    const before = await rooms();
+    try {
+      await expect(invite(roomId, 'eve@example.net')).rejects.toMatchObject({ status: 429 });
+      await expect(create({ invite_3pid: [entry] })).rejects.toMatchObject({ errcode: 'M_LIMIT_EXCEEDED' });
+    } finally {
+      limiter.refuses = false;
+    }
+    expect(server.requests).toEqual([]);
+    expect(await rooms()).toBe(before);
   });
 
   it('ask again, once, when the pepper has changed, and do without hashes where they must', async () => {

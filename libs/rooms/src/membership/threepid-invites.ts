@@ -93,7 +93,8 @@ export class ThreepidInvites {
     }
     const userId = await this.servers.lookUp(invite);
     if (userId !== undefined) {
-      return this.memberships.invite(requester, roomId, userId, { content: options.content });
+      const byLimits = options.duringRoomCreation ? { ...requester, rateLimitExempt: true } : requester;
+      return this.memberships.invite(byLimits, roomId, userId, { content: options.content });
     }
     if (this.modules.has('userMaySend3pidInvite')) {
       assertAllowed(await this.modules.gate('userMaySend3pidInvite', context, inviter, medium, address, roomId));
