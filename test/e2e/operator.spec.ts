@@ -1,5 +1,7 @@
 import { spawn } from 'node:child_process';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { eventually } from '../support/sdk-client.js';
 import { databaseKinds, ServerProcess } from '../support/server-process.js';
 
 const command = join(process.cwd(), 'apps/ctl/bin/rookery.mjs');
@@ -18,10 +20,15 @@ function rookery(args: readonly string[], input = ''): Promise<{ code: number | 
 describe.each(databaseKinds)('an operator (%s)', (kind) => {
   let server: ServerProcess;
   beforeAll(async () => {
-    server = await ServerProcess.prepare(kind);
+    server = await ServerProcess.prepare(kind, { pid_file: 'server.pid' });
     await server.start();
   });
   afterAll(() => server?.remove());
+
+  it('sees the version that runs', async () => {
+    const answer = await fetch(`${server.baseUrl}/_synapse/admin/v1/server_version`);
+    expect(await answer.json()).toEqual({ server_version: expect.stringMatching(/^Rookery \d+\.\d+\.\d+$/) });
+  });
 
   it('checks the settings', async () => {
     const { code, output } = await rookery(['config', 'check', server.configFile]);
@@ -66,8 +73,50 @@ describe.each(databaseKinds)('an operator (%s)', (kind) => {
     expect(again.output).not.toMatch(/^\s+at /m);
   });
 
-  it('sees the version that runs', async () => {
-    const answer = await fetch(`${server.baseUrl}/_synapse/admin/v1/server_version`);
-    expect(await answer.json()).toEqual({ server_version: expect.stringMatching(/^Rookery \d+\.\d+\.\d+$/) });
+  it('lets the server take over a changed module, and removes it with what it stored', async () => {
+    const folder = join(server.folder, 'counter');
+    mkdirSync(folder);
+    writeFileSync(
+      join(folder, 'index.mjs'),
+      `import { defineModule } from '@rookery/module-api';
+      export default defineModule({
+        name: 'counter',
+        parseConfig: (raw) => raw,
+        async register(api, config) {
+          await api.store.put('greeting', config.greeting);
+          api.registerWebResource('/_synapse/client/counter', async () => new Response(String(await api.store.get('greeting'))));
+        },
+      });`,
+    );
+    const settings = readFileSync(server.configFile, 'utf8');
+    const withModule = (greeting: string): void =>
+      writeFileSync(
+        server.configFile,
+        `${settings}\nmodules:\n  - module: ./counter/index.mjs\n    config: { greeting: ${greeting} }\n`,
+      );
+    const greeting = async (): Promise<string> => (await fetch(`${server.baseUrl}/_synapse/client/counter`)).text();
+    withModule('hello');
+    expect(await rookery(['reload', '--config', server.configFile])).toMatchObject({ code: 0 });
+    await eventually(async () => (await greeting()) === 'hello' || undefined);
+    withModule('goodbye');
+    await rookery(['reload', '--config', server.configFile]);
+    await eventually(async () => (await greeting()) === 'goodbye' || undefined);
+    expect((await rookery(['module', 'list', '--config', server.configFile])).output).toContain('counter');
+
+    const removed = await rookery(['module', 'remove', './counter/index.mjs', '--config', server.configFile]);
+    expect(removed).toMatchObject({ code: 0 });
+    expect(removed.output).toContain('1 documents');
+    expect(readFileSync(server.configFile, 'utf8')).not.toContain('counter');
+    await rookery(['reload', '--config', server.configFile]);
+    await eventually(
+      async () => (await fetch(`${server.baseUrl}/_synapse/client/counter`)).status === 404 || undefined,
+    );
+  });
+
+  it('is told when there is nothing to reload', async () => {
+    await server.stop();
+    const { code, output } = await rookery(['reload', '--config', server.configFile]);
+    expect(code).toBe(1);
+    expect(output).toMatch(/does not run/);
   });
 });

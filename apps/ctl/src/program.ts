@@ -5,6 +5,7 @@ import { CommandError } from './command-error.js';
 import { registerConfigCommands } from './commands/config.js';
 import { registerHashPasswordCommand } from './commands/hash-password.js';
 import { registerModuleCommands } from './commands/module-commands.js';
+import { registerReloadCommand } from './commands/reload.js';
 import { registerRegisterUserCommand } from './commands/register-user.js';
 import type { Terminal } from './terminal.js';
 
@@ -27,6 +28,7 @@ export function createProgram(terminal: Terminal): Command {
   registerRegisterUserCommand(program, terminal);
   registerHashPasswordCommand(program, terminal);
   registerModuleCommands(program, terminal);
+  registerReloadCommand(program, terminal);
   return program;
 }
 

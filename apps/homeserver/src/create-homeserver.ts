@@ -1,13 +1,5 @@
 import type { Type } from '@nestjs/common';
-import {
-  type BackgroundUpdate,
-  BackgroundUpdates,
-  type Database,
-  type DatabaseOptions,
-  migrate,
-  openDatabase,
-  parseDatabaseOptions,
-} from '@rookery/database';
+import { type BackgroundUpdate, BackgroundUpdates, type Database, migrate, openDatabase } from '@rookery/database';
 import {
   type BoundAddress,
   HttpApp,
@@ -34,11 +26,11 @@ import {
 import { type Bus, InProcessBus, Notifier } from '@rookery/replication';
 import { Mailer, mailerOptionsOf, Pages, pagesOptionsOf } from '@rookery/templates';
 import { StoredRateLimitOverrides } from '@rookery/users';
-import { resolve } from 'node:path';
 import { backgroundUpdateSettingsOf } from './module-api/background-update-control.js';
 import { ModuleServices } from './module-api/module-services.js';
 import { AdministratorsRateLimits, ModuleRateLimiter } from './module-api/rate-limits.js';
 import type { PlatformParts } from './platform.module.js';
+import { databaseOptions } from './database-options.js';
 import { RootModule } from './root.module.js';
 import { backgroundUpdates, migrations } from './schema.js';
 import { showServerMetrics, transactionMetrics } from './server-metrics.js';
@@ -264,15 +256,4 @@ function createMailer(
 ): Mailer | undefined {
   const options = mailerOptionsOf(config);
   return options && new Mailer(options, pages, database, clock, ids, logger);
-}
-
-/** The database of the settings; a file of SQLite is looked for beside them. */
-function databaseOptions(config: Config): DatabaseOptions {
-  const options = parseDatabaseOptions({
-    name: config.get('database.name'),
-    args: config.get('database.args'),
-    txn_limit: config.get('database.txn_limit'),
-    allow_unsafe_locale: config.get('database.allow_unsafe_locale'),
-  });
-  return options.name === 'sqlite3' ? { ...options, path: resolve(config.configDir, options.path) } : options;
 }

@@ -1,3 +1,4 @@
 /** The homeserver as a library: for tests, and for programs that embed it. */
 export { Homeserver, type HomeserverOverrides } from './create-homeserver.js';
 export { deleteModuleData } from './module-api/module-data.query.js';
+export { forgetModule } from './module-api/forget-module.js';

@@ -8,7 +8,7 @@ export function moduleEntriesOf(config: Config): ModuleEntry[] {
     config: entry.config,
     onError: entry.on_error,
     timeLimitMs: entry.time_limit,
-    allowFederationTo: (entry as { readonly allow_federation_to?: readonly string[] }).allow_federation_to ?? [],
+    allowFederationTo: entry.allow_federation_to,
     where: (path) => config.where('modules', index, ...path),
   }));
 }

@@ -3,6 +3,7 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import type { Command } from 'commander';
 import { modulesFolder } from '@rookery/module-host';
+import { loadConfig } from '@rookery/platform';
 import { CommandError } from '../command-error.js';
 import type { Terminal } from '../terminal.js';
 import { collect } from './common.js';
@@ -14,6 +15,10 @@ interface FilesOptions {
 }
 interface FileOptions {
   readonly config: string;
+}
+
+interface RemoveOptions extends FileOptions {
+  readonly keepData?: boolean;
 }
 
 const defaultFile = 'homeserver.yaml';
@@ -41,10 +46,11 @@ export function registerModuleCommands(program: Command, terminal: Terminal): vo
     .action(async (options: Partial<FilesOptions>) => check(options.config ?? [defaultFile], terminal));
   module
     .command('remove')
-    .description('Takes a module out of the settings, and uninstalls its package. What it stored stays.')
+    .description('Takes a module out of the settings, uninstalls its package and deletes what it stored.')
     .argument('<module>', 'as the settings call it')
     .option('-c, --config <file>', 'settings file', defaultFile)
-    .action((name: string, options: FileOptions) => remove(name, options, terminal));
+    .option('--keep-data', 'leave its documents, jobs and tables in the database')
+    .action((name: string, options: RemoveOptions) => remove(name, options, terminal));
 }
 
 async function add(name: string, { config: file }: FileOptions, terminal: Terminal): Promise<void> {
@@ -82,13 +88,36 @@ async function check(files: readonly string[], terminal: Terminal): Promise<void
     throw new CommandError('The server would not start with these modules.');
 }
 
-function remove(name: string, { config: file }: FileOptions, terminal: Terminal): void {
+async function remove(name: string, { config: file, keepData }: RemoveOptions, terminal: Terminal): Promise<void> {
   if (!existsSync(file)) throw new CommandError(`There is no ${file}; -c names the settings file`);
+  // While it is still installed, the module can say what it is called.
+  const own =
+    keepData === true ? undefined : (await checkModules([file])).find((module) => module.entry === name)?.name;
   if (!removeModuleEntry(file, name)) throw new CommandError(`${file} lists no module called ${name}`);
   terminal.note(`${file} does not list ${name} any more.`);
   const folder = join(dirname(resolve(file)), modulesFolder);
   const manifest = join(folder, 'package.json');
   if (existsSync(manifest) && Object.hasOwn(dependencies(manifest), name)) npm(folder, ['uninstall', '--save', name]);
+  if (keepData === true) return;
+  if (own === undefined) {
+    terminal.note('The module does not load, so it cannot be told what it stored: nothing was deleted.');
+    return;
+  }
+  await forget(own, file, terminal);
+}
+
+/** Deletes what a module stored; the entry is gone already, so a database out of reach is no reason to fail half-way. */
+async function forget(name: string, file: string, terminal: Terminal): Promise<void> {
+  const { forgetModule } = await import('@rookery/homeserver');
+  const again = `its data stays; when the database can be reached: rookery module add and remove ${name} again`;
+  try {
+    const documents = await forgetModule(loadConfig([file]), name);
+    terminal.note(
+      documents === undefined ? 'It had stored nothing.' : `What ${name} stored is deleted (${documents} documents).`,
+    );
+  } catch (error) {
+    throw new CommandError(`${(error as Error).message}; ${again}`);
+  }
 }
 
 function show(

@@ -76,6 +76,7 @@ function oldModules(draft: Draft): void {
   const entry = (one: { readonly module: string; readonly config: unknown }): ModuleEntry => ({
     on_error: 'deny',
     time_limit: undefined,
+    allow_federation_to: [],
     ...one,
   });
   const old = [

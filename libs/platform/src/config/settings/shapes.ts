@@ -25,6 +25,11 @@ export const moduleEntry = k.object({
   config: k.field(k.anything, undefined, 'Handed to the module, which checks it.'),
   on_error: k.field(k.oneOf('deny', 'allow'), 'deny', 'What a gate answers when the module fails.'),
   time_limit: k.maybe(k.duration, 'How long one callback may take.'),
+  allow_federation_to: k.field(
+    k.list(k.text({ empty: false })),
+    [],
+    'Servers that the module may send signed requests to.',
+  ),
 });
 /** One entry of `modules`. */
 export type ModuleEntry = k.KindValue<typeof moduleEntry>;
