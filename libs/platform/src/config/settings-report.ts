@@ -35,6 +35,11 @@ export function settingsReport(sources: readonly string[]): SettingsReport {
   const read = new Set<string>(honoredHere);
   for (const text of sources) {
     for (const [, name = ''] of text.matchAll(/\.get\(\s*'([a-z0-9_.]+)'/g)) read.add(name);
+    // A name put together where it is read stands for every setting that it may become.
+    for (const [, parts = ''] of text.matchAll(/\.get\(\s*`([a-z0-9_.]+\$\{[^`]*)`/g)) {
+      const pattern = parts.replaceAll('.', '\\.').replaceAll(/\$\{[^}]*\}/g, '[a-z0-9_]+');
+      for (const name of settingNames) if (new RegExp(`^${pattern}$`).test(name)) read.add(name);
+    }
     for (const [, name = ''] of text.matchAll(/'([a-z0-9]+_[a-z0-9_]*\.[a-z0-9_.]+|rc_[a-z0-9_.]+)'/g)) read.add(name);
   }
   const current = settingNames.filter((name) => {

@@ -95,5 +95,8 @@ describe('the report of settings', () => {
     expect(honest).toEqual({ readThoughIdle: [], idleThoughSilent: [] });
     if (idle !== undefined) expect(settingsReport([`config.get('${idle}')`]).readThoughIdle).toEqual([idle]);
     expect(settingsReport([]).idleThoughSilent).toContain('enable_registration');
+    const composed = settingsReport(['config.get(`email.${kind}_template_html`)']).idleThoughSilent;
+    expect(composed).not.toContain('email.registration_template_html');
+    expect(composed).toContain('email.smtp_host');
   });
 });
