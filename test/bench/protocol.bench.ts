@@ -160,3 +160,5 @@ for (const { what, perSecond } of rows) {
 console.log(
   `\nBuilt, hashed and signed at ${((100 * made.perSecond) / bare.perSecond).toFixed(0)} % of the bare primitives.`,
 );
+
+await import('./state-res.bench.js');

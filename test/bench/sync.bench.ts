@@ -45,17 +45,24 @@ console.log(`  CPU of the server per empty sync: ${cpuPerSyncUs.toFixed(0)} us`)
 
 const fanOut: number[] = [];
 const current = await Promise.all(users.map(async (user) => (await sync(baseUrl, user, 'timeout=0')).next_batch));
+const cpuBeforeFanOut = server.cpuSeconds();
 for (let round = 0; round < 60; round++) {
+  const expected = messages + 1;
   const waiting = users.slice(1).map(async (user, index) => {
-    const answer = await sync(baseUrl, user, `timeout=30000&since=${current[index + 1]}`);
-    current[index + 1] = answer.next_batch;
-    return performance.now();
+    for (;;) {
+      const answer = await sync(baseUrl, user, `timeout=30000&since=${current[index + 1]}`);
+      const at = performance.now();
+      current[index + 1] = answer.next_batch;
+      // Other news, of who is there for instance, also end a wait.
+      if (JSON.stringify(answer).includes(`"message ${expected}"`)) return at;
+    }
   });
   await new Promise((resolve) => setTimeout(resolve, 20));
   const sentAt = performance.now();
   await send(baseUrl, users[0] as BenchUser, rooms[round % rooms.length] as string, (messages += 1));
   for (const at of await Promise.all(waiting)) if (round >= 10) fanOut.push(at - sentAt);
 }
+const cpuPerMessageMs = ((server.cpuSeconds() - cpuBeforeFanOut) / 60) * 1_000;
 const initial: number[] = [];
 const lazy = encodeURIComponent(
   JSON.stringify({ room: { state: { lazy_load_members: true }, timeline: { limit: 20 } } }),
@@ -70,6 +77,18 @@ table('Latency, ms', [
   ['message to 19 long-polling members', ...Object.values(percentiles(fanOut))],
   ['initial lazy sync, 51 rooms, timeline 20', ...Object.values(percentiles(initial))],
 ]);
+
+console.log(`  CPU of the server for a message and its 19 readers: ${cpuPerMessageMs.toFixed(1)} ms`);
+
+const memory: number[] = [];
+for (let repeat = 0; repeat < 3; repeat++) {
+  await load(10, 3_000, async (lane) => {
+    await send(baseUrl, users[lane] as BenchUser, rooms[(messages += 1) % rooms.length] as string, messages);
+    await sync(baseUrl, users[lane] as BenchUser, `timeout=0&filter=${lazy}`);
+  });
+  memory.push(server.residentMib());
+}
+table('Resident memory after 3 s of sends and initial syncs, three times', [['MiB', ...memory]]);
 
 const quiet: (string | number)[][] = [['quiet rooms', 'incremental syncs with one message per second', 'p50 ms']];
 let made = 0;

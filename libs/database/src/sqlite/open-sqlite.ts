@@ -14,7 +14,7 @@ const oldest = '3.27';
 const busyAtStartMs = 5000;
 // SQLite waits by blocking the whole process; the longer waiting is done by SqliteDatabase.
 const busyTimeoutMs = 20;
-const cacheKiB = 64_000;
+const cacheKiB = 16_000;
 /** What the write-ahead log may occupy while it is empty. */
 const maxIdleLogBytes = 16 * 1_048_576;
 
