@@ -81,6 +81,8 @@ describe('HTTP front', () => {
     });
     expect(await errorOf(await post('{"name":"n","kind":"c"}'))).toEqual([400, 'M_INVALID_PARAM']);
     expect(await errorOf(await post('{"name":"far too long"}'))).toEqual([400, 'M_INVALID_PARAM']);
+    // Too large for a number: such must not reach code that counts with it.
+    expect(await errorOf(await post('{"name":"n","list":[{"id":1e400}]}'))).toEqual([400, 'M_BAD_JSON']);
     const latin = await fetch(`${base}/_matrix/client/v3/things/x`, {
       method: 'POST',
       headers: auth,

@@ -3,7 +3,8 @@ import { isJsonObject, MatrixError } from '@rookery/matrix-types';
 import { Ajv, type ErrorObject, type ValidateFunction } from 'ajv';
 import type { GuardedRequest } from './access.js';
 
-const ajv = new Ajv({ strict: false, validateFormats: false, allowUnionTypes: true });
+// JSON can write numbers that are too large for one; they are no numbers.
+const ajv = new Ajv({ strict: false, strictNumbers: true, validateFormats: false, allowUnionTypes: true });
 
 /** Keywords that judge a value rather than the shape of the JSON. */
 const valueKeywords = new Set([

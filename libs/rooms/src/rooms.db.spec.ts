@@ -1,6 +1,6 @@
 import { databaseMigrations } from '@rookery/database';
 import { roomVersions } from '@rookery/events';
-import { MatrixError, parseEventFilter } from '@rookery/matrix-types';
+import { type JsonObject, MatrixError, parseEventFilter } from '@rookery/matrix-types';
 import { replicationMigrations } from '@rookery/replication';
 import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
 import { usersMigrations } from '@rookery/users';
@@ -263,6 +263,10 @@ eachDatabase('rooms', (open) => {
       rooms.get(EventCreation).send(alice, { roomId, type: 'm.room.name', stateKey: '', content: { name: 'same' } });
     const first = await set();
     expect((await set()).eventId).toBe(first.eventId);
+    // What cannot be compared is refused like any other content that cannot be an event.
+    const content = JSON.parse('{"name":1e400}') as JsonObject;
+    const refused = rooms.get(EventCreation).send(alice, { roomId, type: 'm.room.name', stateKey: '', content });
+    await expect(refused).rejects.toMatchObject({ status: 400, errcode: 'M_BAD_JSON' });
   });
 
   it('goes on after a restart with the same heads and state', async () => {

@@ -147,9 +147,9 @@ export class DraftBuilder {
     const id = before.idAt(stateKeyOf(draft.type, draft.stateKey));
     if (id === undefined) return undefined;
     const event = (await this.load(room, [id])).get(id);
-    const isSame =
-      event?.sender === draft.sender && canonicalJson(event.content as JsonObject) === canonicalJson(draft.content);
-    return isSame ? event : undefined;
+    if (event?.sender !== draft.sender) return undefined;
+    const content = wellFormed(() => canonicalJson(draft.content));
+    return canonicalJson(event.content as JsonObject) === content ? event : undefined;
   }
 
   async #referenceHashes(room: WorkingRoom, ids: readonly string[]): Promise<Map<string, string>> {

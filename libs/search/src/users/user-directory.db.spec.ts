@@ -57,6 +57,7 @@ describe.each(['sqlite', 'postgres'] as const)('user directory (%s)', (database)
     expect(await ids('nobody')).toEqual([]);
     expect(await ids('')).toEqual([]);
     expect(await ids('alice')).toEqual([]);
+    expect(await ids('\0ta\0ro\0')).toEqual([taro.userId]);
     await zoe.request('PUT', `/profile/${zoe.userId}/displayname`, { displayname: 'Renamed' });
     expect(await ids('ang')).toEqual([]);
     expect(await search('renamed')).toEqual({

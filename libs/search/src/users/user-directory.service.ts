@@ -39,7 +39,8 @@ export class UserDirectory {
     const found = await searchUsers(this.database, {
       requesterId: requester.userId,
       words,
-      exact: normalize(term.trim()),
+      // Words hold none; the whole term must not, either: PostgreSQL refuses NUL.
+      exact: normalize(term.replaceAll('\0', '').trim()),
       serverName: this.config.serverName,
       everybody: this.config.get('user_directory.search_all_users'),
       localFirst: this.config.get('user_directory.prefer_local_users'),

@@ -70,13 +70,15 @@ export interface SlidingRequest {
   readonly extensions: SlidingExtensions;
 }
 
-const name = { type: 'string', maxLength: limits.nameBytes };
+/** Texts go to the database, which may not take NUL. */
+const pattern = '^[^\\u0000]*$';
+const name = { type: 'string', maxLength: limits.nameBytes, pattern };
 const names = { type: ['array', 'null'], maxItems: limits.filterValues, items: name };
 const flag = { type: ['boolean', 'null'] };
 const types = {
   type: ['array', 'null'],
   maxItems: limits.filterValues,
-  items: { type: ['string', 'null'], maxLength: limits.nameBytes },
+  items: { type: ['string', 'null'], maxLength: limits.nameBytes, pattern },
 };
 const roomConfig = {
   required_state: {
@@ -98,7 +100,7 @@ const roomExtension = {
 /** The shape and the limits of the body. */
 export const slidingRequestSchema = {
   properties: {
-    conn_id: { type: ['string', 'null'], maxLength: limits.nameBytes },
+    conn_id: { type: ['string', 'null'], maxLength: limits.nameBytes, pattern },
     lists: {
       type: ['object', 'null'],
       maxProperties: limits.lists,
