@@ -260,3 +260,38 @@ describe.each(['sqlite', 'postgres'] as const)('rooms of new and closed accounts
     ).toEqual([]);
   });
 });
+
+describe.each(['sqlite', 'postgres'] as const)('a closed server (%s)', (database) => {
+  it('refuses everybody but administrators', async () => {
+    const settings: Json = { allow_guest_access: true, admin_contact: 'mailto:admin@rookery.test' };
+    const homeserver = await createTestHomeserver({ database, fetch: validatedFetch, settings });
+    try {
+      const [ann, root] = [await homeserver.registerUser('ann'), await homeserver.registerUser('root')];
+      await homeserver.server.service(AccountService).setFlags(root.userId, { isAdmin: true });
+      settings['hs_disabled'] = true;
+      settings['hs_disabled_message'] = 'Back on Monday';
+      await homeserver.restart();
+      const refused = {
+        status: 403,
+        errcode: 'M_RESOURCE_LIMIT_EXCEEDED',
+        error: 'Back on Monday',
+        limit_type: 'hs_disabled',
+        admin_contact: 'mailto:admin@rookery.test',
+      };
+      for (const [method, path, body] of closed)
+        expect([path, asJson(await ann.request(method, path, body))]).toEqual([path, refused]);
+      const login = (user: string): Json => ({
+        type: 'm.login.password',
+        identifier: { type: 'm.id.user', user },
+        password: `password of ${user}`,
+      });
+      expect(asJson(await homeserver.request('POST', '/login', login('ann')))).toEqual(refused);
+      expect(asJson(await homeserver.request('POST', '/register', { username: 'x', password: 'x' }))).toEqual(refused);
+      expect(asJson(await homeserver.request('POST', '/register?kind=guest', {}))).toEqual(refused);
+      expect((await root.request('GET', '/account/whoami')).status).toBe(200);
+      expect((await homeserver.request('POST', '/login', login('root'))).status).toBe(200);
+    } finally {
+      await homeserver.stop();
+    }
+  });
+});

@@ -87,8 +87,6 @@ export const withoutEffect: ReadonlySet<SettingName> = new Set<SettingName>([
   'federation_sender_instances',
   'federation_verify_certificates',
   'federation_whitelist_endpoint_enabled',
-  'hs_disabled',
-  'hs_disabled_message',
   'instance_map',
   'key_refresh_interval',
   'key_server_signing_keys_path',

@@ -3,6 +3,7 @@ import { Database } from '@rookery/database';
 import { type InboundRequest, RateLimiter } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import { Clock, Config } from '@rookery/platform';
+import { assertServerOpen } from '../common/server-gate.js';
 import { EmailVerification } from '../threepids/email-verification.service.js';
 import { MsisdnVerification } from '../threepids/msisdn-verification.service.js';
 import { findRegistrationToken, isUsable } from './registration-token.query.js';
@@ -42,8 +43,9 @@ export class RegistrationFlows {
     return flows;
   }
 
-  /** @throws MatrixError 403 `M_FORBIDDEN` when nobody may register */
+  /** @throws MatrixError 403 `M_FORBIDDEN` when nobody may register, `M_RESOURCE_LIMIT_EXCEEDED` while the server is closed */
   assertEnabled(): void {
+    assertServerOpen(this.config);
     if (!this.config.get('enable_registration')) throw MatrixError.forbidden('Registration is disabled on this server');
   }
 

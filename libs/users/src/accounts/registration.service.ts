@@ -4,6 +4,7 @@ import { type InboundRequest, RateLimiter } from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
 import { AccountModules } from '../common/account-modules.js';
+import { assertServerOpen } from '../common/server-gate.js';
 import { accessTokenOf } from '../sessions/access-token.js';
 import { AppserviceDirectory } from '../sessions/appservice-directory.js';
 import type { DeviceRequest } from '../sessions/login.service.js';
@@ -65,6 +66,7 @@ export class RegistrationService {
    * @throws MatrixError 403 `M_FORBIDDEN`, 429
    */
   async registerGuest(request: InboundRequest, body: RegistrationBody): Promise<JsonObject> {
+    assertServerOpen(this.config);
     if (!this.config.get('allow_guest_access')) throw MatrixError.forbidden('Guests are not allowed on this server');
     await this.limiter.take('rc_registration', request.ip);
     const shadowBanned = await this.modules.checkRegistration(

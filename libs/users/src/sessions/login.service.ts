@@ -6,6 +6,7 @@ import { Config } from '@rookery/platform';
 import { type Account, findAccount } from '../accounts/account.query.js';
 import { AccountService } from '../accounts/account.service.js';
 import { AccountModules } from '../common/account-modules.js';
+import { assertServerOpen } from '../common/server-gate.js';
 import { isLocalUser } from '../common/user-names.js';
 import { type LoginMethod, LoginProofs } from './login-proofs.js';
 import type { LoginToken } from './login-token.query.js';
@@ -80,12 +81,13 @@ export class LoginService {
   /**
    * Opens the session of somebody who proved to be a user.
    * @returns the answer for the client
-   * @throws MatrixError 401 `M_USER_LOCKED`, 403 `M_FORBIDDEN`, `M_USER_DEACTIVATED`
+   * @throws MatrixError 401 `M_USER_LOCKED`, 403 `M_FORBIDDEN`, `M_USER_DEACTIVATED`, `M_RESOURCE_LIMIT_EXCEEDED`
    */
   async complete(method: LoginMethod, device: DeviceRequest, request: InboundRequest): Promise<JsonObject> {
     const { userId } = method;
     if (!method.trusted) await this.limiter.take('rc_login.account', userId.toLowerCase());
     const account = (await findAccount(this.database, userId)) ?? (await this.#registerProved(method, request));
+    if (!account.isAdmin) assertServerOpen(this.config);
     this.#checkUsable(account);
     const authProviderId = method.authProvider?.id;
     if (!method.trusted) {
@@ -122,6 +124,7 @@ export class LoginService {
 
   /** Modules and signed tokens may vouch for users who are not there yet. */
   async #registerProved(method: LoginMethod, request: InboundRequest): Promise<Account> {
+    assertServerOpen(this.config);
     if (method.type === 'm.login.token' || method.trusted || !isLocalUser(method.userId, this.config.serverName))
       throw MatrixError.forbidden('Unknown user');
     const localpart = await this.accounts.checkAvailable(method.userId.slice(1, method.userId.indexOf(':')));

@@ -5,6 +5,7 @@ import { MatrixError } from '@rookery/matrix-types';
 import { Clock, Config, type Requester } from '@rookery/platform';
 import { findDevice } from '../devices/device.query.js';
 import { AccountValidity } from '../accounts/account-validity.js';
+import { assertServerOpen } from '../common/server-gate.js';
 import { isLocalUser } from '../common/user-names.js';
 import { accessTokenOf } from './access-token.js';
 import { type AppserviceIdentity, AppserviceDirectory } from './appservice-directory.js';
@@ -45,6 +46,8 @@ export class UserRequestAuthenticator extends RequestAuthenticator {
   async #asUser(request: InboundRequest, access: AccessOptions, token: string): Promise<Requester> {
     const owner = await this.sessions.findOwner(token);
     if (!owner || owner.deactivated) throw unknownToken('Unknown access token', false);
+    // Administrators keep their ways in: they open the server again.
+    if (!owner.isAdmin) assertServerOpen(this.config);
     const nowMs = this.clock.nowMs();
     if (owner.validUntilMs !== undefined && owner.validUntilMs <= nowMs)
       throw unknownToken('The access token has expired', true);
@@ -81,6 +84,7 @@ export class UserRequestAuthenticator extends RequestAuthenticator {
     access: AccessOptions,
     appservice: AppserviceIdentity,
   ): Promise<Requester> {
+    assertServerOpen(this.config);
     const userId = single(request, 'user_id') ?? appservice.senderUserId;
     const deviceId = single(request, 'device_id') ?? single(request, 'org.matrix.msc3202.device_id');
     if (userId !== appservice.senderUserId) {

@@ -131,6 +131,11 @@ export class EmailVerification {
     return { sid: session.sessionId, address: session.address, validatedMs: session.validatedMs };
   }
 
+  /** Whether a proof of an email address was begun, by whoever knows its secret. */
+  async isBegun(sid: string, clientSecret: string): Promise<boolean> {
+    return isClean(sid) && (await findSession(this.database, sid, secretHash(clientSecret))) !== undefined;
+  }
+
   /** Uses a proof up. @returns whether it was still there */
   use(tx: Tx, sid: string): Promise<boolean> {
     return consumeSession(tx, sid);

@@ -83,11 +83,7 @@ export class MsisdnVerification {
    */
   async proved(sid: string, clientSecret: string): Promise<ProvedMsisdn> {
     const query = new URLSearchParams({ sid: sid.slice(0, 255), client_secret: checkClientSecret(clientSecret) });
-    const answer = await this.#ask('GET', `/3pid/getValidated3pid?${query.toString()}`).catch((error: unknown) => {
-      // Why not, the identity server says in words of its own.
-      if (MatrixError.is(error) && error.status === 400) return {} as JsonObject;
-      throw error;
-    });
+    const answer = await this.#ask('GET', `/3pid/getValidated3pid?${query.toString()}`);
     const { medium, address, validated_at: validatedMs } = answer;
     if (medium !== 'msisdn' || typeof address !== 'string' || typeof validatedMs !== 'number')
       throw new MatrixError(401, 'M_THREEPID_AUTH_FAILED', 'The number has not been proved');

@@ -200,18 +200,14 @@ export class ThreepidController {
       throw MatrixError.forbidden('Addresses cannot be changed on this server');
     checkClientSecret(clientSecret);
     await this.gate.require(requester, request, body, { description: 'add an address to your account' });
-    const email = await this.emails.proved(sid, clientSecret, 'add_threepid').catch((error: unknown) => {
-      if (MatrixError.is(error) && this.numbers.available) return undefined;
-      throw asBadRequest(error);
-    });
-    if (email)
+    // The identity server for numbers is asked about nothing that is ours.
+    if (!this.numbers.available || (await this.emails.isBegun(sid, clientSecret))) {
+      const email = await this.emails.proved(sid, clientSecret, 'add_threepid').catch(rejectUnproved);
       await this.threepids.add(requester.userId, 'email', email.address, email.validatedMs, { requester }, (tx) =>
         this.emails.use(tx, email.sid),
       );
-    else {
-      const number = await this.numbers
-        .proved(sid, clientSecret)
-        .catch((error: unknown) => Promise.reject(asBadRequest(error)));
+    } else {
+      const number = await this.numbers.proved(sid, clientSecret).catch(rejectUnproved);
       await this.threepids.add(requester.userId, 'msisdn', number.address, number.validatedMs, { requester }, (tx) =>
         this.numbers.use(tx, number),
       );
@@ -220,6 +216,7 @@ export class ThreepidController {
 }
 
 /** A missing proof is 401 in a stage of interactive auth; elsewhere clients would take that for a logout. */
-function asBadRequest(error: unknown): unknown {
-  return MatrixError.is(error) && error.status === 401 ? new MatrixError(400, error.errcode, error.message) : error;
+function rejectUnproved(error: unknown): never {
+  if (!MatrixError.is(error) || (error.status !== 400 && error.status !== 401)) throw error;
+  throw new MatrixError(400, 'M_THREEPID_AUTH_FAILED', error.message);
 }
