@@ -80,6 +80,8 @@ eachDatabase('the rest of the rooms API', (open) => {
     expect(await outcome(aliases.checkCanonical(roomId, { alias: '#dogs:example.org' }))).toBe('400 M_BAD_ALIAS');
     const other = await create();
     expect(await outcome(aliases.checkCanonical(other, { alias: '#cats:example.org' }))).toBe('400 M_BAD_ALIAS');
+    const many = Array.from({ length: 101 }, (_, i) => `#many${i}:example.org`);
+    expect(await outcome(aliases.checkCanonical(roomId, { alt_aliases: many }))).toBe('400 M_BAD_JSON');
     expect(await outcome(aliases.delete(bob, '#cats:example.org'))).toBe('403 M_FORBIDDEN');
     await aliases.delete(alice, '#cats:example.org');
     expect(await outcome(aliases.resolveRoom('#cats:example.org'))).toBe('404 M_NOT_FOUND');

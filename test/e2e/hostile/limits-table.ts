@@ -27,7 +27,7 @@ const rows: Readonly<Record<string, readonly Row[]>> = {
       'One parameter of a path',
       2_048,
       'characters',
-      '414 or 404',
+      invalid,
       'libs/http/src/matrix-fastify-adapter.ts',
       'maxPathParameterLength',
     ],
@@ -134,6 +134,7 @@ const rows: Readonly<Record<string, readonly Row[]>> = {
       'maxTxnIdLength',
     ],
     ['Alternative aliases of a room', 1_000, '', badJson, 'libs/rooms/src/sending/content-rules.ts', 'maxAliases'],
+    ['Aliases that one event adds', 100, '', badJson, 'libs/rooms/src/directory/alias.service.ts', 'maxAdded'],
     [
       'Users invited while a room is made',
       500,

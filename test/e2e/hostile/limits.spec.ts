@@ -2,6 +2,8 @@ import { Config } from '@rookery/platform';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { format, resolveConfig } from 'prettier';
+import { createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
+import { createRoom, outcome } from '../rooms/rooms-client.js';
 import { type Limit, limiters, limits } from './limits-table.js';
 
 const root = process.cwd();
@@ -91,5 +93,67 @@ describe('the page of limits', () => {
     const wanted = await format(render(), { ...(await resolveConfig(page)), filepath: page });
     if (process.env['ROOKERY_WRITE_LIMITS'] === '1') writeFileSync(page, wanted);
     expect(readFileSync(page, 'utf8')).toBe(wanted);
+  });
+});
+
+describe('limits that clients run into', () => {
+  let homeserver: TestHomeserver;
+  let alice: TestUser;
+  let roomId: string;
+  beforeAll(async () => {
+    homeserver = await createTestHomeserver();
+    alice = await homeserver.registerUser('alice');
+    roomId = await createRoom(alice);
+  });
+  afterAll(() => homeserver.stop());
+
+  const deep = (depth: number): unknown => JSON.parse(`${'{"a":'.repeat(depth)}1${'}'.repeat(depth)}`);
+  const text = (length: number): string => 'x'.repeat(length);
+  const many = (count: number, value: unknown = 'x'): unknown[] => new Array<unknown>(count).fill(value);
+  const named = (count: number, value: unknown): object =>
+    Object.fromEntries(many(count).map((_, i) => [`@n${i}:rookery.test`, value]));
+
+  const cases: [method: string, path: string, body: unknown, expected: string][] = [
+    ['GET', `/publicRooms?since=${text(17_000)}`, undefined, '414 M_TOO_LARGE'],
+    ['GET', `/publicRooms?${'a=b&'.repeat(101)}`, undefined, '400 M_INVALID_PARAM'],
+    ['GET', `/profile/${text(3_000)}`, undefined, '400 M_INVALID_PARAM'],
+    ['PUT', '/user/:me/account_data/x', deep(129), '400 M_BAD_JSON'],
+    ['PUT', '/user/:me/account_data/x', { a: text(1_048_577) }, '413 M_TOO_LARGE'],
+    ['PUT', '/user/:me/account_data/m.ignored_user_list', { ignored_users: named(10_001, {}) }, '413 M_TOO_LARGE'],
+    ['PUT', '/user/:me/rooms/:room/tags/u.x', { a: text(5_000) }, '413 M_TOO_LARGE'],
+    ['POST', '/user/:me/filter', { a: text(65_536) }, '413 M_TOO_LARGE'],
+    ['POST', '/user/:me/filter', { presence: { types: many(1_001) } }, '400 M_BAD_JSON'],
+    ['PUT', '/profile/:me/displayname', { displayname: text(257) }, '400 M_INVALID_PARAM'],
+    ['PUT', '/profile/:me/avatar_url', { avatar_url: text(1_001) }, '400 M_INVALID_PARAM'],
+    ['PUT', `/profile/:me/${text(256)}`, { [text(256)]: 1 }, '400 M_KEY_TOO_LARGE'],
+    ['PUT', '/profile/:me/m.x', { 'm.x': text(65_536) }, '400 M_PROFILE_TOO_LARGE'],
+    ['PUT', '/devices/:device', { display_name: text(101) }, '400 M_TOO_LARGE'],
+    ['POST', '/delete_devices', { devices: many(1_001) }, '400 M_INVALID_PARAM'],
+    ['PUT', '/rooms/:room/send/m.x/t', { body: text(65_536) }, '413 M_TOO_LARGE'],
+    ['PUT', `/rooms/:room/send/m.x/${text(256)}`, {}, '400 M_INVALID_PARAM'],
+    [
+      'PUT',
+      '/rooms/:room/state/m.room.canonical_alias',
+      { alt_aliases: many(101).map((_, i) => `#a${i}:b.invalid`) },
+      '400 M_BAD_JSON',
+    ],
+    ['POST', '/createRoom', { invite: many(501).map((_, i) => `@u${i}:rookery.test`) }, '400 M_INVALID_PARAM'],
+    ['POST', '/createRoom', { initial_state: many(1_001, { type: 'm.x', content: {} }) }, '400 M_INVALID_PARAM'],
+    ['POST', '/rooms/:room/leave', { reason: text(4_097) }, '400 M_INVALID_PARAM'],
+    ['GET', '/rooms/:room/messages?dir=b&limit=99999999', undefined, '200'],
+    ['PUT', '/presence/:me/status', { presence: 'online', status_msg: text(1_025) }, '400 M_INVALID_PARAM'],
+    ['POST', '/keys/query', { device_keys: named(5_001, []) }, '400 M_INVALID_PARAM'],
+    ['POST', '/keys/signatures/upload', { ':me': named(1_001, {}) }, '413 M_TOO_LARGE'],
+    ['PUT', '/sendToDevice/m.x/t', { messages: { ':me': named(10_001, {}) } }, '413 M_TOO_LARGE'],
+    ['PUT', '/sendToDevice/m.x/u', { messages: { ':me': { '*': { a: text(65_536) } } } }, '413 M_TOO_LARGE'],
+    ['PUT', '/pushrules/global/override/x', { actions: many(21, 'notify'), conditions: [] }, '400 M_INVALID_PARAM'],
+    ['PUT', `/pushrules/global/content/x`, { actions: [], pattern: text(1_001) }, '400 M_INVALID_PARAM'],
+    ['POST', '/search', { search_categories: { room_events: { search_term: text(1_001) } } }, '400 M_INVALID_PARAM'],
+  ];
+  it.each(cases.map((row) => [row[1].slice(0, 50), ...row] as const))('%s', async (_, method, path, body, expected) => {
+    const fill = (template: string): string =>
+      template.replace(':me', alice.userId).replace(':room', roomId).replace(':device', alice.deviceId);
+    const sent = body === undefined ? undefined : (JSON.parse(fill(JSON.stringify(body))) as unknown);
+    expect(outcome(await alice.request(method, fill(path), sent))).toBe(expected);
   });
 });

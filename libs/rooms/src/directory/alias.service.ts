@@ -12,6 +12,9 @@ import { deleteAlias, insertAlias, selectAlias, selectAliasesOf } from './alias.
 import { CanonicalAliases } from './canonical-aliases.js';
 import { PublicationRules } from './publication-rules.js';
 
+/** Aliases that one event may add; each is looked up, maybe on another server. */
+const maxAdded = 100;
+
 /** Names of rooms on this server, and where names of other servers lead. */
 @Injectable()
 export class AliasService {
@@ -99,13 +102,14 @@ export class AliasService {
 
   /**
    * Checks the aliases that a canonical alias event adds.
-   * @throws MatrixError 400 `M_BAD_ALIAS` when one leads elsewhere or nowhere
+   * @throws MatrixError 400 `M_BAD_ALIAS` when one leads elsewhere or nowhere, 400 `M_BAD_JSON` for too many
    * @spec client-server-api#put_matrixclientv3roomsroomidstateeventtypestatekey
    */
   async checkCanonical(roomId: string, content: Readonly<JsonObject>): Promise<void> {
     const known = new Set(await this.canonical.aliasesIn(roomId));
-    for (const alias of aliasesIn(content)) {
-      if (known.has(alias)) continue;
+    const added = new Set(aliasesIn(content).filter((alias) => !known.has(alias)));
+    if (added.size > maxAdded) throw MatrixError.badJson(`Not more than ${maxAdded} aliases can be added at once`);
+    for (const alias of added) {
       if (!parseRoomAlias(alias)) throw MatrixError.invalidParam(`${alias.slice(0, 100)} is not a room alias`);
       if ((await this.resolve(alias))?.roomId !== roomId) {
         throw new MatrixError(400, 'M_BAD_ALIAS', `The alias ${alias} does not lead to this room`);
