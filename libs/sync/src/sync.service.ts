@@ -45,6 +45,9 @@ const streamNames: Readonly<Record<TokenStream, string>> = {
 /** How long to wait for other processes' news before answering with what there is, milliseconds. */
 const catchUpMs = 1_000;
 
+/** Why a wait ends that nobody needs any more. Made once: an error with its stack would cost more than an empty answer. */
+const answered = 'answered';
+
 /** Answers syncs: at once where there is news, else when there is, or when the time is over. */
 @Injectable()
 export class SyncService {
@@ -84,22 +87,29 @@ export class SyncService {
     await this.#caughtUp(request.since, signal);
     for (;;) {
       const leftMs = deadlineMs - this.clock.monotonicMs();
-      const enough = new AbortController();
       // The wait begins before the reading, so that nothing falls between the two.
-      const news =
-        mayWait && leftMs > 0
-          ? this.notifier.wait(request.userId, { timeoutMs: leftMs, signal: AbortSignal.any([signal, enough.signal]) })
-          : undefined;
+      const wait = mayWait && leftMs > 0 ? this.#wait(request.userId, leftMs, signal) : undefined;
       try {
         const context = this.#context(request);
         const response = await this.responses.build(context);
         const answer = { next_batch: formatSyncToken(response.next), ...response.body };
-        if (!response.isEmpty || news === undefined) return answer;
-        if ((await news) !== 'news') return answer;
+        if (!response.isEmpty || wait === undefined) return answer;
+        if ((await wait.news) !== 'news') return answer;
       } finally {
-        enough.abort();
+        wait?.end();
       }
     }
+  }
+
+  /** Waits for news, until `end` is called at the latest. */
+  #wait(
+    userId: string,
+    timeoutMs: number,
+    signal: AbortSignal,
+  ): { readonly news: ReturnType<Notifier['wait']>; end(): void } {
+    const enough = new AbortController();
+    const news = this.notifier.wait(userId, { timeoutMs, signal: AbortSignal.any([signal, enough.signal]) });
+    return { news, end: () => enough.abort(answered) };
   }
 
   #context(request: SyncRequest): SyncContext {
