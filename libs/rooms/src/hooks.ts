@@ -29,7 +29,10 @@ export interface EventBatch {
 
 /** What a higher lib does when events are stored. */
 export interface RoomHook<Prepared = unknown> {
-  /** Reads and computes before the transaction. A rejection fails the batch: only for what must not be missed. */
+  /**
+   * Reads and computes before the transaction. A rejection fails the batch: only for what must not be missed. The events have
+   * their positions, and what is stored after them in any room is shown only after them: ask the database and nobody else.
+   */
   prepare?(batch: EventBatch): Promise<Prepared>;
   /** Writes in the transaction of the events. May run again after a deadlock: no effect beyond `tx`. */
   inTransaction?(tx: Tx, batch: EventBatch, prepared: Prepared | undefined): Promise<void>;
