@@ -141,6 +141,12 @@ describe('limits that clients run into', () => {
     ['POST', '/createRoom', { initial_state: many(1_001, { type: 'm.x', content: {} }) }, '400 M_INVALID_PARAM'],
     ['POST', '/rooms/:room/leave', { reason: text(4_097) }, '400 M_INVALID_PARAM'],
     ['GET', '/rooms/:room/messages?dir=b&limit=99999999', undefined, '200'],
+    [
+      'POST',
+      '/register/email/requestToken',
+      { client_secret: 's', email: 'a@b.c', send_attempt: 1e21 },
+      '400 M_INVALID_PARAM',
+    ],
     ['PUT', '/presence/:me/status', { presence: 'online', status_msg: text(1_025) }, '400 M_INVALID_PARAM'],
     ['POST', '/keys/query', { device_keys: named(5_001, []) }, '400 M_INVALID_PARAM'],
     ['POST', '/keys/signatures/upload', { ':me': named(1_001, {}) }, '413 M_TOO_LARGE'],

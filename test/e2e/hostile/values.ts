@@ -309,7 +309,7 @@ export const dangerousTexts: readonly string[] = [
 
 /** Values that have broken servers before. */
 const dangerousValues: readonly unknown[] = [
-  ...[null, true, 0, -1, 1.5, 2 ** 53, new RawJson('1e400'), '', 'a\u0000b', '\ud800', '__proto__'],
+  ...[null, true, 0, -1, 1.5, 2 ** 53, 1e21, new RawJson('1e400'), '', 'a\u0000b', '\ud800', '__proto__'],
   ...['x'.repeat(100_000), [], {}, [null], ['a\u0000b'], ['\ud800'], { 'a\u0000b': 'a\u0000b' }, { '\ud800': {} }],
   nested('[', ']', 100),
 ];

@@ -14,7 +14,7 @@ import { checkClientSecret } from './verification-rules.js';
 const text = { type: 'string', maxLength: 2000 };
 const common = {
   client_secret: text,
-  send_attempt: { type: 'integer', minimum: 0 },
+  send_attempt: { type: 'integer', minimum: 0, maximum: Number.MAX_SAFE_INTEGER },
   next_link: { type: ['string', 'null'], maxLength: 2000 },
 };
 const emailSchema = { required: ['client_secret', 'email', 'send_attempt'], properties: { ...common, email: text } };
