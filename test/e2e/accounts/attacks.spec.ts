@@ -180,7 +180,14 @@ describe.each(['sqlite', 'postgres'] as const)('attacks on accounts (%s)', (kind
     // Two at once: one gets it.
     const both = await Promise.all([add(ann, 'ann'), add(eve, 'eve')]);
     expect(both.map(({ status }) => status).sort()).toEqual([200, 400]);
-    expect(await add(eve, 'eve')).toMatchObject({ status: 400 });
+    // Not even once the address is free again.
+    for (const user of [ann, eve])
+      await user.request('POST', '/account/3pid/delete', { medium: 'email', address: email });
+    for (const [user, name] of [
+      [ann, 'ann'],
+      [eve, 'eve'],
+    ] as const)
+      expect(await add(user, name)).toMatchObject({ status: 400, errcode: 'M_THREEPID_AUTH_FAILED' });
   });
 
   it.each([
