@@ -199,7 +199,8 @@ export function hostileParameter(dice: Dice, name: string, names: Names): string
 export function hostileBody(dice: Dice, right: unknown, names: Names): unknown {
   if (dice.chance(0.06)) return hostileValue(dice, names);
   const body = structuredClone(right ?? {});
-  for (let left = dice.pick([1, 1, 1, 2, 3]); left > 0; left--) damage(dice, body, names);
+  // What was made many is damaged no further: each damage would be there as often.
+  for (let left = dice.pick([1, 1, 1, 2, 3]); left > 0 && !damage(dice, body, names); left--);
   return body;
 }
 
@@ -213,9 +214,10 @@ function holders(value: unknown, found: Holder[] = []): Holder[] {
   return found;
 }
 
-function damage(dice: Dice, body: unknown, names: Names): void {
+/** @returns whether it made many out of one */
+function damage(dice: Dice, body: unknown, names: Names): boolean {
   const holder = dice.pick(holders(body));
-  if (holder === undefined) return;
+  if (holder === undefined) return false;
   const keys = Object.keys(holder);
   const key = keys.length === 0 ? 'extra' : dice.pick(keys);
   const how = dice.next();
@@ -228,8 +230,12 @@ function damage(dice: Dice, body: unknown, names: Names): void {
   } else if (how < 0.9) holder[key] = [holder[key]];
   else if (how < 0.95) holder[key] = { [key]: holder[key] };
   else if (toJsonText(holder[key] ?? null).length > 1_000) holder[key] = null;
-  else if (Array.isArray(holder)) holder.push(...new Array<unknown>(2_000).fill(holder[0] ?? 1));
-  else for (let i = 0; i < 2_000; i++) holder[`@u${i}:rookery.test`] = holder[key];
+  else {
+    if (Array.isArray(holder)) holder.push(...new Array<unknown>(2_000).fill(holder[key] ?? 1));
+    else for (let i = 0; i < 2_000; i++) holder[`@u${i}:rookery.test`] = holder[key];
+    return true;
+  }
+  return false;
 }
 
 /** Bodies that are no JSON, or not what they say. */
