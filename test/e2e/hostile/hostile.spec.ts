@@ -8,7 +8,7 @@ import { register, startUnlimited } from './world.js';
 
 /** Another seed or more rounds than `npm test` makes: `ROOKERY_FUZZ_SEED`, `ROOKERY_FUZZ_ROUNDS`. */
 const seed = process.env['ROOKERY_FUZZ_SEED'] ?? 'rookery';
-const rounds = Number(process.env['ROOKERY_FUZZ_ROUNDS'] ?? 7);
+const rounds = Number(process.env['ROOKERY_FUZZ_ROUNDS'] ?? 12);
 const only = process.env['ROOKERY_FUZZ_ROUTE'] ?? '';
 /** What the server may hold more of after the first round. Caches that are filled are in it. */
 const largestGrowthBytes = 100 * 1024 * 1024;
