@@ -178,6 +178,7 @@ it('a real server calls every callback that the table says it calls', async () =
   );
   await done(alice.request('PUT', `/user/${encodeURIComponent(alice.userId)}/account_data/org.example`, { a: 1 }));
   const carol = await server.registerUser('carol');
+  await done(alice.request('POST', '/user_directory/search', { search_term: 'bob' }));
   await done(alice.request('POST', `${room}/invite`, { user_id: carol.userId }));
   await done(alice.request('POST', `${room}/upgrade`, { new_version: '11' }));
   await done(server.request('POST', '/logout', {}, second.access_token));

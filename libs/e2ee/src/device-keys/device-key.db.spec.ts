@@ -243,7 +243,8 @@ eachDatabase('device keys and lists', (open) => {
     await keys.upload(alice, 'PHONE', { one_time_keys: { 'a:1': 'x' }, fallback_keys: { 'a:2': 'y' } });
     const since = position();
     await fixture.get(DeactivationService).deactivate(alice, false, false, {});
-    expect((await news(bob, [roomId], since)).changed).toEqual([alice]);
+    // A closed account leaves its rooms: whoever shared one need not watch it any more.
+    expect(await news(bob, [roomId], since)).toEqual({ changed: [], left: [alice] });
     for (const table of ['e2e_device_keys_json', 'e2e_one_time_keys_json', 'e2e_fallback_keys_json'])
       expect(await test.database.query(`SELECT 1 AS found FROM ${table} WHERE user_id = ?`, [alice])).toEqual([]);
   });
