@@ -63,13 +63,16 @@ describe('PasswordService', () => {
     const costly = service({ bcrypt_rounds: 9 });
     const stored = await costly.hash('pw');
     const time = async (hashToCheck: string | undefined): Promise<number> => {
-      const started = process.cpuUsage();
-      for (let i = 0; i < 6; i++) await costly.verify('guess', hashToCheck);
-      const used = process.cpuUsage(started);
-      return used.user + used.system;
+      const started = performance.now();
+      await costly.verify('guess', hashToCheck);
+      return performance.now() - started;
     };
-    await time(undefined);
-    const [absent, present] = [await time(undefined), await time(stored)];
+    // The shortest of many, taken in turn, is the work itself: what else the machine does only makes a try longer.
+    let [absent, present] = [Infinity, Infinity];
+    for (let i = 0; i < 25; i++) {
+      absent = Math.min(absent, await time(undefined));
+      present = Math.min(present, await time(stored));
+    }
     expect(absent / present).toBeGreaterThan(0.6);
     expect(absent / present).toBeLessThan(1.6);
   });
