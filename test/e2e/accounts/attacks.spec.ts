@@ -81,17 +81,16 @@ describe.each(['sqlite', 'postgres'] as const)('attacks on accounts (%s)', (kind
   });
 
   it('does not tell by its time who has an account', async () => {
-    // The server runs in this process. Its work is measured, since the machine may have other things to do.
+    // The shortest of many, taken in turn: what else the machine does only makes an answer later.
     const work = async (identifier: Json): Promise<number> => {
-      const before = process.cpuUsage();
+      const before = performance.now();
       await login(identifier, 'guess');
-      const { user, system } = process.cpuUsage(before);
-      return user + system;
+      return performance.now() - before;
     };
     const unknown = { type: 'm.id.thirdparty', medium: 'email', address: 'nobody@example.org' };
     const claims = [named('ann'), named('nobody'), unknown];
     const least = claims.map(() => Infinity);
-    for (let round = 0; round < 6; round++)
+    for (let round = 0; round < 20; round++)
       for (const [index, claim] of claims.entries()) least[index] = Math.min(least[index]!, await work(claim));
     const [known, ...others] = least as [number, number, number];
     // The hash of a password takes most of it; without one the answer would come many times faster.
