@@ -92,6 +92,17 @@ describe.each(databases)('what is purged leaves the disk (%s)', (database) => {
   });
   afterAll(() => homeserver?.stop());
 
+  /**
+   * What is used once it is at most `limitBytes`, or after ten seconds: a vacuum keeps rows that a transaction may still see
+   * which began before they were deleted.
+   */
+  const usedOnceBelow = async (limitBytes: number): Promise<number> => {
+    for (let tries = 0; ; tries++) {
+      const used = await disk.usedBytes();
+      if (used <= limitBytes || tries === 40) return used;
+      await new Promise((resolve) => setTimeout(resolve, 250));
+    }
+  };
   const tasks = (): RoomTasks => (purge as unknown as { readonly tasks: RoomTasks }).tasks;
   /** A room with much in it, all of it told of twice: by messages, and by state. */
   const fullRoom = async (): Promise<{ roomId: string; last: string }> => {
@@ -112,7 +123,7 @@ describe.each(databases)('what is purged leaves the disk (%s)', (database) => {
     const kept = await say(alice, roomId, 'from here on');
     await purge.purgeHistory(roomId, { eventId: kept }, true);
     await tasks().settled();
-    const after = await disk.usedBytes();
+    const after = await usedOnceBelow(before - 150 * 3_000 - 1);
     // 150 messages of 3 KB; what stays is the room itself.
     expect(before - after).toBeGreaterThan(150 * 3_000);
     const { chunk } = await ok<{ chunk: WireEvent[] }>(bob, 'GET', `/rooms/${roomId}/messages?dir=b&limit=500`);
@@ -130,7 +141,7 @@ describe.each(databases)('what is purged leaves the disk (%s)', (database) => {
     await leave(bob, roomId);
     await leave(alice, roomId);
     await purge.purgeRoom(roomId);
-    const after = await disk.usedBytes();
+    const after = await usedOnceBelow(empty + (full - empty) * 0.1 - 1);
     expect(full - empty).toBeGreaterThan(150 * 3_000);
     // Pages that are shared with other tables may stay, half empty.
     expect(after - empty).toBeLessThan((full - empty) * 0.1);
