@@ -1,10 +1,12 @@
-import { Injectable } from '@nestjs/common';
+import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database, type Tx } from '@rookery/database';
 import { domainOf, isJsonObject, isValidUserId, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Clock, Config } from '@rookery/platform';
+import { Notifier, StreamChangeCache } from '@rookery/replication';
 import { LRUCache } from 'lru-cache';
 import { byServer, isName, limits } from '../common/limits.js';
 import { type ClaimedKeys, type RemoteFailures, RemoteKeys } from '../common/remote-keys.js';
+import { ToDeviceService } from '../to-device/to-device.service.js';
 import {
   claimOneTimeKeys,
   deleteClaimedKeys,
@@ -34,15 +36,28 @@ const deviceKey = (userId: string, deviceId: string): string => `${userId}\n${de
 
 /** One-time and fallback keys. A one-time key is handed out once, whoever asks and how often. */
 @Injectable()
-export class OneTimeKeyService {
+export class OneTimeKeyService implements OnModuleInit {
   readonly #counts = new LRUCache<string, Promise<KeyCounts>>({ maxSize: maxCounted, sizeCalculation: () => 1 });
+  #changes = new StreamChangeCache(Number.MAX_SAFE_INTEGER);
 
   constructor(
     private readonly database: Database,
     private readonly clock: Clock,
     private readonly config: Config,
     private readonly remote: RemoteKeys,
+    private readonly toDevice: ToDeviceService,
+    private readonly notifier: Notifier,
   ) {}
+
+  async onModuleInit(): Promise<void> {
+    await this.toDevice.open();
+    this.#changes = new StreamChangeCache(this.toDevice.stream.current());
+  }
+
+  /** Whether the {@link counts} of a device may differ from those at a position of the to-device stream; `false` is certain. */
+  mayHaveChanged(userId: string, deviceId: string, since: number): boolean {
+    return this.#changes.hasChanged(deviceKey(userId, deviceId), since);
+  }
 
   /** What a device has left. Costs no query while nothing changes. */
   counts(userId: string, deviceId: string): Promise<KeyCounts> {
@@ -68,6 +83,7 @@ export class OneTimeKeyService {
     oneTimeKeys: readonly OfferedKey[],
     fallbackKeys: readonly OfferedKey[],
   ): Promise<void> {
+    let isNew = fallbackKeys.length > 0;
     if (oneTimeKeys.length > 0) {
       const keyIds = oneTimeKeys.map((key) => key.keyId);
       const stored = new Map(
@@ -84,9 +100,10 @@ export class OneTimeKeyService {
       const nowMs = this.clock.nowMs();
       await deleteClaimedKeys(tx, userId, deviceId, nowMs - rememberClaimedMs);
       if (fresh.length > 0) await insertOneTimeKeys(tx, userId, deviceId, fresh, nowMs);
+      isNew ||= fresh.length > 0;
     }
     if (fallbackKeys.length > 0) await writeFallbackKeys(tx, userId, deviceId, fallbackKeys);
-    this.forget(tx, userId, [deviceId]);
+    if (isNew) await this.#changed(tx, [{ userId, deviceId }]);
   }
 
   /** Forgets what is remembered about devices, once the transaction that changes their keys is durable. */
@@ -126,7 +143,7 @@ export class OneTimeKeyService {
         const served = new Set(keys.map((key) => deviceKey(key.userId, key.deviceId)));
         const rest = wanted.filter((key) => !served.has(deviceKey(key.userId, key.deviceId)));
         const all = rest.length > 0 ? keys.concat(await useFallbackKeys(tx, rest)) : keys;
-        for (const { userId, deviceId } of all) this.forget(tx, userId, [deviceId]);
+        if (all.length > 0) await this.#changed(tx, all);
         return all;
       },
       { name: 'keys_claim' },
@@ -137,6 +154,17 @@ export class OneTimeKeyService {
       devices[deviceId] = { [`${algorithm}:${keyId}`]: JSON.parse(keyJson) as unknown };
     }
     return result;
+  }
+
+  /** Key counts have no stream of their own: a change takes a place in that of to-device messages, and wakes the devices. */
+  async #changed(tx: Tx, devices: readonly { readonly userId: string; readonly deviceId: string }[]): Promise<void> {
+    const { stream } = this.toDevice;
+    const [position = 0] = await stream.allocateIn(tx);
+    for (const { userId, deviceId } of devices) this.forget(tx, userId, [deviceId]);
+    tx.afterCommit(() => {
+      for (const { userId, deviceId } of devices) this.#changes.changed(deviceKey(userId, deviceId), position);
+      this.notifier.announce(stream.name, position, { users: new Set(devices.map(({ userId }) => userId)) });
+    });
   }
 
   async #count(userId: string, deviceId: string): Promise<KeyCounts> {

@@ -6,7 +6,7 @@ import type { SyncContext } from '../sync-context.js';
 /** What a sync says about devices. */
 export interface DeviceAnswer {
   readonly body: JsonObject;
-  /** Whether there is news in it: messages or changed device lists. */
+  /** Whether there is news in it: messages, changed device lists, keys that were used up or added. */
   readonly hasNews: boolean;
   /** Up to where to-device messages were given. */
   readonly toDevice: number;
@@ -34,7 +34,9 @@ export class DevicesSection {
     if (since !== undefined) await this.toDevice.acknowledge(userId, deviceId, since.toDevice);
     const page = await this.toDevice.messages(userId, deviceId, since?.toDevice ?? 0, now.toDevice);
     if (page.events.length > 0) body['to_device'] = { events: page.events };
-    const hasNews = Object.keys(body).length > 0;
+    const hasNews =
+      Object.keys(body).length > 0 ||
+      (since !== undefined && this.keys.mayHaveChanged(userId, deviceId, since.toDevice));
     const { counts, unusedFallbackTypes } = await this.keys.counts(userId, deviceId);
     body['device_one_time_keys_count'] = counts;
     body['device_unused_fallback_key_types'] = unusedFallbackTypes;

@@ -135,6 +135,7 @@ export class Extensions {
       if (hasNews) value['device_lists'] = { changed: [...lists.changed], left: [...lists.left] };
     }
     if (deviceId !== undefined) {
+      hasNews ||= since !== undefined && this.keys.mayHaveChanged(userId, deviceId, since.toDevice);
       const { counts, unusedFallbackTypes } = await this.keys.counts(userId, deviceId);
       value['device_one_time_keys_count'] = counts as JsonObject;
       value['device_unused_fallback_key_types'] = [...unusedFallbackTypes];
