@@ -4,6 +4,8 @@ import { directorySchema } from './directory.migration.js';
 import { eventsSchema } from './events.migration.js';
 import { forgottenSchema } from './forgotten.migration.js';
 import { generationsSchema } from './generations.migration.js';
+import { pushNotesSchema } from './push-notes.migration.js';
+import { slimSchema } from './slim.migration.js';
 import { stateSchema } from './state.migration.js';
 import { upkeepSchema } from './upkeep.migration.js';
 
@@ -16,4 +18,6 @@ export const roomsMigrations: readonly Migration[] = [
   { version: 1, name: 'rooms_05_delayed', up: delayedSchema },
   { version: 1, name: 'rooms_06_generations', up: generationsSchema },
   { version: 1, name: 'rooms_07_forgotten', up: forgottenSchema },
+  { version: 1, name: 'rooms_08_push_notes', up: pushNotesSchema },
+  { version: 1, name: 'rooms_08_slim', up: slimSchema },
 ];

@@ -1,7 +1,8 @@
-import type { Tx } from '@rookery/database';
+import type { SqlValue, Tx } from '@rookery/database';
 import { splitStateKey } from '@rookery/state-res';
 import { writeAuthChains } from '../state/auth-chains.query.js';
 import { relationOf } from '../relations/relation.js';
+import type { PushNote } from '../hooks.js';
 import { sameServer } from './event-store.js';
 import type { StoredEvent } from './stored-event.js';
 import { membershipIn, type StagedEvent, type WorkingRoom } from './working-room.js';
@@ -12,6 +13,8 @@ export interface WritableBatch {
   readonly room: WorkingRoom;
   readonly stored: readonly StoredEvent[];
   readonly serverName: string;
+  /** What hooks noted, by event. */
+  readonly notes: ReadonlyMap<string, PushNote>;
   /** One per staged state event, for the chain cover. */
   readonly chainIds: readonly number[];
 }
@@ -23,7 +26,7 @@ export async function writeBatch(tx: Tx, batch: WritableBatch): Promise<void> {
   const { room, stored } = batch;
   const replaced = room.staged.filter((staged) => staged.replacesOutlier).map((staged) => staged.event.eventId);
   if (replaced.length > 0) await deleteOutliers(tx, replaced);
-  await writeEventRows(tx, room, stored);
+  await writeEventRows(tx, batch);
   await writeStateGroups(tx, room);
   await writeReferences(tx, room, stored);
   await writeStateEvents(tx, room, stored, batch.chainIds);
@@ -46,7 +49,11 @@ function metadataOf(staged: StagedEvent): string {
   });
 }
 
-async function writeEventRows(tx: Tx, room: WorkingRoom, stored: readonly StoredEvent[]): Promise<void> {
+const noNote = [null, null, null, null] as const;
+const pushColumns = (note: PushNote | undefined): readonly SqlValue[] =>
+  note ? [note.thread, note.highlight ? 1 : 0, note.actions ?? null, note.except ?? null] : noNote;
+
+async function writeEventRows(tx: Tx, { room, stored, notes }: WritableBatch): Promise<void> {
   const format = room.rules.createEventImplied ? 4 : formatVersions[room.rules.eventFormat];
   await tx.insertMany(
     'events',
@@ -65,6 +72,10 @@ async function writeEventRows(tx: Tx, room: WorkingRoom, stored: readonly Stored
       'soft_failed',
       'contains_url',
       'rejection_reason',
+      'push_thread',
+      'push_highlight',
+      'push_actions',
+      'push_except',
     ],
     stored.map(({ event, streamOrdering, receivedTs, outlier, softFailed, rejectedReason }) => [
       event.eventId,
@@ -81,6 +92,7 @@ async function writeEventRows(tx: Tx, room: WorkingRoom, stored: readonly Stored
       softFailed,
       typeof event.content['url'] === 'string',
       rejectedReason ?? null,
+      ...pushColumns(notes.get(event.eventId)),
     ]),
   );
   await tx.insertMany(
@@ -150,10 +162,6 @@ async function writeStateGroups(tx: Tx, room: WorkingRoom): Promise<void> {
 }
 
 async function writeReferences(tx: Tx, room: WorkingRoom, stored: readonly StoredEvent[]): Promise<void> {
-  const edges = room.staged
-    .filter((staged) => !staged.outlier)
-    .flatMap(({ event }) => [...new Set(event.prevEventIds)].map((prev) => [event.eventId, prev, room.roomId]));
-  if (edges.length > 0) await tx.insertMany('event_edges', ['event_id', 'prev_event_id', 'room_id'], edges);
   const accepted = room.staged.filter(
     (staged) => !staged.outlier && !staged.softFailed && staged.rejectedReason === undefined,
   );
@@ -300,7 +308,10 @@ async function writeExtremities(tx: Tx, room: WorkingRoom): Promise<void> {
   }
 }
 
-/** Notes which previous events of foreign events are unknown: where history goes on elsewhere. */
+/**
+ * Notes which previous events of foreign events are unknown: where history goes on elsewhere. `event_edges` holds who names
+ * them, for the day on which they arrive; the edges between stored events lie in the events themselves.
+ */
 async function writeBackwardExtremities(tx: Tx, room: WorkingRoom): Promise<void> {
   const foreign = room.staged.filter((staged) => staged.isForeign && !staged.outlier);
   if (foreign.length === 0) return;
@@ -310,6 +321,7 @@ async function writeBackwardExtremities(tx: Tx, room: WorkingRoom): Promise<void
     roomId,
     own,
   ]);
+  await tx.run(`DELETE FROM event_edges WHERE ${tx.dialect.anyOf('prev_event_id')}`, [own]);
   const named = [...new Set(foreign.flatMap((staged) => staged.event.prevEventIds))];
   const known = await tx.query<{ event_id: string }>(
     `SELECT event_id FROM events WHERE ${tx.dialect.anyOf('event_id')} AND outlier = FALSE`,
@@ -318,6 +330,14 @@ async function writeBackwardExtremities(tx: Tx, room: WorkingRoom): Promise<void
   const isKnown = new Set(known.map((row) => row.event_id));
   const unknown = named.filter((id) => !isKnown.has(id));
   if (unknown.length === 0) return;
+  const open = new Set(unknown);
+  await tx.insertMany(
+    'event_edges',
+    ['event_id', 'prev_event_id', 'room_id'],
+    foreign.flatMap(({ event }) =>
+      [...new Set(event.prevEventIds)].filter((id) => open.has(id)).map((id) => [event.eventId, id, roomId]),
+    ),
+  );
   await tx.insertMany(
     'event_backward_extremities',
     ['event_id', 'room_id'],

@@ -8,7 +8,6 @@ const eventTables: readonly (readonly [table: string, column: string])[] = [
   ['event_auth_chains', 'event_id'],
   ['event_to_state_groups', 'event_id'],
   ['event_relations', 'event_id'],
-  ['event_txn_id_device_id', 'event_id'],
   ['event_reports', 'event_id'],
   ['redactions', 'event_id'],
   ['rejections', 'event_id'],
@@ -59,7 +58,8 @@ export async function selectPurgeable(db: Db, point: PurgePoint, limit: number):
   const rows = await db.query<{ event_id: string }>(
     `SELECT e.event_id FROM events e WHERE e.room_id = ? AND (e.topological_ordering, e.stream_ordering) < (?, ?)
        AND e.state_key IS NULL ${local}
-       AND NOT EXISTS (SELECT 1 FROM event_forward_extremities f WHERE f.event_id = e.event_id)
+       AND NOT EXISTS (SELECT 1 FROM event_forward_extremities f
+         WHERE f.room_id = e.room_id AND f.event_id = e.event_id)
      ORDER BY e.topological_ordering, e.stream_ordering LIMIT ${Math.trunc(limit)}`,
     params,
   );
@@ -75,8 +75,8 @@ export async function selectSomeEvents(db: Db, roomId: string, limit: number): P
   return rows.map((row) => row.event_id);
 }
 
-/** Deletes everything that this lib keeps about events. */
-export async function deleteEvents(tx: Tx, eventIds: readonly string[]): Promise<void> {
+/** Deletes everything that this lib keeps about events of a room. */
+export async function deleteEvents(tx: Tx, roomId: string, eventIds: readonly string[]): Promise<void> {
   const chains = await tx.query<{ chain_id: number }>(
     `SELECT DISTINCT chain_id FROM event_auth_chains WHERE ${tx.dialect.anyOf('event_id')}`,
     [eventIds],
@@ -84,6 +84,11 @@ export async function deleteEvents(tx: Tx, eventIds: readonly string[]): Promise
   for (const [table, column] of eventTables) {
     await tx.run(`DELETE FROM ${table} WHERE ${tx.dialect.anyOf(column)}`, [eventIds]);
   }
+  // Its rows are found by room: they live for a day, so there are few.
+  await tx.run(`DELETE FROM event_txn_id_device_id WHERE room_id = ? AND ${tx.dialect.anyOf('event_id')}`, [
+    roomId,
+    eventIds,
+  ]);
   if (chains.length === 0) return;
   await tx.run(
     `DELETE FROM event_auth_chain_links WHERE ${tx.dialect.anyOf('origin_chain_id')} AND NOT EXISTS (

@@ -149,7 +149,7 @@ export class PurgeService implements OnModuleInit {
     await this.database.write(
       async (tx) => {
         for (const hook of this.hooks.all) await hook.onEventsPurged?.(tx, roomId, eventIds);
-        await deleteEvents(tx, eventIds);
+        await deleteEvents(tx, roomId, eventIds);
       },
       { name: 'purge_events' },
     );
