@@ -1,6 +1,7 @@
 import type { BackgroundUpdates, TransactionReport } from '@rookery/database';
 import type { Metrics } from '@rookery/platform';
 import type { Notifier } from '@rookery/replication';
+import type { MonthlyActiveUsers } from '@rookery/users';
 import { release, type } from 'node:os';
 import { version } from './version.js';
 
@@ -20,6 +21,21 @@ export function showServerMetrics({ metrics, notifier, backgroundUpdates }: Meas
   metrics.gauge('synapse_background_update_status', async (gauge) =>
     gauge.set({ database_name: 'master' }, await statusOf(backgroundUpdates)),
   );
+}
+
+/** Shows how many users were active this month, where they are counted. */
+export function showActivityMetrics(metrics: Metrics, users: MonthlyActiveUsers): void {
+  if (!users.counting) return;
+  const limits = metrics.gauge('synapse_admin_mau_max');
+  const reserved = metrics.gauge('synapse_admin_mau_registered_reserved_users');
+  const services = metrics.gauge('synapse_admin_mau_current_mau_by_service');
+  metrics.gauge('synapse_admin_mau_current', async (gauge) => {
+    const activity = await users.activity();
+    gauge.set({}, activity.current);
+    limits.set({}, activity.limit ?? 0);
+    reserved.set({}, activity.reserved);
+    for (const { service, total } of activity.byService) services.set({ app_service: service }, total);
+  });
 }
 
 /** 0 disabled, 1 not started, 2 running, 3 complete. */

@@ -40,6 +40,8 @@ export interface AccessOptions {
   readonly expired?: boolean;
   /** Whether suspended accounts may call it. Default true; endpoints that act on others say false: 403 `M_USER_SUSPENDED`. */
   readonly suspended?: boolean;
+  /** Whether calling it is what makes a user active (sync): 403 `M_RESOURCE_LIMIT_EXCEEDED` past the monthly limit. */
+  readonly active?: boolean;
   /** Only server administrators: 403 `M_FORBIDDEN`. */
   readonly admin?: boolean;
   /** Largest body accepted, bytes; default 13,107,200. */
@@ -59,7 +61,7 @@ export abstract class RequestAuthenticator {
   /**
    * @returns `undefined` only when `access.auth` is `optional` and there is no token
    * @throws MatrixError 401 `M_MISSING_TOKEN`, 401 `M_UNKNOWN_TOKEN` (with `soft_logout`), 401 `M_USER_LOCKED`,
-   *   403 `M_GUEST_ACCESS_FORBIDDEN`, 403 `M_USER_SUSPENDED`, 403 `M_FORBIDDEN`
+   *   403 `M_GUEST_ACCESS_FORBIDDEN`, 403 `M_USER_SUSPENDED`, 403 `M_RESOURCE_LIMIT_EXCEEDED`, 403 `M_FORBIDDEN`
    */
   abstract authenticate(request: InboundRequest, access: AccessOptions): Promise<Requester | undefined>;
 }

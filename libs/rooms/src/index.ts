@@ -1,6 +1,6 @@
 /** Sending, membership, state, history, aliases, directory. */
 export { roomsMigrations } from './migrations/index.js';
-export { type EventBatch, type RoomHook, RoomHooks, type RoomView } from './hooks.js';
+export { type EventBatch, type PushNote, type RoomHook, RoomHooks, type RoomView } from './hooks.js';
 export {
   type DraftOrigin,
   type EventDraft,
@@ -67,6 +67,7 @@ export { EventByTime } from './history/event-by-time.service.js';
 export { RelationsService } from './relations/relations.service.js';
 export { Reports } from './reports/reports.service.js';
 export { RoomUpgrade } from './upgrade/room-upgrade.service.js';
+export { Participation } from './membership/participation.js';
 export { ProfilePropagation } from './membership/profile-propagation.js';
 export { type PurgeLimit, PurgeService } from './upkeep/purge.service.js';
 export { AutoAcceptInvites } from './membership/auto-accept.service.js';

@@ -15,6 +15,8 @@ import { MemberProfiles } from './membership/member-profiles.js';
 import { MemberEvents } from './membership/member-events.js';
 import { MembershipService } from './membership/membership.service.js';
 import { OutOfBandMemberships } from './membership/out-of-band.js';
+import { Participation } from './membership/participation.js';
+import { ProfilePrivacy } from './membership/profile-privacy.js';
 import { RemoteRooms } from './membership/remote-rooms.js';
 import { RestrictedJoins } from './membership/restricted-joins.js';
 import { ThreepidInvites } from './membership/threepid-invites.js';
@@ -65,6 +67,7 @@ const face = [
   RetentionPolicies,
   InvitePolicy,
   OutOfBandMemberships,
+  Participation,
   ReaderWishes,
   RoomBlocking,
   RoomRepair,
@@ -120,6 +123,7 @@ const inside = [
   LocalEventPersister,
   LocalStager,
   Placement,
+  ProfilePrivacy,
   RestrictedJoins,
   RoomSnapshots,
   StateGroups,

@@ -29,7 +29,7 @@ export class SyncController {
 
   /** GET /_matrix/client/v3/sync */
   @Get(stable('/sync'))
-  @Access({ auth: 'required', guests: true })
+  @Access({ auth: 'required', guests: true, active: true })
   async sync(@Who() requester: Requester, @Inbound() request: InboundRequest): Promise<JsonObject> {
     const since = queryString(request, 'since');
     const fullState = queryBoolean(request, 'full_state') ?? false;

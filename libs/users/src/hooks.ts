@@ -55,6 +55,11 @@ export interface DeactivatedEvent {
   readonly byAdmin: boolean;
 }
 
+/** Users who were active lately; told some seconds later, and again every few minutes while they are. */
+export interface ActiveEvent {
+  readonly userIds: readonly string[];
+}
+
 /** Account data of a user, global where `roomId` is absent. */
 export interface AccountDataChangedEvent {
   readonly userId: string;
@@ -91,6 +96,8 @@ export class UserHooks {
   readonly devicesDeleted = this.#point<DevicesEvent>('devicesDeleted');
   readonly loggedOut = this.#point<LoggedOutEvent>('loggedOut');
   readonly deactivated = this.#point<DeactivatedEvent>('deactivated');
+  /** Users were active; `afterCommit` only, and it must not take long. */
+  readonly active = this.#point<ActiveEvent>('active');
   readonly reactivated = this.#point<{ readonly userId: string }>('reactivated');
   readonly accountDataChanged = this.#point<AccountDataChangedEvent>('accountDataChanged');
   readonly threepidAdded = this.#point<ThreepidEvent>('threepidAdded');

@@ -28,14 +28,16 @@ export {
 export { StoredRateLimitOverrides } from './accounts/rate-limit-overrides.js';
 export { RegistrationFlows } from './accounts/registration-flows.js';
 export { RegistrationService } from './accounts/registration.service.js';
+export { type SsoNewcomer, SsoRegistration } from './accounts/sso-registration.service.js';
 export type { Origin } from './common/account-modules.js';
 export type { Hook, HookPoint } from './common/hook-point.js';
 export { isLocalUser, qualifyUserId } from './common/user-names.js';
 export { ConsentService } from './consent/consent.service.js';
-export type { Device } from './devices/device.query.js';
+export type { Device, ProviderLogins } from './devices/device.query.js';
 export { DeviceService } from './devices/device.service.js';
 export {
   type AccountDataChangedEvent,
+  type ActiveEvent,
   type DeactivatedEvent,
   type DevicesEvent,
   type LoggedOutEvent,
@@ -68,5 +70,7 @@ export { InteractiveAuthRequired } from './uia/uia-errors.js';
 export type { StageAttempt, UiaStage } from './uia/uia-stage.js';
 export { type UiaOutcome, type UiaRequest, UiaService } from './uia/uia.service.js';
 export { type GateOptions, UserAuthGate } from './uia/user-auth-gate.js';
+export { type MonthlyActivity, MonthlyActiveUsers } from './usage/monthly-active-users.service.js';
+export { ParticipationGate } from './usage/participation-gate.js';
 export { UsersHttpModule } from './users-http.module.js';
 export { UsersModule } from './users.module.js';

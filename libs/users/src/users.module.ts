@@ -11,6 +11,7 @@ import { PasswordReset } from './accounts/password-reset.service.js';
 import { PasswordService } from './accounts/password.service.js';
 import { RegistrationFlows } from './accounts/registration-flows.js';
 import { RegistrationService } from './accounts/registration.service.js';
+import { SsoRegistration } from './accounts/sso-registration.service.js';
 import { AccountModules } from './common/account-modules.js';
 import { ExpiredRows } from './common/expired-rows.js';
 import { ConsentService } from './consent/consent.service.js';
@@ -38,6 +39,8 @@ import { CaptchaVerifier } from './uia/captcha-verifier.js';
 import { UiaStages } from './uia/uia-stages.js';
 import { UiaService } from './uia/uia.service.js';
 import { UserAuthGate } from './uia/user-auth-gate.js';
+import { MonthlyActiveUsers } from './usage/monthly-active-users.service.js';
+import { ParticipationGate } from './usage/participation-gate.js';
 
 const face = [
   AccountDataService,
@@ -51,6 +54,8 @@ const face = [
   DeactivationService,
   DeviceService,
   LoginService,
+  MonthlyActiveUsers,
+  ParticipationGate,
   OpenIdService,
   PasswordService,
   ProfileService,
@@ -58,6 +63,7 @@ const face = [
   RegistrationService,
   RemoteProfiles,
   SessionService,
+  SsoRegistration,
   ThreepidService,
   UiaService,
   UserAuthGate,

@@ -4,11 +4,13 @@ import { roomVersionRules, type RoomVersionRules } from '@rookery/events';
 import { domainOf, isValidRoomAlias, isValidUserId, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { assertAllowed, callbackContext, ModuleDispatcher, refusalError } from '@rookery/module-host';
 import { Config, Ids, type Requester } from '@rookery/platform';
+import { AliasClaims } from '../directory/alias-claims.js';
 import { PublicationRules } from '../directory/publication-rules.js';
 import { InvitePolicy } from '../membership/invite-policy.js';
 import { MemberProfiles } from '../membership/member-profiles.js';
 import type { ThreepidInvite } from '../membership/identity-servers.js';
 import { MembershipService } from '../membership/membership.service.js';
+import { Participation } from '../membership/participation.js';
 import { ThreepidInvites } from '../membership/threepid-invites.js';
 import { AuthRefusal } from '../persistence/draft-builder.js';
 import { type EventDraft, EventPersister } from '../persistence/event-persister.js';
@@ -66,16 +68,18 @@ export class RoomCreation {
     private readonly memberships: MembershipService,
     private readonly threepids: ThreepidInvites,
     private readonly publication: PublicationRules,
+    private readonly claims: AliasClaims,
     private readonly modules: ModuleDispatcher,
     private readonly limiter: RateLimiter,
     private readonly config: Config,
     private readonly ids: Ids,
+    private readonly participation: Participation,
   ) {}
 
   /**
    * Makes a room with all its first events and local invites in one transaction; invites to other servers follow.
    * @throws MatrixError 400 `M_ROOM_IN_USE`, `M_INVALID_ROOM_STATE`, `M_UNSUPPORTED_ROOM_VERSION`, `M_INVALID_PARAM`,
-   *   `M_BAD_JSON`; 403 `M_FORBIDDEN`; 429 `M_LIMIT_EXCEEDED`
+   *   `M_BAD_JSON`; 403 `M_FORBIDDEN`, `M_RESOURCE_LIMIT_EXCEEDED`, `M_CONSENT_NOT_GIVEN`; 429 `M_LIMIT_EXCEEDED`
    */
   async create(requester: Requester, body: CreateRoomRequest, overrides: CreationOverrides = {}): Promise<CreatedRoom> {
     const request = overrides.unchecked ? body : await this.#askModules(requester, body);
@@ -117,6 +121,7 @@ export class RoomCreation {
   }
 
   async #askModules(requester: Requester, body: CreateRoomRequest): Promise<CreateRoomRequest> {
+    await this.participation.assertMaySend(requester);
     await this.limiter.take('rc_room_creation', requester.userId, requester);
     const context = callbackContext(requester, { duringRoomCreation: true });
     let request = body;
@@ -158,6 +163,9 @@ export class RoomCreation {
   }
 
   async #checkAlias(requester: Requester, alias: string): Promise<void> {
+    if (this.claims.isReserved(alias, requester.appserviceId)) {
+      throw new MatrixError(400, 'M_EXCLUSIVE', 'The alias is reserved for an application service');
+    }
     if (!requester.isAdmin && !this.publication.mayMakeAlias(requester.userId, '', alias)) {
       throw MatrixError.forbidden('You may not make this alias');
     }

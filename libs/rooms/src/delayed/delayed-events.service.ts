@@ -11,6 +11,7 @@ import { isServable } from '../persistence/stored-event.js';
 import { delayedTxnPrefix } from '../reading/event-serializer.js';
 import { MembershipReader } from '../reading/membership-reader.js';
 import { checkContent } from '../sending/content-rules.js';
+import { Participation } from '../membership/participation.js';
 import { EventCreation, type SendRequest } from '../sending/event-creation.service.js';
 import { deviceKeyOf } from '../sending/origin.js';
 import {
@@ -66,6 +67,7 @@ export class DelayedEvents implements OnApplicationBootstrap, OnModuleDestroy {
     private readonly ids: Ids,
     private readonly config: Config,
     private readonly logger: Logger,
+    private readonly participation: Participation,
     hooks: RoomHooks,
     userHooks: UserHooks,
   ) {
@@ -118,6 +120,7 @@ export class DelayedEvents implements OnApplicationBootstrap, OnModuleDestroy {
       throw MatrixError.invalidParam('The transaction id is too long');
     if ([roomId, type, stateKey ?? ''].some((text) => text.length > 255 || text.includes('\0')))
       throw MatrixError.invalidParam('Room, type and state key have at most 255 characters');
+    await this.participation.assertMaySend(requester);
     await this.limiter.take('rc_message', requester.userId, requester);
     checkContent(type, stateKey, content, this.config.serverName);
     const text = JSON.stringify(content);

@@ -6,6 +6,7 @@ import { assertAllowed, callbackContext, ModuleDispatcher } from '@rookery/modul
 import { Config, type Requester } from '@rookery/platform';
 import { MemberProfiles } from './member-profiles.js';
 import { MemberEvents, type MembershipOptions } from './member-events.js';
+import { Participation } from './participation.js';
 import { isBlocked } from './membership.query.js';
 import { RemoteRooms } from './remote-rooms.js';
 import { RestrictedJoins } from './restricted-joins.js';
@@ -22,17 +23,19 @@ export class JoinService {
     private readonly limiter: RateLimiter,
     private readonly database: Database,
     private readonly config: Config,
+    private readonly participation: Participation,
   ) {}
 
   /**
    * Joins a room. Joining again changes nothing, unless the content differs.
-   * @throws MatrixError 403 `M_FORBIDDEN` or `M_GUEST_ACCESS_FORBIDDEN`, 404 `M_NOT_FOUND` when no server is known that has
+   * @throws MatrixError 403 `M_FORBIDDEN`, `M_GUEST_ACCESS_FORBIDDEN`, `M_RESOURCE_LIMIT_EXCEEDED` or `M_CONSENT_NOT_GIVEN`, 404 `M_NOT_FOUND` when no server is known that has
    *   the room, 429 `M_LIMIT_EXCEEDED`
    */
   async join(requester: Requester, roomId: string, options: MembershipOptions = {}): Promise<void> {
     const { userId } = requester;
     const before = await this.change.currentOf(roomId, userId);
     if (before === 'join' && !options.content) return;
+    if (!options.unchecked) await this.participation.assertMayJoin(requester, roomId);
     if (await isBlocked(this.database, roomId)) {
       throw MatrixError.forbidden('This room has been blocked on this server');
     }
@@ -69,6 +72,7 @@ export class JoinService {
    */
   async knock(requester: Requester, roomId: string, options: MembershipOptions = {}): Promise<void> {
     const { userId } = requester;
+    await this.participation.assertMaySend(requester);
     if (await isBlocked(this.database, roomId)) {
       throw MatrixError.forbidden('This room has been blocked on this server');
     }

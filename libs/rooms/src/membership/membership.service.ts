@@ -8,6 +8,7 @@ import { InvitePolicy } from './invite-policy.js';
 import { JoinService } from './join.service.js';
 import { MemberProfiles } from './member-profiles.js';
 import { MemberEvents, type MembershipOptions } from './member-events.js';
+import { Participation } from './participation.js';
 import { forget, roomExists } from './membership.query.js';
 import { OutOfBandMemberships } from './out-of-band.js';
 import { RemoteRooms } from './remote-rooms.js';
@@ -27,6 +28,7 @@ export class MembershipService {
     private readonly database: Database,
     private readonly config: Config,
     private readonly clock: Clock,
+    private readonly participation: Participation,
   ) {}
 
   /**
@@ -35,6 +37,7 @@ export class MembershipService {
    */
   async invite(requester: Requester, roomId: string, target: string, options: MembershipOptions = {}): Promise<void> {
     checkTarget(target);
+    if (!options.unchecked) await this.participation.assertMaySend(requester);
     if (requester.shadowBanned) return void (await this.creation.pretend(roomId));
     if (!options.unchecked && !(await this.policy.check(requester, target, roomId))) {
       const isMember = (await this.change.currentOf(roomId, requester.userId)) === 'join';
@@ -50,7 +53,8 @@ export class MembershipService {
 
   /**
    * Leaves a room, or gives up an invite or a knock. Leaving again changes nothing.
-   * @throws MatrixError 403 `M_FORBIDDEN` when the user is banned or never was in the room
+   * @throws MatrixError 403 `M_FORBIDDEN` when the user is banned or never was in the room,
+   *   `M_CANNOT_LEAVE_SERVER_NOTICE_ROOM`
    */
   async leave(requester: Requester, roomId: string, options: MembershipOptions = {}): Promise<void> {
     const { userId } = requester;
@@ -60,6 +64,7 @@ export class MembershipService {
       throw MatrixError.forbidden('You are not in this room');
     }
     if (before === 'ban') throw MatrixError.forbidden('You are banned from this room');
+    if (!options.unchecked) await this.participation.assertMayLeave(requester, roomId);
     if (await this.change.isOurs(roomId)) {
       await this.change.send(requester, roomId, userId, 'leave', {}, options);
     } else {
@@ -71,6 +76,7 @@ export class MembershipService {
   /** @throws MatrixError 403 `M_FORBIDDEN`, also when the target is not in the room */
   async kick(requester: Requester, roomId: string, target: string, options: MembershipOptions = {}): Promise<void> {
     checkTarget(target);
+    if (!options.unchecked) await this.participation.assertMaySend(requester);
     const before = await this.change.currentOf(roomId, target);
     if (before === 'leave' || before === 'ban') throw MatrixError.forbidden('The user is not in the room');
     if (requester.shadowBanned) return void (await this.creation.pretend(roomId));
@@ -80,6 +86,7 @@ export class MembershipService {
   /** @throws MatrixError 403 `M_FORBIDDEN` */
   async ban(requester: Requester, roomId: string, target: string, options: MembershipOptions = {}): Promise<void> {
     checkTarget(target);
+    if (!options.unchecked) await this.participation.assertMaySend(requester);
     if (requester.shadowBanned) return void (await this.creation.pretend(roomId));
     await this.change.send(requester, roomId, target, 'ban', {}, options);
   }
@@ -87,6 +94,7 @@ export class MembershipService {
   /** @throws MatrixError 403 `M_FORBIDDEN`, also when the target is not banned */
   async unban(requester: Requester, roomId: string, target: string, options: MembershipOptions = {}): Promise<void> {
     checkTarget(target);
+    if (!options.unchecked) await this.participation.assertMaySend(requester);
     if ((await this.change.currentOf(roomId, target)) !== 'ban') throw MatrixError.forbidden('The user is not banned');
     await this.change.send(requester, roomId, target, 'leave', {}, options);
   }

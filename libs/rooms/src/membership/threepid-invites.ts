@@ -12,6 +12,7 @@ import { RoomStateReader } from '../state/room-state-reader.js';
 import { IdentityServers, type ThreepidInvite } from './identity-servers.js';
 import { MemberProfiles } from './member-profiles.js';
 import { MembershipService } from './membership.service.js';
+import { Participation } from './participation.js';
 
 /** How an address is invited. */
 export interface ThreepidInviteOptions {
@@ -45,6 +46,7 @@ export class ThreepidInvites {
     private readonly modules: ModuleDispatcher,
     private readonly limiter: RateLimiter,
     private readonly config: Config,
+    private readonly participation: Participation,
   ) {}
 
   /**
@@ -53,6 +55,7 @@ export class ThreepidInvites {
    */
   async admit(requester: Requester, invites: readonly ThreepidInvite[]): Promise<void> {
     if (invites.length === 0) return;
+    await this.participation.assertMaySend(requester);
     for (const invite of invites) this.servers.check(invite);
     if (!this.config.get('enable_3pid_lookup')) {
       throw MatrixError.forbidden('This server does not ask identity servers about addresses');

@@ -5,6 +5,7 @@ import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { assertAllowed, callbackContext, ModuleDispatcher } from '@rookery/module-host';
 import { Clock, Config, Ids, type Requester } from '@rookery/platform';
 import { LRUCache } from 'lru-cache';
+import { Participation } from '../membership/participation.js';
 import { EventStore } from '../persistence/event-store.js';
 import { EventPersister } from '../persistence/event-persister.js';
 import type { ClientTransaction, SentEvent } from '../persistence/stored-event.js';
@@ -41,11 +42,12 @@ export class EventCreation {
     private readonly clock: Clock,
     private readonly ids: Ids,
     private readonly database: Database,
+    private readonly participation: Participation,
   ) {}
 
   /**
    * Sends an event. With a transaction id the same request may be repeated: it makes one event, over restarts as well.
-   * @throws MatrixError 403 `M_FORBIDDEN`, 400 `M_BAD_JSON` and `M_INVALID_PARAM`, 413 `M_TOO_LARGE`, 429 `M_LIMIT_EXCEEDED`
+   * @throws MatrixError 403 `M_FORBIDDEN`, `M_RESOURCE_LIMIT_EXCEEDED`, `M_CONSENT_NOT_GIVEN`, 400 `M_BAD_JSON` and `M_INVALID_PARAM`, 413 `M_TOO_LARGE`, 429 `M_LIMIT_EXCEEDED`
    */
   async send(requester: Requester, request: SendRequest, txnId?: string): Promise<SentEvent> {
     if (txnId === undefined) return this.#send(requester, request, undefined);
@@ -83,6 +85,7 @@ export class EventCreation {
     request: SendRequest,
     transaction: ClientTransaction | undefined,
   ): Promise<SentEvent> {
+    await this.participation.assertMaySend(requester);
     await this.#takeLimit(requester, request);
     const { content, type, stateKey } = request;
     checkContent(type, stateKey, content, this.config.serverName);

@@ -10,6 +10,7 @@ import { RoomCreation } from '../creation/room-creation.service.js';
 import { moveAliases } from '../directory/alias.query.js';
 import { isPublished, setPublished } from '../directory/directory.query.js';
 import { RoomHooks } from '../hooks.js';
+import { Participation } from '../membership/participation.js';
 import { EventPersister } from '../persistence/event-persister.js';
 import { originOf } from '../sending/origin.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
@@ -37,6 +38,7 @@ export class RoomUpgrade {
     private readonly hooks: RoomHooks,
     private readonly modules: ModuleDispatcher,
     private readonly limiter: RateLimiter,
+    private readonly participation: Participation,
   ) {}
 
   /**
@@ -53,6 +55,7 @@ export class RoomUpgrade {
   ): Promise<string> {
     const rules = roomVersionRules(version);
     if (!rules) throw new MatrixError(400, 'M_UNSUPPORTED_ROOM_VERSION', 'This server does not know the room version');
+    await this.participation.assertMaySend(requester);
     await this.limiter.take('rc_room_creation', requester.userId, requester);
     const events = (await this.state.current(roomId)).map((stored) => stored.event);
     const state = authStateOf(events);

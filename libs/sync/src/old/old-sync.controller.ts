@@ -30,7 +30,7 @@ export class OldSyncController {
 
   /** GET /_matrix/client/v3/initialSync */
   @Get(old('/initialSync'))
-  @Access({ auth: 'required' })
+  @Access({ auth: 'required', active: true })
   initialSync(@Who() requester: Requester, @Inbound() request: InboundRequest): Promise<JsonObject> {
     const limit = queryInteger(request, 'limit', { min: 0, max: maxLimit, clamp: true }) ?? 10;
     const archived = queryBoolean(request, 'archived') ?? false;
@@ -39,7 +39,7 @@ export class OldSyncController {
 
   /** GET /_matrix/client/v3/events */
   @Get(old('/events'))
-  @Access({ auth: 'required', guests: true })
+  @Access({ auth: 'required', guests: true, active: true })
   events(@Who() requester: Requester, @Inbound() request: InboundRequest): Promise<JsonObject> {
     const roomId = queryString(request, 'room_id');
     const from = queryString(request, 'from');

@@ -28,7 +28,7 @@ export class SlidingSyncController {
 
   /** POST /_matrix/client/unstable/org.matrix.simplified_msc3575/sync */
   @Post(client(['unstable'], '/org.matrix.simplified_msc3575/sync'))
-  @Access({ auth: 'required', guests: true })
+  @Access({ auth: 'required', guests: true, active: true })
   async sync(
     @Who() requester: Requester,
     @Inbound() inbound: InboundRequest,

@@ -13,6 +13,7 @@ import { SessionService, unknownToken } from '../sessions/session.service.js';
 import { checkAllowedThreepid } from '../threepids/threepid-rules.js';
 import { provedAddress } from '../uia/stages.js';
 import { UiaService } from '../uia/uia.service.js';
+import { ParticipationGate } from '../usage/participation-gate.js';
 import { RegistrationFlows } from './registration-flows.js';
 import { abandonUse } from './registration-token.query.js';
 import { qualifyUserId } from '../common/user-names.js';
@@ -45,6 +46,7 @@ export class RegistrationService {
     private readonly modules: AccountModules,
     private readonly flows: RegistrationFlows,
     private readonly limiter: RateLimiter,
+    private readonly participation: ParticipationGate,
   ) {}
 
   /**
@@ -63,12 +65,13 @@ export class RegistrationService {
 
   /**
    * Makes a guest account. Guests get what they ask for least: everything but the device's name is ignored.
-   * @throws MatrixError 403 `M_FORBIDDEN`, 429
+   * @throws MatrixError 403 `M_FORBIDDEN`, `M_RESOURCE_LIMIT_EXCEEDED`; 429
    */
   async registerGuest(request: InboundRequest, body: RegistrationBody): Promise<JsonObject> {
     assertServerOpen(this.config);
     if (!this.config.get('allow_guest_access')) throw MatrixError.forbidden('Guests are not allowed on this server');
     await this.limiter.take('rc_registration', request.ip);
+    await this.participation.assertRoomFor({});
     const shadowBanned = await this.modules.checkRegistration(
       {
         email: undefined,
@@ -94,10 +97,7 @@ export class RegistrationService {
   async registerByAppservice(request: InboundRequest, body: RegistrationBody): Promise<JsonObject> {
     const found = accessTokenOf(request);
     if (!found) throw new MatrixError(401, 'M_MISSING_TOKEN', 'The token of an application service is required');
-    const appservice =
-      found.inQuery && !this.config.get('use_appservice_legacy_authorization')
-        ? undefined
-        : this.appservices.byToken(found.token);
+    const appservice = this.appservices.byToken(found.token, request.ip);
     if (!appservice) throw unknownToken('Not the token of an application service', false);
     if (typeof body.username !== 'string') throw MatrixError.missingParam("Missing parameter 'username'");
     const localpart = await this.accounts.checkAvailable(body.username, appservice.id);
@@ -110,7 +110,7 @@ export class RegistrationService {
   /**
    * Makes an ordinary account, once interactive auth is complete.
    * @throws InteractiveAuthRequired until then
-   * @throws MatrixError 400 `M_INVALID_USERNAME`, `M_USER_IN_USE`, `M_EXCLUSIVE`, `M_MISSING_PARAM`, `M_WEAK_PASSWORD`...; 403 `M_FORBIDDEN`; 429
+   * @throws MatrixError 400 `M_INVALID_USERNAME`, `M_USER_IN_USE`, `M_EXCLUSIVE`, `M_MISSING_PARAM`, `M_WEAK_PASSWORD`...; 403 `M_FORBIDDEN`, `M_RESOURCE_LIMIT_EXCEEDED`; 429
    */
   async register(request: InboundRequest, body: RegistrationBody): Promise<JsonObject> {
     this.flows.assertEnabled();
@@ -119,6 +119,7 @@ export class RegistrationService {
     // The requests that merely go through the stages cost nothing, so that a full bucket is one registration each.
     if (!(await this.limiter.mayTake('rc_registration', request.ip)))
       await this.limiter.take('rc_registration', request.ip);
+    await this.participation.assertRoomForSomebody();
     const username = body.username ?? undefined;
     const password = body.password ?? undefined;
     // Told before anybody goes through the stages in vain.
@@ -164,6 +165,7 @@ export class RegistrationService {
     const email = provedAddress(results['m.login.email.identity']);
     const phone = provedAddress(results['m.login.msisdn']);
     const threepids = [email, phone].filter((one) => one !== undefined);
+    await this.participation.assertRoomFor({ threepids });
     for (const { medium, address } of threepids) {
       checkAllowedThreepid(this.config, medium, address);
       await this.modules.checkThreepid(medium, address, true, origin);
@@ -214,7 +216,7 @@ function withoutSecrets(body: RegistrationBody): JsonObject {
 function accessTokenAppservice(request: InboundRequest, appservices: AppserviceDirectory): boolean {
   try {
     const found = accessTokenOf(request);
-    return found !== undefined && appservices.byToken(found.token) !== undefined;
+    return found !== undefined && appservices.byToken(found.token, request.ip) !== undefined;
   } catch {
     return false;
   }

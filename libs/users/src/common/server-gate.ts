@@ -8,9 +8,18 @@ import type { Config } from '@rookery/platform';
 export function assertServerOpen(config: Config): void {
   if (!config.get('hs_disabled')) return;
   const message = config.get('hs_disabled_message');
+  throw resourceLimit(config, 'hs_disabled', message === '' ? 'This server is closed' : message);
+}
+
+/** 403 `M_RESOURCE_LIMIT_EXCEEDED`, with whom to ask. @param type what `limit_type` says */
+export function resourceLimit(
+  config: Config,
+  type: 'hs_disabled' | 'monthly_active_user',
+  message: string,
+): MatrixError {
   const contact = config.get('admin_contact');
-  throw new MatrixError(403, 'M_RESOURCE_LIMIT_EXCEEDED', message === '' ? 'This server is closed' : message, {
-    limit_type: 'hs_disabled',
+  return new MatrixError(403, 'M_RESOURCE_LIMIT_EXCEEDED', message, {
+    limit_type: type,
     ...(contact === undefined ? {} : { admin_contact: contact }),
   });
 }

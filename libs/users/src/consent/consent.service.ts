@@ -30,13 +30,16 @@ export class ConsentService {
     return `${base}_matrix/consent?${new URLSearchParams({ u: name, h: this.#sign(name) }).toString()}`;
   }
 
-  /** Whether a user still has to agree to the version in force. Costs nothing once they have. */
+  /**
+   * Whether a user still has to agree to the version in force. Users that an application service registered are asked
+   * nothing. Costs nothing once they have agreed.
+   */
   async isMissing(userId: string): Promise<boolean> {
     const { version } = this;
     if (version === undefined || this.#agreed.get(userId) === version) return false;
     const account = await findAccount(this.database, userId);
     if (account?.consentVersion === version) this.#agreed.set(userId, version);
-    return account !== undefined && account.consentVersion !== version;
+    return account !== undefined && account.appserviceId === undefined && account.consentVersion !== version;
   }
 
   /**

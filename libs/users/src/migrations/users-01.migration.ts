@@ -1,4 +1,5 @@
 import type { Migration } from '@rookery/database';
+import { monthlyActiveUsers } from './users-02.migration.js';
 
 /**
  * Accounts, sessions, interactive auth, profiles, third-party identifiers.
@@ -253,4 +254,4 @@ const accountData: Migration = {
 };
 
 /** The tables of this lib, in order. */
-export const usersMigrations: Migration[] = [accounts, accountData];
+export const usersMigrations: Migration[] = [accounts, accountData, monthlyActiveUsers];

@@ -2,6 +2,8 @@ import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/com
 import { Database } from '@rookery/database';
 import { Clock, Logger, type Timer } from '@rookery/platform';
 import { LRUCache } from 'lru-cache';
+import { UserHooks } from '../hooks.js';
+import { MonthlyActiveUsers } from '../usage/monthly-active-users.service.js';
 import { recordActivity, type Sighting } from './client-activity.query.js';
 
 /** How exact "last seen" is. */
@@ -22,6 +24,8 @@ export class ClientActivity implements OnModuleInit, OnModuleDestroy {
     private readonly database: Database,
     private readonly clock: Clock,
     private readonly logger: Logger,
+    private readonly monthly: MonthlyActiveUsers,
+    private readonly hooks: UserHooks,
   ) {}
 
   onModuleInit(): void {
@@ -60,6 +64,9 @@ export class ClientActivity implements OnModuleInit, OnModuleDestroy {
     this.#pending = new Map();
     try {
       await this.database.write((tx) => recordActivity(tx, batch), { name: 'client_activity' });
+      const userIds = [...new Set(batch.map((one) => one.userId))];
+      await this.monthly.seen(userIds);
+      await this.hooks.active.afterCommit({ userIds });
     } catch (error) {
       this.logger.error('Could not note when users were last active', { err: error, sightings: batch.length });
     }

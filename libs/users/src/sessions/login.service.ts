@@ -8,6 +8,7 @@ import { AccountService } from '../accounts/account.service.js';
 import { AccountModules } from '../common/account-modules.js';
 import { assertServerOpen } from '../common/server-gate.js';
 import { isLocalUser } from '../common/user-names.js';
+import { ParticipationGate } from '../usage/participation-gate.js';
 import { type LoginMethod, LoginProofs } from './login-proofs.js';
 import type { LoginToken } from './login-token.query.js';
 import { LoginTokens } from './login-tokens.js';
@@ -30,6 +31,7 @@ export interface LoginFlow {
 @Injectable()
 export class LoginService {
   readonly #flows: (() => LoginFlow | undefined)[] = [];
+  #tokenFields: ((token: string) => Promise<JsonObject | undefined>) | undefined;
 
   constructor(
     private readonly database: Database,
@@ -40,11 +42,17 @@ export class LoginService {
     private readonly tokens: LoginTokens,
     private readonly modules: AccountModules,
     private readonly limiter: RateLimiter,
+    private readonly participation: ParticipationGate,
   ) {}
 
   /** Adds a flow to the list that clients see; `undefined` while it is not available. */
   addFlow(flow: () => LoginFlow | undefined): void {
     this.#flows.push(flow);
+  }
+
+  /** Lets whoever makes login tokens add fields to the answer for the client; the answer's own win. */
+  useTokenFields(source: (token: string) => Promise<JsonObject | undefined>): void {
+    this.#tokenFields = source;
   }
 
   /** The ways to log in, single sign-on first. */
@@ -89,6 +97,10 @@ export class LoginService {
     const account = (await findAccount(this.database, userId)) ?? (await this.#registerProved(method, request));
     if (!account.isAdmin) assertServerOpen(this.config);
     this.#checkUsable(account);
+    await this.participation.assertActive({
+      userId,
+      appserviceId: method.trusted ? account.appserviceId : undefined,
+    });
     const authProviderId = method.authProvider?.id;
     if (!method.trusted) {
       await this.modules.checkLogin(
@@ -97,7 +109,8 @@ export class LoginService {
       );
     }
     const session = await this.sessions.open({ userId, ...device, authProvider: method.authProvider });
-    const response = this.response(session);
+    const more = method.loginToken === undefined ? undefined : await this.#tokenFields?.(method.loginToken);
+    const response = { ...more, ...this.response(session) };
     await this.modules.loggedIn(userId, method.type, authProviderId, { request });
     await method.onLogin?.(response);
     return response;
@@ -127,6 +140,7 @@ export class LoginService {
     assertServerOpen(this.config);
     if (method.type === 'm.login.token' || method.trusted || !isLocalUser(method.userId, this.config.serverName))
       throw MatrixError.forbidden('Unknown user');
+    await this.participation.assertRoomFor({});
     const localpart = await this.accounts.checkAvailable(method.userId.slice(1, method.userId.indexOf(':')));
     const userId = await this.accounts.register({ localpart, displayName: method.displayName, origin: { request } });
     return (await findAccount(this.database, userId))!;

@@ -7,6 +7,7 @@ import { findDevice } from '../devices/device.query.js';
 import { AccountValidity } from '../accounts/account-validity.js';
 import { assertServerOpen } from '../common/server-gate.js';
 import { isLocalUser } from '../common/user-names.js';
+import { ParticipationGate } from '../usage/participation-gate.js';
 import { accessTokenOf } from './access-token.js';
 import { type AppserviceIdentity, AppserviceDirectory } from './appservice-directory.js';
 import { ClientActivity } from './client-activity.js';
@@ -20,6 +21,7 @@ export class UserRequestAuthenticator extends RequestAuthenticator {
     private readonly appservices: AppserviceDirectory,
     private readonly validity: AccountValidity,
     private readonly activity: ClientActivity,
+    private readonly participation: ParticipationGate,
     private readonly database: Database,
     private readonly clock: Clock,
     private readonly config: Config,
@@ -34,12 +36,8 @@ export class UserRequestAuthenticator extends RequestAuthenticator {
       if (access.auth === 'optional') return undefined;
       throw new MatrixError(401, 'M_MISSING_TOKEN', 'An access token is required');
     }
-    const appservice = this.appservices.byToken(found.token);
-    if (appservice) {
-      if (found.inQuery && !this.config.get('use_appservice_legacy_authorization'))
-        throw unknownToken('Send the token in the Authorization header', false);
-      return this.#asAppservice(request, access, appservice);
-    }
+    const appservice = this.appservices.byToken(found.token, request.ip);
+    if (appservice) return this.#asAppservice(request, access, appservice);
     return this.#asUser(request, access, found.token);
   }
 
@@ -60,6 +58,7 @@ export class UserRequestAuthenticator extends RequestAuthenticator {
     if (access.admin && !owner.isAdmin) throw MatrixError.forbidden('You are not a server administrator');
     if (!access.expired && (await this.validity.isExpired(owner.userId)))
       throw new MatrixError(403, 'ORG_MATRIX_EXPIRED_ACCOUNT', 'This account has expired');
+    if (access.active) await this.participation.assertActive(owner);
     if (owner.puppetedBy === undefined || this.config.get('track_puppeted_user_ips'))
       this.activity.seen(owner.userId, owner.deviceId, request.ip, request.userAgent, nowMs);
     return {
@@ -101,6 +100,7 @@ export class UserRequestAuthenticator extends RequestAuthenticator {
     if (access.admin && !account?.isAdmin) throw MatrixError.forbidden('You are not a server administrator');
     if (deviceId !== undefined && !(await findDevice(this.database, userId, deviceId)))
       throw new MatrixError(400, 'M_UNKNOWN_DEVICE', 'The user has no such device');
+    if (access.active) await this.participation.assertActive({ userId, appserviceId: appservice.id });
     if (this.config.get('track_appservice_user_ips'))
       this.activity.seen(userId, deviceId, request.ip, request.userAgent, this.clock.nowMs());
     return {
@@ -112,7 +112,8 @@ export class UserRequestAuthenticator extends RequestAuthenticator {
       suspended: account?.suspended ?? false,
       locked: account?.locked ?? false,
       appserviceId: appservice.id,
-      rateLimitExempt: !appservice.rateLimited,
+      // The service's own user is never limited, only those that it acts as.
+      rateLimitExempt: !appservice.rateLimited || userId === appservice.senderUserId,
       ip: request.ip,
       userAgent: request.userAgent,
       requestId: request.requestId,

@@ -1,0 +1,48 @@
+import { Injectable } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import { MatrixError } from '@rookery/matrix-types';
+import { Config, type Requester } from '@rookery/platform';
+import { ParticipationGate } from '@rookery/users';
+
+/** Who may take part in which room, before any rule of the room is asked: limits of the server, its policy, its notices. */
+@Injectable()
+export class Participation {
+  constructor(
+    private readonly gate: ParticipationGate,
+    private readonly database: Database,
+    private readonly config: Config,
+  ) {}
+
+  /** The user who sends the server's notices; `undefined` where there are none. */
+  get noticesUserId(): string | undefined {
+    const localpart = this.config.get('server_notices.system_mxid_localpart');
+    return localpart === undefined ? undefined : `@${localpart}:${this.config.serverName}`;
+  }
+
+  /** @throws MatrixError 403 `M_RESOURCE_LIMIT_EXCEEDED`, `M_CONSENT_NOT_GIVEN` */
+  assertMaySend(requester: Requester): Promise<void> {
+    return this.gate.assertMaySend(requester);
+  }
+
+  /** The same for joining: the room of notices, which tells how to agree to the policy, is open to everybody invited. */
+  assertMayJoin(requester: Requester, roomId: string): Promise<void> {
+    return this.gate.assertMaySend(requester, () => this.isNoticeRoom(roomId));
+  }
+
+  /** @throws MatrixError 403 `M_CANNOT_LEAVE_SERVER_NOTICE_ROOM`, for invites as well */
+  async assertMayLeave(requester: Requester, roomId: string): Promise<void> {
+    if (requester.userId !== this.noticesUserId && (await this.isNoticeRoom(roomId)))
+      throw new MatrixError(403, 'M_CANNOT_LEAVE_SERVER_NOTICE_ROOM', 'The room of server notices cannot be left');
+  }
+
+  /** Whether it is a room in which the server sends notices to one of its users. */
+  async isNoticeRoom(roomId: string): Promise<boolean> {
+    const systemUser = this.noticesUserId;
+    if (systemUser === undefined) return false;
+    const row = await this.database.get(
+      `SELECT 1 AS found FROM local_current_membership WHERE user_id = ? AND room_id = ? AND membership = 'join'`,
+      [systemUser, roomId],
+    );
+    return row !== undefined;
+  }
+}
