@@ -9,11 +9,27 @@ export interface RoomView {
   readonly rules: RoomVersionRules;
   /** The event that holds a piece of current state. */
   stateId(type: string, stateKey: string): string | undefined;
-  /** The same, loaded; one query at most, none when it was used lately. */
-  state(type: string, stateKey: string): Promise<RoomEvent | undefined>;
+  /** The same, loaded: at once when it was used lately, else a promise that costs one query. */
+  state(type: string, stateKey: string): RoomEvent | undefined | Promise<RoomEvent | undefined>;
   /** Joined users of this server. */
   readonly localMembers: ReadonlySet<string>;
   readonly joinedCount: number;
+}
+
+/**
+ * What an event means, unless something else is known of a member, to everybody in its room: the columns `push_*` of its row
+ * in `events`. They belong to the lib of notifications, which reads them, changes them later and knows what is in them; the
+ * writer of events only puts them into the row that it writes anyway, so that a note costs no statement and no page.
+ */
+export interface PushNote {
+  /** `push_thread`; the row of an event without a note has NULL there. */
+  readonly thread: string;
+  /** `push_highlight` */
+  readonly highlight: boolean;
+  /** `push_actions`; undefined for what is usual. */
+  readonly actions: string | undefined;
+  /** `push_except`; undefined for nobody. */
+  readonly except: string | undefined;
 }
 
 /** Events of one room that become durable together, in stream order. */
@@ -25,6 +41,8 @@ export interface EventBatch {
   readonly backfilled: boolean;
   /** After the batch. */
   readonly room: RoomView;
+  /** Gives an event of the batch its note. Only while a hook prepares; what comes later is in no row. */
+  note(eventId: string, note: PushNote): void;
 }
 
 /** What a higher lib does when events are stored. */
@@ -32,8 +50,9 @@ export interface RoomHook<Prepared = unknown> {
   /**
    * Reads and computes before the transaction. A rejection fails the batch: only for what must not be missed. The events have
    * their positions, and what is stored after them in any room is shown only after them: ask the database and nobody else.
+   * Answer without a promise where nothing has to be read.
    */
-  prepare?(batch: EventBatch): Promise<Prepared>;
+  prepare?(batch: EventBatch): Prepared | Promise<Prepared>;
   /** Writes in the transaction of the events. May run again after a deadlock: no effect beyond `tx`. */
   inTransaction?(tx: Tx, batch: EventBatch, prepared: Prepared | undefined): Promise<void>;
   /** Best effort once durable; must not throw or block. */

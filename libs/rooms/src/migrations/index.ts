@@ -18,6 +18,6 @@ export const roomsMigrations: readonly Migration[] = [
   { version: 1, name: 'rooms_05_delayed', up: delayedSchema },
   { version: 1, name: 'rooms_06_generations', up: generationsSchema },
   { version: 1, name: 'rooms_07_forgotten', up: forgottenSchema },
-  { version: 1, name: 'rooms_08_push_notes', up: pushNotesSchema },
   { version: 1, name: 'rooms_08_slim', up: slimSchema },
+  { version: 1, name: 'rooms_09_push_notes', up: pushNotesSchema },
 ];

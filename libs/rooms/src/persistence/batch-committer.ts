@@ -3,7 +3,7 @@ import { Database, type Tx } from '@rookery/database';
 import { domainOf } from '@rookery/matrix-types';
 import { Clock, Config } from '@rookery/platform';
 import { Notifier } from '@rookery/replication';
-import { type EventBatch, RoomHooks, type RoomView } from '../hooks.js';
+import { type EventBatch, type PushNote, RoomHooks, type RoomView } from '../hooks.js';
 import { RecentEvents } from '../reading/recent-events.js';
 import { EventStore, sameServer } from './event-store.js';
 import { RoomIds } from './room-ids.js';
@@ -57,16 +57,21 @@ export class BatchCommitter {
         redactedBy: undefined,
       }));
       room.applyToBase();
+      const notes = new Map<string, PushNote>();
       const batch: EventBatch = {
         roomId: room.roomId,
         events: stored,
         backfilled: options.backfilled ?? false,
         room: this.#view(room),
+        note: (eventId, note) => void notes.set(eventId, note),
       };
       const hooks = this.hooks.all;
       const prepared: unknown[] = [];
-      for (const hook of hooks) prepared.push(await hook.prepare?.(batch));
-      const writable = { room, stored, chainIds, serverName: this.config.serverName };
+      for (const hook of hooks) {
+        const answer = hook.prepare?.(batch);
+        prepared.push(answer instanceof Promise ? await answer : answer);
+      }
+      const writable = { room, stored, chainIds, notes, serverName: this.config.serverName };
       await this.database.write(
         async (tx) => {
           await options.first?.(tx);
@@ -92,9 +97,10 @@ export class BatchCommitter {
       roomId: room.roomId,
       rules: room.rules,
       stateId: (type, stateKey) => room.stateId(type, stateKey),
-      async state(type, stateKey) {
+      state(type, stateKey) {
         const id = room.stateId(type, stateKey);
-        return id === undefined ? undefined : (room.stagedById.get(id)?.event ?? (await events.one(id))?.event);
+        if (id === undefined) return undefined;
+        return (room.stagedById.get(id) ?? events.peek(id))?.event ?? events.one(id).then((stored) => stored?.event);
       },
       localMembers: room.base.localMembers,
       joinedCount: room.base.tally.join,
