@@ -1,4 +1,5 @@
 import { type DynamicModule, Module } from '@nestjs/common';
+import { AppservicesHttpModule } from '@rookery/appservices';
 import { E2eeHttpModule } from '@rookery/e2ee';
 import { EphemeralHttpModule } from '@rookery/ephemeral';
 import { PushHttpModule } from '@rookery/push';
@@ -28,6 +29,7 @@ export class RootModule {
         ReceiptsToPushModule,
         SearchHttpModule,
         SyncModule,
+        AppservicesHttpModule,
       ],
     };
   }

@@ -1,2 +1,6 @@
 /** Registrations, namespaces, outgoing transactions. */
-export {};
+export { AppservicesHttpModule } from './appservices-http.module.js';
+export { AppservicesModule } from './appservices.module.js';
+export { AppserviceRegistry } from './registration/appservice-registry.js';
+export { readRegistrations, type ReadRegistrations } from './registration/read-registrations.js';
+export { Registration, type RegistrationFields } from './registration/registration.js';

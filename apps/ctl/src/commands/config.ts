@@ -59,7 +59,7 @@ export function registerConfigCommands(program: Command, terminal: Terminal): vo
     .action(() => terminal.out(JSON.stringify(configurationSchema(), null, 2)));
 }
 
-function check(files: readonly string[], options: CheckOptions, terminal: Terminal): void {
+async function check(files: readonly string[], options: CheckOptions, terminal: Terminal): Promise<void> {
   const result = checkConfig(files, { noSecretsInConfig: options.secretsInFiles ?? false });
   const problems = [...result.problems];
   const logConfig = result.config?.get('log_config');
@@ -70,6 +70,12 @@ function check(files: readonly string[], options: CheckOptions, terminal: Termin
       if (!(error instanceof ConfigError)) throw error;
       problems.push(...error.problems);
     }
+  }
+  const registrations = result.config?.get('app_service_config_files') ?? [];
+  if (result.config && registrations.length > 0) {
+    // Loaded only where it is needed: it brings much with it.
+    const { readRegistrations } = await import('@rookery/appservices');
+    problems.push(...readRegistrations(registrations, result.config.serverName).problems);
   }
   for (const problem of problems) terminal.out(`${problem.level}: ${describeProblem(problem)}`);
   const errors = problems.filter((problem) => problem.level === 'error').length;

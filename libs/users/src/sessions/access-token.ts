@@ -6,18 +6,16 @@ import { MatrixError } from '@rookery/matrix-types';
  * @spec client-server-api#using-access-tokens
  * @throws MatrixError 401 `M_MISSING_TOKEN` when the header is of another kind or the parameter is repeated
  */
-export function accessTokenOf(
-  request: Pick<InboundRequest, 'headers' | 'query'>,
-): { token: string; inQuery: boolean } | undefined {
+export function accessTokenOf(request: Pick<InboundRequest, 'headers' | 'query'>): { token: string } | undefined {
   const header = request.headers['authorization'];
   if (header !== undefined) {
     const match = typeof header === 'string' ? /^Bearer +([^\s]+) *$/i.exec(header) : null;
     if (!match) throw new MatrixError(401, 'M_MISSING_TOKEN', 'The Authorization header holds no bearer token');
-    return { token: match[1]!, inQuery: false };
+    return { token: match[1]! };
   }
   const parameter = request.query['access_token'];
   if (parameter === undefined || parameter === '') return undefined;
   if (typeof parameter !== 'string')
     throw new MatrixError(401, 'M_MISSING_TOKEN', 'There is more than one access token');
-  return { token: parameter, inQuery: true };
+  return { token: parameter };
 }

@@ -13,7 +13,8 @@ export interface AppserviceIdentity {
 
 /** The application services that the server knows. */
 export interface AppserviceSource {
-  byToken(token: string): AppserviceIdentity | undefined;
+  /** @param ip whence the request came: a service may say from where its token is taken */
+  byToken(token: string, ip: string): AppserviceIdentity | undefined;
   /** The service that alone may use a user id. */
   exclusiveOwner(userId: string): AppserviceIdentity | undefined;
 }
@@ -26,8 +27,9 @@ export class AppserviceDirectory {
   use(source: AppserviceSource): void {
     this.#source = source;
   }
-  byToken(token: string): AppserviceIdentity | undefined {
-    return this.#source?.byToken(token);
+  /** @param ip whence the request came */
+  byToken(token: string, ip: string): AppserviceIdentity | undefined {
+    return this.#source?.byToken(token, ip);
   }
   exclusiveOwner(userId: string): AppserviceIdentity | undefined {
     return this.#source?.exclusiveOwner(userId);

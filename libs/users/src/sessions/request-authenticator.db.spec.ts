@@ -110,19 +110,17 @@ eachDatabase('who makes a request', (open) => {
     ).rejects.toMatchObject({ errcode });
   });
 
-  it('takes its token in the query only where the settings allow that', async () => {
-    await expect(authenticate('/x?access_token=as_token', {})).rejects.toMatchObject({
-      status: 401,
-      errcode: 'M_UNKNOWN_TOKEN',
-    });
-    const legacy = await buildUsers({
-      database: test.database,
-      clock,
-      settings: { use_appservice_legacy_authorization: true },
-    });
-    legacy.get(AppserviceDirectory).use({ byToken: () => bridge, exclusiveOwner: () => undefined });
-    expect(await authenticate('/x?access_token=as_token', {}, {}, legacy)).toMatchObject({ appserviceId: 'bridge' });
-    await legacy.close();
+  it('takes its token in the query, too, and tells whence it came', async () => {
+    expect(await authenticate('/x?access_token=as_token', {})).toMatchObject({ appserviceId: 'bridge' });
+    const strict = await buildUsers({ database: test.database, clock });
+    const byToken = (_token: string, ip: string) => (ip === '10.9.9.9' ? bridge : undefined);
+    strict.get(AppserviceDirectory).use({ byToken, exclusiveOwner: () => undefined });
+    const request = { ...strict.request('GET', '/x'), headers: { authorization: 'Bearer as_token' } };
+    const from = (ip: string) =>
+      strict.get(RequestAuthenticator).authenticate({ ...request, ip }, { auth: 'required' });
+    expect(await from('10.9.9.9')).toMatchObject({ appserviceId: 'bridge' });
+    await expect(from('10.9.9.8')).rejects.toMatchObject({ status: 401, errcode: 'M_UNKNOWN_TOKEN' });
+    await strict.close();
   });
 
   it('notes when and from where users were last active, at most every two minutes, and only of devices that exist', async () => {

@@ -1,0 +1,60 @@
+import { Controller, Param, Post } from '@nestjs/common';
+import { Access, client, JsonBody, OutboundError, Who } from '@rookery/http';
+import { MatrixError } from '@rookery/matrix-types';
+import { Clock, type Requester } from '@rookery/platform';
+import { AppserviceRegistry } from '../registration/appservice-registry.js';
+import { AppserviceClient } from './appservice-client.js';
+
+const timeoutMs = 30_000;
+const longestShownBody = 5_000;
+const pingSchema = { properties: { transaction_id: { type: 'string', maxLength: 1000 } } };
+
+/** An application service asks whether it can be reached. */
+@Controller()
+export class PingController {
+  constructor(
+    private readonly registry: AppserviceRegistry,
+    private readonly outgoing: AppserviceClient,
+    private readonly clock: Clock,
+  ) {}
+
+  /**
+   * POST /_matrix/client/v1/appservice/{appserviceId}/ping
+   * @spec client-server-api#post_matrixclientv1appserviceappserviceidping
+   */
+  @Post([
+    ...client(['v1'], '/appservice/:appserviceId/ping'),
+    ...client(['unstable'], '/fi.mau.msc2659/appservice/:appserviceId/ping'),
+  ])
+  @Access({ auth: 'required' })
+  async ping(
+    @Who() requester: Requester,
+    @Param('appserviceId') appserviceId: string,
+    @JsonBody(pingSchema) { transaction_id: transactionId }: { readonly transaction_id?: string },
+  ): Promise<object> {
+    const service = this.registry.byId(appserviceId);
+    if (!service || requester.appserviceId !== appserviceId)
+      throw MatrixError.forbidden("This is not the application service's own token");
+    if (service.fields.url === undefined)
+      throw new MatrixError(400, 'M_URL_NOT_SET', 'The application service has no url in its registration file');
+    const body = JSON.stringify(transactionId === undefined ? {} : { transaction_id: transactionId });
+    const startedMs = this.clock.monotonicMs();
+    const { status, text } = await this.outgoing
+      .send(service, { method: 'POST', path: '/ping', legacyPath: undefined, body, timeoutMs })
+      .catch((error: unknown) => {
+        throw unreached(error);
+      });
+    if (status < 200 || status > 299) {
+      const extra = { status, body: text.slice(0, longestShownBody) };
+      throw new MatrixError(502, 'M_BAD_STATUS', `The application service answered with status ${status}`, extra);
+    }
+    return { duration_ms: Math.round(this.clock.monotonicMs() - startedMs) };
+  }
+}
+
+function unreached(error: unknown): unknown {
+  if (!(error instanceof OutboundError)) return error;
+  return error.reason === 'timeout'
+    ? new MatrixError(504, 'M_CONNECTION_TIMEOUT', 'The application service did not answer in time')
+    : new MatrixError(502, 'M_CONNECTION_FAILED', error.message);
+}
