@@ -96,7 +96,7 @@ export class LoginProofs {
   async #proveAppservice(request: InboundRequest, body: JsonObject): Promise<LoginMethod> {
     const found = accessTokenOf(request);
     if (!found) throw new MatrixError(401, 'M_MISSING_TOKEN', 'The token of an application service is required');
-    const appservice = this.appservices.byToken(found.token);
+    const appservice = this.appservices.byToken(found.token, request.ip);
     if (!appservice) throw unknownToken('Not the token of an application service', false);
     const identifier = body['identifier'] as { type?: unknown; user?: unknown } | undefined;
     const name = identifier?.user ?? body['user'];
