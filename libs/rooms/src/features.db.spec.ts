@@ -1,5 +1,6 @@
 import { databaseMigrations } from '@rookery/database';
 import { type ClientEvent, type JsonObject, MatrixError, parseEventFilter } from '@rookery/matrix-types';
+import type { Requester } from '@rookery/platform';
 import { replicationMigrations } from '@rookery/replication';
 import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
 import { AccountDataService, ProfileService, usersMigrations } from '@rookery/users';
@@ -123,6 +124,35 @@ eachDatabase('the rest of the rooms API', (open) => {
     await directory.setPublished(admin, ids[0]!, false);
     expect(await directory.isPublished(ids[0]!)).toBe(false);
     expect(await outcome(directory.search({ since: 'rubbish' }))).toBe('400 M_INVALID_PARAM');
+  });
+
+  it('counts of a thread what its reader may see', async () => {
+    const counted = async (reader: Requester, roomId: string, eventId: string): Promise<unknown> => {
+      const event = await rooms.get(RoomReadingService).event(reader, roomId, eventId);
+      return (event.unsigned!['m.relations'] as Record<string, JsonObject> | undefined)?.['m.thread']?.['count'];
+    };
+    const visibility = (roomId: string, history_visibility: string): Promise<unknown> =>
+      rooms.get(EventCreation).send(alice, {
+        roomId,
+        type: 'm.room.history_visibility',
+        stateKey: '',
+        content: { history_visibility },
+      });
+    const roomId = await create({ preset: 'public_chat' });
+    const root = await send(alice, roomId, { msgtype: 'm.text', body: 'root' });
+    await send(alice, roomId, relating('m.thread', root.eventId));
+    await visibility(roomId, 'joined');
+    for (let i = 0; i < 3; i++) await send(alice, roomId, relating('m.thread', root.eventId));
+    await rooms.get(JoinService).join(bob, roomId);
+    await send(alice, roomId, relating('m.thread', root.eventId));
+    expect(await counted(alice, roomId, root.eventId)).toBe(5);
+    expect(await counted(bob, roomId, root.eventId)).toBe(2);
+    await rooms.get(MembershipService).leave(bob, roomId);
+    await send(alice, roomId, relating('m.thread', root.eventId));
+    expect(await counted(alice, roomId, root.eventId)).toBe(6);
+    expect(await counted(bob, roomId, root.eventId)).toBe(2);
+    await rooms.get(JoinService).join(bob, roomId);
+    expect(await counted(bob, roomId, root.eventId)).toBe(2);
   });
 
   it('bundles edits and threads, and follows relations', async () => {

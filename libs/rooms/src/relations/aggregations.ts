@@ -5,7 +5,18 @@ import type { StoredEvent } from '../persistence/stored-event.js';
 import { ReaderWishes } from '../reading/reader-wishes.js';
 import { RecentEvents } from '../reading/recent-events.js';
 import { VisibilityFilter } from '../reading/visibility-filter.js';
-import { type ChildRow, selectEdits, selectReferences, selectReplies, selectThreads } from './aggregations.query.js';
+import { historyVisibilityIn } from '../reading/visibility-rule.js';
+import { RoomStateReader } from '../state/room-state-reader.js';
+import {
+  type ChildRow,
+  selectEarlyReplies,
+  selectEdits,
+  selectReferences,
+  selectReplies,
+  selectStays,
+  selectThreads,
+  type ThreadRow,
+} from './aggregations.query.js';
 
 /** What is bundled with an event. */
 export interface Aggregation {
@@ -17,6 +28,8 @@ export interface Aggregation {
 const maxReferences = 100;
 /** How far back an edit or a reply is looked for when the newest one may not be seen. */
 const maxOlder = 50;
+/** Of a thread's replies from before the reader's time, so many are looked at one by one; what is older counts. */
+const maxEarly = 500;
 
 /** Finds what other events add to events: edits, references, threads. */
 @Injectable()
@@ -27,11 +40,12 @@ export class Aggregations {
     private readonly recent: RecentEvents,
     private readonly wishes: ReaderWishes,
     private readonly visibility: VisibilityFilter,
+    private readonly state: RoomStateReader,
   ) {}
 
   /**
    * Aggregations of the events that have any, by event id, in a bounded number of queries. Children that the reader may
-   * not see are left out, though they still count as replies.
+   * not see are left out.
    * @spec client-server-api#aggregations-of-child-events
    */
   async of(userId: string, events: readonly StoredEvent[]): Promise<Map<string, Aggregation>> {
@@ -67,11 +81,44 @@ export class Aggregations {
       if (!shownReferences.has(row.event_id)) continue;
       add(row.target, { references: [...(found.get(row.target)?.references ?? []), row.event_id] });
     }
-    for (const row of threads) {
-      const reply = replies.get(row.target);
-      if (reply) add(row.target, { thread: { latest: reply, count: row.count, participated: !!row.participated } });
+    const shown = threads.filter((row) => replies.has(row.target));
+    const hidden = await this.#hiddenReplies(userId, shown, ignored);
+    for (const row of shown) {
+      const latest = replies.get(row.target)!;
+      const count = row.count - (hidden.get(row.target) ?? 0);
+      add(row.target, { thread: { latest, count, participated: !!row.participated } });
     }
     return found;
+  }
+
+  /** How many replies of threads the reader may not see: they lie before the reader's stay, where history is not shared. */
+  async #hiddenReplies(
+    userId: string,
+    threads: readonly ThreadRow[],
+    ignored: readonly string[],
+  ): Promise<Map<string, number>> {
+    const hidden = new Map<string, number>();
+    if (threads.length === 0) return hidden;
+    const stays = await selectStays(this.database, userId, [...new Set(threads.map((row) => row.room_id))]);
+    const began = (row: ThreadRow): number => stays.get(row.room_id) ?? Number.MAX_SAFE_INTEGER;
+    const openRooms = new Map<string, boolean>();
+    for (const row of threads.filter((each) => each.oldest < began(each))) {
+      let isOpen = openRooms.get(row.room_id);
+      if (isOpen === undefined) openRooms.set(row.room_id, (isOpen = await this.#wasAlwaysOpen(row.room_id)));
+      if (isOpen && stays.has(row.room_id)) continue;
+      const early = await selectEarlyReplies(this.database, row.target, began(row), ignored, maxEarly);
+      const visible = await this.visibility.visible(userId, await this.events.inOrder(early));
+      hidden.set(row.target, early.length - visible.length);
+    }
+    return hidden;
+  }
+
+  /** Whether everybody who joins has ever seen what was said before. */
+  async #wasAlwaysOpen(roomId: string): Promise<boolean> {
+    const event = await this.state.currentEvent(roomId, 'm.room.history_visibility');
+    if (event === undefined) return false;
+    const visibility = historyVisibilityIn(event.event.content);
+    return event.replacesState === undefined && (visibility === 'shared' || visibility === 'world_readable');
   }
 
   /** Of each target the first child that the reader may see; older ones are looked at only where the newest is hidden. */

@@ -86,6 +86,22 @@ describe.each(['sqlite', 'postgres'] as const)('message search (%s)', (database)
     for (const order_by of ['rank', 'recent']) expect(ids(await search(bob, term, { order_by }))).toEqual([eventId]);
   });
 
+  it('leaves out the state of a room that its reader may not read, and fails for nobody', async () => {
+    const visibility = (history_visibility: string): Promise<unknown> =>
+      alice.request('PUT', `/rooms/${roomId}/state/m.room.history_visibility`, { history_visibility });
+    const erin = (await server.registerUser(`erin${txn++}`)) as TestUser;
+    await visibility('world_readable');
+    const said = await say('once upon a time');
+    await visibility('joined');
+    await alice.request('POST', `/rooms/${roomId}/invite`, { user_id: erin.userId });
+    expect((await erin.request('POST', `/rooms/${roomId}/leave`, {})).status).toBe(200);
+    expect((await erin.request('GET', `/rooms/${roomId}/state`)).status).toBe(403);
+    const answer = await search(erin, 'upon', { include_state: true });
+    expect(ids(answer)).toEqual([said]);
+    expect(answer.state).toEqual({});
+    expect(Object.keys((await search(bob, 'upon', { include_state: true })).state ?? {})).toEqual([roomId]);
+  });
+
   it('wants every word, and none of them alone', async () => {
     await say('one');
     const both = await say('two and one');

@@ -147,8 +147,14 @@ export class MessageSearch {
 
   async #states(requester: Requester, visible: readonly VisibleEvent[]): Promise<JsonObject> {
     const states: JsonObject = {};
-    for (const roomId of new Set(visible.map(({ stored }) => stored.event.roomId)))
-      states[roomId] = await this.rooms.allState(requester, roomId);
+    for (const roomId of new Set(visible.map(({ stored }) => stored.event.roomId))) {
+      try {
+        states[roomId] = await this.rooms.allState(requester, roomId);
+      } catch (error) {
+        // Who may see some of a room's messages need not be one who may read its state.
+        if (!MatrixError.is(error)) throw error;
+      }
+    }
     return states;
   }
 }
