@@ -23,6 +23,7 @@ import {
 import { setExpiry } from './account-validity.query.js';
 import { AccountValidity } from './account-validity.js';
 import { PasswordService } from './password.service.js';
+import { recordExternalId } from './external-id.query.js';
 import { completeUse } from './registration-token.query.js';
 
 /** A new account, after everything about it was checked. */
@@ -46,6 +47,8 @@ export interface Registration {
     readonly { readonly medium: string; readonly address: string; readonly validatedMs: number }[] | undefined;
   /** A registration token whose pending use this completes. */
   readonly registrationToken?: string | undefined;
+  /** What the user is called at the single sign-on provider by which the account comes to be. */
+  readonly externalId?: { readonly authProvider: string; readonly externalId: string } | undefined;
   readonly origin: Origin;
 }
 
@@ -109,13 +112,13 @@ export class AccountService {
   /**
    * Makes an account with its profile, addresses and validity, in one transaction.
    * @returns the full user id
-   * @throws MatrixError 400 `M_USER_IN_USE`, `M_THREEPID_IN_USE`
+   * @throws MatrixError 400 `M_USER_IN_USE`, `M_THREEPID_IN_USE`; 409 `M_UNKNOWN` (the external id is another account's)
    */
   async register(registration: Registration): Promise<string> {
     const localpart = registration.localpart ?? this.#numberedLocalpart();
     const userId = qualifyUserId(localpart, this.config.serverName);
     const nowMs = this.clock.nowMs();
-    const { isGuest = false, threepids = [] } = registration;
+    const { isGuest = false, threepids = [], externalId } = registration;
     const displayName = registration.displayName ?? (isGuest ? undefined : localpartOf(userId));
     const expiryMs = isGuest ? undefined : this.validity.initialExpiryMs();
     const userType = registration.userType ?? this.config.get('user_types.default_user_type');
@@ -131,6 +134,8 @@ export class AccountService {
       async (tx) => {
         if ((await findAccountsIgnoringCase(tx, userId)).length > 0) throw userInUse();
         if (!(await insertAccount(tx, { ...registration, userId, userType, createdMs: nowMs }))) throw userInUse();
+        if (externalId && !(await recordExternalId(tx, externalId.authProvider, externalId.externalId, userId)))
+          throw externalIdInUse();
         await insertProfile(tx, userId, displayName, registration.avatarUrl);
         if (expiryMs !== undefined) await setExpiry(tx, userId, expiryMs, false);
         for (const { medium, address, validatedMs } of threepids) {
@@ -205,5 +210,9 @@ export class AccountService {
     return String(this.ids.integer(9e13) + 1e13);
   }
 }
+
+/** 409 `M_UNKNOWN`: somebody who signed on has an account already, perhaps since a moment ago. */
+const externalIdInUse = (): MatrixError =>
+  new MatrixError(409, 'M_UNKNOWN', 'This user of the sign-in provider has another account');
 
 const userInUse = (): MatrixError => new MatrixError(400, 'M_USER_IN_USE', 'This user name is already taken');

@@ -129,16 +129,27 @@ export async function setDeviceAuthProvider(
   );
 }
 
-/** The devices that came from one login at a single sign-on provider. */
-export async function devicesOfProviderSession(
+/** A login at a single sign-on provider, or all that one user made there. */
+export type ProviderLogins =
+  | { readonly providerId: string; readonly sessionId: string; readonly userId?: string | undefined }
+  | { readonly providerId: string; readonly sessionId?: undefined; readonly userId: string };
+
+/** The devices that came from logins at a single sign-on provider. */
+export async function devicesOfProviderLogins(
   db: Db,
-  providerId: string,
-  providerSessionId: string,
+  { providerId, sessionId, userId }: ProviderLogins,
 ): Promise<{ user_id: string; device_id: string }[]> {
-  return db.query(
-    'SELECT user_id, device_id FROM device_auth_providers WHERE auth_provider_id = ? AND auth_provider_session_id = ?',
-    [providerId, providerSessionId],
-  );
+  const conditions = ['auth_provider_id = ?'];
+  const values = [providerId];
+  if (sessionId !== undefined) {
+    conditions.push('auth_provider_session_id = ?');
+    values.push(sessionId);
+  }
+  if (userId !== undefined) {
+    conditions.push('user_id = ?');
+    values.push(userId);
+  }
+  return db.query(`SELECT user_id, device_id FROM device_auth_providers WHERE ${conditions.join(' AND ')}`, values);
 }
 
 /** Devices that were last seen before a moment, longest ago first. */

@@ -19,6 +19,8 @@ export interface LoginMethod extends Proved {
   /** Login type, told to modules. */
   readonly type: string;
   readonly authProvider?: LoginToken['authProvider'];
+  /** The login token that was used up. */
+  readonly loginToken?: string | undefined;
   /** Application services answer for themselves: no limits, no module is asked. */
   readonly trusted?: boolean | undefined;
 }
@@ -114,7 +116,7 @@ export class LoginProofs {
     if (typeof token !== 'string') throw MatrixError.missingParam("Missing parameter 'token'");
     const found = await this.tokens.consume(token);
     if (!found) throw MatrixError.forbidden('Unknown, expired or used login token');
-    return { type: 'm.login.token', userId: found.userId, authProvider: found.authProvider };
+    return { type: 'm.login.token', userId: found.userId, authProvider: found.authProvider, loginToken: token };
   }
 
   #proveJwt(body: JsonObject): LoginMethod {

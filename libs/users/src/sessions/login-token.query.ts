@@ -1,4 +1,5 @@
 import type { Tx } from '@rookery/database';
+import type { ProviderLogins } from '../devices/device.query.js';
 
 /** A token that logs somebody in, once. */
 export interface LoginToken {
@@ -34,14 +35,18 @@ export async function deleteLoginTokens(tx: Tx, userId: string): Promise<void> {
   await tx.run('DELETE FROM login_tokens WHERE user_id = ?', [userId]);
 }
 
-export async function deleteLoginTokensOfProviderSession(
+/** Logins at a single sign-on provider that were not finished yet come to nothing. */
+export async function deleteLoginTokensOfProvider(
   tx: Tx,
-  providerId: string,
-  providerSessionId: string,
+  { providerId, sessionId, userId }: ProviderLogins,
 ): Promise<void> {
+  if (sessionId === undefined) {
+    await tx.run('DELETE FROM login_tokens WHERE auth_provider_id = ? AND user_id = ?', [providerId, userId]);
+    return;
+  }
   await tx.run('DELETE FROM login_tokens WHERE auth_provider_id = ? AND auth_provider_session_id = ?', [
     providerId,
-    providerSessionId,
+    sessionId,
   ]);
 }
 

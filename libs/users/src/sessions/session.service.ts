@@ -4,9 +4,17 @@ import { MatrixError } from '@rookery/matrix-types';
 import { Clock, Config, Ids } from '@rookery/platform';
 import { type Account, findAccount } from '../accounts/account.query.js';
 import { newSecret, secretHash } from '../common/secrets.js';
-import { deviceIdsOf, deleteDevices, ensureDevice, setDeviceAuthProvider } from '../devices/device.query.js';
+import {
+  deviceIdsOf,
+  deleteDevices,
+  devicesOfProviderLogins,
+  ensureDevice,
+  type ProviderLogins,
+  setDeviceAuthProvider,
+} from '../devices/device.query.js';
 import { checkDeviceName } from '../devices/device-names.js';
 import { UserHooks } from '../hooks.js';
+import { deleteLoginTokensOfProvider } from './login-token.query.js';
 import { AccountCache, TokenCache } from './user-cache.js';
 import {
   deleteAccessToken,
@@ -147,6 +155,19 @@ export class SessionService {
     });
     this.invalidate(userId);
     await this.#tellLoggedOut(userId, tokens, devices);
+  }
+
+  /**
+   * Ends what came from logins at a single sign-on provider: devices, and login tokens that nobody has used yet.
+   * @returns users and devices that went
+   */
+  async closeProviderLogins(logins: ProviderLogins): Promise<ReadonlyMap<string, readonly string[]>> {
+    await this.database.write((tx) => deleteLoginTokensOfProvider(tx, logins), { name: 'session_close_provider' });
+    const devicesOf = new Map<string, string[]>();
+    for (const { user_id: userId, device_id: deviceId } of await devicesOfProviderLogins(this.database, logins))
+      devicesOf.set(userId, [...(devicesOf.get(userId) ?? []), deviceId]);
+    for (const [userId, deviceIds] of devicesOf) await this.closeDevices(userId, deviceIds);
+    return devicesOf;
   }
 
   /** Ends all sessions of a user and deletes the devices, but for one device where that is given. */
