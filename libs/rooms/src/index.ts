@@ -41,6 +41,7 @@ export { PublicationRules } from './directory/publication-rules.js';
 export { RoomAccess, type RoomReading } from './history/room-access.js';
 export { RoomReadingService } from './history/room-reading.service.js';
 export { InvitePolicy } from './membership/invite-policy.js';
+export { type InviteJudge, InviteWishes } from './membership/invite-wishes.js';
 export { JoinService } from './membership/join.service.js';
 export { MemberEvents, type MembershipOptions } from './membership/member-events.js';
 export { MemberProfiles } from './membership/member-profiles.js';

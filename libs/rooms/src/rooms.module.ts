@@ -10,6 +10,7 @@ import { RoomReadingService } from './history/room-reading.service.js';
 import { RoomHooks } from './hooks.js';
 import { IdentityServers } from './membership/identity-servers.js';
 import { InvitePolicy } from './membership/invite-policy.js';
+import { InviteWishes } from './membership/invite-wishes.js';
 import { JoinService } from './membership/join.service.js';
 import { MemberProfiles } from './membership/member-profiles.js';
 import { MemberEvents } from './membership/member-events.js';
@@ -66,6 +67,7 @@ import { StateResolver } from './state/state-resolver.js';
 const face = [
   RetentionPolicies,
   InvitePolicy,
+  InviteWishes,
   OutOfBandMemberships,
   Participation,
   ReaderWishes,

@@ -6,6 +6,7 @@ import { Config, Logger } from '@rookery/platform';
 import {
   type EventBatch,
   EventStore,
+  InviteWishes,
   isServable,
   relationOf,
   RoomHooks,
@@ -56,6 +57,7 @@ export class PushActions implements OnModuleInit {
     private readonly ignored: IgnoredSenders,
     private readonly counts: PushCounts,
     private readonly events: EventStore,
+    private readonly inviteWishes: InviteWishes,
     private readonly hooks: RoomHooks,
     private readonly config: Config,
     private readonly logger: Logger,
@@ -131,7 +133,7 @@ export class PushActions implements OnModuleInit {
     const { event } = stored;
     const { localMembers } = room;
     const alone = localMembers.size === 0 || (localMembers.size === 1 && localMembers.has(event.sender));
-    const invited = isInvite(event) && this.#isLocal(event.stateKey) ? event.stateKey : undefined;
+    const invited = isInvite(event) && (await this.#isWelcome(event)) ? event.stateKey : undefined;
     if (alone && invited === undefined) return undefined;
     const named = namedUsers(event).filter((userId) => localMembers.has(userId) || userId === invited);
     const candidates = new Set(named);
@@ -192,6 +194,11 @@ export class PushActions implements OnModuleInit {
       this.logger.error('Push rules could not be evaluated', { eventId: event.eventId, err: error });
       return undefined;
     }
+  }
+
+  /** Whether an invite is for somebody here who wants to hear of it. */
+  async #isWelcome({ sender, stateKey }: RoomEvent & { readonly stateKey: string }): Promise<boolean> {
+    return this.#isLocal(stateKey) && (await this.inviteWishes.of(stateKey))(sender) === 'allow';
   }
 
   #isLocal(userId: string): boolean {

@@ -4,7 +4,8 @@ import type { RoomEvent } from '@rookery/events';
 import { MatrixError } from '@rookery/matrix-types';
 import { callbackContext, type GateVerdict, ModuleDispatcher, refusalError, toModuleEvent } from '@rookery/module-host';
 import { Config, type Requester } from '@rookery/platform';
-import { AccountDataService, isLocalUser } from '@rookery/users';
+import { isLocalUser } from '@rookery/users';
+import { InviteWishes } from './invite-wishes.js';
 
 /** Whether somebody may be invited: limits, settings, modules, and what the invited wish. */
 @Injectable()
@@ -13,7 +14,7 @@ export class InvitePolicy {
     private readonly limiter: RateLimiter,
     private readonly modules: ModuleDispatcher,
     private readonly config: Config,
-    private readonly accountData: AccountDataService,
+    private readonly wishes: InviteWishes,
   ) {}
 
   /**
@@ -67,13 +68,12 @@ export class InvitePolicy {
   }
 
   /**
-   * Honors what a local user has set about invites.
+   * Honors what a local user has set about invites. What is to be ignored passes: it is not shown, and its sender not told.
    * @throws MatrixError 403 `M_INVITE_BLOCKED`
    */
   async checkWishes(inviter: string, target: string): Promise<void> {
     if (!isLocalUser(target, this.config.serverName)) return;
-    const wishes = await this.accountData.find(target, undefined, 'm.invite_permission_config');
-    if (wishes?.['default_action'] === 'block') {
+    if ((await this.wishes.of(target))(inviter) === 'block') {
       throw new MatrixError(403, 'M_INVITE_BLOCKED', `${target} does not take invites from ${inviter}`);
     }
   }

@@ -1,7 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import type { JsonObject } from '@rookery/matrix-types';
-import { EventStore, prejoinStateOf } from '@rookery/rooms';
-import { AccountDataService } from '@rookery/users';
+import { EventStore, InviteWishes, prejoinStateOf } from '@rookery/rooms';
 import type { RoomEntry } from './room-list.js';
 
 /** Rooms that the user is not in yet: invites and knocks. */
@@ -9,14 +8,14 @@ import type { RoomEntry } from './room-list.js';
 export class PrejoinSection {
   constructor(
     private readonly events: EventStore,
-    private readonly accountData: AccountDataService,
+    private readonly wishes: InviteWishes,
   ) {}
 
-  /** The entries without invites from users who are ignored. */
-  async withoutIgnored(entries: readonly RoomEntry[], userId: string): Promise<readonly RoomEntry[]> {
+  /** The entries without invites that the user does not want to see. */
+  async withoutUnwanted(entries: readonly RoomEntry[], userId: string): Promise<readonly RoomEntry[]> {
     if (!entries.some((entry) => entry.section === 'invite')) return entries;
-    const ignored = new Set(await this.accountData.ignoredBy(userId));
-    return entries.filter((entry) => entry.section !== 'invite' || !ignored.has(entry.membership.sender));
+    const judge = await this.wishes.of(userId);
+    return entries.filter((entry) => entry.section !== 'invite' || judge(entry.membership.sender) === 'allow');
   }
 
   /** The state that came with each invite and knock, and the member event itself. */

@@ -69,7 +69,7 @@ export class RoomsSection {
     const ephemeral = await this.ephemeral.changedRooms(joined, context);
     const listed = await this.list.entries(context, [...accountData.byRoom.keys(), ...ephemeral]);
     const entries = listed.filter((entry) => !this.#excluded.has(entry.roomId));
-    return this.prejoin.withoutIgnored(entries, context.userId);
+    return this.prejoin.withoutUnwanted(entries, context.userId);
   }
 
   /** Writes the rooms of {@link entries}. */

@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { isJsonObject, type Membership } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
-import { EventStore, MembershipHistory, prejoinStateOf } from '@rookery/rooms';
+import { EventStore, type InviteJudge, InviteWishes, MembershipHistory, prejoinStateOf } from '@rookery/rooms';
 import { AccountDataService } from '@rookery/users';
 import { LRUCache } from 'lru-cache';
 import { RoomActivity } from '../caches/room-activity.js';
@@ -30,7 +30,7 @@ interface OwnMarks {
   /** Position up to which it was read. */
   readonly position: number;
   readonly direct: ReadonlySet<string>;
-  readonly ignored: ReadonlySet<string>;
+  readonly judgeInvite: InviteJudge;
   /** Read when first asked for. */
   tags: Promise<ReadonlyMap<string, ReadonlySet<string>>> | undefined;
 }
@@ -49,6 +49,7 @@ export class RoomsOfUser {
     private readonly history: MembershipHistory,
     private readonly events: EventStore,
     private readonly accountData: AccountDataService,
+    private readonly wishes: InviteWishes,
     config: Config,
   ) {
     this.#excluded = new Set(config.get('exclude_rooms_from_sync'));
@@ -61,7 +62,9 @@ export class RoomsOfUser {
   async view(userId: string, position: number): Promise<UserRoomView> {
     const [memberships, marks] = await Promise.all([this.#memberships(userId, position), this.#marksOf(userId)]);
     const shown = memberships.filter(
-      (each) => !this.#excluded.has(each.roomId) && !(each.membership === 'invite' && marks.ignored.has(each.sender)),
+      (each) =>
+        !this.#excluded.has(each.roomId) &&
+        (each.membership !== 'invite' || marks.judgeInvite(each.sender) === 'allow'),
     );
     const left = shown.filter((each) => sectionOf[each.membership] === 'leave');
     const present = shown.filter(
@@ -133,16 +136,16 @@ export class RoomsOfUser {
     const known = this.#marks.get(userId);
     if (known !== undefined && !this.accountData.hasChanged(userId, known.position)) return known;
     const position = this.accountData.stream.current();
-    const [content, ignored] = await Promise.all([
+    const [content, judgeInvite] = await Promise.all([
       this.accountData.find(userId, undefined, 'm.direct'),
-      this.accountData.ignoredBy(userId),
+      this.wishes.of(userId),
     ]);
     const direct = new Set<string>();
     for (const rooms of Object.values(content ?? {})) {
       if (!Array.isArray(rooms)) continue;
       for (const roomId of rooms) if (typeof roomId === 'string') direct.add(roomId);
     }
-    const marks: OwnMarks = { position, direct, ignored: new Set(ignored), tags: undefined };
+    const marks: OwnMarks = { position, direct, judgeInvite, tags: undefined };
     this.#marks.set(userId, marks);
     return marks;
   }

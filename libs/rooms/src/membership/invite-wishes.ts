@@ -1,0 +1,75 @@
+import { Injectable } from '@nestjs/common';
+import { domainOf, type JsonObject } from '@rookery/matrix-types';
+import { Config } from '@rookery/platform';
+import { AccountDataService } from '@rookery/users';
+import { matchesGlob } from '../sending/content-rules.js';
+
+/** What becomes of an invite: it is shown, it looks sent and is never shown, or it is refused. */
+export type InviteVerdict = 'allow' | 'ignore' | 'block';
+
+/** What a user wants to become of invites, by their sender. */
+export type InviteJudge = (inviter: string) => InviteVerdict;
+
+/** Entries of one list that are looked at, and how long each may be; what is beyond does not count. */
+const maxEntries = 1_000;
+const maxEntryLength = 255;
+
+/** In this order, the first that matches decides (MSC4155). */
+const lists = [
+  ['allowed_users', 'allow'],
+  ['ignored_users', 'ignore'],
+  ['blocked_users', 'block'],
+  ['allowed_servers', 'allow'],
+  ['ignored_servers', 'ignore'],
+  ['blocked_servers', 'block'],
+] as const;
+
+/** What local users have set about invites. */
+@Injectable()
+export class InviteWishes {
+  readonly #withFilters: boolean;
+
+  constructor(
+    private readonly accountData: AccountDataService,
+    config: Config,
+  ) {
+    this.#withFilters = config.get('experimental_features.msc4155_enabled');
+  }
+
+  /**
+   * How to judge invites for a local user: all of them are blocked, or their sender is ignored, or what the user's filters
+   * (MSC4155, where the server is set so) say.
+   * @spec client-server-api#invite-permission
+   */
+  async of(userId: string): Promise<InviteJudge> {
+    const [permission, filters, ignored] = await Promise.all([
+      this.accountData.find(userId, undefined, 'm.invite_permission_config'),
+      this.#withFilters
+        ? this.accountData.find(userId, undefined, 'org.matrix.msc4155.invite_permission_config')
+        : undefined,
+      this.accountData.ignoredBy(userId),
+    ]);
+    const blocksAll = permission?.['default_action'] === 'block';
+    const ignoredUsers = new Set(ignored);
+    return (inviter) => {
+      if (blocksAll) return 'block';
+      if (ignoredUsers.has(inviter)) return 'ignore';
+      return filters === undefined ? 'allow' : judgeInvite(filters, inviter);
+    };
+  }
+}
+
+/** What filters say about an inviter; entries are globs for user ids, and for names of servers without their port (MSC4155). */
+export function judgeInvite(filters: Readonly<JsonObject>, inviter: string): InviteVerdict {
+  if (filters['enabled'] === false) return 'allow';
+  const server = domainOf(inviter).replace(/:\d+$/, '');
+  for (const [name, verdict] of lists) {
+    const entries = filters[name];
+    if (!Array.isArray(entries)) continue;
+    const subject = name.endsWith('_users') ? inviter : server;
+    const matches = (entry: unknown): boolean =>
+      typeof entry === 'string' && entry.length <= maxEntryLength && matchesGlob(entry, subject);
+    if (entries.slice(0, maxEntries).some(matches)) return verdict;
+  }
+  return 'allow';
+}
