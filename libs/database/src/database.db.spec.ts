@@ -50,6 +50,44 @@ eachDatabase('Database', (open) => {
     });
   });
 
+  it('does what nobody waits for in order, and shows it to what follows', async () => {
+    const seen = await db.write(async (tx) => {
+      await tx.exec('INSERT INTO things (id, name) VALUES (1, ?)', ['a']);
+      await tx.exec('UPDATE things SET name = ? WHERE id = 1', ['b']);
+      const row = await tx.get<{ name: string }>('SELECT name FROM things WHERE id = 1');
+      await tx.exec('UPDATE things SET name = ? WHERE id = 1', ['c']);
+      return row?.name;
+    });
+    expect([seen, await rows(db)]).toEqual(['b', [{ id: 1, name: 'c' }]]);
+  });
+
+  it('keeps nothing when what nobody waited for fails, and tells why', async () => {
+    await db.write((tx) => tx.run('INSERT INTO things (id) VALUES (1)'));
+    const atTheEnd = db.write(async (tx) => {
+      await tx.exec('INSERT INTO things (id) VALUES (2)');
+      await tx.exec('INSERT INTO things (id) VALUES (1)');
+    });
+    const inTheMiddle = db.write(async (tx) => {
+      await tx.exec('INSERT INTO things (id) VALUES (1)');
+      await tx.exec('INSERT INTO things (id) VALUES (3)');
+      await tx.get('SELECT id FROM things WHERE id = 3');
+    });
+    const swallowed = db.write(async (tx) => {
+      await tx.insertMany('things', ['id'], [[1]]).catch(() => {});
+      await tx.run('INSERT INTO things (id) VALUES (4)').catch(() => {});
+    });
+    for (const attempt of [atTheEnd, inTheMiddle, swallowed]) {
+      const error = await attempt.then(
+        () => undefined,
+        (reason: unknown) => reason,
+      );
+      expect(isUniqueViolation(error)).toBe(true);
+    }
+    expect(await rows(db)).toEqual([{ id: 1, name: null }]);
+    await db.write((tx) => tx.exec('INSERT INTO things (id) VALUES (5)'));
+    expect(await rows(db)).toHaveLength(2);
+  });
+
   it('selects by lists', async () => {
     await db.write((tx) =>
       tx.insertMany(

@@ -42,8 +42,14 @@ export interface Tx extends Db {
   /** Runs a statement that changes rows; the number of rows changed. */
   run(sql: string, params?: readonly SqlValue[]): Promise<number>;
   /**
+   * The same where nobody asks for the number: on PostgreSQL the statement then travels with those after it. Its failure may
+   * show with a later statement, at the latest with the commit; later statements see what it did.
+   */
+  exec(sql: string, params?: readonly SqlValue[]): Promise<void>;
+  /**
    * Inserts many rows in as few statements as possible. `rows` are arrays in the order of `columns`.
-   * `suffix` is put behind the values: `ON CONFLICT (…) DO NOTHING`. With `DO UPDATE` no two rows may share a key.
+   * `suffix` is put behind the values: `ON CONFLICT (…) DO NOTHING`. With `DO UPDATE` no two rows may share a key. A failure
+   * may show later, as with {@link exec}.
    */
   insertMany(
     table: string,

@@ -2,9 +2,13 @@ import type { Clock, Logger } from '@rookery/platform';
 import type { Db, Dialect, SqlValue, Tx, WriteOptions } from './database.js';
 import { DatabaseError } from './errors.js';
 
-/** The statements of one open transaction, as a driver runs them. */
+/**
+ * The statements of one open transaction, as a driver runs them. What `exec` and `insertMany` resolve to need not be their
+ * outcome: a driver may send them on without waiting, and then tells their failure with the next outcome that it waits for.
+ */
 export interface Statements extends Db {
   run(sql: string, params?: readonly SqlValue[]): Promise<number>;
+  exec(sql: string, params?: readonly SqlValue[]): Promise<void>;
   insertMany(
     table: string,
     columns: readonly string[],
@@ -60,6 +64,9 @@ export class Transaction implements Tx {
   }
   run(sql: string, params?: readonly SqlValue[]): Promise<number> {
     return this.#guard(() => this.#statements.run(sql, params));
+  }
+  exec(sql: string, params?: readonly SqlValue[]): Promise<void> {
+    return this.#guard(() => this.#statements.exec(sql, params));
   }
   insertMany(
     table: string,

@@ -53,6 +53,7 @@ const watchedTx = (tx: Tx, watched: <R>(statement: Promise<R>) => Promise<R>): T
   query: (sql, params) => watched(tx.query(sql, params)),
   get: (sql, params) => watched(tx.get(sql, params)),
   run: (sql, params) => watched(tx.run(sql, params)),
+  exec: (sql, params) => watched(tx.exec(sql, params)),
   insertMany: (table, columns, rows, suffix) => watched(tx.insertMany(table, columns, rows, suffix)),
   afterCommit: (fn) => tx.afterCommit(fn),
   afterRollback: (fn) => tx.afterRollback(fn),

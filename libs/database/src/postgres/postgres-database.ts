@@ -117,7 +117,8 @@ export class PostgresDatabase extends Database {
       throw error;
     });
     const startedAtMs = clock.monotonicMs();
-    const transaction = new Transaction(new PostgresStatements(client, this.#names, this.#types));
+    const statements = new PostgresStatements(client, this.#names, this.#types);
+    const transaction = new Transaction(statements);
     let unusable: Error | undefined;
     let committed = false;
     try {
@@ -125,8 +126,7 @@ export class PostgresDatabase extends Database {
       const begun = this.#begin(client, options);
       begun.catch(() => {});
       const value = await this.#open.run(transaction, () => transaction.execute(fn, clock, logger, options));
-      await begun;
-      await this.#commit(client);
+      await this.#commit(client, begun, statements);
       committed = true;
       return value;
     } catch (error) {
@@ -160,15 +160,18 @@ export class PostgresDatabase extends Database {
     await Promise.all(statements);
   }
 
-  async #commit(client: PoolClient): Promise<void> {
-    let command: string;
+  /** Commits behind whatever is still on its way: after a failed statement PostgreSQL answers by rolling back. */
+  async #commit(client: PoolClient, begun: Promise<void>, statements: PostgresStatements): Promise<void> {
+    const answer = client.query('COMMIT');
+    answer.catch(() => {});
     try {
-      ({ command } = await client.query('COMMIT'));
+      await begun;
+      await statements.settled();
+      if ((await answer).command === 'COMMIT') return;
     } catch (error) {
       throw isBrokenConnection(error) ? new UncertainCommit('commit', { cause: error }) : error;
     }
-    if (command !== 'COMMIT')
-      throw new DatabaseError('PostgreSQL rolled the transaction back instead of committing it');
+    throw new DatabaseError('PostgreSQL rolled the transaction back instead of committing it');
   }
 
   /** Returns the reason why the connection must not go back to the pool, if there is one. */

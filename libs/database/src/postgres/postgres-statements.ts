@@ -37,9 +37,14 @@ export function runStatement<Row>(
   return target.query<Row & QueryResultRow>(query);
 }
 
-/** The statements of a transaction on one connection. */
+/**
+ * The statements of a transaction on one connection. Those that answer nothing are sent without waiting: the connection works
+ * through them in order, and what they failed with comes before the outcome of whatever follows.
+ */
 export class PostgresStatements implements Statements {
   readonly dialect = postgresDialect;
+  #failure: { readonly error: unknown } | undefined;
+  #last: Promise<unknown> = Promise.resolve();
 
   constructor(
     private readonly connection: Queryable,
@@ -48,7 +53,7 @@ export class PostgresStatements implements Statements {
   ) {}
 
   async query<Row>(sql: string, params?: readonly SqlValue[]): Promise<Row[]> {
-    return (await runStatement<Row>(this.connection, this.names, sql, params)).rows;
+    return (await this.#outcome<Row>(sql, params)).rows;
   }
 
   async get<Row>(sql: string, params?: readonly SqlValue[]): Promise<Row | undefined> {
@@ -56,7 +61,14 @@ export class PostgresStatements implements Statements {
   }
 
   async run(sql: string, params?: readonly SqlValue[]): Promise<number> {
-    return (await runStatement(this.connection, this.names, sql, params)).rowCount ?? 0;
+    return (await this.#outcome(sql, params)).rowCount ?? 0;
+  }
+
+  async exec(sql: string, params?: readonly SqlValue[]): Promise<void> {
+    if (this.#failure) throw this.#failure.error;
+    this.#last = runStatement(this.connection, this.names, sql, params).catch((error: unknown) => {
+      this.#failure ??= { error };
+    });
   }
 
   async insertMany(
@@ -71,17 +83,31 @@ export class PostgresStatements implements Statements {
     if (types) {
       // One array per column: the statement's text, and so its plan, does not depend on the number of rows.
       const arrays = columns.map((_, i) => rows.map((row) => row[i] as string));
-      await this.run(
+      return this.exec(
         `${into} SELECT * FROM unnest(${types.map((type) => `?::${type}[]`).join(', ')}) ${suffix}`,
         arrays,
       );
-      return;
     }
     const tuple = `(${columns.map(() => '?').join(', ')})`;
     const perStatement = Math.floor(maxParameters / columns.length);
     for (let at = 0; at < rows.length; at += perStatement) {
       const chunk = rows.slice(at, at + perStatement);
-      await this.run(`${into} VALUES ${chunk.map(() => tuple).join(', ')} ${suffix}`, chunk.flat());
+      await this.exec(`${into} VALUES ${chunk.map(() => tuple).join(', ')} ${suffix}`, chunk.flat());
+    }
+  }
+
+  /** @throws the first failure of what was sent without waiting, once the answers are there */
+  async settled(): Promise<void> {
+    await this.#last;
+    if (this.#failure) throw this.#failure.error;
+  }
+
+  async #outcome<Row>(sql: string, params?: readonly SqlValue[]): Promise<QueryResult<Row & QueryResultRow>> {
+    try {
+      return await runStatement<Row>(this.connection, this.names, sql, params);
+    } catch (error) {
+      // After a failure every further statement is refused, which says nothing of the reason.
+      throw this.#failure ? this.#failure.error : error;
     }
   }
 }

@@ -75,6 +75,7 @@ export class SqliteDatabase extends Database {
       query: async <Row>(sql: string, params?: readonly SqlValue[]) => writer.all<Row>(sql, params),
       get: async <Row>(sql: string, params?: readonly SqlValue[]) => writer.get<Row>(sql, params),
       run: async (sql, params) => writer.run(sql, params),
+      exec: async (sql, params) => void writer.run(sql, params),
       insertMany: async (table, columns, rows, suffix = '') => {
         const sql = `INSERT INTO ${table} (${columns.join(', ')}) VALUES (${columns.map(() => '?').join(', ')}) ${suffix}`;
         for (const row of rows) writer.run(sql, row);

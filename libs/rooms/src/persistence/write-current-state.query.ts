@@ -16,7 +16,7 @@ export async function writeCurrentState(
   const final = room.finalChanges();
   const gone = final.filter((change) => change.eventId === undefined);
   for (const change of gone) {
-    await tx.run('DELETE FROM current_state_events WHERE room_id = ? AND type = ? AND state_key = ?', [
+    await tx.exec('DELETE FROM current_state_events WHERE room_id = ? AND type = ? AND state_key = ?', [
       room.roomId,
       change.type,
       change.stateKey,
@@ -104,7 +104,7 @@ async function writeLocalMemberships(
   }
   const gone = local.filter((change) => change.eventId === undefined).map((change) => change.stateKey);
   if (gone.length > 0) {
-    await tx.run(`DELETE FROM local_current_membership WHERE room_id = ? AND ${tx.dialect.anyOf('user_id')}`, [
+    await tx.exec(`DELETE FROM local_current_membership WHERE room_id = ? AND ${tx.dialect.anyOf('user_id')}`, [
       room.roomId,
       gone,
     ]);

@@ -37,7 +37,7 @@ export async function writeBatch(tx: Tx, batch: WritableBatch): Promise<void> {
 
 async function deleteOutliers(tx: Tx, eventIds: readonly string[]): Promise<void> {
   for (const table of ['events', 'event_json', 'event_auth', 'state_events', 'room_memberships']) {
-    await tx.run(`DELETE FROM ${table} WHERE ${tx.dialect.anyOf('event_id')}`, [eventIds]);
+    await tx.exec(`DELETE FROM ${table} WHERE ${tx.dialect.anyOf('event_id')}`, [eventIds]);
   }
 }
 
@@ -196,11 +196,11 @@ async function writeReferences(tx: Tx, room: WorkingRoom, stored: readonly Store
 /** A redacted event relates to nothing any more. */
 async function dropRelations(tx: Tx, redactions: readonly StagedEvent[]): Promise<void> {
   const free = redactions.filter((staged) => !staged.redactionRecheck).map((staged) => staged.event.redacts!);
-  if (free.length > 0) await tx.run(`DELETE FROM event_relations WHERE ${tx.dialect.anyOf('event_id')}`, [free]);
+  if (free.length > 0) await tx.exec(`DELETE FROM event_relations WHERE ${tx.dialect.anyOf('event_id')}`, [free]);
   for (const { event } of redactions.filter((staged) => staged.redactionRecheck)) {
     const target = await tx.get<{ sender: string }>('SELECT sender FROM events WHERE event_id = ?', [event.redacts!]);
     if (!target || !sameServer(event.sender, target.sender)) continue;
-    await tx.run('DELETE FROM event_relations WHERE event_id = ?', [event.redacts!]);
+    await tx.exec('DELETE FROM event_relations WHERE event_id = ?', [event.redacts!]);
   }
 }
 
@@ -275,7 +275,7 @@ async function writeStateEvents(
   );
   // A rejected event is in no auth chain that counts.
   const isIncomplete = state.some((entry) => entry.rejectedReason === undefined && unplaced.has(entry.event.eventId));
-  if (isIncomplete) await tx.run('UPDATE rooms SET has_auth_chain_index = FALSE WHERE room_id = ?', [room.roomId]);
+  if (isIncomplete) await tx.exec('UPDATE rooms SET has_auth_chain_index = FALSE WHERE room_id = ?', [room.roomId]);
 }
 
 /** A text that both databases can hold. */
@@ -286,7 +286,7 @@ async function writeExtremities(tx: Tx, room: WorkingRoom): Promise<void> {
   const gone = [...before].filter((id) => !room.extremities.has(id));
   const fresh = [...room.extremities.keys()].filter((id) => !before.has(id));
   if (gone.length === 1 && fresh.length === 1) {
-    await tx.run('UPDATE event_forward_extremities SET event_id = ? WHERE room_id = ? AND event_id = ?', [
+    await tx.exec('UPDATE event_forward_extremities SET event_id = ? WHERE room_id = ? AND event_id = ?', [
       fresh[0]!,
       room.roomId,
       gone[0]!,
@@ -294,7 +294,7 @@ async function writeExtremities(tx: Tx, room: WorkingRoom): Promise<void> {
     return;
   }
   if (gone.length > 0) {
-    await tx.run(`DELETE FROM event_forward_extremities WHERE room_id = ? AND ${tx.dialect.anyOf('event_id')}`, [
+    await tx.exec(`DELETE FROM event_forward_extremities WHERE room_id = ? AND ${tx.dialect.anyOf('event_id')}`, [
       room.roomId,
       gone,
     ]);
@@ -317,11 +317,11 @@ async function writeBackwardExtremities(tx: Tx, room: WorkingRoom): Promise<void
   if (foreign.length === 0) return;
   const { roomId } = room;
   const own = foreign.map((staged) => staged.event.eventId);
-  await tx.run(`DELETE FROM event_backward_extremities WHERE room_id = ? AND ${tx.dialect.anyOf('event_id')}`, [
+  await tx.exec(`DELETE FROM event_backward_extremities WHERE room_id = ? AND ${tx.dialect.anyOf('event_id')}`, [
     roomId,
     own,
   ]);
-  await tx.run(`DELETE FROM event_edges WHERE ${tx.dialect.anyOf('prev_event_id')}`, [own]);
+  await tx.exec(`DELETE FROM event_edges WHERE ${tx.dialect.anyOf('prev_event_id')}`, [own]);
   const named = [...new Set(foreign.flatMap((staged) => staged.event.prevEventIds))];
   const known = await tx.query<{ event_id: string }>(
     `SELECT event_id FROM events WHERE ${tx.dialect.anyOf('event_id')} AND outlier = FALSE`,
