@@ -1,5 +1,6 @@
 import { type DynamicModule, Module } from '@nestjs/common';
 import { AppservicesHttpModule } from '@rookery/appservices';
+import { ServerNoticesModule } from '@rookery/admin';
 import { E2eeHttpModule } from '@rookery/e2ee';
 import { EphemeralHttpModule } from '@rookery/ephemeral';
 import { PushHttpModule } from '@rookery/push';
@@ -29,6 +30,7 @@ export class RootModule {
         ReceiptsToPushModule,
         SearchHttpModule,
         SyncModule,
+        ServerNoticesModule,
         AppservicesHttpModule,
       ],
     };

@@ -26,15 +26,13 @@ export function showServerMetrics({ metrics, notifier, backgroundUpdates }: Meas
 /** Shows how many users were active this month, where they are counted. */
 export function showActivityMetrics(metrics: Metrics, users: MonthlyActiveUsers): void {
   if (!users.counting) return;
-  const limits = metrics.gauge('synapse_admin_mau_max');
-  const reserved = metrics.gauge('synapse_admin_mau_registered_reserved_users');
-  const services = metrics.gauge('synapse_admin_mau_current_mau_by_service');
-  metrics.gauge('synapse_admin_mau_current', async (gauge) => {
-    const activity = await users.activity();
-    gauge.set({}, activity.current);
-    limits.set({}, activity.limit ?? 0);
-    reserved.set({}, activity.reserved);
-    for (const { service, total } of activity.byService) services.set({ app_service: service }, total);
+  metrics.gauge('synapse_admin_mau_current', async (gauge) => gauge.set({}, (await users.activity()).current));
+  metrics.gauge('synapse_admin_mau_max', async (gauge) => gauge.set({}, (await users.activity()).limit ?? 0));
+  metrics.gauge('synapse_admin_mau_registered_reserved_users', async (gauge) =>
+    gauge.set({}, (await users.activity()).reserved),
+  );
+  metrics.gauge('synapse_admin_mau_current_mau_by_service', async (gauge) => {
+    for (const { service, total } of (await users.activity()).byService) gauge.set({ app_service: service }, total);
   });
 }
 

@@ -1,2 +1,3 @@
 /** Admin API, server notices, reports. */
-export {};
+export { type NoticeOptions, ServerNotices } from './server-notices/server-notices.service.js';
+export { ServerNoticesModule } from './server-notices/server-notices.module.js';

@@ -100,6 +100,7 @@ export class AccountService {
       allowUnderscorePrefix: appserviceId !== undefined || this.config.get('allow_underscore_prefixed_localpart'),
     };
     const localpart = checkNewLocalpart(username, rules);
+    if (localpart === this.config.get('server_notices.system_mxid_localpart')) throw userInUse();
     const userId = qualifyUserId(localpart, this.config.serverName);
     const owner = this.appservices.exclusiveOwner(userId);
     if (owner && owner.id !== appserviceId)

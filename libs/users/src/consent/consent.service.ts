@@ -6,6 +6,7 @@ import { Clock, Config } from '@rookery/platform';
 import { LRUCache } from 'lru-cache';
 import { findAccount, setConsent } from '../accounts/account.query.js';
 import { qualifyUserId } from '../common/user-names.js';
+import { setReminded, usersToRemind } from './consent-notice.query.js';
 
 /** The server's policy, and who has agreed to which version of it. */
 @Injectable()
@@ -65,6 +66,22 @@ export class ConsentService {
   async agree(userId: string, version: string): Promise<void> {
     if (version !== this.version) throw MatrixError.notFound('Unknown version');
     await this.database.write((tx) => setConsent(tx, userId, version, this.clock.nowMs()), { name: 'consent' });
+  }
+
+  /** Which of these users are to be sent a notice of the version in force (`user_consent.server_notice_content`). */
+  async toRemind(userIds: readonly string[]): Promise<string[]> {
+    const { version } = this;
+    if (version === undefined || this.config.get('user_consent.server_notice_content') === undefined) return [];
+    const guestsToo = this.config.get('user_consent.send_server_notice_to_guests');
+    const unsure = userIds.filter((userId) => this.#agreed.get(userId) !== version);
+    if (unsure.length === 0) return [];
+    const found = await usersToRemind(this.database, unsure, version);
+    return found.filter(({ isGuest }) => guestsToo || !isGuest).map(({ userId }) => userId);
+  }
+
+  /** Records that a user was sent the notice of a version: once is enough. */
+  async reminded(userId: string, version: string): Promise<void> {
+    await this.database.write((tx) => setReminded(tx, userId, version), { name: 'consent_notice' });
   }
 
   #sign(name: string): string {
