@@ -1,0 +1,71 @@
+import { createHash } from 'node:crypto';
+import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import type { JsonObject } from '@rookery/matrix-types';
+import { Clock, Logger, type Timer } from '@rookery/platform';
+import {
+  findSsoSession,
+  insertSsoSession,
+  purgeSsoSessions,
+  type SsoSessionKind,
+  takeSsoSession,
+  updateSsoSession,
+} from './sso-session.query.js';
+
+const purgeEveryMs = 3_600_000;
+const hashOf = (id: string): string => createHash('sha256').update(id).digest('base64url');
+
+/** What the server itself remembers of sign-ons, by ids of which it stores hashes; it survives restarts. */
+@Injectable()
+export class SsoSessions implements OnModuleInit, OnModuleDestroy {
+  #timer: Timer | undefined;
+
+  constructor(
+    private readonly database: Database,
+    private readonly clock: Clock,
+    private readonly logger: Logger,
+  ) {}
+
+  onModuleInit(): void {
+    this.#timer = this.clock.every(purgeEveryMs, () => {
+      this.purge().catch((err: unknown) => this.logger.error('Could not delete expired sign-ons', { err }));
+    });
+  }
+
+  onModuleDestroy(): void {
+    this.#timer?.cancel();
+  }
+
+  /** @returns whether nothing was remembered under the id */
+  put(kind: SsoSessionKind, id: string, value: JsonObject, lifetimeMs: number): Promise<boolean> {
+    return this.database.write((tx) => insertSsoSession(tx, kind, hashOf(id), value, this.clock.nowMs() + lifetimeMs), {
+      name: 'sso_session',
+    });
+  }
+
+  find(kind: SsoSessionKind, id: string): Promise<JsonObject | undefined> {
+    return findSsoSession(this.database, kind, hashOf(id), this.clock.nowMs());
+  }
+
+  /** Changes what is remembered; its time goes on. */
+  update(kind: SsoSessionKind, id: string, value: JsonObject): Promise<boolean> {
+    return this.database.write((tx) => updateSsoSession(tx, kind, hashOf(id), value), { name: 'sso_session' });
+  }
+
+  /** Takes what is remembered; once. */
+  take(kind: SsoSessionKind, id: string): Promise<JsonObject | undefined> {
+    return this.database.write((tx) => takeSsoSession(tx, kind, hashOf(id), this.clock.nowMs()), {
+      name: 'sso_session',
+    });
+  }
+
+  /** Marks an answer of a provider as used. @returns whether it was not yet */
+  useOnce(id: string, lifetimeMs: number): Promise<boolean> {
+    return this.put('used', id, {}, lifetimeMs);
+  }
+
+  /** Forgets what has expired. */
+  async purge(): Promise<void> {
+    await this.database.write((tx) => purgeSsoSessions(tx, this.clock.nowMs()), { name: 'purge_sso_sessions' });
+  }
+}

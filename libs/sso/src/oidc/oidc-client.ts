@@ -1,0 +1,224 @@
+import { isJsonObject } from '@rookery/matrix-types';
+import { OutboundError } from '@rookery/http';
+import type { Clock, OidcProviderSetting } from '@rookery/platform';
+import type * as OpenIdClient from 'openid-client';
+import { providerError, SsoError } from '../common/sso-error.js';
+import type { ProviderHttp } from '../providers/provider-http.js';
+import type { SignedClientSecret } from './client-secret.js';
+import type { Claims, OidcIdentity } from './oidc-claims.js';
+
+/** Metadata are fetched again when they are older. */
+const metadataMs = 3_600_000;
+/** How far clocks may differ. */
+const toleranceSeconds = 120;
+
+/** What a sign-on that has begun must find again. */
+export interface OidcChecks {
+  readonly state: string;
+  readonly nonce: string;
+  /** Where the proof key is used. */
+  readonly verifier?: string | undefined;
+}
+
+interface Ready {
+  readonly library: typeof OpenIdClient;
+  readonly configuration: OpenIdClient.Configuration;
+  readonly metadata: OpenIdClient.ServerMetadata;
+  readonly sinceMs: number;
+}
+
+/** One OpenID Connect or OAuth2 provider, as its client. The protocol's library is loaded at the first sign-on. */
+export class OidcClient {
+  #ready: Ready | undefined;
+  #loading: Promise<Ready> | undefined;
+
+  constructor(
+    private readonly setting: OidcProviderSetting,
+    private readonly http: ProviderHttp,
+    private readonly clock: Clock,
+    private readonly signedSecret: SignedClientSecret | undefined,
+  ) {}
+
+  /** Whether the provider speaks OpenID Connect, rather than OAuth2 alone. */
+  get isOpenId(): boolean {
+    return this.setting.scopes.includes('openid');
+  }
+
+  /**
+   * Where to send the browser.
+   * @throws SsoError `provider_unavailable`
+   */
+  async authorizationUrl(redirectUri: string, checks: OidcChecks, more: Claims): Promise<string> {
+    const { library, configuration } = await this.#load();
+    const { verifier } = checks;
+    return library.buildAuthorizationUrl(configuration, {
+      ...this.setting.additional_authorization_parameters,
+      ...(more as Record<string, string>),
+      scope: this.setting.scopes.join(' '),
+      response_type: 'code',
+      redirect_uri: redirectUri,
+      state: checks.state,
+      ...(this.isOpenId ? { nonce: checks.nonce } : {}),
+      ...(verifier === undefined
+        ? {}
+        : { code_challenge: await library.calculatePKCECodeChallenge(verifier), code_challenge_method: 'S256' }),
+    }).href;
+  }
+
+  /** Whether to use a proof key. @throws SsoError `provider_unavailable` */
+  async usesPkce(): Promise<boolean> {
+    if (this.setting.pkce_method !== 'auto') return this.setting.pkce_method === 'always';
+    const { metadata } = await this.#load();
+    return metadata.code_challenge_methods_supported?.includes('S256') ?? false;
+  }
+
+  /** The provider's metadata. @throws SsoError `provider_unavailable` */
+  async metadata(): Promise<OpenIdClient.ServerMetadata> {
+    return (await this.#load()).metadata;
+  }
+
+  /**
+   * Exchanges the code of an answer for what the provider says of the person.
+   * @param answer our callback with the answer's parameters
+   * @throws SsoError
+   */
+  async identify(answer: URL, checks: OidcChecks): Promise<OidcIdentity> {
+    const { library, configuration } = await this.#load();
+    let tokens: Awaited<ReturnType<typeof OpenIdClient.authorizationCodeGrant>>;
+    try {
+      tokens = await library.authorizationCodeGrant(configuration, answer, {
+        expectedState: checks.state,
+        ...(this.isOpenId ? { expectedNonce: checks.nonce, idTokenExpected: true } : {}),
+        ...(checks.verifier === undefined ? {} : { pkceCodeVerifier: checks.verifier }),
+      });
+    } catch (error) {
+      throw explain(library, error);
+    }
+    const idClaims: Claims = this.isOpenId ? (tokens.claims() ?? {}) : {};
+    const userinfo = this.#needsUserinfo ? await this.#userinfo(tokens.access_token, idClaims['sub']) : {};
+    const { sid } = idClaims;
+    return {
+      userinfo: { ...idClaims, ...userinfo },
+      token: { ...tokens },
+      sessionId: typeof sid === 'string' && sid !== '' && sid.length <= 255 ? sid : undefined,
+    };
+  }
+
+  get #needsUserinfo(): boolean {
+    return this.setting.user_profile_method === 'userinfo_endpoint' || !this.isOpenId;
+  }
+
+  async #userinfo(accessToken: string, subject: unknown): Promise<Claims> {
+    const { library, configuration, metadata } = await this.#load();
+    try {
+      if (this.isOpenId) return await library.fetchUserInfo(configuration, accessToken, String(subject));
+      // Providers that speak OAuth2 alone have answers of their own kind.
+      const { status, body } = await this.http.request({
+        url: metadata.userinfo_endpoint ?? '',
+        headers: { authorization: `Bearer ${accessToken}`, accept: 'application/json' },
+      });
+      const answer: unknown = status === 200 ? JSON.parse(body.toString('utf8')) : undefined;
+      if (isJsonObject(answer)) return answer;
+      throw new Error(`The userinfo endpoint answered with status ${status}`);
+    } catch (cause) {
+      throw new SsoError('fetch_error', 'The sign-in provider did not say who you are.', 502, { cause });
+    }
+  }
+
+  async #load(): Promise<Ready> {
+    const ready = this.#ready;
+    if (ready && this.clock.monotonicMs() - ready.sinceMs < metadataMs) return ready;
+    this.#loading ??= this.#prepare().finally(() => (this.#loading = undefined));
+    try {
+      return await this.#loading;
+    } catch (cause) {
+      // Endpoints hardly ever change: a provider that hides its metadata for a while may still work.
+      if (ready) return ready;
+      throw SsoError.unavailable(cause);
+    }
+  }
+
+  async #prepare(): Promise<Ready> {
+    const library = await import('openid-client');
+    const metadata = await this.#metadata();
+    const { setting } = this;
+    const configuration = new library.Configuration(
+      metadata,
+      setting.client_id,
+      { [library.clockTolerance]: toleranceSeconds },
+      this.#authentication(library),
+    );
+    configuration[library.customFetch] = this.http.fetch as OpenIdClient.CustomFetch;
+    configuration.timeout = 10;
+    if (this.#mayBeInsecure) library.allowInsecureRequests(configuration);
+    library.enableNonRepudiationChecks(configuration);
+    return (this.#ready = { library, configuration, metadata, sinceMs: this.clock.monotonicMs() });
+  }
+
+  async #metadata(): Promise<OpenIdClient.ServerMetadata> {
+    const { setting } = this;
+    const found = setting.discover ? await this.#discover() : { issuer: setting.issuer };
+    const written = {
+      authorization_endpoint: setting.authorization_endpoint,
+      token_endpoint: setting.token_endpoint,
+      userinfo_endpoint: setting.userinfo_endpoint,
+      jwks_uri: setting.jwks_uri,
+      id_token_signing_alg_values_supported: setting.id_token_signing_alg_values_supported as string[] | undefined,
+    };
+    const metadata = {
+      ...found,
+      ...Object.fromEntries(Object.entries(written).filter(([, value]) => value !== undefined)),
+    } as OpenIdClient.ServerMetadata;
+    const needed = ['authorization_endpoint', 'token_endpoint', this.isOpenId ? 'jwks_uri' : 'userinfo_endpoint'];
+    if (this.#needsUserinfo && this.isOpenId) needed.push('userinfo_endpoint');
+    for (const name of needed) this.#checkEndpoint(name, (metadata as unknown as Claims)[name]);
+    return metadata;
+  }
+
+  #checkEndpoint(name: string, value: unknown): void {
+    if (typeof value !== 'string' || !URL.canParse(value)) throw new Error(`The metadata name no ${name}`);
+    if (!value.startsWith('https:') && !this.#mayBeInsecure)
+      throw new Error(`The ${name} is not an https address; skip_verification would allow that`);
+  }
+
+  async #discover(): Promise<Claims & { readonly issuer: string }> {
+    const { issuer, skip_verification: unchecked } = this.setting;
+    const url = `${issuer.replace(/\/$/, '')}/.well-known/openid-configuration`;
+    const { status, body } = await this.http.request({ url, headers: { accept: 'application/json' }, maxRedirects: 3 });
+    const found: unknown = status === 200 ? JSON.parse(body.toString('utf8')) : undefined;
+    if (!isJsonObject(found) || typeof found['issuer'] !== 'string')
+      throw new Error(`${url} answered with status ${status} and no metadata`);
+    const bare = (address: string): string => address.replace(/\/$/, '');
+    if (bare(found['issuer']) !== bare(issuer) && !unchecked)
+      throw new Error(`The metadata are of another issuer: ${found['issuer'].slice(0, 200)}`);
+    return found as Claims & { readonly issuer: string };
+  }
+
+  /** Without TLS only to this machine, or where the settings waive the checks. */
+  get #mayBeInsecure(): boolean {
+    const { issuer, skip_verification: unchecked } = this.setting;
+    return unchecked || /^http:\/\/(localhost|127\.\d+\.\d+\.\d+|\[::1\])(:\d+)?(\/|$)/.test(issuer);
+  }
+
+  #authentication(library: typeof OpenIdClient): OpenIdClient.ClientAuth {
+    const { client_secret: fixed, client_auth_method: method } = this.setting;
+    if (method === 'none') return library.None();
+    const of = method === 'client_secret_post' ? library.ClientSecretPost : library.ClientSecretBasic;
+    const signed = this.signedSecret;
+    return signed ? (...args) => of(signed.current())(...args) : of(fixed ?? '');
+  }
+}
+
+/** Our words for what the protocol's library found wrong. */
+function explain(library: typeof OpenIdClient, error: unknown): SsoError {
+  if (error instanceof library.ResponseBodyError) return providerError(error.error, error.error_description);
+  if (error instanceof library.AuthorizationResponseError)
+    return providerError(error.error, error.error_description ?? undefined);
+  for (let cause = error, depth = 0; cause instanceof Error && depth < 5; cause = cause.cause, depth++)
+    if (cause instanceof OutboundError || cause.name === 'TimeoutError') return SsoError.unavailable(error);
+  const { code, message } = error as { readonly code?: unknown; readonly message?: unknown };
+  const about = `${String(code)} ${String(message)}`;
+  return /JWT|JWS|JWK|KEY|signature|claim|ID Token|nonce/i.test(about)
+    ? new SsoError('invalid_token', 'What the sign-in provider sent cannot be trusted.', 400, { cause: error })
+    : new SsoError('invalid_response', 'The sign-in provider sent an answer of the wrong kind.', 502, { cause: error });
+}

@@ -1,0 +1,83 @@
+import { Controller, Get, Post } from '@nestjs/common';
+import { Access, FormBody, HttpReply, Inbound, type InboundRequest } from '@rookery/http';
+import { cookieOf, SealedCookies } from '../common/sealed-cookies.js';
+import { providerError, SsoError } from '../common/sso-error.js';
+import { SsoSessions } from '../common/sso-sessions.js';
+import { SsoLogin } from '../login/sso-login.service.js';
+import { SsoPages, withCookies } from '../login/sso-pages.js';
+import { lostSession, oidcCookies, oidcSeal, type OidcSession, oidcSessionMs } from './oidc-provider.js';
+import { OidcProviders } from './oidc-providers.service.js';
+
+const bodyLimitBytes = 65_536;
+const maxValueLength = 16_384;
+/** What an answer may say; the rest is nobody's business. */
+const parameters = ['code', 'state', 'iss', 'error', 'error_description', 'session_state'];
+
+/** Where providers send browsers back to. */
+@Controller()
+export class OidcController {
+  constructor(
+    private readonly providers: OidcProviders,
+    private readonly cookies: SealedCookies,
+    private readonly sessions: SsoSessions,
+    private readonly logins: SsoLogin,
+    private readonly pages: SsoPages,
+  ) {}
+
+  /** GET /_synapse/client/oidc/callback */
+  @Get('/_synapse/client/oidc/callback')
+  @Access({ auth: 'none' })
+  callback(@Inbound() request: InboundRequest): Promise<HttpReply> {
+    return this.#finish(request, (name) => request.query[name]);
+  }
+
+  /** POST /_synapse/client/oidc/callback: for providers that answer with a form */
+  @Post('/_synapse/client/oidc/callback')
+  @Access({ auth: 'none', bodyLimitBytes })
+  formCallback(@Inbound() request: InboundRequest, @FormBody() form: Record<string, string[]>): Promise<HttpReply> {
+    return this.#finish(request, (name) => (form[name]?.length === 1 ? form[name][0] : form[name]));
+  }
+
+  async #finish(
+    request: InboundRequest,
+    read: (name: string) => string | readonly string[] | undefined,
+  ): Promise<HttpReply> {
+    let removals: readonly string[] = [];
+    const reply = await this.pages.guard(async () => {
+      const answer = new URLSearchParams();
+      for (const name of parameters) {
+        const value = read(name);
+        if (value === undefined) continue;
+        if (typeof value !== 'string' || value.length > maxValueLength)
+          throw new SsoError('invalid_request', 'The sign-in provider sent an answer of the wrong kind.');
+        answer.set(name, value);
+      }
+      const session = this.#sessionOf(request, answer);
+      // An answer to another sign-on leaves the one of this browser alone.
+      removals = oidcCookies.map(([name, options]) => this.cookies.removal(name, options));
+      const error = answer.get('error');
+      if (error !== null) throw providerError(error, answer.get('error_description') ?? undefined);
+      if (!answer.has('code'))
+        throw new SsoError('invalid_request', 'The sign-in provider sent an answer of the wrong kind.');
+      const provider = this.providers.find(session.idp);
+      if (!provider) throw new SsoError('unknown_idp', 'There is no such sign-in provider here.');
+      // An answer counts once, whatever becomes of it.
+      if (!(await this.sessions.useOnce(`oidc ${session.state}`, oidcSessionMs))) throw lostSession('invalid_session');
+      return this.logins.finish(await provider.signOn(answer, session, request, []));
+    });
+    return withCookies(reply, removals);
+  }
+
+  /** The sign-on that this browser began. */
+  #sessionOf(request: InboundRequest, answer: URLSearchParams): OidcSession {
+    const kept = oidcCookies.map(([name]) => cookieOf(request, name)).find((one) => one !== undefined && one !== '');
+    // What the provider has to complain of may be why there is no session.
+    if (kept === undefined && answer.has('error'))
+      throw providerError(answer.get('error') ?? '', answer.get('error_description') ?? undefined);
+    if (kept === undefined) throw lostSession('missing_session');
+    const session = this.cookies.open(oidcSeal, kept) as unknown as OidcSession | undefined;
+    if (!session) throw lostSession('invalid_session');
+    if (answer.get('state') !== session.state) throw lostSession('mismatching_session');
+    return session;
+  }
+}

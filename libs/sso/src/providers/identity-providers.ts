@@ -1,0 +1,63 @@
+import { Injectable, type OnModuleInit } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import { MatrixError } from '@rookery/matrix-types';
+import { externalIdsOf, type LoginFlow, LoginService, UiaService, UserAuthGate } from '@rookery/users';
+import type { IdentityProvider } from './identity-provider.js';
+
+/** The providers that the settings name, in their order; and what clients are told of them. */
+@Injectable()
+export class IdentityProviders implements OnModuleInit {
+  readonly #providers = new Map<string, IdentityProvider>();
+
+  constructor(
+    private readonly database: Database,
+    private readonly logins: LoginService,
+    private readonly uia: UiaService,
+    private readonly gate: UserAuthGate,
+  ) {}
+
+  onModuleInit(): void {
+    this.logins.addFlow(() => (this.#providers.has('cas') ? { type: 'm.login.cas' } : undefined));
+    this.logins.addFlow(() => this.#flow());
+    this.gate.useSso(async (userId) => (await this.ofUser(userId)).length > 0);
+    this.uia.addStage({
+      type: 'm.login.sso',
+      check: () =>
+        Promise.reject(new MatrixError(401, 'M_UNAUTHORIZED', 'Single sign-on has not confirmed this session yet')),
+    });
+  }
+
+  /** Adds one; ids are unique. */
+  add(provider: IdentityProvider): void {
+    if (this.#providers.has(provider.id)) throw new Error(`Two providers are called ${provider.id}`);
+    this.#providers.set(provider.id, provider);
+  }
+
+  get all(): readonly IdentityProvider[] {
+    return [...this.#providers.values()];
+  }
+
+  find(id: string): IdentityProvider | undefined {
+    return this.#providers.get(id);
+  }
+
+  /** The providers that know a user. */
+  async ofUser(userId: string): Promise<IdentityProvider[]> {
+    if (this.#providers.size === 0) return [];
+    const known = new Set((await externalIdsOf(this.database, userId)).map((one) => one.auth_provider));
+    return this.all.filter(({ id }) => known.has(id));
+  }
+
+  #flow(): LoginFlow | undefined {
+    if (this.#providers.size === 0) return undefined;
+    return {
+      type: 'm.login.sso',
+      identity_providers: this.all.map(({ id, name, icon, brand }) => ({
+        id,
+        name,
+        ...(icon === undefined ? {} : { icon }),
+        ...(brand === undefined ? {} : { brand }),
+      })),
+    };
+  }
+}
