@@ -6,6 +6,7 @@ import { EphemeralHttpModule } from '@rookery/ephemeral';
 import { PushHttpModule } from '@rookery/push';
 import { RoomsHttpModule, RoomsWriterModule } from '@rookery/rooms';
 import { SearchHttpModule } from '@rookery/search';
+import { SsoHttpModule } from '@rookery/sso';
 import { SyncModule } from '@rookery/sync';
 import { UsersHttpModule } from '@rookery/users';
 import { PlatformModule, type PlatformParts } from './platform.module.js';
@@ -22,6 +23,7 @@ export class RootModule {
         PlatformModule.with(parts),
         ServerInfoModule,
         UsersHttpModule,
+        SsoHttpModule,
         RoomsHttpModule,
         RoomsWriterModule,
         EphemeralHttpModule,

@@ -17,6 +17,7 @@ import {
   RoomShutdown,
   RoomStateReader,
 } from '@rookery/rooms';
+import { SsoHandover } from '@rookery/sso';
 import {
   AccountDataService,
   AccountService,
@@ -75,7 +76,7 @@ export function createCapabilities(parts: PlatformParts, http: HttpApp, jobs: Jo
         deactivation: service(DeactivationService),
         activity: service(ClientActivity),
         authenticator: service(RequestAuthenticator),
-        sso: new SsoCompletion(config, parts.pages, local, logins, profiles),
+        sso: new SsoCompletion(local, service(SsoHandover)),
       }),
       ...roomCapabilities({
         ...{ config, local },
