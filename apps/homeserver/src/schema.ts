@@ -5,6 +5,7 @@ import { pushMigrations } from '@rookery/push';
 import { replicationMigrations } from '@rookery/replication';
 import { roomsMigrations } from '@rookery/rooms';
 import { messageIndexUpdate, searchMigrations, userDirectoryUpdate } from '@rookery/search';
+import { ssoMigrations } from '@rookery/sso';
 import { syncMigrations } from '@rookery/sync';
 import { templatesMigrations } from '@rookery/templates';
 import { usersMigrations } from '@rookery/users';
@@ -16,6 +17,7 @@ export const migrations: readonly Migration[] = [
   ...replicationMigrations,
   ...templatesMigrations,
   ...usersMigrations,
+  ...ssoMigrations,
   ...roomsMigrations,
   ...ephemeralMigrations,
   ...e2eeMigrations,
