@@ -19,6 +19,8 @@ export interface MembershipOptions {
   readonly content?: Readonly<JsonObject> | undefined;
   /** The server acts on its own account: no limits, no modules. */
   readonly unchecked?: boolean | undefined;
+  /** When it happened, milliseconds since the epoch; obeyed for application services only. */
+  readonly originServerTs?: number | undefined;
 }
 
 /** Sends member events on top of what this server knows of a room. */
@@ -54,6 +56,7 @@ export class MemberEvents {
         ...(options.reason !== undefined && { reason: options.reason }),
       },
       skipUnchanged: membership === 'join',
+      originServerTs: requester.appserviceId === undefined ? undefined : options.originServerTs,
       unchecked: options.unchecked,
       origin: originOf(requester),
     });

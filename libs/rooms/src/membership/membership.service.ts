@@ -118,12 +118,18 @@ export class MembershipService {
 
   /**
    * Does what a member event sent through the state endpoint asks for.
-   * @returns nothing where the event itself should be sent
+   * @param originServerTs see {@link MembershipOptions}
    */
-  async byContent(requester: Requester, roomId: string, target: string, content: Readonly<JsonObject>): Promise<void> {
+  async byContent(
+    requester: Requester,
+    roomId: string,
+    target: string,
+    content: Readonly<JsonObject>,
+    originServerTs?: number,
+  ): Promise<void> {
     const { membership, reason, ...rest } = content;
     if (!isMembership(membership)) throw MatrixError.badJson('membership is not one of the five');
-    const options = { content: rest, ...(typeof reason === 'string' && { reason }) };
+    const options = { content: rest, originServerTs, ...(typeof reason === 'string' && { reason }) };
     const isSelf = target === requester.userId;
     if (membership === 'join') {
       if (!isSelf) throw MatrixError.forbidden('Nobody can join for somebody else');

@@ -74,7 +74,7 @@ export class SendController {
     if (delayMs !== undefined) return { delay_id: await this.delayed.schedule(requester, event, delayMs) };
     if (type === 'm.room.member') {
       const target = stateKey ?? '';
-      await this.memberships.byContent(requester, roomId, target, content);
+      await this.memberships.byContent(requester, roomId, target, content, originServerTs);
       return { event_id: (await this.state.currentId(roomId, type, target)) ?? '' };
     }
     if (type === 'm.room.canonical_alias') await this.aliases.checkCanonical(roomId, content);
