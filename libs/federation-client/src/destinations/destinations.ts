@@ -1,0 +1,116 @@
+import { Injectable } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import { Cache, Clock, Config, Ids, Logger } from '@rookery/platform';
+import { backoffOf, type BackoffRow, clearFailure, storeFailure } from './destination.query.js';
+
+/** Whether a server may be tried. */
+export interface DestinationState {
+  /** Since when it cannot be reached, milliseconds since the epoch; `undefined` while it can. */
+  readonly failingSinceTs: number | undefined;
+  /** Before this time nobody tries; 0 when it may be tried now. */
+  readonly retryAtTs: number;
+  /** Length of the present pause, milliseconds; 0 without one. */
+  readonly pauseMs: number;
+}
+
+/** Told of a server that shows life again after a pause. Must not throw. */
+export type RecoveryListener = (destination: string) => void;
+
+const healthy: BackoffRow = { failure_ts: null, retry_last_ts: 0, retry_interval: 0 };
+/** After this time the stored state is read again: another process may have changed it. */
+const trustedMs = 60_000;
+/** The factor by which a pause differs from its plan, so that not everything is tried at the same moment. */
+const jitterFrom = 0.8;
+const jitterTo = 1.4;
+
+/**
+ * Which servers can be reached. One that shows no life is left alone for a while, longer each time, as the settings say;
+ * kept over restarts. Any sign of life ends that.
+ */
+@Injectable()
+export class Destinations {
+  readonly #known: Cache<string, { readonly row: BackoffRow; readonly readMs: number }>;
+  readonly #listeners = new Set<RecoveryListener>();
+
+  constructor(
+    private readonly database: Database,
+    private readonly config: Config,
+    private readonly clock: Clock,
+    private readonly ids: Ids,
+    private readonly logger: Logger,
+  ) {
+    this.#known = new Cache(config, 'destinations', { max: 20_000 });
+  }
+
+  /** How a server stands. */
+  async state(destination: string): Promise<DestinationState> {
+    const row = await this.#row(destination);
+    const untilTs = row.retry_last_ts + row.retry_interval;
+    return {
+      failingSinceTs: row.failure_ts ?? undefined,
+      retryAtTs: untilTs > this.clock.nowMs() ? untilTs : 0,
+      pauseMs: row.retry_interval,
+    };
+  }
+
+  /** Calls `listener` for every server that comes back. The result stops that. */
+  onRecovery(listener: RecoveryListener): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  /** The server showed life: it answered, or sent something that carries its signature. */
+  async alive(destination: string): Promise<void> {
+    const known = this.#known.get(destination);
+    if (known === undefined || !isHealthy(known.row)) {
+      if (isHealthy(await this.#row(destination))) return;
+      this.#remember(destination, healthy);
+      await this.database.write((tx) => clearFailure(tx, destination), { name: 'destination_alive' });
+      this.logger.info('Another server is back', { destination });
+      for (const listener of this.#listeners) listener(destination);
+    }
+  }
+
+  /** The server showed no life. Requests that failed during a pause do not make it longer. */
+  async failed(destination: string): Promise<void> {
+    const stored = await this.#row(destination);
+    // Another failure may have been quicker.
+    const before = this.#known.get(destination)?.row ?? stored;
+    const nowTs = this.clock.nowMs();
+    if (before.retry_last_ts + before.retry_interval > nowTs) return;
+    const row: BackoffRow = {
+      failure_ts: before.failure_ts ?? nowTs,
+      retry_last_ts: nowTs,
+      retry_interval: this.#nextPause(before.retry_interval),
+    };
+    this.#remember(destination, row);
+    await this.database.write((tx) => storeFailure(tx, destination, row), { name: 'destination_failed' });
+    this.logger.info('Another server cannot be reached', {
+      ...{ destination, since: row.failure_ts },
+      pause_seconds: Math.round(row.retry_interval / 1000),
+    });
+  }
+
+  #nextPause(beforeMs: number): number {
+    const longest = this.config.get('federation.destination_max_retry_interval');
+    if (beforeMs === 0) return Math.min(this.config.get('federation.destination_min_retry_interval'), longest);
+    const jitter = jitterFrom + ((jitterTo - jitterFrom) * this.ids.integer(1001)) / 1000;
+    const next = beforeMs * this.config.get('federation.destination_retry_multiplier') * jitter;
+    return Math.round(Math.min(next, longest));
+  }
+
+  async #row(destination: string): Promise<BackoffRow> {
+    const known = this.#known.get(destination);
+    const nowMs = this.clock.monotonicMs();
+    if (known !== undefined && nowMs - known.readMs < trustedMs) return known.row;
+    const row = (await backoffOf(this.database, destination)) ?? healthy;
+    this.#remember(destination, row);
+    return row;
+  }
+
+  #remember(destination: string, row: BackoffRow): void {
+    this.#known.set(destination, { row, readMs: this.clock.monotonicMs() });
+  }
+}
+
+const isHealthy = (row: BackoffRow): boolean => row.failure_ts === null && row.retry_interval === 0;

@@ -1,0 +1,265 @@
+import type { Database } from '@rookery/database';
+import {
+  type KeyLookup,
+  type KnownKey,
+  parseJson,
+  requiredSigners,
+  type RoomEvent,
+  type SignatureVerdict,
+  signingKeyIds,
+  verifyEventSignatures,
+  verifyJson,
+} from '@rookery/events';
+import { isJsonObject, isValidServerName, type JsonObject } from '@rookery/matrix-types';
+import { Cache, type Clock, type Config } from '@rookery/platform';
+import type { KeyFetcher, ToldStatement, WantedKeys } from './key-fetcher.js';
+import type { OwnKeys } from './own-keys.js';
+import { type StoredStatement, storedKeys, storedStatements, storeStatements } from './server-key.query.js';
+import type { ServerKey } from './server-keys.js';
+
+/** How long a server is not asked again for its keys, milliseconds. */
+const askedAgainMs = 30_000;
+/** Most servers in one look-up; more are not looked for. */
+const maxServers = 10_000;
+const maxKeyIdLength = 136;
+/** Most signatures of an object that are looked at. */
+const maxSignatures = 8;
+
+/** What a ring is made of. */
+export interface KeyRingParts {
+  readonly config: Config;
+  readonly clock: Clock;
+  readonly database: Database;
+  readonly fetcher: KeyFetcher;
+  readonly own: OwnKeys;
+}
+
+type Found = Map<string, Map<string, ServerKey>>;
+
+/**
+ * The keys of other servers: from memory, from the database, from the servers themselves, from trusted key servers. Many
+ * look-ups of one server make one request. A key that cannot be had is `undefined`, never an error.
+ */
+export class KeyRing {
+  readonly #known: Cache<string, ServerKey>;
+  /** Servers that were asked lately, and when. */
+  readonly #asked: Cache<string, { readonly atMs: number }>;
+  readonly #asking = new Map<string, Promise<Found>>();
+
+  constructor(private readonly parts: KeyRingParts) {
+    this.#known = new Cache(parts.config, 'server_keys', { max: 20_000 });
+    this.#asked = new Cache(parts.config, 'server_keys_asked', { max: 20_000 });
+  }
+
+  /**
+   * A key of a server.
+   * @param minimumValidUntilTs milliseconds since the epoch: a key that holds for less is asked for again, and given back
+   *   as it is when there is nothing newer
+   */
+  async keyOf(serverName: string, keyId: string, minimumValidUntilTs: number): Promise<KnownKey | undefined> {
+    if (serverName === this.parts.own.serverName) return this.parts.own.known(keyId);
+    if (!isValidServerName(serverName) || !keyId.startsWith('ed25519:') || keyId.length > maxKeyIdLength)
+      return undefined;
+    const known = this.#known.get(cacheKey(serverName, keyId));
+    if (known !== undefined && known.validUntilTs >= minimumValidUntilTs) return known;
+    const found = await this.#find(new Map([[serverName, new Map([[keyId, minimumValidUntilTs]])]]));
+    return found.get(serverName)?.get(keyId);
+  }
+
+  /** {@link keyOf} for keys that must hold at one time, for `verifyEventSignatures`. */
+  lookup(minimumValidUntilTs: number): KeyLookup {
+    return (serverName, keyId) => this.keyOf(serverName, keyId, minimumValidUntilTs);
+  }
+
+  /** Whether every server that must have signed an event did, by the rules of its room version. */
+  async verifyEvent(event: RoomEvent): Promise<SignatureVerdict> {
+    return verifyEventSignatures(event, this.lookup(neededUntil(event)));
+  }
+
+  /** {@link verifyEvent} for many: the keys of all are looked for together. Verdicts in the order of the events. */
+  async verifyEvents(events: readonly RoomEvent[]): Promise<SignatureVerdict[]> {
+    const wanted = new Map<string, Map<string, number>>();
+    for (const event of events) {
+      const untilTs = neededUntil(event);
+      for (const serverName of requiredSigners(event))
+        for (const keyId of signingKeyIds(event, serverName)) this.#want(wanted, serverName, keyId, untilTs);
+    }
+    const found = await this.#find(wanted);
+    const verdicts: SignatureVerdict[] = [];
+    for (const event of events) {
+      const lookup: KeyLookup = (serverName, keyId) =>
+        serverName === this.parts.own.serverName ? this.parts.own.known(keyId) : found.get(serverName)?.get(keyId);
+      verdicts.push(await verifyEventSignatures(event, lookup));
+    }
+    return verdicts;
+  }
+
+  /**
+   * Whether an object carries a valid signature of a server, by a key that holds until a time.
+   * @param object anything
+   */
+  async verifyJson(serverName: string, object: unknown, minimumValidUntilTs: number): Promise<boolean> {
+    const signatures = isJsonObject(object) ? object['signatures'] : undefined;
+    const ofServer =
+      isJsonObject(signatures) && Object.hasOwn(signatures, serverName) ? signatures[serverName] : undefined;
+    if (!isJsonObject(ofServer)) return false;
+    for (const keyId of Object.keys(ofServer).slice(0, maxSignatures)) {
+      const known = await this.keyOf(serverName, keyId, minimumValidUntilTs);
+      if (known === undefined || known.validUntilTs < minimumValidUntilTs) continue;
+      if (verifyJson(object, serverName, keyId, known.key)) return true;
+    }
+    return false;
+  }
+
+  /**
+   * What servers said about their keys, with their signatures, to be passed on. What is not kept, does not hold long
+   * enough or is past half its time is asked for again first; a server that does not answer is told of as it was.
+   * @param wanted a server without key ids: all its keys
+   */
+  async statements(wanted: WantedKeys): Promise<JsonObject[]> {
+    const servers = [...wanted.keys()].filter((name) => isValidServerName(name) && name !== this.parts.own.serverName);
+    const kept = await storedStatements(this.parts.database, servers);
+    const stale = servers.filter((name) => this.#isStale(kept, name, wanted.get(name) ?? new Map()));
+    const fetched = await Promise.all(stale.map((name) => this.#refresh(name)));
+    const current = fetched.includes(true) ? await storedStatements(this.parts.database, servers) : kept;
+    return servers.flatMap((name) => statementsOf(current, name, [...(wanted.get(name)?.keys() ?? [])]));
+  }
+
+  #isStale(kept: readonly StoredStatement[], serverName: string, ids: ReadonlyMap<string, number>): boolean {
+    const own = kept.filter((one) => one.serverName === serverName && one.fromServer === serverName);
+    const nowTs = this.parts.clock.nowMs();
+    const halfOver = (one: StoredStatement): boolean => (one.addedTs + one.validUntilTs) / 2 < nowTs;
+    if (own.length === 0 || own.every(halfOver)) return true;
+    return [...ids].some(([keyId, untilTs]) => !own.some((one) => one.keyId === keyId && one.validUntilTs >= untilTs));
+  }
+
+  /** Asks a server for its keys; whether it told something. */
+  async #refresh(serverName: string): Promise<boolean> {
+    if (!this.#mayAsk(serverName)) return false;
+    const statement = await this.parts.fetcher.fromOrigin(serverName);
+    if (statement === undefined) return false;
+    await this.#keep([{ statement, from: serverName }]);
+    return true;
+  }
+
+  #want(wanted: Map<string, Map<string, number>>, serverName: string, keyId: string, untilTs: number): void {
+    if (serverName === this.parts.own.serverName || !isValidServerName(serverName) || keyId.length > maxKeyIdLength)
+      return;
+    let ids = wanted.get(serverName);
+    if (ids === undefined) {
+      if (wanted.size >= maxServers) return;
+      wanted.set(serverName, (ids = new Map()));
+    }
+    ids.set(keyId, Math.max(ids.get(keyId) ?? 0, untilTs));
+  }
+
+  /** Everything that can be found of what is wanted, as good as it can be had. */
+  async #find(wanted: WantedKeys): Promise<Found> {
+    const found: Found = new Map();
+    const put = (serverName: string, key: ServerKey): void => {
+      let keys = found.get(serverName);
+      if (keys === undefined) found.set(serverName, (keys = new Map()));
+      keys.set(key.keyId, key);
+    };
+    const open = (from: WantedKeys): Map<string, ReadonlyMap<string, number>> =>
+      new Map(
+        [...from].flatMap(([serverName, ids]): [string, ReadonlyMap<string, number>][] => {
+          const left = [...ids].filter(
+            ([keyId, untilTs]) => (found.get(serverName)?.get(keyId)?.validUntilTs ?? -1) < untilTs,
+          );
+          return left.length === 0 ? [] : [[serverName, new Map(left)]];
+        }),
+      );
+
+    for (const [serverName, ids] of wanted) {
+      for (const keyId of ids.keys()) {
+        const known = this.#known.get(cacheKey(serverName, keyId));
+        if (known !== undefined) put(serverName, known);
+      }
+    }
+    let left = open(wanted);
+    if (left.size === 0) return found;
+    const keyIds = new Set([...left.values()].flatMap((ids) => [...ids.keys()]));
+    const stored = await storedKeys(this.parts.database, [...left.keys()], [...keyIds]);
+    for (const [serverName, keys] of stored) {
+      for (const key of keys) {
+        put(serverName, key);
+        this.#known.set(cacheKey(serverName, key.keyId), key);
+      }
+    }
+    left = open(left);
+    if (left.size === 0) return found;
+    for (const answer of await Promise.all(this.#ask(left)))
+      for (const [serverName, keys] of answer) for (const key of keys.values()) put(serverName, key);
+    return found;
+  }
+
+  /** One request for everything that nobody asks for already; and the answers to what others ask for. */
+  #ask(wanted: WantedKeys): Promise<Found>[] {
+    const answers = new Set<Promise<Found>>();
+    const mine = new Map<string, ReadonlyMap<string, number>>();
+    for (const [serverName, ids] of wanted) {
+      const running = this.#asking.get(serverName);
+      if (running !== undefined) answers.add(running);
+      else if (this.#mayAsk(serverName)) mine.set(serverName, ids);
+    }
+    if (mine.size > 0) {
+      const asking = this.parts.fetcher
+        .fetch(mine)
+        .then((told) => this.#keep(told))
+        .finally(() => {
+          for (const serverName of mine.keys()) this.#asking.delete(serverName);
+        });
+      for (const serverName of mine.keys()) this.#asking.set(serverName, asking);
+      answers.add(asking);
+    }
+    return [...answers];
+  }
+
+  /** Whether a server was not asked a moment ago; from now on it was. */
+  #mayAsk(serverName: string): boolean {
+    const nowMs = this.parts.clock.monotonicMs();
+    const asked = this.#asked.get(serverName);
+    if (asked !== undefined && nowMs - asked.atMs < askedAgainMs) return false;
+    this.#asked.set(serverName, { atMs: nowMs });
+    return true;
+  }
+
+  /** Keeps what was told, in the database and in memory; the keys as they count from now on. */
+  async #keep(told: readonly ToldStatement[]): Promise<Found> {
+    const found: Found = new Map();
+    if (told.length === 0) return found;
+    const { database, clock } = this.parts;
+    await database.write((tx) => storeStatements(tx, told, clock.nowMs()), { name: 'server_keys' });
+    const servers = [...new Set(told.map(({ statement }) => statement.serverName))];
+    const keyIds = [...new Set(told.flatMap(({ statement }) => [...statement.keys.keys()]))];
+    // What the database made of it: a notary's word may not have counted.
+    for (const [serverName, keys] of await storedKeys(database, servers, keyIds)) {
+      found.set(serverName, new Map(keys.map((key) => [key.keyId, key])));
+      for (const key of keys) this.#known.set(cacheKey(serverName, key.keyId), key);
+    }
+    return found;
+  }
+}
+
+const cacheKey = (serverName: string, keyId: string): string => `${serverName} ${keyId}`;
+
+/** Until when a key must hold to count for an event. */
+const neededUntil = (event: RoomEvent): number => (event.rules.keyValidityEnforced ? event.originServerTs : 0);
+
+/** Distinct statements of a server, its own before those told by others, newest first. */
+function statementsOf(kept: readonly StoredStatement[], serverName: string, keyIds: readonly string[]): JsonObject[] {
+  const ofServer = kept
+    .filter((one) => one.serverName === serverName && (keyIds.length === 0 || keyIds.includes(one.keyId)))
+    .toSorted((left, right) => right.addedTs - left.addedTs);
+  const texts = new Set<string>();
+  const ids = new Set<string>();
+  for (const own of [true, false]) {
+    for (const one of ofServer) {
+      if ((one.fromServer === serverName) !== own || ids.has(one.keyId)) continue;
+      ids.add(one.keyId);
+      texts.add(one.text);
+    }
+  }
+  return [...texts].map((text) => parseJson(text)).filter(isJsonObject);
+}

@@ -1,0 +1,66 @@
+import { type Config, ConfigError } from '@rookery/platform';
+import { readFileSync } from 'node:fs';
+import { createSecureContext, type SecureContext, type SecureVersion } from 'node:tls';
+import { globMatcher } from './glob-matcher.js';
+
+const versions: Readonly<Record<string, SecureVersion>> = {
+  '1': 'TLSv1',
+  '1.1': 'TLSv1.1',
+  '1.2': 'TLSv1.2',
+  '1.3': 'TLSv1.3',
+};
+
+/** Whom the server believes to be whom, when it connects to other servers. */
+export class TlsTrust {
+  private constructor(
+    /** Authorities and versions; made once, since the list of authorities is long. */
+    readonly context: SecureContext,
+    private readonly checks: boolean,
+    private readonly unchecked: (serverName: string) => boolean,
+  ) {}
+
+  /**
+   * Reads the settings and the files that they name.
+   * @throws ConfigError when a file of `federation_custom_ca_list` cannot be read or holds no certificate
+   */
+  static load(config: Config): TlsTrust {
+    const minVersion = versions[config.get('federation_client_minimum_tls_version')] ?? 'TLSv1';
+    const files = config.get('federation_custom_ca_list');
+    const ca = files?.map((file, index) => readAuthority(config, file, index));
+    return new TlsTrust(
+      createSecureContext({ minVersion, ...(ca === undefined ? {} : { ca }) }),
+      config.get('federation_verify_certificates'),
+      globMatcher(config.get('federation_certificate_verification_whitelist')),
+    );
+  }
+
+  /** Whether the certificate of this host must be a trusted one. */
+  verifies(host: string): boolean {
+    return this.checks && !this.unchecked(host);
+  }
+}
+
+function readAuthority(config: Config, file: string, index: number): string {
+  const problem = (message: string): ConfigError =>
+    new ConfigError([
+      {
+        level: 'error',
+        where: config.where('federation_custom_ca_list', index),
+        setting: `federation_custom_ca_list[${index}]`,
+        message,
+      },
+    ]);
+  let text: string;
+  try {
+    text = readFileSync(file, 'utf8');
+  } catch (error) {
+    throw problem(`cannot read ${file}: ${(error as Error).message}`);
+  }
+  try {
+    createSecureContext({ ca: text });
+  } catch {
+    throw problem(`${file} holds no certificate in PEM form`);
+  }
+  if (!text.includes('-----BEGIN')) throw problem(`${file} holds no certificate in PEM form`);
+  return text;
+}

@@ -1,0 +1,74 @@
+import { canonicalJson, type SigningKey } from '@rookery/events';
+
+/** What an `X-Matrix` header says. */
+export interface RequestCredentials {
+  readonly origin: string;
+  /** `undefined` from servers that do not know it yet. */
+  readonly destination: string | undefined;
+  readonly keyId: string;
+  /** Base64. */
+  readonly signature: string;
+}
+
+/** The parts of a request that its signature covers. */
+export interface SignedRequestParts {
+  readonly method: string;
+  /** Path with query, percent-encoded as it is sent. */
+  readonly uri: string;
+  readonly origin: string;
+  readonly destination: string | undefined;
+  /** The body as canonical JSON; `undefined` when there is none. */
+  readonly canonicalContent: string | undefined;
+}
+
+/** Longest header that is read, characters. */
+const maxHeaderLength = 4_096;
+
+/**
+ * The text that is signed: canonical JSON of the request.
+ * @spec server-server-api#request-authentication
+ */
+export function signedRequestText(parts: SignedRequestParts): string {
+  const { canonicalContent, destination } = parts;
+  // Keys in canonical order; the body may be large and has its canonical form already.
+  const content = canonicalContent === undefined ? '' : `"content":${canonicalContent},`;
+  const target = destination === undefined ? '' : `"destination":${canonicalJson(destination)},`;
+  return (
+    `{${content}${target}"method":${canonicalJson(parts.method)},` +
+    `"origin":${canonicalJson(parts.origin)},"uri":${canonicalJson(parts.uri)}}`
+  );
+}
+
+/** The `Authorization` header of a request of this server. */
+export function authorizationHeader(parts: SignedRequestParts, key: SigningKey): string {
+  const signature = key.sign(signedRequestText(parts));
+  const destination = parts.destination === undefined ? '' : `destination="${parts.destination}",`;
+  return `X-Matrix origin="${parts.origin}",${destination}key="${key.keyId}",sig="${signature}"`;
+}
+
+/**
+ * Reads an `Authorization` header. Values may be quoted or, from older servers, bare; unknown parameters are passed over.
+ * @returns `undefined` for another scheme and for what lacks a part
+ */
+export function parseAuthorization(header: string): RequestCredentials | undefined {
+  if (header.length > maxHeaderLength) return undefined;
+  const scheme = /^X-Matrix +/i.exec(header)?.[0];
+  if (scheme === undefined) return undefined;
+  const values = new Map<string, string>();
+  const parameter =
+    /[\t ]*([!#$%&'*+.^_`|~0-9A-Za-z-]+)[\t ]*=[\t ]*(?:"((?:[^"\\]|\\.)*)"|([^\t ,"]+))[\t ]*(,|$)|[\t ]*,/y;
+  parameter.lastIndex = scheme.length;
+  while (parameter.lastIndex < header.length) {
+    const match = parameter.exec(header);
+    if (match === null) return undefined;
+    const [, name, quoted, bare] = match;
+    if (name === undefined) continue; // an empty list element
+    const key = name.toLowerCase();
+    // Said twice, it might be read differently elsewhere.
+    if (values.has(key)) return undefined;
+    values.set(key, quoted === undefined ? (bare ?? '') : quoted.replace(/\\(.)/g, '$1'));
+  }
+  const [origin, keyId, signature] = [values.get('origin'), values.get('key'), values.get('sig')];
+  if (!origin || !keyId || !signature) return undefined;
+  return { origin, destination: values.get('destination'), keyId, signature };
+}

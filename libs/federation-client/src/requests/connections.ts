@@ -1,0 +1,89 @@
+import type { Clock, Timer } from '@rookery/platform';
+import { LRUCache } from 'lru-cache';
+import type { TLSSocket } from 'node:tls';
+import { Pool } from 'undici';
+import type { ServerDiscovery } from '../discovery/server-discovery.js';
+import type { Dialer } from '../network/dialer.js';
+import type { TlsTrust } from '../network/tls-trust.js';
+
+/** Connections to one server at once. */
+export const maxConnections = 24;
+/** How long an unused connection, and a server that nothing is sent to, are kept. */
+const connectionIdleMs = 20_000;
+const serverIdleMs = 120_000;
+const maxServers = 1_000;
+
+/** What connections are made with. */
+export interface ConnectionsParts {
+  readonly clock: Clock;
+  readonly discovery: ServerDiscovery;
+  readonly dialer: Dialer;
+  readonly trust: TlsTrust;
+}
+
+/** The connections to other servers: by server name, so that two names never share one. */
+export class Connections {
+  readonly #pools: LRUCache<string, Pool>;
+  readonly #sweeping: Timer;
+
+  constructor(private readonly parts: ConnectionsParts) {
+    this.#pools = new LRUCache({
+      ...{ max: maxServers, ttl: serverIdleMs, updateAgeOnGet: true },
+      // Lets what is under way end.
+      dispose: (pool) => void pool.close().catch(() => undefined),
+    });
+    this.#sweeping = parts.clock.every(serverIdleMs / 2, () => this.#pools.purgeStale());
+  }
+
+  /** The connections to a server; opened when they are used. */
+  to(serverName: string): Pool {
+    let pool = this.#pools.get(serverName);
+    if (pool === undefined) this.#pools.set(serverName, (pool = this.#open(serverName)));
+    return pool;
+  }
+
+  /**
+   * Value of the `Host` header for a server.
+   * @throws DiscoveryError
+   */
+  async hostHeaderOf(serverName: string): Promise<string> {
+    return (await this.parts.discovery.find(serverName)).hostHeader;
+  }
+
+  /** Cuts everything. */
+  async close(): Promise<void> {
+    this.#sweeping.cancel();
+    const pools = [...this.#pools.values()];
+    this.#pools.clear();
+    await Promise.all(pools.map((pool) => pool.destroy()));
+  }
+
+  #open(serverName: string): Pool {
+    // The origin is a stand-in: names are not URLs, and two of them may share one.
+    return new Pool('https://federation.invalid', {
+      ...{ connections: maxConnections, pipelining: 1, allowH2: false, maxHeaderSize: 32_768 },
+      keepAliveTimeout: connectionIdleMs,
+      keepAliveMaxTimeout: connectionIdleMs,
+      // Requests bring a time limit for everything.
+      headersTimeout: 0,
+      bodyTimeout: 0,
+      connect: (_, callback) => {
+        this.#connect(serverName).then(
+          (socket) => callback(null, socket),
+          (error: Error) => callback(error, null),
+        );
+      },
+    });
+  }
+
+  async #connect(serverName: string): Promise<TLSSocket> {
+    const { discovery, dialer, trust } = this.parts;
+    const target = await discovery.find(serverName);
+    try {
+      return await dialer.dial({ ...target, verify: trust.verifies(target.tlsName) });
+    } catch (error) {
+      discovery.forget(serverName);
+      throw error;
+    }
+  }
+}

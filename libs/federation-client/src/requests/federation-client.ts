@@ -1,0 +1,309 @@
+import { canonicalJson, parseJson } from '@rookery/events';
+import { isJsonObject, isValidServerName, type JsonObject } from '@rookery/matrix-types';
+import type { Clock, Config, Ids, Logger, Metrics } from '@rookery/platform';
+import type { Readable } from 'node:stream';
+import type { Destinations } from '../destinations/destinations.js';
+import type { OwnKeys } from '../keys/own-keys.js';
+import { untilAborted } from '../network/until-aborted.js';
+import { authorizationHeader } from './authorization.js';
+import type { Connections } from './connections.js';
+import { failureOf } from './failure-of.js';
+import { FederationRequestError } from './federation-request-error.js';
+import { type RequestQuery, requestUri } from './request-path.js';
+import { boundedBody, readAll } from './response-body.js';
+import { pauseBefore, type RetryPlan, retryPlan } from './retries.js';
+import { Turnstile, TurnstileFull } from './turnstile.js';
+
+/** One request to another server. */
+export interface FederationRequest {
+  readonly destination: string;
+  readonly method: 'GET' | 'PUT' | 'POST' | 'DELETE';
+  /** Percent-encoded; begins with `/_matrix/`. See `federationPath`. */
+  readonly path: string;
+  readonly query?: RequestQuery | undefined;
+  /** The JSON body. */
+  readonly content?: Readonly<JsonObject> | undefined;
+  /** The body as canonical JSON, in place of `content`, where it is at hand. */
+  readonly canonicalContent?: string | undefined;
+  /** For each try, from its turn to the last byte. Default `federation.client_timeout`. */
+  readonly timeoutMs?: number | undefined;
+  /** Largest answer, bytes, after decompression. Default 100 MiB. */
+  readonly maxBytes?: number | undefined;
+  /**
+   * How often a server that does not answer is tried again: `short` while somebody waits, `long` for what must arrive,
+   * `none` for what must not happen twice. Default `short` for `GET` and `PUT`, else `none`.
+   */
+  readonly retries?: RetryPlan | undefined;
+  /** Try although the server could not be reached lately. */
+  readonly ignoreBackoff?: boolean | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** An answer of status 2xx. */
+export interface FederationResponse {
+  readonly status: number;
+  /** Names in lower case. */
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
+  readonly body: Buffer;
+}
+
+/** An answer of status 2xx whose body is still on its way. */
+export interface FederationStream extends Omit<FederationResponse, 'body'> {
+  /** Fails with {@link FederationRequestError}. Must be read or destroyed. */
+  readonly body: Readable;
+}
+
+/** What a client is made of. */
+export interface FederationClientParts {
+  readonly config: Config;
+  readonly clock: Clock;
+  readonly ids: Ids;
+  readonly logger: Logger;
+  readonly metrics: Metrics;
+  readonly keys: OwnKeys;
+  readonly destinations: Destinations;
+  readonly connections: Connections;
+  readonly userAgent: string;
+}
+
+const defaultMaxBytes = 104_857_600;
+/** Requests to one server: at once, and waiting for their turn. Streams have places of their own. */
+const maxRequests = 16;
+const maxStreams = 8;
+const maxWaiting = 500;
+/** Largest body of an error that is looked at, bytes. */
+const maxErrorBytes = 65_536;
+
+/**
+ * Signed requests to other servers. Every request is bounded in time and size, so is their number; servers that show no
+ * life are left alone for a while. Failures are {@link FederationRequestError}.
+ */
+export class FederationClient {
+  readonly #requests = new Turnstile(maxRequests, maxWaiting);
+  readonly #streams = new Turnstile(maxStreams, maxWaiting);
+  readonly #allowed: ReadonlySet<string> | undefined;
+  readonly #requestCount;
+  readonly #responseCount;
+
+  constructor(private readonly parts: FederationClientParts) {
+    const allowed = parts.config.get('federation_domain_whitelist');
+    this.#allowed = allowed === undefined ? undefined : new Set(allowed);
+    this.#requestCount = parts.metrics.counter('synapse_http_matrixfederationclient_requests');
+    this.#responseCount = parts.metrics.counter('synapse_http_matrixfederationclient_responses');
+  }
+
+  /** Whether the settings allow to speak with a server, in either direction. */
+  allows(serverName: string): boolean {
+    return this.#allowed?.has(serverName) ?? true;
+  }
+
+  /** Reads JSON. @throws FederationRequestError, `bad_response` when the answer is no JSON object */
+  getJson(destination: string, path: string, query?: RequestQuery, more: RequestOptions = {}): Promise<JsonObject> {
+    return this.requestJson({ ...more, destination, method: 'GET', path, query });
+  }
+
+  /** Sends JSON that has an id: it may be sent again. @throws FederationRequestError */
+  putJson(destination: string, path: string, content: JsonObject, more: RequestOptions = {}): Promise<JsonObject> {
+    return this.requestJson({ ...more, destination, method: 'PUT', path, content });
+  }
+
+  /** Sends JSON and reads the answer. @throws FederationRequestError */
+  postJson(destination: string, path: string, content: JsonObject, more: RequestOptions = {}): Promise<JsonObject> {
+    return this.requestJson({ ...more, destination, method: 'POST', path, content });
+  }
+
+  /** Sends a request and reads an answer that is a JSON object. @throws FederationRequestError */
+  async requestJson(request: FederationRequest): Promise<JsonObject> {
+    return jsonObjectOf(request.destination, await this.request(request), (text) => JSON.parse(text) as unknown);
+  }
+
+  /**
+   * {@link requestJson} for answers that hold events: numbers that are not canonical stay as they came
+   * (see `parseJson` of events). @throws FederationRequestError
+   */
+  async requestExactJson(request: FederationRequest): Promise<JsonObject> {
+    return jsonObjectOf(request.destination, await this.request(request), parseJson);
+  }
+
+  /** Sends a request and reads the whole answer of status 2xx. @throws FederationRequestError */
+  request(request: FederationRequest): Promise<FederationResponse> {
+    return this.#persist(request, this.#requests, async (answer, release) => {
+      try {
+        return { ...answer, body: await readAll(answer.body) };
+      } finally {
+        release();
+      }
+    });
+  }
+
+  /**
+   * Sends a request and hands over the answer of status 2xx as it arrives.
+   * @throws FederationRequestError
+   */
+  stream(request: FederationRequest): Promise<FederationStream> {
+    return this.#persist(request, this.#streams, (answer, release) => {
+      answer.body.once('close', release);
+      return Promise.resolve(answer);
+    });
+  }
+
+  /** How many requests to a server are under way or wait. */
+  load(destination: string): number {
+    return this.#requests.load(destination) + this.#streams.load(destination);
+  }
+
+  /** Ends all connections; requests under way fail. */
+  close(): Promise<void> {
+    return this.parts.connections.close();
+  }
+
+  /** Tries until an answer is there, the plan is used up, or trying again is no use. */
+  async #persist<T>(
+    request: FederationRequest,
+    turnstile: Turnstile,
+    take: (answer: FederationStream, release: () => void) => Promise<T>,
+  ): Promise<T> {
+    const { destination, signal } = request;
+    const { destinations, clock, ids, config, logger } = this.parts;
+    await this.#check(request);
+    const plan = request.retries ?? (request.method === 'GET' || request.method === 'PUT' ? 'short' : 'none');
+    const { tries, longestPauseMs } = retryPlan(config, plan);
+    for (let attempt = 1; ; attempt++) {
+      try {
+        const taken = await this.#attempt(request, turnstile, take);
+        await destinations.alive(destination);
+        return taken;
+      } catch (error) {
+        const failure = failureOf(destination, error);
+        const pauseMs = pauseBefore(plan, attempt, longestPauseMs, failure, ids);
+        if (attempt >= tries || pauseMs === undefined || signal?.aborted === true) {
+          if (failure.isDown) await destinations.failed(destination);
+          else if (failure.status !== undefined) await destinations.alive(destination);
+          throw failure;
+        }
+        logger.debug('A request to another server is tried again', {
+          ...{ destination, attempt, reason: failure.reason, status: failure.status },
+          pause_ms: pauseMs,
+        });
+        await clock.sleep(pauseMs, signal);
+      }
+    }
+  }
+
+  async #check({ destination, ignoreBackoff }: FederationRequest): Promise<void> {
+    const { keys, destinations } = this.parts;
+    const denied = (message: string): FederationRequestError =>
+      new FederationRequestError(destination, 'denied', message);
+    if (!isValidServerName(destination)) throw denied('This is not the name of a server');
+    if (destination === keys.serverName) throw denied('A server makes no requests to itself');
+    if (!this.allows(destination)) throw denied(`Federation with ${destination} is not allowed here`);
+    if (ignoreBackoff === true) return;
+    const { retryAtTs } = await destinations.state(destination);
+    if (retryAtTs === 0) return;
+    throw new FederationRequestError(destination, 'backing_off', `${destination} could not be reached lately`, {
+      retryAfterMs: retryAtTs - this.parts.clock.nowMs(),
+    });
+  }
+
+  async #attempt<T>(
+    request: FederationRequest,
+    turnstile: Turnstile,
+    take: (answer: FederationStream, release: () => void) => Promise<T>,
+  ): Promise<T> {
+    const { destination } = request;
+    const timeoutMs = request.timeoutMs ?? this.parts.config.get('federation.client_timeout');
+    const timeout = AbortSignal.timeout(timeoutMs);
+    const signal = request.signal === undefined ? timeout : AbortSignal.any([timeout, request.signal]);
+    const explain = (error: unknown): FederationRequestError => {
+      if (error instanceof FederationRequestError) return error;
+      if (error instanceof TurnstileFull)
+        return new FederationRequestError(destination, 'busy', `Too many requests to ${destination} wait`);
+      if (request.signal?.aborted)
+        return new FederationRequestError(destination, 'aborted', `The request to ${destination} was given up`);
+      if (timeout.aborted)
+        return new FederationRequestError(
+          destination,
+          'timeout',
+          `${destination} did not answer within ${timeoutMs} ms`,
+        );
+      return failureOf(destination, error);
+    };
+    let release: (() => void) | undefined;
+    try {
+      release = await turnstile.enter(destination, signal);
+      return await take(await this.#send(request, signal, explain), release);
+    } catch (error) {
+      release?.();
+      throw explain(error);
+    }
+  }
+
+  async #send(
+    request: FederationRequest,
+    signal: AbortSignal,
+    explain: (error: unknown) => FederationRequestError,
+  ): Promise<FederationStream> {
+    const { destination, method } = request;
+    const { keys, connections, userAgent } = this.parts;
+    const uri = requestUri(request.path, request.query);
+    const canonicalContent =
+      request.canonicalContent ?? (request.content === undefined ? undefined : canonicalJson(request.content));
+    const signed = { method, uri, origin: keys.serverName, destination, canonicalContent };
+    const hostHeader = await untilAborted(connections.hostHeaderOf(destination), signal);
+    this.#requestCount.inc({ method });
+    const answer = await connections.to(destination).request({
+      ...{ method, path: uri, signal },
+      headers: {
+        host: hostHeader,
+        authorization: authorizationHeader(signed, keys.current),
+        accept: 'application/json',
+        'accept-encoding': 'gzip',
+        'user-agent': userAgent,
+        ...(canonicalContent === undefined ? {} : { 'content-type': 'application/json' }),
+      },
+      body: canonicalContent ?? null,
+    });
+    const { statusCode: status, headers } = answer;
+    this.#responseCount.inc({ method, code: String(status) });
+    const good = status >= 200 && status < 300;
+    const limit = good ? (request.maxBytes ?? defaultMaxBytes) : maxErrorBytes;
+    const body = boundedBody(destination, answer, limit, explain);
+    if (good) return { status, headers, body };
+    throw await refusalOf(destination, status, headers, body);
+  }
+}
+
+/** The parts of a request that the short forms take. */
+export type RequestOptions = Pick<FederationRequest, 'timeoutMs' | 'maxBytes' | 'retries' | 'ignoreBackoff' | 'signal'>;
+
+async function refusalOf(
+  destination: string,
+  status: number,
+  headers: FederationStream['headers'],
+  stream: Readable,
+): Promise<FederationRequestError> {
+  let body: JsonObject | undefined;
+  try {
+    const parsed: unknown = JSON.parse((await readAll(stream)).toString('utf8'));
+    if (isJsonObject(parsed)) body = parsed;
+  } catch {
+    // The status says enough.
+  }
+  const errcode = typeof body?.['errcode'] === 'string' ? body['errcode'].slice(0, 255) : undefined;
+  const seconds = Number(headers['retry-after'] ?? Number.NaN);
+  const told = body?.['retry_after_ms'];
+  const retryAfterMs = Number.isFinite(seconds) ? seconds * 1000 : typeof told === 'number' ? told : undefined;
+  const message = `${destination} answered with status ${status}${errcode === undefined ? '' : ` ${errcode}`}`;
+  return new FederationRequestError(destination, 'status', message, { status, errcode, retryAfterMs, body });
+}
+
+function jsonObjectOf(destination: string, { body }: FederationResponse, parse: (text: string) => unknown): JsonObject {
+  let parsed: unknown;
+  try {
+    parsed = parse(body.toString('utf8'));
+  } catch {
+    throw new FederationRequestError(destination, 'bad_response', `${destination} did not answer with JSON`);
+  }
+  if (isJsonObject(parsed)) return parsed;
+  throw new FederationRequestError(destination, 'bad_response', `${destination} did not answer with a JSON object`);
+}

@@ -1,0 +1,69 @@
+import { Readable, Transform, type TransformCallback } from 'node:stream';
+import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
+import type { Dispatcher } from 'undici';
+import { FederationRequestError } from './federation-request-error.js';
+
+const decoders: Readonly<Record<string, () => Transform>> = {
+  gzip: createGunzip,
+  'x-gzip': createGunzip,
+  deflate: createInflate,
+  br: createBrotliDecompress,
+};
+
+/** Lets a number of bytes through. */
+class SizeLimit extends Transform {
+  #seen = 0;
+  constructor(
+    private readonly maxBytes: number,
+    private readonly tooLarge: () => Error,
+  ) {
+    super();
+  }
+  override _transform(chunk: Buffer, _encoding: string, done: TransformCallback): void {
+    this.#seen += chunk.length;
+    if (this.#seen > this.maxBytes) done(this.tooLarge());
+    else done(null, chunk);
+  }
+}
+
+/**
+ * The body of an answer, unpacked; fails when it grows too large or breaks off. Destroying it frees the connection.
+ * @param explain turns what went wrong into what is told
+ */
+export function boundedBody(
+  destination: string,
+  { headers, body }: Pick<Dispatcher.ResponseData, 'headers' | 'body'>,
+  maxBytes: number,
+  explain: (error: unknown) => FederationRequestError,
+): Readable {
+  const tooLarge = (): FederationRequestError =>
+    new FederationRequestError(destination, 'too_large', `${destination} answered with more than ${maxBytes} bytes`);
+  const limit = new SizeLimit(maxBytes, tooLarge);
+  const fail = (error: unknown): void => void limit.destroy(explain(error));
+  // Readers see the failure all the same; nobody may be reading yet.
+  limit.on('error', () => undefined);
+  limit.on('close', () => body.destroy());
+  body.on('error', fail);
+  const encoding = String(headers['content-encoding'] ?? '').toLowerCase();
+  const decoder = decoders[encoding]?.();
+  if (decoder !== undefined) {
+    decoder.on('error', () =>
+      limit.destroy(
+        new FederationRequestError(destination, 'bad_response', `The answer of ${destination} cannot be unpacked`),
+      ),
+    );
+    limit.on('close', () => decoder.destroy());
+    body.pipe(decoder).pipe(limit);
+  } else {
+    body.pipe(limit);
+    if (Number(headers['content-length'] ?? 0) > maxBytes) limit.destroy(tooLarge());
+  }
+  return limit;
+}
+
+/** Everything a stream brings. */
+export async function readAll(stream: Readable): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of stream) chunks.push(chunk as Buffer);
+  return chunks.length === 1 && chunks[0] !== undefined ? chunks[0] : Buffer.concat(chunks);
+}
