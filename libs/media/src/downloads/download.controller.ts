@@ -1,0 +1,51 @@
+import { Controller, Get, Param } from '@nestjs/common';
+import { Access, type HttpReply, Inbound, type InboundRequest, Who } from '@rookery/http';
+import type { Requester } from '@rookery/platform';
+import { clientMediaPath, mediaPaths } from '../media-paths.js';
+import { cleanName } from '../uploads/incoming-file.js';
+import { downloadWish } from './download-request.js';
+import { Downloads } from './downloads.service.js';
+import { fileReply } from './file-reply.js';
+
+/** Downloads, with a token and without. */
+@Controller()
+export class DownloadController {
+  constructor(private readonly downloads: Downloads) {}
+
+  /** GET /_matrix/client/v1/media/download/{serverName}/{mediaId}[/{fileName}] */
+  @Get([clientMediaPath('/download/:serverName/:mediaId'), clientMediaPath('/download/:serverName/:mediaId/:fileName')])
+  @Access({ auth: 'required', guests: true })
+  download(
+    @Who() requester: Requester,
+    @Inbound() request: InboundRequest,
+    @Param() params: Record<string, string>,
+  ): Promise<HttpReply> {
+    return this.#answer(request, params, requester);
+  }
+
+  /** GET /_matrix/media/v3/download/{serverName}/{mediaId}[/{fileName}]: only what was stored before media needed a token */
+  @Get([...mediaPaths('/download/:serverName/:mediaId'), ...mediaPaths('/download/:serverName/:mediaId/:fileName')])
+  @Access({ auth: 'none' })
+  downloadWithoutToken(
+    @Inbound() request: InboundRequest,
+    @Param() params: Record<string, string>,
+  ): Promise<HttpReply> {
+    return this.#answer(request, params, undefined);
+  }
+
+  async #answer(
+    request: InboundRequest,
+    { serverName = '', mediaId = '', fileName }: Record<string, string>,
+    requester: Requester | undefined,
+  ): Promise<HttpReply> {
+    const wish = downloadWish(request, serverName, mediaId, requester);
+    const media = await this.downloads.find(wish);
+    const file = await this.downloads.open(media, wish);
+    return fileReply(request, file, {
+      mediaType: media.mediaType,
+      name: cleanName(fileName) ?? media.uploadName,
+      etag: media.sha256 ?? media.fileId,
+      authenticated: requester !== undefined,
+    });
+  }
+}

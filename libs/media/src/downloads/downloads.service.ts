@@ -1,0 +1,116 @@
+import { Injectable } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import { MatrixError } from '@rookery/matrix-types';
+import { Config, Logger } from '@rookery/platform';
+import { isValidMediaId, isValidMediaServer, type Media } from '../records/media.js';
+import { findMedia } from '../records/media.query.js';
+import { placeOf } from '../storage/file-place.js';
+import { MediaFiles, type OpenFile } from '../storage/media-files.js';
+import { AccessTimes } from '../upkeep/access-times.js';
+import { Arrivals } from '../uploads/arrivals.js';
+import { RemoteMedia } from './remote-media.service.js';
+
+/** Who asks for a file, and how. */
+export interface DownloadWish {
+  readonly server: string;
+  readonly mediaId: string;
+  /** The request carried a token: media for logged-in users is shown. */
+  readonly authenticated: boolean;
+  /** Whether other servers may be asked. Default true. */
+  readonly allowRemote?: boolean | undefined;
+  /** How long to wait for a file that was not uploaded yet. */
+  readonly timeoutMs: number;
+  readonly ip: string;
+  readonly signal: AbortSignal;
+  /** An administrator wants to see what is withheld from all others. */
+  readonly evenQuarantined?: boolean;
+}
+
+/** Finds files for those who may see them. */
+@Injectable()
+export class Downloads {
+  constructor(
+    private readonly config: Config,
+    private readonly database: Database,
+    private readonly files: MediaFiles,
+    private readonly remote: RemoteMedia,
+    private readonly arrivals: Arrivals,
+    private readonly accessTimes: AccessTimes,
+    private readonly logger: Logger,
+  ) {}
+
+  /**
+   * The row of a file that may be shown, whose contents are here or were just fetched.
+   * @throws MatrixError 404 `M_NOT_FOUND`: unknown, withheld or for logged-in users only; 504 `M_NOT_YET_UPLOADED`; and
+   *   what {@link RemoteMedia.fetch} throws
+   */
+  async find(wish: DownloadWish): Promise<Media> {
+    const { server, mediaId } = wish;
+    if (!isValidMediaServer(server) || !isValidMediaId(mediaId)) throw notFound();
+    const media = server === this.config.serverName ? await this.#local(wish) : await this.#remote(wish);
+    this.accessTimes.note(media);
+    return media;
+  }
+
+  /**
+   * The contents of a file that {@link find} gave.
+   * @throws MatrixError as {@link find}
+   */
+  async open(media: Media, wish: DownloadWish): Promise<OpenFile> {
+    const opened = await this.files.open(placeOf(media));
+    if (opened !== undefined) return opened;
+    if (media.origin === undefined) {
+      this.logger.warn('The file of a medium is missing', { media_id: media.mediaId });
+      throw notFound();
+    }
+    // The cache was emptied behind our back.
+    const fetched = await this.#fetch(wish);
+    const again = await this.files.open(placeOf(fetched));
+    if (again === undefined) throw notFound();
+    return again;
+  }
+
+  async #local(wish: DownloadWish): Promise<Media> {
+    const key = { origin: undefined, mediaId: wish.mediaId };
+    const found = await findMedia(this.database, key);
+    if (found === undefined) throw notFound();
+    this.#mayShow(found, wish);
+    if (found.sizeBytes !== undefined) return found;
+    const arrived = await this.arrivals.wait(wish.mediaId, wish.timeoutMs, wish.signal, async () => {
+      const media = await findMedia(this.database, key);
+      return media === undefined || media.sizeBytes !== undefined ? { media } : undefined;
+    });
+    if (arrived === undefined) throw new MatrixError(504, 'M_NOT_YET_UPLOADED', 'The file was not uploaded yet');
+    if (arrived.media === undefined) throw notFound();
+    this.#mayShow(arrived.media, wish);
+    return arrived.media;
+  }
+
+  async #remote(wish: DownloadWish): Promise<Media> {
+    if (this.config.get('prevent_media_downloads_from').includes(wish.server)) throw notFound();
+    const found = await findMedia(this.database, { origin: wish.server, mediaId: wish.mediaId });
+    if (found !== undefined) {
+      this.#mayShow(found, wish);
+      if (found.sizeBytes !== undefined) return found;
+    }
+    return this.#fetch(wish);
+  }
+
+  async #fetch(wish: DownloadWish): Promise<Media> {
+    if (wish.allowRemote === false) throw notFound();
+    // What would be kept for logged-in users only is not fetched for others.
+    if (!wish.authenticated && this.config.get('enable_authenticated_media')) throw notFound();
+    const { server: origin, mediaId, timeoutMs, ip } = wish;
+    const fetched = await this.remote.fetch({ origin, mediaId, timeoutMs, ip });
+    this.#mayShow(fetched, wish);
+    return fetched;
+  }
+
+  #mayShow(media: Media, wish: DownloadWish): void {
+    if (media.quarantinedBy !== undefined && wish.evenQuarantined !== true) throw notFound();
+    if (media.authenticated && !wish.authenticated && this.config.get('enable_authenticated_media')) throw notFound();
+  }
+}
+
+/** The same for everything that is not shown, so that nobody learns why. */
+const notFound = (): MatrixError => MatrixError.notFound('There is no such file');

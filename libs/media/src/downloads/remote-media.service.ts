@@ -1,0 +1,184 @@
+import { Injectable } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import { LeakyBucketRateLimiter } from '@rookery/http';
+import { MatrixError } from '@rookery/matrix-types';
+import { callbackContext } from '@rookery/module-host';
+import { Clock, Config, Ids, Logger } from '@rookery/platform';
+import type { Media } from '../records/media.js';
+import { findMedia, upsertRemoteMedia } from '../records/media.query.js';
+import { placeOf } from '../storage/file-place.js';
+import { MediaFiles } from '../storage/media-files.js';
+import { MediaIntake } from '../storage/media-intake.js';
+import type { StagedFile } from '../storage/staged-file.js';
+import { Thumbnails } from '../thumbnails/thumbnails.service.js';
+import { claimedType, cleanName } from '../uploads/incoming-file.js';
+import { type RemoteFile, RemoteMediaSource } from './remote-media-fetcher.js';
+
+/** Who asks for a file of another server. */
+export interface RemoteMediaWish {
+  readonly origin: string;
+  readonly mediaId: string;
+  readonly timeoutMs: number;
+  /** Address of the client, whose share of the downloads it is. */
+  readonly ip: string;
+}
+
+const limiterName = 'remote_media_download';
+/** Downloads from other servers that run at once; more are refused. */
+const maxAtOnce = 200;
+const retryWhenBusyMs = 1_000;
+const longestName = 1_000;
+
+/** Fetches files from other servers into the cache. */
+@Injectable()
+export class RemoteMedia {
+  readonly #limiter: LeakyBucketRateLimiter;
+  readonly #fetching = new Map<string, Promise<Media>>();
+
+  constructor(
+    private readonly config: Config,
+    private readonly database: Database,
+    private readonly clock: Clock,
+    private readonly ids: Ids,
+    private readonly files: MediaFiles,
+    private readonly intake: MediaIntake,
+    private readonly source: RemoteMediaSource,
+    private readonly thumbnails: Thumbnails,
+    private readonly logger: Logger,
+  ) {
+    this.#limiter = new LeakyBucketRateLimiter(clock, () => ({
+      perSecond: config.get('remote_media_download_per_second'),
+      burstCount: config.get('remote_media_download_burst_count'),
+    }));
+  }
+
+  /**
+   * Fetches a file and keeps it. Several who want the same file fetch it once.
+   * @throws MatrixError 404 `M_NOT_FOUND`, 429 `M_LIMIT_EXCEEDED`, 502 `M_TOO_LARGE`, 502 `M_UNKNOWN` when the other server
+   *   cannot be reached, 504 `M_NOT_YET_UPLOADED`, and what a module refuses with
+   */
+  async fetch(wish: RemoteMediaWish): Promise<Media> {
+    const key = `${wish.origin}/${wish.mediaId}`;
+    let fetching = this.#fetching.get(key);
+    if (fetching === undefined) {
+      if (!(await this.#limiter.mayTake(limiterName, wish.ip))) await this.#limiter.take(limiterName, wish.ip);
+      if (this.#fetching.size >= maxAtOnce) throw MatrixError.limitExceeded(retryWhenBusyMs);
+      fetching = this.#fetching.get(key) ?? this.#fetch(wish).finally(() => this.#fetching.delete(key));
+      this.#fetching.set(key, fetching);
+    }
+    return fetching;
+  }
+
+  async #fetch(wish: RemoteMediaWish): Promise<Media> {
+    const maxBytes = this.config.get('max_upload_size');
+    const file = await this.#ask(wish, maxBytes);
+    const tooLarge = (): MatrixError => new MatrixError(502, 'M_TOO_LARGE', 'The file is too large for this server');
+    const staged = await this.files.stage();
+    try {
+      if ((file.sizeBytes ?? 0) > maxBytes) throw tooLarge();
+      if (file.sizeBytes !== undefined) await this.#charge(wish.ip, file.sizeBytes);
+      await this.#read(staged, file, wish.origin, maxBytes, tooLarge);
+      // Whose size was not announced is paid for afterwards: the next one will have to wait.
+      if (file.sizeBytes === undefined) await this.#charge(wish.ip, staged.sizeBytes).catch(() => undefined);
+      return await this.#keep(wish, file, staged);
+    } catch (error) {
+      await endOf(file.body);
+      await staged.discard();
+      throw error;
+    }
+  }
+
+  async #ask(wish: RemoteMediaWish, maxBytes: number): Promise<RemoteFile> {
+    const { origin, mediaId, timeoutMs } = wish;
+    const { fetcher } = this.source;
+    if (fetcher === undefined) throw MatrixError.notFound('This server cannot reach other servers');
+    let file: RemoteFile | undefined;
+    try {
+      file = await fetcher.fetch({ origin, mediaId, maxBytes, timeoutMs });
+    } catch (error) {
+      if (MatrixError.is(error)) throw error;
+      throw this.#unreachable(origin, error);
+    }
+    if (file === undefined) throw MatrixError.notFound('The other server has no such file');
+    return file;
+  }
+
+  async #read(
+    staged: StagedFile,
+    file: RemoteFile,
+    origin: string,
+    maxBytes: number,
+    tooLarge: () => MatrixError,
+  ): Promise<void> {
+    try {
+      await staged.writeAll(file.body, this.clock, { maxBytes, tooLarge });
+    } catch (error) {
+      const cause = error as NodeJS.ErrnoException;
+      // A disk that is full is not the other server's fault.
+      if (MatrixError.is(error) || cause.syscall === 'write') throw error;
+      throw this.#unreachable(origin, error);
+    }
+    await staged.finish();
+  }
+
+  async #keep(wish: RemoteMediaWish, file: RemoteFile, staged: StagedFile): Promise<Media> {
+    const { origin, mediaId } = wish;
+    const fileId = this.ids.letters(24);
+    const place = placeOf({ origin, fileId, urlCache: undefined });
+    const mediaType = claimedType(file.mediaType);
+    const context = callbackContext(undefined, { source: 'federation', origin });
+    const now = this.clock.nowMs();
+    const quarantinedBy = await this.intake.inspect(staged, place.info, mediaType, context);
+    const media: Media = {
+      origin,
+      mediaId,
+      fileId,
+      mediaType,
+      quarantinedBy,
+      sizeBytes: staged.sizeBytes,
+      uploadName: cleanName(file.uploadName)?.slice(0, longestName),
+      createdTs: now,
+      lastAccessTs: now,
+      uploader: undefined,
+      safeFromQuarantine: false,
+      authenticated: this.config.get('enable_authenticated_media'),
+      sha256: staged.sha256,
+      urlCache: undefined,
+    };
+    await this.files.keep(staged, place);
+    let stored: Media | undefined;
+    try {
+      stored = await this.database.write(
+        async (tx) => {
+          await upsertRemoteMedia(tx, media);
+          return findMedia(tx, media);
+        },
+        { name: 'store_remote_media' },
+      );
+    } catch (error) {
+      await this.files.remove(place);
+      throw error;
+    }
+    this.intake.stored(place.info, undefined, staged.sizeBytes, context);
+    this.thumbnails.prepare(media);
+    return stored ?? media;
+  }
+
+  /** A file larger than the whole bucket costs all of it. */
+  #charge(ip: string, sizeBytes: number): Promise<void> {
+    const burst = this.config.get('remote_media_download_burst_count');
+    return this.#limiter.take(limiterName, ip, undefined, Math.min(sizeBytes, burst));
+  }
+
+  #unreachable(origin: string, error: unknown): MatrixError {
+    this.logger.info('Media could not be fetched', { origin, err: error });
+    return new MatrixError(502, 'M_UNKNOWN', 'The file could not be fetched from its server');
+  }
+}
+
+/** Frees the connection that a body comes from. */
+async function endOf(body: AsyncIterable<Uint8Array>): Promise<void> {
+  const stream = body as { destroy?: () => void };
+  if (typeof stream.destroy === 'function') stream.destroy();
+  else await body[Symbol.asyncIterator]().return?.();
+}

@@ -1,0 +1,120 @@
+import { Injectable } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import { Config } from '@rookery/platform';
+import { formatMxc, type Media } from '../records/media.js';
+import {
+  deleteMediaRows,
+  findMedia,
+  type LocalMediaFilter,
+  localMediaPage,
+  unusedRemoteMedia,
+} from '../records/media.query.js';
+import { placeOf, thumbnailFolder, thumbnailPlace } from '../storage/file-place.js';
+import { MediaFiles } from '../storage/media-files.js';
+import { thumbnailsOf } from '../thumbnails/thumbnail.query.js';
+import { byOrigin } from './quarantine.query.js';
+
+const batchSize = 100;
+
+/** Which files of ours to delete. */
+export interface LocalDeletion extends LocalMediaFilter {
+  /** Leave what is in use as somebody's or some room's avatar. */
+  readonly keepAvatars: boolean;
+}
+
+/** Says which of some `mxc:` URIs are in use as avatars. */
+export type AvatarUses = (uris: readonly string[]) => Promise<ReadonlySet<string>>;
+
+/** Deletes files for good: rows, files, thumbnails, and the copies of storage providers that can delete. */
+@Injectable()
+export class MediaRemoval {
+  readonly #avatarUses: AvatarUses[] = [];
+
+  constructor(
+    private readonly config: Config,
+    private readonly database: Database,
+    private readonly files: MediaFiles,
+  ) {}
+
+  /** Where libs that keep avatars say so. */
+  addAvatarUses(uses: AvatarUses): void {
+    this.#avatarUses.push(uses);
+  }
+
+  /** Deletes files of ours by id. @returns the ids of those that there were */
+  async deleteLocal(mediaIds: readonly string[]): Promise<string[]> {
+    const deleted: string[] = [];
+    for (const mediaId of new Set(mediaIds)) {
+      const media = await findMedia(this.database, { origin: undefined, mediaId });
+      if (media === undefined) continue;
+      await this.delete([media]);
+      deleted.push(mediaId);
+    }
+    return deleted;
+  }
+
+  /**
+   * Deletes what nobody has used for long.
+   * @returns ids of what was deleted
+   */
+  async deleteUnusedLocal(which: LocalDeletion, signal?: AbortSignal): Promise<string[]> {
+    const deleted: string[] = [];
+    for (let after = ''; signal?.aborted !== true;) {
+      const page = await localMediaPage(this.database, which, after, batchSize);
+      const last = page.at(-1);
+      if (last === undefined) break;
+      const inUse = which.keepAvatars ? await this.#avatarsAmong(page) : new Set<string>();
+      const unused = page.filter((media) => !inUse.has(media.mediaId));
+      await this.delete(unused);
+      deleted.push(...unused.map(({ mediaId }) => mediaId));
+      after = last.mediaId;
+    }
+    return deleted;
+  }
+
+  /**
+   * Empties the cache of other servers' files of what nobody has used for long. It is fetched again when asked for.
+   * @param includeQuarantined withheld files go, too, and are not withheld any more when they come again
+   * @returns how many files were deleted
+   */
+  async deleteUnusedRemote(
+    unusedSinceTs: number,
+    options: { readonly includeQuarantined: boolean; readonly signal?: AbortSignal },
+  ): Promise<number> {
+    let deleted = 0;
+    while (options.signal?.aborted !== true) {
+      const some = await unusedRemoteMedia(this.database, unusedSinceTs, options.includeQuarantined, batchSize);
+      if (some.length === 0) break;
+      await this.delete(some);
+      deleted += some.length;
+    }
+    return deleted;
+  }
+
+  /** Deletes files whose rows are given: files first, so that nothing is left that no row knows. */
+  async delete(list: readonly Media[]): Promise<void> {
+    if (list.length === 0) return;
+    for (const media of list) {
+      const thumbnails = await thumbnailsOf(this.database, media);
+      const known = thumbnails.map((one) => thumbnailPlace(media, one));
+      if (media.fileId !== '' && media.sizeBytes !== undefined) {
+        await this.files.removeThumbnails(thumbnailFolder(media), known);
+        await this.files.remove(placeOf(media));
+      }
+    }
+    await this.database.write(
+      async (tx) => {
+        for (const [origin, ids] of byOrigin(list)) await deleteMediaRows(tx, origin, ids);
+      },
+      { name: 'delete_media' },
+    );
+  }
+
+  async #avatarsAmong(page: readonly Media[]): Promise<Set<string>> {
+    const uris = page.map(({ mediaId }) => formatMxc(this.config.serverName, mediaId));
+    const used = await Promise.all(this.#avatarUses.map((uses) => uses(uris)));
+    return new Set(
+      page.filter((_, index) => used.some((set) => set.has(uris[index] ?? ''))).map(({ mediaId }) => mediaId),
+    );
+  }
+}

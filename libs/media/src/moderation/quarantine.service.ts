@@ -1,0 +1,107 @@
+import { Injectable } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import { MatrixError } from '@rookery/matrix-types';
+import { Config } from '@rookery/platform';
+import { type MediaKey, parseMxc } from '../records/media.js';
+import {
+  hashesOf,
+  idsOfUser,
+  quarantineChangesAfter,
+  type QuarantineChange,
+  quarantinePosition,
+  quarantineUnfetched,
+  recordQuarantineChanges,
+  setProtected,
+  setQuarantine,
+} from './quarantine.query.js';
+
+const batchSize = 500;
+
+/** Withholds files from everybody: they are kept, and answered with 404. */
+@Injectable()
+export class Quarantine {
+  readonly #instance: string;
+
+  constructor(
+    private readonly config: Config,
+    private readonly database: Database,
+  ) {
+    this.#instance = config.get('worker_name') ?? 'master';
+  }
+
+  /**
+   * Withholds files and all that have the same contents; protected ones stay. Files of other servers need not be here yet.
+   * @param by user id of whoever decided it
+   * @returns how many files changed
+   */
+  async add(keys: readonly MediaKey[], by: string): Promise<number> {
+    return this.#change(keys, by);
+  }
+
+  /** Gives files back, and all that have the same contents. @returns how many files changed */
+  async remove(keys: readonly MediaKey[]): Promise<number> {
+    return this.#change(keys, undefined);
+  }
+
+  /** Withholds everything that a user of this server has uploaded. @returns how many files changed */
+  async addOfUser(userId: string, by: string): Promise<number> {
+    let changed = 0;
+    for (let after = ''; ;) {
+      const ids = await idsOfUser(this.database, userId, after, batchSize);
+      const last = ids.at(-1);
+      if (last === undefined) return changed;
+      changed += await this.#change(
+        ids.map((mediaId) => ({ origin: undefined, mediaId })),
+        by,
+      );
+      after = last;
+    }
+  }
+
+  /**
+   * Withholds files by their `mxc:` URIs, or gives them back; what is no such URI is passed over.
+   * @param by `undefined` gives them back
+   * @returns how many files changed
+   */
+  async changeByUri(uris: readonly string[], by: string | undefined): Promise<number> {
+    const keys = uris.map((uri) => parseMxc(uri, this.config.serverName)).filter((key) => key !== undefined);
+    return this.#change(keys, by);
+  }
+
+  /**
+   * Protects a file of ours from being withheld, or no longer. One that is withheld stays so.
+   * @throws MatrixError 404 `M_NOT_FOUND`
+   */
+  async protect(mediaId: string, isProtected: boolean): Promise<void> {
+    const found = await this.database.write((tx) => setProtected(tx, mediaId, isProtected), { name: 'protect_media' });
+    if (!found) throw MatrixError.notFound('Unknown media');
+  }
+
+  /** Changes after a position, oldest first. */
+  changesAfter(streamId: number, limit: number): Promise<QuarantineChange[]> {
+    return quarantineChangesAfter(this.database, streamId, limit);
+  }
+
+  /** Position of the newest change; 0 before the first. */
+  position(): Promise<number> {
+    return quarantinePosition(this.database);
+  }
+
+  async #change(keys: readonly MediaKey[], by: string | undefined): Promise<number> {
+    let changed = 0;
+    for (let start = 0; start < keys.length; start += batchSize) {
+      const batch = keys.slice(start, start + batchSize);
+      changed += await this.database.write(
+        async (tx) => {
+          const hashes = await hashesOf(tx, batch);
+          const touched = await setQuarantine(tx, batch, hashes, by);
+          if (by !== undefined) touched.push(...(await quarantineUnfetched(tx, batch, by)));
+          await recordQuarantineChanges(tx, this.#instance, touched, by !== undefined);
+          return touched.length;
+        },
+        { name: 'quarantine_media' },
+      );
+    }
+    return changed;
+  }
+}

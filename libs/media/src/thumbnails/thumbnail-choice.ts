@@ -1,0 +1,52 @@
+/** How a thumbnail fits into its size: `crop` fills it, `scale` stays inside. */
+export type ThumbnailMethod = 'crop' | 'scale';
+
+/** A size that a thumbnail has, or should have. */
+export interface ThumbnailSize {
+  readonly widthPx: number;
+  readonly heightPx: number;
+  readonly method: ThumbnailMethod;
+}
+
+const area = ({ widthPx, heightPx }: ThumbnailSize): number => widthPx * heightPx;
+
+/** Whether nothing would have to be enlarged: a scaled one touches its frame on one side only. */
+const isLargeEnough = (size: ThumbnailSize, wish: ThumbnailSize): boolean =>
+  wish.method === 'crop'
+    ? size.widthPx >= wish.widthPx && size.heightPx >= wish.heightPx
+    : size.widthPx >= wish.widthPx || size.heightPx >= wish.heightPx;
+
+const aspectDifference = (size: ThumbnailSize, wish: ThumbnailSize): number =>
+  Math.abs(Math.log((size.widthPx * wish.heightPx) / (size.heightPx * wish.widthPx)));
+
+/**
+ * The best of the thumbnails that there are: of the wanted method if possible; large enough and then as small as possible,
+ * or else as large as possible.
+ * @returns `undefined` only for an empty list
+ */
+export function bestThumbnail<T extends ThumbnailSize>(sizes: readonly T[], wish: ThumbnailSize): T | undefined {
+  const better = (a: T, b: T): number => {
+    const method = Number(b.method === wish.method) - Number(a.method === wish.method);
+    if (method !== 0) return method;
+    const large = Number(isLargeEnough(b, wish)) - Number(isLargeEnough(a, wish));
+    if (large !== 0) return large;
+    if (wish.method === 'crop') {
+      const aspect = aspectDifference(a, wish) - aspectDifference(b, wish);
+      if (Math.abs(aspect) > 0.01) return aspect;
+    }
+    return isLargeEnough(a, wish) ? area(a) - area(b) : area(b) - area(a);
+  };
+  return sizes.toSorted(better)[0];
+}
+
+/** The pixels that a thumbnail of an image gets; images are never enlarged. */
+export function fittedSize(
+  image: { readonly widthPx: number; readonly heightPx: number },
+  size: ThumbnailSize,
+): { readonly widthPx: number; readonly heightPx: number } {
+  const horizontal = size.widthPx / image.widthPx;
+  const vertical = size.heightPx / image.heightPx;
+  const factor = Math.min(1, size.method === 'crop' ? Math.max(horizontal, vertical) : Math.min(horizontal, vertical));
+  const bounded = (pixels: number, most: number): number => Math.max(1, Math.min(most, Math.round(pixels * factor)));
+  return { widthPx: bounded(image.widthPx, size.widthPx), heightPx: bounded(image.heightPx, size.heightPx) };
+}

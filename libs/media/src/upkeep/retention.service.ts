@@ -1,0 +1,70 @@
+import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import { Clock, Config, Lifecycle, Logger, type Timer } from '@rookery/platform';
+import { MediaRemoval } from '../moderation/media-removal.service.js';
+import { PreviewCache } from '../previews/preview-cache.js';
+import { deletePending } from '../records/media.query.js';
+
+const periodMs = 3_600_000;
+const mainProcess = 'master';
+
+/** Deletes what the settings no longer keep: once an hour, on one process. */
+@Injectable()
+export class MediaRetention implements OnModuleInit, OnModuleDestroy {
+  #timer: Timer | undefined;
+  #running: Promise<void> | undefined;
+
+  constructor(
+    private readonly config: Config,
+    private readonly database: Database,
+    private readonly clock: Clock,
+    private readonly removal: MediaRemoval,
+    private readonly previews: PreviewCache,
+    private readonly lifecycle: Lifecycle,
+    private readonly logger: Logger,
+  ) {}
+
+  onModuleInit(): void {
+    const chosen = this.config.get('media_instance_running_background_jobs') ?? mainProcess;
+    if (chosen !== (this.config.get('worker_name') ?? mainProcess)) return;
+    this.#timer = this.clock.every(periodMs, () => {
+      this.#running ??= this.run()
+        .catch((err: unknown) => this.logger.error('Old media could not be deleted', { err }))
+        .finally(() => (this.#running = undefined));
+    });
+  }
+
+  async onModuleDestroy(): Promise<void> {
+    this.#timer?.cancel();
+    await this.#running;
+  }
+
+  /** One round. */
+  async run(): Promise<void> {
+    const now = this.clock.nowMs();
+    const { config, removal } = this;
+    const signal = this.lifecycle.stopping;
+    const unusedMs = config.get('unused_expiration_time');
+    await this.database.write((tx) => deletePending(tx, now - unusedMs), { name: 'expire_media_ids' });
+    const localMs = config.get('media_retention.local_media_lifetime');
+    if (localMs !== undefined && localMs !== null) {
+      const deleted = await removal.deleteUnusedLocal(
+        {
+          unusedSinceTs: now - localMs,
+          largerThanBytes: -1,
+          keepAvatars: true,
+          includeQuarantined: false,
+          includeProtected: false,
+        },
+        signal,
+      );
+      if (deleted.length > 0) this.logger.info('Deleted old local media', { files: deleted.length });
+    }
+    const remoteMs = config.get('media_retention.remote_media_lifetime');
+    if (remoteMs !== undefined && remoteMs !== null) {
+      const deleted = await removal.deleteUnusedRemote(now - remoteMs, { includeQuarantined: false, signal });
+      if (deleted > 0) this.logger.info('Deleted old media of other servers', { files: deleted });
+    }
+    await this.previews.expire(signal);
+  }
+}

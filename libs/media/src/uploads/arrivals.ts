@@ -1,0 +1,59 @@
+import { Injectable } from '@nestjs/common';
+import { Clock } from '@rookery/platform';
+
+/** Another process may have taken the upload: its rows are looked at so often. */
+const lookAgainMs = 1_000;
+
+/** Wakes those who wait for the file of a reserved id. */
+@Injectable()
+export class Arrivals {
+  readonly #waiting = new Map<string, Set<() => void>>();
+
+  constructor(private readonly clock: Clock) {}
+
+  /** The file of this id is there. */
+  arrived(mediaId: string): void {
+    for (const wake of this.#waiting.get(mediaId) ?? []) wake();
+  }
+
+  /**
+   * Waits until `look` finds something, the time is over or nobody wants to know any more.
+   * @returns what `look` found last
+   */
+  async wait<T>(
+    mediaId: string,
+    limitMs: number,
+    signal: AbortSignal,
+    look: () => Promise<T | undefined>,
+  ): Promise<T | undefined> {
+    const deadlineMs = this.clock.monotonicMs() + limitMs;
+    for (;;) {
+      const woken = new AbortController();
+      const wake = (): void => woken.abort();
+      this.#add(mediaId, wake);
+      signal.addEventListener('abort', wake, { once: true });
+      try {
+        // Looked for after it was put on the list: nothing can arrive unseen in between.
+        const found = await look();
+        const leftMs = deadlineMs - this.clock.monotonicMs();
+        if (found !== undefined || leftMs <= 0 || signal.aborted) return found;
+        await this.clock.sleep(Math.min(leftMs, lookAgainMs), woken.signal);
+      } finally {
+        this.#remove(mediaId, wake);
+        signal.removeEventListener('abort', wake);
+      }
+    }
+  }
+
+  #add(mediaId: string, wake: () => void): void {
+    const waiting = this.#waiting.get(mediaId);
+    if (waiting === undefined) this.#waiting.set(mediaId, new Set([wake]));
+    else waiting.add(wake);
+  }
+
+  #remove(mediaId: string, wake: () => void): void {
+    const waiting = this.#waiting.get(mediaId);
+    waiting?.delete(wake);
+    if (waiting?.size === 0) this.#waiting.delete(mediaId);
+  }
+}
