@@ -1,7 +1,7 @@
 import { type BackgroundUpdate, databaseMigrations, type Migration } from '@rookery/database';
 import { e2eeMigrations } from '@rookery/e2ee';
 import { ephemeralMigrations } from '@rookery/ephemeral';
-import { pushMigrations } from '@rookery/push';
+import { pushMigrations, pushNotesUpdate } from '@rookery/push';
 import { replicationMigrations } from '@rookery/replication';
 import { roomsMigrations } from '@rookery/rooms';
 import { messageIndexUpdate, searchMigrations, userDirectoryUpdate } from '@rookery/search';
@@ -19,6 +19,7 @@ export const migrations: readonly Migration[] = [
   ...usersMigrations,
   ...ssoMigrations,
   ...roomsMigrations,
+  ...mediaMigrations,
   ...ephemeralMigrations,
   ...e2eeMigrations,
   ...pushMigrations,
@@ -28,4 +29,8 @@ export const migrations: readonly Migration[] = [
 ];
 
 /** Long work on the data, which runs while the server does. */
-export const backgroundUpdates: readonly BackgroundUpdate[] = [messageIndexUpdate, userDirectoryUpdate];
+export const backgroundUpdates: readonly BackgroundUpdate[] = [
+  messageIndexUpdate,
+  userDirectoryUpdate,
+  pushNotesUpdate,
+];

@@ -10,11 +10,13 @@ import {
   type PushContext,
   type PushEvent,
 } from '@rookery/push-rules';
+import type { PushNote } from '@rookery/rooms';
 
 /** What a notification asks of the client. */
 export interface NotifyOutcome {
   readonly highlight: boolean;
-  readonly actions: readonly PushAction[];
+  /** The actions, as they are stored. */
+  readonly json: string;
 }
 
 /** What an event means to the local members of its room. */
@@ -49,6 +51,12 @@ export interface PushCandidate {
 const nobody = '@:';
 const defaultRules = compileRuleset(buildRuleset(nobody, noRuleChanges));
 
+// Compiled rules keep their lists of actions, so what these mean is found out once for each of them.
+const outcomes = new WeakMap<readonly PushAction[], { readonly outcome: NotifyOutcome | undefined }>();
+
+/** What most events ask for, as it is stored. */
+export const usualActions = JSON.stringify(['notify']);
+
 /** An event as push rules look at it. */
 export const pushEventOf = (event: RoomEvent): PushEvent => clientEventView(event) as unknown as PushEvent;
 
@@ -66,16 +74,17 @@ export function ownOutcome(event: PushEvent, candidate: PushCandidate, room: Roo
 function outcome(ruleset: CompiledRuleset, event: PushEvent, context: PushContext): NotifyOutcome | undefined {
   const match = evaluate(ruleset, event, context);
   if (match === undefined) return undefined;
+  const known = outcomes.get(match.actions);
+  if (known !== undefined) return known.outcome;
   const { notify, highlight } = outcomeOf(match.actions);
-  return notify ? { highlight, actions: match.actions } : undefined;
+  const found = notify ? { highlight, json: JSON.stringify(match.actions) } : undefined;
+  outcomes.set(match.actions, { outcome: found });
+  return found;
 }
 
 /** Whether two outcomes are the same to a client. */
 export function sameOutcome(a: NotifyOutcome | undefined, b: NotifyOutcome | undefined): boolean {
-  if (a === undefined || b === undefined) return a === b;
-  return (
-    a.highlight === b.highlight && (a.actions === b.actions || JSON.stringify(a.actions) === JSON.stringify(b.actions))
-  );
+  return a?.highlight === b?.highlight && a?.json === b?.json;
 }
 
 /** Users whom an event names, so that even default rules tell them apart from others. */
@@ -87,9 +96,13 @@ export function namedUsers(event: RoomEvent): string[] {
   return event.stateKey === undefined ? users : [...users, event.stateKey];
 }
 
-/** Whether and how a user is notified of an event. */
-export function outcomeFor(push: EventPush, userId: string): NotifyOutcome | undefined {
-  const own = push.own.get(userId);
-  if (own !== undefined) return own;
-  return userId === push.sender || push.except.includes(userId) ? undefined : push.everyone;
+/** What everybody is told, as it lies in the event's row; undefined where nobody is by default. */
+export function noteOf({ everyone, threadId, except }: EventPush): PushNote | undefined {
+  if (everyone === undefined) return undefined;
+  return {
+    thread: threadId,
+    highlight: everyone.highlight,
+    actions: everyone.json === usualActions ? undefined : everyone.json,
+    except: except.length === 0 ? undefined : JSON.stringify(except),
+  };
 }

@@ -3,6 +3,7 @@ import { Database } from '@rookery/database';
 import { UserHooks } from '@rookery/users';
 import { LRUCache } from 'lru-cache';
 import { selectIgnorers } from './ignored-senders.query.js';
+import type { Soon } from './soon.js';
 
 const none: ReadonlySet<string> = new Set();
 
@@ -34,9 +35,11 @@ export class IgnoredSenders implements OnModuleInit {
   }
 
   /** Users of this server who ignore a sender. */
-  async ignorersOf(sender: string): Promise<ReadonlySet<string>> {
-    const known = this.#ignorers.get(sender);
-    if (known) return known;
+  ignorersOf(sender: string): Soon<ReadonlySet<string>> {
+    return this.#ignorers.get(sender) ?? this.#load(sender);
+  }
+
+  async #load(sender: string): Promise<ReadonlySet<string>> {
     const before = this.#generation;
     const found = await selectIgnorers(this.database, sender);
     const ignorers = found.length === 0 ? none : new Set(found);

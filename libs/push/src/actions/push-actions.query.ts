@@ -1,35 +1,8 @@
 import type { Db, Dialect, SqlValue, Tx } from '@rookery/database';
-import type { EventPush } from './event-push.js';
+import { type EventPush, usualActions } from './event-push.js';
 
-/** Stores what events mean to the members of their room, in at most two statements. */
-export async function insertPushes(tx: Tx, pushes: readonly EventPush[]): Promise<void> {
-  const shared = pushes.flatMap((push) =>
-    push.everyone === undefined
-      ? []
-      : [
-          [
-            push.streamOrdering,
-            push.roomId,
-            push.eventId,
-            push.sender,
-            push.threadId,
-            push.everyone.highlight ? 1 : 0,
-            JSON.stringify(push.everyone.actions),
-            push.except.length === 0 ? null : JSON.stringify(push.except),
-          ],
-        ],
-  );
-  const columns = [
-    'stream_ordering',
-    'room_id',
-    'event_id',
-    'sender',
-    'thread_id',
-    'highlight',
-    'actions',
-    'except_users',
-  ];
-  if (shared.length > 0) await tx.insertMany('event_push_defaults', columns, shared);
+/** Stores how members are notified who are notified in a way of their own, in at most one statement. */
+export async function insertOwnPushes(tx: Tx, pushes: readonly EventPush[]): Promise<void> {
   const own = pushes.flatMap((push) =>
     [...push.own].map(([userId, outcome]) => [
       userId,
@@ -38,7 +11,7 @@ export async function insertPushes(tx: Tx, pushes: readonly EventPush[]): Promis
       push.streamOrdering,
       push.threadId,
       outcome.highlight ? 1 : 0,
-      JSON.stringify(outcome.actions),
+      outcome.json,
     ]),
   );
   if (own.length === 0) return;
@@ -58,17 +31,34 @@ export async function currentInvites(tx: Tx, eventIds: readonly string[]): Promi
   return new Set(rows.map((row) => row.event_id));
 }
 
-/** Takes back what events meant: they were redacted or purged. */
-export async function deletePushes(tx: Tx, roomId: string, eventIds: readonly string[]): Promise<void> {
-  for (const table of ['event_push_defaults', 'event_push_actions']) {
-    await tx.run(`DELETE FROM ${table} WHERE room_id = ? AND ${tx.dialect.anyOf('event_id')}`, [roomId, eventIds]);
-  }
+/** Takes back what events meant: they were redacted. */
+export async function withdrawPushes(tx: Tx, eventIds: readonly string[]): Promise<void> {
+  await tx.run(
+    `UPDATE events SET push_thread = NULL, push_highlight = NULL, push_actions = NULL, push_except = NULL
+     WHERE ${tx.dialect.anyOf('event_id')} AND push_thread IS NOT NULL`,
+    [eventIds],
+  );
+  await deleteOwnPushes(tx, eventIds);
 }
 
-/** Forgets everything about a room. */
+/** Deletes what lies beside the rows of events; before these rows go, for they say where it is. */
+export async function deleteOwnPushes(tx: Tx, eventIds: readonly string[]): Promise<void> {
+  await tx.run(
+    `DELETE FROM event_push_actions WHERE stream_ordering IN (
+       SELECT stream_ordering FROM events WHERE ${tx.dialect.anyOf('event_id')})`,
+    [eventIds],
+  );
+}
+
+/** Forgets everything about a room; while it is known who was in it. */
 export async function deleteRoomPushes(tx: Tx, roomId: string): Promise<void> {
-  for (const table of ['event_push_defaults', 'event_push_actions', 'push_read_marks'])
-    await tx.run(`DELETE FROM ${table} WHERE room_id = ?`, [roomId]);
+  for (const table of ['event_push_actions', 'push_read_marks']) {
+    await tx.run(
+      `DELETE FROM ${table} WHERE room_id = ? AND user_id IN (
+         SELECT user_id FROM local_current_membership WHERE room_id = ?)`,
+      [roomId, roomId],
+    );
+  }
 }
 
 /** Users begin to count from their join; who was in the room already goes on. */
@@ -131,15 +121,16 @@ export interface CountRow {
 const contains = (dialect: Dialect, text: string): string =>
   dialect.name === 'sqlite' ? `instr(${text}, ?)` : `strpos(${text}, ?)`;
 
-/** That the shared outcome of an event is meant for a user, whose parameters are {@link sharedParams}. */
+/** That what an event means to everybody is meant for a user, whose parameters are {@link sharedParams}. */
 const sharedWith = (dialect: Dialect, alias: string): string =>
-  `${alias}.sender <> ? AND (${alias}.except_users IS NULL OR ${contains(dialect, `${alias}.except_users`)} = 0)`;
+  `${alias}.push_thread IS NOT NULL AND ${alias}.sender <> ?
+     AND (${alias}.push_except IS NULL OR ${contains(dialect, `${alias}.push_except`)} = 0)`;
 const sharedParams = (userId: string): string[] => [userId, JSON.stringify(userId)];
 
 /** That an event was not read in its thread either. */
-const unreadThread = (alias: string): string =>
+const unreadThread = (alias: string, thread: string): string =>
   `NOT EXISTS (SELECT 1 FROM push_read_marks t WHERE t.user_id = m.user_id AND t.room_id = m.room_id
-     AND t.thread_id = ${alias}.thread_id AND t.read_up_to >= ${alias}.stream_ordering)`;
+     AND t.thread_id = ${alias}.${thread} AND t.read_up_to >= ${alias}.stream_ordering)`;
 
 /** The rooms in which something can be unread for a user. */
 export async function selectCountedRooms(db: Db, userId: string): Promise<string[]> {
@@ -156,15 +147,17 @@ export async function selectCounts(db: Db, userId: string, roomIds: readonly str
   const mine: SqlValue[] = [userId, roomIds];
   return db.query<CountRow>(
     `SELECT room_id, thread_id, CAST(SUM(notify) AS BIGINT) AS notify, CAST(SUM(highlight) AS BIGINT) AS highlight FROM (
-       SELECT d.room_id, d.thread_id, COUNT(*) AS notify, SUM(d.highlight) AS highlight FROM push_read_marks m
-       JOIN event_push_defaults d ON d.room_id = m.room_id AND d.stream_ordering > m.read_up_to
-       WHERE m.user_id = ? ${rooms} AND m.thread_id = '' AND ${sharedWith(db.dialect, 'd')} AND ${unreadThread('d')}
-       GROUP BY d.room_id, d.thread_id
+       SELECT e.room_id, e.push_thread AS thread_id, COUNT(*) AS notify, SUM(e.push_highlight) AS highlight
+       FROM push_read_marks m JOIN events e ON e.room_id = m.room_id AND e.stream_ordering > m.read_up_to
+       WHERE m.user_id = ? ${rooms} AND m.thread_id = '' AND ${sharedWith(db.dialect, 'e')}
+         AND ${unreadThread('e', 'push_thread')}
+       GROUP BY e.room_id, e.push_thread
        UNION ALL
-       SELECT a.room_id, a.thread_id, COUNT(*) AS notify, SUM(a.highlight) AS highlight FROM event_push_actions a
-       JOIN push_read_marks m ON m.user_id = a.user_id AND m.room_id = a.room_id AND m.thread_id = ''
+       SELECT a.room_id, a.thread_id, COUNT(*) AS notify, SUM(a.highlight) AS highlight
+       FROM push_read_marks m JOIN event_push_actions a ON a.user_id = m.user_id AND a.room_id = m.room_id
          AND a.stream_ordering > m.read_up_to
-       WHERE m.user_id = ? ${rooms} AND ${unreadThread('a')} GROUP BY a.room_id, a.thread_id) AS counted
+       WHERE m.user_id = ? ${rooms} AND m.thread_id = '' AND ${unreadThread('a', 'thread_id')}
+       GROUP BY a.room_id, a.thread_id) AS counted
      GROUP BY room_id, thread_id`,
     [...mine, ...sharedParams(userId), ...mine],
   );
@@ -180,10 +173,9 @@ export interface NotificationRow {
   readonly actions: string;
 }
 
-const columnsOf = (alias: string): string =>
-  ['room_id', 'event_id', 'stream_ordering', 'thread_id', 'highlight', 'actions']
-    .map((column) => `${alias}.${column}`)
-    .join(', ');
+const ownColumns = 'a.room_id, a.event_id, a.stream_ordering, a.thread_id, a.highlight, a.actions';
+const sharedColumns = `e.room_id, e.event_id, e.stream_ordering, e.push_thread AS thread_id,
+  e.push_highlight AS highlight, COALESCE(e.push_actions, '${usualActions}') AS actions`;
 
 /** A user's notifications before a position, newest first, read or not. */
 export async function selectNotifications(
@@ -192,18 +184,24 @@ export async function selectNotifications(
   options: { readonly before: number; readonly limit: number; readonly onlyHighlights: boolean },
 ): Promise<NotificationRow[]> {
   const limit = Math.trunc(options.limit);
-  const highlights = (alias: string): string => (options.onlyHighlights ? `AND ${alias}.highlight = 1` : '');
+  const { before, onlyHighlights } = options;
+  const shared = (alias: string): string =>
+    `${alias}.room_id = m.room_id AND ${alias}.stream_ordering < ? AND ${sharedWith(db.dialect, alias)}
+       ${onlyHighlights ? `AND ${alias}.push_highlight = 1` : ''}`;
+  const sharedValues = [before, ...sharedParams(userId)];
+  // No room has more to give than its newest ones: the rest of its history is not looked at.
   return db.query<NotificationRow>(
-    `SELECT * FROM (SELECT ${columnsOf('a')} FROM event_push_actions a
-       WHERE a.user_id = ? AND a.stream_ordering < ? ${highlights('a')}
+    `SELECT * FROM (SELECT ${ownColumns} FROM event_push_actions a
+       WHERE a.user_id = ? AND a.stream_ordering < ? ${onlyHighlights ? 'AND a.highlight = 1' : ''}
        ORDER BY a.stream_ordering DESC LIMIT ${limit}) AS own
      UNION ALL
-     SELECT * FROM (SELECT ${columnsOf('d')} FROM push_read_marks m
-       JOIN event_push_defaults d ON d.room_id = m.room_id AND d.stream_ordering > m.joined_at
-       WHERE m.user_id = ? AND m.thread_id = '' AND d.stream_ordering < ? AND ${sharedWith(db.dialect, 'd')}
-         ${highlights('d')} ORDER BY d.stream_ordering DESC LIMIT ${limit}) AS shared
+     SELECT * FROM (SELECT ${sharedColumns} FROM push_read_marks m
+       JOIN events e ON ${shared('e')} AND e.stream_ordering > COALESCE((
+         SELECT x.stream_ordering FROM events x WHERE ${shared('x')} AND x.stream_ordering > m.joined_at
+         ORDER BY x.stream_ordering DESC LIMIT 1 OFFSET ${limit}), m.joined_at)
+       WHERE m.user_id = ? AND m.thread_id = '' ORDER BY e.stream_ordering DESC LIMIT ${limit}) AS shared
      ORDER BY stream_ordering DESC LIMIT ${limit}`,
-    [userId, options.before, userId, options.before, ...sharedParams(userId)],
+    [userId, before, ...sharedValues, ...sharedValues, userId],
   );
 }
 
@@ -218,19 +216,19 @@ export async function selectUnread(
   const limit = Math.trunc(range.limit);
   const { after, upTo } = range;
   return db.query<NotificationRow>(
-    `SELECT * FROM (SELECT ${columnsOf('a')} FROM event_push_actions a
+    `SELECT * FROM (SELECT ${ownColumns} FROM event_push_actions a
        LEFT JOIN push_read_marks m ON m.user_id = a.user_id AND m.room_id = a.room_id AND m.thread_id = ''
        WHERE a.user_id = ? AND a.stream_ordering > ? AND a.stream_ordering <= ?
-         AND (m.user_id IS NULL OR (a.stream_ordering > m.read_up_to AND ${unreadThread('a')}))
+         AND (m.user_id IS NULL OR (a.stream_ordering > m.read_up_to AND ${unreadThread('a', 'thread_id')}))
        ORDER BY a.stream_ordering LIMIT ${limit}) AS own
      UNION ALL
-     SELECT * FROM (SELECT ${columnsOf('d')} FROM push_read_marks m
-       JOIN event_push_defaults d ON d.room_id = m.room_id AND d.stream_ordering > m.read_up_to
-       WHERE m.user_id = ? AND m.thread_id = '' AND d.stream_ordering > ? AND d.stream_ordering <= ?
-         AND ${sharedWith(db.dialect, 'd')} AND ${unreadThread('d')}
-       ORDER BY d.stream_ordering LIMIT ${limit}) AS shared
+     SELECT * FROM (SELECT ${sharedColumns} FROM push_read_marks m
+       JOIN events e ON e.room_id = m.room_id AND e.stream_ordering <= ?
+         AND e.stream_ordering > CASE WHEN m.read_up_to > ? THEN m.read_up_to ELSE ? END
+       WHERE m.user_id = ? AND m.thread_id = '' AND ${sharedWith(db.dialect, 'e')} AND ${unreadThread('e', 'push_thread')}
+       ORDER BY e.stream_ordering LIMIT ${limit}) AS shared
      ORDER BY stream_ordering LIMIT ${limit}`,
-    [userId, after, upTo, userId, after, upTo, ...sharedParams(userId)],
+    [userId, after, upTo, upTo, after, after, userId, ...sharedParams(userId)],
   );
 }
 

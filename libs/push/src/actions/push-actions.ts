@@ -19,8 +19,10 @@ import {
   defaultOutcome,
   type EventPush,
   namedUsers,
+  noteOf,
   type NotifyOutcome,
   ownOutcome,
+  type PushCandidate,
   pushEventOf,
   type RoomContext,
   sameOutcome,
@@ -29,12 +31,25 @@ import { IgnoredSenders } from './ignored-senders.js';
 import {
   currentInvites,
   deleteMarks,
-  deletePushes,
+  deleteOwnPushes,
   deleteRoomPushes,
   insertMarks,
-  insertPushes,
+  insertOwnPushes,
+  withdrawPushes,
 } from './push-actions.query.js';
 import { PushCounts } from './push-counts.js';
+import { allSoon, type Soon, soon } from './soon.js';
+
+/** Whom an event may notify. */
+interface Audience {
+  readonly localMembers: ReadonlySet<string>;
+  /** Who does not want to hear from the sender. */
+  readonly ignorers: ReadonlySet<string>;
+  /** Who has rules that are looked at one by one. */
+  readonly candidates: readonly PushCandidate[];
+}
+
+const nobody: readonly PushCandidate[] = [];
 
 /** What a batch means, computed before its transaction. */
 interface Prepared {
@@ -71,7 +86,7 @@ export class PushActions implements OnModuleInit {
       },
       onEventsPurged: async (tx, roomId, eventIds) => {
         this.counts.changeIn(tx, roomId, () => this.counts.forget(roomId));
-        await deletePushes(tx, roomId, eventIds);
+        await deleteOwnPushes(tx, eventIds);
       },
       onRoomPurged: async (tx, roomId) => {
         this.counts.changeIn(tx, roomId, () => this.counts.forget(roomId));
@@ -80,29 +95,34 @@ export class PushActions implements OnModuleInit {
     });
   }
 
-  async #prepare({ events, room, backfilled }: EventBatch): Promise<Prepared> {
-    const pushes: EventPush[] = [];
+  #prepare(batch: EventBatch): Soon<Prepared> {
+    const { room } = batch;
     const moved = new Map<string, number>();
-    const withdrawn: string[] = [];
-    if (!backfilled) {
-      for (const stored of events) {
-        const { event } = stored;
-        if (stored.rejectedReason !== undefined) continue;
-        if (event.type === 'm.room.member' && event.stateKey !== undefined && this.#isLocal(event.stateKey))
-          moved.set(event.stateKey, stored.streamOrdering);
-        if (event.redacts !== undefined && isServable(stored) && (await this.#takesEffect(event, event.redacts, room)))
-          withdrawn.push(event.redacts);
-        const push = isServable(stored) ? await this.#evaluate(stored, room) : await this.#invite(stored, room);
-        if (push) pushes.push(push);
-      }
+    const withdrawn: Soon<string | undefined>[] = [];
+    const evaluated: Soon<EventPush | undefined>[] = [];
+    for (const stored of batch.backfilled ? [] : batch.events) {
+      const { event } = stored;
+      if (stored.rejectedReason !== undefined) continue;
+      if (event.type === 'm.room.member' && event.stateKey !== undefined && this.#isLocal(event.stateKey))
+        moved.set(event.stateKey, stored.streamOrdering);
+      if (event.redacts !== undefined && isServable(stored))
+        withdrawn.push(this.#withdrawn(event, event.redacts, room));
+      evaluated.push(isServable(stored) ? this.#evaluate(stored, room) : this.#invite(stored, room));
     }
-    const joined = ([userId]: readonly [string, number]): boolean => room.localMembers.has(userId);
-    return {
-      pushes,
-      joins: [...moved].filter(joined),
-      leaves: [...moved].filter((entry) => !joined(entry)).map(([userId]) => userId),
-      withdrawn,
-    };
+    return soon(allSoon([allSoon(evaluated), allSoon(withdrawn)]), ([found, gone]) => {
+      const pushes = found.filter((push) => push !== undefined);
+      for (const push of pushes) {
+        const note = noteOf(push);
+        if (note) batch.note(push.eventId, note);
+      }
+      const joined = ([userId]: readonly [string, number]): boolean => room.localMembers.has(userId);
+      return {
+        pushes,
+        joins: [...moved].filter(joined),
+        leaves: [...moved].filter((entry) => !joined(entry)).map(([userId]) => userId),
+        withdrawn: gone.filter((eventId) => eventId !== undefined),
+      };
+    });
   }
 
   async #write(tx: Tx, roomId: string, prepared: Prepared): Promise<void> {
@@ -117,8 +137,8 @@ export class PushActions implements OnModuleInit {
     });
     if (leaves.length > 0) await deleteMarks(tx, roomId, leaves);
     if (joins.length > 0) await insertMarks(tx, roomId, joins);
-    if (pushes.length > 0) await insertPushes(tx, pushes);
-    if (withdrawn.length > 0) await deletePushes(tx, roomId, withdrawn);
+    if (pushes.length > 0) await insertOwnPushes(tx, pushes);
+    if (withdrawn.length > 0) await withdrawPushes(tx, withdrawn);
   }
 
   /** Without invites that did not become what the user's membership is. */
@@ -129,61 +149,88 @@ export class PushActions implements OnModuleInit {
     return pushes.filter((push) => !push.outOfBand || current.has(push.eventId));
   }
 
-  async #evaluate(stored: StoredEvent, room: RoomView): Promise<EventPush | undefined> {
+  #evaluate(stored: StoredEvent, room: RoomView): Soon<EventPush | undefined> {
     const { event } = stored;
     const { localMembers } = room;
     const alone = localMembers.size === 0 || (localMembers.size === 1 && localMembers.has(event.sender));
-    const invited = isInvite(event) && (await this.#isWelcome(event)) ? event.stateKey : undefined;
+    const invited = isInvite(event) && this.#isLocal(event.stateKey) ? event.stateKey : undefined;
     if (alone && invited === undefined) return undefined;
-    const named = namedUsers(event).filter((userId) => localMembers.has(userId) || userId === invited);
-    const candidates = new Set(named);
-    for (const userId of intersection(localMembers, this.rules.withOwnRules)) candidates.add(userId);
+    const candidates = new Set(intersection(localMembers, this.rules.withOwnRules));
+    for (const userId of namedUsers(event)) if (localMembers.has(userId) || userId === invited) candidates.add(userId);
     candidates.delete(event.sender);
-    const ignorers = await this.ignored.ignorersOf(event.sender);
-    const context = await contextOf(event, room);
+    const surroundings = [
+      contextOf(event, room),
+      this.ignored.ignorersOf(event.sender),
+      candidates.size === 0 ? nobody : this.#candidates(candidates, room),
+    ] as const;
+    return soon(allSoon(surroundings), ([context, ignorers, own]) => {
+      const judged = this.#judgeAll(event, context, {
+        localMembers,
+        ignorers,
+        candidates: own,
+      });
+      if (judged.everyone === undefined && judged.own.size === 0) return undefined;
+      return soon(this.#threadOf(event), (threadId) => ({
+        eventId: event.eventId,
+        roomId: event.roomId,
+        streamOrdering: stored.streamOrdering,
+        sender: event.sender,
+        threadId,
+        ...judged,
+        outOfBand: false,
+      }));
+    });
+  }
+
+  #judgeAll(
+    event: RoomEvent,
+    context: RoomContext,
+    { localMembers, ignorers, candidates }: Audience,
+  ): Pick<EventPush, 'everyone' | 'except' | 'own'> {
     const pushEvent = pushEventOf(event);
     const everyone = this.#judge(event, () => defaultOutcome(pushEvent, context));
-    const own = new Map<string, NotifyOutcome>();
     const except = new Set(everyone && ignorers.size > 0 ? intersection(localMembers, ignorers) : []);
-    const compiled = candidates.size > 0 ? await this.rules.compiled(candidates) : undefined;
-    for (const [userId, { rules, needsDisplayName }] of compiled ?? []) {
+    const own = new Map<string, NotifyOutcome>();
+    for (const candidate of candidates) {
+      const { userId } = candidate;
       if (ignorers.has(userId)) continue;
-      const displayName = needsDisplayName ? await displayNameOf(userId, room) : undefined;
-      const outcome = this.#judge(event, () => ownOutcome(pushEvent, { userId, ruleset: rules, displayName }, context));
+      const outcome = this.#judge(event, () => ownOutcome(pushEvent, candidate, context));
       const isMember = localMembers.has(userId);
       if (isMember && sameOutcome(outcome, everyone)) continue;
       if (isMember && everyone) except.add(userId);
       if (outcome) own.set(userId, outcome);
     }
-    if (everyone === undefined && own.size === 0) return undefined;
-    return {
-      eventId: event.eventId,
-      roomId: event.roomId,
-      streamOrdering: stored.streamOrdering,
-      sender: event.sender,
-      threadId: await this.#threadOf(event),
-      everyone,
-      except: [...except],
-      own,
-      outOfBand: false,
-    };
+    return { everyone, except: [...except], own };
+  }
+
+  async #candidates(userIds: Iterable<string>, room: RoomView): Promise<PushCandidate[]> {
+    const compiled = await this.rules.compiled(userIds);
+    return Promise.all(
+      [...compiled].map(async ([userId, { rules, needsDisplayName }]) => ({
+        userId,
+        ruleset: rules,
+        displayName: needsDisplayName ? await displayNameOf(userId, room) : undefined,
+      })),
+    );
   }
 
   /** An invite from a room that this server is not in lies outside every timeline; its target is told all the same. */
-  async #invite(stored: StoredEvent, room: RoomView): Promise<EventPush | undefined> {
+  #invite(stored: StoredEvent, room: RoomView): Soon<EventPush | undefined> {
     const { event } = stored;
     if (!stored.outlier || !isInvite(event) || !this.#isLocal(event.stateKey)) return undefined;
-    const push = await this.#evaluate(stored, room);
-    return push && { ...push, everyone: undefined, except: [], outOfBand: true };
+    return soon(
+      this.#evaluate(stored, room),
+      (push) => push && { ...push, everyone: undefined, except: [], outOfBand: true },
+    );
   }
 
-  /** Whether a redaction takes effect: of an event of the own server, or by somebody whom the power levels let redact. */
-  async #takesEffect(redaction: RoomEvent, redacts: string, room: RoomView): Promise<boolean> {
+  /** What a redaction redacts, if it takes effect: on its own server's events, or where the power levels allow it. */
+  async #withdrawn(redaction: RoomEvent, redacts: string, room: RoomView): Promise<string | undefined> {
     const target = (await this.events.one(redacts))?.event;
-    if (target === undefined || target.roomId !== room.roomId) return false;
-    if (domainOf(target.sender) === domainOf(redaction.sender)) return true;
-    const levels = await levelsOf(room);
-    return levels.user(redaction.sender) >= levels.scalar('redact');
+    if (target === undefined || target.roomId !== room.roomId) return undefined;
+    if (domainOf(target.sender) === domainOf(redaction.sender)) return redacts;
+    const { levels } = await levelsOf(room);
+    return levels.user(redaction.sender) >= levels.scalar('redact') ? redacts : undefined;
   }
 
   /** Rules and events come from outside: should one ever break the evaluation, the event is stored all the same. */
@@ -206,13 +253,14 @@ export class PushActions implements OnModuleInit {
   }
 
   /** @spec client-server-api#threaded-read-receipts */
-  async #threadOf(event: RoomEvent): Promise<string> {
+  #threadOf(event: RoomEvent): Soon<string> {
     const relation = relationOf(event.content);
     if (relation === undefined) return 'main';
     if (relation.type === 'm.thread') return relation.eventId;
-    const target = await this.events.one(relation.eventId);
-    const next = target?.event.roomId === event.roomId ? relationOf(target.event.content) : undefined;
-    return next?.type === 'm.thread' ? next.eventId : 'main';
+    return this.events.one(relation.eventId).then((target) => {
+      const next = target?.event.roomId === event.roomId ? relationOf(target.event.content) : undefined;
+      return next?.type === 'm.thread' ? next.eventId : 'main';
+    });
   }
 }
 
@@ -226,22 +274,20 @@ function intersection(a: ReadonlySet<string>, b: ReadonlySet<string>): string[] 
   return [...small].filter((one) => large.has(one));
 }
 
-async function levelsOf(room: RoomView): Promise<PowerLevels> {
-  const [powerLevels, create] = await Promise.all([
-    room.state('m.room.power_levels', ''),
-    room.state('m.room.create', ''),
-  ]);
-  return new PowerLevels(powerLevels, create, room.rules);
+function levelsOf(room: RoomView): Soon<{ readonly levels: PowerLevels; readonly notifications: unknown }> {
+  const state = [room.state('m.room.power_levels', ''), room.state('m.room.create', '')] as const;
+  return soon(allSoon(state), ([powerLevels, create]) => ({
+    levels: new PowerLevels(powerLevels, create, room.rules),
+    notifications: powerLevels?.content['notifications'],
+  }));
 }
 
-async function contextOf(event: RoomEvent, room: RoomView): Promise<RoomContext> {
-  const levels = await levelsOf(room);
-  const notifications = (await room.state('m.room.power_levels', ''))?.content['notifications'];
-  return {
+function contextOf(event: RoomEvent, room: RoomView): Soon<RoomContext> {
+  return soon(levelsOf(room), ({ levels, notifications }) => ({
     memberCount: room.joinedCount,
     senderPowerLevel: levels.user(event.sender),
     notificationLevels: isJsonObject(notifications) ? notifications : {},
-  };
+  }));
 }
 
 async function displayNameOf(userId: string, room: RoomView): Promise<string | undefined> {

@@ -3,7 +3,7 @@ import { Database, type Tx } from '@rookery/database';
 import { domainOf } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
 import { LRUCache } from 'lru-cache';
-import { type EventPush, outcomeFor } from './event-push.js';
+import type { EventPush } from './event-push.js';
 import { raiseMark, selectCountedRooms, selectCounts } from './push-actions.query.js';
 
 /** Unread notifications. */
@@ -25,13 +25,23 @@ export interface ReadReceipt {
   readonly eventStreamOrdering?: number | undefined;
 }
 
-type Entry = Map<string, { notify: number; highlight: number }>;
+/** Counts by thread. */
+type Entry = Map<string, UnreadCount>;
+
+/** A room in which somebody's counts are known. A member's count is what all have in common and their own difference to it. */
+interface KnownRoom {
+  /** What everybody was told of since the room is known. */
+  readonly shared: Entry;
+  readonly users: Map<string, Entry>;
+}
 
 interface Load {
   dirty: boolean;
 }
 
 const maxEntries = 200_000;
+/** A room with more threads than this in memory is read anew. */
+const maxSharedThreads = 256;
 const keyOf = (roomId: string, userId: string): string => `${roomId}\n${userId}`;
 
 /**
@@ -41,7 +51,7 @@ const keyOf = (roomId: string, userId: string): string => `${roomId}\n${userId}`
  */
 @Injectable()
 export class PushCounts {
-  readonly #byRoom = new Map<string, Map<string, Entry>>();
+  readonly #rooms = new Map<string, KnownRoom>();
   readonly #entries = new LRUCache<string, { readonly roomId: string; readonly userId: string }>({
     // Bounded by size, not by number: that would take the memory for all of them at once.
     maxSize: maxEntries,
@@ -62,8 +72,9 @@ export class PushCounts {
     const result = new Map<string, RoomCounts>();
     const missing: string[] = [];
     for (const roomId of roomIds) {
-      const known = this.#entries.get(keyOf(roomId, userId)) && this.#byRoom.get(roomId)?.get(userId);
-      if (known) result.set(roomId, new Map(known));
+      const room = this.#entries.get(keyOf(roomId, userId)) && this.#rooms.get(roomId);
+      const entry = room?.users.get(userId);
+      if (room && entry) result.set(roomId, summed(room.shared, entry));
       else missing.push(roomId);
     }
     if (missing.length === 0) return result;
@@ -74,7 +85,7 @@ export class PushCounts {
         found.get(row.room_id)?.set(row.thread_id, { notify: row.notify, highlight: row.highlight });
       for (const [index, roomId] of missing.entries()) {
         const entry: Entry = found.get(roomId) ?? new Map();
-        result.set(roomId, new Map(entry));
+        result.set(roomId, entry);
         // Somebody changed the counts meanwhile: what was read may be from before or after.
         if (!loads[index]!.dirty) this.#keep(roomId, userId, entry);
       }
@@ -131,40 +142,44 @@ export class PushCounts {
     });
   }
 
-  /** Counts events for everybody whose counts are in memory. */
+  /** Counts events for everybody whose counts are in memory, in the time of those who differ from everybody. */
   add(roomId: string, pushes: readonly EventPush[]): void {
-    const room = this.#byRoom.get(roomId);
+    const room = this.#rooms.get(roomId);
     if (room === undefined) return;
-    for (const push of pushes) {
-      for (const [userId, entry] of room) {
-        const outcome = outcomeFor(push, userId);
-        if (outcome === undefined) continue;
-        const before = entry.get(push.threadId) ?? { notify: 0, highlight: 0 };
-        entry.set(push.threadId, {
-          notify: before.notify + 1,
-          highlight: before.highlight + (outcome.highlight ? 1 : 0),
-        });
+    for (const { everyone, own, except, sender, threadId } of pushes) {
+      const shared = everyone && { notify: 1, highlight: everyone.highlight ? 1 : 0 };
+      if (shared) change(room.shared, threadId, shared, 1);
+      for (const userId of new Set([sender, ...except, ...own.keys()])) {
+        const entry = room.users.get(userId);
+        if (entry === undefined) continue;
+        const outcome = own.get(userId);
+        if (outcome) change(entry, threadId, { notify: 1, highlight: outcome.highlight ? 1 : 0 }, 1);
+        if (shared) change(entry, threadId, shared, -1);
       }
     }
+    if (room.shared.size > maxSharedThreads) this.forget(roomId);
   }
 
   /** Drops what is in memory of a room, or of one user in it. */
   forget(roomId: string, userId?: string): void {
     if (userId !== undefined) this.#entries.delete(keyOf(roomId, userId));
-    else for (const each of [...(this.#byRoom.get(roomId)?.keys() ?? [])]) this.#entries.delete(keyOf(roomId, each));
+    else
+      for (const each of [...(this.#rooms.get(roomId)?.users.keys() ?? [])]) this.#entries.delete(keyOf(roomId, each));
   }
 
-  #keep(roomId: string, userId: string, entry: Entry): void {
+  #keep(roomId: string, userId: string, counts: Entry): void {
     this.#entries.set(keyOf(roomId, userId), { roomId, userId });
-    const room = this.#byRoom.get(roomId);
-    if (room) room.set(userId, entry);
-    else this.#byRoom.set(roomId, new Map([[userId, entry]]));
+    const room = this.#rooms.get(roomId) ?? { shared: new Map(), users: new Map() };
+    this.#rooms.set(roomId, room);
+    const entry: Entry = new Map(counts);
+    for (const [threadId, count] of room.shared) change(entry, threadId, count, -1);
+    room.users.set(userId, entry);
   }
 
   #unlink(roomId: string, userId: string): void {
-    const room = this.#byRoom.get(roomId);
-    room?.delete(userId);
-    if (room?.size === 0) this.#byRoom.delete(roomId);
+    const room = this.#rooms.get(roomId);
+    room?.users.delete(userId);
+    if (room?.users.size === 0) this.#rooms.delete(roomId);
   }
 
   #begin(roomId: string): Load {
@@ -180,6 +195,20 @@ export class PushCounts {
     loads?.delete(load);
     if (loads?.size === 0) this.#loads.delete(roomId);
   }
+}
+
+function change(entry: Entry, threadId: string, by: UnreadCount, sign: 1 | -1): void {
+  const before = entry.get(threadId);
+  const notify = (before?.notify ?? 0) + sign * by.notify;
+  const highlight = (before?.highlight ?? 0) + sign * by.highlight;
+  if (notify === 0 && highlight === 0) entry.delete(threadId);
+  else entry.set(threadId, { notify, highlight });
+}
+
+function summed(shared: Entry, own: Entry): Entry {
+  const sum: Entry = new Map(shared);
+  for (const [threadId, count] of own) change(sum, threadId, count, 1);
+  return sum;
 }
 
 /** The sum over all threads of a room. */

@@ -1,4 +1,5 @@
 import type { Migration, Tx } from '@rookery/database';
+import { notesSchema } from './notes.migration.js';
 
 const ruleTables = [
   `CREATE TABLE push_rules (
@@ -10,9 +11,9 @@ const ruleTables = [
 ];
 
 /**
- * Most events mean the same to everybody in a room: `event_push_defaults` holds that once per event, for all joined users
- * but the sender and those in `except_users` (a JSON list). `event_push_actions` holds what differs, per user.
- * `push_read_marks` has a row with an empty thread for each joined local user, made at the join, and one per thread read.
+ * Most events mean the same to everybody in a room: `event_push_defaults` held that once per event, until it moved into the
+ * events' own rows. `event_push_actions` holds what differs, per user. `push_read_marks` has a row with an empty thread for
+ * each joined local user, made at the join, and one per thread read.
  */
 const countTables = [
   `CREATE TABLE event_push_defaults (
@@ -49,6 +50,16 @@ const pusherTables = [
   `CREATE INDEX pushers_due ON pushers (id) WHERE due_up_to IS NOT NULL`,
 ];
 
+/** `event_id` is the thread's root. */
+const threadTables = [
+  `CREATE TABLE thread_subscriptions (
+     stream_id BIGINT PRIMARY KEY, instance_name TEXT NOT NULL, room_id TEXT NOT NULL, event_id TEXT NOT NULL,
+     user_id TEXT NOT NULL, subscribed BOOLEAN NOT NULL, automatic BOOLEAN NOT NULL,
+     unsubscribed_at_stream_ordering BIGINT, unsubscribed_at_topological_ordering BIGINT,
+     UNIQUE (room_id, event_id, user_id))`,
+  `CREATE INDEX thread_subscriptions_user ON thread_subscriptions (user_id, stream_id)`,
+];
+
 const step = (name: string, statements: readonly string[]): Migration => ({
   version: 1,
   name,
@@ -62,4 +73,6 @@ export const pushMigrations: readonly Migration[] = [
   step('push_01_rules', ruleTables),
   step('push_02_counts', countTables),
   step('push_03_pushers', pusherTables),
+  step('push_04_threads', threadTables),
+  { version: 1, name: 'push_04_notes', up: notesSchema },
 ];

@@ -145,9 +145,9 @@ export async function usersToPush(db: Db, after: number, upTo: number): Promise<
     `SELECT p.user_name FROM event_push_actions a JOIN pushers p ON p.user_name = a.user_id
      WHERE a.stream_ordering > ? AND a.stream_ordering <= ?
      UNION
-     SELECT p.user_name FROM (SELECT DISTINCT room_id, sender FROM event_push_defaults
-         WHERE stream_ordering > ? AND stream_ordering <= ?) AS d
-       JOIN push_read_marks m ON m.room_id = d.room_id AND m.thread_id = '' AND m.user_id <> d.sender
+     SELECT p.user_name FROM (SELECT DISTINCT room_id, sender FROM events
+         WHERE stream_ordering > ? AND stream_ordering <= ? AND push_thread IS NOT NULL) AS e
+       JOIN local_current_membership m ON m.room_id = e.room_id AND m.membership = 'join' AND m.user_id <> e.sender
        JOIN pushers p ON p.user_name = m.user_id`,
     [after, upTo, after, upTo],
   );
