@@ -5,7 +5,7 @@ import { eachDatabase } from '@rookery/testing';
 import { usersMigrations } from '@rookery/users';
 import { messageIndexUpdate } from './messages/message-index.js';
 import { deleteRoomMessages, selectByTime } from './messages/message-index.query.js';
-import { searchKeys } from './messages/searchable.js';
+import { searchableTypes } from './messages/searchable.js';
 import { searchMigrations } from './migrations/index.js';
 import { queryWordsOf } from './text/words.js';
 import { userDirectoryUpdate } from './users/user-directory-index.js';
@@ -76,7 +76,7 @@ eachDatabase('filling the indexes of a server that had none', (open) => {
     });
   };
   const found = async (term: string): Promise<string[]> => {
-    const query = { words: queryWordsOf(term, 10), roomIds: [roomId], keys: searchKeys };
+    const query = { words: queryWordsOf(term, 10), roomIds: [roomId], types: searchableTypes };
     return (await selectByTime(database, query, undefined, 10)).map((row) => row.event_id);
   };
   const people = async (term: string, more: Partial<UserQuery> = {}): Promise<(string | undefined)[][]> => {

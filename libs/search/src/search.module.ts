@@ -1,6 +1,7 @@
 import { Module } from '@nestjs/common';
 import { RoomsModule } from '@rookery/rooms';
 import { UsersModule } from '@rookery/users';
+import { MessageFollower } from './messages/message-follower.js';
 import { MessageIndex } from './messages/message-index.js';
 import { MessageSearch } from './messages/message-search.service.js';
 import { ResultContexts } from './messages/result-contexts.js';
@@ -12,7 +13,7 @@ import { UserDirectory } from './users/user-directory.service.js';
 /** The indexes of messages and users; safe in any process. */
 @Module({
   imports: [UsersModule, RoomsModule],
-  providers: [MessageIndex, MessageSearch, ResultContexts, UserDirectoryIndex, UserDirectory],
+  providers: [MessageIndex, MessageFollower, MessageSearch, ResultContexts, UserDirectoryIndex, UserDirectory],
   exports: [MessageSearch, UserDirectory],
 })
 export class SearchModule {}

@@ -1,78 +1,124 @@
-import type { Db, SqlValue, Tx } from '@rookery/database';
+import type { Db, SqlBool, SqlValue, Tx } from '@rookery/database';
+import { domainOf } from '@rookery/matrix-types';
 import { createHash } from 'node:crypto';
-import { indexText, matchText } from '../text/full-text.js';
+import { matchText } from '../text/full-text.js';
 import type { QueryWord } from '../text/words.js';
-import type { SearchKey } from './searchable.js';
 
 /** An event in the index. */
 export interface IndexedMessage {
-  readonly eventId: string;
-  readonly roomId: string;
-  readonly sender: string;
-  readonly key: SearchKey;
-  readonly originServerTs: number;
   readonly streamOrdering: number;
+  readonly roomId: string;
   readonly words: readonly string[];
 }
 
-/** Puts events into the index; those that are in it are passed over: nothing here may keep an event from being stored. */
-export async function insertMessages(tx: Tx, messages: readonly IndexedMessage[]): Promise<void> {
+/** Any number: the lock of PostgreSQL that keeps apart who adds to the index and who takes out of it. */
+const advisoryLock = 7_246_504;
+
+/**
+ * What one transaction adds another must not have taken out without its knowing: who adds waits for everybody, and then
+ * sees what they did; those who take out wait for the former only. SQLite has one transaction at a time.
+ */
+async function lock(tx: Tx, mode: 'to add' | 'to take out'): Promise<void> {
+  if (tx.dialect.name === 'sqlite') return;
+  const name = mode === 'to add' ? 'pg_advisory_xact_lock' : 'pg_advisory_xact_lock_shared';
+  await tx.query(`SELECT ${name}(?)`, [advisoryLock]);
+}
+
+/** Puts events into the index, but those that are redacted or gone by now; those that are in it already may come again. */
+export async function indexMessages(tx: Tx, messages: readonly IndexedMessage[]): Promise<void> {
   if (messages.length === 0) return;
-  const columns = ['event_id', 'room_id', 'sender', 'key', 'origin_server_ts', 'stream_ordering'];
-  const row = (message: IndexedMessage): SqlValue[] => [
-    message.eventId,
-    message.roomId,
-    message.sender,
-    message.key,
-    message.originServerTs,
-    message.streamOrdering,
-  ];
-  const text = ({ words }: IndexedMessage): string => indexText(tx.dialect, words);
+  await lock(tx, 'to add');
+  const positions = messages.map(({ streamOrdering }) => streamOrdering);
+  const { standing } = await selectStanding(tx, 'e.stream_ordering', positions);
+  const rows = messages.filter(({ streamOrdering }) => standing.has(streamOrdering));
   if (tx.dialect.name === 'postgres') {
     await tx.insertMany(
       'event_search',
-      [...columns, 'vector'],
-      messages.map((message) => [...row(message), text(message)]),
+      ['stream_ordering', 'vector'],
+      rows.map(({ streamOrdering, words, roomId }) => [
+        streamOrdering,
+        // Words hold letters, digits and marks only: nothing in them needs to be escaped.
+        [...[...new Set(words)].map((word) => `'${word}'`), lexemeOf(roomId)].join(' '),
+      ]),
       'ON CONFLICT DO NOTHING',
     );
     return;
   }
-  await tx.insertMany('event_search', columns, messages.map(row), 'ON CONFLICT DO NOTHING');
-  await tx.run(`DELETE FROM event_search_words WHERE ${tx.dialect.anyOf('rowid')}`, [
-    messages.map((message) => message.streamOrdering),
-  ]);
+  await tx.run(`DELETE FROM event_search WHERE ${tx.dialect.anyOf('rowid')}`, [positions]);
   await tx.insertMany(
-    'event_search_words',
+    'event_search',
     ['rowid', 'words', 'room'],
-    messages.map((message) => [message.streamOrdering, text(message), roomWord(message.roomId)]),
+    rows.map(({ streamOrdering, words, roomId }) => [streamOrdering, words.join(' '), roomWord(roomId)]),
   );
 }
 
-/** Takes events out of the index. */
+/** Takes events out of the index, before they are deleted. */
 export async function deleteMessages(tx: Tx, eventIds: readonly string[]): Promise<void> {
-  await deleteWhere(tx, tx.dialect.anyOf('event_id'), [eventIds]);
+  await lock(tx, 'to take out');
+  const positions = `SELECT stream_ordering FROM events WHERE ${tx.dialect.anyOf('event_id')}`;
+  await tx.run(`DELETE FROM event_search WHERE ${keyOf(tx)} IN (${positions})`, [eventIds]);
 }
 
-/** Takes all events of a room out of the index. */
+/** Takes those of the events out of the index that are redacted. */
+export async function deleteRedacted(tx: Tx, eventIds: readonly string[]): Promise<void> {
+  const { redacted } = await selectStanding(tx, 'e.event_id', eventIds);
+  if (redacted.length === 0) return;
+  await lock(tx, 'to take out');
+  await tx.run(`DELETE FROM event_search WHERE ${tx.dialect.anyOf(keyOf(tx))}`, [redacted]);
+}
+
+/** Takes all events of a room out of the index, whether they still exist or not. */
 export async function deleteRoomMessages(tx: Tx, roomId: string): Promise<void> {
-  await deleteWhere(tx, 'room_id = ?', [roomId]);
+  await lock(tx, 'to take out');
+  const key = keyOf(tx);
+  const isPostgres = tx.dialect.name === 'postgres';
+  const inRoom = isPostgres ? 'vector @@ CAST(? AS TSQUERY)' : 'event_search MATCH ?';
+  // Another room may have the same word.
+  await tx.run(
+    `DELETE FROM event_search WHERE ${key} IN (SELECT ${key} FROM event_search WHERE ${inRoom})
+       AND NOT EXISTS (SELECT 1 FROM events e WHERE e.stream_ordering = event_search.${key} AND e.room_id <> ?)`,
+    [isPostgres ? lexemeOf(roomId) : `{room} : "${roomWord(roomId)}"`, roomId],
+  );
 }
 
-async function deleteWhere(tx: Tx, condition: string, params: readonly SqlValue[]): Promise<void> {
-  if (tx.dialect.name === 'sqlite') {
-    await tx.run(
-      `DELETE FROM event_search_words WHERE rowid IN (SELECT stream_ordering FROM event_search WHERE ${condition})`,
-      params,
-    );
-  }
-  await tx.run(`DELETE FROM event_search WHERE ${condition}`, params);
+/** The column of the index that holds the stream ordering. */
+const keyOf = (db: Db): string => (db.dialect.name === 'postgres' ? 'stream_ordering' : 'rowid');
+
+interface StandingRow {
+  readonly stream_ordering: number;
+  readonly sender: string;
+  /** `null` where there is no redaction. */
+  readonly recheck: SqlBool | null;
+  readonly redactor: string | null;
 }
+
+/** Which events exist and are not redacted, and which are redacted; by stream ordering. */
+async function selectStanding(
+  db: Db,
+  column: 'e.event_id' | 'e.stream_ordering',
+  values: readonly string[] | readonly number[],
+): Promise<{ readonly standing: ReadonlySet<number>; readonly redacted: readonly number[] }> {
+  const rows = await db.query<StandingRow>(
+    `SELECT e.stream_ordering, e.sender, r.recheck, x.sender AS redactor FROM events e
+     LEFT JOIN redactions r ON r.redacts = e.event_id LEFT JOIN events x ON x.event_id = r.event_id
+     WHERE ${db.dialect.anyOf(column)}`,
+    [values],
+  );
+  const redacted = new Set(rows.filter(isRedaction).map((row) => row.stream_ordering));
+  const standing = new Set(rows.map((row) => row.stream_ordering).filter((position) => !redacted.has(position)));
+  return { standing, redacted: [...redacted] };
+}
+
+/** A redaction without the power to redact counts among users of one server only. */
+const isRedaction = ({ recheck, redactor, sender }: StandingRow): boolean =>
+  recheck !== null && (!recheck || redactor === null || domainOf(redactor) === domainOf(sender));
 
 /** What to look for, and where. */
 export interface MessageQuery {
   readonly words: readonly QueryWord[];
   readonly roomIds: readonly string[];
-  readonly keys: readonly SearchKey[];
+  /** Types of events. */
+  readonly types: readonly string[];
   readonly senders?: readonly string[] | undefined;
 }
 
@@ -89,8 +135,11 @@ export interface RankedRow extends FoundRow {
   readonly rank: number;
 }
 
-/** A room as a word of the index of SQLite, so that what was said in other rooms need not be looked at. */
-const roomWord = (roomId: string): string => `r${createHash('sha256').update(roomId).digest('hex').slice(0, 24)}`;
+/** A room as a word of the index, so that what was said in other rooms need not be looked at. */
+const roomWord = (roomId: string): string =>
+  createHash('sha256').update(roomId).digest().readBigUInt64BE().toString(36);
+/** On PostgreSQL it lies among the words of the text, none of which begins like this. */
+const lexemeOf = (roomId: string): string => `'!${roomWord(roomId)}'`;
 /** For more rooms, all of what was said is looked at. */
 const maxRoomWords = 200;
 
@@ -102,7 +151,10 @@ export const searchWindow = 10_000;
 
 const columns = 's.event_id, s.origin_server_ts, s.stream_ordering';
 
-/** The newest matches, as a table `s`; ranked ones with what a rank is made from, which takes its time. */
+/** Every word looked for is there: it is close in a text that has few others. Where the words lie is not stored. */
+const postgresRank = '1 / (1 + LN(CAST(GREATEST(LENGTH(i.vector) - 1, 1) AS DOUBLE PRECISION)))';
+
+/** The newest matches, as a table `s`; ranked ones with a rank, which takes its time. */
 function matches(
   db: Db,
   query: MessageQuery,
@@ -113,47 +165,47 @@ function matches(
 ): { readonly sql: string; readonly params: SqlValue[] } {
   const { anyOf } = db.dialect;
   const isPostgres = db.dialect.name === 'postgres';
-  const words = matchText(db.dialect, query.words);
-  const isNarrow = query.roomIds.length <= maxRoomWords;
-  const rooms = query.roomIds.map((roomId) => `"${roomWord(roomId)}"`).join(' OR ');
-  const match = isPostgres ? words : `{words} : (${words})${isNarrow ? ` AND {room} : (${rooms})` : ''}`;
   const where = [
-    isPostgres ? 's.vector @@ CAST(? AS TSQUERY)' : 'event_search_words MATCH ?',
-    anyOf('s.room_id'),
-    anyOf('s.key'),
-    ...(query.senders ? [anyOf('s.sender')] : []),
-    ...(before ? ['(s.origin_server_ts, s.stream_ordering) < (?, ?)'] : []),
+    isPostgres ? 'i.vector @@ CAST(? AS TSQUERY)' : 'event_search MATCH ?',
+    anyOf('e.room_id'),
+    anyOf('e.type'),
+    ...(query.senders ? [anyOf('e.sender')] : []),
+    ...(before ? ['(e.origin_server_ts, e.stream_ordering) < (?, ?)'] : []),
   ];
   const params: SqlValue[] = [
-    match,
+    matchOf(db, query),
     query.roomIds,
-    query.keys,
+    query.types,
     ...(query.senders ? [query.senders] : []),
     ...(before ? [before.ts, before.stream] : []),
   ];
+  const found = 'SELECT e.event_id, e.origin_server_ts, e.stream_ordering';
   const sql = isPostgres
-    ? `(SELECT ${columns}${ranked ? ', s.vector' : ''} FROM event_search s WHERE ${where.join(' AND ')}
-        ORDER BY s.stream_ordering DESC LIMIT ${searchWindow}) AS s`
-    : `(SELECT ${columns}${ranked ? ', -bm25(event_search_words, 1.0, 0.0) AS rank' : ''} FROM event_search_words
-        CROSS JOIN event_search s ON s.stream_ordering = event_search_words.rowid WHERE ${where.join(' AND ')}
-        ORDER BY event_search_words.rowid DESC LIMIT ${searchWindow}) AS s`;
+    ? `(${found}${ranked ? `, ${postgresRank} AS rank` : ''} FROM event_search i
+        JOIN events e ON e.stream_ordering = i.stream_ordering WHERE ${where.join(' AND ')}
+        ORDER BY i.stream_ordering DESC LIMIT ${searchWindow}) AS s`
+    : `(${found}${ranked ? ', -bm25(event_search, 1.0, 0.0) AS rank' : ''} FROM event_search
+        CROSS JOIN events e ON e.stream_ordering = event_search.rowid WHERE ${where.join(' AND ')}
+        ORDER BY event_search.rowid DESC LIMIT ${searchWindow}) AS s`;
   return { sql, params };
 }
 
-/** How close a match is, with its parameters. */
-const rankOf = (db: Db, query: MessageQuery): { readonly sql: string; readonly params: SqlValue[] } =>
-  db.dialect.name === 'postgres'
-    ? { sql: 'ts_rank_cd(s.vector, CAST(? AS TSQUERY))', params: [matchText(db.dialect, query.words)] }
-    : { sql: 's.rank', params: [] };
+/** The words looked for and the rooms, as an expression of the database's own. */
+function matchOf(db: Db, { words, roomIds }: MessageQuery): string {
+  const text = matchText(db.dialect, words);
+  const isNarrow = roomIds.length <= maxRoomWords;
+  if (db.dialect.name === 'postgres') return isNarrow ? `${text} & (${roomIds.map(lexemeOf).join(' | ')})` : text;
+  const rooms = roomIds.map((roomId) => `"${roomWord(roomId)}"`).join(' OR ');
+  return `{words} : (${text})${isNarrow ? ` AND {room} : (${rooms})` : ''}`;
+}
 
 /** The closest first. */
 export async function selectByRank(db: Db, query: MessageQuery, offset: number, limit: number): Promise<RankedRow[]> {
   const { sql, params } = matches(db, query, { ranked: true });
-  const rank = rankOf(db, query);
   return db.query<RankedRow>(
-    `SELECT ${columns}, ${rank.sql} AS rank FROM ${sql} ORDER BY 4 DESC, s.origin_server_ts DESC, s.stream_ordering DESC
+    `SELECT ${columns}, s.rank FROM ${sql} ORDER BY 4 DESC, s.origin_server_ts DESC, s.stream_ordering DESC
      LIMIT ${Math.trunc(limit)} OFFSET ${Math.trunc(offset)}`,
-    [...rank.params, ...params],
+    params,
   );
 }
 
@@ -179,16 +231,17 @@ export async function countMatches(db: Db, query: MessageQuery): Promise<number>
 
 /** An event that may have to be indexed, as it was stored. */
 export interface RawEventRow {
-  readonly event_id: string;
   readonly room_id: string;
-  readonly sender: string;
   readonly type: string;
-  readonly origin_server_ts: number;
   readonly stream_ordering: number;
   readonly json: string;
 }
 
-/** Events that clients may see, of some types, older than a position, the newest first; redacted ones left out. */
+const servable = `SELECT e.room_id, e.type, e.stream_ordering, j.json FROM events e
+  JOIN event_json j ON j.event_id = e.event_id
+  WHERE e.outlier = FALSE AND e.soft_failed = FALSE AND e.rejection_reason IS NULL`;
+
+/** Events that clients may see, of some types, older than a position, the newest first. */
 export async function selectOlderEvents(
   db: Db,
   types: readonly string[],
@@ -196,11 +249,23 @@ export async function selectOlderEvents(
   limit: number,
 ): Promise<RawEventRow[]> {
   return db.query<RawEventRow>(
-    `SELECT e.event_id, e.room_id, e.sender, e.type, e.origin_server_ts, e.stream_ordering, j.json FROM events e
-     JOIN event_json j ON j.event_id = e.event_id
-     WHERE e.stream_ordering < ? AND ${db.dialect.anyOf('e.type')} AND e.outlier = FALSE AND e.soft_failed = FALSE
-       AND e.rejection_reason IS NULL AND NOT EXISTS (SELECT 1 FROM redactions r WHERE r.redacts = e.event_id)
+    `${servable} AND e.stream_ordering < ? AND ${db.dialect.anyOf('e.type')}
      ORDER BY e.stream_ordering DESC LIMIT ${Math.trunc(limit)}`,
     [before, types],
+  );
+}
+
+/** Events that clients may see, of some types, with `after < position <= upTo`, in order. */
+export async function selectEventsBetween(
+  db: Db,
+  types: readonly string[],
+  after: number,
+  upTo: number,
+  limit: number,
+): Promise<RawEventRow[]> {
+  return db.query<RawEventRow>(
+    `${servable} AND e.stream_ordering > ? AND e.stream_ordering <= ? AND ${db.dialect.anyOf('e.type')}
+     ORDER BY e.stream_ordering LIMIT ${Math.trunc(limit)}`,
+    [after, upTo, types],
   );
 }

@@ -13,8 +13,10 @@ import {
 } from '@rookery/rooms';
 import { highlightsOf, queryWordsOf } from '../text/words.js';
 import { countMatches, type FoundRow, type MessageQuery, selectByRank, selectByTime } from './message-index.query.js';
+import { MessageFollower } from './message-follower.js';
 import { ResultContexts } from './result-contexts.js';
 import { formatPlace, parsePlace, parseSearchRequest, type SearchPlace, type SearchRequest } from './search-request.js';
+import { typesWith } from './searchable.js';
 
 /** Words of a search that count. */
 const maxWords = 20;
@@ -41,6 +43,7 @@ interface Page {
 export class MessageSearch {
   constructor(
     private readonly database: Database,
+    private readonly index: MessageFollower,
     private readonly config: Config,
     private readonly memberships: MembershipReader,
     private readonly events: EventStore,
@@ -61,6 +64,7 @@ export class MessageSearch {
     const query = await this.#query(requester.userId, request, place);
     if (query.words.length === 0 || query.roomIds.length === 0)
       return { count: 0, highlights: [], results: [], ...(request.groupBy.length > 0 && { groups: {} }) };
+    await this.index.caughtUp();
     const [count, page] = await Promise.all([
       countMatches(this.database, query),
       this.#page(requester.userId, request, query, place),
@@ -83,7 +87,7 @@ export class MessageSearch {
     return {
       words: queryWordsOf(request.term, maxWords),
       roomIds: roomIds.filter((roomId) => inGroup('room_id', roomId)),
-      keys: request.keys,
+      types: typesWith(request.keys),
       senders:
         group?.key === 'sender'
           ? [group.value].filter((sender) => filter.senders?.includes(sender) ?? true)

@@ -13,17 +13,16 @@ const fieldOfType: Readonly<Record<string, readonly [key: SearchKey, field: stri
 /** Types of events that can be found. */
 export const searchableTypes: readonly string[] = Object.keys(fieldOfType);
 
+/** Types of events that have one of the fields. */
+export const typesWith = (keys: readonly SearchKey[]): readonly string[] =>
+  Object.entries(fieldOfType).flatMap(([type, [key]]) => (keys.includes(key) ? [type] : []));
+
 /** Words of one event that are indexed. */
 const maxWords = 2_000;
 
-/** Under which words an event is found, and in which field they lie; `undefined` for an event without any. */
-export function searchableWords(
-  type: string,
-  content: Readonly<Record<string, unknown>>,
-): { readonly key: SearchKey; readonly words: readonly string[] } | undefined {
-  const found = Object.hasOwn(fieldOfType, type) ? fieldOfType[type] : undefined;
-  const text = found === undefined ? undefined : content[found[1]];
-  if (found === undefined || typeof text !== 'string') return undefined;
-  const words = wordsOf(text, maxWords);
-  return words.length === 0 ? undefined : { key: found[0], words };
+/** Under which words an event is found; none for one that is not looked for. */
+export function searchableWords(type: string, content: Readonly<Record<string, unknown>>): readonly string[] {
+  const field = Object.hasOwn(fieldOfType, type) ? fieldOfType[type]?.[1] : undefined;
+  const text = field === undefined ? undefined : content[field];
+  return typeof text === 'string' ? wordsOf(text, maxWords) : [];
 }
