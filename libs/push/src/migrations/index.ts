@@ -74,5 +74,5 @@ export const pushMigrations: readonly Migration[] = [
   step('push_02_counts', countTables),
   step('push_03_pushers', pusherTables),
   step('push_04_threads', threadTables),
-  { version: 1, name: 'push_04_notes', up: notesSchema },
+  { version: 1, name: 'push_05_notes', up: notesSchema },
 ];
