@@ -3,6 +3,7 @@ import { AppservicesHttpModule } from '@rookery/appservices';
 import { ServerNoticesModule } from '@rookery/admin';
 import { E2eeHttpModule } from '@rookery/e2ee';
 import { EphemeralHttpModule } from '@rookery/ephemeral';
+import { MediaHttpModule, MediaModule, MediaUpkeepModule } from '@rookery/media';
 import { PushHttpModule } from '@rookery/push';
 import { RoomsHttpModule, RoomsWriterModule } from '@rookery/rooms';
 import { SearchHttpModule } from '@rookery/search';
@@ -26,6 +27,8 @@ export class RootModule {
         SsoHttpModule,
         RoomsHttpModule,
         RoomsWriterModule,
+        MediaModule,
+        ...(parts.config.get('enable_media_repo') ? [MediaHttpModule, MediaUpkeepModule] : []),
         EphemeralHttpModule,
         E2eeHttpModule,
         PushHttpModule,
