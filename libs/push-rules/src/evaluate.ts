@@ -20,6 +20,17 @@ export interface PushContext {
   readonly senderPowerLevel: number;
   /** `notifications` of the power levels event; a key that is missing there needs 50. */
   readonly notificationLevels: Readonly<Record<string, unknown>>;
+  /** Whether the user is subscribed to the event's thread (MSC4306); absent for an event that is in none. */
+  readonly threadSubscribed?: boolean | undefined;
+  /** Events that this one points to, by the type of the relation (MSC3664). */
+  readonly related?: ReadonlyMap<string, RelatedEvent> | undefined;
+}
+
+/** An event to which another one points. */
+export interface RelatedEvent {
+  readonly event: PushEvent;
+  /** The relation is there for clients that do not understand the other one. */
+  readonly isFallback: boolean;
 }
 
 /** An event in client format: at least `type`, `sender`, `room_id`, `content`. */
@@ -112,14 +123,36 @@ function compileCondition(condition: PushCondition): Check {
         if (typeof body !== 'string' || !context.displayName) return false;
         return compileGlob(context.displayName.replace(/[*?]/g, '?'), 'words')(body);
       };
+    case 'io.element.msc4306.thread_subscription': {
+      const { subscribed } = condition;
+      return typeof subscribed === 'boolean' ? (_, context) => context.threadSubscribed === subscribed : never;
+    }
+    case 'im.nheko.msc3664.related_event_match':
+      return compileRelated(condition);
     default:
       return never;
   }
 }
 
+function compileRelated({ key, pattern, rel_type: type, include_fallbacks: withFallbacks }: PushCondition): Check {
+  if (typeof type !== 'string') return never;
+  const isPattern = typeof key === 'string' && typeof pattern === 'string';
+  if (!isPattern && (key !== undefined || pattern !== undefined)) return never;
+  const names = isPattern ? splitPath(key) : [];
+  const matches = isPattern ? compileGlob(pattern, key === 'content.body' ? 'words' : 'whole') : undefined;
+  return (_, context) => {
+    const related = context.related?.get(type);
+    if (related === undefined || (related.isFallback && withFallbacks !== true)) return false;
+    if (matches === undefined) return true;
+    const value = propertyAt(related.event, names);
+    return typeof value === 'string' && matches(value);
+  };
+}
+
 function compileRule(kind: RuleKind, rule: PushRule): CompiledRule {
   const checks: Check[] = [];
-  if (kind === 'override' || kind === 'underride') checks.push(...(rule.conditions ?? []).map(compileCondition));
+  if (kind === 'override' || kind === 'postcontent' || kind === 'underride')
+    checks.push(...(rule.conditions ?? []).map(compileCondition));
   else if (kind === 'content') {
     checks.push(compileCondition({ kind: 'event_match', key: 'content.body', pattern: rule.pattern ?? '' }));
   } else if (kind === 'room') checks.push((event) => event['room_id'] === rule.rule_id);
@@ -130,7 +163,7 @@ function compileRule(kind: RuleKind, rule: PushRule): CompiledRule {
 /** Prepares a ruleset once, so that evaluating it per event is a loop over functions. */
 export function compileRuleset(ruleset: Ruleset): CompiledRuleset {
   return ruleKinds.flatMap((kind) =>
-    ruleset[kind].filter((rule) => rule.enabled).map((rule) => compileRule(kind, rule)),
+    (ruleset[kind] ?? []).filter((rule) => rule.enabled).map((rule) => compileRule(kind, rule)),
   );
 }
 

@@ -8,6 +8,7 @@ export {
   type PushEvent,
   type PushMatch,
   type PushOutcome,
+  type RelatedEvent,
 } from './evaluate.js';
 export { propertyAt, splitPath } from './event-properties.js';
 export { compileGlob, type Matcher } from './glob.js';
@@ -28,6 +29,7 @@ export {
   type PushCondition,
   type PushRule,
   type RuleChanges,
+  type RuleFeatures,
   type RuleKind,
   ruleKinds,
   type Ruleset,

@@ -51,6 +51,7 @@ function parseConditions(value: unknown): Parsed<PushCondition[]> {
  * @spec client-server-api#put_matrixclientv3pushrulesglobalkindruleid
  */
 export function parseUserRule(kind: RuleKind, ruleId: string, body: unknown): Parsed<UserRule> {
+  if (kind === 'postcontent') return fail('rules of this kind belong to the server');
   if (ruleId.startsWith('.')) return fail('rule ids that begin with a dot belong to the server');
   if (ruleId === '' || /[/\\]/.test(ruleId)) return fail('a rule id must not be empty or contain slashes');
   if (new TextEncoder().encode(ruleId).length > maxRuleIdBytes)

@@ -1,5 +1,8 @@
-/** The five kinds of push rules, highest priority first. @spec client-server-api#push-rules */
-export const ruleKinds = ['override', 'content', 'room', 'sender', 'underride'] as const;
+/**
+ * The kinds of push rules, highest priority first; `postcontent` (MSC4306) holds rules of the server only.
+ * @spec client-server-api#push-rules
+ */
+export const ruleKinds = ['override', 'content', 'postcontent', 'room', 'sender', 'underride'] as const;
 export type RuleKind = (typeof ruleKinds)[number];
 
 /** `notify`, or a tweak for the client; unknown actions are kept and ignored. */
@@ -12,6 +15,12 @@ export interface PushCondition {
   readonly pattern?: string;
   readonly is?: string;
   readonly value?: unknown;
+  /** Of `io.element.msc4306.thread_subscription`. */
+  readonly subscribed?: boolean;
+  /** Of `im.nheko.msc3664.related_event_match`. */
+  readonly rel_type?: string;
+  /** The same: relations that are there for old clients count as well. */
+  readonly include_fallbacks?: boolean;
 }
 
 /** One rule on the wire. @spec client-server-api#push-rules */
@@ -21,14 +30,28 @@ export interface PushRule {
   readonly default: boolean;
   readonly enabled: boolean;
   readonly actions: readonly PushAction[];
-  /** Of `override` and `underride` rules. */
+  /** Of `override`, `postcontent` and `underride` rules. */
   readonly conditions?: readonly PushCondition[];
   /** Of `content` rules. */
   readonly pattern?: string;
 }
 
-/** The rules of one user by kind, each list with the most important first. */
-export type Ruleset = { readonly [Kind in RuleKind]: readonly PushRule[] };
+type Lists<Kind extends RuleKind> = { readonly [K in Kind]: readonly PushRule[] };
+
+/** The rules of one user by kind, each list with the most important first; `postcontent` only where threads are a feature. */
+export type Ruleset = Lists<Exclude<RuleKind, 'postcontent'>> & Partial<Lists<'postcontent'>>;
+
+/** What the server offers beyond the specification, each with rules of its own. */
+export interface RuleFeatures {
+  /** Subscriptions to threads (MSC4306). */
+  readonly threads?: boolean;
+  /** Polls (MSC3930). */
+  readonly polls?: boolean;
+  /** Replies to the user (MSC3664). */
+  readonly replies?: boolean;
+  /** All encrypted events, so that clients decide (MSC4028); off unless the user switches it on. */
+  readonly encryptedEvents?: boolean;
+}
 
 /** A rule that a user made, as stored. */
 export interface UserRule {
@@ -62,16 +85,62 @@ const rule = (
   conditions: readonly PushCondition[],
   actions: readonly PushAction[],
   enabled = true,
-): PushRule => ({ rule_id: `.m.rule.${id}`, default: true, enabled, conditions, actions });
+): PushRule => unstableRule(`m.rule.${id}`, conditions, actions, enabled);
+
+const unstableRule = (
+  id: string,
+  conditions: readonly PushCondition[],
+  actions: readonly PushAction[],
+  enabled = true,
+): PushRule => ({ rule_id: `.${id}`, default: true, enabled, conditions, actions });
+
+const inThread = (subscribed: boolean): PushCondition => ({
+  kind: 'io.element.msc4306.thread_subscription',
+  subscribed,
+});
+
+const threadRules: readonly PushRule[] = [
+  unstableRule('io.element.msc4306.rule.unsubscribed_thread', [inThread(false)], []),
+  unstableRule('io.element.msc4306.rule.subscribed_thread', [inThread(true)], [notify, sound('default')]),
+];
+
+const pollRules: readonly PushRule[] = ['start', 'end'].flatMap((part) => {
+  const ofType = match('type', `org.matrix.msc3381.poll.${part}`);
+  return [
+    unstableRule(`org.matrix.msc3930.rule.poll_${part}_one_to_one`, [twoMembers, ofType], [notify, sound('default')]),
+    unstableRule(`org.matrix.msc3930.rule.poll_${part}`, [ofType], [notify]),
+  ];
+});
+
+const pollResponse = unstableRule(
+  'org.matrix.msc3930.rule.poll_response',
+  [match('type', 'org.matrix.msc3381.poll.response')],
+  [],
+);
+
+const encryptedEvent = unstableRule(
+  'org.matrix.msc4028.encrypted_event',
+  [match('type', 'm.room.encrypted')],
+  [notify],
+  false,
+);
+
+const replyTo = (userId: string): PushRule =>
+  unstableRule(
+    'im.nheko.msc3664.reply',
+    [{ kind: 'im.nheko.msc3664.related_event_match', key: 'sender', pattern: userId, rel_type: 'm.in_reply_to' }],
+    [notify, highlight, sound('default')],
+  );
 
 /**
  * The rules that every user starts with. They name the user, so each has their own copy.
  * @spec client-server-api#predefined-rules
  */
-export function defaultRuleset(userId: string): Ruleset {
+export function defaultRuleset(userId: string, features: RuleFeatures = {}): Ruleset {
   return {
     override: [
       rule('master', [], [], false),
+      ...(features.encryptedEvents ? [encryptedEvent] : []),
       rule('suppress_notices', [match('content.msgtype', 'm.notice')], []),
       rule(
         'invite_for_me',
@@ -79,6 +148,7 @@ export function defaultRuleset(userId: string): Ruleset {
         [notify, sound('default')],
       ),
       rule('member_event', [match('type', 'm.room.member')], []),
+      ...(features.replies ? [replyTo(userId)] : []),
       rule(
         'is_user_mention',
         [{ kind: 'event_property_contains', key: 'content.m\\.mentions.user_ids', value: userId }],
@@ -93,8 +163,10 @@ export function defaultRuleset(userId: string): Ruleset {
       rule('reaction', [match('type', 'm.reaction')], []),
       rule('room.server_acl', [match('type', 'm.room.server_acl'), match('state_key', '')], []),
       rule('suppress_edits', [is('content.m\\.relates_to.rel_type', 'm.replace')], []),
+      ...(features.polls ? [pollResponse] : []),
     ],
     content: [],
+    ...(features.threads && { postcontent: threadRules }),
     room: [],
     sender: [],
     underride: [
@@ -103,15 +175,20 @@ export function defaultRuleset(userId: string): Ruleset {
       rule('room_one_to_one', [twoMembers, match('type', 'm.room.message')], [notify, sound('default')]),
       rule('message', [match('type', 'm.room.message')], [notify]),
       rule('encrypted', [match('type', 'm.room.encrypted')], [notify]),
+      ...(features.polls ? pollRules : []),
     ],
   };
 }
 
 const masterRuleId = '.m.rule.master';
 
+const everything: Required<RuleFeatures> = { threads: true, polls: true, replies: true, encryptedEvents: true };
+
 /** The kind of each rule of the server. */
 export const defaultRuleKinds: ReadonlyMap<string, RuleKind> = new Map(
-  ruleKinds.flatMap((kind) => defaultRuleset('@a:b')[kind].map((entry) => [entry.rule_id, kind] as const)),
+  ruleKinds.flatMap((kind) =>
+    (defaultRuleset('@a:b', everything)[kind] ?? []).map((entry) => [entry.rule_id, kind] as const),
+  ),
 );
 
 /**
@@ -119,12 +196,14 @@ export const defaultRuleKinds: ReadonlyMap<string, RuleKind> = new Map(
  * same kind, the master switch above everything.
  * @spec client-server-api#push-rules
  */
-export function buildRuleset(userId: string, changes: RuleChanges): Ruleset {
-  const defaults = defaultRuleset(userId);
+export function buildRuleset(userId: string, changes: RuleChanges, features: RuleFeatures = {}): Ruleset {
+  const defaults = defaultRuleset(userId, features);
   const enabledOf = (id: string, otherwise: boolean): boolean => changes.enabled.get(id) ?? otherwise;
   const result = {} as Record<RuleKind, PushRule[]>;
   for (const kind of ruleKinds) {
-    const server = defaults[kind].map((entry) => ({
+    const ofServer = defaults[kind];
+    if (ofServer === undefined) continue;
+    const server = ofServer.map((entry) => ({
       ...entry,
       enabled: enabledOf(entry.rule_id, entry.enabled),
       actions: changes.actions.get(entry.rule_id) ?? entry.actions,

@@ -7,3 +7,4 @@ export { PushDelivery } from './pushers/push-delivery.js';
 export { type Pusher, pusherContent, type PusherSettings } from './pushers/pusher.js';
 export { PushersService } from './pushers/pushers.service.js';
 export { PushRulesService, type RulePlace } from './rules/push-rules.service.js';
+export { ThreadSubscriptions, type ThreadSubscription } from './threads/thread-subscriptions.service.js';

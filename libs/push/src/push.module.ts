@@ -1,6 +1,7 @@
 import { Module } from '@nestjs/common';
 import { RoomsModule } from '@rookery/rooms';
 import { UsersModule } from '@rookery/users';
+import { EventTiesReader } from './actions/event-ties.js';
 import { IgnoredSenders } from './actions/ignored-senders.js';
 import { NotificationHistory } from './actions/notification-history.js';
 import { NotificationsController } from './actions/notifications.controller.js';
@@ -15,17 +16,29 @@ import { PushersController } from './pushers/pushers.controller.js';
 import { PushersService } from './pushers/pushers.service.js';
 import { PushRulesController } from './rules/push-rules.controller.js';
 import { PushRulesService } from './rules/push-rules.service.js';
+import { ThreadSubscriptionsController } from './threads/thread-subscriptions.controller.js';
+import { ThreadSubscriptions } from './threads/thread-subscriptions.service.js';
 
-const face = [PushRulesService, PushCounts, NotificationHistory, PushersService, UnsubscribeLinks];
+const face = [PushRulesService, PushCounts, NotificationHistory, PushersService, ThreadSubscriptions, UnsubscribeLinks];
 
 /** Push rules, counts and pushers; safe in any process. */
-@Module({ imports: [UsersModule, RoomsModule], providers: [...face, PushActions, IgnoredSenders], exports: face })
+@Module({
+  imports: [UsersModule, RoomsModule],
+  providers: [...face, PushActions, EventTiesReader, IgnoredSenders],
+  exports: face,
+})
 export class PushModule {}
 
 /** The client API of push rules and pushers. */
 @Module({
   imports: [PushModule],
-  controllers: [PushRulesController, NotificationsController, PushersController, UnsubscribeController],
+  controllers: [
+    PushRulesController,
+    NotificationsController,
+    PushersController,
+    ThreadSubscriptionsController,
+    UnsubscribeController,
+  ],
 })
 export class PushHttpModule {}
 

@@ -1,15 +1,13 @@
 import { clientEventView, type RoomEvent } from '@rookery/events';
 import {
-  buildRuleset,
   type CompiledRuleset,
-  compileRuleset,
   evaluate,
-  noRuleChanges,
   outcomeOf,
   type PushAction,
   type PushContext,
   type PushEvent,
 } from '@rookery/push-rules';
+import { nobody } from '../rules/push-rules.service.js';
 import type { PushNote } from '@rookery/rooms';
 
 /** What a notification asks of the client. */
@@ -37,19 +35,17 @@ export interface EventPush {
   readonly outOfBand: boolean;
 }
 
-/** The part of {@link PushContext} that is the same for all users of a room. */
-export type RoomContext = Pick<PushContext, 'memberCount' | 'senderPowerLevel' | 'notificationLevels'>;
+/** The part of {@link PushContext} that is the same for all users of a room; `threadSubscribed` for those who are not. */
+export type RoomContext = Omit<PushContext, 'userId' | 'displayName'>;
 
 /** A user whose rules are looked at one by one. */
 export interface PushCandidate {
   readonly userId: string;
   readonly ruleset: CompiledRuleset;
   readonly displayName?: string | undefined;
+  /** Whether the user is subscribed to the event's thread; absent where there is none (MSC4306). */
+  readonly threadSubscribed?: boolean | undefined;
 }
-
-// No event can name this user, so what comes out holds for everybody with the default rules whom the event does not name.
-const nobody = '@:';
-const defaultRules = compileRuleset(buildRuleset(nobody, noRuleChanges));
 
 // Compiled rules keep their lists of actions, so what these mean is found out once for each of them.
 const outcomes = new WeakMap<readonly PushAction[], { readonly outcome: NotifyOutcome | undefined }>();
@@ -61,14 +57,14 @@ export const usualActions = JSON.stringify(['notify']);
 export const pushEventOf = (event: RoomEvent): PushEvent => clientEventView(event) as unknown as PushEvent;
 
 /** What the default rules say to users whom the event does not name. */
-export function defaultOutcome(event: PushEvent, room: RoomContext): NotifyOutcome | undefined {
-  return outcome(defaultRules, event, { ...room, userId: nobody });
+export function defaultOutcome(rules: CompiledRuleset, event: PushEvent, room: RoomContext): NotifyOutcome | undefined {
+  return outcome(rules, event, { ...room, userId: nobody });
 }
 
 /** What a user's own rules say. */
 export function ownOutcome(event: PushEvent, candidate: PushCandidate, room: RoomContext): NotifyOutcome | undefined {
-  const { userId, displayName } = candidate;
-  return outcome(candidate.ruleset, event, { ...room, userId, displayName });
+  const { userId, displayName, threadSubscribed } = candidate;
+  return outcome(candidate.ruleset, event, { ...room, userId, displayName, threadSubscribed });
 }
 
 function outcome(ruleset: CompiledRuleset, event: PushEvent, context: PushContext): NotifyOutcome | undefined {

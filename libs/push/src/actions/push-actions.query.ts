@@ -141,22 +141,26 @@ export async function selectCountedRooms(db: Db, userId: string): Promise<string
   return rows.map((row) => row.room_id);
 }
 
-/** Unread notifications by room and thread, in one query. */
+/**
+ * Unread notifications by room and thread, in one query. SQLite takes the sides of a cross join as they are written: what
+ * was read is never looked at.
+ */
 export async function selectCounts(db: Db, userId: string, roomIds: readonly string[]): Promise<CountRow[]> {
   const rooms = `AND ${db.dialect.anyOf('m.room_id')}`;
   const mine: SqlValue[] = [userId, roomIds];
   return db.query<CountRow>(
     `SELECT room_id, thread_id, CAST(SUM(notify) AS BIGINT) AS notify, CAST(SUM(highlight) AS BIGINT) AS highlight FROM (
        SELECT e.room_id, e.push_thread AS thread_id, COUNT(*) AS notify, SUM(e.push_highlight) AS highlight
-       FROM push_read_marks m JOIN events e ON e.room_id = m.room_id AND e.stream_ordering > m.read_up_to
-       WHERE m.user_id = ? ${rooms} AND m.thread_id = '' AND ${sharedWith(db.dialect, 'e')}
+       FROM push_read_marks m CROSS JOIN events e
+       WHERE m.user_id = ? ${rooms} AND m.thread_id = '' AND e.room_id = m.room_id AND e.stream_ordering > m.read_up_to
+         AND ${sharedWith(db.dialect, 'e')}
          AND ${unreadThread('e', 'push_thread')}
        GROUP BY e.room_id, e.push_thread
        UNION ALL
        SELECT a.room_id, a.thread_id, COUNT(*) AS notify, SUM(a.highlight) AS highlight
-       FROM push_read_marks m JOIN event_push_actions a ON a.user_id = m.user_id AND a.room_id = m.room_id
-         AND a.stream_ordering > m.read_up_to
-       WHERE m.user_id = ? ${rooms} AND m.thread_id = '' AND ${unreadThread('a', 'thread_id')}
+       FROM push_read_marks m CROSS JOIN event_push_actions a
+       WHERE m.user_id = ? ${rooms} AND m.thread_id = '' AND a.user_id = m.user_id AND a.room_id = m.room_id
+         AND a.stream_ordering > m.read_up_to AND ${unreadThread('a', 'thread_id')}
        GROUP BY a.room_id, a.thread_id) AS counted
      GROUP BY room_id, thread_id`,
     [...mine, ...sharedParams(userId), ...mine],

@@ -8,7 +8,6 @@ import {
   EventStore,
   InviteWishes,
   isServable,
-  relationOf,
   RoomHooks,
   type RoomView,
   type StoredEvent,
@@ -27,6 +26,7 @@ import {
   type RoomContext,
   sameOutcome,
 } from './event-push.js';
+import { type EventTies, EventTiesReader } from './event-ties.js';
 import { IgnoredSenders } from './ignored-senders.js';
 import {
   currentInvites,
@@ -69,6 +69,7 @@ interface Prepared {
 export class PushActions implements OnModuleInit {
   constructor(
     private readonly rules: PushRulesService,
+    private readonly ties: EventTiesReader,
     private readonly ignored: IgnoredSenders,
     private readonly counts: PushCounts,
     private readonly events: EventStore,
@@ -153,32 +154,41 @@ export class PushActions implements OnModuleInit {
     const { event } = stored;
     const { localMembers } = room;
     const alone = localMembers.size === 0 || (localMembers.size === 1 && localMembers.has(event.sender));
-    const invited = isInvite(event) && this.#isLocal(event.stateKey) ? event.stateKey : undefined;
-    if (alone && invited === undefined) return undefined;
+    const invites = isInvite(event) && this.#isLocal(event.stateKey);
+    if (alone && !invites) return undefined;
+    const invited = invites ? this.#welcome(event) : undefined;
+    return soon(allSoon([invited, this.ties.of(event)]), ([target, ties]) =>
+      this.#evaluateWith(stored, room, target, ties),
+    );
+  }
+
+  /** @param invited who is told of an invite although not in the room */
+  #evaluateWith(
+    { event, streamOrdering }: StoredEvent,
+    room: RoomView,
+    invited: string | undefined,
+    { threadId, subscribers, related }: EventTies,
+  ): Soon<EventPush | undefined> {
+    const { localMembers } = room;
     const candidates = new Set(intersection(localMembers, this.rules.withOwnRules));
     for (const userId of namedUsers(event)) if (localMembers.has(userId) || userId === invited) candidates.add(userId);
+    if (subscribers !== undefined) for (const userId of intersection(localMembers, subscribers)) candidates.add(userId);
+    for (const { event: target } of related?.values() ?? []) {
+      const sender = String(target['sender']);
+      if (localMembers.has(sender)) candidates.add(sender);
+    }
     candidates.delete(event.sender);
     const surroundings = [
       contextOf(event, room),
       this.ignored.ignorersOf(event.sender),
-      candidates.size === 0 ? nobody : this.#candidates(candidates, room),
+      candidates.size === 0 ? nobody : this.#candidates(candidates, room, subscribers),
     ] as const;
     return soon(allSoon(surroundings), ([context, ignorers, own]) => {
-      const judged = this.#judgeAll(event, context, {
-        localMembers,
-        ignorers,
-        candidates: own,
-      });
+      const tied = subscribers || related ? { ...context, threadSubscribed: subscribers && false, related } : context;
+      const judged = this.#judgeAll(event, tied, { localMembers, ignorers, candidates: own });
       if (judged.everyone === undefined && judged.own.size === 0) return undefined;
-      return soon(this.#threadOf(event), (threadId) => ({
-        eventId: event.eventId,
-        roomId: event.roomId,
-        streamOrdering: stored.streamOrdering,
-        sender: event.sender,
-        threadId,
-        ...judged,
-        outOfBand: false,
-      }));
+      const { eventId, roomId, sender } = event;
+      return { eventId, roomId, streamOrdering, sender, threadId, ...judged, outOfBand: false };
     });
   }
 
@@ -188,7 +198,7 @@ export class PushActions implements OnModuleInit {
     { localMembers, ignorers, candidates }: Audience,
   ): Pick<EventPush, 'everyone' | 'except' | 'own'> {
     const pushEvent = pushEventOf(event);
-    const everyone = this.#judge(event, () => defaultOutcome(pushEvent, context));
+    const everyone = this.#judge(event, () => defaultOutcome(this.rules.defaults, pushEvent, context));
     const except = new Set(everyone && ignorers.size > 0 ? intersection(localMembers, ignorers) : []);
     const own = new Map<string, NotifyOutcome>();
     for (const candidate of candidates) {
@@ -203,13 +213,18 @@ export class PushActions implements OnModuleInit {
     return { everyone, except: [...except], own };
   }
 
-  async #candidates(userIds: Iterable<string>, room: RoomView): Promise<PushCandidate[]> {
+  async #candidates(
+    userIds: Iterable<string>,
+    room: RoomView,
+    subscribers: ReadonlySet<string> | undefined,
+  ): Promise<PushCandidate[]> {
     const compiled = await this.rules.compiled(userIds);
     return Promise.all(
       [...compiled].map(async ([userId, { rules, needsDisplayName }]) => ({
         userId,
         ruleset: rules,
         displayName: needsDisplayName ? await displayNameOf(userId, room) : undefined,
+        threadSubscribed: subscribers?.has(userId),
       })),
     );
   }
@@ -243,24 +258,13 @@ export class PushActions implements OnModuleInit {
     }
   }
 
-  /** Whether an invite is for somebody here who wants to hear of it. */
-  async #isWelcome({ sender, stateKey }: RoomEvent & { readonly stateKey: string }): Promise<boolean> {
-    return this.#isLocal(stateKey) && (await this.inviteWishes.of(stateKey))(sender) === 'allow';
+  /** Whom an invite is for, if they want to hear of it. */
+  async #welcome({ sender, stateKey }: RoomEvent & { readonly stateKey: string }): Promise<string | undefined> {
+    return (await this.inviteWishes.of(stateKey))(sender) === 'allow' ? stateKey : undefined;
   }
 
   #isLocal(userId: string): boolean {
     return domainOf(userId) === this.config.serverName;
-  }
-
-  /** @spec client-server-api#threaded-read-receipts */
-  #threadOf(event: RoomEvent): Soon<string> {
-    const relation = relationOf(event.content);
-    if (relation === undefined) return 'main';
-    if (relation.type === 'm.thread') return relation.eventId;
-    return this.events.one(relation.eventId).then((target) => {
-      const next = target?.event.roomId === event.roomId ? relationOf(target.event.content) : undefined;
-      return next?.type === 'm.thread' ? next.eventId : 'main';
-    });
   }
 }
 

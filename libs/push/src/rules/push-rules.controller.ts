@@ -42,7 +42,7 @@ export class PushRulesController {
     @Param('scope') scope: string,
     @Param('kind') kind: string,
   ): Promise<readonly PushRule[]> {
-    return (await this.rules.ruleset(requester.userId))[kindOf(scope, kind)];
+    return (await this.rules.ruleset(requester.userId))[kindOf(scope, kind)] ?? [];
   }
 
   /** GET /_matrix/client/v3/pushrules/global/{kind}/{ruleId} */

@@ -16,6 +16,8 @@ const priorityClasses: Readonly<Record<RuleKind, number>> = {
   room: 3,
   content: 4,
   override: 5,
+  // Holds rules of the server only: whichever of them a user changed is told by its id.
+  postcontent: 6,
 };
 
 interface RuleRow {

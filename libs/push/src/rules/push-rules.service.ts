@@ -12,9 +12,11 @@ import {
   type PushRule,
   type RuleKind,
   type RuleChanges,
+  type RuleFeatures,
   type Ruleset,
   type UserRule,
 } from '@rookery/push-rules';
+import { Config } from '@rookery/platform';
 import { Notifier, StreamChangeCache } from '@rookery/replication';
 import { AccountDataService } from '@rookery/users';
 import { LRUCache } from 'lru-cache';
@@ -33,6 +35,9 @@ import {
 /** Most rules of their own that a user may have. */
 const maxUserRules = 2_000;
 const maxBytes = 64 * 1024 * 1024;
+
+/** No event can name this user, so the rules of this one hold for all whom it does not name. */
+export const nobody = '@:';
 
 /** A ruleset ready for evaluation. */
 export interface ReadyRules {
@@ -64,12 +69,25 @@ export class PushRulesService implements OnModuleInit {
   #stream: StreamIds | undefined;
   #changes = new StreamChangeCache(0);
   #withOwnRules = new Set<string>();
+  /** What this server's rules are about beyond the specification. */
+  readonly features: RuleFeatures;
+  /** What holds for everybody who has changed no rule, and whom an event does not name. */
+  readonly defaults: CompiledRuleset;
 
   constructor(
     private readonly database: Database,
     private readonly notifier: Notifier,
     private readonly accountData: AccountDataService,
-  ) {}
+    config: Config,
+  ) {
+    this.features = {
+      threads: config.get('experimental_features.msc4306_enabled'),
+      polls: config.get('experimental_features.msc3381_polls_enabled'),
+      replies: config.get('experimental_features.msc3664_enabled'),
+      encryptedEvents: config.get('experimental_features.msc4028_push_encrypted_events'),
+    };
+    this.defaults = compileRuleset(buildRuleset(nobody, noRuleChanges, this.features));
+  }
 
   async onModuleInit(): Promise<void> {
     this.#stream = await StreamIds.load(this.database, 'push_rules', {
@@ -83,7 +101,7 @@ export class PushRulesService implements OnModuleInit {
 
   /** A user's whole ruleset. */
   async ruleset(userId: string): Promise<Ruleset> {
-    return buildRuleset(userId, await this.#changesOf(userId));
+    return buildRuleset(userId, await this.#changesOf(userId), this.features);
   }
 
   /** The account data event `m.push_rules`. */
@@ -120,7 +138,7 @@ export class PushRulesService implements OnModuleInit {
       const needsDisplayName = own.rules.some((rule) =>
         rule.conditions?.some(({ kind }) => kind === 'contains_display_name'),
       );
-      const compiled = { rules: compileRuleset(buildRuleset(userId, own)), needsDisplayName };
+      const compiled = { rules: compileRuleset(buildRuleset(userId, own, this.features)), needsDisplayName };
       result.set(userId, compiled);
       // Rules that changed while they were read may be old already.
       if (!this.#changes.hasChanged(userId, before) || before < this.#changes.earliestKnown) {
@@ -173,7 +191,7 @@ export class PushRulesService implements OnModuleInit {
   /** Switches a rule on or off. @throws MatrixError 404 `M_NOT_FOUND` */
   async setEnabled(userId: string, kind: RuleKind, ruleId: string, enabled: boolean): Promise<void> {
     await this.#change(userId, async (tx, changes) => {
-      find(buildRuleset(userId, changes), kind, ruleId);
+      find(buildRuleset(userId, changes, this.features), kind, ruleId);
       await writeEnabled(tx, userId, kind, ruleId, enabled);
     });
   }
@@ -183,7 +201,7 @@ export class PushRulesService implements OnModuleInit {
     const parsed = parseActions(actions);
     if (!parsed.ok) throw MatrixError.invalidParam(parsed.reason);
     await this.#change(userId, async (tx, changes) => {
-      find(buildRuleset(userId, changes), kind, ruleId);
+      find(buildRuleset(userId, changes, this.features), kind, ruleId);
       if (defaultRuleKinds.has(ruleId)) await writeDefaultActions(tx, userId, kind, ruleId, parsed.value);
       else {
         const rules = changes.rules.filter((rule) => rule.kind === kind);
@@ -227,7 +245,7 @@ export class PushRulesService implements OnModuleInit {
 }
 
 function find(ruleset: Ruleset, kind: RuleKind, ruleId: string): PushRule {
-  const rule = ruleset[kind].find((each) => each.rule_id === ruleId);
+  const rule = ruleset[kind]?.find((each) => each.rule_id === ruleId);
   if (rule === undefined) throw unknownRule();
   return rule;
 }
