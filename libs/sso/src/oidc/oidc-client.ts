@@ -214,11 +214,17 @@ function explain(library: typeof OpenIdClient, error: unknown): SsoError {
   if (error instanceof library.ResponseBodyError) return providerError(error.error, error.error_description);
   if (error instanceof library.AuthorizationResponseError)
     return providerError(error.error, error.error_description ?? undefined);
-  for (let cause = error, depth = 0; cause instanceof Error && depth < 5; cause = cause.cause, depth++)
-    if (cause instanceof OutboundError || cause.name === 'TimeoutError') return SsoError.unavailable(error);
-  const { code, message } = error as { readonly code?: unknown; readonly message?: unknown };
-  const about = `${String(code)} ${String(message)}`;
-  return /JWT|JWS|JWK|KEY|signature|claim|ID Token|nonce/i.test(about)
+  const chain = causesOf(error);
+  if (chain.some((cause) => cause instanceof OutboundError || cause.name === 'TimeoutError'))
+    return SsoError.unavailable(error);
+  const about = chain.map((cause) => `${String((cause as { code?: unknown }).code)} ${cause.message}`).join('\n');
+  return /JWT|JWS|JWK|KEY_SELECTION|signature|claim|nonce/i.test(about)
     ? new SsoError('invalid_token', 'What the sign-in provider sent cannot be trusted.', 400, { cause: error })
     : new SsoError('invalid_response', 'The sign-in provider sent an answer of the wrong kind.', 502, { cause: error });
+}
+
+function causesOf(error: unknown): Error[] {
+  const chain: Error[] = [];
+  for (let cause = error; cause instanceof Error && chain.length < 5; cause = cause.cause) chain.push(cause);
+  return chain;
 }
