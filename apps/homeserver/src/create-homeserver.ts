@@ -1,5 +1,6 @@
 import type { Type } from '@nestjs/common';
 import { type BackgroundUpdate, BackgroundUpdates, type Database, migrate, openDatabase } from '@rookery/database';
+import { type NameResolver, ServerSoftware, SystemNameResolver } from '@rookery/federation-client';
 import {
   type BoundAddress,
   HttpApp,
@@ -34,7 +35,7 @@ import { databaseOptions } from './database-options.js';
 import { RootModule } from './root.module.js';
 import { backgroundUpdates, migrations } from './schema.js';
 import { showActivityMetrics, showServerMetrics, transactionMetrics } from './server-metrics.js';
-import { loadSigningKeys } from './signing-keys.js';
+import { loadOwnKeys } from './signing-keys.js';
 import { version } from './version.js';
 
 /** What may be given in place of the real thing. */
@@ -42,6 +43,8 @@ export interface HomeserverOverrides {
   readonly clock?: Clock;
   readonly ids?: Ids;
   readonly logger?: Logger;
+  /** How names of other servers become addresses. */
+  readonly nameResolver?: NameResolver;
   /** More modules, behind those of the settings. */
   readonly modules?: readonly ModuleEntry[];
   /** More background updates, beside those of the libs. */
@@ -78,6 +81,7 @@ export class Homeserver {
     server.#moreModules = overrides.modules ?? [];
     server.#plan({
       ...{ clock, ids, metrics },
+      nameResolver: overrides.nameResolver ?? new SystemNameResolver(clock),
       entries: [...moduleEntriesOf(config), ...server.#moreModules],
       updates: [...backgroundUpdates, ...(overrides.backgroundUpdates ?? [])],
     });
@@ -140,12 +144,14 @@ export class Homeserver {
     clock,
     ids,
     metrics,
+    nameResolver,
     entries,
     updates,
   }: {
     clock: Clock;
     ids: Ids;
     metrics: Metrics;
+    nameResolver: NameResolver;
     entries: readonly ModuleEntry[];
     updates: readonly BackgroundUpdate[];
   }): void {
@@ -167,9 +173,9 @@ export class Homeserver {
       name: 'module graph',
       start: async () => {
         const loaded = await modules.import(entries);
-        const [signingKey] = loadSigningKeys(config, ids);
+        const ownKeys = loadOwnKeys(config, ids);
         const database = this.#database;
-        if (database === undefined || signingKey === undefined) throw new Error('The server starts out of order');
+        if (database === undefined) throw new Error('The server starts out of order');
         const updating = new BackgroundUpdates({
           ...{ database, clock, updates },
           logger: logger.child('background_updates'),
@@ -181,6 +187,7 @@ export class Homeserver {
         const limiter = new LeakyBucketRateLimiter(clock, rateLimitsOf(config), overrides);
         const pages = new Pages(pagesOptionsOf(config), ids, logger.child('templates'));
         const mailer = createMailer(config, pages, database, clock, ids, logger.child('mail'));
+        const outboundOptions = outboundOptionsOf(config, version, metrics);
         const parts: PlatformParts = {
           ...{
             config,
@@ -192,13 +199,15 @@ export class Homeserver {
             database,
             bus,
             notifier,
-            signingKey,
+            ownKeys,
+            nameResolver,
             dispatcher,
             rateLimitOverrides,
             pages,
             mailer,
           },
-          outboundHttp: new OutboundHttp(outboundOptionsOf(config, version, metrics)),
+          outboundHttp: new OutboundHttp(outboundOptions),
+          software: new ServerSoftware('Rookery', version, outboundOptions.userAgent),
           backgroundUpdates: updating,
           rateLimiter: new ModuleRateLimiter(limiter, overrides, dispatcher, clock),
         };

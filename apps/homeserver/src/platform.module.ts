@@ -1,6 +1,7 @@
 import { type DynamicModule, Global, Module, type Provider } from '@nestjs/common';
 import { BackgroundUpdates, Database } from '@rookery/database';
 import { SigningKey } from '@rookery/events';
+import { NameResolver, OwnKeys, ServerSoftware } from '@rookery/federation-client';
 import { OutboundHttp, RateLimiter } from '@rookery/http';
 import { ModuleDispatcher } from '@rookery/module-host';
 import { Clock, Config, Ids, Lifecycle, Logger, Metrics } from '@rookery/platform';
@@ -28,8 +29,12 @@ export interface PlatformParts {
   readonly pages: Pages;
   /** Absent when the server sends no mail. */
   readonly mailer: Mailer | undefined;
-  /** The key that signs. */
-  readonly signingKey: SigningKey;
+  /** The keys of this server; the first one signs. */
+  readonly ownKeys: OwnKeys;
+  /** The way from names of other servers to their addresses. */
+  readonly nameResolver: NameResolver;
+  /** What this program is called. */
+  readonly software: ServerSoftware;
 }
 
 /** The platform as providers, by their classes. */
@@ -51,7 +56,10 @@ export class PlatformModule {
       { provide: RateLimiter, useValue: parts.rateLimiter },
       { provide: OutboundHttp, useValue: parts.outboundHttp },
       { provide: ModuleDispatcher, useValue: parts.dispatcher },
-      { provide: SigningKey, useValue: parts.signingKey },
+      { provide: OwnKeys, useValue: parts.ownKeys },
+      { provide: SigningKey, useValue: parts.ownKeys.current },
+      { provide: NameResolver, useValue: parts.nameResolver },
+      { provide: ServerSoftware, useValue: parts.software },
       { provide: StoredRateLimitOverrides, useValue: parts.rateLimitOverrides },
       { provide: Pages, useValue: parts.pages },
       { provide: Mailer, useValue: parts.mailer },

@@ -3,6 +3,7 @@ import { AppservicesHttpModule } from '@rookery/appservices';
 import { ServerNoticesModule } from '@rookery/admin';
 import { E2eeHttpModule } from '@rookery/e2ee';
 import { EphemeralHttpModule } from '@rookery/ephemeral';
+import { FederationHttpModule } from '@rookery/federation';
 import { MediaHttpModule, MediaModule, MediaUpkeepModule } from '@rookery/media';
 import { PushHttpModule } from '@rookery/push';
 import { RoomsHttpModule, RoomsWriterModule } from '@rookery/rooms';
@@ -35,6 +36,7 @@ export class RootModule {
         ReceiptsToPushModule,
         SearchHttpModule,
         SyncModule,
+        FederationHttpModule,
         ServerNoticesModule,
         AppservicesHttpModule,
       ],

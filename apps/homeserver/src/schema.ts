@@ -1,6 +1,8 @@
 import { type BackgroundUpdate, databaseMigrations, type Migration } from '@rookery/database';
 import { e2eeMigrations } from '@rookery/e2ee';
 import { ephemeralMigrations } from '@rookery/ephemeral';
+import { federationClientMigrations } from '@rookery/federation-client';
+import { mediaMigrations } from '@rookery/media';
 import { pushMigrations, pushNotesUpdate } from '@rookery/push';
 import { replicationMigrations } from '@rookery/replication';
 import { roomsMigrations } from '@rookery/rooms';
@@ -16,6 +18,7 @@ export const migrations: readonly Migration[] = [
   ...databaseMigrations,
   ...replicationMigrations,
   ...templatesMigrations,
+  ...federationClientMigrations,
   ...usersMigrations,
   ...ssoMigrations,
   ...roomsMigrations,

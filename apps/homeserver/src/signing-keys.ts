@@ -1,4 +1,5 @@
 import { SigningKey } from '@rookery/events';
+import { type OldKey, OwnKeys } from '@rookery/federation-client';
 import type { Config, Ids } from '@rookery/platform';
 import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -28,19 +29,46 @@ export function loadSigningKeys(config: Config, ids: Ids): readonly SigningKey[]
     writeWhole(file, `${SigningKey.generate(undefined, (length) => ids.bytes(length)).serialize()}\n`);
   }
   const where = inline === undefined ? file : config.where('signing_key');
-  let text: string;
-  try {
-    text = inline ?? readFileSync(file, 'utf8');
-  } catch (error) {
-    throw new StartupError(`Cannot read the signing key ${file}: ${fileProblem(error)}`);
-  }
-  try {
-    const keys = SigningKey.parseFile(text);
-    if (keys.length > 0) return keys;
-  } catch (error) {
-    throw new StartupError(`${where}: ${(error as Error).message}`);
-  }
+  const keys = parseKeys(inline ?? readKeyFile(file), where);
+  if (keys.length > 0) return keys;
   throw new StartupError(
     `${where}: there is no signing key in it; restore it from a backup, since other servers know this one by its key`,
   );
+}
+
+/**
+ * All keys of this server: those that sign, those of the past, and those that sign when it vouches for other servers' keys.
+ * @throws StartupError when a file cannot be read, written or understood, or a key of the past is none
+ */
+export function loadOwnKeys(config: Config, ids: Ids): OwnKeys {
+  const signing = loadSigningKeys(config, ids);
+  const notaryFile = config.get('key_server_signing_keys_path');
+  const notary = notaryFile === undefined ? undefined : parseKeys(readKeyFile(notaryFile), notaryFile);
+  if (notary?.length === 0) throw new StartupError(`${notaryFile}: there is no signing key in it`);
+  const old = Object.entries(config.get('old_signing_keys')).map(([keyId, { key, expired_ts }]): OldKey => ({
+    keyId,
+    publicKey: key,
+    expiredTs: expired_ts,
+  }));
+  try {
+    return new OwnKeys(config.serverName, signing, old, notary);
+  } catch (error) {
+    throw new StartupError(`${config.where('old_signing_keys')}: ${(error as Error).message}`);
+  }
+}
+
+function readKeyFile(file: string): string {
+  try {
+    return readFileSync(file, 'utf8');
+  } catch (error) {
+    throw new StartupError(`Cannot read the signing key ${file}: ${fileProblem(error)}`);
+  }
+}
+
+function parseKeys(text: string, where: string): readonly SigningKey[] {
+  try {
+    return SigningKey.parseFile(text);
+  } catch (error) {
+    throw new StartupError(`${where}: ${(error as Error).message}`);
+  }
 }

@@ -14,6 +14,8 @@ export {
   type TestDatabasePlace,
   testPostgresUrl,
 } from './test-database.js';
+export { makeTestAuthority, type TestAuthority, type TestCertificate } from './test-authority.js';
+export { FakeNames } from './fake-names.js';
 export {
   createTestHomeserver,
   type TestHomeserver,

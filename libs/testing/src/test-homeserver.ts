@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import type { DialectName } from '@rookery/database';
 import type { Homeserver, HomeserverOverrides } from '@rookery/homeserver';
 import { Config, SilentLogger } from '@rookery/platform';
+import { FakeNames } from './fake-names.js';
 import { makeTestDatabasePlace, testPostgresUrl } from './test-database.js';
 
 /** What a test wants to be different. */
@@ -108,7 +109,11 @@ export async function createTestHomeserver(options: TestHomeserverOptions = {}):
     );
     // Loaded late, so that specs which need a database only do not load the whole server.
     const { Homeserver } = await import('@rookery/homeserver');
-    const server = Homeserver.create(config, { logger: new SilentLogger(), ...overrides });
+    // No test asks the world for names.
+    const server = Homeserver.create(config, {
+      ...{ logger: new SilentLogger(), nameResolver: new FakeNames() },
+      ...overrides,
+    });
     await server.start();
     return server;
   };

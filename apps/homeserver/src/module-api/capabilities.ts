@@ -1,6 +1,7 @@
 import { PresenceService } from '@rookery/ephemeral';
+import { FederationClient } from '@rookery/federation-client';
 import { type HttpApp, RequestAuthenticator } from '@rookery/http';
-import type { FederationClientApi } from '@rookery/module-api';
+import { Quarantine } from '@rookery/media';
 import type { ModuleCapabilities } from '@rookery/module-host';
 import { PushersService, PushRulesService } from '@rookery/push';
 import {
@@ -16,6 +17,7 @@ import {
   RoomDirectory,
   RoomShutdown,
   RoomStateReader,
+  TimelineReader,
 } from '@rookery/rooms';
 import { SsoHandover } from '@rookery/sso';
 import {
@@ -31,6 +33,7 @@ import {
 import type { PlatformParts } from '../platform.module.js';
 import { accountCapabilities } from './accounts.js';
 import { documentBackend } from './documents.query.js';
+import { federationApi } from './federation.js';
 import { httpClient } from './http-client.js';
 import { httpPush } from './http-push.js';
 import type { JobRunner } from './jobs.js';
@@ -40,7 +43,6 @@ import { LocalAccounts } from './module-requester.js';
 import { roomCapabilities } from './rooms.js';
 import { SsoCompletion } from './sso-completion.js';
 import { tableBackend } from './tables.js';
-import { unsupported } from './unsupported.js';
 
 /** Name of the process that holds every role unless the settings say otherwise. */
 const mainProcess = 'master';
@@ -93,6 +95,8 @@ export function createCapabilities(parts: PlatformParts, http: HttpApp, jobs: Jo
         directory: service(RoomDirectory),
         blocking: service(RoomBlocking),
         shutdown: service(RoomShutdown),
+        timeline: service(TimelineReader),
+        quarantine: service(Quarantine),
       }),
       ...messagingCapabilities({
         ...{ config, ids, logger, local },
@@ -105,7 +109,7 @@ export function createCapabilities(parts: PlatformParts, http: HttpApp, jobs: Jo
         }),
       }),
     },
-    federation,
+    federation: federationApi(service(FederationClient)),
     documents: documentBackend(database, clock),
     jobs,
     tables: tableBackend(database, clock),
@@ -113,8 +117,3 @@ export function createCapabilities(parts: PlatformParts, http: HttpApp, jobs: Jo
     announceForget: () => Promise.resolve(),
   };
 }
-
-const federation: FederationClientApi = {
-  getJson: () => Promise.reject(unsupported('requests to other servers')),
-  putJson: () => Promise.reject(unsupported('requests to other servers')),
-};

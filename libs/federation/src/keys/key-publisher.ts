@@ -1,0 +1,48 @@
+import { Injectable } from '@nestjs/common';
+import { signJson } from '@rookery/events';
+import { KeyRing, OwnKeys, type WantedKeys } from '@rookery/federation-client';
+import type { JsonObject } from '@rookery/matrix-types';
+import { Clock, Config } from '@rookery/platform';
+
+/** Says which keys this server has, and vouches for what other servers said about theirs. */
+@Injectable()
+export class KeyPublisher {
+  #own: { readonly statement: JsonObject; readonly renewTs: number } | undefined;
+
+  constructor(
+    private readonly config: Config,
+    private readonly clock: Clock,
+    private readonly keys: OwnKeys,
+    private readonly ring: KeyRing,
+  ) {}
+
+  /**
+   * The keys of this server, signed with each of them; renewed after half of its time.
+   * @spec server-server-api#publishing-keys
+   */
+  own(): JsonObject {
+    const nowTs = this.clock.nowMs();
+    if (this.#own !== undefined && nowTs < this.#own.renewTs) return this.#own.statement;
+    const { serverName, signing, old } = this.keys;
+    const lifetimeMs = this.config.get('key_refresh_interval');
+    let statement: JsonObject = {
+      server_name: serverName,
+      valid_until_ts: nowTs + lifetimeMs,
+      verify_keys: Object.fromEntries(signing.map(({ keyId, publicKey }) => [keyId, { key: publicKey }])),
+      old_verify_keys: Object.fromEntries(
+        old.map(({ keyId, publicKey, expiredTs }) => [keyId, { key: publicKey, expired_ts: expiredTs }]),
+      ),
+    };
+    for (const key of signing) statement = signJson(statement, serverName, key);
+    this.#own = { statement, renewTs: nowTs + lifetimeMs / 2 };
+    return statement;
+  }
+
+  /** What servers said about their keys, with this server's signature beside theirs. @spec server-server-api#querying-keys-through-another-server */
+  async query(wanted: WantedKeys): Promise<JsonObject[]> {
+    const { serverName, notary } = this.keys;
+    const statements = await this.ring.statements(wanted);
+    if (wanted.has(serverName)) statements.push(this.own());
+    return statements.map((statement) => notary.reduce((signed, key) => signJson(signed, serverName, key), statement));
+  }
+}

@@ -1,0 +1,76 @@
+import { Controller, Get, Param, Post } from '@nestjs/common';
+import { Access, Inbound, type InboundRequest, JsonBody, queryInteger } from '@rookery/http';
+import { isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { Clock } from '@rookery/platform';
+import { KeyPublisher } from './key-publisher.js';
+
+/** Servers, and keys of each, in one query. */
+const maxServers = 100;
+const maxKeysPerServer = 20;
+
+const querySchema = {
+  type: 'object',
+  required: ['server_keys'],
+  properties: {
+    server_keys: {
+      type: 'object',
+      maxProperties: maxServers,
+      additionalProperties: {
+        type: 'object',
+        maxProperties: maxKeysPerServer,
+        additionalProperties: { type: 'object' },
+      },
+    },
+  },
+};
+
+/** The keys of this server, and what it knows of others'. Open to everybody. */
+@Controller()
+export class KeyServerController {
+  constructor(
+    private readonly publisher: KeyPublisher,
+    private readonly clock: Clock,
+  ) {}
+
+  /** GET /_matrix/key/v2/server */
+  @Get(['/_matrix/key/v2/server', '/_matrix/key/v2/server/:keyId'])
+  @Access({ auth: 'none' })
+  own(): object {
+    return this.publisher.own();
+  }
+
+  /** GET /_matrix/key/v2/query/{serverName} */
+  @Get(['/_matrix/key/v2/query/:serverName', '/_matrix/key/v2/query/:serverName/:keyId'])
+  @Access({ auth: 'none' })
+  async query(
+    @Param('serverName') serverName: string,
+    @Param('keyId') keyId: string | undefined,
+    @Inbound() request: InboundRequest,
+  ): Promise<object> {
+    const untilTs = queryInteger(request, 'minimum_valid_until_ts') ?? this.clock.nowMs();
+    const ids = keyId === undefined ? new Map<string, number>() : new Map([[keyId, untilTs]]);
+    return this.#answer(new Map([[serverName, ids]]));
+  }
+
+  /** POST /_matrix/key/v2/query */
+  @Post('/_matrix/key/v2/query')
+  @Access({ auth: 'none', bodyLimitBytes: 262_144 })
+  queryMany(@JsonBody(querySchema) body: { server_keys: JsonObject }): Promise<object> {
+    const nowTs = this.clock.nowMs();
+    const wanted = new Map<string, Map<string, number>>();
+    for (const [serverName, ids] of Object.entries(body.server_keys)) {
+      const ofServer = new Map<string, number>();
+      for (const [keyId, criteria] of Object.entries(isJsonObject(ids) ? ids : {})) {
+        const untilTs = isJsonObject(criteria) ? (criteria['minimum_valid_until_ts'] ?? nowTs) : nowTs;
+        if (!Number.isSafeInteger(untilTs)) throw MatrixError.badJson('minimum_valid_until_ts is not a time');
+        ofServer.set(keyId, untilTs as number);
+      }
+      wanted.set(serverName, ofServer);
+    }
+    return this.#answer(wanted);
+  }
+
+  async #answer(wanted: ReadonlyMap<string, ReadonlyMap<string, number>>): Promise<object> {
+    return { server_keys: await this.publisher.query(wanted) };
+  }
+}

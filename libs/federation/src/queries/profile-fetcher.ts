@@ -1,0 +1,37 @@
+import { Injectable } from '@nestjs/common';
+import { FederationClient, FederationRequestError } from '@rookery/federation-client';
+import { domainOf } from '@rookery/matrix-types';
+import type { Profile } from '@rookery/users';
+import { RemoteProfiles } from '@rookery/users';
+
+const timeoutMs = 10_000;
+/** Largest profile: the 64 KiB that profiles may have, and what is around. */
+const maxBytes = 131_072;
+
+/** Brings profiles of other servers' users. */
+@Injectable()
+export class ProfileFetcher {
+  constructor(
+    private readonly client: FederationClient,
+    profiles: RemoteProfiles,
+  ) {
+    profiles.use((userId, field) => this.fetch(userId, field));
+  }
+
+  /**
+   * The profile as the user's server tells it; `undefined` when there is none.
+   * @throws MatrixError 403 `M_FORBIDDEN` when that server does not show it, 502 or 504 when it cannot be asked
+   */
+  async fetch(userId: string, field: string | undefined): Promise<Profile | undefined> {
+    try {
+      const query = { user_id: userId, field };
+      return (await this.client.getJson(domainOf(userId), '/_matrix/federation/v1/query/profile', query, {
+        ...{ timeoutMs, maxBytes },
+      })) as Profile;
+    } catch (error) {
+      if (!(error instanceof FederationRequestError)) throw error;
+      if (error.status === 404) return undefined;
+      throw error.toMatrixError();
+    }
+  }
+}
