@@ -1,4 +1,11 @@
-import { type CallbackInfo, type CallbackName, callbackTable, Codes } from '@rookery/module-api';
+import {
+  type CallbackInfo,
+  type CallbackName,
+  callbackTable,
+  Codes,
+  type MediaFile,
+  NOT_SPAM,
+} from '@rookery/module-api';
 import { defineBackgroundUpdate } from '@rookery/database';
 import type { TestUser } from '@rookery/testing';
 import { eventually, type Fired, probe, type ProbeServer, startProbe } from './probe-server.js';
@@ -284,6 +291,53 @@ describe.each(['sqlite', 'postgres'] as const)('callbacks fire (%s)', (kind) => 
     );
     expect((await ann.request('GET', '/sync')).status).toBe(200);
     expect(last('getInterestedUsers').args).toEqual([ann.userId]);
+  });
+
+  it('when somebody uploads', async () => {
+    const upload = async (content: string): Promise<{ status: number; body: Record<string, unknown> }> => {
+      const response = await fetch(`${server.baseUrl}/_matrix/media/v3/upload?filename=a.txt`, {
+        method: 'POST',
+        headers: { authorization: `Bearer ${ann.accessToken}`, 'content-type': 'text/plain' },
+        body: content,
+      });
+      return { status: response.status, body: (await response.json()) as Record<string, unknown> };
+    };
+    let read = '';
+    probe.answers.checkMediaFileForSpam = async (file: MediaFile) => {
+      for await (const piece of file.stream()) read += Buffer.from(piece).toString();
+      return read.includes('casino') ? Codes.FORBIDDEN : NOT_SPAM;
+    };
+    const stored = await upload('a picture');
+    expect(stored.status).toBe(200);
+    expect(read).toBe('a picture');
+    const fileId = String(stored.body['content_uri']).split('/').at(-1);
+    const info = { serverName: undefined, fileId, urlCache: false };
+    expect(last('checkMediaFileForSpam').args).toEqual([
+      { sizeBytes: 9, mediaType: 'text/plain', stream: expect.any(Function) as unknown },
+      info,
+    ]);
+    expect(last('isUserAllowedToUploadMediaOfSize').args).toEqual([ann.userId, 9]);
+    expect(last('getMediaUploadLimitsForUser').args).toEqual([ann.userId]);
+    expect(last('onMediaStored').args).toEqual([info, ann.userId, 9]);
+    expect(await upload('a casino')).toMatchObject({ status: 403, body: { errcode: 'M_FORBIDDEN' } });
+    expect(calls('onMediaStored').length).toBe(1);
+
+    probe.answers = { isUserAllowedToUploadMediaOfSize: () => false };
+    expect(await upload('x')).toMatchObject({ status: 413, body: { errcode: 'M_TOO_LARGE' } });
+    probe.answers = { getMediaUploadLimitsForUser: () => [{ maxBytes: 20, timePeriodMs: 3_600_000 }] };
+    expect((await upload('0123456789')).status).toBe(200);
+    expect(await upload('0123456789')).toMatchObject({ status: 400, body: { errcode: 'M_RESOURCE_LIMIT_EXCEEDED' } });
+    expect(last('onMediaUploadLimitExceeded').args).toEqual([
+      ann.userId,
+      { maxBytes: 20, timePeriodMs: 3_600_000 },
+      19,
+      10,
+    ]);
+    const config = (): ReturnType<TestUser['request']> => ann.request('GET', '/_matrix/client/v1/media/config');
+    expect((await config()).body).toEqual({ 'm.upload.size': 50 * 1024 ** 2 });
+    probe.answers = { getMediaConfigForUser: () => ({ 'm.upload.size': 7 }) };
+    expect((await config()).body).toEqual({ 'm.upload.size': 7 });
+    expect(last('getMediaConfigForUser').args).toEqual([ann.userId]);
   });
 
   it('when a background update runs', async () => {

@@ -153,10 +153,31 @@ describe.each(['sqlite', 'postgres'] as const)('rooms by the module API (%s)', (
     expect(await server.call('deleteRoom', 'nonsense')).toMatchObject({ status: 400 });
   });
 
-  it('says plainly what this server does not have', async () => {
-    expect(await server.call('setRoomMediaQuarantined', roomId, true)).toMatchObject({
-      ...{ status: 501, error: 'M_UNRECOGNIZED' },
+  it('withholds the media of a room, and gives it back', async () => {
+    const user = await server.registerUser('painter');
+    const { body: room } = await user.request<{ room_id: string }>('POST', '/createRoom', {});
+    const upload = async (content: string): Promise<string> => {
+      const response = await fetch(`${server.baseUrl}/_matrix/media/v3/upload`, {
+        method: 'POST',
+        headers: { authorization: `Bearer ${user.accessToken}`, 'content-type': 'text/plain' },
+        body: content,
+      });
+      return ((await response.json()) as { content_uri: string }).content_uri;
+    };
+    const statusOf = async (uri: string): Promise<number> => {
+      const { status } = await user.request('GET', uri.replace('mxc://', '/_matrix/client/v1/media/download/'));
+      return status;
+    };
+    const [shown, thumbnail, other] = await Promise.all([upload('shown'), upload('small'), upload('elsewhere')]);
+    await user.request('PUT', `/rooms/${encodeURIComponent(room.room_id)}/send/m.room.message/1`, {
+      ...{ msgtype: 'm.image', body: 'x', url: shown, info: { thumbnail_url: thumbnail } },
     });
+    expect(await value('setRoomMediaQuarantined', room.room_id, true)).toBe(2);
+    expect(await value('setRoomMediaQuarantined', room.room_id, true)).toBe(0);
+    expect(await Promise.all([shown, thumbnail, other].map((uri) => statusOf(uri ?? '')))).toEqual([404, 404, 200]);
+    expect(await value('setRoomMediaQuarantined', room.room_id, false)).toBe(2);
+    expect(await statusOf(shown ?? '')).toBe(200);
+    expect(await server.call('setRoomMediaQuarantined', 'nonsense', true)).toMatchObject({ status: 400 });
   });
 
   it('tells of each new event once, in order, with the state after it; a restart loses and repeats nothing', async () => {

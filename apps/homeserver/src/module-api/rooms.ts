@@ -1,5 +1,6 @@
 import { compileSchema, type RateLimiter } from '@rookery/http';
 import { domainOf, type JsonObject, MatrixError } from '@rookery/matrix-types';
+import type { Quarantine } from '@rookery/media';
 import type { EventToSend, ModuleEvent, PublicRoomListManager, RoomApi, StateFilter } from '@rookery/module-api';
 import { toModuleEvent } from '@rookery/module-host';
 import type { Config, Requester } from '@rookery/platform';
@@ -17,10 +18,11 @@ import {
   type RoomDirectory,
   type RoomShutdown,
   type RoomStateReader,
+  type TimelineReader,
 } from '@rookery/rooms';
 import type { LocalAccounts } from './module-requester.js';
 import { plainJson } from './plain-json.js';
-import { unsupported } from './unsupported.js';
+import { mediaInRoom } from './room-media.js';
 
 /** What rooms are reached through. */
 export interface RoomParts {
@@ -39,6 +41,8 @@ export interface RoomParts {
   readonly directory: RoomDirectory;
   readonly blocking: RoomBlocking;
   readonly shutdown: RoomShutdown;
+  readonly timeline: TimelineReader;
+  readonly quarantine: Quarantine;
 }
 
 const maxFilter = 1_000;
@@ -119,7 +123,14 @@ export function roomCapabilities(parts: RoomParts): RoomApi {
       else await parts.blocking.unblock(roomId);
     },
 
-    setRoomMediaQuarantined: () => Promise.reject(unsupported('the quarantine of media')),
+    async setRoomMediaQuarantined(roomId, quarantined) {
+      checkRoomId(roomId);
+      let changed = 0;
+      for await (const uris of mediaInRoom(parts.timeline, roomId)) {
+        changed += await parts.quarantine.changeByUri(uris, quarantined ? nobody : undefined);
+      }
+      return changed;
+    },
 
     usersShareRoom: async (userId, otherUserId) => (await memberships.sharing(userId, [otherUserId])).has(otherUserId),
 

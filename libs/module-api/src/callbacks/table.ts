@@ -119,7 +119,7 @@ export const callbackTable = {
     category: 'spamChecker',
     snakeCase: 'check_media_file_for_spam',
     kind: 'gate',
-    fires: false,
+    fires: true,
   },
   checkLoginForSpam: { category: 'spamChecker', snakeCase: 'check_login_for_spam', kind: 'gate', fires: true },
 
@@ -236,27 +236,27 @@ export const callbackTable = {
     category: 'mediaRepository',
     snakeCase: 'get_media_config_for_user',
     kind: 'provide',
-    fires: false,
+    fires: true,
   },
   isUserAllowedToUploadMediaOfSize: {
     category: 'mediaRepository',
     snakeCase: 'is_user_allowed_to_upload_media_of_size',
     kind: 'gate',
-    fires: false,
+    fires: true,
   },
   getMediaUploadLimitsForUser: {
     category: 'mediaRepository',
     snakeCase: 'get_media_upload_limits_for_user',
     kind: 'provide',
-    fires: false,
+    fires: true,
   },
   onMediaUploadLimitExceeded: {
     category: 'mediaRepository',
     snakeCase: 'on_media_upload_limit_exceeded',
     kind: 'notify',
-    fires: false,
+    fires: true,
   },
-  onMediaStored: { category: 'mediaRepository', snakeCase: undefined, kind: 'notify', fires: false },
+  onMediaStored: { category: 'mediaRepository', snakeCase: undefined, kind: 'notify', fires: true },
 
   getRatelimitOverrideForUser: {
     category: 'ratelimit',
