@@ -5,6 +5,12 @@ export { FilterStore } from './account-data/filter-store.js';
 export { type Account, type AccountFlags, erasedUsers, existingAccounts, isErased } from './accounts/account.query.js';
 export { AccountService, type Registration } from './accounts/account.service.js';
 export { AccountRenewal } from './accounts/account-renewal.service.js';
+export {
+  type AccountStatus,
+  type AccountStatuses,
+  AccountStatusService,
+  type RemoteStatusSource,
+} from './accounts/account-status.service.js';
 export { AccountValidity } from './accounts/account-validity.js';
 export { AdminRegistrationService } from './accounts/admin-registration.service.js';
 export {

@@ -2,6 +2,7 @@ import { Module } from '@nestjs/common';
 import { AccountDataController } from './account-data/account-data.controller.js';
 import { AccountController } from './accounts/account.controller.js';
 import { AccountModerationController } from './accounts/account-moderation.controller.js';
+import { AccountStatusController } from './accounts/account-status.controller.js';
 import { AccountRenewalController } from './accounts/account-renewal.controller.js';
 import { AdminRegistrationController } from './accounts/admin-registration.controller.js';
 import { RegistrationController } from './accounts/registration.controller.js';
@@ -24,6 +25,7 @@ import { UsersModule } from './users.module.js';
     AccountDataController,
     AccountModerationController,
     AccountRenewalController,
+    AccountStatusController,
     AdminRegistrationController,
     ConsentController,
     DeviceController,

@@ -3,6 +3,7 @@ import { Readable } from 'node:stream';
 import { type INestApplicationContext, type Type, Global, Module } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
 import { Database } from '@rookery/database';
+import { SigningKey } from '@rookery/events';
 import {
   type InboundRequest,
   LeakyBucketRateLimiter,
@@ -76,6 +77,7 @@ export async function buildUsers({
     { provide: Database, useValue: database },
     { provide: Clock, useValue: clock },
     { provide: Ids, useValue: ids },
+    { provide: SigningKey, useValue: SigningKey.fromSeed('test', new Uint8Array(32).fill(7)) },
     { provide: Pages, useValue: new Pages(pagesOptionsOf(config), ids, logger) },
     { provide: Config, useValue: config },
     { provide: Logger, useValue: logger },

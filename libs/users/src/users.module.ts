@@ -4,6 +4,7 @@ import { AccountDataService } from './account-data/account-data.service.js';
 import { FilterStore } from './account-data/filter-store.js';
 import { AccountRenewal } from './accounts/account-renewal.service.js';
 import { AccountService } from './accounts/account.service.js';
+import { AccountStatusService } from './accounts/account-status.service.js';
 import { AccountValidity } from './accounts/account-validity.js';
 import { AdminRegistrationService } from './accounts/admin-registration.service.js';
 import { DeactivationService } from './accounts/deactivation.service.js';
@@ -47,6 +48,7 @@ const face = [
   FilterStore,
   AccountRenewal,
   AccountService,
+  AccountStatusService,
   AccountValidity,
   AppserviceDirectory,
   ClientActivity,

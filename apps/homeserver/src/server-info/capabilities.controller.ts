@@ -30,6 +30,9 @@ export class CapabilitiesController {
         'm.get_login_token': { enabled: config.get('login_via_existing_session.enabled') },
         ...(requester.isAdmin ? { 'm.account_management': { suspend: true, lock: true } } : {}),
         'org.matrix.msc4140.delayed_events': this.#delayedEvents(),
+        ...(config.get('experimental_features.msc3720_enabled')
+          ? { 'org.matrix.msc3720.account_status': { enabled: true } }
+          : {}),
         'm.profile_fields': { enabled: true, ...(disallowed.length > 0 ? { disallowed } : {}) },
       },
     };

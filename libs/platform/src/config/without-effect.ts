@@ -53,7 +53,6 @@ export const withoutEffect: ReadonlySet<SettingName> = new Set<SettingName>([
   'experimental_features.msc4267_enabled',
   'experimental_features.msc4277_enabled',
   'experimental_features.msc4293_enabled',
-  'experimental_features.msc4354_enabled',
   'experimental_features.msc4370_enabled',
   'experimental_features.msc4388_mode',
   'experimental_features.msc4450_enabled',

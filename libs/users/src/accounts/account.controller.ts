@@ -2,7 +2,6 @@ import { Controller, Get, Post } from '@nestjs/common';
 import { Access, Inbound, type InboundRequest, JsonBody, stable, Who } from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Config, type Requester } from '@rookery/platform';
-import { ThreepidService } from '../threepids/threepid.service.js';
 import { UserAuthGate } from '../uia/user-auth-gate.js';
 import { DeactivationService } from './deactivation.service.js';
 import { PasswordReset } from './password-reset.service.js';
@@ -16,7 +15,6 @@ export class AccountController {
     private readonly passwords: PasswordService,
     private readonly resets: PasswordReset,
     private readonly deactivation: DeactivationService,
-    private readonly threepids: ThreepidService,
     private readonly gate: UserAuthGate,
     private readonly config: Config,
   ) {}
@@ -67,8 +65,7 @@ export class AccountController {
   ): Promise<object> {
     if (requester.puppetedBy !== undefined) throw MatrixError.forbidden('Not while acting as another user');
     await this.gate.require(requester, request, body, { description: 'deactivate your account' });
-    const published = await this.threepids.isPublished(requester.userId);
-    await this.deactivation.deactivate(requester.userId, body.erase ?? false, false, { requester });
-    return { id_server_unbind_result: published ? 'no-support' : 'success' };
+    const unbound = await this.deactivation.deactivate(requester.userId, body.erase ?? false, false, { requester });
+    return { id_server_unbind_result: unbound ? 'success' : 'no-support' };
   }
 }

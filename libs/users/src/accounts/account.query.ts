@@ -80,6 +80,15 @@ export async function existingAccounts(db: Db, userIds: readonly string[]): Prom
   return new Set(rows.map((row) => row.name));
 }
 
+/** Of those of these ids that have accounts here, whether each is deactivated. */
+export async function accountStates(db: Db, userIds: readonly string[]): Promise<Map<string, boolean>> {
+  const rows = await db.query<{ name: string; deactivated: SqlBool }>(
+    `SELECT name, deactivated FROM users WHERE ${db.dialect.anyOf('name')}`,
+    [userIds],
+  );
+  return new Map(rows.map((row) => [row.name, Boolean(row.deactivated)]));
+}
+
 /** What an account begins with. */
 export interface NewAccount {
   readonly userId: string;

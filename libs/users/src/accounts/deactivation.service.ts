@@ -8,6 +8,7 @@ import { ProfileService } from '../profiles/profile.service.js';
 import { deleteLoginTokens } from '../sessions/login-token.query.js';
 import { SessionService } from '../sessions/session.service.js';
 import { deleteOpenIdTokens } from '../openid/openid.query.js';
+import { ThreepidService } from '../threepids/threepid.service.js';
 import { deleteThreepid, threepidsOf } from '../threepids/threepid.query.js';
 import { deleteAccountDataOf } from '../account-data/account-data.query.js';
 import {
@@ -21,7 +22,7 @@ import {
 } from './account.query.js';
 import { deleteExpiry } from './account-validity.query.js';
 
-/** How long an answer waits for rooms to be left. */
+/** How long an answer waits for rooms to be left, and for identity servers. */
 const answerWithinMs = 5_000;
 
 /** Closes accounts and opens them again. */
@@ -31,6 +32,7 @@ export class DeactivationService implements OnApplicationBootstrap {
     private readonly database: Database,
     private readonly sessions: SessionService,
     private readonly profiles: ProfileService,
+    private readonly published: ThreepidService,
     private readonly hooks: UserHooks,
     private readonly modules: AccountModules,
     private readonly clock: Clock,
@@ -40,10 +42,11 @@ export class DeactivationService implements OnApplicationBootstrap {
   /**
    * Closes an account for good: password, tokens, devices, addresses and account data go in one transaction; leaving the
    * rooms follows by hook. The name stays taken.
+   * @returns whether no identity server is left that knows an address of theirs
    * @param erase forget the user's profile, and hide their messages from those who join later
    * @throws MatrixError 403 `M_FORBIDDEN` (a module objects), 404 `M_NOT_FOUND`
    */
-  async deactivate(userId: string, erase: boolean, byAdmin: boolean, origin: Origin): Promise<void> {
+  async deactivate(userId: string, erase: boolean, byAdmin: boolean, origin: Origin): Promise<boolean> {
     const account = await findAccount(this.database, userId);
     if (!account) throw MatrixError.notFound('Unknown user');
     await this.modules.checkDeactivation(userId, byAdmin, origin);
@@ -77,8 +80,9 @@ export class DeactivationService implements OnApplicationBootstrap {
       await this.modules.threepidRemoved(userId, medium, address, origin);
     }
     if (erase) await this.#clearProfile(userId, byAdmin, origin);
-    await this.#finishSoon(event);
+    const [unbound] = await Promise.all([this.#unpublishSoon(userId), this.#finishSoon(event)]);
     if (!account.deactivated) await this.modules.deactivationChanged(userId, true, byAdmin, origin);
+    return unbound;
   }
 
   /** Opens an account again; it needs a new password or a single sign-on login. @throws MatrixError 404 `M_NOT_FOUND` */
@@ -109,14 +113,30 @@ export class DeactivationService implements OnApplicationBootstrap {
       await this.#finish({ userId, erase: await isErased(this.database, userId), byAdmin: false });
   }
 
+  /** Identity servers may be slow: who is not done in time may be so later. */
+  async #unpublishSoon(userId: string): Promise<boolean> {
+    let done = false;
+    const asking = this.published.unpublishAll(userId).then(
+      (unbound) => void (done = unbound),
+      (error: unknown) => this.logger.error('Could not take addresses back', { userId, err: error }),
+    );
+    await this.#inTime(asking);
+    return done;
+  }
+
   /** Somebody in thousands of rooms need not wait until all are left: that goes on behind the answer. */
   async #finishSoon(event: DeactivatedEvent): Promise<void> {
     const finished = this.#finish(event).catch((error: unknown) =>
       this.logger.error('Could not finish a deactivation', { userId: event.userId, err: error }),
     );
-    await new Promise<void>((resolve) => {
+    await this.#inTime(finished);
+  }
+
+  /** @param work never rejects */
+  #inTime(work: Promise<void>): Promise<void> {
+    return new Promise<void>((resolve) => {
       const timer = this.clock.after(answerWithinMs, resolve);
-      void finished.then(() => {
+      void work.then(() => {
         timer.cancel();
         resolve();
       });

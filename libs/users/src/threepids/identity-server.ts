@@ -1,20 +1,34 @@
 import { Injectable } from '@nestjs/common';
+import { canonicalJson, SigningKey } from '@rookery/events';
 import { OutboundError, OutboundHttp } from '@rookery/http';
 import { isJsonObject, isValidServerName, type JsonObject, MatrixError } from '@rookery/matrix-types';
-import { Logger } from '@rookery/platform';
+import { Config, Logger } from '@rookery/platform';
+import { canonicalAddress } from './addresses.js';
+
+const timeoutMs = 20_000;
+const maxAnswerBytes = 65_536;
+
+interface Answer {
+  readonly status: number;
+  /** Absent where the answer is not a JSON object. */
+  readonly body: JsonObject | undefined;
+}
 
 /** Talks to identity servers that users choose. The outbound client keeps it away from the operator's own network. */
 @Injectable()
 export class IdentityServer {
   constructor(
     private readonly http: OutboundHttp,
+    private readonly config: Config,
+    private readonly key: SigningKey,
     private readonly logger: Logger,
   ) {}
 
   /**
    * Publishes a user's address at an identity server, with the user's own token there.
+   * @returns the address in canonical form
    * @spec identity-service-api#post_matrixidentityv23pidbind
-   * @throws MatrixError 400 `M_INVALID_PARAM`; 502; what the identity server refuses with, as 400
+   * @throws MatrixError 400 `M_INVALID_PARAM`; 502; what the identity server refuses with
    */
   async bind(
     idServer: string,
@@ -23,39 +37,101 @@ export class IdentityServer {
     clientSecret: string,
     userId: string,
   ): Promise<{ medium: string; address: string }> {
-    if (!isValidServerName(idServer)) throw MatrixError.invalidParam("'id_server' is not a server name");
+    checkServer(idServer);
     if (!/^[\x21-\x7e]{1,2048}$/.test(idAccessToken))
       throw MatrixError.invalidParam("'id_access_token' is not a token");
-    const answer = await this.#post(
-      `https://${idServer}/_matrix/identity/v2/3pid/bind`,
-      { sid, client_secret: clientSecret, mxid: userId },
-      idAccessToken,
-    );
-    const { medium, address } = answer;
-    if (typeof medium !== 'string' || typeof address !== 'string')
-      throw new MatrixError(502, 'M_UNKNOWN', 'The identity server did not answer as it should');
-    return { medium, address };
+    const wish = { sid, client_secret: clientSecret, mxid: userId };
+    const { status, body } = await this.#post(idServer, 'bind', wish, () => `Bearer ${idAccessToken}`);
+    if (status !== 200) throw refusal(status, body) ?? unreachable();
+    const { medium, address, mxid } = body ?? {};
+    if (typeof medium !== 'string' || typeof address !== 'string' || mxid !== userId) throw garbled();
+    try {
+      return { medium, address: canonicalAddress(medium, address) };
+    } catch (error) {
+      if (MatrixError.is(error)) throw garbled();
+      throw error;
+    }
   }
 
-  async #post(url: string, json: object, token: string): Promise<JsonObject> {
+  /**
+   * Has an identity server forget a user's address. The request is signed by this server: the user's token there is not
+   * needed.
+   * @returns whether it did; `false` where it does not let servers do that
+   * @spec identity-service-api#post_matrixidentityv23pidunbind
+   * @throws MatrixError 400 `M_INVALID_PARAM`; 502; what the identity server refuses with
+   */
+  async unbind(idServer: string, userId: string, medium: string, address: string): Promise<boolean> {
+    checkServer(idServer);
+    const wish = { mxid: userId, threepid: { medium, address } };
+    const { status, body } = await this.#post(idServer, 'unbind', wish, (uri) => this.#signed(idServer, uri, wish));
+    if (status === 200) return true;
+    const refused = refusal(status, body);
+    if (refused && refused.errcode !== 'M_UNRECOGNIZED') throw refused;
+    if (status === 400 || status === 403 || status === 404 || status === 501) return false;
+    throw unreachable();
+  }
+
+  /** @spec server-server-api#request-authentication */
+  #signed(destination: string, uri: string, content: JsonObject): string {
+    const origin = this.config.serverName;
+    const signature = this.key.sign(canonicalJson({ content, destination, method: 'POST', origin, uri }));
+    return `X-Matrix origin="${origin}",destination="${destination}",key="${this.key.keyId}",sig="${signature}"`;
+  }
+
+  async #post(
+    idServer: string,
+    action: 'bind' | 'unbind',
+    json: JsonObject,
+    authorization: (uri: string) => string,
+  ): Promise<Answer> {
+    const uri = `/_matrix/identity/v2/3pid/${action}`;
     try {
       const { status, body } = await this.http.request({
         method: 'POST',
-        url,
-        headers: { 'content-type': 'application/json', accept: 'application/json', authorization: `Bearer ${token}` },
+        url: `https://${idServer}${uri}`,
+        headers: {
+          'content-type': 'application/json',
+          accept: 'application/json',
+          authorization: authorization(uri),
+        },
         body: JSON.stringify(json),
-        timeoutMs: 20_000,
-        maxBytes: 65_536,
+        timeoutMs,
+        maxBytes: maxAnswerBytes,
         maxRedirects: 0,
       });
-      const answer: unknown = JSON.parse(body.toString('utf8'));
-      if (status === 200 && isJsonObject(answer)) return answer;
-      if (status >= 400 && status < 500) throw new MatrixError(400, 'M_UNKNOWN', 'The identity server refused');
+      return { status, body: parsed(body) };
     } catch (error) {
-      if (MatrixError.is(error)) throw error;
-      if (!(error instanceof OutboundError) && !(error instanceof SyntaxError)) throw error;
+      if (!(error instanceof OutboundError)) throw error;
       this.logger.warn('An identity server cannot be used', { err: error });
+      throw unreachable();
     }
-    throw new MatrixError(502, 'M_UNKNOWN', 'The identity server did not answer');
   }
+}
+
+const unreachable = (): MatrixError => new MatrixError(502, 'M_UNKNOWN', 'The identity server did not answer');
+const garbled = (): MatrixError => new MatrixError(502, 'M_UNKNOWN', 'The identity server did not answer as it should');
+
+function checkServer(idServer: string): void {
+  if (!isValidServerName(idServer)) throw MatrixError.invalidParam("'id_server' is not a server name");
+}
+
+function parsed(body: Buffer): JsonObject | undefined {
+  try {
+    const value: unknown = JSON.parse(body.toString('utf8'));
+    return isJsonObject(value) ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/**
+ * An error of the identity server's as the client sees it; `undefined` where the answer is none. It is never 401: the
+ * client would take its own session for ended.
+ */
+function refusal(status: number, body: JsonObject | undefined): MatrixError | undefined {
+  if (status === 401) return new MatrixError(403, 'M_FORBIDDEN', 'The identity server does not take the token');
+  const errcode = body?.['errcode'];
+  if (status < 400 || status > 599 || typeof errcode !== 'string' || !/^[A-Z0-9_.]{1,100}$/.test(errcode))
+    return undefined;
+  return new MatrixError(status < 500 || status === 501 ? status : 502, errcode, 'The identity server refused');
 }

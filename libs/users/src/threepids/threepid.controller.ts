@@ -27,6 +27,7 @@ const addressSchema = { required: ['medium', 'address'], properties: { medium: t
 interface AddressBody {
   readonly medium: string;
   readonly address: string;
+  readonly id_server?: string;
 }
 
 /** Email addresses and phone numbers of accounts. */
@@ -173,20 +174,23 @@ export class ThreepidController {
   async delete(@Who() requester: Requester, @JsonBody(addressSchema) body: AddressBody): Promise<object> {
     if (!this.config.get('enable_3pid_changes'))
       throw MatrixError.forbidden('Addresses cannot be changed on this server');
-    const published = await this.threepids.isPublished(requester.userId, body.medium, body.address);
-    await this.threepids.remove(requester.userId, body.medium, body.address, { requester });
-    return { id_server_unbind_result: published ? 'no-support' : 'success' };
+    const { userId } = requester;
+    await this.threepids.remove(userId, body.medium, body.address, { requester });
+    // It is gone from the account, whatever an identity server makes of it.
+    const unbound = await this.threepids
+      .unpublish(userId, body.medium, body.address, body.id_server)
+      .catch((error: unknown) => {
+        if (MatrixError.is(error)) return false;
+        throw error;
+      });
+    return unbindResult(unbound);
   }
 
-  /** POST /_matrix/client/v3/account/3pid/unbind: identity servers let nobody but the user's client take it back */
+  /** POST /_matrix/client/v3/account/3pid/unbind */
   @Post(stable('/account/3pid/unbind'))
   @Access({ auth: 'required' })
   async unbind(@Who() requester: Requester, @JsonBody(addressSchema) body: AddressBody): Promise<object> {
-    return {
-      id_server_unbind_result: (await this.threepids.isPublished(requester.userId, body.medium, body.address))
-        ? 'no-support'
-        : 'success',
-    };
+    return unbindResult(await this.threepids.unpublish(requester.userId, body.medium, body.address, body.id_server));
   }
 
   async #add(
@@ -214,6 +218,8 @@ export class ThreepidController {
     }
   }
 }
+
+const unbindResult = (unbound: boolean): object => ({ id_server_unbind_result: unbound ? 'success' : 'no-support' });
 
 /** A missing proof is 401 in a stage of interactive auth; elsewhere clients would take that for a logout. */
 function rejectUnproved(error: unknown): never {

@@ -81,14 +81,34 @@ export async function recordBinding(
   );
 }
 
-/** Whether an identity server was told of any address of a user, or of this one. */
-export async function hasBindings(db: Db, userId: string, medium?: string, address?: string): Promise<boolean> {
-  const row =
-    medium === undefined || address === undefined
-      ? await db.get('SELECT 1 AS one FROM user_threepid_id_server WHERE user_id = ? LIMIT 1', [userId])
-      : await db.get(
-          'SELECT 1 AS one FROM user_threepid_id_server WHERE user_id = ? AND medium = ? AND address = ? LIMIT 1',
-          [userId, medium, address],
-        );
-  return row !== undefined;
+/** An identity server that was told of an address. */
+export interface Binding {
+  readonly medium: string;
+  readonly address: string;
+  readonly idServer: string;
+}
+
+/** Most bindings that are looked at for one user. */
+export const maxBindings = 50;
+
+/** The identity servers that were told of a user's addresses, or of one address; at most {@link maxBindings}. */
+export async function bindingsOf(
+  db: Db,
+  userId: string,
+  only?: { readonly medium: string; readonly address: string },
+): Promise<Binding[]> {
+  const rows = await db.query<{ medium: string; address: string; id_server: string }>(
+    `SELECT medium, address, id_server FROM user_threepid_id_server WHERE user_id = ?${only ? ' AND medium = ? AND address = ?' : ''}
+     ORDER BY medium, address, id_server LIMIT ${maxBindings}`,
+    only ? [userId, only.medium, only.address] : [userId],
+  );
+  return rows.map((row) => ({ medium: row.medium, address: row.address, idServer: row.id_server }));
+}
+
+/** Forgets that an identity server was told of an address. */
+export async function deleteBinding(tx: Tx, userId: string, { medium, address, idServer }: Binding): Promise<void> {
+  await tx.run(
+    'DELETE FROM user_threepid_id_server WHERE user_id = ? AND medium = ? AND address = ? AND id_server = ?',
+    [userId, medium, address, idServer],
+  );
 }

@@ -5,12 +5,16 @@ import { Clock, Config } from '@rookery/platform';
 import { AccountModules, type Origin } from '../common/account-modules.js';
 import { UserHooks } from '../hooks.js';
 import { canonicalAddress } from './addresses.js';
+import { IdentityServer } from './identity-server.js';
 import { checkAllowedThreepid } from './threepid-rules.js';
 import {
+  type Binding,
+  bindingsOf,
+  deleteBinding,
   deleteThreepid,
-  hasBindings,
   recordBinding,
   insertThreepid,
+  maxBindings,
   type Threepid,
   threepidsOf,
   userOfThreepid,
@@ -25,6 +29,7 @@ export class ThreepidService {
     private readonly config: Config,
     private readonly hooks: UserHooks,
     private readonly modules: AccountModules,
+    private readonly identity: IdentityServer,
   ) {}
 
   /** Oldest first. */
@@ -35,16 +40,6 @@ export class ThreepidService {
   /** The user that an address belongs to. @throws MatrixError 400 for what is no address */
   userOf(medium: string, address: string): Promise<string | undefined> {
     return userOfThreepid(this.database, medium, canonicalAddress(medium, address));
-  }
-
-  /** Whether identity servers were told of any of a user's addresses, or of this one. Only the client can take that back. */
-  async isPublished(userId: string, medium?: string, address?: string): Promise<boolean> {
-    return hasBindings(
-      this.database,
-      userId,
-      medium,
-      medium === undefined || address === undefined ? undefined : canonicalAddress(medium, address),
-    );
   }
 
   /**
@@ -87,6 +82,43 @@ export class ThreepidService {
     });
   }
 
+  /**
+   * Has identity servers forget an address.
+   * @param idServer the one to be asked; else those that were told through this server
+   * @returns whether all of them did; `false` where none is known or one does not support it
+   * @throws MatrixError 400 `M_INVALID_PARAM`; 502; what an identity server refuses with
+   */
+  async unpublish(userId: string, medium: string, address: string, idServer?: string): Promise<boolean> {
+    const canonical = canonicalAddress(medium, address);
+    if (!this.config.get('enable_3pid_lookup')) return false;
+    const bindings =
+      idServer === undefined
+        ? await bindingsOf(this.database, userId, { medium, address: canonical })
+        : [{ medium, address: canonical, idServer }];
+    let all = bindings.length > 0;
+    for (const binding of bindings) all = (await this.#unbind(userId, binding)) && all;
+    return all;
+  }
+
+  /**
+   * Has identity servers forget all addresses of a user, as far as they can be reached and let it happen.
+   * @returns whether there is none left that was told through this server
+   */
+  async unpublishAll(userId: string): Promise<boolean> {
+    const bindings = await bindingsOf(this.database, userId);
+    if (bindings.length === 0) return true;
+    if (!this.config.get('enable_3pid_lookup')) return false;
+    const done = await Promise.all(
+      bindings.map((binding) =>
+        this.#unbind(userId, binding).catch((error: unknown) => {
+          if (!MatrixError.is(error)) throw error;
+          return false;
+        }),
+      ),
+    );
+    return done.every(Boolean) && bindings.length < maxBindings;
+  }
+
   /** Takes an address away. @returns whether the user had it */
   async remove(userId: string, medium: string, address: string, origin: Origin): Promise<boolean> {
     const canonical = canonicalAddress(medium, address);
@@ -102,6 +134,12 @@ export class ThreepidService {
     if (!removed) return false;
     await this.hooks.threepidRemoved.afterCommit(event);
     await this.modules.threepidRemoved(userId, medium, canonical, origin);
+    return true;
+  }
+
+  async #unbind(userId: string, binding: Binding): Promise<boolean> {
+    if (!(await this.identity.unbind(binding.idServer, userId, binding.medium, binding.address))) return false;
+    await this.database.write((tx) => deleteBinding(tx, userId, binding), { name: 'threepid_unbinding' });
     return true;
   }
 }

@@ -176,7 +176,7 @@ export const serverSettings = {
   use_account_validity_in_account_status: setting(
     k.flag,
     false,
-    'Expired accounts show as deactivated in the account status endpoint.',
+    'Tell in the account status endpoint whether an account has expired.',
   ),
   replication_torture_level: optional(k.whole(), 'Delays replication.', {
     meaningless: 'a tool of the tests of another server',

@@ -1,0 +1,115 @@
+import { Injectable } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import { domainOf, isJsonObject, isValidUserId, type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { Config } from '@rookery/platform';
+import { accountStates } from './account.query.js';
+import { AccountValidity } from './account-validity.js';
+
+/** What is told of an account (MSC3720). */
+export interface AccountStatus {
+  readonly exists: boolean;
+  readonly deactivated?: boolean;
+  readonly 'org.matrix.expired'?: boolean;
+}
+
+/** Statuses by user id, and the users of whom nothing could be found out. */
+export interface AccountStatuses {
+  readonly statuses: Readonly<Record<string, AccountStatus>>;
+  readonly failures: readonly string[];
+}
+
+/** Asks one other server about its users, all of them; rejects when it cannot be asked. */
+export type RemoteStatusSource = (server: string, userIds: readonly string[]) => Promise<JsonObject>;
+
+/** Most users of one request. */
+const maxUsers = 200;
+
+/** Tells whether accounts exist and are open, here and on other servers. */
+@Injectable()
+export class AccountStatusService {
+  #remote: RemoteStatusSource | undefined;
+
+  constructor(
+    private readonly database: Database,
+    private readonly config: Config,
+    private readonly validity: AccountValidity,
+  ) {}
+
+  /** Where the federation side attaches. Without it, nothing is known of users of other servers. */
+  use(source: RemoteStatusSource): void {
+    this.#remote = source;
+  }
+
+  /**
+   * @param userIds as they came in
+   * @throws MatrixError 400 `M_INVALID_PARAM`
+   */
+  async of(userIds: readonly unknown[]): Promise<AccountStatuses> {
+    const byServer = Map.groupBy(checked(userIds), domainOf);
+    const statuses: Record<string, AccountStatus> = {};
+    const failures: string[] = [];
+    await Promise.all(
+      [...byServer].map(async ([server, users]) => {
+        const found = server === this.config.serverName ? await this.#local(users) : await this.#ask(server, users);
+        for (const userId of users) {
+          const status = found?.get(userId);
+          if (status) statuses[userId] = status;
+          else failures.push(userId);
+        }
+      }),
+    );
+    return { statuses, failures: failures.sort() };
+  }
+
+  /** The same for users of this server alone: what other servers may ask. @throws MatrixError 400 `M_INVALID_PARAM` */
+  async ofLocal(userIds: readonly unknown[]): Promise<AccountStatuses> {
+    const users = checked(userIds);
+    const local = users.filter((userId) => domainOf(userId) === this.config.serverName);
+    if (local.length < users.length) throw MatrixError.invalidParam('Not a user of this server');
+    return { statuses: Object.fromEntries(await this.#local(local)), failures: [] };
+  }
+
+  async #local(userIds: readonly string[]): Promise<Map<string, AccountStatus>> {
+    const states = await accountStates(this.database, userIds);
+    const tellsExpiry = this.config.get('use_account_validity_in_account_status');
+    const statuses = new Map<string, AccountStatus>();
+    for (const userId of userIds) {
+      const deactivated = states.get(userId);
+      if (deactivated === undefined) statuses.set(userId, { exists: false });
+      else
+        statuses.set(userId, {
+          exists: true,
+          deactivated,
+          ...(tellsExpiry && { 'org.matrix.expired': await this.validity.isExpired(userId) }),
+        });
+    }
+    return statuses;
+  }
+
+  /** What another server says of its own users; nothing where it says nothing sensible. */
+  async #ask(server: string, userIds: readonly string[]): Promise<Map<string, AccountStatus> | undefined> {
+    const answer = await this.#remote?.(server, userIds).catch(() => undefined);
+    const given = answer?.['account_statuses'];
+    if (!isJsonObject(given)) return undefined;
+    const statuses = new Map<string, AccountStatus>();
+    for (const userId of userIds) {
+      const status = given[userId];
+      if (!isJsonObject(status) || typeof status['exists'] !== 'boolean') continue;
+      const { exists, deactivated, 'org.matrix.expired': expired } = status;
+      statuses.set(userId, {
+        exists,
+        ...(typeof deactivated === 'boolean' && { deactivated }),
+        ...(typeof expired === 'boolean' && { 'org.matrix.expired': expired }),
+      });
+    }
+    return statuses;
+  }
+}
+
+function checked(userIds: readonly unknown[]): string[] {
+  if (userIds.length > maxUsers) throw MatrixError.invalidParam(`At most ${maxUsers} users at once`);
+  return [...new Set(userIds)].map((userId) => {
+    if (typeof userId !== 'string' || !isValidUserId(userId)) throw MatrixError.invalidParam('Not a valid user id');
+    return userId;
+  });
+}

@@ -1,0 +1,118 @@
+import { createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
+import { AccountStatusService, AccountValidity, DeactivationService } from '@rookery/users';
+import { validatedFetch } from '../../support/openapi.js';
+import { asJson, type Json } from './support.js';
+
+const statusPath = '/_matrix/client/unstable/org.matrix.msc3720/account_status';
+
+describe.each(['sqlite', 'postgres'] as const)('what users may learn of others (%s)', (kind) => {
+  let homeserver: TestHomeserver | undefined;
+  const start = async (settings: Json): Promise<TestHomeserver> =>
+    (homeserver = await createTestHomeserver({ database: kind, fetch: validatedFetch, settings }));
+  const ask = async (user: TestUser, body: unknown): Promise<Json> =>
+    asJson(await user.request('POST', statusPath, body));
+  afterEach(async () => {
+    await homeserver?.stop();
+    homeserver = undefined;
+  });
+
+  it('tells whether accounts exist and are open, where that is on', async () => {
+    const server = await start({ experimental_features: { msc3720_enabled: true } });
+    const [ann, bob] = [await server.registerUser('ann'), await server.registerUser('bob')];
+    await server.server.service(DeactivationService).deactivate(bob.userId, false, true, {});
+    const userIds = [ann.userId, bob.userId, '@ghost:rookery.test', '@far:elsewhere.test', '@near:other.test'];
+    const known = {
+      [ann.userId]: { exists: true, deactivated: false },
+      [bob.userId]: { exists: true, deactivated: true },
+      '@ghost:rookery.test': { exists: false },
+    };
+    expect(await ask(ann, { user_ids: userIds })).toEqual({
+      status: 200,
+      account_statuses: known,
+      failures: ['@far:elsewhere.test', '@near:other.test'],
+    });
+    const service = server.server.service(AccountStatusService);
+    service.use((name) =>
+      name === 'elsewhere.test'
+        ? Promise.resolve({
+            account_statuses: {
+              '@far:elsewhere.test': { exists: true, deactivated: false, secret: 1 },
+              [ann.userId]: { exists: false },
+            },
+          })
+        : Promise.reject(new Error('away')),
+    );
+    expect(await ask(ann, { user_ids: userIds })).toEqual({
+      status: 200,
+      account_statuses: { ...known, '@far:elsewhere.test': { exists: true, deactivated: false } },
+      failures: ['@near:other.test'],
+    });
+    await expect(service.ofLocal(userIds)).rejects.toMatchObject({ status: 400 });
+    expect((await service.ofLocal([ann.userId])).statuses).toEqual({ [ann.userId]: known[ann.userId] });
+    for (const [body, errcode] of [
+      [{}, 'M_MISSING_PARAM'],
+      [{ user_ids: 'x' }, 'M_BAD_JSON'],
+      [{ user_ids: [1] }, 'M_BAD_JSON'],
+      [{ user_ids: ['ann'] }, 'M_INVALID_PARAM'],
+      [{ user_ids: Array.from({ length: 201 }, (_, i) => `@u${i}:rookery.test`) }, 'M_INVALID_PARAM'],
+    ] as const)
+      expect([body, await ask(ann, body)]).toMatchObject([body, { status: 400, errcode }]);
+    expect(asJson(await server.request('POST', statusPath, { user_ids: [] }))).toMatchObject({ status: 401 });
+    const { body } = await ann.request<{ capabilities: Json }>('GET', '/capabilities');
+    expect(body.capabilities['org.matrix.msc3720.account_status']).toEqual({ enabled: true });
+  });
+
+  it('tells whether accounts have expired only where that is set', async () => {
+    const settings = {
+      experimental_features: { msc3720_enabled: true },
+      account_validity: { enabled: true, period: '30d' },
+      use_account_validity_in_account_status: true,
+    };
+    const server = await start(settings);
+    const [ann, bob] = [await server.registerUser('ann'), await server.registerUser('bob')];
+    await server.server.service(AccountValidity).extend(bob.userId, 1);
+    expect((await ask(ann, { user_ids: [ann.userId, bob.userId] }))['account_statuses']).toEqual({
+      [ann.userId]: { exists: true, deactivated: false, 'org.matrix.expired': false },
+      [bob.userId]: { exists: true, deactivated: false, 'org.matrix.expired': true },
+    });
+    settings.use_account_validity_in_account_status = false;
+    await server.restart();
+    expect((await ask(ann, { user_ids: [bob.userId] }))['account_statuses']).toEqual({
+      [bob.userId]: { exists: true, deactivated: false },
+    });
+  });
+
+  it('does not know that endpoint by default', async () => {
+    const server = await start({});
+    const ann = await server.registerUser('ann');
+    expect(await ask(ann, { user_ids: [] })).toMatchObject({ status: 404, errcode: 'M_UNRECOGNIZED' });
+    const { body } = await ann.request<{ capabilities: Json }>('GET', '/capabilities');
+    expect(body.capabilities).not.toHaveProperty(['org.matrix.msc3720.account_status']);
+  });
+
+  it('shows profiles to users in a common room only, where that is set', async () => {
+    const server = await start({ limit_profile_requests_to_users_who_share_rooms: true });
+    const [ann, bob] = [await server.registerUser('ann'), await server.registerUser('bob')];
+    const look = async (user: TestUser | undefined, field = ''): Promise<unknown> => {
+      const path = `/profile/${bob.userId}${field}`;
+      const answer = asJson(await (user ? user.request('GET', path) : server.request('GET', path)));
+      return answer['status'] === 200 ? 200 : `${String(answer['status'])} ${String(answer['errcode'])}`;
+    };
+    for (const field of ['', '/displayname', '/avatar_url', '/m.tz'])
+      expect([field, await look(ann, field), await look(undefined, field)]).toEqual([
+        field,
+        '403 M_FORBIDDEN',
+        '403 M_FORBIDDEN',
+      ]);
+    expect(await look(bob)).toBe(200);
+    const { body } = await bob.request('POST', '/createRoom', { preset: 'public_chat' });
+    const roomId = String(body['room_id']);
+    expect((await ann.request('POST', `/join/${roomId}`, {})).status).toBe(200);
+    expect([await look(ann), await look(ann, '/displayname')]).toEqual([200, 200]);
+    await ann.request('POST', `/rooms/${roomId}/leave`, {});
+    expect(await look(ann)).toBe('403 M_FORBIDDEN');
+    // The other side of inviting somebody: who is invited is not shown either.
+    const { body: other } = await ann.request('POST', '/createRoom', { invite: [bob.userId] });
+    expect([typeof other['room_id'], await look(ann)]).toEqual(['string', '403 M_FORBIDDEN']);
+  });
+});
