@@ -63,21 +63,23 @@ eachDatabase('Database', (open) => {
 
   it('keeps nothing when what nobody waited for fails, and tells why', async () => {
     await db.write((tx) => tx.run('INSERT INTO things (id) VALUES (1)'));
-    const atTheEnd = db.write(async (tx) => {
-      await tx.exec('INSERT INTO things (id) VALUES (2)');
-      await tx.exec('INSERT INTO things (id) VALUES (1)');
-    });
-    const inTheMiddle = db.write(async (tx) => {
-      await tx.exec('INSERT INTO things (id) VALUES (1)');
-      await tx.exec('INSERT INTO things (id) VALUES (3)');
-      await tx.get('SELECT id FROM things WHERE id = 3');
-    });
-    const swallowed = db.write(async (tx) => {
-      await tx.insertMany('things', ['id'], [[1]]).catch(() => {});
-      await tx.run('INSERT INTO things (id) VALUES (4)').catch(() => {});
-    });
-    for (const attempt of [atTheEnd, inTheMiddle, swallowed]) {
-      const error = await attempt.then(
+    const works: ((tx: Tx) => Promise<unknown>)[] = [
+      async (tx) => {
+        await tx.exec('INSERT INTO things (id) VALUES (2)');
+        await tx.exec('INSERT INTO things (id) VALUES (1)');
+      },
+      async (tx) => {
+        await tx.exec('INSERT INTO things (id) VALUES (1)');
+        await tx.exec('INSERT INTO things (id) VALUES (3)');
+        await tx.get('SELECT id FROM things WHERE id = 3');
+      },
+      async (tx) => {
+        await tx.insertMany('things', ['id'], [[1]]).catch(() => {});
+        await tx.run('INSERT INTO things (id) VALUES (4)').catch(() => {});
+      },
+    ];
+    for (const work of works) {
+      const error = await db.write(work).then(
         () => undefined,
         (reason: unknown) => reason,
       );

@@ -49,8 +49,8 @@ eachDatabase('filling the indexes of a server that had none', (open) => {
       );
       await tx.insertMany(
         'event_json',
-        ['event_id', 'room_id', 'internal_metadata', 'json'],
-        [[id, roomId, '{}', JSON.stringify({ content: { body } })]],
+        ['stream_ordering', 'event_id', 'room_id', 'internal_metadata', 'json'],
+        [[position, id, roomId, '{}', JSON.stringify({ content: { body } })]],
       );
     });
   };

@@ -37,7 +37,7 @@ describe('SqliteDatabase', () => {
   it('gives space back to the file system, in steps', async () => {
     const { path } = test.options as SqliteOptions;
     const text = 'x'.repeat(10_000);
-    for (let i = 0; i < 20; i++) {
+    for (let i = 0; i < 60; i++) {
       await db.write((tx) =>
         tx.insertMany(
           'things',

@@ -1,6 +1,7 @@
 import type { Migration } from '@rookery/database';
 import { delayedSchema } from './delayed.migration.js';
 import { directorySchema } from './directory.migration.js';
+import { eventJsonSchema } from './event-json.migration.js';
 import { eventsSchema } from './events.migration.js';
 import { forgottenSchema } from './forgotten.migration.js';
 import { generationsSchema } from './generations.migration.js';
@@ -20,4 +21,5 @@ export const roomsMigrations: readonly Migration[] = [
   { version: 1, name: 'rooms_07_forgotten', up: forgottenSchema },
   { version: 1, name: 'rooms_08_slim', up: slimSchema },
   { version: 1, name: 'rooms_09_push_notes', up: pushNotesSchema },
+  { version: 1, name: 'rooms_10_event_json', up: eventJsonSchema },
 ];

@@ -93,6 +93,7 @@ export class DraftBuilder {
           prevEventIds,
           authEventIds: authIds,
           redacts: draft.redacts,
+          stickyDurationMs: draft.stickyDurationMs,
           ...(hashes && { referenceHashes: hashes, eventId: `$${this.ids.letters(18)}:${domainOf(draft.sender)}` }),
         },
         rules,

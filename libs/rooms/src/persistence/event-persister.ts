@@ -16,6 +16,8 @@ export interface EventDraft {
   readonly redacts?: string | undefined;
   /** Set by application services only; milliseconds since the epoch. */
   readonly originServerTs?: number | undefined;
+  /** For how long the event is sticky, milliseconds (MSC4354). */
+  readonly stickyDurationMs?: number | undefined;
   /** A second draft with the same transaction makes no second event. */
   readonly transaction?: ClientTransaction | undefined;
   /** Answer with the event that holds the state already, if sender and content are the same. */

@@ -24,7 +24,7 @@ export interface RedactionRow {
 
 const columns = `e.event_id, e.room_id, e.stream_ordering, e.received_ts, e.outlier, e.soft_failed, e.rejection_reason,
   j.json, j.internal_metadata, s.prev_state, r.room_version`;
-const tables = `events e JOIN event_json j ON j.event_id = e.event_id JOIN rooms r ON r.room_id = e.room_id
+const tables = `events e JOIN event_json j ON j.stream_ordering = e.stream_ordering JOIN rooms r ON r.room_id = e.room_id
   LEFT JOIN state_events s ON s.event_id = e.event_id`;
 
 export function selectEvents(db: Db, eventIds: readonly string[]): Promise<EventRow[]> {

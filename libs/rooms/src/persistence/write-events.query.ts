@@ -35,8 +35,18 @@ export async function writeBatch(tx: Tx, batch: WritableBatch): Promise<void> {
   await writeCurrentState(tx, room, stored, batch.serverName);
 }
 
+/** Deletes the texts of events whose rows in `events` are still there. */
+export async function deleteEventJson(tx: Tx, eventIds: readonly string[]): Promise<void> {
+  await tx.exec(
+    `DELETE FROM event_json WHERE stream_ordering IN (
+       SELECT stream_ordering FROM events WHERE ${tx.dialect.anyOf('event_id')})`,
+    [eventIds],
+  );
+}
+
 async function deleteOutliers(tx: Tx, eventIds: readonly string[]): Promise<void> {
-  for (const table of ['events', 'event_json', 'event_auth', 'state_events', 'room_memberships']) {
+  await deleteEventJson(tx, eventIds);
+  for (const table of ['events', 'event_auth', 'state_events', 'room_memberships']) {
     await tx.exec(`DELETE FROM ${table} WHERE ${tx.dialect.anyOf('event_id')}`, [eventIds]);
   }
 }
@@ -97,8 +107,15 @@ async function writeEventRows(tx: Tx, { room, stored, notes }: WritableBatch): P
   );
   await tx.insertMany(
     'event_json',
-    ['event_id', 'room_id', 'internal_metadata', 'json', 'format_version'],
-    room.staged.map((staged) => [staged.event.eventId, room.roomId, metadataOf(staged), staged.json, format]),
+    ['stream_ordering', 'event_id', 'room_id', 'internal_metadata', 'json', 'format_version'],
+    room.staged.map((staged, index) => [
+      stored[index]!.streamOrdering,
+      staged.event.eventId,
+      room.roomId,
+      metadataOf(staged),
+      staged.json,
+      format,
+    ]),
   );
   const rejected = stored.filter((entry) => entry.rejectedReason !== undefined);
   if (rejected.length > 0) {

@@ -1,8 +1,8 @@
 import type { Db, SqlValue, Tx } from '@rookery/database';
+import { deleteEventJson } from '../persistence/write-events.query.js';
 
 /** Tables that hold one row or more per event, by the column that names it. */
 const eventTables: readonly (readonly [table: string, column: string])[] = [
-  ['event_json', 'event_id'],
   ['event_edges', 'event_id'],
   ['event_auth', 'event_id'],
   ['event_auth_chains', 'event_id'],
@@ -81,6 +81,7 @@ export async function deleteEvents(tx: Tx, roomId: string, eventIds: readonly st
     `SELECT DISTINCT chain_id FROM event_auth_chains WHERE ${tx.dialect.anyOf('event_id')}`,
     [eventIds],
   );
+  await deleteEventJson(tx, eventIds);
   for (const [table, column] of eventTables) {
     await tx.run(`DELETE FROM ${table} WHERE ${tx.dialect.anyOf(column)}`, [eventIds]);
   }

@@ -11,6 +11,7 @@ interface DueRow {
   readonly recheck: boolean | 0 | 1;
   readonly redactor: string;
   readonly sender: string | null;
+  readonly stream_ordering: number | null;
   readonly json: string | null;
   readonly room_version: string;
 }
@@ -62,10 +63,11 @@ export class RedactionCensor implements OnModuleInit, OnModuleDestroy {
   /** Whether there may be more. */
   async #censorSome(beforeTs: number): Promise<boolean> {
     const due = await this.database.query<DueRow>(
-      `SELECT r.event_id, r.redacts, r.recheck, e.sender AS redactor, t.sender, j.json, o.room_version FROM redactions r
+      `SELECT r.event_id, r.redacts, r.recheck, e.sender AS redactor, t.sender, j.stream_ordering, j.json,
+         o.room_version FROM redactions r
        JOIN events e ON e.event_id = r.event_id JOIN rooms o ON o.room_id = e.room_id
        LEFT JOIN events t ON t.event_id = r.redacts AND t.room_id = e.room_id
-       LEFT JOIN event_json j ON j.event_id = t.event_id
+       LEFT JOIN event_json j ON j.stream_ordering = t.stream_ordering
        WHERE r.have_censored = FALSE AND r.received_ts <= ? ORDER BY r.received_ts LIMIT ${batchSize}`,
       [beforeTs],
     );
@@ -73,9 +75,17 @@ export class RedactionCensor implements OnModuleInit, OnModuleDestroy {
     await this.database.write(
       async (tx) => {
         for (const row of due) {
-          if (row.json === null || (row.recheck && !sameServer(row.redactor, row.sender ?? ''))) continue;
+          if (
+            row.json === null ||
+            row.stream_ordering === null ||
+            (row.recheck && !sameServer(row.redactor, row.sender ?? ''))
+          )
+            continue;
           const event = redactEvent(eventFromRow(row.json, row.redacts, knownRules(row.room_version)));
-          await tx.run('UPDATE event_json SET json = ? WHERE event_id = ?', [pduText(event), row.redacts]);
+          await tx.run('UPDATE event_json SET json = ? WHERE stream_ordering = ?', [
+            pduText(event),
+            row.stream_ordering,
+          ]);
         }
         const ids = due.map((row) => row.event_id);
         await tx.run(`UPDATE redactions SET have_censored = TRUE WHERE ${tx.dialect.anyOf('event_id')}`, [ids]);

@@ -238,7 +238,7 @@ export interface RawEventRow {
 }
 
 const servable = `SELECT e.room_id, e.type, e.stream_ordering, j.json FROM events e
-  JOIN event_json j ON j.event_id = e.event_id
+  JOIN event_json j ON j.stream_ordering = e.stream_ordering
   WHERE e.outlier = FALSE AND e.soft_failed = FALSE AND e.rejection_reason IS NULL`;
 
 /** Events that clients may see, of some types, older than a position, the newest first. */
