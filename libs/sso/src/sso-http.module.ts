@@ -1,5 +1,6 @@
 import { Module } from '@nestjs/common';
 import { UsersModule } from '@rookery/users';
+import { CasController } from './cas/cas.controller.js';
 import { NewUserController } from './login/new-user.controller.js';
 import { SsoRedirectController } from './login/sso-redirect.controller.js';
 import { SsoFallbackController } from './login/uia-fallback.controller.js';
@@ -9,6 +10,6 @@ import { SsoModule } from './sso.module.js';
 /** The endpoints of single sign-on. All belong to one process. */
 @Module({
   imports: [UsersModule, SsoModule],
-  controllers: [SsoRedirectController, SsoFallbackController, NewUserController, OidcController],
+  controllers: [SsoRedirectController, SsoFallbackController, NewUserController, OidcController, CasController],
 })
 export class SsoHttpModule {}

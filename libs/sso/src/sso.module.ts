@@ -1,5 +1,6 @@
 import { Module } from '@nestjs/common';
 import { UsersModule } from '@rookery/users';
+import { CasProvider } from './cas/cas-provider.service.js';
 import { SealedCookies } from './common/sealed-cookies.js';
 import { SsoAddresses } from './common/sso-addresses.js';
 import { SsoSessions } from './common/sso-sessions.js';
@@ -9,6 +10,7 @@ import { NewUsers } from './login/new-users.service.js';
 import { SsoLogin } from './login/sso-login.service.js';
 import { SsoPages } from './login/sso-pages.js';
 import { SsoProfiles } from './login/sso-profiles.service.js';
+import { BackchannelLogout } from './oidc/backchannel-logout.service.js';
 import { OidcProviders } from './oidc/oidc-providers.service.js';
 import { IdentityProviders } from './providers/identity-providers.js';
 import { ProviderHttp } from './providers/provider-http.js';
@@ -26,6 +28,8 @@ const services = [
   SsoLogin,
   ProviderHttp,
   OidcProviders,
+  BackchannelLogout,
+  CasProvider,
 ];
 
 /**

@@ -50,3 +50,7 @@ export function providerError(code: string, description: string | undefined): Ss
     (description ?? '').slice(0, maxDescriptionLength).toWellFormed(),
   );
 }
+
+/** A browser that began nothing, something else, or too long ago. */
+export const lostSession = (code: 'missing_session' | 'invalid_session' | 'mismatching_session'): SsoError =>
+  new SsoError(code, 'Your sign-in was not found. It took too long, was finished before, or cookies are blocked.');

@@ -9,6 +9,8 @@ import type { Claims, OidcIdentity } from './oidc-claims.js';
 
 /** Metadata are fetched again when they are older. */
 const metadataMs = 3_600_000;
+/** Key sets for logouts are fetched again when they are older. */
+const keysMs = 60_000;
 /** How far clocks may differ. */
 const toleranceSeconds = 120;
 
@@ -31,6 +33,7 @@ interface Ready {
 export class OidcClient {
   #ready: Ready | undefined;
   #loading: Promise<Ready> | undefined;
+  #keys: { readonly sinceMs: number; readonly set: Promise<unknown> } | undefined;
 
   constructor(
     private readonly setting: OidcProviderSetting,
@@ -54,6 +57,7 @@ export class OidcClient {
     return library.buildAuthorizationUrl(configuration, {
       ...this.setting.additional_authorization_parameters,
       ...(more as Record<string, string>),
+      client_id: this.setting.client_id,
       scope: this.setting.scopes.join(' '),
       response_type: 'code',
       redirect_uri: redirectUri,
@@ -75,6 +79,30 @@ export class OidcClient {
   /** The provider's metadata. @throws SsoError `provider_unavailable` */
   async metadata(): Promise<OpenIdClient.ServerMetadata> {
     return (await this.#load()).metadata;
+  }
+
+  /**
+   * The provider's key set. Strangers can make us ask for it, so it is fetched once a minute at most.
+   * @throws SsoError, OutboundError
+   */
+  keys(): Promise<unknown> {
+    const nowMs = this.clock.monotonicMs();
+    if (!this.#keys || nowMs - this.#keys.sinceMs >= keysMs) this.#keys = { sinceMs: nowMs, set: this.#fetchKeys() };
+    return this.#keys.set;
+  }
+
+  async #fetchKeys(): Promise<unknown> {
+    const { metadata } = await this.#load();
+    const { status, body } = await this.http.request({
+      url: metadata.jwks_uri ?? '',
+      headers: { accept: 'application/json' },
+    });
+    try {
+      if (status === 200) return JSON.parse(body.toString('utf8'));
+    } catch {
+      // Falls through: whatever it is, it is no key set.
+    }
+    throw SsoError.unavailable(new Error(`The key set's address answered with status ${status}`));
   }
 
   /**

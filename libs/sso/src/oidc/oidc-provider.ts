@@ -1,4 +1,4 @@
-import { HttpReply, type InboundRequest } from '@rookery/http';
+import type { InboundRequest } from '@rookery/http';
 import type { JsonObject } from '@rookery/matrix-types';
 import type { Ids, OidcProviderSetting } from '@rookery/platform';
 import { checkRequirements } from '../common/attribute-requirements.js';
@@ -114,11 +114,3 @@ export class OidcProvider implements IdentityProvider {
     return passed;
   }
 }
-
-/** The page for a browser that came by another way than ours. */
-export const lostSession = (code: string): SsoError =>
-  new SsoError(code, 'Your sign-in was not found. It took too long, was finished before, or cookies are blocked.');
-
-/** Answers that are no pages must not be kept by anybody. */
-export const emptyAnswer = (status: number): HttpReply =>
-  new HttpReply(status, { 'cache-control': 'no-store', pragma: 'no-cache' }, '');

@@ -1,11 +1,13 @@
 import { Controller, Get, Post } from '@nestjs/common';
 import { Access, FormBody, HttpReply, Inbound, type InboundRequest } from '@rookery/http';
+import { MatrixError } from '@rookery/matrix-types';
 import { cookieOf, SealedCookies } from '../common/sealed-cookies.js';
-import { providerError, SsoError } from '../common/sso-error.js';
+import { lostSession, providerError, SsoError } from '../common/sso-error.js';
 import { SsoSessions } from '../common/sso-sessions.js';
 import { SsoLogin } from '../login/sso-login.service.js';
 import { SsoPages, withCookies } from '../login/sso-pages.js';
-import { lostSession, oidcCookies, oidcSeal, type OidcSession, oidcSessionMs } from './oidc-provider.js';
+import { BackchannelLogout } from './backchannel-logout.service.js';
+import { oidcCookies, oidcSeal, type OidcSession, oidcSessionMs } from './oidc-provider.js';
 import { OidcProviders } from './oidc-providers.service.js';
 
 const bodyLimitBytes = 65_536;
@@ -22,6 +24,7 @@ export class OidcController {
     private readonly sessions: SsoSessions,
     private readonly logins: SsoLogin,
     private readonly pages: SsoPages,
+    private readonly logouts: BackchannelLogout,
   ) {}
 
   /** GET /_synapse/client/oidc/callback */
@@ -36,6 +39,23 @@ export class OidcController {
   @Access({ auth: 'none', bodyLimitBytes })
   formCallback(@Inbound() request: InboundRequest, @FormBody() form: Record<string, string[]>): Promise<HttpReply> {
     return this.#finish(request, (name) => (form[name]?.length === 1 ? form[name][0] : form[name]));
+  }
+
+  /** POST /_synapse/client/oidc/backchannel_logout: a provider ends sessions */
+  @Post('/_synapse/client/oidc/backchannel_logout')
+  @Access({ auth: 'none', bodyLimitBytes })
+  async logOut(@FormBody() form: Record<string, string[]>): Promise<HttpReply> {
+    const headers = { 'cache-control': 'no-store' };
+    try {
+      const [token, ...others] = form['logout_token'] ?? [];
+      if (token === undefined) throw MatrixError.missingParam("Missing parameter 'logout_token'");
+      if (others.length > 0) throw MatrixError.invalidParam("'logout_token' may be given once only");
+      await this.logouts.logOut(token);
+      return new HttpReply(200, headers, undefined);
+    } catch (error) {
+      if (!MatrixError.is(error)) throw error;
+      return HttpReply.json(error.status, error.toBody(), headers);
+    }
   }
 
   async #finish(
