@@ -132,6 +132,52 @@ const unreadThread = (alias: string, thread: string): string =>
   `NOT EXISTS (SELECT 1 FROM push_read_marks t WHERE t.user_id = m.user_id AND t.room_id = m.room_id
      AND t.thread_id = ${alias}.${thread} AND t.read_up_to >= ${alias}.stream_ordering)`;
 
+/** Rows of a table that lie in the room of a mark `m`, between two positions. */
+interface Stretch {
+  readonly table: 'events' | 'event_push_actions';
+  /** An expression about `m`. */
+  readonly after: string;
+  readonly afterParams?: readonly SqlValue[];
+  readonly before: number;
+  /** What else is asked of them, beginning with `AND`. */
+  readonly also?: (alias: string) => string;
+  readonly alsoParams?: readonly SqlValue[];
+  /** Which of them come, where there are more than the limit. */
+  readonly first: 'newest' | 'oldest';
+  readonly limit: number;
+}
+
+/**
+ * The part of a FROM clause that joins a stretch of rows, called `e`, to each mark. Only what lies in the stretch is looked at:
+ * neither database finds that out by itself, for it cannot know how few rows lie behind a mark. PostgreSQL is told by a
+ * lateral join, SQLite by a cross join, whose sides it takes as they are written, and by where the last row lies.
+ */
+function stretchOf(dialect: Dialect, stretch: Stretch): { readonly sql: string; readonly params: SqlValue[] } {
+  const { table, after, before, first } = stretch;
+  const limit = Math.trunc(stretch.limit);
+  const { also = () => '', alsoParams = [], afterParams = [] } = stretch;
+  const order = first === 'newest' ? 'DESC' : 'ASC';
+  const keyed = (alias: string): string =>
+    `${table === 'events' ? '' : `${alias}.user_id = m.user_id AND `}${alias}.room_id = m.room_id`;
+  const within = `FROM ${table} x WHERE ${keyed('x')} AND x.stream_ordering > ${after} AND x.stream_ordering < ?
+    ${also('x')} ORDER BY x.stream_ordering ${order}`;
+  const params = [...afterParams, before, ...alsoParams];
+  if (dialect.name === 'postgres')
+    return { sql: `CROSS JOIN LATERAL (SELECT x.* ${within} LIMIT ${limit}) AS e`, params };
+  const rest = `(SELECT x.stream_ordering ${within} LIMIT 1 OFFSET ${limit})`;
+  return first === 'newest'
+    ? {
+        sql: `CROSS JOIN ${table} e ON ${keyed('e')} AND e.stream_ordering > COALESCE(${rest}, ${after})
+          AND e.stream_ordering < ? ${also('e')}`,
+        params: [...params, ...afterParams, before, ...alsoParams],
+      }
+    : {
+        sql: `CROSS JOIN ${table} e ON ${keyed('e')} AND e.stream_ordering > ${after}
+          AND e.stream_ordering < COALESCE(${rest}, ?) ${also('e')}`,
+        params: [...afterParams, ...params, before, ...alsoParams],
+      };
+}
+
 /** The rooms in which something can be unread for a user. */
 export async function selectCountedRooms(db: Db, userId: string): Promise<string[]> {
   const rows = await db.query<{ room_id: string }>(
@@ -141,29 +187,33 @@ export async function selectCountedRooms(db: Db, userId: string): Promise<string
   return rows.map((row) => row.room_id);
 }
 
-/**
- * Unread notifications by room and thread, in one query. SQLite takes the sides of a cross join as they are written: what
- * was read is never looked at.
- */
+/** Of so many events, the newest ones of a room, those are counted that a user has not read. */
+const maxCounted = 100_000;
+
+/** Unread notifications by room and thread, in one query. */
 export async function selectCounts(db: Db, userId: string, roomIds: readonly string[]): Promise<CountRow[]> {
-  const rooms = `AND ${db.dialect.anyOf('m.room_id')}`;
-  const mine: SqlValue[] = [userId, roomIds];
+  const unread = {
+    after: 'm.read_up_to',
+    before: Number.MAX_SAFE_INTEGER,
+    first: 'newest',
+    limit: maxCounted,
+  } as const;
+  const shared = stretchOf(db.dialect, { table: 'events', ...unread });
+  const own = stretchOf(db.dialect, { table: 'event_push_actions', ...unread });
+  const mine = `m.user_id = ? AND ${db.dialect.anyOf('m.room_id')} AND m.thread_id = ''`;
   return db.query<CountRow>(
     `SELECT room_id, thread_id, CAST(SUM(notify) AS BIGINT) AS notify, CAST(SUM(highlight) AS BIGINT) AS highlight FROM (
        SELECT e.room_id, e.push_thread AS thread_id, COUNT(*) AS notify, SUM(e.push_highlight) AS highlight
-       FROM push_read_marks m CROSS JOIN events e
-       WHERE m.user_id = ? ${rooms} AND m.thread_id = '' AND e.room_id = m.room_id AND e.stream_ordering > m.read_up_to
-         AND ${sharedWith(db.dialect, 'e')}
-         AND ${unreadThread('e', 'push_thread')}
+       FROM push_read_marks m ${shared.sql}
+       WHERE ${mine} AND ${sharedWith(db.dialect, 'e')} AND ${unreadThread('e', 'push_thread')}
        GROUP BY e.room_id, e.push_thread
        UNION ALL
-       SELECT a.room_id, a.thread_id, COUNT(*) AS notify, SUM(a.highlight) AS highlight
-       FROM push_read_marks m CROSS JOIN event_push_actions a
-       WHERE m.user_id = ? ${rooms} AND m.thread_id = '' AND a.user_id = m.user_id AND a.room_id = m.room_id
-         AND a.stream_ordering > m.read_up_to AND ${unreadThread('a', 'thread_id')}
-       GROUP BY a.room_id, a.thread_id) AS counted
+       SELECT e.room_id, e.thread_id, COUNT(*) AS notify, SUM(e.highlight) AS highlight
+       FROM push_read_marks m ${own.sql}
+       WHERE ${mine} AND ${unreadThread('e', 'thread_id')}
+       GROUP BY e.room_id, e.thread_id) AS counted
      GROUP BY room_id, thread_id`,
-    [...mine, ...sharedParams(userId), ...mine],
+    [...shared.params, userId, roomIds, ...sharedParams(userId), ...own.params, userId, roomIds],
   );
 }
 
@@ -189,23 +239,24 @@ export async function selectNotifications(
 ): Promise<NotificationRow[]> {
   const limit = Math.trunc(options.limit);
   const { before, onlyHighlights } = options;
-  const shared = (alias: string): string =>
-    `${alias}.room_id = m.room_id AND ${alias}.stream_ordering < ? AND ${sharedWith(db.dialect, alias)}
-       ${onlyHighlights ? `AND ${alias}.push_highlight = 1` : ''}`;
-  const sharedValues = [before, ...sharedParams(userId)];
-  // No room has more to give than its newest ones: the rest of its history is not looked at.
+  const shared = stretchOf(db.dialect, {
+    table: 'events',
+    after: 'm.joined_at',
+    before,
+    also: (alias) => `AND ${sharedWith(db.dialect, alias)} ${onlyHighlights ? `AND ${alias}.push_highlight = 1` : ''}`,
+    alsoParams: sharedParams(userId),
+    first: 'newest',
+    limit,
+  });
   return db.query<NotificationRow>(
     `SELECT * FROM (SELECT ${ownColumns} FROM event_push_actions a
        WHERE a.user_id = ? AND a.stream_ordering < ? ${onlyHighlights ? 'AND a.highlight = 1' : ''}
        ORDER BY a.stream_ordering DESC LIMIT ${limit}) AS own
      UNION ALL
-     SELECT * FROM (SELECT ${sharedColumns} FROM push_read_marks m
-       JOIN events e ON ${shared('e')} AND e.stream_ordering > COALESCE((
-         SELECT x.stream_ordering FROM events x WHERE ${shared('x')} AND x.stream_ordering > m.joined_at
-         ORDER BY x.stream_ordering DESC LIMIT 1 OFFSET ${limit}), m.joined_at)
+     SELECT * FROM (SELECT ${sharedColumns} FROM push_read_marks m ${shared.sql}
        WHERE m.user_id = ? AND m.thread_id = '' ORDER BY e.stream_ordering DESC LIMIT ${limit}) AS shared
      ORDER BY stream_ordering DESC LIMIT ${limit}`,
-    [userId, before, ...sharedValues, ...sharedValues, userId],
+    [userId, before, ...shared.params, userId],
   );
 }
 
@@ -219,6 +270,16 @@ export async function selectUnread(
 ): Promise<NotificationRow[]> {
   const limit = Math.trunc(range.limit);
   const { after, upTo } = range;
+  const shared = stretchOf(db.dialect, {
+    table: 'events',
+    after: 'CASE WHEN m.read_up_to > ? THEN m.read_up_to ELSE ? END',
+    afterParams: [after, after],
+    before: upTo + 1,
+    also: (alias) => `AND ${sharedWith(db.dialect, alias)} AND ${unreadThread(alias, 'push_thread')}`,
+    alsoParams: sharedParams(userId),
+    first: 'oldest',
+    limit,
+  });
   return db.query<NotificationRow>(
     `SELECT * FROM (SELECT ${ownColumns} FROM event_push_actions a
        LEFT JOIN push_read_marks m ON m.user_id = a.user_id AND m.room_id = a.room_id AND m.thread_id = ''
@@ -226,13 +287,10 @@ export async function selectUnread(
          AND (m.user_id IS NULL OR (a.stream_ordering > m.read_up_to AND ${unreadThread('a', 'thread_id')}))
        ORDER BY a.stream_ordering LIMIT ${limit}) AS own
      UNION ALL
-     SELECT * FROM (SELECT ${sharedColumns} FROM push_read_marks m
-       JOIN events e ON e.room_id = m.room_id AND e.stream_ordering <= ?
-         AND e.stream_ordering > CASE WHEN m.read_up_to > ? THEN m.read_up_to ELSE ? END
-       WHERE m.user_id = ? AND m.thread_id = '' AND ${sharedWith(db.dialect, 'e')} AND ${unreadThread('e', 'push_thread')}
-       ORDER BY e.stream_ordering LIMIT ${limit}) AS shared
+     SELECT * FROM (SELECT ${sharedColumns} FROM push_read_marks m ${shared.sql}
+       WHERE m.user_id = ? AND m.thread_id = '' ORDER BY e.stream_ordering LIMIT ${limit}) AS shared
      ORDER BY stream_ordering LIMIT ${limit}`,
-    [userId, after, upTo, upTo, after, after, userId, ...sharedParams(userId)],
+    [userId, after, upTo, ...shared.params, userId],
   );
 }
 
