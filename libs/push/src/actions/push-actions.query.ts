@@ -31,19 +31,20 @@ export async function currentInvites(tx: Tx, eventIds: readonly string[]): Promi
   return new Set(rows.map((row) => row.event_id));
 }
 
-/** Takes back what events meant: they were redacted. */
-export async function withdrawPushes(tx: Tx, eventIds: readonly string[]): Promise<void> {
-  await tx.run(
+/** Takes back what events meant: they were redacted. @returns whether they had notified anybody */
+export async function withdrawPushes(tx: Tx, eventIds: readonly string[]): Promise<boolean> {
+  const shared = await tx.run(
     `UPDATE events SET push_thread = NULL, push_highlight = NULL, push_actions = NULL, push_except = NULL
      WHERE ${tx.dialect.anyOf('event_id')} AND push_thread IS NOT NULL`,
     [eventIds],
   );
-  await deleteOwnPushes(tx, eventIds);
+  const own = await deleteOwnPushes(tx, eventIds);
+  return shared + own > 0;
 }
 
-/** Deletes what lies beside the rows of events; before these rows go, for they say where it is. */
-export async function deleteOwnPushes(tx: Tx, eventIds: readonly string[]): Promise<void> {
-  await tx.run(
+/** Deletes what lies beside the rows of events, before these go: they say where it is. @returns how many rows */
+export async function deleteOwnPushes(tx: Tx, eventIds: readonly string[]): Promise<number> {
+  return tx.run(
     `DELETE FROM event_push_actions WHERE stream_ordering IN (
        SELECT stream_ordering FROM events WHERE ${tx.dialect.anyOf('event_id')})`,
     [eventIds],
@@ -53,7 +54,7 @@ export async function deleteOwnPushes(tx: Tx, eventIds: readonly string[]): Prom
 /** Forgets everything about a room; while it is known who was in it. */
 export async function deleteRoomPushes(tx: Tx, roomId: string): Promise<void> {
   for (const table of ['event_push_actions', 'push_read_marks']) {
-    await tx.run(
+    await tx.exec(
       `DELETE FROM ${table} WHERE room_id = ? AND user_id IN (
          SELECT user_id FROM local_current_membership WHERE room_id = ?)`,
       [roomId, roomId],
@@ -77,7 +78,7 @@ export async function insertMarks(
 
 /** Users who have left count no more. */
 export async function deleteMarks(tx: Tx, roomId: string, userIds: readonly string[]): Promise<void> {
-  await tx.run(`DELETE FROM push_read_marks WHERE room_id = ? AND ${tx.dialect.anyOf('user_id')}`, [roomId, userIds]);
+  await tx.exec(`DELETE FROM push_read_marks WHERE room_id = ? AND ${tx.dialect.anyOf('user_id')}`, [roomId, userIds]);
 }
 
 /** A member has read a room, or one of its threads, up to a position. No effect for users who are not in the room. */
@@ -89,18 +90,18 @@ export async function raiseMark(
   position: number,
 ): Promise<void> {
   if (threadId === undefined) {
-    await tx.run(
+    await tx.exec(
       `UPDATE push_read_marks SET read_up_to = ? WHERE user_id = ? AND room_id = ? AND thread_id = '' AND read_up_to < ?`,
       [position, userId, roomId, position],
     );
     // Threads that were read no further have nothing to add any more.
-    await tx.run(
+    await tx.exec(
       `DELETE FROM push_read_marks WHERE user_id = ? AND room_id = ? AND thread_id <> '' AND read_up_to <= ?`,
       [userId, roomId, position],
     );
     return;
   }
-  await tx.run(
+  await tx.exec(
     `INSERT INTO push_read_marks (user_id, room_id, thread_id, joined_at, read_up_to)
      SELECT user_id, room_id, CAST(? AS TEXT), joined_at, CAST(? AS BIGINT) FROM push_read_marks
      WHERE user_id = ? AND room_id = ? AND thread_id = '' AND read_up_to < ?

@@ -131,15 +131,17 @@ export class PushActions implements OnModuleInit {
     if (prepared.pushes.length + joins.length + leaves.length + withdrawn.length === 0) return;
     const pushes = await this.#accepted(tx, prepared.pushes);
     const moved = [...leaves, ...joins.map(([userId]) => userId)];
+    let hasWithdrawn = false;
     this.counts.changeIn(tx, roomId, () => {
-      if (withdrawn.length > 0) this.counts.forget(roomId);
+      // Who had read what was redacted is not known here; that nobody was told of it, as of a reaction, is.
+      if (hasWithdrawn) this.counts.forget(roomId);
       for (const userId of moved) this.counts.forget(roomId, userId);
       this.counts.add(roomId, pushes);
     });
     if (leaves.length > 0) await deleteMarks(tx, roomId, leaves);
     if (joins.length > 0) await insertMarks(tx, roomId, joins);
     if (pushes.length > 0) await insertOwnPushes(tx, pushes);
-    if (withdrawn.length > 0) await withdrawPushes(tx, withdrawn);
+    if (withdrawn.length > 0) hasWithdrawn = await withdrawPushes(tx, withdrawn);
   }
 
   /** Without invites that did not become what the user's membership is. */
