@@ -30,11 +30,9 @@ export function bestThumbnail<T extends ThumbnailSize>(sizes: readonly T[], wish
     if (method !== 0) return method;
     const large = Number(isLargeEnough(b, wish)) - Number(isLargeEnough(a, wish));
     if (large !== 0) return large;
-    if (wish.method === 'crop') {
-      const aspect = aspectDifference(a, wish) - aspectDifference(b, wish);
-      if (Math.abs(aspect) > 0.01) return aspect;
-    }
-    return isLargeEnough(a, wish) ? area(a) - area(b) : area(b) - area(a);
+    if (!isLargeEnough(a, wish)) return area(b) - area(a);
+    const aspect = wish.method === 'crop' ? aspectDifference(a, wish) - aspectDifference(b, wish) : 0;
+    return Math.abs(aspect) > 0.01 ? aspect : area(a) - area(b);
   };
   return sizes.toSorted(better)[0];
 }

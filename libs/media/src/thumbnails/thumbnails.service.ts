@@ -6,7 +6,7 @@ import { Clock, Config, Logger } from '@rookery/platform';
 import type { Media } from '../records/media.js';
 import { placeOf, thumbnailPlace } from '../storage/file-place.js';
 import { MediaFiles, type OpenFile } from '../storage/media-files.js';
-import { ImageEngine, type ImageFacts, type MadeThumbnail } from './image-engine.js';
+import { ImageEngine, type MadeThumbnail } from './image-engine.js';
 import { bestThumbnail, type ThumbnailSize } from './thumbnail-choice.js';
 import { insertThumbnails, type StoredThumbnail, thumbnailsOf } from './thumbnail.query.js';
 
