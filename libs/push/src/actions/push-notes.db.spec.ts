@@ -1,0 +1,283 @@
+import type { Database } from '@rookery/database';
+import { Config } from '@rookery/platform';
+import type { PushNote } from '@rookery/rooms';
+import { eachDatabase } from '@rookery/testing';
+import { fixtureMigrations } from '../push.fixture.js';
+import { usersToPush } from '../pushers/pusher.query.js';
+import { type EventPush, type NotifyOutcome, noteOf } from './event-push.js';
+import {
+  deleteRoomPushes,
+  insertMarks,
+  insertOwnPushes,
+  raiseMark,
+  selectCounts,
+  selectNotifications,
+  selectUnread,
+  withdrawPushes,
+} from './push-actions.query.js';
+import { PushCounts, type RoomCounts, totalOf } from './push-counts.js';
+
+const plain: NotifyOutcome = { highlight: false, json: '["notify"]' };
+const loud: NotifyOutcome = { highlight: true, json: '["notify",{"set_tweak":"highlight"}]' };
+const userIdOf = (name: string): string => `@${name}:example.org`;
+const [alice, bob, carol, dan] = ['alice', 'bob', 'carol', 'dan'].map(userIdOf) as [string, string, string, string];
+const members = [alice, bob, carol, dan];
+
+/** The same numbers each time. */
+function numbers(seed: number): (below: number) => number {
+  let state = seed;
+  return (below) => {
+    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
+    return Math.floor((state / 2 ** 32) * below);
+  };
+}
+
+eachDatabase('what an event means to everybody', (open) => {
+  let database: Database;
+  let position = 10;
+  let rooms = 0;
+
+  beforeAll(async () => {
+    const test = await open();
+    await test.migrate(fixtureMigrations);
+    database = test.database;
+  });
+
+  const push = (roomId: string, more: Partial<EventPush> = {}): EventPush => {
+    position++;
+    return {
+      eventId: `$${position}`,
+      roomId,
+      streamOrdering: position,
+      sender: alice,
+      threadId: 'main',
+      everyone: plain,
+      except: [],
+      own: new Map(),
+      outOfBand: false,
+      ...more,
+    };
+  };
+
+  /** Stores events as the writer of events and the hook do. */
+  async function store(pushes: readonly EventPush[], counts?: PushCounts): Promise<void> {
+    const columns =
+      'event_id type room_id sender topological_ordering depth stream_ordering origin_server_ts received_ts';
+    const row = (one: EventPush, note: PushNote | undefined): (string | number | null)[] => [
+      ...[one.eventId, 'm.room.message', one.roomId, one.sender],
+      ...[one.streamOrdering, one.streamOrdering, one.streamOrdering, 1, 1],
+      note?.thread ?? null,
+      note ? Number(note.highlight) : null,
+      note?.actions ?? null,
+      note?.except ?? null,
+    ];
+    await database.write(async (tx) => {
+      await tx.insertMany(
+        'events',
+        [...columns.split(' '), 'push_thread', 'push_highlight', 'push_actions', 'push_except'],
+        pushes.map((one) => row(one, noteOf(one))),
+      );
+      await insertOwnPushes(tx, pushes);
+      counts?.changeIn(tx, pushes[0]!.roomId, () => counts.add(pushes[0]!.roomId, pushes));
+    });
+  }
+
+  async function newRoom(): Promise<string> {
+    const roomId = `!${++rooms}:example.org`;
+    const at = ++position;
+    await database.write(async (tx) => {
+      await insertMarks(
+        tx,
+        roomId,
+        members.map((userId) => [userId, at] as const),
+      );
+      await tx.insertMany(
+        'local_current_membership',
+        ['room_id', 'user_id', 'event_id', 'membership', 'event_stream_ordering'],
+        members.map((userId) => [roomId, userId, `$join${roomId}${userId}`, 'join', at]),
+      );
+    });
+    return roomId;
+  }
+
+  const newCounts = (): PushCounts => new PushCounts(database, Config.fromObject({ server_name: 'example.org' }));
+  const sorted = (counts: RoomCounts | undefined): unknown[] =>
+    [...(counts ?? [])].sort(([one], [other]) => (one < other ? -1 : 1));
+  const readBy = (userId: string, roomId: string, upTo: number, threadId?: string): Promise<void> =>
+    database.write((tx) => raiseMark(tx, userId, roomId, threadId, upTo));
+
+  it('is NULL where it is usual, so that a row carries nothing for it', () => {
+    const roomId = '!any:example.org';
+    expect(noteOf(push(roomId))).toEqual({ thread: 'main', highlight: false, actions: undefined, except: undefined });
+    expect(noteOf(push(roomId, { everyone: loud, threadId: '$root', except: [bob] }))).toEqual({
+      thread: '$root',
+      highlight: true,
+      actions: loud.json,
+      except: JSON.stringify([bob]),
+    });
+    expect(noteOf(push(roomId, { everyone: undefined, own: new Map([[bob, loud]]) }))).toBeUndefined();
+  });
+
+  it('counts the same in memory as from the tables, whatever happens', async () => {
+    const random = numbers(7);
+    const pick = <T>(list: readonly T[]): T => list[random(list.length)]!;
+    const roomId = await newRoom();
+    const counts = newCounts();
+    for (let step = 0; step < 60; step++) {
+      const reader = pick(members);
+      if (random(4) === 0) {
+        const receipt = { roomId, userId: reader, eventStreamOrdering: position - random(8) };
+        const threadId = pick([undefined, 'main', '$t1', '$t2']);
+        await database.write((tx) => counts.receiptsInTransaction(tx, [{ ...receipt, threadId }]));
+      }
+      const pushes = Array.from({ length: 1 + random(3) }, () => {
+        const sender = pick(members);
+        const others = members.filter((userId) => userId !== sender);
+        const everyone = pick([undefined, plain, plain, plain, loud]);
+        const own = new Map(
+          others.filter(() => random(4) === 0).map((userId) => [userId, pick([plain, loud])] as const),
+        );
+        const except = everyone ? others.filter((userId) => own.has(userId) || random(4) === 0) : [];
+        return push(roomId, { sender, everyone, own, except, threadId: pick(['main', 'main', '$t1', '$t2']) });
+      });
+      await store(pushes, counts);
+      // Some are in memory from the beginning, others come later.
+      for (const userId of members.slice(0, 1 + (step >> 4))) {
+        const known = sorted((await counts.read(userId, [roomId])).get(roomId));
+        expect([step, known]).toEqual([step, sorted((await newCounts().read(userId, [roomId])).get(roomId))]);
+      }
+    }
+    expect(totalOf((await counts.read(alice, [roomId])).get(roomId)!).notify).toBeGreaterThan(0);
+  });
+
+  it('a room of very many threads is counted all the same', async () => {
+    const roomId = await newRoom();
+    const counts = newCounts();
+    await counts.read(bob, [roomId]);
+    for (let batch = 0; batch < 4; batch++) {
+      await store(
+        Array.from({ length: 100 }, () => push(roomId, { threadId: `$thread${position}` })),
+        counts,
+      );
+      expect((await counts.read(bob, [roomId])).get(roomId)?.size).toBe(100 * (batch + 1));
+    }
+    expect(totalOf((await counts.read(bob, [roomId])).get(roomId)!)).toEqual({ notify: 400, highlight: 0 });
+  });
+
+  it('is taken back by a redaction, which tells whether anybody had been told', async () => {
+    const roomId = await newRoom();
+    const [silent, shared, own] = [
+      push(roomId, { everyone: undefined }),
+      push(roomId),
+      push(roomId, { everyone: undefined, own: new Map([[bob, loud]]) }),
+    ];
+    await store([silent, shared, own]);
+    const countOf = async (): Promise<number> =>
+      (await selectCounts(database, bob, [roomId])).reduce((sum, row) => sum + row.notify, 0);
+    const withdraw = (one: EventPush): Promise<boolean> => database.write((tx) => withdrawPushes(tx, [one.eventId]));
+    expect(await countOf()).toBe(2);
+    expect(await withdraw(silent)).toBe(false);
+    expect(await withdraw(shared)).toBe(true);
+    expect(await countOf()).toBe(1);
+    expect(await withdraw(own)).toBe(true);
+    expect(await countOf()).toBe(0);
+    expect(await withdraw(own)).toBe(false);
+    const row = await database.get('SELECT push_thread, push_highlight FROM events WHERE event_id = ?', [
+      shared.eventId,
+    ]);
+    expect(row).toEqual({ push_thread: null, push_highlight: null });
+  });
+
+  it('is listed newest first, from each room only what the page can hold', async () => {
+    const [one, other] = [await newRoom(), await newRoom()];
+    const pushes = Array.from({ length: 30 }, (_, index) =>
+      push(index % 3 === 0 ? one : other, {
+        everyone: index % 10 === 0 ? loud : plain,
+        except: index % 7 === 0 ? [bob] : [],
+        sender: index % 5 === 0 ? bob : alice,
+      }),
+    );
+    await store(pushes.filter((each) => each.roomId === one));
+    await store(pushes.filter((each) => each.roomId === other));
+    const expected = pushes
+      .filter((each) => !each.except.includes(bob) && each.sender !== bob)
+      .toReversed()
+      .map((each) => each.eventId);
+    const page = async (before: number, limit: number, onlyHighlights = false): Promise<string[]> =>
+      (await selectNotifications(database, bob, { before, limit, onlyHighlights })).map((row) => row.event_id);
+    expect(await page(position + 1, 5)).toEqual(expected.slice(0, 5));
+    const fifth = pushes.find((each) => each.eventId === expected[4])!;
+    expect(await page(fifth.streamOrdering, 6)).toEqual(expected.slice(5, 11));
+    const mention = push(one, { everyone: loud, except: [] });
+    await store([mention]);
+    const listed = await selectNotifications(database, carol, { before: position + 1, limit: 2, onlyHighlights: true });
+    expect(listed).toMatchObject([
+      { event_id: mention.eventId, highlight: 1, actions: loud.json, thread_id: 'main' },
+      { event_id: pushes[20]!.eventId },
+    ]);
+  });
+
+  it('is pushed oldest first, and not what was read', async () => {
+    const roomId = await newRoom();
+    const start = position;
+    const pushes = Array.from({ length: 12 }, (_, index) =>
+      push(roomId, { threadId: index % 4 === 3 ? '$t' : 'main' }),
+    );
+    await store(pushes);
+    const unread = async (after: number, upTo: number, limit: number): Promise<number[]> =>
+      (await selectUnread(database, bob, { after, upTo, limit })).map((row) => row.stream_ordering - start);
+    expect(await unread(start, position, 3)).toEqual([1, 2, 3]);
+    expect(await unread(start + 3, start + 9, 20)).toEqual([4, 5, 6, 7, 8, 9]);
+    await readBy(bob, roomId, start + 5);
+    await readBy(bob, roomId, start + 8, '$t');
+    expect(await unread(start, position, 20)).toEqual([6, 7, 9, 10, 11, 12]);
+    expect(await unread(start + 9, position, 2)).toEqual([10, 11]);
+  });
+
+  it('finds who has a pusher among the members, but not the sender', async () => {
+    const roomId = await newRoom();
+    await database.write((tx) =>
+      tx.insertMany(
+        'pushers',
+        [
+          ...['id', 'user_name', 'profile_tag', 'kind', 'app_id', 'app_display_name', 'device_display_name', 'pushkey'],
+          ...['ts', 'data', 'last_stream_ordering'],
+        ],
+        [alice, bob, userIdOf('eve')].map((userId, id) => [
+          id,
+          userId,
+          '',
+          'http',
+          'app',
+          'a',
+          'd',
+          userId,
+          1,
+          '{}',
+          0,
+        ]),
+      ),
+    );
+    const after = position;
+    await store([push(roomId, { everyone: undefined })]);
+    expect(await usersToPush(database, after, position)).toEqual([]);
+    await store([push(roomId)]);
+    expect(await usersToPush(database, after, position)).toEqual([bob]);
+  });
+
+  it('goes with the room, and leaves other rooms alone', async () => {
+    const [gone, kept] = [await newRoom(), await newRoom()];
+    for (const roomId of [gone, kept])
+      await store([push(roomId, { everyone: undefined, own: new Map([[bob, loud]]) })]);
+    await readBy(bob, gone, position, '$t');
+    await database.write((tx) => deleteRoomPushes(tx, gone));
+    const left = async (table: string): Promise<string[]> =>
+      (
+        await database.query<{ room_id: string }>(
+          `SELECT DISTINCT room_id FROM ${table} WHERE ${database.dialect.anyOf('room_id')}`,
+          [[gone, kept]],
+        )
+      ).map((row) => row.room_id);
+    expect([await left('push_read_marks'), await left('event_push_actions')]).toEqual([[kept], [kept]]);
+  });
+});
