@@ -1,8 +1,8 @@
 import type { Database } from '@rookery/database';
 import { SigningKey } from '@rookery/events';
 import { IpGuard } from '@rookery/http';
-import { Config, type Logger, Metrics, SilentLogger } from '@rookery/platform';
-import { FakeClock, FakeNames, makeTestAuthority, SeededIds } from '@rookery/testing';
+import { type Clock, Config, type Logger, Metrics, SilentLogger, SystemClock } from '@rookery/platform';
+import { FakeNames, makeTestAuthority, SeededIds } from '@rookery/testing';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { createServer, type Server } from 'node:https';
@@ -88,7 +88,7 @@ export interface ClientOptions {
   readonly database: Database;
   readonly names?: FakeNames;
   readonly settings?: Readonly<Record<string, unknown>>;
-  readonly clock?: FakeClock;
+  readonly clock?: Clock;
   readonly logger?: Logger;
 }
 
@@ -102,7 +102,6 @@ export interface TestClient {
   readonly fetcher: KeyFetcher;
   readonly own: OwnKeys;
   readonly names: FakeNames;
-  readonly clock: FakeClock;
   readonly config: Config;
   close(): Promise<void>;
 }
@@ -111,7 +110,7 @@ export function makeClient({
   database,
   names = new FakeNames(),
   settings = {},
-  clock = new FakeClock(Date.now()),
+  clock = new SystemClock(),
   logger = new SilentLogger(),
 }: ClientOptions): TestClient {
   const folder = mkdtempSync(join(tmpdir(), 'rookery-fed-'));
@@ -143,7 +142,7 @@ export function makeClient({
   const fetcher = new KeyFetcher(config, clock, logger, client);
   const keys = new KeyRing({ config, clock, database, fetcher, own });
   return {
-    ...{ client, destinations, discovery, wellKnown, keys, fetcher, own, names, clock, config },
+    ...{ client, destinations, discovery, wellKnown, keys, fetcher, own, names, config },
     close: async () => {
       await client.close();
       rmSync(folder, { recursive: true, force: true });

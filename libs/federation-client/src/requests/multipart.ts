@@ -20,7 +20,7 @@ const endOfHeaders = Buffer.from('\r\n\r\n');
 /** The boundary that a content type names; `undefined` when it is not multipart. RFC 2046 */
 export function boundaryOf(contentType: string): string | undefined {
   if (contentType.length > 1_024 || !/^\s*multipart\//i.test(contentType)) return undefined;
-  const match = /;\s*boundary\s*=\s*(?:"([^"]{1,70})"|([^\s;"]{1,70}))/i.exec(contentType);
+  const match = /;\s*boundary\s*=\s*(?:"([^"]{1,70})"|([^\s;"]{1,70})(?=[\s;]|$))/i.exec(contentType);
   return match?.[1] ?? match?.[2];
 }
 
