@@ -3,6 +3,7 @@ export { type BusUnderTest, describeBus } from './bus-contract.js';
 export { FakeClock } from './fake-clock.js';
 export { RecordingLogger } from './recording-logger.js';
 export { SeededIds } from './seeded-ids.js';
+export { describeStorageProvider, type StorageProviderUnderTest } from './storage-provider-contract.js';
 export {
   asPostgresAdmin,
   eachDatabase,

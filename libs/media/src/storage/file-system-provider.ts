@@ -26,6 +26,8 @@ export async function syncFolder(folder: string): Promise<void> {
 
 /** The built-in provider `file_system`: another folder, for example on a network drive. */
 export class FileSystemProvider implements MediaStorageProvider {
+  #count = 0;
+
   /** @param directory absolute path; made where it is missing */
   constructor(private readonly directory: string) {}
 
@@ -33,9 +35,14 @@ export class FileSystemProvider implements MediaStorageProvider {
     const target = pathBelow(this.directory, path);
     await mkdir(dirname(target), { recursive: true });
     // Nobody may find half a file.
-    const partial = `${target}.partial`;
-    await copyFile(localPath, partial);
-    await rename(partial, target);
+    const partial = `${target}.${process.pid}-${++this.#count}.partial`;
+    try {
+      await copyFile(localPath, partial);
+      await rename(partial, target);
+    } catch (error) {
+      await rm(partial, { force: true });
+      throw error;
+    }
   }
 
   async fetch(path: string): Promise<AsyncIterable<Uint8Array> | undefined> {
@@ -47,8 +54,8 @@ export class FileSystemProvider implements MediaStorageProvider {
     return found?.isFile() ? createReadStream(source) : undefined;
   }
 
-  remove(path: string): Promise<void> {
-    return rm(pathBelow(this.directory, path), { force: true });
+  async remove(path: string): Promise<void> {
+    await rm(pathBelow(this.directory, path), { force: true });
   }
 }
 

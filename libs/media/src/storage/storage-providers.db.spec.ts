@@ -1,0 +1,168 @@
+import { rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { MediaFileInfo, MediaStorageProvider } from '@rookery/module-api';
+import { ModuleDispatcher } from '@rookery/module-host';
+import { SystemClock } from '@rookery/platform';
+import { eachDatabase } from '@rookery/testing';
+import { MediaLibrary } from '../media-library.service.js';
+import { buildMedia, fixtureMigrations, type MediaFixture } from '../media.fixture.js';
+import { MediaRemoval } from '../moderation/media-removal.service.js';
+import type { MediaKey } from '../records/media.js';
+import { placeOf } from './file-place.js';
+import { MediaFiles } from './media-files.js';
+import { StorageProviders } from './storage-providers.js';
+
+/** Keeps files in memory, and does as it is told. */
+class MemoryProvider implements MediaStorageProvider {
+  readonly files = new Map<string, Buffer>();
+  readonly infos: MediaFileInfo[] = [];
+  delay: Promise<void> = Promise.resolve();
+  failure: Error | undefined;
+  fetches = 0;
+
+  async storeFile(path: string, info: MediaFileInfo, localPath: string): Promise<void> {
+    await this.delay;
+    if (this.failure) throw this.failure;
+    const { readFile } = await import('node:fs/promises');
+    this.files.set(path, await readFile(localPath));
+    this.infos.push(info);
+  }
+  async fetch(path: string): Promise<AsyncIterable<Uint8Array> | undefined> {
+    this.fetches++;
+    if (this.failure) throw this.failure;
+    const found = this.files.get(path);
+    return (
+      found &&
+      (async function* () {
+        yield found;
+      })()
+    );
+  }
+  async remove(path: string): Promise<void> {
+    this.files.delete(path);
+  }
+}
+
+eachDatabase('storage providers', (open) => {
+  let media: MediaFixture;
+  let first: MemoryProvider;
+  let second: MemoryProvider;
+
+  const build = async (settings: Record<string, unknown>): Promise<void> => {
+    first = new MemoryProvider();
+    second = new MemoryProvider();
+    const modules = new ModuleDispatcher();
+    const factories = new Map(
+      Object.entries({ first, second }).map(([name, provider]) => [name, { module: name, create: () => provider }]),
+    );
+    modules.install({
+      ...{ modules: [], handlers: {}, loginTypes: new Map(), webResources: [] },
+      providers: { mediaStorage: factories, oidcMapping: new Map(), samlMapping: new Map() },
+    });
+    const { database, migrate } = await open();
+    await migrate(fixtureMigrations);
+    media = await buildMedia({ database, clock: new SystemClock(), settings, modules });
+  };
+  afterEach(() => media?.close());
+
+  const read = async (key: MediaKey): Promise<string | undefined> => {
+    const found = await media.get(MediaLibrary).find(key);
+    const opened = found && (await media.get(MediaFiles).open(placeOf(found)));
+    return opened && Buffer.concat(await opened.stream().toArray()).toString();
+  };
+  const pathOf = ({ mediaId }: MediaKey): string =>
+    `local_content/${mediaId.slice(0, 2)}/${mediaId.slice(2, 4)}/${mediaId.slice(4)}`;
+  const both = { store_local: true, store_remote: true };
+
+  it('get the files they want, and give them back when the disk has lost them', async () => {
+    await build({
+      media_storage_providers: [
+        { module: 'first', store_remote: true },
+        { module: 'second', store_local: true, store_synchronous: true },
+      ],
+    });
+    const key = await media.upload('contents', 'text/plain');
+    expect([...second.files.keys()]).toEqual([pathOf(key)]);
+    expect(second.infos).toEqual([{ serverName: undefined, fileId: key.mediaId, urlCache: false }]);
+    expect(first.files.size).toBe(0);
+    await rm(join(media.folder, pathOf(key)));
+    expect(await Promise.all([read(key), read(key), read(key)])).toEqual(['contents', 'contents', 'contents']);
+    // Asked in order, and once for all three.
+    expect([first.fetches, second.fetches]).toEqual([1, 1]);
+    expect(await media.filesOnDisk()).toEqual([pathOf(key)]);
+    await media.get(MediaRemoval).deleteLocal([key.mediaId]);
+    expect(second.files.size).toBe(0);
+    expect(await media.filesOnDisk()).toEqual([]);
+  });
+
+  it('are not waited for where nobody says so, and may fail', async () => {
+    await build({
+      media_storage_providers: [
+        { module: 'first', ...both },
+        { module: 'second', ...both },
+      ],
+    });
+    let go = (): void => {};
+    first.delay = new Promise((resolve) => (go = resolve));
+    second.failure = new Error('no space');
+    const key = await media.upload('contents', 'text/plain');
+    expect(first.files.size).toBe(0);
+    go();
+    await media.get(StorageProviders).settled();
+    expect(first.files.size).toBe(1);
+    expect(await read(key)).toBe('contents');
+  });
+
+  it('that are to be waited for let an upload fail, and nothing is kept', async () => {
+    await build({ media_storage_providers: [{ module: 'first', store_local: true, store_synchronous: true }] });
+    first.failure = new Error('no space');
+    await expect(media.upload('contents', 'text/plain')).rejects.toThrow('no space');
+    expect(await media.filesOnDisk()).toEqual([]);
+    expect((await media.get(MediaLibrary).ofUser('@alice:example.org', { offset: 0, limit: 1 })).total).toBe(0);
+    // One that fails is passed over when a file is looked for.
+    first.failure = undefined;
+    const key = await media.upload('contents', 'text/plain');
+    first.failure = new Error('unplugged');
+    expect(await read(key)).toBe('contents');
+    await rm(join(media.folder, pathOf(key)));
+    expect(await read(key)).toBe(undefined);
+  });
+
+  it('keep everything where the disk is to keep nothing', async () => {
+    await build({
+      enable_local_media_storage: false,
+      media_storage_providers: [
+        { module: 'first', ...both },
+        { module: 'second', store_local: true },
+      ],
+    });
+    const key = await media.upload('contents', 'text/plain');
+    // There is no other copy: both were waited for.
+    expect([first.files.size, second.files.size]).toEqual([1, 1]);
+    await media.get(StorageProviders).settled();
+    expect(await media.filesOnDisk()).toEqual([]);
+    first.failure = new Error('unplugged');
+    expect(await read(key)).toBe('contents');
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    expect(await media.filesOnDisk()).toEqual([]);
+  });
+
+  it('may be another folder', async () => {
+    await build({
+      media_storage_providers: [
+        { module: 'file_system', store_local: true, store_synchronous: true, config: { directory: 'elsewhere' } },
+      ],
+    });
+    const key = await media.upload('contents', 'text/plain');
+    expect(await media.filesOnDisk()).toEqual([`elsewhere/${pathOf(key)}`, pathOf(key)]);
+    await rm(join(media.folder, pathOf(key)));
+    expect(await read(key)).toBe('contents');
+  });
+
+  it.each([
+    [{ module: 'unknown' }, 'no module provides a media storage of this name'],
+    [{ module: 'file_system' }, "'config.directory' must name a folder"],
+  ])('that do not exist stop the start: %j', async (setting, problem) => {
+    await expect(build({ media_storage_providers: [setting] })).rejects.toThrow(problem);
+  });
+});
