@@ -38,7 +38,7 @@ export class MembershipService {
   async invite(requester: Requester, roomId: string, target: string, options: MembershipOptions = {}): Promise<void> {
     checkTarget(target);
     if (!options.unchecked) await this.participation.assertMaySend(requester);
-    if (requester.shadowBanned) return void (await this.creation.pretend(roomId));
+    if (requester.shadowBanned) return void (await this.creation.pretend(requester, roomId));
     if (!options.unchecked && !(await this.policy.check(requester, target, roomId))) {
       const isMember = (await this.change.currentOf(roomId, requester.userId)) === 'join';
       if (!isMember) throw MatrixError.forbidden('You are not in this room');
@@ -79,7 +79,7 @@ export class MembershipService {
     if (!options.unchecked) await this.participation.assertMaySend(requester);
     const before = await this.change.currentOf(roomId, target);
     if (before === 'leave' || before === 'ban') throw MatrixError.forbidden('The user is not in the room');
-    if (requester.shadowBanned) return void (await this.creation.pretend(roomId));
+    if (requester.shadowBanned) return void (await this.creation.pretend(requester, roomId));
     await this.change.send(requester, roomId, target, 'leave', {}, options);
   }
 
@@ -87,7 +87,7 @@ export class MembershipService {
   async ban(requester: Requester, roomId: string, target: string, options: MembershipOptions = {}): Promise<void> {
     checkTarget(target);
     if (!options.unchecked) await this.participation.assertMaySend(requester);
-    if (requester.shadowBanned) return void (await this.creation.pretend(roomId));
+    if (requester.shadowBanned) return void (await this.creation.pretend(requester, roomId));
     await this.change.send(requester, roomId, target, 'ban', {}, options);
   }
 

@@ -83,7 +83,7 @@ export class ThreepidInvites {
     // Nobody's address is told around for those who could not invite anyway.
     const member = (await this.state.currentEvent(roomId, 'm.room.member', inviter))?.event;
     if (member?.content['membership'] !== 'join') throw MatrixError.forbidden('You are not in this room');
-    if (requester.shadowBanned) return void (await this.creation.pretend(roomId));
+    if (requester.shadowBanned) return void (await this.creation.pretend(requester, roomId));
     const context = callbackContext(requester, { duringRoomCreation: options.duringRoomCreation ?? false });
     const { medium, address } = invite;
     if (this.modules.has('checkThreepidCanBeInvited')) {

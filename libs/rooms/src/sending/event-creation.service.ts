@@ -103,7 +103,7 @@ export class EventCreation {
         ),
       );
     }
-    if (requester.shadowBanned) return this.pretend(request.roomId);
+    if (requester.shadowBanned) return this.pretend(requester, request.roomId);
     const redacts = request.redacts ?? (type === 'm.room.redaction' ? textIn(content, 'redacts') : undefined);
     return this.persister.send({
       roomId: request.roomId,
@@ -119,8 +119,16 @@ export class EventCreation {
     });
   }
 
-  /** What somebody gets whose events go nowhere: an answer like any other, after a while. */
-  async pretend(roomId: string): Promise<SentEvent> {
+  /**
+   * What somebody gets whose events go nowhere: an answer like any other, after a while.
+   * @throws MatrixError 403 `M_FORBIDDEN` where they are not in the room: who cannot be there must not seem to be
+   */
+  async pretend(requester: Requester, roomId: string): Promise<SentEvent> {
+    const row = await this.database.get(
+      `SELECT 1 AS found FROM local_current_membership WHERE user_id = ? AND room_id = ? AND membership = 'join'`,
+      [requester.userId, roomId],
+    );
+    if (row === undefined) throw MatrixError.forbidden('You are not in this room');
     await this.clock.sleep(1000 + this.ids.integer(9000));
     return { eventId: `$${this.ids.bytes(32).toString('base64url')}`, roomId, streamOrdering: 0 };
   }
