@@ -133,7 +133,7 @@ export class FakeService {
   }
 
   #usual({ method, path }: ServiceRequest): { status: number; body?: unknown } {
-    if (method === 'PUT' && /^\/_matrix\/app\/v1\/transactions\/[^/]+$/.test(path)) return { status: 200 };
+    if (method === 'PUT' && /^(?:\/base)?\/_matrix\/app\/v1\/transactions\/[^/]+$/.test(path)) return { status: 200 };
     if (method === 'POST' && path === '/_matrix/app/v1/ping') return { status: 200 };
     const [, name] = /^\/_matrix\/app\/v1\/(?:users|rooms)\/(.+)$/.exec(path) ?? [];
     if (name !== undefined)

@@ -48,6 +48,7 @@ export class PingController {
       const extra = { status, body: text.slice(0, longestShownBody) };
       throw new MatrixError(502, 'M_BAD_STATUS', `The application service answered with status ${status}`, extra);
     }
+    this.registry.reached(appserviceId);
     return { duration_ms: Math.round(this.clock.monotonicMs() - startedMs) };
   }
 }

@@ -7,9 +7,10 @@ import type { Registration } from './registration.js';
 /** The application services of this server, from their files. They change with a restart. */
 @Injectable()
 export class AppserviceRegistry implements AppserviceSource, OnModuleInit {
-  #all: readonly Registration[] = [];
+  #loaded: readonly Registration[] | undefined;
   #byToken: ReadonlyMap<string, Registration> = new Map();
   #byId: ReadonlyMap<string, Registration> = new Map();
+  #onReached: ((asId: string) => void) | undefined;
 
   constructor(
     private readonly config: Config,
@@ -17,24 +18,15 @@ export class AppserviceRegistry implements AppserviceSource, OnModuleInit {
     private readonly directory: AppserviceDirectory,
   ) {}
 
-  /** Reads the files. @throws ConfigError when something is wrong with one */
+  /** @throws ConfigError when something is wrong with a file */
   onModuleInit(): void {
-    const { registrations, problems } = readRegistrations(
-      this.config.get('app_service_config_files'),
-      this.config.serverName,
-    );
-    if (problems.some(({ level }) => level === 'error')) throw new ConfigError(problems);
-    for (const problem of problems) this.logger.warn('Application service', { problem: describeProblem(problem) });
-    this.#all = registrations;
-    this.#byToken = new Map(registrations.map((one) => [one.fields.asToken, one]));
-    this.#byId = new Map(registrations.map((one) => [one.id, one]));
-    if (registrations.length === 0) return;
-    this.directory.use(this);
+    if (this.all.length > 0) this.directory.use(this);
   }
 
-  /** In the order of the settings. */
+  /** In the order of the settings. @throws ConfigError when something is wrong with a file */
   get all(): readonly Registration[] {
-    return this.#all;
+    this.#loaded ??= this.#load();
+    return this.#loaded;
   }
 
   byId(id: string): Registration | undefined {
@@ -47,13 +39,33 @@ export class AppserviceRegistry implements AppserviceSource, OnModuleInit {
   }
 
   exclusiveOwner(userId: string): Registration | undefined {
-    return this.#all.find((one) => one.owns(userId));
+    return this.all.find((one) => one.owns(userId));
   }
 
   /** Whether an alias is another's: a service may use those of its own namespaces alone. */
   isReserved(alias: string, appserviceId: string | undefined): boolean {
     const own = appserviceId === undefined ? undefined : this.#byId.get(appserviceId);
     if (own && !own.coversAlias(alias)) return true;
-    return this.#all.some((one) => one !== own && one.ownsAlias(alias));
+    return this.all.some((one) => one !== own && one.ownsAlias(alias));
+  }
+
+  /** Whoever waits for a service to come back says how it wants to be told. */
+  onReached(listener: (asId: string) => void): void {
+    this.#onReached = listener;
+  }
+
+  /** A service can be reached. */
+  reached(asId: string): void {
+    this.#onReached?.(asId);
+  }
+
+  #load(): readonly Registration[] {
+    const files = this.config.get('app_service_config_files');
+    const { registrations, problems } = readRegistrations(files, this.config.serverName);
+    if (problems.some(({ level }) => level === 'error')) throw new ConfigError(problems);
+    for (const problem of problems) this.logger.warn('Application service', { problem: describeProblem(problem) });
+    this.#byToken = new Map(registrations.map((one) => [one.fields.asToken, one]));
+    this.#byId = new Map(registrations.map((one) => [one.id, one]));
+    return registrations;
   }
 }

@@ -1,0 +1,28 @@
+import { Module } from '@nestjs/common';
+import { E2eeModule } from '@rookery/e2ee';
+import { EphemeralModule } from '@rookery/ephemeral';
+import { RoomsModule } from '@rookery/rooms';
+import { AppservicesModule } from './appservices.module.js';
+import { AppserviceDelivery } from './delivery/appservice-delivery.js';
+import { DeviceFeed } from './delivery/device-feed.js';
+import { EphemeralFeed } from './delivery/ephemeral-feed.js';
+import { EventFeed } from './delivery/event-feed.js';
+import { RoomInterest } from './delivery/room-interest.js';
+import { TransactionBodies } from './delivery/transaction-bodies.js';
+import { TransactionStore } from './delivery/transaction-store.js';
+
+/** Sends to application services; for one process. Needs `Lifecycle` from the app. */
+@Module({
+  imports: [AppservicesModule, RoomsModule, EphemeralModule, E2eeModule],
+  providers: [
+    AppserviceDelivery,
+    DeviceFeed,
+    EphemeralFeed,
+    EventFeed,
+    RoomInterest,
+    TransactionBodies,
+    TransactionStore,
+  ],
+  exports: [AppserviceDelivery],
+})
+export class AppservicesSenderModule {}

@@ -1,0 +1,82 @@
+import { Injectable, type OnModuleInit } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import { Clock, Lifecycle, Logger, Metrics } from '@rookery/platform';
+import { AppserviceClient } from '../queries/appservice-client.js';
+import { AppserviceQueries } from '../queries/appservice-queries.js';
+import { AppserviceRegistry } from '../registration/appservice-registry.js';
+import { DeviceFeed } from './device-feed.js';
+import { EphemeralFeed } from './ephemeral-feed.js';
+import { eventCursor, EventFeed } from './event-feed.js';
+import { RoomInterest } from './room-interest.js';
+import { ServiceSender } from './service-sender.js';
+import { TransactionBodies } from './transaction-bodies.js';
+import { TransactionStore } from './transaction-store.js';
+
+/** Brings services what concerns them. Costs nothing where there is none. */
+@Injectable()
+export class AppserviceDelivery implements OnModuleInit {
+  readonly #senders = new Map<string, ServiceSender>();
+
+  constructor(
+    private readonly lifecycle: Lifecycle,
+    private readonly database: Database,
+    private readonly clock: Clock,
+    private readonly logger: Logger,
+    private readonly metrics: Metrics,
+    private readonly registry: AppserviceRegistry,
+    private readonly interest: RoomInterest,
+    private readonly store: TransactionStore,
+    private readonly bodies: TransactionBodies,
+    private readonly client: AppserviceClient,
+    private readonly queries: AppserviceQueries,
+    private readonly events: EventFeed,
+    private readonly ephemeral: EphemeralFeed,
+    private readonly devices: DeviceFeed,
+  ) {}
+
+  onModuleInit(): void {
+    this.lifecycle.on('streams', {
+      name: 'application services',
+      start: () => this.start(),
+      stop: () => this.stop(),
+    });
+  }
+
+  /**
+   * Takes up what was left over and follows what comes.
+   * @throws DatabaseError when the sequence of transaction ids stands before a transaction that is stored
+   */
+  async start(): Promise<void> {
+    await this.store.open();
+    if (this.interest.services.length === 0) return this.#forgetPosition();
+    const { store, bodies, client, queries, database, clock, logger, metrics } = this;
+    const down = await store.down();
+    for (const service of this.interest.services) {
+      const parts = { store, bodies, client, queries, database, clock, logger, metrics };
+      const sender = new ServiceSender(service, parts, down.has(service.id));
+      this.#senders.set(service.id, sender);
+      sender.start();
+    }
+    this.registry.onReached((asId) => this.#senders.get(asId)?.retryNow());
+    const wake = (asId: string): void => this.#senders.get(asId)?.wake();
+    await this.ephemeral.start((asId, edu) => this.#senders.get(asId)?.offer(edu));
+    await this.devices.start(wake);
+    await this.events.start(wake);
+  }
+
+  /** Cuts requests under way short; they are repeated after the next start. */
+  async stop(): Promise<void> {
+    await Promise.all([this.events.stop(), this.ephemeral.stop(), this.devices.stop()]);
+    await Promise.all([...this.#senders.values()].map((sender) => sender.stop()));
+  }
+
+  /** A service that comes later begins with what happens then, and not where a former one ended. */
+  async #forgetPosition(): Promise<void> {
+    const cursors = 'SELECT name FROM stream_cursors WHERE name = ?';
+    if (!(await this.database.get(cursors, [eventCursor]))) return;
+    await this.database.write(
+      (tx) => tx.exec("DELETE FROM stream_cursors WHERE name LIKE 'appservice!_%' ESCAPE '!'"),
+      { name: 'appservice_forget' },
+    );
+  }
+}

@@ -1,0 +1,88 @@
+import { Injectable } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import { Clock, Logger, Metrics } from '@rookery/platform';
+import { Follower, Notifier, saveCursor } from '@rookery/replication';
+import { EventStore } from '@rookery/rooms';
+import { RoomInterest } from './room-interest.js';
+import { newEventIds } from './room-interest.query.js';
+import { TransactionStore } from './transaction-store.js';
+
+/** Name of the cursor, and in metrics. */
+export const eventCursor = 'appservice_sender';
+const batchSize = 100;
+/** No client is to see them. */
+const hiddenType = 'org.matrix.dummy_event';
+
+/** Follows all events and puts those that services want into their transactions. */
+@Injectable()
+export class EventFeed {
+  #follower: Follower | undefined;
+
+  constructor(
+    private readonly database: Database,
+    private readonly notifier: Notifier,
+    private readonly clock: Clock,
+    private readonly logger: Logger,
+    private readonly metrics: Metrics,
+    private readonly events: EventStore,
+    private readonly interest: RoomInterest,
+    private readonly store: TransactionStore,
+  ) {}
+
+  /** @param wake told when there is something for a service */
+  async start(wake: (asId: string) => void): Promise<void> {
+    const { database, notifier, clock, logger } = this;
+    const follower = new Follower({
+      ...{ name: eventCursor, stream: 'events', database, notifier, clock, logger, startAt: 'now' },
+      advance: (after, upTo) => this.#advance(after, upTo, wake),
+    });
+    const row = await database.get<{ position: number }>('SELECT position FROM stream_cursors WHERE name = ?', [
+      eventCursor,
+    ]);
+    if (row) await this.interest.recall(row.position);
+    this.#follower = follower;
+    await follower.start();
+  }
+
+  async stop(): Promise<void> {
+    await this.#follower?.stop();
+  }
+
+  async #advance(after: number, upTo: number, wake: (asId: string) => void): Promise<number> {
+    const rows = await newEventIds(this.database, after, upTo, batchSize);
+    // Fewer than asked for means that there are no more.
+    const reached = rows.length < batchSize ? upTo : (rows.at(-1)?.streamOrdering ?? upTo);
+    const loaded = await this.events.inOrder(rows.map(({ eventId }) => eventId));
+    const stored = loaded.filter(({ event }) => event.type !== hiddenType);
+    const rooms = await this.interest.ofRooms(new Set(stored.map(({ event }) => event.roomId)));
+    const wanted = new Map<string, string[]>();
+    for (const one of stored) {
+      for (const { id } of this.interest.ofEvent(one, rooms.get(one.event.roomId) ?? new Set())) {
+        const list = wanted.get(id);
+        if (list) list.push(one.event.eventId);
+        else wanted.set(id, [one.event.eventId]);
+      }
+    }
+    if (wanted.size > 0) {
+      const parcels = [...wanted].map(([asId, eventIds]) => ({ asId, eventIds }));
+      await this.store.add(parcels, (tx) => saveCursor(tx, eventCursor, reached));
+      for (const asId of wanted.keys()) wake(asId);
+    }
+    this.interest.forget(reached);
+    const last = stored.at(-1);
+    this.#measure(reached, stored.length, rooms.size, last?.receivedTs);
+    return reached;
+  }
+
+  #measure(position: number, events: number, rooms: number, lastTs: number | undefined): void {
+    const { metrics } = this;
+    const labels = { name: eventCursor };
+    metrics.counter('synapse_handlers_appservice_events_processed').inc({}, events);
+    metrics.counter('synapse_event_processing_loop_count').inc(labels);
+    metrics.counter('synapse_event_processing_loop_room_count').inc(labels, rooms);
+    metrics.gauge('synapse_event_processing_positions').set(labels, position);
+    if (lastTs === undefined) return;
+    metrics.gauge('synapse_event_processing_last_ts').set(labels, lastTs);
+    metrics.gauge('synapse_event_processing_lag').set(labels, Math.max(0, this.clock.nowMs() - lastTs));
+  }
+}

@@ -1,0 +1,213 @@
+import type { Database } from '@rookery/database';
+import type { JsonObject } from '@rookery/matrix-types';
+import type { Clock, Logger, Metrics } from '@rookery/platform';
+import type { StoredEvent } from '@rookery/rooms';
+import { existingAccounts } from '@rookery/users';
+import { LRUCache } from 'lru-cache';
+import type { AppserviceClient } from '../queries/appservice-client.js';
+import type { AppserviceQueries } from '../queries/appservice-queries.js';
+import type { Registration } from '../registration/registration.js';
+import type { TransactionBodies } from './transaction-bodies.js';
+import { transactionLimit, type TransactionStore } from './transaction-store.js';
+import type { Transaction } from './transactions.query.js';
+
+/** What senders work with. */
+export interface SenderParts {
+  readonly store: TransactionStore;
+  readonly bodies: TransactionBodies;
+  readonly client: AppserviceClient;
+  readonly queries: AppserviceQueries;
+  readonly database: Database;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly metrics: Metrics;
+}
+
+const timeoutMs = 60_000;
+const firstRetryMs = 1_000;
+const longestRetryMs = 512_000;
+/** EDUs that wait; what is older is old news. */
+const maxWaitingEdus = 1_000;
+const maxAsked = 10_000;
+
+/** What is being sent; the same over all attempts. */
+interface Outgoing {
+  readonly txnId: number;
+  /** Absent where there is nothing in it that must not be lost. */
+  readonly stored: Transaction | undefined;
+  readonly edus: readonly JsonObject[];
+}
+
+/**
+ * Brings one service its transactions: one at a time, in order, none left out. A service that does not take one is tried
+ * again after a pause that doubles; what is not news any more by then, such as typing, is dropped.
+ */
+export class ServiceSender {
+  readonly #stopping = new AbortController();
+  readonly #asked = new LRUCache<string, true>({ maxSize: maxAsked, sizeCalculation: () => 1 });
+  #edus: JsonObject[] = [];
+  #failures = 0;
+  #loop: Promise<void> | undefined;
+  /** Ends the sleep, or the pause after a failure. */
+  #rouse: (() => void) | undefined;
+  #hasNews = false;
+
+  /** @param wasDown it could not be reached when the server stopped */
+  constructor(
+    readonly service: Registration,
+    private readonly parts: SenderParts,
+    private wasDown: boolean,
+  ) {}
+
+  start(): void {
+    this.#loop = this.#run();
+  }
+
+  /** Cuts a request under way short; it is repeated after the next start. */
+  async stop(): Promise<void> {
+    this.#stopping.abort();
+    this.#rouse?.();
+    await this.#loop;
+  }
+
+  /** There is a transaction in the store. */
+  wake(): void {
+    this.#hasNews = true;
+    if (this.#failures === 0) this.#rouse?.();
+  }
+
+  /** Gives it an EDU to send soon. Dropped while the service cannot be reached. */
+  offer(edu: JsonObject): void {
+    if (this.#failures > 0) return;
+    this.#edus.push(edu);
+    if (this.#edus.length > maxWaitingEdus) this.#edus.shift();
+    this.wake();
+  }
+
+  /** The service shows that it can be reached: the pause after a failure ends. */
+  retryNow(): void {
+    if (this.#failures > 0) this.#rouse?.();
+  }
+
+  async #run(): Promise<void> {
+    let outgoing: Outgoing | undefined;
+    while (!this.#stopping.signal.aborted) {
+      try {
+        outgoing ??= await this.#next();
+        if (!outgoing) {
+          await this.#sleep();
+          continue;
+        }
+        const problem = await this.#send(outgoing);
+        if (problem === undefined) {
+          outgoing = undefined;
+          continue;
+        }
+        if (this.#stopping.signal.aborted) return;
+        if (!outgoing.stored) outgoing = undefined;
+        await this.#failed(problem);
+      } catch (err) {
+        // The database, or a mistake of ours: no fault of the service.
+        this.parts.logger.error('Sending to an application service failed', { service: this.service.id, err });
+        await this.#pause();
+      }
+    }
+  }
+
+  async #next(): Promise<Outgoing | undefined> {
+    this.#hasNews = false;
+    const stored = await this.parts.store.next(this.service.id);
+    const edus = this.#edus.splice(0, transactionLimit);
+    if (stored) return { txnId: stored.txnId, stored, edus };
+    return edus.length > 0 ? { txnId: await this.parts.store.nextId(), stored, edus } : undefined;
+  }
+
+  /** @returns what went wrong */
+  async #send({ txnId, stored, edus }: Outgoing): Promise<unknown> {
+    const { service, parts } = this;
+    const content: Pick<Transaction, 'eventIds' | 'toDevice' | 'changed'> = stored ?? { eventIds: [] };
+    const body = await parts.bodies.write(service, content, edus);
+    if (!body.isEmpty) {
+      await this.#askAboutUsers(body.events);
+      const path = `/transactions/${txnId}`;
+      const request = { method: 'PUT', path, legacyPath: path, body: body.json, timeoutMs } as const;
+      try {
+        const { status } = await parts.client.send(service, { ...request, signal: this.#stopping.signal });
+        if (status < 200 || status > 299) return `It answered with status ${status}`;
+      } catch (error) {
+        return error;
+      }
+      this.#count(body.events.length, edus.length, content.toDevice?.length ?? 0);
+    }
+    if (stored) await parts.store.taken(service.id, txnId, this.wasDown);
+    else if (this.wasDown) await parts.store.setState(service.id, 'up');
+    if (this.wasDown) parts.logger.info('An application service can be reached again', { service: service.id });
+    this.wasDown = false;
+    this.#failures = 0;
+    return undefined;
+  }
+
+  /** Users of the service whom somebody has addressed before the service made them: it gets a chance to. */
+  async #askAboutUsers(events: readonly StoredEvent[]): Promise<void> {
+    const { service, parts } = this;
+    const users = new Set(events.map(({ event }) => event.sender));
+    for (const { event } of events)
+      if (event.type === 'm.room.member' && event.stateKey !== undefined) users.add(event.stateKey);
+    const own = [...users].filter(
+      (userId) => userId !== service.senderUserId && !this.#asked.has(userId) && service.covers(userId),
+    );
+    if (own.length === 0) return;
+    const known = await existingAccounts(parts.database, own);
+    for (const userId of own) this.#asked.set(userId, true);
+    await Promise.all(
+      own.filter((userId) => !known.has(userId)).map((userId) => parts.queries.userExists(service, userId)),
+    );
+  }
+
+  #count(events: number, edus: number, toDevice: number): void {
+    const { metrics } = this.parts;
+    const labels = { service: this.service.id };
+    metrics.counter('synapse_appservice_api_sent_transactions').inc(labels);
+    metrics.counter('synapse_appservice_api_sent_events').inc(labels, events);
+    metrics.counter('synapse_appservice_api_sent_ephemeral').inc(labels, edus);
+    metrics.counter('synapse_appservice_api_sent_todevice').inc(labels, toDevice);
+  }
+
+  async #failed(problem: unknown): Promise<void> {
+    const { logger, metrics, store } = this.parts;
+    const { id } = this.service;
+    metrics.counter('synapse_appservice_api_failed_transactions').inc({ service: id });
+    logger.warn('An application service does not take a transaction', {
+      ...{ service: id, failures: this.#failures + 1, retryInMs: this.#pauseMs },
+      ...(typeof problem === 'string' ? { reason: problem } : { err: problem }),
+    });
+    if (!this.wasDown) {
+      await store.setState(id, 'down');
+      this.wasDown = true;
+    }
+    await this.#pause();
+  }
+
+  get #pauseMs(): number {
+    return Math.min(firstRetryMs * 2 ** Math.min(this.#failures, 20), longestRetryMs);
+  }
+
+  async #pause(): Promise<void> {
+    const pauseMs = this.#pauseMs;
+    this.#failures++;
+    this.#edus = [];
+    if (this.#stopping.signal.aborted) return;
+    const roused = new AbortController();
+    this.#rouse = () => roused.abort();
+    await this.parts.clock.sleep(pauseMs, roused.signal);
+    this.#rouse = undefined;
+  }
+
+  async #sleep(): Promise<void> {
+    if (this.#hasNews) return;
+    await new Promise<void>((resolve) => {
+      this.#rouse = resolve;
+    });
+    this.#rouse = undefined;
+  }
+}

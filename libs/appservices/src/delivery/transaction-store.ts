@@ -1,0 +1,135 @@
+import { Injectable } from '@nestjs/common';
+import { Database, DatabaseError, Sequence, type Tx } from '@rookery/database';
+import { KeyedQueue } from '@rookery/replication';
+import {
+  deleteTransaction,
+  highestTransactionId,
+  insertTransactions,
+  oldestTransaction,
+  sequencePosition,
+  servicesDown,
+  type Transaction,
+  type TransactionExtras,
+  updateEventIds,
+  writeState,
+} from './transactions.query.js';
+
+const sequenceName = 'application_services_txn_id_seq';
+/** Most events, and most to-device messages, of one transaction. */
+export const transactionLimit = 100;
+
+/** Something new for a service. */
+export interface Parcel extends TransactionExtras {
+  readonly asId: string;
+  readonly eventIds?: readonly string[];
+}
+
+/**
+ * The transactions that services have not taken. What is new joins the newest transaction while nobody has begun to send that,
+ * so that a service which is slow or down gets few large ones.
+ */
+@Injectable()
+export class TransactionStore {
+  /** By service: the newest transaction, while it may grow. */
+  readonly #growing = new Map<string, Transaction>();
+  /** Reading a transaction to send it and adding to it exclude each other. */
+  readonly #locks = new KeyedQueue();
+  #sequence: Sequence | undefined;
+
+  constructor(private readonly database: Database) {}
+
+  /** Loads the sequence. @throws DatabaseError when it stands before a transaction that is stored */
+  async open(): Promise<void> {
+    const [position, highest] = await Promise.all([
+      sequencePosition(this.database, sequenceName),
+      highestTransactionId(this.database),
+    ]);
+    if (position < highest) {
+      throw new DatabaseError(
+        `The sequence ${sequenceName} stands at ${position}, but application_services_txns has a transaction ${highest}.`,
+        `Stop every process of the server, set the sequence to ${highest}, the highest txn_id, and start again:
+  DELETE FROM stream_positions WHERE stream_name = '${sequenceName}';
+  INSERT INTO stream_positions (stream_name, instance_name, stream_id) VALUES ('${sequenceName}', '', ${highest});`,
+      );
+    }
+    this.#sequence = await Sequence.load(this.database, sequenceName);
+  }
+
+  /** An id for a transaction that is not stored. */
+  nextId(): Promise<number> {
+    return this.#ids.next();
+  }
+
+  /**
+   * Stores what is new, in one transaction of the database.
+   * @param also what else it writes
+   */
+  async add(parcels: readonly Parcel[], also: (tx: Tx) => Promise<void>): Promise<void> {
+    const services = [...new Set(parcels.map(({ asId }) => asId))].sort();
+    await this.#exclusively(services, async () => {
+      const grown: Transaction[] = [];
+      const fresh: Omit<Transaction, 'txnId'>[] = [];
+      for (const { asId, eventIds = [], toDevice = [], changed } of parcels) {
+        const growing = this.#growing.get(asId);
+        const joining = growing && eventIds.slice(0, transactionLimit - growing.eventIds.length);
+        if (joining && joining.length > 0) grown.push({ ...growing, eventIds: [...growing.eventIds, ...joining] });
+        const left = eventIds.slice(joining?.length ?? 0);
+        const extras = { ...(toDevice.length > 0 ? { toDevice } : {}), ...(changed ? { changed } : {}) };
+        if (Object.keys(extras).length > 0) fresh.push({ asId, eventIds: left.splice(0, transactionLimit), ...extras });
+        while (left.length > 0) fresh.push({ asId, eventIds: left.splice(0, transactionLimit) });
+      }
+      const ids = fresh.length > 0 ? await this.#ids.take(fresh.length) : [];
+      const made = fresh.map((one, index): Transaction => ({ ...one, txnId: ids[index] ?? 0 }));
+      await this.database.write(
+        async (tx) => {
+          for (const { asId, txnId, eventIds } of grown) await updateEventIds(tx, asId, txnId, eventIds);
+          if (made.length > 0) await insertTransactions(tx, made);
+          await also(tx);
+        },
+        { name: 'appservice_transactions' },
+      );
+      for (const one of [...grown, ...made]) this.#growing.set(one.asId, one);
+    });
+  }
+
+  /** The transaction that a service has to take next; from now on it stays as it is. */
+  next(asId: string): Promise<Transaction | undefined> {
+    return this.#locks.run(asId, async () => {
+      const transaction = await oldestTransaction(this.database, asId);
+      if (this.#growing.get(asId)?.txnId === transaction?.txnId) this.#growing.delete(asId);
+      return transaction;
+    });
+  }
+
+  /** A service has taken a transaction. @param wasDown it could not be reached before */
+  async taken(asId: string, txnId: number, wasDown: boolean): Promise<void> {
+    await this.database.write(
+      async (tx) => {
+        await deleteTransaction(tx, asId, txnId);
+        if (wasDown) await writeState(tx, asId, 'up');
+      },
+      { name: 'appservice_taken' },
+    );
+  }
+
+  /** Notes whether a service can be reached. */
+  async setState(asId: string, state: 'up' | 'down'): Promise<void> {
+    await this.database.write((tx) => writeState(tx, asId, state), { name: 'appservice_state' });
+  }
+
+  /** Services that could not be reached when it was last noted. */
+  down(): Promise<Set<string>> {
+    return servicesDown(this.database);
+  }
+
+  get #ids(): Sequence {
+    if (!this.#sequence) throw new Error('TransactionStore.open() has not finished');
+    return this.#sequence;
+  }
+
+  /** @param services sorted, so that two who want several never wait for each other */
+  #exclusively(services: readonly string[], work: () => Promise<void>): Promise<void> {
+    const [first, ...others] = services;
+    return first === undefined ? work() : this.#locks.run(first, () => this.#exclusively(others, work));
+  }
+}
