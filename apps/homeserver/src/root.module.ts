@@ -1,5 +1,5 @@
 import { type DynamicModule, Module } from '@nestjs/common';
-import { AppservicesHttpModule } from '@rookery/appservices';
+import { AppservicesHttpModule, AppservicesSenderModule } from '@rookery/appservices';
 import { ServerNoticesModule } from '@rookery/admin';
 import { E2eeHttpModule } from '@rookery/e2ee';
 import { EphemeralHttpModule } from '@rookery/ephemeral';
@@ -39,6 +39,7 @@ export class RootModule {
         FederationHttpModule,
         ServerNoticesModule,
         AppservicesHttpModule,
+        AppservicesSenderModule,
       ],
     };
   }

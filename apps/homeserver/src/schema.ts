@@ -1,3 +1,4 @@
+import { appservicesMigrations } from '@rookery/appservices';
 import { type BackgroundUpdate, databaseMigrations, type Migration } from '@rookery/database';
 import { e2eeMigrations } from '@rookery/e2ee';
 import { ephemeralMigrations } from '@rookery/ephemeral';
@@ -28,6 +29,7 @@ export const migrations: readonly Migration[] = [
   ...pushMigrations,
   ...searchMigrations,
   ...syncMigrations,
+  ...appservicesMigrations,
   ...moduleApiMigrations,
 ];
 

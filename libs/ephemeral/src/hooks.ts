@@ -8,6 +8,8 @@ import type { Receipt } from './receipts/receipt.js';
 export interface EphemeralHook {
   /** A local user began or stopped typing. Must not throw or block. */
   typingChanged?(roomId: string, userId: string, typing: boolean): void;
+  /** Who is typing in a room is others than before, whether of this server or not. Must not throw or block. */
+  typistsChanged?(roomId: string, userIds: readonly string[]): void;
   /** Writes in the transaction that stores receipts, local or remote ones. May run again: no effect beyond `tx`. */
   receiptsInTransaction?(tx: Tx, receipts: readonly Receipt[]): Promise<void>;
   /** Receipts of local users became durable; private ones are among them. Must not throw or block. */
@@ -31,6 +33,10 @@ export class EphemeralHooks {
 
   typingChanged(roomId: string, userId: string, typing: boolean): void {
     this.#tell((hook) => hook.typingChanged?.(roomId, userId, typing));
+  }
+
+  typistsChanged(roomId: string, userIds: readonly string[]): void {
+    this.#tell((hook) => hook.typistsChanged?.(roomId, userIds));
   }
 
   async receiptsInTransaction(tx: Tx, receipts: readonly Receipt[]): Promise<void> {

@@ -153,6 +153,7 @@ export class TypingService implements OnModuleInit, OnModuleDestroy {
     this.#changes.changed(roomId, position);
     done();
     this.notifier.announce(this.stream.name, position, { users });
+    this.hooks.typistsChanged(roomId, this.typists(roomId));
   }
 
   async #open(): Promise<void> {
