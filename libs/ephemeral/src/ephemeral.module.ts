@@ -8,12 +8,21 @@ import { PresencePublisher } from './presence/presence-publisher.js';
 import { PresenceRouting } from './presence/presence-routing.js';
 import { PresenceService } from './presence/presence.service.js';
 import { ReceiptService } from './receipts/receipt.service.js';
+import { StickyEvents } from './sticky/sticky-events.service.js';
 import { TypingService } from './typing/typing.service.js';
 
-const face = [EphemeralHooks, RoomAudience, TypingService, ReceiptService, PresenceService, InboundEphemeral];
+const face = [
+  EphemeralHooks,
+  RoomAudience,
+  TypingService,
+  ReceiptService,
+  PresenceService,
+  StickyEvents,
+  InboundEphemeral,
+];
 
 /**
- * Typing, receipts, presence. Needs `Database`, `Clock`, `Config`, `Logger`, `Notifier`, `RateLimiter` and `ModuleDispatcher` from the app's global modules.
+ * Typing, receipts, presence, sticky events. Needs `Database`, `Clock`, `Config`, `Logger`, `Notifier`, `RateLimiter` and `ModuleDispatcher` from the app's global modules.
  */
 @Module({
   imports: [UsersModule, RoomsModule],

@@ -10,4 +10,5 @@ export type { StoredPresence } from './presence/presence.query.js';
 export { type PresenceQuery, PresenceService, presenceStream } from './presence/presence.service.js';
 export { type Receipt, receiptContent, type ReceiptType, type StoredReceipt } from './receipts/receipt.js';
 export { type MarkerRequest, type MarkerType, ReceiptService, receiptsStream } from './receipts/receipt.service.js';
+export { type StickyEvent, StickyEvents } from './sticky/sticky-events.service.js';
 export { TypingService } from './typing/typing.service.js';

@@ -6,6 +6,7 @@ import { InvalidEventError } from './invalid-event-error.js';
 import { inspectJson } from './json-text.js';
 import { makeEvent } from './make-event.js';
 import { checkShape, maxPduBytes } from './parse-pdu.js';
+import { stickyKey } from './sticky.js';
 import type { RoomVersionRules } from './room-version-rules.js';
 import type { SigningKey } from './signing-key.js';
 
@@ -26,6 +27,8 @@ export interface EventDraft {
   readonly authEventIds: readonly string[];
   /** Target of an `m.room.redaction`; put where the room version wants it. */
   readonly redacts?: string | undefined;
+  /** For how long the event is sticky, milliseconds (MSC4354). */
+  readonly stickyDurationMs?: number | undefined;
   /** Room versions 1 and 2 only, where the sender's server chooses the id. */
   readonly eventId?: string | undefined;
   /** Room versions 1 and 2 only: reference hashes of previous and auth events by their ids. */
@@ -45,6 +48,7 @@ export function buildEvent(draft: EventDraft, rules: RoomVersionRules): RoomEven
   pdu['depth'] = Math.min(draft.depth, rules.maxDepth);
   if (rules.eventFormat === 'v1') pdu['event_id'] = draft.eventId;
   pdu['hashes'] = { sha256: '' };
+  if (draft.stickyDurationMs !== undefined) pdu[stickyKey] = { duration_ms: draft.stickyDurationMs };
   pdu['origin_server_ts'] = draft.originServerTs;
   pdu['prev_events'] = references(draft.prevEventIds, draft, rules);
   if (draft.roomId !== undefined) pdu['room_id'] = draft.roomId;

@@ -22,3 +22,4 @@ export type { RoomVersionRules } from './room-version-rules.js';
 export { defaultRoomVersion, roomVersionRules, roomVersions } from './room-versions.js';
 export { signJson, verifyJson } from './signed-json.js';
 export { SigningKey, VerifyKey } from './signing-key.js';
+export { longestStickyMs, stickyDurationOf, stickyKey } from './sticky.js';

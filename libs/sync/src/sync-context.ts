@@ -15,6 +15,12 @@ export interface SyncContext {
   readonly filter: SyncFilter;
   /** The client wants all state again. */
   readonly fullState: boolean;
-  /** State is wanted as it is after the timeline, not before it. @spec client-server-api#get_matrixclientv3sync */
-  readonly useStateAfter: boolean;
+  readonly useStateAfter: StateAfter;
 }
+
+/**
+ * Whether state is wanted as it is after the timeline, not before it; `unstable` for clients that know the name of before it
+ * was specified (MSC4222).
+ * @spec client-server-api#get_matrixclientv3sync
+ */
+export type StateAfter = boolean | 'unstable';

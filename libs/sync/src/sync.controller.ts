@@ -44,8 +44,7 @@ export class SyncController {
         setPresence: queryChoice(request, 'set_presence', ['offline', 'online', 'unavailable']) ?? 'online',
         useStateAfter:
           queryBoolean(request, 'use_state_after') ??
-          queryBoolean(request, 'org.matrix.msc4222.use_state_after') ??
-          false,
+          (queryBoolean(request, 'org.matrix.msc4222.use_state_after') === true ? 'unstable' : false),
         timeoutMs: queryInteger(request, 'timeout', { min: 0, max: maxTimeoutMs, clamp: true }) ?? 0,
       },
       request.signal,

@@ -14,6 +14,7 @@ import { PresenceSection } from './sections/presence.js';
 import { RoomsSection } from './sections/rooms.js';
 import { EventWriter } from './sections/written-events.js';
 import { RoomStates } from './sections/state.js';
+import { StickySection } from './sections/sticky.js';
 import { RoomSummaries } from './sections/summary.js';
 import { Timelines } from './sections/timeline.js';
 import { RoomFactsCache } from './caches/room-facts.js';
@@ -27,6 +28,9 @@ import { RoomsOfUser } from './sliding/rooms-of-user.js';
 import { SlidingDrafts } from './sliding/sliding-drafts.js';
 import { SlidingSyncController } from './sliding/sliding-sync.controller.js';
 import { SlidingSyncService } from './sliding/sliding-sync.service.js';
+import { StickyUpdates } from './sliding/sticky-updates.js';
+import { ThreadUpdatesController } from './sliding/thread-updates.controller.js';
+import { ThreadUpdatesReader } from './sliding/thread-updates.js';
 import { SyncController } from './sync.controller.js';
 import { SyncResponses } from './sync-responses.js';
 import { SyncService } from './sync.service.js';
@@ -34,7 +38,7 @@ import { SyncService } from './sync.service.js';
 /** `/sync`. */
 @Module({
   imports: [UsersModule, RoomsModule, PushModule, EphemeralModule, E2eeModule],
-  controllers: [SyncController, SlidingSyncController, OldSyncController],
+  controllers: [SyncController, SlidingSyncController, ThreadUpdatesController, OldSyncController],
   providers: [
     RoomActivity,
     RoomList,
@@ -45,6 +49,7 @@ import { SyncService } from './sync.service.js';
     AccountDataSection,
     EphemeralSection,
     PrejoinSection,
+    StickySection,
     PresenceSection,
     DevicesSection,
     EventWriter,
@@ -57,6 +62,8 @@ import { SyncService } from './sync.service.js';
     RoomDetailsReader,
     RoomAnswerWriter,
     Extensions,
+    StickyUpdates,
+    ThreadUpdatesReader,
     SlidingDrafts,
     SlidingSyncService,
   ],

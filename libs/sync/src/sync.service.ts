@@ -12,7 +12,7 @@ import {
   tokenStreams,
   type TokenStream,
 } from './request/sync-token.js';
-import type { SyncContext } from './sync-context.js';
+import type { StateAfter, SyncContext } from './sync-context.js';
 import { SyncResponses } from './sync-responses.js';
 
 /** What a client asks for. */
@@ -23,7 +23,7 @@ export interface SyncRequest {
   readonly since: SyncToken | undefined;
   readonly filter: SyncFilter;
   readonly fullState: boolean;
-  readonly useStateAfter: boolean;
+  readonly useStateAfter: StateAfter;
   /** How the user counts as present while this sync goes on. */
   readonly setPresence: PresenceName;
   /** How long to wait for news, milliseconds. */
@@ -40,6 +40,8 @@ const streamNames: Readonly<Record<TokenStream, string>> = {
   pushRules: 'push_rules',
   toDevice: 'to_device',
   deviceLists: 'device_lists',
+  threads: 'thread_subscriptions',
+  sticky: 'sticky_events',
 };
 
 /** How long to wait for other processes' news before answering with what there is, milliseconds. */

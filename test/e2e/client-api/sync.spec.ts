@@ -13,6 +13,7 @@ interface WireEvent {
 interface Room {
   readonly timeline: { readonly events: WireEvent[]; readonly limited: boolean; readonly prev_batch: string };
   readonly state?: { readonly events: WireEvent[] };
+  readonly 'org.matrix.msc4222.state_after'?: { readonly events: WireEvent[] };
   readonly state_after?: { readonly events: WireEvent[] };
   readonly account_data: { readonly events: { type: string; content: unknown }[] };
   readonly summary: Record<string, unknown>;
@@ -254,6 +255,12 @@ describe.each(['sqlite', 'postgres'] as const)('/sync (%s)', (database) => {
     expect(whole?.state_after?.events.find((event) => event.type === 'm.room.name')?.content).toEqual({
       name: 'new name',
     });
+    const former = (await sync(bob, { since, 'org.matrix.msc4222.use_state_after': 'true' })).rooms?.join?.[roomId];
+    expect(former?.state).toBeUndefined();
+    expect(former?.state_after).toBeUndefined();
+    expect(former?.['org.matrix.msc4222.state_after']?.events.map((event) => event.content['name'])).toEqual([
+      'new name',
+    ]);
     const plain = (await sync(bob)).rooms?.join?.[roomId];
     const names = [...(plain?.state?.events ?? []), ...(plain?.timeline.events ?? [])].filter(
       (event) => event.type === 'm.room.name',

@@ -46,6 +46,8 @@ function bySettings(config: Config): Record<string, boolean> {
     'org.matrix.msc3882': config.get('login_via_existing_session.enabled'),
     'org.matrix.msc4140': canDelay,
     'org.matrix.msc4143': config.get('experimental_features.msc4143_enabled'),
+    'org.matrix.msc4306': config.get('experimental_features.msc4306_enabled'),
+    'org.matrix.msc4354': config.get('experimental_features.msc4354_enabled'),
     'org.matrix.msc4155': config.get('experimental_features.msc4155_enabled'),
     'com.beeper.msc4446': config.get('experimental_features.msc4446_enabled'),
     'org.matrix.simplified_msc3575': config.get('experimental_features.msc3575_enabled'),

@@ -42,4 +42,16 @@ export const ephemeralMigrations: readonly Migration[] = [
       await tx.run('CREATE INDEX receipts_linearized_event ON receipts_linearized (event_id)');
     },
   },
+  {
+    version: 1,
+    name: 'ephemeral_04_sticky_events',
+    async up(tx) {
+      await tx.run(`CREATE TABLE sticky_events (
+        stream_id BIGINT NOT NULL PRIMARY KEY, instance_name TEXT NOT NULL, event_id TEXT NOT NULL, room_id TEXT NOT NULL,
+        event_stream_ordering BIGINT NOT NULL, sender TEXT NOT NULL, expires_at BIGINT NOT NULL)`);
+      await tx.run('CREATE INDEX sticky_events_room ON sticky_events (room_id, stream_id)');
+      await tx.run('CREATE INDEX sticky_events_event ON sticky_events (event_id)');
+      await tx.run('CREATE INDEX sticky_events_expiry ON sticky_events (expires_at)');
+    },
+  },
 ];

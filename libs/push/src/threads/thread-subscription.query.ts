@@ -83,7 +83,7 @@ export async function writeSubscription(tx: Tx, position: number, change: Subscr
 /** How many threads a user has ever subscribed to, counted up to a limit. */
 export async function countSubscriptions(db: Db, userId: string, limit: number): Promise<number> {
   const row = await db.get<{ count: number }>(
-    'SELECT COUNT(*) AS count FROM (SELECT 1 FROM thread_subscriptions WHERE user_id = ? LIMIT ?) AS some',
+    'SELECT COUNT(*) AS count FROM (SELECT 1 FROM thread_subscriptions WHERE user_id = ? LIMIT ?) AS counted',
     [userId, limit],
   );
   return row?.count ?? 0;

@@ -15,6 +15,8 @@ export interface DelayedEventRow {
   readonly state_key: string | null;
   readonly origin_server_ts: number | null;
   readonly content: string;
+  /** MSC4354 */
+  readonly sticky_duration_ms: number | null;
   /** The client's own, so that a repeated request makes no second one. */
   readonly txn_id: string | null;
 }
@@ -30,6 +32,7 @@ const columns = [
   'state_key',
   'origin_server_ts',
   'content',
+  'sticky_duration_ms',
   'txn_id',
 ] as const;
 const selected = `SELECT ${columns.join(', ')} FROM delayed_events`;

@@ -109,7 +109,7 @@ export class DelayedEvents implements OnApplicationBootstrap, OnModuleDestroy {
    *   429 `M_LIMIT_EXCEEDED` (also for too many at a time)
    */
   async schedule(requester: Requester, request: SendRequest, delayMs: number, txnId?: string): Promise<string> {
-    const { roomId, type, stateKey, content, originServerTs } = request;
+    const { roomId, type, stateKey, content, originServerTs, stickyDurationMs } = request;
     if (this.#longestMs === undefined || this.#maxPerUser === 0)
       throw MatrixError.forbidden('This server does not send events later');
     if (delayMs > this.#longestMs)
@@ -138,6 +138,7 @@ export class DelayedEvents implements OnApplicationBootstrap, OnModuleDestroy {
       state_key: stateKey ?? null,
       origin_server_ts: requester.appserviceId === undefined ? null : (originServerTs ?? null),
       content: text,
+      sticky_duration_ms: stickyDurationMs ?? null,
       txn_id: txnId ?? null,
     };
     const delayId = await this.#insert(row);
@@ -282,6 +283,7 @@ export class DelayedEvents implements OnApplicationBootstrap, OnModuleDestroy {
         stateKey,
         content,
         originServerTs: row.origin_server_ts ?? undefined,
+        stickyDurationMs: row.sticky_duration_ms ?? undefined,
       },
       `${delayedTxnPrefix}${row.delay_id}`,
     );

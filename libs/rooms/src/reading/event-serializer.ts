@@ -1,8 +1,8 @@
 import { Injectable } from '@nestjs/common';
-import { clientEventView, type RoomEvent } from '@rookery/events';
+import { clientEventView, type RoomEvent, stickyDurationOf, stickyKey } from '@rookery/events';
 import type { ClientEvent, JsonObject, UnsignedData } from '@rookery/matrix-types';
 import { callbackContext, ModuleDispatcher, toModuleEvent } from '@rookery/module-host';
-import { Clock } from '@rookery/platform';
+import { Clock, Config } from '@rookery/platform';
 import { EventStore } from '../persistence/event-store.js';
 import type { StoredEvent } from '../persistence/stored-event.js';
 import { type Aggregation, Aggregations } from '../relations/aggregations.js';
@@ -29,12 +29,17 @@ export const delayedTxnPrefix = 'org.matrix.msc4140.delay:';
 /** Writes events as clients see them, with everything that is added for one reader. */
 @Injectable()
 export class EventSerializer {
+  readonly #withSticky: boolean;
+
   constructor(
     private readonly events: EventStore,
     private readonly aggregations: Aggregations,
     private readonly modules: ModuleDispatcher,
     private readonly clock: Clock,
-  ) {}
+    config: Config,
+  ) {
+    this.#withSticky = config.get('experimental_features.msc4354_enabled');
+  }
 
   /**
    * The client format of events, in the order given; a bounded number of queries for all of them.
@@ -64,7 +69,7 @@ export class EventSerializer {
     const write = (stored: StoredEvent, membership?: string): ClientEvent => {
       const view = clientEventView(stored.event, this.#unsigned(reader, stored, membership, others, nowMs));
       if (options.withoutRoomId) delete view.room_id;
-      return view;
+      return this.#withSticky ? withStickiness(view, stored.event, nowMs) : view;
     };
     const written = visible.map(({ stored, membership }) => write(stored, membership));
     for (const [index, event] of written.entries()) {
@@ -125,6 +130,15 @@ export class EventSerializer {
       written[index]!.unsigned = { ...fields, ...written[index]!.unsigned };
     }
   }
+}
+
+/** Adds that an event is sticky, and for how long yet (MSC4354). */
+function withStickiness(view: ClientEvent, event: RoomEvent, nowMs: number): ClientEvent {
+  const durationMs = stickyDurationOf(event);
+  if (durationMs === undefined) return view;
+  const leftMs = Math.min(nowMs, event.originServerTs) + durationMs - nowMs;
+  if (leftMs > 0) view.unsigned = { ...view.unsigned, msc4354_sticky_duration_ttl_ms: leftMs };
+  return Object.assign(view, { [stickyKey]: event.pdu[stickyKey] });
 }
 
 function relationsOf(

@@ -23,6 +23,8 @@ export interface SendRequest {
   readonly redacts?: string | undefined;
   /** Milliseconds since the epoch; honoured for application services only. */
   readonly originServerTs?: number | undefined;
+  /** For how long the event is to be sticky, milliseconds (MSC4354); nothing where the server is not set so. */
+  readonly stickyDurationMs?: number | undefined;
 }
 
 const maxTxnIdLength = 255;
@@ -105,6 +107,7 @@ export class EventCreation {
     }
     if (requester.shadowBanned) return this.pretend(requester, request.roomId);
     const redacts = request.redacts ?? (type === 'm.room.redaction' ? textIn(content, 'redacts') : undefined);
+    const sticky = this.config.get('experimental_features.msc4354_enabled') ? request.stickyDurationMs : undefined;
     return this.persister.send({
       roomId: request.roomId,
       type,
@@ -113,8 +116,10 @@ export class EventCreation {
       content,
       redacts,
       originServerTs: requester.appserviceId === undefined ? undefined : request.originServerTs,
+      stickyDurationMs: sticky,
       transaction,
-      skipUnchanged: stateKey !== undefined,
+      // Sent again, a sticky event is sticky for longer.
+      skipUnchanged: stateKey !== undefined && sticky === undefined,
       origin: originOf(requester),
     });
   }

@@ -1,4 +1,5 @@
 import { Controller, Get, Param, Put } from '@nestjs/common';
+import { longestStickyMs } from '@rookery/events';
 import { Access, Inbound, type InboundRequest, JsonBody, queryChoice, queryInteger, stable, Who } from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
@@ -11,6 +12,12 @@ import { EventCreation } from './event-creation.service.js';
 
 /** How long to wait before sending, milliseconds (MSC4140). */
 const delayParameter = 'org.matrix.msc4140.delay';
+
+/** How long the event is to be sticky, milliseconds (MSC4354). */
+const stickyParameter = 'org.matrix.msc4354.sticky_duration_ms';
+
+const stickyIn = (request: InboundRequest): number | undefined =>
+  queryInteger(request, stickyParameter, { min: 0, max: longestStickyMs });
 
 /** Sending events and reading state. */
 @Controller()
@@ -36,7 +43,7 @@ export class SendController {
     @JsonBody() content: JsonObject,
   ): Promise<object> {
     const originServerTs = queryInteger(request, 'ts');
-    const event = { roomId, type, content, originServerTs };
+    const event = { roomId, type, content, originServerTs, stickyDurationMs: stickyIn(request) };
     const delayMs = queryInteger(request, delayParameter, { min: 1 });
     if (delayMs !== undefined) return { delay_id: await this.delayed.schedule(requester, event, delayMs, txnId) };
     const sent = await this.creation.send(requester, event, txnId);
@@ -69,7 +76,8 @@ export class SendController {
     @JsonBody() content: JsonObject,
   ): Promise<object> {
     const originServerTs = queryInteger(request, 'ts');
-    const event = { roomId, type, stateKey: stateKey ?? '', content, originServerTs };
+    const stickyDurationMs = stickyIn(request);
+    const event = { roomId, type, stateKey: stateKey ?? '', content, originServerTs, stickyDurationMs };
     const delayMs = queryInteger(request, delayParameter, { min: 1 });
     if (delayMs !== undefined) return { delay_id: await this.delayed.schedule(requester, event, delayMs) };
     if (type === 'm.room.member') {

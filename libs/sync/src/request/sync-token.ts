@@ -13,6 +13,8 @@ export const tokenStreams = [
   'pushRules',
   'toDevice',
   'deviceLists',
+  'threads',
+  'sticky',
 ] as const;
 
 export type TokenStream = (typeof tokenStreams)[number];

@@ -10,6 +10,7 @@ import { EphemeralSection } from './ephemeral.js';
 import { PrejoinSection } from './prejoin.js';
 import { type RoomEntry, RoomList } from './room-list.js';
 import { RoomStates } from './state.js';
+import { StickySection } from './sticky.js';
 import { RoomSummaries } from './summary.js';
 import { Timelines } from './timeline.js';
 import { EventWriter, type WrittenEvents } from './written-events.js';
@@ -26,6 +27,7 @@ interface RoomParts {
   readonly accountData: ReadonlyMap<string, readonly JsonObject[]>;
   readonly ephemeral: ReadonlyMap<string, readonly JsonObject[]>;
   readonly unread: ReadonlyMap<string, RoomCounts>;
+  readonly sticky: WrittenEvents;
 }
 
 /** The rooms of a sync. */
@@ -43,6 +45,7 @@ export class RoomsSection {
     private readonly ephemeral: EphemeralSection,
     private readonly prejoin: PrejoinSection,
     private readonly writer: EventWriter,
+    private readonly sticky: StickySection,
     private readonly pushCounts: PushCounts,
     config: Config,
   ) {
@@ -67,7 +70,11 @@ export class RoomsSection {
     context: SyncContext,
   ): Promise<readonly RoomEntry[]> {
     const ephemeral = await this.ephemeral.changedRooms(joined, context);
-    const listed = await this.list.entries(context, [...accountData.byRoom.keys(), ...ephemeral]);
+    const listed = await this.list.entries(context, [
+      ...accountData.byRoom.keys(),
+      ...ephemeral,
+      ...this.sticky.changedRooms(joined, context),
+    ]);
     const entries = listed.filter((entry) => !this.#excluded.has(entry.roomId));
     return this.prejoin.withoutUnwanted(entries, context.userId);
   }
@@ -89,7 +96,8 @@ export class RoomsSection {
       this.prejoin.states(entries),
       this.pushCounts.read(context.userId, joined),
     ]);
-    const parts: RoomParts = { slices, timeline, state, summaries, accountData: ownData, ephemeral, unread };
+    const sticky = await this.sticky.ofRooms(entries, timeline, context);
+    const parts: RoomParts = { slices, timeline, state, summaries, accountData: ownData, ephemeral, unread, sticky };
     const answer: RoomsAnswer = {};
     for (const entry of entries) {
       const { roomId, section } = entry;
@@ -112,8 +120,9 @@ function writeRoom(entry: RoomEntry, context: SyncContext, parts: RoomParts): Js
   const summary = parts.summaries.get(roomId);
   const accountData = parts.accountData.get(roomId) ?? [];
   const ephemeral = parts.ephemeral.get(roomId) ?? [];
+  const sticky = parts.sticky.get(roomId) ?? [];
   const hasNews =
-    timeline.length + state.length + accountData.length + ephemeral.length > 0 ||
+    timeline.length + state.length + accountData.length + ephemeral.length + sticky.length > 0 ||
     summary !== undefined ||
     slice?.limited === true;
   if (!hasNews && !entry.fresh && !context.fullState && entry.section === 'join') return undefined;
@@ -124,7 +133,7 @@ function writeRoom(entry: RoomEntry, context: SyncContext, parts: RoomParts): Js
       limited: slice?.limited ?? false,
       prev_batch: start === undefined ? formatSyncToken(context.since ?? context.now) : formatRoomToken(start),
     },
-    [context.useStateAfter ? 'state_after' : 'state']: { events: state },
+    [stateName(context)]: { events: state },
     account_data: { events: accountData },
   };
   if (entry.section === 'leave') return room;
@@ -132,8 +141,14 @@ function writeRoom(entry: RoomEntry, context: SyncContext, parts: RoomParts): Js
     ...room,
     summary: summary ?? {},
     ephemeral: { events: ephemeral },
+    ...(sticky.length > 0 && { msc4354_sticky: { events: sticky } }),
     ...unreadOf(parts.unread.get(roomId) ?? new Map(), context.filter.room.timeline.unreadThreadNotifications),
   };
+}
+
+function stateName({ useStateAfter }: SyncContext): string {
+  if (useStateAfter === 'unstable') return 'org.matrix.msc4222.state_after';
+  return useStateAfter ? 'state_after' : 'state';
 }
 
 /** @spec client-server-api#receiving-notifications */

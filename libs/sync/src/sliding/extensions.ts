@@ -8,7 +8,9 @@ import { type AccountDataNews, AccountDataSection } from '../sections/account-da
 import { type ConnectionMemory, type RoomMemory, wholeAccount } from './connections.js';
 import type { Selection } from './lists.js';
 import { RequiredState } from './required-state.js';
-import type { RoomExtension, SlidingRequest } from './request.js';
+import { type RoomExtension, type SlidingRequest, stickyExtension, threadsExtension } from './request.js';
+import { StickyUpdates } from './sticky-updates.js';
+import { ThreadUpdatesReader } from './thread-updates.js';
 
 /** Who asks for what, between which positions. */
 export interface ExtensionQuery {
@@ -19,6 +21,8 @@ export interface ExtensionQuery {
   readonly now: SyncToken;
   /** Rooms that the user is in. */
   readonly joined: ReadonlySet<string>;
+  /** Those in which the user's membership changed since. */
+  readonly anew: readonly string[];
   readonly request: SlidingRequest;
 }
 
@@ -75,6 +79,8 @@ export class Extensions {
     private readonly toDevice: ToDeviceService,
     private readonly deviceLists: DeviceListService,
     private readonly keys: OneTimeKeyService,
+    private readonly threads: ThreadUpdatesReader,
+    private readonly sticky: StickyUpdates,
   ) {}
 
   /** No query where nothing is new. */
@@ -91,7 +97,7 @@ export class Extensions {
   }
 
   async write(news: ExtensionNews, context: ExtensionContext): Promise<ExtensionAnswer> {
-    const { toDevice, e2ee, accountData, receipts, typing } = news.query.request.extensions;
+    const { toDevice, e2ee, accountData, receipts, typing, threads, sticky } = news.query.request.extensions;
     if (!accountData) forget('accountData', context);
     if (!receipts) forget('receipts', context);
     const parts: Record<string, Written | undefined> = {
@@ -100,6 +106,8 @@ export class Extensions {
       account_data: accountData && (await this.#accountData(news.query, accountData, context)),
       receipts: receipts && (await this.#receipts(news, receipts, context)),
       typing: typing && this.#typing(news.query, typing, context),
+      [threadsExtension]: threads && (await this.#threads(news.query, threads.limit)),
+      [stickyExtension]: sticky && (await this.#sticky(news.query, sticky, context)),
     };
     const body: JsonObject = {};
     let isEmpty = true;
@@ -141,6 +149,33 @@ export class Extensions {
       value['device_unused_fallback_key_types'] = [...unusedFallbackTypes];
     }
     return { value, hasNews };
+  }
+
+  async #threads({ userId, since, now }: ExtensionQuery, limit: number): Promise<Written | undefined> {
+    if (!this.threads.isEnabled) return undefined;
+    const { body, next } = await this.threads.between(userId, since?.threads ?? 0, now.threads, limit);
+    if (Object.keys(body).length === 0) return undefined;
+    return { value: { ...body, ...(next !== undefined && { prev_batch: next }) }, hasNews: true };
+  }
+
+  async #sticky(
+    { userId, deviceId, now, joined, anew }: ExtensionQuery,
+    { since = 0, limit }: { readonly since: number | undefined; readonly limit: number },
+    { selection, timelines }: ExtensionContext,
+  ): Promise<Written | undefined> {
+    if (!this.sticky.isEnabled) return undefined;
+    const isWanted = (roomId: string): boolean => selection.isOfInterest(roomId);
+    const value = await this.sticky.read({
+      userId,
+      deviceId,
+      rooms: [...joined].filter(isWanted),
+      anew: anew.filter(isWanted),
+      after: since,
+      upTo: Math.max(now.sticky, since),
+      limit,
+      shown: new Set([...timelines.values()].flatMap((eventIds) => [...eventIds])),
+    });
+    return value && { value, hasNews: Object.keys(value['rooms'] as JsonObject).length > 0 };
   }
 
   async #accountData(query: ExtensionQuery, extension: RoomExtension, context: ExtensionContext): Promise<Written> {

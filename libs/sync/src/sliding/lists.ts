@@ -85,6 +85,8 @@ export interface Selection {
   readonly byList: ReadonlyMap<string, readonly string[]>;
   /** The part `lists` of the answer. */
   readonly lists: JsonObject;
+  /** Whether a room is in any list, in its window or not, or subscribed to. */
+  isOfInterest(roomId: string): boolean;
 }
 
 /**
@@ -106,10 +108,12 @@ export function selectRooms(
   const lists: JsonObject = {};
   let ids = 0;
   const byList = new Map<string, readonly string[]>();
+  const whole: (readonly ListedRoom[])[] = [];
   for (const [name, list] of request.lists) {
     const filtered = list.filters ? filterRooms(sorted, list.filters, factsOf(list)) : sorted;
     const { answer, shown, named } = windowOf(filtered, list, maxIds - ids);
     ids += named;
+    whole.push(filtered);
     lists[name] = answer;
     byList.set(
       name,
@@ -129,7 +133,12 @@ export function selectRooms(
     const configs = wishes.get(room);
     if (configs) rooms.set(room, combine(configs));
   }
-  return { rooms, byList, lists };
+  let interesting: Set<string> | undefined;
+  const isOfInterest = (roomId: string): boolean => {
+    interesting ??= new Set([...whole.flat().map((room) => room.roomId), ...request.subscriptions.keys()]);
+    return interesting.has(roomId);
+  };
+  return { rooms, byList, lists, isOfInterest };
 }
 
 /** Combines what is wanted of a room. Most rooms are in the same lists as others, so each combination is made once. */

@@ -14,6 +14,8 @@ export const limits = {
   nameBytes: 255,
   searchBytes: 1_000,
   toDevice: 1_000,
+  threads: 1_000,
+  sticky: 1_000,
 } as const;
 
 /** What is sent of a room. */
@@ -59,6 +61,10 @@ export interface SlidingExtensions {
   readonly accountData: RoomExtension | undefined;
   readonly receipts: RoomExtension | undefined;
   readonly typing: RoomExtension | undefined;
+  /** MSC4308 */
+  readonly threads: { readonly limit: number } | undefined;
+  /** MSC4480 */
+  readonly sticky: { readonly limit: number; readonly since: number | undefined } | undefined;
 }
 
 /** What a client asks for (MSC4186). */
@@ -96,6 +102,13 @@ const roomExtension = {
     rooms: { type: ['array', 'null'], maxItems: limits.subscriptions, items: name },
   },
 };
+
+const pageSize = { type: ['integer', 'null'], minimum: 0 };
+const streamPosition = { type: ['string', 'null'], pattern: '^\\d{1,16}$' };
+
+/** Names of extensions that are not stable yet. */
+export const threadsExtension = 'io.element.msc4308.thread_subscriptions';
+export const stickyExtension = 'org.matrix.msc4354.sticky_events';
 
 /** The shape and the limits of the body. */
 export const slidingRequestSchema = {
@@ -149,14 +162,19 @@ export const slidingRequestSchema = {
           type: 'object',
           properties: {
             enabled: flag,
-            limit: { type: ['integer', 'null'], minimum: 0 },
-            since: { type: ['string', 'null'], pattern: '^\\d{1,16}$' },
+            limit: pageSize,
+            since: streamPosition,
           },
         },
         e2ee: { type: 'object', properties: { enabled: flag } },
         account_data: roomExtension,
         receipts: roomExtension,
         typing: roomExtension,
+        [threadsExtension]: { type: 'object', properties: { enabled: flag, limit: pageSize } },
+        [stickyExtension]: {
+          type: 'object',
+          properties: { enabled: flag, limit: pageSize, since: streamPosition },
+        },
       },
     },
   },
@@ -229,12 +247,18 @@ function extensionsOf(source: JsonObject): SlidingExtensions {
     return value && { lists: namesOf(value['lists']), rooms: namesOf(value['rooms']) };
   };
   const toDevice = enabled('to_device');
-  const since = textOf(toDevice?.['since']);
+  const threads = enabled(threadsExtension);
+  const sticky = enabled(stickyExtension);
+  const limitOf = (extension: JsonObject, most: number): number =>
+    Math.min(Math.max(Number(extension['limit'] ?? 100), 1), most);
+  const sinceOf = (extension: JsonObject): number | undefined => {
+    const since = textOf(extension['since']);
+    return since === undefined ? undefined : Number(since);
+  };
   return {
-    toDevice: toDevice && {
-      limit: Math.min(Math.max(Number(toDevice['limit'] ?? 100), 1), limits.toDevice),
-      since: since === undefined ? undefined : Number(since),
-    },
+    toDevice: toDevice && { limit: limitOf(toDevice, limits.toDevice), since: sinceOf(toDevice) },
+    threads: threads && { limit: limitOf(threads, limits.threads) },
+    sticky: sticky && { limit: limitOf(sticky, limits.sticky), since: sinceOf(sticky) },
     e2ee: enabled('e2ee') !== undefined,
     accountData: rooms('account_data'),
     receipts: rooms('receipts'),

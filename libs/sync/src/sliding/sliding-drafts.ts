@@ -55,7 +55,13 @@ export class SlidingDrafts {
     const view = await this.roomsOfUser.view(userId, now.events);
     const selection = await this.#select(userId, request, view);
     const joined = new Set(view.listed.filter((room) => room.section === 'join').map((room) => room.roomId));
-    const news = await this.extensions.gather({ userId, deviceId, isGuest, since, now, joined, request });
+    const anew =
+      since === undefined
+        ? []
+        : view.listed.flatMap(({ section, roomId, membership }) =>
+            section === 'join' && membership.streamOrdering > since.events ? [roomId] : [],
+          );
+    const news = await this.extensions.gather({ userId, deviceId, isGuest, since, now, joined, anew, request });
     const plan = planRooms(selection, view.left, {
       memory,
       since: since?.events,

@@ -1,13 +1,14 @@
 import { createHash } from 'node:crypto';
 import { Injectable } from '@nestjs/common';
 import { type PresenceName, PresenceService } from '@rookery/ephemeral';
-import { type JsonObject, MatrixError } from '@rookery/matrix-types';
+import type { JsonObject } from '@rookery/matrix-types';
 import { Clock, Metrics } from '@rookery/platform';
 import { Notifier } from '@rookery/replication';
 import { LRUCache } from 'lru-cache';
-import { formatSyncToken, parseSyncToken, type SyncToken } from '../request/sync-token.js';
+import { formatSyncToken, type SyncToken } from '../request/sync-token.js';
 import { type ConnectionIdentity, type ConnectionMemory, Connections } from './connections.js';
 import { LazyMembers } from './lazy-members.js';
+import { parsePosition } from './position.js';
 import type { SlidingRequest } from './request.js';
 import { type Draft, SlidingDrafts } from './sliding-drafts.js';
 
@@ -23,11 +24,6 @@ export interface SlidingSyncQuery {
   readonly setPresence: PresenceName;
   /** How long to wait for news, milliseconds. */
   readonly timeoutMs: number;
-}
-
-interface Position {
-  readonly connection: number;
-  readonly token: SyncToken;
 }
 
 /** How long to wait for other processes' news before answering with what there is, milliseconds. */
@@ -127,15 +123,3 @@ export class SlidingSyncService {
 }
 
 const digestOf = (lists: JsonObject): string => createHash('sha1').update(JSON.stringify(lists)).digest('base64');
-
-/** @throws MatrixError 400 `M_UNKNOWN_POS`: this server never gave it */
-function parsePosition(pos: string): Position {
-  const [, connection, token] = /^(\d{1,15})\/(s[\d_]{1,300})$/.exec(pos) ?? [];
-  try {
-    if (connection !== undefined && token !== undefined)
-      return { connection: Number(connection), token: parseSyncToken(token) };
-  } catch (error) {
-    if (!MatrixError.is(error)) throw error;
-  }
-  throw new MatrixError(400, 'M_UNKNOWN_POS', 'The position is not one of this server: start anew');
-}

@@ -1,0 +1,151 @@
+import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
+import { Database, StreamIds } from '@rookery/database';
+import { stickyDurationOf } from '@rookery/events';
+import { Clock, Config, Logger, type Timer } from '@rookery/platform';
+import { Notifier, StreamChangeCache } from '@rookery/replication';
+import { type EventBatch, EventStore, isServable, ReaderWishes, RoomHooks, type StoredEvent } from '@rookery/rooms';
+import {
+  deleteExpiredSticky,
+  deleteSticky,
+  deleteStickyOfRoom,
+  highestSticky,
+  insertSticky,
+  type NewStickyRow,
+  selectSticky,
+} from './sticky-event.query.js';
+
+/** A sticky event with its place in the stream. */
+export interface StickyEvent {
+  readonly position: number;
+  readonly stored: StoredEvent;
+}
+
+/** Which sticky events a reader wants. */
+export interface StickyQuery {
+  readonly after: number;
+  readonly upTo: number;
+  readonly limit: number;
+}
+
+/** Nobody takes more room in others' syncs than so many events of one room. */
+const maxPerSender = 100;
+const sweepEveryMs = 3_600_000;
+
+/**
+ * Events that everybody in a room gets while they are sticky, however much is said there (MSC4354). Nothing of it where the
+ * server is not set so.
+ */
+@Injectable()
+export class StickyEvents implements OnModuleInit, OnModuleDestroy {
+  readonly isEnabled: boolean;
+  #inRooms = new StreamChangeCache(Number.MAX_SAFE_INTEGER);
+  #stream: StreamIds | undefined;
+  #sweeper: Timer | undefined;
+
+  constructor(
+    private readonly database: Database,
+    private readonly notifier: Notifier,
+    private readonly clock: Clock,
+    private readonly logger: Logger,
+    private readonly events: EventStore,
+    private readonly wishes: ReaderWishes,
+    private readonly hooks: RoomHooks,
+    config: Config,
+  ) {
+    this.isEnabled = config.get('experimental_features.msc4354_enabled');
+  }
+
+  async onModuleInit(): Promise<void> {
+    if (!this.isEnabled) return;
+    const stream = await StreamIds.load(this.database, 'sticky_events', {
+      takenUpTo: await highestSticky(this.database),
+    });
+    this.#stream = stream;
+    this.#inRooms = new StreamChangeCache(stream.current());
+    this.notifier.track(stream);
+    this.hooks.subscribe<readonly Omit<NewStickyRow, 'stream_id'>[]>({
+      prepare: async (batch) => this.#stickyOf(batch),
+      inTransaction: async (tx, { roomId, room }, rows = []) => {
+        if (rows.length === 0) return;
+        const positions = await stream.allocateIn(tx, rows.length);
+        await insertSticky(
+          tx,
+          rows.map((row, index) => ({ ...row, stream_id: positions[index] ?? 0 })),
+        );
+        const users = new Set(room.localMembers);
+        const last = positions.at(-1) ?? 0;
+        tx.afterCommit(() => {
+          this.#inRooms.changed(roomId, last);
+          this.notifier.announce(stream.name, last, { users });
+        });
+      },
+      onEventsPurged: (tx, _, eventIds) => deleteSticky(tx, eventIds),
+      onRoomPurged: deleteStickyOfRoom,
+    });
+    this.#sweeper = this.clock.every(sweepEveryMs, () => void this.#sweep());
+  }
+
+  onModuleDestroy(): void {
+    this.#sweeper?.cancel();
+  }
+
+  /** Rooms that may have new sticky events since a position; all others have none. Costs no query. */
+  changedRooms(roomIds: ReadonlySet<string>, since: number): string[] {
+    return this.isEnabled ? this.#inRooms.changedSince(roomIds, since) : [];
+  }
+
+  /**
+   * Events of rooms that are sticky now and have `after < position <= upTo`, oldest first, without what ignored users sent.
+   * History visibility does not hide them: who is in the room gets them.
+   * @param position up to where the answer goes: short of `upTo` when there are more
+   */
+  async of(
+    userId: string,
+    roomIds: readonly string[],
+    { after, upTo, limit }: StickyQuery,
+  ): Promise<{ readonly events: readonly StickyEvent[]; readonly position: number }> {
+    if (!this.isEnabled || roomIds.length === 0 || upTo <= after) return { events: [], position: upTo };
+    const range = { after, upTo, limit, nowMs: this.clock.nowMs(), perSender: maxPerSender };
+    const rows = await selectSticky(this.database, roomIds, range);
+    const position = rows.length < limit ? upTo : (rows.at(-1)?.stream_id ?? upTo);
+    if (rows.length === 0) return { events: [], position };
+    const [loaded, ignored] = await Promise.all([
+      this.events.many(rows.map((row) => row.event_id)),
+      this.wishes.ignoredBy(userId),
+    ]);
+    const events = rows.flatMap((row): StickyEvent[] => {
+      const stored = loaded.get(row.event_id);
+      const isShown = stored !== undefined && stored.redactedBy === undefined && !ignored.has(stored.event.sender);
+      return isShown ? [{ position: row.stream_id, stored }] : [];
+    });
+    return { events, position };
+  }
+
+  #stickyOf({ events, roomId }: EventBatch): Omit<NewStickyRow, 'stream_id'>[] {
+    const nowMs = this.clock.nowMs();
+    return events.flatMap((stored) => {
+      const durationMs = isServable(stored) ? stickyDurationOf(stored.event) : undefined;
+      if (durationMs === undefined) return [];
+      const { eventId, sender, originServerTs } = stored.event;
+      const expiresMs = Math.min(nowMs, originServerTs) + durationMs;
+      if (expiresMs <= nowMs) return [];
+      return [
+        {
+          event_id: eventId,
+          room_id: roomId,
+          event_stream_ordering: stored.streamOrdering,
+          sender,
+          expires_at: expiresMs,
+        },
+      ];
+    });
+  }
+
+  async #sweep(): Promise<void> {
+    try {
+      await this.database.write((tx) => deleteExpiredSticky(tx, this.clock.nowMs()), { name: 'sticky_events_sweep' });
+    } catch (error) {
+      this.logger.error('Could not forget expired sticky events', { err: error });
+    }
+  }
+}
