@@ -94,6 +94,16 @@ const cases: Record<string, { config: unknown; question: string; answer: unknown
     question: `async (modules) => [...modules.loginTypes.keys()]`,
     answer: ['m.login.password'],
   },
+  's3-media-storage': {
+    config: undefined,
+    question: `async (modules) => {
+      const provider = modules.provider('mediaStorage', 's3-media-storage').create({
+        ...{ bucket: 'media', region: 'x', access_key_id: 'a', secret_access_key: 'b' },
+      });
+      return Object.keys(provider);
+    }`,
+    answer: ['storeFile', 'fetch', 'remove'],
+  },
   'shared-secret-auth': {
     config: { shared_secret: 'x'.repeat(32) },
     question: `async (modules) => [...modules.loginTypes.keys()]`,

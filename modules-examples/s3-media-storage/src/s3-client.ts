@@ -1,0 +1,162 @@
+import { createHash } from 'node:crypto';
+import { createReadStream } from 'node:fs';
+import { stat } from 'node:fs/promises';
+import { Agent as HttpAgent, type IncomingMessage, request as httpRequest } from 'node:http';
+import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
+import type { S3Config } from './config.js';
+import { amzDate, authorization, encodePath } from './signature.js';
+
+/** What a client needs of its surroundings. */
+export interface S3Surroundings {
+  /** Milliseconds since the epoch. */
+  now(): number;
+  sleep(delayMs: number): Promise<void>;
+}
+
+/** The service refused, or cannot be reached. */
+export class S3Error extends Error {
+  override readonly name = 'S3Error';
+  constructor(
+    message: string,
+    /** HTTP status; `undefined` when there was no answer. */
+    readonly status: number | undefined,
+  ) {
+    super(message);
+  }
+}
+
+const emptyHash = createHash('sha256').digest('hex');
+/** More than this takes several requests, which this client does not do. */
+const largestBytes = 5 * 1024 ** 3;
+const attempts = 3;
+const pauseMs = 200;
+const longestErrorText = 2_000;
+
+interface Sending {
+  readonly method: 'GET' | 'PUT' | 'DELETE';
+  readonly key: string;
+  readonly file?: { readonly path: string; readonly sizeBytes: number; readonly sha256: string };
+}
+
+const mayHelpToRetry = (error: unknown): boolean =>
+  !(error instanceof S3Error) || error.status === undefined || error.status === 429 || error.status >= 500;
+
+/** Just enough of S3 to keep files: put, get, delete. Requests that may succeed when repeated are repeated. */
+export class S3Client {
+  readonly #agent: HttpAgent;
+  readonly #host: string;
+  readonly #base: string;
+
+  constructor(
+    private readonly config: S3Config,
+    private readonly surroundings: S3Surroundings,
+  ) {
+    const { endpoint, bucket, pathStyle } = config;
+    const options = { keepAlive: true, maxSockets: 50, scheduling: 'lifo' } as const;
+    this.#agent = endpoint.protocol === 'https:' ? new HttpsAgent(options) : new HttpAgent(options);
+    this.#host = pathStyle ? endpoint.host : `${bucket}.${endpoint.host}`;
+    this.#base = pathStyle ? `/${bucket}/` : '/';
+  }
+
+  /** Uploads a file. @throws S3Error */
+  async put(key: string, path: string): Promise<void> {
+    const { size: sizeBytes } = await stat(path);
+    if (sizeBytes > largestBytes) throw new S3Error(`${key} is too large for one request`, undefined);
+    const hash = createHash('sha256');
+    for await (const piece of createReadStream(path)) hash.update(piece as Buffer);
+    const file = { path, sizeBytes, sha256: hash.digest('hex') };
+    await this.#discard(await this.#repeat({ method: 'PUT', key, file }));
+  }
+
+  /** The contents of an object; `undefined` when there is none. @throws S3Error */
+  async get(key: string): Promise<AsyncIterable<Uint8Array> | undefined> {
+    try {
+      return await this.#repeat({ method: 'GET', key });
+    } catch (error) {
+      if (error instanceof S3Error && error.status === 404) return undefined;
+      throw error;
+    }
+  }
+
+  /** Deletes an object; one that is not there is no error. @throws S3Error */
+  async delete(key: string): Promise<void> {
+    try {
+      await this.#discard(await this.#repeat({ method: 'DELETE', key }));
+    } catch (error) {
+      if (!(error instanceof S3Error && error.status === 404)) throw error;
+    }
+  }
+
+  /** Ends all connections. */
+  close(): void {
+    this.#agent.destroy();
+  }
+
+  async #repeat(sending: Sending): Promise<IncomingMessage> {
+    for (let attempt = 1; ; attempt++) {
+      try {
+        return await this.#send(sending);
+      } catch (error) {
+        if (attempt === attempts || !mayHelpToRetry(error)) throw error;
+        await this.surroundings.sleep(pauseMs * 4 ** (attempt - 1));
+      }
+    }
+  }
+
+  async #send({ method, key, file }: Sending): Promise<IncomingMessage> {
+    const { config } = this;
+    const path = encodePath(`${this.#base}${config.prefix}${key}`);
+    const headers: Record<string, string> = {
+      host: this.#host,
+      'x-amz-content-sha256': file?.sha256 ?? emptyHash,
+      'x-amz-date': amzDate(this.surroundings.now()),
+      ...(config.sessionToken === undefined ? {} : { 'x-amz-security-token': config.sessionToken }),
+      ...(file === undefined ? {} : { ...config.uploadHeaders, 'content-length': String(file.sizeBytes) }),
+    };
+    const signed = { ...headers, authorization: authorization({ method, path, headers }, config) };
+    const response = await this.#exchange(method, path, signed, file?.path);
+    const { statusCode = 0 } = response;
+    if (statusCode >= 200 && statusCode < 300) return response;
+    throw new S3Error(`${method} ${key}: ${statusCode} ${await errorText(response)}`, statusCode);
+  }
+
+  #exchange(
+    method: string,
+    path: string,
+    headers: Readonly<Record<string, string>>,
+    file: string | undefined,
+  ): Promise<IncomingMessage> {
+    const { endpoint, timeoutMs } = this.config;
+    return new Promise((resolve, reject) => {
+      const fail = (error: Error): void => reject(new S3Error(`${endpoint.host}: ${error.message}`, undefined));
+      const send = endpoint.protocol === 'https:' ? httpsRequest : httpRequest;
+      const hostname = this.#host.replace(/:\d+$/, '').replace(/^\[|\]$/g, '');
+      const request = send({ method, path, headers, hostname, port: endpoint.port, agent: this.#agent });
+      request.setTimeout(timeoutMs, () => request.destroy(new Error(`no answer within ${timeoutMs} ms`)));
+      request.on('error', fail).on('response', resolve);
+      if (file === undefined) request.end();
+      else {
+        createReadStream(file)
+          .on('error', (error) => request.destroy(error))
+          .pipe(request);
+      }
+    });
+  }
+
+  async #discard(response: IncomingMessage): Promise<void> {
+    for await (const piece of response) void piece;
+  }
+}
+
+async function errorText(response: IncomingMessage): Promise<string> {
+  let text = '';
+  try {
+    for await (const piece of response) {
+      text += String(piece);
+      if (text.length > longestErrorText) break;
+    }
+  } catch {
+    // What was read has to do.
+  }
+  return /<Code>([^<]{1,100})<\/Code>/.exec(text)?.[1] ?? '';
+}

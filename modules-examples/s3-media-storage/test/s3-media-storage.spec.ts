@@ -1,0 +1,171 @@
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { ConfigError, type MediaFileInfo, type MediaStorageProvider, type ModuleApi } from '@rookery/module-api';
+import { describeStorageProvider } from '@rookery/testing';
+import s3MediaStorage from '../src/index.js';
+import { parseConfig } from '../src/config.js';
+import { authorization, encodePath } from '../src/signature.js';
+import { account, type S3Server, startS3Server } from './s3-server.js';
+
+const info: MediaFileInfo = { serverName: undefined, fileId: 'x', urlCache: false };
+
+/** The module's provider, for a configuration. */
+function load(config: object): { provider: MediaStorageProvider; stop: () => void } {
+  let create: ((config: unknown) => MediaStorageProvider) | undefined;
+  let stop = (): void => {};
+  const api = {
+    getCurrentTimeMsec: () => Date.now(),
+    sleep: () => Promise.resolve(),
+    onStop: (fn: () => void) => void (stop = fn),
+    registerMediaStorageProvider: (_: string, factory: typeof create) => void (create = factory),
+  } as unknown as ModuleApi;
+  void s3MediaStorage.register(api, undefined);
+  if (!create) throw new Error('nothing was registered');
+  return { provider: create(config), stop };
+}
+
+describeStorageProvider('s3-media-storage', async () => {
+  const server = await startS3Server('media');
+  const { provider, stop } = load({ ...account, bucket: 'media', endpoint: server.endpoint, prefix: 'matrix/' });
+  return {
+    provider,
+    async stop() {
+      expect([...server.objects.keys()].every((key) => key.startsWith('matrix/'))).toBe(true);
+      stop();
+      await server.stop();
+    },
+  };
+});
+
+describe('with a bucket', () => {
+  let server: S3Server;
+  let folder: string;
+  let file: string;
+  beforeAll(async () => {
+    server = await startS3Server('media');
+    folder = await mkdtemp(join(tmpdir(), 'rookery-s3-'));
+    file = join(folder, 'file');
+    await writeFile(file, 'contents');
+  });
+  afterAll(async () => {
+    await server?.stop();
+    await rm(folder, { recursive: true, force: true });
+  });
+  beforeEach(() => {
+    server.trouble = [];
+    server.requests = 0;
+  });
+  const config = (): object => ({ ...account, bucket: 'media', endpoint: server.endpoint });
+
+  it('says how objects are to be kept', async () => {
+    const more = { storage_class: 'STANDARD_IA', server_side_encryption: 'AES256', session_token: 'temporary' };
+    await load({ ...config(), ...more }).provider.storeFile('a/b', info, file);
+    expect(server.lastPut).toMatchObject({
+      'x-amz-storage-class': 'STANDARD_IA',
+      'x-amz-server-side-encryption': 'AES256',
+      'x-amz-security-token': 'temporary',
+      'content-length': '8',
+    });
+  });
+
+  it('tries again when that may help', async () => {
+    const { provider } = load(config());
+    server.trouble = [503, 'reset'];
+    await provider.storeFile('again', info, file);
+    expect(server.requests).toBe(3);
+    server.trouble = [500, 500, 500];
+    await expect(provider.storeFile('never', info, file)).rejects.toThrow('500 SlowDown');
+    expect(server.objects.has('never')).toBe(false);
+  });
+
+  it('does not try again when that cannot help, and says why', async () => {
+    const wrong = load({ ...config(), secret_access_key: 'wrong' }).provider;
+    await expect(wrong.storeFile('x', info, file)).rejects.toThrow('403 SignatureDoesNotMatch');
+    expect(server.requests).toBe(1);
+    // A refusal is no absence: the next provider may be asked, but the log says what is wrong here.
+    await expect(wrong.fetch('x', info)).rejects.toThrow('403');
+    await expect(load({ ...config(), bucket: 'other' }).provider.storeFile('x', info, file)).rejects.toThrow(
+      'NoSuchBucket',
+    );
+  });
+
+  it('gives up on a service that falls silent', async () => {
+    const silent = createServer(() => {});
+    await new Promise<void>((resolve) => silent.listen(0, '127.0.0.1', resolve));
+    const endpoint = `http://127.0.0.1:${(silent.address() as AddressInfo).port}`;
+    const { provider } = load({ ...config(), endpoint, timeout_ms: 100 });
+    await expect(provider.fetch('x', info)).rejects.toThrow('no answer within 100 ms');
+    silent.closeAllConnections();
+    silent.close();
+  });
+});
+
+describe('signatures', () => {
+  // The examples of Amazon's documentation of signature version 4.
+  const credentials = {
+    accessKeyId: 'AKIAIOSFODNN7EXAMPLE',
+    secretAccessKey: 'wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY',
+    region: 'us-east-1',
+  };
+  const host = 'examplebucket.s3.amazonaws.com';
+  const date = '20130524T000000Z';
+
+  it('are the documented one of a download', () => {
+    const headers = {
+      host,
+      range: 'bytes=0-9',
+      'x-amz-content-sha256': 'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855',
+      'x-amz-date': date,
+    };
+    expect(authorization({ method: 'GET', path: '/test.txt', headers }, credentials)).toMatch(
+      /Signature=f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41$/,
+    );
+  });
+
+  it('are the documented one of an upload', () => {
+    const headers = {
+      date: 'Fri, 24 May 2013 00:00:00 GMT',
+      host,
+      'x-amz-content-sha256': '44ce7dd67c959e0d3524ffac1771dfbba87d2b6b4b4e99e42034a8b803f8b072',
+      'x-amz-date': date,
+      'x-amz-storage-class': 'REDUCED_REDUNDANCY',
+    };
+    expect(authorization({ method: 'PUT', path: encodePath('/test$file.text'), headers }, credentials)).toMatch(
+      /Signature=98ad721746da40c64f1a55b78f14c238d841ea1380cd77a1b5971af0ece108bd$/,
+    );
+  });
+});
+
+describe('settings', () => {
+  const least = { ...account, bucket: 'media' };
+
+  it('are few', () => {
+    expect(parseConfig(least)).toMatchObject({ prefix: '', pathStyle: false, uploadHeaders: {}, timeoutMs: 30_000 });
+    expect(parseConfig(least).endpoint.host).toBe('s3.test-1.amazonaws.com');
+    expect(parseConfig({ ...least, endpoint: 'http://minio:9000' }).pathStyle).toBe(true);
+    expect(parseConfig({ ...least, bucket: 'with.dots' }).pathStyle).toBe(true);
+  });
+
+  it.each([
+    [undefined],
+    [{}],
+    [{ ...least, bucket: 'A' }],
+    [{ ...least, bucket: '../x' }],
+    [{ ...least, secret_access_key: '' }],
+    [{ ...least, secret_access_key: 'two words' }],
+    [{ ...least, endpoint: 'ftp://x' }],
+    [{ ...least, endpoint: 'https://x/path' }],
+    [{ ...least, prefix: '/x' }],
+    [{ ...least, prefix: 'a//b' }],
+    [{ ...least, prefix: '../' }],
+    [{ ...least, path_style: 'yes' }],
+    [{ ...least, timeout_ms: 5 }],
+    [{ ...least, storage_class: 'a\nb' }],
+    [{ ...least, buckett: 'x' }],
+  ])('%j are refused', (config) => {
+    expect(() => parseConfig(config)).toThrow(ConfigError);
+  });
+});
