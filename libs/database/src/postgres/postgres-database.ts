@@ -9,7 +9,7 @@ import { DatabaseError, errorText } from '../errors.js';
 import { Transaction, type TransactionReport } from '../transaction.js';
 import { ColumnTypes } from './column-types.js';
 import { isBrokenConnection, isConflict, isStalePlan } from './postgres-errors.js';
-import { PostgresStatements, runStatement } from './postgres-statements.js';
+import { PostgresStatements, runStatement, writeTogether } from './postgres-statements.js';
 import { StatementNames } from './statement-names.js';
 
 const maxAttempts = 5;
@@ -122,6 +122,7 @@ export class PostgresDatabase extends Database {
     let unusable: Error | undefined;
     let committed = false;
     try {
+      writeTogether(client);
       // Not awaited: it travels with the first statement, which saves a round trip.
       const begun = this.#begin(client, options);
       begun.catch(() => {});
@@ -162,6 +163,7 @@ export class PostgresDatabase extends Database {
 
   /** Commits behind whatever is still on its way: after a failed statement PostgreSQL answers by rolling back. */
   async #commit(client: PoolClient, begun: Promise<void>, statements: PostgresStatements): Promise<void> {
+    writeTogether(client);
     const answer = client.query('COMMIT');
     answer.catch(() => {});
     try {

@@ -37,6 +37,22 @@ export function runStatement<Row>(
   return target.query<Row & QueryResultRow>(query);
 }
 
+/** What the driver's connections have besides what its types say. */
+interface Corkable {
+  readonly connection?: { readonly stream?: { cork(): void; uncork(): void } };
+}
+
+/**
+ * Holds back what is written to a connection until the code that runs now waits for something: what it issues meanwhile is
+ * one write for the system and wakes the database once.
+ */
+export function writeTogether(client: object): void {
+  const stream = (client as Corkable).connection?.stream;
+  if (stream === undefined) return;
+  stream.cork();
+  process.nextTick(() => stream.uncork());
+}
+
 /**
  * The statements of a transaction on one connection. Those that answer nothing are sent without waiting: the connection works
  * through them in order, and what they failed with comes before the outcome of whatever follows.
@@ -66,6 +82,7 @@ export class PostgresStatements implements Statements {
 
   async exec(sql: string, params?: readonly SqlValue[]): Promise<void> {
     if (this.#failure) throw this.#failure.error;
+    writeTogether(this.connection);
     this.#last = runStatement(this.connection, this.names, sql, params).catch((error: unknown) => {
       this.#failure ??= { error };
     });
