@@ -1,3 +1,5 @@
+import { inOneLine } from './harmless-values.js';
+
 /** Longest address accepted, characters. */
 const maxLength = 500;
 
@@ -13,9 +15,5 @@ export function isMailAddress(text: string): boolean {
   );
 }
 
-/** A text in one line without control characters: nothing in it can start another header. */
-export const oneLine = (text: string): string =>
-  text
-    .replace(/[\p{Cc}\u2028\u2029]+/gu, ' ')
-    .trim()
-    .slice(0, maxLength);
+/** A text in one line, of bounded length: nothing in it can start another header. */
+export const oneLine = (text: string): string => inOneLine(text).slice(0, maxLength);

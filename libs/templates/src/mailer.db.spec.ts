@@ -185,7 +185,7 @@ eachDatabase('Mailer', (open, kind) => {
     const sender = mailer(server.port);
     await sender.send({
       ...request,
-      subject: 'Hi\r\nBcc: eve@evil.org\r\n\r\nbody',
+      subject: 'Hi\r\nBcc: eve@evil.org\r\n\r\nbody\u202e\u2066',
       headers: { 'X-A': 'x\r\nX-Evil: 1', 'X-B\r\nX-Evil': '1' },
     });
     await settled(0);

@@ -141,6 +141,27 @@ describe('Pages', () => {
     },
   );
 
+  it.each(files.filter((name) => /\.(?:html|txt)$/.test(name)))(
+    '%s lets no name turn lines around or begin one',
+    (name) => {
+      const turned = 'Bob\u202e\u2066gpj.exe\r\nBcc: eve@evil.org\u2028Pay here:\x1b[2J\u2069\0';
+      const turn = (value: unknown, key = ''): unknown => {
+        if (typeof value === 'string') return key === 'msgtype' ? value : turned;
+        if (Array.isArray(value)) return value.map((one) => turn(one));
+        if (typeof value !== 'object' || value === null) return value;
+        return Object.fromEntries(Object.entries(value).map(([inner, one]) => [inner, turn(one, inner)]));
+      };
+      const room = turn(notifMail.rooms[0]);
+      const values = { ...(turn(hostile) as object), room, notif: turn(notifMail.rooms[0]?.notifs[0]) };
+      const text = make().text(name, values);
+      expect(text).not.toMatch(/[\u202a-\u202e\u2066-\u2069\u2028\r\0\x1b]/);
+      // Only what is said may begin a line of its own.
+      const lines = text.split('\n').filter((line) => /^(?:Bcc|Pay)/.test(line));
+      const isConversation = /^(?:notif|room|notif_mail)\./.test(name);
+      if (!isConversation) expect(lines).toEqual([]);
+    },
+  );
+
   it('writes mails as text without escaping', () => {
     const pages = make();
     const text = pages.text('notif_mail.txt', notifMail);
@@ -248,12 +269,14 @@ describe('Pages', () => {
 
   it('goes on after a value that destroys the state of the engine', () => {
     const pages = make();
-    const trap = {
-      get name(): never {
-        throw new Error('trap');
-      },
+    const get = (): never => {
+      throw new Error('trap');
     };
-    expect(() => pages.text('sso_error.html', { error: trap })).toThrow(TemplateError);
+    // Plain values are looked at before the engine sees them; others reach it as they are.
+    const plain = Object.defineProperty({}, 'name', { enumerable: true, get });
+    const strange = Object.defineProperty(Object.create({ a: 1 }) as object, 'name', { enumerable: true, get });
+    for (const trap of [plain, strange])
+      expect(() => pages.text('sso_error.html', { error: trap })).toThrow(TemplateError);
     expect(pages.text('sso_error.html', { error: 'bad_session' })).toContain('bad_session');
   });
 

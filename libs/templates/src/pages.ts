@@ -1,5 +1,6 @@
 import { fileURLToPath } from 'node:url';
 import type { Config, Ids, Logger } from '@rookery/platform';
+import { harmless } from './harmless-values.js';
 import { readTemplates, TemplateError, TemplateSet } from './template-set.js';
 
 /** The templates that come with the server; the same place seen from `src` and from `dist`. */
@@ -55,6 +56,14 @@ function readFolder(folder: string): ReadonlyMap<string, string> {
   }
 }
 
+function valuesOf(name: string, given: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  try {
+    return harmless(given);
+  } catch (error) {
+    throw new TemplateError(`${name}: ${(error as Error).message}`);
+  }
+}
+
 /** HTML pages and texts from templates, the operator's before ours. */
 export class Pages {
   readonly #own: TemplateSet;
@@ -88,7 +97,8 @@ export class Pages {
 
   /**
    * A text: a mail's part, a plain page. Values are escaped where the name ends in .html, .htm or .xml, except
-   * `message.body_text_html`, which must have been sanitised.
+   * `message.body_text_html`, which must have been sanitised. Names and the like come in one line, without controls of
+   * direction.
    * @throws TemplateError when there is no such template, or it fails and is not one of the operator's with a sound one of
    *   ours behind it
    */
@@ -103,8 +113,9 @@ export class Pages {
     return { html: text, nonce: text.includes(nonce) ? nonce : undefined, custom };
   }
 
-  #render(name: string, values: Readonly<Record<string, unknown>>): { text: string; custom: boolean } {
+  #render(name: string, given: Readonly<Record<string, unknown>>): { text: string; custom: boolean } {
     const custom = this.#custom.has(name);
+    const values = valuesOf(name, given);
     try {
       return { text: this.#all.render(name, values), custom };
     } catch (err) {

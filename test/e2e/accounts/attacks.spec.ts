@@ -229,6 +229,26 @@ describe.each(['sqlite', 'postgres'] as const)('attacks on accounts (%s)', (kind
     expectSafe(failed);
   });
 
+  it('lets nobody write a header of an answer by the link to go on to', async () => {
+    for (const nextLink of [
+      'https://a.org/\r\nSet-Cookie: a=b',
+      'https://a.org/\u202e',
+      'javascript:alert(1)',
+      '//a.org',
+    ]) {
+      const email = `next${nextLink.length}@example.org`;
+      const wish = { client_secret: 'next', email, send_attempt: 1, next_link: nextLink };
+      const begun = await post('/register/email/requestToken', wish);
+      if (begun['status'] !== 200) {
+        expect(begun).toMatchObject({ status: 400 });
+        continue;
+      }
+      const page = await openPage(homeserver, linkOf(await mail.next(email)));
+      expect(page.headers.get('set-cookie')).toBeNull();
+      expect(page.headers.get('location') ?? '').toMatch(/^(?:https:\/\/a\.org\/[\x21-\x7e]*)?$/);
+    }
+  });
+
   it('looks at all of a long password', async () => {
     const start = 'a'.repeat(72);
     const body = { username: 'long', password: `${start}real`, auth: { type: 'm.login.dummy' } };
@@ -271,5 +291,49 @@ describe.each(['sqlite', 'postgres'] as const)('attacks on accounts (%s)', (kind
     }
     const { body } = await ann.request('GET', '/devices');
     expect(JSON.stringify(body)).not.toContain(ann.accessToken);
+  });
+});
+
+describe.each(['sqlite', 'postgres'] as const)('names of attackers (%s)', (kind) => {
+  let homeserver: TestHomeserver;
+  let mail: MailServer;
+  const evil =
+    'Bob"><img src=x onerror=alert(1)>{{ 7*7 }}\u202egpj.exe\r\nBcc: eve@evil.org\r\n\r\nPay at https://evil.org\u2066';
+
+  beforeAll(async () => {
+    mail = await startMailServer();
+    homeserver = await createTestHomeserver({
+      database: kind,
+      fetch: validatedFetch,
+      settings: {
+        public_baseurl: 'https://chat.example/',
+        email: { smtp_host: '127.0.0.1', smtp_port: mail.port, notif_from: 'noreply@rookery.test' },
+        account_validity: { enabled: true, period: '30d', renew_at: '7d' },
+      },
+    });
+  });
+  afterAll(async () => {
+    await homeserver?.stop();
+    await mail?.stop();
+  });
+
+  it('stay names in the mails of this server: no markup, no header, no line of their own, not turned around', async () => {
+    const bob = await homeserver.registerUser('bob');
+    const named = await bob.request('PUT', `/profile/${bob.userId}/displayname`, { displayname: evil });
+    expect(named.status).toBe(200);
+    await homeserver.server.service(ThreepidService).add(bob.userId, 'email', 'bob@example.org', Date.now(), {});
+    const sent = await bob.request('POST', '/_matrix/client/unstable/account_validity/send_mail', {});
+    expect(sent.status).toBe(200);
+    const letter = await mail.next('bob@example.org');
+    expect(letter.recipients).toEqual(['bob@example.org']);
+    expect(letter.raw).not.toMatch(/^Bcc:/im);
+    const { html = '', text = '' } = letter;
+    for (const part of [html, text]) {
+      expect(part).toContain('gpj.exe');
+      expect(part).toContain('7*7');
+      expect(part).not.toMatch(/[\u202a-\u202e\u2066-\u2069]/);
+      expect(part).not.toMatch(/^\s*(?:Bcc|Pay)/m);
+    }
+    expect(html).not.toContain('<img src=x');
   });
 });
