@@ -67,13 +67,14 @@ export class TransactionStore {
   async add(parcels: readonly Parcel[], also: (tx: Tx) => Promise<void>): Promise<void> {
     const services = [...new Set(parcels.map(({ asId }) => asId))].sort();
     await this.#exclusively(services, async () => {
-      const grown: Transaction[] = [];
+      const grown = new Map<string, Transaction>();
       const fresh: Omit<Transaction, 'txnId'>[] = [];
       for (const { asId, eventIds = [], toDevice = [], changed } of parcels) {
-        const growing = this.#growing.get(asId);
-        const joining = growing && eventIds.slice(0, transactionLimit - growing.eventIds.length);
-        if (joining && joining.length > 0) grown.push({ ...growing, eventIds: [...growing.eventIds, ...joining] });
-        const left = eventIds.slice(joining?.length ?? 0);
+        const isNewest = !fresh.some((one) => one.asId === asId);
+        const growing = isNewest ? (grown.get(asId) ?? this.#growing.get(asId)) : undefined;
+        const joining = growing ? eventIds.slice(0, transactionLimit - growing.eventIds.length) : [];
+        if (growing && joining.length > 0) grown.set(asId, { ...growing, eventIds: growing.eventIds.concat(joining) });
+        const left = eventIds.slice(joining.length);
         const extras = { ...(toDevice.length > 0 ? { toDevice } : {}), ...(changed ? { changed } : {}) };
         if (Object.keys(extras).length > 0) fresh.push({ asId, eventIds: left.splice(0, transactionLimit), ...extras });
         while (left.length > 0) fresh.push({ asId, eventIds: left.splice(0, transactionLimit) });
@@ -82,13 +83,13 @@ export class TransactionStore {
       const made = fresh.map((one, index): Transaction => ({ ...one, txnId: ids[index] ?? 0 }));
       await this.database.write(
         async (tx) => {
-          for (const { asId, txnId, eventIds } of grown) await updateEventIds(tx, asId, txnId, eventIds);
+          for (const { asId, txnId, eventIds } of grown.values()) await updateEventIds(tx, asId, txnId, eventIds);
           if (made.length > 0) await insertTransactions(tx, made);
           await also(tx);
         },
         { name: 'appservice_transactions' },
       );
-      for (const one of [...grown, ...made]) this.#growing.set(one.asId, one);
+      for (const one of [...grown.values(), ...made]) this.#growing.set(one.asId, one);
     });
   }
 

@@ -1,0 +1,158 @@
+import { type Database, databaseMigrations } from '@rookery/database';
+import { eachDatabase, type TestDatabase } from '@rookery/testing';
+import { appservicesMigrations } from '../migrations/index.js';
+import { TransactionStore } from './transaction-store.js';
+
+const nothing = (): Promise<void> => Promise.resolve();
+const ids = (from: number, count: number): string[] => Array.from({ length: count }, (_, n) => `$${from + n}`);
+
+eachDatabase('transactions of application services', (open) => {
+  let test: TestDatabase;
+  let database: Database;
+  let store: TransactionStore;
+
+  beforeEach(async () => {
+    test = await open();
+    ({ database } = test);
+    await test.migrate([...databaseMigrations, ...appservicesMigrations]);
+    store = new TransactionStore(database);
+    await store.open();
+  });
+  afterEach(() => test.close());
+
+  /** Takes everything that waits for a service, as if it took it. */
+  const drain = async (asId: string, from = store): Promise<(readonly string[])[]> => {
+    const all: (readonly string[])[] = [];
+    for (let one = await from.next(asId); one; one = await from.next(asId)) {
+      all.push(one.eventIds);
+      await from.taken(asId, one.txnId, false);
+    }
+    return all;
+  };
+
+  it('are given out in order, each until it is taken', async () => {
+    await store.add([{ asId: 'a', eventIds: ['$1'] }], nothing);
+    const first = await store.next('a');
+    await store.add([{ asId: 'a', eventIds: ['$2'] }], nothing);
+    expect(first).toMatchObject({ asId: 'a', eventIds: ['$1'] });
+    expect(await store.next('a')).toEqual(first);
+    await store.taken('a', first!.txnId, false);
+    const second = await store.next('a');
+    expect(second?.eventIds).toEqual(['$2']);
+    expect(second!.txnId).toBeGreaterThan(first!.txnId);
+    expect(await store.next('b')).toBeUndefined();
+  });
+
+  it('grow while nobody sends them, up to a hundred events', async () => {
+    for (let n = 0; n < 250; n += 50) await store.add([{ asId: 'a', eventIds: ids(n, 50) }], nothing);
+    expect((await drain('a')).map((one) => one.length)).toEqual([100, 100, 50]);
+    await store.add([{ asId: 'a', eventIds: ids(0, 150) }], nothing);
+    await store.add([{ asId: 'a', eventIds: ids(150, 70) }], nothing);
+    const drained = await drain('a');
+    expect(drained.map((one) => one.length)).toEqual([100, 100, 20]);
+    expect(drained.flat()).toEqual(ids(0, 220));
+  });
+
+  it('stay as they are from the moment in which they are sent', async () => {
+    await store.add([{ asId: 'a', eventIds: ['$1'] }], nothing);
+    const sent = await store.next('a');
+    await store.add([{ asId: 'a', eventIds: ['$2'] }], nothing);
+    await store.add([{ asId: 'a', eventIds: ['$3'] }], nothing);
+    expect(await store.next('a')).toEqual(sent);
+    expect(await drain('a')).toEqual([['$1'], ['$2', '$3']]);
+  });
+
+  it('lose nothing when adding and sending meet', async () => {
+    const received: string[] = [];
+    let isOver = false;
+    const sending = (async () => {
+      while (!isOver || (await store.next('a'))) for (const events of await drain('a')) received.push(...events);
+    })();
+    for (let n = 0; n < 200; n++)
+      await store.add(
+        [
+          { asId: 'a', eventIds: [`$${n}`] },
+          { asId: 'b', eventIds: [`$${n}`] },
+        ],
+        nothing,
+      );
+    isOver = true;
+    await sending;
+    expect(received).toEqual(ids(0, 200));
+    expect((await drain('b')).flat()).toEqual(ids(0, 200));
+  });
+
+  it('carry what else must not be lost', async () => {
+    await store.add(
+      [
+        { asId: 'a', eventIds: ['$1'] },
+        { asId: 'a', toDevice: [{ n: 1 }], changed: ['@x:y'] },
+      ],
+      nothing,
+    );
+    await store.add([{ asId: 'a', eventIds: ['$2'] }], nothing);
+    const first = await store.next('a');
+    expect(first).toMatchObject({ eventIds: ['$1'] });
+    await store.taken('a', first!.txnId, false);
+    expect(await store.next('a')).toMatchObject({ eventIds: ['$2'], toDevice: [{ n: 1 }], changed: ['@x:y'] });
+  });
+
+  it('take several parcels for one service at once', async () => {
+    await store.add([{ asId: 'a', eventIds: ['$0'] }], nothing);
+    const parcels = [
+      { asId: 'a', eventIds: ids(1, 60) },
+      { asId: 'a', eventIds: ids(61, 60) },
+      { asId: 'a', eventIds: ['$121'] },
+    ];
+    await store.add(parcels, nothing);
+    expect((await drain('a')).flat()).toEqual(ids(0, 122));
+  });
+
+  it('are stored together with the position, or not at all', async () => {
+    const failure = new Error('no');
+    await store.add([{ asId: 'a', eventIds: ['$1'] }], nothing);
+    await expect(store.add([{ asId: 'a', eventIds: ['$2'] }], () => Promise.reject(failure))).rejects.toBe(failure);
+    await store.add([{ asId: 'a', eventIds: ['$3'] }], nothing);
+    expect((await drain('a')).flat()).toEqual(['$1', '$3']);
+  });
+
+  it('outlive a restart, with ids that go on', async () => {
+    await store.add([{ asId: 'a', eventIds: ['$1'] }], nothing);
+    const before = await store.next('a');
+    const again = new TransactionStore(database);
+    await again.open();
+    await again.add([{ asId: 'a', eventIds: ['$2'] }], nothing);
+    expect(await again.next('a')).toEqual(before);
+    expect(await drain('a', again)).toEqual([['$1'], ['$2']]);
+  });
+
+  it('are not begun with a sequence that stands before one of them; the hint mends that', async () => {
+    await database.write(async (tx) => {
+      await tx.run("INSERT INTO application_services_txns (as_id, txn_id, event_ids) VALUES ('a', 90000, '[]')");
+    });
+    const failure = await new TransactionStore(database).open().then(
+      () => undefined,
+      (error: unknown) => error as Error & { hint: string },
+    );
+    expect(failure?.name).toBe('DatabaseError');
+    expect(failure?.message).toMatch(/application_services_txn_id_seq stands at \d+, .* transaction 90000/);
+    expect(failure?.hint).toContain('Stop every process of the server, set the sequence to 90000');
+    const statements = failure!.hint.split('\n').slice(1);
+    await database.write(async (tx) => {
+      for (const statement of statements) await tx.run(statement.trim().replace(/;$/, ''));
+    });
+    const mended = new TransactionStore(database);
+    await mended.open();
+    expect(await mended.nextId()).toBeGreaterThan(90_000);
+  });
+
+  it('remember which services are down', async () => {
+    await store.setState('a', 'down');
+    await store.setState('b', 'down');
+    await store.setState('b', 'up');
+    expect(await store.down()).toEqual(new Set(['a']));
+    await store.add([{ asId: 'a', eventIds: ['$1'] }], nothing);
+    await store.taken('a', (await store.next('a'))!.txnId, true);
+    expect(await store.down()).toEqual(new Set());
+  });
+});
