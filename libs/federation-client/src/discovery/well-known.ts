@@ -3,6 +3,7 @@ import { Cache, type Clock, type Config, type Ids } from '@rookery/platform';
 import { Client, type Dispatcher } from 'undici';
 import { type Dialer, DialError } from '../network/dialer.js';
 import type { TlsTrust } from '../network/tls-trust.js';
+import { untilAborted } from '../network/until-aborted.js';
 
 const minuteMs = 60_000;
 const hourMs = 60 * minuteMs;
@@ -112,10 +113,11 @@ export class WellKnown {
     for (let redirects = 0; redirects <= maxRedirects; redirects++) {
       const client = this.#clientOf(url);
       try {
-        const answer = await client.request({
+        const asking = client.request({
           ...{ method: 'GET', path: `${url.pathname}${url.search}`, signal },
           headers: { 'user-agent': this.parts.userAgent, accept: 'application/json' },
         });
+        const answer = await untilAborted(asking, signal, ({ body }) => body.on('error', () => undefined).destroy());
         const location = answer.headers['location'];
         if (answer.statusCode >= 300 && answer.statusCode < 400 && typeof location === 'string') {
           if (!URL.canParse(location, url.href)) return 'invalid';

@@ -251,7 +251,7 @@ export class FederationClient {
     const signed = { method, uri, origin: keys.serverName, destination, canonicalContent };
     const hostHeader = await untilAborted(connections.hostHeaderOf(destination), signal);
     this.#requestCount.inc({ method });
-    const answer = await connections.to(destination).request({
+    const sending = connections.to(destination).request({
       ...{ method, path: uri, signal },
       headers: {
         host: hostHeader,
@@ -263,6 +263,8 @@ export class FederationClient {
       },
       body: canonicalContent ?? null,
     });
+    // While there is no connection yet, the sending does not end by itself.
+    const answer = await untilAborted(sending, signal, ({ body }) => body.on('error', () => undefined).destroy());
     const { statusCode: status, headers } = answer;
     this.#responseCount.inc({ method, code: String(status) });
     const good = status >= 200 && status < 300;

@@ -1,0 +1,132 @@
+import { eachDatabase, FakeClock, FakeNames, RecordingLogger, type TestDatabase } from '@rookery/testing';
+import { makeClient, PlayedServer, type TestClient } from '../federation-client.fixture.js';
+import { federationClientMigrations } from '../migrations/federation-client-01.migration.js';
+
+const minuteMs = 60_000;
+const settings = {
+  'federation.destination_min_retry_interval': '10m',
+  'federation.destination_retry_multiplier': 3,
+  'federation.destination_max_retry_interval': '2h',
+};
+
+eachDatabase('servers that cannot be reached', (open) => {
+  let test: TestDatabase;
+  let clock: FakeClock;
+  const clients: TestClient[] = [];
+  beforeAll(async () => {
+    clock = new FakeClock();
+    test = await open(clock);
+    await test.migrate(federationClientMigrations);
+  });
+  afterAll(async () => {
+    for (const client of clients) await client.close();
+  });
+  const client = (names = new FakeNames()): TestClient => {
+    const made = makeClient({ database: test.database, clock, names, settings });
+    clients.push(made);
+    return made;
+  };
+
+  it('are left alone longer each time, and not for what fails meanwhile', async () => {
+    const { destinations } = client();
+    const startTs = clock.nowMs();
+    const pauses: number[] = [];
+    for (let i = 0; i < 5; i++) {
+      await Promise.all([destinations.failed('a.test'), destinations.failed('a.test'), destinations.failed('a.test')]);
+      const { failingSinceTs, pauseMs, retryAtTs } = await destinations.state('a.test');
+      expect(failingSinceTs).toBe(startTs);
+      expect(retryAtTs).toBe(clock.nowMs() + pauseMs);
+      pauses.push(pauseMs);
+      await clock.advance(pauseMs - 1);
+      await destinations.failed('a.test');
+      expect((await destinations.state('a.test')).retryAtTs).toBe(clock.nowMs() + 1);
+      await clock.advance(1);
+      expect((await destinations.state('a.test')).retryAtTs).toBe(0);
+    }
+    expect(pauses[0]).toBe(10 * minuteMs);
+    expect(pauses[1]).toBeGreaterThanOrEqual(24 * minuteMs);
+    expect(pauses[1]).toBeLessThanOrEqual(42 * minuteMs);
+    expect(pauses.slice(3)).toEqual([120 * minuteMs, 120 * minuteMs]);
+  });
+
+  it('are left alone after a restart, too', async () => {
+    await client().destinations.failed('b.test');
+    const { client: again, destinations } = client();
+    const before = await destinations.state('b.test');
+    expect(before).toEqual({
+      failingSinceTs: clock.nowMs(),
+      pauseMs: 10 * minuteMs,
+      retryAtTs: clock.nowMs() + 10 * minuteMs,
+    });
+    await expect(again.getJson('b.test', '/_matrix/x')).rejects.toMatchObject({
+      ...{ reason: 'backing_off', retryable: true, isDown: false, retryAfterMs: 10 * minuteMs },
+    });
+    expect(await destinations.state('b.test')).toEqual(before);
+  });
+
+  it('are welcome with their first sign of life, which is told once', async () => {
+    const { destinations } = client();
+    const back: string[] = [];
+    const stop = destinations.onRecovery((name) => back.push(name));
+    await destinations.failed('c.test');
+    await destinations.alive('c.test');
+    await destinations.alive('c.test');
+    await destinations.alive('never-failed.test');
+    expect(back).toEqual(['c.test']);
+    expect(await destinations.state('c.test')).toEqual({ failingSinceTs: undefined, retryAtTs: 0, pauseMs: 0 });
+    expect(await client().destinations.state('c.test')).toEqual({
+      failingSinceTs: undefined,
+      retryAtTs: 0,
+      pauseMs: 0,
+    });
+    stop();
+    await destinations.failed('c.test');
+    expect((await destinations.state('c.test')).pauseMs).toBe(10 * minuteMs);
+    await destinations.alive('c.test');
+    expect(back).toEqual(['c.test']);
+  });
+
+  it('are known to other processes within a minute', async () => {
+    const one = client().destinations;
+    const other = client().destinations;
+    expect((await other.state('d.test')).retryAtTs).toBe(0);
+    await one.failed('d.test');
+    await clock.advance(minuteMs);
+    expect((await other.state('d.test')).retryAtTs).toBeGreaterThan(0);
+    await one.alive('d.test');
+    await clock.advance(minuteMs);
+    expect((await other.state('d.test')).retryAtTs).toBe(0);
+  });
+
+  it('are those that show no life, not those that refuse', async () => {
+    const statuses = { 200: false, 400: false, 401: false, 404: false, 429: false, 500: true, 502: true, 503: true };
+    for (const [status, down] of Object.entries(statuses)) {
+      const name = `s${status}.test`;
+      const server = await PlayedServer.start(
+        [name],
+        (_, response) => void response.writeHead(Number(status)).end('{}'),
+      );
+      const { client: requests, destinations } = client(new FakeNames().host(`${name}:8448`, server.endpoint));
+      await requests.getJson(name, '/_matrix/x', {}, { retries: 'none' }).catch(() => undefined);
+      expect([status, (await destinations.state(name)).failingSinceTs !== undefined]).toEqual([status, down]);
+      // Whoever must know tries all the same; an answer ends the pause.
+      if (down) {
+        await requests.getJson(name, '/_matrix/x', {}, { retries: 'none', ignoreBackoff: true }).catch(() => undefined);
+        expect(server.seen).toHaveLength(2);
+      }
+      await server.stop();
+    }
+    const { client: requests, destinations } = client();
+    await requests.getJson('nowhere.test', '/_matrix/x', {}, { retries: 'none' }).catch(() => undefined);
+    expect((await destinations.state('nowhere.test')).failingSinceTs).toBe(clock.nowMs());
+  });
+
+  it('are logged when they go and when they come back', async () => {
+    const logger = new RecordingLogger();
+    const made = makeClient({ database: test.database, clock, settings, logger });
+    clients.push(made);
+    await made.destinations.failed('e.test');
+    await made.destinations.alive('e.test');
+    expect(logger.messages('info')).toEqual(['Another server cannot be reached', 'Another server is back']);
+  });
+});
