@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import type { Database as SqlDatabase } from '@rookery/database';
 import Database from 'better-sqlite3';
@@ -110,7 +111,7 @@ describe.each(databases)('what is purged leaves the disk (%s)', (database) => {
     await join(bob, roomId);
     let last = '';
     for (let n = 0; n < 150; n++) {
-      last = await say(n % 2 === 0 ? alice : bob, roomId, `${secret} ${n} ${'x'.repeat(3_000)}`);
+      last = await say(n % 2 === 0 ? alice : bob, roomId, `${secret} ${n} ${randomBytes(2_250).toString('base64url')}`);
       if (n % 10 === 0) await setState(alice, roomId, 'm.room.topic', { topic: `topic ${n}` });
     }
     return { roomId, last };
