@@ -1,7 +1,7 @@
 import { createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
 import { AccountStatusService, AccountValidity, DeactivationService } from '@rookery/users';
 import { validatedFetch } from '../../support/openapi.js';
-import { asJson, type Json } from './support.js';
+import { asJson, eventually, type Json } from './support.js';
 
 const statusPath = '/_matrix/client/unstable/org.matrix.msc3720/account_status';
 
@@ -114,5 +114,34 @@ describe.each(['sqlite', 'postgres'] as const)('what users may learn of others (
     // The other side of inviting somebody: who is invited is not shown either.
     const { body: other } = await ann.request('POST', '/createRoom', { invite: [bob.userId] });
     expect([typeof other['room_id'], await look(ann)]).toEqual(['string', '403 M_FORBIDDEN']);
+  });
+
+  it('lets a user keep a new name out of the rooms, where that is on', async () => {
+    const settings = { experimental_features: { msc4069_profile_inhibit_propagation: true } };
+    const server = await start(settings);
+    const ann = await server.registerUser('ann');
+    const { body } = await ann.request('POST', '/createRoom', {});
+    const inRoom = async (): Promise<unknown> =>
+      (await ann.request('GET', `/rooms/${String(body['room_id'])}/state/m.room.member/${ann.userId}`)).body[
+        'displayname'
+      ];
+    const rename = async (displayname: string, query: string): Promise<void> => {
+      const path = `/profile/${ann.userId}/displayname${query}`;
+      expect((await ann.request('PUT', path, { displayname })).status).toBe(200);
+    };
+    const quietly = '?org.matrix.msc4069.propagate=false';
+    await rename('Quiet Ann', quietly);
+    // A second change, which is told: had the first been told, it would have come before.
+    await rename('Ann the Second', '');
+    await eventually(async () => ((await inRoom()) === 'Ann the Second' ? true : undefined));
+    const { body: history } = await ann.request<{ chunk: { content: Json }[] }>(
+      'GET',
+      `/rooms/${String(body['room_id'])}/messages?dir=b&limit=20`,
+    );
+    expect(history.chunk.map(({ content }) => content['displayname'])).not.toContain('Quiet Ann');
+    settings.experimental_features.msc4069_profile_inhibit_propagation = false;
+    await server.restart();
+    await rename('Loud Ann', quietly);
+    await eventually(async () => ((await inRoom()) === 'Loud Ann' ? true : undefined));
   });
 });

@@ -20,13 +20,13 @@ export class Participation {
   }
 
   /** @throws MatrixError 403 `M_RESOURCE_LIMIT_EXCEEDED`, `M_CONSENT_NOT_GIVEN` */
-  assertMaySend(requester: Requester): Promise<void> {
-    return this.gate.assertMaySend(requester);
+  assertMaySend(requester: Requester): Promise<void> | undefined {
+    return this.gate.restricts ? this.gate.assertMaySend(requester) : undefined;
   }
 
   /** The same for joining: the room of notices, which tells how to agree to the policy, is open to everybody invited. */
-  assertMayJoin(requester: Requester, roomId: string): Promise<void> {
-    return this.gate.assertMaySend(requester, () => this.isNoticeRoom(roomId));
+  assertMayJoin(requester: Requester, roomId: string): Promise<void> | undefined {
+    return this.gate.restricts ? this.gate.assertMaySend(requester, () => this.isNoticeRoom(roomId)) : undefined;
   }
 
   /** @throws MatrixError 403 `M_CANNOT_LEAVE_SERVER_NOTICE_ROOM`, for invites as well */

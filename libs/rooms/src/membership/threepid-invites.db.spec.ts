@@ -155,7 +155,8 @@ eachDatabase('invites by address', (open) => {
     modules = new ModuleDispatcher();
     modules.install(registry.seal());
     http = new OutboundHttp({ guard: new IpGuard(blocked, ['127.0.0.1']), userAgent: 'test', ca: [certificate] });
-    rooms = await buildRooms({ database: test.database, clock, http, modules, limiter });
+    const email = { invite_client_location: 'https://app.example.org/', notif_from: 'server@example.org' };
+    rooms = await buildRooms({ database: test.database, clock, http, modules, limiter, settings: { email } });
   });
   afterAll(async () => {
     await rooms.close();
@@ -218,6 +219,7 @@ eachDatabase('invites by address', (open) => {
       sender: alice.userId,
       room_name: 'Den',
       room_join_rules: 'invite',
+      'org.matrix.web_client_location': 'https://app.example.org/',
     });
     expect(asked.at(-1)).toBe('send @alice:example.org email dora@example.net false');
   });

@@ -162,6 +162,8 @@ export class ThreepidInvites {
     const types = mailFacts.map(([type]): [string, string] => [type, '']);
     const state = await this.state.current(roomId, { types: [...types, ['m.room.member', sender]] });
     const facts: JsonObject = { room_id: roomId, sender };
+    const client = this.config.get('email.invite_client_location');
+    if (client !== undefined) facts['org.matrix.web_client_location'] = client;
     const set = (name: string, value: unknown): void => {
       if (typeof value === 'string') facts[name] = value;
     };

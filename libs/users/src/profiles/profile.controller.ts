@@ -11,7 +11,7 @@ import {
   Who,
 } from '@rookery/http';
 import { isValidUserId, type JsonObject, MatrixError } from '@rookery/matrix-types';
-import type { Requester } from '@rookery/platform';
+import { Config, type Requester } from '@rookery/platform';
 import type { Profile } from './profile.js';
 import { ProfileService } from './profile.service.js';
 
@@ -25,6 +25,7 @@ export class ProfileController {
   constructor(
     private readonly profiles: ProfileService,
     private readonly limiter: RateLimiter,
+    private readonly config: Config,
   ) {}
 
   /** GET /_matrix/client/v3/profile/{userId} */
@@ -60,7 +61,7 @@ export class ProfileController {
       throw new MatrixError(403, 'M_GUEST_ACCESS_FORBIDDEN', 'Guests may not do this');
     if (!Object.hasOwn(body, field)) throw MatrixError.missingParam(`Missing parameter '${field.slice(0, 255)}'`);
     await this.limiter.take('rc_message', requester.userId, requester);
-    await this.profiles.setField(requester, userId, field, body[field], propagates(request));
+    await this.profiles.setField(requester, userId, field, body[field], this.#propagates(request));
     return {};
   }
 
@@ -77,13 +78,16 @@ export class ProfileController {
     if (requester.isGuest && field !== 'displayname')
       throw new MatrixError(403, 'M_GUEST_ACCESS_FORBIDDEN', 'Guests may not do this');
     await this.limiter.take('rc_message', requester.userId, requester);
-    await this.profiles.setField(requester, userId, field, undefined, propagates(request));
+    await this.profiles.setField(requester, userId, field, undefined, this.#propagates(request));
     return {};
   }
-}
 
-/** MSC4069: a client may keep a change out of its rooms. */
-const propagates = (request: InboundRequest): boolean => queryBoolean(request, 'org.matrix.msc4069.propagate') ?? true;
+  /** MSC4069: a client may keep a change out of its rooms. */
+  #propagates(request: InboundRequest): boolean {
+    if (!this.config.get('experimental_features.msc4069_profile_inhibit_propagation')) return true;
+    return queryBoolean(request, 'org.matrix.msc4069.propagate') ?? true;
+  }
+}
 
 function checkUserId(userId: string): string {
   if (!isValidUserId(userId)) throw MatrixError.invalidParam('Not a valid user id');

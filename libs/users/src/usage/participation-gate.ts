@@ -22,6 +22,11 @@ export class ParticipationGate {
     private readonly config: Config,
   ) {}
 
+  /** Whether anybody could be refused, by the settings: events need not be asked about else. */
+  get restricts(): boolean {
+    return this.users.limited || this.config.get('user_consent.block_events_error') !== undefined;
+  }
+
   /**
    * Whether somebody may be active at all: log in, sync, send.
    * @throws MatrixError 403 `M_RESOURCE_LIMIT_EXCEEDED` with `limit_type` and `admin_contact`
