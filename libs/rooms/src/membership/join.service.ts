@@ -7,7 +7,7 @@ import { Config, type Requester } from '@rookery/platform';
 import { MemberProfiles } from './member-profiles.js';
 import { MemberEvents, type MembershipOptions } from './member-events.js';
 import { Participation } from './participation.js';
-import { isBlocked } from './membership.query.js';
+import { isBlocked, selectJoinFacts } from './membership.query.js';
 import { RemoteRooms } from './remote-rooms.js';
 import { RestrictedJoins } from './restricted-joins.js';
 
@@ -33,17 +33,19 @@ export class JoinService {
    */
   async join(requester: Requester, roomId: string, options: MembershipOptions = {}): Promise<void> {
     const { userId } = requester;
-    const before = await this.change.currentOf(roomId, userId);
+    const facts = await selectJoinFacts(this.database, userId, roomId);
+    const before = facts.membership ?? 'leave';
     if (before === 'join' && !options.content) return;
     if (!options.unchecked) await this.participation.assertMayJoin(requester, roomId);
-    if (await isBlocked(this.database, roomId)) {
+    if (facts.is_blocked) {
       throw MatrixError.forbidden('This room has been blocked on this server');
     }
     if (before === 'ban') throw MatrixError.forbidden('You are banned from this room');
     const isInvited = before === 'invite';
     if (before !== 'join' && !options.unchecked) await this.#check(requester, roomId, isInvited);
     const content = { ...(await this.profiles.of(userId)), ...this.#ownProfile(options.content) };
-    if (!(await this.change.isOurs(roomId))) return this.#joinRemote(requester, roomId, content, options);
+    if (!facts.is_ours && !(await this.change.isOurs(roomId)))
+      return this.#joinRemote(requester, roomId, content, options);
     if (before === 'join') {
       await this.change.send(requester, roomId, userId, 'join', content, { ...options, content: undefined });
       return;

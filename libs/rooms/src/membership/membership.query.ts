@@ -1,4 +1,5 @@
-import type { Db, Tx } from '@rookery/database';
+import type { Db, SqlBool, Tx } from '@rookery/database';
+import type { Membership } from '@rookery/matrix-types';
 
 /** Whether this server has a joined member in a room. */
 export async function hasLocalMember(db: Db, roomId: string): Promise<boolean> {
@@ -7,6 +8,26 @@ export async function hasLocalMember(db: Db, roomId: string): Promise<boolean> {
     [roomId],
   );
   return row !== undefined;
+}
+
+/** What joining a room begins with. */
+export interface JoinFacts {
+  /** The user's own; absent when there never was one. */
+  readonly membership: Membership | null;
+  readonly is_blocked: SqlBool;
+  /** Whether somebody of this server is in the room. */
+  readonly is_ours: SqlBool;
+}
+
+/** What a local user's join depends on, in one query. */
+export async function selectJoinFacts(db: Db, userId: string, roomId: string): Promise<JoinFacts> {
+  const row = await db.get<JoinFacts>(
+    `SELECT (SELECT membership FROM local_current_membership WHERE user_id = ? AND room_id = ?) AS membership,
+       EXISTS (SELECT 1 FROM blocked_rooms WHERE room_id = ?) AS is_blocked,
+       EXISTS (SELECT 1 FROM local_current_membership WHERE room_id = ? AND membership = 'join') AS is_ours`,
+    [userId, roomId, roomId, roomId],
+  );
+  return row!;
 }
 
 /** Whether anybody at all is joined to a room, as far as this server knows. */

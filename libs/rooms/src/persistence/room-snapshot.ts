@@ -2,6 +2,7 @@ import type { Db } from '@rookery/database';
 import type { RoomVersionRules } from '@rookery/events';
 import { domainOf, type Membership } from '@rookery/matrix-types';
 import { stateKeyOf } from '@rookery/state-res';
+import { ChainMemory } from '../state/chain-memory.js';
 import { type ChainLink, selectChain } from '../state/state-groups.query.js';
 import { knownRules } from './event-store.js';
 import { selectCurrentState, selectExtremities, selectRoom } from './room-snapshot.query.js';
@@ -27,6 +28,7 @@ export class RoomSnapshot {
   readonly state = new Map<string, string>();
   readonly memberships = new Map<string, Membership>();
   readonly localMembers = new Set<string>();
+  readonly chains = new ChainMemory();
   readonly tally: MemberTally = { join: 0, invite: 0, leave: 0, ban: 0, knock: 0 };
 
   constructor(
@@ -37,7 +39,7 @@ export class RoomSnapshot {
 
   /** An estimate that grows with the state held. */
   get sizeBytes(): number {
-    return 4096 + this.state.size * 250 + this.memberships.size * 60 + this.localMembers.size * 40;
+    return 16_384 + this.state.size * 250 + this.memberships.size * 60 + this.localMembers.size * 40;
   }
 
   set(key: string, eventId: string | undefined): void {

@@ -289,6 +289,7 @@ async function writeStateEvents(
     tx,
     state.map(({ event }) => event),
     chainIds,
+    room.base.chains,
   );
   // A rejected event is in no auth chain that counts.
   const isIncomplete = state.some((entry) => entry.rejectedReason === undefined && unplaced.has(entry.event.eventId));

@@ -3,6 +3,7 @@ import type { RoomEvent } from '@rookery/events';
 import { eachDatabase, FakeClock, SeededIds, type TestDatabase } from '@rookery/testing';
 import { roomsMigrations } from '../migrations/index.js';
 import { authDifference, writeAuthChains } from './auth-chains.query.js';
+import { ChainMemory } from './chain-memory.js';
 
 /** As much of an event as the chain cover looks at. */
 const eventOf = (eventId: string, stateKey: string, authEventIds: string[]): RoomEvent =>
@@ -26,8 +27,15 @@ eachDatabase('the chain cover of auth chains', (open) => {
     await test.migrate([...databaseMigrations, ...roomsMigrations]);
   });
 
-  it.each([1, 2, 3, 4])('gives the same auth differences as a walk (seed %s)', async (seed) => {
+  it.each([
+    [1, 'from the database'],
+    [2, 'from the database'],
+    [3, 'from memory'],
+    [4, 'from memory'],
+    [5, 'from memory'],
+  ])('gives the same auth differences as a walk (seed %s, places %s)', async (seed, source) => {
     const random = new SeededIds(seed);
+    const memory = source === 'from memory' ? new ChainMemory() : undefined;
     const events = new Map<string, RoomEvent>();
     let chainId = seed * 100_000;
     for (let count = 0; count < 120;) {
@@ -46,7 +54,15 @@ eachDatabase('the chain cover of auth chains', (open) => {
         batch.push(event);
       }
       const chainIds = batch.map(() => ++chainId);
-      expect((await test.database.write((tx) => writeAuthChains(tx, batch, chainIds))).size).toBe(0);
+      if (memory && random.integer(4) === 0) {
+        // What came to nothing must not be remembered.
+        const failed = test.database.write(async (tx) => {
+          await writeAuthChains(tx, batch, chainIds, memory);
+          throw new Error('no');
+        });
+        await expect(failed).rejects.toThrow('no');
+      }
+      expect((await test.database.write((tx) => writeAuthChains(tx, batch, chainIds, memory))).size).toBe(0);
     }
     const ids = [...events.keys()];
     for (let round = 0; round < 60; round++) {
@@ -62,6 +78,40 @@ eachDatabase('the chain cover of auth chains', (open) => {
       const found = await authDifference(test.database, sets, common);
       expect([...found!].sort()).toEqual(expected.sort());
     }
+  });
+
+  it('places the same whether it remembers or reads, also after what came to nothing', async () => {
+    const placesOf = async (name: string, memory: ChainMemory | undefined): Promise<string[]> => {
+      const random = new SeededIds(7);
+      const first = memory ? 2_000_000 : 1_000_000;
+      let chainId = first;
+      const known: string[] = [];
+      for (let count = 0; count < 60; count++) {
+        const auth = new Set<string>();
+        for (let n = known.length === 0 ? 0 : 1 + random.integer(3); n > 0; n--)
+          auth.add(known[known.length - 1 - random.integer(Math.min(8, known.length))]!);
+        const event = eventOf(`$${name}-${count}`, `@user${random.integer(5)}:x`, [...auth]);
+        const fails = random.integer(3) === 0;
+        chainId++;
+        if (memory && fails) {
+          const failed = test.database.write(async (tx) => {
+            await writeAuthChains(tx, [event], [chainId], memory);
+            throw new Error('no');
+          });
+          await expect(failed).rejects.toThrow('no');
+        }
+        await test.database.write((tx) => writeAuthChains(tx, [event], [chainId], memory));
+        known.push(event.eventId);
+      }
+      const places = await test.database.query<{ event_id: string; chain: number; sequence_number: number }>(
+        `SELECT event_id, chain_id - ${first} AS chain, sequence_number FROM event_auth_chains
+         WHERE chain_id > ${first} AND chain_id <= ${chainId} ORDER BY chain_id, sequence_number`,
+      );
+      return places.map((place) => `${place.event_id.split('-')[1]} ${place.chain} ${place.sequence_number}`);
+    };
+    const read = await placesOf('read', undefined);
+    expect(read).toHaveLength(60);
+    expect(await placesOf('remembered', new ChainMemory())).toEqual(read);
   });
 
   it('says so when an event has no place in it', async () => {

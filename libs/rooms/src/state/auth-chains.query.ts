@@ -1,5 +1,6 @@
 import type { Db, Tx } from '@rookery/database';
 import type { RoomEvent } from '@rookery/events';
+import type { ChainMemory } from './chain-memory.js';
 
 /** A place in the chain cover: it reaches everything before it in its chain, and what the links name. */
 export interface ChainPosition {
@@ -40,33 +41,21 @@ export async function selectChainPositions(db: Db, eventIds: readonly string[]):
  * only where the chain does not reach the target already.
  * @param events each behind its auth events
  * @param chainIds one fresh id per event; not all need be used
+ * @param memory of the room, where its writer keeps one; it learns what was read and written, once that is durable
  * @returns those that could not be placed, for want of an auth event's place: the cover is incomplete
  */
 export async function writeAuthChains(
   tx: Tx,
   events: readonly ChainedEvent[],
   chainIds: readonly number[],
+  memory?: ChainMemory,
 ): Promise<ReadonlySet<string>> {
   const own = new Set(events.map((event) => event.eventId));
   const named = new Set(events.flatMap((event) => event.authEventIds).filter((eventId) => !own.has(eventId)));
-  const positions = await selectChainPositions(tx, [...named]);
-  const chains = [...new Set([...positions.values()].map((position) => position.chain))];
+  const positions = await positionsOf(tx, named, memory);
   const tips = new Map<number, number>();
   const links = new Map<number, Map<number, number>>();
-  if (chains.length > 0) {
-    const tipRows = await tx.query<{ chain_id: number; tip: number }>(
-      `SELECT chain_id, MAX(sequence_number) AS tip FROM event_auth_chains WHERE ${tx.dialect.anyOf('chain_id')}
-       GROUP BY chain_id`,
-      [chains],
-    );
-    for (const row of tipRows) tips.set(row.chain_id, row.tip);
-    const linkRows = await tx.query<{ origin: number; target: number; reach: number }>(
-      `SELECT origin_chain_id AS origin, target_chain_id AS target, MAX(target_sequence_number) AS reach
-       FROM event_auth_chain_links WHERE ${tx.dialect.anyOf('origin_chain_id')} GROUP BY origin_chain_id, target_chain_id`,
-      [chains],
-    );
-    for (const row of linkRows) linksOf(links, row.origin).set(row.target, row.reach);
-  }
+  await readEnds(tx, new Set([...positions.values()].map((position) => position.chain)), tips, links, memory);
   const newPositions: [string, number, number, number | null][] = [];
   const newLinks: [number, number, number, number][] = [];
   const replaced = new Map<string, string>();
@@ -106,7 +95,64 @@ export async function writeAuthChains(
       newLinks,
     );
   }
+  if (memory) {
+    tx.afterCommit(() =>
+      memory.learn(
+        positions,
+        [...tips].map(([chain, tip]) => [chain, { tip, reach: links.get(chain) ?? new Map() }]),
+      ),
+    );
+  }
   return unplaced;
+}
+
+async function positionsOf(
+  tx: Tx,
+  eventIds: ReadonlySet<string>,
+  memory: ChainMemory | undefined,
+): Promise<Map<string, ChainPosition>> {
+  const positions = new Map<string, ChainPosition>();
+  const unknown: string[] = [];
+  for (const eventId of eventIds) {
+    const position = memory?.position(eventId);
+    if (position) positions.set(eventId, position);
+    else unknown.push(eventId);
+  }
+  for (const [eventId, position] of await selectChainPositions(tx, unknown)) positions.set(eventId, position);
+  return positions;
+}
+
+/** Reads where chains end and what their links reach. */
+async function readEnds(
+  tx: Tx,
+  chains: ReadonlySet<number>,
+  tips: Map<number, number>,
+  links: Map<number, Map<number, number>>,
+  memory: ChainMemory | undefined,
+): Promise<void> {
+  const unknown: number[] = [];
+  for (const chain of chains) {
+    const end = memory?.end(chain);
+    if (!end) {
+      unknown.push(chain);
+      continue;
+    }
+    tips.set(chain, end.tip);
+    links.set(chain, new Map(end.reach));
+  }
+  if (unknown.length === 0) return;
+  const tipRows = await tx.query<{ chain_id: number; tip: number }>(
+    `SELECT chain_id, MAX(sequence_number) AS tip FROM event_auth_chains WHERE ${tx.dialect.anyOf('chain_id')}
+     GROUP BY chain_id`,
+    [unknown],
+  );
+  for (const row of tipRows) tips.set(row.chain_id, row.tip);
+  const linkRows = await tx.query<{ origin: number; target: number; reach: number }>(
+    `SELECT origin_chain_id AS origin, target_chain_id AS target, MAX(target_sequence_number) AS reach
+     FROM event_auth_chain_links WHERE ${tx.dialect.anyOf('origin_chain_id')} GROUP BY origin_chain_id, target_chain_id`,
+    [unknown],
+  );
+  for (const row of linkRows) linksOf(links, row.origin).set(row.target, row.reach);
 }
 
 /** The generation of an event whose auth events have these. */
