@@ -4,9 +4,11 @@ import { RoomsModule } from '@rookery/rooms';
 import { UsersModule } from '@rookery/users';
 import { FederationModule } from './federation.module.js';
 import { FederationGuard } from './inbound/federation-guard.js';
+import { FederationRateLimiter } from './inbound/federation-rate-limiter.js';
 import { RequestVerifier } from './inbound/request-verifier.js';
 import { KeyPublisher } from './keys/key-publisher.js';
 import { KeyServerController } from './keys/key-server.controller.js';
+import { FederationWhitelistController } from './queries/federation-whitelist.controller.js';
 import { OpenIdUserinfoController } from './queries/openid-userinfo.controller.js';
 import { FederationQueryController } from './queries/query.controller.js';
 import { FederationVersionController } from './queries/server-version.controller.js';
@@ -14,7 +16,14 @@ import { FederationVersionController } from './queries/server-version.controller
 /** The API for other servers. */
 @Module({
   imports: [FederationModule, FederationClientModule, UsersModule, RoomsModule],
-  providers: [RequestVerifier, FederationGuard, KeyPublisher],
-  controllers: [KeyServerController, FederationVersionController, OpenIdUserinfoController, FederationQueryController],
+  providers: [RequestVerifier, FederationRateLimiter, FederationGuard, KeyPublisher],
+  controllers: [
+    KeyServerController,
+    FederationVersionController,
+    FederationWhitelistController,
+    OpenIdUserinfoController,
+    FederationQueryController,
+  ],
+  exports: [RequestVerifier, FederationRateLimiter, FederationGuard],
 })
 export class FederationHttpModule {}

@@ -1,8 +1,10 @@
 import { Module } from '@nestjs/common';
 import { FederationClientModule } from '@rookery/federation-client';
+import { MediaModule } from '@rookery/media';
 import { UsersModule } from '@rookery/users';
+import { RemoteMedia } from './media/remote-media.js';
 import { ProfileFetcher } from './queries/profile-fetcher.js';
 
 /** What this server asks of others on behalf of its domains; safe in any process. */
-@Module({ imports: [FederationClientModule, UsersModule], providers: [ProfileFetcher] })
+@Module({ imports: [FederationClientModule, UsersModule, MediaModule], providers: [ProfileFetcher, RemoteMedia] })
 export class FederationModule {}

@@ -1,5 +1,5 @@
 /** Inbound endpoints and transactions, outbound queues. */
 export { FederationHttpModule } from './federation-http.module.js';
 export { FederationModule } from './federation.module.js';
-export { FederationAccess, Origin, SignedContent } from './inbound/federation-access.js';
+export { FederationAccess, type FederationAccessOptions, Origin, SignedContent } from './inbound/federation-access.js';
 export { RequestVerifier, type VerifiedRequest } from './inbound/request-verifier.js';

@@ -33,6 +33,8 @@ export interface RemoteContent {
   /** As the other server says; not to be trusted. */
   readonly contentType: string | undefined;
   readonly contentDisposition: string | undefined;
+  /** As announced. */
+  readonly sizeBytes: number | undefined;
 }
 
 /** Room for the headers and the description around the content, bytes. */
@@ -166,11 +168,15 @@ const isUnknownEndpoint = (error: unknown): boolean =>
   ((error.status === 404 && (error.errcode === 'M_UNRECOGNIZED' || error.errcode === undefined)) ||
     error.status === 405);
 
-const contentOf = (body: Readable, header: (name: string) => string | undefined): RemoteContent => ({
-  body,
-  contentType: header('content-type'),
-  contentDisposition: header('content-disposition'),
-});
+function contentOf(body: Readable, header: (name: string) => string | undefined): RemoteContent {
+  const length = header('content-length');
+  return {
+    body,
+    contentType: header('content-type'),
+    contentDisposition: header('content-disposition'),
+    sizeBytes: length !== undefined && /^\d{1,15}$/.test(length) ? Number(length) : undefined,
+  };
+}
 
 const textOf = (header: string | string[] | undefined): string | undefined =>
   typeof header === 'string' ? header : header?.[0];

@@ -1,27 +1,27 @@
 import { applyDecorators, createParamDecorator, type ExecutionContext, UseGuards } from '@nestjs/common';
-import { Access, type AccessOptions, type InboundRequest } from '@rookery/http';
+import { Access, type AccessOptions } from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
-import { FederationGuard } from './federation-guard.js';
+import { FederationGuard, type SignedRequest, Unlimited } from './federation-guard.js';
 
-/** What the guard leaves on the framework's request. */
-export interface SignedRequest {
-  inbound: InboundRequest;
-  /** Who signed it. */
-  origin: string;
-  /** The body, exactly as it came (`parseJson` of events); `undefined` when there was none. */
-  signedContent: JsonObject | undefined;
+/** How a route for other servers differs from the usual. */
+export interface FederationAccessOptions extends Pick<AccessOptions, 'bodyLimitBytes'> {
+  /** Not slowed down, however fast requests come (`rc_federation`). Default false. */
+  readonly unlimited?: boolean;
 }
 
 const signed = (context: ExecutionContext): SignedRequest => context.switchToHttp().getRequest<SignedRequest>();
 
 /**
  * Declares a route for other servers: its requests carry their server's signature, or are refused with 401
- * `M_UNAUTHORIZED` (403 `M_FORBIDDEN` for a server that the settings do not allow).
+ * `M_UNAUTHORIZED` (403 `M_FORBIDDEN` for a server that the settings do not allow, 429 `M_LIMIT_EXCEEDED` for one that asks
+ * for too much at once).
  */
-export const FederationAccess = (
-  options: Pick<AccessOptions, 'bodyLimitBytes'> = {},
-): MethodDecorator & ClassDecorator =>
-  applyDecorators(Access({ ...options, auth: 'none' }), UseGuards(FederationGuard));
+export const FederationAccess = ({ unlimited, ...options }: FederationAccessOptions = {}): MethodDecorator =>
+  applyDecorators(
+    Access({ ...options, auth: 'none' }),
+    UseGuards(FederationGuard),
+    ...(unlimited === true ? [Unlimited()] : []),
+  );
 
 /** Injects the name of the server that signed the request. */
 export const Origin = createParamDecorator((_: unknown, context: ExecutionContext) => signed(context).origin);

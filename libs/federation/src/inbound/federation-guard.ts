@@ -1,20 +1,42 @@
-import { type CanActivate, type ExecutionContext, Injectable } from '@nestjs/common';
+import { type CanActivate, type ExecutionContext, Injectable, SetMetadata } from '@nestjs/common';
 import type { InboundRequest } from '@rookery/http';
 import type { JsonObject } from '@rookery/matrix-types';
+import type { ServerResponse } from 'node:http';
+import { FederationRateLimiter } from './federation-rate-limiter.js';
 import { RequestVerifier } from './request-verifier.js';
+
+/** What the guard leaves on the framework's request. */
+export interface SignedRequest {
+  inbound: InboundRequest;
+  /** Who signed it. */
+  origin: string;
+  /** The body, exactly as it came (`parseJson` of events); `undefined` when there was none. */
+  signedContent: JsonObject | undefined;
+}
+
+const unlimitedMetadata = 'rookery:federation-unlimited';
+
+/** Marks a route whose requests are not slowed down: transactions, which come one at a time. */
+export const Unlimited = (): MethodDecorator & ClassDecorator => SetMetadata(unlimitedMetadata, true);
 
 /** Lets requests pass that carry the signature of their server; stands behind the guard that reads bodies. */
 @Injectable()
 export class FederationGuard implements CanActivate {
-  constructor(private readonly verifier: RequestVerifier) {}
+  constructor(
+    private readonly verifier: RequestVerifier,
+    private readonly limiter: FederationRateLimiter,
+  ) {}
 
   async canActivate(context: ExecutionContext): Promise<true> {
-    const request = context
-      .switchToHttp()
-      .getRequest<{ inbound: InboundRequest; origin: string; signedContent: JsonObject | undefined }>();
+    const request = context.switchToHttp().getRequest<SignedRequest>();
     const { origin, content } = await this.verifier.verify(request.inbound);
     request.origin = origin;
     request.signedContent = content;
+    if (Reflect.getMetadata(unlimitedMetadata, context.getHandler()) === true) return true;
+    const leave = await this.limiter.enter(origin, request.inbound.signal);
+    const { raw } = context.switchToHttp().getResponse<{ raw: ServerResponse }>();
+    if (raw.closed) leave();
+    else raw.once('close', leave);
     return true;
   }
 }

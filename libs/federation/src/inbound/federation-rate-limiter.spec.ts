@@ -1,0 +1,69 @@
+import { Config, Metrics } from '@rookery/platform';
+import { FakeClock } from '@rookery/testing';
+import { FederationRateLimiter } from './federation-rate-limiter.js';
+
+describe('requests of one other server', () => {
+  const never = new AbortController().signal;
+  const make = (settings: object): { limiter: FederationRateLimiter; clock: FakeClock } => {
+    const clock = new FakeClock();
+    const config = Config.fromObject({ rc_federation: settings });
+    return { limiter: new FederationRateLimiter(config, clock, new Metrics('a.test')), clock };
+  };
+  const settled = async (promise: Promise<unknown>): Promise<boolean> => {
+    let done = false;
+    const settle = (): void => void (done = true);
+    promise.then(settle, settle);
+    await new Promise((resolve) => setImmediate(resolve));
+    return done;
+  };
+
+  it('are slowed down when they come too fast, and only then', async () => {
+    const { limiter, clock } = make({ window_size: 1000, sleep_limit: 2, sleep_delay: 500, concurrent: 100 });
+    for (let i = 0; i < 2; i++) (await limiter.enter('b.test', never))();
+    const third = limiter.enter('b.test', never);
+    expect(await settled(third)).toBe(false);
+    expect(await settled(limiter.enter('c.test', never))).toBe(true);
+    await clock.advance(500);
+    expect(await settled(third)).toBe(true);
+    await clock.advance(600);
+    expect(await settled(limiter.enter('b.test', never))).toBe(true);
+  });
+
+  it('wait for their turn when there are many at once', async () => {
+    const { limiter } = make({ sleep_limit: 100, concurrent: 2 });
+    const leave = await limiter.enter('b.test', never);
+    await limiter.enter('b.test', never);
+    const third = limiter.enter('b.test', never);
+    const gone = new AbortController();
+    const given = limiter.enter('b.test', gone.signal);
+    const fifth = limiter.enter('b.test', never);
+    gone.abort();
+    await expect(given).rejects.toMatchObject({ status: 503 });
+    expect(await settled(third)).toBe(false);
+    leave();
+    leave();
+    expect(await settled(third)).toBe(true);
+    expect(await settled(fifth)).toBe(false);
+    (await third)();
+    expect(await settled(fifth)).toBe(true);
+  });
+
+  it('are refused when too many wait', async () => {
+    const { limiter } = make({ window_size: 1000, sleep_limit: 10, concurrent: 1, reject_limit: 3 });
+    await limiter.enter('b.test', never);
+    for (let i = 0; i < 4; i++) limiter.enter('b.test', never).catch(() => undefined);
+    await expect(limiter.enter('b.test', never)).rejects.toMatchObject({
+      ...{ status: 429, errcode: 'M_LIMIT_EXCEEDED', extra: { retry_after_ms: 100 } },
+    });
+    expect(await settled(limiter.enter('c.test', never))).toBe(true);
+  });
+
+  it('are forgotten', async () => {
+    const { limiter, clock } = make({ window_size: 1000 });
+    for (let i = 0; i < 5_000; i++) {
+      (await limiter.enter(`s${i}.test`, never))();
+      await clock.advance(10);
+    }
+    expect(limiter.size).toBeLessThan(1_200);
+  });
+});

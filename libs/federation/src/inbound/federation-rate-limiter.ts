@@ -1,0 +1,113 @@
+import { Injectable } from '@nestjs/common';
+import { MatrixError } from '@rookery/matrix-types';
+import { Clock, Config, Metrics } from '@rookery/platform';
+
+interface Host {
+  /** When the requests of the present window came, milliseconds of the monotonic clock. */
+  readonly recentMs: number[];
+  running: number;
+  /** Waiting for their delay or for a place. */
+  queued: number;
+  readonly places: (() => void)[];
+}
+
+/** Servers that are remembered before those are forgotten that are quiet. */
+const sweepFrom = 1_000;
+const label = { rate_limiter_name: 'federation_servlets' };
+
+/**
+ * Keeps one other server from taking all the time: what comes too fast is slowed down, what is too much at once waits, and
+ * when too much waits, more is refused (`rc_federation`).
+ */
+@Injectable()
+export class FederationRateLimiter {
+  readonly #hosts = new Map<string, Host>();
+  readonly #slept;
+  readonly #rejected;
+  #sweepAt = sweepFrom;
+
+  constructor(
+    private readonly config: Config,
+    private readonly clock: Clock,
+    metrics: Metrics,
+  ) {
+    this.#slept = metrics.counter('synapse_rate_limit_sleep');
+    this.#rejected = metrics.counter('synapse_rate_limit_reject');
+  }
+
+  /** Servers that have something under way, or had a moment ago. */
+  get size(): number {
+    return this.#hosts.size;
+  }
+
+  /**
+   * Waits until a request of a server may be served.
+   * @param signal ends the waiting: the other server has gone
+   * @returns to be called once it has been
+   * @throws MatrixError 429 `M_LIMIT_EXCEEDED`
+   */
+  async enter(origin: string, signal: AbortSignal): Promise<() => void> {
+    const windowMs = this.config.get('rc_federation.window_size');
+    const sleepLimit = this.config.get('rc_federation.sleep_limit');
+    const nowMs = this.clock.monotonicMs();
+    const host = this.#host(origin, nowMs, windowMs);
+    if (host.queued > this.config.get('rc_federation.reject_limit')) {
+      this.#rejected.inc(label);
+      throw MatrixError.limitExceeded(windowMs / Math.max(sleepLimit, 1));
+    }
+    host.recentMs.push(nowMs);
+    host.queued++;
+    try {
+      if (host.recentMs.length > sleepLimit) {
+        this.#slept.inc(label);
+        await this.clock.sleep(this.config.get('rc_federation.sleep_delay'), signal);
+      }
+      if (host.running < this.config.get('rc_federation.concurrent')) host.running++;
+      else await placeIn(host, signal);
+    } finally {
+      host.queued--;
+    }
+    let left = false;
+    return () => {
+      if (left) return;
+      left = true;
+      // The place goes on to the next one; the count stays.
+      const next = host.places.shift();
+      if (next === undefined) host.running--;
+      else next();
+    };
+  }
+
+  #host(origin: string, nowMs: number, windowMs: number): Host {
+    let host = this.#hosts.get(origin);
+    if (host === undefined) {
+      if (this.#hosts.size >= this.#sweepAt) this.#sweep(nowMs - windowMs);
+      this.#hosts.set(origin, (host = { recentMs: [], running: 0, queued: 0, places: [] }));
+    }
+    while (host.recentMs[0] !== undefined && host.recentMs[0] <= nowMs - windowMs) host.recentMs.shift();
+    return host;
+  }
+
+  /** Forgets servers of which nothing is left. */
+  #sweep(beforeMs: number): void {
+    for (const [origin, { recentMs, running, queued }] of this.#hosts)
+      if (running === 0 && queued === 0 && (recentMs.at(-1) ?? 0) <= beforeMs) this.#hosts.delete(origin);
+    this.#sweepAt = Math.max(sweepFrom, 2 * this.#hosts.size);
+  }
+}
+
+function placeIn({ places }: Host, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const give = (): void => {
+      places.splice(places.indexOf(take), 1);
+      reject(new MatrixError(503, 'M_UNKNOWN', 'The request was given up'));
+    };
+    const take = (): void => {
+      signal.removeEventListener('abort', give);
+      resolve();
+    };
+    if (signal.aborted) return reject(new MatrixError(503, 'M_UNKNOWN', 'The request was given up'));
+    signal.addEventListener('abort', give, { once: true });
+    places.push(take);
+  });
+}
