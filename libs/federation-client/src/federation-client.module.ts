@@ -66,6 +66,11 @@ import { ServerSoftware } from './server-software.js';
         client: FederationClient,
       ): KeyRing => {
         const fetcher = new KeyFetcher(config, clock, logger.child('federation'), client);
+        const trusted = config.get('trusted_key_servers').map(({ server_name }) => server_name);
+        if (trusted.join() === 'matrix.org' && !config.get('suppress_key_server_warning'))
+          logger.warn(
+            "Other servers' keys are believed as matrix.org tells them; choose trusted_key_servers, or set suppress_key_server_warning",
+          );
         return new KeyRing({ config, clock, database, fetcher, own });
       },
     },
