@@ -9,13 +9,20 @@ export function retryPlan(
   config: Config,
   plan: RetryPlan,
 ): { readonly tries: number; readonly longestPauseMs: number } {
-  if (plan === 'none') return { tries: 1, longestPauseMs: 0 };
-  return {
-    tries: 1 + config.get(plan === 'short' ? 'federation.max_short_retries' : 'federation.max_long_retries'),
-    longestPauseMs: config.get(
-      plan === 'short' ? 'federation.max_short_retry_delay' : 'federation.max_long_retry_delay',
-    ),
-  };
+  switch (plan) {
+    case 'none':
+      return { tries: 1, longestPauseMs: 0 };
+    case 'short':
+      return {
+        tries: 1 + config.get('federation.max_short_retries'),
+        longestPauseMs: config.get('federation.max_short_retry_delay'),
+      };
+    case 'long':
+      return {
+        tries: 1 + config.get('federation.max_long_retries'),
+        longestPauseMs: config.get('federation.max_long_retry_delay'),
+      };
+  }
 }
 
 /**
