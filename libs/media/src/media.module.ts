@@ -9,7 +9,10 @@ import { RemoteMedia } from './downloads/remote-media.service.js';
 import { MediaLibrary } from './media-library.service.js';
 import { MediaRemoval } from './moderation/media-removal.service.js';
 import { Quarantine } from './moderation/quarantine.service.js';
+import { PageFetcher } from './previews/page-fetcher.js';
 import { PreviewCache } from './previews/preview-cache.js';
+import { PreviewController } from './previews/preview.controller.js';
+import { Previews } from './previews/preview.service.js';
 import { MediaFiles } from './storage/media-files.js';
 import { MediaIntake } from './storage/media-intake.js';
 import { StorageProviders } from './storage/storage-providers.js';
@@ -37,7 +40,7 @@ const face = [
 
 /**
  * Files of users: storing, finding, withholding, deleting; safe in any process. Needs `Database`, `Clock`, `Ids`, `Config`,
- * `Logger`, `Lifecycle`, `RateLimiter`, `OutboundHttp` and `ModuleDispatcher` from the app's global modules.
+ * `Logger`, `Lifecycle`, `Metrics`, `RateLimiter` and `ModuleDispatcher` from the app's global modules.
  */
 @Module({
   imports: [UsersModule],
@@ -48,6 +51,8 @@ const face = [
     AvatarRules,
     ImageEngine,
     MediaIntake,
+    PageFetcher,
+    Previews,
     RemoteMedia,
     StorageProviders,
     UploadLimits,
@@ -59,7 +64,7 @@ export class MediaModule {}
 /** The media repository's part of the client API. */
 @Module({
   imports: [MediaModule],
-  controllers: [UploadController, DownloadController, ThumbnailController, MediaConfigController],
+  controllers: [UploadController, DownloadController, ThumbnailController, PreviewController, MediaConfigController],
 })
 export class MediaHttpModule {}
 
