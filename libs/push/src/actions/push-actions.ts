@@ -172,7 +172,7 @@ export class PushActions implements OnModuleInit {
     { threadId, subscribers, related }: EventTies,
   ): Soon<EventPush | undefined> {
     const { localMembers } = room;
-    const candidates = new Set(intersection(localMembers, this.rules.withOwnRules));
+    const candidates = this.rules.ownRulesAmong(localMembers, event.roomId, event.sender);
     for (const userId of namedUsers(event)) if (localMembers.has(userId) || userId === invited) candidates.add(userId);
     if (subscribers !== undefined) for (const userId of intersection(localMembers, subscribers)) candidates.add(userId);
     for (const { event: target } of related?.values() ?? []) {

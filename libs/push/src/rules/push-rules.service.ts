@@ -20,6 +20,7 @@ import { Config } from '@rookery/platform';
 import { Notifier, StreamChangeCache } from '@rookery/replication';
 import { AccountDataService } from '@rookery/users';
 import { LRUCache } from 'lru-cache';
+import { OwnRules } from './own-rules.js';
 import {
   deleteEnabled,
   highestPosition,
@@ -68,7 +69,7 @@ export class PushRulesService implements OnModuleInit {
   readonly #compiled = new LRUCache<string, Cached>({ maxSize: maxBytes, sizeCalculation: (entry) => entry.sizeBytes });
   #stream: StreamIds | undefined;
   #changes = new StreamChangeCache(0);
-  #withOwnRules = new Set<string>();
+  #ownRules = new OwnRules([]);
   /** What this server's rules are about beyond the specification. */
   readonly features: RuleFeatures;
   /** What holds for everybody who has changed no rule, and whom an event does not name. */
@@ -94,7 +95,7 @@ export class PushRulesService implements OnModuleInit {
       takenUpTo: await highestPosition(this.database),
     });
     this.#changes = new StreamChangeCache(this.#stream.current());
-    this.#withOwnRules = new Set(await usersWithChanges(this.database));
+    this.#ownRules = new OwnRules(await usersWithChanges(this.database));
     this.notifier.track(this.#stream);
     this.accountData.serve('m.push_rules', async (userId) => this.content(userId));
   }
@@ -116,9 +117,12 @@ export class PushRulesService implements OnModuleInit {
     return position > after && position <= upTo;
   }
 
-  /** Users whose rules differ from the default; whoever is not in it need not be evaluated alone. */
-  get withOwnRules(): ReadonlySet<string> {
-    return this.#withOwnRules;
+  /**
+   * Members of a room whose rules may differ from the default for what somebody sends there; whoever is not in it, and whom
+   * the event does not name, need not be evaluated alone.
+   */
+  ownRulesAmong(members: ReadonlySet<string>, roomId: string, sender: string): Set<string> {
+    return this.#ownRules.among(members, roomId, sender);
   }
 
   /** Rulesets ready for evaluation; what is not in memory comes in two queries for all users. */
@@ -143,6 +147,7 @@ export class PushRulesService implements OnModuleInit {
       // Rules that changed while they were read may be old already.
       if (!this.#changes.hasChanged(userId, before) || before < this.#changes.earliestKnown) {
         this.#compiled.set(userId, { compiled, sizeBytes: 4_096 + 1_024 * own.rules.length });
+        this.#ownRules.learn(userId, own);
       }
     }
     return result;
@@ -235,7 +240,7 @@ export class PushRulesService implements OnModuleInit {
         tx.afterCommit(() => {
           this.#changes.changed(userId, streamId);
           this.#compiled.delete(userId);
-          this.#withOwnRules.add(userId);
+          this.#ownRules.changed(userId);
           this.notifier.announce(this.stream.name, streamId, { users: [userId] });
         });
       },
