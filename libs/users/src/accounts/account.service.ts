@@ -22,6 +22,7 @@ import {
 } from './account.query.js';
 import { setExpiry } from './account-validity.query.js';
 import { AccountValidity } from './account-validity.js';
+import { needsApproval } from './approval.js';
 import { PasswordService } from './password.service.js';
 import { recordExternalId } from './external-id.query.js';
 import { completeUse } from './registration-token.query.js';
@@ -36,6 +37,7 @@ export interface Registration {
   readonly appserviceId?: string | undefined;
   readonly userType?: string | undefined;
   readonly shadowBanned?: boolean | undefined;
+  /** Default: not where accounts wait for an administrator, unless one makes it, or an application service. */
   readonly approved?: boolean | undefined;
   /** Version of the policy that the user agreed to. */
   readonly consentVersion?: string | undefined;
@@ -134,7 +136,9 @@ export class AccountService {
     await this.database.write(
       async (tx) => {
         if ((await findAccountsIgnoringCase(tx, userId)).length > 0) throw userInUse();
-        if (!(await insertAccount(tx, { ...registration, userId, userType, createdMs: nowMs }))) throw userInUse();
+        const approved = registration.approved ?? this.#isApproved(registration);
+        if (!(await insertAccount(tx, { ...registration, userId, userType, approved, createdMs: nowMs })))
+          throw userInUse();
         if (externalId && !(await recordExternalId(tx, externalId.authProvider, externalId.externalId, userId)))
           throw externalIdInUse();
         await insertProfile(tx, userId, displayName, registration.avatarUrl);
@@ -204,6 +208,10 @@ export class AccountService {
   async isOnlyPerson(userId: string): Promise<boolean> {
     const [first, second] = await somePeople(this.database, 2);
     return first === userId && second === undefined;
+  }
+
+  #isApproved({ isGuest, appserviceId, origin }: Registration): boolean {
+    return isGuest || appserviceId !== undefined || origin.byAdmin || !needsApproval(this.config);
   }
 
   /** Numbers are drawn, not counted: they tell nothing about how many there are. */

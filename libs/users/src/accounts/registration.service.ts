@@ -17,6 +17,7 @@ import { ParticipationGate } from '../usage/participation-gate.js';
 import { RegistrationFlows } from './registration-flows.js';
 import { abandonUse } from './registration-token.query.js';
 import { qualifyUserId } from '../common/user-names.js';
+import { assertApproved } from './approval.js';
 import { AccountService, type Registration } from './account.service.js';
 import { PasswordService } from './password.service.js';
 
@@ -183,12 +184,10 @@ export class RegistrationService {
       },
       origin,
     );
-    const approvalNeeded = this.config.get('experimental_features.msc3866')?.require_approval_for_new_accounts ?? false;
     return {
       localpart,
       displayName,
       shadowBanned,
-      approved: !approvalNeeded,
       consentVersion: results['m.login.terms'] === undefined ? undefined : this.config.get('user_consent.version'),
       threepids: threepids.map(({ medium, address, validated_at: validatedMs }) => ({ medium, address, validatedMs })),
     };
@@ -196,6 +195,8 @@ export class RegistrationService {
 
   async #answer(userId: string, body: RegistrationBody, request: InboundRequest): Promise<JsonObject> {
     if (body.inhibit_login) return { user_id: userId, home_server: this.config.serverName };
+    const account = await this.accounts.find(userId);
+    if (account) assertApproved(this.config, account);
     const device: DeviceRequest = {
       deviceId: body.device_id ?? undefined,
       initialDisplayName: body.initial_device_display_name ?? undefined,

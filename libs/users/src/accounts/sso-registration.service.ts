@@ -60,10 +60,8 @@ export class SsoRegistration {
       },
       origin,
     );
-    const approvalNeeded = this.config.get('experimental_features.msc3866')?.require_approval_for_new_accounts ?? false;
     return this.accounts.register({
       ...{ localpart, displayName, avatarUrl, consentVersion, threepids, shadowBanned, origin },
-      approved: !approvalNeeded,
       externalId: { authProvider, externalId },
     });
   }

@@ -5,6 +5,7 @@ import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
 import { type Account, findAccount } from '../accounts/account.query.js';
 import { AccountService } from '../accounts/account.service.js';
+import { assertApproved } from '../accounts/approval.js';
 import { AccountModules } from '../common/account-modules.js';
 import { assertServerOpen } from '../common/server-gate.js';
 import { isLocalUser } from '../common/user-names.js';
@@ -149,13 +150,6 @@ export class LoginService {
   #checkUsable(account: Account): void {
     if (account.deactivated) throw new MatrixError(403, 'M_USER_DEACTIVATED', 'This account has been deactivated');
     if (account.locked) throw new MatrixError(401, 'M_USER_LOCKED', 'This account is locked', { soft_logout: true });
-    if (!account.approved && this.config.get('experimental_features.msc3866')?.require_approval_for_new_accounts) {
-      throw new MatrixError(
-        403,
-        'ORG.MATRIX.MSC3866_USER_AWAITING_APPROVAL',
-        'This account is waiting for an administrator',
-        { approval_notice_medium: 'org.matrix.msc3866.none' },
-      );
-    }
+    assertApproved(this.config, account);
   }
 }

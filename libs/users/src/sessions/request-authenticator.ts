@@ -5,6 +5,7 @@ import { MatrixError } from '@rookery/matrix-types';
 import { Clock, Config, type Requester } from '@rookery/platform';
 import { findDevice } from '../devices/device.query.js';
 import { AccountValidity } from '../accounts/account-validity.js';
+import { assertApproved } from '../accounts/approval.js';
 import { assertServerOpen } from '../common/server-gate.js';
 import { isLocalUser } from '../common/user-names.js';
 import { ParticipationGate } from '../usage/participation-gate.js';
@@ -51,6 +52,7 @@ export class UserRequestAuthenticator extends RequestAuthenticator {
       throw unknownToken('The access token has expired', true);
     if (owner.locked && !access.locked)
       throw new MatrixError(401, 'M_USER_LOCKED', 'This account is locked', { soft_logout: true });
+    if (owner.puppetedBy === undefined && !access.locked) assertApproved(this.config, owner);
     if (owner.isGuest && !access.guests)
       throw new MatrixError(403, 'M_GUEST_ACCESS_FORBIDDEN', 'Guests may not do this');
     if (owner.suspended && access.suspended === false)
