@@ -123,6 +123,32 @@ describe.each(['sqlite', 'postgres'] as const)('unread counts (%s)', (database) 
     await carol.request('DELETE', word);
   });
 
+  it('goes by rules about a room in that room, whatever was sent elsewhere before', async () => {
+    const other = await roomOf(alice, [bob, carol]);
+    const override = `/pushrules/global/override/${encodeURIComponent(other)}`;
+    const conditions = [{ kind: 'event_match', key: 'room_id', pattern: other }];
+    expect((await bob.request('PUT', override, { actions: [], conditions })).status).toBe(200);
+    const sender = `/pushrules/global/sender/${encodeURIComponent(alice.userId)}`;
+    expect((await carol.request('PUT', sender, { actions: [] })).status).toBe(200);
+    for (const name of ['first', 'second']) {
+      await send(alice, roomId, text(name));
+      await send(alice, other, text(name));
+      await send(bob, roomId, text(name));
+    }
+    const all = roomId;
+    expect(await counts(bob)).toEqual([2, 0]);
+    expect(await counts(carol)).toEqual([2, 0]);
+    roomId = other;
+    expect(await counts(bob)).toEqual([0, 0]);
+    expect(await counts(carol)).toEqual([0, 0]);
+    expect((await bob.request('DELETE', override)).status).toBe(200);
+    expect((await carol.request('DELETE', sender)).status).toBe(200);
+    await send(alice, other, text('third'));
+    expect(await counts(bob)).toEqual([1, 0]);
+    expect(await counts(carol)).toEqual([1, 0]);
+    roomId = all;
+  });
+
   it('a receipt takes what was read away, a private one too', async () => {
     const first = await send(alice, roomId, text('one'));
     const second = await send(alice, roomId, text('two', { 'm.mentions': { user_ids: [bob.userId] } }));
