@@ -367,6 +367,56 @@ describe.each(['sqlite', 'postgres'] as const)('login (%s)', (kind) => {
   });
 });
 
+describe.each(['sqlite', 'postgres'] as const)('limits by address and account (%s)', (kind) => {
+  const wide = { per_second: 1000, burst_count: 1000 };
+  const narrow = { per_second: 0.01, burst_count: 3 };
+  const tooMany = { status: 429, errcode: 'M_LIMIT_EXCEEDED', retry_after_ms: expect.any(Number) };
+
+  /** What each of several right logins says, in turn. */
+  const logins = async (limits: Json, names: readonly string[]): Promise<unknown[]> => {
+    const homeserver = await createTestHomeserver({
+      database: kind,
+      fetch: validatedFetch,
+      clock: new ForwardClock(),
+      settings: { rc_login: limits },
+    });
+    try {
+      for (const name of new Set(names)) await homeserver.registerUser(name);
+      const answers: Json[] = [];
+      for (const user of names) {
+        const identifier = { type: 'm.id.user', user };
+        const body = { type: 'm.login.password', identifier, password: `password of ${user}` };
+        answers.push(asJson(await homeserver.request('POST', '/login', body)));
+      }
+      return answers.map((answer) => (answer['status'] === 200 ? 200 : answer));
+    } finally {
+      await homeserver.stop();
+    }
+  };
+
+  it('lets one address log in so often, whoever it says to be', async () => {
+    const limits = { address: narrow, account: wide, failed_attempts: wide };
+    expect(await logins(limits, ['ann', 'ben', 'ann', 'ben', 'ann'])).toEqual([
+      200,
+      200,
+      200,
+      expect.objectContaining(tooMany),
+      expect.objectContaining(tooMany),
+    ]);
+  });
+
+  it('lets one account be logged in to so often', async () => {
+    const limits = { address: wide, account: narrow, failed_attempts: wide };
+    expect(await logins(limits, ['ann', 'ann', 'ann', 'ann', 'ben'])).toEqual([
+      200,
+      200,
+      200,
+      expect.objectContaining(tooMany),
+      200,
+    ]);
+  });
+});
+
 describe.each(['sqlite', 'postgres'] as const)('limits of logins (%s)', (kind) => {
   let homeserver: TestHomeserver;
   const wide = { per_second: 1000, burst_count: 1000 };

@@ -150,6 +150,13 @@ eachDatabase('registration', (open) => {
       userId: undefined,
     });
     expect((await outcome(stolen)).status).toBe(403);
+    const byOtherMethod = uia.authenticate({
+      request: users.request('PUT', path, elsewhere),
+      body: elsewhere,
+      flows: [['m.login.dummy']],
+      description: '',
+    });
+    expect((await outcome(byOtherMethod)).status).toBe(403);
     const borrowed = uia.authenticate({
       request: users.request('POST', path, elsewhere),
       body: elsewhere,
