@@ -18,6 +18,8 @@ export interface EventFilter {
   readonly unreadThreadNotifications: boolean;
   /** MSC3874: only events with one of these relations. */
   readonly relTypes: readonly string[] | undefined;
+  /** The same: only events without any of these. */
+  readonly notRelTypes: readonly string[];
   /** Whether every event passes, so that nothing needs to be looked at. */
   readonly passesEverything: boolean;
 }
@@ -72,6 +74,8 @@ export function parseEventFilter(value: unknown, where = 'filter'): EventFilter 
   const notRooms = new Set(stringList(source, 'not_rooms', where));
   const containsUrl = flag(source, 'contains_url', where);
   const relTypes = stringList(source, 'rel_types', where) ?? stringList(source, 'org.matrix.msc3874.rel_types', where);
+  const notRelTypes =
+    stringList(source, 'not_rel_types', where) ?? stringList(source, 'org.matrix.msc3874.not_rel_types', where) ?? [];
   return {
     limit: limit as number | undefined,
     types,
@@ -83,8 +87,12 @@ export function parseEventFilter(value: unknown, where = 'filter'): EventFilter 
     containsUrl,
     lazyLoadMembers: flag(source, 'lazy_load_members', where) ?? false,
     includeRedundantMembers: flag(source, 'include_redundant_members', where) ?? false,
-    unreadThreadNotifications: flag(source, 'unread_thread_notifications', where) ?? false,
+    unreadThreadNotifications:
+      flag(source, 'unread_thread_notifications', where) ??
+      flag(source, 'org.matrix.msc3773.unread_thread_notifications', where) ??
+      false,
     relTypes,
+    notRelTypes,
     passesEverything:
       types === undefined &&
       notTypes.length === 0 &&
@@ -93,7 +101,8 @@ export function parseEventFilter(value: unknown, where = 'filter'): EventFilter 
       rooms === undefined &&
       notRooms.size === 0 &&
       containsUrl === undefined &&
-      relTypes === undefined,
+      relTypes === undefined &&
+      notRelTypes.length === 0,
   };
 }
 
@@ -139,12 +148,11 @@ export function passesFilter(filter: EventFilter, event: FilterableEvent): boole
   if (!passesType(filter, event.type)) return false;
   if (filter.containsUrl !== undefined && (typeof event.content['url'] === 'string') !== filter.containsUrl)
     return false;
-  if (filter.relTypes !== undefined) {
-    const relation = event.content['m.relates_to'];
-    const relType = isJsonObject(relation) ? relation['rel_type'] : undefined;
-    if (typeof relType !== 'string' || !filter.relTypes.includes(relType)) return false;
-  }
-  return true;
+  if (filter.relTypes === undefined && filter.notRelTypes.length === 0) return true;
+  const relation = event.content['m.relates_to'];
+  const relType = isJsonObject(relation) ? relation['rel_type'] : undefined;
+  if (typeof relType !== 'string') return filter.relTypes === undefined;
+  return (filter.relTypes?.includes(relType) ?? true) && !filter.notRelTypes.includes(relType);
 }
 
 /** The filter of a sync, every part of it. @spec client-server-api#post_matrixclientv3useruseridfilter */

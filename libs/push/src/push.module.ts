@@ -13,6 +13,7 @@ import { UnsubscribeController } from './email/unsubscribe.controller.js';
 import { PushDelivery } from './pushers/push-delivery.js';
 import { PushGateway } from './pushers/push-gateway.js';
 import { PushersController } from './pushers/pushers.controller.js';
+import { LocalNotificationSettings } from './pushers/local-notifications.js';
 import { PushersService } from './pushers/pushers.service.js';
 import { PushRulesController } from './rules/push-rules.controller.js';
 import { PushRulesService } from './rules/push-rules.service.js';
@@ -24,7 +25,7 @@ const face = [PushRulesService, PushCounts, NotificationHistory, PushersService,
 /** Push rules, counts and pushers; safe in any process. */
 @Module({
   imports: [UsersModule, RoomsModule],
-  providers: [...face, PushActions, EventTiesReader, IgnoredSenders],
+  providers: [...face, PushActions, EventTiesReader, IgnoredSenders, LocalNotificationSettings],
   exports: face,
 })
 export class PushModule {}

@@ -11,6 +11,7 @@ import { ReportsController } from './reports/reports.controller.js';
 import { UpgradeController } from './upgrade/upgrade.controller.js';
 import { RoomsModule } from './rooms.module.js';
 import { SendController } from './sending/send.controller.js';
+import { RetentionController } from './upkeep/retention.controller.js';
 
 /** The rooms part of the client API. */
 @Module({
@@ -26,6 +27,7 @@ import { SendController } from './sending/send.controller.js';
     SpaceController,
     RelationsController,
     ReportsController,
+    RetentionController,
     UpgradeController,
   ],
 })

@@ -6,6 +6,7 @@ import { AliasService } from './directory/alias.service.js';
 import { CanonicalAliases } from './directory/canonical-aliases.js';
 import { PublicationRules } from './directory/publication-rules.js';
 import { RoomAccess } from './history/room-access.js';
+import { RedactedContent } from './history/redacted-content.service.js';
 import { RoomReadingService } from './history/room-reading.service.js';
 import { RoomHooks } from './hooks.js';
 import { IdentityServers } from './membership/identity-servers.js';
@@ -59,6 +60,7 @@ import { VisibilityFilter } from './reading/visibility-filter.js';
 import { Aggregations } from './relations/aggregations.js';
 import { DelayedEvents } from './delayed/delayed-events.service.js';
 import { EventCreation } from './sending/event-creation.service.js';
+import { RelatedRedactions } from './sending/related-redactions.service.js';
 import { EventGates } from './sending/event-gates.js';
 import { RoomStateReader } from './state/room-state-reader.js';
 import { StateGroups } from './state/state-groups-cache.js';
@@ -89,6 +91,7 @@ const face = [
   AliasService,
   Aggregations,
   EventCreation,
+  RelatedRedactions,
   EventSerializer,
   EventStore,
   InboundEvents,
@@ -107,6 +110,7 @@ const face = [
   RoomHooks,
   RoomIds,
   RoomReadingService,
+  RedactedContent,
   RoomStateReader,
   ThreepidInvites,
   TimelineReader,

@@ -33,8 +33,25 @@ export class CapabilitiesController {
         ...(config.get('experimental_features.msc3720_enabled')
           ? { 'org.matrix.msc3720.account_status': { enabled: true } }
           : {}),
+        ...this.#experimental(),
         'm.profile_fields': { enabled: true, ...(disallowed.length > 0 ? { disallowed } : {}) },
       },
+    };
+  }
+
+  /** What is not specified yet and switched on. */
+  #experimental(): Record<string, object> {
+    const { config } = this;
+    return {
+      ...(config.get('experimental_features.msc3664_enabled') && {
+        'im.nheko.msc3664.related_event_match': { enabled: true },
+      }),
+      ...(config.get('experimental_features.msc4267_enabled') && {
+        'org.matrix.msc4267.forget_forced_upon_leave': { enabled: config.get('forget_rooms_on_leave') },
+      }),
+      ...(config.get('experimental_features.msc4452_enabled') && {
+        'io.element.msc4452.preview_url': { enabled: config.get('url_preview_enabled') },
+      }),
     };
   }
 

@@ -32,6 +32,7 @@ const always: Readonly<Record<string, boolean>> = {
   'uk.tcpip.msc4133.stable': true,
   'org.matrix.msc4222': true,
   'org.matrix.msc4380.stable': true,
+  'com.beeper.msc4169': true,
 };
 
 /** Features that are as the settings say. */
@@ -41,14 +42,23 @@ function bySettings(config: Config): Record<string, boolean> {
     config.get('max_event_delay_duration') !== undefined &&
     config.get('experimental_features.msc4140_max_delayed_events_per_user') > 0;
   return {
+    'fi.mau.msc2815': config.get('experimental_features.msc2815_enabled'),
     'org.matrix.msc3026.busy_presence': config.get('experimental_features.msc3026_enabled'),
     'org.matrix.msc3391': config.get('experimental_features.msc3391_enabled'),
     'org.matrix.msc3882': config.get('login_via_existing_session.enabled'),
+    'org.matrix.msc3881': config.get('experimental_features.msc3881_enabled'),
+    'org.matrix.msc3912': config.get('experimental_features.msc3912_enabled'),
+    'org.matrix.msc4028': config.get('experimental_features.msc4028_push_encrypted_events'),
+    'org.matrix.msc4069': config.get('experimental_features.msc4069_profile_inhibit_propagation'),
+    'org.matrix.msc4108':
+      config.get('experimental_features.msc4108_enabled') ||
+      config.get('experimental_features.msc4108_delegation_endpoint') !== undefined,
     'org.matrix.msc4140': canDelay,
     'org.matrix.msc4143': config.get('experimental_features.msc4143_enabled'),
     'org.matrix.msc4306': config.get('experimental_features.msc4306_enabled'),
     'org.matrix.msc4354': config.get('experimental_features.msc4354_enabled'),
     'org.matrix.msc4155': config.get('experimental_features.msc4155_enabled'),
+    'uk.timedout.msc4491.create_room_invite_reasons': config.get('experimental_features.msc4491_enabled'),
     'com.beeper.msc4446': config.get('experimental_features.msc4446_enabled'),
     'org.matrix.simplified_msc3575': config.get('experimental_features.msc3575_enabled'),
     'io.element.e2ee_forced.public': encrypted === 'all',

@@ -221,13 +221,12 @@ export class PushActions implements OnModuleInit {
     subscribers: ReadonlySet<string> | undefined,
   ): Promise<PushCandidate[]> {
     const compiled = await this.rules.compiled(userIds);
-    return Promise.all(
-      [...compiled].map(async ([userId, { rules, needsDisplayName }]) => ({
-        userId,
-        ruleset: rules,
-        displayName: needsDisplayName ? await displayNameOf(userId, room) : undefined,
-        threadSubscribed: subscribers?.has(userId),
-      })),
+    return allSoon(
+      [...compiled].map(([userId, { rules, needsDisplayName }]) => {
+        const candidate = { userId, ruleset: rules, threadSubscribed: subscribers?.has(userId) };
+        if (!needsDisplayName) return candidate;
+        return soon(displayNameOf(userId, room), (displayName) => ({ ...candidate, displayName }));
+      }),
     );
   }
 
@@ -296,7 +295,9 @@ function contextOf(event: RoomEvent, room: RoomView): Soon<RoomContext> {
   }));
 }
 
-async function displayNameOf(userId: string, room: RoomView): Promise<string | undefined> {
-  const name = (await room.state('m.room.member', userId))?.content['displayname'];
-  return typeof name === 'string' ? name : undefined;
+function displayNameOf(userId: string, room: RoomView): Soon<string | undefined> {
+  return soon(room.state('m.room.member', userId), (member) => {
+    const name = member?.content['displayname'];
+    return typeof name === 'string' ? name : undefined;
+  });
 }

@@ -9,7 +9,7 @@ export interface RoomThrottle {
 /** Ids of pushers that may have a mail to send, in order, behind one of them. */
 export async function dueEmailPushers(db: Db, after: number, limit: number): Promise<number[]> {
   const rows = await db.query<{ id: number }>(
-    `SELECT id FROM pushers WHERE due_up_to IS NOT NULL AND kind = 'email' AND id > ? ORDER BY id LIMIT ${Math.trunc(limit)}`,
+    `SELECT id FROM pushers WHERE due_up_to IS NOT NULL AND kind = 'email' AND enabled = TRUE AND id > ? ORDER BY id LIMIT ${Math.trunc(limit)}`,
     [after],
   );
   return rows.map((row) => row.id);

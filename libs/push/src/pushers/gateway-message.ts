@@ -14,8 +14,8 @@ export interface EventSurroundings {
 export interface GatewayEvent extends EventSurroundings {
   readonly event: RoomEvent;
   readonly actions: readonly PushAction[];
-  /** Unread notifications, or rooms with any. */
-  readonly unread: number;
+  /** Unread notifications, or rooms with any; absent for a client that wants no number (MSC4076). */
+  readonly unread: number | undefined;
   /** Whether gateways may see what was said. */
   readonly withContent: boolean;
 }
@@ -50,7 +50,7 @@ export function eventMessage(pusher: Pusher, notification: GatewayEvent): JsonOb
   const short: JsonObject = {
     event_id: event.eventId,
     room_id: event.roomId,
-    counts: { unread },
+    ...(unread !== undefined && { counts: { unread } }),
     prio: isUrgent ? 'high' : 'low',
     devices: [device(pusher, pusher.data['format'] === 'event_id_only' ? undefined : actions)],
   };

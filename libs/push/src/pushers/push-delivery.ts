@@ -10,7 +10,7 @@ import { type NotificationRow, selectUnread } from '../actions/push-actions.quer
 import { PushCounts } from '../actions/push-counts.js';
 import { badgeMessage, eventMessage, type EventSurroundings } from './gateway-message.js';
 import { PushGateway } from './push-gateway.js';
-import type { Pusher } from './pusher.js';
+import { isWithoutBadge, type Pusher } from './pusher.js';
 import {
   clearDue,
   deletePusherById,
@@ -179,7 +179,7 @@ export class PushDelivery implements OnModuleInit {
     const stored = await this.events.one(row.event_id);
     if (stored === undefined || stored.redactedBy !== undefined) return this.#sent(pusher, row, upTo);
     const [unread, surroundings] = await Promise.all([
-      this.#badge(pusher.userId),
+      this.#withBadge(pusher) ? this.#badge(pusher.userId) : undefined,
       pusher.data['format'] === 'event_id_only' ? {} : this.#surroundings(row.room_id, stored.event.sender),
     ]);
     const verdict = await this.gateway.notify(
@@ -195,7 +195,7 @@ export class PushDelivery implements OnModuleInit {
     );
     if (verdict.kind === 'failed') return this.#failed(pusher, verdict.reason);
     if (verdict.kind === 'rejected') return this.#rejected(pusher);
-    this.#shownBadges.set(pusher.id, unread);
+    if (unread !== undefined) this.#shownBadges.set(pusher.id, unread);
     this.metrics.counter('synapse_http_httppusher_http_pushes_processed').inc({});
     return this.#sent(pusher, row, upTo);
   }
@@ -252,7 +252,9 @@ export class PushDelivery implements OnModuleInit {
 
   async #sendBadges(userId: string): Promise<void> {
     try {
-      const pushers = (await pushersOf(this.database, userId)).filter((one) => one.kind === 'http');
+      const pushers = (await pushersOf(this.database, userId)).filter(
+        (one) => one.kind === 'http' && one.enabled && this.#withBadge(one),
+      );
       if (pushers.length === 0) return;
       const unread = await this.#badge(userId);
       for (const pusher of pushers) {
@@ -266,6 +268,10 @@ export class PushDelivery implements OnModuleInit {
     } catch (error) {
       this.logger.warn('A badge could not be sent', { userId, err: error });
     }
+  }
+
+  #withBadge(pusher: Pusher): boolean {
+    return !(this.config.get('experimental_features.msc4076_enabled') && isWithoutBadge(pusher));
   }
 
   async #badge(userId: string): Promise<number> {

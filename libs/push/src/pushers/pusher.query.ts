@@ -1,4 +1,4 @@
-import type { Db, Tx } from '@rookery/database';
+import type { Db, SqlBool, Tx } from '@rookery/database';
 import type { JsonObject } from '@rookery/matrix-types';
 import type { Pusher, PusherKey, PusherSettings } from './pusher.js';
 
@@ -15,6 +15,7 @@ interface PusherRow {
   readonly ts: number;
   readonly lang: string | null;
   readonly data: string;
+  readonly enabled: SqlBool;
   readonly last_stream_ordering: number;
   readonly failing_since: number | null;
   readonly due_after: number | null;
@@ -22,7 +23,7 @@ interface PusherRow {
 }
 
 const columns = `id, user_name, device_id, profile_tag, kind, app_id, app_display_name, device_display_name, pushkey, ts,
-  lang, data, last_stream_ordering, failing_since, due_after, due_up_to`;
+  lang, data, enabled, last_stream_ordering, failing_since, due_after, due_up_to`;
 
 const fromRow = (row: PusherRow): Pusher => ({
   id: row.id,
@@ -37,6 +38,7 @@ const fromRow = (row: PusherRow): Pusher => ({
   ts: row.ts,
   lang: row.lang ?? 'en',
   data: JSON.parse(row.data) as JsonObject,
+  enabled: !!row.enabled,
   lastStreamOrdering: row.last_stream_ordering,
   failingSince: row.failing_since ?? undefined,
   due: row.due_up_to === null ? undefined : { after: row.due_after ?? row.last_stream_ordering, upTo: row.due_up_to },
@@ -69,15 +71,28 @@ export interface PusherOwner {
   readonly position: number;
 }
 
-/** Sets a pusher up, or changes it. */
-export async function upsertPusher(tx: Tx, id: number, settings: PusherSettings, owner: PusherOwner): Promise<void> {
+/**
+ * Sets a pusher up, or changes it.
+ * @param keepsOwner whether it stays with the device that set it up, whichever changes it
+ */
+export async function upsertPusher(
+  tx: Tx,
+  id: number,
+  settings: PusherSettings,
+  owner: PusherOwner,
+  keepsOwner = false,
+): Promise<void> {
+  const source = keepsOwner ? 'pushers' : 'excluded';
   await tx.run(
     `INSERT INTO pushers (id, user_name, access_token, device_id, profile_tag, kind, app_id, app_display_name,
-       device_display_name, pushkey, ts, lang, data, last_stream_ordering) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-     ON CONFLICT (app_id, pushkey, user_name) DO UPDATE SET access_token = excluded.access_token,
-       device_id = excluded.device_id, profile_tag = excluded.profile_tag, kind = excluded.kind,
+       device_display_name, pushkey, ts, lang, data, enabled, last_stream_ordering)
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+     ON CONFLICT (app_id, pushkey, user_name) DO UPDATE SET access_token = ${source}.access_token,
+       device_id = ${source}.device_id, profile_tag = excluded.profile_tag, kind = excluded.kind,
        app_display_name = excluded.app_display_name, device_display_name = excluded.device_display_name, ts = excluded.ts,
-       lang = excluded.lang, data = excluded.data, failing_since = NULL`,
+       lang = excluded.lang, data = excluded.data, enabled = excluded.enabled,
+       due_after = CASE WHEN excluded.enabled THEN pushers.due_after END,
+       due_up_to = CASE WHEN excluded.enabled THEN pushers.due_up_to END, failing_since = NULL`,
     [
       id,
       owner.userId,
@@ -92,6 +107,7 @@ export async function upsertPusher(tx: Tx, id: number, settings: PusherSettings,
       owner.ts,
       settings.lang,
       JSON.stringify(settings.data),
+      settings.enabled,
       owner.position,
     ],
   );
@@ -154,10 +170,11 @@ export async function usersToPush(db: Db, after: number, upTo: number): Promise<
   return rows.map((row) => row.user_name);
 }
 
-/** Notes that users' pushers have something to send; a note that is there already is extended. */
+/** Notes that users' pushers, those that are not switched off, have something to send; a note that is there already is extended. */
 export async function markDue(tx: Tx, userIds: readonly string[], after: number, upTo: number): Promise<void> {
   await tx.run(
-    `UPDATE pushers SET due_after = COALESCE(due_after, ?), due_up_to = ? WHERE ${tx.dialect.anyOf('user_name')}`,
+    `UPDATE pushers SET due_after = COALESCE(due_after, ?), due_up_to = ?
+     WHERE enabled = TRUE AND ${tx.dialect.anyOf('user_name')}`,
     [after, upTo, userIds],
   );
 }
@@ -165,7 +182,7 @@ export async function markDue(tx: Tx, userIds: readonly string[], after: number,
 /** Ids of HTTP pushers with something to send; of some users, or all. */
 export async function duePushers(db: Db, userIds?: readonly string[]): Promise<number[]> {
   const rows = await db.query<{ id: number }>(
-    `SELECT id FROM pushers WHERE due_up_to IS NOT NULL AND kind = 'http' ${userIds ? `AND ${db.dialect.anyOf('user_name')}` : ''} ORDER BY id`,
+    `SELECT id FROM pushers WHERE due_up_to IS NOT NULL AND kind = 'http' AND enabled = TRUE ${userIds ? `AND ${db.dialect.anyOf('user_name')}` : ''} ORDER BY id`,
     userIds ? [userIds] : [],
   );
   return rows.map((row) => row.id);

@@ -10,7 +10,14 @@ export interface PusherSettings {
   readonly profileTag: string;
   readonly lang: string;
   readonly data: JsonObject;
+  /** Whether it sends anything (MSC3881). */
+  readonly enabled: boolean;
 }
+
+/** Names of what is not specified yet. */
+const enabledKey = 'org.matrix.msc3881.enabled';
+const deviceKey = 'org.matrix.msc3881.device_id';
+const withoutBadgeKey = 'org.matrix.msc4076.disable_badge_count';
 
 /** A pusher as it is stored. */
 export interface Pusher extends PusherSettings {
@@ -60,10 +67,11 @@ export function parsePusherKey(body: JsonObject): PusherKey {
 
 /**
  * Reads what a client wants to set up.
+ * @param canToggle whether pushers can be switched off (MSC3881)
  * @throws MatrixError 400 `M_MISSING_PARAM`, `M_INVALID_PARAM`
  * @spec client-server-api#post_matrixclientv3pushersset
  */
-export function parsePusher(body: JsonObject): PusherSettings {
+export function parsePusher(body: JsonObject, canToggle: boolean): PusherSettings {
   const { kind, data } = body;
   if (kind !== 'http' && kind !== 'email') throw MatrixError.invalidParam("'kind' must be 'http', 'email' or null");
   const settings = {
@@ -73,6 +81,7 @@ export function parsePusher(body: JsonObject): PusherSettings {
     deviceDisplayName: text(body, 'device_display_name', maxTextLength),
     lang: text(body, 'lang', maxTextLength),
     profileTag: body['profile_tag'] === undefined ? '' : text(body, 'profile_tag', maxTextLength),
+    enabled: !canToggle || body[enabledKey] !== false,
   } as const;
   if (data === undefined) throw MatrixError.missingParam("Missing parameter 'data'");
   if (!isJsonObject(data)) throw MatrixError.invalidParam("'data' must be an object");
@@ -89,9 +98,16 @@ function checkGateway(url: unknown): void {
     throw MatrixError.invalidParam(`'data.url' must be a URL with the path ${gatewayPath}`);
 }
 
-/** A pusher as clients see it. */
-export function pusherContent(pusher: PusherSettings): JsonObject {
+/** Whether a client wants no numbers on its badge (MSC4076). */
+export const isWithoutBadge = ({ data }: PusherSettings): boolean => data[withoutBadgeKey] === true;
+
+/** A pusher as clients see it, with what MSC3881 adds where that is wanted. */
+export function pusherContent(
+  pusher: PusherSettings & { readonly deviceId?: string | undefined },
+  full = false,
+): JsonObject {
   return {
+    ...(full && { [enabledKey]: pusher.enabled, [deviceKey]: pusher.deviceId ?? null }),
     kind: pusher.kind,
     app_id: pusher.appId,
     pushkey: pusher.pushkey,

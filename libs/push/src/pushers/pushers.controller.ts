@@ -13,6 +13,7 @@ const setSchema = {
     app_id: { type: 'string' },
     pushkey: { type: 'string' },
     append: { type: 'boolean' },
+    'org.matrix.msc3881.enabled': { type: 'boolean' },
   },
 };
 
@@ -24,7 +25,8 @@ export class PushersController {
   @Get(stable('/pushers'))
   @Access({ auth: 'required' })
   async list(@Who() requester: Requester): Promise<{ pushers: readonly JsonObject[] }> {
-    return { pushers: (await this.pushers.list(requester.userId)).map(pusherContent) };
+    const pushers = await this.pushers.list(requester.userId);
+    return { pushers: pushers.map((pusher) => pusherContent(pusher, this.pushers.canToggle)) };
   }
 
   /** POST /_matrix/client/v3/pushers/set */

@@ -243,3 +243,62 @@ describe.each(['sqlite', 'postgres'] as const)('pushers (%s)', (database) => {
     expect(await list(bob)).toEqual([]);
   });
 });
+
+describe.each(['sqlite', 'postgres'] as const)('pushers with what is not specified yet (%s)', (database) => {
+  let server: TestHomeserver;
+  let gateway: TestGateway;
+  let alice: TestUser;
+  let bob: TestUser;
+  let roomId: string;
+
+  const say = async (body: string): Promise<void> => {
+    const path = `/rooms/${roomId}/send/m.room.message/${txn++}`;
+    expect((await alice.request('PUT', path, { msgtype: 'm.text', body })).status).toBe(200);
+  };
+  const set = async (more: object, data: object = {}): Promise<void> => {
+    const texts = { app_id: 'app', pushkey: 'key', app_display_name: 'A', device_display_name: 'B', lang: 'en' };
+    const body = { kind: 'http', ...texts, data: { url: gateway.url, ...data }, ...more };
+    expect((await bob.request('POST', '/pushers/set', body)).status).toBe(200);
+  };
+  const bodies = (): unknown[] => gateway.received.map(({ content }) => (content as { body: string }).body);
+
+  beforeAll(async () => {
+    const experimental_features = { msc3881_enabled: true, msc4076_enabled: true };
+    server = await createTestHomeserver({ database, settings: { ip_range_blacklist: [], experimental_features } });
+    gateway = await new TestGateway().listen();
+    alice = await server.registerUser('alice');
+    bob = await server.registerUser('bob');
+    const made = await alice.request<{ room_id: string }>('POST', '/createRoom', { preset: 'public_chat' });
+    roomId = made.body.room_id;
+    await bob.request('POST', `/rooms/${roomId}/join`, {});
+  });
+  afterAll(async () => {
+    gateway.close();
+    await server.stop();
+  });
+
+  it('send nothing while they are switched off, nor afterwards what they missed', async () => {
+    await set({});
+    await say('one');
+    await gateway.events(1);
+    await set({ 'org.matrix.msc3881.enabled': false });
+    await say('two');
+    await sleep(300);
+    await set({ 'org.matrix.msc3881.enabled': true });
+    await say('three');
+    await gateway.events(2);
+    expect(bodies()).toEqual(['one', 'three']);
+  });
+
+  it('tell no numbers to clients that want none', async () => {
+    gateway.received.length = 0;
+    await set({}, { 'org.matrix.msc4076.disable_badge_count': true });
+    await say('four');
+    const [notification] = await gateway.events(1);
+    expect(notification?.counts).toBeUndefined();
+    const page = await bob.request<{ chunk: { event_id: string }[] }>('GET', `/rooms/${roomId}/messages?dir=b&limit=1`);
+    await bob.request('POST', `/rooms/${roomId}/receipt/m.read/${page.body.chunk[0]?.event_id}`, {});
+    await sleep(1_300);
+    expect(gateway.received).toHaveLength(1);
+  });
+});

@@ -61,6 +61,11 @@ export class PushersService implements OnModuleInit {
     return this.#any;
   }
 
+  /** Whether devices can switch each other's pushers on and off (MSC3881). */
+  get canToggle(): boolean {
+    return this.config.get('experimental_features.msc3881_enabled');
+  }
+
   /** A user's pushers. */
   list(userId: string): Promise<Pusher[]> {
     return pushersOf(this.database, userId);
@@ -78,7 +83,7 @@ export class PushersService implements OnModuleInit {
       await this.database.write((tx) => deletePusher(tx, userId, key), { name: 'delete_pusher' });
       return;
     }
-    const settings = parsePusher(body);
+    const settings = parsePusher(body, this.canToggle);
     const { append } = body;
     if (append !== undefined && typeof append !== 'boolean')
       throw MatrixError.invalidParam("'append' must be true or false");
@@ -95,7 +100,7 @@ export class PushersService implements OnModuleInit {
     await this.database.write(
       async (tx) => {
         if (append !== true) await deletePushersOfOthers(tx, userId, settings);
-        await upsertPusher(tx, id, settings, owner);
+        await upsertPusher(tx, id, settings, owner, this.canToggle);
       },
       { name: 'set_pusher' },
     );
@@ -114,6 +119,7 @@ export class PushersService implements OnModuleInit {
       profileTag: '',
       lang: 'en',
       data: {},
+      enabled: true,
     };
     const position = this.notifier.position('events');
     const owner = { userId, deviceId: undefined, accessTokenId: undefined, ts: this.clock.nowMs(), position };

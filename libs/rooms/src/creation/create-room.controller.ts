@@ -1,7 +1,7 @@
 import { Controller, Post } from '@nestjs/common';
 import { Access, JsonBody, stable, Who } from '@rookery/http';
 import type { Requester } from '@rookery/platform';
-import { type CreateRoomRequest, RoomCreation } from './room-creation.service.js';
+import { type CreateRoomRequest, inviteReasonKey, inviteReasonsKey, RoomCreation } from './room-creation.service.js';
 
 const text = { type: 'string' };
 const schema = {
@@ -32,6 +32,8 @@ const schema = {
     preset: { enum: ['private_chat', 'public_chat', 'trusted_private_chat'] },
     is_direct: { type: 'boolean' },
     power_level_content_override: { type: 'object' },
+    [inviteReasonKey]: { type: 'string' },
+    [inviteReasonsKey]: { type: 'object', additionalProperties: { type: 'string' } },
   },
 };
 

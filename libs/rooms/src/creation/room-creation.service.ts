@@ -36,7 +36,14 @@ export interface CreateRoomRequest {
   readonly preset?: PresetName;
   readonly is_direct?: boolean;
   readonly power_level_content_override?: Readonly<JsonObject>;
+  /** For all invites (MSC4491). */
+  readonly [inviteReasonKey]?: string;
+  /** For single invites, by user id. */
+  readonly [inviteReasonsKey]?: Readonly<Record<string, string>>;
 }
+
+export const inviteReasonKey = 'uk.timedout.msc4491.invite_reason';
+export const inviteReasonsKey = 'uk.timedout.msc4491.invite_reasons';
 
 /** A room that was made. */
 export interface CreatedRoom {
@@ -111,6 +118,7 @@ export class RoomCreation {
       await this.memberships.invite(requester, created.roomId, target, {
         unchecked: true,
         ...(request.is_direct && { content: { is_direct: true } }),
+        reason: this.#reasonFor(request, target),
       });
     }
     const content = request.is_direct ? { is_direct: true } : undefined;
@@ -279,8 +287,16 @@ export class RoomCreation {
         ...profiles.get(target),
         membership: 'invite',
         ...(request.is_direct && { is_direct: true }),
+        ...reasonIn(this.#reasonFor(request, target)),
       }),
     );
+  }
+
+  /** MSC4491 */
+  #reasonFor(request: CreateRoomRequest, target: string): string | undefined {
+    if (!this.config.get('experimental_features.msc4491_enabled')) return undefined;
+    const { [inviteReasonsKey]: reasons = {}, [inviteReasonKey]: reason } = request;
+    return Object.hasOwn(reasons, target) ? reasons[target] : reason;
   }
 
   #state(requester: Requester, type: string, stateKey: string, content: Readonly<JsonObject>): Draft {
@@ -310,6 +326,8 @@ export class RoomCreation {
     }
   }
 }
+
+const reasonIn = (reason: string | undefined): { readonly reason?: string } => (reason === undefined ? {} : { reason });
 
 function threepidsIn({ invite_3pid: given = [] }: CreateRoomRequest): ThreepidInvite[] {
   if (given.length > maxThreepidInvites) {

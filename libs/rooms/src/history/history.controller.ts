@@ -4,16 +4,18 @@ import {
   client,
   Inbound,
   type InboundRequest,
+  queryBoolean,
   queryChoice,
   queryInteger,
   queryString,
   stable,
   Who,
 } from '@rookery/http';
-import { type EventFilter, MatrixError, parseEventFilter } from '@rookery/matrix-types';
-import type { Requester } from '@rookery/platform';
+import { type EventFilter, type JsonObject, MatrixError, parseEventFilter } from '@rookery/matrix-types';
+import { Config, type Requester } from '@rookery/platform';
 import { MembershipReader } from '../reading/membership-reader.js';
 import { EventByTime } from './event-by-time.service.js';
+import { RedactedContent } from './redacted-content.service.js';
 import { RoomAccess } from './room-access.js';
 import { RoomReadingService } from './room-reading.service.js';
 
@@ -28,6 +30,8 @@ export class HistoryController {
     private readonly access: RoomAccess,
     private readonly memberships: MembershipReader,
     private readonly byTime: EventByTime,
+    private readonly redacted: RedactedContent,
+    private readonly config: Config,
   ) {}
 
   /** GET /_matrix/client/v3/rooms/{roomId}/messages */
@@ -57,10 +61,13 @@ export class HistoryController {
   @Access({ auth: 'required', guests: true })
   event(
     @Who() requester: Requester,
+    @Inbound() request: InboundRequest,
     @Param('roomId') roomId: string,
     @Param('eventId') eventId: string,
   ): Promise<object> {
-    return this.reading.event(requester, roomId, eventId);
+    const isUnredacted =
+      this.redacted.isEnabled && queryBoolean(request, 'fi.mau.msc2815.include_unredacted_content') === true;
+    return (isUnredacted ? this.redacted : this.reading).event(requester, roomId, eventId);
   }
 
   /** GET /_matrix/client/v3/rooms/{roomId}/context/{eventId} */
@@ -166,6 +173,17 @@ export class HistoryController {
     const last = page.at(-1);
     const more = last !== undefined && last !== rooms.at(-1);
     return { joined: page, count: rooms.length, ...(more && { next_batch: last }) };
+  }
+
+  /** GET /_matrix/client/unstable/uk.half-shot.msc2666/user/mutual_rooms (MSC2666), for clients of before it was specified */
+  @Get(client(['unstable'], '/uk.half-shot.msc2666/user/mutual_rooms'))
+  @Access({ auth: 'required' })
+  async formerMutualRooms(@Who() requester: Requester, @Inbound() request: InboundRequest): Promise<object> {
+    if (!this.config.get('experimental_features.msc2666_enabled')) throw MatrixError.unrecognized();
+    const from = queryString(request, 'batch_token');
+    const query = { ...request.query, ...(from !== undefined && { from }) };
+    const { next_batch: next, ...page } = (await this.mutualRooms(requester, { ...request, query })) as JsonObject;
+    return { ...page, ...(next !== undefined && { next_batch_token: next }) };
   }
 }
 

@@ -9,7 +9,7 @@ import {
   SigningKey,
 } from '@rookery/events';
 import { domainOf, type JsonObject, MatrixError } from '@rookery/matrix-types';
-import { Clock, Ids } from '@rookery/platform';
+import { Clock, Config, Ids } from '@rookery/platform';
 import { authTypesFor, checkAuth, powerLevelsOf, type AuthState, stateKeyOf } from '@rookery/state-res';
 import { EventStore } from './event-store.js';
 import type { EventDraft } from './event-persister.js';
@@ -26,8 +26,8 @@ export interface BuiltEvent {
 
 /** The auth rules refuse an event: 403 `M_FORBIDDEN`. */
 export class AuthRefusal extends MatrixError {
-  constructor(reason: string) {
-    super(403, 'M_FORBIDDEN', reason);
+  constructor(reason: string, extra: Readonly<JsonObject> = {}) {
+    super(403, 'M_FORBIDDEN', reason, extra);
   }
 }
 
@@ -43,6 +43,7 @@ export class DraftBuilder {
     private readonly clock: Clock,
     private readonly ids: Ids,
     private readonly key: SigningKey,
+    private readonly config: Config,
   ) {}
 
   /** The state that a draft will be built upon. */
@@ -100,9 +101,27 @@ export class DraftBuilder {
       ),
     );
     const verdict = checkAuth(event, authState);
-    if (!verdict.allowed) throw new AuthRefusal(verdict.reason);
+    if (!verdict.allowed) throw new AuthRefusal(verdict.reason, this.#causeOf(event, authState));
     const redactionRecheck = await this.#redactionRecheck(room, draft, authState);
     return { event, before, redactionRecheck };
+  }
+
+  /** Says why the auth rules refuse an event, to clients that ask (MSC3848). */
+  #causeOf(event: RoomEvent, state: AuthState): JsonObject {
+    if (!this.config.get('experimental_features.msc3848_enabled')) return {};
+    const membershipOf = (userId: string): unknown => state('m.room.member', userId)?.content['membership'];
+    const { type, stateKey, sender, content } = event;
+    const isInvite = type === 'm.room.member' && content['membership'] === 'invite';
+    const levels = powerLevelsOf(state, event.rules);
+    const code =
+      membershipOf(sender) !== 'join'
+        ? 'NOT_JOINED'
+        : isInvite && membershipOf(stateKey ?? '') === 'join'
+          ? 'ALREADY_JOINED'
+          : levels.user(sender) < (isInvite ? levels.scalar('invite') : levels.event(type, stateKey !== undefined))
+            ? 'INSUFFICIENT_POWER'
+            : undefined;
+    return code === undefined ? {} : { 'org.matrix.msc3848.unstable.errcode': `ORG.MATRIX.MSC3848.${code}` };
   }
 
   /** Signs for this server. */

@@ -118,6 +118,12 @@ export class EventStore {
     return this.#cache.get(eventId)?.stored;
   }
 
+  /** An event as it was sent, redacted or not; what was redacted finally stays so. For the eyes of moderators only. */
+  async unredacted(eventId: string): Promise<RoomEvent | undefined> {
+    const [row] = await selectEvents(this.database, [eventId]);
+    return row && fromRow(row).event;
+  }
+
   /** Told by the persister about an event that just became durable. */
   remember(stored: StoredEvent, sizeBytes: number): void {
     this.#cache.set(stored.event.eventId, { stored, sizeBytes: sizeBytes + 512 });

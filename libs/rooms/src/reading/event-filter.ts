@@ -13,6 +13,8 @@ export interface EventFilter {
   readonly containsUrl?: boolean | undefined;
   /** Only events that themselves relate to another in one of these ways (MSC3874). */
   readonly relTypes?: readonly string[] | undefined;
+  /** Only events that do not relate to another in one of these ways. */
+  readonly notRelTypes?: readonly string[];
   /** Only events to which an event of one of these relation types points (MSC3440). */
   readonly relatedByRelTypes?: readonly string[];
   /** Only events to which one of these users points with a relation. */
@@ -76,6 +78,12 @@ export function eventFilterSql(
       `EXISTS (SELECT 1 FROM event_relations mr WHERE mr.event_id = ${alias}.event_id AND ${anyOf('mr.relation_type')})`,
     );
     params.push(filter.relTypes);
+  }
+  if (filter.notRelTypes && filter.notRelTypes.length > 0) {
+    parts.push(
+      `NOT EXISTS (SELECT 1 FROM event_relations nr WHERE nr.event_id = ${alias}.event_id AND ${anyOf('nr.relation_type')})`,
+    );
+    params.push(filter.notRelTypes);
   }
   if (filter.relatedByRelTypes || filter.relatedBySenders) {
     const inner: string[] = [`er.relates_to_id = ${alias}.event_id`];

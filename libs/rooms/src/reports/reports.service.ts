@@ -24,7 +24,7 @@ export class Reports {
   /** @throws MatrixError 404 `M_NOT_FOUND` for an event that the reporter cannot see, 429 `M_LIMIT_EXCEEDED` */
   async event(requester: Requester, roomId: string, eventId: string, body: Readonly<JsonObject>): Promise<void> {
     await this.limiter.take('rc_reports', requester.userId, requester);
-    await this.reading.visibleEvent(requester, roomId, eventId);
+    if (!(await this.#isSeen(requester, roomId, eventId))) return;
     const report = {
       id: await this.ids.report(),
       receivedTs: this.clock.nowMs(),
@@ -40,12 +40,30 @@ export class Reports {
   /** @throws MatrixError 404 `M_NOT_FOUND`, 429 `M_LIMIT_EXCEEDED` */
   async room(requester: Requester, roomId: string, reason: string): Promise<void> {
     await this.limiter.take('rc_reports', requester.userId, requester);
-    if (!(await roomExists(this.database, roomId))) throw MatrixError.notFound('There is no such room');
+    if (!(await roomExists(this.database, roomId))) {
+      if (this.#isDiscreet) return;
+      throw MatrixError.notFound('There is no such room');
+    }
     const id = await this.ids.report();
     const now = this.clock.nowMs();
     await this.database.write((tx) => insertRoomReport(tx, id, now, roomId, requester.userId, reason), {
       name: 'report_room',
     });
+  }
+
+  async #isSeen(requester: Requester, roomId: string, eventId: string): Promise<boolean> {
+    try {
+      await this.reading.visibleEvent(requester, roomId, eventId);
+      return true;
+    } catch (error) {
+      if (this.#isDiscreet && MatrixError.is(error)) return false;
+      throw error;
+    }
+  }
+
+  /** Reports do not tell what there is (MSC4277). */
+  get #isDiscreet(): boolean {
+    return this.config.get('experimental_features.msc4277_enabled');
   }
 
   /** A user of another server, or one that does not exist, is passed over in silence. */

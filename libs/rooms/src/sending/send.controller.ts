@@ -9,6 +9,7 @@ import { RoomReadingService } from '../history/room-reading.service.js';
 import { MembershipService } from '../membership/membership.service.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
 import { EventCreation } from './event-creation.service.js';
+import { RelatedRedactions } from './related-redactions.service.js';
 
 /** How long to wait before sending, milliseconds (MSC4140). */
 const delayParameter = 'org.matrix.msc4140.delay';
@@ -29,6 +30,7 @@ export class SendController {
     private readonly state: RoomStateReader,
     private readonly aliases: AliasService,
     private readonly delayed: DelayedEvents,
+    private readonly related: RelatedRedactions,
   ) {}
 
   /** PUT /_matrix/client/v3/rooms/{roomId}/send/{eventType}/{txnId} */
@@ -58,9 +60,11 @@ export class SendController {
     @Param('roomId') roomId: string,
     @Param('eventId') redacts: string,
     @Param('txnId') txnId: string,
-    @JsonBody({ properties: { reason: { type: 'string' } } }, { optional: true }) content: JsonObject,
+    @JsonBody({ properties: { reason: { type: 'string' } } }, { optional: true }) body: JsonObject,
   ): Promise<object> {
+    const { types, content } = this.related.wishesIn(body);
     const sent = await this.creation.send(requester, { roomId, type: 'm.room.redaction', content, redacts }, txnId);
+    await this.related.redact(requester, roomId, redacts, types, content);
     return { event_id: sent.eventId };
   }
 
