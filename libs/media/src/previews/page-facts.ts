@@ -36,9 +36,11 @@ const maxImages = 20;
 const longestValue = 1_000;
 const longestText = 20_000;
 const longestTitle = 2_000;
-const pieceLength = 65_536;
+const pieceLength = 16_384;
 /** What comes behind this many characters of a page is not looked at. */
-const maxLength = 4_000_000;
+const maxLength = 2_000_000;
+/** The parser's effort grows with the depth: pages that are nested more deeply are read up to there. */
+const maxDepth = 500;
 
 /** What only a browser's eye needs. */
 const tooSmall = (side: string | undefined): boolean => side !== undefined && /^\d+$/.test(side) && Number(side) < 32;
@@ -55,12 +57,19 @@ class FactCollector {
   embedding: string | undefined;
   base: string | undefined;
   text = '';
+  #depth = 0;
   #skipping = 0;
   #inTitle = false;
   #heading: string | undefined;
   #inSvg = 0;
 
+  /** Nothing more is to be read. */
+  get isTooDeep(): boolean {
+    return this.#depth > maxDepth;
+  }
+
   open(name: string, attributes: Readonly<Record<string, string>>): void {
+    this.#depth++;
     if (skipped.has(name)) this.#skipping++;
     if (name === 'svg') this.#inSvg++;
     else if (name === 'meta') this.#meta(attributes);
@@ -75,6 +84,7 @@ class FactCollector {
   }
 
   close(name: string): void {
+    this.#depth--;
     if (skipped.has(name) && this.#skipping > 0) this.#skipping--;
     if (name === 'svg') this.#inSvg--;
     if (name === 'title') this.#inTitle = false;
@@ -205,10 +215,10 @@ export async function readPage(bytes: Uint8Array, contentType: string): Promise<
     },
     { decodeEntities: true, lowerCaseTags: true, lowerCaseAttributeNames: true },
   );
-  for (let start = 0; start < Math.min(text.length, maxLength); start += pieceLength) {
+  for (let start = 0; start < Math.min(text.length, maxLength) && !collector.isTooDeep; start += pieceLength) {
     parser.write(text.slice(start, start + pieceLength));
     await turn();
   }
-  parser.end();
+  if (!collector.isTooDeep) parser.end();
   return collector.facts();
 }
