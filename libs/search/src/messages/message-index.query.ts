@@ -140,8 +140,8 @@ const roomWord = (roomId: string): string =>
   createHash('sha256').update(roomId).digest().readBigUInt64BE().toString(36);
 /** On PostgreSQL it lies among the words of the text, none of which begins like this. */
 const lexemeOf = (roomId: string): string => `'!${roomWord(roomId)}'`;
-/** For more rooms, all of what was said is looked at. */
-const maxRoomWords = 200;
+/** For more rooms it is quicker to look at all that holds the words. */
+const maxRoomWords = 20;
 
 /**
  * Only so many of the newest matches are considered: to rank everything that holds a common word would take seconds. Counts

@@ -1,3 +1,5 @@
+import { openDatabase, parseDatabaseOptions } from '@rookery/database';
+import { SystemClock } from '@rookery/platform';
 import { createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
 
 interface Result {
@@ -203,6 +205,32 @@ describe.each(['sqlite', 'postgres'] as const)('message search (%s)', (database)
     expect(ids(await search(bob, 'tongue'))).toEqual([eventId]);
     await alice.request('PUT', `/rooms/${roomId}/redact/${eventId}/${txn++}`, {});
     expect(await search(bob, 'tongue')).toMatchObject({ count: 0, results: [] });
+  });
+
+  it('finds at once what was said last, in whatever crowd and before whatever restart', async () => {
+    const crowd = await Promise.all(Array.from({ length: 30 }, (_, index) => say(`crowd ${index}`)));
+    const own = await say('crowd and me', bob);
+    expect(ids(await search(bob, 'crowd', { filter: { rooms: [roomId], limit: 100 } })).toSorted()).toEqual(
+      [...crowd, own].toSorted(),
+    );
+    const last = await say('before the end');
+    await server.restart();
+    expect(ids(await search(bob, 'end'))).toEqual([last]);
+  });
+
+  it('does not hold up what is said when the index is in trouble', async () => {
+    const { config } = server.server;
+    const other = await openDatabase(
+      parseDatabaseOptions({ name: config.get('database.name'), args: config.get('database.args') }),
+      new SystemClock(),
+    );
+    const before = await say('before the trouble');
+    expect(ids(await search(bob, 'trouble'))).toEqual([before]);
+    await other.write((tx) => tx.run('ALTER TABLE event_search RENAME TO lost'));
+    const sent = await say('in the midst of trouble');
+    await other.write((tx) => tx.run('ALTER TABLE lost RENAME TO event_search'));
+    await other.close();
+    expect(ids(await search(bob, 'trouble', { order_by: 'recent' }))).toEqual([sent, before]);
   });
 
   it.each([

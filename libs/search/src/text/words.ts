@@ -1,5 +1,5 @@
 /** Scripts that are written without spaces and have too many characters for a word list: cut into pairs. */
-const pairScripts = /^[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}ー]$/u;
+const pairScripts = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}ー]/u;
 /** Scripts without spaces whose words a dictionary finds. */
 const dictionaryScripts = /[\p{Script=Thai}\p{Script=Lao}\p{Script=Khmer}\p{Script=Myanmar}]/u;
 const runs = /[\p{L}\p{N}\p{M}]+/gu;
@@ -28,6 +28,10 @@ function* piecesOf(text: string): Iterable<Piece> {
     if (dictionaryScripts.test(run)) {
       for (const { segment, isWordLike } of segmenter.segment(run))
         if (isWordLike) yield { text: segment, paired: false };
+      continue;
+    }
+    if (!pairScripts.test(run)) {
+      yield { text: run, paired: false };
       continue;
     }
     let piece = '';
