@@ -287,7 +287,7 @@ describe.each(['sqlite', 'postgres'] as const)('what is not specified yet, switc
       status: 413,
       body: { errcode: 'M_TOO_LARGE' },
     });
-    const opened = await fetch(homeserver.baseUrl + path, { headers: { 'sec-fetch-mode': 'navigate' } });
+    const opened = await fetch(homeserver.baseUrl + path, { headers: { 'sec-fetch-dest': 'document' } });
     expect(opened.status).toBe(403);
     expect((await homeserver.request('DELETE', path)).body).toEqual({});
     for (const method of ['GET', 'DELETE']) expect((await homeserver.request(method, path)).status).toBe(404);
