@@ -75,7 +75,7 @@ function load(): OpenApiValidator {
   const byMethod = new Map<string, Endpoint[]>();
   let count = 0;
   for (const [path, document] of documents) {
-    if (!/^api\/client-server\/[^/]+\.yaml$/.test(path) || typeof document['paths'] !== 'object') continue;
+    if (!/^api\/(?:client|server)-server\/[^/]+\.yaml$/.test(path) || typeof document['paths'] !== 'object') continue;
     const servers = document['servers'] as { variables?: { basePath?: { default?: string } } }[] | undefined;
     const basePath = servers?.[0]?.variables?.basePath?.default ?? '';
     for (const [template, operations] of Object.entries(document['paths'] as Record<string, Node>)) {
@@ -146,12 +146,12 @@ function problemsOf(endpoint: Endpoint, exchange: Exchange): string[] {
   return problems;
 }
 
-/** `fetch` that throws when an exchange with the client API contradicts the specification. */
+/** `fetch` that throws when an exchange with clients or other servers contradicts the specification. */
 export async function validatedFetch(input: string | URL | Request, init?: RequestInit): Promise<Response> {
   const response = await fetch(input, init);
   const url = new URL(input instanceof Request ? input.url : input);
   const validator = openApiValidator();
-  if (validator.endpoints === 0 || !url.pathname.startsWith('/_matrix/client/')) return response;
+  if (validator.endpoints === 0 || !/^\/_matrix\/(?:client|federation|key)\//.test(url.pathname)) return response;
   if (!(response.headers.get('content-type') ?? '').startsWith('application/json')) return response;
   const body = (await response.clone().json()) as unknown;
   const sent = typeof init?.body === 'string' && init.body !== '' ? (JSON.parse(init.body) as unknown) : undefined;

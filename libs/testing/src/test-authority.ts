@@ -27,7 +27,7 @@ export function makeTestAuthority(name = 'Authority of tests'): TestAuthority {
       validForMs < 0 ? [nowMs + 2 * validForMs, nowMs + validForMs] : [nowMs - dayMs, nowMs + validForMs];
     const toBeSigned = sequence(
       tagged(0xa0, integer(Buffer.from([2]))),
-      integer(randomBytes(8)),
+      integer(Buffer.concat([Buffer.from([1]), randomBytes(7)])),
       ecdsaWithSha256,
       issuer,
       sequence(utcTime(from), utcTime(until)),
@@ -64,8 +64,8 @@ function tagged(tag: number, ...parts: readonly Buffer[]): Buffer {
 }
 
 const sequence = (...parts: readonly Buffer[]): Buffer => tagged(0x30, ...parts);
-/** Positive: a leading zero where the first bit is set. */
-const integer = (bytes: Buffer): Buffer => tagged(0x02, Buffer.from([0]).subarray(0, (bytes[0] ?? 0) >> 7), bytes);
+/** Of a number whose first bit is not set and whose first byte is not zero. */
+const integer = (bytes: Buffer): Buffer => tagged(0x02, bytes);
 const objectId = (hex: string): Buffer => tagged(0x06, Buffer.from(hex, 'hex'));
 const ecdsaWithSha256 = sequence(objectId('2a8648ce3d040302'));
 const distinguishedName = (name: string): Buffer =>

@@ -1,0 +1,173 @@
+import { canonicalJson, signJson, SigningKey } from '@rookery/events';
+import { authorizationHeader } from '@rookery/federation-client';
+import type { JsonObject } from '@rookery/matrix-types';
+import {
+  createTestHomeserver,
+  FakeNames,
+  makeTestAuthority,
+  type TestAuthority,
+  type TestHomeserver,
+  type TestHomeserverOptions,
+} from '@rookery/testing';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { createServer } from 'node:https';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { validatedFetch } from '../../support/openapi.js';
+import { freePort } from '../../support/server-process.js';
+
+/** An answer with its JSON. */
+export interface Answer {
+  readonly status: number;
+  readonly body: JsonObject;
+}
+
+/** A request that a played server got. */
+export interface Asked {
+  readonly method: string;
+  readonly url: string;
+  readonly headers: IncomingMessage['headers'];
+  readonly body: string;
+}
+
+/** A server that a test plays: it has a certificate, a key, and answers what the test wants. */
+export class PlayedServer {
+  readonly asked: Asked[] = [];
+  /** What it answers to everything but its keys; `undefined` for 404. */
+  answer: (asked: Asked, response: ServerResponse) => void = (_, response) =>
+    void response.writeHead(404).end('{"errcode":"M_UNRECOGNIZED","error":"No"}');
+  /** What it says about its keys. */
+  keys: () => unknown;
+
+  constructor(
+    readonly name: string,
+    readonly key: SigningKey,
+  ) {
+    this.keys = () => this.statement();
+  }
+
+  /** What it says about its keys, changed or not, with its signature. */
+  statement(change: JsonObject = {}): JsonObject {
+    const own = {
+      ...{ server_name: this.name, valid_until_ts: Date.now() + 3_600_000, old_verify_keys: {} },
+      verify_keys: { [this.key.keyId]: { key: this.key.publicKey } },
+      ...change,
+    };
+    return signJson(own, this.name, this.key);
+  }
+
+  /** Headers of a request that it signs. */
+  authorization(method: string, uri: string, destination: string, content?: JsonObject): string {
+    const canonicalContent = content === undefined ? undefined : canonicalJson(content);
+    return authorizationHeader({ method, uri, origin: this.name, destination, canonicalContent }, this.key);
+  }
+
+  /** Sends a signed request to a server under test. */
+  async request(to: TestHomeserver, method: string, uri: string, content?: JsonObject): Promise<Answer> {
+    const serverName = to.server.config.serverName;
+    return send(to, method, uri, this.authorization(method, uri, serverName, content), content);
+  }
+}
+
+/** Sends a request with whatever `Authorization`. */
+export async function send(
+  to: TestHomeserver,
+  method: string,
+  uri: string,
+  authorization: string | undefined,
+  content?: JsonObject | string,
+): Promise<Answer> {
+  // What is no JSON cannot be held against a schema.
+  const response = await (typeof content === 'string' ? fetch : validatedFetch)(`${to.baseUrl}${uri}`, {
+    method,
+    headers: authorization === undefined ? {} : { authorization },
+    ...(content === undefined ? {} : { body: typeof content === 'string' ? content : JSON.stringify(content) }),
+  });
+  return { status: response.status, body: (await response.json()) as JsonObject };
+}
+
+/** Servers that find and trust each other, and nobody else. */
+export class FederationWorld {
+  readonly names = new FakeNames();
+  readonly #authority: TestAuthority = makeTestAuthority();
+  readonly #stops: (() => Promise<unknown>)[] = [];
+  #keys = 100;
+
+  private constructor(private readonly folder: string) {}
+
+  static async create(): Promise<FederationWorld> {
+    const world = new FederationWorld(await mkdtemp(join(tmpdir(), 'rookery-world-')));
+    await writeFile(join(world.folder, 'ca.pem'), world.#authority.cert);
+    return world;
+  }
+
+  /** Settings by which a server belongs to this world. */
+  get settings(): Record<string, unknown> {
+    return {
+      federation_custom_ca_list: [join(this.folder, 'ca.pem')],
+      ip_range_whitelist: ['127.0.0.0/8'],
+      trusted_key_servers: [],
+      federation: { max_short_retry_delay: 1, max_long_retry_delay: 1 },
+    };
+  }
+
+  /** Starts a homeserver with this name: plain HTTP for its clients, TLS for other servers. */
+  async homeserver(name: string, options: TestHomeserverOptions = {}): Promise<TestHomeserver> {
+    const { cert, key } = this.#authority.issue([name]);
+    const [certFile, keyFile] = [join(this.folder, `${name}.cert`), join(this.folder, `${name}.key`)];
+    await writeFile(certFile, cert);
+    await writeFile(keyFile, key);
+    const listener = { bind_addresses: ['127.0.0.1'], type: 'http' };
+    // The same after a restart.
+    const [port, tlsPort] = [await freePort(), await freePort()];
+    const homeserver = await createTestHomeserver({
+      ...{ nameResolver: this.names, fetch: validatedFetch },
+      ...options,
+      settings: {
+        ...this.settings,
+        server_name: name,
+        tls_certificate_path: certFile,
+        tls_private_key_path: keyFile,
+        listeners: [
+          { ...listener, port, resources: [{ names: ['client', 'federation', 'media'] }] },
+          { ...listener, port: tlsPort, tls: true, resources: [{ names: ['federation'] }] },
+        ],
+        ...options.settings,
+      },
+    });
+    this.#stops.push(() => homeserver.stop());
+    this.names.host(`${name}:8448`, { address: '127.0.0.1', port: tlsPort });
+    return homeserver;
+  }
+
+  /** Starts a server that the test plays. */
+  async played(name: string): Promise<PlayedServer> {
+    const played = new PlayedServer(name, SigningKey.fromSeed('played', new Uint8Array(32).fill(this.#keys++)));
+    const { cert, key } = this.#authority.issue([name]);
+    const server = createServer({ cert, key }, (request, response) => {
+      let body = '';
+      request.on('data', (chunk: Buffer) => (body += chunk.toString()));
+      request.on('end', () => {
+        const { method = '', url = '', headers } = request;
+        const asked = { method, url, headers, body };
+        played.asked.push(asked);
+        if (url === '/_matrix/key/v2/server') response.end(JSON.stringify(played.keys()));
+        else played.answer(asked, response);
+      });
+    });
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    this.names.host(`${name}:8448`, { address: '127.0.0.1', port: (server.address() as AddressInfo).port });
+    this.#stops.push(() => {
+      server.closeAllConnections();
+      return new Promise((resolve) => server.close(resolve));
+    });
+    return played;
+  }
+
+  async stop(): Promise<void> {
+    for (const stop of this.#stops.splice(0).reverse()) await stop();
+    await rm(this.folder, { recursive: true, force: true });
+  }
+}

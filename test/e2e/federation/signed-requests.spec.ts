@@ -1,0 +1,244 @@
+import { canonicalJson, SigningKey } from '@rookery/events';
+import { parseAuthorization, signedRequestText } from '@rookery/federation-client';
+import type { JsonObject } from '@rookery/matrix-types';
+import type { TestHomeserver, TestUser } from '@rookery/testing';
+import { createRoom, databases } from '../rooms/rooms-client.js';
+import { startProbe } from '../modules/probe-server.js';
+import { FederationWorld, type PlayedServer, send } from './federation-world.js';
+
+const profileOf = (userId: string, more = ''): string =>
+  `/_matrix/federation/v1/query/profile?user_id=${encodeURIComponent(userId)}${more}`;
+
+describe.each(databases)('requests that another server signs (%s)', (database) => {
+  let world: FederationWorld;
+  let server: TestHomeserver;
+  let alice: TestUser;
+  let other: PlayedServer;
+  beforeAll(async () => {
+    world = await FederationWorld.create();
+    server = await world.homeserver('here.test', { database });
+    alice = await server.registerUser('alice');
+    await alice.request('PUT', `/profile/${alice.userId}/displayname`, { displayname: 'Alice' });
+    other = await world.played('there.test');
+  });
+  afterAll(() => world.stop());
+
+  const uri = profileOf('@alice:here.test');
+  const outcome = async (authorization: string | undefined, path = uri): Promise<unknown[]> => {
+    const { status, body } = await send(server, 'GET', path, authorization);
+    return [status, body['errcode'] ?? 'answered'];
+  };
+  const refused = [401, 'M_UNAUTHORIZED'];
+
+  it('are answered', async () => {
+    expect(await other.request(server, 'GET', uri)).toEqual({ status: 200, body: { displayname: 'Alice' } });
+    const field = profileOf('@alice:here.test', '&field=displayname');
+    expect((await other.request(server, 'GET', field)).body).toEqual({ displayname: 'Alice' });
+    expect((await other.request(server, 'GET', profileOf('@alice:here.test', '&field=avatar_url'))).body).toEqual({});
+    expect((await other.request(server, 'GET', profileOf('@nobody:here.test'))).status).toBe(404);
+    expect((await other.request(server, 'GET', profileOf('@zoe:there.test'))).status).toBe(400);
+    expect((await other.request(server, 'GET', '/_matrix/federation/v1/query/profile')).status).toBe(400);
+  });
+
+  it('ask once for the key', async () => {
+    const fresh = await world.played('fresh.test');
+    const answers = await Promise.all(Array.from({ length: 8 }, () => fresh.request(server, 'GET', uri)));
+    expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
+    expect(fresh.asked.map(({ url }) => url)).toEqual(['/_matrix/key/v2/server']);
+  });
+
+  it('are refused without a signature, or with another than theirs', async () => {
+    const good = other.authorization('GET', uri, 'here.test');
+    expect(await outcome(good)).toEqual([200, 'answered']);
+    expect(await outcome(undefined)).toEqual(refused);
+    expect(await outcome('Bearer abc')).toEqual(refused);
+    expect(await outcome(`Bearer ${alice.accessToken}`)).toEqual(refused);
+    expect(await outcome(good.replace(/sig="./, 'sig="-'))).toEqual(refused);
+    expect(await outcome(good, profileOf('@alice:here.test', '&field=displayname'))).toEqual(refused);
+    expect(await outcome(other.authorization('POST', uri, 'here.test'))).toEqual(refused);
+    // Signed by somebody else, under this server's name or one without a server.
+    const stranger = SigningKey.fromSeed('played', new Uint8Array(32).fill(77));
+    const forged = Object.assign(Object.create(other) as PlayedServer, { key: stranger });
+    expect(await outcome(forged.authorization('GET', uri, 'here.test'))).toEqual(refused);
+    for (const name of ['nowhere.test', 'here.test', 'not a name', 'x'.repeat(300)]) {
+      const impostor = Object.assign(Object.create(other) as PlayedServer, { name });
+      expect([name, await outcome(impostor.authorization('GET', uri, 'here.test'))]).toEqual([name, refused]);
+    }
+  });
+
+  it('are refused when they are for another server', async () => {
+    expect(await outcome(other.authorization('GET', uri, 'elsewhere.test'))).toEqual(refused);
+    expect(
+      await outcome(other.authorization('GET', uri, 'elsewhere.test').replace('elsewhere.test', 'here.test')),
+    ).toEqual(refused);
+    // Older servers do not name it at all.
+    const text = signedRequestText({
+      ...{ method: 'GET', uri, origin: 'there.test', destination: undefined, canonicalContent: undefined },
+    });
+    const old = `X-Matrix origin=there.test,key="${other.key.keyId}",sig="${other.key.sign(text)}"`;
+    expect(await outcome(old)).toEqual([200, 'answered']);
+  });
+
+  it('are refused when the key does not hold anymore', async () => {
+    const late = await world.played('late.test');
+    late.keys = () => late.statement({ valid_until_ts: Date.now() - 60_000 });
+    expect(await outcome(late.authorization('GET', uri, 'here.test'))).toEqual(refused);
+    const retired = await world.played('retired.test');
+    const current = SigningKey.fromSeed('current', new Uint8Array(32).fill(78));
+    retired.keys = () => {
+      const now = Object.assign(Object.create(retired) as PlayedServer, { key: current });
+      return now.statement({
+        old_verify_keys: { [retired.key.keyId]: { key: retired.key.publicKey, expired_ts: Date.now() - 60_000 } },
+      });
+    };
+    expect(await outcome(retired.authorization('GET', uri, 'here.test'))).toEqual(refused);
+  });
+
+  it('find the room behind an alias', async () => {
+    const roomId = await createRoom(alice, { room_alias_name: 'known' });
+    const path = (alias: string): string =>
+      `/_matrix/federation/v1/query/directory?room_alias=${encodeURIComponent(alias)}`;
+    expect(await other.request(server, 'GET', path('#known:here.test'))).toEqual({
+      ...{ status: 200, body: { room_id: roomId, servers: ['here.test'] } },
+    });
+    expect((await other.request(server, 'GET', path('#unknown:here.test'))).status).toBe(404);
+    expect((await other.request(server, 'GET', path('#known:there.test'))).status).toBe(400);
+    expect((await other.request(server, 'GET', path('known'))).status).toBe(400);
+  });
+
+  it('need none where everybody may ask: whose an OpenID token is', async () => {
+    const { body } = await alice.request<{ access_token: string }>(
+      'POST',
+      `/user/${alice.userId}/openid/request_token`,
+      {},
+    );
+    const userinfo = '/_matrix/federation/v1/openid/userinfo';
+    expect(await send(server, 'GET', `${userinfo}?access_token=${body.access_token}`, undefined)).toEqual({
+      ...{ status: 200, body: { sub: '@alice:here.test' } },
+    });
+    expect(await send(server, 'GET', `${userinfo}?access_token=${alice.accessToken}`, undefined)).toMatchObject({
+      ...{ status: 401, body: { errcode: 'M_UNKNOWN_TOKEN' } },
+    });
+    expect((await send(server, 'GET', userinfo, undefined)).status).toBe(400);
+  });
+});
+
+describe.each(databases)('requests that this server signs (%s)', (database) => {
+  let world: FederationWorld;
+  beforeAll(async () => {
+    world = await FederationWorld.create();
+  });
+  afterAll(() => world.stop());
+
+  it('bring the profiles of other servers, between two of ours', async () => {
+    const [here, there] = await Promise.all([
+      world.homeserver('here.test', { database }),
+      world.homeserver('there.test', { database }),
+    ]);
+    const [alice, zoe] = [await here.registerUser('alice'), await there.registerUser('zoe')];
+    await zoe.request('PUT', `/profile/${zoe.userId}/displayname`, { displayname: 'Zoë' });
+    expect(await alice.request('GET', `/profile/${zoe.userId}`)).toMatchObject({
+      ...{ status: 200, body: { displayname: 'Zoë' } },
+    });
+    expect((await alice.request('GET', '/profile/@nobody:there.test')).status).toBe(404);
+    expect((await alice.request('GET', '/profile/@nobody:nowhere.test')).status).toBe(502);
+  });
+
+  it('are not made to servers that the settings do not name, nor taken from them', async () => {
+    const closed = await world.homeserver('closed.test', {
+      database,
+      settings: { federation_domain_whitelist: ['friend.test'], federation_whitelist_endpoint_enabled: true },
+    });
+    const user = await closed.registerUser('carol');
+    const [friend, stranger] = [await world.played('friend.test'), await world.played('stranger.test')];
+    friend.answer = stranger.answer = (_, response) => void response.end('{"displayname":"X"}');
+    expect((await user.request('GET', '/profile/@x:friend.test')).body).toEqual({ displayname: 'X' });
+    expect((await user.request('GET', '/profile/@x:stranger.test')).status).toBe(403);
+    expect(stranger.asked).toEqual([]);
+    const uri = profileOf(user.userId);
+    expect((await friend.request(closed, 'GET', uri)).status).toBe(200);
+    expect(await stranger.request(closed, 'GET', uri)).toMatchObject({ status: 403, body: { errcode: 'M_FORBIDDEN' } });
+    expect((await user.request('GET', '/_synapse/client/v1/config/federation_whitelist')).body).toEqual({
+      ...{ whitelist_enabled: true, whitelist: ['friend.test'] },
+    });
+  });
+
+  it('hide profiles where the settings say so', async () => {
+    const shy = await world.homeserver('shy.test', {
+      database,
+      settings: { allow_profile_lookup_over_federation: false },
+    });
+    const user = await shy.registerUser('dora');
+    const other = await world.played('asker.test');
+    expect(await other.request(shy, 'GET', profileOf(user.userId))).toMatchObject({
+      ...{ status: 403, body: { errcode: 'M_FORBIDDEN' } },
+    });
+    expect((await user.request('GET', '/_synapse/client/v1/config/federation_whitelist')).status).toBe(404);
+  });
+
+  it('are not made for a while to a server that is down, also after a restart, until it shows life', async () => {
+    const steady = await world.homeserver('steady.test', { database });
+    const user = await steady.registerUser('erin');
+    const down = await world.played('down.test');
+    down.answer = (_, response) => void response.writeHead(503).end();
+    const ask = async (): Promise<number> => (await user.request('GET', '/profile/@x:down.test')).status;
+    expect(await ask()).toBe(502);
+    const requests = down.asked.length;
+    expect(await ask()).toBe(502);
+    await steady.restart();
+    expect(await ask()).toBe(502);
+    expect(down.asked).toHaveLength(requests);
+    down.answer = (_, response) => void response.end('{"displayname":"Up"}');
+    expect((await down.request(steady, 'GET', profileOf(user.userId))).status).toBe(200);
+    for (let tries = 0; tries < 50 && (await ask()) !== 200; tries++) await new Promise((done) => setTimeout(done, 20));
+    expect(await ask()).toBe(200);
+  });
+
+  it('carry what modules send, where their entries allow it', async () => {
+    const friend = await world.played('module-friend.test');
+    const module = new URL('../modules/fixtures/probe.ts', import.meta.url).pathname;
+    const probe = await startProbe(
+      database,
+      {
+        ...world.settings,
+        server_name: 'modules.test',
+        modules: [{ module, allow_federation_to: ['module-friend.test', 'nowhere.test'] }],
+      },
+      { nameResolver: world.names },
+    );
+    try {
+      friend.answer = (asked, response) => void response.end(JSON.stringify({ got: asked.body, by: asked.method }));
+      const path = '/_matrix/federation/v1/org.example/x';
+      expect(await probe.call('federation.getJson', 'module-friend.test', path, { 'a b': 'ü' })).toMatchObject({
+        ...{ status: 200, result: { got: '', by: 'GET' } },
+      });
+      expect(await probe.call('federation.putJson', 'module-friend.test', path, { b: 1, a: [true] })).toMatchObject({
+        ...{ status: 200, result: { got: '{"a":[true],"b":1}', by: 'PUT' } },
+      });
+      const own = (await probe.request<JsonObject>('GET', '/_matrix/key/v2/server')).body;
+      const [get, put] = friend.asked;
+      expect([get?.url, put?.url]).toEqual([`${path}?a%20b=%C3%BC`, path]);
+      for (const { method, url, headers, body } of friend.asked) {
+        const credentials = parseAuthorization(headers.authorization ?? '')!;
+        expect([credentials.origin, credentials.destination]).toEqual(['modules.test', 'module-friend.test']);
+        expect(Object.keys(own['verify_keys'] as object)).toContain(credentials.keyId);
+        const content = body === '' ? undefined : canonicalJson(JSON.parse(body));
+        const text = signedRequestText({ ...credentials, method, uri: url, canonicalContent: content });
+        expect(text).toContain('"destination":"module-friend.test"');
+      }
+      expect(await probe.call('federation.getJson', 'foe.test', path)).toMatchObject({
+        ...{ status: 403, error: 'M_FORBIDDEN' },
+      });
+      expect(await probe.call('federation.getJson', 'nowhere.test', path)).toMatchObject({ status: 502 });
+      expect(await probe.call('federation.putJson', 'module-friend.test', path, ['no object'])).toMatchObject({
+        error: 'RangeError',
+      });
+      friend.answer = (_, response) => void response.writeHead(403).end('{"errcode":"M_FORBIDDEN","error":"No"}');
+      expect(await probe.call('federation.getJson', 'module-friend.test', path)).toMatchObject({
+        ...{ status: 403, error: 'M_FORBIDDEN' },
+      });
+    } finally {
+      await probe.stop();
+    }
+  });
+});
