@@ -25,14 +25,10 @@ const always: Readonly<Record<string, boolean>> = {
   'org.matrix.msc3827.stable': true,
   'org.matrix.msc3440.stable': true,
   'org.matrix.msc3771': true,
-  'org.matrix.msc3773': true,
-  'org.matrix.msc3874': true,
   'org.matrix.msc3981': true,
-  'uk.tcpip.msc4133': true,
   'uk.tcpip.msc4133.stable': true,
   'org.matrix.msc4222': true,
   'org.matrix.msc4380.stable': true,
-  'com.beeper.msc4169': true,
 };
 
 /** Features that are as the settings say. */
@@ -46,6 +42,8 @@ function bySettings(config: Config): Record<string, boolean> {
     'org.matrix.msc3026.busy_presence': config.get('experimental_features.msc3026_enabled'),
     'org.matrix.msc3391': config.get('experimental_features.msc3391_enabled'),
     'org.matrix.msc3882': config.get('login_via_existing_session.enabled'),
+    'org.matrix.msc3773': config.get('experimental_features.msc3773_enabled'),
+    'org.matrix.msc3874': config.get('experimental_features.msc3874_enabled'),
     'org.matrix.msc3881': config.get('experimental_features.msc3881_enabled'),
     'org.matrix.msc3912': config.get('experimental_features.msc3912_enabled'),
     'org.matrix.msc4028': config.get('experimental_features.msc4028_push_encrypted_events'),
@@ -59,6 +57,8 @@ function bySettings(config: Config): Record<string, boolean> {
     'org.matrix.msc4354': config.get('experimental_features.msc4354_enabled'),
     'org.matrix.msc4155': config.get('experimental_features.msc4155_enabled'),
     'uk.timedout.msc4491.create_room_invite_reasons': config.get('experimental_features.msc4491_enabled'),
+    'uk.tcpip.msc4133': config.get('experimental_features.msc4133_enabled'),
+    'com.beeper.msc4169': config.get('experimental_features.msc4169_enabled'),
     'com.beeper.msc4446': config.get('experimental_features.msc4446_enabled'),
     'org.matrix.simplified_msc3575': config.get('experimental_features.msc3575_enabled'),
     'io.element.e2ee_forced.public': encrypted === 'all',

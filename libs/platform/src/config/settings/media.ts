@@ -23,7 +23,10 @@ export const mediaSettings = {
   media_storage_providers: setting(
     k.list(
       k.object({
-        module: k.need(k.text({ empty: false }), '`file_system`, package name, or path of a module.'),
+        module: k.need(
+          k.text({ empty: false }),
+          '`file_system`, or the name that a module gave to its storage provider.',
+        ),
         store_local: k.field(k.flag, false, 'Store what local users upload.'),
         store_remote: k.field(k.flag, false, 'Store what comes from other servers.'),
         store_synchronous: k.field(k.flag, false, 'Wait until it is stored.'),
