@@ -47,15 +47,12 @@ module.exports = {
     rule(
       'protocol-is-pure',
       { path: lib(layers[0]), pathNot: spec },
-      { path: 'node_modules/(@nestjs|typeorm|fastify|ioredis|rxjs|reflect-metadata)/' },
+      { path: 'node_modules/(@nestjs|typeorm|pg|better-sqlite3|fastify|ioredis|rxjs|reflect-metadata)/' },
     ),
     rule(
-      'typeorm-in-storage-files',
-      {
-        path: '^(libs|apps)/',
-        pathNot: '\\.(entity|repository|query|migration)\\.ts$|^libs/database/',
-      },
-      { path: 'node_modules/typeorm/' },
+      'drivers-behind-the-database',
+      { path: '^(libs|apps)/', pathNot: `${spec}|^libs/(database|testing)/` },
+      { path: 'node_modules/(typeorm|pg|better-sqlite3)/' },
     ),
     rule(
       'examples-see-only-the-module-api',

@@ -13,7 +13,7 @@ function house(files: Readonly<Record<string, string>>): string {
   cpSync(join(root, 'tsconfig.check.json'), join(folder, 'tsconfig.check.json'));
   writeFileSync(join(folder, 'package.json'), '{"type":"module"}');
   mkdirSync(join(folder, 'node_modules', '@rookery'), { recursive: true });
-  for (const name of ['typeorm', 'typescript', '@nestjs']) {
+  for (const name of ['pg', 'typescript', '@nestjs']) {
     symlinkSync(join(root, 'node_modules', name), join(folder, 'node_modules', name));
   }
   const sound: Record<string, string> = {
@@ -97,9 +97,9 @@ describe('the layer rules', () => {
       { 'libs/events/src/impure.ts': `import { Injectable } from '@nestjs/common';\nexport const x = Injectable;\n` },
     ],
     [
-      'TypeORM outside of storage files',
-      'typeorm-in-storage-files',
-      { 'libs/rooms/src/service.ts': `import { DataSource } from 'typeorm';\nexport const x = DataSource;\n` },
+      'a database driver outside of the database lib',
+      'drivers-behind-the-database',
+      { 'libs/rooms/src/service.ts': `import pg from 'pg';\nexport const x = pg.Pool;\n` },
     ],
     [
       'an example that sees more than the module API',

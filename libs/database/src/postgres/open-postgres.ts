@@ -1,5 +1,4 @@
 import pg from 'pg';
-import { DataSource } from 'typeorm';
 import type { Clock, Logger } from '@rookery/platform';
 import type { Database } from '../database.js';
 import { DatabaseError, errorCode, errorText } from '../errors.js';
@@ -19,6 +18,9 @@ const sessionSettings = `
   SET statement_timeout = ${statementTimeoutMs};
   SET idle_in_transaction_session_timeout = ${idleInTransactionMs};
   SET bytea_output = 'hex'`;
+
+// Statements that a transaction issues together travel together. The driver's types do not know it yet.
+const pipelined = { pipeline: true } as object;
 
 const int8 = 20;
 const numeric = 1700;
@@ -48,8 +50,7 @@ export async function openPostgres(
   onTransaction?: (report: TransactionReport) => void,
 ): Promise<Database> {
   const target = postgresTarget(options);
-  const source = await connect(target, options.txnLimit ?? 0, logger);
-  const { master: pool } = source.driver as unknown as { master: pg.Pool };
+  const pool = await connect(target, options.txnLimit ?? 0, logger);
   try {
     const { rows } = await pool.query<PostgresFacts>(
       `SELECT current_setting('server_version') AS version, datcollate AS "collate", datctype AS ctype,
@@ -60,19 +61,21 @@ export async function openPostgres(
     );
     if (rows[0]) checkPostgres(rows[0], options.allowUnsafeLocale ?? false, target.user ?? 'rookery', logger);
   } catch (error) {
-    await source.destroy();
+    await pool.end();
     throw error instanceof DatabaseError ? error : explain(error, target);
   }
-  return new PostgresDatabase({ pool, clock, logger, onTransaction, disconnect: () => source.destroy() });
+  return new PostgresDatabase({ pool, clock, logger, onTransaction, disconnect: () => pool.end() });
 }
 
-async function connect(target: PostgresTarget, maxUses: number, logger: Logger): Promise<DataSource> {
+async function connect(target: PostgresTarget, maxUses: number, logger: Logger): Promise<pg.Pool> {
   let refusal: unknown;
   for (const ssl of target.tls) {
-    const source = dataSource(target, ssl, maxUses, logger);
+    const pool = openPool(target, ssl, maxUses, logger);
     try {
-      return await source.initialize();
+      (await pool.connect()).release();
+      return pool;
     } catch (error) {
+      await pool.end();
       refusal = error;
       if (!/does not support SSL/.test(errorText(error))) break;
     }
@@ -80,40 +83,35 @@ async function connect(target: PostgresTarget, maxUses: number, logger: Logger):
   throw explain(refusal, target);
 }
 
-function dataSource(target: PostgresTarget, ssl: TlsChoice | false, maxUses: number, logger: Logger): DataSource {
-  return new DataSource({
-    type: 'postgres',
-    driver: pg,
+function openPool(target: PostgresTarget, ssl: TlsChoice | false, maxUses: number, logger: Logger): pg.Pool {
+  const pool = new pg.Pool({
     host: target.host,
     port: target.port,
-    ...(target.user !== undefined && { username: target.user }),
+    ...(target.user !== undefined && { user: target.user }),
     ...(target.password !== undefined && { password: target.password }),
     ...(target.database !== undefined && { database: target.database }),
     ssl,
-    poolSize: target.poolMax,
-    connectTimeoutMS: target.connectTimeoutMs,
-    applicationName: target.applicationName,
-    installExtensions: false,
-    // Said below, where it is also heard of connections in use.
-    poolErrorHandler: () => {},
-    extra: {
-      min: target.poolMin,
-      idleTimeoutMillis: idleMs,
-      types,
-      keepAlive: true,
-      keepAliveInitialDelayMillis: keepAliveMs,
-      // Statements that a transaction issues together travel together.
-      pipeline: true,
-      ...(target.serverOptions !== undefined && { options: target.serverOptions }),
-      ...(maxUses > 0 && { maxUses }),
-      onConnect: (client: pg.PoolClient) => {
-        // A connection that breaks between two statements of a transaction reports it to nobody else, and an error event
-        // without a listener ends the process. The next statement fails and says why.
-        client.on('error', (error) => logger.warn('A connection to PostgreSQL was lost', { err: error }));
-        return client.query(sessionSettings);
-      },
+    max: target.poolMax,
+    min: target.poolMin,
+    connectionTimeoutMillis: target.connectTimeoutMs,
+    application_name: target.applicationName,
+    idleTimeoutMillis: idleMs,
+    types,
+    keepAlive: true,
+    keepAliveInitialDelayMillis: keepAliveMs,
+    ...pipelined,
+    ...(target.serverOptions !== undefined && { options: target.serverOptions }),
+    ...(maxUses > 0 && { maxUses }),
+    onConnect: async (client) => {
+      // A connection that breaks between two statements of a transaction reports it to nobody else, and an error event
+      // without a listener ends the process. The next statement fails and says why.
+      client.on('error', (error) => logger.warn('A connection to PostgreSQL was lost', { err: error }));
+      await client.query(sessionSettings);
     },
   });
+  // Said above, where it is also heard of connections in use.
+  pool.on('error', () => {});
+  return pool;
 }
 
 function explain(error: unknown, target: PostgresTarget): DatabaseError {

@@ -1,6 +1,6 @@
+import { mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
 import Sqlite from 'better-sqlite3';
-import { DataSource } from 'typeorm';
 import type { Clock, Logger } from '@rookery/platform';
 import type { Database } from '../database.js';
 import { DatabaseError, errorCode, errorText } from '../errors.js';
@@ -14,7 +14,9 @@ const oldest = '3.27';
 const busyAtStartMs = 5000;
 // SQLite waits by blocking the whole process; the longer waiting is done by SqliteDatabase.
 const busyTimeoutMs = 20;
-const cacheKiB = 16_000;
+// The system keeps the file's pages in memory as well: what is kept twice is kept for nothing.
+const writerCacheKiB = 8_000;
+const readerCacheKiB = 4_000;
 /** What the write-ahead log may occupy while it is empty. */
 const maxIdleLogBytes = 16 * 1_048_576;
 // Pages that change again and again reach the file once per checkpoint: fewer checkpoints, fewer writes to the disk.
@@ -34,17 +36,17 @@ export async function openSqlite(
       'Set database.args.database to a path.',
     );
   }
-  const opened: DataSource[] = [];
+  const opened: Sqlite.Database[] = [];
   const disconnect = async (): Promise<void> => {
-    for (const source of opened.splice(0).reverse()) await source.destroy();
+    for (const handle of opened.splice(0).reverse()) handle.close();
   };
   try {
     // The writer comes first: it makes the file and its write-ahead log, which the reader needs.
-    const writer = await connect(path, false, opened);
+    const writer = connect(path, false, opened);
     checkSqliteVersion(
       new SqliteConnection(writer).get<{ version: string }>('SELECT sqlite_version() AS version')?.version ?? '0',
     );
-    const reader = await connect(path, true, opened);
+    const reader = connect(path, true, opened);
     return new SqliteDatabase({
       writer: new SqliteConnection(writer),
       reader: new SqliteConnection(reader),
@@ -65,30 +67,22 @@ export function checkSqliteVersion(version: string): void {
     throw new DatabaseError(`SQLite ${version} is too old`, `Rookery needs SQLite ${oldest} or newer.`);
 }
 
-async function connect(path: string, readonly: boolean, opened: DataSource[]): Promise<Sqlite.Database> {
-  const source = new DataSource({
-    type: 'better-sqlite3',
-    driver: Sqlite,
-    database: path,
-    readonly,
-    fileMustExist: readonly,
-    timeout: busyAtStartMs,
-    prepareDatabase: (handle: Sqlite.Database) => {
-      handle.pragma(`cache_size = -${cacheKiB}`);
-      handle.pragma('temp_store = MEMORY');
-      if (readonly) return;
-      // Only a file that is still empty takes this: what is purged can be given back in small steps.
-      handle.pragma('auto_vacuum = INCREMENTAL');
-      // What was acknowledged survives a loss of power: the log is flushed with every commit.
-      handle.pragma('journal_mode = WAL');
-      handle.pragma('synchronous = FULL');
-      handle.pragma(`journal_size_limit = ${maxIdleLogBytes}`);
-      handle.pragma(`wal_autocheckpoint = ${checkpointPages}`);
-    },
-  });
-  await source.initialize();
-  opened.push(source);
-  const { databaseConnection: handle } = source.driver as unknown as { databaseConnection: Sqlite.Database };
+function connect(path: string, readonly: boolean, opened: Sqlite.Database[]): Sqlite.Database {
+  if (!readonly) mkdirSync(dirname(path), { recursive: true });
+  const handle = new Sqlite(path, { readonly, fileMustExist: readonly, timeout: busyAtStartMs });
+  opened.push(handle);
+  handle.pragma(`cache_size = -${readonly ? readerCacheKiB : writerCacheKiB}`);
+  handle.pragma('temp_store = MEMORY');
+  handle.pragma('foreign_keys = ON');
+  if (!readonly) {
+    // Only a file that is still empty takes this: what is purged can be given back in small steps.
+    handle.pragma('auto_vacuum = INCREMENTAL');
+    // What was acknowledged survives a loss of power: the log is flushed with every commit.
+    handle.pragma('journal_mode = WAL');
+    handle.pragma('synchronous = FULL');
+    handle.pragma(`journal_size_limit = ${maxIdleLogBytes}`);
+    handle.pragma(`wal_autocheckpoint = ${checkpointPages}`);
+  }
   // Reads the schema, so that a file which is no database or is damaged shows at once; takes the writer's lock, so that an
   // unwritable one does.
   handle.prepare('SELECT count(*) FROM sqlite_master').get();
