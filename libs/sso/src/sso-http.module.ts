@@ -5,11 +5,19 @@ import { NewUserController } from './login/new-user.controller.js';
 import { SsoRedirectController } from './login/sso-redirect.controller.js';
 import { SsoFallbackController } from './login/uia-fallback.controller.js';
 import { OidcController } from './oidc/oidc.controller.js';
+import { SamlController } from './saml/saml.controller.js';
 import { SsoModule } from './sso.module.js';
 
 /** The endpoints of single sign-on. All belong to one process. */
 @Module({
   imports: [UsersModule, SsoModule],
-  controllers: [SsoRedirectController, SsoFallbackController, NewUserController, OidcController, CasController],
+  controllers: [
+    SsoRedirectController,
+    SsoFallbackController,
+    NewUserController,
+    OidcController,
+    SamlController,
+    CasController,
+  ],
 })
 export class SsoHttpModule {}

@@ -14,6 +14,7 @@ import { BackchannelLogout } from './oidc/backchannel-logout.service.js';
 import { OidcProviders } from './oidc/oidc-providers.service.js';
 import { IdentityProviders } from './providers/identity-providers.js';
 import { ProviderHttp } from './providers/provider-http.js';
+import { SamlProvider } from './saml/saml-provider.service.js';
 
 const face = [SsoHandover, IdentityProviders, Avatars];
 
@@ -29,6 +30,7 @@ const services = [
   ProviderHttp,
   OidcProviders,
   BackchannelLogout,
+  SamlProvider,
   CasProvider,
 ];
 

@@ -1,11 +1,8 @@
 import type { Db, Migration, Tx } from '@rookery/database';
 import type { JsonObject } from '@rookery/matrix-types';
 
-/**
- * Kinds of things that sign-ons remember: accounts about to be made, answers that were used, SAML requests under way,
- * fields for the answer to a login.
- */
-export type SsoSessionKind = 'new_user' | 'used' | 'saml_request' | 'login_fields';
+/** What sign-ons remember: accounts about to be made, answers that were used, fields for the answer to a login. */
+export type SsoSessionKind = 'new_user' | 'used' | 'login_fields';
 
 /** The tables of this lib, in order. */
 export const ssoMigrations: readonly Migration[] = [

@@ -21,7 +21,8 @@ export async function askMapping<T>(clock: Clock, question: () => Promise<T> | T
     ]);
   } catch (error) {
     if (RedirectError.is(error) || error instanceof SsoError) throw error;
-    if (MatrixError.is(error) && error.status < 500) throw SsoError.from(error);
+    if (MatrixError.is(error) && error.status < 500)
+      throw error.status === 403 ? SsoError.from(error) : SsoError.mapping(error.message, error);
     throw SsoError.mapping('What the sign-in provider said about you is of no use here.', error);
   } finally {
     answered.abort();
