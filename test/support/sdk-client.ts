@@ -80,14 +80,18 @@ export function loggedIn(baseUrl: string, userId: string, accessToken: string, d
 }
 
 /** Starts syncing and waits for the first sync. */
-export async function startSyncing(client: MatrixClient, initialSyncLimit = 20): Promise<void> {
+export async function startSyncing(
+  client: MatrixClient,
+  initialSyncLimit = 20,
+  lazyLoadMembers = false,
+): Promise<void> {
   const prepared = new Promise<void>((resolve, reject) => {
     client.on(ClientEvent.Sync, (state, _, data) => {
       if (state === SyncState.Prepared || state === SyncState.Syncing) resolve();
       if (state === SyncState.Error) reject(data?.error ?? new Error('sync failed'));
     });
   });
-  await client.startClient({ initialSyncLimit, pollTimeout: 10_000, disablePresence: true });
+  await client.startClient({ initialSyncLimit, lazyLoadMembers, pollTimeout: 10_000, disablePresence: true });
   await prepared;
 }
 

@@ -88,6 +88,22 @@ describe.each(databaseKinds)('two people talk through a server started from the 
     expect(bodies.filter((body) => /turnip/i.test(String(body)))).toEqual([]);
   });
 
+  it('a client that asks for little of the timeline knows the room, also when members come one by one', async () => {
+    for (let i = 0; i < 5; i++) await alice.client.sendMessage(roomId, text(`message ${i}`));
+    for (const lazyLoadMembers of [false, true]) {
+      const second = await loginClient(server.baseUrl, 'bob');
+      await startSyncing(second.client, 1, lazyLoadMembers);
+      const room = second.client.getRoom(roomId);
+      expect(room?.name).toBe('The nest');
+      expect(room?.getVersion()).toBe('12');
+      expect(room?.getMyMembership()).toBe('join');
+      expect(room?.getLiveTimeline().getEvents()).toHaveLength(1);
+      expect(room?.getMember(alice.userId)?.membership).toBe('join');
+      second.client.stopClient();
+      await second.client.logout(true);
+    }
+  });
+
   it('one is banned and can neither talk nor come back', async () => {
     await alice.client.ban(roomId, bob.userId, 'too many vegetables');
     await eventually(() => bob.client.getRoom(roomId)?.getMyMembership() === 'ban' || undefined);
