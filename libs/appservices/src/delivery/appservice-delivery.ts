@@ -12,6 +12,9 @@ import { ServiceSender } from './service-sender.js';
 import { TransactionBodies } from './transaction-bodies.js';
 import { TransactionStore } from './transaction-store.js';
 
+/** How often at most a service that makes requests of its own, but takes no transactions, is tried again. */
+const seenRetryMs = 10_000;
+
 /** Brings services what concerns them. Costs nothing where there is none. */
 @Injectable()
 export class AppserviceDelivery implements OnModuleInit {
@@ -47,8 +50,11 @@ export class AppserviceDelivery implements OnModuleInit {
    * @throws DatabaseError when the sequence of transaction ids stands before a transaction that is stored
    */
   async start(): Promise<void> {
+    if (this.interest.services.length === 0) {
+      await this.store.check();
+      return this.#forgetPosition();
+    }
     await this.store.open();
-    if (this.interest.services.length === 0) return this.#forgetPosition();
     const { store, bodies, client, queries, database, clock, logger, metrics } = this;
     const down = await store.down();
     for (const service of this.interest.services) {
@@ -57,7 +63,10 @@ export class AppserviceDelivery implements OnModuleInit {
       this.#senders.set(service.id, sender);
       sender.start();
     }
-    this.registry.onReached((asId) => this.#senders.get(asId)?.retryNow());
+    this.registry.watch({
+      reached: (asId) => this.#senders.get(asId)?.retry(),
+      seen: (asId) => this.#senders.get(asId)?.retry(seenRetryMs),
+    });
     const wake = (asId: string): void => this.#senders.get(asId)?.wake();
     await this.ephemeral.start((asId, edu) => this.#senders.get(asId)?.offer(edu));
     await this.devices.start(wake);

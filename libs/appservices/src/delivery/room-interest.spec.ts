@@ -49,7 +49,7 @@ describe('what application services are interested in', () => {
     const audience = {
       ofRooms: (roomIds: readonly string[]) => {
         loads++;
-        return Promise.resolve(new Map(roomIds.map((roomId) => [roomId, members.get(roomId) ?? new Set<string>()])));
+        return Promise.resolve(new Map(roomIds.map((roomId) => [roomId, new Set(members.get(roomId))])));
       },
     };
     const database = {

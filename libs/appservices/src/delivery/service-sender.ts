@@ -47,6 +47,8 @@ export class ServiceSender {
   readonly #asked = new LRUCache<string, true>({ maxSize: maxAsked, sizeCalculation: () => 1 });
   #edus: JsonObject[] = [];
   #failures = 0;
+  #failedAtMs = 0;
+  #isPausing = false;
   #loop: Promise<void> | undefined;
   /** Ends the sleep, or the pause after a failure. */
   #rouse: (() => void) | undefined;
@@ -73,20 +75,24 @@ export class ServiceSender {
   /** There is a transaction in the store. */
   wake(): void {
     this.#hasNews = true;
-    if (this.#failures === 0) this.#rouse?.();
+    if (!this.#isPausing) this.#rouse?.();
   }
 
-  /** Gives it an EDU to send soon. Dropped while the service cannot be reached. */
+  /** Gives it an EDU to send soon. Dropped in the pause after a failure. */
   offer(edu: JsonObject): void {
-    if (this.#failures > 0) return;
+    if (this.#isPausing) return;
     this.#edus.push(edu);
     if (this.#edus.length > maxWaitingEdus) this.#edus.shift();
     this.wake();
   }
 
-  /** The service shows that it can be reached: the pause after a failure ends. */
-  retryNow(): void {
-    if (this.#failures > 0) this.#rouse?.();
+  /**
+   * The service gives a sign of life: the pause after a failure ends.
+   * @param afterMs but not before it has lasted so long
+   */
+  retry(afterMs = 0): void {
+    if (!this.#isPausing || this.parts.clock.monotonicMs() - this.#failedAtMs < afterMs) return;
+    this.#rouse?.();
   }
 
   async #run(): Promise<void> {
@@ -195,16 +201,19 @@ export class ServiceSender {
   async #pause(): Promise<void> {
     const pauseMs = this.#pauseMs;
     this.#failures++;
+    this.#failedAtMs = this.parts.clock.monotonicMs();
     this.#edus = [];
     if (this.#stopping.signal.aborted) return;
     const roused = new AbortController();
     this.#rouse = () => roused.abort();
+    this.#isPausing = true;
     await this.parts.clock.sleep(pauseMs, roused.signal);
+    this.#isPausing = false;
     this.#rouse = undefined;
   }
 
   async #sleep(): Promise<void> {
-    if (this.#hasNews) return;
+    if (this.#hasNews || this.#stopping.signal.aborted) return;
     await new Promise<void>((resolve) => {
       this.#rouse = resolve;
     });

@@ -38,8 +38,8 @@ export class TransactionStore {
 
   constructor(private readonly database: Database) {}
 
-  /** Loads the sequence. @throws DatabaseError when it stands before a transaction that is stored */
-  async open(): Promise<void> {
+  /** @throws DatabaseError when the sequence of ids stands before a transaction that is stored */
+  async check(): Promise<void> {
     const [position, highest] = await Promise.all([
       sequencePosition(this.database, sequenceName),
       highestTransactionId(this.database),
@@ -52,6 +52,11 @@ export class TransactionStore {
   INSERT INTO stream_positions (stream_name, instance_name, stream_id) VALUES ('${sequenceName}', '', ${highest});`,
       );
     }
+  }
+
+  /** Loads the sequence of ids. @throws DatabaseError as {@link check} */
+  async open(): Promise<void> {
+    await this.check();
     this.#sequence = await Sequence.load(this.database, sequenceName);
   }
 

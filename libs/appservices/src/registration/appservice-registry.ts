@@ -4,13 +4,21 @@ import { AppserviceDirectory, type AppserviceSource } from '@rookery/users';
 import { readRegistrations } from './read-registrations.js';
 import type { Registration } from './registration.js';
 
+/** Told of signs of life. Must not throw or take time. */
+export interface ServiceWatcher {
+  /** A service could be reached. */
+  reached(asId: string): void;
+  /** A service makes a request. */
+  seen(asId: string): void;
+}
+
 /** The application services of this server, from their files. They change with a restart. */
 @Injectable()
 export class AppserviceRegistry implements AppserviceSource, OnModuleInit {
   #loaded: readonly Registration[] | undefined;
   #byToken: ReadonlyMap<string, Registration> = new Map();
   #byId: ReadonlyMap<string, Registration> = new Map();
-  #onReached: ((asId: string) => void) | undefined;
+  #watcher: ServiceWatcher | undefined;
 
   constructor(
     private readonly config: Config,
@@ -35,7 +43,9 @@ export class AppserviceRegistry implements AppserviceSource, OnModuleInit {
 
   byToken(token: string, ip: string): Registration | undefined {
     const found = this.#byToken.get(token);
-    return found?.accepts(ip) ? found : undefined;
+    if (!found?.accepts(ip)) return undefined;
+    this.#watcher?.seen(found.id);
+    return found;
   }
 
   exclusiveOwner(userId: string): Registration | undefined {
@@ -49,14 +59,14 @@ export class AppserviceRegistry implements AppserviceSource, OnModuleInit {
     return this.all.some((one) => one !== own && one.ownsAlias(alias));
   }
 
-  /** Whoever waits for a service to come back says how it wants to be told. */
-  onReached(listener: (asId: string) => void): void {
-    this.#onReached = listener;
+  /** Whoever waits for services to come back says how it wants to be told. */
+  watch(watcher: ServiceWatcher): void {
+    this.#watcher = watcher;
   }
 
-  /** A service can be reached. */
+  /** A service could be reached. */
   reached(asId: string): void {
-    this.#onReached?.(asId);
+    this.#watcher?.reached(asId);
   }
 
   #load(): readonly Registration[] {

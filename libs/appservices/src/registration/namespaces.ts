@@ -1,4 +1,13 @@
-import { RE2JS } from 're2js';
+import { createRequire } from 'node:module';
+import type { RE2JS } from 're2js';
+
+let engine: typeof RE2JS | undefined;
+
+/** Loaded with the first pattern: a server without application services starts without it. */
+function regularExpressions(): typeof RE2JS {
+  engine ??= (createRequire(import.meta.url)('re2js') as { readonly RE2JS: typeof RE2JS }).RE2JS;
+  return engine;
+}
 
 /** Longest pattern that a registration file may have, characters. */
 export const longestPattern = 10_000;
@@ -53,7 +62,7 @@ export const liesInExclusive = (name: string, namespaces: readonly Namespace[]):
 
 function compile(source: string): RE2JS {
   try {
-    return RE2JS.compile(source);
+    return regularExpressions().compile(source);
   } catch (error) {
     if (/\(\?(?:[=!]|<[=!])/.test(source))
       throw new Error('look-ahead and look-behind are not supported: list what is wanted instead', { cause: error });
