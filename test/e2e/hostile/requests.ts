@@ -17,8 +17,9 @@ import type { World } from './world.js';
 const methods = ['GET', 'POST', 'PUT', 'DELETE', 'PATCH', 'HEAD', 'OPTIONS'];
 /** Endpoints that answer late when nothing is new. */
 const waits = /\/sync$|\/events$/;
-/** Names of other servers, and ids of theirs. */
-const foreign = /127\.0\.0\.1|\.invalid|(?:[@!#$]|%40|%21|%23|%24)[^"/?&:%]*(?::|%3A)(?!rookery\.test)[\w[]/i;
+/** Names of other servers, ids and media of theirs. */
+const foreign =
+  /127\.0\.0\.1|\.invalid|\/media\/(?:\w+\/)?(?:download|thumbnail)\/(?!rookery\.test\/)|(?:[@!#$]|%40|%21|%23|%24)[^"/?&:%]*(?::|%3A)(?!rookery\.test)[\w[]/i;
 
 /** A request with what may become of it. */
 export interface Attempt {

@@ -187,7 +187,6 @@ describe.each(['sqlite', 'postgres'] as const)('the media repository (%s)', (dat
     `rookery.test/${'a'.repeat(300)}`,
     'rookery.test/unknown',
     'blocked.example/abc',
-    'elsewhere.example/abc',
     'not_a_server/abc',
     'rookery.test/a%20b',
   ])('has nothing at %s', async (media) => {
@@ -200,6 +199,14 @@ describe.each(['sqlite', 'postgres'] as const)('the media repository (%s)', (dat
       expect([path, answer.status]).toEqual([path, 404]);
       expect(answer.body['errcode']).toMatch(/^M_(NOT_FOUND|UNRECOGNIZED)$/);
     }
+  });
+
+  it('says when the server of a file cannot be reached, to those with a token', async () => {
+    const path = 'download/elsewhere.example/abc';
+    expect(await withToken(`/_matrix/client/v1/media/${path}`)).toMatchObject({
+      ...{ status: 502, body: { errcode: 'M_UNKNOWN' } },
+    });
+    expect((await withToken(`/_matrix/media/v3/${path}`)).status).toBe(404);
   });
 
   describe('a reserved media id', () => {
