@@ -1,7 +1,7 @@
 import type { Database, Tx } from '@rookery/database';
 import { MatrixError } from '@rookery/matrix-types';
 import type { Clock, Config, Ids, Logger, SettingName, Timer } from '@rookery/platform';
-import { createTransport } from 'nodemailer';
+import type { Transporter } from 'nodemailer';
 import { isMailAddress, oneLine } from './mail-address.js';
 import {
   claimDueMails,
@@ -138,7 +138,7 @@ const isFinal = ({ responseCode = 0, command = '' }: SmtpFailure): boolean =>
  * the transaction of what it tells about. A mail is sent at least once, each time with the same Message-ID.
  */
 export class Mailer {
-  readonly #transport: { sendMail(mail: object): Promise<unknown>; close(): void };
+  #transport: Promise<Transporter> | undefined;
   readonly #from: string;
   #running = false;
   #timer: Timer | undefined;
@@ -156,27 +156,6 @@ export class Mailer {
   ) {
     this.#from = oneLine(fill(options.from, { app: options.appName }));
     if (!this.#from.includes('@')) throw new Error(`email.notif_from holds no mail address: ${this.#from}`);
-    this.#transport = createTransport({
-      host: options.host,
-      port: options.port,
-      secure: options.forceTls,
-      requireTLS: options.requireTls && !options.forceTls,
-      ignoreTLS: !options.enableTls,
-      ...(options.user === undefined ? {} : { auth: { user: options.user, pass: options.password ?? '' } }),
-      tls: {
-        ...(options.tlsName === undefined ? {} : { servername: options.tlsName }),
-        minVersion: 'TLSv1.2',
-        ...(options.ca === undefined ? {} : { ca: options.ca }),
-      },
-      name: options.serverName.replace(/:\d+$/, ''),
-      connectionTimeout: 10_000,
-      greetingTimeout: 10_000,
-      dnsTimeout: 10_000,
-      socketTimeout: 30_000,
-      // Templates are data: nothing in them makes the server read files or fetch addresses.
-      disableFileAccess: true,
-      disableUrlAccess: true,
-    });
   }
 
   /** A subject of the settings, in one line, with `%(app)s`, `%(server_name)s` and the given placeholders filled in. */
@@ -227,7 +206,7 @@ export class Mailer {
     this.#running = false;
     this.#timer?.cancel();
     await this.#work;
-    this.#transport.close();
+    (await this.#transport)?.close();
   }
 
   #wake(): void {
@@ -298,7 +277,8 @@ export class Mailer {
   async #deliver(mail: QueuedMail, nowMs: number): Promise<SmtpFailure | undefined> {
     if (mail.expires_ms <= nowMs) return { message: 'It was too old to be sent' };
     try {
-      await this.#transport.sendMail({
+      const transport = await (this.#transport ??= openTransport(this.options));
+      await transport.sendMail({
         messageId: `<${mail.mail_id}@${this.options.serverName.replace(/:\d+$/, '')}>`,
         from: this.#from,
         to: { name: '', address: mail.recipient },
@@ -318,4 +298,30 @@ export class Mailer {
       };
     }
   }
+}
+
+/** The way to the mail server. Its library is loaded with the first mail: many servers never send one. */
+async function openTransport(options: MailerOptions): Promise<Transporter> {
+  const { createTransport } = await import('nodemailer');
+  return createTransport({
+    host: options.host,
+    port: options.port,
+    secure: options.forceTls,
+    requireTLS: options.requireTls && !options.forceTls,
+    ignoreTLS: !options.enableTls,
+    ...(options.user === undefined ? {} : { auth: { user: options.user, pass: options.password ?? '' } }),
+    tls: {
+      ...(options.tlsName === undefined ? {} : { servername: options.tlsName }),
+      minVersion: 'TLSv1.2',
+      ...(options.ca === undefined ? {} : { ca: options.ca }),
+    },
+    name: options.serverName.replace(/:\d+$/, ''),
+    connectionTimeout: 10_000,
+    greetingTimeout: 10_000,
+    dnsTimeout: 10_000,
+    socketTimeout: 30_000,
+    // Templates are data: nothing in them makes the server read files or fetch addresses.
+    disableFileAccess: true,
+    disableUrlAccess: true,
+  });
 }

@@ -87,6 +87,8 @@ export class Pages {
     }
     this.#own = new TemplateSet(own, globals, options);
     this.#all = custom.size === 0 ? this.#own : new TemplateSet(new Map([...own, ...custom]), globals, options);
+    // Ours are sound; those of the operator are read before anybody asks for one.
+    if (custom.size > 0) this.#all.check();
     this.#custom = new Set(custom.keys());
   }
 

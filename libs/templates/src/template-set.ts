@@ -1,7 +1,12 @@
 import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { join, relative, sep } from 'node:path';
-import { Environment } from 'minijinja-js';
+import { createRequire } from 'node:module';
+import type { Environment } from 'minijinja-js';
 import { type FilterContext, filters } from './filters.js';
+
+const require = createRequire(import.meta.url);
+/** Loaded with the first template: the engine is large, and many servers never show a page. */
+const openEngine = (): Environment => new (require('minijinja-js') as typeof import('minijinja-js')).Environment();
 
 /** A template is wrong: its syntax at load, its use of variables when rendered. The message is one line. */
 export class TemplateError extends Error {}
@@ -41,16 +46,16 @@ export function readTemplates(folder: string): ReadonlyMap<string, string> {
 export class TemplateSet {
   #engine: Environment | undefined;
 
-  /**
-   * @param sources by name
-   * @throws TemplateError naming the template and line of a syntax error
-   */
+  /** @param sources by name */
   constructor(
     private readonly sources: ReadonlyMap<string, string>,
     private readonly globals: Readonly<Record<string, unknown>>,
     private readonly context: FilterContext,
-  ) {
-    this.#engine = this.#load();
+  ) {}
+
+  /** Reads every template. @throws TemplateError naming the template and line of a syntax error */
+  check(): void {
+    this.#engine ??= this.#load();
   }
 
   has(name: string): boolean {
@@ -72,7 +77,7 @@ export class TemplateSet {
   }
 
   #load(): Environment {
-    const engine = new Environment();
+    const engine = openEngine();
     engine.enablePyCompat();
     engine.fuel = fuel;
     for (const [name, filter] of Object.entries(filters(this.context))) engine.addFilter(name, filter);
@@ -94,5 +99,6 @@ export class TemplateSet {
  */
 export function compileText(source: string): (values: Readonly<Record<string, unknown>>) => string {
   const set = new TemplateSet(new Map([['setting', source]]), {}, { publicBaseUrl: '/' });
+  set.check();
   return (values) => set.render('setting', values);
 }
