@@ -134,7 +134,9 @@ export const serverSettings = {
   ),
   filter_timeline_limit: setting(k.whole(-1), 100, 'Most timeline events of one room in a sync; -1 for no limit.'),
   block_non_admin_invites: setting(k.flag, false, 'Only server administrators may invite.'),
-  enable_search: setting(k.flag, true, 'Index messages and answer searches.'),
+  enable_search: setting(k.flag, true, 'Index messages and answer searches.', {
+    rule: 'What was said while it was off is found once it is on again.',
+  }),
   ip_range_blacklist: setting(k.list(k.ipRange), localRanges, 'Addresses that outgoing requests never reach.', {
     since: '1.25',
     rule: '`0.0.0.0` and `::` are always blocked.',
