@@ -130,7 +130,8 @@ function writeRoom(entry: RoomEntry, context: SyncContext, parts: RoomParts): Js
   const room: JsonObject = {
     timeline: {
       events: timeline,
-      limited: slice?.limited ?? false,
+      // Whoever has come back since may know some of it: there is a gap to what came before.
+      limited: slice?.limited === true || (entry.fresh && entry.section === 'join' && context.since !== undefined),
       prev_batch: start === undefined ? formatSyncToken(context.since ?? context.now) : formatRoomToken(start),
     },
     [stateName(context)]: { events: state },
