@@ -9,13 +9,15 @@ export interface OidcMapperConfig {
   readonly email: string;
   /** Only users of these groups may log in; `undefined` for all. */
   readonly groups: ReadonlySet<string> | undefined;
+  /** Fields of the answer to a login, and the claims they come from. */
+  readonly extra: Readonly<Record<string, string>>;
   /** Let users confirm or change their localpart. */
   readonly confirm: boolean;
 }
 
-const names = ['subject', 'localpart', 'display_name', 'email', 'groups', 'confirm'];
+const names = ['subject', 'localpart', 'display_name', 'email', 'groups', 'extra', 'confirm'];
 
-/** Checks the configuration of the mapping: names of claims, `groups`, `confirm`. @throws ConfigError */
+/** Checks the configuration of the mapping: names of claims, `groups`, `extra`, `confirm`. @throws ConfigError */
 export function parseConfig(raw: unknown = {}): OidcMapperConfig {
   if (typeof raw !== 'object' || raw === null || Array.isArray(raw)) throw new ConfigError('expected an object');
   const given = raw as Record<string, unknown>;
@@ -27,9 +29,12 @@ export function parseConfig(raw: unknown = {}): OidcMapperConfig {
     if (typeof value !== 'string' || value === '') throw new ConfigError('expected the name of a claim', [name]);
     return value;
   };
-  const { groups, confirm = false } = given;
+  const { groups, extra = {}, confirm = false } = given;
   if (groups !== undefined && !(Array.isArray(groups) && groups.every((group) => typeof group === 'string'))) {
     throw new ConfigError('expected a list of names', ['groups']);
+  }
+  if (typeof extra !== 'object' || extra === null || !Object.values(extra).every((one) => typeof one === 'string')) {
+    throw new ConfigError('expected names of claims by field', ['extra']);
   }
   if (typeof confirm !== 'boolean') throw new ConfigError('expected true or false', ['confirm']);
   return {
@@ -38,6 +43,7 @@ export function parseConfig(raw: unknown = {}): OidcMapperConfig {
     displayName: claim('display_name', 'name'),
     email: claim('email', 'email'),
     groups: groups === undefined ? undefined : new Set(groups as string[]),
+    extra: extra as Record<string, string>,
     confirm,
   };
 }

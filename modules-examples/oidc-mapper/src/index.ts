@@ -10,7 +10,14 @@ const textOf = (claims: Claims, name: string): string | undefined => {
 
 /** The mapping itself, for one provider of the settings. */
 function createMapping(raw: unknown): OidcMappingProvider {
-  const { subject, localpart, displayName, email, groups, confirm } = parseConfig(raw);
+  const { subject, localpart, displayName, email, groups, extra, confirm } = parseConfig(raw);
+  const checkGroups = (userinfo: Claims): void => {
+    if (!groups) return;
+    const member: unknown = userinfo.groups;
+    if (!Array.isArray(member) || !member.some((group) => groups.has(group as string))) {
+      throw new MatrixError(403, 'M_FORBIDDEN', 'You may not use this server');
+    }
+  };
   return {
     getRemoteUserId(userinfo) {
       const value = userinfo[subject];
@@ -19,12 +26,7 @@ function createMapping(raw: unknown): OidcMappingProvider {
       throw new MatrixError(403, 'M_FORBIDDEN', 'The sign-in provider did not say who you are');
     },
     mapUserAttributes(userinfo, _token, failures) {
-      if (groups) {
-        const member: unknown = userinfo.groups;
-        if (!Array.isArray(member) || !member.some((group) => groups.has(group as string))) {
-          throw new MatrixError(403, 'M_FORBIDDEN', 'You may not use this server');
-        }
-      }
+      checkGroups(userinfo);
       const name = textOf(userinfo, localpart);
       const address = userinfo.email_verified === false ? undefined : textOf(userinfo, email);
       return {
@@ -34,6 +36,12 @@ function createMapping(raw: unknown): OidcMappingProvider {
         picture: textOf(userinfo, 'picture'),
         emails: address === undefined ? [] : [address],
       };
+    },
+    // Asked at every login, also for those whose account is there already.
+    getExtraAttributes(userinfo) {
+      checkGroups(userinfo);
+      const known = Object.entries(extra).filter(([, claim]) => userinfo[claim] !== undefined);
+      return Object.fromEntries(known.map(([field, claim]) => [field, userinfo[claim]]));
     },
   };
 }

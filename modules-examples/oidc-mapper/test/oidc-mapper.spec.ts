@@ -46,16 +46,24 @@ it('takes name, picture and a verified address', async () => {
 });
 
 it('keeps out who is in no group', () => {
-  const { mapUserAttributes } = create({ groups: ['staff'] });
+  const { mapUserAttributes, getExtraAttributes } = create({ groups: ['staff'] });
+  expect(() => getExtraAttributes?.({ groups: ['guests'] }, {})).toThrow(/may not use this server/);
+  expect(getExtraAttributes?.({ groups: ['staff'] }, {})).toEqual({});
   expect(() => mapUserAttributes({ groups: ['guests'] }, {}, 0)).toThrow(/may not use this server/);
   expect(() => mapUserAttributes({ groups: 'staff' }, {}, 0)).toThrow(/may not use this server/);
   expect(() => mapUserAttributes({ groups: ['guests', 'staff'] }, {}, 0)).not.toThrow();
+});
+
+it('puts claims into the answer of a login', () => {
+  const { getExtraAttributes } = create({ extra: { 'org.example.team': 'team', 'org.example.floor': 'floor' } });
+  expect(getExtraAttributes?.({ team: 'red', name: 'x' }, {})).toEqual({ 'org.example.team': 'red' });
 });
 
 it.each([
   [7, []],
   [{ localpart: '' }, ['localpart']],
   [{ groups: 'staff' }, ['groups']],
+  [{ extra: { a: 1 } }, ['extra']],
   [{ confirm: 'yes' }, ['confirm']],
   [{ other: 1 }, ['other']],
 ])('points to what is wrong in %j', (config, path) => {
