@@ -1,5 +1,6 @@
 import { Module } from '@nestjs/common';
 import { FederationClientModule } from '@rookery/federation-client';
+import { MediaModule } from '@rookery/media';
 import { RoomsModule } from '@rookery/rooms';
 import { UsersModule } from '@rookery/users';
 import { FederationModule } from './federation.module.js';
@@ -8,14 +9,16 @@ import { FederationRateLimiter } from './inbound/federation-rate-limiter.js';
 import { RequestVerifier } from './inbound/request-verifier.js';
 import { KeyPublisher } from './keys/key-publisher.js';
 import { KeyServerController } from './keys/key-server.controller.js';
+import { MediaForServersController } from './media/media-for-servers.controller.js';
 import { FederationWhitelistController } from './queries/federation-whitelist.controller.js';
 import { OpenIdUserinfoController } from './queries/openid-userinfo.controller.js';
+import { PublicRoomsForServersController } from './queries/public-rooms.controller.js';
 import { FederationQueryController } from './queries/query.controller.js';
 import { FederationVersionController } from './queries/server-version.controller.js';
 
 /** The API for other servers. */
 @Module({
-  imports: [FederationModule, FederationClientModule, UsersModule, RoomsModule],
+  imports: [FederationModule, FederationClientModule, UsersModule, RoomsModule, MediaModule],
   providers: [RequestVerifier, FederationRateLimiter, FederationGuard, KeyPublisher],
   controllers: [
     KeyServerController,
@@ -23,6 +26,8 @@ import { FederationVersionController } from './queries/server-version.controller
     FederationWhitelistController,
     OpenIdUserinfoController,
     FederationQueryController,
+    PublicRoomsForServersController,
+    MediaForServersController,
   ],
   exports: [RequestVerifier, FederationRateLimiter, FederationGuard],
 })

@@ -2,7 +2,6 @@ import type { SettingName } from './table.js';
 
 /** Settings that are understood and checked, but that nothing reads yet. The list may only shrink. */
 export const withoutEffect: ReadonlySet<SettingName> = new Set<SettingName>([
-  'allow_public_rooms_over_federation',
   'app_service_config_files',
   'auto_accept_invites.worker_to_run_on',
   'caches.cache_autotuning.max_cache_memory_usage',
@@ -14,8 +13,6 @@ export const withoutEffect: ReadonlySet<SettingName> = new Set<SettingName>([
   'enable_ephemeral_messages',
   'experimental_features.msc1767_enabled',
   'experimental_features.msc2654_enabled',
-  'experimental_features.msc3983_appservice_otk_claims',
-  'experimental_features.msc3984_appservice_key_query',
   'experimental_features.msc4210_enabled',
   'experimental_features.msc4222_enabled',
   'experimental_features.msc4235_enabled',
