@@ -31,7 +31,10 @@ eachDatabase('consent', (open) => {
     users = await buildUsers({
       database: test.database,
       clock,
-      settings: { form_secret: 'form', user_consent: { version: '1.0', template_dir: folder } },
+      settings: {
+        form_secret: 'form',
+        user_consent: { version: '1.0', template_dir: folder, server_notice_content: { body: 'x' } },
+      },
     });
     await users.get(AccountService).register({ localpart: 'alice', origin: {} });
   });
@@ -50,6 +53,23 @@ eachDatabase('consent', (open) => {
     );
     expect((await show(query().toString())).body).toBe('alice 1.0 true false');
     expect(await users.get(ConsentService).isMissing(alice)).toBe(false);
+  });
+
+  it('asks neither users of application services nor closed accounts, and reminds each once', async () => {
+    const consent = users.get(ConsentService);
+    const accounts = users.get(AccountService);
+    await accounts.register({ localpart: 'bridged', appserviceId: 'bridge', origin: {} });
+    await accounts.register({ localpart: 'guest', isGuest: true, origin: {} });
+    await accounts.register({ localpart: 'bob', origin: {} });
+    await accounts.register({ localpart: 'closed', origin: {} });
+    await accounts.setFlags('@closed:example.org', { deactivated: true });
+    const all = ['alice', 'bob', 'bridged', 'closed', 'ghost', 'guest'].map((name) => `@${name}:example.org`);
+    expect(await consent.isMissing('@bridged:example.org')).toBe(false);
+    expect(await consent.toRemind(all)).toEqual(['@bob:example.org']);
+    await consent.reminded('@bob:example.org', '0.9');
+    expect(await consent.toRemind(all)).toEqual(['@bob:example.org']);
+    await consent.reminded('@bob:example.org', '1.0');
+    expect(await consent.toRemind(all)).toEqual([]);
   });
 
   it('lets nobody agree for another, nor to what is not in force', async () => {

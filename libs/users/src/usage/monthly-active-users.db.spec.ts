@@ -161,5 +161,11 @@ eachDatabase('monthly active users', (open) => {
     await gate.assertActive({ userId: id('alice'), appserviceId: 'bridge' });
     await gate.assertActive({ userId: id('notices') });
     await expect(gate.assertActive({ userId: id('bob') })).rejects.toMatchObject({ status: 403 });
+    await users.close();
+    // Where the activity of application services is noted, their users need places as all others do.
+    await limitedTo(1, { track_appservice_user_ips: true });
+    await expect(
+      users.get(ParticipationGate).assertActive({ userId: id('bob'), appserviceId: 'bridge' }),
+    ).rejects.toMatchObject({ status: 403 });
   });
 });
