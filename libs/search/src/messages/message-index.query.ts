@@ -29,7 +29,7 @@ export async function indexMessages(tx: Tx, messages: readonly IndexedMessage[])
   if (messages.length === 0) return;
   await lock(tx, 'to add');
   const positions = messages.map(({ streamOrdering }) => streamOrdering);
-  const { standing } = await selectStanding(tx, 'e.stream_ordering', positions);
+  const standing = await selectStanding(tx, positions);
   const rows = messages.filter(({ streamOrdering }) => standing.has(streamOrdering));
   if (tx.dialect.name === 'postgres') {
     await tx.insertMany(
@@ -59,9 +59,15 @@ export async function deleteMessages(tx: Tx, eventIds: readonly string[]): Promi
   await tx.run(`DELETE FROM event_search WHERE ${keyOf(tx)} IN (${positions})`, [eventIds]);
 }
 
-/** Takes those of the events out of the index that are redacted. */
-export async function deleteRedacted(tx: Tx, eventIds: readonly string[]): Promise<void> {
-  const { redacted } = await selectStanding(tx, 'e.event_id', eventIds);
+/** Takes out of the index what these redactions redact. */
+export async function deleteRedacted(tx: Tx, redactionIds: readonly string[]): Promise<void> {
+  const rows = await tx.query<RedactionRow>(
+    `SELECT e.stream_ordering, e.sender, r.recheck, x.sender AS redactor FROM redactions r
+     JOIN events e ON e.event_id = r.redacts JOIN events x ON x.event_id = r.event_id
+     WHERE ${tx.dialect.anyOf('r.event_id')}`,
+    [redactionIds],
+  );
+  const redacted = rows.filter(isRedacted).map((row) => row.stream_ordering);
   if (redacted.length === 0) return;
   await lock(tx, 'to take out');
   await tx.run(`DELETE FROM event_search WHERE ${tx.dialect.anyOf(keyOf(tx))}`, [redacted]);
@@ -84,33 +90,28 @@ export async function deleteRoomMessages(tx: Tx, roomId: string): Promise<void> 
 /** The column of the index that holds the stream ordering. */
 const keyOf = (db: Db): string => (db.dialect.name === 'postgres' ? 'stream_ordering' : 'rowid');
 
-interface StandingRow {
+/** An event with one of its redactions, if there is one. */
+interface RedactionRow {
   readonly stream_ordering: number;
   readonly sender: string;
-  /** `null` where there is no redaction. */
   readonly recheck: SqlBool | null;
   readonly redactor: string | null;
 }
 
-/** Which events exist and are not redacted, and which are redacted; by stream ordering. */
-async function selectStanding(
-  db: Db,
-  column: 'e.event_id' | 'e.stream_ordering',
-  values: readonly string[] | readonly number[],
-): Promise<{ readonly standing: ReadonlySet<number>; readonly redacted: readonly number[] }> {
-  const rows = await db.query<StandingRow>(
+/** Those of the positions whose events exist and are not redacted. */
+async function selectStanding(db: Db, positions: readonly number[]): Promise<ReadonlySet<number>> {
+  const rows = await db.query<RedactionRow>(
     `SELECT e.stream_ordering, e.sender, r.recheck, x.sender AS redactor FROM events e
      LEFT JOIN redactions r ON r.redacts = e.event_id LEFT JOIN events x ON x.event_id = r.event_id
-     WHERE ${db.dialect.anyOf(column)}`,
-    [values],
+     WHERE ${db.dialect.anyOf('e.stream_ordering')}`,
+    [positions],
   );
-  const redacted = new Set(rows.filter(isRedaction).map((row) => row.stream_ordering));
-  const standing = new Set(rows.map((row) => row.stream_ordering).filter((position) => !redacted.has(position)));
-  return { standing, redacted: [...redacted] };
+  const redacted = new Set(rows.filter(isRedacted).map((row) => row.stream_ordering));
+  return new Set(rows.map((row) => row.stream_ordering).filter((position) => !redacted.has(position)));
 }
 
 /** A redaction without the power to redact counts among users of one server only. */
-const isRedaction = ({ recheck, redactor, sender }: StandingRow): boolean =>
+const isRedacted = ({ recheck, redactor, sender }: RedactionRow): boolean =>
   recheck !== null && (!recheck || redactor === null || domainOf(redactor) === domainOf(sender));
 
 /** What to look for, and where. */

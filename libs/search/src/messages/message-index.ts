@@ -32,8 +32,12 @@ export class MessageIndex implements OnModuleInit {
     this.hooks.subscribe({
       inTransaction: async (tx, { events, backfilled }) => {
         if (isOn && backfilled) await indexMessages(tx, events.flatMap(messageOf));
-        const redacted = events.filter(isServable).flatMap(({ event }) => event.redacts ?? []);
-        if (redacted.length > 0) await deleteRedacted(tx, redacted);
+        const redactions = events.filter((stored) => stored.event.redacts !== undefined && isServable(stored));
+        if (redactions.length === 0) return;
+        await deleteRedacted(
+          tx,
+          redactions.map(({ event }) => event.eventId),
+        );
       },
       onEventsPurged: (tx, _roomId, eventIds) => deleteMessages(tx, eventIds),
       onRoomPurged: deleteRoomMessages,
