@@ -6,7 +6,11 @@ import { type FilterContext, filters } from './filters.js';
 
 const require = createRequire(import.meta.url);
 /** Loaded with the first template: the engine is large, and many servers never show a page. */
-const openEngine = (): Environment => new (require('minijinja-js') as typeof import('minijinja-js')).Environment();
+const openEngine = (): Environment => {
+  // In one expression with `new`, the compiler drops the parentheses that it needs.
+  const library = require('minijinja-js') as typeof import('minijinja-js');
+  return new library.Environment();
+};
 
 /** A template is wrong: its syntax at load, its use of variables when rendered. The message is one line. */
 export class TemplateError extends Error {}
