@@ -1,0 +1,187 @@
+import { rm } from 'node:fs/promises';
+import { Readable } from 'node:stream';
+import { MatrixError } from '@rookery/matrix-types';
+import { eachDatabase, FakeClock } from '@rookery/testing';
+import { MediaLibrary } from '../media-library.service.js';
+import { buildMedia, fixtureMigrations, type MediaFixture } from '../media.fixture.js';
+import { MediaRemoval } from '../moderation/media-removal.service.js';
+import { Quarantine } from '../moderation/quarantine.service.js';
+import { AccessTimes } from '../upkeep/access-times.js';
+import { Downloads, type DownloadWish } from './downloads.service.js';
+import {
+  type RemoteFile,
+  RemoteMediaFetcher,
+  type RemoteMediaRequest,
+  RemoteMediaSource,
+} from './remote-media-fetcher.js';
+
+class Fetcher extends RemoteMediaFetcher {
+  readonly asked: RemoteMediaRequest[] = [];
+  answer: (request: RemoteMediaRequest) => RemoteFile | undefined = () => file('contents');
+  async fetch(request: RemoteMediaRequest): Promise<RemoteFile | undefined> {
+    this.asked.push(request);
+    return this.answer(request);
+  }
+}
+
+const file = (text: string, more: Partial<RemoteFile> = {}): RemoteFile => ({
+  mediaType: 'text/plain',
+  uploadName: 'a.txt',
+  sizeBytes: text.length,
+  body: Readable.from([Buffer.from(text)]),
+  ...more,
+});
+
+eachDatabase('media of other servers', (open) => {
+  let media: MediaFixture;
+  let clock: FakeClock;
+  let fetcher: Fetcher;
+  const build = async (settings: Record<string, unknown> = {}): Promise<void> => {
+    const { database, migrate } = await open();
+    await migrate(fixtureMigrations);
+    clock = new FakeClock();
+    media = await buildMedia({ database, clock, settings });
+    fetcher = new Fetcher();
+    media.get(RemoteMediaSource).use(fetcher);
+  };
+  afterEach(() => media?.close());
+
+  const wish = (more: Partial<DownloadWish> = {}): DownloadWish => ({
+    server: 'other.example:8448',
+    mediaId: 'abc-1',
+    authenticated: true,
+    timeoutMs: 1_000,
+    ip: '192.0.2.1',
+    signal: new AbortController().signal,
+    ...more,
+  });
+  const get = async (more: Partial<DownloadWish> = {}): Promise<string> => {
+    const downloads = media.get(Downloads);
+    const found = await downloads.find(wish(more));
+    const opened = await downloads.open(found, wish(more));
+    return Buffer.concat(await opened.stream().toArray()).toString();
+  };
+  const key = { origin: 'other.example:8448', mediaId: 'abc-1' };
+
+  it('are fetched once, kept, and given to all', async () => {
+    await build();
+    expect(await Promise.all([get(), get(), get()])).toEqual(['contents', 'contents', 'contents']);
+    expect(await get()).toBe('contents');
+    expect(fetcher.asked).toEqual([{ ...key, maxBytes: 50 * 1024 ** 2, timeoutMs: 1_000 }]);
+    expect(await media.get(MediaLibrary).find(key)).toMatchObject({
+      ...{ mediaType: 'text/plain', uploadName: 'a.txt', sizeBytes: 8, authenticated: true, uploader: undefined },
+    });
+    expect(await media.filesOnDisk()).toEqual([
+      expect.stringMatching(/^remote_content\/other\.example:8448\/[A-Za-z]{2}\/[A-Za-z]{2}\/[A-Za-z]{20}$/),
+    ]);
+  });
+
+  it('are fetched again when their file is gone', async () => {
+    await build();
+    await get();
+    await rm(`${media.folder}/remote_content`, { recursive: true });
+    fetcher.answer = () => file('again');
+    expect(await get()).toBe('again');
+  });
+
+  it('cannot be had while nobody reaches other servers', async () => {
+    const { database, migrate } = await open();
+    await migrate(fixtureMigrations);
+    media = await buildMedia({ database, clock: new FakeClock() });
+    await expect(get()).rejects.toMatchObject({ status: 404, errcode: 'M_NOT_FOUND' });
+  });
+
+  it('are not fetched for those who may not see them, or do not want them fetched', async () => {
+    await build({ prevent_media_downloads_from: ['bad.example'] });
+    await expect(get({ authenticated: false })).rejects.toMatchObject({ status: 404 });
+    await expect(get({ allowRemote: false })).rejects.toMatchObject({ status: 404 });
+    await expect(get({ server: 'bad.example' })).rejects.toMatchObject({ status: 404 });
+    await expect(get({ server: '..' })).rejects.toMatchObject({ status: 404 });
+    await expect(get({ mediaId: '../x' })).rejects.toMatchObject({ status: 404 });
+    expect(fetcher.asked).toEqual([]);
+  });
+
+  const broken = async function* (): AsyncIterable<Uint8Array> {
+    yield Buffer.from('half');
+    throw new Error('the line was cut');
+  };
+  it.each([
+    ['has no such file', () => undefined, 404, 'M_NOT_FOUND'],
+    ['has it not yet', () => thrown(new MatrixError(504, 'M_NOT_YET_UPLOADED', 'x')), 504, 'M_NOT_YET_UPLOADED'],
+    ['cannot be reached', () => thrown(new Error('no route')), 502, 'M_UNKNOWN'],
+    ['breaks off', () => file('', { body: broken(), sizeBytes: undefined }), 502, 'M_UNKNOWN'],
+    ['announces too much', () => file('x', { sizeBytes: 200_000 }), 502, 'M_TOO_LARGE'],
+    ['sends too much', () => file('x'.repeat(200_000), { sizeBytes: undefined }), 502, 'M_TOO_LARGE'],
+    ['sends more than announced', () => file('x'.repeat(200_000), { sizeBytes: 5 }), 502, 'M_TOO_LARGE'],
+  ])('of a server that %s: nothing is kept', async (_, answer, status, errcode) => {
+    await build({ max_upload_size: '100K' });
+    fetcher.answer = answer;
+    await expect(get()).rejects.toMatchObject({ status, errcode });
+    expect(await media.filesOnDisk()).toEqual([]);
+    expect(await media.get(MediaLibrary).find(key)).toBeUndefined();
+    fetcher.answer = () => file('better now');
+    expect(await get()).toBe('better now');
+  });
+
+  it('have a type and a name that mean no harm', async () => {
+    await build();
+    fetcher.answer = () => file('x', { mediaType: 'text/html\r\nx: y', uploadName: 'a\0\r\nb'.repeat(1_000) });
+    await get();
+    const found = await media.get(MediaLibrary).find(key);
+    expect(found).toMatchObject({ mediaType: 'application/octet-stream', uploadName: 'ab'.repeat(500) });
+  });
+
+  it('count against what an address may fetch', async () => {
+    await build({ remote_media_download_per_second: 100, remote_media_download_burst_count: '1K' });
+    fetcher.answer = () => file('x'.repeat(800));
+    await get({ mediaId: 'a' });
+    await expect(get({ mediaId: 'b' })).rejects.toMatchObject({ status: 429, errcode: 'M_LIMIT_EXCEEDED' });
+    // Others, and what is here already, are not concerned.
+    expect((await get({ mediaId: 'a' })).length).toBe(800);
+    expect((await get({ mediaId: 'b', ip: '192.0.2.2' })).length).toBe(800);
+    await clock.advance(8_000);
+    expect((await get({ mediaId: 'c' })).length).toBe(800);
+    // More than the whole share at once takes all of it.
+    fetcher.answer = () => file('x'.repeat(5_000));
+    expect((await get({ mediaId: 'd', ip: '192.0.2.3' })).length).toBe(5_000);
+    await expect(get({ mediaId: 'e', ip: '192.0.2.3' })).rejects.toMatchObject({ status: 429 });
+  });
+
+  it('may be withheld before they are here, and stay withheld when they come', async () => {
+    await build();
+    const quarantine = media.get(Quarantine);
+    expect(await quarantine.add([key], '@admin:example.org')).toBe(1);
+    await expect(get()).rejects.toMatchObject({ status: 404 });
+    expect(fetcher.asked).toEqual([]);
+    expect(await quarantine.remove([key])).toBe(1);
+    expect(await get()).toBe('contents');
+    // What equals a withheld file of ours is withheld at once.
+    const { mediaId } = await media.upload('bad', 'text/plain');
+    await quarantine.add([{ origin: undefined, mediaId }], '@admin:example.org');
+    fetcher.answer = () => file('bad');
+    await expect(get({ mediaId: 'copy' })).rejects.toMatchObject({ status: 404 });
+    expect((await quarantine.changesAfter(0, 10)).map(({ origin, quarantined }) => [origin, quarantined])).toEqual([
+      [key.origin, true],
+      [key.origin, false],
+      [undefined, true],
+    ]);
+  });
+
+  it('go when nobody has used them for long', async () => {
+    await build();
+    await get({ mediaId: 'old' });
+    await get({ mediaId: 'used' });
+    await clock.advance(200_000);
+    await get({ mediaId: 'used' });
+    await media.get(AccessTimes).flush();
+    const options = { includeQuarantined: true };
+    expect(await media.get(MediaRemoval).deleteUnusedRemote(clock.nowMs() - 100_000, options)).toBe(1);
+    expect((await media.filesOnDisk()).length).toBe(1);
+    expect(await media.get(MediaLibrary).find({ ...key, mediaId: 'old' })).toBeUndefined();
+    expect(await media.get(MediaLibrary).find({ ...key, mediaId: 'used' })).toBeDefined();
+  });
+});
+
+function thrown(error: Error): never {
+  throw error;
+}

@@ -1,0 +1,145 @@
+import { Readable } from 'node:stream';
+import type { Database } from '@rookery/database';
+import { eachDatabase, FakeClock } from '@rookery/testing';
+import sharp from 'sharp';
+import { MediaLibrary } from '../media-library.service.js';
+import { buildMedia, fixtureMigrations, type MediaFixture, requesterOf } from '../media.fixture.js';
+import { MediaRemoval } from '../moderation/media-removal.service.js';
+import { Quarantine } from '../moderation/quarantine.service.js';
+import { Thumbnails } from '../thumbnails/thumbnails.service.js';
+import { UploadService } from '../uploads/upload.service.js';
+import { AccessTimes } from './access-times.js';
+import { MediaRetention } from './retention.service.js';
+
+const hour = 3_600_000;
+
+eachDatabase('old media', (open) => {
+  let media: MediaFixture;
+  let clock: FakeClock;
+  let database: Database;
+  const build = async (settings: Record<string, unknown> = {}): Promise<void> => {
+    const opened = await open();
+    ({ database } = opened);
+    await opened.migrate(fixtureMigrations);
+    clock = new FakeClock();
+    media = await buildMedia({ database, clock, settings });
+  };
+  afterEach(() => media?.close());
+  const left = async (): Promise<string[]> => {
+    const { media: list } = await media.get(MediaLibrary).ofUser('@alice:example.org', { offset: 0, limit: 100 });
+    return list.map(({ mediaId }) => mediaId).sort();
+  };
+
+  it('goes after its time: but what is used, withheld, protected or an avatar', async () => {
+    await build({ media_retention: { local_media_lifetime: '30h' } });
+    const ids: Record<string, string> = {};
+    for (const name of ['old', 'used', 'withheld', 'protected', 'avatar'])
+      ids[name] = (await media.upload(name, 'text/plain')).mediaId;
+    const quarantine = media.get(Quarantine);
+    await quarantine.add([{ origin: undefined, mediaId: ids['withheld'] ?? '' }], '@admin:example.org');
+    await quarantine.protect(ids['protected'] ?? '', true);
+    media.get(MediaRemoval).addAvatarUses(async (uris) => {
+      return new Set(uris.filter((uri) => uri === `mxc://example.org/${ids['avatar']}`));
+    });
+    await clock.advance(20 * hour);
+    media.get(AccessTimes).note({ origin: undefined, mediaId: ids['used'] ?? '' });
+    await media.get(AccessTimes).flush();
+    await clock.advance(11 * hour);
+    await media.get(MediaRetention).run();
+    expect(await left()).toEqual(
+      Object.entries(ids)
+        .filter(([name]) => name !== 'old')
+        .map(([, id]) => id)
+        .sort(),
+    );
+    expect((await media.filesOnDisk()).length).toBe(4);
+  });
+
+  it('stays where the settings say nothing', async () => {
+    await build();
+    await media.upload('x', 'text/plain');
+    await clock.advance(100 * hour);
+    await media.get(MediaRetention).run();
+    expect((await left()).length).toBe(1);
+  });
+
+  it('is looked for once an hour', async () => {
+    await build({ media_retention: { local_media_lifetime: '30m' } });
+    await media.upload('x', 'text/plain');
+    await clock.advance(3_599_000);
+    expect((await left()).length).toBe(1);
+    await clock.advance(2_000);
+    for (let i = 0; i < 200 && (await left()).length > 0; i++) await new Promise((resolve) => setTimeout(resolve, 10));
+    expect(await left()).toEqual([]);
+  });
+
+  it('is another process’s task where the settings say so', async () => {
+    await build({ media_retention: { local_media_lifetime: '30m' }, media_instance_running_background_jobs: 'media1' });
+    await media.upload('x', 'text/plain');
+    await clock.advance(3 * 3_600_000);
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    expect((await left()).length).toBe(1);
+  });
+
+  it('takes its thumbnails and rows along', async () => {
+    await build();
+    const bytes = await sharp({ create: { width: 400, height: 300, channels: 3, background: 'red' } })
+      .png()
+      .toBuffer();
+    const { mediaId } = await media.upload(bytes, 'image/png');
+    await media.get(Thumbnails).settled();
+    expect((await media.filesOnDisk()).length).toBe(5);
+    expect(await media.get(MediaRemoval).deleteLocal([mediaId, 'unknown', mediaId])).toEqual([mediaId]);
+    expect(await media.filesOnDisk()).toEqual([]);
+    expect(await database.query('SELECT * FROM local_media_repository_thumbnails')).toEqual([]);
+  });
+
+  it('may be chosen by size and age', async () => {
+    await build();
+    const small = await media.upload('x', 'text/plain');
+    const large = await media.upload('x'.repeat(1_000), 'text/plain');
+    await clock.advance(1_000);
+    const all = { keepAvatars: false, includeQuarantined: true, includeProtected: true };
+    const removal = media.get(MediaRemoval);
+    const unusedSinceTs = clock.nowMs();
+    expect(
+      await removal.deleteUnusedLocal({ ...all, unusedSinceTs: unusedSinceTs - 1_000, largerThanBytes: 0 }),
+    ).toEqual([]);
+    expect(await removal.deleteUnusedLocal({ ...all, unusedSinceTs, largerThanBytes: 1 })).toEqual([large.mediaId]);
+    expect(await left()).toEqual([small.mediaId]);
+  });
+
+  it('leaves nothing of reserved ids that were never used', async () => {
+    await build({ unused_expiration_time: '1h', max_pending_media_uploads: 1 });
+    const uploads = media.get(UploadService);
+    const alice = requesterOf('@alice:example.org');
+    const { uri, expiresTs } = await uploads.reserve(alice);
+    expect(expiresTs - clock.nowMs()).toBe(3_600_000);
+    await expect(uploads.reserve(alice)).rejects.toMatchObject({ status: 429, extra: { retry_after_ms: 3_600_000 } });
+    await clock.advance(3_600_001);
+    const late = {
+      body: Readable.from([Buffer.from('x')]),
+      mediaType: 'text/plain',
+      sizeBytes: 1,
+      uploadName: undefined,
+    };
+    await expect(uploads.fill(alice, 'example.org', uri.split('/').at(-1) ?? '', late)).rejects.toMatchObject({
+      status: 404,
+    });
+    await media.get(MediaRetention).run();
+    expect(await database.query('SELECT * FROM local_media_repository')).toEqual([]);
+    await uploads.reserve(alice);
+  });
+
+  it('is withheld by its owner as a whole', async () => {
+    await build();
+    for (let i = 0; i < 5; i++) await media.upload(`file ${i}`, 'text/plain', '@spammer:example.org');
+    const other = await media.upload('fine', 'text/plain');
+    const quarantine = media.get(Quarantine);
+    expect(await quarantine.addOfUser('@spammer:example.org', '@admin:example.org')).toBe(5);
+    expect(await quarantine.addOfUser('@spammer:example.org', '@admin:example.org')).toBe(0);
+    expect((await media.get(MediaLibrary).find(other))?.quarantinedBy).toBeUndefined();
+    expect(await quarantine.position()).toBe((await quarantine.changesAfter(0, 100)).at(-1)?.streamId);
+    await expect(quarantine.protect('unknown', true)).rejects.toMatchObject({ status: 404 });
+  });
+});

@@ -1,0 +1,118 @@
+import { Readable } from 'node:stream';
+import { setImmediate as turn } from 'node:timers/promises';
+import { eachDatabase, FakeClock } from '@rookery/testing';
+import { AvatarRules } from '../avatars/avatar-rules.js';
+import { buildMedia, fixtureMigrations, type MediaFixture, requesterOf } from '../media.fixture.js';
+import type { IncomingFile } from './incoming-file.js';
+import { UploadService } from './upload.service.js';
+
+const alice = requesterOf('@alice:example.org');
+
+eachDatabase('uploads', (open) => {
+  let media: MediaFixture;
+  let clock: FakeClock;
+  const build = async (settings: Record<string, unknown> = {}): Promise<void> => {
+    const { database, migrate } = await open();
+    await migrate(fixtureMigrations);
+    clock = new FakeClock();
+    media = await buildMedia({ database, clock, settings });
+  };
+  afterEach(() => media?.close());
+  const file = (body: Readable, sizeBytes?: number): IncomingFile => ({
+    ...{ body, sizeBytes, mediaType: 'text/plain', uploadName: undefined },
+  });
+
+  it('are held to limits by period, of which each counts', async () => {
+    await build({
+      media_upload_limits: [
+        { time_period: '1h', max_size: 100 },
+        { time_period: '1d', max_size: 150 },
+      ],
+    });
+    const upload = (size: number): Promise<unknown> => media.upload('x'.repeat(size), 'text/plain');
+    await upload(60);
+    await expect(upload(41)).rejects.toMatchObject({ status: 400, errcode: 'M_RESOURCE_LIMIT_EXCEEDED' });
+    await upload(40);
+    await media.upload('x'.repeat(100), 'text/plain', '@bob:example.org');
+    await clock.advance(3_600_001);
+    await expect(upload(51)).rejects.toMatchObject({ status: 400 });
+    await upload(50);
+    await clock.advance(86_400_001);
+    await upload(100);
+  });
+
+  it('cannot pass the limit side by side', async () => {
+    await build({ media_upload_limits: [{ time_period: '1h', max_size: 100 }] });
+    const results = await Promise.allSettled(
+      Array.from({ length: 10 }, () => media.upload('x'.repeat(40), 'text/plain')),
+    );
+    expect(results.filter(({ status }) => status === 'fulfilled').length).toBe(2);
+    expect((await media.filesOnDisk()).length).toBe(2);
+  });
+
+  it('that trickle are cut off', async () => {
+    await build();
+    const body = new Readable({ read: () => {} });
+    let settled = false;
+    const uploading = media.get(UploadService).upload(alice, file(body, 1_000_000));
+    const refused = expect(uploading.finally(() => (settled = true))).rejects.toMatchObject({ status: 408 });
+    for (let i = 0; i < 100 && !settled; i++) {
+      body.push('slow');
+      for (let j = 0; j < 20; j++) await turn();
+      await clock.advance(10_000);
+    }
+    await refused;
+    expect(await media.filesOnDisk()).toEqual([]);
+  });
+
+  it('of one user are so many at once, and no more', async () => {
+    await build();
+    const uploads = media.get(UploadService);
+    const bodies = Array.from({ length: 50 }, () => new Readable({ read: () => {} }));
+    const running = bodies.map((body) => uploads.upload(alice, file(body)));
+    await expect(media.upload('x', 'text/plain')).rejects.toMatchObject({ status: 429, errcode: 'M_LIMIT_EXCEEDED' });
+    await media.upload('x', 'text/plain', '@bob:example.org');
+    for (const body of bodies) body.push(null);
+    await Promise.all(running);
+    await media.upload('x', 'text/plain');
+  });
+
+  it('that break off leave nothing', async () => {
+    await build();
+    const body = new Readable({ read: () => {} }).on('error', () => {});
+    const uploading = media.get(UploadService).upload(alice, file(body));
+    const refused = expect(uploading).rejects.toMatchObject({ status: 400, errcode: 'M_UNKNOWN' });
+    body.push('half');
+    for (let j = 0; j < 20; j++) await turn();
+    body.destroy(Object.assign(new Error('aborted'), { code: 'ECONNRESET' }));
+    await refused;
+    expect(await media.filesOnDisk()).toEqual([]);
+  });
+
+  it('that are too large are given up without a rest', async () => {
+    await build({ max_upload_size: 10 });
+    const body = Readable.from([Buffer.alloc(8), Buffer.alloc(8)]);
+    await expect(media.get(UploadService).upload(alice, file(body))).rejects.toMatchObject({ status: 413 });
+    expect(await media.filesOnDisk()).toEqual([]);
+  });
+
+  it('may be avatars where the settings say so', async () => {
+    await build({ max_avatar_size: 10, allowed_avatar_mimetypes: ['image/png'] });
+    const check = async (bytes: string, type: string): Promise<void> => {
+      const { mediaId } = await media.upload(bytes, type);
+      return media.get(AvatarRules).check(`mxc://example.org/${mediaId}`);
+    };
+    await check('small', 'IMAGE/png; x=y');
+    await expect(check('small', 'image/jpeg')).rejects.toMatchObject({ status: 403, errcode: 'M_FORBIDDEN' });
+    await expect(check('much too large', 'image/png')).rejects.toMatchObject({ status: 403 });
+    const rules = media.get(AvatarRules);
+    await expect(rules.check('mxc://example.org/unknown')).rejects.toMatchObject({ status: 403 });
+    await expect(rules.check('https://example.org/x.png')).rejects.toMatchObject({ status: 403 });
+    await rules.check(undefined);
+  });
+
+  it('may all be avatars where they say nothing', async () => {
+    await build();
+    await media.get(AvatarRules).check('mxc://elsewhere.example/unknown');
+  });
+});
