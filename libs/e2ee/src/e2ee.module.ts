@@ -2,6 +2,7 @@ import { Module } from '@nestjs/common';
 import { RoomsModule } from '@rookery/rooms';
 import { UsersModule } from '@rookery/users';
 import { RemoteKeys } from './common/remote-keys.js';
+import { ServiceKeys } from './common/service-keys.js';
 import { CrossSigningService } from './cross-signing/cross-signing.service.js';
 import { SignatureService } from './cross-signing/signature.service.js';
 import { DehydratedDeviceService } from './dehydrated/dehydrated-device.service.js';
@@ -15,6 +16,7 @@ import { ToDeviceService } from './to-device/to-device.service.js';
 
 const face = [
   RemoteKeys,
+  ServiceKeys,
   SyncPositions,
   DeviceListService,
   DeviceKeyService,

@@ -7,6 +7,7 @@ export {
   RemoteKeys,
   type RemoteKeySource,
 } from './common/remote-keys.js';
+export { type ServiceDeviceKeys, ServiceKeys, type ServiceKeySource } from './common/service-keys.js';
 export type { CrossSigningRow, CrossSigningType } from './cross-signing/cross-signing.query.js';
 export { CrossSigningService } from './cross-signing/cross-signing.service.js';
 export { type SignatureFailures, SignatureService } from './cross-signing/signature.service.js';

@@ -53,7 +53,7 @@ describe('the sender of an application service', () => {
     const client = {
       send: (_service: unknown, request: AppserviceRequest) => {
         const body = JSON.parse(request.body ?? '') as unknown;
-        sent.push({ atMs: clock.monotonicMs(), path: request.path, body, signal: request.signal });
+        sent.push({ atMs: clock.monotonicMs(), path: request.path.replace('/v1', ''), body, signal: request.signal });
         return answer(request);
       },
     };

@@ -136,7 +136,7 @@ export class ServiceSender {
     if (!body.isEmpty) {
       await this.#askAboutUsers(body.events);
       const path = `/transactions/${txnId}`;
-      const request = { method: 'PUT', path, legacyPath: path, body: body.json, timeoutMs } as const;
+      const request = { method: 'PUT', path: `/v1${path}`, legacyPath: path, body: body.json, timeoutMs } as const;
       try {
         const { status } = await parts.client.send(service, { ...request, signal: this.#stopping.signal });
         if (status < 200 || status > 299) return `It answered with status ${status}`;

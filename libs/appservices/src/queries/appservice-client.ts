@@ -7,7 +7,7 @@ import type { Registration } from '../registration/registration.js';
 /** One request to an application service. */
 export interface AppserviceRequest {
   readonly method: 'GET' | 'POST' | 'PUT';
-  /** Behind `/_matrix/app/v1`, percent-encoded: `/transactions/7`. */
+  /** Behind `/_matrix/app`, percent-encoded: `/v1/transactions/7`. */
   readonly path: string;
   /** Where services of the past have it, when that is elsewhere: the whole path; `undefined` where there is none. */
   readonly legacyPath: string | undefined;
@@ -48,7 +48,7 @@ export class AppserviceClient implements OnModuleDestroy {
    * @throws Error when the service has no address
    */
   async send(service: Registration, request: AppserviceRequest): Promise<AppserviceAnswer> {
-    const answer = await this.#send(service, request, `/_matrix/app/v1${request.path}`);
+    const answer = await this.#send(service, request, `/_matrix/app${request.path}`);
     if (request.legacyPath === undefined || !isUnknownEndpoint(answer)) return answer;
     return this.#send(service, request, request.legacyPath);
   }

@@ -56,7 +56,12 @@ export class AppserviceQueries implements OnModuleInit {
   async #askInTurn(path: string, services: readonly Registration[]): Promise<boolean> {
     for (const service of services) {
       try {
-        const { status } = await this.client.send(service, { method: 'GET', path, legacyPath: path, timeoutMs });
+        const { status } = await this.client.send(service, {
+          method: 'GET',
+          path: `/v1${path}`,
+          legacyPath: path,
+          timeoutMs,
+        });
         if (status >= 200 && status < 300) return true;
         if (status !== 404)
           this.logger.warn('An application service did not answer a question', { service: service.id, path, status });

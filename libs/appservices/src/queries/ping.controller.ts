@@ -40,7 +40,7 @@ export class PingController {
     const body = JSON.stringify(transactionId === undefined ? {} : { transaction_id: transactionId });
     const startedMs = this.clock.monotonicMs();
     const { status, text } = await this.outgoing
-      .send(service, { method: 'POST', path: '/ping', legacyPath: undefined, body, timeoutMs })
+      .send(service, { method: 'POST', path: '/v1/ping', legacyPath: undefined, body, timeoutMs })
       .catch((error: unknown) => {
         throw unreached(error);
       });

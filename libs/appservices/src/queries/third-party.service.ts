@@ -123,7 +123,7 @@ export class ThirdPartyNetworks {
   ): Promise<unknown> {
     try {
       const legacyPath = `/_matrix/app/unstable/thirdparty${path}`;
-      const request = { method: 'GET', path: `/thirdparty${path}`, legacyPath, query, timeoutMs } as const;
+      const request = { method: 'GET', path: `/v1/thirdparty${path}`, legacyPath, query, timeoutMs } as const;
       const { status, json } = await this.client.send(service, request);
       if (status === 200) return json;
       if (status !== 404)

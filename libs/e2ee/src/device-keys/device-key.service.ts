@@ -6,6 +6,7 @@ import { MembershipReader } from '@rookery/rooms';
 import { UserHooks } from '@rookery/users';
 import { byServer, isName, limits } from '../common/limits.js';
 import { RemoteKeys, type RemoteFailures } from '../common/remote-keys.js';
+import { ServiceKeys } from '../common/service-keys.js';
 import { CrossSigningService } from '../cross-signing/cross-signing.service.js';
 import { DeviceListService } from '../device-lists/device-list.service.js';
 import {
@@ -43,6 +44,7 @@ export class DeviceKeyService {
     private readonly crossSigning: CrossSigningService,
     private readonly memberships: MembershipReader,
     private readonly remote: RemoteKeys,
+    private readonly services: ServiceKeys,
     userHooks: UserHooks,
   ) {
     userHooks.devicesDeleted.subscribe({
@@ -138,7 +140,7 @@ export class DeviceKeyService {
     };
   }
 
-  /** Keys of local users without the signatures of others, in two queries. */
+  /** Keys of local users without the signatures of others, in two queries; application services may answer for their users. */
   async #collect(wanted: ReadonlyMap<string, readonly string[]>, viewerId: string | undefined): Promise<LocalKeys> {
     const userIds = [...wanted.keys()];
     const answer: LocalKeys = {
@@ -148,8 +150,9 @@ export class DeviceKeyService {
       user_signing_keys: {},
     };
     if (userIds.length === 0) return answer;
-    const [rows] = await Promise.all([
+    const [rows, ofServices] = await Promise.all([
       deviceKeysOf(this.database, userIds),
+      this.services.query?.(wanted),
       this.crossSigning.addKeys(userIds, viewerId, answer),
     ]);
     for (const { userId, deviceId, keyJson, displayName } of rows) {
@@ -159,6 +162,8 @@ export class DeviceKeyService {
       keys['unsigned'] = displayName === undefined ? {} : { device_display_name: displayName };
       answer.device_keys[userId]![deviceId] = keys;
     }
+    for (const [userId, devices] of Object.entries(ofServices ?? {}))
+      answer.device_keys[userId] = { ...answer.device_keys[userId], ...devices };
     return answer;
   }
 

@@ -6,8 +6,10 @@ import { Notifier, StreamChangeCache } from '@rookery/replication';
 import { LRUCache } from 'lru-cache';
 import { byServer, isName, limits } from '../common/limits.js';
 import { type ClaimedKeys, type RemoteFailures, RemoteKeys } from '../common/remote-keys.js';
+import { ServiceKeys } from '../common/service-keys.js';
 import { ToDeviceService } from '../to-device/to-device.service.js';
 import {
+  type ClaimedKey,
   claimOneTimeKeys,
   deleteClaimedKeys,
   insertOneTimeKeys,
@@ -45,6 +47,7 @@ export class OneTimeKeyService implements OnModuleInit {
     private readonly clock: Clock,
     private readonly config: Config,
     private readonly remote: RemoteKeys,
+    private readonly services: ServiceKeys,
     private readonly toDevice: ToDeviceService,
     private readonly notifier: Notifier,
   ) {}
@@ -131,29 +134,36 @@ export class OneTimeKeyService implements OnModuleInit {
     return { keys: Object.assign({}, ...answers, local) as ClaimedKeys, failures };
   }
 
-  /** The same for devices of local users, in one transaction of three statements. */
+  /**
+   * The same for devices of local users, in one transaction of three statements. Where application services answer for their
+   * users, they are asked before a fallback key is used.
+   */
   async claimLocal(entries: readonly (readonly [string, Readonly<Record<string, string>>])[]): Promise<ClaimedKeys> {
     const wanted = entries.flatMap(([userId, devices]) =>
       Object.entries(devices).map(([deviceId, algorithm]): WantedKey => ({ userId, deviceId, algorithm })),
     );
     if (wanted.length === 0) return {};
-    const claimed = await this.database.write(
+    const { claim: ask } = this.services;
+    const claimed = byDevice(await this.#take(wanted, { oneTime: true, fallback: !ask }));
+    const missing = (): WantedKey[] => wanted.filter((key) => !claimed[key.userId]?.[key.deviceId]);
+    if (!ask || missing().length === 0) return claimed;
+    addTo(claimed, await ask(algorithmsByDevice(missing())));
+    if (missing().length > 0) addTo(claimed, byDevice(await this.#take(missing(), { oneTime: false, fallback: true })));
+    return claimed;
+  }
+
+  #take(wanted: readonly WantedKey[], from: { readonly oneTime: boolean; readonly fallback: boolean }) {
+    return this.database.write(
       async (tx) => {
-        const keys = await claimOneTimeKeys(tx, wanted, this.clock.nowMs());
+        const keys = from.oneTime ? await claimOneTimeKeys(tx, wanted, this.clock.nowMs()) : [];
         const served = new Set(keys.map((key) => deviceKey(key.userId, key.deviceId)));
-        const rest = wanted.filter((key) => !served.has(deviceKey(key.userId, key.deviceId)));
+        const rest = from.fallback ? wanted.filter((key) => !served.has(deviceKey(key.userId, key.deviceId))) : [];
         const all = rest.length > 0 ? keys.concat(await useFallbackKeys(tx, rest)) : keys;
         if (all.length > 0) await this.#changed(tx, all);
         return all;
       },
       { name: 'keys_claim' },
     );
-    const result: Record<string, Record<string, JsonObject>> = {};
-    for (const { userId, deviceId, algorithm, keyId, keyJson } of claimed) {
-      const devices = (result[userId] ??= {});
-      devices[deviceId] = { [`${algorithm}:${keyId}`]: JSON.parse(keyJson) as unknown };
-    }
-    return result;
   }
 
   /** Key counts have no stream of their own: a change takes a place in that of to-device messages, and wakes the devices. */
@@ -184,6 +194,27 @@ export class OneTimeKeyService implements OnModuleInit {
     if (Math.max(0, ...held.values()) > limits.heldKeys)
       throw MatrixError.tooLarge(`A device can have ${limits.heldKeys} one-time keys of an algorithm`);
   }
+}
+
+type KeysByDevice = Record<string, Record<string, JsonObject>>;
+
+function byDevice(keys: readonly ClaimedKey[]): KeysByDevice {
+  const result: KeysByDevice = {};
+  for (const { userId, deviceId, algorithm, keyId, keyJson } of keys) {
+    const devices = (result[userId] ??= {});
+    devices[deviceId] = { [`${algorithm}:${keyId}`]: JSON.parse(keyJson) as unknown };
+  }
+  return result;
+}
+
+function algorithmsByDevice(keys: readonly WantedKey[]): Record<string, Record<string, string>> {
+  const result: Record<string, Record<string, string>> = {};
+  for (const { userId, deviceId, algorithm } of keys) (result[userId] ??= {})[deviceId] = algorithm;
+  return result;
+}
+
+function addTo(claimed: KeysByDevice, more: ClaimedKeys): void {
+  for (const [userId, devices] of Object.entries(more)) claimed[userId] = { ...claimed[userId], ...devices };
 }
 
 function wantedKeys(wanted: JsonObject): (readonly [string, Readonly<Record<string, string>>])[] {
