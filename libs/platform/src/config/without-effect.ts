@@ -2,7 +2,6 @@ import type { SettingName } from './table.js';
 
 /** Settings that are understood and checked, but that nothing reads yet. The list may only shrink. */
 export const withoutEffect: ReadonlySet<SettingName> = new Set<SettingName>([
-  'app_service_config_files',
   'auto_accept_invites.worker_to_run_on',
   'caches.cache_autotuning.max_cache_memory_usage',
   'caches.cache_autotuning.min_cache_ttl',
