@@ -74,8 +74,15 @@ async function store(tx: Tx, position: number, given: Given = {}): Promise<void>
   );
 }
 
-const redact = async (tx: Tx, target: number, position: number, sender = alice, recheck = false): Promise<void> => {
-  await store(tx, position, { type: 'm.room.redaction', sender });
+interface GivenRedaction {
+  readonly sender?: string;
+  readonly room?: string;
+  readonly recheck?: boolean;
+}
+
+const redact = async (tx: Tx, target: number, position: number, given: GivenRedaction = {}): Promise<void> => {
+  const { recheck = false, ...event } = given;
+  await store(tx, position, { ...event, type: 'm.room.redaction' });
   const columns = ['event_id', 'redacts', 'received_ts', 'recheck'];
   await tx.insertMany('redactions', columns, [[`$${position}`, `$${target}`, 1, recheck]]);
 };
@@ -269,12 +276,13 @@ eachDatabase('what brings messages into the index', (open) => {
       await store(tx, 8);
       await store(tx, 9);
       await redact(tx, 7, 10);
-      await redact(tx, 8, 11, '@mallory:elsewhere.org', true);
-      await redact(tx, 9, 12, '@bob:example.org', true);
+      await redact(tx, 8, 11, { sender: '@mallory:elsewhere.org', recheck: true });
+      await redact(tx, 9, 12, { sender: '@bob:example.org', recheck: true });
+      await redact(tx, 8, 13, { room: '!other:example.org' });
     });
-    notifier.announce('events', 12);
+    notifier.announce('events', 13);
     await follower.caughtUp();
-    // Mallory may not redact; Bob is of Alice's server.
+    // Mallory may not redact; Bob is of Alice's server; what may be done in one room may not be done in others.
     expect(await indexed(database)).toEqual([8]);
   });
 
@@ -284,7 +292,8 @@ eachDatabase('what brings messages into the index', (open) => {
     await follower.caughtUp();
     await test.database.write(async (tx) => {
       await redact(tx, 1, 5);
-      await redact(tx, 2, 6, '@mallory:elsewhere.org', true);
+      await redact(tx, 2, 6, { sender: '@mallory:elsewhere.org', recheck: true });
+      await redact(tx, 3, 7, { room: '!other:example.org' });
       await hook().inTransaction?.(
         tx,
         batchOf([5, 6, 7].map((position) => ({ position, redacts: `$${position - 4}` }))),

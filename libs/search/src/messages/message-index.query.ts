@@ -62,7 +62,7 @@ export async function deleteMessages(tx: Tx, eventIds: readonly string[]): Promi
 /** Takes out of the index what these redactions redact. */
 export async function deleteRedacted(tx: Tx, redactionIds: readonly string[]): Promise<void> {
   const rows = await tx.query<RedactionRow>(
-    `SELECT e.stream_ordering, e.sender, r.recheck, x.sender AS redactor FROM redactions r
+    `SELECT ${withRedaction} FROM redactions r
      JOIN events e ON e.event_id = r.redacts JOIN events x ON x.event_id = r.event_id
      WHERE ${tx.dialect.anyOf('r.event_id')}`,
     [redactionIds],
@@ -96,12 +96,17 @@ interface RedactionRow {
   readonly sender: string;
   readonly recheck: SqlBool | null;
   readonly redactor: string | null;
+  /** The redaction lies in another room. */
+  readonly elsewhere: SqlBool | null;
 }
+
+const withRedaction =
+  'e.stream_ordering, e.sender, r.recheck, x.sender AS redactor, x.room_id <> e.room_id AS elsewhere';
 
 /** Those of the positions whose events exist and are not redacted. */
 async function selectStanding(db: Db, positions: readonly number[]): Promise<ReadonlySet<number>> {
   const rows = await db.query<RedactionRow>(
-    `SELECT e.stream_ordering, e.sender, r.recheck, x.sender AS redactor FROM events e
+    `SELECT ${withRedaction} FROM events e
      LEFT JOIN redactions r ON r.redacts = e.event_id LEFT JOIN events x ON x.event_id = r.event_id
      WHERE ${db.dialect.anyOf('e.stream_ordering')}`,
     [positions],
@@ -110,9 +115,9 @@ async function selectStanding(db: Db, positions: readonly number[]): Promise<Rea
   return new Set(rows.map((row) => row.stream_ordering).filter((position) => !redacted.has(position)));
 }
 
-/** A redaction without the power to redact counts among users of one server only. */
-const isRedacted = ({ recheck, redactor, sender }: RedactionRow): boolean =>
-  recheck !== null && (!recheck || redactor === null || domainOf(redactor) === domainOf(sender));
+/** A redaction without the power to redact counts among users of one server only, and none counts in other rooms. */
+const isRedacted = ({ recheck, redactor, elsewhere, sender }: RedactionRow): boolean =>
+  recheck !== null && !elsewhere && (!recheck || redactor === null || domainOf(redactor) === domainOf(sender));
 
 /** What to look for, and where. */
 export interface MessageQuery {
