@@ -303,6 +303,11 @@ export const examples: Readonly<Record<string, (names: Names) => Example>> = {
   'PUT /directory/room/:roomAlias': ({ roomId }) => ({ body: { room_id: roomId } }),
   'PUT /directory/list/room/:roomId': () => ({ body: { visibility: 'public' } }),
   'PUT /directory/list/appservice/:networkId/:roomId': () => ({ body: { visibility: 'public' } }),
+  'GET /thirdparty/user': () => ({ query: { userid: '@irc_bob:rookery.test' } }),
+  'GET /thirdparty/location': () => ({ query: { alias: '#irc_chan:rookery.test' } }),
+  'GET /thirdparty/user/:protocol': () => ({ query: { nick: 'bob' } }),
+  'GET /thirdparty/location/:protocol': () => ({ query: { channel: '#chan' } }),
+  'POST /appservice/:appserviceId/ping': () => ({ body: { transaction_id: 'x' } }),
   'POST /user_directory/search': () => ({ body: { search_term: 'alice', limit: 5 } }),
   'POST /search': ({ roomId }) => ({
     body: {

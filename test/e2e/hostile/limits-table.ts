@@ -413,6 +413,48 @@ const rows: Readonly<Record<string, readonly Row[]>> = {
       'maxOffset',
     ],
   ],
+  'Application services': [
+    [
+      'Events of a transaction',
+      100,
+      '',
+      'wait for the next',
+      'libs/appservices/src/delivery/transaction-store.ts',
+      'transactionLimit',
+    ],
+    [
+      'EDUs that wait for a service',
+      1_000,
+      '',
+      'older ones are dropped',
+      'libs/appservices/src/delivery/service-sender.ts',
+      'maxWaitingEdus',
+    ],
+    [
+      'Fields of a search on a third-party network',
+      50,
+      '',
+      invalid,
+      'libs/appservices/src/queries/third-party.controller.ts',
+      'maxFields',
+    ],
+    [
+      'Results of a search there, of one service',
+      1_000,
+      '',
+      cut,
+      'libs/appservices/src/queries/third-party.service.ts',
+      'maxResults',
+    ],
+    [
+      'Pattern in a registration file',
+      10_000,
+      'characters',
+      'the server does not start',
+      'libs/appservices/src/registration/namespaces.ts',
+      'longestPattern',
+    ],
+  ],
 };
 
 /** Every number, by chapter of the page for operators. */
@@ -454,6 +496,6 @@ export const limiters: readonly Limiter[] = (
     ['rc_delayed_event_mgmt', 'user, or address', 'listing and managing delayed events'],
     ['rc_room_creation', 'user', 'creating and upgrading rooms'],
     ['rc_reports', 'user', 'reports'],
-    ['rc_user_directory', 'user', 'searching for users'],
+    ['rc_user_directory', 'user', 'searching for users, also on third-party networks'],
   ] as const
 ).map(([setting, key, guards]) => ({ setting, key, guards }));
