@@ -13,6 +13,7 @@ import { SyncModule } from '@rookery/sync';
 import { UsersHttpModule } from '@rookery/users';
 import { PlatformModule, type PlatformParts } from './platform.module.js';
 import { ReceiptsToPushModule } from './receipts-to-push.js';
+import { SsoAvatarsModule } from './sso-avatars.js';
 import { ServerInfoModule } from './server-info/server-info.module.js';
 
 /** The whole server in one process. */
@@ -26,6 +27,7 @@ export class RootModule {
         ServerInfoModule,
         UsersHttpModule,
         SsoHttpModule,
+        ...(parts.config.get('enable_media_repo') ? [SsoAvatarsModule] : []),
         RoomsHttpModule,
         RoomsWriterModule,
         MediaModule,
