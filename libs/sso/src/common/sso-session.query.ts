@@ -15,6 +15,15 @@ export const ssoMigrations: readonly Migration[] = [
       await tx.run('CREATE INDEX sso_sessions_expiry ON sso_sessions (expiry_ts)');
     },
   },
+  {
+    version: 1,
+    name: 'sso_02_avatars',
+    async up(tx) {
+      await tx.run(
+        'CREATE TABLE sso_avatars (user_id TEXT NOT NULL PRIMARY KEY, digest TEXT NOT NULL, uri TEXT NOT NULL)',
+      );
+    },
+  },
 ];
 
 /** @returns whether there was none of this id */

@@ -1,6 +1,10 @@
+import { createHash } from 'node:crypto';
 import { Injectable } from '@nestjs/common';
+import { Database } from '@rookery/database';
 import { OutboundError, OutboundHttp } from '@rookery/http';
 import { Config, Logger } from '@rookery/platform';
+import { type Origin, ProfileService } from '@rookery/users';
+import { findAvatar, recordAvatar } from './avatar.query.js';
 
 /** A picture that a provider has of somebody. */
 export interface Picture {
@@ -8,23 +12,32 @@ export interface Picture {
   readonly contentType: string;
 }
 
-/** Stores a picture. @returns its `mxc:` URI; `undefined` when it is not wanted */
-export type PictureStore = (picture: Picture) => Promise<string | undefined>;
+/** Stores a picture for a user of ours. @returns its `mxc:` URI */
+export type PictureStore = (userId: string, picture: Picture) => Promise<string>;
 
 const timeoutMs = 10_000;
 /** Where the settings name no limit of avatars. */
 const usualLimitBytes = 10 * 1_048_576;
-const images = new Set(['image/png', 'image/jpeg', 'image/gif', 'image/webp']);
 
-/** Pictures of new users. Without a store there are none. */
+/** Kinds of pictures by how they begin. */
+const images: readonly (readonly [type: string, beginning: RegExp])[] = [
+  ['image/png', /^\x89PNG\r\n/],
+  ['image/jpeg', /^\xff\xd8\xff/],
+  ['image/gif', /^GIF8[79]a/],
+  ['image/webp', /^RIFF[^]{4}WEBP/],
+];
+
+/** Pictures of people, from the provider into their profile. Without a store there are none. */
 @Injectable()
 export class Avatars {
   #store: PictureStore | undefined;
 
   constructor(
+    private readonly database: Database,
     private readonly http: OutboundHttp,
     private readonly config: Config,
     private readonly logger: Logger,
+    private readonly profiles: ProfileService,
   ) {}
 
   /** Says where pictures are kept. */
@@ -37,32 +50,40 @@ export class Avatars {
     return this.#store !== undefined;
   }
 
-  /** Fetches a picture and stores it. A picture that cannot be had is no reason to keep somebody out. */
-  async take(url: string | undefined): Promise<string | undefined> {
-    if (url === undefined || !this.#store) return undefined;
+  /**
+   * Puts a picture into a profile, unless it is there already. A picture that cannot be had keeps nobody out.
+   * @param url where the provider has it
+   */
+  async apply(userId: string, url: string | undefined, origin: Origin): Promise<void> {
+    if (url === undefined || url === '' || !this.#store) return;
     try {
       const picture = await this.#fetch(url);
-      return picture && (await this.#store(picture));
+      if (!picture) return;
+      const digest = createHash('sha256').update(picture.bytes).digest('base64url');
+      const last = await findAvatar(this.database, userId);
+      const shown = (await this.profiles.get(userId))?.avatar_url;
+      if (last?.digest === digest && last.uri === shown) return;
+      const uri = await this.#store(userId, picture);
+      await this.database.write((tx) => recordAvatar(tx, userId, digest, uri), { name: 'sso_avatar' });
+      await this.profiles.update(userId, { avatar_url: uri }, { origin, byAdmin: true });
     } catch (err) {
-      this.logger.info('The picture of a new user cannot be had', { err });
-      return undefined;
+      this.logger.info('The picture of somebody who signed on cannot be had', { userId, err });
     }
   }
 
+  /** The address is the person's choice: it is not allowed to reach the server's own network. */
   async #fetch(url: string): Promise<Picture | undefined> {
-    const { status, headers, body } = await this.http.request({
+    const { status, body } = await this.http.request({
       url,
       timeoutMs,
       maxBytes: this.config.get('max_avatar_size') ?? usualLimitBytes,
       headers: { accept: 'image/*' },
     });
-    const contentType = String(headers['content-type'] ?? '')
-      .split(';', 1)[0]!
-      .trim()
-      .toLowerCase();
     if (status !== 200) throw new OutboundError('bad_status', `The picture's address answered with ${status}`, status);
+    const beginning = body.subarray(0, 16).toString('latin1');
+    const contentType = images.find(([, pattern]) => pattern.test(beginning))?.[0];
     const allowed = this.config.get('allowed_avatar_mimetypes');
-    if (!images.has(contentType) || (allowed !== undefined && !allowed.includes(contentType))) return undefined;
+    if (contentType === undefined || (allowed !== undefined && !allowed.includes(contentType))) return undefined;
     return { bytes: body, contentType };
   }
 }

@@ -173,7 +173,6 @@ export class NewUsers {
       userId = await this.registration.register({
         localpart: await this.accounts.checkAvailable(chosen.localpart),
         displayName: chosen.displayName,
-        avatarUrl: await this.avatars.take(chosen.picture),
         emails: chosen.emails,
         consentVersion,
         authProvider: providerId,
@@ -188,6 +187,7 @@ export class NewUsers {
       userId = known;
       newUser = false;
     }
+    if (newUser) await this.avatars.apply(userId, chosen.picture, { request });
     return this.handover.complete({
       userId,
       redirectUrl,

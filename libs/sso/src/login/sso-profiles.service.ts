@@ -16,13 +16,11 @@ export class SsoProfiles {
   /** Takes over what the provider says; what it does not say stays. */
   async update(userId: string, signOn: SignOn): Promise<void> {
     const { displayName, picture } = await signOn.attributes(0);
-    const change: Record<string, string> = {};
+    const origin = { request: signOn.request };
     if (displayName !== undefined && displayName !== '') {
-      change['displayname'] = displayName.replaceAll('\0', '').toWellFormed().slice(0, maxNameLength);
+      const displayname = displayName.replaceAll('\0', '').toWellFormed().slice(0, maxNameLength);
+      await this.profiles.update(userId, { displayname }, { origin, byAdmin: true });
     }
-    const avatarUrl = await this.avatars.take(picture);
-    if (avatarUrl !== undefined) change['avatar_url'] = avatarUrl;
-    if (Object.keys(change).length === 0) return;
-    await this.profiles.update(userId, change, { origin: { request: signOn.request }, byAdmin: true });
+    await this.avatars.apply(userId, picture, origin);
   }
 }

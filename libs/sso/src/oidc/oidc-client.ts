@@ -204,7 +204,8 @@ export class OidcClient {
   }
 
   #checkEndpoint(name: string, value: unknown): void {
-    if (typeof value !== 'string' || !URL.canParse(value)) throw new Error(`The metadata name no ${name}`);
+    if (typeof value !== 'string' || !URL.canParse(value) || !/^https?:/.test(value))
+      throw new Error(`The metadata name no ${name}`);
     if (!value.startsWith('https:') && !this.#mayBeInsecure)
       throw new Error(`The ${name} is not an https address; skip_verification would allow that`);
   }

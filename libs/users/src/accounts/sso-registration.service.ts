@@ -15,7 +15,6 @@ export interface SsoNewcomer {
   /** Checked: see {@link AccountService.checkAvailable}. */
   readonly localpart: string;
   readonly displayName?: string | undefined;
-  readonly avatarUrl?: string | undefined;
   /** Addresses that the provider vouches for; those that are not allowed here or belong to others are left out. */
   readonly emails: readonly string[];
   readonly consentVersion?: string | undefined;
@@ -45,7 +44,7 @@ export class SsoRegistration {
    *   provider's user has an account already; 429
    */
   async register(newcomer: SsoNewcomer): Promise<string> {
-    const { localpart, displayName, avatarUrl, consentVersion, authProvider, externalId, request } = newcomer;
+    const { localpart, displayName, consentVersion, authProvider, externalId, request } = newcomer;
     const origin = { request };
     assertServerOpen(this.config);
     await this.limiter.take('rc_registration', request.ip);
@@ -61,7 +60,7 @@ export class SsoRegistration {
       origin,
     );
     return this.accounts.register({
-      ...{ localpart, displayName, avatarUrl, consentVersion, threepids, shadowBanned, origin },
+      ...{ localpart, displayName, consentVersion, threepids, shadowBanned, origin },
       externalId: { authProvider, externalId },
     });
   }
