@@ -1,10 +1,15 @@
 import type { Metrics } from '@rookery/platform';
 import { lookup as dnsLookup, type LookupAddress } from 'node:dns';
+import { createRequire } from 'node:module';
 import { BlockList, isIP, type LookupFunction } from 'node:net';
 import { Readable, Transform, type TransformCallback } from 'node:stream';
 import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
-import { Agent, buildConnector, type Dispatcher, ProxyAgent, request as send } from 'undici';
+import type { Agent, Dispatcher, ProxyAgent } from 'undici';
 import type { IpGuard } from './ip-guard.js';
+
+const require = createRequire(import.meta.url);
+/** Loaded with the first request: the library is large, and not every server asks anybody for anything. */
+const undici = (): typeof import('undici') => require('undici') as typeof import('undici');
 
 /** Why an outgoing request failed. */
 export type OutboundFailure =
@@ -141,34 +146,10 @@ const decoders: Readonly<Record<string, () => Transform>> = {
  * resolves to and wherever a redirect leads; every answer is bounded in size and time. Certificates are checked.
  */
 export class OutboundHttp {
-  readonly #direct: Agent;
-  readonly #proxies = new Map<string, ProxyAgent>();
+  #dispatchers: Dispatchers | undefined;
   readonly #bypasses: (host: string) => boolean;
 
   constructor(private readonly options: OutboundOptions) {
-    const tls = options.ca === undefined ? {} : { ca: [...options.ca] };
-    const connect = buildConnector({ timeout: 10_000, allowH2: false, lookup: guardedLookup(options.guard), ...tls });
-    this.#direct = new Agent({
-      connections: 16,
-      pipelining: 1,
-      allowH2: false,
-      keepAliveTimeout: 15_000,
-      maxHeaderSize: 32_768,
-      connect: (target, callback) => {
-        const host = target.hostname.replace(/^\[|\]$/g, '');
-        // Names are checked when they are resolved; for literals nothing is resolved.
-        if (isIP(host) !== 0 && !options.guard.allows(host)) callback(blockedError(host), null);
-        else connect(target, callback);
-      },
-    });
-    for (const [protocol, uri] of [
-      ['http:', options.httpProxy],
-      ['https:', options.httpsProxy],
-    ] as const) {
-      if (uri === undefined || uri === '') continue;
-      const address = /^[a-z]+:\/\//i.test(uri) ? uri : `http://${uri}`;
-      this.#proxies.set(protocol, new ProxyAgent({ uri: address, allowH2: false, requestTls: tls }));
-    }
     this.#bypasses = bypassOf(options.noProxyHosts ?? []);
   }
 
@@ -204,7 +185,13 @@ export class OutboundHttp {
       let answer: Dispatcher.ResponseData;
       try {
         this.options.metrics?.counter('synapse_http_client_requests').inc({ method });
-        answer = await send(url, { method, headers, body: body ?? null, dispatcher: this.#dispatcherFor(url), signal });
+        answer = await undici().request(url, {
+          method,
+          headers,
+          body: body ?? null,
+          dispatcher: this.#dispatcherFor(url),
+          signal,
+        });
       } catch (error) {
         throw explain(error, host);
       }
@@ -269,17 +256,54 @@ export class OutboundHttp {
 
   /** Ends all connections. */
   async close(): Promise<void> {
-    await Promise.all([this.#direct.destroy(), ...[...this.#proxies.values()].map((proxy) => proxy.destroy())]);
+    const { direct, proxies } = this.#dispatchers ?? { direct: undefined, proxies: new Map<string, ProxyAgent>() };
+    await Promise.all([direct?.destroy(), ...[...proxies.values()].map((proxy) => proxy.destroy())]);
   }
 
   #dispatcherFor(url: URL): Dispatcher {
-    const proxy = this.#proxies.get(url.protocol);
-    if (proxy === undefined || this.#bypasses(url.hostname)) return this.#direct;
+    const { direct, proxies } = (this.#dispatchers ??= openDispatchers(this.options));
+    const proxy = proxies.get(url.protocol);
+    if (proxy === undefined || this.#bypasses(url.hostname)) return direct;
     // The proxy resolves names; addresses written out are still ours to judge.
     const literal = url.hostname.replace(/^\[|\]$/g, '');
     if (isIP(literal) !== 0 && !this.options.guard.allows(literal)) throw blockedError(url.hostname);
     return proxy;
   }
+}
+
+/** The ways out: by protocol, and past the proxies. */
+interface Dispatchers {
+  readonly direct: Agent;
+  readonly proxies: ReadonlyMap<string, ProxyAgent>;
+}
+
+function openDispatchers(options: OutboundOptions): Dispatchers {
+  const { Agent, buildConnector, ProxyAgent } = undici();
+  const tls = options.ca === undefined ? {} : { ca: [...options.ca] };
+  const connect = buildConnector({ timeout: 10_000, allowH2: false, lookup: guardedLookup(options.guard), ...tls });
+  const direct = new Agent({
+    connections: 16,
+    pipelining: 1,
+    allowH2: false,
+    keepAliveTimeout: 15_000,
+    maxHeaderSize: 32_768,
+    connect: (target, callback) => {
+      const host = target.hostname.replace(/^\[|\]$/g, '');
+      // Names are checked when they are resolved; for literals nothing is resolved.
+      if (isIP(host) !== 0 && !options.guard.allows(host)) callback(blockedError(host), null);
+      else connect(target, callback);
+    },
+  });
+  const proxies = new Map<string, ProxyAgent>();
+  for (const [protocol, uri] of [
+    ['http:', options.httpProxy],
+    ['https:', options.httpsProxy],
+  ] as const) {
+    if (uri === undefined || uri === '') continue;
+    const address = /^[a-z]+:\/\//i.test(uri) ? uri : `http://${uri}`;
+    proxies.set(protocol, new ProxyAgent({ uri: address, allowH2: false, requestTls: tls }));
+  }
+  return { direct, proxies };
 }
 
 function parseUrl(text: string | URL, base?: URL): URL {
