@@ -206,6 +206,30 @@ describe.each(['sqlite', 'postgres'] as const)('/sync (%s)', (database) => {
     expect(forgotten.rooms?.leave?.[roomId]).toBeUndefined();
   });
 
+  it('tells that a room is gone, also when another device has forgotten it at once', async () => {
+    const roomId = await shared({});
+    const { next_batch: since } = await sync(bob);
+    await bob.request('POST', `/rooms/${roomId}/leave`, {});
+    await bob.request('POST', `/rooms/${roomId}/forget`, {});
+    expect(Object.keys((await sync(bob, { since })).rooms?.leave ?? {})).toEqual([roomId]);
+    expect((await sync(bob)).rooms?.leave?.[roomId]).toBeUndefined();
+    const again = await alice.request('POST', '/createRoom', { invite: [bob.userId] });
+    const inviteId = String(again.body['room_id']);
+    const { next_batch: invited } = await sync(bob);
+    await bob.request('POST', `/rooms/${inviteId}/leave`, {});
+    await bob.request('POST', `/rooms/${inviteId}/forget`, {});
+    expect(Object.keys((await sync(bob, { since: invited })).rooms?.leave ?? {})).toEqual([inviteId]);
+  });
+
+  it('says that there is a gap where somebody left and came back between two syncs', async () => {
+    const roomId = await shared({ preset: 'public_chat' });
+    const { next_batch: since } = await sync(bob);
+    await bob.request('POST', `/rooms/${roomId}/leave`, {});
+    await bob.request('POST', `/rooms/${roomId}/join`, {});
+    const room = (await sync(bob, { since, filter: '{"room":{"timeline":{"limit":50}}}' })).rooms?.join?.[roomId];
+    expect(room?.timeline.limited).toBe(true);
+  });
+
   it('drops invites of people who are ignored', async () => {
     const carol = await homeserver.registerUser('carol');
     await carol.request('PUT', `/user/${carol.userId}/account_data/m.ignored_user_list`, {

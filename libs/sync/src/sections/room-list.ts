@@ -92,7 +92,9 @@ export class RoomList {
     }
     if (changes === undefined) return undefined;
     if (section === 'leave') {
-      if (membership.forgotten === true) return undefined;
+      // What the client still shows has to go, also where another device has forgotten it at once.
+      const isShown = before !== undefined && sectionOf[before] !== 'leave';
+      if (membership.forgotten === true && !isShown) return undefined;
       const wasIn = before === 'join' || changes.some((change) => change.membership === 'join');
       return this.#entry(membership, section, before !== 'join' && wasIn, before === 'join' ? since : 0, context);
     }
