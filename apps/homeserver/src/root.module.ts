@@ -4,13 +4,14 @@ import { ServerNoticesModule } from '@rookery/admin';
 import { E2eeHttpModule } from '@rookery/e2ee';
 import { EphemeralHttpModule } from '@rookery/ephemeral';
 import { FederationHttpModule } from '@rookery/federation';
-import { MediaHttpModule, MediaModule, MediaUpkeepModule } from '@rookery/media';
+import { MediaHttpModule, MediaUpkeepModule } from '@rookery/media';
 import { PushHttpModule } from '@rookery/push';
 import { RoomsHttpModule, RoomsWriterModule } from '@rookery/rooms';
 import { SearchHttpModule } from '@rookery/search';
 import { SsoHttpModule } from '@rookery/sso';
 import { SyncModule } from '@rookery/sync';
 import { UsersHttpModule } from '@rookery/users';
+import { AvatarsToMediaModule } from './avatars-to-media.js';
 import { PlatformModule, type PlatformParts } from './platform.module.js';
 import { ReceiptsToPushModule } from './receipts-to-push.js';
 import { SsoAvatarsModule } from './sso-avatars.js';
@@ -30,7 +31,7 @@ export class RootModule {
         ...(parts.config.get('enable_media_repo') ? [SsoAvatarsModule] : []),
         RoomsHttpModule,
         RoomsWriterModule,
-        MediaModule,
+        AvatarsToMediaModule,
         ...(parts.config.get('enable_media_repo') ? [MediaHttpModule, MediaUpkeepModule] : []),
         EphemeralHttpModule,
         E2eeHttpModule,

@@ -1,6 +1,6 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { request as httpRequest } from 'node:http';
-import { Quarantine } from '@rookery/media';
+import { MediaLibrary, MediaRemoval, Quarantine } from '@rookery/media';
 import { createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
 import { validatedFetch } from '../../support/openapi.js';
 import { administrator, call, download, type FileAnswer, upload } from './support.js';
@@ -171,7 +171,6 @@ describe.each(['sqlite', 'postgres'] as const)('the media repository (%s)', (dat
   });
 
   const uploads = async (): Promise<number> => {
-    const { MediaLibrary } = await import('@rookery/media');
     const page = { offset: 0, limit: 1 };
     return (await homeserver.server.service(MediaLibrary).ofUser(alice.userId, page)).total;
   };
@@ -278,6 +277,29 @@ describe.each(['sqlite', 'postgres'] as const)('the media repository (%s)', (dat
     expect(await download(homeserver, alice, again)).toMatchObject({ status: 404 });
     expect(await quarantine.remove([{ origin: undefined, mediaId }])).toBe(3);
     expect((await download(homeserver, alice, again)).status).toBe(200);
+  });
+
+  it('keeps what is in use as an avatar, however old', async () => {
+    const [mine, rooms, plain] = await Promise.all(
+      ['mine', 'rooms', 'plain'].map((text) => upload(homeserver, bob, text)),
+    );
+    expect(
+      await bob.request('PUT', `/profile/${bob.userId}/avatar_url`, { avatar_url: `mxc://${mine}` }),
+    ).toMatchObject({
+      status: 200,
+    });
+    const room = await bob.request<{ room_id: string }>('POST', '/createRoom', {
+      initial_state: [{ type: 'm.room.avatar', content: { url: `mxc://${rooms}` } }],
+    });
+    expect(room.status).toBe(200);
+    const deleted = await homeserver.server.service(MediaRemoval).deleteUnusedLocal({
+      ...{ unusedSinceTs: Date.now() + 1_000, largerThanBytes: 0 },
+      ...{ keepAvatars: true, includeQuarantined: false, includeProtected: false },
+    });
+    const ids = [mine, rooms, plain].map((media) => media?.split('/')[1] ?? '');
+    expect(ids.map((id) => deleted.includes(id))).toEqual([false, false, true]);
+    expect(await download(homeserver, bob, plain ?? '')).toMatchObject({ status: 404 });
+    expect((await download(homeserver, alice, mine ?? '')).status).toBe(200);
   });
 
   it('keeps files over a restart', async () => {

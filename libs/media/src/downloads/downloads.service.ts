@@ -63,11 +63,18 @@ export class Downloads {
       this.logger.warn('The file of a medium is missing', { media_id: media.mediaId });
       throw notFound();
     }
-    // The cache was emptied behind our back.
-    const fetched = await this.#fetch(wish);
-    const again = await this.files.open(placeOf(fetched));
+    const again = await this.files.open(placeOf(await this.refetch(wish)));
     if (again === undefined) throw notFound();
     return again;
+  }
+
+  /**
+   * Fetches a file of another server again: its row is here, but its contents are not.
+   * @throws MatrixError as {@link find}
+   */
+  async refetch(wish: DownloadWish): Promise<Media> {
+    if (wish.server === this.config.serverName) throw notFound();
+    return this.#fetch(wish);
   }
 
   async #local(wish: DownloadWish): Promise<Media> {

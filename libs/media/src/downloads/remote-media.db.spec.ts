@@ -167,6 +167,24 @@ eachDatabase('media of other servers', (open) => {
     ]);
   });
 
+  it('that are refused before they are read free their connection', async () => {
+    await build({ remote_media_download_per_second: 1, remote_media_download_burst_count: 10 });
+    let freed = false;
+    const body = async function* (): AsyncIterable<Uint8Array> {
+      try {
+        yield Buffer.from('0123456');
+        yield Buffer.from('789');
+      } finally {
+        freed = true;
+      }
+    };
+    await get();
+    fetcher.answer = () => file('0123456789', { body: body() });
+    await expect(get({ mediaId: 'next' })).rejects.toMatchObject({ status: 429 });
+    await new Promise((resolve) => setTimeout(resolve, 10));
+    expect(freed).toBe(true);
+  });
+
   it('go when nobody has used them for long', async () => {
     await build();
     await get({ mediaId: 'old' });

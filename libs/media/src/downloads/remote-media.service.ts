@@ -82,7 +82,7 @@ export class RemoteMedia {
       if (file.sizeBytes === undefined) await this.#charge(wish.ip, staged.sizeBytes).catch(() => undefined);
       return await this.#keep(wish, file, staged);
     } catch (error) {
-      await endOf(file.body);
+      endOf(file.body);
       await staged.discard();
       throw error;
     }
@@ -177,8 +177,13 @@ export class RemoteMedia {
 }
 
 /** Frees the connection that a body comes from. */
-async function endOf(body: AsyncIterable<Uint8Array>): Promise<void> {
+function endOf(body: AsyncIterable<Uint8Array>): void {
   const stream = body as { destroy?: () => void };
-  if (typeof stream.destroy === 'function') stream.destroy();
-  else await body[Symbol.asyncIterator]().return?.();
+  if (typeof stream.destroy === 'function') return stream.destroy();
+  // A generator that never began has nothing to end: it begins first.
+  const pieces = body[Symbol.asyncIterator]();
+  void pieces
+    .next()
+    .then(() => pieces.return?.())
+    .catch(() => undefined);
 }

@@ -14,7 +14,7 @@ import { MediaFiles } from '../storage/media-files.js';
 import { thumbnailsOf } from '../thumbnails/thumbnail.query.js';
 import { byOrigin } from './quarantine.query.js';
 
-const batchSize = 100;
+const batchSize = 500;
 
 /** Which files of ours to delete. */
 export interface LocalDeletion extends LocalMediaFilter {

@@ -10,6 +10,7 @@ import {
   requiredQueryString,
   Who,
 } from '@rookery/http';
+import { MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { downloadWish } from '../downloads/download-request.js';
 import { Downloads } from '../downloads/downloads.service.js';
@@ -58,8 +59,12 @@ export class ThumbnailController {
     requester: Requester | undefined,
   ): Promise<HttpReply> {
     const wanted = thumbnailWish(request);
-    const media = await this.downloads.find(downloadWish(request, server, mediaId, requester));
-    const { thumbnail, file } = await this.thumbnails.open(media, wanted);
+    const wish = downloadWish(request, server, mediaId, requester);
+    const media = await this.downloads.find(wish);
+    const { thumbnail, file } = await this.thumbnails.open(media, wanted).catch(async (error: unknown) => {
+      if (media.origin === undefined || !MatrixError.is(error) || error.status !== 404) throw error;
+      return this.thumbnails.open(await this.downloads.refetch(wish), wanted);
+    });
     const { widthPx, heightPx, method, type } = thumbnail;
     return fileReply(request, file, {
       mediaType: type,

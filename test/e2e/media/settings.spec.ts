@@ -1,0 +1,68 @@
+import { createTestHomeserver, type TestHomeserver } from '@rookery/testing';
+import { call, download, upload } from './support.js';
+
+describe('settings of media', () => {
+  let homeserver: TestHomeserver;
+  const start = async (settings: Record<string, unknown>): Promise<void> => {
+    homeserver = await createTestHomeserver({ settings });
+  };
+  afterEach(() => homeserver?.stop());
+
+  it('without authenticated media the old paths give everything', async () => {
+    await start({ enable_authenticated_media: false });
+    const alice = await homeserver.registerUser('alice');
+    const media = await upload(homeserver, alice, 'for all', 'text/plain');
+    for (const version of ['r0', 'v1', 'v3']) {
+      const answer = await call(homeserver, 'GET', `/_matrix/media/${version}/download/${media}/name.txt`);
+      expect([answer.status, answer.bytes.toString()]).toEqual([200, 'for all']);
+      expect(answer.headers.get('content-disposition')).toBe('inline; filename=name.txt');
+      expect(answer.headers.get('cache-control')).toContain('public');
+    }
+    expect((await download(homeserver, alice, media)).status).toBe(200);
+    // Nothing that is not here is fetched for somebody who does not want that.
+    const elsewhere = '/_matrix/media/v3/download/elsewhere.example/abc?allow_remote=false';
+    expect(await call(homeserver, 'GET', elsewhere)).toMatchObject({ status: 404, body: { errcode: 'M_NOT_FOUND' } });
+  });
+
+  it('a server without a media repository has none of its endpoints', async () => {
+    await start({ enable_media_repo: false });
+    const alice = await homeserver.registerUser('alice');
+    for (const [method, path] of [
+      ['POST', '/_matrix/media/v3/upload'],
+      ['POST', '/_matrix/media/v1/create'],
+      ['GET', '/_matrix/client/v1/media/config'],
+      ['GET', '/_matrix/client/v1/media/download/rookery.test/x'],
+      ['GET', '/_matrix/media/v3/download/rookery.test/x'],
+    ] as const) {
+      const answer = await call(homeserver, method, path, { token: alice.accessToken });
+      expect([path, answer.status, answer.body['errcode']]).toEqual([path, 404, 'M_UNRECOGNIZED']);
+    }
+  });
+
+  it('avatars are held to theirs', async () => {
+    await start({ max_avatar_size: 20, allowed_avatar_mimetypes: ['image/png'] });
+    const alice = await homeserver.registerUser('alice');
+    const set = async (media: string): Promise<unknown> =>
+      (await alice.request('PUT', `/profile/${alice.userId}/avatar_url`, { avatar_url: `mxc://${media}` })).status;
+    expect(await set(await upload(homeserver, alice, 'small', 'image/png'))).toBe(200);
+    expect(await set(await upload(homeserver, alice, 'small', 'image/gif'))).toBe(403);
+    expect(await set(await upload(homeserver, alice, 'x'.repeat(21), 'image/png'))).toBe(403);
+    expect(await set('elsewhere.example/unknown')).toBe(403);
+    const removed = await alice.request('PUT', `/profile/${alice.userId}/avatar_url`, { avatar_url: '' });
+    expect(removed.status).toBe(200);
+  });
+
+  it('reserving ids is bounded in time', async () => {
+    await start({ rc_media_create: { per_second: 0.01, burst_count: 2 } });
+    const alice = await homeserver.registerUser('alice');
+    const reserve = async (): Promise<number> => (await alice.request('POST', '/_matrix/media/v1/create', {})).status;
+    expect([await reserve(), await reserve(), await reserve()]).toEqual([200, 200, 429]);
+  });
+
+  it('previews are there when they are switched on', async () => {
+    await start({});
+    const alice = await homeserver.registerUser('alice');
+    const off = await alice.request('GET', '/_matrix/client/v1/media/preview_url?url=http%3A%2F%2Fx.example%2F');
+    expect(off).toMatchObject({ status: 404, body: { errcode: 'M_UNRECOGNIZED' } });
+  });
+});
