@@ -1,9 +1,14 @@
 import { isJsonObject, isValidServerName, parseServerName } from '@rookery/matrix-types';
 import { Cache, type Clock, type Config, type Ids } from '@rookery/platform';
-import { Client, type Dispatcher } from 'undici';
+import { createRequire } from 'node:module';
+import type { Client, Dispatcher } from 'undici';
 import { type Dialer, DialError } from '../network/dialer.js';
 import type { TlsTrust } from '../network/tls-trust.js';
 import { untilAborted } from '../network/until-aborted.js';
+
+const require = createRequire(import.meta.url);
+// Loaded with the first question: the library is large.
+const undici = (): typeof import('undici') => require('undici') as typeof import('undici');
 
 const minuteMs = 60_000;
 const hourMs = 60 * minuteMs;
@@ -141,7 +146,7 @@ export class WellKnown {
     const host = url.hostname.replace(/^\[|\]$/g, '');
     const port = url.port === '' ? 443 : Number(url.port);
     const target = { routes: [{ host, port }], tlsName: host, verify: this.parts.trust.verifies(host) };
-    return new Client(url.origin, {
+    return new (undici().Client)(url.origin, {
       ...{ allowH2: false, maxHeaderSize: 32_768 },
       connect: (_, callback) => {
         this.parts.dialer.dial(target).then(

@@ -1,10 +1,15 @@
 import type { Clock, Timer } from '@rookery/platform';
 import { LRUCache } from 'lru-cache';
+import { createRequire } from 'node:module';
 import type { TLSSocket } from 'node:tls';
-import { Pool } from 'undici';
+import type { Pool } from 'undici';
 import type { ServerDiscovery } from '../discovery/server-discovery.js';
 import type { Dialer } from '../network/dialer.js';
 import type { TlsTrust } from '../network/tls-trust.js';
+
+const require = createRequire(import.meta.url);
+// Loaded with the first request: the library is large.
+const undici = (): typeof import('undici') => require('undici') as typeof import('undici');
 
 /** Connections to one server at once. */
 export const maxConnections = 24;
@@ -60,7 +65,7 @@ export class Connections {
 
   #open(serverName: string): Pool {
     // The origin is a stand-in: names are not URLs, and two of them may share one.
-    return new Pool('https://federation.invalid', {
+    return new (undici().Pool)('https://federation.invalid', {
       ...{ connections: maxConnections, pipelining: 1, allowH2: false, maxHeaderSize: 32_768 },
       keepAliveTimeout: connectionIdleMs,
       keepAliveMaxTimeout: connectionIdleMs,
