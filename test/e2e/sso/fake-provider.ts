@@ -9,7 +9,15 @@ type Claims = Record<string, unknown>;
 export type Answer = (request: {
   readonly form: URLSearchParams;
   readonly url: URL;
-}) => { readonly status?: number; readonly body?: unknown; readonly text?: string; readonly type?: string } | 'never';
+}) =>
+  | {
+      readonly status?: number;
+      readonly body?: unknown;
+      readonly text?: string;
+      readonly bytes?: Buffer;
+      readonly type?: string;
+    }
+  | 'never';
 
 const keys = generateKeyPairSync('rsa', { modulusLength: 2048 });
 const foreignKeys = generateKeyPairSync('rsa', { modulusLength: 2048 });
@@ -80,7 +88,7 @@ export class FakeProvider {
     if (told === 'never') return;
     if (told) {
       response.writeHead(told.status ?? 200, { 'content-type': told.type ?? 'application/json' });
-      response.end(told.text ?? JSON.stringify(told.body));
+      response.end(told.bytes ?? told.text ?? JSON.stringify(told.body));
       return;
     }
     const json = (body: unknown, status = 200): void => {

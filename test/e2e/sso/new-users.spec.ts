@@ -15,7 +15,7 @@ describe.each(['sqlite', 'postgres'] as const)('people who sign on for the first
     const common = { issuer: provider.issuer, client_id: 'rookery', client_secret: 'secret' };
     const name = { localpart_template: '{{ user.name }}' };
     world = await startWorld(kind, {
-      enable_registration: true,
+      enable_media_repo: false,
       sso: { client_whitelist: [trusted], update_profile_information: true },
       oidc_providers: [
         { idp_id: 'named', idp_name: 'Named', ...common, user_mapping_provider: { config: name } },
