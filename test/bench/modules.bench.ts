@@ -1,60 +1,198 @@
 /**
- * What modules cost where the server asks them, in microseconds: the check that there is none, and a gate that one or ten
- * modules of one callback each let pass. Best of several rounds. The event is a new one every time, as it is when sent.
+ * What modules cost a client that sends. Two built servers run at once, each in a process of its own, one without modules
+ * and one with ten of one callback each, loaded by path; both get the same sends over HTTP at the same time, in short
+ * rounds, so that a busy machine hurts both alike. What counts is the CPU time of the server process per send. Without
+ * modules the host's share is what its questions cost ("does anybody listen?"), counted on the send path and timed here.
+ *
+ * `npm run bench -- modules [rounds] [sends per round]`
  */
-import { type ModuleEvent, NOT_SPAM } from '@rookery/module-api';
-import { callbackContext, ModuleDispatcher, ModuleRegistry } from '@rookery/module-host';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { callbackContext, ModuleDispatcher } from '@rookery/module-host';
+import { createTestHomeserver } from '@rookery/testing';
+import { type BenchServer, type BenchUser, call, register, room, startServer, table } from './support.js';
 
-const rounds = 7;
-const perRound = 20_000;
-const context = callbackContext(undefined, { source: 'client' });
+const rounds = Number(process.argv[2] ?? 20);
+const sendsPerRound = Number(process.argv[3] ?? 400);
+const lanes = 4;
+const rooms = 16;
+const limits = { none: 0.01, ten: 0.05 };
 
-function dispatcherWith(modules: number): ModuleDispatcher {
-  const dispatcher = new ModuleDispatcher();
-  const registry = new ModuleRegistry(() => {});
-  for (let i = 0; i < modules; i++) {
-    registry.addModule(`module-${i}`);
-    const policy = { onError: 'deny', timeLimitMs: undefined } as const;
-    registry.add(`module-${i}`, policy, 'spamChecker', {
-      checkEventForSpam: async ({ content }) => (content.body === 'spam' ? 'M_FORBIDDEN' : NOT_SPAM),
-    });
-  }
-  dispatcher.install(registry.seal());
-  return dispatcher;
+const spam = `api.registerSpamCheckerCallbacks({
+  checkEventForSpam: async ({ content }) => (content.body === 'spam' ? Codes.FORBIDDEN : NOT_SPAM) })`;
+const rules = `api.registerThirdPartyRulesCallbacks({
+  checkEventAllowed: async ({ type }) => type !== 'org.example.forbidden' })`;
+const fields = `api.registerAddExtraFieldsToUnsignedClientEventCallbacks({
+  addFieldToUnsigned: async ({ depth }) => ({ 'org.example.depth': depth }) })`;
+const states = `api.registerSpamCheckerCallbacks({ userMaySendStateEvent: async () => NOT_SPAM })`;
+const news = `api.registerThirdPartyRulesCallbacks({ onNewEvent: async () => {} })`;
+
+/** Ten modules each: all on the way of a message, and as servers have them. */
+const sets = {
+  'ten that judge each event': Array.from({ length: 10 }, () => spam),
+  'ten of five kinds': [spam, spam, spam, rules, rules, states, states, fields, news, news],
+};
+
+/** Writes modules of one callback each; the entries for the settings. */
+async function writeModules(folder: string, set: string, callbacks: readonly string[]): Promise<object[]> {
+  return Promise.all(
+    callbacks.map(async (callback, i) => {
+      const name = `${set.replaceAll(' ', '-')}-${i}`;
+      const module = join(folder, `${name}.mjs`);
+      await writeFile(
+        module,
+        `import { Codes, defineModule, NOT_SPAM } from '@rookery/module-api';
+void [Codes, NOT_SPAM];
+export default defineModule({ name: '${name}', register(api) { ${callback}; } });\n`,
+      );
+      return { module };
+    }),
+  );
 }
 
-const newEvent = (i: number): ModuleEvent => ({
-  eventId: `$event${i}`,
-  roomId: '!room:example.org',
-  roomVersion: '12',
-  type: 'm.room.message',
-  stateKey: undefined,
-  sender: '@alice:example.org',
-  content: { msgtype: 'm.text', body: 'Hello there', 'm.mentions': {} },
-  originServerTs: i,
-  redacts: undefined,
-  depth: i,
-  prevEventIds: ['$a'],
-  authEventIds: ['$b', '$c', '$d'],
-  pdu: { content: { msgtype: 'm.text', body: 'Hello there' }, hashes: { sha256: 'x' }, signatures: {} },
-});
+/** A server and what is sent to it. */
+interface Subject {
+  readonly server: BenchServer;
+  readonly user: BenchUser;
+  readonly roomIds: readonly string[];
+  txn: number;
+}
 
-async function measure(modules: number): Promise<number> {
-  const dispatcher = dispatcherWith(modules);
-  let best = Infinity;
-  for (let round = 0; round < rounds; round++) {
+async function prepare(modules: readonly object[]): Promise<Subject> {
+  const server = await startServer({ modules }, process.env['BENCH_NODE_ARGS']?.split(' ') ?? []);
+  const user = await register(server.baseUrl, 'bench');
+  const roomIds: string[] = [];
+  for (let i = 0; i < rooms; i++) roomIds.push(await room(server.baseUrl, [user]));
+  return { server, user, roomIds, txn: 0 };
+}
+
+interface Figures {
+  /** Of the server process, milliseconds. */
+  readonly cpuMsPerSend: number;
+  readonly perSecond: number;
+}
+
+async function send({ server, user, roomIds }: Subject, txn: number): Promise<void> {
+  const roomId = encodeURIComponent(roomIds[txn % rooms] ?? '');
+  const path = `/_matrix/client/v3/rooms/${roomId}/send/m.room.message/t${txn}`;
+  await call(server.baseUrl, 'PUT', path, user.token, { msgtype: 'm.text', body: `message ${txn} of ordinary length` });
+}
+
+/** So many sends to each of two servers at once; what each needed of CPU time and of time. */
+async function sendRound(subjects: readonly [Subject, Subject], sends: number): Promise<[Figures, Figures]> {
+  const run = async (subject: Subject): Promise<Figures> => {
+    const cpuBefore = subject.server.cpuSeconds();
     const startedAt = performance.now();
-    for (let i = 0; i < perRound; i++) {
-      if (dispatcher.has('checkEventForSpam')) {
-        const verdict = await dispatcher.gate('checkEventForSpam', context, newEvent(i));
-        if (!verdict.allowed) throw new Error('refused');
-      }
+    const end = subject.txn + sends;
+    const lane = async (): Promise<void> => {
+      while (subject.txn < end) await send(subject, ++subject.txn);
+    };
+    await Promise.all(Array.from({ length: lanes }, lane));
+    const seconds = (performance.now() - startedAt) / 1000;
+    // What the server does behind the answer belongs to the send.
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    return { cpuMsPerSend: ((subject.server.cpuSeconds() - cpuBefore) * 1000) / sends, perSecond: sends / seconds };
+  };
+  const [first, second] = subjects;
+  return Promise.all([run(first), run(second)]);
+}
+
+/** The mean without the lowest and the highest tenth: single rounds in which the machine did something else do not count. */
+function mean(values: readonly number[]): number {
+  const cut = Math.floor(values.length / 10);
+  const kept = values.toSorted((a, b) => a - b).slice(cut, values.length - cut);
+  return kept.reduce((sum, value) => sum + value, 0) / kept.length;
+}
+
+/** How often one send asks the host something, by method. */
+async function questionsPerSend(): Promise<Map<string, number>> {
+  const asked = new Map<string, number>();
+  const prototype = ModuleDispatcher.prototype as unknown as Record<string, (...args: unknown[]) => unknown>;
+  const names = ['has', 'gate', 'transform', 'notify', 'provide', 'addFieldToUnsigned'];
+  const originals = names.map((name) => [name, prototype[name]] as const);
+  const homeserver = await createTestHomeserver({});
+  try {
+    const user = await homeserver.registerUser('bench');
+    const { body } = await user.request<{ room_id: string }>('POST', '/createRoom', {});
+    const path = `/rooms/${encodeURIComponent(body.room_id)}/send/m.room.message/`;
+    const say = (txn: number): Promise<unknown> => user.request('PUT', `${path}${txn}`, { msgtype: 'm.text', body: 'x' });
+    await say(0);
+    for (const [name, original] of originals) {
+      prototype[name] = function (...args) {
+        asked.set(name, (asked.get(name) ?? 0) + 1);
+        return original?.apply(this, args);
+      };
     }
-    best = Math.min(best, ((performance.now() - startedAt) * 1000) / perRound);
+    for (let txn = 1; txn <= 100; txn++) await say(txn);
+  } finally {
+    for (const [name, original] of originals) if (original) prototype[name] = original;
+    await homeserver.stop();
+  }
+  return new Map([...asked].map(([name, times]) => [name, times / 100]));
+}
+
+/** What a question costs when nobody listens, milliseconds. */
+async function questionMs(method: string): Promise<number> {
+  const dispatcher = new ModuleDispatcher();
+  const context = callbackContext(undefined);
+  const times = 200_000;
+  let best = Infinity;
+  for (let round = 0; round < 7; round++) {
+    let heard = 0;
+    const startedAt = performance.now();
+    for (let i = 0; i < times; i++) {
+      if (method === 'has') heard += dispatcher.has(i % 2 === 0 ? 'checkEventForSpam' : 'checkEventAllowed') ? 1 : 0;
+      else await dispatcher.notify('onUserLogin', context, '@bench:bench.test', undefined, undefined);
+    }
+    if (heard > 0) throw new Error('Somebody listens');
+    best = Math.min(best, (performance.now() - startedAt) / times);
   }
   return best;
 }
 
-for (const modules of [0, 1, 10]) {
-  console.log(`${String(modules).padStart(2)} modules: ${(await measure(modules)).toFixed(3)} µs per event`);
+const folder = await mkdtemp(join(tmpdir(), 'rookery-bench-modules-'));
+let isWithin = true;
+const judge = (share: number, limit: number): string => {
+  if (!(share < limit)) isWithin = false;
+  return `${(share * 100).toFixed(share < 0.01 ? 3 : 1)} % (limit ${limit * 100} %)`;
+};
+try {
+  const questions = await questionsPerSend();
+  let hostMs = 0;
+  for (const [method, times] of questions) hostMs += times * (await questionMs(method));
+  const rows: (string | number)[][] = [['', 'CPU ms per send', 'per second', 'CPU more', 'throughput']];
+  let cpuWithout: number | undefined;
+  for (const [name, callbacks] of Object.entries(sets)) {
+    const [without, with10] = await Promise.all([prepare([]), prepare(await writeModules(folder, name, callbacks))]);
+    try {
+      // The first sends meet code that is not compiled yet.
+      await sendRound([without, with10], sendsPerRound * 8);
+      const pairs: [Figures, Figures][] = [];
+      for (let i = 0; i < rounds; i++) pairs.push(await sendRound([without, with10], sendsPerRound));
+      const of = (pick: (pair: [Figures, Figures]) => number): number => mean(pairs.map(pick));
+      const [cpu, cpu10] = [of(([a]) => a.cpuMsPerSend), of(([, b]) => b.cpuMsPerSend)];
+      cpuWithout ??= cpu;
+      rows.push(['no module', cpu, of(([a]) => a.perSecond), '', '']);
+      rows.push([
+        name,
+        cpu10,
+        of(([, b]) => b.perSecond),
+        judge(cpu10 / cpu - 1, limits.ten),
+        of(([a, b]) => b.perSecond / a.perSecond),
+      ]);
+    } finally {
+      await Promise.all([without.server.stop(), with10.server.stop()]);
+    }
+  }
+  table(`Sends over HTTP, ${rounds} rounds of ${sendsPerRound}, both servers at once`, rows);
+  const asked = [...questions].map(([method, times]) => `${times} × ${method}`).join(', ');
+  console.log(
+    `\nThe host without modules: ${asked || 'nothing'} per send, ${(hostMs * 1000).toFixed(3)} µs: ` +
+      judge(hostMs / (cpuWithout ?? NaN), limits.none),
+  );
+  if (!isWithin) process.exitCode = 1;
+} finally {
+  await rm(folder, { recursive: true, force: true });
 }
+process.exit();
