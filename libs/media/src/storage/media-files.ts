@@ -21,6 +21,8 @@ export interface OpenFile {
 /** Files in here became part of nothing. */
 const stagingFolder = 'tmp';
 const abandonedMs = 24 * 3_600_000;
+/** Pieces in which files are read. */
+const readBytes = 262_144;
 
 /**
  * The files of the media repository: on the local disk first, then with the storage providers in their order. What a
@@ -213,7 +215,7 @@ async function openFile(path: string, release?: () => Promise<void>): Promise<Op
     path,
     close,
     stream(range) {
-      const stream = createReadStream(path, { fd: handle, ...(range ?? { start: 0 }) });
+      const stream = createReadStream(path, { fd: handle, highWaterMark: readBytes, ...(range ?? { start: 0 }) });
       stream.once('close', () => void close().catch(() => undefined));
       return stream;
     },
