@@ -21,6 +21,8 @@ export interface SerializeOptions {
   readonly withoutRoomId?: boolean;
   /** Leave out what other events add. */
   readonly withoutAggregations?: boolean;
+  /** Leave out what modules add, so that none of them can hold up whoever reads. */
+  readonly withoutModules?: boolean;
 }
 
 /** Begins the transaction ids of events that were left to be sent later (MSC4140); the id of the delay follows. */
@@ -76,7 +78,7 @@ export class EventSerializer {
       const relations = relationsOf(aggregations.get(visible[index]!.stored.event.eventId), aggregations, write);
       if (relations) event.unsigned!['m.relations'] = relations;
     }
-    if (this.modules.has('addFieldToUnsigned')) await this.#askModules(visible, written);
+    if (!options.withoutModules && this.modules.has('addFieldToUnsigned')) await this.#askModules(visible, written);
     return written;
   }
 
