@@ -1,3 +1,5 @@
+import { buildEvent, roomVersionRules } from '@rookery/events';
+import { EventPersister } from '@rookery/rooms';
 import { createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
 import { validatedFetch } from '../../support/openapi.js';
 import { createRoom, join, leave, ok, outcome, say } from '../rooms/rooms-client.js';
@@ -103,6 +105,26 @@ describe.each(databases)('an application service is told what concerns it (%s)',
       'join',
       'before',
       'leave',
+    ]);
+  });
+
+  it('of an invite from another server, of whose room nothing else is known', async () => {
+    const rules = roomVersionRules('10')!;
+    const invite = (userId: string) =>
+      buildEvent(
+        {
+          ...{ roomId: '!far:else.test', type: 'm.room.member', stateKey: userId, sender: '@eve:else.test', depth: 7 },
+          ...{ content: { membership: 'invite' }, originServerTs: 1, prevEventIds: ['$prev'], authEventIds: ['$auth'] },
+        },
+        rules,
+      );
+    const persister = homeserver.server.service(EventPersister);
+    await persister.receiveOutOfBand('10', invite(alice.userId));
+    await persister.receiveOutOfBand('10', invite(ghost.userId));
+    await settle();
+    const seen = irc.events.filter(({ room_id }) => room_id === '!far:else.test');
+    expect(seen).toMatchObject([
+      { state_key: ghost.userId, sender: '@eve:else.test', content: { membership: 'invite' } },
     ]);
   });
 

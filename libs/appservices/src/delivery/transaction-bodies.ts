@@ -56,6 +56,7 @@ export class TransactionBodies {
     const visible = events.map((stored) => ({ stored, membership: undefined }));
     const written = await this.serializer.serialize({ userId: service.senderUserId, deviceId }, visible, {
       withoutAggregations: true,
+      withoutModules: true,
     });
     for (const [index, { event, transaction }] of events.entries()) {
       const view = written[index];
