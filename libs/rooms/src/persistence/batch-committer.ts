@@ -116,6 +116,7 @@ export class BatchCommitter {
       if (domainOf(event.sender) === this.config.serverName) this.events.remember(entry, staged.json.length * 2);
       if (staged.redactionRecheck === undefined || event.redacts === undefined || !isServable(entry)) continue;
       const target = this.events.peek(event.redacts);
+      if (target && target.event.roomId !== event.roomId) continue;
       const counts = !target || !staged.redactionRecheck || sameServer(event.sender, target.event.sender);
       if (counts) this.events.redact(event.redacts, event.eventId);
     }

@@ -31,11 +31,11 @@ export function selectEvents(db: Db, eventIds: readonly string[]): Promise<Event
   return db.query<EventRow>(`SELECT ${columns} FROM ${tables} WHERE ${db.dialect.anyOf('e.event_id')}`, [eventIds]);
 }
 
-/** Redactions of these events that were accepted, oldest first. */
+/** Redactions of these events that were accepted, each in its target's room, oldest first. */
 export function selectRedactions(db: Db, eventIds: readonly string[]): Promise<RedactionRow[]> {
   return db.query<RedactionRow>(
     `SELECT r.event_id, r.redacts, r.recheck, e.sender FROM redactions r JOIN events e ON e.event_id = r.event_id
-     WHERE ${db.dialect.anyOf('r.redacts')} AND e.rejection_reason IS NULL ORDER BY e.stream_ordering`,
+     JOIN events t ON t.event_id = r.redacts AND t.room_id = e.room_id WHERE ${db.dialect.anyOf('r.redacts')} AND e.rejection_reason IS NULL ORDER BY e.stream_ordering`,
     [eventIds],
   );
 }

@@ -134,6 +134,45 @@ eachDatabase('events of other servers', (open) => {
     return { roomId, server, state, head: heads[0]! };
   };
 
+  it('lets nobody redact in one room what was said in another', async () => {
+    const there = (await rooms.get(RoomCreation).create(alice, { room_version: '11', preset: 'public_chat' })).roomId;
+    const say = (content: JsonObject) =>
+      rooms.get(EventCreation).send(alice, { roomId: there, type: 'm.room.message', content });
+    const first = await say({ msgtype: 'm.text', body: 'one' });
+    const relation = { 'm.relates_to': { rel_type: 'm.reference', event_id: first.eventId } };
+    const cached = await say({ msgtype: 'm.text', body: 'two', ...relation });
+    const read = await say({ msgtype: 'm.text', body: 'three', ...relation });
+    const { server, state, head } = await shared();
+    const levels = server.make(
+      {
+        type: 'm.room.power_levels',
+        stateKey: '',
+        sender: alice.userId,
+        content: { users: { [alice.userId]: 100, [zoe]: 100 } },
+      },
+      [head],
+      state,
+    );
+    expect(await receive(levels)).toEqual(['accepted']);
+    const events = rooms.get(RoomReadingService)['events'];
+    events.forget([read.eventId]);
+    let last = levels;
+    for (const { eventId } of [cached, read]) {
+      last = server.make(
+        { type: 'm.room.redaction', sender: zoe, content: { redacts: eventId } },
+        [last],
+        applied(state, levels),
+      );
+      expect(await receive(last)).toEqual(['accepted']);
+    }
+    for (const { eventId } of [cached, read]) {
+      expect((await events.one(eventId))?.redactedBy).toBeUndefined();
+      expect((await events.one(eventId))?.event.content).toHaveProperty('body');
+      const related = 'SELECT relates_to_id FROM event_relations WHERE event_id = ?';
+      expect(await test.database.query(related, [eventId])).toEqual([{ relates_to_id: first.eventId }]);
+    }
+  });
+
   it.each(['1', '11', '12'])('takes events in order, once each (version %s)', async (version) => {
     const { roomId, server, state, head } = await shared(version);
     const first = server.make({ type: 'm.room.message', sender: zoe, content: { body: 'hi' } }, [head], state);

@@ -206,19 +206,23 @@ async function writeReferences(tx: Tx, room: WorkingRoom, stored: readonly Store
         redactionRecheck!,
       ]),
     );
-    await dropRelations(tx, redactions);
+    await dropRelations(tx, room.roomId, redactions);
   }
 }
 
-/** A redacted event relates to nothing any more. */
-async function dropRelations(tx: Tx, redactions: readonly StagedEvent[]): Promise<void> {
-  const free = redactions.filter((staged) => !staged.redactionRecheck).map((staged) => staged.event.redacts!);
-  if (free.length > 0) await tx.exec(`DELETE FROM event_relations WHERE ${tx.dialect.anyOf('event_id')}`, [free]);
-  for (const { event } of redactions.filter((staged) => staged.redactionRecheck)) {
-    const target = await tx.get<{ sender: string }>('SELECT sender FROM events WHERE event_id = ?', [event.redacts!]);
-    if (!target || !sameServer(event.sender, target.sender)) continue;
-    await tx.exec('DELETE FROM event_relations WHERE event_id = ?', [event.redacts!]);
-  }
+/** A redacted event relates to nothing any more. What a redaction names in another room is none of its business. */
+async function dropRelations(tx: Tx, roomId: string, redactions: readonly StagedEvent[]): Promise<void> {
+  const targets = await tx.query<{ event_id: string; sender: string }>(
+    `SELECT event_id, sender FROM events WHERE ${tx.dialect.anyOf('event_id')} AND room_id = ?`,
+    [redactions.map(({ event }) => event.redacts!), roomId],
+  );
+  const senders = new Map(targets.map((target) => [target.event_id, target.sender]));
+  const redacted = redactions.flatMap(({ event, redactionRecheck }) => {
+    const sender = senders.get(event.redacts!);
+    return sender !== undefined && (!redactionRecheck || sameServer(event.sender, sender)) ? [event.redacts!] : [];
+  });
+  if (redacted.length === 0) return;
+  await tx.exec(`DELETE FROM event_relations WHERE ${tx.dialect.anyOf('event_id')}`, [redacted]);
 }
 
 async function writeThreads(

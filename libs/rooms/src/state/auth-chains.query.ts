@@ -1,14 +1,6 @@
 import type { Db, Tx } from '@rookery/database';
 import type { RoomEvent } from '@rookery/events';
-import type { ChainMemory } from './chain-memory.js';
-
-/** A place in the chain cover: it reaches everything before it in its chain, and what the links name. */
-export interface ChainPosition {
-  readonly chain: number;
-  readonly sequence: number;
-  /** See `AuthLinks` of `state-res`; `undefined` for an event that was placed before they were counted. */
-  readonly generation: number | undefined;
-}
+import type { ChainMemory, ChainPosition } from './chain-memory.js';
 
 /** As much of a state event as the chain cover looks at. */
 export type ChainedEvent = Pick<RoomEvent, 'eventId' | 'type' | 'stateKey' | 'authEventIds'>;

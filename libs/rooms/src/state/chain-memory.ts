@@ -1,4 +1,10 @@
-import type { ChainPosition } from './auth-chains.query.js';
+/** A place in the chain cover: it reaches everything before it in its chain, and what the links name. */
+export interface ChainPosition {
+  readonly chain: number;
+  readonly sequence: number;
+  /** See `AuthLinks` of `state-res`; `undefined` for an event that was placed before they were counted. */
+  readonly generation: number | undefined;
+}
 
 /** The end of a chain, and how far its links reach into others. */
 export interface ChainEnd {
