@@ -120,7 +120,13 @@ export class MonthlyActiveUsers implements OnModuleInit, OnModuleDestroy {
    */
   async admit(userId: string): Promise<boolean> {
     if (!this.limited || this.#known.has(userId)) return true;
-    const admitted = this.#admitting.then(() => this.#admit(userId));
+    const [account] = await countedAccounts(this.database, [userId]);
+    if (!account || !this.#needsPlace(account)) return true;
+    if (account.countedMs !== undefined) {
+      this.#known.set(userId, account.countedMs);
+      return true;
+    }
+    const admitted = this.#admitting.then(() => this.#takePlace(userId));
     this.#admitting = admitted.catch(() => undefined);
     return admitted;
   }
@@ -161,10 +167,9 @@ export class MonthlyActiveUsers implements OnModuleInit, OnModuleDestroy {
     this.#fullSinceMs = undefined;
   }
 
-  async #admit(userId: string): Promise<boolean> {
-    const [account] = await countedAccounts(this.database, [userId]);
-    if (!account || !this.#needsPlace(account)) return true;
-    if (account.countedMs === undefined && (await this.isFull())) return false;
+  async #takePlace(userId: string): Promise<boolean> {
+    if (this.#known.has(userId)) return true;
+    if (await this.isFull()) return false;
     await this.#write([userId], this.clock.nowMs());
     return true;
   }
