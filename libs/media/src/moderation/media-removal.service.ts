@@ -82,11 +82,14 @@ export class MediaRemoval {
     options: { readonly includeQuarantined: boolean; readonly signal?: AbortSignal },
   ): Promise<number> {
     let deleted = 0;
-    while (options.signal?.aborted !== true) {
-      const some = await unusedRemoteMedia(this.database, unusedSinceTs, options.includeQuarantined, batchSize);
-      if (some.length === 0) break;
-      await this.delete(some);
-      deleted += some.length;
+    for (let after = { origin: '', mediaId: '' }; options.signal?.aborted !== true;) {
+      const { includeQuarantined } = options;
+      const page = await unusedRemoteMedia(this.database, unusedSinceTs, includeQuarantined, after, batchSize);
+      const last = page.at(-1);
+      if (last === undefined) break;
+      await this.delete(page);
+      deleted += page.length;
+      after = { origin: last.origin ?? '', mediaId: last.mediaId };
     }
     return deleted;
   }

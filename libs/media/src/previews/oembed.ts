@@ -87,9 +87,7 @@ export class Embeddings {
       try {
         return providersIn(file);
       } catch (error) {
-        throw new Error(
-          `oembed.additional_providers: ${file}: ${error instanceof Error ? error.message : String(error)}`,
-        );
+        throw new Error(`${file}: ${error instanceof Error ? error.message : String(error)}`);
       }
     });
     this.#providers = [...(useKnown ? own : []), ...more];

@@ -20,7 +20,7 @@ const timeoutMs = 15_000;
 @Injectable()
 export class PageFetcher implements OnModuleDestroy {
   #outbound: OutboundHttp | undefined;
-  #blocked: UrlRule | undefined;
+  #blocked: UrlRule = () => true;
 
   constructor(
     private readonly config: Config,
@@ -31,9 +31,13 @@ export class PageFetcher implements OnModuleDestroy {
     await this.#outbound?.close();
   }
 
+  /** Reads the patterns of addresses that are forbidden. @throws SyntaxError for one that is none */
+  prepare(): void {
+    this.#blocked = blockedUrls(this.config.get('url_preview_url_blacklist'));
+  }
+
   /** Whether the settings forbid to look at an address. */
   isBlocked(url: URL): boolean {
-    this.#blocked ??= blockedUrls(this.config.get('url_preview_url_blacklist'));
     return this.#blocked(url);
   }
 

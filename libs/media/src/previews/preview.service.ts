@@ -3,7 +3,7 @@ import { Readable } from 'node:stream';
 import { Database } from '@rookery/database';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { callbackContext } from '@rookery/module-host';
-import { Clock, Config, Ids, type Requester } from '@rookery/platform';
+import { Clock, Config, ConfigError, Ids, type Requester } from '@rookery/platform';
 import { formatMxc } from '../records/media.js';
 import { insertLocalMedia } from '../records/media.query.js';
 import { placeOf } from '../storage/file-place.js';
@@ -62,8 +62,10 @@ export class Previews implements OnModuleInit {
 
   onModuleInit(): void {
     if (!this.config.get('url_preview_enabled')) return;
+    const useKnown = !this.config.get('oembed.disable_default_providers');
     const files = this.config.get('oembed.additional_providers');
-    this.#embeddings = new Embeddings(!this.config.get('oembed.disable_default_providers'), files);
+    this.#check('oembed.additional_providers', () => (this.#embeddings = new Embeddings(useKnown, files)));
+    this.#check('url_preview_url_blacklist', () => this.fetcher.prepare());
   }
 
   /**
@@ -93,6 +95,16 @@ export class Previews implements OnModuleInit {
       this.#making.set(url, making);
     }
     return making;
+  }
+
+  /** What is wrong with a setting stops the start. */
+  #check(setting: 'oembed.additional_providers' | 'url_preview_url_blacklist', use: () => void): void {
+    try {
+      use();
+    } catch (error) {
+      const message = error instanceof Error ? error.message : String(error);
+      throw new ConfigError([{ level: 'error', where: this.config.where(setting), setting, message }]);
+    }
   }
 
   async #make(requester: Requester, url: URL): Promise<JsonObject> {

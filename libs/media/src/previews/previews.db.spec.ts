@@ -5,6 +5,7 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
+import { ConfigError } from '@rookery/platform';
 import { eachDatabase, FakeClock } from '@rookery/testing';
 import sharp from 'sharp';
 import { MediaLibrary } from '../media-library.service.js';
@@ -249,6 +250,18 @@ eachDatabase('previews', (open) => {
       ),
     );
     expect(await preview('/post')).toMatchObject({ 'og:title': 'Ann', 'og:description': 'Said this' });
+  });
+
+  it.each([
+    [{ oembed: { additional_providers: ['/nowhere/providers.json'] } }, /oembed\.additional_providers.*ENOENT/],
+    [{ url_preview_url_blacklist: [{ netloc: '^(' }] }, /url_preview_url_blacklist.*regular expression/],
+  ])('stop the start when their settings are wrong: %j', async (settings, message) => {
+    const failure = await build(settings).then(
+      () => undefined,
+      (error: unknown) => error,
+    );
+    expect(failure).toBeInstanceOf(ConfigError);
+    expect(String(failure)).toMatch(message);
   });
 
   it('ask for the languages of the settings, and say who asks', async () => {

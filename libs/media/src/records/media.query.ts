@@ -236,17 +236,20 @@ export async function localMediaPage(
   return rows.map(mediaOf);
 }
 
-/** Some files of other servers that were last used before a time. */
+/** A page of files of other servers that were last used before a time, in order, after a file of the page before. */
 export async function unusedRemoteMedia(
   db: Db,
   beforeTs: number,
   includeQuarantined: boolean,
+  after: { readonly origin: string; readonly mediaId: string },
   limit: number,
 ): Promise<Media[]> {
   const rows = await db.query<Row>(
-    `SELECT ${remoteColumns} FROM remote_media_cache WHERE COALESCE(last_access_ts, created_ts) < ?
-       ${includeQuarantined ? '' : 'AND quarantined_by IS NULL'} LIMIT ${Math.trunc(limit)}`,
-    [beforeTs],
+    `SELECT ${remoteColumns} FROM remote_media_cache
+     WHERE (media_origin, media_id) > (?, ?) AND COALESCE(last_access_ts, created_ts) < ?
+       ${includeQuarantined ? '' : 'AND quarantined_by IS NULL'}
+     ORDER BY media_origin, media_id LIMIT ${Math.trunc(limit)}`,
+    [after.origin, after.mediaId, beforeTs],
   );
   return rows.map(mediaOf);
 }

@@ -1,4 +1,4 @@
-import { rm } from 'node:fs/promises';
+import { mkdir, readFile, rm, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { MediaFileInfo, MediaStorageProvider } from '@rookery/module-api';
 import { ModuleDispatcher } from '@rookery/module-host';
@@ -23,7 +23,6 @@ class MemoryProvider implements MediaStorageProvider {
   async storeFile(path: string, info: MediaFileInfo, localPath: string): Promise<void> {
     await this.delay;
     if (this.failure) throw this.failure;
-    const { readFile } = await import('node:fs/promises');
     this.files.set(path, await readFile(localPath));
     this.infos.push(info);
   }
@@ -145,6 +144,16 @@ eachDatabase('storage providers', (open) => {
     expect(await read(key)).toBe('contents');
     await new Promise((resolve) => setTimeout(resolve, 50));
     expect(await media.filesOnDisk()).toEqual([]);
+  });
+
+  it('leftovers of a crash go, what is arriving stays', async () => {
+    await build({});
+    const folder = join(media.folder, 'tmp');
+    await mkdir(folder);
+    for (const name of ['old', 'new']) await writeFile(join(folder, name), 'x');
+    await utimes(join(folder, 'old'), new Date(), new Date(Date.now() - 90_000_000));
+    const key = await media.upload('contents', 'text/plain');
+    expect(await media.filesOnDisk()).toEqual([pathOf(key), 'tmp/new']);
   });
 
   it('may be another folder', async () => {
