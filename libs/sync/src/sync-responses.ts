@@ -30,7 +30,7 @@ export class SyncResponses {
 
   /** Everything between `since` and `now`. @spec client-server-api#get_matrixclientv3sync */
   async build(context: SyncContext): Promise<SyncResponse> {
-    if (context.since === undefined) this.rooms.forgetDevice(context.deviceKey);
+    this.rooms.heardOfDevice(context);
     const { joined } = await this.activity.roomsOf(context.userId);
     const accountData = await this.accountData.changes(context);
     const entries = await this.rooms.entries(joined, accountData, context);

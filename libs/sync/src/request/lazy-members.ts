@@ -6,33 +6,54 @@ const maxMembersPerDevice = 50_000;
 /** Which member events a device has been sent, by room and user. */
 type SentMembers = Map<string, Map<string, string>>;
 
+interface Device {
+  readonly confirmed: SentMembers;
+  size: number;
+  /** What the last answer brought, and the position that it gave: it counts once the device comes back from there. */
+  pending: { readonly upTo: number; readonly sent: SentMembers } | undefined;
+}
+
 /**
- * Remembers per device which member events it was sent while it lazy-loads members, so that they are not sent again.
- * Losing an entry only means sending an event twice.
+ * Remembers per device which member events it was sent while it lazy-loads members, so that they are not sent again. What
+ * went with an answer that got lost is sent once more. Losing an entry only means sending an event twice.
  * @spec client-server-api#lazy-loading-room-members
  */
 export class LazyMemberMemory {
-  readonly #devices = new LRUCache<string, { readonly rooms: SentMembers; size: number }>({
-    maxSize: maxDevices,
-    sizeCalculation: () => 1,
-  });
+  readonly #devices = new LRUCache<string, Device>({ maxSize: maxDevices, sizeCalculation: () => 1 });
 
-  /** The members of `wanted` (user id to member event id) that the device does not have yet; they count as sent from now on. */
-  take(deviceKey: string, roomId: string, wanted: ReadonlyMap<string, string>): Map<string, string> {
+  /**
+   * The device comes back from a position of the events: the answer that ended there has arrived, a later one has not.
+   */
+  confirm(deviceKey: string, since: number): void {
+    const device = this.#devices.get(deviceKey);
+    if (device?.pending === undefined) return;
+    const { upTo, sent } = device.pending;
+    device.pending = undefined;
+    if (upTo !== since) return;
+    for (const [roomId, members] of sent) {
+      const room = roomOf(device.confirmed, roomId);
+      for (const [userId, eventId] of members) {
+        if (!room.has(userId)) device.size += 1;
+        room.set(userId, eventId);
+      }
+    }
+    if (device.size > maxMembersPerDevice) this.#devices.delete(deviceKey);
+  }
+
+  /**
+   * The members of `wanted` (user id to member event id) that the device does not have yet.
+   * @param upTo where the answer ends that brings them
+   */
+  take(deviceKey: string, roomId: string, wanted: ReadonlyMap<string, string>, upTo: number): Map<string, string> {
     let device = this.#devices.get(deviceKey);
-    if (device === undefined || device.size > maxMembersPerDevice) {
-      device = { rooms: new Map(), size: 0 };
-      this.#devices.set(deviceKey, device);
-    }
-    let room = device.rooms.get(roomId);
-    if (room === undefined) device.rooms.set(roomId, (room = new Map()));
-    const fresh = new Map<string, string>();
-    for (const [userId, eventId] of wanted) {
-      if (room.get(userId) === eventId) continue;
-      if (!room.has(userId)) device.size += 1;
-      room.set(userId, eventId);
-      fresh.set(userId, eventId);
-    }
+    if (device === undefined)
+      this.#devices.set(deviceKey, (device = { confirmed: new Map(), size: 0, pending: undefined }));
+    const known = device.confirmed.get(roomId);
+    const fresh = new Map([...wanted].filter(([userId, eventId]) => known?.get(userId) !== eventId));
+    if (fresh.size === 0) return fresh;
+    if (device.pending?.upTo !== upTo) device.pending = { upTo, sent: new Map() };
+    const sent = roomOf(device.pending.sent, roomId);
+    for (const [userId, eventId] of fresh) sent.set(userId, eventId);
     return fresh;
   }
 
@@ -40,4 +61,10 @@ export class LazyMemberMemory {
   forget(deviceKey: string): void {
     this.#devices.delete(deviceKey);
   }
+}
+
+function roomOf(sent: SentMembers, roomId: string): Map<string, string> {
+  let room = sent.get(roomId);
+  if (room === undefined) sent.set(roomId, (room = new Map()));
+  return room;
 }

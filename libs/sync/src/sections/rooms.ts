@@ -54,9 +54,10 @@ export class RoomsSection {
     this.#excluded = new Set(config.get('exclude_rooms_from_sync'));
   }
 
-  /** A device begins anew. */
-  forgetDevice(deviceKey: string): void {
-    this.states.forgetDevice(deviceKey);
+  /** A device begins anew, or comes back from where its last answer ended. */
+  heardOfDevice({ deviceKey, since }: SyncContext): void {
+    if (since === undefined) this.states.forgetDevice(deviceKey);
+    else this.states.confirmDevice(deviceKey, since.events);
   }
 
   /**

@@ -27,6 +27,11 @@ export class RoomStates {
     private readonly events: EventStore,
   ) {}
 
+  /** A device comes back from a position of the events: it has got what went with the answer that ended there. */
+  confirmDevice(deviceKey: string, since: number): void {
+    this.#lazyMembers.confirm(deviceKey, since);
+  }
+
   /** A device begins anew: whatever it was sent of lazy members is sent again. */
   forgetDevice(deviceKey: string): void {
     this.#lazyMembers.forget(deviceKey);
@@ -132,7 +137,7 @@ export class RoomStates {
       }
       const fresh = context.filter.room.state.includeRedundantMembers
         ? wanted
-        : this.#lazyMembers.take(context.deviceKey, entry.roomId, wanted);
+        : this.#lazyMembers.take(context.deviceKey, entry.roomId, wanted, context.now.events);
       for (const userId of senders) {
         const key = stateKeyOf(memberType, userId);
         const eventId = fresh.get(userId);
