@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { Clock, Logger, Metrics } from '@rookery/platform';
 import { Follower, Notifier, saveCursor } from '@rookery/replication';
-import { EventStore } from '@rookery/rooms';
+import { EventStore, type StoredEvent } from '@rookery/rooms';
 import { RoomInterest } from './room-interest.js';
 import { newEventIds } from './room-interest.query.js';
 import { TransactionStore } from './transaction-store.js';
@@ -54,13 +54,13 @@ export class EventFeed {
     const reached = rows.length < batchSize ? upTo : (rows.at(-1)?.streamOrdering ?? upTo);
     const loaded = await this.events.inOrder(rows.map(({ eventId }) => eventId));
     const stored = loaded.filter(({ event }) => event.type !== hiddenType);
-    const rooms = await this.interest.ofRooms(new Set(stored.map(({ event }) => event.roomId)));
+    const interested = await this.interest.ofEvents(stored);
     const wanted = new Map<string, string[]>();
-    for (const one of stored) {
-      for (const { id } of this.interest.ofEvent(one, rooms.get(one.event.roomId) ?? new Set())) {
+    for (const [index, { event }] of stored.entries()) {
+      for (const { id } of interested[index] ?? []) {
         const list = wanted.get(id);
-        if (list) list.push(one.event.eventId);
-        else wanted.set(id, [one.event.eventId]);
+        if (list) list.push(event.eventId);
+        else wanted.set(id, [event.eventId]);
       }
     }
     if (wanted.size > 0) {
@@ -69,20 +69,24 @@ export class EventFeed {
       for (const asId of wanted.keys()) wake(asId);
     }
     this.interest.forget(reached);
-    const last = stored.at(-1);
-    this.#measure(reached, stored.length, rooms.size, last?.receivedTs);
+    this.#measure(reached, stored);
     return reached;
   }
 
-  #measure(position: number, events: number, rooms: number, lastTs: number | undefined): void {
+  #measure(position: number, events: readonly StoredEvent[]): void {
     const { metrics } = this;
     const labels = { name: eventCursor };
-    metrics.counter('synapse_handlers_appservice_events_processed').inc({}, events);
+    const rooms = new Set(events.map(({ event }) => event.roomId));
+    metrics.counter('synapse_handlers_appservice_events_processed').inc({}, events.length);
     metrics.counter('synapse_event_processing_loop_count').inc(labels);
-    metrics.counter('synapse_event_processing_loop_room_count').inc(labels, rooms);
+    metrics.counter('synapse_event_processing_loop_room_count').inc(labels, rooms.size);
     metrics.gauge('synapse_event_processing_positions').set(labels, position);
-    if (lastTs === undefined) return;
-    metrics.gauge('synapse_event_processing_last_ts').set(labels, lastTs);
-    metrics.gauge('synapse_event_processing_lag').set(labels, Math.max(0, this.clock.nowMs() - lastTs));
+    const nowMs = this.clock.nowMs();
+    const lags = metrics.histogram('synapse_event_processing_lag_by_event');
+    for (const { receivedTs } of events) lags.observe(labels, Math.max(0, nowMs - receivedTs) / 1000);
+    const last = events.at(-1);
+    if (last === undefined) return;
+    metrics.gauge('synapse_event_processing_last_ts').set(labels, last.receivedTs);
+    metrics.gauge('synapse_event_processing_lag').set(labels, Math.max(0, nowMs - last.receivedTs));
   }
 }

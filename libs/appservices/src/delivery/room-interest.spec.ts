@@ -1,7 +1,7 @@
 import type { Database, Tx } from '@rookery/database';
 import type { RoomAudience } from '@rookery/ephemeral';
 import type { Config } from '@rookery/platform';
-import { type EventBatch, RoomHooks, type StoredEvent } from '@rookery/rooms';
+import { type EventBatch, type EventStore, RoomHooks, type StoredEvent } from '@rookery/rooms';
 import type { AppserviceRegistry } from '../registration/appservice-registry.js';
 import { NamespacePattern } from '../registration/namespaces.js';
 import { Registration } from '../registration/registration.js';
@@ -39,6 +39,8 @@ describe('what application services are interested in', () => {
   let loads: number;
   let hooks: RoomHooks;
   let interest: RoomInterest;
+  /** Member events in memory. */
+  let seen: Map<string, StoredEvent>;
 
   beforeEach(() => {
     members = new Map();
@@ -60,9 +62,12 @@ describe('what application services are interested in', () => {
       },
     };
     const registry = { all: [irc, aliases, rooms, silent] };
+    const events = { peek: (eventId: string) => seen.get(eventId) };
+    seen = new Map();
     interest = new RoomInterest(
       registry as unknown as AppserviceRegistry,
       audience as unknown as RoomAudience,
+      events as unknown as EventStore,
       hooks,
       database as unknown as Database,
       { serverName: 'example.org' } as Config,
@@ -85,19 +90,24 @@ describe('what application services are interested in', () => {
     } as StoredEvent;
   };
   /** A member event becomes durable. */
-  const moves = (roomId: string, userId: string, membership: string, streamOrdering: number): void => {
+  const moves = (
+    roomId: string,
+    userId: string,
+    membership: string,
+    streamOrdering: number,
+    replacesState?: string,
+  ): void => {
     const inRoom = members.get(roomId) ?? new Set();
     members.set(roomId, inRoom);
     if (membership === 'join') inRoom.add(userId);
     else inRoom.delete(userId);
-    const events = [stored(roomId, userId, streamOrdering, membership, userId)];
+    const events = [{ ...stored(roomId, userId, streamOrdering, membership, userId), replacesState }];
     const batch = { roomId, events, backfilled: false, room: { localMembers: inRoom } } as unknown as EventBatch;
     for (const hook of hooks.all) hook.afterCommit?.(batch, undefined);
   };
   const who = async (event: StoredEvent): Promise<string[]> => {
-    const { roomId } = event.event;
-    const all = await interest.ofRooms(new Set([roomId]));
-    return [...interest.ofEvent(event, all.get(roomId) ?? new Set())].map(({ id }) => id);
+    const [services] = await interest.ofEvents([event]);
+    return [...(services ?? [])].map(({ id }) => id);
   };
 
   it('are those with an address alone', () => {
@@ -145,6 +155,60 @@ describe('what application services are interested in', () => {
     expect(await who(stored('!r', user('alice'), 3))).toEqual(['irc']);
     interest.forget(4);
     expect(await who(stored('!r', user('alice'), 3))).toEqual([]);
+  });
+
+  it('does not reach back for somebody who came later', async () => {
+    await who(stored('!r', user('alice'), 1));
+    moves('!r', user('irc_bob'), 'join', 3);
+    expect(await who(stored('!r', user('alice'), 2))).toEqual([]);
+    expect(await who(stored('!r', user('alice'), 4))).toEqual(['irc']);
+    moves('!r', user('irc_eve'), 'join', 5);
+    moves('!r', user('irc_bob'), 'leave', 7);
+    moves('!r', user('irc_eve'), 'leave', 9);
+    const told = await Promise.all([2, 4, 6, 8, 10].map((at) => who(stored('!r', user('alice'), at))));
+    expect(told).toEqual([[], ['irc'], ['irc'], ['irc'], []]);
+  });
+
+  it('does so for a room that was not in memory, too', async () => {
+    moves('!new', user('irc_bob'), 'join', 3);
+    expect(await who(stored('!new', user('alice'), 2))).toEqual([]);
+    expect(await who(stored('!new', user('alice'), 4))).toEqual(['irc']);
+    // A new name is no arrival.
+    members.set('!old', new Set([user('irc_bob')]));
+    seen.set('$1', stored('!old', user('irc_bob'), 1, 'join', user('irc_bob')));
+    moves('!old', user('irc_bob'), 'join', 6, '$1');
+    expect(await who(stored('!old', user('alice'), 5))).toEqual(['irc']);
+    // Who is back was away before.
+    seen.set('$7', stored('!back', user('irc_bob'), 7, 'leave', user('irc_bob')));
+    moves('!back', user('irc_bob'), 'join', 9, '$7');
+    expect(await who(stored('!back', user('alice'), 8))).toEqual([]);
+  });
+
+  it('sees who comes and goes at once', async () => {
+    await who(stored('!r', user('alice'), 1));
+    const bob = user('irc_bob');
+    members.set('!r', new Set());
+    const events = [stored('!r', bob, 3, 'join', bob), stored('!r', bob, 4), stored('!r', bob, 5, 'leave', bob)];
+    const batch = {
+      roomId: '!r',
+      events,
+      backfilled: false,
+      room: { localMembers: new Set() },
+    } as unknown as EventBatch;
+    for (const hook of hooks.all) hook.afterCommit?.(batch, undefined);
+    const told = await Promise.all([2, 4, 6].map((at) => who(stored('!r', user('alice'), at))));
+    expect(told).toEqual([[], ['irc'], []]);
+  });
+
+  it('counts the users of each service', async () => {
+    moves('!r', user('irc_bob'), 'join', 1);
+    moves('!r', user('irc_eve'), 'join', 2);
+    interest.forget(2);
+    expect(await who(stored('!r', user('alice'), 3))).toEqual(['irc']);
+    moves('!r', user('irc_bob'), 'leave', 4);
+    interest.forget(4);
+    expect(await who(stored('!r', user('alice'), 5))).toEqual(['irc']);
+    expect(interest.membersOf('!r')).toEqual(new Set([user('irc_eve')]));
   });
 
   it('does not reach back for somebody who was only invited', async () => {

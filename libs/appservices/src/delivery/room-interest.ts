@@ -2,13 +2,29 @@ import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { RoomAudience } from '@rookery/ephemeral';
 import { Config } from '@rookery/platform';
-import { type EventBatch, RoomHooks, type StoredEvent } from '@rookery/rooms';
+import { type EventBatch, EventStore, RoomHooks, type StoredEvent } from '@rookery/rooms';
 import { LRUCache } from 'lru-cache';
 import { AppserviceRegistry } from '../registration/appservice-registry.js';
 import type { Registration } from '../registration/registration.js';
-import { aliasesOfRooms, type Departure, departuresAfter, roomsOfUsers } from './room-interest.query.js';
+import { RoomMembers } from './room-members.js';
+import { aliasesOfRooms, departuresAfter, roomsOfUsers } from './room-interest.query.js';
 
-type Services = ReadonlySet<Registration>;
+/** Services that are interested in something. */
+export type Services = ReadonlySet<Registration>;
+
+/** A user of a service who came to a room or went, behind the position of the follower. */
+interface Move {
+  readonly userId: string;
+  readonly streamOrdering: number;
+  readonly came: boolean;
+}
+
+/** What is known of a room as it is now. */
+interface RoomNow {
+  /** Services that are interested in it by its id or an alias. */
+  readonly named: Services;
+  readonly members: RoomMembers;
+}
 
 const maxUsers = 50_000;
 /** Rooms, and members in them, that are kept. */
@@ -17,26 +33,23 @@ const nobody: ReadonlySet<string> = new Set();
 
 /**
  * Which services want to know what happens in a room: those in whose namespaces its id or one of its aliases lies, and those
- * with a local user in it. From memory for rooms in use; a room's other members cost nothing.
+ * with a local user in it. From memory for rooms in use; how many are in a room does not matter.
  * @spec application-service-api#registration
  */
 @Injectable()
 export class RoomInterest implements OnModuleInit {
   #services: readonly Registration[] | undefined;
   readonly #ofUser = new LRUCache<string, readonly Registration[]>({ maxSize: maxUsers, sizeCalculation: () => 1 });
-  /** Joined local users of each room in whom a service is interested. */
-  readonly #members = new LRUCache<string, Set<string>>({
-    maxSize: maxKept,
-    sizeCalculation: (members) => 1 + members.size,
-  });
-  /** Changes of membership so far: what was read before one may be old. */
-  #changes = 0;
-  /** Who went, behind the position of the follower: what was said before still concerns them. */
-  #departures = new Map<string, Departure[]>();
+  readonly #members = new LRUCache<string, RoomMembers>({ maxSize: maxKept, sizeCalculation: (one) => 1 + one.size });
+  /** Moves by room: what was said before one is for those who were there then. */
+  readonly #moves = new Map<string, Move[]>();
+  /** For each reading of members under way: the rooms that changed meanwhile, of which it may be old. */
+  readonly #readings = new Set<Set<string>>();
 
   constructor(
     private readonly registry: AppserviceRegistry,
     private readonly audience: RoomAudience,
+    private readonly events: EventStore,
     private readonly hooks: RoomHooks,
     private readonly database: Database,
     private readonly config: Config,
@@ -60,16 +73,17 @@ export class RoomInterest implements OnModuleInit {
 
   /** Reads who went behind a position, as it was before a restart. */
   async recall(position: number): Promise<void> {
-    const found = await departuresAfter(this.database, position, this.config.serverName);
-    for (const departure of found) if (this.ofUser(departure.userId).length > 0) this.#noteDeparture(departure);
+    const departures = await departuresAfter(this.database, position, this.config.serverName);
+    for (const { roomId, userId, streamOrdering } of departures)
+      if (this.ofUser(userId).length > 0) this.#noteMove(roomId, { userId, streamOrdering, came: false });
   }
 
-  /** Forgets who went up to a position. */
+  /** Forgets who came and went up to a position. */
   forget(upTo: number): void {
-    for (const [roomId, departures] of this.#departures) {
-      const later = departures.filter(({ streamOrdering }) => streamOrdering > upTo);
-      if (later.length > 0) this.#departures.set(roomId, later);
-      else this.#departures.delete(roomId);
+    for (const [roomId, moves] of this.#moves) {
+      const later = moves.filter(({ streamOrdering }) => streamOrdering > upTo);
+      if (later.length > 0) this.#moves.set(roomId, later);
+      else this.#moves.delete(roomId);
     }
   }
 
@@ -84,33 +98,27 @@ export class RoomInterest implements OnModuleInit {
 
   /** Joined local users of a room in whom a service is interested, as far as they are in memory. */
   membersOf(roomId: string): ReadonlySet<string> {
-    return this.#members.get(roomId) ?? nobody;
+    return this.#members.get(roomId)?.users ?? nobody;
   }
 
   /** Services that are interested in each of some rooms as they are now, in two queries at most. */
   async ofRooms(roomIds: ReadonlySet<string>): Promise<Map<string, Services>> {
-    const [members, aliases] = await Promise.all([this.#loadMembers(roomIds), this.#aliases(roomIds)]);
-    const interested = new Map<string, Services>();
-    for (const roomId of roomIds) {
-      const services = new Set(this.services.filter((one) => one.coversRoom(roomId)));
-      for (const alias of aliases.get(roomId) ?? [])
-        for (const one of this.services) if (one.coversAlias(alias)) services.add(one);
-      for (const userId of members.get(roomId) ?? []) for (const one of this.ofUser(userId)) services.add(one);
-      interested.set(roomId, services);
-    }
-    return interested;
+    const rooms = await this.#look(roomIds);
+    return new Map([...rooms].map(([roomId, room]) => [roomId, union(room.named, room.members.services())]));
   }
 
-  /**
-   * Services that are interested in an event.
-   * @param room what {@link ofRooms} said
-   */
-  ofEvent({ event, streamOrdering }: StoredEvent, room: Services): Services {
-    const more = [...this.ofUser(event.sender)];
-    if (event.type === 'm.room.member' && event.stateKey !== undefined) more.push(...this.ofUser(event.stateKey));
-    for (const { userId, streamOrdering: leftAt } of this.#departures.get(event.roomId) ?? [])
-      if (leftAt > streamOrdering) more.push(...this.ofUser(userId));
-    return more.every((one) => room.has(one)) ? room : new Set([...room, ...more]);
+  /** Services that are interested in each of some events, by who was in the room when it happened. */
+  async ofEvents(events: readonly StoredEvent[]): Promise<Services[]> {
+    const rooms = await this.#look(new Set(events.map(({ event }) => event.roomId)));
+    return events.map(({ event, streamOrdering }) => {
+      const room = rooms.get(event.roomId);
+      const since = (this.#moves.get(event.roomId) ?? []).filter((move) => move.streamOrdering > streamOrdering);
+      const services = new Set([...(room?.named ?? []), ...(room?.members.services(this.#undone(since)) ?? [])]);
+      for (const one of this.ofUser(event.sender)) services.add(one);
+      if (event.type === 'm.room.member' && event.stateKey !== undefined)
+        for (const one of this.ofUser(event.stateKey)) services.add(one);
+      return services;
+    });
   }
 
   /** Services that cover each of some users, or have a room in common with them. */
@@ -126,49 +134,88 @@ export class RoomInterest implements OnModuleInit {
     );
   }
 
+  /** How many users of each service were more, or fewer, before some moves. */
+  #undone(moves: readonly Move[]): ReadonlyMap<Registration, number> {
+    const more = new Map<Registration, number>();
+    for (const { userId, came } of moves)
+      for (const one of this.ofUser(userId)) more.set(one, (more.get(one) ?? 0) + (came ? -1 : 1));
+    return more;
+  }
+
+  async #look(roomIds: ReadonlySet<string>): Promise<Map<string, RoomNow>> {
+    const [aliases, members] = await Promise.all([this.#aliases(roomIds), this.#loadMembers(roomIds)]);
+    const rooms = new Map<string, RoomNow>();
+    for (const [roomId, inRoom] of members) {
+      const names = aliases.get(roomId) ?? [];
+      const isNamed = (one: Registration): boolean =>
+        one.coversRoom(roomId) || names.some((alias) => one.coversAlias(alias));
+      rooms.set(roomId, { named: new Set(this.services.filter(isNamed)), members: inRoom });
+    }
+    return rooms;
+  }
+
   async #aliases(roomIds: ReadonlySet<string>): Promise<ReadonlyMap<string, readonly string[]>> {
     const areWanted = this.services.some((one) => one.fields.namespaces.aliases.length > 0);
     return areWanted && roomIds.size > 0 ? aliasesOfRooms(this.database, [...roomIds]) : new Map<string, string[]>();
   }
 
-  async #loadMembers(roomIds: ReadonlySet<string>): Promise<Map<string, ReadonlySet<string>>> {
-    const found = new Map<string, ReadonlySet<string>>();
-    const missing: string[] = [];
-    for (const roomId of roomIds) {
-      const known = this.#members.get(roomId);
-      if (known) found.set(roomId, known);
-      else missing.push(roomId);
+  async #loadMembers(roomIds: ReadonlySet<string>): Promise<Map<string, RoomMembers>> {
+    let missing = [...roomIds].filter((roomId) => !this.#members.has(roomId));
+    const own = new Map<string, RoomMembers>();
+    while (missing.length > 0) {
+      const touched = new Set<string>();
+      this.#readings.add(touched);
+      try {
+        for (const [roomId, users] of await this.audience.ofRooms(missing)) {
+          const members = new RoomMembers((userId) => this.ofUser(userId), users);
+          own.set(roomId, members);
+          if (!touched.has(roomId)) this.#members.set(roomId, members);
+        }
+      } finally {
+        this.#readings.delete(touched);
+      }
+      missing = [...touched].filter((roomId) => own.has(roomId));
     }
-    if (missing.length === 0) return found;
-    const before = this.#changes;
-    for (const [roomId, users] of await this.audience.ofRooms(missing)) {
-      const members = new Set([...users].filter((userId) => this.ofUser(userId).length > 0));
-      found.set(roomId, members);
-      if (before === this.#changes) this.#members.set(roomId, members);
-    }
-    return found;
+    // Those in memory follow what happened since; a room too many for the memory is as it was read.
+    return new Map([...roomIds].map((roomId) => [roomId, this.#members.get(roomId) ?? own.get(roomId)!]));
   }
 
   #noteMoves({ roomId, events, room, backfilled }: EventBatch): void {
     if (backfilled) return;
-    for (const { event, streamOrdering } of events) {
-      const userId = event.stateKey;
-      if (event.type !== 'm.room.member' || userId === undefined || this.ofUser(userId).length === 0) continue;
-      this.#changes++;
-      const members = this.#members.get(roomId);
-      const { membership } = event.content;
-      const isDeparture = (membership === 'leave' || membership === 'ban') && (members?.has(userId) ?? true);
-      if (isDeparture) this.#noteDeparture({ roomId, userId, streamOrdering });
-      if (!members) continue;
-      if (room.localMembers.has(userId)) members.add(userId);
-      else members.delete(userId);
-      this.#members.set(roomId, members);
+    const members = this.#members.get(roomId);
+    const moved = new Set<string>();
+    for (const stored of events) {
+      const userId = stored.event.stateKey;
+      if (stored.event.type !== 'm.room.member' || userId === undefined || this.ofUser(userId).length === 0) continue;
+      const { streamOrdering } = stored;
+      const was = members ? members.users.has(userId) : this.#wasJoined(stored);
+      const is = stored.event.content['membership'] === 'join';
+      if (was !== undefined && was !== is) this.#noteMove(roomId, { userId, streamOrdering, came: is });
+      members?.change(userId, is);
+      moved.add(userId);
     }
+    if (moved.size === 0) return;
+    for (const touched of this.#readings) touched.add(roomId);
+    // What the room's state says has the last word.
+    for (const userId of moved) members?.change(userId, room.localMembers.has(userId));
+    if (members) this.#members.set(roomId, members);
   }
 
-  #noteDeparture(departure: Departure): void {
-    const list = this.#departures.get(departure.roomId);
-    if (list) list.push(departure);
-    else this.#departures.set(departure.roomId, [departure]);
+  /** Whether somebody was in the room before a member event; `undefined` where that is not in memory. */
+  #wasJoined({ event, replacesState }: StoredEvent): boolean | undefined {
+    if (replacesState === undefined) return false;
+    const before = this.events.peek(replacesState)?.event.content['membership'];
+    if (before !== undefined) return before === 'join';
+    // Who left may have been there: better told of what was said before than not.
+    return event.content['membership'] === 'join' ? undefined : true;
+  }
+
+  #noteMove(roomId: string, move: Move): void {
+    const list = this.#moves.get(roomId);
+    if (list) list.push(move);
+    else this.#moves.set(roomId, [move]);
   }
 }
+
+const union = (one: Services, other: Services): Services =>
+  one.size === 0 ? other : other.size === 0 ? one : new Set([...one, ...other]);
