@@ -26,7 +26,7 @@ import {
 } from '@rookery/platform';
 import { type Bus, InProcessBus, Notifier } from '@rookery/replication';
 import { Mailer, mailerOptionsOf, Pages, pagesOptionsOf } from '@rookery/templates';
-import { MonthlyActiveUsers, StoredRateLimitOverrides } from '@rookery/users';
+import { MonthlyActiveUsers, StoredRateLimitOverrides, UserHooks } from '@rookery/users';
 import { backgroundUpdateSettingsOf } from './module-api/background-update-control.js';
 import { ModuleServices } from './module-api/module-services.js';
 import { AdministratorsRateLimits, ModuleRateLimiter } from './module-api/rate-limits.js';
@@ -34,7 +34,7 @@ import type { PlatformParts } from './platform.module.js';
 import { databaseOptions } from './database-options.js';
 import { RootModule } from './root.module.js';
 import { backgroundUpdates, migrations } from './schema.js';
-import { showActivityMetrics, showServerMetrics, transactionMetrics } from './server-metrics.js';
+import { countAccounts, showActivityMetrics, showServerMetrics, transactionMetrics } from './server-metrics.js';
 import { loadOwnKeys } from './signing-keys.js';
 import { version } from './version.js';
 
@@ -218,6 +218,7 @@ export class Homeserver {
           metrics: config.get('enable_metrics') ? metrics : undefined,
         });
         showActivityMetrics(metrics, this.service(MonthlyActiveUsers));
+        countAccounts(metrics, this.service(UserHooks));
         const services = (this.#moduleServices = new ModuleServices(parts, this.#http, modules));
         await services.register(loaded);
         lifecycle.on('streams', {

@@ -1,7 +1,7 @@
 import type { BackgroundUpdates, TransactionReport } from '@rookery/database';
 import type { Metrics } from '@rookery/platform';
 import type { Notifier } from '@rookery/replication';
-import type { MonthlyActiveUsers } from '@rookery/users';
+import type { MonthlyActiveUsers, UserHooks } from '@rookery/users';
 import { release, type } from 'node:os';
 import { version } from './version.js';
 
@@ -21,6 +21,24 @@ export function showServerMetrics({ metrics, notifier, backgroundUpdates }: Meas
   metrics.gauge('synapse_background_update_status', async (gauge) =>
     gauge.set({ database_name: 'master' }, await statusOf(backgroundUpdates)),
   );
+}
+
+/** Counts new accounts and sessions. */
+export function countAccounts(metrics: Metrics, hooks: UserHooks): void {
+  const registrations = metrics.counter('synapse_user_registrations_total');
+  const logins = metrics.counter('synapse_user_logins_total');
+  hooks.registered.subscribe({
+    afterCommit: async ({ isGuest, shadowBanned, authProvider = '' }) => {
+      registrations.inc({ guest: String(isGuest), shadow_banned: String(shadowBanned), auth_provider: authProvider });
+      return Promise.resolve();
+    },
+  });
+  hooks.loggedIn.subscribe({
+    afterCommit: async ({ isGuest, authProvider = '' }) => {
+      logins.inc({ guest: String(isGuest), auth_provider: authProvider });
+      return Promise.resolve();
+    },
+  });
 }
 
 /** Shows how many users were active this month, where they are counted. */

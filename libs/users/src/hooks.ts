@@ -11,6 +11,18 @@ export interface RegisteredEvent {
   /** `support`, `bot`, or one of the server's own types. */
   readonly userType?: string | undefined;
   readonly byAdmin: boolean;
+  readonly shadowBanned: boolean;
+  /** The single sign-on provider behind it. */
+  readonly authProvider?: string | undefined;
+}
+
+/** A session that was opened. */
+export interface LoggedInEvent {
+  readonly userId: string;
+  readonly deviceId: string;
+  readonly isGuest: boolean;
+  /** The single sign-on provider behind it. */
+  readonly authProvider?: string | undefined;
 }
 
 /** A profile of ours has changed. */
@@ -94,6 +106,8 @@ export class UserHooks {
   /** Devices that are new or renamed. */
   readonly devicesChanged = this.#point<DevicesEvent>('devicesChanged');
   readonly devicesDeleted = this.#point<DevicesEvent>('devicesDeleted');
+  /** Sessions that were opened, by whatever way; `afterCommit` only. */
+  readonly loggedIn = this.#point<LoggedInEvent>('loggedIn');
   readonly loggedOut = this.#point<LoggedOutEvent>('loggedOut');
   readonly deactivated = this.#point<DeactivatedEvent>('deactivated');
   /** Users were active; `afterCommit` only, and it must not take long. */

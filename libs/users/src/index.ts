@@ -46,6 +46,7 @@ export {
   type ActiveEvent,
   type DeactivatedEvent,
   type DevicesEvent,
+  type LoggedInEvent,
   type LoggedOutEvent,
   type ProfileChangedEvent,
   type ProfileLookUpEvent,

@@ -171,6 +171,11 @@ describe.each(['sqlite', 'postgres'] as const)('monthly active users (%s)', (kin
       .split('\n')
       .filter((line) => line.startsWith('synapse_admin_mau'))
       .join('\n');
+    // Ann, Bob and Carl came with their registrations; Ann and Carl once more.
+    expect(page).toMatch(
+      /^synapse_user_registrations_total\{guest="false",shadow_banned="false",auth_provider="",.*\} 3$/m,
+    );
+    expect(page).toMatch(/^synapse_user_logins_total\{guest="false",auth_provider="",.*\} 5$/m);
     expect(metrics).toMatch(/^synapse_admin_mau_max\{.*\} 2$/m);
     expect(metrics).toMatch(/^synapse_admin_mau_current\{.*\} 3$/m);
     expect(metrics).toMatch(/^synapse_admin_mau_registered_reserved_users\{.*\} 1$/m);

@@ -131,6 +131,8 @@ export class AccountService {
       appserviceId: registration.appserviceId,
       userType,
       byAdmin: registration.origin.byAdmin ?? false,
+      shadowBanned: registration.shadowBanned ?? false,
+      authProvider: externalId?.authProvider,
     };
     await this.hooks.registered.prepare(event);
     await this.database.write(

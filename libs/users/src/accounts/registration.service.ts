@@ -85,6 +85,7 @@ export class RegistrationService {
     const userId = await this.accounts.register({ isGuest: true, shadowBanned, origin: { request } });
     const session = await this.sessions.open({
       userId,
+      isGuest: true,
       initialDisplayName: body.initial_device_display_name ?? undefined,
     });
     return this.logins.response(session);

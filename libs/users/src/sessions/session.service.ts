@@ -43,6 +43,7 @@ export interface SessionRequest {
   readonly refreshable?: boolean | undefined;
   /** The single sign-on login behind it. */
   readonly authProvider?: { readonly id: string; readonly sessionId: string } | undefined;
+  readonly isGuest?: boolean | undefined;
 }
 
 /** Tokens as the client gets them. They are nowhere stored in this form. */
@@ -102,6 +103,8 @@ export class SessionService {
     );
     this.invalidate(userId);
     if (created) await this.hooks.devicesChanged.afterCommit({ userId, deviceIds: [deviceId] });
+    const { isGuest = false, authProvider } = request;
+    await this.hooks.loggedIn.afterCommit({ userId, deviceId, isGuest, authProvider: authProvider?.id });
     return { userId, deviceId, ...this.#issued(secrets, this.#sessionExpiryMs()) };
   }
 
