@@ -116,7 +116,8 @@ async function questionsPerSend(): Promise<Map<string, number>> {
     const user = await homeserver.registerUser('bench');
     const { body } = await user.request<{ room_id: string }>('POST', '/createRoom', {});
     const path = `/rooms/${encodeURIComponent(body.room_id)}/send/m.room.message/`;
-    const say = (txn: number): Promise<unknown> => user.request('PUT', `${path}${txn}`, { msgtype: 'm.text', body: 'x' });
+    const say = (txn: number): Promise<unknown> =>
+      user.request('PUT', `${path}${txn}`, { msgtype: 'm.text', body: 'x' });
     await say(0);
     for (const [name, original] of originals) {
       prototype[name] = function (...args) {

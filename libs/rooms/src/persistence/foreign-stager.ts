@@ -12,6 +12,7 @@ import {
   type StateMap,
 } from '@rookery/state-res';
 import { EventGates } from '../sending/event-gates.js';
+import { atOnce, later } from './at-once.js';
 import { DraftBuilder } from './draft-builder.js';
 import { EventStore } from './event-store.js';
 import type { ForeignEvent } from './event-persister.js';
@@ -25,6 +26,12 @@ export type ForeignOutcome =
   | { readonly kind: 'staged'; readonly rejectedReason: string | undefined; readonly softFailed: boolean }
   | { readonly kind: 'known' }
   | { readonly kind: 'missing'; readonly eventIds: readonly string[] };
+
+/** Nothing is staged: a module thinks about the event, for longer than a turn of the event loop. */
+export interface ForeignThinking {
+  readonly kind: 'thinking';
+  readonly allowed: Promise<boolean>;
+}
 
 /** Stages events of other servers: auth events, state before, current state. Nothing here throws for what an event says. */
 @Injectable()
@@ -40,15 +47,33 @@ export class ForeignStager {
   /**
    * Stages one event with its place in the timeline.
    * @param given the state before it, where its ancestors are not known
-   * @param past it is older than what is known: no extremity, no current state
+   * @param past it is older than what is known: no extremity, no current state; modules are not asked
    * @spec server-server-api#checks-performed-on-receipt-of-a-pdu
    */
-  async stage(
+  async stage(room: WorkingRoom, foreign: ForeignEvent, given?: StateBefore, past = false): Promise<ForeignOutcome> {
+    const outcome = await this.#stage(room, foreign, { given, past });
+    if (outcome.kind !== 'thinking') return outcome;
+    const allowed = await outcome.allowed;
+    return (await this.#stage(room, foreign, { given, past, allowed })) as ForeignOutcome;
+  }
+
+  /**
+   * As {@link stage}, without waiting for a module that thinks: nothing is staged then.
+   * @param allowed what modules have said already
+   */
+  stageInTurn(
+    room: WorkingRoom,
+    foreign: ForeignEvent,
+    allowed: boolean | undefined,
+  ): Promise<ForeignOutcome | ForeignThinking> {
+    return this.#stage(room, foreign, { past: false, allowed });
+  }
+
+  async #stage(
     room: WorkingRoom,
     { event, softFail, origin = domainOf(event.sender) }: ForeignEvent,
-    given?: StateBefore,
-    past = false,
-  ): Promise<ForeignOutcome> {
+    { given, past, allowed }: { given?: StateBefore | undefined; past: boolean; allowed?: boolean | undefined },
+  ): Promise<ForeignOutcome | ForeignThinking> {
     const known = room.stagedById.get(event.eventId) ?? (await this.events.one(event.eventId));
     if (known && !known.outlier) return { kind: 'known' };
     const auth = await this.#authEvents(room, event);
@@ -64,8 +89,13 @@ export class ForeignStager {
     if (verdict.allowed && !past) {
       const now = checkAuth(event, await this.builder.authState(room, room, wanted));
       const isFirst = room.size === 0;
-      softFailed =
-        !!softFail || (!isFirst && !now.allowed) || !(await this.gates.foreignAllowed(room, event, before, origin));
+      softFailed = !!softFail || (!isFirst && !now.allowed) || allowed === false;
+      if (!softFailed && allowed === undefined && this.gates.active) {
+        const answer = this.gates.foreignAllowed(room, event, before, origin);
+        const verdict = await atOnce(answer);
+        if (verdict === later) return { kind: 'thinking', allowed: answer };
+        softFailed = !verdict;
+      }
     }
     const accepted = verdict.allowed;
     const chain = accepted ? await this.placement.groupAfter(room, before, event) : before.chain;

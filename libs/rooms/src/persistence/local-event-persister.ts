@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { type RoomEvent, roomVersionRules } from '@rookery/events';
-import { MatrixError } from '@rookery/matrix-types';
+import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Clock, Config, Logger } from '@rookery/platform';
 import { stateKeyOf } from '@rookery/state-res';
 import { findSentEvent } from '../sending/transactions.query.js';
@@ -15,7 +15,7 @@ import {
   type ReceiveVerdict,
 } from './event-persister.js';
 import { ForeignStager, type ForeignOutcome } from './foreign-stager.js';
-import { type DraftOutcome, LocalStager } from './local-stager.js';
+import { type DraftOutcome, type Judged, LocalStager, StillThinking } from './local-stager.js';
 import { insertRoom, insertRoomIfNew } from './new-room.query.js';
 import { Placement } from './placement.js';
 import { BatchQueue } from './room-queue.js';
@@ -74,13 +74,20 @@ export class LocalEventPersister extends EventPersister {
   }
 
   async send(draft: EventDraft): Promise<SentEvent> {
-    if (!this.local.asksOthers(draft)) return this.#sendInTurn(draft, (room) => this.local.stageDraft(room, draft));
-    // Others are asked before the room's queue, so that one slow answer holds up nobody else. When the room has moved on
-    // meanwhile in a way that matters, they are asked again.
+    let judged: Judged | undefined;
+    if (!this.local.asksServer(draft)) {
+      try {
+        return await this.#sendInTurn(draft, (room) => this.local.stageInTurn(room, draft));
+      } catch (error) {
+        if (!(error instanceof StillThinking)) throw error;
+        judged = await error.judged;
+      }
+    }
+    // Who takes time is waited for outside the room's turn, so that one slow answer holds up nobody else. When the room has
+    // moved on meanwhile in a way that matters, all are asked again.
     for (let attempt = 1; ; attempt++) {
-      const snapshot = await this.snapshots.get(draft.roomId);
-      if (!snapshot) throw unknownRoom();
-      const prepared = await this.local.prepareWithOthers(new WorkingRoom(snapshot), draft);
+      const prepared = judged && !('content' in judged) ? judged : await this.#prepareOutside(draft, judged);
+      judged = undefined;
       if ('kind' in prepared) return outcomeOf(prepared, new Map(), draft.roomId);
       try {
         return await this.#sendInTurn(draft, async (room) => {
@@ -92,6 +99,15 @@ export class LocalEventPersister extends EventPersister {
         if (!(error instanceof RoomMovedOn) || attempt === maxAttempts) throw error;
       }
     }
+  }
+
+  async #prepareOutside(
+    draft: EventDraft,
+    judged: { readonly content: JsonObject } | undefined,
+  ): ReturnType<LocalStager['prepareWithOthers']> {
+    const snapshot = await this.snapshots.get(draft.roomId);
+    if (!snapshot) throw unknownRoom();
+    return this.local.prepareWithOthers(new WorkingRoom(snapshot), draft, judged);
   }
 
   #sendInTurn(draft: EventDraft, stage: (room: WorkingRoom) => Promise<DraftOutcome>): Promise<SentEvent> {
@@ -143,12 +159,41 @@ export class LocalEventPersister extends EventPersister {
   }
 
   async receive(roomId: string, events: readonly ForeignEvent[]): Promise<ReceiveVerdict[]> {
+    const verdicts: ReceiveVerdict[] = [];
+    let allowed: boolean | undefined;
+    do {
+      const { done, thinking } = await this.#receiveInTurn(roomId, events.slice(verdicts.length), allowed);
+      verdicts.push(...done);
+      // A module that takes its time is waited for outside the room's turn.
+      allowed = await thinking;
+    } while (verdicts.length < events.length);
+    return verdicts;
+  }
+
+  /**
+   * Stores events up to the first one about which a module thinks.
+   * @param allowed what modules have said about the first one, where they were asked already
+   */
+  #receiveInTurn(
+    roomId: string,
+    events: readonly ForeignEvent[],
+    allowed: boolean | undefined,
+  ): Promise<{ readonly done: readonly ReceiveVerdict[]; readonly thinking: Promise<boolean> | undefined }> {
     return new Promise((resolve, reject) => {
       this.#queue.push(roomId, {
         stage: async (room) => {
           const outcomes: [RoomEvent, ForeignOutcome][] = [];
-          for (const event of events) outcomes.push([event.event, await this.foreign.stage(room, event)]);
-          return (stored) => resolve(outcomes.map(([event, outcome]) => verdictOf(event, outcome, stored)));
+          let thinking: Promise<boolean> | undefined;
+          for (const [index, event] of events.entries()) {
+            const outcome = await this.foreign.stageInTurn(room, event, index === 0 ? allowed : undefined);
+            if (outcome.kind === 'thinking') {
+              thinking = outcome.allowed;
+              break;
+            }
+            outcomes.push([event.event, outcome]);
+          }
+          return (stored) =>
+            resolve({ done: outcomes.map(([event, outcome]) => verdictOf(event, outcome, stored)), thinking });
         },
         reject,
       });

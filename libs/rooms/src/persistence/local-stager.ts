@@ -1,11 +1,12 @@
 import { Injectable } from '@nestjs/common';
 import { canonicalJson, type RoomEvent } from '@rookery/events';
 import { domainOf, type JsonObject, MatrixError } from '@rookery/matrix-types';
-import { refusalError } from '@rookery/module-host';
+import { type GateVerdict, refusalError } from '@rookery/module-host';
 import { Clock } from '@rookery/platform';
 import { authTypesFor, checkAuth, stateKeyOf } from '@rookery/state-res';
 import { RemoteRooms } from '../membership/remote-rooms.js';
 import { EventGates } from '../sending/event-gates.js';
+import { atOnce, later } from './at-once.js';
 import { type BuiltEvent, DraftBuilder } from './draft-builder.js';
 import type { EventDraft } from './event-persister.js';
 import { Placement } from './placement.js';
@@ -21,6 +22,19 @@ export type DraftOutcome =
   /** A module wants it to look sent, and go nowhere. */
   | { readonly kind: 'dropped'; readonly eventId: string };
 
+/** What of a draft's way is behind it: the content as modules left it, the event they allowed, or the end. */
+export type Judged = { readonly content: JsonObject } | BuiltEvent | Exclude<DraftOutcome, { kind: 'staged' }>;
+
+/** Thrown in a room's turn: a module thinks about the draft for longer than a turn of the event loop. */
+export class StillThinking extends MatrixError {
+  constructor(
+    /** How far the draft got, once the module has answered. */
+    readonly judged: Promise<Judged>,
+  ) {
+    super(503, 'M_UNKNOWN', 'A module of this server takes its time');
+  }
+}
+
 /** Stages events of local users: draft, third-party rules, format and hash, auth rules, spam checkers, signature. */
 @Injectable()
 export class LocalStager {
@@ -33,56 +47,73 @@ export class LocalStager {
     private readonly clock: Clock,
   ) {}
 
-  /** Whether others are asked about a draft, which may take its time: modules, or the server of somebody invited. */
-  asksOthers(draft: EventDraft): boolean {
-    return this.#isGated(draft) || this.#isRemoteInvite(draft);
+  /** Whether another server is asked about a draft, which takes its time: that of somebody invited. */
+  asksServer({ type, stateKey, sender, content }: EventDraft): boolean {
+    if (type !== 'm.room.member' || content['membership'] !== 'invite' || stateKey === undefined) return false;
+    return this.remote.gateway !== undefined && domainOf(stateKey) !== domainOf(sender);
   }
 
   /**
-   * {@link prepare}, and where somebody of another server is invited that server's signature.
-   * @throws MatrixError what that server refuses with
+   * {@link prepare} outside the room's turn, and where somebody of another server is invited that server's signature.
+   * @param judged how far the draft got in the room's turn; what modules said by then counts
+   * @throws MatrixError what modules or that server refuse with
    */
   async prepareWithOthers(
     room: WorkingRoom,
     draft: EventDraft,
-  ): Promise<BuiltEvent | Exclude<DraftOutcome, { kind: 'staged' }>> {
-    const built = await this.prepare(room, draft);
-    if ('kind' in built || !this.#isRemoteInvite(draft)) return built;
+    judged?: { readonly content: JsonObject },
+  ): Promise<Exclude<Judged, { content: JsonObject }>> {
+    const built = await this.prepare(room, draft, { content: judged?.content });
+    if ('kind' in built || !this.asksServer(draft)) return built;
     const shown = await this.#prejoinState(room, built.event);
     const event = await this.remote.gateway!.invite(this.builder.sign(built.event), shown);
     if (event.eventId !== built.event.eventId) throw MatrixError.forbidden('The other server has changed the invite');
     return { ...built, event };
   }
 
-  #isGated(draft: EventDraft): boolean {
-    return !draft.unchecked && this.gates.active;
-  }
-
-  #isRemoteInvite({ type, stateKey, sender, content }: EventDraft): boolean {
-    if (type !== 'm.room.member' || content['membership'] !== 'invite' || stateKey === undefined) return false;
-    return this.remote.gateway !== undefined && domainOf(stateKey) !== domainOf(sender);
-  }
-
   /**
    * Builds an event on top of the room and lets the modules judge it. Stages nothing.
+   * @param how `inTurn`: others of the room wait, so a module that thinks ends it with {@link StillThinking}; `content`:
+   *   what third-party rules have said already
    * @throws MatrixError 403 and what else {@link DraftBuilder.build} and modules throw
    */
-  async prepare(room: WorkingRoom, draft: EventDraft): Promise<BuiltEvent | Exclude<DraftOutcome, { kind: 'staged' }>> {
+  async prepare(
+    room: WorkingRoom,
+    draft: EventDraft,
+    how: { readonly inTurn?: boolean; readonly content?: JsonObject | undefined } = {},
+  ): Promise<Exclude<Judged, { content: JsonObject }>> {
     const place = await this.builder.before(room);
     if (draft.skipUnchanged) {
       const event = await this.builder.unchanged(room, draft, place.state);
       if (event) return { kind: 'unchanged', event };
     }
-    if (!this.#isGated(draft)) return this.builder.build(room, draft, place);
-    const content = await this.gates.transform(room, draft, place.state, this.clock.nowMs());
+    if (draft.unchecked || !this.gates.active) return this.builder.build(room, draft, place);
+    const { inTurn = false } = how;
+    let { content = draft.content } = how;
+    if (this.gates.transforms && how.content === undefined) {
+      const answer = this.gates.transform(room, draft, place.state, this.clock.nowMs());
+      const now = inTurn ? await atOnce(answer) : await answer;
+      if (now === later) throw new StillThinking(answer.then((changed) => ({ content: changed })));
+      content = now;
+    }
     const built = await this.builder.build(room, { ...draft, content }, place);
-    const verdict = await this.gates.spam(built.event, draft.origin);
-    if (verdict.allowed) return built;
-    if (verdict.effect !== 'refuse') return { kind: 'dropped', eventId: built.event.eventId };
-    throw refusalError(verdict);
+    if (!this.gates.judges) return built;
+    const answer = this.gates.spam(built.event, draft.origin);
+    const verdict = inTurn ? await atOnce(answer) : await answer;
+    if (verdict === later) throw new StillThinking(answer.then((late) => afterVerdict(built, late)));
+    return afterVerdict(built, verdict);
   }
 
-  /** {@link prepare} and {@link stage}. */
+  /**
+   * {@link prepare} in the room's turn, and {@link stage}.
+   * @throws StillThinking when a module thinks: nothing is staged, the draft goes on outside
+   */
+  async stageInTurn(room: WorkingRoom, draft: EventDraft): Promise<DraftOutcome> {
+    const prepared = await this.prepare(room, draft, { inTurn: true });
+    return 'kind' in prepared ? prepared : this.stage(room, draft, prepared);
+  }
+
+  /** {@link prepare} and {@link stage}, for a room that nobody else waits for. */
   async stageDraft(room: WorkingRoom, draft: EventDraft): Promise<DraftOutcome> {
     const prepared = await this.prepare(room, draft);
     return 'kind' in prepared ? prepared : this.stage(room, draft, prepared);
@@ -146,6 +177,13 @@ export class LocalStager {
     const events = await this.builder.load(room, ids);
     return ids.flatMap((id) => events.get(id) ?? []).map((state) => ({ ...stripped(state) }));
   }
+}
+
+/** @throws MatrixError when a module refuses */
+function afterVerdict(built: BuiltEvent, verdict: GateVerdict): Exclude<Judged, { content: JsonObject }> {
+  if (verdict.allowed) return built;
+  if (verdict.effect !== 'refuse') return { kind: 'dropped', eventId: built.event.eventId };
+  throw refusalError(verdict);
 }
 
 /** An event as it lies in the database. Old room versions may hold numbers that only canonical JSON writes rightly. */

@@ -25,7 +25,17 @@ export class EventGates {
 
   /** Whether any module wants to see events. */
   get active(): boolean {
-    return this.modules.has('checkEventAllowed') || this.modules.has('checkEventForSpam');
+    return this.transforms || this.judges;
+  }
+
+  /** Whether third-party rules want to see drafts. */
+  get transforms(): boolean {
+    return this.modules.has('checkEventAllowed');
+  }
+
+  /** Whether spam checkers want to see finished events. */
+  get judges(): boolean {
+    return this.modules.has('checkEventForSpam');
   }
 
   /**
@@ -33,7 +43,6 @@ export class EventGates {
    * @throws MatrixError when a module refuses
    */
   async transform(room: WorkingRoom, draft: EventDraft, before: StateBefore, nowMs: number): Promise<JsonObject> {
-    if (!this.modules.has('checkEventAllowed')) return draft.content;
     const verdict = await this.modules.transform(
       'checkEventAllowed',
       context(draft.origin),
@@ -67,7 +76,7 @@ export class EventGates {
     if (!this.active) return true;
     const foreign = callbackContext(undefined, { source: 'federation', origin });
     const given = toModuleEvent(event);
-    if (this.modules.has('checkEventAllowed')) {
+    if (this.transforms) {
       const view = this.#stateView(room, before);
       if (!(await this.modules.transform('checkEventAllowed', foreign, given, view)).allowed) return false;
     }

@@ -28,6 +28,7 @@ eachDatabase('modules and hooks', (open) => {
   const bob = requesterOf('bob');
   const asked: string[] = [];
   const contexts: string[] = [];
+  const drafts: unknown[] = [];
   let hold: Promise<void> | undefined;
 
   beforeAll(async () => {
@@ -39,8 +40,9 @@ eachDatabase('modules and hooks', (open) => {
       checkEventForSpam: async (event, context) => {
         contexts.push(`spam ${context.source} ${context.origin}`);
         asked.push(`spam ${event.type} ${event.eventId.length > 10}`);
-        if (event.content['body'] === 'slow') await hold;
-        return event.content['body'] === 'spam' ? { errcode: 'M_FORBIDDEN', message: 'No spam here' } : 'NOT_SPAM';
+        const body = String(event.content['body']);
+        if (body.startsWith('slow')) await hold;
+        return body.endsWith('spam') ? { errcode: 'M_FORBIDDEN', message: 'No spam here' } : 'NOT_SPAM';
       },
       userMayJoinRoom: (userId) => (userId === '@unwanted:example.org' ? { errcode: 'M_FORBIDDEN' } : 'NOT_SPAM'),
       userMayInvite: (inviter, invitee, _roomId, context) => {
@@ -57,6 +59,11 @@ eachDatabase('modules and hooks', (open) => {
       checkEventAllowed: async (event, state, context) => {
         contexts.push(`allowed ${context.source} ${context.origin}`);
         const name = await state.get('m.room.name');
+        drafts.push(event.content['body']);
+        if (event.content['body'] === 'slow draft') {
+          await new Promise((resolve) => setTimeout(resolve, 20));
+          return { allowed: true, replacement: { content: { ...event.content, body: 'rewritten slowly' } } };
+        }
         if (event.content['body'] === 'what is this?') {
           return { allowed: true, replacement: { content: { ...event.content, body: String(name?.content['name']) } } };
         }
@@ -202,6 +209,49 @@ eachDatabase('modules and hooks', (open) => {
     contexts.length = 0;
     expect(await rooms.get(InboundEvents).receive('relay.org', roomId, { event })).toMatchObject({ kind: 'accepted' });
     expect(contexts).toEqual(['allowed federation relay.org', 'spam federation relay.org']);
+
+    // What is thought about for long holds up nobody, and is asked about once.
+    const message = (body: string): RoomEvent =>
+      buildEvent(
+        {
+          ...{ roomId, type: 'm.room.message', sender: '@zoe:elsewhere.org', content: { msgtype: 'm.text', body } },
+          originServerTs: clock.nowMs(),
+          depth: head.depth + 2,
+          prevEventIds: [event.eventId],
+          authEventIds: [...['m.room.create', 'm.room.power_levels'].map(idOf), event.eventId],
+        },
+        roomVersionRules('11')!,
+      );
+    for (const [body, verdict] of [
+      ['slow', 'accepted'],
+      ['slow spam', 'softFailed'],
+    ] as const) {
+      let release = (): void => {};
+      hold = new Promise((resolve) => (release = resolve));
+      contexts.length = 0;
+      const receiving = rooms.get(InboundEvents).receive('relay.org', roomId, { event: message(body) });
+      const quick = await say(roomId, `quick, ${verdict}`);
+      expect(await bodyOf(roomId, quick.eventId)).toBe(`quick, ${verdict}`);
+      release();
+      expect(await receiving).toMatchObject({ kind: verdict });
+      expect(contexts.filter((context) => context.includes('relay.org'))).toEqual([
+        'allowed federation relay.org',
+        'spam federation relay.org',
+      ]);
+    }
+  });
+
+  it('are asked once about what they think about for long, and what they said counts', async () => {
+    const roomId = await create();
+    asked.length = 0;
+    const refused = say(roomId, 'slow spam');
+    await expect(refused).rejects.toMatchObject({ status: 403, message: 'No spam here' });
+    expect(asked).toEqual(['spam m.room.message true']);
+    asked.length = 0;
+    const rewritten = await say(roomId, 'slow draft');
+    expect(await bodyOf(roomId, rewritten.eventId)).toBe('rewritten slowly');
+    expect(drafts.filter((body) => body === 'slow draft').length).toBe(1);
+    expect(asked).toEqual(['spam m.room.message true']);
   });
 
   it('fail the batch with a hook that must not be missed, and nothing else', async () => {
