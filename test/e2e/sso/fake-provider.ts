@@ -6,10 +6,7 @@ import type { AddressInfo } from 'node:net';
 type Claims = Record<string, unknown>;
 
 /** What a request to the provider gets in place of its ordinary answer. */
-export type Answer = (request: {
-  readonly form: URLSearchParams;
-  readonly url: URL;
-}) =>
+export type Answer = (request: { readonly form: URLSearchParams; readonly url: URL }) =>
   | {
       readonly status?: number;
       readonly body?: unknown;

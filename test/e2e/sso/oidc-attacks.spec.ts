@@ -25,6 +25,7 @@ describe.each(['sqlite', 'postgres'] as const)('what a provider or a stranger ma
     world = await startWorld(
       kind,
       {
+        sso: { client_whitelist: [trusted, 'https://bare.example'] },
         oidc_providers: [
           { idp_id: 'fake', idp_name: 'Fake', ...common, user_mapping_provider: mapping },
           {
@@ -235,11 +236,17 @@ describe.each(['sqlite', 'postgres'] as const)('what a provider or a stranger ma
     expectFailure(await world.begin(world.browser(), 'oidc-nobody'), 'unknown_idp', 404);
     // A host whose name begins like a trusted one is none.
     person('frank');
-    const shown = await world.begin(world.browser(), 'oidc-fake', {
-      redirectUrl: 'https://trusted.example.evil.example/',
-    });
-    expect(shown).toMatchObject({ status: 200 });
-    expect(shown.html).toContain('https://trusted.example.evil.example/');
+    for (const evil of [
+      'https://bare.example.evil.example/',
+      'https://bare.example:444/',
+      'https://bare.example@evil/',
+    ]) {
+      const shown = await world.begin(world.browser(), 'oidc-fake', { redirectUrl: evil });
+      expect(shown).toMatchObject({ status: 200 });
+      expect(shown.html).toContain(evil);
+    }
+    const good = await world.begin(world.browser(), 'oidc-fake', { redirectUrl: 'https://bare.example/x?y' });
+    expect(good.location?.origin).toBe('https://bare.example');
   });
 
   it('does not hand over accounts that are closed', async () => {

@@ -124,9 +124,10 @@ describe.each(['sqlite', 'postgres'] as const)('sign-on at an OpenID Connect pro
     const fallback = `${base}/_matrix/client/v3/auth/m.login.sso/fallback/web?session=${challenge.session}`;
 
     const carls = browser();
+    await finish((await signOn(carls, 'sub-carl', await begin(carls, 'https://trusted.example/'))).location);
     const confirm = await carls.go(fallback);
     expect(confirm.html).toContain('The &lt;real&gt; one');
-    const wrong = await signOn(carls, 'sub-carl', await carls.follow(linkOf(confirm, /Confirm/)));
+    const wrong = await carls.follow(linkOf(confirm, /Confirm/));
     expect(wrong).toMatchObject({ status: 403 });
     expect(wrong.html).toContain('@bert:rookery.test');
     expect(await remove({ type: 'm.login.sso', session: challenge.session })).toMatchObject({

@@ -60,6 +60,7 @@ export class SsoRedirectController {
   @Get('/_synapse/client/pick_idp')
   @Access({ auth: 'none' })
   async pick(@Inbound() request: InboundRequest): Promise<HttpReply> {
+    if (this.providers.all.length === 0) throw MatrixError.unrecognized('This server has no single sign-on');
     const redirectUrl = clientAddress(request);
     const chosen = queryString(request, 'idp');
     if (chosen !== undefined && chosen !== '') {
