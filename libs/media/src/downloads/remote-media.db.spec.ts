@@ -167,6 +167,22 @@ eachDatabase('media of other servers', (open) => {
     ]);
   });
 
+  it('of one slow server do not keep those of others out', async () => {
+    await build();
+    const { promise, resolve } = Promise.withResolvers<void>();
+    fetcher.fetch = async (request) => {
+      if (request.origin === 'slow.example') await promise;
+      return file(request.mediaId);
+    };
+    const slow = Array.from({ length: 25 }, (_, i) => get({ server: 'slow.example', mediaId: `m${i}` }));
+    await new Promise((done) => setTimeout(done, 100));
+    await expect(get({ server: 'slow.example', mediaId: 'more' })).rejects.toMatchObject({ status: 429 });
+    expect(await get({ mediaId: 'fine' })).toBe('fine');
+    resolve();
+    expect(await Promise.all(slow)).toContain('m7');
+    expect(await get({ server: 'slow.example', mediaId: 'more' })).toBe('more');
+  });
+
   it('that are refused before they are read free their connection', async () => {
     await build({ remote_media_download_per_second: 1, remote_media_download_burst_count: 10 });
     let freed = false;

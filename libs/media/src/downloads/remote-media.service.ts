@@ -10,6 +10,7 @@ import { placeOf } from '../storage/file-place.js';
 import { MediaFiles } from '../storage/media-files.js';
 import { MediaIntake } from '../storage/media-intake.js';
 import type { StagedFile } from '../storage/staged-file.js';
+import { Tally } from '../storage/turns.js';
 import { Thumbnails } from '../thumbnails/thumbnails.service.js';
 import { claimedType, cleanName } from '../uploads/incoming-file.js';
 import { type RemoteFile, RemoteMediaSource } from './remote-media-fetcher.js';
@@ -26,6 +27,8 @@ export interface RemoteMediaWish {
 const limiterName = 'remote_media_download';
 /** Downloads from other servers that run at once; more are refused. */
 const maxAtOnce = 200;
+/** The same of one server: one that is slow must not keep the others out. */
+const maxAtOnceOfServer = 25;
 const retryWhenBusyMs = 1_000;
 const longestName = 1_000;
 
@@ -34,6 +37,7 @@ const longestName = 1_000;
 export class RemoteMedia {
   readonly #limiter: LeakyBucketRateLimiter;
   readonly #fetching = new Map<string, Promise<Media>>();
+  readonly #ofServer = new Tally();
 
   constructor(
     private readonly config: Config,
@@ -62,10 +66,21 @@ export class RemoteMedia {
     let fetching = this.#fetching.get(key);
     if (fetching === undefined) {
       if (!(await this.#limiter.mayTake(limiterName, wish.ip))) await this.#limiter.take(limiterName, wish.ip);
-      if (this.#fetching.size >= maxAtOnce) throw MatrixError.limitExceeded(retryWhenBusyMs);
-      fetching = this.#fetching.get(key) ?? this.#fetch(wish).finally(() => this.#fetching.delete(key));
-      this.#fetching.set(key, fetching);
+      fetching = this.#fetching.get(key) ?? this.#begin(key, wish);
     }
+    return fetching;
+  }
+
+  #begin(key: string, wish: RemoteMediaWish): Promise<Media> {
+    const { origin } = wish;
+    if (this.#fetching.size >= maxAtOnce || this.#ofServer.of(origin) >= maxAtOnceOfServer)
+      throw MatrixError.limitExceeded(retryWhenBusyMs);
+    this.#ofServer.add(origin);
+    const fetching = this.#fetch(wish).finally(() => {
+      this.#fetching.delete(key);
+      this.#ofServer.remove(origin);
+    });
+    this.#fetching.set(key, fetching);
     return fetching;
   }
 

@@ -9,7 +9,7 @@ import { insertLocalMedia } from '../records/media.query.js';
 import { placeOf } from '../storage/file-place.js';
 import { MediaFiles } from '../storage/media-files.js';
 import { MediaIntake } from '../storage/media-intake.js';
-import { Slots } from '../storage/turns.js';
+import { Slots, Tally } from '../storage/turns.js';
 import { ImageEngine } from '../thumbnails/image-engine.js';
 import { Embeddings } from './oembed.js';
 import { type PageFacts, readPage, summaryOf } from './page-facts.js';
@@ -25,6 +25,8 @@ const failureAgeMs = 60_000;
 const maxFailures = 1_000;
 const maxAtOnce = 8;
 const maxWaiting = 200;
+/** Pages that are looked at for one user, waiting ones among them. */
+const maxOfUser = 20;
 const retryWhenBusyMs = 5_000;
 /** Images of a page that are tried until one is good. */
 const imageAttempts = 3;
@@ -45,6 +47,7 @@ interface Found {
 export class Previews implements OnModuleInit {
   readonly #slots = new Slots(maxAtOnce);
   readonly #making = new Map<string, Promise<JsonObject>>();
+  readonly #ofUser = new Tally();
   readonly #failures = new Map<string, { readonly error: MatrixError; readonly untilMs: number }>();
   #embeddings: Embeddings | undefined;
 
@@ -90,10 +93,23 @@ export class Previews implements OnModuleInit {
     if (failure !== undefined && failure.untilMs > this.clock.nowMs()) throw failure.error;
     let making = this.#making.get(url);
     if (making === undefined) {
-      if (this.#slots.waiting >= maxWaiting) throw MatrixError.limitExceeded(retryWhenBusyMs);
-      making = this.#slots.run(() => this.#make(requester, parsed)).finally(() => this.#making.delete(url));
-      this.#making.set(url, making);
+      making = this.#begin(requester, parsed);
     }
+    return making;
+  }
+
+  #begin(requester: Requester, url: URL): Promise<JsonObject> {
+    const { userId } = requester;
+    if (this.#slots.waiting >= maxWaiting || this.#ofUser.of(userId) >= maxOfUser)
+      throw MatrixError.limitExceeded(retryWhenBusyMs);
+    this.#ofUser.add(userId);
+    const making = this.#slots
+      .run(() => this.#make(requester, url))
+      .finally(() => {
+        this.#making.delete(url.href);
+        this.#ofUser.remove(userId);
+      });
+    this.#making.set(url.href, making);
     return making;
   }
 

@@ -182,6 +182,21 @@ eachDatabase('previews', (open) => {
     expect((await preview('/page'))['og:title']).toBe('second');
   });
 
+  it('for one user are so many at once, and no more', async () => {
+    await build();
+    const held: ServerResponse[] = [];
+    for (let i = 0; i < 20; i++) pages.set(`/slow${i}`, (_, response) => void held.push(response));
+    pages.set('/page', html('<title>for all</title>'));
+    const slow = Array.from({ length: 20 }, (_, i) => preview(`/slow${i}`).catch(() => undefined));
+    for (let i = 0; i < 500 && held.length < 8; i++) await new Promise((resolve) => setTimeout(resolve, 10));
+    expect(held.length).toBe(8);
+    await expect(preview('/page')).rejects.toMatchObject({ status: 429, errcode: 'M_LIMIT_EXCEEDED' });
+    for (let i = 0; i < 20; i++) pages.set(`/slow${i}`, (_, response) => void response.end());
+    for (const response of held) response.end();
+    await Promise.all(slow);
+    expect((await preview('/page'))['og:title']).toBe('for all');
+  });
+
   it('that failed are not tried again at once', async () => {
     await build();
     await expect(preview('/late')).rejects.toMatchObject({ status: 502, errcode: 'M_UNKNOWN' });

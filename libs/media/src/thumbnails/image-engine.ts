@@ -45,6 +45,8 @@ const maxFrames = 1_000;
 /** Pixels of all frames of an animation, as a multiple of those that one image may have. */
 const animationFactor = 4;
 const limitSeconds = 30;
+/** Images work on the threads that files and names are looked up on, of which there are four: some must stay free. */
+const maxAtOnce = 2;
 const maxWaiting = 1_000;
 const retryWhenBusyMs = 2_000;
 
@@ -66,7 +68,7 @@ function loadSharp(): Promise<SharpConstructor> {
 /** Decodes images and makes small ones of them: few at a time, outside of the event loop, bounded in pixels and time. */
 @Injectable()
 export class ImageEngine {
-  readonly #slots = new Slots(Math.max(1, Math.min(4, availableParallelism())));
+  readonly #slots = new Slots(Math.min(maxAtOnce, availableParallelism()));
 
   constructor(
     private readonly config: Config,

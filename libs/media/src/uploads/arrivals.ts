@@ -3,11 +3,14 @@ import { Clock } from '@rookery/platform';
 
 /** Another process may have taken the upload: its rows are looked at so often. */
 const lookAgainMs = 1_000;
+/** Requests that wait at once; further ones look once and go. */
+const maxWaiting = 1_000;
 
 /** Wakes those who wait for the file of a reserved id. */
 @Injectable()
 export class Arrivals {
   readonly #waiting = new Map<string, Set<() => void>>();
+  #count = 0;
 
   constructor(private readonly clock: Clock) {}
 
@@ -26,7 +29,21 @@ export class Arrivals {
     signal: AbortSignal,
     look: () => Promise<T | undefined>,
   ): Promise<T | undefined> {
-    const deadlineMs = this.clock.monotonicMs() + limitMs;
+    if (this.#count >= maxWaiting) return look();
+    this.#count++;
+    try {
+      return await this.#wait(mediaId, this.clock.monotonicMs() + limitMs, signal, look);
+    } finally {
+      this.#count--;
+    }
+  }
+
+  async #wait<T>(
+    mediaId: string,
+    deadlineMs: number,
+    signal: AbortSignal,
+    look: () => Promise<T | undefined>,
+  ): Promise<T | undefined> {
     for (;;) {
       const woken = new AbortController();
       const wake = (): void => woken.abort();

@@ -10,7 +10,7 @@ import { placeOf } from '../storage/file-place.js';
 import { MediaFiles } from '../storage/media-files.js';
 import { MediaIntake } from '../storage/media-intake.js';
 import type { StagedFile } from '../storage/staged-file.js';
-import { Turns } from '../storage/turns.js';
+import { Tally, Turns } from '../storage/turns.js';
 import { Thumbnails } from '../thumbnails/thumbnails.service.js';
 import { Arrivals } from './arrivals.js';
 import type { IncomingFile } from './incoming-file.js';
@@ -31,7 +31,7 @@ export interface ReservedMedia {
 @Injectable()
 export class UploadService {
   readonly #turns = new Turns();
-  readonly #underWay = new Map<string, number>();
+  readonly #underWay = new Tally();
   readonly #filling = new Set<string>();
 
   constructor(
@@ -130,9 +130,8 @@ export class UploadService {
     record: (media: Media) => Promise<boolean>,
   ): Promise<void> {
     const { userId } = requester;
-    const underWay = this.#underWay.get(userId) ?? 0;
-    if (underWay >= maxAtOnce) throw MatrixError.limitExceeded(retryWhenBusyMs);
-    this.#underWay.set(userId, underWay + 1);
+    if (this.#underWay.of(userId) >= maxAtOnce) throw MatrixError.limitExceeded(retryWhenBusyMs);
+    this.#underWay.add(userId);
     try {
       if (file.sizeBytes !== undefined) await this.limits.check(requester, file.sizeBytes);
       const staged = await this.files.stage();
@@ -145,9 +144,7 @@ export class UploadService {
         throw error;
       }
     } finally {
-      const left = (this.#underWay.get(userId) ?? 1) - 1;
-      if (left > 0) this.#underWay.set(userId, left);
-      else this.#underWay.delete(userId);
+      this.#underWay.remove(userId);
     }
   }
 

@@ -1,5 +1,4 @@
 import { Readable } from 'node:stream';
-import { setImmediate as turn } from 'node:timers/promises';
 import { eachDatabase, FakeClock } from '@rookery/testing';
 import { AvatarRules } from '../avatars/avatar-rules.js';
 import { buildMedia, fixtureMigrations, type MediaFixture, requesterOf } from '../media.fixture.js';
@@ -56,9 +55,9 @@ eachDatabase('uploads', (open) => {
     let settled = false;
     const uploading = media.get(UploadService).upload(alice, file(body, 1_000_000));
     const refused = expect(uploading.finally(() => (settled = true))).rejects.toMatchObject({ status: 408 });
-    for (let i = 0; i < 100 && !settled; i++) {
+    for (let i = 0; i < 2_000 && !settled; i++) {
       body.push('slow');
-      for (let j = 0; j < 20; j++) await turn();
+      await new Promise((resolve) => setTimeout(resolve, 2));
       await clock.advance(10_000);
     }
     await refused;
@@ -83,7 +82,8 @@ eachDatabase('uploads', (open) => {
     const uploading = media.get(UploadService).upload(alice, file(body));
     const refused = expect(uploading).rejects.toMatchObject({ status: 400, errcode: 'M_UNKNOWN' });
     body.push('half');
-    for (let j = 0; j < 20; j++) await turn();
+    for (let i = 0; i < 500 && (await media.filesOnDisk()).length === 0; i++)
+      await new Promise((resolve) => setTimeout(resolve, 5));
     body.destroy(Object.assign(new Error('aborted'), { code: 'ECONNRESET' }));
     await refused;
     expect(await media.filesOnDisk()).toEqual([]);
