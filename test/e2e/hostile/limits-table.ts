@@ -447,6 +447,22 @@ const rows: Readonly<Record<string, readonly Row[]>> = {
       'libs/media/src/downloads/remote-media.service.ts',
       'maxAtOnce',
     ],
+    [
+      'The same of one server',
+      25,
+      '',
+      '429 `M_LIMIT_EXCEEDED`',
+      'libs/media/src/downloads/remote-media.service.ts',
+      'maxAtOnceOfServer',
+    ],
+    [
+      'Requests that wait for files that were not uploaded yet',
+      1_000,
+      '',
+      'do not wait',
+      'libs/media/src/uploads/arrivals.ts',
+      'maxWaiting',
+    ],
     ['Side of a thumbnail', 8_192, '', clamped, 'libs/media/src/thumbnails/thumbnail.controller.ts', 'largestPx'],
     [
       'Thumbnails of one file that are made to order',
@@ -487,6 +503,14 @@ const rows: Readonly<Record<string, readonly Row[]>> = {
       '429 `M_LIMIT_EXCEEDED`',
       'libs/media/src/previews/preview.service.ts',
       'maxWaiting',
+    ],
+    [
+      'Previews that are made for one user at once',
+      20,
+      '',
+      '429 `M_LIMIT_EXCEEDED`',
+      'libs/media/src/previews/preview.service.ts',
+      'maxOfUser',
     ],
     [
       'Characters of a page that are read',
