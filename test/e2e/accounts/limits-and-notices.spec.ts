@@ -1,6 +1,6 @@
 import { ServerNotices } from '@rookery/admin';
 import { Database } from '@rookery/database';
-import { createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
+import { createTestHomeserver, RecordingLogger, type TestHomeserver, type TestUser } from '@rookery/testing';
 import { ClientActivity, ConsentService, MonthlyActiveUsers, ThreepidService } from '@rookery/users';
 import { validatedFetch } from '../../support/openapi.js';
 import { asJson, eventually, ForwardClock, type Json, logIn, openPage, submitForm } from './support.js';
@@ -180,6 +180,23 @@ describe.each(['sqlite', 'postgres'] as const)('monthly active users (%s)', (kin
     expect(metrics).toMatch(/^synapse_admin_mau_current\{.*\} 3$/m);
     expect(metrics).toMatch(/^synapse_admin_mau_registered_reserved_users\{.*\} 1$/m);
     expect(metrics).toMatch(/^synapse_admin_mau_current_mau_by_service\{.*app_service="native".*\} 3$/m);
+  });
+});
+
+describe.each(['sqlite', 'postgres'] as const)('a limit without alerts (%s)', (database) => {
+  it('is told to nobody', async () => {
+    const settings = { limit_usage_by_mau: true, max_mau_value: 1, server_notices: notices, mau_limit_alerting: false };
+    const homeserver = await createTestHomeserver({ database, fetch: validatedFetch, settings });
+    try {
+      const ann = await homeserver.registerUser('ann');
+      await ann.request('GET', '/sync?timeout=0');
+      expect(await homeserver.server.service(MonthlyActiveUsers).isFull()).toBe(true);
+      await noticed(homeserver);
+      await new Promise((resolve) => setTimeout(resolve, 300));
+      expect(await homeserver.server.service(ServerNotices).roomOf(ann.userId)).toBeUndefined();
+    } finally {
+      await homeserver.stop();
+    }
   });
 });
 
@@ -380,6 +397,24 @@ describe.each(['sqlite', 'postgres'] as const)('rooms of notices (%s)', (kind) =
     expect(room).toBeDefined();
     await eventually(async () => ((await service().roomOf(bob.userId)) === undefined ? true : undefined));
     await expect(service().send(bob.userId, {})).rejects.toMatchObject({ status: 404 });
+  });
+
+  it('come with a warning where their sender has an account', async () => {
+    const logger = new RecordingLogger();
+    const plain: Record<string, unknown> = {};
+    const squatted = await createTestHomeserver({ database: kind, settings: plain, logger });
+    const warnings = (): unknown[] => logger.lines.filter(({ message }) => message.includes('system_mxid_localpart'));
+    try {
+      await squatted.registerUser('notices');
+      plain['server_notices'] = { system_mxid_localpart: 'free' };
+      await squatted.restart();
+      expect(warnings()).toEqual([]);
+      plain['server_notices'] = notices;
+      await squatted.restart();
+      expect(warnings()).toHaveLength(1);
+    } finally {
+      await squatted.stop();
+    }
   });
 
   it('are none where notices are off', async () => {

@@ -1,4 +1,4 @@
-import { Injectable } from '@nestjs/common';
+import { Injectable, type OnApplicationBootstrap } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Config, Logger } from '@rookery/platform';
@@ -25,7 +25,7 @@ export interface NoticeOptions {
  * with the first notice; the user is invited, or joined where `auto_join` says so.
  */
 @Injectable()
-export class ServerNotices {
+export class ServerNotices implements OnApplicationBootstrap {
   /** Rooms that are being looked for or made, so that a user gets one. */
   readonly #rooms = new Map<string, Promise<string>>();
 
@@ -41,6 +41,17 @@ export class ServerNotices {
     private readonly participation: Participation,
     private readonly appearance: NoticeAppearance,
   ) {}
+
+  /** Whoever has an account with the sender's name could speak in everybody's room of notices. */
+  async onApplicationBootstrap(): Promise<void> {
+    const userId = this.participation.noticesUserId;
+    if (userId === undefined) return;
+    const account = await this.accounts.find(userId);
+    if (account && !account.deactivated)
+      this.logger.warn('server_notices.system_mxid_localpart is the name of an account: choose another one', {
+        userId,
+      });
+  }
 
   /** Whether the server sends notices. */
   get enabled(): boolean {
