@@ -15,3 +15,8 @@ export async function recordAvatar(tx: Tx, userId: string, digest: string, uri: 
     [userId, digest, uri],
   );
 }
+
+/** Nobody has that account any more. */
+export async function forgetAvatar(tx: Tx, userId: string): Promise<void> {
+  await tx.run('DELETE FROM sso_avatars WHERE user_id = ?', [userId]);
+}

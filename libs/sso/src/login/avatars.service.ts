@@ -1,10 +1,10 @@
 import { createHash } from 'node:crypto';
-import { Injectable } from '@nestjs/common';
+import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { OutboundError, OutboundHttp } from '@rookery/http';
 import { Config, Logger } from '@rookery/platform';
-import { type Origin, ProfileService } from '@rookery/users';
-import { findAvatar, recordAvatar } from './avatar.query.js';
+import { type Origin, ProfileService, UserHooks } from '@rookery/users';
+import { findAvatar, forgetAvatar, recordAvatar } from './avatar.query.js';
 
 /** A picture that a provider has of somebody. */
 export interface Picture {
@@ -29,7 +29,7 @@ const images: readonly (readonly [type: string, beginning: RegExp])[] = [
 
 /** Pictures of people, from the provider into their profile. Without a store there are none. */
 @Injectable()
-export class Avatars {
+export class Avatars implements OnModuleInit {
   #store: PictureStore | undefined;
 
   constructor(
@@ -38,7 +38,12 @@ export class Avatars {
     private readonly config: Config,
     private readonly logger: Logger,
     private readonly profiles: ProfileService,
+    private readonly hooks: UserHooks,
   ) {}
+
+  onModuleInit(): void {
+    this.hooks.deactivated.subscribe({ inTransaction: (tx, { userId }) => forgetAvatar(tx, userId) });
+  }
 
   /** Says where pictures are kept. */
   use(store: PictureStore): void {

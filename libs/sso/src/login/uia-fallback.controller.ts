@@ -9,6 +9,7 @@ import {
   stable,
 } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
+import { Config } from '@rookery/platform';
 import { UiaService } from '@rookery/users';
 import { SsoAddresses } from '../common/sso-addresses.js';
 import { SsoError } from '../common/sso-error.js';
@@ -23,6 +24,7 @@ export class SsoFallbackController {
     private readonly providers: IdentityProviders,
     private readonly addresses: SsoAddresses,
     private readonly pages: SsoPages,
+    private readonly config: Config,
   ) {}
 
   /** GET /_matrix/client/v3/auth/m.login.sso/fallback/web */
@@ -30,7 +32,10 @@ export class SsoFallbackController {
   @Access({ auth: 'none' })
   async show(@Inbound() request: InboundRequest): Promise<HttpReply> {
     const session = requiredQueryString(request, 'session');
-    const wanted = queryString(request, 'idp');
+    // MSC4450: somebody who has several providers may say which.
+    const wanted = this.config.get('experimental_features.msc4450_enabled')
+      ? queryString(request, 'io.element.idp_id')
+      : undefined;
     const begun = await this.uia.describe(session);
     if (!begun) throw MatrixError.notFound('Unknown or expired session');
     const elsewhere = this.addresses.redirectFor(request);
