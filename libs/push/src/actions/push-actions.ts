@@ -260,8 +260,9 @@ export class PushActions implements OnModuleInit {
   }
 
   /** Whom an invite is for, if they want to hear of it. */
-  async #welcome({ sender, stateKey }: RoomEvent & { readonly stateKey: string }): Promise<string | undefined> {
-    return (await this.inviteWishes.of(stateKey))(sender) === 'allow' ? stateKey : undefined;
+  #welcome({ sender, stateKey }: RoomEvent & { readonly stateKey: string }): Soon<string | undefined> {
+    if (!this.inviteWishes.hasFilters) return stateKey;
+    return this.inviteWishes.of(stateKey).then((judge) => (judge(sender) === 'allow' ? stateKey : undefined));
   }
 
   #isLocal(userId: string): boolean {

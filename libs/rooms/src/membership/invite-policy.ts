@@ -73,7 +73,7 @@ export class InvitePolicy {
    */
   async checkWishes(inviter: string, target: string): Promise<void> {
     if (!isLocalUser(target, this.config.serverName)) return;
-    if ((await this.wishes.of(target))(inviter) === 'block') {
+    if (await this.wishes.blocks(target, inviter)) {
       throw new MatrixError(403, 'M_INVITE_BLOCKED', `${target} does not take invites from ${inviter}`);
     }
   }

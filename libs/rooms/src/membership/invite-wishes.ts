@@ -27,13 +27,14 @@ const lists = [
 /** What local users have set about invites. */
 @Injectable()
 export class InviteWishes {
-  readonly #withFilters: boolean;
+  /** Whether users may have filters (MSC4155). Without them nobody is ignored but by the list of ignored users. */
+  readonly hasFilters: boolean;
 
   constructor(
     private readonly accountData: AccountDataService,
     config: Config,
   ) {
-    this.#withFilters = config.get('experimental_features.msc4155_enabled');
+    this.hasFilters = config.get('experimental_features.msc4155_enabled');
   }
 
   /**
@@ -42,20 +43,29 @@ export class InviteWishes {
    * @spec client-server-api#invite-permission
    */
   async of(userId: string): Promise<InviteJudge> {
-    const [permission, filters, ignored] = await Promise.all([
-      this.accountData.find(userId, undefined, 'm.invite_permission_config'),
-      this.#withFilters
+    const [blocksAll, filters, ignored] = await Promise.all([
+      this.#blocksAll(userId),
+      this.hasFilters
         ? this.accountData.find(userId, undefined, 'org.matrix.msc4155.invite_permission_config')
         : undefined,
       this.accountData.ignoredBy(userId),
     ]);
-    const blocksAll = permission?.['default_action'] === 'block';
     const ignoredUsers = new Set(ignored);
     return (inviter) => {
       if (blocksAll) return 'block';
       if (ignoredUsers.has(inviter)) return 'ignore';
       return filters === undefined ? 'allow' : judgeInvite(filters, inviter);
     };
+  }
+
+  /** Whether a local user refuses an invite openly. */
+  async blocks(userId: string, inviter: string): Promise<boolean> {
+    return this.hasFilters ? (await this.of(userId))(inviter) === 'block' : this.#blocksAll(userId);
+  }
+
+  async #blocksAll(userId: string): Promise<boolean> {
+    const permission = await this.accountData.find(userId, undefined, 'm.invite_permission_config');
+    return permission?.['default_action'] === 'block';
   }
 }
 
