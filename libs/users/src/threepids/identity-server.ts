@@ -1,5 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { canonicalJson, SigningKey } from '@rookery/events';
+import { authorizationHeader } from '@rookery/federation-client';
 import { OutboundError, OutboundHttp } from '@rookery/http';
 import { isJsonObject, isValidServerName, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Config, Logger } from '@rookery/platform';
@@ -73,9 +74,8 @@ export class IdentityServer {
 
   /** @spec server-server-api#request-authentication */
   #signed(destination: string, uri: string, content: JsonObject): string {
-    const origin = this.config.serverName;
-    const signature = this.key.sign(canonicalJson({ content, destination, method: 'POST', origin, uri }));
-    return `X-Matrix origin="${origin}",destination="${destination}",key="${this.key.keyId}",sig="${signature}"`;
+    const parts = { method: 'POST', uri, origin: this.config.serverName, destination };
+    return authorizationHeader({ ...parts, canonicalContent: canonicalJson(content) }, this.key);
   }
 
   async #post(
