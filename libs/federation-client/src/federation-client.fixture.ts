@@ -8,6 +8,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { createServer, type Server } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
+import type { SecureContextOptions } from 'node:tls';
 import { join } from 'node:path';
 import { Destinations } from './destinations/destinations.js';
 import { ServerDiscovery } from './discovery/server-discovery.js';
@@ -50,9 +51,9 @@ export class PlayedServer {
   static async start(
     names: readonly string[],
     answer: Answer,
-    { address = '127.0.0.1', certificate = authority.issue(names) } = {},
+    { address = '127.0.0.1', certificate = authority.issue(names), tls = {} as SecureContextOptions } = {},
   ): Promise<PlayedServer> {
-    const server = createServer({ cert: certificate.cert, key: certificate.key });
+    const server = createServer({ ...tls, cert: certificate.cert, key: certificate.key });
     await new Promise<void>((resolve) => server.listen(0, address, resolve));
     const played = new PlayedServer(server, address, (server.address() as AddressInfo).port);
     server.on('secureConnection', () => played.connections++);

@@ -117,6 +117,10 @@ eachDatabase('servers that cannot be reached', (open) => {
       await server.stop();
     }
     const { client: requests, destinations } = client();
+    await requests
+      .getJson('made-up.test', '/_matrix/x', {}, { retries: 'none', ignoreBackoff: true })
+      .catch(() => undefined);
+    expect((await destinations.state('made-up.test')).failingSinceTs).toBeUndefined();
     await requests.getJson('nowhere.test', '/_matrix/x', {}, { retries: 'none' }).catch(() => undefined);
     expect((await destinations.state('nowhere.test')).failingSinceTs).toBe(clock.nowMs());
   });

@@ -232,8 +232,10 @@ describe('the way to a server', () => {
     it('is asked for once, however many want it', async () => {
       const names = new FakeNames();
       const server = await publish(names, 'a.test', document({ 'm.server': 'b.test' }));
-      const { discovery } = clientWith(names);
-      await Promise.all(Array.from({ length: 50 }, () => discovery.find('a.test')));
+      const { discovery, wellKnown } = clientWith(names);
+      await Promise.all(
+        Array.from({ length: 50 }, () => [discovery.find('a.test'), wellKnown.delegateOf('a.test')]).flat(),
+      );
       expect(server.seen).toHaveLength(1);
     });
   });

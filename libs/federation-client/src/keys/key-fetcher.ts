@@ -28,7 +28,7 @@ const maxNotaryBytes = 8_388_608;
 const maxServersPerQuery = 100;
 /** With more servers than this, notaries are asked first: one request, and no waiting for those that are gone. */
 const fewServers = 8;
-const parallelFetches = 20;
+const parallelFetches = 64;
 const maxWaiting = 2_000;
 
 /** Asks servers for their keys, and notaries for the keys of others. Nothing is kept here. */

@@ -127,6 +127,10 @@ eachDatabase('the keys of other servers', (open) => {
     ['a list', () => []],
     ['nothing', () => ({})],
     ['of another server', () => statement('other.test', [key])],
+    [
+      'of another server, but signed by this one',
+      (name) => signJson({ ...statement('other.test', []), verify_keys: published(key) }, name, key),
+    ],
     ['unsigned', (name) => ({ ...statement(name, [key]), signatures: {} })],
     [
       'signed by another server',
@@ -272,12 +276,14 @@ eachDatabase('the keys of other servers', (open) => {
     });
 
     it('are asked for in one request where there are many servers', async () => {
-      const { client, server } = await withNotary((wanted, notary) => ({
-        server_keys: Object.keys(wanted).map((name) => vouched(name, notary)),
+      const { client, server, notary } = await withNotary((wanted, by) => ({
+        server_keys: Object.keys(wanted).map((name) => vouched(name, by)),
       }));
       const events = Array.from({ length: 40 }, () => signedEvent('10', newName(), key, now()));
       expect(await client.keys.verifyEvents(events)).toEqual(events.map(() => ({ valid: true })));
       expect(server.seen).toHaveLength(1);
+      // Nobody waited for those that may be gone.
+      expect(client.names.asked.filter((asked) => asked.endsWith(':8448'))).toEqual([`${notary}:8448`]);
       expect(await client.keys.verifyEvents(events)).toEqual(events.map(() => ({ valid: true })));
       expect(server.seen).toHaveLength(1);
     });

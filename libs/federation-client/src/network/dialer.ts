@@ -120,7 +120,8 @@ export class Dialer {
       tls.on('session', (ticket) => this.#sessions.set(key, ticket));
       tls.once('secureConnect', () => {
         signal.removeEventListener('abort', late);
-        tls.off('error', give);
+        // From here on failures are its user's, who may not listen yet.
+        tls.off('error', give).on('error', () => undefined);
         tls.setNoDelay(true).setKeepAlive(true, 60_000);
         resolve(tls);
       });

@@ -1,6 +1,6 @@
 import { type Config, ConfigError } from '@rookery/platform';
 import { readFileSync } from 'node:fs';
-import { createSecureContext, type SecureContext, type SecureVersion } from 'node:tls';
+import { createSecureContext, type SecureContext, type SecureContextOptions, type SecureVersion } from 'node:tls';
 import { globMatcher } from './glob-matcher.js';
 
 const versions: Readonly<Record<string, SecureVersion>> = {
@@ -12,12 +12,18 @@ const versions: Readonly<Record<string, SecureVersion>> = {
 
 /** Whom the server believes to be whom, when it connects to other servers. */
 export class TlsTrust {
+  #context: SecureContext | undefined;
+
   private constructor(
-    /** Authorities and versions; made once, since the list of authorities is long. */
-    readonly context: SecureContext,
+    private readonly options: SecureContextOptions,
     private readonly checks: boolean,
     private readonly unchecked: (serverName: string) => boolean,
   ) {}
+
+  /** Authorities and versions. Made once and when first used: the usual list of authorities is long. */
+  get context(): SecureContext {
+    return (this.#context ??= createSecureContext(this.options));
+  }
 
   /**
    * Reads the settings and the files that they name.
@@ -28,7 +34,7 @@ export class TlsTrust {
     const files = config.get('federation_custom_ca_list');
     const ca = files?.map((file, index) => readAuthority(config, file, index));
     return new TlsTrust(
-      createSecureContext({ minVersion, ...(ca === undefined ? {} : { ca }) }),
+      { minVersion, ...(ca === undefined ? {} : { ca }) },
       config.get('federation_verify_certificates'),
       globMatcher(config.get('federation_certificate_verification_whitelist')),
     );

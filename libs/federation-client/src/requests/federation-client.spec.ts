@@ -182,6 +182,18 @@ describe('requests to other servers', () => {
         path,
       );
       expect(server.seen).toHaveLength(1);
+      const old = await play(['c.test'], ok, { tls: { maxVersion: 'TLSv1.2' } });
+      const at = async (version: string): Promise<string> => {
+        const { client } = clientWith({
+          names: new FakeNames().host('c.test:8448', old.endpoint),
+          settings: { federation_client_minimum_tls_version: version },
+        });
+        return client.getJson('c.test', path, {}, { retries: 'none', ignoreBackoff: true }).then(
+          () => 'answered',
+          (error: FederationRequestError) => error.reason,
+        );
+      };
+      expect([await at('1.2'), await at('1.3')]).toEqual(['answered', 'unreachable']);
     });
 
     it('and refuse a list of authorities that is none', async () => {
@@ -296,14 +308,21 @@ describe('requests to other servers', () => {
   });
 
   describe('are bounded', () => {
+    let cut = 0;
     const endless: Answer = (_, response) => {
       const timer = setInterval(() => response.write(Buffer.alloc(100_000, 0x20)), 1);
-      response.on('close', () => clearInterval(timer));
+      response.on('close', () => {
+        cut++;
+        clearInterval(timer);
+      });
     };
 
     it('in the size of the answer, also after unpacking', async () => {
       const { client } = await pair(endless);
       expect(await reason(client.getJson('b.test', path, {}, { maxBytes: 1_000_000 }))).toBe('too_large');
+      // Nothing more is taken of it.
+      for (let tries = 0; tries < 100 && cut === 0; tries++) await pause(10);
+      expect(cut).toBe(1);
       const bomb = await pair(
         (_, response) =>
           void response.setHeader('content-encoding', 'gzip').end(gzipSync(Buffer.alloc(5_000_000, 0x20))),

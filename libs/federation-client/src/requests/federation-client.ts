@@ -34,7 +34,10 @@ export interface FederationRequest {
    * `none` for what must not happen twice. Default `short` for `GET` and `PUT`, else `none`.
    */
   readonly retries?: RetryPlan | undefined;
-  /** Try although the server could not be reached lately. */
+  /**
+   * Try although the server could not be reached lately; a failure is not held against it, either. For names that anybody
+   * may have made up: nothing is written down about them.
+   */
   readonly ignoreBackoff?: boolean | undefined;
   readonly signal?: AbortSignal | undefined;
 }
@@ -177,8 +180,9 @@ export class FederationClient {
         const failure = failureOf(destination, error);
         const pauseMs = pauseBefore(plan, attempt, longestPauseMs, failure, ids);
         if (attempt >= tries || pauseMs === undefined || signal?.aborted === true) {
-          if (failure.isDown) await destinations.failed(destination);
-          else if (failure.status !== undefined) await destinations.alive(destination);
+          if (failure.isDown) {
+            if (request.ignoreBackoff !== true) await destinations.failed(destination);
+          } else if (failure.status !== undefined) await destinations.alive(destination);
           throw failure;
         }
         logger.debug('A request to another server is tried again', {

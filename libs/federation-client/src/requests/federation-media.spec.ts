@@ -129,6 +129,19 @@ describe('media of other servers', () => {
     expect(load()).toBe(0);
   });
 
+  it('may be given up half-way', async () => {
+    const { media, load } = await mediaOf((_, response) => {
+      response
+        .setHeader('content-type', 'multipart/mixed; boundary=b')
+        .write(`--b\r\n${description}\r\n--b\r\n\r\nabc`);
+    });
+    const { body } = await media.download(request);
+    expect(load()).toBe(1);
+    body.destroy();
+    for (let tries = 0; tries < 50 && load() > 0; tries++) await new Promise((resolve) => setTimeout(resolve, 10));
+    expect(load()).toBe(0);
+  });
+
   it('are bounded in size and time, and break off visibly', async () => {
     const large = await mediaOf((_, response) => mixed(response, description, `\r\n${'x'.repeat(1_000_001)}`));
     expect(await reason(large.media.download(request).then(read))).toBe('too_large');

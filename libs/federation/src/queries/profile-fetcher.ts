@@ -25,9 +25,16 @@ export class ProfileFetcher {
   async fetch(userId: string, field: string | undefined): Promise<Profile | undefined> {
     try {
       const query = { user_id: userId, field };
-      return (await this.client.getJson(domainOf(userId), '/_matrix/federation/v1/query/profile', query, {
+      const path = '/_matrix/federation/v1/query/profile';
+      const { displayname, avatar_url, ...more } = await this.client.getJson(domainOf(userId), path, query, {
         ...{ timeoutMs, maxBytes },
-      })) as Profile;
+      });
+      // Others may say anything; clients count on texts.
+      return {
+        ...more,
+        ...(typeof displayname === 'string' && { displayname }),
+        ...(typeof avatar_url === 'string' && { avatar_url }),
+      };
     } catch (error) {
       if (!(error instanceof FederationRequestError)) throw error;
       if (error.status === 404) return undefined;
