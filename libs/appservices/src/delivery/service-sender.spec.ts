@@ -185,6 +185,20 @@ describe('the sender of an application service', () => {
     ]);
   });
 
+  it('repeats what must not be lost, and drops what is no news by then', async () => {
+    queue = [transaction(1)];
+    answer = () => Promise.resolve({ ...ok, status: 500 });
+    start();
+    sender.offer({ n: 1 });
+    await clock.advance(0);
+    answer = () => Promise.resolve(ok);
+    await clock.advance(1_000);
+    expect(sent.map(({ path, body }) => [path, body])).toEqual([
+      ['/transactions/1', { eventIds: ['$1'], edus: [{ n: 1 }] }],
+      ['/transactions/1', { eventIds: ['$1'], edus: [] }],
+    ]);
+  });
+
   it('drops a transaction of which nothing is left', async () => {
     queue = [{ asId: 'irc', txnId: 1, eventIds: [] }, transaction(2)];
     start();

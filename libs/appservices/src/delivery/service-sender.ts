@@ -30,7 +30,7 @@ const longestRetryMs = 512_000;
 const maxWaitingEdus = 1_000;
 const maxAsked = 10_000;
 
-/** What is being sent; the same over all attempts. */
+/** What is being sent. */
 interface Outgoing {
   readonly txnId: number;
   /** Absent where there is nothing in it that must not be lost. */
@@ -96,22 +96,11 @@ export class ServiceSender {
   }
 
   async #run(): Promise<void> {
-    let outgoing: Outgoing | undefined;
     while (!this.#stopping.signal.aborted) {
       try {
-        outgoing ??= await this.#next();
-        if (!outgoing) {
-          await this.#sleep();
-          continue;
-        }
-        const problem = await this.#send(outgoing);
-        if (problem === undefined) {
-          outgoing = undefined;
-          continue;
-        }
-        if (this.#stopping.signal.aborted) return;
-        if (!outgoing.stored) outgoing = undefined;
-        await this.#failed(problem);
+        const outgoing = await this.#next();
+        const problem = outgoing ? await this.#send(outgoing) : await this.#sleep();
+        if (problem !== undefined && !this.#stopping.signal.aborted) await this.#failed(problem);
       } catch (err) {
         // The database, or a mistake of ours: no fault of the service.
         this.parts.logger.error('Sending to an application service failed', { service: this.service.id, err });
@@ -166,7 +155,9 @@ export class ServiceSender {
     const known = await existingAccounts(parts.database, own);
     for (const userId of own) this.#asked.set(userId, true);
     await Promise.all(
-      own.filter((userId) => !known.has(userId)).map((userId) => parts.queries.userExists(service, userId)),
+      own
+        .filter((userId) => !known.has(userId))
+        .map((userId) => parts.queries.userExists(service, userId, this.#stopping.signal)),
     );
   }
 

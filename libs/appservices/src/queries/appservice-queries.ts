@@ -13,7 +13,7 @@ const timeoutMs = 15_000;
  */
 @Injectable()
 export class AppserviceQueries implements OnModuleInit {
-  /** Questions under way, so that many who ask the same make one request. */
+  /** Aliases asked for right now, so that many who look for one make one request. */
   readonly #asking = new Map<string, Promise<boolean>>();
 
   constructor(
@@ -32,28 +32,27 @@ export class AppserviceQueries implements OnModuleInit {
 
   /** Whether a service says that it has made an alias. Never rejects. */
   aliasExists(alias: string): Promise<boolean> {
-    return this.#anyOf(`/rooms/${encodeURIComponent(alias)}`, () =>
-      this.registry.all.filter((one) => one.coversAlias(alias)),
-    );
-  }
-
-  /** Whether a service says that it has made a user. Never rejects. */
-  userExists(service: Registration, userId: string): Promise<boolean> {
-    return this.#anyOf(`/users/${encodeURIComponent(userId)}`, () => [service]);
-  }
-
-  #anyOf(path: string, services: () => readonly Registration[]): Promise<boolean> {
-    let asking = this.#asking.get(path);
+    let asking = this.#asking.get(alias);
     if (!asking) {
-      const candidates = services().filter((one) => one.fields.url !== undefined);
-      if (candidates.length === 0) return Promise.resolve(false);
-      asking = this.#askInTurn(path, candidates).finally(() => this.#asking.delete(path));
-      this.#asking.set(path, asking);
+      const services = this.registry.all.filter((one) => one.fields.url !== undefined && one.coversAlias(alias));
+      if (services.length === 0) return Promise.resolve(false);
+      const path = `/rooms/${encodeURIComponent(alias)}`;
+      asking = this.#askInTurn(path, services).finally(() => this.#asking.delete(alias));
+      this.#asking.set(alias, asking);
     }
     return asking;
   }
 
-  async #askInTurn(path: string, services: readonly Registration[]): Promise<boolean> {
+  /**
+   * Whether a service says that it has made a user. Never rejects.
+   * @param signal gives the question up
+   */
+  userExists(service: Registration, userId: string, signal: AbortSignal): Promise<boolean> {
+    const path = `/users/${encodeURIComponent(userId)}`;
+    return this.#askInTurn(path, [service], signal);
+  }
+
+  async #askInTurn(path: string, services: readonly Registration[], signal?: AbortSignal): Promise<boolean> {
     for (const service of services) {
       try {
         const { status } = await this.client.send(service, {
@@ -61,6 +60,7 @@ export class AppserviceQueries implements OnModuleInit {
           path: `/v1${path}`,
           legacyPath: path,
           timeoutMs,
+          signal,
         });
         if (status >= 200 && status < 300) return true;
         if (status !== 404)
