@@ -72,6 +72,11 @@ export interface WriteOptions {
    * 60,000 unless told. `Infinity` for migrations.
    */
   readonly limitMs?: number;
+  /**
+   * What is deleted is meant to be gone: SQLite overwrites it in the file, which costs time, and once {@link Database.reclaim}
+   * has nothing more to do no older copy lies in its log. PostgreSQL does as much when it vacuums, by itself.
+   */
+  readonly erase?: boolean;
 }
 
 /**

@@ -80,6 +80,8 @@ function connect(path: string, readonly: boolean, opened: Sqlite.Database[]): Sq
     // What was acknowledged survives a loss of power: the log is flushed with every commit.
     handle.pragma('journal_mode = WAL');
     handle.pragma('synchronous = FULL');
+    // No stale copies within pages that are written anyway: what is erased later must have no other trace.
+    handle.pragma('secure_delete = FAST');
     handle.pragma(`journal_size_limit = ${maxIdleLogBytes}`);
     handle.pragma(`wal_autocheckpoint = ${checkpointPages}`);
   }

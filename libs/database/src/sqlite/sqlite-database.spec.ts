@@ -1,4 +1,4 @@
-import { statSync } from 'node:fs';
+import { existsSync, readFileSync, statSync } from 'node:fs';
 import Sqlite from 'better-sqlite3';
 import { openTestDatabase, RecordingLogger, type TestDatabase } from '@rookery/testing';
 import { SystemClock } from '@rookery/platform';
@@ -55,6 +55,33 @@ describe('SqliteDatabase', () => {
     expect(statSync(path).size).toBeLessThan(full / 4);
     expect(await ids()).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
     expect(await db.get('PRAGMA integrity_check')).toEqual({ integrity_check: 'ok' });
+  });
+
+  it('leaves nothing in the file of what was erased', async () => {
+    const { path } = test.options as SqliteOptions;
+    const holds = (): boolean =>
+      [path, `${path}-wal`].some((file) => existsSync(file) && readFileSync(file).includes('gone-for-good'));
+    const fill = (from: number): Promise<void> =>
+      db.write((tx) =>
+        tx.insertMany(
+          'things',
+          ['id', 'name'],
+          Array.from({ length: 300 }, (_, n) => [from + n, `gone-for-good ${n} `.repeat(n % 40 === 0 ? 300 : 3)]),
+        ),
+      );
+    await fill(0);
+    expect(holds()).toBe(true);
+    // All that a step may keep free is filled and emptied without being given back.
+    for (const condition of ['id % 2 = 0', 'id % 3 = 0', 'TRUE'])
+      await db.write((tx) => tx.run(`DELETE FROM things WHERE ${condition}`), { erase: true });
+    while ((await db.reclaim()) > 0);
+    expect(holds()).toBe(false);
+    // Pages that become free are overwritten only where that was asked for.
+    await fill(0);
+    await db.write((tx) => tx.run('DELETE FROM things'));
+    while ((await db.reclaim()) > 0);
+    expect(holds()).toBe(true);
+    await db.write((tx) => tx.run('DELETE FROM things'), { erase: true });
   });
 
   it('lets waiting writes share one commit, and acknowledges none before it', async () => {

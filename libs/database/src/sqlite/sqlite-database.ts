@@ -65,6 +65,8 @@ export class SqliteDatabase extends Database {
   readonly #statements: Statements;
   #pumping: Promise<void> | undefined;
   #closed = false;
+  /** Something was erased of which the log may still hold a copy. */
+  #erased = false;
 
   constructor(parts: SqliteParts) {
     super();
@@ -124,8 +126,13 @@ export class SqliteDatabase extends Database {
       },
       { name: 'reclaim_space' },
     );
+    if (handle.inTransaction) return reclaimed;
     // The file itself becomes shorter with a checkpoint only.
-    if (reclaimed > 0 && !handle.inTransaction) handle.pragma('wal_checkpoint(PASSIVE)');
+    if (reclaimed > 0) handle.pragma('wal_checkpoint(PASSIVE)');
+    else if (this.#erased) {
+      const [outcome] = handle.pragma('wal_checkpoint(TRUNCATE)') as { readonly busy: number }[];
+      this.#erased = outcome?.busy !== 0;
+    }
     return reclaimed;
   }
 
@@ -218,7 +225,9 @@ export class SqliteDatabase extends Database {
     const { writer, clock, logger } = this.#parts;
     const transaction = new Transaction(this.#statements);
     const startedAtMs = clock.monotonicMs();
+    const { erase = false } = job.options;
     try {
+      if (erase) writer.handle.pragma('secure_delete = ON');
       writer.run('SAVEPOINT write_job');
       const value = await job.inContext(() =>
         this.#open.run(transaction, () => transaction.execute(job.run.bind(job), clock, logger, job.options)),
@@ -228,6 +237,11 @@ export class SqliteDatabase extends Database {
     } catch (error) {
       this.#undoSavepoint();
       return { job, transaction, startedAtMs, rejection: { error } };
+    } finally {
+      if (erase) {
+        this.#erased = true;
+        writer.handle.pragma('secure_delete = FAST');
+      }
     }
   }
 

@@ -107,7 +107,7 @@ export class PurgeService implements OnModuleInit {
           for (const hook of this.hooks.all) await hook.onRoomPurged?.(tx, roomId);
           await deleteRoomRows(tx, roomId);
         },
-        { name: 'purge_room' },
+        { name: 'purge_room', erase: true },
       );
       return true;
     });
@@ -151,7 +151,7 @@ export class PurgeService implements OnModuleInit {
         for (const hook of this.hooks.all) await hook.onEventsPurged?.(tx, roomId, eventIds);
         await deleteEvents(tx, roomId, eventIds);
       },
-      { name: 'purge_events' },
+      { name: 'purge_events', erase: true },
     );
     this.events.forget(eventIds);
   }
