@@ -39,6 +39,8 @@ export async function startRealProvider(
     scopes: ['openid', 'profile', 'email', 'groups'],
     conformIdTokenClaims: false,
     cookies: { keys: ['keys of the provider'] },
+    // Its own does not reach this machine.
+    fetch: (url, options) => fetch(url, { ...options, dispatcher: undefined } as RequestInit),
     features: { devInteractions: { enabled: true }, backchannelLogout: { enabled: true } },
     pkce: { required: () => true },
     findAccount: (_context, sub) => ({

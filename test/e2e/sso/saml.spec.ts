@@ -1,3 +1,7 @@
+import { createPublicKey, verify } from 'node:crypto';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { challengeOf } from '../accounts/support.js';
 import { type Browser, linkOf, type Shown } from './browser.js';
 import { foreignKeys } from './fixtures/saml-keys.js';
@@ -206,4 +210,57 @@ it.each<[string, object, RegExp]>([
   ['a program', { config_path: new URL('./fixtures/saml-config.py', import.meta.url).pathname }, /this is a program/],
 ])('the server does not start with %s', async (_what, settings, problem) => {
   await expect(startWorld('sqlite', { saml2_config: settings })).rejects.toThrow(problem);
+});
+
+it('signs what it asks, and reads what is encrypted for it', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'rookery-saml-'));
+  const idp = await startSamlIdp(consumer, 'urn:example:sp');
+  writeFileSync(join(folder, 'sp.key'), foreignKeys.key);
+  writeFileSync(join(folder, 'sp.crt'), foreignKeys.cert);
+  writeFileSync(join(folder, 'idp.xml'), idp.metadata);
+  writeFileSync(
+    join(folder, 'sp.yaml'),
+    `# as a dictionary of Python is written
+{'entityid': 'urn:example:sp',
+ 'key_file': 'sp.key', 'cert_file': 'sp.crt',
+ 'metadata': {'local': ['idp.xml']},
+ 'service': {'sp': {'authn_requests_signed': True, 'force_authn': True}},
+}`,
+  );
+  const world = await startWorld(
+    'sqlite',
+    { saml2_config: { config_path: join(folder, 'sp.yaml') } },
+    { configDir: folder },
+  );
+  try {
+    const metadata = (await world.browser().go(metadataUrl)).html;
+    expect(metadata).toContain('AuthnRequestsSigned="true"');
+    expect(metadata).toContain('entityID="urn:example:sp"');
+    idp.person = { uid: 'enid' };
+    idp.options = {
+      encryptionPublicKey: createPublicKey(foreignKeys.cert).export({ type: 'spki', format: 'pem' }),
+      encryptionCert: foreignKeys.cert,
+    };
+    const seen: string[] = [];
+    idp.spoil = (xml) => {
+      seen.push(xml);
+      return xml;
+    };
+    const browser = world.browser();
+    const user = await world.logIn(await browser.submit(await world.begin(browser)));
+    expect(user.userId).toBe('@enid:rookery.test');
+    expect(seen[0]).toContain('EncryptedAssertion');
+    expect(seen[0]).not.toContain('enid');
+    expect(idp.asked).toMatchObject({ SigAlg: expect.stringContaining('rsa-sha256'), forceAuthn: 'true' });
+    const signed = ['SAMLRequest', 'RelayState', 'SigAlg']
+      .filter((name) => idp.asked[name] !== undefined)
+      .map((name) => `${name}=${encodeURIComponent(idp.asked[name] ?? '')}`)
+      .join('&');
+    const signature = Buffer.from(idp.asked['Signature'] ?? '', 'base64');
+    expect(verify('sha256', Buffer.from(signed), foreignKeys.cert, signature)).toBe(true);
+  } finally {
+    await world.stop();
+    await idp.stop();
+    rmSync(folder, { recursive: true, force: true });
+  }
 });
