@@ -170,6 +170,12 @@ eachDatabase('previews', (open) => {
     expect(await preview('/data')).toMatchObject({ 'og:image:width': 48 });
   });
 
+  it('show no image that has too many pixels', async () => {
+    await build({ max_image_pixels: 100 });
+    expect(await preview('/image.png')).toEqual({});
+    expect(await media.filesOnDisk()).toEqual([]);
+  });
+
   it('are kept for a while, and made once for all who ask at the same time', async () => {
     await build();
     pages.set('/page', html('<title>first</title>'));

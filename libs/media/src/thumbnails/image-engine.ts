@@ -4,7 +4,7 @@ import { MatrixError } from '@rookery/matrix-types';
 import { Config, Logger } from '@rookery/platform';
 import type { Metadata, Sharp, SharpConstructor } from 'sharp';
 import { Slots } from '../storage/turns.js';
-import { fittedSize, type ThumbnailSize } from './thumbnail-choice.js';
+import { commonBase, fittedSize, type ThumbnailSize } from './thumbnail-choice.js';
 
 /** What an image is, before it is decoded. */
 export interface ImageFacts {
@@ -44,6 +44,8 @@ const decoders = [
 const maxFrames = 1_000;
 /** Pixels of all frames of an animation, as a multiple of those that one image may have. */
 const animationFactor = 4;
+/** Largest image that is kept unpacked while several thumbnails are made of it. */
+const maxBasePixels = 8 * 1024 ** 2;
 const limitSeconds = 30;
 /** Images work on the threads that files and names are looked up on, of which there are four: some must stay free. */
 const maxAtOnce = 2;
@@ -122,34 +124,49 @@ export class ImageEngine {
     if (this.#slots.waiting >= maxWaiting) throw MatrixError.limitExceeded(retryWhenBusyMs);
     const sharp = await loadSharp();
     return this.#slots.run(async () => {
-      const made: MadeThumbnail[] = [];
-      // One after the other: that bounds the memory of one image.
-      for (const size of sizes) made.push(await this.#makeOne(sharp, source, image, size, animated));
-      return made;
+      try {
+        const open = await this.#opener(sharp, source, image, sizes, animated);
+        const made: MadeThumbnail[] = [];
+        // One after the other: that bounds the memory of one image.
+        for (const size of sizes) made.push(await this.#makeOne(open(), image, size, animated));
+        return made;
+      } catch (error) {
+        if (error instanceof Error && error.message.includes('pixel limit')) throw tooManyPixels();
+        this.logger.debug('An image could not be decoded', { err: error });
+        throw noImage();
+      }
     });
   }
 
-  async #makeOne(
+  /** What thumbnails begin with: where there are several, an image that was decoded and made smaller once for all. */
+  async #opener(
     sharp: SharpConstructor,
     source: string,
     image: ImageFacts,
-    size: ThumbnailSize,
+    sizes: readonly ThumbnailSize[],
     animated: boolean,
-  ): Promise<MadeThumbnail> {
+  ): Promise<() => Sharp> {
+    const limitInputPixels = this.config.get('max_image_pixels') * (animated ? animationFactor : 1);
+    const open = (): Sharp =>
+      sharp(source, { limitInputPixels, animated, failOn: 'truncated', sequentialRead: true })
+        .autoOrient()
+        .timeout({ seconds: limitSeconds });
+    if (animated || sizes.length < 2) return open;
+    const { widthPx: width, heightPx: height } = commonBase(image, sizes);
+    if (width * height > maxBasePixels) return open;
+    const { data, info } = await open()
+      .resize({ width, height, fit: 'fill' })
+      .toColorspace('srgb')
+      .raw()
+      .toBuffer({ resolveWithObject: true });
+    return () => sharp(data, { raw: { width: info.width, height: info.height, channels: info.channels } });
+  }
+
+  async #makeOne(from: Sharp, image: ImageFacts, size: ThumbnailSize, animated: boolean): Promise<MadeThumbnail> {
     const { widthPx, heightPx } = fittedSize(image, size);
-    const limit = this.config.get('max_image_pixels') * (animated ? animationFactor : 1);
     const type = animated ? 'image/webp' : image.type === 'image/jpeg' || !image.hasAlpha ? 'image/jpeg' : 'image/png';
-    const pipeline = sharp(source, { limitInputPixels: limit, animated, failOn: 'truncated', sequentialRead: true })
-      .autoOrient()
-      .resize({ width: widthPx, height: heightPx, fit: size.method === 'crop' ? 'cover' : 'fill' })
-      .timeout({ seconds: limitSeconds });
-    try {
-      return { widthPx, heightPx, type, bytes: await encoded(pipeline, type).toBuffer() };
-    } catch (error) {
-      if (error instanceof Error && error.message.includes('pixel limit')) throw tooManyPixels();
-      this.logger.debug('An image could not be decoded', { err: error });
-      throw noImage();
-    }
+    const pipeline = from.resize({ width: widthPx, height: heightPx, fit: size.method === 'crop' ? 'cover' : 'fill' });
+    return { widthPx, heightPx, type, bytes: await encoded(pipeline, type).toBuffer() };
   }
 }
 

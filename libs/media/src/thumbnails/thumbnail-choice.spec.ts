@@ -1,4 +1,4 @@
-import { bestThumbnail, fittedSize, type ThumbnailSize } from './thumbnail-choice.js';
+import { bestThumbnail, commonBase, fittedSize, type ThumbnailSize } from './thumbnail-choice.js';
 
 const size = (text: string): ThumbnailSize => {
   const [, width, height, method] = /^(\d+)x(\d+) (crop|scale)$/.exec(text) ?? [];
@@ -46,4 +46,19 @@ it.each([
   [10_000, 1, '32x32 scale', 32, 1],
 ])('an image of %dx%d for %s is %dx%d', (widthPx, heightPx, wish, w, h) => {
   expect(fittedSize({ widthPx, heightPx }, size(wish))).toEqual({ widthPx: w, heightPx: h });
+});
+
+it.each([
+  [4000, 3000, 800, 600],
+  [3000, 4000, 450, 600],
+  [100, 100, 100, 100],
+  // The square needs more of a panorama than the frame does.
+  [10_000, 1_000, 960, 96],
+])('all usual thumbnails of %dx%d can be made of %dx%d', (widthPx, heightPx, w, h) => {
+  const base = commonBase({ widthPx, heightPx }, usual.map(size));
+  expect(base).toEqual({ widthPx: w, heightPx: h });
+  for (const one of usual.map(size)) {
+    const fitted = fittedSize({ widthPx, heightPx }, one);
+    expect(fitted.widthPx <= base.widthPx && fitted.heightPx <= base.heightPx).toBe(true);
+  }
 });

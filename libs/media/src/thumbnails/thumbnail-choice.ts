@@ -37,14 +37,28 @@ export function bestThumbnail<T extends ThumbnailSize>(sizes: readonly T[], wish
   return sizes.toSorted(better)[0];
 }
 
-/** The pixels that a thumbnail of an image gets; images are never enlarged. */
-export function fittedSize(
-  image: { readonly widthPx: number; readonly heightPx: number },
-  size: ThumbnailSize,
-): { readonly widthPx: number; readonly heightPx: number } {
+interface Pixels {
+  readonly widthPx: number;
+  readonly heightPx: number;
+}
+
+/** How much smaller an image becomes for a thumbnail; never larger. */
+function factorFor(image: Pixels, size: ThumbnailSize): number {
   const horizontal = size.widthPx / image.widthPx;
   const vertical = size.heightPx / image.heightPx;
-  const factor = Math.min(1, size.method === 'crop' ? Math.max(horizontal, vertical) : Math.min(horizontal, vertical));
+  return Math.min(1, size.method === 'crop' ? Math.max(horizontal, vertical) : Math.min(horizontal, vertical));
+}
+
+/** The pixels that a thumbnail of an image gets; images are never enlarged. */
+export function fittedSize(image: Pixels, size: ThumbnailSize): Pixels {
+  const factor = factorFor(image, size);
   const bounded = (pixels: number, most: number): number => Math.max(1, Math.min(most, Math.round(pixels * factor)));
   return { widthPx: bounded(image.widthPx, size.widthPx), heightPx: bounded(image.heightPx, size.heightPx) };
+}
+
+/** The smallest form of an image that all of some thumbnails can be made of. */
+export function commonBase(image: Pixels, sizes: readonly ThumbnailSize[]): Pixels {
+  const factor = Math.max(...sizes.map((size) => factorFor(image, size)));
+  const scaled = (pixels: number): number => Math.max(1, Math.ceil(pixels * factor));
+  return { widthPx: scaled(image.widthPx), heightPx: scaled(image.heightPx) };
 }

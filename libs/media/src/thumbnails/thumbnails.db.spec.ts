@@ -86,6 +86,49 @@ eachDatabase('thumbnails', (open) => {
     expect(await get(key)).toMatchObject({ type: 'image/png', width: 50, height: 20 });
   });
 
+  it('show what the image shows, whatever its colors are made of', async () => {
+    await build();
+    const halves = async (width: number, height: number): Promise<Sharp> => {
+      const right = await sharp({ create: { width: width / 2, height, channels: 3, background: 'blue' } })
+        .png()
+        .toBuffer();
+      const left = sharp({ create: { width, height, channels: 3, background: 'red' } });
+      return sharp(
+        await left
+          .composite([{ input: right, left: width / 2, top: 0 }])
+          .png()
+          .toBuffer(),
+      );
+    };
+    // What other colors cannot show quite as red and as blue is still more red than blue, or the other way round.
+    const colorOf = ([red = 0, , blue = 0]: readonly number[]): string =>
+      red > blue + 60 ? 'red' : blue > red + 60 ? 'blue' : `${red} ${blue}`;
+    const images: [Buffer, string][] = [
+      [await (await halves(1000, 500)).jpeg().toBuffer(), 'image/jpeg'],
+      [await (await halves(1000, 500)).toColorspace('rgb16').png().toBuffer(), 'image/png'],
+      [await (await halves(1000, 500)).webp({ lossless: true }).toBuffer(), 'image/webp'],
+      [await (await halves(1000, 500)).toColorspace('cmyk').jpeg().toBuffer(), 'image/jpeg'],
+      [await (await halves(1000, 500)).png({ palette: true }).toBuffer(), 'image/png'],
+    ];
+    for (const [bytes, type] of images) {
+      const key = await media.upload(bytes, type);
+      await media.get(Thumbnails).settled();
+      for (const [widthPx, method] of [
+        [96, 'crop'],
+        [320, 'scale'],
+      ] as const) {
+        const { path, width, height } = await get(key, { widthPx, heightPx: widthPx, method });
+        const raw = await sharp(path).removeAlpha().toColorspace('srgb').raw().toBuffer();
+        const pixel = (x: number): number[] => [
+          ...raw.subarray((Math.floor(height / 2) * width + x) * 3).subarray(0, 3),
+        ];
+        expect([type, method, colorOf(pixel(4)), colorOf(pixel(width - 4))]).toEqual([type, method, 'red', 'blue']);
+      }
+    }
+    const grey = await media.upload(await picture(1000, 500).greyscale().png().toBuffer(), 'image/png');
+    expect(await get(grey)).toMatchObject({ width: 96, height: 96 });
+  });
+
   it('are turned as the camera was held', async () => {
     await build();
     const key = await media.upload(
@@ -166,6 +209,17 @@ eachDatabase('thumbnails', (open) => {
   it('are refused of TIFF, whose decoder is off', async () => {
     await build();
     expect(await refusal(Buffer.from('49492a0008000000', 'hex'), 'image/tiff')).toMatchObject({ status: 400 });
+  });
+
+  it('come from decoders that are meant to see bytes from outside, and from no others', async () => {
+    await build();
+    await refusal(svg, 'image/png');
+    // For the whole process: nothing else in it opens them by accident.
+    await expect(sharp(Buffer.from(svg)).metadata()).rejects.toThrow('unsupported');
+    const tiff = await picture(10, 10).tiff().toBuffer();
+    await expect(sharp(tiff).metadata()).rejects.toThrow('unsupported');
+    const avif = await media.upload(await picture(300, 200).avif({ effort: 0 }).toBuffer(), 'image/avif');
+    expect(await get(avif)).toMatchObject({ type: 'image/jpeg', width: 96, height: 96 });
   });
 
   it('are refused of images that unfold to too many pixels', async () => {

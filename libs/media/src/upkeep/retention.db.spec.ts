@@ -37,7 +37,13 @@ eachDatabase('old media', (open) => {
       ids[name] = (await media.upload(name, 'text/plain')).mediaId;
     const quarantine = media.get(Quarantine);
     await quarantine.add([{ origin: undefined, mediaId: ids['withheld'] ?? '' }], '@admin:example.org');
-    await quarantine.protect(ids['protected'] ?? '', true);
+    const guarded = { origin: undefined, mediaId: ids['protected'] ?? '' };
+    await quarantine.protect(guarded.mediaId, true);
+    expect(await quarantine.add([guarded], '@admin:example.org')).toBe(0);
+    expect(await quarantine.addOfUser('@alice:example.org', '@admin:example.org')).toBe(3);
+    const others = ['old', 'used', 'avatar'].map((name) => ({ origin: undefined, mediaId: ids[name] ?? '' }));
+    expect(await quarantine.remove(others)).toBe(3);
+    expect(await media.get(MediaLibrary).find(guarded)).toMatchObject({ safeFromQuarantine: true });
     media.get(MediaRemoval).addAvatarUses(async (uris) => {
       return new Set(uris.filter((uri) => uri === `mxc://example.org/${ids['avatar']}`));
     });
