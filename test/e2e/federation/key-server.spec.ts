@@ -114,6 +114,37 @@ describe.each(databases)('the key server (%s)', (database) => {
   });
 });
 
+describe.each(databases)('a trusted key server (%s)', (database) => {
+  let world: FederationWorld;
+  beforeAll(async () => {
+    world = await FederationWorld.create();
+  });
+  afterAll(() => world.stop());
+
+  it('tells of a server that is gone, to one that knows its key', async () => {
+    const notaryKey = key('notary', 40);
+    const notary = await world.homeserver('notary.test', {
+      database,
+      settings: { signing_key: notaryKey.serialize() },
+    });
+    const trusting = async (name: string, publicKey: string): Promise<TestHomeserver> =>
+      world.homeserver(name, {
+        database,
+        settings: {
+          trusted_key_servers: [{ server_name: 'notary.test', verify_keys: { [notaryKey.keyId]: publicKey } }],
+        },
+      });
+    const here = await trusting('here.test', notaryKey.publicKey);
+    const wary = await trusting('wary.test', key('notary', 41).publicKey);
+    const gone = await world.played('gone.test');
+    await send(notary, 'GET', '/_matrix/key/v2/query/gone.test', undefined);
+    world.names.host('gone.test:8448');
+    const uri = '/_matrix/federation/v1/query/profile?user_id=%40nobody%3A';
+    expect((await gone.request(here, 'GET', `${uri}here.test`)).status).toBe(404);
+    expect((await gone.request(wary, 'GET', `${uri}wary.test`)).status).toBe(401);
+  });
+});
+
 describe('keys in the settings', () => {
   let world: FederationWorld;
   beforeAll(async () => {

@@ -1,6 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { FederationClient, FederationRequestError } from '@rookery/federation-client';
 import { domainOf } from '@rookery/matrix-types';
+import { Metrics } from '@rookery/platform';
 import type { Profile } from '@rookery/users';
 import { RemoteProfiles } from '@rookery/users';
 
@@ -11,10 +12,14 @@ const maxBytes = 131_072;
 /** Brings profiles of other servers' users. */
 @Injectable()
 export class ProfileFetcher {
+  readonly #count;
+
   constructor(
     private readonly client: FederationClient,
     profiles: RemoteProfiles,
+    metrics: Metrics,
   ) {
+    this.#count = metrics.counter('synapse_federation_client_sent_queries');
     profiles.use((userId, field) => this.fetch(userId, field));
   }
 
@@ -23,6 +28,7 @@ export class ProfileFetcher {
    * @throws MatrixError 403 `M_FORBIDDEN` when that server does not show it, 502 or 504 when it cannot be asked
    */
   async fetch(userId: string, field: string | undefined): Promise<Profile | undefined> {
+    this.#count.inc({ type: 'profile' });
     try {
       const query = { user_id: userId, field };
       const path = '/_matrix/federation/v1/query/profile';

@@ -36,10 +36,15 @@ export interface HttpClient {
   request(method: string, url: string, body?: string | Uint8Array, options?: HttpRequestOptions): Promise<HttpAnswer>;
 }
 
-/** Signed requests to other servers. Only to those that the module's entry allows in `allow_federation_to`. */
+/**
+ * Signed requests to other servers. Only to those that the module's entry allows in `allow_federation_to`. A request that
+ * fails throws a MatrixError: the other server's own status and code where it refused, 502 or 504 where it could not be
+ * reached, 403 for a server that is not allowed.
+ */
 export interface FederationClientApi {
-  /** @param path begins with `/_matrix/federation/`; @throws MatrixError 403 for a server that is not allowed */
+  /** @param path percent-encoded, begins with `/_matrix/federation/` */
   getJson(destination: string, path: string, query?: Readonly<Record<string, string>>): Promise<unknown>;
+  /** @param body a JSON object */
   putJson(destination: string, path: string, body: unknown): Promise<unknown>;
 }
 
