@@ -1,4 +1,5 @@
 import {
+  type AuthSuccess,
   type CallbackName,
   type Codes,
   DROP_SILENTLY,
@@ -6,8 +7,11 @@ import {
   NOT_SPAM,
   type Refusal,
   SOFT_FAIL,
+  type UpdateSlot,
+  type UserPresenceState,
 } from '@rookery/module-api';
-import { isJsonObject, MatrixError } from '@rookery/matrix-types';
+import { isJsonObject, type JsonObject, type MatrixError } from '@rookery/matrix-types';
+import { plainCopy } from './isolation.js';
 import type { Refused } from './verdict.js';
 
 /** The part of a refusal that does not depend on the module. */
@@ -41,10 +45,14 @@ const refuse = (defaults: Defaults, details: Partial<RefusalDetails> = {}): Gate
   refusal: { effect: 'refuse', extra: {}, ...defaults, ...details },
 });
 
-/** Checks a {@link Refusal} and fills in what it leaves out; `undefined` when it is rubbish. */
+/**
+ * Checks a {@link Refusal} and fills in what it leaves out; `undefined` when it is rubbish.
+ * @throws whatever looking at it throws
+ */
 export function readRefusal(value: unknown, defaults: Defaults = forbidden): RefusalDetails | undefined {
-  if (!isJsonObject(value)) return undefined;
-  const { errcode, message, status, extra } = value as Refusal;
+  const plain = plainObject(value);
+  if (!plain) return undefined;
+  const { errcode, message, status, extra } = plain as Refusal;
   if (errcode !== undefined && (typeof errcode !== 'string' || !anyCode.test(errcode))) return undefined;
   if (message !== undefined && typeof message !== 'string') return undefined;
   if (status !== undefined && !(Number.isInteger(status) && status >= 400 && status <= 499)) return undefined;
@@ -59,10 +67,13 @@ export function readRefusal(value: unknown, defaults: Defaults = forbidden): Ref
 }
 
 /** A `MatrixError` that a module threw on purpose, as a refusal; `undefined` for errors that are the server's fault. */
-export function refusalOfError(error: unknown): RefusalDetails | undefined {
-  if (!MatrixError.is(error)) return undefined;
-  return readRefusal({ errcode: error.errcode, message: error.message, status: error.status, extra: error.extra });
+export function refusalOfError({ errcode, message, status, extra }: MatrixError): RefusalDetails | undefined {
+  return readRefusal({ errcode, message, status, extra });
 }
+
+/** An object that a module gave, as plain data. */
+const plainObject = (value: unknown): JsonObject | undefined =>
+  isJsonObject(value) ? (plainCopy(value) as JsonObject) : undefined;
 
 interface SpamOptions {
   /** Whether the answer may also be DROP_SILENTLY or SOFT_FAIL. */
@@ -154,57 +165,110 @@ export const gateAnswers: Readonly<Record<NamesOfKind<'gate'>, (answer: unknown)
   }),
 };
 
-const isText = (value: unknown): boolean => typeof value === 'string';
-const isCount = (value: unknown): boolean => Number.isSafeInteger(value) && (value as number) >= 0;
-const isPositive = (value: unknown): boolean => Number.isSafeInteger(value) && (value as number) >= 1;
-const isRate = (value: unknown): boolean => typeof value === 'number' && Number.isFinite(value) && value >= 0;
-const isAuthSuccess = (value: unknown): boolean =>
-  isJsonObject(value) &&
-  typeof value.userId === 'string' &&
-  /^@[^:]*:./.test(value.userId) &&
-  (value.onLogin === undefined || typeof value.onLogin === 'function');
+const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0;
+const isPositive = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 1;
+const isRate = (value: unknown): value is number => typeof value === 'number' && Number.isFinite(value) && value >= 0;
+const maxTextLength = 1_000;
+const text = (value: unknown): string | undefined =>
+  typeof value === 'string' && value.length <= maxTextLength ? value : undefined;
+const only =
+  <T>(fits: (value: unknown) => value is T) =>
+  (value: unknown): T | undefined =>
+    fits(value) ? value : undefined;
 
-/** What an answer of the kind `provide` has to look like; `undefined` and `null` are no answer and never get here. */
+function authSuccess(value: unknown): AuthSuccess | undefined {
+  if (!isJsonObject(value)) return undefined;
+  const { userId, onLogin } = value as unknown as AuthSuccess;
+  if (typeof userId !== 'string' || userId.length > 255 || !/^@[^:]*:./.test(userId)) return undefined;
+  if (onLogin === undefined) return { userId };
+  return typeof onLogin === 'function' ? { userId, onLogin: (response) => onLogin.call(value, response) } : undefined;
+}
+
+function updateSlot(value: unknown): UpdateSlot | undefined {
+  if (!isJsonObject(value)) return undefined;
+  const { durationMs, release } = value as unknown as UpdateSlot;
+  if (!isRate(durationMs)) return undefined;
+  if (release === undefined) return { durationMs };
+  return typeof release === 'function' ? { durationMs, release: () => release.call(value) } : undefined;
+}
+
+/**
+ * What an answer of the kind `provide` means, or `undefined` for rubbish. `undefined` and `null` are no answer and never
+ * get here. Reading may throw whatever the answer's getters throw.
+ */
 export const providedAnswers: Readonly<
-  Record<NamesOfKind<'provide'>, { readonly expected: string; readonly fits: (answer: unknown) => boolean }>
+  Record<NamesOfKind<'provide'>, { readonly expected: string; readonly read: (answer: unknown) => unknown }>
 > = {
-  authCheckers: { expected: '{ userId, onLogin? } or undefined', fits: isAuthSuccess },
-  check3pidAuth: { expected: '{ userId, onLogin? } or undefined', fits: isAuthSuccess },
-  getUsernameForRegistration: { expected: 'a localpart or undefined', fits: isText },
-  getDisplaynameForRegistration: { expected: 'a text or undefined', fits: isText },
-  isUserExpired: { expected: 'true, false or undefined', fits: (value) => typeof value === 'boolean' },
-  onLegacySendMail: { expected: 'nothing', fits: () => true },
+  authCheckers: { expected: '{ userId, onLogin? } or undefined', read: authSuccess },
+  check3pidAuth: { expected: '{ userId, onLogin? } or undefined', read: authSuccess },
+  getUsernameForRegistration: { expected: 'a localpart or undefined', read: text },
+  getDisplaynameForRegistration: { expected: 'a text or undefined', read: text },
+  isUserExpired: { expected: 'true, false or undefined', read: only((value) => typeof value === 'boolean') },
+  onLegacySendMail: { expected: 'nothing', read: () => true },
   onLegacyRenew: {
     expected: '{ valid, stale, expirationTs }',
-    fits: (value) =>
-      isJsonObject(value) &&
-      typeof value.valid === 'boolean' &&
-      typeof value.stale === 'boolean' &&
-      isCount(value.expirationTs),
+    read(value) {
+      const plain = plainObject(value);
+      if (typeof plain?.['valid'] !== 'boolean' || typeof plain['stale'] !== 'boolean') return undefined;
+      return isCount(plain['expirationTs']) ? plain : undefined;
+    },
   },
-  onLegacyAdminRequest: { expected: 'milliseconds since the epoch', fits: isCount },
-  getMediaConfigForUser: { expected: 'an object or undefined', fits: isJsonObject },
+  onLegacyAdminRequest: { expected: 'milliseconds since the epoch', read: only(isCount) },
+  getMediaConfigForUser: { expected: 'an object or undefined', read: plainObject },
   getMediaUploadLimitsForUser: {
     expected: 'a list of { maxBytes, timePeriodMs } or undefined',
-    fits: (value) =>
-      Array.isArray(value) &&
-      value.length <= 100 &&
-      value.every((limit) => isJsonObject(limit) && isCount(limit.maxBytes) && isPositive(limit.timePeriodMs)),
+    read(value) {
+      if (!Array.isArray(value) || value.length > 100) return undefined;
+      const limits = plainCopy(value) as unknown[];
+      const fit = limits.every(
+        (one) => isJsonObject(one) && isCount(one['maxBytes']) && isPositive(one['timePeriodMs']),
+      );
+      return fit ? limits : undefined;
+    },
   },
   getRatelimitOverrideForUser: {
     expected: '{ perSecond, burstCount } or undefined',
-    fits: (value) => isJsonObject(value) && isRate(value.perSecond) && isCount(value.burstCount),
+    read(value) {
+      const plain = plainObject(value);
+      return plain && isRate(plain['perSecond']) && isCount(plain['burstCount']) ? plain : undefined;
+    },
   },
-  onUpdate: {
-    expected: '{ durationMs, release? }',
-    fits: (value) =>
-      isJsonObject(value) &&
-      isRate(value.durationMs) &&
-      (value.release === undefined || typeof value.release === 'function'),
-  },
-  defaultBatchSize: { expected: 'a whole number of at least 1', fits: isPositive },
-  minBatchSize: { expected: 'a whole number of at least 1', fits: isPositive },
+  onUpdate: { expected: '{ durationMs, release? }', read: updateSlot },
+  defaultBatchSize: { expected: 'a whole number of at least 1', read: only(isPositive) },
+  minBatchSize: { expected: 'a whole number of at least 1', read: only(isPositive) },
 };
+
+const maxEntries = 100_000;
+
+/** The entries of a list, a set or anything else that can be gone through; `undefined` when there are too many. */
+function entriesOf(value: unknown): unknown[] | undefined {
+  if (typeof value !== 'object' || value === null || !(Symbol.iterator in value)) return undefined;
+  const entries: unknown[] = [];
+  for (const entry of value as Iterable<unknown>) if (entries.push(entry) > maxEntries) return undefined;
+  return entries;
+}
+
+/** What `getUsersForStates` says, or `undefined` for rubbish: presence states by user. */
+export function readUsersForStates(answer: unknown): Map<string, UserPresenceState[]> | undefined {
+  if (!(answer instanceof Map)) return undefined;
+  const users = new Map<string, UserPresenceState[]>();
+  for (const entry of entriesOf(answer) ?? [undefined]) {
+    const [userId, given] = Array.isArray(entry) ? (entry as unknown[]) : [];
+    const states = entriesOf(given)?.map(plainCopy);
+    if (typeof userId !== 'string' || !states?.every(isPresence)) return undefined;
+    users.set(userId, states);
+  }
+  return users;
+}
+
+const isPresence = (value: unknown): value is UserPresenceState =>
+  isJsonObject(value) && typeof value['userId'] === 'string' && typeof value['state'] === 'string';
+
+/** What `getInterestedUsers` says, or `undefined` for rubbish: user ids. */
+export function readUserIds(answer: unknown): string[] | undefined {
+  const userIds = entriesOf(answer);
+  return userIds?.every((userId) => typeof userId === 'string') ? userIds : undefined;
+}
 
 /** Whether a name is a callback's. */
 export const isCallbackName = (name: string, table: object): name is CallbackName => Object.hasOwn(table, name);

@@ -1,5 +1,6 @@
 import { MatrixError } from '@rookery/matrix-types';
 import type { LogFields } from '@rookery/platform';
+import { Deadlines } from './deadlines.js';
 import type { Handler } from './registry.js';
 import type { CallOutcome, HostServices } from './services.js';
 
@@ -37,13 +38,15 @@ const isThenable = (value: unknown): value is PromiseLike<unknown> =>
  */
 export class ModuleCaller {
   readonly #health = new WeakMap<Handler, Health>();
+  readonly #deadlines: Deadlines;
 
-  constructor(private readonly services: HostServices) {}
+  constructor(private readonly services: HostServices) {
+    this.#deadlines = new Deadlines(services.clock);
+  }
 
   /** One call. Never rejects. */
-  async call(handler: Handler, args: readonly unknown[]): Promise<CallResult> {
+  async call(handler: Handler, args: readonly unknown[], startedAtMs: number): Promise<CallResult> {
     const { clock } = this.services;
-    const startedAtMs = clock.monotonicMs();
     const health = this.#health.get(handler);
     if (health && health.suspendedUntilMs > startedAtMs) {
       this.#failed(
@@ -70,15 +73,16 @@ export class ModuleCaller {
       if (health) health.timeouts = 0;
       return { kind: 'answer', answer };
     } catch (error) {
-      if (MatrixError.is(error)) return { kind: 'thrown', error };
-      this.#failed(handler, 'error', startedAtMs, 'A module failed', { err: error });
+      if (isMatrixError(error)) return { kind: 'thrown', error };
+      this.#failed(handler, 'error', startedAtMs, 'A module failed', { err: readableError(error) });
       return FAILED;
     }
   }
 
   /** To be told once the answer was understood. */
   done(handler: Handler, outcome: 'ok' | 'refused', startedAtMs: number): void {
-    this.services.observe?.(handler.module, handler.callback, outcome, this.services.clock.monotonicMs() - startedAtMs);
+    const { clock, observe } = this.services;
+    observe?.(handler.module, handler.callback, outcome, clock.monotonicMs() - startedAtMs);
   }
 
   /** To be told of an answer that cannot be understood. */
@@ -91,7 +95,7 @@ export class ModuleCaller {
 
   /** To be told of a `MatrixError` that is no refusal: one with a status outside 400 to 499. */
   broken(handler: Handler, error: MatrixError, startedAtMs: number): void {
-    this.#failed(handler, 'error', startedAtMs, 'A module failed', { err: error });
+    this.#failed(handler, 'error', startedAtMs, 'A module failed', { err: readableError(error) });
   }
 
   /** To be told of an answer in a deprecated form. */
@@ -147,14 +151,15 @@ export class ModuleCaller {
   /** The promise's result, or TIMED_OUT; what happens to the promise later is nobody's business. */
   #withBudget(promise: PromiseLike<unknown>, timeLimitMs: number): Promise<unknown> {
     return new Promise((resolve, reject) => {
-      const timer = this.services.clock.after(timeLimitMs, () => resolve(TIMED_OUT));
-      promise.then(
+      const inTime = this.#deadlines.after(timeLimitMs, () => resolve(TIMED_OUT));
+      // A thenable of the module's own making may give another one; a real promise waits for that one, too.
+      Promise.resolve(promise).then(
         (answer) => {
-          timer.cancel();
+          inTime();
           resolve(answer);
         },
         (error: unknown) => {
-          timer.cancel();
+          inTime();
           reject(error as Error);
         },
       );
@@ -162,8 +167,34 @@ export class ModuleCaller {
   }
 }
 
+/** Whether something that a module threw is a `MatrixError`; not, when looking at it fails. */
+function isMatrixError(error: unknown): error is MatrixError {
+  try {
+    return MatrixError.is(error);
+  } catch {
+    return false;
+  }
+}
+
+/** What a module threw as an error that the log can write, whatever its properties do. */
+export function readableError(error: unknown): Error {
+  try {
+    if (!(error instanceof Error)) return new Error(`It threw ${describe(error)}`);
+    const copy = new Error(String(error.message).slice(0, 1_000));
+    copy.name = String(error.name).slice(0, 100);
+    copy.stack = String(error.stack).slice(0, 8_000);
+    return copy;
+  } catch {
+    return new Error('It threw something that cannot be read');
+  }
+}
+
 function describe(answer: unknown): string {
   if (typeof answer === 'string') return JSON.stringify(answer.slice(0, 100));
   if (typeof answer === 'number' || typeof answer === 'boolean' || answer == null) return String(answer);
-  return Array.isArray(answer) ? 'a list' : `a value of type ${typeof answer}`;
+  try {
+    return Array.isArray(answer) ? 'a list' : `a value of type ${typeof answer}`;
+  } catch {
+    return 'a value that cannot be read';
+  }
 }

@@ -393,10 +393,34 @@ describe('a module that hangs', () => {
     expect(outcomes.filter((outcome) => outcome.endsWith('timeout'))).toHaveLength(8);
   });
 
-  it('leaves no timer behind when it answers in time', async () => {
-    const { modules, clock } = host(spamChecker('m', NOT_SPAM));
-    await modules.gate('checkEventForSpam', context, event);
+  it('costs one timer for all calls, which is gone when nobody is waited for any more', async () => {
+    const answers: (() => void)[] = [];
+    const { modules, clock, outcomes } = host([
+      'm',
+      'spamChecker',
+      { checkEventForSpam: () => new Promise<typeof NOT_SPAM>((resolve) => answers.push(() => resolve(NOT_SPAM))) },
+      { timeLimitMs: 200 },
+    ]);
+    const ask = (): Promise<unknown> => modules.gate('checkEventForSpam', context, event);
+    const first = [ask(), ask(), ask()];
+    clock.pass(150);
+    const second = [ask(), ask()];
+    expect(clock.waiting).toBe(1);
+    answers[1]?.();
+    await first[1];
+    clock.pass(50);
+    await Promise.all(first);
+    expect(outcomes.sort()).toEqual([
+      'm checkEventForSpam ok',
+      'm checkEventForSpam timeout',
+      'm checkEventForSpam timeout',
+    ]);
+    expect(clock.waiting).toBe(1);
+    for (const answer of answers) answer();
+    await Promise.all(second);
+    clock.pass(150);
     expect(clock.waiting).toBe(0);
+    expect(outcomes.filter((outcome) => outcome.endsWith('ok'))).toHaveLength(3);
   });
 
   it('may reject after its time without harm', async () => {

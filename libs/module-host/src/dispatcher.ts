@@ -7,14 +7,22 @@ import {
   type ModuleEventDraft,
   type NamesOfKind,
   PRESENCE_ALL_USERS,
+  type UpdateSlot,
   type UserPresenceState,
 } from '@rookery/module-api';
 import { isJsonObject, MatrixError } from '@rookery/matrix-types';
 import { LogContext, SilentLogger, SystemClock } from '@rookery/platform';
-import { gateAnswers, providedAnswers, readRefusal, refusalOfError } from './answers.js';
+import {
+  gateAnswers,
+  providedAnswers,
+  readRefusal,
+  readUserIds,
+  readUsersForStates,
+  refusalOfError,
+} from './answers.js';
 import { ModuleCaller } from './caller.js';
 import type { HostServices } from './services.js';
-import { frozenCopy } from './isolation.js';
+import { frozenCopy, plainCopy } from './isolation.js';
 import { EMPTY_REGISTRY, type Handler, type ProviderFactory, type Providers, type SealedRegistry } from './registry.js';
 import { ALLOWED, type GateVerdict, refusalError, type Refused, type TransformVerdict } from './verdict.js';
 import { answerWebRequest, findWebResource, webPrefix } from './web-resources.js';
@@ -50,7 +58,7 @@ const transformSteps: Readonly<Record<NamesOfKind<'transform'>, TransformStep>> 
       if (answer === true) return { value };
       if (answer === false) return readRefusal({});
       if (!isJsonObject(answer)) return undefined;
-      const given = answer as Exclude<EventAllowed, boolean>;
+      const given = plainCopy(answer) as Exclude<EventAllowed, boolean>;
       if (!given.allowed) return given.allowed === false ? readRefusal(given) : undefined;
       if (given.allowed !== true) return undefined;
       if (given.replacement === undefined) return { value };
@@ -64,10 +72,13 @@ const transformSteps: Readonly<Record<NamesOfKind<'transform'>, TransformStep>> 
     expected: 'a replacement for the request, or nothing',
     apply(value, answer) {
       if (answer == null) return { value };
-      return isJsonObject(answer) ? { value: frozenCopy(answer) } : undefined;
+      return isJsonObject(answer) ? { value: plainCopy(answer) } : undefined;
     },
   },
 };
+
+/** Time for what a module does when a batch of a background update is over. */
+const releaseLimitMs = 30_000;
 
 /** What each transform hands on. */
 export interface TransformValues {
@@ -145,7 +156,7 @@ export class ModuleDispatcher {
     let shadowBan = false;
     for (const handler of handlers) {
       const startedAtMs = this.#services.clock.monotonicMs();
-      const result = await this.#caller.call(handler, given);
+      const result = await this.#caller.call(handler, given, startedAtMs);
       if (result.kind === 'failed') {
         if (handler.onError === 'deny') return failure(handler);
         continue;
@@ -155,7 +166,7 @@ export class ModuleDispatcher {
         if (refused) return refused;
         continue;
       }
-      const read = gateAnswers[name](result.answer);
+      const read = attempt(() => gateAnswers[name](result.answer)) ?? unreadable;
       if (read.deprecated !== undefined) this.#caller.deprecated(handler, read.deprecated);
       if (read.kind === 'invalid') {
         this.#caller.invalid(handler, result.answer, read.expected, startedAtMs);
@@ -187,7 +198,7 @@ export class ModuleDispatcher {
     const given = prepare(args, context);
     for (const handler of handlers) {
       const startedAtMs = this.#services.clock.monotonicMs();
-      const result = await this.#caller.call(handler, given);
+      const result = await this.#caller.call(handler, given, startedAtMs);
       if (result.kind === 'failed') {
         if (handler.onError === 'deny') return failure(handler);
         continue;
@@ -197,7 +208,7 @@ export class ModuleDispatcher {
         if (refused) return refused;
         continue;
       }
-      const next = step.apply(given[step.argument], result.answer);
+      const next = attempt(() => step.apply(given[step.argument], result.answer));
       if (next === undefined) {
         this.#caller.invalid(handler, result.answer, step.expected, startedAtMs);
         if (handler.onError === 'deny') return failure(handler);
@@ -223,7 +234,10 @@ export class ModuleDispatcher {
   ): Promise<Provided<Name> | undefined> {
     const handlers = this.#registry.handlers[name];
     if (!handlers) return undefined;
-    return (await this.#firstAnswer(handlers, prepare(args, context)))?.answer as Provided<Name> | undefined;
+    const found = await this.#firstAnswer(handlers, prepare(args, context));
+    const answer =
+      found && name === 'onUpdate' ? this.#guardedSlot(found.handler, found.answer as UpdateSlot) : found?.answer;
+    return answer as Provided<Name> | undefined;
   }
 
   /** Login types that modules check, with the fields each needs. */
@@ -267,21 +281,15 @@ export class ModuleDispatcher {
     stateUpdates: readonly UserPresenceState[],
   ): Promise<ReadonlyMap<string, ReadonlySet<UserPresenceState>>> {
     const united = new Map<string, Set<UserPresenceState>>();
-    await this.#merge(
-      'getUsersForStates',
-      'a Map of user ids to presence states',
-      context,
-      [stateUpdates],
-      (answer) => {
-        if (!(answer instanceof Map)) return false;
-        const entries = [...(answer as Map<unknown, unknown>)];
-        if (!entries.every(([userId, states]) => typeof userId === 'string' && isIterable(states))) return false;
-        for (const [userId, states] of entries as [string, Iterable<UserPresenceState>][]) {
-          united.set(userId, new Set([...(united.get(userId) ?? []), ...states]));
-        }
-        return true;
-      },
-    );
+    const expected = 'a Map of user ids to presence states';
+    // Frozen one by one, they are known again in the answers.
+    await this.#merge('getUsersForStates', expected, context, [stateUpdates.map(frozenCopy)], (answer) => {
+      const users = readUsersForStates(answer);
+      for (const [userId, states] of users ?? []) {
+        united.set(userId, new Set([...(united.get(userId) ?? []), ...states]));
+      }
+      return users !== undefined;
+    });
     return united;
   }
 
@@ -294,11 +302,9 @@ export class ModuleDispatcher {
     let all = false;
     await this.#merge('getInterestedUsers', 'user ids or PRESENCE_ALL_USERS', context, [userId], (answer) => {
       if (answer === PRESENCE_ALL_USERS) return (all = true);
-      if (typeof answer === 'string' || !isIterable(answer)) return false;
-      const userIds = [...answer];
-      if (!userIds.every((interested) => typeof interested === 'string')) return false;
-      for (const interested of userIds) united.add(interested);
-      return true;
+      const userIds = readUserIds(answer);
+      for (const interested of userIds ?? []) united.add(interested);
+      return userIds !== undefined;
     });
     return all ? PRESENCE_ALL_USERS : united;
   }
@@ -314,7 +320,7 @@ export class ModuleDispatcher {
     const united: Record<string, unknown> = {};
     await this.#merge('addFieldToUnsigned', 'an object', context, args, (answer) => {
       if (!isJsonObject(answer)) return false;
-      Object.assign(united, answer);
+      Object.assign(united, plainCopy(answer));
       return true;
     });
     return united;
@@ -332,7 +338,7 @@ export class ModuleDispatcher {
     await Promise.all(
       handlers.map(async (handler) => {
         const startedAtMs = this.#services.clock.monotonicMs();
-        const result = await this.#caller.call(handler, given);
+        const result = await this.#caller.call(handler, given, startedAtMs);
         if (result.kind === 'thrown') this.#caller.broken(handler, result.error, startedAtMs);
         if (result.kind === 'answer') this.#caller.done(handler, 'ok', startedAtMs);
       }),
@@ -370,7 +376,7 @@ export class ModuleDispatcher {
   ): Promise<{ readonly handler: Handler; readonly answer: unknown } | undefined> {
     for (const handler of handlers) {
       const startedAtMs = this.#services.clock.monotonicMs();
-      const result = await this.#caller.call(handler, given);
+      const result = await this.#caller.call(handler, given, startedAtMs);
       if (result.kind === 'failed') {
         if (handler.onError === 'deny') throw refusalError(failure(handler));
       } else if (result.kind === 'thrown') {
@@ -379,10 +385,11 @@ export class ModuleDispatcher {
       } else if (result.answer == null) {
         this.#caller.done(handler, 'ok', startedAtMs);
       } else {
-        const { fits, expected } = providedAnswers[handler.callback as NamesOfKind<'provide'>];
-        if (fits(result.answer)) {
+        const { read, expected } = providedAnswers[handler.callback as NamesOfKind<'provide'>];
+        const answer = attempt(() => read(result.answer));
+        if (answer !== undefined) {
           this.#caller.done(handler, 'ok', startedAtMs);
-          return { handler, answer: result.answer };
+          return { handler, answer };
         }
         this.#caller.invalid(handler, result.answer, expected, startedAtMs);
         if (handler.onError === 'deny') throw refusalError(failure(handler));
@@ -401,8 +408,8 @@ export class ModuleDispatcher {
     const given = prepare(args, context);
     for (const handler of this.#registry.handlers[name] ?? []) {
       const startedAtMs = this.#services.clock.monotonicMs();
-      const result = await this.#caller.call(handler, given);
-      if (result.kind === 'answer' && take(result.answer)) {
+      const result = await this.#caller.call(handler, given, startedAtMs);
+      if (result.kind === 'answer' && attempt(() => take(result.answer))) {
         this.#caller.done(handler, 'ok', startedAtMs);
         continue;
       }
@@ -414,7 +421,7 @@ export class ModuleDispatcher {
 
   /** A `MatrixError` of a module: a refusal, or a failure when its status is the server's fault. */
   #thrown(handler: Handler, error: MatrixError, startedAtMs: number): Refused | undefined {
-    const refusal = refusalOfError(error);
+    const refusal = attempt(() => refusalOfError(error));
     if (refusal) {
       this.#caller.done(handler, 'refused', startedAtMs);
       return { allowed: false, ...refusal, module: handler.module, failed: false };
@@ -423,23 +430,36 @@ export class ModuleDispatcher {
     return handler.onError === 'deny' ? failure(handler) : undefined;
   }
 
-  #guardedSuccess(handler: Handler, success: AuthSuccess): AuthSuccess {
-    const { userId, onLogin } = success;
+  #guardedSuccess(handler: Handler, { userId, onLogin }: AuthSuccess): AuthSuccess {
     if (!onLogin) return { userId };
-    const told: Handler = { ...handler, call: (response) => onLogin(response as Readonly<Record<string, unknown>>) };
-    return {
-      userId,
-      onLogin: async (response) => {
-        const startedAtMs = this.#services.clock.monotonicMs();
-        const result = await this.#caller.call(told, [frozenCopy(response)]);
-        if (result.kind === 'thrown') this.#caller.broken(told, result.error, startedAtMs);
-      },
-    };
+    return { userId, onLogin: (response) => this.#afterwards(handler, () => onLogin(frozenCopy(response))) };
+  }
+
+  #guardedSlot(handler: Handler, { durationMs, release }: UpdateSlot): UpdateSlot {
+    if (!release) return { durationMs };
+    // It was long on purpose; what comes after it is not.
+    const hurried = { ...handler, timeLimitMs: releaseLimitMs };
+    return { durationMs, release: () => this.#afterwards(hurried, release) };
+  }
+
+  /** Calls what a module gave with its answer. Never rejects: the answer has taken effect. */
+  async #afterwards(handler: Handler, fn: () => unknown): Promise<void> {
+    const startedAtMs = this.#services.clock.monotonicMs();
+    const result = await this.#caller.call({ ...handler, call: fn }, [], startedAtMs);
+    if (result.kind === 'thrown') this.#caller.broken(handler, result.error, startedAtMs);
   }
 }
 
-const isIterable = (value: unknown): value is Iterable<unknown> =>
-  typeof value === 'object' && value !== null && Symbol.iterator in value;
+/** What reading an answer gives; `undefined` when a getter or a proxy of the module throws, or it is no data. */
+function attempt<T>(read: () => T): T | undefined {
+  try {
+    return read();
+  } catch {
+    return undefined;
+  }
+}
+
+const unreadable = { kind: 'invalid', expected: 'a value that can be read', deprecated: undefined } as const;
 
 function prepare(args: readonly unknown[], context: CallbackContext): unknown[] {
   const given: unknown[] = args.map(frozenCopy);

@@ -43,25 +43,100 @@ export function frozenCopy<T>(value: T): T {
   return top as T;
 }
 
-/** What modules see of an event. Made once per event object. */
+/** How much of a module's answer is read. */
+const maxNodes = 100_000;
+const maxDepth = 100;
+const maxCharacters = 4_194_304;
+
+/** A value is no JSON, or too much of it. */
+export class NotPlainError extends Error {}
+
+/**
+ * What a module gave as data, copied and frozen: whatever the module does with its own object afterwards changes nothing.
+ * Properties that are `undefined` are left out.
+ * @throws NotPlainError for anything that JSON cannot carry, cycles, and what is too deep or too large; and whatever a
+ *   getter or a proxy of the module throws
+ */
+export function plainCopy(value: unknown): unknown {
+  let nodes = 0;
+  let characters = 0;
+  const made: object[] = [];
+  const pending: { readonly source: object; readonly copy: object; readonly depth: number }[] = [];
+  const take = (given: unknown, depth: number): unknown => {
+    if (++nodes > maxNodes) throw new NotPlainError('too many values');
+    switch (typeof given) {
+      case 'boolean':
+        return given;
+      case 'string':
+        characters += given.length;
+        if (characters > maxCharacters) throw new NotPlainError('too much text');
+        return given;
+      case 'number':
+        if (!Number.isFinite(given)) throw new NotPlainError('a number that JSON does not know');
+        return given;
+      case 'object': {
+        if (given === null || finished.has(given)) return given;
+        if (depth > maxDepth) throw new NotPlainError('too deep');
+        const isList = Array.isArray(given);
+        if (!isList && Object.prototype.toString.call(given) !== '[object Object]') {
+          throw new NotPlainError('an object that is not plain');
+        }
+        const copy: object = isList ? [] : {};
+        made.push(copy);
+        pending.push({ source: given, copy, depth });
+        return copy;
+      }
+      default:
+        throw new NotPlainError(`a ${typeof given}`);
+    }
+  };
+  const top = take(value, 0);
+  for (let next = pending.pop(); next !== undefined; next = pending.pop()) {
+    const { source, copy, depth } = next;
+    if (Array.isArray(source)) {
+      const { length } = source;
+      if (length > maxNodes) throw new NotPlainError('too many values');
+      for (let i = 0; i < length; i++) (copy as unknown[]).push(take(source[i], depth + 1));
+      continue;
+    }
+    for (const key of Object.keys(source)) {
+      const part = (source as Record<string, unknown>)[key];
+      if (part === undefined) continue;
+      characters += key.length;
+      const result = take(part, depth + 1);
+      if (key === '__proto__') Object.defineProperty(copy, key, { value: result, enumerable: true });
+      else (copy as Record<string, unknown>)[key] = result;
+    }
+  }
+  for (const copy of made) Object.freeze(copy);
+  if (made[0]) finished.add(made[0]);
+  return top;
+}
+
+/** What modules see of an event. Made once per event object; the PDU is copied when a module looks at it. */
 export function toModuleEvent(event: RoomEvent): ModuleEvent {
   const known = converted.get(event);
   if (known) return known;
-  const result = frozenCopy<ModuleEvent>({
+  const content = frozenCopy(event.content);
+  let pdu: ModuleEvent['pdu'] | undefined;
+  const result: ModuleEvent = Object.freeze({
     eventId: event.eventId,
     roomId: event.roomId,
     roomVersion: event.rules.version,
     type: event.type,
     stateKey: event.stateKey,
     sender: event.sender,
-    content: event.content,
+    content,
     originServerTs: event.originServerTs,
     redacts: event.redacts,
     depth: event.depth,
-    prevEventIds: event.prevEventIds,
-    authEventIds: event.authEventIds,
-    pdu: event.pdu,
+    prevEventIds: frozenCopy(event.prevEventIds),
+    authEventIds: frozenCopy(event.authEventIds),
+    get pdu() {
+      return (pdu ??= frozenCopy({ ...event.pdu }));
+    },
   });
+  finished.add(result);
   converted.set(event, result);
   return result;
 }
