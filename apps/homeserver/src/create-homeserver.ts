@@ -76,7 +76,9 @@ export class Homeserver {
     const logger = overrides.logger ?? PinoLogger.create(loggerOptions(config));
     const metrics = new Metrics(config.serverName);
     const lifecycle = new Lifecycle(clock, logger);
-    const modules = new ModuleHost({ clock, logger, metrics, configDir: config.configDir });
+    // Numbers of every call cost something: they are kept where somebody can read them.
+    const shown = config.get('enable_metrics') ? { metrics } : {};
+    const modules = new ModuleHost({ clock, logger, ...shown, configDir: config.configDir });
     const server = new Homeserver(config, logger, lifecycle, modules);
     server.#moreModules = overrides.modules ?? [];
     server.#plan({
