@@ -131,8 +131,7 @@ describe('rules of a user', () => {
   });
 
   it('can be switched off, and change what the server does', () => {
-    const rules = withRules([{ kind: 'content', ruleId: 'c', actions: [], pattern: 'hi' }], {
-      enabled: new Map([['c', false]]),
+    const rules = withRules([{ kind: 'content', ruleId: 'c', actions: [], pattern: 'hi', enabled: false }], {
       actions: new Map([['.m.rule.message', ['notify', { set_tweak: 'sound', value: 'ping' }]]]),
     });
     const match = evaluate(rules, message({}), context());

@@ -60,13 +60,15 @@ export interface UserRule {
   readonly actions: readonly PushAction[];
   readonly conditions?: readonly PushCondition[];
   readonly pattern?: string;
+  /** Absent: it is on. */
+  readonly enabled?: boolean;
 }
 
 /** What a user changed. */
 export interface RuleChanges {
   /** The user's own rules, most important first within a kind. */
   readonly rules: readonly UserRule[];
-  /** Rules switched on or off, by rule id; absent means the default. */
+  /** Rules of the server switched on or off, by rule id; absent means the default. */
   readonly enabled: ReadonlyMap<string, boolean>;
   /** Other actions for rules of the server, by rule id. */
   readonly actions: ReadonlyMap<string, readonly PushAction[]>;
@@ -214,7 +216,7 @@ export function buildRuleset(userId: string, changes: RuleChanges, features: Rul
         const wire = {
           rule_id: entry.ruleId,
           default: false,
-          enabled: enabledOf(entry.ruleId, true),
+          enabled: entry.enabled ?? true,
           actions: entry.actions,
         };
         if (kind === 'content') return { ...wire, pattern: entry.pattern ?? '' };

@@ -29,6 +29,8 @@ export interface EventPush {
   readonly everyone: NotifyOutcome | undefined;
   /** Users to whom `everyone` does not apply. */
   readonly except: readonly string[];
+  /** Groups of users, by id, to whom it does not apply either. */
+  readonly exceptGroups: readonly string[];
   /** Users who are notified in their own way. */
   readonly own: ReadonlyMap<string, NotifyOutcome>;
   /** An invite that another server sent: it counts only if it became the user's membership. */
@@ -42,6 +44,8 @@ export type RoomContext = Omit<PushContext, 'userId' | 'displayName'>;
 export interface PushCandidate {
   readonly userId: string;
   readonly ruleset: CompiledRuleset;
+  /** The event does not single the user out: with the same rules, others are told the same. */
+  readonly isLikeOthers: boolean;
   readonly displayName?: string | undefined;
   /** Whether the user is subscribed to the event's thread; absent where there is none (MSC4306). */
   readonly threadSubscribed?: boolean | undefined;
@@ -56,8 +60,8 @@ export const usualActions = JSON.stringify(['notify']);
 /** An event as push rules look at it. */
 export const pushEventOf = (event: RoomEvent): PushEvent => clientEventView(event) as unknown as PushEvent;
 
-/** What the default rules say to users whom the event does not name. */
-export function defaultOutcome(rules: CompiledRuleset, event: PushEvent, room: RoomContext): NotifyOutcome | undefined {
+/** What rules say to users whom the event does not name. */
+export function outcomeForMany(rules: CompiledRuleset, event: PushEvent, room: RoomContext): NotifyOutcome | undefined {
   return outcome(rules, event, { ...room, userId: nobody });
 }
 
@@ -93,12 +97,12 @@ export function namedUsers(event: RoomEvent): string[] {
 }
 
 /** What everybody is told, as it lies in the event's row; undefined where nobody is by default. */
-export function noteOf({ everyone, threadId, except }: EventPush): PushNote | undefined {
+export function noteOf({ everyone, threadId, except, exceptGroups }: EventPush): PushNote | undefined {
   if (everyone === undefined) return undefined;
   return {
     thread: threadId,
     highlight: everyone.highlight,
     actions: everyone.json === usualActions ? undefined : everyone.json,
-    except: except.length === 0 ? undefined : JSON.stringify(except),
+    except: except.length + exceptGroups.length === 0 ? undefined : JSON.stringify([...exceptGroups, ...except]),
   };
 }

@@ -7,7 +7,7 @@ import { PushRulesService } from '../rules/push-rules.service.js';
 import { threadOf } from '../threads/thread-of.js';
 import { ThreadSubscriptions } from '../threads/thread-subscriptions.service.js';
 import { pushEventOf } from './event-push.js';
-import { allSoon, type Soon, soon } from './soon.js';
+import { allSoon, type Soon, soon } from '../soon.js';
 
 /** What an event has to do with others, as far as push rules ask. */
 export interface EventTies {

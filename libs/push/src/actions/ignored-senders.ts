@@ -3,7 +3,7 @@ import { Database } from '@rookery/database';
 import { UserHooks } from '@rookery/users';
 import { LRUCache } from 'lru-cache';
 import { selectIgnorers } from './ignored-senders.query.js';
-import type { Soon } from './soon.js';
+import type { Soon } from '../soon.js';
 
 const none: ReadonlySet<string> = new Set();
 

@@ -119,13 +119,16 @@ export interface CountRow {
   readonly highlight: number;
 }
 
-const contains = (dialect: Dialect, text: string): string =>
-  dialect.name === 'sqlite' ? `instr(${text}, ?)` : `strpos(${text}, ?)`;
+const contains = (dialect: Dialect, text: string, part: string): string =>
+  dialect.name === 'sqlite' ? `instr(${text}, ${part})` : `strpos(${text}, ${part})`;
 
-/** That what an event means to everybody is meant for a user, whose parameters are {@link sharedParams}. */
+/** That what an event means to everybody is meant for the user of a mark `m`, whose parameters are {@link sharedParams}. */
 const sharedWith = (dialect: Dialect, alias: string): string =>
   `${alias}.push_thread IS NOT NULL AND ${alias}.sender <> ?
-     AND (${alias}.push_except IS NULL OR ${contains(dialect, `${alias}.push_except`)} = 0)`;
+     AND (${alias}.push_except IS NULL OR (${contains(dialect, `${alias}.push_except`, '?')} = 0
+       AND NOT EXISTS (SELECT 1 FROM push_rule_groups g WHERE g.user_id = m.user_id AND g.room_id = m.room_id
+         AND g.since <= ${alias}.stream_ordering AND (g.until IS NULL OR g.until > ${alias}.stream_ordering)
+         AND ${contains(dialect, `${alias}.push_except`, `'"' || g.rules || '"'`)} > 0)))`;
 const sharedParams = (userId: string): string[] => [userId, JSON.stringify(userId)];
 
 /** That an event was not read in its thread either. */

@@ -12,14 +12,17 @@ import {
   type RoomView,
   type StoredEvent,
 } from '@rookery/rooms';
+import type { CompiledRuleset } from '@rookery/push-rules';
 import { PowerLevels } from '@rookery/state-res';
+import { common, type Regrouped } from '../rules/own-rules.js';
 import { PushRulesService } from '../rules/push-rules.service.js';
+import { collectGroups, deleteGroups, writeGroups } from '../rules/rule-groups.query.js';
 import {
-  defaultOutcome,
   type EventPush,
   namedUsers,
   noteOf,
   type NotifyOutcome,
+  outcomeForMany,
   ownOutcome,
   type PushCandidate,
   pushEventOf,
@@ -38,7 +41,7 @@ import {
   withdrawPushes,
 } from './push-actions.query.js';
 import { PushCounts } from './push-counts.js';
-import { allSoon, type Soon, soon } from './soon.js';
+import { allSoon, type Soon, soon } from '../soon.js';
 
 /** Whom an event may notify. */
 interface Audience {
@@ -50,10 +53,17 @@ interface Audience {
 }
 
 const nobody: readonly PushCandidate[] = [];
+const unchanged: Regrouped = new Map();
+
+/** Finds out what an event means, from what was read; at once, so that all events of a batch see the same groups of users. */
+type Judgement = () => EventPush | undefined;
 
 /** What a batch means, computed before its transaction. */
 interface Prepared {
   readonly pushes: readonly EventPush[];
+  /** Whom the tables have to know in other groups, so that the batch may refer to these; since one of its positions. */
+  readonly regrouped: Regrouped;
+  readonly since: number;
   /** Local users in the room after the batch, whom the batch let in: where they begin to count. */
   readonly joins: readonly (readonly [userId: string, position: number])[];
   readonly leaves: readonly string[];
@@ -88,10 +98,15 @@ export class PushActions implements OnModuleInit {
       onEventsPurged: async (tx, roomId, eventIds) => {
         this.counts.changeIn(tx, roomId, () => this.counts.forget(roomId));
         await deleteOwnPushes(tx, eventIds);
+        await collectGroups(tx, roomId, eventIds);
       },
       onRoomPurged: async (tx, roomId) => {
-        this.counts.changeIn(tx, roomId, () => this.counts.forget(roomId));
+        this.counts.changeIn(tx, roomId, () => {
+          this.counts.forget(roomId);
+          this.rules.forgetGroups(roomId);
+        });
         await deleteRoomPushes(tx, roomId);
+        await deleteGroups(tx, roomId);
       },
     });
   }
@@ -100,7 +115,7 @@ export class PushActions implements OnModuleInit {
     const { room } = batch;
     const moved = new Map<string, number>();
     const withdrawn: Soon<string | undefined>[] = [];
-    const evaluated: Soon<EventPush | undefined>[] = [];
+    const evaluated: Soon<Judgement | undefined>[] = [];
     for (const stored of batch.backfilled ? [] : batch.events) {
       const { event } = stored;
       if (stored.rejectedReason !== undefined) continue;
@@ -111,7 +126,8 @@ export class PushActions implements OnModuleInit {
       evaluated.push(isServable(stored) ? this.#evaluate(stored, room) : this.#invite(stored, room));
     }
     return soon(allSoon([allSoon(evaluated), allSoon(withdrawn)]), ([found, gone]) => {
-      const pushes = found.filter((push) => push !== undefined);
+      const pushes = found.map((judge) => judge?.()).filter((push) => push !== undefined);
+      const refersToGroups = pushes.some((push) => push.exceptGroups.length > 0);
       for (const push of pushes) {
         const note = noteOf(push);
         if (note) batch.note(push.eventId, note);
@@ -119,6 +135,8 @@ export class PushActions implements OnModuleInit {
       const joined = ([userId]: readonly [string, number]): boolean => room.localMembers.has(userId);
       return {
         pushes,
+        regrouped: refersToGroups ? this.rules.unsavedGroupsAt(room.roomId) : unchanged,
+        since: batch.events[0]?.streamOrdering ?? 0,
         joins: [...moved].filter(joined),
         leaves: [...moved].filter((entry) => !joined(entry)).map(([userId]) => userId),
         withdrawn: gone.filter((eventId) => eventId !== undefined),
@@ -127,7 +145,7 @@ export class PushActions implements OnModuleInit {
   }
 
   async #write(tx: Tx, roomId: string, prepared: Prepared): Promise<void> {
-    const { joins, leaves, withdrawn } = prepared;
+    const { joins, leaves, withdrawn, regrouped } = prepared;
     if (prepared.pushes.length + joins.length + leaves.length + withdrawn.length === 0) return;
     const pushes = await this.#accepted(tx, prepared.pushes);
     const moved = [...leaves, ...joins.map(([userId]) => userId)];
@@ -136,11 +154,14 @@ export class PushActions implements OnModuleInit {
       // Who had read what was redacted is not known here; that nobody was told of it, as of a reaction, is.
       if (hasWithdrawn) this.counts.forget(roomId);
       for (const userId of moved) this.counts.forget(roomId, userId);
+      for (const userId of regrouped.keys()) this.counts.forget(roomId, userId);
+      this.rules.groupsSaved(roomId, regrouped);
       this.counts.add(roomId, pushes);
     });
     if (leaves.length > 0) await deleteMarks(tx, roomId, leaves);
     if (joins.length > 0) await insertMarks(tx, roomId, joins);
     if (pushes.length > 0) await insertOwnPushes(tx, pushes);
+    if (regrouped.size > 0) await writeGroups(tx, roomId, prepared.since, regrouped);
     if (withdrawn.length > 0) hasWithdrawn = await withdrawPushes(tx, withdrawn);
   }
 
@@ -152,14 +173,14 @@ export class PushActions implements OnModuleInit {
     return pushes.filter((push) => !push.outOfBand || current.has(push.eventId));
   }
 
-  #evaluate(stored: StoredEvent, room: RoomView): Soon<EventPush | undefined> {
+  #evaluate(stored: StoredEvent, room: RoomView): Soon<Judgement | undefined> {
     const { event } = stored;
     const { localMembers } = room;
     const alone = localMembers.size === 0 || (localMembers.size === 1 && localMembers.has(event.sender));
     const invites = isInvite(event) && this.#isLocal(event.stateKey);
     if (alone && !invites) return undefined;
     const invited = invites ? this.#welcome(event) : undefined;
-    return soon(allSoon([invited, this.ties.of(event)]), ([target, ties]) =>
+    return soon(allSoon([invited, this.ties.of(event), this.rules.learn(localMembers)]), ([target, ties]) =>
       this.#evaluateWith(stored, room, target, ties),
     );
   }
@@ -170,22 +191,25 @@ export class PushActions implements OnModuleInit {
     room: RoomView,
     invited: string | undefined,
     { threadId, subscribers, related }: EventTies,
-  ): Soon<EventPush | undefined> {
+  ): Soon<Judgement> {
     const { localMembers } = room;
-    const candidates = this.rules.ownRulesAmong(localMembers, event.roomId, event.sender);
-    for (const userId of namedUsers(event)) if (localMembers.has(userId) || userId === invited) candidates.add(userId);
-    if (subscribers !== undefined) for (const userId of intersection(localMembers, subscribers)) candidates.add(userId);
+    const singled = new Set<string>();
+    for (const userId of namedUsers(event)) if (localMembers.has(userId) || userId === invited) singled.add(userId);
+    if (subscribers !== undefined) for (const userId of common(localMembers, subscribers)) singled.add(userId);
     for (const { event: target } of related?.values() ?? []) {
       const sender = String(target['sender']);
-      if (localMembers.has(sender)) candidates.add(sender);
+      if (localMembers.has(sender)) singled.add(sender);
     }
+    const candidates = this.rules.aloneAmong(localMembers, event.roomId, event.sender);
+    for (const userId of singled) candidates.add(userId);
     candidates.delete(event.sender);
     const surroundings = [
       contextOf(event, room),
       this.ignored.ignorersOf(event.sender),
-      candidates.size === 0 ? nobody : this.#candidates(candidates, room, subscribers),
+      candidates.size === 0 ? nobody : this.#candidates(candidates, singled, room, subscribers),
+      this.rules.readGroups(event.roomId),
     ] as const;
-    return soon(allSoon(surroundings), ([context, ignorers, own]) => {
+    return soon(allSoon(surroundings), ([context, ignorers, own]) => () => {
       const tied = subscribers || related ? { ...context, threadSubscribed: subscribers && false, related } : context;
       const judged = this.#judgeAll(event, tied, { localMembers, ignorers, candidates: own });
       if (judged.everyone === undefined && judged.own.size === 0) return undefined;
@@ -198,46 +222,64 @@ export class PushActions implements OnModuleInit {
     event: RoomEvent,
     context: RoomContext,
     { localMembers, ignorers, candidates }: Audience,
-  ): Pick<EventPush, 'everyone' | 'except' | 'own'> {
+  ): Pick<EventPush, 'everyone' | 'except' | 'exceptGroups' | 'own'> {
     const pushEvent = pushEventOf(event);
-    const everyone = this.#judge(event, () => defaultOutcome(this.rules.defaults, pushEvent, context));
-    const except = new Set(everyone && ignorers.size > 0 ? intersection(localMembers, ignorers) : []);
+    const forMany = memoized((rules: CompiledRuleset) =>
+      this.#judge(event, () => outcomeForMany(rules, pushEvent, context)),
+    );
+    const everyone = forMany(this.rules.defaults);
+    const except = new Set(everyone && ignorers.size > 0 ? common(localMembers, ignorers) : []);
     const own = new Map<string, NotifyOutcome>();
+    const differing = this.rules
+      .groupsAt(event.roomId)
+      .map((group) => ({ ...group, outcome: forMany(group.rules) }))
+      .filter(({ outcome }) => !sameOutcome(outcome, everyone));
+    for (const { users, outcome } of differing)
+      if (outcome) for (const userId of common(users, localMembers)) own.set(userId, outcome);
+    own.delete(event.sender);
+    if (own.size > 0) for (const userId of ignorers) own.delete(userId);
     for (const candidate of candidates) {
       const { userId } = candidate;
+      own.delete(userId);
       if (ignorers.has(userId)) continue;
-      const outcome = this.#judge(event, () => ownOutcome(pushEvent, candidate, context));
+      const outcome = candidate.isLikeOthers
+        ? forMany(candidate.ruleset)
+        : this.#judge(event, () => ownOutcome(pushEvent, candidate, context));
       const isMember = localMembers.has(userId);
-      if (isMember && sameOutcome(outcome, everyone)) continue;
+      // Who is in a group to which it does not apply has to be told alone, even what everybody is told.
+      if (isMember && sameOutcome(outcome, everyone) && !differing.some(({ users }) => users.has(userId))) continue;
       if (isMember && everyone) except.add(userId);
       if (outcome) own.set(userId, outcome);
     }
-    return { everyone, except: [...except], own };
+    return { everyone, except: [...except], exceptGroups: everyone ? differing.map(({ id }) => id) : [], own };
   }
 
   async #candidates(
     userIds: Iterable<string>,
+    singled: ReadonlySet<string>,
     room: RoomView,
     subscribers: ReadonlySet<string> | undefined,
   ): Promise<PushCandidate[]> {
     const compiled = await this.rules.compiled(userIds);
     return allSoon(
-      [...compiled].map(([userId, { rules, needsDisplayName }]) => {
-        const candidate = { userId, ruleset: rules, threadSubscribed: subscribers?.has(userId) };
-        if (!needsDisplayName) return candidate;
+      [...compiled].map(([userId, ready]): Soon<PushCandidate> => {
+        const isLikeOthers = !ready.needsDisplayName && !singled.has(userId);
+        const ruleset = isLikeOthers ? ready.unnamed : ready.rules;
+        const candidate = { userId, ruleset, isLikeOthers, threadSubscribed: subscribers?.has(userId) };
+        if (!ready.needsDisplayName) return candidate;
         return soon(displayNameOf(userId, room), (displayName) => ({ ...candidate, displayName }));
       }),
     );
   }
 
   /** An invite from a room that this server is not in lies outside every timeline; its target is told all the same. */
-  #invite(stored: StoredEvent, room: RoomView): Soon<EventPush | undefined> {
+  #invite(stored: StoredEvent, room: RoomView): Soon<Judgement | undefined> {
     const { event } = stored;
     if (!stored.outlier || !isInvite(event) || !this.#isLocal(event.stateKey)) return undefined;
-    return soon(
-      this.#evaluate(stored, room),
-      (push) => push && { ...push, everyone: undefined, except: [], outOfBand: true },
-    );
+    return soon(this.#evaluate(stored, room), (judge) => () => {
+      const push = judge?.();
+      return push && { ...push, everyone: undefined, except: [], exceptGroups: [], outOfBand: true };
+    });
   }
 
   /** What a redaction redacts, if it takes effect: on its own server's events, or where the power levels allow it. */
@@ -274,10 +316,18 @@ function isInvite(event: RoomEvent): event is RoomEvent & { readonly stateKey: s
   return event.type === 'm.room.member' && event.stateKey !== undefined && event.content['membership'] === 'invite';
 }
 
-/** The common members of two sets, in the time of the smaller one. */
-function intersection(a: ReadonlySet<string>, b: ReadonlySet<string>): string[] {
-  const [small, large] = a.size < b.size ? [a, b] : [b, a];
-  return [...small].filter((one) => large.has(one));
+/** Asks once for each ruleset. */
+function memoized(
+  judge: (rules: CompiledRuleset) => NotifyOutcome | undefined,
+): (rules: CompiledRuleset) => NotifyOutcome | undefined {
+  const known = new Map<CompiledRuleset, NotifyOutcome | undefined>();
+  return (rules) => {
+    const before = known.get(rules);
+    if (before !== undefined || known.has(rules)) return before;
+    const outcome = judge(rules);
+    known.set(rules, outcome);
+    return outcome;
+  };
 }
 
 function levelsOf(room: RoomView): Soon<{ readonly levels: PowerLevels; readonly notifications: unknown }> {

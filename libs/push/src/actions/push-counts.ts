@@ -3,6 +3,7 @@ import { Database, type Tx } from '@rookery/database';
 import { domainOf } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
 import { LRUCache } from 'lru-cache';
+import { selectGroupsOf } from '../rules/rule-groups.query.js';
 import type { EventPush } from './event-push.js';
 import { raiseMark, selectCountedRooms, selectCounts } from './push-actions.query.js';
 
@@ -32,7 +33,16 @@ type Entry = Map<string, UnreadCount>;
 interface KnownRoom {
   /** What everybody was told of since the room is known. */
   readonly shared: Entry;
-  readonly users: Map<string, Entry>;
+  /** What groups were spared of it, as far as somebody is in them. */
+  readonly spared: Map<string, Entry>;
+  readonly users: Map<string, KnownUser>;
+}
+
+interface KnownUser {
+  /** Of users whose rules about the room are the same. */
+  readonly groupId: string | undefined;
+  /** The difference between what the user has not read and what everybody was told of and the group was not spared. */
+  readonly own: Entry;
 }
 
 interface Load {
@@ -40,8 +50,8 @@ interface Load {
 }
 
 const maxEntries = 200_000;
-/** A room with more threads than this in memory is read anew. */
-const maxSharedThreads = 256;
+/** A room with more threads, or groups, than this in memory is read anew. */
+const maxShared = 256;
 const keyOf = (roomId: string, userId: string): string => `${roomId}\n${userId}`;
 
 /**
@@ -73,21 +83,25 @@ export class PushCounts {
     const missing: string[] = [];
     for (const roomId of roomIds) {
       const room = this.#entries.get(keyOf(roomId, userId)) && this.#rooms.get(roomId);
-      const entry = room?.users.get(userId);
-      if (room && entry) result.set(roomId, summed(room.shared, entry));
+      const known = room?.users.get(userId);
+      if (room && known) result.set(roomId, summed(room, known));
       else missing.push(roomId);
     }
     if (missing.length === 0) return result;
     const loads = missing.map((roomId) => this.#begin(roomId));
     try {
       const found = new Map<string, Entry>(missing.map((roomId) => [roomId, new Map()]));
-      for (const row of await selectCounts(this.database, userId, missing))
+      const [rows, groups] = await Promise.all([
+        selectCounts(this.database, userId, missing),
+        selectGroupsOf(this.database, userId, missing),
+      ]);
+      for (const row of rows)
         found.get(row.room_id)?.set(row.thread_id, { notify: row.notify, highlight: row.highlight });
       for (const [index, roomId] of missing.entries()) {
         const entry: Entry = found.get(roomId) ?? new Map();
         result.set(roomId, entry);
         // Somebody changed the counts meanwhile: what was read may be from before or after.
-        if (!loads[index]!.dirty) this.#keep(roomId, userId, entry);
+        if (!loads[index]!.dirty) this.#keep(roomId, userId, groups.get(roomId), entry);
       }
     } finally {
       for (const [index, roomId] of missing.entries()) this.#end(roomId, loads[index]!);
@@ -146,18 +160,26 @@ export class PushCounts {
   add(roomId: string, pushes: readonly EventPush[]): void {
     const room = this.#rooms.get(roomId);
     if (room === undefined) return;
-    for (const { everyone, own, except, sender, threadId } of pushes) {
+    for (const { everyone, own, except, exceptGroups, sender, threadId } of pushes) {
       const shared = everyone && { notify: 1, highlight: everyone.highlight ? 1 : 0 };
-      if (shared) change(room.shared, threadId, shared, 1);
+      if (shared) {
+        change(room.shared, threadId, shared, 1);
+        for (const groupId of exceptGroups) {
+          const spared = room.spared.get(groupId);
+          if (spared) change(spared, threadId, shared, 1);
+        }
+      }
       for (const userId of new Set([sender, ...except, ...own.keys()])) {
-        const entry = room.users.get(userId);
-        if (entry === undefined) continue;
+        const known = room.users.get(userId);
+        if (known === undefined) continue;
         const outcome = own.get(userId);
-        if (outcome) change(entry, threadId, { notify: 1, highlight: outcome.highlight ? 1 : 0 }, 1);
-        if (shared) change(entry, threadId, shared, -1);
+        if (outcome) change(known.own, threadId, { notify: 1, highlight: outcome.highlight ? 1 : 0 }, 1);
+        // With a group that was spared, its members were: once is enough. A member with an own way need not be named.
+        const isSpared = known.groupId !== undefined && exceptGroups.includes(known.groupId);
+        if (shared && !isSpared) change(known.own, threadId, shared, -1);
       }
     }
-    if (room.shared.size > maxSharedThreads) this.forget(roomId);
+    if (room.shared.size > maxShared || room.spared.size > maxShared) this.forget(roomId);
   }
 
   /** Drops what is in memory of a room, or of one user in it. */
@@ -167,13 +189,18 @@ export class PushCounts {
       for (const each of [...(this.#rooms.get(roomId)?.users.keys() ?? [])]) this.#entries.delete(keyOf(roomId, each));
   }
 
-  #keep(roomId: string, userId: string, counts: Entry): void {
+  #keep(roomId: string, userId: string, groupId: string | undefined, counts: Entry): void {
     this.#entries.set(keyOf(roomId, userId), { roomId, userId });
-    const room = this.#rooms.get(roomId) ?? { shared: new Map(), users: new Map() };
+    const room = this.#rooms.get(roomId) ?? { shared: new Map(), spared: new Map(), users: new Map() };
     this.#rooms.set(roomId, room);
-    const entry: Entry = new Map(counts);
-    for (const [threadId, count] of room.shared) change(entry, threadId, count, -1);
-    room.users.set(userId, entry);
+    const own: Entry = new Map(counts);
+    for (const [threadId, count] of room.shared) change(own, threadId, count, -1);
+    if (groupId !== undefined) {
+      const spared = room.spared.get(groupId);
+      if (spared === undefined) room.spared.set(groupId, new Map());
+      for (const [threadId, count] of spared ?? []) change(own, threadId, count, 1);
+    }
+    room.users.set(userId, { groupId, own });
   }
 
   #unlink(roomId: string, userId: string): void {
@@ -205,8 +232,10 @@ function change(entry: Entry, threadId: string, by: UnreadCount, sign: 1 | -1): 
   else entry.set(threadId, { notify, highlight });
 }
 
-function summed(shared: Entry, own: Entry): Entry {
+function summed({ shared, spared }: KnownRoom, { groupId, own }: KnownUser): Entry {
   const sum: Entry = new Map(shared);
+  if (groupId !== undefined)
+    for (const [threadId, count] of spared.get(groupId) ?? []) change(sum, threadId, count, -1);
   for (const [threadId, count] of own) change(sum, threadId, count, 1);
   return sum;
 }

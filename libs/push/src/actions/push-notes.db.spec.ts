@@ -3,6 +3,8 @@ import { Config } from '@rookery/platform';
 import type { PushNote } from '@rookery/rooms';
 import { eachDatabase } from '@rookery/testing';
 import { fixtureMigrations } from '../push.fixture.js';
+import type { Regrouped } from '../rules/own-rules.js';
+import { collectGroups, selectGroups, selectGroupsOf, writeGroups } from '../rules/rule-groups.query.js';
 import { usersToPush } from '../pushers/pusher.query.js';
 import { type EventPush, type NotifyOutcome, noteOf } from './event-push.js';
 import {
@@ -53,6 +55,7 @@ eachDatabase('what an event means to everybody', (open) => {
       threadId: 'main',
       everyone: plain,
       except: [],
+      exceptGroups: [],
       own: new Map(),
       outOfBand: false,
       ...more,
@@ -60,7 +63,11 @@ eachDatabase('what an event means to everybody', (open) => {
   };
 
   /** Stores events as the writer of events and the hook do. */
-  async function store(pushes: readonly EventPush[], counts?: PushCounts): Promise<void> {
+  async function store(
+    pushes: readonly EventPush[],
+    counts?: PushCounts,
+    regrouped: Regrouped = new Map(),
+  ): Promise<void> {
     const columns =
       'event_id type room_id sender topological_ordering depth stream_ordering origin_server_ts received_ts';
     const row = (one: EventPush, note: PushNote | undefined): (string | number | null)[] => [
@@ -78,7 +85,12 @@ eachDatabase('what an event means to everybody', (open) => {
         pushes.map((one) => row(one, noteOf(one))),
       );
       await insertOwnPushes(tx, pushes);
-      counts?.changeIn(tx, pushes[0]!.roomId, () => counts.add(pushes[0]!.roomId, pushes));
+      const { roomId, streamOrdering } = pushes[0]!;
+      await writeGroups(tx, roomId, streamOrdering, regrouped);
+      counts?.changeIn(tx, roomId, () => {
+        for (const userId of regrouped.keys()) counts.forget(roomId, userId);
+        counts.add(roomId, pushes);
+      });
     });
   }
 
@@ -123,13 +135,17 @@ eachDatabase('what an event means to everybody', (open) => {
     const pick = <T>(list: readonly T[]): T => list[random(list.length)]!;
     const roomId = await newRoom();
     const counts = newCounts();
-    for (let step = 0; step < 60; step++) {
+    const groups = new Map<string, string | undefined>();
+    for (let step = 0; step < 120; step++) {
       const reader = pick(members);
       if (random(4) === 0) {
         const receipt = { roomId, userId: reader, eventStreamOrdering: position - random(8) };
         const threadId = pick([undefined, 'main', '$t1', '$t2']);
         await database.write((tx) => counts.receiptsInTransaction(tx, [{ ...receipt, threadId }]));
       }
+      const regrouped = new Map<string, string | undefined>();
+      if (random(5) === 0) regrouped.set(pick(members), pick([undefined, '#one', '#two']));
+      for (const [userId, groupId] of regrouped) groups.set(userId, groupId);
       const pushes = Array.from({ length: 1 + random(3) }, () => {
         const sender = pick(members);
         const others = members.filter((userId) => userId !== sender);
@@ -137,12 +153,17 @@ eachDatabase('what an event means to everybody', (open) => {
         const own = new Map(
           others.filter(() => random(4) === 0).map((userId) => [userId, pick([plain, loud])] as const),
         );
-        const except = everyone ? others.filter((userId) => own.has(userId) || random(4) === 0) : [];
-        return push(roomId, { sender, everyone, own, except, threadId: pick(['main', 'main', '$t1', '$t2']) });
+        const exceptGroups = everyone ? ['#one', '#two'].filter(() => random(2) === 0) : [];
+        const isSpared = (userId: string): boolean => exceptGroups.includes(groups.get(userId) ?? '');
+        // Members of a group that is spared are named as well, or not.
+        const except = everyone
+          ? others.filter((userId) => (own.has(userId) && !isSpared(userId)) || random(4) === 0)
+          : [];
+        return push(roomId, { sender, everyone, own, except, exceptGroups, threadId: pick(['main', 'main', '$t1', '$t2']) });
       });
-      await store(pushes, counts);
+      await store(pushes, counts, regrouped);
       // Some are in memory from the beginning, others come later.
-      for (const userId of members.slice(0, 1 + (step >> 4))) {
+      for (const userId of members.slice(0, 1 + (step >> 5))) {
         const known = sorted((await counts.read(userId, [roomId])).get(roomId));
         expect([step, known]).toEqual([step, sorted((await newCounts().read(userId, [roomId])).get(roomId))]);
       }

@@ -2,7 +2,7 @@ import { type BackgroundUpdate, defineBackgroundUpdate, queueBackgroundUpdate, t
 
 /**
  * The columns `push_*` of `events`: what an event means to all joined users but its sender and those in `push_except` (a JSON
- * list). NULL in `push_thread` (a thread's root or `main`): it notifies nobody by default. NULL in `push_actions` (JSON): it
+ * list of users, and of groups of users as the table `push_rule_groups` knows them). NULL in `push_thread` (a thread's root or `main`): it notifies nobody by default. NULL in `push_actions` (JSON): it
  * asks for `["notify"]`. NULL in `push_except`: nobody is excepted.
  */
 const copied = `UPDATE events SET push_thread = d.thread_id, push_highlight = d.highlight,

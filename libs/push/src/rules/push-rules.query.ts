@@ -35,6 +35,12 @@ interface EnabledRow {
   readonly enabled: number;
 }
 
+interface StoredChanges {
+  readonly rules: UserRule[];
+  readonly enabled: Map<string, boolean>;
+  readonly actions: Map<string, PushAction[]>;
+}
+
 /** How a rule is named in the tables: `global/override/.m.rule.master`. */
 const storedId = (kind: RuleKind, ruleId: string): string => `global/${kind}/${ruleId}`;
 const plainId = (stored: string): string => stored.split('/').slice(2).join('/');
@@ -50,17 +56,19 @@ export async function ruleChanges(db: Db, userIds: readonly string[]): Promise<M
   const switches = await db.query<EnabledRow>(`SELECT user_name, rule_id, enabled FROM push_rules_enable WHERE ${of}`, [
     userIds,
   ]);
-  const users = new Map<
-    string,
-    { rules: UserRule[]; enabled: Map<string, boolean>; actions: Map<string, PushAction[]> }
-  >();
-  const changesOf = (
-    userId: string,
-  ): { rules: UserRule[]; enabled: Map<string, boolean>; actions: Map<string, PushAction[]> } => {
+  // Rules of different kinds may have the same id: what is switched is told by the id as it is stored.
+  const own = new Map<string, boolean>();
+  const users = new Map<string, StoredChanges>();
+  const changesOf = (userId: string): StoredChanges => {
     let changes = users.get(userId);
     if (changes === undefined) users.set(userId, (changes = { rules: [], enabled: new Map(), actions: new Map() }));
     return changes;
   };
+  for (const row of switches) {
+    const stored = migrateStoredRule({ ruleId: plainId(row.rule_id), actions: [] });
+    if (stored?.ruleId.startsWith('.')) changesOf(row.user_name).enabled.set(stored.ruleId, row.enabled !== 0);
+    else own.set(`${row.user_name} ${row.rule_id}`, row.enabled !== 0);
+  }
   for (const row of rules) {
     const kind = ruleKinds.find((each) => priorityClasses[each] === row.priority_class);
     const stored = migrateStoredRule({
@@ -70,12 +78,10 @@ export async function ruleChanges(db: Db, userIds: readonly string[]): Promise<M
     if (kind === undefined || stored === undefined) continue;
     const changes = changesOf(row.user_name);
     if (stored.ruleId.startsWith('.')) changes.actions.set(stored.ruleId, stored.actions);
-    else
-      changes.rules.push(userRule(kind, stored.ruleId, stored.actions, JSON.parse(row.conditions) as PushCondition[]));
-  }
-  for (const row of switches) {
-    const stored = migrateStoredRule({ ruleId: plainId(row.rule_id), actions: [] });
-    if (stored !== undefined) changesOf(row.user_name).enabled.set(stored.ruleId, row.enabled !== 0);
+    else {
+      const rule = userRule(kind, stored.ruleId, stored.actions, JSON.parse(row.conditions) as PushCondition[]);
+      changes.rules.push(own.get(`${row.user_name} ${row.rule_id}`) === false ? { ...rule, enabled: false } : rule);
+    }
   }
   return users;
 }

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database, StreamIds, type Tx } from '@rookery/database';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
@@ -20,7 +21,9 @@ import { Config } from '@rookery/platform';
 import { Notifier, StreamChangeCache } from '@rookery/replication';
 import { AccountDataService } from '@rookery/users';
 import { LRUCache } from 'lru-cache';
-import { OwnRules } from './own-rules.js';
+import { OwnRules, type Regrouped, type RuleGroup } from './own-rules.js';
+import { type Soon } from '../soon.js';
+import { selectGroups } from './rule-groups.query.js';
 import {
   deleteEnabled,
   highestPosition,
@@ -42,7 +45,10 @@ export const nobody = '@:';
 
 /** A ruleset ready for evaluation. */
 export interface ReadyRules {
+  /** For events that name the user. */
   readonly rules: CompiledRuleset;
+  /** For others: one and the same for all users with the same changes. */
+  readonly unnamed: CompiledRuleset;
   /** Some rule asks for the user's name in the room. */
   readonly needsDisplayName: boolean;
 }
@@ -69,7 +75,12 @@ export class PushRulesService implements OnModuleInit {
   readonly #compiled = new LRUCache<string, Cached>({ maxSize: maxBytes, sizeCalculation: (entry) => entry.sizeBytes });
   #stream: StreamIds | undefined;
   #changes = new StreamChangeCache(0);
-  #ownRules = new OwnRules([]);
+  /** Rulesets for users whom an event does not name, by what was changed. */
+  readonly #unnamed = new LRUCache<string, CompiledRuleset>({
+    maxSize: maxBytes / 4,
+    sizeCalculation: (rules) => 1_024 * rules.length,
+  });
+  #ownRules = this.#newOwnRules([]);
   /** What this server's rules are about beyond the specification. */
   readonly features: RuleFeatures;
   /** What holds for everybody who has changed no rule, and whom an event does not name. */
@@ -95,7 +106,7 @@ export class PushRulesService implements OnModuleInit {
       takenUpTo: await highestPosition(this.database),
     });
     this.#changes = new StreamChangeCache(this.#stream.current());
-    this.#ownRules = new OwnRules(await usersWithChanges(this.database));
+    this.#ownRules = this.#newOwnRules(await usersWithChanges(this.database));
     this.notifier.track(this.#stream);
     this.accountData.serve('m.push_rules', async (userId) => this.content(userId));
   }
@@ -117,12 +128,43 @@ export class PushRulesService implements OnModuleInit {
     return position > after && position <= upTo;
   }
 
+  /** Finds out what the changes of a room's members are about, where that is not known; two queries for all of them. */
+  learn(members: ReadonlySet<string>): Soon<unknown> {
+    const unknown = this.#ownRules.unknownAmong(members);
+    return unknown.length === 0 ? undefined : this.compiled(unknown);
+  }
+
   /**
-   * Members of a room whose rules may differ from the default for what somebody sends there; whoever is not in it, and whom
-   * the event does not name, need not be evaluated alone.
+   * Members of a room whose rules have to be looked at one by one for what somebody sends there. Whoever is neither here nor
+   * in a group, and whom the event does not name, has the default rules.
    */
-  ownRulesAmong(members: ReadonlySet<string>, roomId: string, sender: string): Set<string> {
-    return this.#ownRules.among(members, roomId, sender);
+  aloneAmong(members: ReadonlySet<string>, roomId: string, sender: string): Set<string> {
+    return this.#ownRules.aloneAmong(members, roomId, sender);
+  }
+
+  /** Gets a room's groups ready for {@link groupsAt}; costs a query where that was not done before. */
+  readGroups(roomId: string): Soon<unknown> {
+    return this.#ownRules.hasUnreadGroups(roomId) ? this.#readGroups(roomId) : undefined;
+  }
+
+  /** Users whose changes about a room are the same; also those who are not in it. */
+  groupsAt(roomId: string): readonly RuleGroup[] {
+    return this.#ownRules.groupsAt(roomId);
+  }
+
+  /** Who is in another group of a room than the tables say. */
+  unsavedGroupsAt(roomId: string): Regrouped {
+    return this.#ownRules.unsavedAt(roomId);
+  }
+
+  /** The tables say so now. */
+  groupsSaved(roomId: string, regrouped: Regrouped): void {
+    this.#ownRules.saved(roomId, regrouped);
+  }
+
+  /** The tables say nothing about a room any more. */
+  forgetGroups(roomId: string): void {
+    this.#ownRules.forget(roomId);
   }
 
   /** Rulesets ready for evaluation; what is not in memory comes in two queries for all users. */
@@ -142,7 +184,9 @@ export class PushRulesService implements OnModuleInit {
       const needsDisplayName = own.rules.some((rule) =>
         rule.conditions?.some(({ kind }) => kind === 'contains_display_name'),
       );
-      const compiled = { rules: compileRuleset(buildRuleset(userId, own, this.features)), needsDisplayName };
+      const compiled = readyRules(this.#unnamedRules(own), needsDisplayName, () =>
+        compileRuleset(buildRuleset(userId, own, this.features)),
+      );
       result.set(userId, compiled);
       // Rules that changed while they were read may be old already.
       if (!this.#changes.hasChanged(userId, before) || before < this.#changes.earliestKnown) {
@@ -226,6 +270,23 @@ export class PushRulesService implements OnModuleInit {
     return this.#stream;
   }
 
+  #newOwnRules(userIds: Iterable<string>): OwnRules {
+    return new OwnRules(userIds, (changes) => this.#unnamedRules(changes));
+  }
+
+  #unnamedRules(changes: RuleChanges): CompiledRuleset {
+    const text = JSON.stringify([changes.rules, [...changes.enabled].toSorted(), [...changes.actions].toSorted()]);
+    const key = createHash('sha256').update(text).digest('base64');
+    let rules = this.#unnamed.get(key);
+    if (rules === undefined)
+      this.#unnamed.set(key, (rules = compileRuleset(buildRuleset(nobody, changes, this.features))));
+    return rules;
+  }
+
+  async #readGroups(roomId: string): Promise<void> {
+    this.#ownRules.read(roomId, await selectGroups(this.database, roomId));
+  }
+
   async #changesOf(userId: string): Promise<RuleChanges> {
     return (await ruleChanges(this.database, [userId])).get(userId) ?? noRuleChanges;
   }
@@ -247,6 +308,18 @@ export class PushRulesService implements OnModuleInit {
       { name: 'push_rules' },
     );
   }
+}
+
+/** Most users are never named: what is only for events that do it is made when one comes. */
+function readyRules(unnamed: CompiledRuleset, needsDisplayName: boolean, compile: () => CompiledRuleset): ReadyRules {
+  let rules: CompiledRuleset | undefined;
+  return {
+    unnamed,
+    needsDisplayName,
+    get rules() {
+      return (rules ??= compile());
+    },
+  };
 }
 
 function find(ruleset: Ruleset, kind: RuleKind, ruleId: string): PushRule {

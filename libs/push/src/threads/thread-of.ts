@@ -1,6 +1,6 @@
 import type { RoomEvent } from '@rookery/events';
 import { type EventStore, relationOf } from '@rookery/rooms';
-import type { Soon } from '../actions/soon.js';
+import type { Soon } from '../soon.js';
 
 /**
  * The root of the thread that an event is in, or `main`: replies, and what refers to them.
