@@ -126,6 +126,14 @@ describe('providers that are not quite OpenID Connect', () => {
     expect(provider.exchanges.at(-1)?.form.has('client_secret')).toBe(false);
   });
 
+  it('scopes of a token as a list', async () => {
+    provider.person = { id: 5, login: 'lists' };
+    provider.answers.set('/token', () => ({
+      body: { access_token: 'a', token_type: 'bearer', scope: ['read', 'write'], expires_in: 300 },
+    }));
+    expect((await signOn('oidc-oauth')).userId).toBe('@lists:rookery.test');
+  });
+
   it('people of several providers confirm by any of them', async () => {
     provider.person = { sub: 'm', name: 'mia' };
     const mia = await signOn('oidc-jwt');

@@ -127,6 +127,17 @@ describe.each(['sqlite', 'postgres'] as const)('what a provider or a stranger ma
     expectFailure(await copy.go(back), 'invalid_session');
   });
 
+  it('goes on after a restart of the server', async () => {
+    person('frank');
+    const browser = world.browser();
+    const start = await browser.go(`${base}/_matrix/client/v3/login/sso/redirect/oidc-fake?redirectUrl=${trusted}`);
+    const back = (await browser.go(start.location!)).location!;
+    await world.homeserver.restart();
+    const done = await browser.go(back);
+    await world.homeserver.restart();
+    expect(await world.logIn(done)).toMatchObject({ userId: '@frank:rookery.test' });
+  });
+
   it('forgets what took too long', async () => {
     person('frank');
     const browser = world.browser();

@@ -176,11 +176,22 @@ export class OidcClient {
       { [library.clockTolerance]: toleranceSeconds },
       this.#authentication(library),
     );
-    configuration[library.customFetch] = this.http.fetch as OpenIdClient.CustomFetch;
+    configuration[library.customFetch] = (url, options) => this.#fetch(url, options);
     configuration.timeout = 10;
     if (this.#mayBeInsecure) library.allowInsecureRequests(configuration);
     library.enableNonRepudiationChecks(configuration);
     return (this.#ready = { library, configuration, metadata, sinceMs: this.clock.monotonicMs() });
+  }
+
+  /** Some providers list the scopes of a token; the protocol wants them in one text. */
+  async #fetch(url: string, options: OpenIdClient.CustomFetchOptions): Promise<Response> {
+    const response = await this.http.fetch(url, options);
+    if (options.method !== 'POST' || !response.headers.get('content-type')?.includes('json')) return response;
+    const text = await response.text();
+    const answer = parsed(text);
+    const { status, headers } = response;
+    if (!isJsonObject(answer) || !Array.isArray(answer['scope'])) return new Response(text, { status, headers });
+    return new Response(JSON.stringify({ ...answer, scope: answer['scope'].join(' ') }), { status, headers });
   }
 
   async #metadata(): Promise<OpenIdClient.ServerMetadata> {
@@ -250,6 +261,14 @@ function explain(library: typeof OpenIdClient, error: unknown): SsoError {
   return /JWT|JWS|JWK|KEY_SELECTION|signature|claim|nonce/i.test(about)
     ? new SsoError('invalid_token', 'What the sign-in provider sent cannot be trusted.', 400, { cause: error })
     : new SsoError('invalid_response', 'The sign-in provider sent an answer of the wrong kind.', 502, { cause: error });
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
 }
 
 function causesOf(error: unknown): Error[] {
