@@ -23,7 +23,7 @@ interface Notary {
 
 const originTimeoutMs = 10_000;
 const notaryTimeoutMs = 20_000;
-const maxOriginBytes = 65_536;
+const maxOriginBytes = 32_768;
 const maxNotaryBytes = 8_388_608;
 const maxServersPerQuery = 100;
 /** With more servers than this, notaries are asked first: one request, and no waiting for those that are gone. */

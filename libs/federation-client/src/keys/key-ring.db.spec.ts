@@ -192,6 +192,8 @@ eachDatabase('the keys of other servers', (open) => {
       [name],
     );
     expect(rows.length).toBeLessThanOrEqual(100);
+    const texts = await test.database.query('SELECT key_id FROM server_keys_json WHERE server_name = ?', [name]);
+    expect(texts).toHaveLength(10);
     expect(rows.every(({ key_id }) => /^ed25519:[a-z0-9]+$/.test(key_id))).toBe(true);
   });
 

@@ -3,6 +3,9 @@ import { decodeBase64, encodeBase64, VerifyKey } from '@rookery/events';
 import type { ToldStatement } from './key-fetcher.js';
 import type { ServerKey } from './server-keys.js';
 
+/** Keys of one statement with which its text is kept: a server may list hundreds, and its text is long then. */
+const maxTexts = 10;
+
 /** A statement as it is kept. */
 export interface StoredStatement {
   readonly serverName: string;
@@ -43,10 +46,12 @@ export async function storeStatements(tx: Tx, told: readonly ToldStatement[], no
   const texts = new Map<string, ToldKey>();
   for (const { statement, from } of told) {
     const { serverName } = statement;
-    for (const key of statement.keys.values()) {
+    // Those that hold longest first: the text is kept with a few of them only.
+    const keys = [...statement.keys.values()].toSorted((left, right) => right.validUntilTs - left.validUntilTs);
+    for (const [i, key] of keys.entries()) {
       const one = { statement, from, key };
       keepBetter(best, `${serverName} ${key.keyId}`, one);
-      keepBetter(texts, `${serverName} ${key.keyId} ${from}`, one);
+      if (i < maxTexts) keepBetter(texts, `${serverName} ${key.keyId} ${from}`, one);
     }
   }
   await tx.insertMany(

@@ -388,6 +388,7 @@ describe('requests to other servers', () => {
       ['nothing', ''],
       ['a list', '[]'],
       ['half of it', '{"a":'],
+      ['endless depth', `{"a":${'['.repeat(200)}${']'.repeat(200)}}`],
     ])('to JSON objects: %s is none', async (_, text) => {
       const { client } = await pair((__, response) => void response.end(text));
       expect(await reason(client.getJson('b.test', path))).toBe('bad_response');

@@ -10,7 +10,7 @@ import type { Connections } from './connections.js';
 import { failureOf } from './failure-of.js';
 import { FederationRequestError } from './federation-request-error.js';
 import { type RequestQuery, requestUri } from './request-path.js';
-import { boundedBody, readAll } from './response-body.js';
+import { boundedBody, isNestedTooDeeply, readAll } from './response-body.js';
 import { pauseBefore, type RetryPlan, retryPlan } from './retries.js';
 import { Turnstile, TurnstileFull } from './turnstile.js';
 
@@ -74,6 +74,8 @@ const defaultMaxBytes = 104_857_600;
 const maxRequests = 16;
 const maxStreams = 8;
 const maxWaiting = 500;
+/** Deepest nesting of an answer that holds no events. */
+const maxNesting = 128;
 /** Largest body of an error that is looked at, bytes. */
 const maxErrorBytes = 65_536;
 
@@ -117,7 +119,7 @@ export class FederationClient {
 
   /** Sends a request and reads an answer that is a JSON object. @throws FederationRequestError */
   async requestJson(request: FederationRequest): Promise<JsonObject> {
-    return jsonObjectOf(request.destination, await this.request(request), (text) => JSON.parse(text) as unknown);
+    return jsonObjectOf(request.destination, await this.request(request), parsePlain);
   }
 
   /**
@@ -290,7 +292,7 @@ async function refusalOf(
 ): Promise<FederationRequestError> {
   let body: JsonObject | undefined;
   try {
-    const parsed: unknown = JSON.parse((await readAll(stream)).toString('utf8'));
+    const parsed = parsePlain((await readAll(stream)).toString('utf8'));
     if (isJsonObject(parsed)) body = parsed;
   } catch {
     // The status says enough.
@@ -301,6 +303,12 @@ async function refusalOf(
   const retryAfterMs = Number.isFinite(seconds) ? seconds * 1000 : typeof told === 'number' ? told : undefined;
   const message = `${destination} answered with status ${status}${errcode === undefined ? '' : ` ${errcode}`}`;
   return new FederationRequestError(destination, 'status', message, { status, errcode, retryAfterMs, body });
+}
+
+/** Whoever takes it on may recurse. @throws SyntaxError also for what is nested too deeply */
+function parsePlain(text: string): unknown {
+  if (isNestedTooDeeply(text, maxNesting)) throw new SyntaxError('nested too deeply');
+  return JSON.parse(text);
 }
 
 function jsonObjectOf(destination: string, { body }: FederationResponse, parse: (text: string) => unknown): JsonObject {

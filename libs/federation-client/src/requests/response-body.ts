@@ -61,6 +61,24 @@ export function boundedBody(
   return limit;
 }
 
+/** Whether JSON text is nested more deeply than `limit`; looks at brackets outside strings. */
+export function isNestedTooDeeply(text: string, limit: number): boolean {
+  let depth = 0;
+  for (let i = 0; i < text.length; i++) {
+    const unit = text.charCodeAt(i);
+    if (unit === 0x22) {
+      for (i++; i < text.length; i++) {
+        const inside = text.charCodeAt(i);
+        if (inside === 0x5c) i++;
+        else if (inside === 0x22) break;
+      }
+    } else if (unit === 0x7b || unit === 0x5b) {
+      if (++depth > limit) return true;
+    } else if (unit === 0x7d || unit === 0x5d) depth--;
+  }
+  return false;
+}
+
 /** Everything a stream brings. */
 export async function readAll(stream: Readable): Promise<Buffer> {
   const chunks: Buffer[] = [];
