@@ -101,6 +101,7 @@ export async function buildMedia(parts: {
   });
   await lifecycle.start();
   const get = <T>(type: abstract new (...args: never[]) => T): T => context.get<T>(type as Type<T>, { strict: false });
+  let closed = false;
   return {
     folder,
     get,
@@ -119,6 +120,8 @@ export async function buildMedia(parts: {
         .sort();
     },
     async close() {
+      if (closed) return;
+      closed = true;
       await lifecycle.stop();
       await context.close();
       await rm(folder, { recursive: true, force: true });

@@ -1,4 +1,4 @@
-import { Injectable } from '@nestjs/common';
+import { Injectable, type OnModuleDestroy } from '@nestjs/common';
 import { availableParallelism } from 'node:os';
 import { MatrixError } from '@rookery/matrix-types';
 import { Config, Logger } from '@rookery/platform';
@@ -69,13 +69,18 @@ function loadSharp(): Promise<SharpConstructor> {
 
 /** Decodes images and makes small ones of them: few at a time, outside of the event loop, bounded in pixels and time. */
 @Injectable()
-export class ImageEngine {
+export class ImageEngine implements OnModuleDestroy {
+  #stopping = false;
   readonly #slots = new Slots(Math.min(maxAtOnce, availableParallelism()));
 
   constructor(
     private readonly config: Config,
     private readonly logger: Logger,
   ) {}
+
+  onModuleDestroy(): void {
+    this.#stopping = true;
+  }
 
   /** Whether there is so much to do that what nobody waits for should be left. */
   get busy(): boolean {
@@ -124,6 +129,7 @@ export class ImageEngine {
     if (this.#slots.waiting >= maxWaiting) throw MatrixError.limitExceeded(retryWhenBusyMs);
     const sharp = await loadSharp();
     return this.#slots.run(async () => {
+      if (this.#stopping) throw MatrixError.limitExceeded(retryWhenBusyMs);
       try {
         const open = await this.#opener(sharp, source, image, sizes, animated);
         const made: MadeThumbnail[] = [];

@@ -237,6 +237,15 @@ eachDatabase('thumbnails', (open) => {
     expect(await get(key, { animated: true })).toMatchObject({ type: 'image/png', pages: 1 });
   });
 
+  it('that wait when the server stops are left for later', async () => {
+    await build();
+    const bytes = await picture(2_000, 1_500).png().toBuffer();
+    for (let i = 0; i < 30; i++) await media.upload(Buffer.concat([bytes, Buffer.from([i])]), 'image/png');
+    const startedMs = performance.now();
+    await media.close();
+    expect(performance.now() - startedMs).toBeLessThan(3_000);
+  });
+
   it('are recorded under the names of the field', async () => {
     await build();
     const { mediaId } = await media.upload(await picture(40, 40).jpeg().toBuffer(), 'image/jpeg');

@@ -1,4 +1,4 @@
-import { Injectable } from '@nestjs/common';
+import { Injectable, type OnModuleDestroy } from '@nestjs/common';
 import { Readable } from 'node:stream';
 import { Database } from '@rookery/database';
 import { MatrixError } from '@rookery/matrix-types';
@@ -27,7 +27,7 @@ const maxRemembered = 2_000;
 
 /** Small images of images: of the sizes in the settings, or made to order. */
 @Injectable()
-export class Thumbnails {
+export class Thumbnails implements OnModuleDestroy {
   readonly #making = new Map<string, Promise<readonly StoredThumbnail[]>>();
   readonly #failed = new Map<string, MatrixError>();
   readonly #background = new Set<Promise<unknown>>();
@@ -40,6 +40,11 @@ export class Thumbnails {
     private readonly clock: Clock,
     private readonly logger: Logger,
   ) {}
+
+  /** Those that are being made are finished; those that wait are left for when they are asked for. */
+  onModuleDestroy(): Promise<void> {
+    return this.settled();
+  }
 
   /** Makes the thumbnails of a file that was stored just now, while nobody waits for them. What is left out is made when asked for. */
   prepare(media: Media): void {
