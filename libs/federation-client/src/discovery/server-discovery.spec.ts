@@ -60,6 +60,7 @@ describe('the way to a server', () => {
     ['a.test:443', 'a.test:443', 'a.test', ['a.test:443']],
     ['A.test:8008', 'A.test:8008', 'A.test', ['A.test:8008']],
     ['a.test', 'a.test', 'a.test', ['a.test:8448']],
+    ['256.256', '256.256', '256.256', ['256.256:8448']],
   ])('%s without a document', (serverName, hostHeader, tlsName, routes) => {
     it(`leads to ${routes.join()}`, async () => {
       const names = new FakeNames();
@@ -68,9 +69,10 @@ describe('the way to a server', () => {
         ...{ hostHeader, tlsName, routes },
       });
       // What says all needs no look-up.
-      expect(names.asked).toEqual(
-        serverName === 'a.test' ? ['a.test:443', '_matrix-fed._tcp.a.test', '_matrix._tcp.a.test'] : [],
-      );
+      const records = [`_matrix-fed._tcp.${serverName}`, `_matrix._tcp.${serverName}`];
+      const isName = routes[0] === `${serverName}:8448` && tlsName !== '1.2.3.4';
+      expect(names.asked.filter((asked) => asked !== 'a.test:443')).toEqual(isName ? records : []);
+      expect(names.asked.includes('a.test:443')).toBe(serverName === 'a.test');
     });
   });
 

@@ -113,7 +113,10 @@ export class WellKnown {
   }
 
   async #fetch(host: string): Promise<Answer> {
-    let url = new URL(`https://${host}/.well-known/matrix/server`);
+    const first = `https://${host}/.well-known/matrix/server`;
+    // Some names that the grammar allows are no hosts of URLs.
+    if (!URL.canParse(first)) return 'invalid';
+    let url = new URL(first);
     const signal = AbortSignal.timeout(fetchTimeoutMs);
     for (let redirects = 0; redirects <= maxRedirects; redirects++) {
       const client = this.#clientOf(url);
