@@ -118,6 +118,8 @@ export class Exchange implements InboundRequest {
 
   /** Names in lower case. */
   readonly headers: IncomingMessage['headers'];
+  /** As the client named it; the framework is told `GET` for `HEAD`. */
+  readonly method: string;
 
   constructor(
     readonly requestId: string,
@@ -130,6 +132,7 @@ export class Exchange implements InboundRequest {
   ) {
     (raw as Carrier)[exchangeKey] = this;
     this.headers = raw.headers;
+    this.method = raw.method ?? 'GET';
     // The framework shall not look at content types or lengths: bodies are read here.
     raw.headers = noHeaders;
   }
@@ -141,9 +144,6 @@ export class Exchange implements InboundRequest {
     return exchange;
   }
 
-  get method(): string {
-    return this.raw.method ?? 'GET';
-  }
   /** Path without query. */
   get path(): string {
     const end = this.url.indexOf('?');
@@ -204,7 +204,7 @@ export class Exchange implements InboundRequest {
    */
   readBody(limitBytes: number): Promise<void> | undefined {
     const { raw } = this;
-    if (raw.method === 'GET' || raw.method === 'HEAD' || !this.hasBody) return undefined;
+    if (raw.method === 'GET' || !this.hasBody) return undefined;
     const length = this.headers['content-length'];
     const tooLarge = (): MatrixError => MatrixError.tooLarge(`The body is larger than ${limitBytes} bytes`);
     if (length !== undefined && Number(length) > limitBytes) return Promise.reject(tooLarge());

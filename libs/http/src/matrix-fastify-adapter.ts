@@ -21,13 +21,15 @@ const isFrameworkError = (error: unknown): error is { code: string } =>
  * the guard, unknown paths and methods get Matrix errors.
  */
 export class MatrixFastifyAdapter extends FastifyAdapter {
-  /** Which methods exist for a path; asked only when a request found no route. */
-  readonly #known = FindMyWay({ ignoreTrailingSlash: true, maxParamLength: maxPathParameterLength });
+  /** Which methods exist for a path; made when a request found no route for the first time. */
+  #known: FindMyWay.Instance<FindMyWay.HTTPVersion.V1> | undefined;
   readonly #methods = new Map<string, Set<string>>();
 
   constructor(private readonly onUnexpected: UnexpectedErrorSink) {
     const instance = fastify({
       logger: false,
+      // The request handler makes a GET of it.
+      exposeHeadRoutes: false,
       routerOptions: { ignoreTrailingSlash: true, maxParamLength: maxPathParameterLength },
       frameworkErrors: (_error: unknown, request: FastifyRequest, reply: FastifyReply) => {
         this.answerError(request, reply, MatrixError.invalidParam('The URL is not valid'));
@@ -49,9 +51,12 @@ export class MatrixFastifyAdapter extends FastifyAdapter {
       if (known === undefined) {
         known = new Set();
         this.#methods.set(path, known);
-        this.#known.on('GET', path, () => undefined, known);
+        this.#known = undefined;
       }
-      for (const method of [route.method].flat()) known.add(method);
+      for (const method of [route.method].flat()) {
+        known.add(method);
+        if (method === 'GET') known.add('HEAD');
+      }
     });
     instance.setErrorHandler((error, request, reply) => this.answerError(request, reply, error));
     instance.setNotFoundHandler((request, reply) => this.#answerUnknown(request, reply));
@@ -84,9 +89,15 @@ export class MatrixFastifyAdapter extends FastifyAdapter {
     );
   }
 
+  #everyPath(): FindMyWay.Instance<FindMyWay.HTTPVersion.V1> {
+    const router = FindMyWay({ ignoreTrailingSlash: true, maxParamLength: maxPathParameterLength });
+    for (const [path, methods] of this.#methods) router.on('GET', path, () => undefined, methods);
+    return router;
+  }
+
   #answerUnknown(request: FastifyRequest, reply: FastifyReply): void {
     const exchange = Exchange.of(request.raw);
-    const found = this.#known.find('GET', exchange.path) as { store?: Set<string> } | null;
+    const found = (this.#known ??= this.#everyPath()).find('GET', exchange.path) as { store?: Set<string> } | null;
     if (found?.store === undefined) return this.answerError(request, reply, MatrixError.unrecognized());
     reply.hijack();
     const body = new MatrixError(405, 'M_UNRECOGNIZED', 'Method not allowed').toBody();

@@ -1,13 +1,13 @@
-/** The version segments of the client API: all releases since r0 live under `v3` too. */
-export type ClientVersion = 'r0' | 'v1' | 'v3' | 'unstable' | 'api/v1';
+/** The version segments of the client API. The request handler takes `r0` for `v3`. */
+export type ClientVersion = 'v1' | 'v3' | 'unstable' | 'api/v1';
 
 /**
- * The paths of a client endpoint, for a Nest method decorator: `@Get(client(['r0', 'v3'], '/account/whoami'))`.
+ * The paths of a client endpoint, for a Nest method decorator: `@Get(client(['v3', 'unstable'], '/account/whoami'))`.
  * Paths are written with the standard prefix; the prefix setting is applied by rewriting the request's URL.
  */
 export function client(versions: readonly ClientVersion[], path: string): string[] {
   return versions.map((version) => `/_matrix/client/${version}${path}`);
 }
 
-/** `r0` and `v3`: endpoints of the first releases. */
-export const stable = (path: string): string[] => client(['r0', 'v3'], path);
+/** `v3`, and by it `r0`. */
+export const stable = (path: string): string[] => client(['v3'], path);

@@ -81,16 +81,22 @@ export function normalizeTarget(target: string, prefixes: PathPrefixes): string 
     for (let i = query + 1; i < url.length; i++) if (url.charCodeAt(i) === 0x26) parameters++;
     if (parameters > maxQueryParameters) return MatrixError.invalidParam('Too many query parameters');
   }
-  if (prefixes.protocol === '_matrix' && prefixes.service === '_synapse') return url;
+  if (prefixes.protocol === '_matrix' && prefixes.service === '_synapse') return withoutAliases(url);
   for (const [standard, own] of [
     ['/_matrix/', `/${prefixes.protocol}/`],
     ['/_synapse/', `/${prefixes.service}/`],
   ] as const) {
-    if (url.startsWith(own)) return standard + url.slice(own.length);
+    if (url.startsWith(own)) return withoutAliases(standard + url.slice(own.length));
     if (url.startsWith(standard)) return MatrixError.unrecognized();
   }
   return url;
 }
+
+const firstReleases = '/_matrix/client/r0/';
+
+/** What the first releases of the client API had is the same under `v3`; each path is one route. */
+const withoutAliases = (url: string): string =>
+  url.startsWith(firstReleases) ? `/_matrix/client/v3/${url.slice(firstReleases.length)}` : url;
 
 /** The function a listener's server calls for each request. */
 export function createRequestHandler(core: HandlerCore, plan: HandlerPlan): RequestListener {
@@ -131,6 +137,8 @@ export function createRequestHandler(core: HandlerCore, plan: HandlerPlan): Requ
       return;
     }
     if (!plan.serves(path)) return respondError(exchange, MatrixError.unrecognized(), unexpected);
+    // Answered like GET, without the body: routes of its own would be as many again.
+    if (method === 'HEAD') raw.method = 'GET';
     core.route(raw, exchange.response);
   }
 

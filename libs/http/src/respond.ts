@@ -43,7 +43,7 @@ function write(exchange: Exchange, status: number, headers: Headers, body: strin
   exchange.sentBytes = typeof body === 'string' ? Buffer.byteLength(body) : body.length;
   headers['content-length'] = exchange.sentBytes;
   response.writeHead(status, headers);
-  if (exchange.raw.method === 'HEAD') response.end();
+  if (exchange.method === 'HEAD') response.end();
   else response.end(body);
   discardLeftover(exchange);
 }
@@ -68,12 +68,12 @@ function send(exchange: Exchange, status: number, headers: Headers, body: string
 
 function sendStream(exchange: Exchange, status: number, headers: Headers, body: Readable): void {
   const { response } = exchange;
-  if (response.destroyed || exchange.raw.method === 'HEAD') {
+  if (response.destroyed || exchange.method === 'HEAD') {
     body.destroy();
     if (response.destroyed) return;
   }
   response.writeHead(status, headers);
-  if (exchange.raw.method === 'HEAD') response.end();
+  if (exchange.method === 'HEAD') response.end();
   // A source that fails half-way leaves the answer short: the connection is destroyed, which the client notices.
   else pipeline(body, response, () => undefined);
   discardLeftover(exchange);

@@ -4,7 +4,7 @@ import { isValidRoomAlias, isValidUserId, MatrixError } from '@rookery/matrix-ty
 import type { Requester } from '@rookery/platform';
 import { type ThirdPartyKind, ThirdPartyNetworks } from './third-party.service.js';
 
-const paths = (path: string): string[] => client(['r0', 'v3', 'unstable'], `/thirdparty${path}`);
+const paths = (path: string): string[] => client(['v3', 'unstable'], `/thirdparty${path}`);
 /** Fields that a search may name. */
 const maxFields = 50;
 

@@ -21,7 +21,7 @@ import { DeviceKeyService } from './device-key.service.js';
 import { OneTimeKeyService } from './one-time-key.service.js';
 
 const needs = (name: string): object => ({ required: [name], properties: { [name]: { type: 'object' } } });
-const crossSigning = (rest: string): string[] => client(['r0', 'v3', 'unstable'], rest);
+const crossSigning = (rest: string): string[] => client(['v3', 'unstable'], rest);
 
 @Controller()
 export class KeysController {

@@ -15,7 +15,7 @@ import type { BackupVersion, SessionSelector } from './backup.query.js';
 import { KeyBackupService } from './key-backup.service.js';
 import { parseRooms, parseSession, parseSessions, roomsText, sessionsText, sessionText } from './session-rules.js';
 
-const path = (rest: string): string[] => client(['r0', 'v3', 'unstable'], `/room_keys${rest}`);
+const path = (rest: string): string[] => client(['v3', 'unstable'], `/room_keys${rest}`);
 
 const versionSchema = {
   required: ['algorithm', 'auth_data'],

@@ -14,7 +14,7 @@ import type { Requester } from '@rookery/platform';
 import { EventStore, RoomReadingService } from '@rookery/rooms';
 import { OldSyncService } from './old-sync.service.js';
 
-const old = (path: string): string[] => client(['api/v1', 'r0', 'v3'], path);
+const old = (path: string): string[] => client(['api/v1', 'v3'], path);
 const maxLimit = 100;
 /** Longest wait that a client gets, whatever it asks for. */
 const maxTimeoutMs = 10 * 60 * 1000;

@@ -4,7 +4,7 @@ import { Config, type Requester } from '@rookery/platform';
 import { Pages } from '@rookery/templates';
 import { AccountRenewal } from './account-renewal.service.js';
 
-const paths = (path: string): string[] => client(['r0', 'v3', 'unstable'], `/account_validity/${path}`);
+const paths = (path: string): string[] => client(['v3', 'unstable'], `/account_validity/${path}`);
 
 @Controller()
 export class AccountRenewalController {

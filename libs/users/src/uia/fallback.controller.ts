@@ -33,7 +33,7 @@ export class FallbackController {
     const session = requiredQueryString(request, 'session');
     const page = this.#pageOf(stage);
     if (!(await this.uia.describe(session))) throw MatrixError.notFound('Unknown or expired session');
-    return this.#page(200, page, stage, session, request, undefined);
+    return this.#page(200, page, stage, session, undefined);
   }
 
   /** POST /_matrix/client/v3/auth/{stage}/fallback/web */
@@ -51,7 +51,7 @@ export class FallbackController {
       await this.uia.attemptFromPage(session, stage, fields, request);
     } catch (error) {
       if (!MatrixError.is(error) || error.status === 404 || error.status >= 500) throw error;
-      return this.#page(error.status === 401 ? 403 : error.status, page, stage, session, request, error.message);
+      return this.#page(error.status === 401 ? 403 : error.status, page, stage, session, error.message);
     }
     return HttpReply.page(200, this.pages.page('auth_success.html'));
   }
@@ -67,17 +67,15 @@ export class FallbackController {
     { template }: FallbackPage,
     stage: string,
     session: string,
-    request: InboundRequest,
     error: string | undefined,
   ): HttpReply {
-    const version = request.url.includes('/client/r0/') ? 'r0' : 'v3';
     const params = this.uia.stage('m.login.terms')?.params?.() as
       { policies?: { privacy_policy?: { en?: { url?: string } } } } | undefined;
     return HttpReply.page(
       status,
       this.pages.page(template, {
         session,
-        myurl: `/_matrix/client/${version}/auth/${stage}/fallback/web`,
+        myurl: `/_matrix/client/v3/auth/${stage}/fallback/web`,
         sitekey: this.config.get('recaptcha_public_key'),
         terms_url: params?.policies?.privacy_policy?.en?.url,
         error,
