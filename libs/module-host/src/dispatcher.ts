@@ -280,17 +280,18 @@ export class ModuleDispatcher {
     context: CallbackContext,
     stateUpdates: readonly UserPresenceState[],
   ): Promise<ReadonlyMap<string, ReadonlySet<UserPresenceState>>> {
-    const united = new Map<string, Set<UserPresenceState>>();
+    const united = new Map<string, Map<string, UserPresenceState>>();
     const expected = 'a Map of user ids to presence states';
-    // Frozen one by one, they are known again in the answers.
-    await this.#merge('getUsersForStates', expected, context, [stateUpdates.map(frozenCopy)], (answer) => {
+    await this.#merge('getUsersForStates', expected, context, [stateUpdates], (answer) => {
       const users = readUsersForStates(answer);
       for (const [userId, states] of users ?? []) {
-        united.set(userId, new Set([...(united.get(userId) ?? []), ...states]));
+        const known = united.get(userId) ?? new Map<string, UserPresenceState>();
+        for (const state of states) known.set(state.userId, state);
+        united.set(userId, known);
       }
       return users !== undefined;
     });
-    return united;
+    return new Map([...united].map(([userId, states]) => [userId, new Set(states.values())]));
   }
 
   /** Whose presence this user gets too: the union of all answers. @throws MatrixError as {@link provide} */

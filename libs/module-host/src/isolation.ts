@@ -1,46 +1,58 @@
 import type { RoomEvent } from '@rookery/events';
 import type { ModuleEvent, RoomStateView } from '@rookery/module-api';
 
-const finished = new WeakSet<object>();
-const converted = new WeakMap<RoomEvent, ModuleEvent>();
-
 const isPlain = (value: object): boolean => {
   const prototype: unknown = Object.getPrototypeOf(value);
-  return prototype === Object.prototype || prototype === null;
+  return prototype === Object.prototype || prototype === null || Array.isArray(value);
 };
+
+/** As deep as JSON of this server ever is; what is deeper is copied without recursion, which could overflow the stack. */
+const usualDepth = 60;
 
 /**
  * A copy of a JSON value that is frozen in every depth, so that no module can change what the server or the next module
- * sees. Anything but arrays and plain objects comes back as it is, as does what this function made before. Works without
- * recursion: what is nested deeply cannot overflow the stack.
+ * sees. Anything but arrays and plain objects comes back as it is.
  */
 export function frozenCopy<T>(value: T): T {
-  if (typeof value !== 'object' || value === null || finished.has(value)) return value;
-  if (!Array.isArray(value) && !isPlain(value)) return value;
+  return copyInto(value, usualDepth) as T;
+}
+
+function copyInto(value: unknown, depthLeft: number): unknown {
+  if (typeof value !== 'object' || value === null || !isPlain(value)) return value;
+  if (depthLeft === 0) return copyWithoutRecursion(value);
+  const copy = (Array.isArray(value) ? value.slice() : { ...value }) as Record<string, unknown>;
+  for (const key in copy) {
+    const part = copy[key];
+    if (typeof part === 'object' && part !== null) set(copy, key, copyInto(part, depthLeft - 1));
+  }
+  return Object.freeze(copy);
+}
+
+/** A key named __proto__ is data here, not a prototype. */
+function set(copy: Record<string, unknown>, key: string, value: unknown): void {
+  if (key === '__proto__') Object.defineProperty(copy, key, { value, enumerable: true });
+  else copy[key] = value;
+}
+
+function copyWithoutRecursion(value: object): object {
   const made: object[] = [];
+  const pending: object[] = [];
   const copyOf = (source: object): object => {
-    const copy: object = Array.isArray(source) ? new Array<unknown>(source.length) : {};
+    const copy: object = Array.isArray(source) ? (source as unknown[]).slice() : { ...source };
     made.push(copy);
-    pending.push([source, copy]);
+    pending.push(copy);
     return copy;
   };
-  const pending: (readonly [object, object])[] = [];
   const top = copyOf(value);
   for (let next = pending.pop(); next !== undefined; next = pending.pop()) {
-    const [source, copy] = next as [Record<string, unknown>, Record<string, unknown>];
-    for (const key of Object.keys(source)) {
-      const part = source[key];
-      const nested =
-        typeof part === 'object' && part !== null && !finished.has(part) && (Array.isArray(part) || isPlain(part));
-      const result = nested ? copyOf(part) : part;
-      // A key named __proto__ is data here, not a prototype.
-      if (key === '__proto__') Object.defineProperty(copy, key, { value: result, enumerable: true });
-      else copy[key] = result;
+    const copy = next as Record<string, unknown>;
+    for (const key of Object.keys(copy)) {
+      const part = copy[key];
+      if (typeof part === 'object' && part !== null && isPlain(part)) set(copy, key, copyOf(part));
     }
   }
   for (const copy of made) Object.freeze(copy);
-  finished.add(top);
-  return top as T;
+  return top;
 }
 
 /** How much of a module's answer is read. */
@@ -75,7 +87,7 @@ export function plainCopy(value: unknown): unknown {
         if (!Number.isFinite(given)) throw new NotPlainError('a number that JSON does not know');
         return given;
       case 'object': {
-        if (given === null || finished.has(given)) return given;
+        if (given === null) return given;
         if (depth > maxDepth) throw new NotPlainError('too deep');
         const isList = Array.isArray(given);
         if (!isList && Object.prototype.toString.call(given) !== '[object Object]') {
@@ -104,42 +116,59 @@ export function plainCopy(value: unknown): unknown {
       if (part === undefined) continue;
       characters += key.length;
       const result = take(part, depth + 1);
-      if (key === '__proto__') Object.defineProperty(copy, key, { value: result, enumerable: true });
-      else (copy as Record<string, unknown>)[key] = result;
+      set(copy as Record<string, unknown>, key, result);
     }
   }
   for (const copy of made) Object.freeze(copy);
-  if (made[0]) finished.add(made[0]);
   return top;
 }
 
-/** What modules see of an event. Made once per event object; the PDU is copied when a module looks at it. */
-export function toModuleEvent(event: RoomEvent): ModuleEvent {
-  const known = converted.get(event);
-  if (known) return known;
-  const content = frozenCopy(event.content);
-  let pdu: ModuleEvent['pdu'] | undefined;
-  const result: ModuleEvent = Object.freeze({
-    eventId: event.eventId,
-    roomId: event.roomId,
-    roomVersion: event.rules.version,
-    type: event.type,
-    stateKey: event.stateKey,
-    sender: event.sender,
-    content,
-    originServerTs: event.originServerTs,
-    redacts: event.redacts,
-    depth: event.depth,
-    prevEventIds: frozenCopy(event.prevEventIds),
-    authEventIds: frozenCopy(event.authEventIds),
-    get pdu() {
-      return (pdu ??= frozenCopy({ ...event.pdu }));
-    },
-  });
-  finished.add(result);
-  converted.set(event, result);
-  return result;
+/** An event as modules see it. The PDU is copied when a module looks at it: few do. */
+class EventForModules implements ModuleEvent {
+  readonly eventId: string;
+  readonly roomId: string;
+  readonly roomVersion: string;
+  readonly type: string;
+  readonly stateKey: string | undefined;
+  readonly sender: string;
+  readonly content: Readonly<Record<string, unknown>>;
+  readonly originServerTs: number;
+  readonly redacts: string | undefined;
+  readonly depth: number;
+  readonly prevEventIds: readonly string[];
+  readonly authEventIds: readonly string[];
+  readonly #event: RoomEvent;
+  #pdu: ModuleEvent['pdu'] | undefined;
+
+  constructor(event: RoomEvent) {
+    this.eventId = event.eventId;
+    this.roomId = event.roomId;
+    this.roomVersion = event.rules.version;
+    this.type = event.type;
+    this.stateKey = event.stateKey;
+    this.sender = event.sender;
+    this.content = frozenCopy(event.content);
+    this.originServerTs = event.originServerTs;
+    this.redacts = event.redacts;
+    this.depth = event.depth;
+    this.prevEventIds = frozenCopy(event.prevEventIds);
+    this.authEventIds = frozenCopy(event.authEventIds);
+    this.#event = event;
+    Object.freeze(this);
+  }
+
+  get pdu(): ModuleEvent['pdu'] {
+    return (this.#pdu ??= frozenCopy({ ...this.#event.pdu }));
+  }
+
+  /** For `JSON.stringify`: with the PDU. */
+  toJSON(): ModuleEvent {
+    return { ...this, pdu: this.pdu };
+  }
 }
+
+/** What modules see of an event. */
+export const toModuleEvent = (event: RoomEvent): ModuleEvent => new EventForModules(event);
 
 /** Reads of a room's state at one point, as a domain offers them. */
 export interface StateReader {

@@ -12,5 +12,9 @@ export function atOnce<T>(answer: Promise<T>): Promise<T | typeof later> {
       resolve(later);
     });
   });
-  return Promise.race([answer, round]);
+  const turn = round;
+  return new Promise((resolve, reject) => {
+    answer.then(resolve, reject);
+    void turn.then(resolve);
+  });
 }
