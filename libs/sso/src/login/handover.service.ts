@@ -1,4 +1,4 @@
-import { Injectable } from '@nestjs/common';
+import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { HttpReply } from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
@@ -27,7 +27,7 @@ export interface Handover {
 
 /** Hands a sign-on to the client that asked for it: a login token, in an address of the client. */
 @Injectable()
-export class SsoHandover {
+export class SsoHandover implements OnModuleInit {
   constructor(
     private readonly config: Config,
     private readonly addresses: SsoAddresses,
@@ -36,8 +36,13 @@ export class SsoHandover {
     private readonly profiles: ProfileService,
     private readonly sessions: SsoSessions,
     private readonly pages: SsoPages,
-  ) {
-    logins.useTokenFields((token) => sessions.take('login_fields', token));
+  ) {}
+
+  onModuleInit(): void {
+    // Most logins have none: looked for without a transaction.
+    this.logins.useTokenFields(async (token) =>
+      (await this.sessions.find('login_fields', token)) ? this.sessions.take('login_fields', token) : undefined,
+    );
   }
 
   /**
