@@ -1,7 +1,8 @@
 import { Injectable } from '@nestjs/common';
-import { createReadStream, type ReadStream } from 'node:fs';
+import { createReadStream } from 'node:fs';
 import { type FileHandle, mkdir, open, readdir, rename, rm, rmdir, stat, unlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import { Readable } from 'node:stream';
 import { Clock, Config, Ids } from '@rookery/platform';
 import type { FilePlace } from './file-place.js';
 import { isMissing, pathBelow, syncFolder } from './file-system-provider.js';
@@ -14,7 +15,7 @@ export interface OpenFile {
   /** Absolute path, valid until it is closed. */
   readonly path: string;
   /** The contents, or a part of them with both ends included; the file is closed when the stream ends or is destroyed. */
-  stream(range?: { readonly start: number; readonly end: number }): ReadStream;
+  stream(range?: { readonly start: number; readonly end: number }): Readable;
   close(): Promise<void>;
 }
 
@@ -186,6 +187,25 @@ async function moveTo(from: string, to: string): Promise<void> {
   }
 }
 
+/** A small part of a file in one piece: a quarter of what a file stream costs, and most files are small. */
+function readAtOnce(handle: FileHandle, start: number, length: number): Readable {
+  const buffer = Buffer.allocUnsafe(length);
+  const stream: Readable = new Readable({
+    highWaterMark: length,
+    read() {
+      handle.read(buffer, 0, length, start).then(
+        ({ bytesRead }) => {
+          if (bytesRead < length) return void stream.destroy(new Error('The file was cut off'));
+          stream.push(buffer);
+          stream.push(null);
+        },
+        (error: Error) => void stream.destroy(error),
+      );
+    },
+  });
+  return stream;
+}
+
 function ignoreMissing(error: unknown): void {
   if (!isMissing(error)) throw error;
 }
@@ -215,7 +235,11 @@ async function openFile(path: string, release?: () => Promise<void>): Promise<Op
     path,
     close,
     stream(range) {
-      const stream = createReadStream(path, { fd: handle, highWaterMark: readBytes, ...(range ?? { start: 0 }) });
+      const { start, end } = range ?? { start: 0, end: found.size - 1 };
+      const stream =
+        end - start < readBytes
+          ? readAtOnce(handle, start, end - start + 1)
+          : createReadStream(path, { fd: handle, highWaterMark: readBytes, start, end });
       stream.once('close', () => void close().catch(() => undefined));
       return stream;
     },
