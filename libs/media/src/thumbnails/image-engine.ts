@@ -2,7 +2,7 @@ import { Injectable, type OnModuleDestroy } from '@nestjs/common';
 import { availableParallelism } from 'node:os';
 import { MatrixError } from '@rookery/matrix-types';
 import { Config, Logger } from '@rookery/platform';
-import type { Metadata, Sharp, SharpConstructor } from 'sharp';
+import type { Sharp, SharpConstructor } from 'sharp';
 import { Slots } from '../storage/turns.js';
 import { commonBase, fittedSize, type ThumbnailSize } from './thumbnail-choice.js';
 
@@ -93,13 +93,7 @@ export class ImageEngine implements OnModuleDestroy {
    * @throws MatrixError 400 `M_UNKNOWN`: no image that can be decoded; 413 `M_TOO_LARGE`: too many pixels
    */
   async describe(source: string | Uint8Array): Promise<ImageFacts> {
-    const sharp = await loadSharp();
-    let metadata: Metadata;
-    try {
-      metadata = await sharp(source, { limitInputPixels: false }).metadata();
-    } catch {
-      throw noImage();
-    }
+    const metadata = await this.#run((sharp) => sharp(source, { limitInputPixels: false }).metadata());
     const type = typeOfFormat[metadata.format];
     const { width: widthPx, height } = metadata.autoOrient;
     const frames = metadata.pages ?? 1;
@@ -126,16 +120,23 @@ export class ImageEngine implements OnModuleDestroy {
     sizes: readonly ThumbnailSize[],
     animated: boolean,
   ): Promise<MadeThumbnail[]> {
+    return this.#run(async (sharp) => {
+      const open = await this.#opener(sharp, source, image, sizes, animated);
+      const made: MadeThumbnail[] = [];
+      // One after the other: that bounds the memory of one image.
+      for (const size of sizes) made.push(await this.#makeOne(open(), image, size, animated));
+      return made;
+    });
+  }
+
+  /** Works when it is its turn; what fails is no image. */
+  async #run<T>(work: (sharp: SharpConstructor) => Promise<T>): Promise<T> {
     if (this.#slots.waiting >= maxWaiting) throw MatrixError.limitExceeded(retryWhenBusyMs);
     const sharp = await loadSharp();
     return this.#slots.run(async () => {
       if (this.#stopping) throw MatrixError.limitExceeded(retryWhenBusyMs);
       try {
-        const open = await this.#opener(sharp, source, image, sizes, animated);
-        const made: MadeThumbnail[] = [];
-        // One after the other: that bounds the memory of one image.
-        for (const size of sizes) made.push(await this.#makeOne(open(), image, size, animated));
-        return made;
+        return await work(sharp);
       } catch (error) {
         if (error instanceof Error && error.message.includes('pixel limit')) throw tooManyPixels();
         this.logger.debug('An image could not be decoded', { err: error });
