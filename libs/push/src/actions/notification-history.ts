@@ -3,13 +3,24 @@ import { Database } from '@rookery/database';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { EventSerializer, EventStore, readerOf, VisibilityFilter } from '@rookery/rooms';
-import { type NotificationRow, selectMarks, selectNotifications } from './push-actions.query.js';
+import {
+  countRoomEvents,
+  type NotificationRow,
+  selectMarks,
+  selectNotifications,
+  selectNotifiedRange,
+} from './push-actions.query.js';
 
 /** A page of notifications. */
 export interface NotificationsPage {
   readonly notifications: readonly JsonObject[];
   readonly next_token?: string;
 }
+
+/** So many events at most are looked at for a page: in some rooms hardly any of them notifies. */
+const maxLookedAt = 20_000;
+/** So many positions are looked at first, then more with each step. Less than {@link maxLookedAt}, so that a page gets on. */
+const firstStep = 4_096;
 
 /** What users were notified of, newest first. */
 @Injectable()
@@ -22,7 +33,8 @@ export class NotificationHistory {
   ) {}
 
   /**
-   * A page, from a token of the page before it.
+   * A page, from a token of the page before it. It may be empty although there are more: where many events lie between two
+   * notifications, the token goes on behind those that were looked at.
    * @throws MatrixError 400 `M_INVALID_PARAM` for a token that is none
    * @spec client-server-api#listing-notifications
    */
@@ -30,11 +42,11 @@ export class NotificationHistory {
     requester: Requester,
     options: { readonly from?: string | undefined; readonly limit: number; readonly onlyHighlights: boolean },
   ): Promise<NotificationsPage> {
-    const { limit, onlyHighlights } = options;
     const { userId } = requester;
     const before = options.from === undefined ? Number.MAX_SAFE_INTEGER : parseToken(options.from);
-    const rows = await selectNotifications(this.database, userId, { before, limit, onlyHighlights });
-    if (rows.length === 0) return { notifications: [] };
+    const { rows, next } = await this.#rows(userId, { ...options, before });
+    const more = next === undefined ? {} : { next_token: String(next) };
+    if (rows.length === 0) return { notifications: [], ...more };
     const [stored, marks] = await Promise.all([
       this.events.inOrder(rows.map((row) => row.event_id)),
       selectMarks(this.database, userId, [...new Set(rows.map((row) => row.room_id))]),
@@ -62,10 +74,38 @@ export class NotificationHistory {
         },
       ];
     });
-    const last = rows.at(-1);
-    return last === undefined || rows.length < limit
-      ? { notifications }
-      : { notifications, next_token: String(last.stream_ordering) };
+    return { notifications, ...more };
+  }
+
+  /** @returns `next`: what lies before this position was not looked at; absent where all was */
+  async #rows(
+    userId: string,
+    options: { readonly before: number; readonly limit: number; readonly onlyHighlights: boolean },
+  ): Promise<{ readonly rows: readonly NotificationRow[]; readonly next: number | undefined }> {
+    const { limit, onlyHighlights } = options;
+    const { oldest, newest } = await selectNotifiedRange(this.database, userId);
+    const rows: NotificationRow[] = [];
+    let before = Math.min(options.before, newest + 1);
+    // Messages that highlight have an index of their own.
+    let step = onlyHighlights ? Infinity : firstStep;
+    let left = maxLookedAt;
+    for (;;) {
+      const lowest = before - 1 - step;
+      const after = lowest < oldest ? 0 : lowest;
+      const events = onlyHighlights ? 0 : await countRoomEvents(this.database, userId, { after, before, limit: left });
+      if (events > left) {
+        if (left < firstStep) return { rows, next: before };
+        step = Math.max(firstStep, Math.min(step / 4, left));
+        continue;
+      }
+      const range = { after, before, limit: limit - rows.length, onlyHighlights };
+      rows.push(...(await selectNotifications(this.database, userId, range)));
+      if (rows.length >= limit) return { rows, next: rows.at(-1)!.stream_ordering };
+      if (after === 0) return { rows, next: undefined };
+      left -= events;
+      before = after + 1;
+      step *= 4;
+    }
   }
 }
 

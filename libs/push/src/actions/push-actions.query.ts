@@ -182,6 +182,9 @@ function stretchOf(dialect: Dialect, stretch: Stretch): { readonly sql: string; 
       };
 }
 
+/** What lies behind a mark and behind a position, which is given twice. */
+const afterBoth = (mark: string): string => `CASE WHEN ${mark} > ? THEN ${mark} ELSE ? END`;
+
 /** The rooms in which something can be unread for a user. */
 export async function selectCountedRooms(db: Db, userId: string): Promise<string[]> {
   const rows = await db.query<{ room_id: string }>(
@@ -235,17 +238,23 @@ const ownColumns = 'a.room_id, a.event_id, a.stream_ordering, a.thread_id, a.hig
 const sharedColumns = `e.room_id, e.event_id, e.stream_ordering, e.push_thread AS thread_id,
   e.push_highlight AS highlight, COALESCE(e.push_actions, '${usualActions}') AS actions`;
 
-/** A user's notifications before a position, newest first, read or not. */
+/** A user's notifications with `after < position < before`, newest first, read or not. */
 export async function selectNotifications(
   db: Db,
   userId: string,
-  options: { readonly before: number; readonly limit: number; readonly onlyHighlights: boolean },
+  options: {
+    readonly after: number;
+    readonly before: number;
+    readonly limit: number;
+    readonly onlyHighlights: boolean;
+  },
 ): Promise<NotificationRow[]> {
   const limit = Math.trunc(options.limit);
-  const { before, onlyHighlights } = options;
+  const { after, before, onlyHighlights } = options;
   const shared = stretchOf(db.dialect, {
     table: 'events',
-    after: 'm.joined_at',
+    after: afterBoth('m.joined_at'),
+    afterParams: [after, after],
     before,
     also: (alias) => `AND ${sharedWith(db.dialect, alias)} ${onlyHighlights ? `AND ${alias}.push_highlight = 1` : ''}`,
     alsoParams: sharedParams(userId),
@@ -254,14 +263,46 @@ export async function selectNotifications(
   });
   return db.query<NotificationRow>(
     `SELECT * FROM (SELECT ${ownColumns} FROM event_push_actions a
-       WHERE a.user_id = ? AND a.stream_ordering < ? ${onlyHighlights ? 'AND a.highlight = 1' : ''}
+       WHERE a.user_id = ? AND a.stream_ordering > ? AND a.stream_ordering < ? ${onlyHighlights ? 'AND a.highlight = 1' : ''}
        ORDER BY a.stream_ordering DESC LIMIT ${limit}) AS own
      UNION ALL
      SELECT * FROM (SELECT ${sharedColumns} FROM push_read_marks m ${shared.sql}
        WHERE m.user_id = ? AND m.thread_id = '' ORDER BY e.stream_ordering DESC LIMIT ${limit}) AS shared
      ORDER BY stream_ordering DESC LIMIT ${limit}`,
-    [userId, before, ...shared.params, userId],
+    [userId, after, before, ...shared.params, userId],
   );
+}
+
+/** From where on a user's rooms can have notified, and the newest position of all. */
+export async function selectNotifiedRange(db: Db, userId: string): Promise<{ oldest: number; newest: number }> {
+  const row = await db.get<{ oldest: number | null; newest: number | null }>(
+    `SELECT (SELECT MIN(joined_at) FROM push_read_marks WHERE user_id = ?) AS oldest,
+       (SELECT MAX(stream_ordering) FROM events) AS newest`,
+    [userId],
+  );
+  const newest = row?.newest ?? 0;
+  return { oldest: row?.oldest ?? newest, newest };
+}
+
+/** How many events a user's rooms have with `after < position < before`; one more than the limit where they are more. */
+export async function countRoomEvents(
+  db: Db,
+  userId: string,
+  range: { readonly after: number; readonly before: number; readonly limit: number },
+): Promise<number> {
+  const { after, before } = range;
+  const limit = Math.trunc(range.limit) + 1;
+  const inRange = `x.room_id = m.room_id AND x.stream_ordering > ${afterBoth('m.joined_at')} AND x.stream_ordering < ?`;
+  const joined =
+    db.dialect.name === 'postgres'
+      ? `CROSS JOIN LATERAL (SELECT 1 FROM events x WHERE ${inRange} LIMIT ${limit}) AS e`
+      : `CROSS JOIN events x ON ${inRange}`;
+  const row = await db.get<{ found: number }>(
+    `SELECT COUNT(*) AS found FROM (SELECT 1 AS one FROM push_read_marks m ${joined}
+       WHERE m.user_id = ? AND m.thread_id = '' LIMIT ${limit}) AS looked`,
+    [after, after, before, userId],
+  );
+  return row?.found ?? 0;
 }
 
 /**
@@ -276,7 +317,7 @@ export async function selectUnread(
   const { after, upTo } = range;
   const shared = stretchOf(db.dialect, {
     table: 'events',
-    after: 'CASE WHEN m.read_up_to > ? THEN m.read_up_to ELSE ? END',
+    after: afterBoth('m.read_up_to'),
     afterParams: [after, after],
     before: upTo + 1,
     also: (alias) => `AND ${sharedWith(db.dialect, alias)} AND ${unreadThread(alias, 'push_thread')}`,

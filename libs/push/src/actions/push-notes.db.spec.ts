@@ -1,5 +1,5 @@
 import type { Database } from '@rookery/database';
-import { Config } from '@rookery/platform';
+import { Config, type Requester } from '@rookery/platform';
 import type { PushNote } from '@rookery/rooms';
 import { eachDatabase } from '@rookery/testing';
 import { fixtureMigrations } from '../push.fixture.js';
@@ -17,6 +17,7 @@ import {
   selectUnread,
   withdrawPushes,
 } from './push-actions.query.js';
+import { NotificationHistory } from './notification-history.js';
 import { PushCounts, type RoomCounts, totalOf } from './push-counts.js';
 
 const plain: NotifyOutcome = { highlight: false, json: '["notify"]' };
@@ -159,7 +160,14 @@ eachDatabase('what an event means to everybody', (open) => {
         const except = everyone
           ? others.filter((userId) => (own.has(userId) && !isSpared(userId)) || random(4) === 0)
           : [];
-        return push(roomId, { sender, everyone, own, except, exceptGroups, threadId: pick(['main', 'main', '$t1', '$t2']) });
+        return push(roomId, {
+          sender,
+          everyone,
+          own,
+          except,
+          exceptGroups,
+          threadId: pick(['main', 'main', '$t1', '$t2']),
+        });
       });
       await store(pushes, counts, regrouped);
       // Some are in memory from the beginning, others come later.
@@ -225,17 +233,96 @@ eachDatabase('what an event means to everybody', (open) => {
       .toReversed()
       .map((each) => each.eventId);
     const page = async (before: number, limit: number, onlyHighlights = false): Promise<string[]> =>
-      (await selectNotifications(database, bob, { before, limit, onlyHighlights })).map((row) => row.event_id);
+      (await selectNotifications(database, bob, { after: 0, before, limit, onlyHighlights })).map(
+        (row) => row.event_id,
+      );
     expect(await page(position + 1, 5)).toEqual(expected.slice(0, 5));
     const fifth = pushes.find((each) => each.eventId === expected[4])!;
     expect(await page(fifth.streamOrdering, 6)).toEqual(expected.slice(5, 11));
     const mention = push(one, { everyone: loud, except: [] });
     await store([mention]);
-    const listed = await selectNotifications(database, carol, { before: position + 1, limit: 2, onlyHighlights: true });
+    const listed = await selectNotifications(database, carol, {
+      ...{ after: 0, before: position + 1, limit: 2, onlyHighlights: true },
+    });
     expect(listed).toMatchObject([
       { event_id: mention.eventId, highlight: 1, actions: loud.json, thread_id: 'main' },
       { event_id: pushes[20]!.eventId },
     ]);
+  });
+
+  it('is listed in pages of bounded work, even where hardly anything notified', async () => {
+    const roomId = await newRoom();
+    const count = 30_000;
+    const first = position + 1;
+    const notifying = new Set([3, 4_000, 9_000, 29_000, 29_999]);
+    const pushes = Array.from({ length: count }, (_, index) =>
+      push(roomId, { everyone: notifying.has(index) ? plain : undefined }),
+    );
+    for (let at = 0; at < count; at += 1_000) await store(pushes.slice(at, at + 1_000));
+    const history = new NotificationHistory(
+      database,
+      {
+        inOrder: async (ids: readonly string[]) => ids.map((eventId) => ({ event: { eventId }, receivedTs: 1 })),
+      } as never,
+      { visible: async (_: string, stored: readonly object[]) => stored.map((one) => ({ stored: one })) } as never,
+      {
+        serialize: async (_: object, visible: readonly { stored: { event: { eventId: string } } }[]) =>
+          visible.map(({ stored }) => ({ event_id: stored.event.eventId })),
+      } as never,
+    );
+    const erin = { userId: userIdOf('erin') } as Requester;
+    await database.write((tx) => insertMarks(tx, roomId, [[erin.userId, first - 1]]));
+    const pages: number[][] = [];
+    const tokens: number[] = [];
+    for (let from: string | undefined; pages.length < 10;) {
+      const page = await history.page(erin, { from, limit: 50, onlyHighlights: false });
+      const ids = page.notifications.map(({ event }) => (event as { event_id: string }).event_id);
+      pages.push(ids.map((eventId) => Number(eventId.slice(1)) - first));
+      from = page.next_token;
+      if (from === undefined) break;
+      tokens.push(Number(from) - first);
+    }
+    expect(pages.flat()).toEqual([29_999, 29_000, 9_000, 4_000, 3]);
+    expect(tokens.length).toBeGreaterThan(0);
+    // What each page but the last one looked at.
+    const looked = tokens.map((token, index) => (tokens[index - 1] ?? count) - token);
+    expect(Math.max(...looked)).toBeLessThanOrEqual(20_000);
+    expect(Math.min(...looked)).toBeGreaterThan(4_000);
+    const one = await history.page(erin, { limit: 1, onlyHighlights: false });
+    expect(one).toMatchObject({ notifications: [{ room_id: roomId }], next_token: String(first + 29_999) });
+  });
+
+  it('keeps what groups were while an event refers to it, and not without end', async () => {
+    const roomId = await newRoom();
+    const rows = (): Promise<{ since: number; until: number | null; rules: string }[]> =>
+      database.query('SELECT since, until, rules FROM push_rule_groups WHERE room_id = ? ORDER BY since', [roomId]);
+    const spared = (): EventPush => push(roomId, { exceptGroups: ['#quiet'] });
+    const [first, second, third] = [spared(), spared(), spared()];
+    await store([first], undefined, new Map([[bob, '#quiet']]));
+    await store([second], undefined, new Map([[bob, undefined]]));
+    await store([third], undefined, new Map([[bob, '#loud']]));
+    expect(await rows()).toEqual([
+      { since: first.streamOrdering, until: second.streamOrdering, rules: '#quiet' },
+      { since: third.streamOrdering, until: null, rules: '#loud' },
+    ]);
+    expect([...(await selectGroups(database, roomId)), ...(await selectGroupsOf(database, bob, [roomId]))]).toEqual([
+      [bob, '#loud'],
+      [roomId, '#loud'],
+    ]);
+    expect((await selectCounts(database, bob, [roomId]))[0]?.notify).toBe(2);
+    const collect = (one: EventPush): Promise<void> =>
+      database.write(async (tx) => {
+        await collectGroups(tx, roomId, [one.eventId]);
+        await tx.run('DELETE FROM events WHERE event_id = ?', [one.eventId]);
+      });
+    await collect(second);
+    expect(await rows()).toHaveLength(2);
+    await collect(first);
+    expect(await rows()).toEqual([{ since: third.streamOrdering, until: null, rules: '#loud' }]);
+    for (let round = 0; round < 120; round++)
+      await store([spared()], undefined, new Map([[bob, round % 2 === 0 ? '#quiet' : '#loud']]));
+    expect((await rows()).length).toBeLessThanOrEqual(102);
+    expect((await selectCounts(database, bob, [roomId]))[0]?.notify).toBeGreaterThan(0);
   });
 
   it('is pushed oldest first, and not what was read', async () => {

@@ -65,12 +65,14 @@ const threadTables = [
  * the group of those whose rules are called `rules`. Events say in `push_except` for which groups they do not hold, so that
  * an event writes no list of members. The writer of a room's events keeps this true as of each event that refers to it.
  */
-const groupTables = [
-  `CREATE TABLE push_rule_groups (
-     user_id TEXT NOT NULL, room_id TEXT NOT NULL, since BIGINT NOT NULL, until BIGINT, rules TEXT NOT NULL,
-     PRIMARY KEY (user_id, room_id, since))`,
-  `CREATE INDEX push_rule_groups_room ON push_rule_groups (room_id, until)`,
-];
+async function groupsSchema(tx: Tx): Promise<void> {
+  await tx.run(
+    `CREATE TABLE push_rule_groups (
+       user_id TEXT NOT NULL, room_id TEXT NOT NULL, since BIGINT NOT NULL, until BIGINT, rules TEXT NOT NULL,
+       PRIMARY KEY (user_id, room_id, since)) ${tx.dialect.name === 'sqlite' ? 'WITHOUT ROWID' : ''}`,
+  );
+  await tx.run('CREATE INDEX push_rule_groups_room ON push_rule_groups (room_id, until)');
+}
 
 const step = (name: string, statements: readonly string[]): Migration => ({
   version: 1,
@@ -87,5 +89,5 @@ export const pushMigrations: readonly Migration[] = [
   step('push_03_pushers', pusherTables),
   step('push_04_threads', threadTables),
   { version: 1, name: 'push_05_notes', up: notesSchema },
-  step('push_06_groups', groupTables),
+  { version: 1, name: 'push_06_groups', up: groupsSchema },
 ];

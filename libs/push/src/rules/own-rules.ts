@@ -117,7 +117,8 @@ export class OwnRules {
     const place = this.#places.get(placeOf(roomId));
     if (place === undefined) return;
     const unsaved = new Map<string, string | undefined>();
-    for (const [userId, groupId] of rows) if (!place.groups.get(groupId)?.users.has(userId)) unsaved.set(userId, undefined);
+    for (const [userId, groupId] of rows)
+      if (!place.groups.get(groupId)?.users.has(userId)) unsaved.set(userId, undefined);
     for (const { id, users } of place.groups.values())
       for (const userId of users) if (rows.get(userId) !== id) unsaved.set(userId, id);
     place.stored = { roomId, unsaved };
@@ -152,7 +153,8 @@ export class OwnRules {
   /** @returns the group's id; undefined for users who are looked at one by one */
   #enter(name: string, { rules, isAlike }: About, userId: string): string | undefined {
     let place = this.#places.get(name);
-    if (place === undefined) this.#places.set(name, (place = { alone: new Set(), groups: new Map(), stored: undefined }));
+    if (place === undefined)
+      this.#places.set(name, (place = { alone: new Set(), groups: new Map(), stored: undefined }));
     if (!isAlike) {
       place.alone.add(userId);
       return undefined;
@@ -203,7 +205,8 @@ function aboutOf({ rules, enabled, actions }: RuleChanges): ReadonlyMap<string, 
     if (rule.enabled === false) continue;
     const place = placeOfRule(rule);
     if (place === undefined) return undefined;
-    const isAlike = place.startsWith('!') && rule.conditions?.some(({ kind }) => kind === 'contains_display_name') !== true;
+    const isAlike =
+      place.startsWith('!') && rule.conditions?.some(({ kind }) => kind === 'contains_display_name') !== true;
     const about = places.get(placeOf(place));
     if (about === undefined) places.set(placeOf(place), { rules: [rule], isAlike });
     else {
