@@ -131,8 +131,14 @@ it.each<[string, object, RegExp]>([
     { config: { localpart_tmplate: 'x' } },
     /oidc_providers\[0\]\.user_mapping_provider\.config\.localpart_tmplate: is unknown/,
   ],
-])('the server does not start with %s', async (_what, mapping, problem) => {
-  const one = { idp_id: 'x', idp_name: 'X', issuer: 'https://x.example', client_id: 'x', client_secret: 'x' };
+  [
+    'a provider without TLS',
+    { issuer: 'http://id.example' },
+    /oidc_providers\[0\]\.issuer: expected an https address; without TLS it needs skip_verification: true/,
+  ],
+])('the server does not start with %s', async (_what, wrong, problem) => {
+  const { issuer = 'https://x.example', ...mapping } = wrong as { issuer?: string };
+  const one = { idp_id: 'x', idp_name: 'X', issuer, client_id: 'x', client_secret: 'x' };
   const settings = { modules: [{ module }], oidc_providers: [{ ...one, user_mapping_provider: mapping }] };
   await expect(startWorld('sqlite', settings)).rejects.toThrow(problem);
 });

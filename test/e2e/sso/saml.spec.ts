@@ -207,6 +207,11 @@ it.each<[string, object, RegExp]>([
     { sp_config: { service: { sp: { want_response_signed: 'yes' } } } },
     /service\.sp\.want_response_signed: expected true or false/,
   ],
+  [
+    'metadata that anybody may change',
+    { sp_config: { metadata: { remote: [{ url: 'http://idp.example/' }] } } },
+    /metadata\.remote\[0\]: expected an https address/,
+  ],
   ['a program', { config_path: new URL('./fixtures/saml-config.py', import.meta.url).pathname }, /this is a program/],
 ])('the server does not start with %s', async (_what, settings, problem) => {
   await expect(startWorld('sqlite', { saml2_config: settings })).rejects.toThrow(problem);

@@ -1,5 +1,9 @@
 import { MatrixError } from '@rookery/matrix-types';
 
+/** Whether an address leads to this machine: nobody sits in between. */
+export const isLoopback = (url: string): boolean =>
+  /^http:\/\/(localhost|127\.\d+\.\d+\.\d+|\[::1\])(:\d+)?(\/|$)/i.test(url);
+
 const maxLength = 2_000;
 /** Addresses that would run in the page that leads to them. */
 const dangerous = new Set([

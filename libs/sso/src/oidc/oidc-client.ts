@@ -2,6 +2,7 @@ import { isJsonObject } from '@rookery/matrix-types';
 import { OutboundError } from '@rookery/http';
 import type { Clock, OidcProviderSetting } from '@rookery/platform';
 import type * as OpenIdClient from 'openid-client';
+import { isLoopback } from '../common/client-addresses.js';
 import { providerError, SsoError } from '../common/sso-error.js';
 import type { ProviderHttp } from '../providers/provider-http.js';
 import type { SignedClientSecret } from './client-secret.js';
@@ -237,7 +238,7 @@ export class OidcClient {
   /** Without TLS only to this machine, or where the settings waive the checks. */
   get #mayBeInsecure(): boolean {
     const { issuer, skip_verification: unchecked } = this.setting;
-    return unchecked || /^http:\/\/(localhost|127\.\d+\.\d+\.\d+|\[::1\])(:\d+)?(\/|$)/.test(issuer);
+    return unchecked || isLoopback(issuer);
   }
 
   #authentication(library: typeof OpenIdClient): OpenIdClient.ClientAuth {

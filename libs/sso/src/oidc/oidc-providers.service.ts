@@ -3,6 +3,7 @@ import { ConfigError as ModuleConfigError } from '@rookery/module-api';
 import { ModuleDispatcher } from '@rookery/module-host';
 import { Clock, Config, Ids, Lifecycle, type OidcProviderSetting } from '@rookery/platform';
 import { SealedCookies } from '../common/sealed-cookies.js';
+import { isLoopback } from '../common/client-addresses.js';
 import { settingError } from '../common/setting-error.js';
 import { SsoAddresses } from '../common/sso-addresses.js';
 import { IdentityProviders } from '../providers/identity-providers.js';
@@ -52,6 +53,10 @@ export class OidcProviders implements OnModuleInit {
   #build(setting: OidcProviderSetting, index: number): OidcProvider {
     if (!URL.canParse(setting.issuer) || !/^https?:/.test(setting.issuer)) {
       throw settingError(this.config, 'oidc_providers', [index, 'issuer'], 'expected an http(s) address');
+    }
+    if (!setting.issuer.startsWith('https:') && !setting.skip_verification && !isLoopback(setting.issuer)) {
+      const message = 'expected an https address; without TLS it needs skip_verification: true';
+      throw settingError(this.config, 'oidc_providers', [index, 'issuer'], message);
     }
     const mapping = this.#located(
       index,
