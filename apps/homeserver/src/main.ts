@@ -1,5 +1,5 @@
-import { limitYoungGeneration } from './young-generation.js';
+import { leanHeap } from './lean-heap.js';
 
-limitYoungGeneration();
+leanHeap();
 // Only now is anything loaded: what came before may have been a process with other options.
 await import('./run.js');
