@@ -270,7 +270,11 @@ describe.each(['sqlite', 'postgres'] as const)('what is not specified yet, switc
     expect((await alice.request('GET', base)).body).toEqual({ create_available: true });
     expect((await homeserver.request('POST', base, { data: 'x' })).status).toBe(401);
     const made = await alice.request<Record<string, string | number>>('POST', base, { data: 'hello' });
-    expect(made.body).toEqual({ id: expect.any(String), sequence_token: expect.any(String), expires_in_ms: expect.any(Number) });
+    expect(made.body).toEqual({
+      id: expect.any(String),
+      sequence_token: expect.any(String),
+      expires_in_ms: expect.any(Number),
+    });
     const path = `${base}/${made.body['id']}`;
     const { sequence_token: first } = made.body;
     expect((await homeserver.request('GET', path)).body).toMatchObject({ data: 'hello', sequence_token: first });
