@@ -155,6 +155,10 @@ describe.each(['sqlite', 'postgres'] as const)('people who sign on for the first
     expect((await emil.request('GET', '/profile/@emil:rookery.test')).body).toMatchObject({
       displayname: `Emil ${hostile}`,
     });
+    const confirm = await world.begin(world.browser(), 'oidc-asks', { redirectUrl: `https://app.example/${hostile}` });
+    expect(confirm.html).toContain('Go on as this account?');
+    expect(confirm.html).not.toContain('<img src=x');
+    expect(linkOf(confirm, /Go on/).searchParams.has('loginToken')).toBe(true);
     // The name was chosen once.
     expect(browser.cookies(details)).toEqual({});
     expect((await browser.go(details)).html).toContain('<code>invalid_session</code>');
@@ -232,6 +236,22 @@ describe.each(['sqlite', 'postgres'] as const)('people who sign on for the first
     expect((await ines.request('GET', `/profile/${ines.userId}`)).body).toMatchObject({
       displayname: 'Professor Ines',
     });
+  });
+
+  it('links to no account that is an application service’s or a guest’s', async () => {
+    for (const [name, change] of [
+      ['bridged', 'appservice_id = ?'],
+      ['visitor', 'is_guest = ?'],
+    ] as const) {
+      const { userId } = await world.homeserver.registerUser(name);
+      const value = name === 'bridged' ? 'a bridge' : true;
+      await world.homeserver.server
+        .service(Database)
+        .write((tx) => tx.run(`UPDATE users SET ${change} WHERE name = ?`, [value, userId]), { name: 'test' });
+      provider.person = { sub: name, number: name, name };
+      const shown = await world.begin(world.browser(), 'oidc-links');
+      expect((await world.logIn(shown)).userId).toBe(`@${name}1:rookery.test`);
+    }
   });
 
   it('brings browsers to the address at which cookies come back', async () => {
