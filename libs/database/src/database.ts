@@ -73,6 +73,11 @@ export interface WriteOptions {
    */
   readonly limitMs?: number;
   /**
+   * Tells whether the transaction is in the database. Asked when the connection broke before its commit was answered: it then
+   * counts as done, or is tried again. Without it the caller gets the connection's error, whatever became of the transaction.
+   */
+  readonly happened?: (db: Db) => Promise<boolean>;
+  /**
    * What is deleted is meant to be gone: SQLite overwrites it in the file, which costs time, and once {@link Database.reclaim}
    * has nothing more to do no older copy lies in its log. PostgreSQL does as much when it vacuums, by itself.
    */

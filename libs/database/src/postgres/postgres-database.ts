@@ -9,7 +9,7 @@ import { DatabaseError, errorText } from '../errors.js';
 import { Transaction, type TransactionReport } from '../transaction.js';
 import { ColumnTypes } from './column-types.js';
 import { isBrokenConnection, isConflict, isStalePlan } from './postgres-errors.js';
-import { PostgresStatements, runStatement, writeTogether } from './postgres-statements.js';
+import { PostgresStatements, runStatement, type TimedQuery, writeTogether } from './postgres-statements.js';
 import { StatementNames } from './statement-names.js';
 
 const maxAttempts = 5;
@@ -19,6 +19,10 @@ const conflictDelayMs = 10;
 // A little more than the server's own limit for a statement.
 const readTimeoutMs = 70_000;
 const begin = 'BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE';
+
+const outcomeAttempts = 7;
+/** The end of a transaction, answered or given up: the server's own limit does not help when the connection is cut off. */
+const ending = (text: string): TimedQuery => ({ text, query_timeout: readTimeoutMs });
 
 /** Carries an error that must not be answered by another attempt: the commit may have happened. */
 class UncertainCommit extends Error {}
@@ -127,18 +131,25 @@ export class PostgresDatabase extends Database {
       const begun = this.#begin(client, options);
       begun.catch(() => {});
       const value = await this.#open.run(transaction, () => transaction.execute(fn, clock, logger, options));
-      await this.#commit(client, begun, statements);
+      try {
+        await this.#commit(client, begun, statements);
+      } catch (error) {
+        if (!(error instanceof UncertainCommit)) throw error;
+        letGo(client, (unusable = error));
+        const happened = await this.#hasHappened(client, options);
+        if (happened !== true) throw happened === false ? error.cause : error;
+      }
       committed = true;
       return value;
     } catch (error) {
-      unusable = await this.#rollBack(client, error);
+      unusable ??= await this.#rollBack(client, error);
       // What the function threw may only be the consequence of the statement that failed.
       const cause = transaction.failure?.error;
       throw cause !== undefined && (isConflict(cause) || isBrokenConnection(cause) || isStalePlan(cause))
         ? cause
         : error;
     } finally {
-      client.release(unusable);
+      if (!(unusable instanceof UncertainCommit)) letGo(client, unusable);
       this.#turns.giveBack();
       transaction.settle(committed, logger);
       try {
@@ -164,7 +175,7 @@ export class PostgresDatabase extends Database {
   /** Commits behind whatever is still on its way: after a failed statement PostgreSQL answers by rolling back. */
   async #commit(client: PoolClient, begun: Promise<void>, statements: PostgresStatements): Promise<void> {
     writeTogether(client);
-    const answer = client.query('COMMIT');
+    const answer = client.query(ending('COMMIT'));
     answer.catch(() => {});
     try {
       await begun;
@@ -176,6 +187,27 @@ export class PostgresDatabase extends Database {
     throw new DatabaseError('PostgreSQL rolled the transaction back instead of committing it');
   }
 
+  /** Whether a transaction has happened whose commit was not answered; `undefined` when that cannot be told. */
+  async #hasHappened(client: PoolClient, { happened }: WriteOptions): Promise<boolean | undefined> {
+    if (!happened) return undefined;
+    const { processID } = client as unknown as { processID: number | null };
+    for (let attempt = 0; attempt < outcomeAttempts; attempt++) {
+      await pause(reconnectDelayMs * 2 ** attempt);
+      try {
+        // Whatever the other end still does must not come after the question.
+        const left = await this.query(
+          `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+           WHERE pid = ? AND usename = current_user AND datname = current_database()`,
+          [processID],
+        );
+        if (left.length === 0) return await happened(this);
+      } catch (error) {
+        if (!isBrokenConnection(error)) return undefined;
+      }
+    }
+    return undefined;
+  }
+
   /** Returns the reason why the connection must not go back to the pool, if there is one. */
   async #rollBack(client: PoolClient, error: unknown): Promise<Error | undefined> {
     const reason = error instanceof Error ? error : new Error(errorText(error));
@@ -183,13 +215,22 @@ export class PostgresDatabase extends Database {
     if (error instanceof UncertainCommit || error instanceof DatabaseError) return reason;
     if (isBrokenConnection(error) || isStalePlan(error)) return reason;
     try {
-      await client.query('ROLLBACK');
+      await client.query(ending('ROLLBACK'));
       return undefined;
     } catch {
       return reason;
     }
   }
 }
+
+/** Gives a connection back; with a reason it is closed at once, whatever is still on its way. */
+function letGo(client: PoolClient, unusable: Error | undefined): void {
+  client.release(unusable);
+  if (unusable) (client as Closable).connection?.stream?.destroy();
+}
+
+/** What the driver's connections have besides what its types say. */
+type Closable = PoolClient & { readonly connection?: { readonly stream?: { destroy(): void } } };
 
 /** Lets a number of transactions run at a time, first come, first served. */
 class Turns {

@@ -20,7 +20,8 @@ const brokenConnections = new Set([
   'ENETUNREACH',
 ]);
 // The driver gives these no code.
-const brokenTexts = /^(Connection terminated|Client has encountered a connection error|Connection ended unexpectedly)/;
+const brokenTexts =
+  /^(Connection terminated|Client has encountered a connection error|Connection ended unexpectedly|Query read timeout)/;
 
 /** The transaction lost a race with another one and may be tried again at once. */
 export function isConflict(error: unknown): boolean {

@@ -14,8 +14,8 @@ export interface Queryable {
 // The protocol counts parameters in 16 bits.
 const maxParameters = 65_000;
 
-// The driver knows this field, its types do not.
-interface TimedQuery extends QueryConfig {
+/** The driver knows the field, its types do not. */
+export interface TimedQuery extends QueryConfig {
   query_timeout?: number;
 }
 

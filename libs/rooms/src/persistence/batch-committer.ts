@@ -3,6 +3,7 @@ import { Database, type Tx } from '@rookery/database';
 import { domainOf } from '@rookery/matrix-types';
 import { Clock, Config } from '@rookery/platform';
 import { Notifier } from '@rookery/replication';
+import { isStored } from './event-store.query.js';
 import { type EventBatch, type PushNote, RoomHooks, type RoomView } from '../hooks.js';
 import { RecentEvents } from '../reading/recent-events.js';
 import { EventStore, sameServer } from './event-store.js';
@@ -78,7 +79,7 @@ export class BatchCommitter {
           await writeBatch(tx, writable);
           for (const [index, hook] of hooks.entries()) await hook.inTransaction?.(tx, batch, prepared[index]);
         },
-        { name: 'persist_events' },
+        { name: 'persist_events', happened: (db) => isStored(db, stored[0]!) },
       );
       this.#remember(room, stored);
       if (!options.backfilled) this.recent.remember(room, stored);

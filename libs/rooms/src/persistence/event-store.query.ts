@@ -1,4 +1,5 @@
 import type { Db, SqlBool } from '@rookery/database';
+import type { StoredEvent } from './stored-event.js';
 
 /** One event as it lies in the database. */
 export interface EventRow {
@@ -38,4 +39,15 @@ export function selectRedactions(db: Db, eventIds: readonly string[]): Promise<R
      JOIN events t ON t.event_id = r.redacts AND t.room_id = e.room_id WHERE ${db.dialect.anyOf('r.redacts')} AND e.rejection_reason IS NULL ORDER BY e.stream_ordering`,
     [eventIds],
   );
+}
+
+/** Whether an event lies in its place: the same event in another place is from another attempt to store it. */
+export async function isStored(
+  db: Db,
+  { event, streamOrdering }: Pick<StoredEvent, 'event' | 'streamOrdering'>,
+): Promise<boolean> {
+  const row = await db.get<{ event_id: string }>('SELECT event_id FROM events WHERE stream_ordering = ?', [
+    streamOrdering,
+  ]);
+  return row?.event_id === event.eventId;
 }
