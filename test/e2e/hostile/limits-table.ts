@@ -15,6 +15,7 @@ const clamped = 'counts as the limit';
 const cut = 'what is more is cut off';
 const badJson = '400 `M_BAD_JSON`';
 const invalid = '400 `M_INVALID_PARAM`';
+const forbidden = '403 `M_FORBIDDEN`';
 const tooLarge = '413 `M_TOO_LARGE`';
 
 type Row = readonly [what: string, most: number, unit: Limit['unit'], beyond: string, source: string, name: string];
@@ -122,6 +123,29 @@ const rows: Readonly<Record<string, readonly Row[]>> = {
       'libs/users/src/account-data/filter-store.ts',
       'largestFilterBytes',
     ],
+  ],
+  'Single sign-on': [
+    ['Address of the client', 2_000, 'characters', invalid, 'libs/sso/src/common/client-addresses.ts', 'maxLength'],
+    [
+      'Time at an OpenID Connect provider',
+      3_600_000,
+      'ms',
+      'the sign-in begins anew',
+      'libs/sso/src/oidc/oidc-provider.ts',
+      'oidcSessionMs',
+    ],
+    [
+      'Time to choose a name and agree to the terms',
+      900_000,
+      'ms',
+      'the sign-in begins anew',
+      'libs/sso/src/login/new-users.service.ts',
+      'sessionMs',
+    ],
+    ['Login token of a sign-in', 120_000, 'ms', forbidden, 'libs/sso/src/login/handover.service.ts', 'tokenMs'],
+    ['Wait for a provider', 10_000, 'ms', 'a page', 'libs/sso/src/providers/provider-http.ts', 'timeoutMs'],
+    ['Answer of a provider', 1_048_576, 'bytes', 'a page', 'libs/sso/src/providers/provider-http.ts', 'maxBytes'],
+    ['Token of a back-channel logout', 16_384, 'characters', invalid, 'libs/sso/src/oidc/logout-token.ts', 'maxLength'],
   ],
   'Rooms and events': [
     ['Event', 65_536, 'bytes', tooLarge, 'libs/events/src/parse-pdu.ts', 'maxPduBytes'],
