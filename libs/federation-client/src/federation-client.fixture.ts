@@ -41,6 +41,8 @@ export type Answer = (request: SeenRequest, response: ServerResponse) => void;
 export class PlayedServer {
   readonly seen: SeenRequest[] = [];
   connections = 0;
+  /** Connections that went on with an earlier session. */
+  resumed = 0;
 
   private constructor(
     private readonly server: Server,
@@ -56,7 +58,10 @@ export class PlayedServer {
     const server = createServer({ ...tls, cert: certificate.cert, key: certificate.key });
     await new Promise<void>((resolve) => server.listen(0, address, resolve));
     const played = new PlayedServer(server, address, (server.address() as AddressInfo).port);
-    server.on('secureConnection', () => played.connections++);
+    server.on('secureConnection', (socket) => {
+      played.connections++;
+      if (socket.isSessionReused()) played.resumed++;
+    });
     server.on('request', (request: IncomingMessage, response: ServerResponse) => {
       let body = '';
       request.on('data', (chunk: Buffer) => (body += chunk.toString()));

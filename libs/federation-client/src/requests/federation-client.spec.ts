@@ -151,6 +151,14 @@ describe('requests to other servers', () => {
       expect(await reason(client.getJson('c.test', path, {}, { retries: 'none' }))).toBe('certificate');
     });
 
+    it('once for all connections of a session', async () => {
+      const { client, server } = await pair((_, response) =>
+        json(response.setHeader('connection', 'close') as ServerResponse, {}),
+      );
+      for (let i = 0; i < 4; i++) await client.getJson('b.test', path);
+      expect([server.connections, server.resumed]).toEqual([4, 3]);
+    });
+
     it('for addresses, without telling a name', async () => {
       const server = await play(['127.0.0.1'], ok);
       const { client } = clientWith();
