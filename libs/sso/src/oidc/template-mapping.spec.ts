@@ -40,6 +40,7 @@ it('takes name, address, picture and what else is asked for', async () => {
     picture: 'https://x.example/p',
     emails: ['a@b.example'],
   });
+  expect(await map(config, { ...user, email_verified: false })).toMatchObject({ emails: [] });
   expect(await map(config, { given: null })).toMatchObject({ displayName: undefined, emails: [] });
   expect(await templateMapping(config).getExtraAttributes?.(user, {})).toEqual({ 'org.example.a': '1!' });
 });

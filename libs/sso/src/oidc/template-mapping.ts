@@ -40,7 +40,8 @@ export function templateMapping(raw: unknown): OidcMappingProvider {
     getRemoteUserId: (userinfo) => render(subject, userinfo) ?? '',
     mapUserAttributes(userinfo, _token, failures) {
       const name = localpart && render(localpart, userinfo);
-      const address = email && render(email, userinfo);
+      // An address that the provider itself doubts is nobody's here.
+      const address = email && userinfo['email_verified'] !== false ? render(email, userinfo) : undefined;
       return {
         localpart:
           name === undefined ? undefined : mapUsernameToMxidLocalpart(name) + (failures > 0 ? String(failures) : ''),
