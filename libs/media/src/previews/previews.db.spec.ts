@@ -12,6 +12,7 @@ import { MediaLibrary } from '../media-library.service.js';
 import { buildMedia, fixtureMigrations, type MediaFixture, requesterOf } from '../media.fixture.js';
 import { parseMxc } from '../records/media.js';
 import { MediaRetention } from '../upkeep/retention.service.js';
+import { PreviewCache } from './preview-cache.js';
 import { Previews } from './preview.service.js';
 
 type Answer = (request: IncomingMessage, response: ServerResponse) => void;
@@ -196,6 +197,8 @@ eachDatabase('previews', (open) => {
     const slow = Array.from({ length: 20 }, (_, i) => preview(`/slow${i}`).catch(() => undefined));
     for (let i = 0; i < 500 && held.length < 8; i++) await new Promise((resolve) => setTimeout(resolve, 10));
     expect(held.length).toBe(8);
+    // The others have looked into the cache, too, when these look-ups behind theirs are through.
+    for (let i = 0; i < 20; i++) await media.get(PreviewCache).find(`${site}/nothing`, 0);
     await expect(preview('/page')).rejects.toMatchObject({ status: 429, errcode: 'M_LIMIT_EXCEEDED' });
     for (let i = 0; i < 20; i++) pages.set(`/slow${i}`, (_, response) => void response.end());
     for (const response of held) response.end();
