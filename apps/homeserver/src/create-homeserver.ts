@@ -106,11 +106,25 @@ export class Homeserver {
    * @throws ModuleLoadError when a module is wrong; then everything stays as it was
    */
   async reload(next: Config): Promise<void> {
-    const modules = await this.modules.reload([...moduleEntriesOf(next), ...this.#moreModules]);
+    const { needRestart: stale, ...modules } = await this.modules.reload([
+      ...moduleEntriesOf(next),
+      ...this.#moreModules,
+    ]);
     const { changed, needRestart } = this.config.reload(next);
     this.#http?.reloadTls();
     await this.#moduleServices?.refresh();
-    this.logger.info('Settings reloaded', { changed: [...changed], needRestart, modules });
+    this.logger.info('Settings reloaded', { changed: [...changed], modules });
+    if (needRestart.length > 0) {
+      this.logger.warn('Settings that changed hold after a restart only', { settings: needRestart });
+    }
+    for (const { module, changedFile } of stale) {
+      const reason = 'code is loaded once while a process runs';
+      this.logger.warn('The code of a module has changed: restart the server to run it', {
+        module,
+        changedFile,
+        reason,
+      });
+    }
   }
 
   /** Keeps what modules let escape from ending the process; for programs that are nothing but this server. */

@@ -133,6 +133,4 @@ export interface ModuleCapabilities {
   readonly documents: DocumentBackend;
   readonly jobs: JobBackend;
   readonly tables: TableBackend;
-  /** Tells the other processes to call `ModuleHost.forget`. */
-  announceForget(module: string, cache: string, key: string): Promise<void>;
 }

@@ -95,10 +95,7 @@ function scoped(parts: FacadeParts): Pick<ModuleApi, ScopedName> {
       await capabilities.tables.migrate(name, migrations);
     },
     registerCachedFunction: (cache, load, options) => caches.register(cache, load, options),
-    async invalidateCache(cache, key) {
-      caches.forget(cache, key);
-      await capabilities.announceForget(name, cache, key);
-    },
+    invalidateCache: async (cache, key) => caches.forget(cache, key),
     loopingBackgroundCall(fn, periodMs, { description = 'loop', runOnAllInstances = false } = {}) {
       if (!runOnAllInstances && !capabilities.shared.shouldRunBackgroundTasks()) return { cancel: () => {} };
       let running = false;

@@ -2,6 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 import type { CallbackName, RookeryModule } from '@rookery/module-api';
 import type { Clock, Logger, Metrics } from '@rookery/platform';
 import { ModuleCaches } from './caches.js';
+import { changedCode } from './code-files.js';
 import type { CallOutcome } from './services.js';
 import type { ModuleCapabilities } from './capabilities.js';
 import { ModuleDispatcher } from './dispatcher.js';
@@ -25,6 +26,8 @@ export interface ReloadResult {
   readonly changed: readonly string[];
   readonly removed: readonly string[];
   readonly kept: readonly string[];
+  /** Modules whose code is not what runs any more: it is imported once, so only a restart brings what a file holds now. */
+  readonly needRestart: readonly { readonly module: string; readonly changedFile: string }[];
 }
 
 /** What the host needs of the process. */
@@ -90,11 +93,6 @@ export class ModuleHost {
     return this.#running.map(({ loaded }) => loaded);
   }
 
-  /** Forgets an answer of a module's cached function, since another process said so. */
-  forget(module: string, cache: string, key: string): void {
-    this.#running.find(({ loaded }) => loaded.definition.name === module)?.caches.forget(cache, key);
-  }
-
   /** Ends all modules, the last first. Callbacks are not asked any more. */
   async stop(): Promise<void> {
     await this.#busy;
@@ -119,6 +117,10 @@ export class ModuleHost {
       changed: fresh.filter((name) => before.has(name)),
       removed: [...before.keys()].filter((name) => !names.includes(name)),
       kept: [...kept.keys()].map(({ definition }) => definition.name),
+      needRestart: loaded.flatMap(({ definition, url }) => {
+        const changedFile = changedCode(url);
+        return changedFile === undefined ? [] : [{ module: definition.name, changedFile }];
+      }),
     };
   }
 

@@ -5,6 +5,7 @@ import { fileURLToPath, pathToFileURL } from 'node:url';
 import { ConfigError, isRookeryModule, MODULE_API_VERSION, type RookeryModule } from '@rookery/module-api';
 import { isJsonObject } from '@rookery/matrix-types';
 import type { Clock } from '@rookery/platform';
+import { rememberCode } from './code-files.js';
 import { ModuleLoadError } from './errors.js';
 import type { ModulePolicy } from './registry.js';
 
@@ -88,6 +89,7 @@ async function importModule(entry: ModuleEntry, configDir: string, clock: Clock)
   } catch (error) {
     throw asLoadError(entry.module, error, `${fileURLToPath(url)} cannot be loaded: `);
   }
+  rememberCode(url);
   const definition = pickModule(namespace, specifier, exportName);
   checkDefinition(definition);
   return { entry, definition, config: parseConfig(definition, entry), url };

@@ -60,7 +60,6 @@ export function offlineCapabilities({ serverName, publicBaseurl }: OfflineServer
       cancel: async () => false,
     },
     tables: { run: refuse('runDbInteraction'), migrate: async () => {} },
-    announceForget: async () => {},
   };
 }
 

@@ -42,6 +42,12 @@ export interface MailRequest {
   readonly expiresInMs?: number;
 }
 
+/** A mail whose texts are finished. */
+export interface WrittenMail extends Pick<MailRequest, 'to' | 'subject' | 'headers' | 'expiresInMs'> {
+  readonly html: string;
+  readonly text: string;
+}
+
 /** How mails leave the server. */
 export interface MailerOptions {
   readonly serverName: string;
@@ -110,6 +116,12 @@ const subjectNames: readonly SubjectName[] = [
   'email_already_in_use',
 ];
 
+/** @throws MatrixError 400 `M_INVALID_PARAM` */
+function checkedAddress(address: string): string {
+  if (!isMailAddress(address)) throw MatrixError.invalidParam('That is not an email address');
+  return address;
+}
+
 const dayMs = 86_400_000;
 /** A mail that a process took and did not finish is due again after that. */
 const leaseMs = 300_000;
@@ -170,29 +182,43 @@ export class Mailer {
    * @throws TemplateError
    */
   async queue(tx: Tx, mail: MailRequest): Promise<void> {
-    if (!isMailAddress(mail.to)) throw MatrixError.invalidParam('That is not an email address');
     const { html, text } = this.options.templates[mail.kind];
+    await this.#queueWritten(tx, {
+      ...mail,
+      // A wrong address is told before a wrong template.
+      to: checkedAddress(mail.to),
+      html: this.pages.text(html, mail.values),
+      text: this.pages.text(text, mail.values),
+    });
+  }
+
+  /** {@link queue} in a transaction of its own. */
+  send(mail: MailRequest): Promise<void> {
+    return this.database.write((tx) => this.queue(tx, mail), { name: 'queue_mail' });
+  }
+
+  /** Queues a mail whose texts somebody else wrote. @throws MatrixError as {@link queue} */
+  sendWritten(mail: WrittenMail): Promise<void> {
+    return this.database.write((tx) => this.#queueWritten(tx, mail), { name: 'queue_mail' });
+  }
+
+  async #queueWritten(tx: Tx, mail: WrittenMail): Promise<void> {
     const nowMs = this.clock.nowMs();
     const headers = Object.entries(mail.headers ?? {}).map(([name, value]) => [oneLine(name), oneLine(value)]);
     await insertMail(
       tx,
       {
         mail_id: this.ids.letters(24),
-        recipient: mail.to,
+        recipient: checkedAddress(mail.to),
         subject: oneLine(mail.subject),
-        text_body: this.pages.text(text, mail.values),
-        html_body: this.pages.text(html, mail.values),
+        text_body: mail.text,
+        html_body: mail.html,
         headers: JSON.stringify(Object.fromEntries(headers)),
         expires_ms: nowMs + (mail.expiresInMs ?? dayMs),
       },
       nowMs,
     );
     tx.afterCommit(() => this.#wake());
-  }
-
-  /** {@link queue} in a transaction of its own. */
-  send(mail: MailRequest): Promise<void> {
-    return this.database.write((tx) => this.queue(tx, mail), { name: 'queue_mail' });
   }
 
   /** Begins to send what is queued. One process of a server does that; several may. */

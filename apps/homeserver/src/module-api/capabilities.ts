@@ -38,7 +38,6 @@ import { httpClient } from './http-client.js';
 import { httpPush } from './http-push.js';
 import type { JobRunner } from './jobs.js';
 import { messagingCapabilities } from './messaging.js';
-import { createModuleMail } from './module-mail.js';
 import { LocalAccounts } from './module-requester.js';
 import { roomCapabilities } from './rooms.js';
 import { SsoCompletion } from './sso-completion.js';
@@ -103,17 +102,12 @@ export function createCapabilities(parts: PlatformParts, http: HttpApp, jobs: Jo
         pushRules: service(PushRulesService),
         presence: service(PresenceService),
         push: httpPush(service(PushersService), parts.outboundHttp),
-        mail: createModuleMail({
-          ...{ config, database, clock, ids, logger, mailer: parts.mailer },
-          stopping: parts.lifecycle.stopping,
-        }),
+        mailer: parts.mailer,
       }),
     },
     federation: federationApi(service(FederationClient)),
     documents: documentBackend(database, clock),
     jobs,
     tables: tableBackend(database, clock),
-    // The host has forgotten already; a server that is a single process has nobody else to tell.
-    announceForget: () => Promise.resolve(),
   };
 }

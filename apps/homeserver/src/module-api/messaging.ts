@@ -3,7 +3,7 @@ import type { MessagingApi, ModuleTemplate } from '@rookery/module-api';
 import type { Config, Ids, Logger } from '@rookery/platform';
 import type { PushRulesService } from '@rookery/push';
 import { isRuleKind, parseActions } from '@rookery/push-rules';
-import { Pages, pagesOptionsOf } from '@rookery/templates';
+import { type Mailer, Pages, pagesOptionsOf } from '@rookery/templates';
 import { isAbsolute } from 'node:path';
 import type { PresenceService } from '@rookery/ephemeral';
 import type { LocalAccounts } from './module-requester.js';
@@ -18,11 +18,12 @@ export interface MessagingParts {
   readonly presence: PresenceService;
   readonly push: MessagingApi['sendHttpPushNotification'];
   /** Absent when the server sends no mail. */
-  readonly mail: MessagingApi['sendMail'] | undefined;
+  readonly mailer: Mailer | undefined;
 }
 
 const maxTemplates = 100;
 const maxPresences = 1_000;
+const maxMailBytes = 1_048_576;
 const longestStatusBytes = 1_024;
 const presences = new Set(['online', 'unavailable', 'offline', 'busy']);
 
@@ -59,9 +60,12 @@ export function messagingCapabilities(parts: MessagingParts): MessagingApi {
     },
 
     sendHttpPushNotification: parts.push,
-    sendMail: async (...args) => {
-      if (!parts.mail) throw new MatrixError(500, 'M_UNKNOWN', 'This server sends no mail');
-      await parts.mail(...args);
+    async sendMail(to, subject, html, text) {
+      if (!parts.mailer) throw new MatrixError(500, 'M_UNKNOWN', 'This server sends no mail');
+      if (Buffer.byteLength(html) + Buffer.byteLength(text) > maxMailBytes) {
+        throw MatrixError.tooLarge(`A mail may not be larger than ${maxMailBytes} bytes`);
+      }
+      await parts.mailer.sendWritten({ to, subject, html, text });
     },
     readTemplates: async (filenames, folder) => readTemplates(parts, filenames, folder),
 

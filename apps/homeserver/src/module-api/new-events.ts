@@ -10,6 +10,8 @@ const cursor = 'module_new_events';
 const batchSize = 100;
 /** Rooms whose events are told side by side; the events of one room are told in order. */
 const maxRooms = 20;
+/** Between two rounds at least: what is told at once while little happens is told together while much happens. */
+const pauseMs = 40;
 /** How long a stop lets modules go on with what lies before them; the rest is told after the next start. */
 const drainMs = 1_500;
 
@@ -34,6 +36,7 @@ export class NewEvents {
   /** No further event of the batch in hand is told. */
   #cut = false;
   #changing: Promise<void> = Promise.resolve();
+  #nextRoundAtMs = -Infinity;
 
   constructor(private readonly parts: NewEventParts) {}
 
@@ -76,6 +79,10 @@ export class NewEvents {
   }
 
   async #advance(after: number, upTo: number): Promise<number> {
+    const { clock } = this.parts;
+    const earlyMs = this.#nextRoundAtMs - clock.monotonicMs();
+    if (earlyMs > 0) await clock.sleep(earlyMs);
+    this.#nextRoundAtMs = clock.monotonicMs() + pauseMs;
     const stored = await this.parts.timeline.all(after, upTo, batchSize);
     const rooms = new Map<string, StoredEvent[]>();
     for (const one of stored) {

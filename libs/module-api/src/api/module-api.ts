@@ -97,7 +97,7 @@ export interface BackgroundApi {
     load: (key: string) => Promise<T>,
     options?: { readonly maxEntries?: number; readonly ttlMs?: number },
   ): (key: string) => Promise<T>;
-  /** `invalidate_cache`: forgets an answer in all processes. */
+  /** `invalidate_cache`: forgets an answer of {@link registerCachedFunction} in this process. */
   invalidateCache(name: string, key: string): Promise<void>;
 }
 
