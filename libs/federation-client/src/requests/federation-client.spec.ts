@@ -391,6 +391,21 @@ describe('requests to other servers', () => {
       expect([client.load('b.test'), server.connections <= 24]).toEqual([0, true]);
     });
 
+    it('without blaming a server for those whose turn did not come', async () => {
+      const { client, destinations, server } = await pair(() => undefined);
+      const giving = new AbortController();
+      const hanging = Array.from({ length: 16 }, () =>
+        client.getJson('b.test', path, {}, { signal: giving.signal }).catch(() => undefined),
+      );
+      while (server.seen.length < 16) await pause(5);
+      const error = await failure(client.getJson('b.test', path, {}, { retries: 'none', timeoutMs: 50 }));
+      expect([error.reason, error.isDown]).toEqual(['busy', false]);
+      expect((await destinations.state('b.test')).failingSinceTs).toBeUndefined();
+      giving.abort();
+      await Promise.all(hanging);
+      expect(client.load('b.test')).toBe(0);
+    });
+
     it.each([
       ['text', 'hello'],
       ['nothing', ''],

@@ -220,12 +220,14 @@ export class FederationClient {
     const timeoutMs = request.timeoutMs ?? this.parts.config.get('federation.client_timeout');
     const timeout = AbortSignal.timeout(timeoutMs);
     const signal = request.signal === undefined ? timeout : AbortSignal.any([timeout, request.signal]);
+    let release: (() => void) | undefined;
     const explain = (error: unknown): FederationRequestError => {
       if (error instanceof FederationRequestError) return error;
-      if (error instanceof TurnstileFull)
-        return new FederationRequestError(destination, 'busy', `Too many requests to ${destination} wait`);
       if (request.signal?.aborted)
         return new FederationRequestError(destination, 'aborted', `The request to ${destination} was given up`);
+      // Whose turn did not come knows nothing of the other server.
+      if (error instanceof TurnstileFull || (timeout.aborted && release === undefined))
+        return new FederationRequestError(destination, 'busy', `Too many requests to ${destination} wait`);
       if (timeout.aborted)
         return new FederationRequestError(
           destination,
@@ -234,7 +236,6 @@ export class FederationClient {
         );
       return failureOf(destination, error);
     };
-    let release: (() => void) | undefined;
     try {
       release = await turnstile.enter(destination, signal);
       return await take(await this.#send(request, signal, explain), release);
