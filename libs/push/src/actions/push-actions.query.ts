@@ -306,7 +306,8 @@ export async function countRoomEvents(
 }
 
 /**
- * What a user has not read and not been pushed, with `after < position <= upTo`, oldest first. Invites are among it.
+ * What a user has not read and not been pushed, with `after < position <= upTo`, oldest first. Invites are among it while they
+ * stand; what was said in rooms that the user has left is not.
  */
 export async function selectUnread(
   db: Db,
@@ -329,7 +330,9 @@ export async function selectUnread(
     `SELECT * FROM (SELECT ${ownColumns} FROM event_push_actions a
        LEFT JOIN push_read_marks m ON m.user_id = a.user_id AND m.room_id = a.room_id AND m.thread_id = ''
        WHERE a.user_id = ? AND a.stream_ordering > ? AND a.stream_ordering <= ?
-         AND (m.user_id IS NULL OR (a.stream_ordering > m.read_up_to AND ${unreadThread('a', 'thread_id')}))
+         AND ((m.user_id IS NULL AND EXISTS (SELECT 1 FROM local_current_membership i
+             WHERE i.user_id = a.user_id AND i.room_id = a.room_id AND i.membership = 'invite'))
+           OR (a.stream_ordering > m.read_up_to AND ${unreadThread('a', 'thread_id')}))
        ORDER BY a.stream_ordering LIMIT ${limit}) AS own
      UNION ALL
      SELECT * FROM (SELECT ${sharedColumns} FROM push_read_marks m ${shared.sql}

@@ -13,7 +13,7 @@ import { PushGateway } from './push-gateway.js';
 import { isWithoutBadge, type Pusher } from './pusher.js';
 import {
   clearDue,
-  deletePusherById,
+  deleteRejected,
   duePushers,
   findPusher,
   markDue,
@@ -76,6 +76,7 @@ export class PushDelivery implements OnModuleInit {
   }
 
   onModuleInit(): void {
+    this.pushers.onSet((userId) => this.#track(this.#tryAgain(userId)));
     this.lifecycle.on('streams', { name: 'push', start: () => this.start(), stop: () => this.stop() });
   }
 
@@ -126,6 +127,20 @@ export class PushDelivery implements OnModuleInit {
     if (this.#working.has(id)) this.#working.set(id, true);
     else this.#waiting.add(id);
     this.#pump();
+  }
+
+  /** A pusher was set up anew, maybe for another gateway: what waits for the next attempt is sent at once. */
+  async #tryAgain(userId: string): Promise<void> {
+    try {
+      if (!this.config.get('push.enabled')) return;
+      for (const id of await duePushers(this.database, [userId])) {
+        this.#retries.get(id)?.timer?.cancel();
+        this.#retries.delete(id);
+        this.#wake(id);
+      }
+    } catch (error) {
+      this.logger.warn('The pushers of a user could not be looked at', { userId, err: error });
+    }
   }
 
   #pump(): void {
@@ -212,10 +227,11 @@ export class PushDelivery implements OnModuleInit {
     return true;
   }
 
-  async #rejected({ id, userId, appId }: Pusher): Promise<false> {
+  async #rejected(pusher: Pusher): Promise<false> {
+    const { id, userId, appId } = pusher;
     this.logger.info('A push gateway does not know a device any more', { userId, appId });
     this.#retries.delete(id);
-    await this.database.write((tx) => deletePusherById(tx, id), { name: 'pusher_rejected' });
+    await this.database.write((tx) => deleteRejected(tx, pusher), { name: 'pusher_rejected' });
     return false;
   }
 

@@ -150,9 +150,9 @@ export async function deleteAllPushers(tx: Tx, userId: string): Promise<void> {
   await tx.run('DELETE FROM pushers WHERE user_name = ?', [userId]);
 }
 
-/** Deletes one that its gateway refused. */
-export async function deletePusherById(tx: Tx, id: number): Promise<void> {
-  await tx.run('DELETE FROM pushers WHERE id = ?', [id]);
+/** Deletes one that its gateway refused, unless it was set up anew meanwhile. */
+export async function deleteRejected(tx: Tx, { id, ts }: Pick<Pusher, 'id' | 'ts'>): Promise<void> {
+  await tx.run('DELETE FROM pushers WHERE id = ? AND ts = ?', [id, ts]);
 }
 
 /** Users with a pusher whom something concerns that lies in `(after, upTo]`; some may turn out to be spared. */

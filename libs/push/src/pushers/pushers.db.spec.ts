@@ -16,14 +16,20 @@ class TestGateway {
   readonly received: Notification[] = [];
   status = 200;
   rejected: readonly string[] = [];
+  requests = 0;
+  /** Happens before the answer. */
+  onRequest: (() => Promise<void>) | undefined;
   readonly #server: Server = createServer((request, response) => {
     const chunks: Buffer[] = [];
     request.on('data', (chunk: Buffer) => chunks.push(chunk));
     request.on('end', () => {
       const { notification } = JSON.parse(Buffer.concat(chunks).toString()) as { notification: Notification };
+      this.requests++;
       if (this.status === 200) this.received.push(notification);
-      response.writeHead(this.status, { 'content-type': 'application/json' });
-      response.end(JSON.stringify({ rejected: this.rejected }));
+      void (this.onRequest?.() ?? Promise.resolve()).then(() => {
+        response.writeHead(this.status, { 'content-type': 'application/json' });
+        response.end(JSON.stringify({ rejected: this.rejected }));
+      });
     });
   });
 
@@ -163,6 +169,45 @@ describe.each(['sqlite', 'postgres'] as const)('pushers (%s)', (database) => {
     expect((await gateway.events(2)).map((one) => one.event_id)).toEqual(ids);
     const last = await send('three');
     expect((await gateway.events(3)).map((one) => one.event_id)).toEqual([...ids, last]);
+  });
+
+  it('sends what waits as soon as the client names another gateway', async () => {
+    const moved = await new TestGateway().listen();
+    await set(bob);
+    gateway.status = 500;
+    await send('one');
+    // After three failures the next attempt is seconds away.
+    for (let waited = 0; waited < 8_000 && gateway.requests < 3; waited += 10) await sleep(10);
+    await set(bob, { data: { url: moved.url } });
+    for (let waited = 0; waited < 1_500 && moved.received.length === 0; waited += 10) await sleep(10);
+    moved.close();
+    expect(moved.received.map((one) => one.content)).toEqual([{ msgtype: 'm.text', body: 'one' }]);
+  });
+
+  it('a key that was set up anew outlives the rejection of what was sent before', async () => {
+    await set(bob);
+    gateway.rejected = ['key'];
+    gateway.onRequest = async () => {
+      gateway.onRequest = undefined;
+      await set(bob);
+    };
+    await send('one');
+    await gateway.events(1);
+    await sleep(200);
+    expect((await list(bob)).map((one) => one.pushkey)).toEqual(['key']);
+  });
+
+  it('says nothing more of a room that was left', async () => {
+    await set(bob);
+    gateway.status = 500;
+    await send('one', { 'm.mentions': { user_ids: [bob.userId] } });
+    for (let waited = 0; waited < 8_000 && gateway.requests < 1; waited += 10) await sleep(10);
+    await bob.request('POST', `/rooms/${roomId}/leave`, {});
+    const { body } = await alice.request<{ room_id: string }>('POST', '/createRoom', { invite: [bob.userId] });
+    gateway.status = 200;
+    const [invite] = await gateway.events(1);
+    expect(invite).toMatchObject({ room_id: body.room_id, type: 'm.room.member' });
+    expect(gateway.received).toHaveLength(1);
   });
 
   it('a rejected key is deleted', async () => {

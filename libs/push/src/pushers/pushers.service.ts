@@ -26,6 +26,7 @@ const maxPushersPerUser = 100;
 export class PushersService implements OnModuleInit {
   #ids: Sequence | undefined;
   #any = false;
+  readonly #onSet: ((userId: string) => void)[] = [];
 
   constructor(
     private readonly database: Database,
@@ -59,6 +60,11 @@ export class PushersService implements OnModuleInit {
   /** Whether there may be any pusher at all; without one nothing needs to be looked at. */
   get any(): boolean {
     return this.#any;
+  }
+
+  /** Is told of whoever has set a pusher up or changed one. The listener must not throw. */
+  onSet(listener: (userId: string) => void): void {
+    this.#onSet.push(listener);
   }
 
   /** Whether devices can switch each other's pushers on and off (MSC3881). */
@@ -104,6 +110,7 @@ export class PushersService implements OnModuleInit {
       },
       { name: 'set_pusher' },
     );
+    for (const listener of this.#onSet) listener(userId);
   }
 
   /** New users get mails about missed messages, where the settings say so. */
