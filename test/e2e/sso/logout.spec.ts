@@ -102,6 +102,23 @@ describe.each(['sqlite', 'postgres'] as const)('logout from the provider’s sid
     expect([await lives(one), await lives(two), await lives(byHand)]).toEqual([false, false, true]);
   });
 
+  it('leaves a device alone that was logged in to anew since', async () => {
+    const first = await logIn('oidc-ends', 'fritz', 'sid-20');
+    provider.person = { ...provider.person, sid: 'sid-21' };
+    const shown = await world.begin(world.browser(), 'oidc-ends');
+    const { body } = await world.homeserver.request<Record<string, string>>('POST', '/login', {
+      type: 'm.login.token',
+      token: shown.location?.searchParams.get('loginToken'),
+      device_id: first.deviceId,
+    });
+    expect(body).toMatchObject({ user_id: first.userId, device_id: first.deviceId });
+    const whoami = () => world.homeserver.request('GET', '/account/whoami', undefined, body['access_token']);
+    expect(await logOut({ sid: 'sid-20', sub: 'sub-fritz' })).toMatchObject({ status: 200 });
+    expect(await whoami()).toMatchObject({ status: 200 });
+    expect(await logOut({ sid: 'sid-21', sub: 'sub-fritz' })).toMatchObject({ status: 200 });
+    expect(await whoami()).toMatchObject({ status: 401 });
+  });
+
   it('ends a login that was not finished yet', async () => {
     provider.person = { sub: 'sub-dora', name: 'dora', sid: 'sid-6' };
     const shown = await world.begin(world.browser(), 'oidc-ends');

@@ -129,6 +129,11 @@ export async function setDeviceAuthProvider(
   );
 }
 
+/** A device that somebody logs in to anew no longer belongs to the login before. */
+export async function forgetDeviceAuthProviders(tx: Tx, userId: string, deviceId: string): Promise<void> {
+  await tx.run('DELETE FROM device_auth_providers WHERE user_id = ? AND device_id = ?', [userId, deviceId]);
+}
+
 /** A login at a single sign-on provider, or all that one user made there. */
 export type ProviderLogins =
   | { readonly providerId: string; readonly sessionId: string; readonly userId?: string | undefined }

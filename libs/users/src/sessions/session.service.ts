@@ -9,6 +9,7 @@ import {
   deleteDevices,
   devicesOfProviderLogins,
   ensureDevice,
+  forgetDeviceAuthProviders,
   type ProviderLogins,
   setDeviceAuthProvider,
 } from '../devices/device.query.js';
@@ -92,8 +93,10 @@ export class SessionService {
       async (tx) => {
         const device = await ensureDevice(tx, userId, deviceId, displayName);
         if (device === 'reserved') throw MatrixError.forbidden('The device id is that of a cross-signing key');
-        if (device === 'existed') await deleteTokensOfDevices(tx, userId, [deviceId]);
-        else await this.hooks.devicesChanged.inTransaction(tx, { userId, deviceIds: [deviceId] });
+        if (device === 'existed') {
+          await deleteTokensOfDevices(tx, userId, [deviceId]);
+          await forgetDeviceAuthProviders(tx, userId, deviceId);
+        } else await this.hooks.devicesChanged.inTransaction(tx, { userId, deviceIds: [deviceId] });
         if (request.authProvider)
           await setDeviceAuthProvider(tx, userId, deviceId, request.authProvider.id, request.authProvider.sessionId);
         await this.#insert(tx, userId, deviceId, secrets, this.#sessionExpiryMs());
