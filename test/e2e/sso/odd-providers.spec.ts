@@ -1,7 +1,7 @@
 import { createPublicKey, generateKeyPairSync, verify } from 'node:crypto';
 import { challengeOf } from '../accounts/support.js';
 import { FakeProvider } from './fake-provider.js';
-import { base, startWorld, type World } from './world.js';
+import { base, startWorld, trusted, type World } from './world.js';
 
 const keys = generateKeyPairSync('ec', { namedCurve: 'P-256' });
 
@@ -147,4 +147,56 @@ describe('providers that are not quite OpenID Connect', () => {
     const wrong = await world.browser().go(`${fallback}&io.element.idp_id=oidc-userinfo`);
     expect(wrong.html).toContain('<code>no_user</code>');
   });
+});
+
+it('works below other prefixes, and below a path of the proxy', async () => {
+  const provider = await FakeProvider.start();
+  const world = await startWorld('sqlite', {
+    public_baseurl: `${base}/matrix/`,
+    protocol_prefix: '_proto',
+    service_prefix: '_svc',
+    oidc_providers: [
+      {
+        idp_id: 'fake',
+        idp_name: 'Fake',
+        issuer: provider.issuer,
+        client_id: 'rookery',
+        client_secret: 'secret',
+      },
+    ],
+  });
+  try {
+    provider.person = { sub: '1' };
+    const below = (url: URL): string => `${base}${url.pathname.replace('/matrix', '')}${url.search}`;
+    const { homeserver } = world;
+    // The proxy takes `/matrix` away.
+    const go = async (url: URL, cookie: string, form?: URLSearchParams) =>
+      fetch(below(url).replace(base, homeserver.baseUrl), {
+        redirect: 'manual',
+        headers: { cookie, host: 'matrix.rookery.test' },
+        ...(form ? { method: 'POST', body: form } : {}),
+      });
+    const cookiesOf = (response: Response): string =>
+      response.headers
+        .getSetCookie()
+        .map((one) => one.split(';', 1)[0])
+        .join('; ');
+    const query = new URLSearchParams({ redirectUrl: trusted, canonical: '1' }).toString();
+    const start = await go(new URL(`${base}/matrix/_proto/client/v3/login/sso/redirect?${query}`), '');
+    expect(start.headers.getSetCookie()[0]).toContain('Path=/matrix/_svc/client/oidc;');
+    const asked = await fetch(start.headers.get('location')!, { redirect: 'manual' });
+    const callback = new URL(asked.headers.get('location')!);
+    expect(callback.href).toContain(`${base}/matrix/_svc/client/oidc/callback?`);
+    const picker = await go(callback, cookiesOf(start));
+    const details = new URL(picker.headers.get('location')!);
+    expect(details.href).toBe(`${base}/matrix/_svc/client/pick_username/account_details`);
+    expect(picker.headers.getSetCookie().at(0)).toMatch(/Path=\/matrix\/_svc\/client/);
+    const session = cookiesOf(picker);
+    const chosen = await go(details, session, new URLSearchParams({ username: 'anna' }));
+    const done = await go(new URL(chosen.headers.get('location')!), session);
+    expect(done.headers.get('location')).toContain(`${trusted}?loginToken=`);
+  } finally {
+    await world.stop();
+    await provider.stop();
+  }
 });
