@@ -119,16 +119,17 @@ export interface CountRow {
   readonly highlight: number;
 }
 
-const contains = (dialect: Dialect, text: string, part: string): string =>
-  dialect.name === 'sqlite' ? `instr(${text}, ${part})` : `strpos(${text}, ${part})`;
+/** That a text has a part; both are expressions. */
+export const contains = (dialect: Dialect, text: string, part: string): string =>
+  `${dialect.name === 'sqlite' ? 'instr' : 'strpos'}(${text}, ${part}) > 0`;
 
 /** That what an event means to everybody is meant for the user of a mark `m`, whose parameters are {@link sharedParams}. */
 const sharedWith = (dialect: Dialect, alias: string): string =>
   `${alias}.push_thread IS NOT NULL AND ${alias}.sender <> ?
-     AND (${alias}.push_except IS NULL OR (${contains(dialect, `${alias}.push_except`, '?')} = 0
+     AND (${alias}.push_except IS NULL OR (NOT (${contains(dialect, `${alias}.push_except`, '?')})
        AND NOT EXISTS (SELECT 1 FROM push_rule_groups g WHERE g.user_id = m.user_id AND g.room_id = m.room_id
          AND g.since <= ${alias}.stream_ordering AND (g.until IS NULL OR g.until > ${alias}.stream_ordering)
-         AND ${contains(dialect, `${alias}.push_except`, `'"' || g.rules || '"'`)} > 0)))`;
+         AND ${contains(dialect, `${alias}.push_except`, `'"' || g.rules || '"'`)})))`;
 const sharedParams = (userId: string): string[] => [userId, JSON.stringify(userId)];
 
 /** That an event was not read in its thread either. */

@@ -4,7 +4,7 @@ import type { PushNote } from '@rookery/rooms';
 import { eachDatabase } from '@rookery/testing';
 import { fixtureMigrations } from '../push.fixture.js';
 import type { Regrouped } from '../rules/own-rules.js';
-import { collectGroups, selectGroups, selectGroupsOf, writeGroups } from '../rules/rule-groups.query.js';
+import { collectGroups, deleteGroups, selectGroups, selectGroupsOf, writeGroups } from '../rules/rule-groups.query.js';
 import { usersToPush } from '../pushers/pusher.query.js';
 import { type EventPush, type NotifyOutcome, noteOf } from './event-push.js';
 import {
@@ -371,14 +371,28 @@ eachDatabase('what an event means to everybody', (open) => {
     expect(await usersToPush(database, after, position)).toEqual([]);
     await store([push(roomId)]);
     expect(await usersToPush(database, after, position)).toEqual([bob]);
+    const spared = position;
+    const quiet = { exceptGroups: ['#quiet'] };
+    await store([push(roomId, quiet)], undefined, new Map([[bob, '#quiet']]));
+    expect(await usersToPush(database, spared, position)).toEqual([]);
+    const first = position;
+    await store([push(roomId, quiet)], undefined, new Map([[bob, undefined]]));
+    // Together with one from which he was spared, and alone.
+    expect(await usersToPush(database, spared, position)).toEqual([bob]);
+    expect(await usersToPush(database, first, position)).toEqual([bob]);
   });
 
   it('goes with the room, and leaves other rooms alone', async () => {
     const [gone, kept] = [await newRoom(), await newRoom()];
-    for (const roomId of [gone, kept])
-      await store([push(roomId, { everyone: undefined, own: new Map([[bob, loud]]) })]);
+    for (const roomId of [gone, kept]) {
+      const regrouped = new Map([[bob, '#quiet']]);
+      await store([push(roomId, { everyone: undefined, own: new Map([[bob, loud]]) })], undefined, regrouped);
+    }
     await readBy(bob, gone, position, '$t');
-    await database.write((tx) => deleteRoomPushes(tx, gone));
+    await database.write(async (tx) => {
+      await deleteRoomPushes(tx, gone);
+      await deleteGroups(tx, gone);
+    });
     const left = async (table: string): Promise<string[]> =>
       (
         await database.query<{ room_id: string }>(
@@ -386,6 +400,7 @@ eachDatabase('what an event means to everybody', (open) => {
           [[gone, kept]],
         )
       ).map((row) => row.room_id);
-    expect([await left('push_read_marks'), await left('event_push_actions')]).toEqual([[kept], [kept]]);
+    const tables = ['push_read_marks', 'event_push_actions', 'push_rule_groups'];
+    expect(await Promise.all(tables.map(left))).toEqual([[kept], [kept], [kept]]);
   });
 });

@@ -1,5 +1,6 @@
 import type { Db, SqlBool, Tx } from '@rookery/database';
 import type { JsonObject } from '@rookery/matrix-types';
+import { contains } from '../actions/push-actions.query.js';
 import type { Pusher, PusherKey, PusherSettings } from './pusher.js';
 
 interface PusherRow {
@@ -161,10 +162,16 @@ export async function usersToPush(db: Db, after: number, upTo: number): Promise<
     `SELECT p.user_name FROM event_push_actions a JOIN pushers p ON p.user_name = a.user_id
      WHERE a.stream_ordering > ? AND a.stream_ordering <= ?
      UNION
-     SELECT p.user_name FROM (SELECT DISTINCT room_id, sender FROM events
-         WHERE stream_ordering > ? AND stream_ordering <= ? AND push_thread IS NOT NULL) AS e
+     SELECT p.user_name FROM (
+         SELECT room_id, sender, push_except, MIN(stream_ordering) AS oldest, MAX(stream_ordering) AS newest FROM events
+         WHERE stream_ordering > ? AND stream_ordering <= ? AND push_thread IS NOT NULL
+         GROUP BY room_id, sender, push_except) AS e
        JOIN local_current_membership m ON m.room_id = e.room_id AND m.membership = 'join' AND m.user_id <> e.sender
-       JOIN pushers p ON p.user_name = m.user_id`,
+       JOIN pushers p ON p.user_name = m.user_id
+     WHERE e.push_except IS NULL OR NOT EXISTS (
+       SELECT 1 FROM push_rule_groups g WHERE g.user_id = m.user_id AND g.room_id = m.room_id
+         AND g.since <= e.oldest AND (g.until IS NULL OR g.until > e.newest)
+         AND ${contains(db.dialect, 'e.push_except', `'"' || g.rules || '"'`)})`,
     [after, upTo, after, upTo],
   );
   return rows.map((row) => row.user_name);
