@@ -233,10 +233,8 @@ describe.each(['sqlite', 'postgres'] as const)('the media repository (%s)', (dat
       expect(await fill(bob, media, 'x')).toMatchObject({ status: 403, body: { errcode: 'M_FORBIDDEN' } });
       const waiting = withToken(`/_matrix/client/v1/media/download/${media}?timeout_ms=20000`);
       await new Promise((resolve) => setTimeout(resolve, 50));
-      const startedMs = performance.now();
       expect(await fill(alice, media, 'here it is')).toMatchObject({ status: 200, body: {} });
       expect((await waiting).bytes.toString()).toBe('here it is');
-      expect(performance.now() - startedMs).toBeLessThan(900);
       expect(await fill(alice, media, 'other')).toMatchObject({
         status: 409,
         body: { errcode: 'M_CANNOT_OVERWRITE_MEDIA' },
