@@ -1,5 +1,8 @@
 /** The module API that new modules are written against. */
 const apiVersion = '^0.1.0';
+/** The package that starts servers in tests. A module needs it, the program that writes modules does not. */
+const testing = '@rookery/testing';
+const quoted = `'${testing}'`;
 
 /** The files of a new module: path to text. */
 export function templateOf(packageName: string): ReadonlyMap<string, string> {
@@ -32,8 +35,10 @@ const packageJson = (name: string): string =>
     peerDependencies: { '@rookery/module-api': apiVersion },
     devDependencies: {
       '@rookery/module-api': apiVersion,
-      '@rookery/testing': apiVersion,
+      [testing]: apiVersion,
       '@types/node': '^24.0.0',
+      // Runs TypeScript tests as they are; the machine's own may be older.
+      node: '^24.0.0',
       typescript: '^6.0.0',
     },
   });
@@ -97,7 +102,7 @@ export function parseConfig(raw: unknown = {}): Config {
 const test = `import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { createTestHomeserver, type TestHomeserver } from '@rookery/testing';
+import { createTestHomeserver, type TestHomeserver } from ${quoted};
 
 let homeserver: TestHomeserver;
 before(async () => {

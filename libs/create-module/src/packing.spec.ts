@@ -1,0 +1,43 @@
+import { spawnSync } from 'node:child_process';
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const root = fileURLToPath(new URL('../../../', import.meta.url));
+
+interface Packed {
+  readonly name: string;
+  readonly files: readonly { readonly path: string }[];
+}
+
+const filesBelow = (folder: string): string[] =>
+  (readdirSync(folder, { recursive: true }) as string[]).filter((path) => statSync(join(folder, path)).isFile());
+
+it('each package holds what it needs where it is installed alone: a new module’s test starts a server from packages', () => {
+  const { stdout, stderr } = spawnSync('npm', ['pack', '--workspaces', '--dry-run', '--json', '--ignore-scripts'], {
+    cwd: root,
+    encoding: 'utf8',
+    maxBuffer: 64 * 1024 * 1024,
+    env: { ...process.env, NODE_OPTIONS: '' },
+  });
+  const answer: unknown = JSON.parse(stdout || `"${stderr}"`);
+  const packages = Object.values(answer as Record<string, Packed>);
+  for (const group of ['libs', 'apps']) {
+    for (const folder of readdirSync(join(root, group))) {
+      const manifestPath = join(root, group, folder, 'package.json');
+      if (!existsSync(manifestPath)) continue;
+      const manifest = JSON.parse(readFileSync(manifestPath, 'utf8')) as {
+        name: string;
+        exports: { '.': { default: string } };
+        bin?: Record<string, string>;
+      };
+      const packed = packages.find(({ name }) => name === manifest.name);
+      const held = new Set(packed?.files.map(({ path }) => path));
+      const wanted = [manifest.exports['.'].default, ...Object.values(manifest.bin ?? {})];
+      const pages = join(root, group, folder, 'templates');
+      if (existsSync(pages)) wanted.push(...filesBelow(pages).map((path) => `templates/${path}`));
+      const missing = wanted.map((path) => path.replace('./', '')).filter((path) => !held.has(path));
+      expect([manifest.name, missing]).toEqual([manifest.name, []]);
+    }
+  }
+}, 60_000);
