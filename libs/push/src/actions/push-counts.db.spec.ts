@@ -203,6 +203,26 @@ describe.each(['sqlite', 'postgres'] as const)('unread counts (%s)', (database) 
     expect(await counts(bob)).toEqual([0, 0]);
   });
 
+  it('finds the thread of what refers to a message in it, also by way of another', async () => {
+    const root = await send(alice, roomId, text('root'));
+    await read(bob, root);
+    const inThread = await send(
+      alice,
+      roomId,
+      text('in it', { 'm.relates_to': { rel_type: 'm.thread', event_id: root } }),
+    );
+    const refersTo = (eventId: string): object => ({
+      'm.relates_to': { rel_type: 'm.reference', event_id: eventId },
+    });
+    const second = await send(alice, roomId, text('two', refersTo(inThread)));
+    const third = await send(alice, roomId, text('three', refersTo(second)));
+    await send(alice, roomId, text('four', refersTo(third)));
+    expect(await unread(bob, true)).toMatchObject({
+      unread_notifications: { notification_count: 1 },
+      unread_thread_notifications: { [root]: { notification_count: 3, highlight_count: 0 } },
+    });
+  });
+
   it('begins anew after a rejoin, but not after a change of name', async () => {
     await send(alice, roomId, text('before'));
     await bob.request('POST', `/rooms/${roomId}/leave`, {});

@@ -1,5 +1,5 @@
 import type { RoomEvent } from '@rookery/events';
-import { type EventStore, relationOf } from '@rookery/rooms';
+import { type EventStore, type Relation, relationOf } from '@rookery/rooms';
 import type { Soon } from '../soon.js';
 
 /**
@@ -10,8 +10,19 @@ export function threadOf(events: EventStore, event: RoomEvent): Soon<string> {
   const relation = relationOf(event.content);
   if (relation === undefined) return 'main';
   if (relation.type === 'm.thread') return relation.eventId;
-  return events.one(relation.eventId).then((target) => {
-    const next = target?.event.roomId === event.roomId ? relationOf(target.event.content) : undefined;
-    return next?.type === 'm.thread' ? next.eventId : 'main';
-  });
+  return threadOfTarget(events, event.roomId, relation.eventId);
+}
+
+/** A reaction to an edit of a message in a thread is as far from the root as is looked. */
+const maxTargets = 2;
+
+async function threadOfTarget(events: EventStore, roomId: string, eventId: string): Promise<string> {
+  let next: string | undefined = eventId;
+  for (let targets = 0; next !== undefined && targets < maxTargets; targets++) {
+    const target: RoomEvent | undefined = (await events.one(next))?.event;
+    const relation: Relation | undefined = target?.roomId === roomId ? relationOf(target.content) : undefined;
+    if (relation?.type === 'm.thread') return relation.eventId;
+    next = relation?.eventId;
+  }
+  return 'main';
 }
