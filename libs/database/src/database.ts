@@ -79,7 +79,7 @@ export interface WriteOptions {
   readonly happened?: (db: Db) => Promise<boolean>;
   /**
    * What is deleted is meant to be gone: SQLite overwrites it in the file, which costs time, and once {@link Database.reclaim}
-   * has nothing more to do no older copy lies in its log. PostgreSQL does as much when it vacuums, by itself.
+   * has nothing more to do no older copy lies in its log or in unused pages. PostgreSQL does as much when it vacuums, by itself.
    */
   readonly erase?: boolean;
 }

@@ -76,6 +76,7 @@ export { ChainCovers } from './upkeep/chain-covers.service.js';
 export { DummyEvents } from './upkeep/dummy-events.service.js';
 export { ForgottenRooms } from './upkeep/forgotten-rooms.service.js';
 export { RetentionPolicies } from './reading/retention-policies.js';
+export { PeriodicJob } from './upkeep/periodic-job.js';
 export { SpaceReclaimer } from './upkeep/space-reclaimer.js';
 export { RedactionCensor } from './upkeep/redaction-censor.js';
 export { RoomBlocking } from './upkeep/room-blocking.service.js';

@@ -3,6 +3,7 @@ import { RoomsModule } from '@rookery/rooms';
 import { UsersModule } from '@rookery/users';
 import { MessageFollower } from './messages/message-follower.js';
 import { MessageIndex } from './messages/message-index.js';
+import { MessageIndexEraser } from './messages/message-index-eraser.js';
 import { MessageSearch } from './messages/message-search.service.js';
 import { ResultContexts } from './messages/result-contexts.js';
 import { SearchController } from './messages/search.controller.js';
@@ -13,7 +14,15 @@ import { UserDirectory } from './users/user-directory.service.js';
 /** The indexes of messages and users; safe in any process. */
 @Module({
   imports: [UsersModule, RoomsModule],
-  providers: [MessageIndex, MessageFollower, MessageSearch, ResultContexts, UserDirectoryIndex, UserDirectory],
+  providers: [
+    MessageIndex,
+    MessageIndexEraser,
+    MessageFollower,
+    MessageSearch,
+    ResultContexts,
+    UserDirectoryIndex,
+    UserDirectory,
+  ],
   exports: [MessageSearch, UserDirectory],
 })
 export class SearchModule {}

@@ -65,8 +65,8 @@ export class SqliteDatabase extends Database {
   readonly #statements: Statements;
   #pumping: Promise<void> | undefined;
   #closed = false;
-  /** Something was erased of which the log may still hold a copy. */
-  #erased = false;
+  /** Something was erased of which the log or a free page may still hold a copy; after a start nobody knows. */
+  #erased = true;
 
   constructor(parts: SqliteParts) {
     super();
@@ -118,7 +118,8 @@ export class SqliteDatabase extends Database {
     const numberOf = (pragma: string): number => Number(handle.pragma(pragma, { simple: true }));
     const reclaimed = await this.write(
       async () => {
-        const spare = numberOf('freelist_count') - keptFreePages;
+        // Pages that became free earlier, without being overwritten, may hold copies of what was erased since.
+        const spare = numberOf('freelist_count') - (this.#erased ? 0 : keptFreePages);
         if (spare <= 0 || numberOf('auto_vacuum') !== 2) return 0;
         const before = numberOf('page_count');
         handle.pragma(`incremental_vacuum(${Math.min(spare, maxReclaimedPages)})`);

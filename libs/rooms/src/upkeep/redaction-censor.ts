@@ -90,7 +90,7 @@ export class RedactionCensor implements OnModuleInit, OnModuleDestroy {
         const ids = due.map((row) => row.event_id);
         await tx.run(`UPDATE redactions SET have_censored = TRUE WHERE ${tx.dialect.anyOf('event_id')}`, [ids]);
       },
-      { name: 'censor_redactions' },
+      { name: 'censor_redactions', erase: true },
     );
     this.events.forget(due.map((row) => row.redacts));
     return due.length === batchSize;

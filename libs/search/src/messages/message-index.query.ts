@@ -87,6 +87,24 @@ export async function deleteRoomMessages(tx: Tx, roomId: string): Promise<void> 
   );
 }
 
+/** What one step of merging writes at most, about: 128 KiB take a few milliseconds. */
+const mergedPages = 32;
+
+/**
+ * Merges a little of SQLite's index, which leaves out what was taken out of it.
+ * @param isFirst begins a merge of all there is, unless it is in one part already and nothing was taken out of that
+ * @returns whether there was nothing left to do
+ */
+export async function mergeIndex(tx: Tx, isFirst: boolean): Promise<boolean> {
+  const changes = async (): Promise<number> =>
+    (await tx.get<{ total: number }>('SELECT total_changes() AS total'))?.total ?? 0;
+  const before = await changes();
+  const pages = isFirst ? -mergedPages : mergedPages;
+  await tx.run(`INSERT INTO event_search (event_search, rank) VALUES ('merge', ?)`, [pages]);
+  // The statement itself counts as one.
+  return (await changes()) - before < 2;
+}
+
 /** The column of the index that holds the stream ordering. */
 const keyOf = (db: Db): string => (db.dialect.name === 'postgres' ? 'stream_ordering' : 'rowid');
 

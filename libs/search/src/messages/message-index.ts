@@ -21,6 +21,9 @@ import { searchableTypes, searchableWords } from './searchable.js';
  */
 @Injectable()
 export class MessageIndex implements OnModuleInit {
+  /** Something may have been taken out of which the index still holds the words; after a start nobody knows. */
+  hasTakenOut = true;
+
   constructor(
     private readonly hooks: RoomHooks,
     private readonly config: Config,
@@ -34,12 +37,16 @@ export class MessageIndex implements OnModuleInit {
         if (isOn && backfilled) await indexMessages(tx, events.flatMap(messageOf));
         const redactions = events.filter((stored) => stored.event.redacts !== undefined && isServable(stored));
         if (redactions.length === 0) return;
+        this.hasTakenOut = true;
         await deleteRedacted(
           tx,
           redactions.map(({ event }) => event.eventId),
         );
       },
-      onEventsPurged: (tx, _roomId, eventIds) => deleteMessages(tx, eventIds),
+      onEventsPurged: (tx, _roomId, eventIds) => {
+        this.hasTakenOut = true;
+        return deleteMessages(tx, eventIds);
+      },
       onRoomPurged: deleteRoomMessages,
     });
   }
