@@ -1,73 +1,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type CallbackInfo, callbackTable } from '@rookery/module-api';
 import { createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
-
-/** Callbacks that this test cannot set off: they need mail, an identity server, other servers or long waiting. */
-const elsewhere = new Set([
-  'check3pidAuth',
-  'is3pidAllowed',
-  'checkThreepidCanBeInvited',
-  'userMaySend3pidInvite',
-  'onThreepidBind',
-  'onAddUserThirdPartyIdentifier',
-  'onRemoveUserThirdPartyIdentifier',
-  'shouldDropFederatedEvent',
-  'federatedUserMayInvite',
-  'onMediaUploadLimitExceeded',
-  'checkCanShutdownRoom',
-  'getUsersForStates',
-  'getInterestedUsers',
-  'onUpdate',
-  'defaultBatchSize',
-  'minBatchSize',
-  'onLegacySendMail',
-  'onLegacyRenew',
-  'onLegacyAdminRequest',
-]);
-
-/** Registers every callback that the table says is called, answers that all is well, and notes what was called. */
-const listener = `
-  import { callbackTable, defineModule, NOT_SPAM } from '@rookery/module-api';
-  const methods = ${JSON.stringify({
-    spamChecker: 'registerSpamCheckerCallbacks',
-    thirdPartyRules: 'registerThirdPartyRulesCallbacks',
-    passwordAuthProvider: 'registerPasswordAuthProviderCallbacks',
-    accountValidity: 'registerAccountValidityCallbacks',
-    presenceRouter: 'registerPresenceRouterCallbacks',
-    accountData: 'registerAccountDataCallbacks',
-    unsignedFields: 'registerAddExtraFieldsToUnsignedClientEventCallbacks',
-    mediaRepository: 'registerMediaRepositoryCallbacks',
-    ratelimit: 'registerRatelimitCallbacks',
-  })};
-  const answers = {
-    shouldDropFederatedEvent: false, checkUsernameForSpam: false, checkRegistrationForSpam: 'allow',
-    checkEventAllowed: true, onCreateRoom: undefined, addFieldToUnsigned: { 'org.example.seen': true },
-    getUsersForStates: new Map(), getInterestedUsers: [],
-    checkThreepidCanBeInvited: true, checkVisibilityCanBeModified: true, checkCanShutdownRoom: true,
-    checkCanDeactivateUser: true, is3pidAllowed: true, isUserAllowedToUploadMediaOfSize: true,
-  };
-  export default defineModule({
-    name: 'listener',
-    register(api) {
-      for (const [category, method] of Object.entries(methods)) {
-        const callbacks = {};
-        for (const [name, { kind, fires, category: own }] of Object.entries(callbackTable)) {
-          if (!fires || own !== category) continue;
-          const called = (...args) => {
-            (globalThis.rookeryCalled ??= []).push({ name, context: args.at(-1) });
-            return name in answers ? answers[name] : kind === 'gate' ? NOT_SPAM : undefined;
-          };
-          callbacks[name] = name === 'authCheckers'
-            ? [{ loginType: 'm.login.password', fields: ['password'], check: called }]
-            : called;
-        }
-        if (Object.keys(callbacks).length > 0) api[method](callbacks);
-      }
-    },
-  });
-`;
 
 /** Does with each message what its body says. */
 const obedient = `
@@ -117,12 +51,6 @@ const notes = `
   });
 `;
 
-interface Called {
-  readonly name: string;
-  readonly context: Readonly<Record<string, unknown>>;
-}
-const noted = globalThis as { rookeryCalled?: Called[] };
-
 let folder: string;
 let homeserver: TestHomeserver | undefined;
 beforeEach(() => {
@@ -151,53 +79,6 @@ const roomPath = async (user: TestUser, body: object = {}): Promise<string> => {
   const created = (await done(user.request('POST', '/createRoom', body))) as { room_id: string };
   return `/rooms/${encodeURIComponent(created.room_id)}`;
 };
-
-it('a real server calls every callback that the table says it calls', async () => {
-  noted.rookeryCalled = [];
-  const server = await start(listener);
-  const alice = await server.registerUser('alice');
-  const bob = await server.registerUser('bob', 'secret');
-  const identifier = { type: 'm.id.user', user: 'bob' };
-  const login = { type: 'm.login.password', identifier, password: 'secret' };
-  const second = (await done(server.request('POST', '/login', login))) as { access_token: string };
-  const room = await roomPath(alice, {
-    room_alias_name: 'here',
-    visibility: 'public',
-    preset: 'public_chat',
-    invite: [bob.userId],
-  });
-  await done(bob.request('POST', `${room}/join`, {}));
-  const message = { msgtype: 'm.text', body: 'hello' };
-  await done(alice.request('PUT', `${room}/send/m.room.message/1`, message));
-  await done(alice.request('PUT', `${room}/state/m.room.topic`, { topic: 't' }));
-  await done(alice.request('PUT', `/directory/list${room.replace('/rooms', '/room')}`, { visibility: 'public' }));
-  const messages = (await done(alice.request('GET', `${room}/messages?dir=b`))) as { chunk: { unsigned?: object }[] };
-  expect(messages.chunk[0]?.unsigned).toMatchObject({ 'org.example.seen': true });
-  await done(
-    alice.request('PUT', `/profile/${encodeURIComponent(alice.userId)}/displayname`, { displayname: 'Alice' }),
-  );
-  await done(alice.request('PUT', `/user/${encodeURIComponent(alice.userId)}/account_data/org.example`, { a: 1 }));
-  const carol = await server.registerUser('carol');
-  await done(alice.request('POST', '/user_directory/search', { search_term: 'bob' }));
-  await done(alice.request('POST', `${room}/invite`, { user_id: carol.userId }));
-  await done(alice.request('POST', `${room}/upgrade`, { new_version: '11' }));
-  await done(server.request('POST', '/logout', {}, second.access_token));
-  await done(
-    bob.request('POST', '/account/deactivate', { auth: { type: 'm.login.password', identifier, password: 'secret' } }),
-  );
-
-  const rows = Object.entries(callbackTable) as [string, CallbackInfo][];
-  const promised = rows.filter(([name, { fires }]) => fires && !elsewhere.has(name)).map(([name]) => name);
-  const called = new Set(noted.rookeryCalled.map(({ name }) => name));
-  expect(promised.filter((name) => !called.has(name))).toEqual([]);
-
-  const sent = noted.rookeryCalled.filter(({ name }) => name === 'checkEventForSpam');
-  expect(sent.some(({ context }) => context.duringRoomCreation === true)).toBe(true);
-  const usual = sent.find(({ context }) => context.duringRoomCreation === false)?.context;
-  expect(usual).toMatchObject({ source: 'client', isAdmin: false });
-  expect(usual?.requestId).toEqual(expect.any(String));
-  expect(usual?.ip).toEqual(expect.any(String));
-}, 30_000);
 
 describe('what a module says about a message', () => {
   const ask = async (more: object = {}): Promise<(body: string) => Promise<[number, unknown, string[]]>> => {
