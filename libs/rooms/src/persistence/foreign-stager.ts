@@ -111,7 +111,7 @@ export class ForeignStager {
       replacesOutlier: known !== undefined,
     });
     if (accepted && !softFailed && !past) {
-      const referenced = await selectReferenced(this.database, [event.eventId]);
+      const referenced = await selectReferenced(this.database, room.roomId, [event.eventId]);
       await this.placement.advance(room, event, before, chain, referenced.has(event.eventId));
     }
     return { kind: 'staged', rejectedReason, softFailed };

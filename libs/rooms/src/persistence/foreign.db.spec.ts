@@ -134,6 +134,78 @@ eachDatabase('events of other servers', (open) => {
     return { roomId, server, state, head: heads[0]! };
   };
 
+  it('takes in as part of the timeline what it knew as a piece of an auth chain', async () => {
+    const { roomId, server, state, head } = await shared();
+    const rename = (name: string, prev: RoomEvent, before: ReadonlyMap<string, RoomEvent>): RoomEvent =>
+      server.make(
+        {
+          ...{ type: 'm.room.member', stateKey: zoe, sender: zoe },
+          content: { membership: 'join', displayname: name },
+        },
+        [prev],
+        before,
+      );
+    const first = rename('one', head, state);
+    const second = rename('two', first, applied(state, first));
+    await rooms.get(EventPersister).receiveOutliers(roomId, '11', [first, second]);
+    expect(await receive(first, second)).toEqual(['accepted', 'accepted']);
+    const now = await stateOf(roomId);
+    expect(now.get(stateKeyOf('m.room.member', zoe))?.eventId).toBe(second.eventId);
+    const texts = await test.database.query<{ json: string }>('SELECT json FROM event_json WHERE event_id = ?', [
+      first.eventId,
+    ]);
+    expect(texts).toHaveLength(1);
+    const sent = await rooms
+      .get(EventCreation)
+      .send(alice, { roomId, type: 'm.room.topic', stateKey: '', content: { topic: 'still alive' } });
+    expect((await timeline(roomId)).slice(0, 3)).toEqual([sent.eventId, second.eventId, first.eventId]);
+  });
+
+  it('does not let an event that is refused in one room stand in the way of another', async () => {
+    const one = await shared();
+    const other = await shared();
+    const alien = (name: string, eventId: string): RoomEvent =>
+      other.server.make(
+        {
+          ...{ type: 'm.room.member', stateKey: zoe, sender: zoe },
+          content: { membership: 'join', displayname: name },
+          auth: [eventId],
+        },
+        [other.head],
+        other.state,
+      );
+    let before = one.state;
+    let prev = one.head;
+    for (let n = 0; n < 4; n++) {
+      const member = one.server.make(
+        {
+          ...{ type: 'm.room.member', stateKey: zoe, sender: zoe },
+          content: { membership: 'join', displayname: `name ${n}` },
+        },
+        [prev],
+        before,
+      );
+      expect(await receive(member)).toEqual(['accepted']);
+      // It claims the place behind the member event, of another room.
+      expect(await receive(alien(`x${n}`, member.eventId))).toEqual(['rejected']);
+      before = applied(before, member);
+      prev = member;
+    }
+    const placed = await test.database.query(
+      `SELECT 1 FROM event_auth_chains c JOIN events e ON e.event_id = c.event_id
+       WHERE e.rejection_reason IS NOT NULL AND e.room_id = ?`,
+      [other.roomId],
+    );
+    expect(placed).toEqual([]);
+    for (const { roomId } of [one, other]) {
+      const row = await test.database.get<{ complete: unknown }>(
+        'SELECT has_auth_chain_index AS complete FROM rooms WHERE room_id = ?',
+        [roomId],
+      );
+      expect(Boolean(row?.complete)).toBe(true);
+    }
+  });
+
   it('lets nobody redact in one room what was said in another', async () => {
     const there = (await rooms.get(RoomCreation).create(alice, { room_version: '11', preset: 'public_chat' })).roomId;
     const say = (content: JsonObject) =>

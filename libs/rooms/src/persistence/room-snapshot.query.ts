@@ -37,13 +37,13 @@ export function selectCurrentState(db: Db, roomId: string): Promise<CurrentState
   );
 }
 
-/** Which of these events are named as previous by an event that has a place in the timeline. */
-export async function selectReferenced(db: Db, eventIds: readonly string[]): Promise<Set<string>> {
+/** Which of these events are named as previous by an event that has a place in the timeline of their room. */
+export async function selectReferenced(db: Db, roomId: string, eventIds: readonly string[]): Promise<Set<string>> {
   const rows = await db.query<{ prev_event_id: string }>(
     `SELECT DISTINCT d.prev_event_id FROM event_edges d JOIN events e ON e.event_id = d.event_id
-     WHERE ${db.dialect.anyOf('d.prev_event_id')} AND e.outlier = FALSE AND e.soft_failed = FALSE
+     WHERE ${db.dialect.anyOf('d.prev_event_id')} AND e.room_id = ? AND e.outlier = FALSE AND e.soft_failed = FALSE
        AND e.rejection_reason IS NULL`,
-    [eventIds],
+    [eventIds, roomId],
   );
   return new Set(rows.map((row) => row.prev_event_id));
 }

@@ -1,6 +1,6 @@
 import type { SqlValue, Tx } from '@rookery/database';
 import { splitStateKey } from '@rookery/state-res';
-import { writeAuthChains } from '../state/auth-chains.query.js';
+import { selectChainPositions, writeAuthChains } from '../state/auth-chains.query.js';
 import { relationOf } from '../relations/relation.js';
 import type { PushNote } from '../hooks.js';
 import { sameServer } from './event-store.js';
@@ -289,14 +289,33 @@ async function writeStateEvents(
       ]),
     );
   }
+  await writePlaces(tx, room, stored, chainIds);
+}
+
+/**
+ * Gives state events their places in the chain cover. A rejected event is in no auth chain that counts, and what nobody has
+ * checked may name events of other rooms: on their chains it would stand in the way of those rooms.
+ */
+async function writePlaces(
+  tx: Tx,
+  room: WorkingRoom,
+  stored: readonly StoredEvent[],
+  chainIds: readonly number[],
+): Promise<void> {
+  const accepted = room.staged.filter(
+    (staged, index) => staged.event.stateKey !== undefined && stored[index]!.rejectedReason === undefined,
+  );
+  if (accepted.length === 0) return;
+  // What was known before it got its place in the timeline may have its place among the chains.
+  const replaced = accepted.filter((staged) => staged.replacesOutlier).map((staged) => staged.event.eventId);
+  const placed = await selectChainPositions(tx, replaced);
   const unplaced = await writeAuthChains(
     tx,
-    state.map(({ event }) => event),
+    accepted.filter((staged) => !staged.isOutOfBand && !placed.has(staged.event.eventId)).map(({ event }) => event),
     chainIds,
     room.base.chains,
   );
-  // A rejected event is in no auth chain that counts.
-  const isIncomplete = state.some((entry) => entry.rejectedReason === undefined && unplaced.has(entry.event.eventId));
+  const isIncomplete = unplaced.size > 0 || accepted.some((staged) => staged.isOutOfBand);
   if (isIncomplete) await tx.exec('UPDATE rooms SET has_auth_chain_index = FALSE WHERE room_id = ?', [room.roomId]);
 }
 

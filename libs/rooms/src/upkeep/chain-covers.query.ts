@@ -43,6 +43,9 @@ export async function selectUncoveredEvents(
     `SELECT e.event_id, e.type, e.state_key, e.stream_ordering, (c.chain_id IS NOT NULL) AS is_placed FROM events e
      LEFT JOIN event_auth_chains c ON c.event_id = e.event_id
      WHERE e.room_id = ? AND e.stream_ordering > ? AND e.state_key IS NOT NULL AND c.generation IS NULL
+       AND e.rejection_reason IS NULL AND NOT EXISTS (
+         SELECT 1 FROM event_auth a JOIN events x ON x.event_id = a.auth_id
+         WHERE a.event_id = e.event_id AND x.room_id <> e.room_id)
      ORDER BY e.stream_ordering LIMIT ${Math.trunc(limit)}`,
     [roomId, after],
   );
