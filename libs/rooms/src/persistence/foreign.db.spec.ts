@@ -161,6 +161,49 @@ eachDatabase('events of other servers', (open) => {
     expect((await timeline(roomId)).slice(0, 3)).toEqual([sent.eventId, second.eventId, first.eventId]);
   });
 
+  it('can say whether a batch is in the database, for the day on which a commit is not answered', async () => {
+    const { roomId, server, state, head } = await shared();
+    const { database } = test;
+    const { write } = database;
+    const answers: boolean[] = [];
+    database.write = async (fn, options) => {
+      const result = await write.call(
+        database,
+        async (tx) => {
+          const done = await fn(tx);
+          if (options?.happened) answers.push(await options.happened(database));
+          return done;
+        },
+        options,
+      );
+      if (options?.happened) answers.push(await options.happened(database));
+      return result as Awaited<ReturnType<typeof fn>>;
+    };
+    try {
+      await rooms.get(EventCreation).send(alice, { roomId, type: 'm.room.message', content: { body: 'own' } });
+      const message = { type: 'm.room.message', sender: zoe, content: { body: 'foreign' } };
+      expect(await receive(server.make(message, [head], state))).toEqual(['accepted']);
+    } finally {
+      database.write = write;
+    }
+    expect(answers).toEqual([false, true, false, true]);
+  });
+
+  it('leaves no room without a head, whatever a made-up past says', async () => {
+    const { roomId, server, state, head } = await shared();
+    const next = server.make({ type: 'm.room.message', sender: zoe, content: { body: 'next' } }, [head], state);
+    const past = server.make({ type: 'm.room.message', sender: zoe, content: { body: 'past' } }, [next], state);
+    const given = { state: [...state.values()], authChain: [...state.values()] };
+    await rooms.get(EventPersister).backfill(roomId, [past], given);
+    expect(await receive(next)).toEqual(['accepted']);
+    expect((await headsOf(roomId)).map((event) => event.eventId)).toEqual([next.eventId]);
+    expect([...(await stateOf(roomId)).keys()].sort()).toEqual([...state.keys()].sort());
+    const sent = await rooms
+      .get(EventCreation)
+      .send(alice, { roomId, type: 'm.room.message', content: { body: 'on' } });
+    expect((await headsOf(roomId)).map((event) => event.eventId)).toEqual([sent.eventId]);
+  });
+
   it('does not let an event that is refused in one room stand in the way of another', async () => {
     const one = await shared();
     const other = await shared();

@@ -91,10 +91,12 @@ export class Placement {
   ): Promise<void> {
     const group = chain[0]!.group;
     this.#recentGroups.set(event.eventId, group);
-    const wasOnTop = before.chain === room.chain && !isReferenced;
     const covered = event.prevEventIds.filter((id) => room.extremities.delete(id));
-    if (isReferenced && covered.length === 0) return;
-    if (!isReferenced) room.extremities.set(event.eventId, { depth: event.depth, group });
+    // What names it need not lead to a head, as a piece of the past that another server made up: a room is never without one.
+    const isHead = !isReferenced || room.extremities.size === 0;
+    if (!isHead && covered.length === 0) return;
+    const wasOnTop = before.chain === room.chain && isHead;
+    if (isHead) room.extremities.set(event.eventId, { depth: event.depth, group });
     const key = event.stateKey === undefined ? undefined : stateKeyOf(event.type, event.stateKey);
     if (room.extremities.size === 1 && wasOnTop) {
       if (key !== undefined) room.change(key, event);
