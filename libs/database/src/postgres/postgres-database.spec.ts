@@ -51,6 +51,34 @@ describe('PostgresDatabase', () => {
     expect(logger.messages('warn')).toHaveLength(runs - 2);
   });
 
+  it('tries again when what nobody waited for was locked out, and tells of a limit that it met', async () => {
+    const meeting: (() => void)[] = [];
+    const met = new Promise<void>((resolve) => meeting.push(resolve));
+    let runs = 0;
+    const crossing = (first: number, second: number): Promise<void> =>
+      db.write(async (tx) => {
+        await add(tx, first);
+        if (++runs === 2) meeting[0]?.();
+        await met;
+        await tx.exec('UPDATE things SET n = n + 1 WHERE id = ?', [second]);
+      });
+    await Promise.all([crossing(1, 2), crossing(2, 1)]);
+    expect(await values()).toEqual([2, 2]);
+    expect(runs).toBeGreaterThan(2);
+
+    let release = (): void => {};
+    const held = new Promise<void>((resolve) => (release = resolve));
+    const holding = db.write(async (tx) => {
+      await add(tx, 1);
+      await held;
+    });
+    const waiting = db.write((tx) => tx.exec('UPDATE things SET n = 9 WHERE id = 1'), { limitMs: 200 });
+    await expect(waiting).rejects.toThrow(/statement timeout/);
+    release();
+    await holding;
+    expect(await values()).toEqual([3, 2]);
+  });
+
   it('tries again although the function hides the cause, and gives up in the end', async () => {
     let runs = 0;
     const conflict = "DO $$ BEGIN RAISE EXCEPTION 'lost' USING ERRCODE = '40001'; END $$";
