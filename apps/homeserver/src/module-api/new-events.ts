@@ -11,7 +11,7 @@ const batchSize = 100;
 /** Rooms whose events are told side by side; the events of one room are told in order. */
 const maxRooms = 20;
 /** Between two rounds at least: what is told at once while little happens is told together while much happens. */
-const pauseMs = 40;
+const pauseMs = 100;
 /** How long a stop lets modules go on with what lies before them; the rest is told after the next start. */
 const drainMs = 1_500;
 
