@@ -5,6 +5,7 @@ import { EventTiesReader } from './actions/event-ties.js';
 import { IgnoredSenders } from './actions/ignored-senders.js';
 import { NotificationHistory } from './actions/notification-history.js';
 import { NotificationsController } from './actions/notifications.controller.js';
+import { OwnReads } from './actions/own-reads.js';
 import { PushActions } from './actions/push-actions.js';
 import { PushCounts } from './actions/push-counts.js';
 import { EmailDigests } from './email/email-digests.js';
@@ -20,7 +21,15 @@ import { PushRulesService } from './rules/push-rules.service.js';
 import { ThreadSubscriptionsController } from './threads/thread-subscriptions.controller.js';
 import { ThreadSubscriptions } from './threads/thread-subscriptions.service.js';
 
-const face = [PushRulesService, PushCounts, NotificationHistory, PushersService, ThreadSubscriptions, UnsubscribeLinks];
+const face = [
+  PushRulesService,
+  PushCounts,
+  OwnReads,
+  NotificationHistory,
+  PushersService,
+  ThreadSubscriptions,
+  UnsubscribeLinks,
+];
 
 /** Push rules, counts and pushers; safe in any process. */
 @Module({

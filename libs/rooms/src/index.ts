@@ -24,7 +24,13 @@ export {
 export { MembershipHistory, type PastMembership } from './reading/membership-history.js';
 export { activityTypes, type RoomFacts, RoomFactsReader } from './reading/room-facts.js';
 export { RoomHeroes } from './reading/room-heroes.js';
-export { EventSerializer, prejoinStateOf, type Reader, type SerializeOptions } from './reading/event-serializer.js';
+export {
+  delayedTxnPrefix,
+  EventSerializer,
+  prejoinStateOf,
+  type Reader,
+  type SerializeOptions,
+} from './reading/event-serializer.js';
 export { VisibilityFilter, type VisibleEvent } from './reading/visibility-filter.js';
 export { historyVisibilityIn, type HistoryVisibility } from './reading/visibility-rule.js';
 export { Aggregations, type Aggregation } from './relations/aggregations.js';

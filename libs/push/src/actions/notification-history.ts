@@ -3,6 +3,7 @@ import { Database } from '@rookery/database';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { EventSerializer, EventStore, readerOf, VisibilityFilter } from '@rookery/rooms';
+import { OwnReads } from './own-reads.js';
 import {
   countRoomEvents,
   type NotificationRow,
@@ -30,6 +31,7 @@ export class NotificationHistory {
     private readonly events: EventStore,
     private readonly visibility: VisibilityFilter,
     private readonly serializer: EventSerializer,
+    private readonly ownReads: OwnReads,
   ) {}
 
   /**
@@ -44,6 +46,7 @@ export class NotificationHistory {
   ): Promise<NotificationsPage> {
     const { userId } = requester;
     const before = options.from === undefined ? Number.MAX_SAFE_INTEGER : parseToken(options.from);
+    await this.ownReads.settle(userId);
     const { rows, next } = await this.#rows(userId, { ...options, before });
     const more = next === undefined ? {} : { next_token: String(next) };
     if (rows.length === 0) return { notifications: [], ...more };

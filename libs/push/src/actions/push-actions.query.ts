@@ -111,6 +111,36 @@ export async function raiseMark(
   );
 }
 
+/** Up to where a user has read a thread of a room, or what is in none: `main`. */
+export interface ThreadMark {
+  readonly userId: string;
+  readonly roomId: string;
+  readonly threadId: string;
+  readonly streamOrdering: number;
+}
+
+/** Raises many marks in one statement, no two of which are of the same thread and user. No effect for users who are not in the room. */
+export async function raiseThreadMarks(tx: Tx, marks: readonly ThreadMark[]): Promise<void> {
+  const isSqlite = tx.dialect.name === 'sqlite';
+  const given = isSqlite
+    ? `(SELECT json_extract(value, '$.u') AS u, json_extract(value, '$.r') AS r, json_extract(value, '$.t') AS t,
+         json_extract(value, '$.p') AS p FROM json_each(?)) AS w CROSS JOIN`
+    : 'json_to_recordset(?::json) AS w(u text, r text, t text, p bigint) JOIN';
+  // In the same order each time, so that two transactions do not wait for each other.
+  const list = marks
+    .map(({ userId, roomId, threadId, streamOrdering }) => ({ u: userId, r: roomId, t: threadId, p: streamOrdering }))
+    .sort((one, other) => (`${one.u}${one.r}${one.t}` < `${other.u}${other.r}${other.t}` ? -1 : 1));
+  await tx.exec(
+    `INSERT INTO push_read_marks (user_id, room_id, thread_id, joined_at, read_up_to)
+     SELECT m.user_id, m.room_id, w.t, m.joined_at, w.p
+     FROM ${given} push_read_marks m ON m.user_id = w.u AND m.room_id = w.r AND m.thread_id = ''
+     WHERE m.read_up_to < w.p
+     ON CONFLICT (user_id, room_id, thread_id) DO UPDATE SET read_up_to = excluded.read_up_to
+     WHERE push_read_marks.read_up_to < excluded.read_up_to`,
+    [JSON.stringify(list)],
+  );
+}
+
 /** Unread notifications of a user in one thread of one room. */
 export interface CountRow {
   readonly room_id: string;

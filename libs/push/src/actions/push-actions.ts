@@ -4,6 +4,7 @@ import type { RoomEvent } from '@rookery/events';
 import { domainOf, isJsonObject } from '@rookery/matrix-types';
 import { Config, Logger } from '@rookery/platform';
 import {
+  delayedTxnPrefix,
   type EventBatch,
   EventStore,
   InviteWishes,
@@ -38,10 +39,12 @@ import {
   deleteRoomPushes,
   insertMarks,
   insertOwnPushes,
+  type ThreadMark,
   withdrawPushes,
 } from './push-actions.query.js';
 import { PushCounts } from './push-counts.js';
 import { allSoon, type Soon, soon } from '../soon.js';
+import { threadOf } from '../threads/thread-of.js';
 
 /** Whom an event may notify. */
 interface Audience {
@@ -61,6 +64,8 @@ type Judgement = () => EventPush | undefined;
 /** What a batch means, computed before its transaction. */
 interface Prepared {
   readonly pushes: readonly EventPush[];
+  /** What clients that sent an event have read by that. */
+  readonly reads: readonly ThreadMark[];
   /** Whom the tables have to know in other groups, so that the batch may refer to these; since one of its positions. */
   readonly regrouped: Regrouped;
   readonly since: number;
@@ -116,6 +121,7 @@ export class PushActions implements OnModuleInit {
     const moved = new Map<string, number>();
     const withdrawn: Soon<string | undefined>[] = [];
     const evaluated: Soon<Judgement | undefined>[] = [];
+    const reads: Soon<ThreadMark>[] = [];
     for (const stored of batch.backfilled ? [] : batch.events) {
       const { event } = stored;
       if (stored.rejectedReason !== undefined) continue;
@@ -123,9 +129,10 @@ export class PushActions implements OnModuleInit {
         moved.set(event.stateKey, stored.streamOrdering);
       if (event.redacts !== undefined && isServable(stored))
         withdrawn.push(this.#withdrawn(event, event.redacts, room));
+      if (isSentByHand(stored)) reads.push(this.#readBySender(stored));
       evaluated.push(isServable(stored) ? this.#evaluate(stored, room) : this.#invite(stored, room));
     }
-    return soon(allSoon([allSoon(evaluated), allSoon(withdrawn)]), ([found, gone]) => {
+    return soon(allSoon([allSoon(evaluated), allSoon(withdrawn), allSoon(reads)]), ([found, gone, read]) => {
       const pushes = found.map((judge) => judge?.()).filter((push) => push !== undefined);
       const refersToGroups = pushes.some((push) => push.exceptGroups.length > 0);
       for (const push of pushes) {
@@ -135,6 +142,7 @@ export class PushActions implements OnModuleInit {
       const joined = ([userId]: readonly [string, number]): boolean => room.localMembers.has(userId);
       return {
         pushes,
+        reads: read,
         regrouped: refersToGroups ? this.rules.unsavedGroupsAt(room.roomId) : unchanged,
         since: batch.events[0]?.streamOrdering ?? 0,
         joins: [...moved].filter(joined),
@@ -145,8 +153,8 @@ export class PushActions implements OnModuleInit {
   }
 
   async #write(tx: Tx, roomId: string, prepared: Prepared): Promise<void> {
-    const { joins, leaves, withdrawn, regrouped } = prepared;
-    if (prepared.pushes.length + joins.length + leaves.length + withdrawn.length === 0) return;
+    const { reads, joins, leaves, withdrawn, regrouped } = prepared;
+    if (prepared.pushes.length + reads.length + joins.length + leaves.length + withdrawn.length === 0) return;
     const pushes = await this.#accepted(tx, prepared.pushes);
     const moved = [...leaves, ...joins.map(([userId]) => userId)];
     let hasWithdrawn = false;
@@ -156,7 +164,7 @@ export class PushActions implements OnModuleInit {
       for (const userId of moved) this.counts.forget(roomId, userId);
       for (const userId of regrouped.keys()) this.counts.forget(roomId, userId);
       this.rules.groupsSaved(roomId, regrouped);
-      this.counts.add(roomId, pushes);
+      this.counts.add(roomId, pushes, reads);
     });
     if (leaves.length > 0) await deleteMarks(tx, roomId, leaves);
     if (joins.length > 0) await insertMarks(tx, roomId, joins);
@@ -171,6 +179,20 @@ export class PushActions implements OnModuleInit {
     if (outOfBand.length === 0) return pushes;
     const current = await currentInvites(tx, outOfBand);
     return pushes.filter((push) => !push.outOfBand || current.has(push.eventId));
+  }
+
+  /**
+   * Who sends something has read what lies before it, as with a receipt for its thread or, where it is in none, for what is in
+   * none: nobody can tell that the threads beside it were seen too.
+   * @spec client-server-api#marking-notifications-as-read
+   */
+  #readBySender({ event, streamOrdering }: StoredEvent): Soon<ThreadMark> {
+    const { roomId, sender: userId } = event;
+    return soon(threadOf(this.events, event), (threadId) => ({
+      ...{ userId, roomId, streamOrdering },
+      // As a database keeps it, which knows no half characters.
+      threadId: threadId.toWellFormed(),
+    }));
   }
 
   #evaluate(stored: StoredEvent, room: RoomView): Soon<Judgement | undefined> {
@@ -310,6 +332,13 @@ export class PushActions implements OnModuleInit {
   #isLocal(userId: string): boolean {
     return domainOf(userId) === this.config.serverName;
   }
+}
+
+/** Whether somebody was there to send it: state is also set by what runs unattended, as are events that were left to be sent. */
+function isSentByHand(stored: StoredEvent): boolean {
+  const { transaction, event } = stored;
+  if (transaction === undefined || event.stateKey !== undefined || !isServable(stored)) return false;
+  return !transaction.txnId.startsWith(delayedTxnPrefix);
 }
 
 function isInvite(event: RoomEvent): event is RoomEvent & { readonly stateKey: string } {

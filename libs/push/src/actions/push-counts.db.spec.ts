@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
 
 interface RoomAnswer {
@@ -28,7 +29,7 @@ describe.each(['sqlite', 'postgres'] as const)('unread counts (%s)', (database) 
   let roomId: string;
 
   beforeAll(async () => {
-    server = await createTestHomeserver({ database });
+    server = await createTestHomeserver({ database, settings: { max_event_delay_duration: '1h' } });
     alice = await server.registerUser('alice');
     bob = await server.registerUser('bob');
     carol = await server.registerUser('carol');
@@ -71,8 +72,10 @@ describe.each(['sqlite', 'postgres'] as const)('unread counts (%s)', (database) 
     await send(carol, roomId, text('two'));
     expect(await counts(bob)).toEqual([2, 0]);
     expect(await counts(alice)).toEqual([1, 0]);
-    expect(await counts(carol)).toEqual([1, 0]);
+    // Who sends something has read what is before it.
+    expect(await counts(carol)).toEqual([0, 0]);
     await server.restart();
+    expect(await counts(carol)).toEqual([0, 0]);
     expect(await counts(bob)).toEqual([2, 0]);
     expect(await counts(alice)).toEqual([1, 0]);
   });
@@ -98,8 +101,10 @@ describe.each(['sqlite', 'postgres'] as const)('unread counts (%s)', (database) 
   it('highlights whom a message mentions, and a room mention only from who may', async () => {
     await send(alice, roomId, text('bob', { 'm.mentions': { user_ids: [bob.userId] } }));
     await send(alice, roomId, text('all', { 'm.mentions': { room: true } }));
-    await send(bob, roomId, text('all', { 'm.mentions': { room: true } }));
     expect(await counts(bob)).toEqual([2, 2]);
+    await send(bob, roomId, text('all', { 'm.mentions': { room: true } }));
+    // What he had not read he has read by sending something.
+    expect(await counts(bob)).toEqual([0, 0]);
     expect(await counts(carol)).toEqual([3, 1]);
     expect(await counts(alice)).toEqual([1, 0]);
   });
@@ -131,12 +136,13 @@ describe.each(['sqlite', 'postgres'] as const)('unread counts (%s)', (database) 
     const sender = `/pushrules/global/sender/${encodeURIComponent(alice.userId)}`;
     expect((await carol.request('PUT', sender, { actions: [] })).status).toBe(200);
     for (const name of ['first', 'second']) {
+      // Not last: by sending he has read what is before it.
+      await send(bob, roomId, text(name));
       await send(alice, roomId, text(name));
       await send(alice, other, text(name));
-      await send(bob, roomId, text(name));
     }
     const all = roomId;
-    expect(await counts(bob)).toEqual([2, 0]);
+    expect(await counts(bob)).toEqual([1, 0]);
     expect(await counts(carol)).toEqual([2, 0]);
     roomId = other;
     expect(await counts(bob)).toEqual([0, 0]);
@@ -201,6 +207,75 @@ describe.each(['sqlite', 'postgres'] as const)('unread counts (%s)', (database) 
     await read(bob, last);
     expect(await unread(bob, true)).not.toHaveProperty('unread_thread_notifications');
     expect(await counts(bob)).toEqual([0, 0]);
+  });
+
+  it.each([true, false])(
+    'who sends something has read its thread up to there (counts known before: %s)',
+    async (known) => {
+      const root = await send(alice, roomId, text('root'));
+      const thread = { 'm.relates_to': { rel_type: 'm.thread', event_id: root } };
+      const inThread = await send(alice, roomId, text('in thread', thread));
+      const second = await send(alice, roomId, text('two', { 'm.mentions': { user_ids: [bob.userId] } }));
+      if (known) expect(await counts(bob)).toEqual([3, 1]);
+      const annotates = (eventId: string): object => ({
+        'm.relates_to': { rel_type: 'm.annotation', event_id: eventId, key: '+' },
+      });
+      await send(bob, roomId, annotates(inThread), 'm.reaction');
+      expect(await unread(bob, true)).toMatchObject({
+        unread_notifications: { notification_count: 2, highlight_count: 1 },
+      });
+      expect(await unread(bob, true)).not.toHaveProperty('unread_thread_notifications');
+      await send(alice, roomId, text('again', thread));
+      await send(bob, roomId, text('mine'));
+      await send(alice, roomId, text('three'));
+      const left = {
+        unread_notifications: { notification_count: 1, highlight_count: 0 },
+        unread_thread_notifications: { [root]: { notification_count: 1, highlight_count: 0 } },
+      };
+      expect(await unread(bob, true)).toMatchObject(left);
+      // With others' counts in memory, and their own.
+      expect(await counts(carol)).toEqual([6, 0]);
+      const { body: page } = await bob.request<{ notifications: { event: { event_id: string }; read: boolean }[] }>(
+        'GET',
+        '/notifications?limit=5',
+      );
+      const told = new Map(page.notifications.map(({ event, read: isRead }) => [event.event_id, isRead]));
+      expect([told.get(root), told.get(inThread), told.get(second)]).toEqual([true, true, true]);
+      expect([...told.values()].slice(0, 2)).toEqual([false, false]);
+      await server.restart();
+      expect(await unread(bob, true)).toMatchObject(left);
+    },
+  );
+
+  it('what comes while somebody sends stays unread, and only that', async () => {
+    await counts(bob);
+    for (let round = 0; round < 5; round++) {
+      const order: string[] = [];
+      const sent = async (user: TestUser, name: string): Promise<void> => {
+        order.push(await send(user, roomId, text(name)));
+      };
+      await Promise.all([sent(alice, 'a'), sent(bob, 'own'), sent(carol, 'b'), sent(alice, 'c')]);
+      const { body } = await bob.request<{ chunk: { event_id: string; sender: string }[] }>(
+        'GET',
+        `/rooms/${roomId}/messages?dir=b&limit=4`,
+      );
+      const after = body.chunk.findIndex(({ sender }) => sender === bob.userId);
+      expect([order.length, after >= 0]).toEqual([4, true]);
+      expect(await counts(bob)).toEqual([after, 0]);
+    }
+  });
+
+  it('state and what was left to be sent later tell nothing of who has read', async () => {
+    await send(carol, roomId, text('one'));
+    const topic = await alice.request('PUT', `/rooms/${roomId}/state/m.room.topic`, { topic: 'quiet' });
+    expect(topic.status).toBe(200);
+    expect(await counts(alice)).toEqual([1, 0]);
+    const query = 'org.matrix.msc4140.delay=1';
+    const path = `/rooms/${roomId}/send/m.room.message/${txn++}?${query}`;
+    expect((await alice.request('PUT', path, text('when I am away'))).status).toBe(200);
+    for (let waitedMs = 0; waitedMs < 5_000 && (await counts(bob))[0] < 2; waitedMs += 20) await sleep(20);
+    expect(await counts(bob)).toEqual([2, 0]);
+    expect(await counts(alice)).toEqual([1, 0]);
   });
 
   it('finds the thread of what refers to a message in it, also by way of another', async () => {

@@ -5,7 +5,8 @@ import { Config } from '@rookery/platform';
 import { LRUCache } from 'lru-cache';
 import { selectGroupsOf } from '../rules/rule-groups.query.js';
 import type { EventPush } from './event-push.js';
-import { raiseMark, selectCountedRooms, selectCounts } from './push-actions.query.js';
+import { OwnReads } from './own-reads.js';
+import { raiseMark, selectCountedRooms, selectCounts, type ThreadMark } from './push-actions.query.js';
 
 /** Unread notifications. */
 export interface UnreadCount {
@@ -75,6 +76,7 @@ export class PushCounts {
   constructor(
     private readonly database: Database,
     private readonly config: Config,
+    private readonly ownReads: OwnReads,
   ) {}
 
   /** Unread counts of a user in rooms; one query for those that are not in memory. Rooms without any have an empty map. */
@@ -90,6 +92,7 @@ export class PushCounts {
     if (missing.length === 0) return result;
     const loads = missing.map((roomId) => this.#begin(roomId));
     try {
+      const isSettled = await this.ownReads.settle(userId);
       const found = new Map<string, Entry>(missing.map((roomId) => [roomId, new Map()]));
       const [rows, groups] = await Promise.all([
         selectCounts(this.database, userId, missing),
@@ -101,7 +104,7 @@ export class PushCounts {
         const entry: Entry = found.get(roomId) ?? new Map();
         result.set(roomId, entry);
         // Somebody changed the counts meanwhile: what was read may be from before or after.
-        if (!loads[index]!.dirty) this.#keep(roomId, userId, groups.get(roomId), entry);
+        if (isSettled && !loads[index]!.dirty) this.#keep(roomId, userId, groups.get(roomId), entry);
       }
     } finally {
       for (const [index, roomId] of missing.entries()) this.#end(roomId, loads[index]!);
@@ -156,10 +159,37 @@ export class PushCounts {
     });
   }
 
-  /** Counts events for everybody whose counts are in memory, in the time of those who differ from everybody. */
-  add(roomId: string, pushes: readonly EventPush[]): void {
+  /**
+   * Counts events for everybody whose counts are in memory, in the time of those who differ from everybody.
+   * @param reads what senders of events have read by that, in the order of the events
+   */
+  add(roomId: string, pushes: readonly EventPush[], reads: readonly ThreadMark[] = []): void {
     const room = this.#rooms.get(roomId);
+    let rest = pushes;
+    for (const read of reads) {
+      const before = rest.filter(({ streamOrdering }) => streamOrdering <= read.streamOrdering);
+      if (room) this.#count(room, before);
+      rest = rest.slice(before.length);
+      this.#read(room, read);
+    }
     if (room === undefined) return;
+    this.#count(room, rest);
+    if (room.shared.size > maxShared || room.spared.size > maxShared) this.forget(roomId);
+  }
+
+  /** What lies before an event in its thread was read by its sender; nothing is noted where nothing was unread. */
+  #read(room: KnownRoom | undefined, mark: ThreadMark): void {
+    const known = room?.users.get(mark.userId);
+    if (room === undefined || known === undefined) {
+      this.ownReads.note(mark);
+      return;
+    }
+    const unread = countIn(room, known, mark.threadId);
+    const isUnread = unread.notify !== 0 || unread.highlight !== 0;
+    if (isUnread && this.ownReads.note(mark)) change(known.own, mark.threadId, unread, -1);
+  }
+
+  #count(room: KnownRoom, pushes: readonly EventPush[]): void {
     for (const { everyone, own, except, exceptGroups, sender, threadId } of pushes) {
       const shared = everyone && { notify: 1, highlight: everyone.highlight ? 1 : 0 };
       if (shared) {
@@ -179,7 +209,6 @@ export class PushCounts {
         if (shared && !isSpared) change(known.own, threadId, shared, -1);
       }
     }
-    if (room.shared.size > maxShared || room.spared.size > maxShared) this.forget(roomId);
   }
 
   /** Drops what is in memory of a room, or of one user in it. */
@@ -238,6 +267,16 @@ function summed({ shared, spared }: KnownRoom, { groupId, own }: KnownUser): Ent
     for (const [threadId, count] of spared.get(groupId) ?? []) change(sum, threadId, count, -1);
   for (const [threadId, count] of own) change(sum, threadId, count, 1);
   return sum;
+}
+
+function countIn({ shared, spared }: KnownRoom, { groupId, own }: KnownUser, threadId: string): UnreadCount {
+  const told = shared.get(threadId);
+  const not = groupId === undefined ? undefined : spared.get(groupId)?.get(threadId);
+  const differing = own.get(threadId);
+  return {
+    notify: (told?.notify ?? 0) - (not?.notify ?? 0) + (differing?.notify ?? 0),
+    highlight: (told?.highlight ?? 0) - (not?.highlight ?? 0) + (differing?.highlight ?? 0),
+  };
 }
 
 /** The sum over all threads of a room. */

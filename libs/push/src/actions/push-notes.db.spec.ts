@@ -1,7 +1,7 @@
 import type { Database } from '@rookery/database';
-import { Config, type Requester } from '@rookery/platform';
+import { Config, Lifecycle, type Requester, SilentLogger } from '@rookery/platform';
 import type { PushNote } from '@rookery/rooms';
-import { eachDatabase } from '@rookery/testing';
+import { eachDatabase, FakeClock } from '@rookery/testing';
 import { fixtureMigrations } from '../push.fixture.js';
 import type { Regrouped } from '../rules/own-rules.js';
 import { collectGroups, deleteGroups, selectGroups, selectGroupsOf, writeGroups } from '../rules/rule-groups.query.js';
@@ -12,12 +12,15 @@ import {
   insertMarks,
   insertOwnPushes,
   raiseMark,
+  raiseThreadMarks,
   selectCounts,
   selectNotifications,
   selectUnread,
+  type ThreadMark,
   withdrawPushes,
 } from './push-actions.query.js';
 import { NotificationHistory } from './notification-history.js';
+import { OwnReads } from './own-reads.js';
 import { PushCounts, type RoomCounts, totalOf } from './push-counts.js';
 
 const plain: NotifyOutcome = { highlight: false, json: '["notify"]' };
@@ -46,6 +49,9 @@ eachDatabase('what an event means to everybody', (open) => {
     database = test.database;
   });
 
+  const markOf = ({ sender: userId, roomId, threadId, streamOrdering }: EventPush): ThreadMark => ({
+    ...{ userId, roomId, threadId, streamOrdering },
+  });
   const push = (roomId: string, more: Partial<EventPush> = {}): EventPush => {
     position++;
     return {
@@ -68,6 +74,7 @@ eachDatabase('what an event means to everybody', (open) => {
     pushes: readonly EventPush[],
     counts?: PushCounts,
     regrouped: Regrouped = new Map(),
+    reads: readonly ThreadMark[] = [],
   ): Promise<void> {
     const columns =
       'event_id type room_id sender topological_ordering depth stream_ordering origin_server_ts received_ts';
@@ -90,7 +97,7 @@ eachDatabase('what an event means to everybody', (open) => {
       await writeGroups(tx, roomId, streamOrdering, regrouped);
       counts?.changeIn(tx, roomId, () => {
         for (const userId of regrouped.keys()) counts.forget(roomId, userId);
-        counts.add(roomId, pushes);
+        counts.add(roomId, pushes, reads);
       });
     });
   }
@@ -113,7 +120,12 @@ eachDatabase('what an event means to everybody', (open) => {
     return roomId;
   }
 
-  const newCounts = (): PushCounts => new PushCounts(database, Config.fromObject({ server_name: 'example.org' }));
+  const config = Config.fromObject({ server_name: 'example.org' });
+  const newReads = (clock = new FakeClock()): OwnReads => {
+    const logger = new SilentLogger();
+    return new OwnReads(database, clock, logger, new Lifecycle(clock, logger));
+  };
+  const newCounts = (reads = newReads()): PushCounts => new PushCounts(database, config, reads);
   const sorted = (counts: RoomCounts | undefined): unknown[] =>
     [...(counts ?? [])].sort(([one], [other]) => (one < other ? -1 : 1));
   const readBy = (userId: string, roomId: string, upTo: number, threadId?: string): Promise<void> =>
@@ -135,7 +147,8 @@ eachDatabase('what an event means to everybody', (open) => {
     const random = numbers(7);
     const pick = <T>(list: readonly T[]): T => list[random(list.length)]!;
     const roomId = await newRoom();
-    const counts = newCounts();
+    let reads = newReads();
+    let counts = newCounts(reads);
     const groups = new Map<string, string | undefined>();
     for (let step = 0; step < 120; step++) {
       const reader = pick(members);
@@ -169,14 +182,101 @@ eachDatabase('what an event means to everybody', (open) => {
           threadId: pick(['main', 'main', '$t1', '$t2']),
         });
       });
-      await store(pushes, counts, regrouped);
+      // Some were sent by a client, which has read what is before them.
+      const marks = pushes.filter(() => random(3) === 0).map(markOf);
+      await store(pushes, counts, regrouped, marks);
       // Some are in memory from the beginning, others come later.
-      for (const userId of members.slice(0, 1 + (step >> 5))) {
-        const known = sorted((await counts.read(userId, [roomId])).get(roomId));
-        expect([step, known]).toEqual([step, sorted((await newCounts().read(userId, [roomId])).get(roomId))]);
+      const known = members.slice(0, 1 + (step >> 5));
+      const inMemory = await Promise.all(known.map((userId) => counts.read(userId, [roomId])));
+      for (const { userId, threadId, streamOrdering } of marks) {
+        const since = pushes.filter((one) => one.streamOrdering > streamOrdering && one.threadId === threadId);
+        const unread = (await counts.read(userId, [roomId])).get(roomId)!.get(threadId)?.notify ?? 0;
+        expect(unread).toBeLessThanOrEqual(since.length);
+      }
+      if (random(20) === 0) {
+        await reads.stop();
+        reads = newReads();
+        counts = newCounts(reads);
+      } else if (random(3) === 0) await Promise.all(members.map((userId) => reads.settle(userId)));
+      else continue;
+      for (const [index, userId] of known.entries()) {
+        const told = sorted(inMemory[index]!.get(roomId));
+        expect([step, told]).toEqual([step, sorted((await newCounts().read(userId, [roomId])).get(roomId))]);
+        expect([step, told]).toEqual([step, sorted((await counts.read(userId, [roomId])).get(roomId))]);
       }
     }
     expect(totalOf((await counts.read(alice, [roomId])).get(roomId)!).notify).toBeGreaterThan(0);
+  });
+
+  const totalIn = async (counts: PushCounts, userId: string, roomId: string): Promise<number> =>
+    totalOf((await counts.read(userId, [roomId])).get(roomId)!).notify;
+
+  it('was read by who sends something in the same thread, and in no other one', async () => {
+    const roomId = await newRoom();
+    const counts = newCounts();
+    await counts.read(bob, [roomId]);
+    await store([push(roomId, { threadId: '$t' }), push(roomId), push(roomId)], counts);
+    expect(await totalIn(counts, bob, roomId)).toBe(3);
+    const own = push(roomId, { sender: bob });
+    await store([own, push(roomId)], counts, undefined, [markOf(own)]);
+    for (const each of [counts, newCounts()]) {
+      await counts.read(bob, [roomId]);
+      if (each !== counts) await database.write((tx) => raiseThreadMarks(tx, [markOf(own)]));
+      expect(sorted((await each.read(bob, [roomId])).get(roomId))).toEqual([
+        ['$t', { notify: 1, highlight: 0 }],
+        ['main', { notify: 1, highlight: 0 }],
+      ]);
+    }
+  });
+
+  it('is noted for later where somebody had something to read, and written for many at a time', async () => {
+    const roomId = await newRoom();
+    const clock = new FakeClock();
+    const reads = newReads(clock);
+    const counts = newCounts(reads);
+    const written: (readonly string[])[] = [];
+    reads.onWritten((userIds) => written.push(userIds));
+    const marks = async (): Promise<number> =>
+      (await database.query(`SELECT 1 FROM push_read_marks WHERE room_id = ? AND thread_id <> ''`, [roomId])).length;
+    const send = async (sender: string): Promise<void> => {
+      const own = push(roomId, { sender });
+      await store([own], counts, undefined, [markOf(own)]);
+    };
+    await counts.read(alice, [roomId]);
+    await send(alice);
+    expect(clock.pendingTimers).toBe(0);
+    // What these two have not read is not known.
+    await send(bob);
+    await send(carol);
+    await send(alice);
+    expect([await marks(), clock.pendingTimers]).toEqual([0, 1]);
+    await clock.advance(3_000);
+    await Promise.all([alice, bob, carol].map((userId) => reads.settle(userId)));
+    expect([await marks(), written, clock.pendingTimers]).toEqual([3, [[bob, carol, alice]], 0]);
+    expect(await totalIn(counts, bob, roomId)).toBe(2);
+    await send(bob);
+    expect(await totalIn(counts, bob, roomId)).toBe(0);
+    expect(await selectCounts(database, bob, [roomId])).toMatchObject([{ notify: 2 }]);
+    await reads.stop();
+    expect(await selectCounts(database, bob, [roomId])).toEqual([]);
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  it('has no effect for who has left, and goes no further back than a receipt', async () => {
+    const roomId = await newRoom();
+    const [one, two] = [push(roomId), push(roomId, { sender: bob })];
+    await store([one, two]);
+    const eve = userIdOf('eve');
+    await readBy(carol, roomId, position);
+    await readBy(dan, roomId, position, 'main');
+    const mark = { ...markOf(one), threadId: 'main' };
+    const each = [eve, carol, dan].map((userId) => ({ ...mark, userId }));
+    await database.write((tx) => raiseThreadMarks(tx, each));
+    const rows = await database.query(
+      `SELECT user_id, read_up_to FROM push_read_marks WHERE room_id = ? AND thread_id <> ''`,
+      [roomId],
+    );
+    expect(rows).toEqual([{ user_id: dan, read_up_to: position }]);
   });
 
   it('a room of very many threads is counted all the same', async () => {
@@ -269,6 +369,7 @@ eachDatabase('what an event means to everybody', (open) => {
         serialize: async (_: object, visible: readonly { stored: { event: { eventId: string } } }[]) =>
           visible.map(({ stored }) => ({ event_id: stored.event.eventId })),
       } as never,
+      newReads(),
     );
     const erin = { userId: userIdOf('erin') } as Requester;
     await database.write((tx) => insertMarks(tx, roomId, [[erin.userId, first - 1]]));

@@ -5,6 +5,7 @@ import { EventStore, prejoinStateOf, RoomStateReader, type StoredEvent } from '@
 import { stateKeyOf } from '@rookery/state-res';
 import { Mailer, type MailRequest } from '@rookery/templates';
 import { ProfileService } from '@rookery/users';
+import { OwnReads } from '../actions/own-reads.js';
 import { selectUnread } from '../actions/push-actions.query.js';
 import type { Pusher } from '../pushers/pusher.js';
 import { clearDue, findPusher, recordSuccess } from '../pushers/pusher.query.js';
@@ -49,6 +50,7 @@ export class EmailDigests implements OnModuleInit {
     private readonly state: RoomStateReader,
     private readonly profiles: ProfileService,
     private readonly links: UnsubscribeLinks,
+    private readonly ownReads: OwnReads,
     @Optional() @Inject(Mailer) private readonly mailer: Mailer | undefined,
   ) {}
 
@@ -101,6 +103,7 @@ export class EmailDigests implements OnModuleInit {
     if (!pusher?.due) return;
     const { upTo } = pusher.due;
     const after = Math.max(pusher.due.after, pusher.lastStreamOrdering);
+    await this.ownReads.settle(pusher.userId);
     const rows = await selectUnread(this.database, pusher.userId, { after, upTo, limit: maxNotifications });
     const stored = await this.events.inOrder(rows.map((row) => row.event_id));
     const unread = stored.filter(({ redactedBy }) => redactedBy === undefined);

@@ -6,6 +6,7 @@ import { Follower, Notifier, saveCursor } from '@rookery/replication';
 import { EventStore, RoomStateReader } from '@rookery/rooms';
 import { stateKeyOf } from '@rookery/state-res';
 import { LRUCache } from 'lru-cache';
+import { OwnReads } from '../actions/own-reads.js';
 import { type NotificationRow, selectUnread } from '../actions/push-actions.query.js';
 import { PushCounts } from '../actions/push-counts.js';
 import { badgeMessage, eventMessage, type EventSurroundings } from './gateway-message.js';
@@ -16,6 +17,7 @@ import {
   deleteRejected,
   duePushers,
   findPusher,
+  haveBadges,
   markDue,
   pushersOf,
   recordFailure,
@@ -63,6 +65,7 @@ export class PushDelivery implements OnModuleInit {
     private readonly pushers: PushersService,
     private readonly gateway: PushGateway,
     private readonly counts: PushCounts,
+    private readonly ownReads: OwnReads,
     private readonly events: EventStore,
     private readonly state: RoomStateReader,
   ) {
@@ -77,6 +80,7 @@ export class PushDelivery implements OnModuleInit {
 
   onModuleInit(): void {
     this.pushers.onSet((userId) => this.#track(this.#tryAgain(userId)));
+    this.ownReads.onWritten((userIds) => this.#track(this.#haveSent(userIds)));
     this.lifecycle.on('streams', { name: 'push', start: () => this.start(), stop: () => this.stop() });
   }
 
@@ -105,6 +109,16 @@ export class PushDelivery implements OnModuleInit {
       this.#track(this.#sendBadges(userId));
     });
     this.#badges.set(userId, timer);
+  }
+
+  /** Users have read by sending: one query finds out who has a badge, of however many. */
+  async #haveSent(userIds: readonly string[]): Promise<void> {
+    if (!this.pushers.any || this.#stopping.signal.aborted) return;
+    try {
+      for (const userId of await haveBadges(this.database, userIds)) this.badgeChanged(userId);
+    } catch (error) {
+      this.logger.warn('The badges of senders could not be looked up', { err: error });
+    }
   }
 
   async #advance(after: number, upTo: number): Promise<number> {
@@ -175,6 +189,7 @@ export class PushDelivery implements OnModuleInit {
       }
       const { upTo } = pusher.due;
       const after = Math.max(pusher.due.after, pusher.lastStreamOrdering);
+      await this.ownReads.settle(pusher.userId);
       const rows = await selectUnread(this.database, pusher.userId, { after, upTo, limit: pageSize });
       const isLastPage = rows.length < pageSize;
       for (const [index, row] of rows.entries()) {

@@ -195,6 +195,15 @@ export async function duePushers(db: Db, userIds?: readonly string[]): Promise<n
   return rows.map((row) => row.id);
 }
 
+/** Which of some users have HTTP pushers that are switched on. */
+export async function haveBadges(db: Db, userIds: readonly string[]): Promise<string[]> {
+  const rows = await db.query<{ user_name: string }>(
+    `SELECT DISTINCT user_name FROM pushers WHERE kind = 'http' AND enabled = TRUE AND ${db.dialect.anyOf('user_name')}`,
+    [userIds],
+  );
+  return rows.map((row) => row.user_name);
+}
+
 /** Everything up to a position was sent: clears the note, unless it was extended meanwhile. */
 export async function clearDue(tx: Tx, id: number, upTo: number): Promise<void> {
   await tx.run('UPDATE pushers SET last_stream_ordering = ? WHERE id = ? AND last_stream_ordering < ?', [

@@ -229,6 +229,20 @@ describe.each(['sqlite', 'postgres'] as const)('pushers (%s)', (database) => {
     expect(badge).not.toHaveProperty('event_id');
   });
 
+  it('tells the new count, once, after the user has sent something', async () => {
+    await set(bob);
+    await send('one');
+    await send('two');
+    await gateway.events(2);
+    for (const body of ['answer', 'another', 'and one more'])
+      await bob.request('PUT', `/rooms/${roomId}/send/m.room.message/${txn++}`, { msgtype: 'm.text', body });
+    const badge = (await gateway.events(3))[2];
+    expect(badge).toMatchObject({ counts: { unread: 0 }, devices: [{ pushkey: 'key' }] });
+    expect(badge).not.toHaveProperty('event_id');
+    await sleep(1_300);
+    expect(gateway.received).toHaveLength(3);
+  });
+
   it('does not push what was read meanwhile', async () => {
     await set(bob);
     gateway.status = 500;
