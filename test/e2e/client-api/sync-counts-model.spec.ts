@@ -132,6 +132,13 @@ describe.each([
       if (status !== 200) return;
       said[at]!.push(String(body['event_id']));
       if (root !== undefined) threadOf.set(String(body['event_id']), root);
+      if (number % 3 !== 0) return;
+      // Who sends something has read what is before it there; what they know of it comes from the answers that follow.
+      const fresh = new Follower(user);
+      await fresh.sync();
+      const [main, threads] = fresh.known.get(`unread ${rooms[at]}`) as [Count, Record<string, Count>];
+      const unread = root === undefined ? main : threads[root];
+      expect([number, unread?.notification_count ?? 0]).toEqual([number, 0]);
     };
     const read = async (user: TestUser, at: number): Promise<void> => {
       const eventId = dice.pick(said[at]!);
