@@ -54,7 +54,7 @@ export class OwnReads implements OnModuleInit {
     if (!ofUser.has(key)) this.#waitingSize++;
     ofUser.set(key, mark);
     if (this.#waitingSize >= maxWaiting) void this.#flush();
-    else this.#timer ??= this.clock.after(writeAfterMs, () => void this.#flush());
+    else if (this.#timer === undefined) this.#flushLater();
     return true;
   }
 
@@ -79,8 +79,17 @@ export class OwnReads implements OnModuleInit {
   }
 
   #flush(): Promise<boolean> {
-    this.#work ??= this.#write().finally(() => (this.#work = undefined));
+    this.#work ??= this.#write().finally(() => {
+      this.#work = undefined;
+      // What was noted meanwhile, or could not be written; the timer may have come and found this at work.
+      if (this.#waiting.size > 0) this.#flushLater();
+    });
     return this.#work;
+  }
+
+  #flushLater(): void {
+    this.#timer?.cancel();
+    this.#timer = this.clock.after(writeAfterMs, () => void this.#flush());
   }
 
   async #write(): Promise<boolean> {
@@ -112,7 +121,6 @@ export class OwnReads implements OnModuleInit {
       this.#waiting.set(mark.userId, ofUser.set(keyOf(mark), mark));
       this.#waitingSize++;
     }
-    this.#timer ??= this.clock.after(writeAfterMs, () => void this.#flush());
   }
 }
 
