@@ -62,6 +62,8 @@ describe('a reload of the running program', () => {
     await configure({
       pid_file: join(server.folder, 'server.pid'),
       log_format: 'json',
+      // Who is there would be news for whoever waits.
+      presence: { enabled: false },
       modules: [{ module: './one.mjs', config: { words: ['red'] } }],
     });
     await server.start();

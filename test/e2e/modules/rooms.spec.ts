@@ -201,8 +201,8 @@ describe.each(['sqlite', 'postgres'] as const)('rooms by the module API (%s)', (
       ...{ roomId, type: 'm.room.topic', stateKey: '', sender: ann },
       content: { topic: 'new' },
     });
-    await eventually(() => topic);
-    expect(topic).toBe('new');
+    // Topics of the tests before may still be on their way.
+    await eventually(() => (topic === 'new' ? true : undefined));
     await server.restart();
     await send('n4');
     await eventually(() => (told().length === 4 ? true : undefined));
