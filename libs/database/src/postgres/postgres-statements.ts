@@ -1,4 +1,4 @@
-import type { QueryArrayConfig, QueryConfig, QueryResult, QueryResultRow } from 'pg';
+import pg, { type QueryArrayConfig, type QueryConfig, type QueryResult, type QueryResultRow } from 'pg';
 import type { SqlValue } from '../database.js';
 import { postgresDialect } from '../dialect.js';
 import type { Statements } from '../transaction.js';
@@ -10,6 +10,17 @@ export interface Queryable {
   query<Row extends QueryResultRow>(config: QueryConfig): Promise<QueryResult<Row>>;
   query<Row extends unknown[]>(config: QueryArrayConfig): Promise<QueryResult<Row>>;
 }
+
+/** A connection, which also takes statements of the driver's own making. */
+export interface Connection extends Queryable {
+  query<Row extends QueryResultRow>(config: QueryConfig): Promise<QueryResult<Row>>;
+  query<Row extends unknown[]>(config: QueryArrayConfig): Promise<QueryResult<Row>>;
+  query(statement: InstanceType<DriverQuery>): unknown;
+}
+
+/** The driver's own statement, as far as it is used here; its types describe another one. */
+type DriverQuery = new (text: string, values: SqlValue[], done: (error: Error | null) => void) => { name?: string };
+const Query = pg.Query as unknown as DriverQuery;
 
 // The protocol counts parameters in 16 bits.
 const maxParameters = 65_000;
@@ -63,7 +74,7 @@ export class PostgresStatements implements Statements {
   #last: Promise<unknown> = Promise.resolve();
 
   constructor(
-    private readonly connection: Queryable,
+    private readonly connection: Connection,
     private readonly names: StatementNames,
     private readonly types: ColumnTypes,
   ) {}
@@ -83,8 +94,15 @@ export class PostgresStatements implements Statements {
   async exec(sql: string, params?: readonly SqlValue[]): Promise<void> {
     if (this.#failure) throw this.#failure.error;
     writeTogether(this.connection);
-    this.#last = runStatement(this.connection, this.names, sql, params).catch((error: unknown) => {
-      this.#failure ??= { error };
+    const { name, text } = this.names.prepare(sql);
+    this.#last = new Promise<void>((resolve) => {
+      // Made by hand: the driver would copy a configuration with all its descriptors, which costs more than the rest.
+      const query = new Query(text, params as SqlValue[], (error: Error | null) => {
+        if (error) this.#failure ??= { error };
+        resolve();
+      });
+      if (name !== undefined) query.name = name;
+      this.connection.query(query);
     });
   }
 
@@ -95,8 +113,9 @@ export class PostgresStatements implements Statements {
     suffix = '',
   ): Promise<void> {
     if (rows.length === 0) return;
+    if (rows.length === 1) return this.exec(this.names.insertOne(table, columns, suffix), rows[0]);
     const into = `INSERT INTO ${table} (${columns.join(', ')})`;
-    const types = rows.length > 1 ? await this.types.of(this, table, columns) : undefined;
+    const types = await this.types.of(this, table, columns);
     if (types) {
       // One array per column: the statement's text, and so its plan, does not depend on the number of rows.
       const arrays = columns.map((_, i) => rows.map((row) => row[i] as string));

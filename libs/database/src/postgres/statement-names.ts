@@ -21,6 +21,7 @@ export interface PreparedText {
 /** Translates statements once and names those that come often. */
 export class StatementNames {
   readonly #remembered = new LRUCache<string, Remembered>({ max: maxRemembered });
+  readonly #inserts = new LRUCache<string, string>({ max: maxRemembered });
   #named = 0;
 
   prepare(sql: string): PreparedText {
@@ -32,6 +33,18 @@ export class StatementNames {
     if (++found.uses >= namedFromUse && found.name === undefined && this.#named < maxNamed)
       found.name = `rk${++this.#named}`;
     return found;
+  }
+
+  /** The statement that inserts one row, with `?` parameters. */
+  insertOne(table: string, columns: readonly string[], suffix: string): string {
+    const names = columns.join(', ');
+    const key = `${table}(${names})${suffix}`;
+    let sql = this.#inserts.get(key);
+    if (sql === undefined) {
+      sql = `INSERT INTO ${table} (${names}) VALUES (${columns.map(() => '?').join(', ')}) ${suffix}`;
+      this.#inserts.set(key, sql);
+    }
+    return sql;
   }
 
   /** Gives no name out again: the plans behind them no longer fit the schema. */
