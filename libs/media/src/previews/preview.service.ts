@@ -87,24 +87,26 @@ export class Previews implements OnModuleInit {
     if (this.fetcher.isBlocked(parsed))
       throw new MatrixError(403, 'M_UNKNOWN', 'This server does not look at that address');
     const url = parsed.href;
-    const cached = await this.cache.find(url, ts ?? this.clock.nowMs());
+    const atTs = ts ?? this.clock.nowMs();
+    const cached = await this.cache.find(url, atTs);
     if (cached !== undefined) return cached.og;
     const failure = this.#failures.get(url);
     if (failure !== undefined && failure.untilMs > this.clock.nowMs()) throw failure.error;
     let making = this.#making.get(url);
     if (making === undefined) {
-      making = this.#begin(requester, parsed);
+      making = this.#begin(requester, parsed, atTs);
     }
     return making;
   }
 
-  #begin(requester: Requester, url: URL): Promise<JsonObject> {
+  #begin(requester: Requester, url: URL, atTs: number): Promise<JsonObject> {
     const { userId } = requester;
     if (this.#slots.waiting >= maxWaiting || this.#ofUser.of(userId) >= maxOfUser)
       throw MatrixError.limitExceeded(retryWhenBusyMs);
     this.#ofUser.add(userId);
     const making = this.#slots
-      .run(() => this.#make(requester, url))
+      // Another may have made it while this one looked whether there is one.
+      .run(async () => (await this.cache.find(url.href, atTs))?.og ?? this.#make(requester, url))
       .finally(() => {
         this.#making.delete(url.href);
         this.#ofUser.remove(userId);
