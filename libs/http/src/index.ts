@@ -29,3 +29,4 @@ export { HttpReply, type PageContent, type PageOptions } from './reply.js';
 export { type LimiterName, type RateLimit, RateLimiter, RateLimitOverrides } from './rate-limiter.js';
 export type { PathPrefixes } from './request-handler.js';
 export type { WebClient, WebHandler } from './web-mounts.js';
+export { undici } from './undici.js';

@@ -1,15 +1,11 @@
 import type { Metrics } from '@rookery/platform';
 import { lookup as dnsLookup, type LookupAddress } from 'node:dns';
-import { createRequire } from 'node:module';
 import { BlockList, isIP, type LookupFunction } from 'node:net';
 import { Readable, Transform, type TransformCallback } from 'node:stream';
 import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
 import type { Agent, Dispatcher, ProxyAgent } from 'undici';
 import type { IpGuard } from './ip-guard.js';
-
-const require = createRequire(import.meta.url);
-/** Loaded with the first request: the library is large, and not every server asks anybody for anything. */
-const undici = (): typeof import('undici') => require('undici') as typeof import('undici');
+import { undici } from './undici.js';
 
 /** Why an outgoing request failed. */
 export type OutboundFailure =

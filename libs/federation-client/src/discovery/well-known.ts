@@ -1,14 +1,10 @@
+import { undici } from '@rookery/http';
 import { isJsonObject, isValidServerName, parseServerName } from '@rookery/matrix-types';
 import { Cache, type Clock, type Config, type Ids } from '@rookery/platform';
-import { createRequire } from 'node:module';
 import type { Client, Dispatcher } from 'undici';
 import { type Dialer, DialError } from '../network/dialer.js';
 import type { TlsTrust } from '../network/tls-trust.js';
 import { untilAborted } from '../network/until-aborted.js';
-
-const require = createRequire(import.meta.url);
-// Loaded with the first question: the library is large.
-const undici = (): typeof import('undici') => require('undici') as typeof import('undici');
 
 const minuteMs = 60_000;
 const hourMs = 60 * minuteMs;

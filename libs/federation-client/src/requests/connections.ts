@@ -1,15 +1,11 @@
+import { undici } from '@rookery/http';
 import type { Clock, Timer } from '@rookery/platform';
 import { LRUCache } from 'lru-cache';
-import { createRequire } from 'node:module';
 import type { TLSSocket } from 'node:tls';
 import type { Pool } from 'undici';
 import type { ServerDiscovery } from '../discovery/server-discovery.js';
 import type { Dialer } from '../network/dialer.js';
 import type { TlsTrust } from '../network/tls-trust.js';
-
-const require = createRequire(import.meta.url);
-// Loaded with the first request: the library is large.
-const undici = (): typeof import('undici') => require('undici') as typeof import('undici');
 
 /** Connections to one server at once. */
 export const maxConnections = 24;
