@@ -2,9 +2,14 @@ import { Module } from '@nestjs/common';
 import { FederationClientModule } from '@rookery/federation-client';
 import { MediaModule } from '@rookery/media';
 import { UsersModule } from '@rookery/users';
+import { InboundEdus } from './edus/inbound-edus.js';
 import { RemoteMedia } from './media/remote-media.js';
 import { ProfileFetcher } from './queries/profile-fetcher.js';
 
 /** What this server asks of others on behalf of its domains; safe in any process. */
-@Module({ imports: [FederationClientModule, UsersModule, MediaModule], providers: [ProfileFetcher, RemoteMedia] })
+@Module({
+  imports: [FederationClientModule, UsersModule, MediaModule],
+  providers: [InboundEdus, ProfileFetcher, RemoteMedia],
+  exports: [InboundEdus],
+})
 export class FederationModule {}

@@ -1,0 +1,73 @@
+import { Injectable } from '@nestjs/common';
+import type { JsonObject } from '@rookery/matrix-types';
+import { Clock, Logger, Metrics } from '@rookery/platform';
+
+/** An EDU as it came in a transaction; its shape was checked, its content was not. */
+export interface InboundEdu {
+  readonly type: string;
+  readonly content: JsonObject;
+}
+
+/**
+ * Takes EDUs of one type. What it has done when it resolves is durable: the transaction is answered then, and its sender will
+ * not send the EDU again. Throws for what is wrong with an EDU: that is logged, and nothing else happens to the transaction.
+ * @param origin the server that sent it, and that its users must belong to
+ * @param signal aborted when the time is up: what still happens then is nobody's wait any more
+ */
+export type EduHandler = (origin: string, content: JsonObject, signal: AbortSignal) => Promise<void> | void;
+
+/** How long one EDU may take, milliseconds. */
+const timeoutMs = 10_000;
+
+/**
+ * Where EDUs of other servers go: one handler per type. EDUs of a transaction are handled in their order, one after the other;
+ * none of them can fail or hold up the transaction.
+ * @spec server-server-api#edus
+ */
+@Injectable()
+export class InboundEdus {
+  readonly #handlers = new Map<string, EduHandler>();
+  readonly #received;
+
+  constructor(
+    private readonly clock: Clock,
+    private readonly logger: Logger,
+    metrics: Metrics,
+  ) {
+    this.#received = metrics.counter('synapse_federation_server_received_edus');
+  }
+
+  /** Names the handler of a type. @throws Error when there is one already */
+  register(type: string, handler: EduHandler): void {
+    if (this.#handlers.has(type)) throw new Error(`There are two handlers of the EDU ${type}`);
+    this.#handlers.set(type, handler);
+  }
+
+  /** Hands over the EDUs of a transaction; types without a handler are passed over. Never rejects. */
+  async deliver(origin: string, edus: readonly InboundEdu[]): Promise<void> {
+    this.#received.inc({}, edus.length);
+    for (const { type, content } of edus) {
+      const handler = this.#handlers.get(type);
+      if (handler) await this.#handle(handler, origin, type, content);
+    }
+  }
+
+  #handle(handler: EduHandler, origin: string, type: string, content: JsonObject): Promise<void> {
+    const given = new AbortController();
+    const report = (err: unknown): void => this.logger.warn('An EDU could not be handled', { origin, type, err });
+    return new Promise((resolve) => {
+      const timer = this.clock.after(timeoutMs, () => {
+        given.abort();
+        report(new Error(`It took longer than ${timeoutMs} ms`));
+        resolve();
+      });
+      const work = async (): Promise<void> => handler(origin, content, given.signal);
+      void work()
+        .catch(report)
+        .finally(() => {
+          timer.cancel();
+          resolve();
+        });
+    });
+  }
+}
