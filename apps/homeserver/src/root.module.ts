@@ -1,6 +1,6 @@
 import { type DynamicModule, Module } from '@nestjs/common';
 import { AppservicesHttpModule, AppservicesSenderModule } from '@rookery/appservices';
-import { ServerNoticesModule } from '@rookery/admin';
+import { AdminHttpModule, ServerNoticesModule } from '@rookery/admin';
 import { E2eeHttpModule } from '@rookery/e2ee';
 import { EphemeralHttpModule } from '@rookery/ephemeral';
 import { FederationHttpModule } from '@rookery/federation';
@@ -41,6 +41,7 @@ export class RootModule {
         SyncModule,
         FederationHttpModule,
         ServerNoticesModule,
+        AdminHttpModule,
         AppservicesHttpModule,
         AppservicesSenderModule,
       ],
