@@ -168,8 +168,12 @@ export class PushDelivery implements OnModuleInit {
 
   async #work(id: number): Promise<void> {
     try {
-      do this.#working.set(id, false);
-      while ((await this.#drain(id)) && this.#working.get(id) === true);
+      // One that was set up anew while its old self was refused is woken and has nothing to wait for.
+      let mayGoOn: boolean;
+      do {
+        this.#working.set(id, false);
+        mayGoOn = (await this.#drain(id)) || !this.#retries.has(id);
+      } while (mayGoOn && this.#working.get(id) === true);
     } catch (error) {
       this.logger.error('A pusher failed', { pusher: id, err: error });
       this.#retryLater(id);
@@ -179,7 +183,7 @@ export class PushDelivery implements OnModuleInit {
     }
   }
 
-  /** Sends everything that is due. @returns false when the pusher is gone, or has to wait */
+  /** Sends everything that is due. @returns false when the pusher is gone or refused, or has to wait */
   async #drain(id: number): Promise<boolean> {
     while (!this.#stopping.signal.aborted) {
       const pusher = await findPusher(this.database, id);

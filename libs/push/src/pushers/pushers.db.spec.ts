@@ -16,6 +16,8 @@ class TestGateway {
   readonly received: Notification[] = [];
   status = 200;
   rejected: readonly string[] = [];
+  /** What comes first; afterwards `rejected` holds. */
+  readonly answers: { readonly rejected: readonly string[] }[] = [];
   requests = 0;
   /** Happens before the answer. */
   onRequest: (() => Promise<void>) | undefined;
@@ -28,7 +30,7 @@ class TestGateway {
       if (this.status === 200) this.received.push(notification);
       void (this.onRequest?.() ?? Promise.resolve()).then(() => {
         response.writeHead(this.status, { 'content-type': 'application/json' });
-        response.end(JSON.stringify({ rejected: this.rejected }));
+        response.end(JSON.stringify(this.answers.shift() ?? { rejected: this.rejected }));
       });
     });
   });
@@ -186,14 +188,16 @@ describe.each(['sqlite', 'postgres'] as const)('pushers (%s)', (database) => {
 
   it('a key that was set up anew outlives the rejection of what was sent before', async () => {
     await set(bob);
-    gateway.rejected = ['key'];
+    gateway.answers.push({ rejected: ['key'] });
     gateway.onRequest = async () => {
       gateway.onRequest = undefined;
       await set(bob);
     };
-    await send('one');
-    await gateway.events(1);
-    await sleep(200);
+    const eventId = await send('one');
+    // The new one hears of it too, so the refusal of the old one has been dealt with.
+    expect((await gateway.events(2)).map((one) => one.event_id)).toEqual([eventId, eventId]);
+    const next = await send('two');
+    expect((await gateway.events(3)).map((one) => one.event_id)).toEqual([eventId, eventId, next]);
     expect((await list(bob)).map((one) => one.pushkey)).toEqual(['key']);
   });
 
