@@ -1,7 +1,8 @@
 import { spawn } from 'node:child_process';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { eventually } from '../support/sdk-client.js';
+import { eventually } from '@rookery/testing';
+
 import { databaseKinds, ServerProcess } from '../support/server-process.js';
 
 const command = join(process.cwd(), 'apps/ctl/bin/rookery.mjs');

@@ -115,14 +115,3 @@ export function nextEvent(
   happened.catch(() => {});
   return happened;
 }
-
-/** Polls until `check` gives something. */
-export async function eventually<T>(check: () => T | undefined | Promise<T | undefined>, limitMs = 15_000): Promise<T> {
-  const until = Date.now() + limitMs;
-  for (;;) {
-    const value = await check();
-    if (value !== undefined && value !== false) return value;
-    if (Date.now() > until) throw new Error(`did not happen within ${limitMs} ms`);
-    await new Promise((resolve) => setTimeout(resolve, 50));
-  }
-}

@@ -1,5 +1,6 @@
 /** Test homeservers, databases, clocks and networks for tests. */
 export { type BusUnderTest, describeBus } from './bus-contract.js';
+export { eventually } from './eventually.js';
 export { FakeClock } from './fake-clock.js';
 export { RecordingLogger } from './recording-logger.js';
 export { SeededIds } from './seeded-ids.js';

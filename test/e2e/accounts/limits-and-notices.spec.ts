@@ -1,9 +1,15 @@
 import { ServerNotices } from '@rookery/admin';
 import { Database } from '@rookery/database';
-import { createTestHomeserver, RecordingLogger, type TestHomeserver, type TestUser } from '@rookery/testing';
+import {
+  eventually,
+  createTestHomeserver,
+  RecordingLogger,
+  type TestHomeserver,
+  type TestUser,
+} from '@rookery/testing';
 import { ClientActivity, ConsentService, MonthlyActiveUsers, ThreepidService } from '@rookery/users';
 import { validatedFetch } from '../../support/openapi.js';
-import { asJson, eventually, ForwardClock, type Json, logIn, openPage, submitForm } from './support.js';
+import { asJson, ForwardClock, type Json, logIn, openPage, submitForm } from './support.js';
 
 const dayMs = 86_400_000;
 const contact = 'mailto:admin@rookery.test';

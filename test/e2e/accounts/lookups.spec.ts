@@ -1,7 +1,7 @@
-import { createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
+import { eventually, createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
 import { AccountStatusService, AccountValidity, DeactivationService } from '@rookery/users';
 import { validatedFetch } from '../../support/openapi.js';
-import { asJson, eventually, type Json } from './support.js';
+import { asJson, type Json } from './support.js';
 
 const statusPath = '/_matrix/client/unstable/org.matrix.msc3720/account_status';
 

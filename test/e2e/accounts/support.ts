@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { SystemClock } from '@rookery/platform';
-import type { TestHomeserver, TestResponse, TestUser } from '@rookery/testing';
+import { eventually, type TestHomeserver, type TestResponse, type TestUser } from '@rookery/testing';
 import type { Logger as SdkLogger } from 'matrix-js-sdk/lib/logger.js';
 import PostalMime, { type Email } from 'postal-mime';
 import { SMTPServer } from 'smtp-server';
@@ -157,17 +157,6 @@ export async function startNumberServer() {
     return { status: 404, body: { errcode: 'M_UNRECOGNIZED', error: path } };
   });
   return { ...server, codeOf: (sid: string): string => sessions.get(sid)?.code ?? '' };
-}
-
-/** Waits until a check gives something. */
-export async function eventually<T>(check: () => T | undefined | Promise<T | undefined>, limitMs = 10_000): Promise<T> {
-  const endMs = performance.now() + limitMs;
-  for (;;) {
-    const found = await check();
-    if (found !== undefined) return found;
-    if (performance.now() > endMs) throw new Error('It did not happen in time');
-    await new Promise((resolve) => setTimeout(resolve, 15));
-  }
 }
 
 const entities: Readonly<Record<string, string>> = { amp: '&', lt: '<', gt: '>', quot: '"', '#x27': "'", '#39': "'" };

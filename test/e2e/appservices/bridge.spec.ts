@@ -1,10 +1,10 @@
 import { Appservice, type IAppserviceRegistration } from 'matrix-bot-sdk';
 import '../../support/bot-client.js';
-import { createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
+import { eventually, createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
 import { validatedFetch } from '../../support/openapi.js';
 import { freePort } from '../../support/server-process.js';
 import { createRoom, ok, say } from '../rooms/rooms-client.js';
-import { databases, eventually, pause, RegistrationFiles } from './support.js';
+import { databases, pause, RegistrationFiles } from './support.js';
 
 interface Message {
   readonly type: string;

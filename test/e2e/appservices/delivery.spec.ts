@@ -1,9 +1,9 @@
 import { buildEvent, roomVersionRules } from '@rookery/events';
 import { EventPersister } from '@rookery/rooms';
-import { createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
+import { eventually, createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
 import { validatedFetch } from '../../support/openapi.js';
 import { createRoom, join, leave, ok, outcome, say } from '../rooms/rooms-client.js';
-import { acting, databases, eventually, FakeService, pause, registerGhost, RegistrationFiles } from './support.js';
+import { acting, databases, FakeService, pause, registerGhost, RegistrationFiles } from './support.js';
 
 describe.each(databases)('an application service is told what concerns it (%s)', (database) => {
   const files = new RegistrationFiles();

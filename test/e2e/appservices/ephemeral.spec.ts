@@ -1,10 +1,9 @@
-import { createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
+import { eventually, createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
 import { validatedFetch } from '../../support/openapi.js';
 import { createRoom, join, nextTransaction, ok, say } from '../rooms/rooms-client.js';
 import {
   acting,
   databases,
-  eventually,
   FakeService,
   pause,
   type PushedEvent,

@@ -1,7 +1,7 @@
-import { createTestHomeserver, type TestHomeserver } from '@rookery/testing';
+import { eventually, createTestHomeserver, type TestHomeserver } from '@rookery/testing';
 import { Metrics } from '@rookery/platform';
 import { createRoom, say } from '../rooms/rooms-client.js';
-import { acting, eventually, FakeService, RegistrationFiles } from './support.js';
+import { acting, FakeService, RegistrationFiles } from './support.js';
 
 describe('manners towards application services', () => {
   const files = new RegistrationFiles();

@@ -1,8 +1,9 @@
 import { spawn } from 'node:child_process';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { eventually } from '@rookery/testing';
 import { databaseKinds, ServerProcess } from '../../support/server-process.js';
-import { eventually, FakeService, pause, RegistrationFiles } from './support.js';
+import { FakeService, pause, RegistrationFiles } from './support.js';
 
 const command = join(process.cwd(), 'apps/ctl/bin/rookery.mjs');
 

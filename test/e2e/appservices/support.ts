@@ -194,18 +194,4 @@ export async function registerGhost(
   return acting(homeserver, id, String(answer.body['user_id']));
 }
 
-/** Waits until a check holds. */
-export async function eventually<T>(
-  check: () => T | undefined | false | Promise<T | undefined | false>,
-  limitMs = 10_000,
-): Promise<T> {
-  const endMs = performance.now() + limitMs;
-  for (;;) {
-    const found = await check();
-    if (found !== undefined && found !== false) return found;
-    if (performance.now() > endMs) throw new Error(`It did not happen in time: ${check.toString()}`);
-    await new Promise((resolve) => setTimeout(resolve, 10));
-  }
-}
-
 export const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));

@@ -6,9 +6,8 @@ import {
   type VerificationRequest,
   VerifierEvent,
 } from 'matrix-js-sdk/lib/crypto-api/index.js';
-import { createTestHomeserver, type TestHomeserver } from '@rookery/testing';
+import { eventually, createTestHomeserver, type TestHomeserver } from '@rookery/testing';
 import {
-  eventually,
   loginClient,
   nextEvent,
   registerClient,

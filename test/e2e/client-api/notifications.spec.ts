@@ -1,8 +1,13 @@
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { createTestHomeserver, type TestHomeserver, type TestResponse, type TestUser } from '@rookery/testing';
+import {
+  eventually,
+  createTestHomeserver,
+  type TestHomeserver,
+  type TestResponse,
+  type TestUser,
+} from '@rookery/testing';
 import { openApiValidator, validatedFetch } from '../../support/openapi.js';
-import { eventually } from '../../support/sdk-client.js';
 
 const notify = '/_matrix/push/v1/notify';
 let transaction = 0;

@@ -1,7 +1,8 @@
 import { join } from 'node:path';
+import { eventually } from '@rookery/testing';
 import { DMs, type MatrixClient, MatrixClient as Client, SimpleFsStorageProvider } from 'matrix-bot-sdk';
 import { contradictions, loginBot, nextOf, registerBot } from '../../support/bot-client.js';
-import { eventually } from '../../support/sdk-client.js';
+
 import { databaseKinds, ServerProcess } from '../../support/server-process.js';
 
 type Event = {

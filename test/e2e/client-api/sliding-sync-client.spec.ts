@@ -1,8 +1,8 @@
 import 'fake-indexeddb/auto';
 import { EventType, type MatrixClient, MsgType, NotificationCountType, Preset, ReceiptType } from 'matrix-js-sdk';
 import { SlidingSync } from 'matrix-js-sdk/lib/sliding-sync.js';
-import { createTestHomeserver, type TestHomeserver } from '@rookery/testing';
-import { eventually, registerClient, type RegisteredClient, startSyncing } from '../../support/sdk-client.js';
+import { eventually, createTestHomeserver, type TestHomeserver } from '@rookery/testing';
+import { registerClient, type RegisteredClient, startSyncing } from '../../support/sdk-client.js';
 
 const ignore = (): void => {};
 const levels = ['debug', 'info', 'log', 'warn', 'error'] as const;

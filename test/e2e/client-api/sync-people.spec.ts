@@ -1,6 +1,5 @@
-import { createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
+import { eventually, createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
 import { validatedFetch } from '../../support/openapi.js';
-import { eventually } from '../../support/sdk-client.js';
 
 interface Sync {
   readonly next_batch: string;

@@ -1,7 +1,7 @@
+import { eventually } from '@rookery/testing';
 import { EventType, MatrixError, type MatrixEvent, MsgType, Preset, RoomMemberEvent } from 'matrix-js-sdk';
 import { join } from 'node:path';
 import {
-  eventually,
   loginClient,
   nextEvent,
   registerClient,

@@ -1,6 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { eventually, probe, type ProbeServer, startProbe } from './probe-server.js';
+import { eventually } from '@rookery/testing';
+import { probe, type ProbeServer, startProbe } from './probe-server.js';
 
 describe.each(['sqlite', 'postgres'] as const)('time, numbers and memory of modules (%s)', (kind) => {
   let server: ProbeServer;

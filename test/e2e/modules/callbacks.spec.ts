@@ -7,8 +7,8 @@ import {
   NOT_SPAM,
 } from '@rookery/module-api';
 import { defineBackgroundUpdate } from '@rookery/database';
-import type { TestUser } from '@rookery/testing';
-import { eventually, type Fired, probe, type ProbeServer, startProbe } from './probe-server.js';
+import { eventually, type TestUser } from '@rookery/testing';
+import { type Fired, probe, type ProbeServer, startProbe } from './probe-server.js';
 
 /** Calls that need what no test has here; who shows them. */
 const shownElsewhere = new Set<CallbackName>([

@@ -1,6 +1,6 @@
 import { join } from 'node:path';
+import { eventually } from '@rookery/testing';
 import { databaseKinds, ServerProcess } from '../../support/server-process.js';
-import { eventually } from './probe-server.js';
 
 describe.each(databaseKinds)('modules of a program that is killed (%s)', (kind) => {
   let server: ServerProcess;

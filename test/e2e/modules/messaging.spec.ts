@@ -3,8 +3,9 @@ import type { AddressInfo } from 'node:net';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { eventually } from '@rookery/testing';
 import { SMTPServer } from 'smtp-server';
-import { eventually, probe, type ProbeServer, startProbe } from './probe-server.js';
+import { probe, type ProbeServer, startProbe } from './probe-server.js';
 
 /** An HTTP server that tells what it was asked. */
 async function echoServer(): Promise<{ url: string; server: Server }> {

@@ -42,14 +42,3 @@ export async function startProbe(
     },
   });
 }
-
-/** Waits until a check gives something. */
-export async function eventually<T>(check: () => T | undefined | Promise<T | undefined>, limitMs = 10_000): Promise<T> {
-  const endMs = performance.now() + limitMs;
-  for (;;) {
-    const found = await check();
-    if (found !== undefined) return found;
-    if (performance.now() > endMs) throw new Error('It did not happen in time');
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
-}

@@ -1,8 +1,8 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { eventually } from '@rookery/testing';
 import { parse, stringify } from 'yaml';
 import { ServerProcess } from '../../support/server-process.js';
-import { eventually } from './probe-server.js';
 
 /** A module that refuses the words of its settings, with its own name. */
 const filter = (name: string, more = ''): string => `

@@ -1,4 +1,5 @@
-import { eventually, probe, type ProbeServer, startProbe } from './probe-server.js';
+import { eventually } from '@rookery/testing';
+import { probe, type ProbeServer, startProbe } from './probe-server.js';
 
 interface Event {
   readonly eventId: string;

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { Config } from '@rookery/platform';
-import { createTestHomeserver } from '@rookery/testing';
-import { eventually, probe, startProbe } from './probe-server.js';
+import { eventually, createTestHomeserver } from '@rookery/testing';
+import { probe, startProbe } from './probe-server.js';
 
 const limited = { per_second: 0.001, burst_count: 2 };
 const module = join(import.meta.dirname, 'fixtures/probe.ts');

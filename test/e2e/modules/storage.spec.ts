@@ -1,4 +1,5 @@
-import { eventually, probe, type ProbeServer, startProbe } from './probe-server.js';
+import { eventually } from '@rookery/testing';
+import { probe, type ProbeServer, startProbe } from './probe-server.js';
 
 describe.each(['sqlite', 'postgres'] as const)('what a module keeps (%s)', (kind) => {
   let server: ProbeServer;

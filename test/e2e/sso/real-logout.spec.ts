@@ -1,5 +1,6 @@
+import { eventually } from '@rookery/testing';
 import { freePort } from '../../support/server-process.js';
-import { eventually } from '../accounts/support.js';
+
 import { Browser } from './browser.js';
 import { startRealProvider } from './real-provider.js';
 import { startWorld, trusted } from './world.js';
