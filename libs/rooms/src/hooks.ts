@@ -14,6 +14,8 @@ export interface RoomView {
   /** Joined users of this server. */
   readonly localMembers: ReadonlySet<string>;
   readonly joinedCount: number;
+  /** Other servers with a joined member; the same list as long as they are the same. */
+  readonly remoteServers: readonly string[];
 }
 
 /**

@@ -105,6 +105,7 @@ export class BatchCommitter {
       },
       localMembers: room.base.localMembers,
       joinedCount: room.base.tally.join,
+      remoteServers: room.base.remoteServers,
     };
   }
 

@@ -30,6 +30,9 @@ export class RoomSnapshot {
   readonly localMembers = new Set<string>();
   readonly chains = new ChainMemory();
   readonly tally: MemberTally = { join: 0, invite: 0, leave: 0, ban: 0, knock: 0 };
+  // Joined members by other server.
+  readonly #servers = new Map<string, number>();
+  #remoteServers: readonly string[] | undefined;
 
   constructor(
     readonly roomId: string,
@@ -39,7 +42,12 @@ export class RoomSnapshot {
 
   /** An estimate that grows with the state held. */
   get sizeBytes(): number {
-    return 16_384 + this.state.size * 250 + this.memberships.size * 60 + this.localMembers.size * 40;
+    return 16_384 + this.state.size * 250 + this.memberships.size * 60 + this.localMembers.size * 40 + this.#servers.size * 120;
+  }
+
+  /** Other servers with a joined member. The list is not changed; another membership makes another list. */
+  get remoteServers(): readonly string[] {
+    return (this.#remoteServers ??= [...this.#servers.keys()]);
   }
 
   set(key: string, eventId: string | undefined): void {
@@ -54,9 +62,18 @@ export class RoomSnapshot {
       this.tally[membership]++;
       this.memberships.set(userId, membership);
     } else this.memberships.delete(userId);
-    if (domainOf(userId) !== this.serverName) return;
-    if (membership === 'join') this.localMembers.add(userId);
+    const server = domainOf(userId);
+    if (server !== this.serverName) this.#setOfServer(server, before === 'join', membership === 'join');
+    else if (membership === 'join') this.localMembers.add(userId);
     else this.localMembers.delete(userId);
+  }
+
+  #setOfServer(server: string, wasJoined: boolean, isJoined: boolean): void {
+    if (wasJoined === isJoined) return;
+    const count = (this.#servers.get(server) ?? 0) + (isJoined ? 1 : -1);
+    if (count > 0) this.#servers.set(server, count);
+    else this.#servers.delete(server);
+    if (count === (isJoined ? 1 : 0)) this.#remoteServers = undefined;
   }
 }
 
