@@ -2,6 +2,7 @@ import { appservicesMigrations } from '@rookery/appservices';
 import { type BackgroundUpdate, databaseMigrations, type Migration } from '@rookery/database';
 import { e2eeMigrations } from '@rookery/e2ee';
 import { ephemeralMigrations } from '@rookery/ephemeral';
+import { federationMigrations } from '@rookery/federation';
 import { federationClientMigrations } from '@rookery/federation-client';
 import { mediaMigrations } from '@rookery/media';
 import { pushMigrations, pushNotesUpdate } from '@rookery/push';
@@ -30,6 +31,7 @@ export const migrations: readonly Migration[] = [
   ...searchMigrations,
   ...syncMigrations,
   ...appservicesMigrations,
+  ...federationMigrations,
   ...moduleApiMigrations,
 ];
 

@@ -1,0 +1,5 @@
+import type { Migration } from '@rookery/database';
+import { remoteDeviceTables, senderTables } from './federation-sender.migration.js';
+
+/** The tables of federation, in the order in which they are made. */
+export const federationMigrations: readonly Migration[] = [senderTables, remoteDeviceTables];
