@@ -3,6 +3,15 @@ export type { AccountDataRow, RoomAccountDataRow } from './account-data/account-
 export { AccountDataService, type AccountDataSource } from './account-data/account-data.service.js';
 export { FilterStore } from './account-data/filter-store.js';
 export { type Account, type AccountFlags, erasedUsers, existingAccounts, isErased } from './accounts/account.query.js';
+export {
+  type AccountFilter,
+  type AccountOrder,
+  accountOrders,
+  lastSeenOf,
+  listAccounts,
+  type ListedAccount,
+  searchAccounts,
+} from './accounts/account-list.query.js';
 export { AccountService, type Registration } from './accounts/account.service.js';
 export { AccountRenewal } from './accounts/account-renewal.service.js';
 export {
@@ -18,6 +27,7 @@ export {
   type ExternalId,
   externalIdsOf,
   recordExternalId,
+  replaceExternalIds,
   userOfExternalId,
 } from './accounts/external-id.query.js';
 export { DeactivationService } from './accounts/deactivation.service.js';
@@ -56,6 +66,7 @@ export {
 } from './hooks.js';
 export { usersMigrations } from './migrations/users-01.migration.js';
 export { OpenIdService } from './openid/openid.service.js';
+export { checkProfileField } from './profiles/profile-rules.js';
 export type { Profile } from './profiles/profile.js';
 export { type ProfileChangeOptions, ProfileService } from './profiles/profile.service.js';
 export { RemoteProfiles, type RemoteProfileSource } from './profiles/remote-profiles.js';
@@ -69,6 +80,7 @@ export { addressesOf, type UserAddress } from './sessions/client-activity.query.
 export type { LoginMethod } from './sessions/login-proofs.js';
 export { type DeviceRequest, type LoginFlow, LoginService } from './sessions/login.service.js';
 export { type IssuedSession, SessionService, type SessionRequest } from './sessions/session.service.js';
+export { canonicalAddress } from './threepids/addresses.js';
 export { EmailVerification } from './threepids/email-verification.service.js';
 export { insertThreepid, userOfThreepid } from './threepids/threepid.query.js';
 export type { Threepid } from './threepids/threepid.query.js';

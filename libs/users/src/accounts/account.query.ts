@@ -18,6 +18,8 @@ export interface Account {
   readonly suspended: boolean;
   readonly consentVersion?: string | undefined;
   readonly consentMs?: number | undefined;
+  /** The version of the policy of which a notice was sent. */
+  readonly consentNoticeSent?: string | undefined;
 }
 
 interface AccountRow {
@@ -35,10 +37,11 @@ interface AccountRow {
   suspended: SqlBool;
   consent_version: string | null;
   consent_ts: number | null;
+  consent_server_notice_sent: string | null;
 }
 
 const columns =
-  'name, password_hash, creation_ts, admin, is_guest, appservice_id, user_type, deactivated, shadow_banned, approved, locked, suspended, consent_version, consent_ts';
+  'name, password_hash, creation_ts, admin, is_guest, appservice_id, user_type, deactivated, shadow_banned, approved, locked, suspended, consent_version, consent_ts, consent_server_notice_sent';
 
 function fromRow(row: AccountRow): Account {
   return {
@@ -56,6 +59,7 @@ function fromRow(row: AccountRow): Account {
     suspended: Boolean(row.suspended),
     consentVersion: row.consent_version ?? undefined,
     consentMs: row.consent_ts ?? undefined,
+    consentNoticeSent: row.consent_server_notice_sent ?? undefined,
   };
 }
 

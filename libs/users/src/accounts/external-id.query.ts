@@ -41,3 +41,14 @@ export async function recordExternalId(
 export async function deleteExternalId(tx: Tx, authProvider: string, externalId: string): Promise<void> {
   await tx.run('DELETE FROM user_external_ids WHERE auth_provider = ? AND external_id = ?', [authProvider, externalId]);
 }
+
+/**
+ * Makes these the only ids that a user has at providers.
+ * @returns whether all of them were free, or the user's already; if not, nothing may be kept of the transaction
+ */
+export async function replaceExternalIds(tx: Tx, userId: string, ids: readonly ExternalId[]): Promise<boolean> {
+  await tx.run('DELETE FROM user_external_ids WHERE user_id = ?', [userId]);
+  for (const { auth_provider, external_id } of ids)
+    if (!(await recordExternalId(tx, auth_provider, external_id, userId))) return false;
+  return true;
+}

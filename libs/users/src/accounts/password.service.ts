@@ -72,15 +72,23 @@ export class PasswordService {
   }
 
   /**
-   * Whether an account may have this password.
-   * @throws MatrixError 400 `M_INVALID_PARAM`, `M_WEAK_PASSWORD`, `M_PASSWORD_TOO_SHORT`, `M_PASSWORD_NO_DIGIT`,
-   *   `M_PASSWORD_NO_SYMBOL`, `M_PASSWORD_NO_UPPERCASE`, `M_PASSWORD_NO_LOWERCASE`
+   * Whether a text can be a password at all. Administrators are not held to the policy: what they set is replaced by the user.
+   * @throws MatrixError 400 `M_INVALID_PARAM`, `M_WEAK_PASSWORD`
    */
-  assertAcceptable(password: string): void {
+  assertUsable(password: string): void {
     if (password.length > longestPassword)
       throw MatrixError.invalidParam(`A password may not be longer than ${longestPassword} characters`);
     if (password.includes('\0')) throw MatrixError.invalidParam('A password may not contain the NUL character');
     if (password === '') throw new MatrixError(400, 'M_WEAK_PASSWORD', 'The password is empty');
+  }
+
+  /**
+   * Whether a user may have this password.
+   * @throws MatrixError 400 `M_INVALID_PARAM`, `M_WEAK_PASSWORD`, `M_PASSWORD_TOO_SHORT`, `M_PASSWORD_NO_DIGIT`,
+   *   `M_PASSWORD_NO_SYMBOL`, `M_PASSWORD_NO_UPPERCASE`, `M_PASSWORD_NO_LOWERCASE`
+   */
+  assertAcceptable(password: string): void {
+    this.assertUsable(password);
     const policy = this.policy();
     if (!policy) return;
     const refuse = (errcode: string, message: string): never => {
