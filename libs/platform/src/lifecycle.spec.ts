@@ -73,7 +73,7 @@ describe('the lifecycle', () => {
     log.length = 0;
     const before = performance.now();
     await lifecycle.stop(50);
-    expect(performance.now() - before).toBeLessThan(1000);
+    expect(performance.now() - before).toBeLessThan(10_000);
     expect(log).toEqual(['-hanging', '-failing', '-first']);
     expect(notes.lines).toEqual([
       'warn Not stopped in time {"step":"hanging","limit_ms":50}',

@@ -1,6 +1,6 @@
 import { databaseMigrations, type Database, StreamIds } from '@rookery/database';
 import { type Clock, SystemClock } from '@rookery/platform';
-import { eachDatabase, FakeClock, RecordingLogger, type TestDatabase } from '@rookery/testing';
+import { eventually, eachDatabase, FakeClock, RecordingLogger, type TestDatabase } from '@rookery/testing';
 import {
   defineStream,
   Follower,
@@ -26,11 +26,6 @@ const notes = defineStream<NoteRow>({
       limit,
     ]),
 });
-
-const until = async (condition: () => boolean): Promise<void> => {
-  for (let i = 0; i < 400 && !condition(); i++) await new Promise((resolve) => setTimeout(resolve, 5));
-  expect(condition()).toBe(true);
-};
 
 eachDatabase('Follower', (open) => {
   let test: TestDatabase;
@@ -97,14 +92,14 @@ eachDatabase('Follower', (open) => {
       largest = Math.max(largest, rows.length);
       read.push(...rows.map((row) => row.text));
     });
-    await until(() => read.length === 7);
+    await eventually(() => read.length === 7);
     await add('h');
     await Promise.all([add('i'), add('j'), add('k', 'l')]);
-    await until(() => read.length === 12);
+    await eventually(() => read.length === 12);
     expect(read.slice(0, 8).join('')).toBe('abcdefgh');
     expect(read.toSorted().join('')).toBe('abcdefghijkl');
     expect(largest).toBeLessThanOrEqual(3);
-    await until(() => follower.position === ids.current());
+    await eventually(() => follower.position === ids.current());
     await follower.stop();
     expect(await cursor()).toBe(ids.current());
   });
@@ -114,13 +109,13 @@ eachDatabase('Follower', (open) => {
     const handle = async (rows: readonly NoteRow[]): Promise<void> => void read.push(...rows.map((row) => row.text));
     await add('a', 'b');
     const first = await follow(handle);
-    await until(() => read.length === 2);
+    await eventually(() => read.length === 2);
     await first.stop();
     await add('c');
     await restart();
     await follow(handle);
     await add('d');
-    await until(() => read.length === 4);
+    await eventually(() => read.length === 4);
     expect(read.join('')).toBe('abcd');
   });
 
@@ -129,7 +124,7 @@ eachDatabase('Follower', (open) => {
     await add('old');
     await follow(async (rows) => void read.push(...rows.map((row) => row.text)), { startAt: 'now' });
     await add('new');
-    await until(() => read.length > 0);
+    await eventually(() => read.length > 0);
     expect(read).toEqual(['new']);
   });
 
@@ -146,17 +141,17 @@ eachDatabase('Follower', (open) => {
       },
       { clock, logger },
     );
-    await until(() => follower.failures === 1);
+    await eventually(() => follower.failures === 1);
     await clock.advance(499);
     expect(follower.failures).toBe(1);
     await clock.advance(2);
-    await until(() => follower.failures === 2);
+    await eventually(() => follower.failures === 2);
     await clock.advance(1001);
-    await until(() => follower.failures === 3);
+    await eventually(() => follower.failures === 3);
     expect(read).toEqual([]);
     await clock.advance(2001);
-    await until(() => read.length === 2);
-    await until(() => follower.failures === 0);
+    await eventually(() => read.length === 2);
+    await eventually(() => follower.failures === 0);
     expect(logger.messages('warn')).toHaveLength(3);
   });
 
@@ -167,7 +162,7 @@ eachDatabase('Follower', (open) => {
       clock: new FakeClock(),
       advance: async (after) => (calls++, after),
     });
-    await until(() => follower.failures === 1);
+    await eventually(() => follower.failures === 1);
     await new Promise((resolve) => setTimeout(resolve, 30));
     expect(calls).toBe(1);
   });
@@ -193,11 +188,11 @@ eachDatabase('Follower', (open) => {
     for (let i = 1; i <= 20; i++) {
       position.value = i;
       source.announce('numbers', i);
-      await until(() => read.at(-1) === i);
+      await eventually(() => read.at(-1) === i);
     }
     expect(saves.length).toBeLessThanOrEqual(1);
     await clock.advance(1000);
-    for (let i = 0; i < 100 && saves.length === 0; i++) await new Promise((resolve) => setTimeout(resolve, 5));
+    await eventually(() => saves.length > 0);
     expect(saves).toEqual(['save_cursor']);
     await follower.stop();
     expect(saves).toEqual(['save_cursor']);

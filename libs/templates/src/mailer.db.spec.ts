@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { Config, SystemIds } from '@rookery/platform';
-import { eachDatabase, FakeClock, RecordingLogger, type TestDatabase } from '@rookery/testing';
+import { eventually, eachDatabase, FakeClock, RecordingLogger, type TestDatabase } from '@rookery/testing';
 import PostalMime, { type Email } from 'postal-mime';
 import { SMTPServer, type SMTPServerOptions } from 'smtp-server';
 import {
@@ -97,11 +97,6 @@ const request: MailRequest = {
   values: { link: 'https://example.org/?a=1&b=2' },
 };
 
-async function until(check: () => unknown): Promise<void> {
-  for (let i = 0; i < 400 && !check(); i++) await new Promise((resolve) => setTimeout(resolve, 10));
-  if (!check()) throw new Error('It did not happen');
-}
-
 eachDatabase('Mailer', (open, kind) => {
   let database: TestDatabase;
   let clock: FakeClock;
@@ -142,13 +137,7 @@ eachDatabase('Mailer', (open, kind) => {
     return made;
   };
   const waiting = async (): Promise<number> => (await database.database.query('SELECT mail_id FROM mail_queue')).length;
-  const settled = (expected: number): Promise<void> => {
-    let last = -1;
-    return until(() => {
-      void waiting().then((count) => (last = count));
-      return last === expected;
-    });
-  };
+  const settled = (expected: number): Promise<true> => eventually(async () => (await waiting()) === expected);
 
   /** Lets time go by in steps, with real pauses for the network in between. */
   const pass = async (ms: number): Promise<void> => {
@@ -229,7 +218,7 @@ eachDatabase('Mailer', (open, kind) => {
   it('keeps mails over a mail server that is away and a restart', async () => {
     const first = mailer(1);
     await first.send(request);
-    await until(() => logger.lines.some(({ message }) => message.includes('tried again')));
+    await eventually(() => logger.lines.some(({ message }) => message.includes('tried again')));
     await first.stop();
     expect(await waiting()).toBe(1);
     expect(JSON.stringify(logger.lines)).not.toContain('alice@');
@@ -275,11 +264,11 @@ eachDatabase('Mailer', (open, kind) => {
     expect([server.attempts(), server.received.length]).toEqual([1, 0]);
 
     await sender.send({ ...request, expiresInMs: 250_000 });
-    await until(() => server.attempts() === 2);
+    await eventually(() => server.attempts() === 2);
     await pass(50_000);
     expect([server.attempts(), await waiting()]).toEqual([2, 1]);
     await pass(30_000);
-    await until(() => server.attempts() === 3);
+    await eventually(() => server.attempts() === 3);
     await new Promise((resolve) => setTimeout(resolve, 100));
     expect(await waiting()).toBe(1);
     await pass(130_000);
@@ -304,7 +293,7 @@ eachDatabase('Mailer', (open, kind) => {
   it('sends nothing in the clear where TLS is required', async () => {
     const plain = await smtp({ hideSTARTTLS: true, disabledCommands: ['STARTTLS'] });
     await mailer(plain.port, { requireTls: true }).send(request);
-    await until(() => logger.lines.some(({ message }) => message.includes('tried again')));
+    await eventually(() => logger.lines.some(({ message }) => message.includes('tried again')));
     expect(plain.attempts()).toBe(0);
     expect(await waiting()).toBe(1);
   });
@@ -312,7 +301,7 @@ eachDatabase('Mailer', (open, kind) => {
   it('does not trust a certificate of another name', async () => {
     const server = await smtp();
     await mailer(server.port, { tlsName: 'mail.example.org' }).send(request);
-    await until(() => logger.lines.some(({ message }) => message.includes('tried again')));
+    await eventually(() => logger.lines.some(({ message }) => message.includes('tried again')));
     expect(server.attempts()).toBe(0);
   });
 

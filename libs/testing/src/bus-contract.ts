@@ -1,3 +1,4 @@
+import { eventually } from './eventually.js';
 import type { Bus, BusMessage } from '@rookery/replication';
 
 // The test runner's globals; this package is compiled without its types.
@@ -20,10 +21,6 @@ export function describeBus(name: string, start: () => Promise<BusUnderTest>): v
     position,
     ...extra,
   });
-  const until = async (condition: () => boolean): Promise<void> => {
-    for (let i = 0; i < 400 && !condition(); i++) await new Promise((resolve) => setTimeout(resolve, 5));
-    expect(condition()).toBe(true);
-  };
 
   describe(`Bus contract: ${name}`, () => {
     it('reaches every subscriber of every process, with everything in the message', async () => {
@@ -34,7 +31,7 @@ export function describeBus(name: string, start: () => Promise<BusUnderTest>): v
       here.subscribe((one) => heard[1]?.push(one));
       there.subscribe((one) => heard[2]?.push(one));
       here.publish(message(7, { users: ['@a:x'], rooms: new Set(['!r']) }));
-      await until(() => heard.every((list) => list.length === 1));
+      await eventually(() => heard.every((list) => list.length === 1));
       for (const [one] of heard) {
         expect(one?.stream).toBe('events');
         expect(one?.writer).toBe('main');
@@ -51,7 +48,7 @@ export function describeBus(name: string, start: () => Promise<BusUnderTest>): v
       const heard: number[] = [];
       there.subscribe((one) => heard.push(one.position));
       for (let i = 1; i <= 200; i++) here.publish(message(i));
-      await until(() => heard.length === 200);
+      await eventually(() => heard.length === 200);
       expect(heard).toEqual(Array.from({ length: 200 }, (_, i) => i + 1));
       await under.stop();
     });
@@ -65,7 +62,7 @@ export function describeBus(name: string, start: () => Promise<BusUnderTest>): v
       leave();
       leave();
       bus.publish(message(1));
-      await until(() => heard.length > 0);
+      await eventually(() => heard.length > 0);
       expect(heard).toEqual(['stayed']);
       await bus.close();
       bus.publish(message(2));

@@ -47,7 +47,7 @@ describe('manners towards application services', () => {
     await eventually(() => isAsked);
     const startedMs = performance.now();
     await homeserver.stop();
-    expect(performance.now() - startedMs).toBeLessThan(3_000);
+    expect(performance.now() - startedMs).toBeLessThan(10_000);
     release();
   });
 
@@ -78,7 +78,7 @@ describe('manners towards application services', () => {
     const startedMs = performance.now();
     await homeserver.restart();
     await eventually(() => service.texts.length === 150);
-    expect(performance.now() - startedMs).toBeLessThan(8_000);
+    expect(performance.now() - startedMs).toBeLessThan(20_000);
     expect(service.texts).toEqual(Array.from({ length: 150 }, (_, n) => String(n)));
     // Few large ones, not one for each event.
     expect(new Set(service.transactions.map(({ txnId }) => txnId)).size).toBeLessThan(10);

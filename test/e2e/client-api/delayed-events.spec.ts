@@ -1,4 +1,4 @@
-import { createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
+import { eventually, createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
 
 interface WireEvent {
   readonly event_id: string;
@@ -89,9 +89,9 @@ describe.each(['sqlite', 'postgres'] as const)('delayed events (%s)', (database)
       },
     ]);
     expect(await listed(bob)).toEqual([]);
-    for (let tries = 0; tries < 50 && (await said()).length === 0; tries++) await pause(50);
+    await eventually(async () => (await said()).length > 0);
     expect(await said()).toEqual(['later']);
-    for (let tries = 0; tries < 50 && (await listed(alice)).length > 0; tries++) await pause(20);
+    await eventually(async () => (await listed(alice)).length === 0);
     expect(await listed(alice)).toEqual([]);
     const [own] = (await timeline(alice)).filter((event) => event.type === 'm.room.message');
     expect(own?.unsigned).toMatchObject({ 'org.matrix.msc4140.delay_id': id });
@@ -114,7 +114,7 @@ describe.each(['sqlite', 'postgres'] as const)('delayed events (%s)', (database)
     }
     expect((await listed(alice))[0]?.running_since).toBeGreaterThan(before + 500);
     expect(await said()).toEqual(['now']);
-    for (let tries = 0; tries < 50 && (await said()).length < 2; tries++) await pause(50);
+    await eventually(async () => (await said()).length >= 2);
     expect(await said()).toEqual(['held', 'now']);
     for (const id of [now, never, 'unknown', 'x'.repeat(500)]) {
       for (const action of ['send', 'cancel', 'restart']) {
@@ -143,7 +143,7 @@ describe.each(['sqlite', 'postgres'] as const)('delayed events (%s)', (database)
     await schedule(alice, { body: 'due' }, 200);
     await schedule(alice, { body: 'far' }, 60_000);
     await homeserver.restart();
-    for (let tries = 0; tries < 60 && (await said()).length === 0; tries++) await pause(50);
+    await eventually(async () => (await said()).length > 0);
     await pause(100);
     expect(await said()).toEqual(['due']);
     expect((await listed(alice)).map((event) => event.content['body'])).toEqual(['far']);

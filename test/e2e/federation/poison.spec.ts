@@ -233,7 +233,7 @@ describe.each(databases)('poison from other servers (%s)', (database) => {
     const startedMs = performance.now();
     for (let n = 0; n < 20; n++) await say(alice, roomId, `line ${n}`);
     // A message does not pay for the room's state; the limit is wide, for machines that have other things to do.
-    expect(performance.now() - startedMs).toBeLessThan(4_000);
+    expect(performance.now() - startedMs).toBeLessThan(15_000);
   });
 
   it('comes up again with all of it', async () => {

@@ -1,4 +1,4 @@
-import { makeTestAuthority } from '@rookery/testing';
+import { eventually, makeTestAuthority } from '@rookery/testing';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { databaseKinds, freePort, ServerProcess } from '../../support/server-process.js';
@@ -69,8 +69,7 @@ describe.each(databaseKinds)('two servers in their own processes (%s)', (databas
     const aliceId = `@alice:${here.name}`;
     const back = await call(there.process.baseUrl, 'GET', `/profile/${encodeURIComponent(aliceId)}`, undefined, zoe);
     expect(await back.json()).toMatchObject({ displayname: 'alice' });
-    for (let tries = 0; tries < 50 && 'errcode' in ((await seen()) as object); tries++)
-      await new Promise((resolve) => setTimeout(resolve, 50));
+    await eventually(async () => !('errcode' in ((await seen()) as object)));
     expect(await seen()).toEqual({ displayname: 'Zoë' });
     expect(here.process.output + there.process.output).not.toMatch(/Unhandled|"level":"error"|\bERROR\b/);
   }, 60_000);

@@ -228,7 +228,7 @@ describe.each(['sqlite', 'postgres'] as const)('rooms by the module API (%s)', (
     await eventually(() => (told.length > 0 ? true : undefined));
     const beganMs = performance.now();
     await server.restart();
-    expect(performance.now() - beganMs).toBeLessThan(4_000);
+    expect(performance.now() - beganMs).toBeLessThan(15_000);
     expect(told.length).toBeLessThan(8);
     await eventually(() => (told.length >= 8 ? true : undefined));
     expect(told).toEqual(bodies);

@@ -118,7 +118,7 @@ eachDatabase('tables of modules', (open, kind) => {
     const beganMs = performance.now();
     const waiting = tables.run('m', 'wait', () => new Promise<void>((resolve) => setTimeout(resolve, 10_000)));
     await expect(waiting).rejects.toThrow('waited for something else');
-    expect(performance.now() - beganMs).toBeLessThan(2_500);
+    expect(performance.now() - beganMs).toBeLessThan(8_000);
     const asked = await tables.run('m', 'work', async (tx) => {
       let count = 0;
       for (const endMs = performance.now() + 1_500; performance.now() < endMs; count++) {

@@ -1,4 +1,4 @@
-import { eachDatabase, FakeClock, RecordingLogger, type TestDatabase } from '@rookery/testing';
+import { eventually, eachDatabase, FakeClock, RecordingLogger, type TestDatabase } from '@rookery/testing';
 import {
   type BackgroundUpdate,
   BackgroundUpdates,
@@ -123,7 +123,7 @@ eachDatabase('Background updates', (open) => {
     });
     const updates = runner([once('a_last'), once('b_then'), once('c_first')]);
     updates.start();
-    for (let i = 0; i < 100 && order.length < 3; i++) await new Promise((resolve) => setTimeout(resolve, 5));
+    await eventually(() => order.length === 3);
     await updates.stop();
     expect(order).toEqual(['c_first', 'b_then', 'a_last']);
     expect(logger.messages('warn')).toEqual(['A background update is queued that this version does not know']);
@@ -144,9 +144,7 @@ eachDatabase('Background updates', (open) => {
       await queueBackgroundUpdate(tx, 'good', { ordering: 9 });
     });
     updates.start();
-    for (let i = 0; i < 200 && (await updates.isQueued('good')); i++)
-      await new Promise((resolve) => setTimeout(resolve, 5));
-    expect(await updates.isQueued('good')).toBe(false);
+    await eventually(async () => !(await updates.isQueued('good')));
     await finished(updates, 1000);
     expect(attempts).toBe(3);
     expect(logger.messages('error')).toHaveLength(2);
@@ -155,19 +153,17 @@ eachDatabase('Background updates', (open) => {
   it('pauses between batches, reports its state and can be paused', async () => {
     const updates = runner([mover('move')], { sleepEnabled: true, sleepMs: 60_000 });
     await updates.queue('move');
-    for (let i = 0; i < 100 && sizes.length < 1; i++) await new Promise((resolve) => setTimeout(resolve, 5));
-    await new Promise((resolve) => setTimeout(resolve, 30));
-    expect(sizes).toHaveLength(1);
+    const pausesAfter = (batches: number): Promise<unknown> =>
+      eventually(() => sizes.length === batches && clock.pendingTimers > 0);
+    await pausesAfter(1);
     expect(updates.current()).toEqual({ name: 'move', totalItems: 100, totalDurationMs: 100, itemsPerMs: 1 });
     await clock.advance(60_000);
-    await new Promise((resolve) => setTimeout(resolve, 30));
-    expect(sizes).toHaveLength(2);
+    await pausesAfter(2);
     updates.setEnabled(false);
     await clock.advance(120_000);
     expect(sizes).toHaveLength(2);
     updates.setEnabled(true);
-    for (let i = 0; i < 100 && sizes.length < 3; i++) await new Promise((resolve) => setTimeout(resolve, 5));
-    expect(sizes).toHaveLength(3);
+    await pausesAfter(3);
     await updates.stop();
   });
 

@@ -1,5 +1,12 @@
 import { canonicalJson } from '@rookery/events';
-import { FakeClock, FakeNames, makeTestAuthority, openTestDatabase, type TestDatabase } from '@rookery/testing';
+import {
+  eventually,
+  FakeClock,
+  FakeNames,
+  makeTestAuthority,
+  openTestDatabase,
+  type TestDatabase,
+} from '@rookery/testing';
 import type { ServerResponse } from 'node:http';
 import { type AddressInfo, connect, createServer as createTcpServer, type Server } from 'node:net';
 import { fileURLToPath } from 'node:url';
@@ -254,7 +261,7 @@ describe('requests to other servers', () => {
     const { client } = clientWith({ names, settings: { ip_range_blacklist: [] } });
     const startedMs = Date.now();
     expect(await client.getJson('b.test', path, {}, { retries: 'none' })).toEqual({ ok: true });
-    expect(Date.now() - startedMs).toBeLessThan(5_000);
+    expect(Date.now() - startedMs).toBeLessThan(8_000);
   });
 
   describe('are tried again', () => {
@@ -329,7 +336,7 @@ describe('requests to other servers', () => {
       const { client } = await pair(endless);
       expect(await reason(client.getJson('b.test', path, {}, { maxBytes: 1_000_000 }))).toBe('too_large');
       // Nothing more is taken of it.
-      for (let tries = 0; tries < 100 && cut === 0; tries++) await pause(10);
+      await eventually(() => cut > 0);
       expect(cut).toBe(1);
       const bomb = await pair(
         (_, response) =>

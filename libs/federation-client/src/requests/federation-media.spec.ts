@@ -1,5 +1,5 @@
 import { IpGuard, OutboundHttp } from '@rookery/http';
-import { FakeNames, openTestDatabase, type TestDatabase } from '@rookery/testing';
+import { eventually, FakeNames, openTestDatabase, type TestDatabase } from '@rookery/testing';
 import type { ServerResponse } from 'node:http';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -68,8 +68,7 @@ describe('media of other servers', () => {
       url: '/_matrix/federation/v1/media/download/a%2Fb?timeout_ms=20000',
       headers: { authorization: expect.stringContaining('X-Matrix') as string },
     });
-    await new Promise((resolve) => setTimeout(resolve, 20));
-    expect(load()).toBe(0);
+    await eventually(() => load() === 0);
   });
 
   it('may be thumbnails', async () => {
@@ -125,8 +124,7 @@ describe('media of other servers', () => {
   ])('are refused with %s', async (_, answer) => {
     const { media, load } = await mediaOf(answer);
     expect(await reason(media.download(request))).toBe('bad_response');
-    await new Promise((resolve) => setTimeout(resolve, 20));
-    expect(load()).toBe(0);
+    await eventually(() => load() === 0);
   });
 
   it('may be given up half-way', async () => {
@@ -138,8 +136,7 @@ describe('media of other servers', () => {
     const { body } = await media.download(request);
     expect(load()).toBe(1);
     body.destroy();
-    for (let tries = 0; tries < 50 && load() > 0; tries++) await new Promise((resolve) => setTimeout(resolve, 10));
-    expect(load()).toBe(0);
+    await eventually(() => load() === 0);
   });
 
   it('are bounded in size and time, and break off visibly', async () => {

@@ -1,7 +1,7 @@
 import { rm } from 'node:fs/promises';
 import { Readable } from 'node:stream';
 import { MatrixError } from '@rookery/matrix-types';
-import { eachDatabase, FakeClock } from '@rookery/testing';
+import { eventually, eachDatabase, FakeClock } from '@rookery/testing';
 import { MediaLibrary } from '../media-library.service.js';
 import { buildMedia, fixtureMigrations, type MediaFixture } from '../media.fixture.js';
 import { MediaRemoval } from '../moderation/media-removal.service.js';
@@ -201,8 +201,7 @@ eachDatabase('media of other servers', (open) => {
     await get();
     fetcher.answer = () => file('0123456789', { body: body() });
     await expect(get({ mediaId: 'next' })).rejects.toMatchObject({ status: 429 });
-    await new Promise((resolve) => setTimeout(resolve, 10));
-    expect(freed).toBe(true);
+    await eventually(() => freed);
   });
 
   it('go when nobody has used them for long', async () => {

@@ -228,7 +228,7 @@ eachDatabase('thumbnails', (open) => {
     expect(bomb.length).toBeLessThan(100_000);
     const startedMs = performance.now();
     expect(await refusal(bomb, 'image/png')).toMatchObject({ status: 413, errcode: 'M_TOO_LARGE' });
-    expect(performance.now() - startedMs).toBeLessThan(2_000);
+    expect(performance.now() - startedMs).toBeLessThan(10_000);
   });
 
   it('stand still where an animation is too large to be moved', async () => {
@@ -243,7 +243,7 @@ eachDatabase('thumbnails', (open) => {
     for (let i = 0; i < 30; i++) await media.upload(Buffer.concat([bytes, Buffer.from([i])]), 'image/png');
     const startedMs = performance.now();
     await media.close();
-    expect(performance.now() - startedMs).toBeLessThan(3_000);
+    expect(performance.now() - startedMs).toBeLessThan(8_000);
   });
 
   it('are recorded under the names of the field', async () => {

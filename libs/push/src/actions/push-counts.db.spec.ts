@@ -1,5 +1,4 @@
-import { setTimeout as sleep } from 'node:timers/promises';
-import { createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
+import { eventually, createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
 
 interface RoomAnswer {
   readonly unread_notifications: { readonly notification_count: number; readonly highlight_count: number };
@@ -273,7 +272,7 @@ describe.each(['sqlite', 'postgres'] as const)('unread counts (%s)', (database) 
     const query = 'org.matrix.msc4140.delay=1';
     const path = `/rooms/${roomId}/send/m.room.message/${txn++}?${query}`;
     expect((await alice.request('PUT', path, text('when I am away'))).status).toBe(200);
-    for (let waitedMs = 0; waitedMs < 5_000 && (await counts(bob))[0] < 2; waitedMs += 20) await sleep(20);
+    await eventually(async () => (await counts(bob))[0] >= 2);
     expect(await counts(bob)).toEqual([2, 0]);
     expect(await counts(alice)).toEqual([1, 0]);
   });

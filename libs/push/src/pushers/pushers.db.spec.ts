@@ -1,7 +1,7 @@
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
+import { eventually, createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
 
 interface Notification {
   readonly event_id?: string;
@@ -48,7 +48,7 @@ class TestGateway {
   }
   /** What was received, once it is at least so much. */
   async events(count: number): Promise<Notification[]> {
-    for (let waited = 0; waited < 8_000 && this.received.length < count; waited += 10) await sleep(10);
+    await eventually(() => this.received.length >= count);
     return this.received;
   }
 }
@@ -179,7 +179,7 @@ describe.each(['sqlite', 'postgres'] as const)('pushers (%s)', (database) => {
     gateway.status = 500;
     await send('one');
     // After three failures the next attempt is seconds away.
-    for (let waited = 0; waited < 8_000 && gateway.requests < 3; waited += 10) await sleep(10);
+    await eventually(() => gateway.requests >= 3);
     await set(bob, { data: { url: moved.url } });
     for (let waited = 0; waited < 1_500 && moved.received.length === 0; waited += 10) await sleep(10);
     moved.close();
@@ -205,7 +205,7 @@ describe.each(['sqlite', 'postgres'] as const)('pushers (%s)', (database) => {
     await set(bob);
     gateway.status = 500;
     await send('one', { 'm.mentions': { user_ids: [bob.userId] } });
-    for (let waited = 0; waited < 8_000 && gateway.requests < 1; waited += 10) await sleep(10);
+    await eventually(() => gateway.requests >= 1);
     await bob.request('POST', `/rooms/${roomId}/leave`, {});
     const { body } = await alice.request<{ room_id: string }>('POST', '/createRoom', { invite: [bob.userId] });
     gateway.status = 200;
@@ -219,7 +219,7 @@ describe.each(['sqlite', 'postgres'] as const)('pushers (%s)', (database) => {
     await set(bob, { pushkey: 'other' });
     gateway.rejected = ['key'];
     await send('hello');
-    for (let i = 0; i < 200 && (await list(bob)).length > 1; i++) await sleep(10);
+    await eventually(async () => (await list(bob)).length <= 1);
     expect((await list(bob)).map((one) => one.pushkey)).toEqual(['other']);
   });
 

@@ -10,7 +10,7 @@ import {
 import { Config, Lifecycle, SystemClock } from '@rookery/platform';
 import { InProcessBus, Notifier, replicationMigrations } from '@rookery/replication';
 import { type EventBatch, RoomHooks, roomsMigrations } from '@rookery/rooms';
-import { eachDatabase, FakeClock, RecordingLogger, type TestDatabase } from '@rookery/testing';
+import { eventually, eachDatabase, FakeClock, RecordingLogger, type TestDatabase } from '@rookery/testing';
 import { usersMigrations } from '@rookery/users';
 import { indexCursor, searchMigrations } from '../migrations/index.js';
 import { queryWordsOf } from '../text/words.js';
@@ -95,14 +95,6 @@ const indexed = async (db: Db): Promise<number[]> => {
 
 const from = (first: number, count: number): number[] => Array.from({ length: count }, (_, index) => first + index);
 
-const until = async (condition: () => boolean | Promise<boolean>): Promise<void> => {
-  let met = await condition();
-  for (let tries = 0; tries < 400 && !met; tries++) {
-    await new Promise((resolve) => setTimeout(resolve, 5));
-    met = await condition();
-  }
-  expect(met).toBe(true);
-};
 const soon = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 60));
 
 eachDatabase('what brings messages into the index', (open) => {
@@ -174,7 +166,7 @@ eachDatabase('what brings messages into the index', (open) => {
   it('gathers what comes within a pause, unless somebody searches', async () => {
     const follower = await follow();
     await say(1);
-    await until(async () => (await cursor()) === 1);
+    await eventually(async () => (await cursor()) === 1);
     for (const position of from(2, 20)) await say(position);
     await soon();
     expect([batches(), await indexed(database)]).toEqual([1, [1]]);
@@ -182,7 +174,7 @@ eachDatabase('what brings messages into the index', (open) => {
     await soon();
     expect(batches()).toBe(1);
     await clock.advance(1);
-    await until(async () => (await cursor()) === 21);
+    await eventually(async () => (await cursor()) === 21);
     expect([batches(), await indexed(database)]).toEqual([2, from(1, 21)]);
 
     await say(22);
@@ -218,7 +210,7 @@ eachDatabase('what brings messages into the index', (open) => {
   it('takes a long backlog in batches, and goes on where it was stopped', async () => {
     await say(...from(1, 1_200));
     const first = await follow();
-    await until(async () => (await cursor()) === 500);
+    await eventually(async () => (await cursor()) === 500);
     await first.stop();
     expect(await indexed(database)).toEqual(from(1, 500));
     const second = await follow();
@@ -238,9 +230,9 @@ eachDatabase('what brings messages into the index', (open) => {
     });
     notifier.announce('events', 25);
     await follow();
-    await until(async () => (await cursor()) === 10);
+    await eventually(async () => (await cursor()) === 10);
     await clock.advance(250);
-    await until(async () => (await cursor()) === 20);
+    await eventually(async () => (await cursor()) === 20);
     expect(await indexed(database)).toEqual(from(1, 20));
   });
 
@@ -251,6 +243,7 @@ eachDatabase('what brings messages into the index', (open) => {
     };
     const follower = await follow();
     await say(1, 2);
+    await eventually(() => crashes < 1);
     await soon();
     expect([await indexed(database), await cursor()]).toEqual([[], 0]);
     await clock.advance(500);
@@ -375,11 +368,11 @@ eachDatabase('what brings messages into the index', (open) => {
       let withdrawn: Promise<unknown> | undefined;
       if (first === 'withdrawal') {
         withdrawn = withdraw();
-        await until(() => isHeld);
+        await eventually(() => isHeld);
       }
       notifier.announce('events', 1);
       if (first === 'index') {
-        await until(() => isHeld);
+        await eventually(() => isHeld);
         withdrawn = withdraw();
       }
       await soon();
