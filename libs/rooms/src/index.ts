@@ -63,6 +63,8 @@ export { type ThreepidInviteOptions, ThreepidInvites } from './membership/threep
 export { PrejoinState, stripped } from './persistence/prejoin-state.js';
 export { DelayedEvents } from './delayed/delayed-events.service.js';
 export { EventCreation, type SendRequest } from './sending/event-creation.service.js';
+export { type UserRedactionRequest, UserRedactions } from './sending/user-redactions.service.js';
+export { UserMemberships } from './reading/user-memberships.js';
 export { originOf, readerOf } from './sending/origin.js';
 export { RoomsHttpModule } from './rooms-http.module.js';
 export { RoomsModule } from './rooms.module.js';

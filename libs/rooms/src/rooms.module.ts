@@ -61,7 +61,9 @@ import { Aggregations } from './relations/aggregations.js';
 import { DelayedEvents } from './delayed/delayed-events.service.js';
 import { EventCreation } from './sending/event-creation.service.js';
 import { RelatedRedactions } from './sending/related-redactions.service.js';
+import { UserRedactions } from './sending/user-redactions.service.js';
 import { EventGates } from './sending/event-gates.js';
+import { UserMemberships } from './reading/user-memberships.js';
 import { RoomStateReader } from './state/room-state-reader.js';
 import { StateGroups } from './state/state-groups-cache.js';
 import { StateResolver } from './state/state-resolver.js';
@@ -114,6 +116,8 @@ const face = [
   RoomStateReader,
   ThreepidInvites,
   TimelineReader,
+  UserMemberships,
+  UserRedactions,
   VisibilityFilter,
 ];
 

@@ -5,6 +5,7 @@ import { eventJsonSchema } from './event-json.migration.js';
 import { eventsSchema } from './events.migration.js';
 import { forgottenSchema } from './forgotten.migration.js';
 import { generationsSchema } from './generations.migration.js';
+import { inviteSendersSchema } from './invite-senders.migration.js';
 import { pushNotesSchema } from './push-notes.migration.js';
 import { slimSchema } from './slim.migration.js';
 import { stateSchema } from './state.migration.js';
@@ -22,4 +23,5 @@ export const roomsMigrations: readonly Migration[] = [
   { version: 1, name: 'rooms_08_slim', up: slimSchema },
   { version: 1, name: 'rooms_09_push_notes', up: pushNotesSchema },
   { version: 1, name: 'rooms_10_event_json', up: eventJsonSchema },
+  { version: 1, name: 'rooms_11_invite_senders', up: inviteSendersSchema },
 ];

@@ -29,6 +29,9 @@ export interface RoomTask {
 /** Does a task; may be called again for the same one after a restart, so that it must be able to go on. */
 export type TaskWork = (task: RoomTask, report: (result: JsonObject) => Promise<void>) => Promise<JsonObject>;
 
+/** Thrown by work that makes room for the server's end; it is taken up again after the next start. */
+export class TaskInterrupted extends Error {}
+
 const maxRunning = 5;
 const keepFinishedMs = 7 * 24 * 3_600_000;
 
@@ -58,6 +61,11 @@ export class RoomTasks {
     const before = this.clock.nowMs() - keepFinishedMs;
     await this.database.write((tx) => deleteFinished(tx, before), { name: 'delete_finished_tasks' });
     for (const row of await selectUnfinished(this.database)) if (this.#works.has(row.action)) this.#enqueue(row.id);
+  }
+
+  /** Whether the server is about to end: work that can be taken up again throws {@link TaskInterrupted}. */
+  get stopping(): boolean {
+    return this.#stopped;
   }
 
   /** Starts no more tasks, and resolves when those that run have come to an end. */
@@ -130,6 +138,7 @@ export class RoomTasks {
       });
       await this.#update(id, 'complete', result);
     } catch (error) {
+      if (error instanceof TaskInterrupted) return;
       this.logger.error('A task on a room failed', { task: id, err: error });
       try {
         await this.#update(id, 'failed', result, error instanceof Error ? error.message : String(error));

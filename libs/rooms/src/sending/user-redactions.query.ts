@@ -1,0 +1,68 @@
+import type { Db } from '@rookery/database';
+
+/** What somebody said in a room, and that they joined it. */
+const types = ['m.room.message', 'm.room.encrypted', 'm.room.member'];
+/** Events of a room that one statement looks at. */
+const windowSize = 2_000;
+
+/** Which events of a user in a room are wanted. */
+export interface UserEventsFilter {
+  readonly limit: number;
+  /** Only events sent before, milliseconds since the epoch. */
+  readonly beforeTs?: number | undefined;
+  /** Only events sent after, milliseconds since the epoch. */
+  readonly afterTs?: number | undefined;
+}
+
+/**
+ * Ids of messages and joins of a user in a room that are not redacted yet, the newest first. The room is read backwards
+ * piece by piece, so that no statement takes long however large it is.
+ */
+export async function redactableEvents(
+  db: Db,
+  roomId: string,
+  userId: string,
+  filter: UserEventsFilter,
+): Promise<string[]> {
+  const found: string[] = [];
+  for (let before = Number.MAX_SAFE_INTEGER; found.length < filter.limit;) {
+    const window = await db.get<{ lowest: number | null }>(
+      `SELECT MIN(stream_ordering) AS lowest FROM (SELECT stream_ordering FROM events
+       WHERE room_id = ? AND stream_ordering < ? ORDER BY stream_ordering DESC LIMIT ${windowSize}) w`,
+      [roomId, before],
+    );
+    const lowest = window?.lowest ?? undefined;
+    if (lowest === undefined) break;
+    const rows = await db.query<{ event_id: string }>(
+      `SELECT e.event_id FROM events e LEFT JOIN room_memberships m ON m.event_id = e.event_id
+       WHERE e.room_id = ? AND e.stream_ordering >= ? AND e.stream_ordering < ? AND e.sender = ?
+         AND e.type IN (${types.map((type) => `'${type}'`).join(', ')})
+         AND (e.type <> 'm.room.member' OR (m.membership = 'join' AND m.user_id = e.sender))
+         AND e.origin_server_ts < ? AND e.origin_server_ts > ? AND e.rejection_reason IS NULL
+         AND NOT EXISTS (SELECT 1 FROM redactions r WHERE r.redacts = e.event_id)
+       ORDER BY e.stream_ordering DESC LIMIT ?`,
+      [
+        roomId,
+        lowest,
+        before,
+        userId,
+        filter.beforeTs ?? Number.MAX_SAFE_INTEGER,
+        filter.afterTs ?? -1,
+        filter.limit - found.length,
+      ],
+    );
+    found.push(...rows.map((row) => row.event_id));
+    before = lowest;
+  }
+  return found;
+}
+
+/** Rooms in which a user is, or from which the user is banned. */
+export async function roomsToRedactIn(db: Db, userId: string): Promise<string[]> {
+  const rows = await db.query<{ room_id: string }>(
+    `SELECT room_id FROM current_state_events
+     WHERE type = 'm.room.member' AND state_key = ? AND membership IN ('join', 'ban') ORDER BY room_id`,
+    [userId],
+  );
+  return rows.map((row) => row.room_id);
+}
