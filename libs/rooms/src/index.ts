@@ -1,4 +1,8 @@
 /** Sending, membership, state, history, aliases, directory. */
+export type { EventReportRow, UserReportRow } from './administration/report-library.query.js';
+export { ReportLibrary } from './administration/report-library.service.js';
+export { type RoomOrder, roomOrders, type RoomRow } from './administration/room-library.query.js';
+export { type RoomDetails, RoomLibrary } from './administration/room-library.service.js';
 export { roomsMigrations } from './migrations/index.js';
 export { type EventBatch, type PushNote, type RoomHook, RoomHooks, type RoomView } from './hooks.js';
 export {
@@ -10,6 +14,7 @@ export {
   type NewRoom,
   type ReceiveVerdict,
 } from './persistence/event-persister.js';
+export { byAuth } from './persistence/foreign-stager.js';
 export { InboundEvents } from './persistence/inbound-events.service.js';
 export { EventStore } from './persistence/event-store.js';
 export { type ClientTransaction, isServable, type SentEvent, type StoredEvent } from './persistence/stored-event.js';
@@ -44,6 +49,7 @@ export { type CreatedRoom, type CreateRoomRequest, RoomCreation } from './creati
 export { AliasClaims, type AliasClaimSource } from './directory/alias-claims.js';
 export { AliasService } from './directory/alias.service.js';
 export { PublicationRules } from './directory/publication-rules.js';
+export { filterIn } from './history/history.controller.js';
 export { RoomAccess, type RoomReading } from './history/room-access.js';
 export { RoomReadingService } from './history/room-reading.service.js';
 export { InvitePolicy } from './membership/invite-policy.js';
@@ -60,7 +66,7 @@ export {
 } from './membership/remote-rooms.js';
 export type { ThreepidInvite } from './membership/identity-servers.js';
 export { type ThreepidInviteOptions, ThreepidInvites } from './membership/threepid-invites.js';
-export { PrejoinState, stripped } from './persistence/prejoin-state.js';
+export { PrejoinState, stripped, strippedStateFrom } from './persistence/prejoin-state.js';
 export { DelayedEvents } from './delayed/delayed-events.service.js';
 export { EventCreation, type SendRequest } from './sending/event-creation.service.js';
 export { type UserRedactionRequest, UserRedactions } from './sending/user-redactions.service.js';
@@ -95,7 +101,13 @@ export {
   type ShutdownRequest,
   type ShutdownResult,
 } from './upkeep/room-shutdown.service.js';
+export type { TaskSearch, TaskStatus } from './upkeep/room-tasks.query.js';
 export { type RoomTask, RoomTasks } from './upkeep/room-tasks.js';
 export { ReaderWishes } from './reading/reader-wishes.js';
 export { Retention } from './upkeep/retention.service.js';
 export { OutOfBandMemberships } from './membership/out-of-band.js';
+export { EventGraph, type GraphWalk } from './servers/event-graph.js';
+export { type MembershipDraft, MembershipTemplates } from './servers/membership-templates.js';
+export { RoomServers } from './servers/room-servers.js';
+export { type ServerAcl, serverAclOf } from './servers/server-acl.js';
+export { ServerVisibility } from './servers/server-visibility.js';

@@ -1,5 +1,7 @@
 import { Module } from '@nestjs/common';
 import { UsersModule } from '@rookery/users';
+import { ReportLibrary } from './administration/report-library.service.js';
+import { RoomLibrary } from './administration/room-library.service.js';
 import { RoomCreation } from './creation/room-creation.service.js';
 import { AliasClaims } from './directory/alias-claims.js';
 import { AliasService } from './directory/alias.service.js';
@@ -63,19 +65,29 @@ import { EventCreation } from './sending/event-creation.service.js';
 import { RelatedRedactions } from './sending/related-redactions.service.js';
 import { UserRedactions } from './sending/user-redactions.service.js';
 import { EventGates } from './sending/event-gates.js';
+import { EventGraph } from './servers/event-graph.js';
+import { MembershipTemplates } from './servers/membership-templates.js';
+import { RoomServers } from './servers/room-servers.js';
+import { ServerVisibility } from './servers/server-visibility.js';
 import { UserMemberships } from './reading/user-memberships.js';
 import { RoomStateReader } from './state/room-state-reader.js';
 import { StateGroups } from './state/state-groups-cache.js';
 import { StateResolver } from './state/state-resolver.js';
 
 const face = [
+  EventGraph,
+  MembershipTemplates,
+  RoomServers,
+  ServerVisibility,
   RetentionPolicies,
   InvitePolicy,
   InviteWishes,
   OutOfBandMemberships,
   Participation,
   ReaderWishes,
+  ReportLibrary,
   RoomBlocking,
+  RoomLibrary,
   RoomRepair,
   RoomTasks,
   PurgeService,

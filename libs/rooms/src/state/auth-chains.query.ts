@@ -260,3 +260,51 @@ async function eventsInGaps(db: Db, gaps: readonly (readonly [number, number, nu
   }
   return events;
 }
+
+/**
+ * The auth chain of events: everything that their auth events lead to, by the chain cover where it is complete.
+ * @param authEventsOf names the auth events of events that have no place in the cover
+ * @returns ids; those of the events themselves only where others of them rest upon them
+ */
+export async function authChainOf(
+  db: Db,
+  eventIds: readonly string[],
+  authEventsOf: (eventIds: readonly string[]) => Promise<readonly string[]>,
+): Promise<Set<string>> {
+  const found = new Set<string>();
+  const included = new Map<number, number>();
+  const followed = new Map<number, number>();
+  const raise = (reach: Map<number, number>, chain: number, upTo: number): boolean => {
+    if ((reach.get(chain) ?? 0) >= upTo) return false;
+    reach.set(chain, upTo);
+    return true;
+  };
+  const seen = new Set(eventIds);
+  for (let [ids, areGiven] = [[...seen], true]; ids.length > 0; areGiven = false) {
+    const positions = await selectChainPositions(db, ids);
+    for (const { chain, sequence } of positions.values()) {
+      raise(followed, chain, sequence);
+      raise(included, chain, areGiven ? sequence - 1 : sequence);
+    }
+    const unplaced = ids.filter((id) => !positions.has(id));
+    if (!areGiven) for (const id of unplaced) found.add(id);
+    const named = unplaced.length === 0 ? [] : await authEventsOf(unplaced);
+    // Named twice: once as given, once as what another rests upon.
+    for (const id of named) if (seen.has(id)) found.add(id);
+    ids = [...new Set(named)].filter((id) => !seen.has(id));
+    for (const id of ids) seen.add(id);
+  }
+  const links = await linksFrom(db, new Set(followed.keys()));
+  const pending = [...followed.keys()];
+  for (let chain = pending.pop(); chain !== undefined; chain = pending.pop()) {
+    const upTo = followed.get(chain)!;
+    for (const [at, target, targetSequence] of links.get(chain) ?? []) {
+      if (at > upTo) continue;
+      raise(included, target, targetSequence);
+      if (raise(followed, target, targetSequence)) pending.push(target);
+    }
+  }
+  const reached = [...included].map(([chain, upTo]): [number, number, number] => [chain, 0, upTo]);
+  for (const id of await eventsInGaps(db, reached)) found.add(id);
+  return found;
+}

@@ -1,0 +1,85 @@
+import { Injectable } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import { redactEvent, type RoomEvent } from '@rookery/events';
+import { domainOf } from '@rookery/matrix-types';
+import { stateKeyOf } from '@rookery/state-res';
+import { EventStore } from '../persistence/event-store.js';
+import type { StoredEvent } from '../persistence/stored-event.js';
+import { ReaderWishes } from '../reading/reader-wishes.js';
+import { historyVisibilityIn, type HistoryVisibility } from '../reading/visibility-rule.js';
+import { RoomStateReader } from '../state/room-state-reader.js';
+
+/** Users of one server whose memberships are looked at; of a server with more in a room the first ones stand for all. */
+const maxUsers = 1_000;
+const visibilityKey = stateKeyOf('m.room.history_visibility', '');
+
+/** Decides what of a room's history another server may see. A bounded number of queries for any number of events. */
+@Injectable()
+export class ServerVisibility {
+  constructor(
+    private readonly database: Database,
+    private readonly events: EventStore,
+    private readonly state: RoomStateReader,
+    private readonly wishes: ReaderWishes,
+  ) {}
+
+  /**
+   * Events of one room for another server, in the order given: whole where one of its users could see them when they were
+   * sent, else in their redacted form. What users said who asked to be forgotten comes redacted.
+   * @spec server-server-api#backfilling-and-retrieving-missing-events
+   */
+  async shown(serverName: string, roomId: string, events: readonly StoredEvent[]): Promise<RoomEvent[]> {
+    const [hidden, erased] = await Promise.all([
+      this.#hidden(serverName, roomId, events),
+      this.wishes.erasedOf(events.map(({ event }) => event.sender)),
+    ]);
+    return events.map(({ event }) =>
+      hidden.has(event.eventId) || erased.has(event.sender) ? redactEvent(event) : event,
+    );
+  }
+
+  /** Ids of those that none of a server's users could see. */
+  async #hidden(serverName: string, roomId: string, events: readonly StoredEvent[]): Promise<Set<string>> {
+    const ids = events.map(({ event }) => event.eventId);
+    const states = await this.state.idsAfter(ids, { types: [['m.room.history_visibility', '']] });
+    const settings = await this.events.events(
+      new Set([...states.values()].flatMap((state) => state.get(visibilityKey) ?? [])),
+    );
+    const visibilityAt = (id: string): HistoryVisibility =>
+      historyVisibilityIn(settings.get(states.get(id)?.get(visibilityKey) ?? '')?.content);
+    const restricted = events.filter(({ event }) => {
+      const visibility = visibilityAt(event.eventId);
+      const isOwn = domainOf(event.sender) === serverName || domainOf(event.stateKey ?? '') === serverName;
+      return (visibility === 'joined' || visibility === 'invited') && !isOwn;
+    });
+    const hidden = new Set(restricted.map(({ event }) => event.eventId));
+    if (hidden.size === 0) return hidden;
+    const users = await this.#usersOf(serverName, roomId);
+    if (users.length === 0) return hidden;
+    const memberStates = await this.state.idsAfter([...hidden], {
+      types: users.map((userId) => ['m.room.member', userId]),
+    });
+    const members = await this.events.events(new Set([...memberStates.values()].flatMap((s) => [...s.values()])));
+    for (const id of [...hidden]) {
+      const isInvitedEnough = visibilityAt(id) === 'invited';
+      for (const memberId of memberStates.get(id)?.values() ?? []) {
+        const membership = members.get(memberId)?.content['membership'];
+        if (membership !== 'join' && !(isInvitedEnough && membership === 'invite')) continue;
+        hidden.delete(id);
+        break;
+      }
+    }
+    return hidden;
+  }
+
+  async #usersOf(serverName: string, roomId: string): Promise<string[]> {
+    const { dialect } = this.database;
+    const find = dialect.name === 'sqlite' ? 'instr' : 'strpos';
+    const rows = await this.database.query<{ user_id: string }>(
+      `SELECT user_id FROM room_memberships WHERE room_id = ? AND substr(user_id, ${find}(user_id, ':') + 1) = ?
+       GROUP BY user_id ORDER BY MIN(event_stream_ordering) LIMIT ${maxUsers}`,
+      [roomId, serverName],
+    );
+    return rows.map((row) => row.user_id);
+  }
+}
