@@ -41,7 +41,7 @@ export class RootModule {
         SyncModule,
         FederationHttpModule,
         ServerNoticesModule,
-        AdminHttpModule,
+        AdminHttpModule.with(parts.config),
         AppservicesHttpModule,
         AppservicesSenderModule,
       ],

@@ -1,6 +1,18 @@
-import { Module } from '@nestjs/common';
-import { AdminUsersModule } from './users/admin-users.module.js';
+import { type DynamicModule, Module } from '@nestjs/common';
+import type { Config } from '@rookery/platform';
+import { AdminCredentialsModule, AdminUserMediaModule, AdminUsersModule } from './users/admin-users.module.js';
 
 /** The admin API. */
-@Module({ imports: [AdminUsersModule] })
-export class AdminHttpModule {}
+@Module({})
+export class AdminHttpModule {
+  static with(config: Config): DynamicModule {
+    return {
+      module: AdminHttpModule,
+      imports: [
+        AdminUsersModule,
+        ...(config.get('matrix_authentication_service.enabled') ? [] : [AdminCredentialsModule]),
+        ...(config.get('enable_media_repo') ? [AdminUserMediaModule] : []),
+      ],
+    };
+  }
+}

@@ -51,6 +51,7 @@ export { isLocalUser, qualifyUserId } from './common/user-names.js';
 export { ConsentService } from './consent/consent.service.js';
 export type { Device, ProviderLogins } from './devices/device.query.js';
 export { DeviceService } from './devices/device.service.js';
+export { ExperimentalFeatures, type UserFeature, userFeatures } from './experimental/experimental-features.js';
 export {
   type AccountDataChangedEvent,
   type ActiveEvent,

@@ -17,6 +17,7 @@ import { AccountModules } from './common/account-modules.js';
 import { ExpiredRows } from './common/expired-rows.js';
 import { ConsentService } from './consent/consent.service.js';
 import { DeviceService } from './devices/device.service.js';
+import { ExperimentalFeatures } from './experimental/experimental-features.js';
 import { UserHooks } from './hooks.js';
 import { OpenIdService } from './openid/openid.service.js';
 import { ProfileService } from './profiles/profile.service.js';
@@ -55,6 +56,7 @@ const face = [
   ConsentService,
   DeactivationService,
   DeviceService,
+  ExperimentalFeatures,
   LoginService,
   MonthlyActiveUsers,
   ParticipationGate,

@@ -52,6 +52,11 @@ export class DehydratedDeviceService {
     return deviceId;
   }
 
+  /** Which of a user's devices it is; `undefined` when there is none. */
+  async idOf(userId: string): Promise<string | undefined> {
+    return (await findDehydrated(this.database, userId))?.deviceId;
+  }
+
   /** @throws MatrixError 404 `M_NOT_FOUND` */
   async get(userId: string): Promise<{ deviceId: string; data: JsonObject }> {
     const { deviceId, data } = await this.#existing(userId);

@@ -1,6 +1,6 @@
 import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { MatrixError } from '@rookery/matrix-types';
+import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import type { RenewalResult } from '@rookery/module-api';
 import { Clock, Config, Ids, Logger, type Timer } from '@rookery/platform';
 import { AccountModules, type Origin } from '../common/account-modules.js';
@@ -8,6 +8,7 @@ import { newSecret, secretHash } from '../common/secrets.js';
 import { findProfile } from '../profiles/profile.query.js';
 import { AccountMailer } from '../threepids/account-mailer.js';
 import { threepidsOf } from '../threepids/threepid.query.js';
+import { findAccount } from './account.query.js';
 import {
   findByRenewalToken,
   findExpiry,
@@ -98,6 +99,29 @@ export class AccountRenewal implements OnModuleInit, OnModuleDestroy {
     );
     if (userId !== undefined) this.validity.forget(userId);
     return result;
+  }
+
+  /**
+   * Lets an account live on at an administrator's word, or a module's in its place.
+   * @param body as it was sent: `user_id`, `expiration_ts`, `enable_renewal_emails`
+   * @returns when it expires now, milliseconds since the epoch
+   * @throws MatrixError 400 `M_MISSING_PARAM`, `M_INVALID_PARAM`; 404 `M_NOT_FOUND`
+   */
+  async renewByAdmin(body: JsonObject, origin: Origin): Promise<number> {
+    const byModule = await this.modules.legacyAdminRequest(body, origin);
+    if (byModule !== undefined) return byModule;
+    const { user_id: userId, expiration_ts: expirationTs, enable_renewal_emails: mails = true } = body;
+    if (userId === undefined) throw MatrixError.missingParam("Missing parameter 'user_id'");
+    if (typeof userId !== 'string' || userId.includes('\0'))
+      throw MatrixError.invalidParam("'user_id' must be a user id");
+    if (typeof mails !== 'boolean') throw MatrixError.invalidParam("'enable_renewal_emails' must be true or false");
+    const expiresMs = expirationTs ?? this.validity.initialExpiryMs();
+    if (expiresMs === undefined) throw MatrixError.missingParam("Missing parameter 'expiration_ts'");
+    if (typeof expiresMs !== 'number' || !Number.isSafeInteger(expiresMs) || expiresMs < 0)
+      throw MatrixError.invalidParam("'expiration_ts' must be a time in milliseconds");
+    if (!(await findAccount(this.database, userId))) throw MatrixError.notFound('User not found');
+    await this.validity.extend(userId, expiresMs, !mails);
+    return expiresMs;
   }
 
   /**

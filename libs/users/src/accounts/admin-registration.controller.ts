@@ -1,10 +1,10 @@
 import { Controller, Get, Post } from '@nestjs/common';
 import { Access, Inbound, type InboundRequest, JsonBody } from '@rookery/http';
+import { MatrixError } from '@rookery/matrix-types';
 import { AdminRegistrationService, type SharedSecretRegistration } from './admin-registration.service.js';
 
 const text = { type: 'string' };
 const schema = {
-  required: ['nonce', 'username', 'password', 'mac'],
   properties: {
     nonce: text,
     username: text,
@@ -34,7 +34,12 @@ export class AdminRegistrationController {
   /** POST /_synapse/admin/v1/register */
   @Post('/_synapse/admin/v1/register')
   @Access({ auth: 'none' })
-  register(@Inbound() request: InboundRequest, @JsonBody(schema) body: SharedSecretRegistration): Promise<object> {
-    return this.registrations.register(body, request);
+  register(
+    @Inbound() request: InboundRequest,
+    @JsonBody(schema) body: Partial<SharedSecretRegistration>,
+  ): Promise<object> {
+    for (const name of ['nonce', 'username', 'password', 'mac'] as const)
+      if (body[name] === undefined) throw MatrixError.badJson(`Missing key '${name}'`);
+    return this.registrations.register(body as SharedSecretRegistration, request);
   }
 }

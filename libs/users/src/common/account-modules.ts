@@ -72,6 +72,12 @@ export class AccountModules {
     return this.modules.provide('onLegacyRenew', contextOf(origin), token);
   }
 
+  /** `undefined` where no module takes care of it. */
+  async legacyAdminRequest(body: Readonly<Record<string, unknown>>, origin: Origin): Promise<number | undefined> {
+    if (!this.modules.has('onLegacyAdminRequest')) return undefined;
+    return this.modules.provide('onLegacyAdminRequest', contextOf(origin), body);
+  }
+
   /**
    * @returns whether the account is to be made and shadow-banned
    * @throws MatrixError as the module says, by default 403 `M_FORBIDDEN`

@@ -1,0 +1,70 @@
+import { Controller, Get, Inject, Param } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import { Inbound, type InboundRequest, requiredQueryString } from '@rookery/http';
+import { MatrixError } from '@rookery/matrix-types';
+import { AccountService, searchAccounts, ThreepidService, userOfExternalId } from '@rookery/users';
+import { admin, AdminAccess } from '../http/admin-endpoint.js';
+import { AdminTargets } from '../http/admin-targets.js';
+import { maxPageSize } from '../http/paging.js';
+
+/** Who has a name, an address, an id at a provider. */
+@Controller()
+@AdminAccess()
+export class LookupsController {
+  constructor(
+    private readonly targets: AdminTargets,
+    private readonly accounts: AccountService,
+    private readonly threepids: ThreepidService,
+    @Inject(Database) private readonly database: Database,
+  ) {}
+
+  /** GET /_synapse/admin/v1/username_available */
+  @Get(admin('v1', '/username_available'))
+  async usernameAvailable(@Inbound() request: InboundRequest): Promise<object> {
+    await this.accounts.checkAvailable(requiredQueryString(request, 'username'));
+    return { available: true };
+  }
+
+  /** GET /_synapse/admin/v1/auth_providers/{provider}/users/{externalId} */
+  @Get(admin('v1', '/auth_providers/:provider/users/:externalId'))
+  async byExternalId(@Param('provider') provider: string, @Param('externalId') externalId: string): Promise<object> {
+    const isStorable = !provider.includes('\0') && !externalId.includes('\0');
+    return found(isStorable ? await userOfExternalId(this.database, provider, externalId) : undefined);
+  }
+
+  /** GET /_synapse/admin/v1/threepid/{medium}/users/{address} */
+  @Get(admin('v1', '/threepid/:medium/users/:address'))
+  async byThreepid(@Param('medium') medium: string, @Param('address') address: string): Promise<object> {
+    let userId: string | undefined;
+    try {
+      userId = await this.threepids.userOf(medium, address);
+    } catch (error) {
+      // What is no address is nobody's.
+      if (!MatrixError.is(error)) throw error;
+    }
+    return found(userId);
+  }
+
+  /**
+   * GET /_synapse/admin/v1/search_users/{userId}, of which the user id has no meaning any more
+   *
+   * NOTSPEC: tools expect a key `password_hash`; hashes of passwords do not leave the server.
+   */
+  @Get(admin('v1', '/search_users/:userId'))
+  async search(@Inbound() request: InboundRequest, @Param('userId') userId: string): Promise<object> {
+    this.targets.localUserId(userId);
+    const rows = await searchAccounts(this.database, requiredQueryString(request, 'term'), maxPageSize);
+    return rows.map((row) => ({
+      name: row.name,
+      password_hash: null,
+      is_guest: Boolean(row.is_guest),
+      admin: Boolean(row.admin),
+      user_type: row.user_type,
+    }));
+  }
+}
+
+function found(userId: string | undefined): object {
+  if (userId === undefined) throw MatrixError.notFound('User not found');
+  return { user_id: userId };
+}

@@ -1,0 +1,91 @@
+import { Controller, Delete, Get, Inject, Param, Post } from '@nestjs/common';
+import { CrossSigningService } from '@rookery/e2ee';
+import { Inbound, type InboundRequest, JsonBody, type RateLimit, Who } from '@rookery/http';
+import { type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { Clock, type Requester } from '@rookery/platform';
+import { AccountRenewal, StoredRateLimitOverrides } from '@rookery/users';
+import { admin, AdminAccess } from '../http/admin-endpoint.js';
+import { AdminTargets } from '../http/admin-targets.js';
+
+/** How long a user may replace the cross-signing keys without confirmation. */
+const replacementMs = 600_000;
+
+/** What single users are allowed beyond the rules for all. */
+@Controller()
+@AdminAccess()
+export class UserAllowancesController {
+  constructor(
+    private readonly targets: AdminTargets,
+    // The platform's own object: it was there before any module.
+    @Inject(StoredRateLimitOverrides) private readonly overrides: StoredRateLimitOverrides,
+    private readonly crossSigning: CrossSigningService,
+    private readonly clock: Clock,
+  ) {}
+
+  /** GET /_synapse/admin/v1/users/{userId}/override_ratelimit */
+  @Get(admin('v1', '/users/:userId/override_ratelimit'))
+  async rateLimit(@Param('userId') text: string): Promise<object> {
+    const { userId } = await this.targets.localAccount(text);
+    const limit = await this.overrides.find(userId);
+    return limit ? toWire(limit) : {};
+  }
+
+  /** POST /_synapse/admin/v1/users/{userId}/override_ratelimit */
+  @Post(admin('v1', '/users/:userId/override_ratelimit'))
+  async setRateLimit(
+    @Param('userId') text: string,
+    @JsonBody(undefined, { optional: true }) body: JsonObject,
+  ): Promise<object> {
+    const { userId } = await this.targets.localAccount(text);
+    const limit = { perSecond: countIn(body, 'messages_per_second'), burstCount: countIn(body, 'burst_count') };
+    await this.overrides.set(userId, limit);
+    return toWire(limit);
+  }
+
+  /** DELETE /_synapse/admin/v1/users/{userId}/override_ratelimit */
+  @Delete(admin('v1', '/users/:userId/override_ratelimit'))
+  async clearRateLimit(@Param('userId') text: string): Promise<object> {
+    const { userId } = await this.targets.localAccount(text);
+    await this.overrides.set(userId, undefined);
+    return {};
+  }
+
+  /** POST /_synapse/admin/v1/users/{userId}/_allow_cross_signing_replacement_without_uia */
+  @Post(admin('v1', '/users/:userId/_allow_cross_signing_replacement_without_uia'))
+  async allowReplacement(@Param('userId') text: string): Promise<object> {
+    const untilMs = this.clock.nowMs() + replacementMs;
+    if (!(await this.crossSigning.allowReplacement(this.targets.userId(text), untilMs)))
+      throw MatrixError.notFound('The user has no cross-signing keys');
+    return { updatable_without_uia_before_ms: untilMs };
+  }
+}
+
+/** Lets accounts that expire live on. */
+@Controller()
+@AdminAccess()
+export class UserValidityController {
+  constructor(private readonly renewal: AccountRenewal) {}
+
+  /** POST /_synapse/admin/v1/account_validity/validity */
+  @Post(admin('v1', '/account_validity/validity'))
+  async renew(
+    @Who() requester: Requester,
+    @Inbound() request: InboundRequest,
+    @JsonBody() body: JsonObject,
+  ): Promise<object> {
+    return { expiration_ts: await this.renewal.renewByAdmin(body, { requester, request, byAdmin: true }) };
+  }
+}
+
+const toWire = (limit: RateLimit): object => ({
+  messages_per_second: limit.perSecond,
+  burst_count: limit.burstCount,
+});
+
+/** @throws MatrixError 400 `M_INVALID_PARAM` */
+function countIn(body: JsonObject, name: string): number {
+  const value = body[name] ?? 0;
+  if (typeof value !== 'number' || !Number.isSafeInteger(value) || value < 0)
+    throw MatrixError.invalidParam(`'${name}' must be an integer that is not negative`);
+  return value;
+}

@@ -1,0 +1,206 @@
+import { Injectable } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import type { InboundRequest } from '@rookery/http';
+import { type JsonObject, localpartOf, MatrixError } from '@rookery/matrix-types';
+import { Clock, Config, type Requester } from '@rookery/platform';
+import {
+  type Account,
+  AccountService,
+  canonicalAddress,
+  checkProfileField,
+  DeactivationService,
+  type ExternalId,
+  type Origin,
+  PasswordService,
+  ProfileService,
+  replaceExternalIds,
+  ThreepidService,
+  userOfExternalId,
+} from '@rookery/users';
+
+/** What an administrator wants an account to be; what is absent stays. */
+export interface UserChange extends JsonObject {
+  readonly password?: string;
+  readonly logout_devices?: boolean;
+  readonly displayname?: string | null;
+  readonly avatar_url?: string | null;
+  /** The whole set. */
+  readonly threepids?: { readonly medium: string; readonly address: string }[];
+  /** The whole set. */
+  readonly external_ids?: { readonly auth_provider: string; readonly external_id: string }[];
+  readonly admin?: boolean;
+  readonly deactivated?: boolean;
+  readonly locked?: boolean;
+  readonly user_type?: string | null;
+  readonly approved?: boolean;
+}
+
+interface Address {
+  readonly medium: string;
+  readonly address: string;
+}
+
+/** Makes accounts and changes them at an administrator's word. Everything is checked before anything is changed. */
+@Injectable()
+export class UserChanges {
+  constructor(
+    private readonly database: Database,
+    private readonly clock: Clock,
+    private readonly config: Config,
+    private readonly accounts: AccountService,
+    private readonly passwords: PasswordService,
+    private readonly profiles: ProfileService,
+    private readonly threepids: ThreepidService,
+    private readonly deactivation: DeactivationService,
+  ) {}
+
+  /**
+   * @param userId of this server
+   * @returns whether the account is new
+   * @throws MatrixError 400 `M_UNKNOWN`, `M_INVALID_PARAM`, `M_INVALID_USERNAME`, `M_THREEPID_IN_USE`...; 403 `M_FORBIDDEN`;
+   *   409 `M_UNKNOWN` (an external id is another account's); 500 `M_UNKNOWN` (an identity server keeps an address)
+   */
+  async apply(requester: Requester, request: InboundRequest, userId: string, change: UserChange): Promise<boolean> {
+    const account = await this.accounts.find(userId);
+    const origin: Origin = { requester, request, byAdmin: true };
+    const wanted = await this.#check(requester, userId, change);
+    if (account === undefined) await this.#create(userId, change, wanted, origin);
+    else await this.#change(account, change, wanted, origin);
+    await this.#replaceExternalIds(userId, change.external_ids);
+    await this.#setSwitches(userId, account?.deactivated ?? false, change, origin);
+    return account === undefined;
+  }
+
+  /** @throws MatrixError 400 `M_UNKNOWN` for a type that this server does not know */
+  checkUserType(userType: string | null | undefined): void {
+    if (userType === undefined || userType === null) return;
+    if (!['support', 'bot', ...this.config.get('user_types.extra_user_types')].includes(userType))
+      throw new MatrixError(400, 'M_UNKNOWN', 'Unknown user type');
+  }
+
+  /** @throws MatrixError 403 `M_FORBIDDEN` where this server keeps no passwords, 400 `M_INVALID_PARAM`, `M_WEAK_PASSWORD` */
+  checkPassword(password: string | undefined): void {
+    if (password === undefined) return;
+    if (!this.config.get('password_config.localdb_enabled') || this.config.get('password_config.enabled') === false)
+      throw MatrixError.forbidden('Passwords are not kept on this server');
+    this.passwords.assertUsable(password);
+  }
+
+  /** @throws MatrixError 400 `M_UNKNOWN` when administrators would take their own rights away */
+  checkDemotion(requester: Requester, userId: string, admin: boolean | undefined): void {
+    if (admin === false && requester.userId === userId)
+      throw new MatrixError(400, 'M_UNKNOWN', 'You may not take your own rights away');
+  }
+
+  async #check(requester: Requester, userId: string, change: UserChange): Promise<{ readonly threepids?: Address[] }> {
+    this.checkUserType(change.user_type);
+    this.checkPassword(change.password);
+    this.checkDemotion(requester, userId, change.admin);
+    if (change.deactivated === true && change.locked === true)
+      throw new MatrixError(400, 'M_UNKNOWN', 'An account cannot be both deactivated and locked');
+    for (const field of ['displayname', 'avatar_url'] as const) checkProfileField(field, change[field]);
+    for (const { auth_provider, external_id } of change.external_ids ?? []) {
+      const owner = await userOfExternalId(this.database, auth_provider, external_id);
+      if (owner !== undefined && owner !== userId) throw externalIdInUse();
+    }
+    if (change.threepids === undefined) return {};
+    const threepids = new Map<string, Address>();
+    for (const { medium, address } of change.threepids) {
+      const canonical = canonicalAddress(medium, address);
+      const owner = await this.threepids.userOf(medium, canonical);
+      if (owner !== undefined && owner !== userId)
+        throw new MatrixError(400, 'M_THREEPID_IN_USE', 'This address belongs to another account');
+      threepids.set(`${medium} ${canonical}`, { medium, address: canonical });
+    }
+    return { threepids: [...threepids.values()] };
+  }
+
+  async #create(
+    userId: string,
+    change: UserChange,
+    { threepids = [] }: { readonly threepids?: Address[] },
+    origin: Origin,
+  ): Promise<void> {
+    const localpart = localpartOf(userId);
+    // The account gets the very id that was named, or none.
+    if ((await this.accounts.checkAvailable(localpart)) !== localpart)
+      throw new MatrixError(400, 'M_INVALID_USERNAME', 'A user name has no upper-case letters');
+    const { password, user_type, displayname, avatar_url, admin, approved } = change;
+    const validatedMs = this.clock.nowMs();
+    await this.accounts.register({
+      localpart,
+      passwordHash: password === undefined ? undefined : await this.passwords.hash(password),
+      isAdmin: admin,
+      userType: user_type ?? undefined,
+      displayName: displayname || undefined,
+      avatarUrl: avatar_url || undefined,
+      threepids: threepids.map((one) => ({ ...one, validatedMs })),
+      approved,
+      origin,
+    });
+  }
+
+  async #change(
+    account: Account,
+    change: UserChange,
+    { threepids }: { readonly threepids?: Address[] },
+    origin: Origin,
+  ): Promise<void> {
+    const { userId } = account;
+    if (threepids) await this.#replaceThreepids(userId, threepids, origin);
+    const profile: Record<string, unknown> = {};
+    for (const field of ['displayname', 'avatar_url'] as const)
+      if (change[field] !== undefined) profile[field] = checkProfileField(field, change[field]);
+    if (Object.keys(profile).length > 0) await this.profiles.update(userId, profile, { origin, byAdmin: true });
+    if (change.password !== undefined)
+      await this.accounts.setPassword(userId, change.password, change.logout_devices ?? true);
+    const { admin, user_type, approved } = change;
+    await this.accounts.setFlags(userId, {
+      ...(admin !== undefined && { isAdmin: admin }),
+      ...(user_type !== undefined && { userType: user_type }),
+      ...(approved !== undefined && { approved }),
+    });
+  }
+
+  async #replaceThreepids(userId: string, wanted: readonly Address[], origin: Origin): Promise<void> {
+    const keyOf = ({ medium, address }: Address): string => `${medium} ${address}`;
+    const before = await this.threepids.list(userId);
+    const known = new Set(before.map(keyOf));
+    const kept = new Set(wanted.map(keyOf));
+    for (const one of before.filter((old) => !kept.has(keyOf(old)))) {
+      await this.#unpublish(userId, one);
+      await this.threepids.remove(userId, one.medium, one.address, origin);
+    }
+    const nowMs = this.clock.nowMs();
+    for (const one of wanted.filter((next) => !known.has(keyOf(next))))
+      await this.threepids.add(userId, one.medium, one.address, nowMs, origin);
+  }
+
+  async #unpublish(userId: string, { medium, address }: Address): Promise<void> {
+    try {
+      await this.threepids.unpublish(userId, medium, address);
+    } catch (error) {
+      if (!MatrixError.is(error)) throw error;
+      throw new MatrixError(500, 'M_UNKNOWN', `An identity server keeps an address: ${error.message}`);
+    }
+  }
+
+  async #replaceExternalIds(userId: string, ids: readonly ExternalId[] | undefined): Promise<void> {
+    if (ids === undefined) return;
+    await this.database.write(
+      async (tx) => {
+        if (!(await replaceExternalIds(tx, userId, ids))) throw externalIdInUse();
+      },
+      { name: 'external_ids' },
+    );
+  }
+
+  async #setSwitches(userId: string, isDeactivated: boolean, change: UserChange, origin: Origin): Promise<void> {
+    if (change.deactivated === true && !isDeactivated) await this.deactivation.deactivate(userId, false, true, origin);
+    if (change.deactivated === false && isDeactivated) await this.deactivation.reactivate(userId, origin);
+    if (change.locked !== undefined) await this.accounts.setFlags(userId, { locked: change.locked });
+  }
+}
+
+const externalIdInUse = (): MatrixError =>
+  new MatrixError(409, 'M_UNKNOWN', 'An external id is the one of another account');

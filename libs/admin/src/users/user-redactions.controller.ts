@@ -1,0 +1,76 @@
+import { Controller, Get, Param, Post } from '@nestjs/common';
+import { JsonBody, Who } from '@rookery/http';
+import { isValidRoomId, MatrixError } from '@rookery/matrix-types';
+import { Config, type Requester } from '@rookery/platform';
+import { UserRedactions } from '@rookery/rooms';
+import { isLocalUser } from '@rookery/users';
+import { admin, AdminAccess } from '../http/admin-endpoint.js';
+import { AdminTargets } from '../http/admin-targets.js';
+
+interface RedactBody {
+  readonly rooms: string[];
+  readonly reason?: string | null;
+  readonly limit?: number | null;
+  readonly use_admin?: boolean | null;
+  readonly before_ts?: number | null;
+  readonly after_ts?: number | null;
+}
+
+const orNull = (type: string): object => ({ type: [type, 'null'] });
+const schema = {
+  required: ['rooms'],
+  properties: {
+    rooms: { type: 'array', maxItems: 10_000, items: { type: 'string' } },
+    reason: { ...orNull('string'), maxLength: 4096 },
+    limit: { ...orNull('integer'), minimum: 1, maximum: 1_000_000 },
+    use_admin: orNull('boolean'),
+    before_ts: { ...orNull('integer'), minimum: 0 },
+    after_ts: { ...orNull('integer'), minimum: 0 },
+  },
+};
+const defaultLimit = 1_000;
+
+/** Redacts what a user said. */
+@Controller()
+@AdminAccess()
+export class UserRedactionsController {
+  constructor(
+    private readonly targets: AdminTargets,
+    private readonly redactions: UserRedactions,
+    private readonly config: Config,
+  ) {}
+
+  /** POST /_synapse/admin/v1/user/{userId}/redact */
+  @Post(admin('v1', '/user/:userId/redact'))
+  async redact(
+    @Who() requester: Requester,
+    @Param('userId') text: string,
+    @JsonBody(schema) body: RedactBody,
+  ): Promise<object> {
+    const userId = this.targets.userId(text);
+    if (!body.rooms.every(isValidRoomId)) throw MatrixError.invalidParam("'rooms' must hold room ids");
+    const isOurs = isLocalUser(userId, this.config.serverName);
+    const id = await this.redactions.start({
+      userId,
+      roomIds: [...new Set(body.rooms)],
+      sender: isOurs && body.use_admin !== true ? userId : requester.userId,
+      reason: body.reason ?? undefined,
+      limit: body.limit ?? defaultLimit,
+      beforeTs: body.before_ts ?? undefined,
+      afterTs: body.after_ts ?? undefined,
+    });
+    return { redact_id: id };
+  }
+
+  /** GET /_synapse/admin/v1/user/redact_status/{redactId} */
+  @Get(admin('v1', '/user/redact_status/:redactId'))
+  async status(@Param('redactId') redactId: string): Promise<object> {
+    const task = await this.redactions.find(redactId);
+    if (task === undefined) throw MatrixError.notFound('There is no such redaction');
+    return {
+      status: task.status,
+      ...(task.status === 'complete' && { failed_redactions: task.result?.['failed_redactions'] ?? {} }),
+      ...(task.status === 'failed' && { error: task.error ?? 'Unknown' }),
+    };
+  }
+}
