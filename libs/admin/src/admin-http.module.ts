@@ -1,5 +1,7 @@
 import { type DynamicModule, Module } from '@nestjs/common';
 import type { Config } from '@rookery/platform';
+import { AdminOperationsModule } from './admin-operations.module.js';
+import { AdminMediaModule } from './media/admin-media.module.js';
 import { AdminCredentialsModule, AdminUserMediaModule, AdminUsersModule } from './users/admin-users.module.js';
 
 /** The admin API. */
@@ -9,9 +11,10 @@ export class AdminHttpModule {
     return {
       module: AdminHttpModule,
       imports: [
+        AdminOperationsModule,
         AdminUsersModule,
         ...(config.get('matrix_authentication_service.enabled') ? [] : [AdminCredentialsModule]),
-        ...(config.get('enable_media_repo') ? [AdminUserMediaModule] : []),
+        ...(config.get('enable_media_repo') ? [AdminMediaModule, AdminUserMediaModule] : []),
       ],
     };
   }

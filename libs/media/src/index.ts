@@ -14,6 +14,7 @@ export { type AvatarUses, type LocalDeletion, MediaRemoval } from './moderation/
 export type { QuarantineChange } from './moderation/quarantine.query.js';
 export { Quarantine } from './moderation/quarantine.service.js';
 export { formatMxc, isValidMediaId, isValidMediaServer, type Media, type MediaKey, parseMxc } from './records/media.js';
+export { mediaUsageOrders, type MediaUsageRow, type MediaUsageSearch } from './records/media-usage.query.js';
 export { type UserMediaOrder, userMediaOrders } from './records/media.query.js';
 export { FileSystemProvider } from './storage/file-system-provider.js';
 export { MediaFiles, type OpenFile } from './storage/media-files.js';

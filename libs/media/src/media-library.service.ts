@@ -1,6 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import type { Media, MediaKey } from './records/media.js';
+import { type MediaUsageRow, type MediaUsageSearch, selectMediaUsage } from './records/media-usage.query.js';
 import { findMedia, mediaOfUser, type UserMediaOrder } from './records/media.query.js';
 
 /** A page of a list. */
@@ -20,6 +21,11 @@ export class MediaLibrary {
   /** One file; of other servers only what was fetched, or is withheld. `undefined` when nothing is known of it. */
   find(key: MediaKey): Promise<Media | undefined> {
     return findMedia(this.database, key);
+  }
+
+  /** How much users have uploaded: a page of those who have anything, with the number of all of them. */
+  usage(search: MediaUsageSearch): Promise<{ readonly users: MediaUsageRow[]; readonly total: number }> {
+    return selectMediaUsage(this.database, search);
   }
 
   /** The files that a user has uploaded, with the number of all of them. */

@@ -1,8 +1,10 @@
 /** Sending, membership, state, history, aliases, directory. */
+export { eventResigning, type ResigningParts } from './administration/event-resigning.update.js';
 export type { EventReportRow, UserReportRow } from './administration/report-library.query.js';
 export { ReportLibrary } from './administration/report-library.service.js';
 export { type RoomOrder, roomOrders, type RoomRow } from './administration/room-library.query.js';
 export { type RoomDetails, RoomLibrary } from './administration/room-library.service.js';
+export { roomStatsUpdate } from './administration/room-stats.update.js';
 export { roomsMigrations } from './migrations/index.js';
 export { type EventBatch, type PushNote, type RoomHook, RoomHooks, type RoomView } from './hooks.js';
 export {
@@ -14,7 +16,7 @@ export {
   type NewRoom,
   type ReceiveVerdict,
 } from './persistence/event-persister.js';
-export { byAuth } from './persistence/foreign-stager.js';
+export { byAuth, restsUpon } from './persistence/foreign-stager.js';
 export { InboundEvents } from './persistence/inbound-events.service.js';
 export { EventStore } from './persistence/event-store.js';
 export { type ClientTransaction, isServable, type SentEvent, type StoredEvent } from './persistence/stored-event.js';

@@ -1,4 +1,5 @@
 import { Module } from '@nestjs/common';
+import { UsersModule } from '@rookery/users';
 import { CallsController } from './calls.controller.js';
 import { CapabilitiesController } from './capabilities.controller.js';
 import { FrontPageController } from './front-page.controller.js';
@@ -8,6 +9,7 @@ import { WellKnownController } from './well-known.controller.js';
 
 /** What this server says about itself. */
 @Module({
+  imports: [UsersModule],
   controllers: [
     VersionsController,
     CapabilitiesController,

@@ -1,6 +1,7 @@
 import { Controller, Get } from '@nestjs/common';
 import { Access, HttpReply, Who } from '@rookery/http';
 import { Config, type Requester } from '@rookery/platform';
+import { ExperimentalFeatures } from '@rookery/users';
 
 /** Releases of the specification whose client API we serve. @spec client-server-api#api-versions */
 export const specVersions: readonly string[] = [
@@ -72,18 +73,29 @@ function bySettings(config: Config): Record<string, boolean> {
 export class VersionsController {
   readonly #unstableFeatures: Readonly<Record<string, boolean>>;
 
-  constructor(config: Config) {
+  constructor(
+    config: Config,
+    private readonly features: ExperimentalFeatures,
+  ) {
     this.#unstableFeatures = { ...always, ...bySettings(config) };
   }
 
   /** GET /_matrix/client/versions */
   @Get('/_matrix/client/versions')
   @Access({ auth: 'optional', guests: true, locked: true, expired: true })
-  versions(@Who() requester: Requester | undefined): HttpReply {
-    const body = { versions: specVersions, unstable_features: this.#unstableFeatures };
+  async versions(@Who() requester: Requester | undefined): Promise<HttpReply> {
+    const own = requester === undefined ? {} : await this.#featuresOf(requester.userId);
+    const body = { versions: specVersions, unstable_features: { ...this.#unstableFeatures, ...own } };
     const cache: Record<string, string> = requester
       ? {}
       : { 'cache-control': 'public, max-age=600, s-maxage=3600, stale-while-revalidate=600' };
     return HttpReply.json(200, body, { vary: 'Authorization', ...cache });
+  }
+
+  async #featuresOf(userId: string): Promise<Record<string, boolean>> {
+    return {
+      'org.matrix.msc3881': await this.features.isEnabled(userId, 'msc3881'),
+      'org.matrix.simplified_msc3575': await this.features.isEnabled(userId, 'msc3575'),
+    };
   }
 }

@@ -102,7 +102,7 @@ class Pace {
 export class BackgroundUpdates {
   readonly #parts: BackgroundUpdatesParts;
   readonly #settings: BackgroundUpdateSettings;
-  readonly #updates: ReadonlyMap<string, BackgroundUpdate>;
+  readonly #updates: Map<string, BackgroundUpdate>;
   readonly #paces = new Map<string, Pace>();
   readonly #stopping = new AbortController();
   readonly #reported = new Set<string>();
@@ -123,6 +123,12 @@ export class BackgroundUpdates {
   setController(controller: BackgroundUpdateController): void {
     if (this.#controller) throw new Error('There is a controller of background updates already');
     this.#controller = controller;
+  }
+
+  /** Makes an update known that needs a service. Call it before {@link start}. @throws when there is one with its name */
+  register(update: BackgroundUpdate): void {
+    if (this.#updates.has(update.name)) throw new Error('Two background updates have the same name');
+    this.#updates.set(update.name, update);
   }
 
   /** Begins to work on what is queued; returns at once. Also after something was queued by hand. */

@@ -1,4 +1,4 @@
-import type { Db, Tx } from '@rookery/database';
+import type { Db, SqlValue, Tx } from '@rookery/database';
 
 /** Since when a server cannot be reached, and when it may be tried again. Times are milliseconds. */
 export interface BackoffRow {
@@ -34,4 +34,62 @@ export async function clearFailure(tx: Tx, destination: string): Promise<void> {
        WHERE destination = ? AND (failure_ts IS NOT NULL OR retry_interval > 0)`,
     [destination],
   );
+}
+
+/** A server as an administrator sees it. Times are milliseconds. */
+export interface DestinationRow {
+  readonly destination: string;
+  readonly retry_last_ts: number;
+  readonly retry_interval: number;
+  readonly failure_ts: number | null;
+  /** Position of the newest event that it has got. */
+  readonly last_successful_stream_ordering: number | null;
+}
+
+/** By what a list of servers can be ordered. */
+export const destinationOrders = [
+  'destination',
+  'retry_last_ts',
+  'retry_interval',
+  'failure_ts',
+  'last_successful_stream_ordering',
+] as const;
+
+/** Which servers an administrator wants to see. */
+export interface DestinationSearch {
+  /** Part of the name. */
+  readonly name: string | undefined;
+  readonly orderBy: (typeof destinationOrders)[number];
+  readonly descending: boolean;
+  readonly offset: number;
+  readonly limit: number;
+}
+
+const columns = `destination, COALESCE(retry_last_ts, 0) AS retry_last_ts, COALESCE(retry_interval, 0) AS retry_interval,
+  failure_ts, last_successful_stream_ordering`;
+
+/** A page of servers, with the number of all that fit; what has no value goes first. */
+export async function selectDestinations(
+  db: Db,
+  search: DestinationSearch,
+): Promise<{ readonly destinations: DestinationRow[]; readonly total: number }> {
+  const where = search.name === undefined ? '' : `WHERE LOWER(destination) LIKE ? ESCAPE '\\'`;
+  const escaped = search.name?.toLowerCase().replace(/[\\%_]/g, (found) => `\\${found}`);
+  const params: SqlValue[] = escaped === undefined ? [] : [`%${escaped}%`];
+  const direction = search.descending ? 'DESC' : 'ASC';
+  const column = search.orderBy === 'destination' ? 'destination' : `COALESCE(${search.orderBy}, 0)`;
+  const [destinations, count] = await Promise.all([
+    db.query<DestinationRow>(
+      `SELECT ${columns} FROM destinations ${where}
+       ORDER BY ${column} ${direction}, destination ${direction}
+       LIMIT ? OFFSET ?`,
+      [...params, search.limit, search.offset],
+    ),
+    db.get<{ total: number }>(`SELECT COUNT(*) AS total FROM destinations ${where}`, params),
+  ]);
+  return { destinations, total: Number(count?.total ?? 0) };
+}
+
+export function selectDestination(db: Db, destination: string): Promise<DestinationRow | undefined> {
+  return db.get<DestinationRow>(`SELECT ${columns} FROM destinations WHERE destination = ?`, [destination]);
 }

@@ -1,7 +1,16 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { Cache, Clock, Config, Ids, Logger } from '@rookery/platform';
-import { backoffOf, type BackoffRow, clearFailure, storeFailure } from './destination.query.js';
+import {
+  backoffOf,
+  type BackoffRow,
+  clearFailure,
+  type DestinationRow,
+  type DestinationSearch,
+  selectDestination,
+  selectDestinations,
+  storeFailure,
+} from './destination.query.js';
 
 /** Whether a server may be tried. */
 export interface DestinationState {
@@ -51,6 +60,16 @@ export class Destinations {
       retryAtTs: untilTs > this.clock.nowMs() ? untilTs : 0,
       pauseMs: row.retry_interval,
     };
+  }
+
+  /** A page of the servers that this one has to do with, with the number of all that fit. For administrators. */
+  list(search: DestinationSearch): Promise<{ readonly destinations: DestinationRow[]; readonly total: number }> {
+    return selectDestinations(this.database, search);
+  }
+
+  /** What is written down about a server; `undefined` when nothing is. */
+  find(destination: string): Promise<DestinationRow | undefined> {
+    return selectDestination(this.database, destination);
   }
 
   /** Calls `listener` for every server that comes back. The result stops that. */

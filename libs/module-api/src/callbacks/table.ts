@@ -142,7 +142,7 @@ export const callbackTable = {
     category: 'thirdPartyRules',
     snakeCase: 'check_can_shutdown_room',
     kind: 'gate',
-    fires: false,
+    fires: true,
   },
   checkCanDeactivateUser: {
     category: 'thirdPartyRules',

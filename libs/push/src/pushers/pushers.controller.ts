@@ -25,8 +25,11 @@ export class PushersController {
   @Get(stable('/pushers'))
   @Access({ auth: 'required' })
   async list(@Who() requester: Requester): Promise<{ pushers: readonly JsonObject[] }> {
-    const pushers = await this.pushers.list(requester.userId);
-    return { pushers: pushers.map((pusher) => pusherContent(pusher, this.pushers.canToggle)) };
+    const [pushers, canToggle] = await Promise.all([
+      this.pushers.list(requester.userId),
+      this.pushers.canToggle(requester.userId),
+    ]);
+    return { pushers: pushers.map((pusher) => pusherContent(pusher, canToggle)) };
   }
 
   /** POST /_matrix/client/v3/pushers/set */

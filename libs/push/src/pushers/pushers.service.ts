@@ -3,7 +3,7 @@ import { Database, Sequence, type Tx } from '@rookery/database';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Clock, Config, type Requester } from '@rookery/platform';
 import { Notifier } from '@rookery/replication';
-import { type ThreepidEvent, ThreepidService, UserHooks } from '@rookery/users';
+import { ExperimentalFeatures, type ThreepidEvent, ThreepidService, UserHooks } from '@rookery/users';
 import { emailAppId } from '../email/unsubscribe-links.js';
 import { parsePusher, parsePusherKey, type Pusher, type PusherSettings } from './pusher.js';
 import {
@@ -35,6 +35,7 @@ export class PushersService implements OnModuleInit {
     private readonly hooks: UserHooks,
     private readonly threepids: ThreepidService,
     private readonly config: Config,
+    private readonly features: ExperimentalFeatures,
   ) {}
 
   async onModuleInit(): Promise<void> {
@@ -67,9 +68,9 @@ export class PushersService implements OnModuleInit {
     this.#onSet.push(listener);
   }
 
-  /** Whether devices can switch each other's pushers on and off (MSC3881). */
-  get canToggle(): boolean {
-    return this.config.get('experimental_features.msc3881_enabled');
+  /** Whether a user's devices can switch each other's pushers on and off (MSC3881). */
+  canToggle(userId: string): Promise<boolean> {
+    return this.features.isEnabled(userId, 'msc3881');
   }
 
   /** A user's pushers. */
@@ -89,7 +90,8 @@ export class PushersService implements OnModuleInit {
       await this.database.write((tx) => deletePusher(tx, userId, key), { name: 'delete_pusher' });
       return;
     }
-    const settings = parsePusher(body, this.canToggle);
+    const canToggle = await this.canToggle(userId);
+    const settings = parsePusher(body, canToggle);
     const { append } = body;
     if (append !== undefined && typeof append !== 'boolean')
       throw MatrixError.invalidParam("'append' must be true or false");
@@ -106,7 +108,7 @@ export class PushersService implements OnModuleInit {
     await this.database.write(
       async (tx) => {
         if (append !== true) await deletePushersOfOthers(tx, userId, settings);
-        await upsertPusher(tx, id, settings, owner, this.canToggle);
+        await upsertPusher(tx, id, settings, owner, canToggle);
       },
       { name: 'set_pusher' },
     );

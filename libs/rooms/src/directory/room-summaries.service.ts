@@ -29,12 +29,10 @@ export class RoomSummaries {
    * @spec client-server-api#get_matrixclientv1room_summaryroomidoralias
    */
   async visible(userId: string | undefined, roomId: string): Promise<RoomSummary | undefined> {
-    const row = await selectSummary(this.database, roomId);
-    if (!row) return undefined;
+    const room = await this.known(roomId);
+    if (!room) return undefined;
+    const { row, allowedRoomIds } = room;
     const membership = userId === undefined ? undefined : (await this.memberships.inRoom(userId, roomId))?.membership;
-    const isRestricted = row.join_rules === 'restricted' || row.join_rules === 'knock_restricted';
-    const rules = isRestricted ? await this.state.currentEvent(roomId, 'm.room.join_rules') : undefined;
-    const allowedRoomIds = rules && allowedRooms(rules.event.content);
     const isOpen =
       membership === 'join' ||
       membership === 'invite' ||
@@ -42,6 +40,15 @@ export class RoomSummaries {
       row.history_visibility === 'world_readable' ||
       (userId !== undefined && allowedRoomIds !== undefined && (await this.#isInAny(userId, allowedRoomIds)));
     return isOpen ? { row, membership, allowedRoomIds } : undefined;
+  }
+
+  /** A room whose state this server knows, whoever may know of it. */
+  async known(roomId: string): Promise<RoomSummary | undefined> {
+    const row = await selectSummary(this.database, roomId);
+    if (!row) return undefined;
+    const isRestricted = row.join_rules === 'restricted' || row.join_rules === 'knock_restricted';
+    const rules = isRestricted ? await this.state.currentEvent(roomId, 'm.room.join_rules') : undefined;
+    return { row, membership: undefined, allowedRoomIds: rules && allowedRooms(rules.event.content) };
   }
 
   /** The wire form. */

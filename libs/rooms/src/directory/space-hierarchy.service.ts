@@ -12,6 +12,8 @@ export interface HierarchyRequest {
   readonly limit: number;
   readonly maxDepth: number | undefined;
   readonly from: string | undefined;
+  /** Shows what is known here, whoever may see it, and asks no other server: for administrators. */
+  readonly everything?: boolean;
 }
 
 interface Pending {
@@ -54,6 +56,7 @@ export class SpaceHierarchy {
       seen.add(next.roomId);
       const found = (await this.#local(userId, next, request)) ?? (await this.#elsewhere(next, request));
       if (!found) {
+        if (next.depth === 0 && request.everything) throw MatrixError.notFound('There is no such room');
         if (next.depth === 0) throw MatrixError.forbidden('You may not see this room');
         continue;
       }
@@ -69,7 +72,9 @@ export class SpaceHierarchy {
     { roomId }: Pending,
     request: HierarchyRequest,
   ): Promise<{ room: JsonObject; children: Omit<Pending, 'depth'>[] } | undefined> {
-    const summary = await this.summaries.visible(userId, roomId);
+    const summary = request.everything
+      ? await this.summaries.known(roomId)
+      : await this.summaries.visible(userId, roomId);
     if (!summary) return undefined;
     const isSpace = summary.row.room_type === spaceType;
     const events = isSpace ? await this.state.current(roomId, { types: [[childType]] }) : [];
@@ -99,7 +104,7 @@ export class SpaceHierarchy {
     { roomId, via }: Pending,
     request: HierarchyRequest,
   ): Promise<{ room: JsonObject; children: Omit<Pending, 'depth'>[] } | undefined> {
-    if (via.length === 0) return undefined;
+    if (via.length === 0 || request.everything) return undefined;
     const answer = await this.remote.gateway?.hierarchy(roomId, via, request.suggestedOnly);
     const room = answer?.['room'];
     if (!isJsonObject(room) || room['room_id'] !== roomId) return undefined;

@@ -7,6 +7,7 @@ import { EventStore } from '../persistence/event-store.js';
 import { servableSql } from '../reading/timeline-reader.js';
 import { VisibilityFilter } from '../reading/visibility-filter.js';
 import { RoomAccess } from './room-access.js';
+import type { ReadingScope } from './room-reading.service.js';
 
 /** Candidates looked at before the search is given up. */
 const candidates = 50;
@@ -32,8 +33,9 @@ export class EventByTime {
     roomId: string,
     ts: number,
     direction: 'f' | 'b',
+    scope: ReadingScope = 'visible',
   ): Promise<{ readonly eventId: string; readonly ts: number }> {
-    await this.access.read(requester, roomId);
+    if (scope === 'visible') await this.access.read(requester, roomId);
     const order = direction === 'f' ? 'ASC' : 'DESC';
     const rows = await this.database.query<{ event_id: string }>(
       `SELECT e.event_id FROM events e WHERE e.room_id = ? AND e.origin_server_ts ${direction === 'f' ? '>=' : '<='} ?
@@ -42,8 +44,11 @@ export class EventByTime {
       [roomId, ts],
     );
     const stored = await this.events.inOrder(rows.map((row) => row.event_id));
-    const [found] = await this.visibility.visible(requester.userId, stored, { withIgnored: true });
-    if (found) return { eventId: found.stored.event.eventId, ts: found.stored.event.originServerTs };
+    const found =
+      scope === 'visible'
+        ? (await this.visibility.visible(requester.userId, stored, { withIgnored: true }))[0]?.stored
+        : stored[0];
+    if (found) return { eventId: found.event.eventId, ts: found.event.originServerTs };
     const elsewhere = await this.remote.gateway?.timestampToEvent(roomId, ts, direction);
     if (!elsewhere) throw MatrixError.notFound('There is no event on that side of this time');
     return elsewhere;

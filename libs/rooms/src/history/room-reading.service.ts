@@ -3,7 +3,7 @@ import { type ClientEvent, type EventFilter, isMembership, type JsonObject, Matr
 import type { Requester } from '@rookery/platform';
 import { RemoteRooms } from '../membership/remote-rooms.js';
 import { EventStore } from '../persistence/event-store.js';
-import type { StoredEvent } from '../persistence/stored-event.js';
+import { isServable, type StoredEvent } from '../persistence/stored-event.js';
 import { EventSerializer } from '../reading/event-serializer.js';
 import { formatRoomToken, parseRoomToken, type RoomPosition } from '../reading/room-token.js';
 import { TimelineReader } from '../reading/timeline-reader.js';
@@ -20,7 +20,14 @@ export interface MessagesQuery {
   readonly direction: 'f' | 'b';
   readonly limit: number;
   readonly filter: EventFilter;
+  /** Default `visible`. */
+  readonly scope?: ReadingScope;
+  /** Writes events as they travel between servers instead of how clients see them. */
+  readonly asPdus?: boolean;
 }
+
+/** What is read: what the reader may see, or, for administrators, whatever is in the room's timeline. */
+export type ReadingScope = 'visible' | 'everything';
 
 /** Pages that hold nothing visible are passed over, so that a client makes progress; at most so many per request. */
 const maxEmptyPages = 5;
@@ -54,8 +61,9 @@ export class RoomReadingService {
     eventId: string,
     limit: number,
     filter: EventFilter,
+    scope: ReadingScope = 'visible',
   ): Promise<JsonObject> {
-    const middle = await this.#visible(requester, roomId, eventId);
+    const middle = await this.#visible(requester, roomId, eventId, scope);
     const { stored } = middle;
     const half = Math.floor(limit / 2);
     const start = this.timeline.placeOf(stored, 'before');
@@ -65,9 +73,8 @@ export class RoomReadingService {
         ? Promise.resolve({ events: [], end: from })
         : this.timeline.page(roomId, from, { direction, limit: size, filter });
     const [before, after] = await Promise.all([page(start, 'b', half), page(end, 'f', limit - half)]);
-    const { userId } = requester;
-    const visibleBefore = await this.visibility.visible(userId, before.events);
-    const visibleAfter = await this.visibility.visible(userId, after.events);
+    const visibleBefore = await this.#inScope(requester, before.events, scope);
+    const visibleAfter = await this.#inScope(requester, after.events, scope);
     const all = [...visibleBefore, middle, ...visibleAfter];
     const last = visibleAfter.at(-1) ?? middle;
     const stateFilter: StateFilter | undefined = filter.lazyLoadMembers ? { members: sendersOf(all) } : undefined;
@@ -88,9 +95,10 @@ export class RoomReadingService {
    * @throws MatrixError 403 `M_FORBIDDEN`, 400 `M_INVALID_PARAM`
    */
   async messages(requester: Requester, roomId: string, query: MessagesQuery): Promise<JsonObject> {
-    const reading = await this.access.read(requester, roomId);
+    const { scope = 'visible' } = query;
+    const reading = scope === 'visible' ? await this.access.read(requester, roomId) : undefined;
     const backwards = query.direction === 'b';
-    const leftAt = reading.kind === 'left' ? reading.membership.streamOrdering : undefined;
+    const leftAt = reading?.kind === 'left' ? reading.membership.streamOrdering : undefined;
     let from = query.from === undefined ? undefined : parseRoomToken(query.from, 'from');
     const to = query.to === undefined ? undefined : parseRoomToken(query.to, 'to');
     from ??= backwards ? await this.timeline.lastPlace(roomId, leftAt) : { topological: 0, stream: 0 };
@@ -110,7 +118,7 @@ export class RoomReadingService {
         to,
         filter: query.filter,
       });
-      visible.push(...(await this.visibility.visible(requester.userId, page.events)));
+      visible.push(...(await this.#inScope(requester, page.events, scope)));
       const before: RoomPosition = lastPlace(page.events, backwards ? 'before' : 'after') ?? place;
       place = page.end;
       if (!place && backwards && !to && !askedElsewhere) {
@@ -122,7 +130,9 @@ export class RoomReadingService {
     }
     const response: JsonObject = {
       start: formatRoomToken(start),
-      chunk: await this.serializer.serialize(readerOf(requester), visible),
+      chunk: query.asPdus
+        ? visible.map(({ stored: { event } }) => ({ ...event.pdu, event_id: event.eventId }))
+        : await this.serializer.serialize(readerOf(requester), visible),
     };
     if (place) response['end'] = formatRoomToken(place);
     if (query.filter.lazyLoadMembers && visible.length > 0) {
@@ -184,14 +194,27 @@ export class RoomReadingService {
     return (await this.#visible(requester, roomId, eventId)).stored;
   }
 
-  async #visible(requester: Requester, roomId: string, eventId: string): Promise<VisibleEvent> {
+  async #visible(
+    requester: Requester,
+    roomId: string,
+    eventId: string,
+    scope: ReadingScope = 'visible',
+  ): Promise<VisibleEvent> {
     const stored = await this.events.one(eventId);
     const visible =
-      stored?.event.roomId === roomId
-        ? await this.visibility.visible(requester.userId, [stored], { withIgnored: true })
-        : [];
+      stored?.event.roomId === roomId ? await this.#inScope(requester, [stored], scope, { withIgnored: true }) : [];
     if (visible.length === 0) throw MatrixError.notFound('There is no such event, or you may not see it');
     return visible[0]!;
+  }
+
+  async #inScope(
+    requester: Requester,
+    events: readonly StoredEvent[],
+    scope: ReadingScope,
+    options: { readonly withIgnored?: boolean } = {},
+  ): Promise<VisibleEvent[]> {
+    if (scope === 'visible') return this.visibility.visible(requester.userId, events, options);
+    return events.filter(isServable).map((stored) => ({ stored, membership: undefined }));
   }
 
   async #stateIds(

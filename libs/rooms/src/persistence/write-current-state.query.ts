@@ -1,6 +1,6 @@
 import type { SqlValue, Tx } from '@rookery/database';
 import { domainOf } from '@rookery/matrix-types';
-import type { RoomEvent } from '@rookery/events';
+import { figuresIn } from './room-figures.js';
 import type { StoredEvent } from './stored-event.js';
 import { type CurrentChange, membershipIn, type WorkingRoom } from './working-room.js';
 
@@ -111,34 +111,12 @@ async function writeLocalMemberships(
   }
 }
 
-/** The state types that the directory lists rooms by: column and where its value lies. */
-const figureColumns: Readonly<Record<string, readonly [column: string, key: string]>> = {
-  'm.room.name': ['name', 'name'],
-  'm.room.topic': ['topic', 'topic'],
-  'm.room.canonical_alias': ['canonical_alias', 'alias'],
-  'm.room.join_rules': ['join_rules', 'join_rule'],
-  'm.room.history_visibility': ['history_visibility', 'history_visibility'],
-  'm.room.encryption': ['encryption', 'algorithm'],
-  'm.room.avatar': ['avatar', 'url'],
-  'm.room.guest_access': ['guest_access', 'guest_access'],
-};
-
-const textIn = (event: RoomEvent, key: string): string | null => {
-  const value = event.content[key];
-  return typeof value === 'string' ? value.replaceAll('\0', '') : null;
-};
-
 async function writeFigures(tx: Tx, room: WorkingRoom, set: readonly CurrentChange[]): Promise<void> {
   const columns = new Map<string, SqlValue>();
   for (const change of set) {
     const { event } = change;
     if (change.stateKey !== '' || !event) continue;
-    if (change.type === 'm.room.create') {
-      columns.set('room_type', textIn(event, 'type'));
-      columns.set('is_federatable', event.content['m.federate'] !== false);
-    }
-    const figure = figureColumns[change.type];
-    if (figure) columns.set(figure[0], textIn(event, figure[1]));
+    for (const [column, value] of figuresIn(change.type, event.content)) columns.set(column, value);
   }
   if (columns.size > 0) await upsert(tx, 'room_stats_state', room.roomId, columns);
   if (columns.size === 0 && !set.some((change) => change.type === 'm.room.member')) return;

@@ -86,7 +86,7 @@ export class RoomRepair {
     ).map((stored) => stored.event);
     const state = authStateOf(events);
     const create = state('m.room.create', '');
-    if (!create) throw MatrixError.notFound('There is no such room');
+    if (!create) throw new MatrixError(400, 'M_UNKNOWN', 'This server is not in the room');
     const levels = powerLevelsOf(state, create.rules);
     const joined = await this.memberships.joinedUserIds([roomId]);
     const [best] = [...(joined.get(roomId) ?? [])]

@@ -1,12 +1,14 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { assertAllowed, callbackContext, ModuleDispatcher } from '@rookery/module-host';
 import { Clock, type Requester } from '@rookery/platform';
 import { moveAliases, selectAliasesOf } from '../directory/alias.query.js';
 import { setPublished } from '../directory/directory.query.js';
 import { RoomCreation } from '../creation/room-creation.service.js';
 import { JoinService } from '../membership/join.service.js';
 import { forget } from '../membership/membership.query.js';
+import { MembershipService } from '../membership/membership.service.js';
 import { EventPersister } from '../persistence/event-persister.js';
 import { PurgeService } from './purge.service.js';
 import { RoomBlocking } from './room-blocking.service.js';
@@ -46,7 +48,9 @@ export class RoomShutdown implements OnModuleInit {
     private readonly blocking: RoomBlocking,
     private readonly creation: RoomCreation,
     private readonly joins: JoinService,
+    private readonly memberships: MembershipService,
     private readonly persister: EventPersister,
+    private readonly modules: ModuleDispatcher,
     private readonly purge: PurgeService,
     private readonly tasks: RoomTasks,
     private readonly clock: Clock,
@@ -70,9 +74,11 @@ export class RoomShutdown implements OnModuleInit {
   /**
    * Starts a shutdown in the background.
    * @returns the id of the task; its result is a {@link ShutdownResult}
-   * @throws MatrixError 400 `M_UNKNOWN` when the room is being deleted already
+   * @throws MatrixError 400 `M_UNKNOWN` when the room is being deleted already, 403 `M_FORBIDDEN` when a module refuses
    */
   async start(roomId: string, request: ShutdownRequest): Promise<string> {
+    const context = callbackContext(serverRequester(request.requesterId));
+    assertAllowed(await this.modules.gate('checkCanShutdownRoom', context, request.requesterId, roomId));
     const running = (await this.tasks.ofRoom(roomId)).find(
       (task) => task.action === 'shutdown_and_purge_room' && (task.status === 'active' || task.status === 'scheduled'),
     );
@@ -149,14 +155,7 @@ export class RoomShutdown implements OnModuleInit {
   /** Makes a user leave, and join the new room. */
   async #remove(roomId: string, userId: string, newRoomId: string | undefined): Promise<boolean> {
     try {
-      await this.persister.send({
-        roomId,
-        type: 'm.room.member',
-        stateKey: userId,
-        sender: userId,
-        content: { membership: 'leave' },
-        unchecked: true,
-      });
+      await this.memberships.leave(serverRequester(userId), roomId, { unchecked: true });
       await this.database.write((tx) => forget(tx, userId, roomId, this.clock.nowMs()), { name: 'forget_room' });
       if (newRoomId !== undefined) await this.joins.join(serverRequester(userId), newRoomId, { unchecked: true });
       return true;

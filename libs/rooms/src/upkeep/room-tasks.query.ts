@@ -42,6 +42,31 @@ export function selectTask(db: Db, id: string): Promise<TaskRow | undefined> {
   return db.get<TaskRow>(`SELECT ${columns} FROM scheduled_tasks WHERE id = ?`, [id]);
 }
 
+/** Which tasks are wanted; what is absent does not matter. */
+export interface TaskSearch {
+  readonly action?: string | undefined;
+  readonly resourceId?: string | undefined;
+  readonly status?: TaskStatus | undefined;
+  /** Last changed at or before. */
+  readonly maxTimestamp?: number | undefined;
+}
+
+/** The newest tasks that fit, the newest first; at most `limit`. */
+export function selectTasks(db: Db, search: TaskSearch, limit: number): Promise<TaskRow[]> {
+  const wanted = [
+    ['action = ?', search.action],
+    ['resource_id = ?', search.resourceId],
+    ['status = ?', search.status],
+    ['timestamp <= ?', search.maxTimestamp],
+  ] as const;
+  const given = wanted.filter(([, value]) => value !== undefined);
+  const where = given.length === 0 ? '' : `WHERE ${given.map(([condition]) => condition).join(' AND ')}`;
+  return db.query<TaskRow>(
+    `SELECT ${columns} FROM scheduled_tasks ${where} ORDER BY timestamp DESC, id LIMIT ${Math.trunc(limit)}`,
+    given.map(([, value]) => value!),
+  );
+}
+
 /** Tasks about a room, the newest first. */
 export function selectTasksOf(db: Db, resourceId: string): Promise<TaskRow[]> {
   return db.query<TaskRow>(

@@ -6,9 +6,11 @@ import {
   deleteFinished,
   insertTask,
   selectTask,
+  selectTasks,
   selectTasksOf,
   selectUnfinished,
   type TaskRow,
+  type TaskSearch,
   type TaskStatus,
   updateTask,
 } from './room-tasks.query.js';
@@ -33,6 +35,7 @@ export type TaskWork = (task: RoomTask, report: (result: JsonObject) => Promise<
 export class TaskInterrupted extends Error {}
 
 const maxRunning = 5;
+const maxListed = 1000;
 const keepFinishedMs = 7 * 24 * 3_600_000;
 
 /** Runs long work on rooms in the background, a few tasks at a time, and goes on with it after a restart. */
@@ -41,6 +44,8 @@ export class RoomTasks {
   readonly #works = new Map<string, TaskWork>();
   readonly #waiting: string[] = [];
   readonly #running = new Map<string, Promise<void>>();
+  /** Those who wait for the end of a task. */
+  readonly #watchers = new Map<string, (() => void)[]>();
   #stopped = false;
 
   constructor(
@@ -72,6 +77,8 @@ export class RoomTasks {
   async stop(): Promise<void> {
     this.#stopped = true;
     await Promise.all(this.#running.values());
+    for (const tell of [...this.#watchers.values()].flat()) tell();
+    this.#watchers.clear();
   }
 
   /** @returns the task's id */
@@ -102,6 +109,21 @@ export class RoomTasks {
     return (await selectTasksOf(this.database, roomId)).map(taskOf);
   }
 
+  /** The newest tasks that fit, the newest first; at most a thousand. */
+  async list(search: TaskSearch): Promise<RoomTask[]> {
+    return (await selectTasks(this.database, search, maxListed)).map(taskOf);
+  }
+
+  /** A task that this process has scheduled, once it has come to its end. `undefined` when there is none with that id. */
+  async outcome(id: string): Promise<RoomTask | undefined> {
+    if (this.#running.has(id) || this.#waiting.includes(id)) {
+      await new Promise<void>((resolve) => {
+        this.#watchers.set(id, [...(this.#watchers.get(id) ?? []), resolve]);
+      });
+    }
+    return this.find(id);
+  }
+
   /** Resolves when nothing is left to do. */
   async settled(): Promise<void> {
     while (this.#running.size > 0) await Promise.race(this.#running.values());
@@ -119,6 +141,8 @@ export class RoomTasks {
     if (id === undefined) return;
     const run = this.#run(id).finally(() => {
       this.#running.delete(id);
+      for (const tell of this.#watchers.get(id) ?? []) tell();
+      this.#watchers.delete(id);
       this.#next();
     });
     this.#running.set(id, run);

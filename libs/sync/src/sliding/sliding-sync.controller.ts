@@ -11,7 +11,8 @@ import {
   Who,
 } from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
-import { Config, type Requester } from '@rookery/platform';
+import type { Requester } from '@rookery/platform';
+import { ExperimentalFeatures } from '@rookery/users';
 import { parseSlidingRequest, slidingRequestSchema } from './request.js';
 import { SlidingSyncService } from './sliding-sync.service.js';
 
@@ -23,7 +24,7 @@ const maxTimeoutMs = 10 * 60 * 1000;
 export class SlidingSyncController {
   constructor(
     private readonly service: SlidingSyncService,
-    private readonly config: Config,
+    private readonly features: ExperimentalFeatures,
   ) {}
 
   /** POST /_matrix/client/unstable/org.matrix.simplified_msc3575/sync */
@@ -34,7 +35,7 @@ export class SlidingSyncController {
     @Inbound() inbound: InboundRequest,
     @JsonBody(slidingRequestSchema, { optional: true }) body: JsonObject,
   ): Promise<JsonObject> {
-    if (!this.config.get('experimental_features.msc3575_enabled')) throw MatrixError.unrecognized();
+    if (!(await this.features.isEnabled(requester.userId, 'msc3575'))) throw MatrixError.unrecognized();
     return this.service.answer(
       {
         userId: requester.userId,

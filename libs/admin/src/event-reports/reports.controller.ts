@@ -1,0 +1,88 @@
+import { Controller, Delete, Get, Param } from '@nestjs/common';
+import { Inbound, type InboundRequest, queryString } from '@rookery/http';
+import { MatrixError } from '@rookery/matrix-types';
+import { EventStore, type EventReportRow, ReportLibrary } from '@rookery/rooms';
+import { admin, AdminAccess } from '../http/admin-endpoint.js';
+import { directionOf, nextFrom, pageOf } from '../http/paging.js';
+
+/** What users have reported. */
+@Controller()
+@AdminAccess()
+export class ReportLibraryController {
+  constructor(
+    private readonly reports: ReportLibrary,
+    private readonly events: EventStore,
+  ) {}
+
+  /** GET /_synapse/admin/v1/event_reports */
+  @Get(admin('v1', '/event_reports'))
+  async aboutEvents(@Inbound() request: InboundRequest): Promise<object> {
+    const page = pageOf(request);
+    const { reports, total } = await this.reports.aboutEvents({
+      backwards: directionOf(request, 'b') === 'b',
+      offset: page.from,
+      limit: page.limit,
+      reporter: queryString(request, 'user_id'),
+      room: queryString(request, 'room_id'),
+      sender: queryString(request, 'event_sender_user_id'),
+    });
+    const next = nextFrom(page, total);
+    return { event_reports: reports.map(reportView), total, ...(next !== undefined && { next_token: next }) };
+  }
+
+  /** GET /_synapse/admin/v1/event_reports/{reportId} */
+  @Get(admin('v1', '/event_reports/:reportId'))
+  async aboutEvent(@Param('reportId') reportId: string): Promise<object> {
+    const report = await this.reports.aboutEvent(idOf(reportId));
+    if (!report) throw MatrixError.notFound('Event report not found');
+    const event = await this.events.unredacted(report.event_id);
+    return { ...reportView(report), event_json: event?.pdu ?? null };
+  }
+
+  /** DELETE /_synapse/admin/v1/event_reports/{reportId} */
+  @Delete(admin('v1', '/event_reports/:reportId'))
+  async deleteAboutEvent(@Param('reportId') reportId: string): Promise<object> {
+    if (!(await this.reports.delete('event', idOf(reportId)))) throw MatrixError.notFound('Event report not found');
+    return {};
+  }
+
+  /** GET /_synapse/admin/v1/user_reports */
+  @Get(admin('v1', '/user_reports'))
+  async aboutUsers(@Inbound() request: InboundRequest): Promise<object> {
+    const page = pageOf(request);
+    const { reports, total } = await this.reports.aboutUsers({
+      backwards: directionOf(request, 'b') === 'b',
+      offset: page.from,
+      limit: page.limit,
+      reporter: queryString(request, 'user_id'),
+      target: queryString(request, 'target_user_id'),
+    });
+    const next = nextFrom(page, total);
+    return { user_reports: reports, total, ...(next !== undefined && { next_token: next }) };
+  }
+
+  /** GET /_synapse/admin/v1/user_reports/{reportId} */
+  @Get(admin('v1', '/user_reports/:reportId'))
+  async aboutUser(@Param('reportId') reportId: string): Promise<object> {
+    const report = await this.reports.aboutUser(idOf(reportId));
+    if (!report) throw MatrixError.notFound('User report not found');
+    return report;
+  }
+
+  /** DELETE /_synapse/admin/v1/user_reports/{reportId} */
+  @Delete(admin('v1', '/user_reports/:reportId'))
+  async deleteAboutUser(@Param('reportId') reportId: string): Promise<object> {
+    if (!(await this.reports.delete('user', idOf(reportId)))) throw MatrixError.notFound('User report not found');
+    return {};
+  }
+}
+
+function idOf(text: string): number {
+  if (!/^\d{1,15}$/.test(text)) throw MatrixError.invalidParam('The id of a report must be a number');
+  return Number(text);
+}
+
+function reportView({ content, ...report }: EventReportRow): object {
+  const { score } = JSON.parse(content ?? '{}') as { readonly score?: number };
+  return { ...report, score: score ?? null };
+}

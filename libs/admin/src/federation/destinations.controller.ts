@@ -1,0 +1,66 @@
+import { Controller, Get, Param, Post } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import { destinationOrders, type DestinationRow, Destinations } from '@rookery/federation-client';
+import { Inbound, type InboundRequest, queryChoice } from '@rookery/http';
+import { MatrixError } from '@rookery/matrix-types';
+import { admin, AdminAccess } from '../http/admin-endpoint.js';
+import { directionOf, nextFrom, pageOf, searchTerm } from '../http/paging.js';
+import { selectDestinationRooms } from './destination-rooms.query.js';
+
+/** Other servers: how they can be reached, and what they are to get. */
+@Controller()
+@AdminAccess()
+export class DestinationsController {
+  constructor(
+    private readonly destinations: Destinations,
+    private readonly database: Database,
+  ) {}
+
+  /** GET /_synapse/admin/v1/federation/destinations */
+  @Get(admin('v1', '/federation/destinations'))
+  async list(@Inbound() request: InboundRequest): Promise<object> {
+    const page = pageOf(request);
+    const { destinations, total } = await this.destinations.list({
+      name: searchTerm(request, 'destination'),
+      orderBy: queryChoice(request, 'order_by', destinationOrders) ?? 'destination',
+      descending: directionOf(request) === 'b',
+      offset: page.from,
+      limit: page.limit,
+    });
+    const next = nextFrom(page, total);
+    return { destinations, total, ...(next !== undefined && { next_token: String(next) }) };
+  }
+
+  /** GET /_synapse/admin/v1/federation/destinations/{destination} */
+  @Get(admin('v1', '/federation/destinations/:destination'))
+  one(@Param('destination') destination: string): Promise<object> {
+    return this.#known(destination);
+  }
+
+  /** GET /_synapse/admin/v1/federation/destinations/{destination}/rooms */
+  @Get(admin('v1', '/federation/destinations/:destination/rooms'))
+  async rooms(@Inbound() request: InboundRequest, @Param('destination') destination: string): Promise<object> {
+    const page = pageOf(request);
+    await this.#known(destination);
+    const descending = directionOf(request) === 'b';
+    const { rooms, total } = await selectDestinationRooms(this.database, destination, page, descending);
+    const next = nextFrom(page, total);
+    return { rooms, total, ...(next !== undefined && { next_token: String(next) }) };
+  }
+
+  /** POST /_synapse/admin/v1/federation/destinations/{destination}/reset_connection */
+  @Post(admin('v1', '/federation/destinations/:destination/reset_connection'))
+  async reset(@Param('destination') destination: string): Promise<object> {
+    const { retry_last_ts: lastTs, retry_interval: pauseMs } = await this.#known(destination);
+    if (lastTs === 0 && pauseMs === 0)
+      throw new MatrixError(400, 'M_UNKNOWN', 'This server is tried without a pause already');
+    await this.destinations.alive(destination);
+    return {};
+  }
+
+  async #known(destination: string): Promise<DestinationRow> {
+    const found = await this.destinations.find(destination);
+    if (!found) throw MatrixError.notFound('Unknown destination');
+    return found;
+  }
+}

@@ -1,0 +1,90 @@
+import { Controller, Get, Param, Post } from '@nestjs/common';
+import { Inbound, type InboundRequest, queryInteger, Who } from '@rookery/http';
+import { isValidMediaId, isValidMediaServer, type MediaKey, Quarantine } from '@rookery/media';
+import { MatrixError } from '@rookery/matrix-types';
+import { Config, type Requester } from '@rookery/platform';
+import { admin, AdminAccess } from '../http/admin-endpoint.js';
+import { AdminTargets } from '../http/admin-targets.js';
+import { RoomMedia } from './room-media.js';
+
+const changesPerPage = 100;
+
+/** Withholds files, and gives them back. */
+@Controller()
+@AdminAccess()
+export class QuarantineController {
+  constructor(
+    private readonly quarantine: Quarantine,
+    private readonly rooms: RoomMedia,
+    private readonly users: AdminTargets,
+    private readonly config: Config,
+  ) {}
+
+  /** POST /_synapse/admin/v1/media/quarantine/{serverName}/{mediaId} */
+  @Post(admin('v1', '/media/quarantine/:serverName/:mediaId'))
+  async add(
+    @Who() requester: Requester,
+    @Param('serverName') serverName: string,
+    @Param('mediaId') mediaId: string,
+  ): Promise<object> {
+    await this.quarantine.add([this.#key(serverName, mediaId)], requester.userId);
+    return {};
+  }
+
+  /** POST /_synapse/admin/v1/media/unquarantine/{serverName}/{mediaId} */
+  @Post(admin('v1', '/media/unquarantine/:serverName/:mediaId'))
+  async remove(@Param('serverName') serverName: string, @Param('mediaId') mediaId: string): Promise<object> {
+    await this.quarantine.remove([this.#key(serverName, mediaId)]);
+    return {};
+  }
+
+  /** POST /_synapse/admin/v1/room/{roomId}/media/quarantine, and its older name /quarantine_media/{roomId} */
+  @Post([admin('v1', '/room/:roomId/media/quarantine'), admin('v1', '/quarantine_media/:roomId')])
+  async addOfRoom(@Who() requester: Requester, @Param('roomId') roomId: string): Promise<object> {
+    let changed = 0;
+    for await (const keys of this.rooms.of(roomId)) changed += await this.quarantine.add(keys, requester.userId);
+    return { num_quarantined: changed };
+  }
+
+  /** POST /_synapse/admin/v1/user/{userId}/media/quarantine */
+  @Post(admin('v1', '/user/:userId/media/quarantine'))
+  async addOfUser(@Who() requester: Requester, @Param('userId') userId: string): Promise<object> {
+    const changed = await this.quarantine.addOfUser(this.users.localUserId(userId), requester.userId);
+    return { num_quarantined: changed };
+  }
+
+  /** POST /_synapse/admin/v1/media/protect/{mediaId} */
+  @Post(admin('v1', '/media/protect/:mediaId'))
+  async protect(@Param('mediaId') mediaId: string): Promise<object> {
+    await this.quarantine.protect(mediaId, true);
+    return {};
+  }
+
+  /** POST /_synapse/admin/v1/media/unprotect/{mediaId} */
+  @Post(admin('v1', '/media/unprotect/:mediaId'))
+  async unprotect(@Param('mediaId') mediaId: string): Promise<object> {
+    await this.quarantine.protect(mediaId, false);
+    return {};
+  }
+
+  /** GET /_synapse/admin/v1/media/quarantine_changes */
+  @Get(admin('v1', '/media/quarantine_changes'))
+  async changes(@Inbound() request: InboundRequest): Promise<object> {
+    const from = queryInteger(request, 'from') ?? 0;
+    if (from > (await this.quarantine.position())) throw MatrixError.invalidParam("'from' lies in the future");
+    const changes = await this.quarantine.changesAfter(from, changesPerPage);
+    return {
+      next_batch: changes.at(-1)?.streamId ?? from,
+      changes: changes.map(({ origin, mediaId, quarantined }) => ({
+        origin: origin ?? this.config.serverName,
+        media_id: mediaId,
+        quarantined,
+      })),
+    };
+  }
+
+  #key(serverName: string, mediaId: string): MediaKey {
+    if (!isValidMediaServer(serverName) || !isValidMediaId(mediaId)) throw MatrixError.notFound('Unknown media');
+    return { origin: serverName === this.config.serverName ? undefined : serverName, mediaId };
+  }
+}

@@ -1,0 +1,120 @@
+import { Controller, Delete, Get, Param } from '@nestjs/common';
+import { JsonBody, Who } from '@rookery/http';
+import { type JsonObject, MatrixError } from '@rookery/matrix-types';
+import type { Requester } from '@rookery/platform';
+import { RoomShutdown, type RoomTask, RoomTasks, type ShutdownRequest, type ShutdownResult } from '@rookery/rooms';
+import { admin, AdminAccess } from '../http/admin-endpoint.js';
+import { AdminTargets } from '../http/admin-targets.js';
+import { RoomTargets } from './room-targets.js';
+
+const text = { type: ['string', 'null'], maxLength: 65_536 };
+const flag = { type: 'boolean' };
+const schema = {
+  properties: { new_room_user_id: text, room_name: text, message: text, block: flag, purge: flag, force_purge: flag },
+};
+
+interface DeletionBody {
+  readonly new_room_user_id?: string | null;
+  readonly room_name?: string | null;
+  readonly message?: string | null;
+  readonly block?: boolean;
+  readonly purge?: boolean;
+  readonly force_purge?: boolean;
+}
+
+const deletions: readonly string[] = ['shutdown_and_purge_room', 'purge_room'];
+
+/** Takes rooms off the server. */
+@Controller()
+@AdminAccess()
+export class RoomDeletionController {
+  constructor(
+    private readonly targets: RoomTargets,
+    private readonly users: AdminTargets,
+    private readonly shutdown: RoomShutdown,
+    private readonly tasks: RoomTasks,
+  ) {}
+
+  /** DELETE /_synapse/admin/v1/rooms/{roomId}: answers when it is done */
+  @Delete(admin('v1', '/rooms/:roomId'))
+  async now(
+    @Who() requester: Requester,
+    @Param('roomId') roomId: string,
+    @JsonBody(schema) body: DeletionBody,
+  ): Promise<object> {
+    const request = await this.#request(requester, body);
+    const task = await this.tasks.outcome(await this.shutdown.start(this.targets.id(roomId), request));
+    const result = wireResult(task);
+    if (task?.status === 'complete') return result;
+    if (result.failed_to_kick_users.length > 0)
+      throw new MatrixError(400, 'M_UNKNOWN', 'The room is not purged: users of this server could not be removed');
+    throw new MatrixError(500, 'M_UNKNOWN', 'The room could not be deleted');
+  }
+
+  /** DELETE /_synapse/admin/v2/rooms/{roomId}: goes on in the background */
+  @Delete(admin('v2', '/rooms/:roomId'))
+  async later(
+    @Who() requester: Requester,
+    @Param('roomId') roomId: string,
+    @JsonBody(schema) body: DeletionBody,
+  ): Promise<object> {
+    const request = await this.#request(requester, body);
+    return { delete_id: await this.shutdown.start(this.targets.id(roomId), request) };
+  }
+
+  /** GET /_synapse/admin/v2/rooms/{roomId}/delete_status */
+  @Get(admin('v2', '/rooms/:roomId/delete_status'))
+  async ofRoom(@Param('roomId') text: string): Promise<object> {
+    const tasks = (await this.tasks.ofRoom(this.targets.id(text))).filter(({ action }) => deletions.includes(action));
+    if (tasks.length === 0) throw MatrixError.notFound('No deletion of this room is known');
+    return { results: tasks.map(statusOf) };
+  }
+
+  /** GET /_synapse/admin/v2/rooms/delete_status/{deleteId} */
+  @Get(admin('v2', '/rooms/delete_status/:deleteId'))
+  async one(@Param('deleteId') deleteId: string): Promise<object> {
+    const task = await this.tasks.find(deleteId);
+    if (!task || !deletions.includes(task.action)) throw MatrixError.notFound('No such deletion is known');
+    return statusOf(task);
+  }
+
+  async #request(requester: Requester, body: DeletionBody): Promise<ShutdownRequest> {
+    const newRoomUserId = body.new_room_user_id ?? undefined;
+    if (newRoomUserId !== undefined) {
+      const account = await this.users.localAccount(newRoomUserId);
+      if (account.deactivated) throw new MatrixError(400, 'M_UNKNOWN', 'The account of new_room_user_id is closed');
+    }
+    return {
+      requesterId: requester.userId,
+      newRoomUserId,
+      newRoomName: body.room_name ?? undefined,
+      message: body.message ?? undefined,
+      block: body.block ?? false,
+      purge: body.purge ?? true,
+      forcePurge: body.force_purge ?? false,
+    };
+  }
+}
+
+const statusOf = (task: RoomTask): JsonObject => ({
+  delete_id: task.id,
+  room_id: task.roomId,
+  status: task.status,
+  ...(task.error !== undefined && { error: task.error }),
+  shutdown_room: { ...wireResult(task) },
+});
+
+function wireResult(task: RoomTask | undefined): {
+  readonly kicked_users: readonly string[];
+  readonly failed_to_kick_users: readonly string[];
+  readonly local_aliases: readonly string[];
+  readonly new_room_id: string | null;
+} {
+  const result = task?.result as Partial<ShutdownResult> | undefined;
+  return {
+    kicked_users: result?.kickedUsers ?? [],
+    failed_to_kick_users: result?.failedToKickUsers ?? [],
+    local_aliases: result?.localAliases ?? [],
+    new_room_id: result?.newRoomId ?? null,
+  };
+}

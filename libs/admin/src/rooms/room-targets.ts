@@ -1,0 +1,39 @@
+import { Injectable } from '@nestjs/common';
+import { isValidRoomId, MatrixError } from '@rookery/matrix-types';
+import { AliasService, type ResolvedAlias, RoomLibrary } from '@rookery/rooms';
+
+/** Which room an admin request is about. */
+@Injectable()
+export class RoomTargets {
+  constructor(
+    private readonly rooms: RoomLibrary,
+    private readonly aliases: AliasService,
+  ) {}
+
+  /**
+   * The id of a room, known or not.
+   * @throws MatrixError 400 `M_UNKNOWN`
+   */
+  id(text: string): string {
+    if (!isValidRoomId(text)) throw new MatrixError(400, 'M_UNKNOWN', 'This is not a room id');
+    return text;
+  }
+
+  /**
+   * The id of a room that this server knows.
+   * @throws MatrixError 404 `M_NOT_FOUND`
+   */
+  async known(text: string): Promise<string> {
+    if (!(await this.rooms.has(text))) throw MatrixError.notFound('Room not found');
+    return text;
+  }
+
+  /**
+   * A room by its id or one of its aliases.
+   * @throws MatrixError 400 `M_UNKNOWN` for what is neither, 404 `M_NOT_FOUND` for an alias that leads nowhere
+   */
+  async byIdOrAlias(text: string, via: readonly string[] = []): Promise<ResolvedAlias> {
+    if (!text.startsWith('#')) this.id(text);
+    return this.aliases.resolveRoom(text, via);
+  }
+}

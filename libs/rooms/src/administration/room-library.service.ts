@@ -1,0 +1,79 @@
+import { Injectable } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import type { JsonObject } from '@rookery/matrix-types';
+import { isRemembered, roomExists } from '../membership/membership.query.js';
+import { RoomStateReader } from '../state/room-state-reader.js';
+import {
+  countLocalDevices,
+  countRooms,
+  type RoomListSearch,
+  type RoomRow,
+  selectMediaEvents,
+  selectRoom,
+  selectRooms,
+} from './room-library.query.js';
+
+/** What is known of one room beyond its row in a list. */
+export interface RoomDetails extends RoomRow {
+  /** Devices of the users of this server who are in it. */
+  readonly joined_local_devices: number;
+  /** No user of this server is in it, or has left it without forgetting it. */
+  readonly forgotten: boolean;
+  readonly tombstoned: boolean;
+  readonly replacement_room: string | null;
+}
+
+const batchSize = 500;
+
+/** All rooms that this server knows of, for administrators. */
+@Injectable()
+export class RoomLibrary {
+  constructor(
+    private readonly database: Database,
+    private readonly state: RoomStateReader,
+  ) {}
+
+  /** A page of rooms, with the number of all that fit. */
+  async list(search: RoomListSearch): Promise<{ readonly rooms: RoomRow[]; readonly total: number }> {
+    const [rooms, total] = await Promise.all([selectRooms(this.database, search), countRooms(this.database, search)]);
+    return { rooms, total };
+  }
+
+  /** One room; `undefined` when it is not known. */
+  async details(roomId: string): Promise<RoomDetails | undefined> {
+    const row = await selectRoom(this.database, roomId);
+    if (!row) return undefined;
+    const [devices, isKept, tombstone] = await Promise.all([
+      countLocalDevices(this.database, roomId),
+      isRemembered(this.database, roomId),
+      this.state.currentEvent(roomId, 'm.room.tombstone'),
+    ]);
+    const replacement = tombstone?.event.content['replacement_room'];
+    return {
+      ...row,
+      joined_local_devices: devices,
+      forgotten: !isKept,
+      tombstoned: tombstone !== undefined,
+      replacement_room: typeof replacement === 'string' ? replacement : null,
+    };
+  }
+
+  /** Whether anything is known of a room. */
+  has(roomId: string): Promise<boolean> {
+    return roomExists(this.database, roomId);
+  }
+
+  /**
+   * Contents of the events of a room that may show files which are not encrypted, redacted ones included, in lists of some
+   * hundred, in order of arrival.
+   */
+  async *contentsWithMedia(roomId: string): AsyncGenerator<readonly JsonObject[]> {
+    for (let after = Number.MIN_SAFE_INTEGER; ;) {
+      const rows = await selectMediaEvents(this.database, roomId, after, batchSize);
+      const last = rows.at(-1);
+      if (last === undefined) return;
+      yield rows.map((row) => (JSON.parse(row.json) as { content: JsonObject }).content);
+      after = last.stream_ordering;
+    }
+  }
+}
