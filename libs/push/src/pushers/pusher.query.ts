@@ -68,7 +68,7 @@ export interface PusherOwner {
   readonly deviceId: string | undefined;
   readonly accessTokenId: number | undefined;
   readonly ts: number;
-  /** A new pusher sends what comes after this position. */
+  /** A pusher that is new, or was switched off, sends what comes after this position. */
   readonly position: number;
 }
 
@@ -93,7 +93,9 @@ export async function upsertPusher(
        app_display_name = excluded.app_display_name, device_display_name = excluded.device_display_name, ts = excluded.ts,
        lang = excluded.lang, data = excluded.data, enabled = excluded.enabled,
        due_after = CASE WHEN excluded.enabled THEN pushers.due_after END,
-       due_up_to = CASE WHEN excluded.enabled THEN pushers.due_up_to END, failing_since = NULL`,
+       due_up_to = CASE WHEN excluded.enabled THEN pushers.due_up_to END, failing_since = NULL,
+       last_stream_ordering = CASE WHEN pushers.enabled THEN pushers.last_stream_ordering
+         ELSE excluded.last_stream_ordering END`,
     [
       id,
       owner.userId,
