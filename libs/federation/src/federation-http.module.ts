@@ -10,16 +10,32 @@ import { RequestVerifier } from './inbound/request-verifier.js';
 import { KeyPublisher } from './keys/key-publisher.js';
 import { KeyServerController } from './keys/key-server.controller.js';
 import { MediaForServersController } from './media/media-for-servers.controller.js';
+import { OutOfBandDepartures } from './membership/out-of-band-departures.js';
 import { FederationWhitelistController } from './queries/federation-whitelist.controller.js';
 import { OpenIdUserinfoController } from './queries/openid-userinfo.controller.js';
 import { PublicRoomsForServersController } from './queries/public-rooms.controller.js';
 import { FederationQueryController } from './queries/query.controller.js';
 import { FederationVersionController } from './queries/server-version.controller.js';
+import { GapFillers } from './transactions/gap-fillers.js';
+import { InboundTransactions } from './transactions/inbound-transactions.js';
+import { PduIntake } from './transactions/pdu-intake.js';
+import { SendTransactionController } from './transactions/send.controller.js';
+import { StagedEvents } from './transactions/staged-events.js';
 
 /** The API for other servers. */
 @Module({
   imports: [FederationModule, FederationClientModule, UsersModule, RoomsModule, MediaModule],
-  providers: [RequestVerifier, FederationRateLimiter, FederationGuard, KeyPublisher],
+  providers: [
+    RequestVerifier,
+    FederationRateLimiter,
+    FederationGuard,
+    KeyPublisher,
+    OutOfBandDepartures,
+    PduIntake,
+    GapFillers,
+    StagedEvents,
+    InboundTransactions,
+  ],
   controllers: [
     KeyServerController,
     FederationVersionController,
@@ -28,6 +44,7 @@ import { FederationVersionController } from './queries/server-version.controller
     FederationQueryController,
     PublicRoomsForServersController,
     MediaForServersController,
+    SendTransactionController,
   ],
   exports: [RequestVerifier, FederationRateLimiter, FederationGuard],
 })

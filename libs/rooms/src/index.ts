@@ -66,6 +66,7 @@ export {
   RemoteRooms,
   type ResolvedAlias,
 } from './membership/remote-rooms.js';
+export { RestrictedJoins } from './membership/restricted-joins.js';
 export type { ThreepidInvite } from './membership/identity-servers.js';
 export { type ThreepidInviteOptions, ThreepidInvites } from './membership/threepid-invites.js';
 export { PrejoinState, stripped, strippedStateFrom } from './persistence/prejoin-state.js';

@@ -23,6 +23,37 @@ export class RestrictedJoins {
    * @spec client-server-api#restricted-rooms
    */
   async authorizer(roomId: string, userId: string): Promise<string | 'elsewhere' | undefined> {
+    const allowed = await this.#allowedBy(roomId);
+    if (!allowed) return undefined;
+    if (!(await this.#isInAny(allowed, userId))) {
+      throw MatrixError.forbidden('You are in none of the rooms whose members may join');
+    }
+    return (await this.#whoMayInvite(roomId)) ?? 'elsewhere';
+  }
+
+  /**
+   * Finds who lets a user of another server in, who is neither in the room nor invited.
+   * @returns the local user to be named as authorizer; `undefined` when the join rule does not ask for one
+   * @throws MatrixError 403 `M_FORBIDDEN` when the user is in none of the allowed rooms, 400 `M_UNABLE_TO_AUTHORISE_JOIN` when
+   *   this server cannot tell, 400 `M_UNABLE_TO_GRANT_JOIN` when nobody here may let people in
+   * @spec server-server-api#restricted-rooms
+   */
+  async authorizerForOthers(roomId: string, userId: string): Promise<string | undefined> {
+    const allowed = await this.#allowedBy(roomId);
+    if (!allowed) return undefined;
+    const known = await this.#knownRooms(allowed);
+    if (!(await this.#isInAny(known, userId))) {
+      if (known.length === allowed.length) throw MatrixError.forbidden('The user is in none of the allowed rooms');
+      const message = 'This server is not in all of the rooms whose members may join';
+      throw new MatrixError(400, 'M_UNABLE_TO_AUTHORISE_JOIN', message);
+    }
+    const authorizer = await this.#whoMayInvite(roomId);
+    if (authorizer !== undefined) return authorizer;
+    throw new MatrixError(400, 'M_UNABLE_TO_GRANT_JOIN', 'Nobody on this server may let people into the room');
+  }
+
+  /** The rooms whose members may join; `undefined` when the join rule is another. */
+  async #allowedBy(roomId: string): Promise<string[] | undefined> {
     const joinRules = await this.state.currentEvent(roomId, 'm.room.join_rules');
     const content = joinRules?.event.content ?? {};
     const rule = content['join_rule'];
@@ -30,11 +61,17 @@ export class RestrictedJoins {
     const isRestricted =
       (rule === 'restricted' && rules?.joinRules.restricted) ||
       (rule === 'knock_restricted' && rules?.joinRules.knockRestricted);
-    if (!isRestricted) return undefined;
-    if (!(await this.#isInAny(allowedRooms(content), userId))) {
-      throw MatrixError.forbidden('You are in none of the rooms whose members may join');
-    }
-    return (await this.#whoMayInvite(roomId)) ?? 'elsewhere';
+    return isRestricted ? [...new Set(allowedRooms(content))] : undefined;
+  }
+
+  /** Those of some rooms that this server is in, so that it knows who else is. */
+  async #knownRooms(roomIds: readonly string[]): Promise<string[]> {
+    const rows = await this.database.query<{ room_id: string }>(
+      `SELECT DISTINCT room_id FROM local_current_membership
+       WHERE ${this.database.dialect.anyOf('room_id')} AND membership = 'join'`,
+      [roomIds],
+    );
+    return rows.map((row) => row.room_id);
   }
 
   /** Whether a user is joined to one of the rooms, as far as this server knows. */

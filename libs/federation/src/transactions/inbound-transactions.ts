@@ -1,0 +1,127 @@
+import { Injectable } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import { isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { Clock, Config, Lifecycle, Logger, Metrics } from '@rookery/platform';
+import { PeriodicJob } from '@rookery/rooms';
+import { type InboundEdu, InboundEdus } from '../edus/inbound-edus.js';
+import { PduIntake } from './pdu-intake.js';
+import { StagedEvents } from './staged-events.js';
+import { deleteAnswersBefore, insertAnswer, selectAnswer } from './staging.query.js';
+
+/** What a transaction may hold. @spec server-server-api#transactions */
+const maxPdus = 50;
+const maxEdus = 100;
+const maxIdLength = 255;
+/** Transactions of one server that wait for their turn. */
+const maxWaiting = 20;
+/** How long answers are remembered, milliseconds; servers give up long before. */
+const rememberedMs = 86_400_000;
+const cleanUpMs = 3_600_000;
+
+/** Receives transactions: each once, those of one server one after the other. */
+@Injectable()
+export class InboundTransactions {
+  readonly #running = new Map<string, Promise<JsonObject>>();
+  readonly #turns = new Map<string, { last: Promise<unknown>; waiting: number }>();
+  readonly #watched: ReadonlySet<string>;
+  readonly #lastReceived;
+
+  constructor(
+    private readonly database: Database,
+    private readonly intake: PduIntake,
+    private readonly staged: StagedEvents,
+    private readonly edus: InboundEdus,
+    private readonly clock: Clock,
+    config: Config,
+    lifecycle: Lifecycle,
+    logger: Logger,
+    metrics: Metrics,
+  ) {
+    this.#watched = new Set(config.get('federation_metrics_domains'));
+    this.#lastReceived = metrics.gauge('synapse_federation_last_received_pdu_time');
+    const name = 'forget answers to transactions';
+    const work = (): Promise<void> => deleteAnswersBefore(database, clock.nowMs() - rememberedMs);
+    const job = new PeriodicJob({ clock, logger, name, periodMs: cleanUpMs, work });
+    lifecycle.on('streams', { name, start: () => job.start(), stop: () => job.stop() });
+  }
+
+  /**
+   * Takes a transaction; the same one again gets the same answer, also after a restart.
+   * @param content as it was signed: numbers that are not canonical as `NumberText`
+   * @throws MatrixError 400 `M_BAD_JSON` or `M_INVALID_PARAM`, 429 `M_LIMIT_EXCEEDED`
+   * @spec server-server-api#put_matrixfederationv1sendtxnid
+   */
+  receive(origin: string, txnId: string, content: JsonObject): Promise<JsonObject> {
+    if (txnId === '' || txnId.length > maxIdLength || txnId.includes('\0'))
+      throw MatrixError.invalidParam('This cannot be the id of a transaction');
+    const key = `${origin}\n${txnId}`;
+    const running = this.#running.get(key);
+    if (running) return running;
+    const { pdus, edus } = partsOf(origin, content);
+    const work = this.#inTurn(origin, () => this.#answer(origin, txnId, pdus, edus)).finally(() =>
+      this.#running.delete(key),
+    );
+    this.#running.set(key, work);
+    return work;
+  }
+
+  /** Does something after what was begun before for the same server. */
+  #inTurn<T>(origin: string, work: () => Promise<T>): Promise<T> {
+    let turn = this.#turns.get(origin);
+    if (!turn) this.#turns.set(origin, (turn = { last: Promise.resolve(), waiting: 0 }));
+    const own = turn;
+    if (own.waiting >= maxWaiting) return Promise.reject(MatrixError.limitExceeded(1000));
+    own.waiting++;
+    const result = own.last.then(work);
+    own.last = result
+      .catch(() => undefined)
+      .finally(() => {
+        if (--own.waiting === 0) this.#turns.delete(origin);
+      });
+    return result;
+  }
+
+  async #answer(
+    origin: string,
+    txnId: string,
+    pdus: readonly unknown[],
+    edus: readonly InboundEdu[],
+  ): Promise<JsonObject> {
+    const known = await selectAnswer(this.database, origin, txnId);
+    if (known !== undefined) return JSON.parse(known) as JsonObject;
+    const { results, wanted } = await this.intake.check(origin, pdus);
+    // Events first: they are on their way while EDUs are dealt with.
+    await this.staged.stage(origin, wanted);
+    await this.edus.deliver(origin, edus);
+    const nowTs = this.clock.nowMs();
+    if (pdus.length > 0 && this.#watched.has(origin)) {
+      this.#lastReceived.set({ origin_server_name: origin }, nowTs / 1000);
+    }
+    const answer: JsonObject = { pdus: Object.fromEntries(results) };
+    await this.database.write((tx) => insertAnswer(tx, origin, txnId, JSON.stringify(answer), nowTs), {
+      name: 'answer_transaction',
+    });
+    return answer;
+  }
+}
+
+/** @throws MatrixError 400 `M_BAD_JSON` */
+function partsOf(origin: string, content: JsonObject): { pdus: readonly unknown[]; edus: readonly InboundEdu[] } {
+  const { pdus = [], edus = [] } = content;
+  if (content['origin'] !== undefined && content['origin'] !== origin)
+    throw MatrixError.badJson('The transaction is of another server than the request');
+  if (!Array.isArray(pdus) || pdus.length > maxPdus)
+    throw MatrixError.badJson(`'pdus' must be a list of at most ${maxPdus} events`);
+  if (!Array.isArray(edus) || edus.length > maxEdus)
+    throw MatrixError.badJson(`'edus' must be a list of at most ${maxEdus} entries`);
+  return { pdus, edus: edus.flatMap((edu) => eduOf(edu)) };
+}
+
+/** What is no EDU is passed over: the others are none the worse for it. */
+function eduOf(edu: unknown): InboundEdu[] {
+  if (!isJsonObject(edu)) return [];
+  const { edu_type: type, content } = edu;
+  if (typeof type !== 'string' || type.length > maxIdLength || !isJsonObject(content)) return [];
+  // Nothing about an EDU is signed: its handlers see plain numbers.
+  return [{ type, content: JSON.parse(JSON.stringify(content)) as JsonObject }];
+}

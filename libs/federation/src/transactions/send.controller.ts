@@ -1,0 +1,24 @@
+import { Controller, Param, Put } from '@nestjs/common';
+import type { JsonObject } from '@rookery/matrix-types';
+import { FederationAccess, Origin, SignedContent } from '../inbound/federation-access.js';
+import { InboundTransactions } from './inbound-transactions.js';
+
+/** Fifty events and a hundred EDUs of the largest size, with room for how they are written. */
+const bodyLimitBytes = 16_777_216;
+
+/** Transactions of other servers. */
+@Controller()
+export class SendTransactionController {
+  constructor(private readonly transactions: InboundTransactions) {}
+
+  /** PUT /_matrix/federation/v1/send/{txnId} */
+  @Put('/_matrix/federation/v1/send/:txnId')
+  @FederationAccess({ unlimited: true, bodyLimitBytes })
+  send(
+    @Origin() origin: string,
+    @Param('txnId') txnId: string,
+    @SignedContent() content: JsonObject,
+  ): Promise<JsonObject> {
+    return this.transactions.receive(origin, txnId, content);
+  }
+}

@@ -1,0 +1,306 @@
+import { Injectable } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import { eventFromRow, type RoomEvent, type RoomVersionRules, roomVersionRules } from '@rookery/events';
+import { MatrixError } from '@rookery/matrix-types';
+import { Clock, Lifecycle, Logger, Metrics } from '@rookery/platform';
+import { EventPersister, InboundEvents, type ReceiveVerdict, RoomStateReader } from '@rookery/rooms';
+import { GapFillers } from './gap-fillers.js';
+import { superfluousOf } from './backlog.js';
+import {
+  countAttempt,
+  deleteStaged,
+  selectBacklog,
+  selectOldestTs,
+  selectStaged,
+  type StagedRow,
+  stageEvents,
+} from './staging.query.js';
+
+/** Rooms that are worked on at once, and events of one that are stored together. */
+const parallelRooms = 8;
+const batchSize = 50;
+/** Events that may wait in one room before those are dropped that can be fetched later. */
+const maxBacklog = 500;
+/** How often an event is tried that fails for no reason of its own, and how long between. */
+const maxTries = 3;
+const retryMs = 2_000;
+/** How many starts of the server an event may outlive, in case it is what ends them. */
+const maxStarts = 5;
+
+interface StagedEvent {
+  readonly row: StagedRow;
+  readonly event: RoomEvent;
+}
+
+/**
+ * Puts events of other servers into their rooms: durable before they are acknowledged, in their order of arrival, one room
+ * after the other never waiting for another. Events whose ancestors are missing step aside, so that nobody waits for a server
+ * that does not answer.
+ */
+@Injectable()
+export class StagedEvents {
+  /** Events that wait per room, more or less. */
+  readonly #backlog = new Map<string, number>();
+  readonly #queue = new Set<string>();
+  readonly #running = new Map<string, Promise<void>>();
+  /** Events that are in somebody's hands, by room: gaps are being filled, or they are tried again later. */
+  readonly #aside = new Map<string, Set<string>>();
+  readonly #tries = new Map<string, number>();
+  /** Rooms with events that an earlier run of the server has left. */
+  readonly #leftovers = new Set<string>();
+  readonly #logger: Logger;
+  readonly #pdus;
+  readonly #times;
+  readonly #softFailed;
+  readonly #pruned;
+  #lastOrdering = 0;
+
+  constructor(
+    private readonly database: Database,
+    private readonly persister: EventPersister,
+    private readonly inbound: InboundEvents,
+    private readonly state: RoomStateReader,
+    private readonly gaps: GapFillers,
+    private readonly clock: Clock,
+    private readonly lifecycle: Lifecycle,
+    logger: Logger,
+    metrics: Metrics,
+  ) {
+    this.#logger = logger.child('federation');
+    this.#pdus = metrics.counter('synapse_federation_server_received_pdus');
+    this.#times = metrics.histogram('synapse_federation_server_pdu_process_time');
+    this.#softFailed = metrics.counter('synapse_federation_soft_failed_events');
+    this.#pruned = metrics.counter('synapse_federation_server_number_inbound_pdu_pruned');
+    metrics.gauge('synapse_federation_server_number_inbound_pdu_in_staging', (gauge) => {
+      gauge.set(
+        {},
+        [...this.#backlog.values()].reduce((sum, waiting) => sum + waiting, 0),
+      );
+    });
+    metrics.gauge('synapse_federation_server_oldest_inbound_pdu_in_staging', async (gauge) => {
+      const oldestTs = await selectOldestTs(database);
+      gauge.set({}, oldestTs === undefined ? 0 : Math.max(0, clock.nowMs() - oldestTs));
+    });
+    lifecycle.on('streams', { name: 'inbound events', start: () => this.start(), stop: () => this.stop() });
+  }
+
+  /** Goes on with what an earlier run of the server has left. */
+  async start(): Promise<void> {
+    const { rooms, highest } = await selectBacklog(this.database);
+    this.#lastOrdering = Math.max(this.#lastOrdering, highest);
+    for (const [roomId, waiting] of rooms) {
+      this.#backlog.set(roomId, waiting);
+      this.#leftovers.add(roomId);
+      this.#wake(roomId);
+    }
+  }
+
+  /** Resolves when nothing is being stored any more; what waits is there after the next start. */
+  async stop(): Promise<void> {
+    this.#queue.clear();
+    await Promise.all([...this.#running.values(), this.gaps.stop()]);
+  }
+
+  /** Takes over events that were checked; once it resolves they are durable and on their way. */
+  async stage(origin: string, events: readonly RoomEvent[]): Promise<void> {
+    if (events.length === 0) return;
+    this.#pdus.inc({}, events.length);
+    await this.database.write(
+      (tx) =>
+        stageEvents(
+          tx,
+          origin,
+          events.map((event) => ({ event, ordering: ++this.#lastOrdering })),
+          this.clock.nowMs(),
+        ),
+      { name: 'stage_events' },
+    );
+    for (const { roomId } of events) this.#backlog.set(roomId, (this.#backlog.get(roomId) ?? 0) + 1);
+    for (const roomId of new Set(events.map((event) => event.roomId))) this.#wake(roomId);
+  }
+
+  #wake(roomId: string): void {
+    if (this.lifecycle.stopping.aborted) return;
+    this.#queue.add(roomId);
+    this.#next();
+  }
+
+  /** Gives free places to rooms that wait, the first one first. */
+  #next(): void {
+    for (const roomId of this.#queue) {
+      if (this.#running.size >= parallelRooms) return;
+      if (this.#running.has(roomId)) continue;
+      this.#queue.delete(roomId);
+      const work = this.#drain(roomId)
+        .catch((err: unknown) => {
+          this.#logger.error('Events of other servers could not be looked at', { room_id: roomId, err });
+          this.clock.after(retryMs, () => this.#wake(roomId));
+        })
+        .finally(() => {
+          this.#running.delete(roomId);
+          this.#next();
+        });
+      this.#running.set(roomId, work);
+    }
+  }
+
+  async #drain(roomId: string): Promise<void> {
+    const version = (await this.state.versions([roomId])).get(roomId);
+    const rules = roomVersionRules(version);
+    if ((this.#backlog.get(roomId) ?? 0) > maxBacklog) await this.#prune(roomId);
+    while (!this.lifecycle.stopping.aborted) {
+      const isLeftover = this.#leftovers.has(roomId);
+      const taken = [...(this.#aside.get(roomId) ?? [])];
+      const rows = await selectStaged(this.database, roomId, taken, isLeftover ? 1 : batchSize);
+      if (rows.length === 0) {
+        this.#leftovers.delete(roomId);
+        if (taken.length === 0) this.#backlog.delete(roomId);
+        return;
+      }
+      if (!rules)
+        await this.#drop(
+          roomId,
+          rows.map((row) => row.event_id),
+        );
+      else if (isLeftover && !(await this.#mayTry(roomId, rows[0]!))) continue;
+      else await this.#take(roomId, rules, rows);
+    }
+  }
+
+  /** What may have ended an earlier run of the server is tried alone, and not for ever. */
+  async #mayTry(roomId: string, row: StagedRow): Promise<boolean> {
+    if (row.attempts < maxStarts) {
+      await countAttempt(this.database, roomId, row.event_id);
+      return true;
+    }
+    this.#logger.error('An event is given up that was never dealt with', { room_id: roomId, event_id: row.event_id });
+    await this.#drop(roomId, [row.event_id]);
+    return false;
+  }
+
+  async #take(roomId: string, rules: RoomVersionRules, rows: readonly StagedRow[]): Promise<void> {
+    const byId = new Map<string, StagedEvent>();
+    for (const row of rows) {
+      // The same event from two servers: one of them will do.
+      if (!byId.has(row.event_id))
+        byId.set(row.event_id, { row, event: eventFromRow(row.event_json, row.event_id, rules) });
+    }
+    const staged = [...byId.values()];
+    const startedMs = this.clock.monotonicMs();
+    try {
+      const events = staged.map(({ event, row }) => ({ event, origin: row.origin }));
+      const verdicts = await this.persister.receive(roomId, events);
+      await this.#settle(roomId, staged, verdicts);
+      const eachS = (this.clock.monotonicMs() - startedMs) / 1000 / staged.length;
+      for (let i = 0; i < staged.length; i++) this.#times.observe({}, eachS);
+    } catch (error) {
+      if (staged.length === 1) return this.#failed(roomId, staged[0]!, error);
+      // One of them may be to blame: each on its own.
+      for (const { row } of staged) {
+        if (this.lifecycle.stopping.aborted) return;
+        await this.#take(roomId, rules, [row]);
+      }
+    }
+  }
+
+  async #settle(roomId: string, staged: readonly StagedEvent[], verdicts: readonly ReceiveVerdict[]): Promise<void> {
+    const done: string[] = [];
+    for (const [index, verdict] of verdicts.entries()) {
+      const { row, event } = staged[index]!;
+      if (verdict.kind !== 'missingAncestors') {
+        done.push(row.event_id);
+        this.#note(row, event, verdict);
+      } else if (this.#fillGap(roomId, staged[index]!)) this.#putAside(roomId, row.event_id);
+      else {
+        this.#pruned.inc({});
+        done.push(row.event_id);
+      }
+    }
+    await this.#drop(roomId, done);
+  }
+
+  /** Has what is missing before an event fetched; whether there was a place for that. */
+  #fillGap(roomId: string, { row, event }: StagedEvent): boolean {
+    return this.gaps.add(row.origin, roomId, async () => {
+      try {
+        const verdict = await this.inbound.receive(row.origin, roomId, { event });
+        this.#note(row, event, verdict);
+        await this.#drop(roomId, [row.event_id], row.origin);
+        this.#takeBack(roomId, row.event_id);
+      } catch (error) {
+        await this.#failed(roomId, { row, event }, error);
+      }
+    });
+  }
+
+  #note({ origin }: StagedRow, { roomId, eventId }: RoomEvent, verdict: ReceiveVerdict): void {
+    if (verdict.kind === 'softFailed') this.#softFailed.inc({});
+    if (verdict.kind === 'accepted' || verdict.kind === 'known') return;
+    const reason = verdict.kind === 'rejected' ? verdict.reason : undefined;
+    this.#logger.info('An event of another server was not accepted', {
+      ...{ origin, room_id: roomId, event_id: eventId, verdict: verdict.kind, reason },
+    });
+  }
+
+  /** What fails for no reason that an event gives is tried again, later, and not for ever. Nobody waits for it. */
+  async #failed(roomId: string, { row }: StagedEvent, err: unknown): Promise<void> {
+    if (this.lifecycle.stopping.aborted) return;
+    const { event_id: eventId } = row;
+    const key = `${roomId}\n${eventId}`;
+    const tries = (this.#tries.get(key) ?? 0) + 1;
+    // A room that is gone, or a refusal that will be the same next time.
+    const isFinal = MatrixError.is(err) && err.status < 500 && err.status !== 429;
+    if (isFinal || tries >= maxTries) {
+      const details = { room_id: roomId, event_id: eventId, origin: row.origin, err };
+      this.#logger.error('An event of another server is given up', details);
+      this.#tries.delete(key);
+      await this.#drop(roomId, [eventId]);
+      this.#takeBack(roomId, eventId);
+      return;
+    }
+    this.#tries.set(key, tries);
+    this.#putAside(roomId, eventId);
+    this.clock.after(retryMs * tries, () => {
+      this.#takeBack(roomId, eventId);
+      this.#wake(roomId);
+    });
+  }
+
+  #putAside(roomId: string, eventId: string): void {
+    let aside = this.#aside.get(roomId);
+    if (!aside) this.#aside.set(roomId, (aside = new Set()));
+    aside.add(eventId);
+  }
+
+  #takeBack(roomId: string, eventId: string): void {
+    const aside = this.#aside.get(roomId);
+    if (!aside?.delete(eventId) || aside.size > 0) return;
+    this.#aside.delete(roomId);
+    // Perhaps the last one: then the room is forgotten.
+    this.#wake(roomId);
+  }
+
+  async #drop(roomId: string, eventIds: readonly string[], origin?: string): Promise<void> {
+    await deleteStaged(this.database, roomId, eventIds, origin);
+    const left = (this.#backlog.get(roomId) ?? 0) - eventIds.length;
+    if (left > 0) this.#backlog.set(roomId, left);
+    else this.#backlog.delete(roomId);
+    for (const eventId of eventIds) this.#tries.delete(`${roomId}\n${eventId}`);
+  }
+
+  /** Too many wait: those go that others lead to, for they can be fetched again, and then the oldest. */
+  async #prune(roomId: string): Promise<void> {
+    const version = (await this.state.versions([roomId])).get(roomId);
+    const rules = roomVersionRules(version);
+    if (!rules) return;
+    const rows = await selectStaged(this.database, roomId, [...(this.#aside.get(roomId) ?? [])], 2 * maxBacklog);
+    const events = rows.map((row) => eventFromRow(row.event_json, row.event_id, rules));
+    const superfluous = superfluousOf(events, maxBacklog / 5);
+    if (superfluous.length === 0) return;
+    this.#logger.warn('Too many events of other servers wait; some are dropped, to be fetched later', {
+      ...{ room_id: roomId, dropped: superfluous.length },
+    });
+    this.#pruned.inc({}, superfluous.length);
+    await this.#drop(roomId, superfluous);
+  }
+}

@@ -1,0 +1,128 @@
+import type { Database, Db, Tx } from '@rookery/database';
+import { canonicalJson, type RoomEvent } from '@rookery/events';
+import type { JsonObject } from '@rookery/matrix-types';
+
+/** An event that waits to be put into its room. */
+export interface StagedRow {
+  readonly origin: string;
+  readonly event_id: string;
+  readonly received_ts: number;
+  readonly event_json: string;
+  readonly ordering: number;
+  readonly attempts: number;
+}
+
+/** Which row. */
+export type StagedKey = Pick<StagedRow, 'origin' | 'event_id'>;
+
+const columns = 'origin, event_id, received_ts, event_json, ordering, attempts';
+
+/** Events as they lie in the database. Old room versions may hold numbers that only canonical JSON writes rightly. */
+const textOf = ({ rules, pdu }: RoomEvent): string =>
+  rules.strictCanonicalJson ? JSON.stringify(pdu) : canonicalJson(pdu as JsonObject);
+
+/** Keeps events until they are in their rooms; what the same server has sent already is passed over. */
+export async function stageEvents(
+  tx: Tx,
+  origin: string,
+  events: readonly { readonly event: RoomEvent; readonly ordering: number }[],
+  nowTs: number,
+): Promise<void> {
+  if (events.length === 0) return;
+  await tx.insertMany(
+    'federation_inbound_events_staging',
+    ['origin', 'room_id', 'event_id', 'received_ts', 'event_json', 'internal_metadata', 'ordering'],
+    events.map(({ event, ordering }) => [origin, event.roomId, event.eventId, nowTs, textOf(event), '{}', ordering]),
+    'ON CONFLICT (room_id, event_id, origin) DO NOTHING',
+  );
+}
+
+/** The events of a room that came first, without those that are in somebody's hands. */
+export function selectStaged(db: Db, roomId: string, taken: readonly string[], limit: number): Promise<StagedRow[]> {
+  return db.query<StagedRow>(
+    `SELECT ${columns} FROM federation_inbound_events_staging WHERE room_id = ? AND ${db.dialect.noneOf('event_id')}
+     ORDER BY ordering LIMIT ${Math.trunc(limit)}`,
+    [roomId, taken],
+  );
+}
+
+/** How many events wait in each room that any wait in, and the highest ordering. */
+export async function selectBacklog(db: Db): Promise<{ rooms: Map<string, number>; highest: number }> {
+  const rows = await db.query<{ room_id: string; waiting: number; highest: number }>(
+    `SELECT room_id, COUNT(*) AS waiting, MAX(ordering) AS highest FROM federation_inbound_events_staging GROUP BY room_id`,
+  );
+  return {
+    rooms: new Map(rows.map((row) => [row.room_id, row.waiting])),
+    highest: rows.reduce((highest, row) => Math.max(highest, row.highest), 0),
+  };
+}
+
+/** When the event came that waits the longest; `undefined` when none does. */
+export async function selectOldestTs(db: Db): Promise<number | undefined> {
+  const row = await db.get<{ oldest: number | null }>(
+    'SELECT MIN(received_ts) AS oldest FROM federation_inbound_events_staging',
+  );
+  return row?.oldest ?? undefined;
+}
+
+/** Forgets events, from whatever server they came, or only as they came from one. */
+export async function deleteStaged(
+  database: Database,
+  roomId: string,
+  eventIds: readonly string[],
+  origin?: string,
+): Promise<void> {
+  if (eventIds.length === 0) return;
+  await database.write(
+    (tx) =>
+      tx.run(
+        `DELETE FROM federation_inbound_events_staging WHERE room_id = ? AND ${tx.dialect.anyOf('event_id')}
+         ${origin === undefined ? '' : 'AND origin = ?'}`,
+        origin === undefined ? [roomId, eventIds] : [roomId, eventIds, origin],
+      ),
+    { name: 'unstage_events' },
+  );
+}
+
+/** Notes that an event is about to be looked at that an earlier run of the server has left. */
+export async function countAttempt(database: Database, roomId: string, eventId: string): Promise<void> {
+  await database.write(
+    (tx) =>
+      tx.run(
+        'UPDATE federation_inbound_events_staging SET attempts = attempts + 1 WHERE room_id = ? AND event_id = ?',
+        [roomId, eventId],
+      ),
+    { name: 'count_staged_attempt' },
+  );
+}
+
+/** The answer that a transaction got; `undefined` for a new one. */
+export async function selectAnswer(db: Db, origin: string, txnId: string): Promise<string | undefined> {
+  const row = await db.get<{ response_json: string }>(
+    'SELECT response_json FROM received_transactions WHERE origin = ? AND transaction_id = ?',
+    [origin, txnId],
+  );
+  return row?.response_json;
+}
+
+/** Keeps the answer of a transaction. */
+export async function insertAnswer(
+  tx: Tx,
+  origin: string,
+  txnId: string,
+  answer: string,
+  nowTs: number,
+): Promise<void> {
+  await tx.run(
+    `INSERT INTO received_transactions (origin, transaction_id, ts, response_code, response_json) VALUES (?, ?, ?, 200, ?)
+     ON CONFLICT (origin, transaction_id) DO NOTHING`,
+    [origin, txnId, nowTs, answer],
+  );
+}
+
+/** Forgets the answers to transactions that came before a time. */
+export async function deleteAnswersBefore(database: Database, ts: number): Promise<void> {
+  await database.write((tx) => tx.run('DELETE FROM received_transactions WHERE ts < ?', [ts]), {
+    name: 'forget_transactions',
+  });
+}
