@@ -3,7 +3,7 @@ import { AppservicesHttpModule, AppservicesSenderModule } from '@rookery/appserv
 import { AdminHttpModule, ServerNoticesModule } from '@rookery/admin';
 import { E2eeHttpModule } from '@rookery/e2ee';
 import { EphemeralHttpModule } from '@rookery/ephemeral';
-import { FederationHttpModule } from '@rookery/federation';
+import { FederationHttpModule, FederationSenderModule } from '@rookery/federation';
 import { MediaHttpModule, MediaUpkeepModule } from '@rookery/media';
 import { PushHttpModule } from '@rookery/push';
 import { RoomsHttpModule, RoomsWriterModule } from '@rookery/rooms';
@@ -40,6 +40,7 @@ export class RootModule {
         SearchHttpModule,
         SyncModule,
         FederationHttpModule,
+        FederationSenderModule,
         ServerNoticesModule,
         AdminHttpModule.with(parts.config),
         AppservicesHttpModule,

@@ -16,6 +16,17 @@ export function backoffOf(db: Db, destination: string): Promise<BackoffRow | und
   );
 }
 
+/** The same for many; those never written down are absent. */
+export async function backoffsOf(db: Db, destinations: readonly string[]): Promise<Map<string, BackoffRow>> {
+  const rows = await db.query<BackoffRow & { destination: string }>(
+    `SELECT destination, failure_ts, COALESCE(retry_last_ts, 0) AS retry_last_ts,
+       COALESCE(retry_interval, 0) AS retry_interval
+       FROM destinations WHERE ${db.dialect.anyOf('destination')}`,
+    [destinations],
+  );
+  return new Map(rows.map(({ destination, ...row }) => [destination, row]));
+}
+
 /** Writes a failure down, unless another process did for a later time. */
 export async function storeFailure(tx: Tx, destination: string, row: BackoffRow): Promise<void> {
   await tx.run(

@@ -4,6 +4,7 @@ import { Cache, Clock, Config, Ids, Logger } from '@rookery/platform';
 import {
   backoffOf,
   type BackoffRow,
+  backoffsOf,
   clearFailure,
   type DestinationRow,
   type DestinationSearch,
@@ -70,6 +71,18 @@ export class Destinations {
   /** What is written down about a server; `undefined` when nothing is. */
   find(destination: string): Promise<DestinationRow | undefined> {
     return selectDestination(this.database, destination);
+  }
+
+  /** Reads how servers stand in one query, for those of which that is not known. */
+  async prepare(destinations: readonly string[]): Promise<void> {
+    const nowMs = this.clock.monotonicMs();
+    const unknown = destinations.filter((destination) => {
+      const known = this.#known.get(destination);
+      return known === undefined || nowMs - known.readMs >= trustedMs;
+    });
+    if (unknown.length < 2) return;
+    const rows = await backoffsOf(this.database, unknown);
+    for (const destination of unknown) this.#remember(destination, rows.get(destination) ?? healthy);
   }
 
   /** Calls `listener` for every server that comes back. The result stops that. */

@@ -1,0 +1,394 @@
+import type { Database } from '@rookery/database';
+import { canonicalJson } from '@rookery/events';
+import {
+  type Destinations,
+  type FederationClient,
+  federationPath,
+  FederationRequestError,
+} from '@rookery/federation-client';
+import type { PresenceState, Receipt } from '@rookery/ephemeral';
+import { isJsonObject } from '@rookery/matrix-types';
+import type { Clock, Config, Ids, Logger, Timer } from '@rookery/platform';
+import { EphemeralOutbox, type TypingNews } from './ephemeral-outbox.js';
+import type { EventTexts } from './event-texts.js';
+import type { EduStore, OutgoingEdu } from './outgoing-edu.js';
+import type { SenderMetrics } from './sender-metrics.js';
+import { backlogOf, lastSuccessOf, type OutgoingEvent } from './sender.query.js';
+import type { SuccessLog } from './success-log.js';
+import type { SendingTurns, TurnTaker } from './turns.js';
+
+/** What destinations work with; the same for all. */
+export interface DestinationParts {
+  readonly database: Database;
+  readonly clock: Clock;
+  readonly ids: Ids;
+  readonly config: Config;
+  readonly logger: Logger;
+  readonly metrics: SenderMetrics;
+  readonly client: FederationClient;
+  readonly destinations: Destinations;
+  readonly texts: EventTexts;
+  readonly turns: SendingTurns;
+  readonly successes: SuccessLog;
+  /** In the order in which they are to arrive. */
+  readonly stores: readonly EduStore[];
+  readonly stopping: AbortSignal;
+  nextTransactionId(): string;
+  /** There is nothing left to send. */
+  onIdle(destination: Destination): void;
+}
+
+/** What a transaction may hold. @spec server-server-api#transactions */
+const maxPdus = 50;
+const maxEdus = 100;
+/** Of those, at most so many of each kind that lies in the database. */
+const maxStoredEdus = 40;
+/** No further event is added to a transaction of this size; characters. */
+const maxChars = 1_048_576;
+/** Events that wait in memory; with more the server catches up from the database. */
+const maxWaiting = 1_000;
+const maxAnswerBytes = 1_048_576;
+/** A transaction that took longer makes its server a slow one. */
+const slowMs = 5_000;
+const firstPauseMs = 1_000;
+/** While a server refuses transactions, though it is there. */
+const refusedPauseMs = 60_000;
+const longestRefusedPauseMs = 3_600_000;
+/** After a failure of our own. */
+const ownPauseMs = 5_000;
+const busyPauseMs = 1_000;
+
+interface Load {
+  readonly events: readonly OutgoingEvent[];
+  readonly pduTexts: readonly string[];
+  readonly edus: readonly OutgoingEdu[];
+  /** Forgets the EDUs. */
+  readonly settle: () => Promise<void>;
+}
+
+/**
+ * What one server is to get: one transaction at a time, events in their order. A server that does not answer is tried again
+ * after growing pauses; once it counts as down, what waits in memory is dropped: later it gets the latest event of each room,
+ * from the database.
+ */
+export class Destination implements TurnTaker {
+  readonly #outbox = new EphemeralOutbox();
+  /** Stores in which something may lie. */
+  readonly #stored = new Set<EduStore>();
+  #events: OutgoingEvent[] = [];
+  #catchingUp = false;
+  /** Events that were left to the database. */
+  #skipped = 0;
+  #reached: number | undefined;
+  #state: 'idle' | 'waiting' | 'running' = 'idle';
+  #pause: Timer | undefined;
+  #failures = 0;
+  #refusals = 0;
+  #wasSlow = false;
+  #givenUp = false;
+  /** What a refused transaction held is sent bit by bit, to find what is refused. */
+  #alone = false;
+
+  constructor(
+    readonly name: string,
+    private readonly parts: DestinationParts,
+  ) {}
+
+  get isSlow(): boolean {
+    return this.#wasSlow || this.#catchingUp || this.#failures > 0 || this.#refusals > 0;
+  }
+
+  /** Whether nothing waits and nothing is known that would have to be remembered. */
+  get isIdle(): boolean {
+    return this.#state === 'idle' && this.#pause === undefined && !this.#hasWork();
+  }
+
+  get waitingEvents(): number {
+    return this.#events.length;
+  }
+
+  get waitingEdus(): number {
+    return this.#outbox.size;
+  }
+
+  /** Events that the database knows to be for this server, in stream order. */
+  addEvents(events: readonly OutgoingEvent[]): void {
+    if (!this.#catchingUp && this.#events.length + events.length > maxWaiting) this.#leaveToDatabase();
+    if (this.#catchingUp) this.#skipped += events.length;
+    else this.#events.push(...events);
+    this.#kick();
+  }
+
+  /** An event that another server asked us to send on; it may be older than those that wait. */
+  addOutOfOrder(event: OutgoingEvent): void {
+    if (this.#catchingUp) this.#skipped++;
+    else {
+      const after = this.#events.findLastIndex((each) => each.streamOrdering < event.streamOrdering);
+      this.#events.splice(after + 1, 0, event);
+    }
+    this.#kick();
+  }
+
+  /** There may be events in the database that the server has not got. */
+  catchUp(): void {
+    this.#leaveToDatabase();
+    this.#kick();
+  }
+
+  addTyping(news: TypingNews): void {
+    if (this.#isGivenUp) return;
+    this.#outbox.addTyping(news);
+    this.#kick();
+  }
+
+  addReceipts(receipts: readonly Receipt[]): void {
+    if (this.#isGivenUp) return;
+    this.#outbox.addReceipts(receipts);
+    this.#kick();
+  }
+
+  addPresence(states: readonly PresenceState[]): void {
+    if (this.#isGivenUp) return;
+    this.#outbox.addPresence(states);
+    this.#kick();
+  }
+
+  /** Something lies in a store. */
+  addStored(store: EduStore): void {
+    this.#stored.add(store);
+    this.#kick();
+  }
+
+  /** The server shows life again. */
+  recovered(): void {
+    this.#failures = 0;
+    this.#givenUp = false;
+    this.#pause?.cancel();
+    this.#pause = undefined;
+    this.#kick();
+  }
+
+  async run(): Promise<void> {
+    const { clock, logger, stopping } = this.parts;
+    this.#state = 'running';
+    let pauseMs: number | undefined;
+    try {
+      if (!stopping.aborted) pauseMs = await this.#send();
+    } catch (error) {
+      if (!stopping.aborted)
+        logger.error('A transaction could not be put together', { destination: this.name, err: error });
+      pauseMs = ownPauseMs;
+    }
+    this.#state = 'idle';
+    if (stopping.aborted) return;
+    if (pauseMs !== undefined)
+      this.#pause = clock.after(pauseMs, () => {
+        this.#pause = undefined;
+        this.#kick();
+      });
+    this.#kick();
+  }
+
+  /** Cuts pauses. */
+  stop(): void {
+    this.#pause?.cancel();
+  }
+
+  /** It was down when it was tried last: what is news for a moment only need not wait for it. */
+  get #isGivenUp(): boolean {
+    return this.#givenUp && this.#pause !== undefined;
+  }
+
+  #hasWork(): boolean {
+    return this.#events.length > 0 || this.#catchingUp || this.#stored.size > 0 || this.#outbox.size > 0;
+  }
+
+  #kick(): void {
+    if (this.#state !== 'idle' || this.#pause !== undefined || this.parts.stopping.aborted) return;
+    if (!this.#hasWork()) return this.parts.onIdle(this);
+    this.#state = 'waiting';
+    this.parts.turns.ask(this);
+  }
+
+  #leaveToDatabase(): void {
+    this.#catchingUp = true;
+    this.#events = [];
+    this.#reached = undefined;
+  }
+
+  /** @returns how long to wait before the next one, milliseconds */
+  async #send(): Promise<number | undefined> {
+    const { client, clock, config, destinations, metrics, stopping } = this.parts;
+    const { failingSinceTs, retryAtTs } = await destinations.state(this.name);
+    if (retryAtTs > 0) return this.#giveUp(retryAtTs - clock.nowMs());
+    const load = await this.#next();
+    if (load === undefined) return undefined;
+    if (load.pduTexts.length === 0 && load.edus.length === 0) return void (await this.#delivered(load));
+    // A short trouble is not held against the server: it would be left alone for much longer than that.
+    const isLast = failingSinceTs !== undefined || this.#failures >= config.get('federation.max_long_retries');
+    const startedMs = clock.monotonicMs();
+    try {
+      const { body } = await client.request({
+        destination: this.name,
+        method: 'PUT',
+        path: federationPath`/_matrix/federation/v1/send/${this.parts.nextTransactionId()}`,
+        canonicalContent: this.#textOf(load),
+        maxBytes: maxAnswerBytes,
+        retries: 'none',
+        ignoreBackoff: !isLast,
+        signal: stopping,
+      });
+      this.#report(body);
+    } catch (error) {
+      this.#wasSlow = true;
+      if (!(error instanceof FederationRequestError)) throw error;
+      // It has taken the transaction, whatever it says about it.
+      if (error.reason !== 'bad_response' && error.reason !== 'too_large') return this.#failed(error, load, isLast);
+    }
+    this.#wasSlow = clock.monotonicMs() - startedMs > slowMs;
+    metrics.sent(this.name, load.events.length, load.edus);
+    await this.#delivered(load);
+    return undefined;
+  }
+
+  /** What goes into the next transaction; `undefined` when there is nothing. */
+  async #next(): Promise<Load | undefined> {
+    const events = await this.#nextEvents();
+    const texts = await this.parts.texts.of(events.map((event) => event.eventId));
+    const taken: OutgoingEvent[] = [];
+    const pduTexts: string[] = [];
+    let chars = 0;
+    for (const event of events) {
+      const text = texts.get(event.eventId);
+      if (text !== undefined) {
+        if (taken.length > 0 && chars + text.length > maxChars) break;
+        pduTexts.push(text);
+        chars += text.length;
+      }
+      taken.push(event);
+    }
+    const edus: OutgoingEdu[] = [];
+    const settles: (() => Promise<void> | void)[] = [];
+    const limit = !this.#alone ? maxEdus : taken.length > 0 ? 0 : 1;
+    for (const store of [...this.#stored]) {
+      const room = Math.min(maxStoredEdus, limit - edus.length);
+      if (room <= 0) break;
+      this.#stored.delete(store);
+      const batch = await store.next(this.name, room);
+      if (!batch.isAll || batch.edus.length > 0) this.#stored.add(store);
+      edus.push(...batch.edus);
+      settles.push(async () => {
+        await batch.delivered();
+      });
+    }
+    // Whoever catches up has no use for what was news a while ago.
+    if (!this.#catchingUp && limit > edus.length) {
+      const news = this.#outbox.next(limit - edus.length, this.parts.clock.nowMs());
+      edus.push(...news.edus);
+      settles.push(() => news.delivered());
+    }
+    if (taken.length === 0 && edus.length === 0) return undefined;
+    const settle = async (): Promise<void> => {
+      for (const one of settles) await one();
+    };
+    return { events: taken, pduTexts, edus, settle };
+  }
+
+  async #nextEvents(): Promise<readonly OutgoingEvent[]> {
+    const limit = this.#alone ? 1 : maxPdus;
+    if (!this.#catchingUp) return this.#events.slice(0, limit);
+    const { database, successes } = this.parts;
+    this.#reached ??= Math.max(await lastSuccessOf(database, this.name), successes.unwritten(this.name));
+    for (;;) {
+      const skipped = this.#skipped;
+      const backlog = await backlogOf(database, this.name, this.#reached, limit);
+      if (backlog.length > 0) return backlog;
+      // What came meanwhile lies in the database by now.
+      if (skipped !== this.#skipped) continue;
+      this.#catchingUp = false;
+      this.#reached = undefined;
+      return [];
+    }
+  }
+
+  /** Keys in canonical order. */
+  #textOf({ pduTexts, edus }: Load): string {
+    const { clock, config } = this.parts;
+    const eduTexts = edus.map((edu) => edu.text);
+    return (
+      `{"edus":[${eduTexts.join(',')}],"origin":${canonicalJson(config.serverName)},` +
+      `"origin_server_ts":${clock.nowMs()},"pdus":[${pduTexts.join(',')}]}`
+    );
+  }
+
+  async #delivered({ events, settle }: Load): Promise<void> {
+    this.#failures = 0;
+    this.#refusals = 0;
+    this.#givenUp = false;
+    const last = events.at(-1)?.streamOrdering;
+    if (last !== undefined) {
+      if (this.#reached !== undefined) this.#reached = Math.max(this.#reached, last);
+      const gone = new Set(events.map((event) => event.eventId));
+      this.#events = this.#events.filter((event) => !gone.has(event.eventId));
+      this.parts.successes.note(this.name, last);
+    }
+    await settle();
+    if (!this.#hasWork()) this.#alone = false;
+  }
+
+  async #failed(error: FederationRequestError, load: Load, isLast: boolean): Promise<number | undefined> {
+    const { clock, config, destinations, ids, logger } = this.parts;
+    const { reason, status, retryAfterMs } = error;
+    if (reason === 'aborted') return undefined;
+    if (reason === 'busy') return busyPauseMs;
+    if (reason === 'backing_off') return this.#giveUp(retryAfterMs ?? refusedPauseMs);
+    if (error.isDown) {
+      this.#failures++;
+      if (isLast) return this.#giveUp((await destinations.state(this.name)).retryAtTs - clock.nowMs());
+      const planned = firstPauseMs * 4 ** Math.min(this.#failures - 1, 10);
+      const jitter = 0.8 + (0.4 * ids.integer(1001)) / 1000;
+      return Math.max(retryAfterMs ?? 0, Math.min(planned, config.get('federation.max_long_retry_delay')) * jitter);
+    }
+    if (status === 429) return Math.min(Math.max(retryAfterMs ?? refusedPauseMs, busyPauseMs), longestRefusedPauseMs);
+    logger.warn('Another server refuses a transaction', {
+      ...{ destination: this.name, reason, status, errcode: error.errcode },
+      ...{ pdus: load.pduTexts.length, edus: load.edus.length },
+    });
+    const isForContent = status === 413 || (status === 400 && error.errcode !== undefined);
+    if (isForContent && error.errcode !== 'M_UNRECOGNIZED') {
+      // Something in it, then: it is found by sending bit by bit, and left out.
+      if (load.pduTexts.length + load.edus.length > 1) this.#alone = true;
+      else await this.#delivered(load);
+      return undefined;
+    }
+    this.#refusals++;
+    return this.#giveUp(Math.min(refusedPauseMs * 2 ** Math.min(this.#refusals - 1, 10), longestRefusedPauseMs));
+  }
+
+  /** Lets it be for a while. */
+  #giveUp(pauseMs: number): number {
+    if (this.#events.length > 0) this.#leaveToDatabase();
+    this.#outbox.clear();
+    this.#givenUp = true;
+    return Math.max(pauseMs, busyPauseMs);
+  }
+
+  /** Notes what the server says about single events. */
+  #report(body: Buffer): void {
+    let answer: unknown;
+    try {
+      answer = JSON.parse(body.toString('utf8'));
+    } catch {
+      return;
+    }
+    const pdus = isJsonObject(answer) ? answer['pdus'] : undefined;
+    if (!isJsonObject(pdus)) return;
+    const refused = Object.entries(pdus).filter(([, result]) => isJsonObject(result) && 'error' in result);
+    if (refused.length === 0) return;
+    this.parts.logger.info('Another server did not take events', {
+      destination: this.name,
+      events: refused.slice(0, 10).map(([eventId]) => eventId.slice(0, 255)),
+      count: refused.length,
+    });
+  }
+}

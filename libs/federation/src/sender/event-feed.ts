@@ -1,0 +1,228 @@
+import { Injectable, type OnModuleInit } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import { domainOf } from '@rookery/matrix-types';
+import { Clock, Config, Logger, Metrics } from '@rookery/platform';
+import { Follower, Notifier, saveCursor } from '@rookery/replication';
+import { type EventBatch, isServable, RoomHooks } from '@rookery/rooms';
+import { EventTexts } from './event-texts.js';
+import { type Audience, audienceOf, RemoteAudience } from './remote-audience.js';
+import {
+  deleteRoomMarks,
+  departuresFrom,
+  localEvents,
+  type OutgoingEvent,
+  type RoomMark,
+  serverAclsOf,
+  serversInRooms,
+  writeRoomMarks,
+} from './sender.query.js';
+
+/** Name of the cursor, and in metrics. */
+export const eventCursor = 'federation_sender';
+/** Events of one step, and places of servers in rooms that it writes. */
+const maxEvents = 200;
+const maxMarks = 5_000;
+/** Events that wait to be looked at; with more they are read from the database. */
+const maxPending = 20_000;
+/** An idle server writes its position no oftener. */
+const saveEveryMs = 5_000;
+/** Joins heads of a room's graph; others find it when they need it. */
+const hiddenType = 'org.matrix.dummy_event';
+
+/** An event with the servers that were in its room, before or after it. */
+interface Addressed extends OutgoingEvent {
+  readonly audience: Audience;
+  /** Further servers: whose users were made to leave. */
+  readonly more: readonly string[];
+}
+
+/** What one step of the feed found. */
+export interface FeedStep {
+  /** Events by server, in stream order; the database knows of them. */
+  readonly byServer: ReadonlyMap<string, readonly OutgoingEvent[]>;
+  /** For each event that goes anywhere, to how many servers. */
+  readonly destinationCounts: readonly number[];
+  /** How many events were looked at. */
+  readonly looked: number;
+}
+
+/**
+ * Follows the events of local users and hands them to the servers in their rooms. While the server runs, who is in a room is
+ * noted when an event is stored, without a query; after a restart it is worked out from the database. Rooms without other
+ * servers cost a look at a list.
+ */
+@Injectable()
+export class EventFeed implements OnModuleInit {
+  #pending: Addressed[] = [];
+  /** Of events behind this place everything is noted. */
+  #notedFrom = Number.MAX_SAFE_INTEGER;
+  #follower: Follower | undefined;
+  readonly #lag;
+
+  constructor(
+    private readonly database: Database,
+    private readonly notifier: Notifier,
+    private readonly clock: Clock,
+    private readonly config: Config,
+    private readonly logger: Logger,
+    private readonly hooks: RoomHooks,
+    private readonly audience: RemoteAudience,
+    private readonly texts: EventTexts,
+    metrics: Metrics,
+  ) {
+    this.#lag = metrics.gauge('synapse_event_processing_positions');
+  }
+
+  onModuleInit(): void {
+    this.hooks.subscribe({
+      afterCommit: (batch) => this.#note(batch),
+      onRoomPurged: deleteRoomMarks,
+      onEventsPurged: (tx, _roomId, eventIds) => {
+        tx.afterCommit(() => this.texts.forget(eventIds));
+        return Promise.resolve();
+      },
+    });
+  }
+
+  /** Begins with what comes from now on, unless there is a position already. Before anything can be sent. */
+  async open(): Promise<void> {
+    const { database, notifier } = this;
+    const found = await database.get('SELECT position FROM stream_cursors WHERE name = ?', [eventCursor]);
+    if (found === undefined)
+      await database.write((tx) => saveCursor(tx, eventCursor, notifier.position('events')), { name: 'save_cursor' });
+  }
+
+  /** @param take told what there is for servers; a rejection brings the same once more */
+  async start(take: (step: FeedStep) => Promise<void>): Promise<void> {
+    const { database, notifier, clock, logger } = this;
+    this.#notedFrom = notifier.position('events');
+    this.#follower = new Follower({
+      ...{ name: eventCursor, stream: 'events', database, notifier, clock, logger, saveEveryMs },
+      advance: async (after, upTo) => {
+        const reached = await this.#advance(after, upTo, take);
+        this.#lag.set({ name: eventCursor }, reached);
+        return reached;
+      },
+    });
+    await this.#follower.start();
+  }
+
+  async stop(): Promise<void> {
+    await this.#follower?.stop();
+  }
+
+  /** Adds an event of another server that is to be sent on; whether that was in time for its place in the order. */
+  addForeign(event: OutgoingEvent, audience: Audience): boolean {
+    if (this.#follower === undefined || this.#follower.position >= event.streamOrdering) return false;
+    this.#pending.push({ ...event, audience, more: [] });
+    return true;
+  }
+
+  #note({ roomId, events, backfilled, room }: EventBatch): void {
+    if (backfilled) return;
+    for (const stored of events) {
+      const { event } = stored;
+      if (event.redacts !== undefined) this.texts.forget([event.redacts]);
+      const target = event.type === 'm.room.member' && event.stateKey !== undefined ? domainOf(event.stateKey) : '';
+      if (room.remoteServers.length === 0 && (target === '' || target === this.config.serverName)) continue;
+      if (domainOf(event.sender) !== this.config.serverName) continue;
+      if (!isServable(stored) || event.type === hiddenType) continue;
+      const { aclId, servers } = audienceOf(room);
+      this.#pending.push({
+        ...{ eventId: event.eventId, roomId, streamOrdering: stored.streamOrdering },
+        // Who is shut out by it hears that much.
+        audience: { servers, aclId: aclId === event.eventId ? stored.replacesState : aclId },
+        more: leaves(event.content['membership']) && target !== this.config.serverName && target !== '' ? [target] : [],
+      });
+    }
+    if (this.#pending.length <= maxPending) return;
+    this.#notedFrom = this.#pending.reduce((top, { streamOrdering }) => Math.max(top, streamOrdering), 0);
+    this.#pending = [];
+  }
+
+  async #advance(after: number, upTo: number, take: (step: FeedStep) => Promise<void>): Promise<number> {
+    const step =
+      after < this.#notedFrom ? await this.#recall(after, Math.min(upTo, this.#notedFrom)) : this.#due(after, upTo);
+    if (step.events.length === 0) return step.reached;
+    const byServer = new Map<string, OutgoingEvent[]>();
+    const marks = new Map<string, RoomMark>();
+    const destinationCounts: number[] = [];
+    let { reached } = step;
+    let looked = 0;
+    for (const { audience, more, ...event } of step.events) {
+      const servers = await this.audience.allowed(audience);
+      if (looked > 0 && marks.size + servers.length > maxMarks) break;
+      const all =
+        more.length === 0 ? servers : new Set([...servers, ...more.filter((one) => this.audience.mayReach(one))]);
+      let count = 0;
+      for (const destination of all) {
+        const events = byServer.get(destination);
+        if (events) events.push(event);
+        else byServer.set(destination, [event]);
+        marks.set(`${destination}\n${event.roomId}`, { ...event, destination });
+        count++;
+      }
+      if (count > 0) destinationCounts.push(count);
+      looked++;
+    }
+    if (looked < step.events.length) reached = step.events[looked - 1]?.streamOrdering ?? reached;
+    if (marks.size > 0)
+      await this.database.write((tx) => writeRoomMarks(tx, [...marks.values()]), { name: 'federation_queue' });
+    await take({ byServer, destinationCounts, looked });
+    const last = reached;
+    this.#pending = this.#pending.filter((event) => event.streamOrdering > last);
+    return reached;
+  }
+
+  /** What was noted between two places, and how far that goes. */
+  #due(after: number, upTo: number): { readonly events: readonly Addressed[]; readonly reached: number } {
+    if (this.#pending.length === 0) return { events: [], reached: upTo };
+    const due = this.#pending
+      .filter((event) => event.streamOrdering > after && event.streamOrdering <= upTo)
+      .sort((a, b) => a.streamOrdering - b.streamOrdering);
+    if (due.length <= maxEvents) return { events: due, reached: upTo };
+    const events = due.slice(0, maxEvents);
+    return { events, reached: events.at(-1)?.streamOrdering ?? upTo };
+  }
+
+  /** The same from the database: who is in a room now, and who left it since. */
+  async #recall(
+    after: number,
+    upTo: number,
+  ): Promise<{ readonly events: readonly Addressed[]; readonly reached: number }> {
+    const { database, config } = this;
+    const rows = await localEvents(database, config.serverName, after, upTo, maxEvents);
+    const reached = rows.length < maxEvents ? upTo : (rows.at(-1)?.streamOrdering ?? upTo);
+    const wanted = rows.filter(({ type }) => type !== hiddenType);
+    if (wanted.length === 0) return { events: [], reached };
+    const roomIds = [...new Set(wanted.map(({ roomId }) => roomId))];
+    const [present, acls, departures] = await Promise.all([
+      serversInRooms(database, roomIds),
+      serverAclsOf(database, roomIds),
+      departuresFrom(database, roomIds, after),
+    ]);
+    const audiences = new Map<string, Audience>();
+    for (const [roomId, servers] of present)
+      audiences.set(roomId, {
+        servers: servers.filter((server) => server !== config.serverName),
+        aclId: acls.get(roomId),
+      });
+    const departed = Map.groupBy(departures, ({ roomId }) => roomId);
+    return {
+      reached,
+      events: wanted.flatMap((event): Addressed[] => {
+        const audience = audiences.get(event.roomId) ?? { servers: [], aclId: undefined };
+        const gone = (departed.get(event.roomId) ?? [])
+          .filter(({ streamOrdering }) => streamOrdering >= event.streamOrdering)
+          .map(({ userId }) => domainOf(userId));
+        if (event.stateKey !== undefined && leaves(event.membership)) gone.push(domainOf(event.stateKey));
+        const more = [...new Set(gone)].filter((server) => server !== config.serverName);
+        if (audience.servers.length === 0 && more.length === 0) return [];
+        const { eventId, roomId, streamOrdering } = event;
+        return [{ eventId, roomId, streamOrdering, audience, more }];
+      }),
+    };
+  }
+}
+
+const leaves = (membership: unknown): boolean => membership === 'leave' || membership === 'ban';

@@ -1,0 +1,130 @@
+import { Injectable, type OnModuleInit } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import { FederationClient } from '@rookery/federation-client';
+import { isValidServerName } from '@rookery/matrix-types';
+import { Cache, Config } from '@rookery/platform';
+import { EventStore, RoomHooks, type RoomView, type ServerAcl, serverAclOf } from '@rookery/rooms';
+import { serverAclsOf, serversInRooms } from './sender.query.js';
+
+/** Servers that are kept in memory, over all rooms. */
+const maxServers = 500_000;
+
+/** Other servers with a joined member, and the event that says which of them may take part. */
+export interface Audience {
+  readonly servers: readonly string[];
+  readonly aclId: string | undefined;
+}
+
+const aclType = 'm.room.server_acl';
+
+/** The audience of a room as a hook sees it. */
+export const audienceOf = (room: RoomView): Audience => ({
+  servers: room.remoteServers,
+  aclId: room.stateId(aclType, ''),
+});
+
+/** To which other servers news of a room go: those with a joined member that the room and the settings allow. */
+@Injectable()
+export class RemoteAudience implements OnModuleInit {
+  readonly #rooms: Cache<string, Audience | Promise<Audience>>;
+  readonly #acls: Cache<string, ServerAcl>;
+  /** What was allowed of a list, which is the same object for all events of a room. */
+  readonly #allowed = new WeakMap<readonly string[], { aclId: string | undefined; allowed: readonly string[] }>();
+
+  constructor(
+    private readonly database: Database,
+    private readonly config: Config,
+    private readonly client: FederationClient,
+    private readonly events: EventStore,
+    private readonly hooks: RoomHooks,
+  ) {
+    const sizeOf = (entry: Audience | Promise<Audience>): number =>
+      entry instanceof Promise ? 1 : entry.servers.length + 1;
+    this.#rooms = new Cache(config, 'federation_audiences', { max: maxServers, sizeOf });
+    this.#acls = new Cache(config, 'federation_server_acls', { max: 2_000 });
+  }
+
+  onModuleInit(): void {
+    this.hooks.subscribe({
+      afterCommit: ({ roomId, room, backfilled }) => {
+        if (backfilled) return;
+        const known = this.#rooms.get(roomId);
+        if (known === undefined) return;
+        if (known instanceof Promise || known.servers !== room.remoteServers || known.aclId !== audienceOf(room).aclId)
+          this.#rooms.set(roomId, audienceOf(room));
+      },
+      onRoomPurged: (tx, roomId) => {
+        tx.afterCommit(() => this.#rooms.delete(roomId));
+        return Promise.resolve();
+      },
+    });
+  }
+
+  /** Other servers to tell news of a room. Not to be changed. */
+  async of(roomId: string): Promise<readonly string[]> {
+    return (await this.ofRooms([roomId])).get(roomId) ?? [];
+  }
+
+  /** The same for many rooms; two queries for those that are not in memory. */
+  async ofRooms(roomIds: Iterable<string>): Promise<Map<string, readonly string[]>> {
+    const wanted = [...new Set(roomIds)];
+    const missing = wanted.filter((roomId) => this.#rooms.get(roomId) === undefined);
+    const loading = missing.length > 0 ? this.#load(missing) : undefined;
+    if (loading) for (const roomId of missing) this.#enter(roomId, loading);
+    const rooms = new Map<string, readonly string[]>();
+    for (const roomId of wanted) {
+      const entry = (await this.#rooms.get(roomId)) ?? (await loading)?.get(roomId);
+      if (entry !== undefined) rooms.set(roomId, await this.allowed(entry));
+    }
+    return rooms;
+  }
+
+  /** Those of an audience that may be told. */
+  async allowed({ servers, aclId }: Audience): Promise<readonly string[]> {
+    if (servers.length === 0) return servers;
+    const known = this.#allowed.get(servers);
+    if (known && known.aclId === aclId) return known.allowed;
+    const acl = aclId === undefined ? undefined : await this.#acl(aclId);
+    const allowed = servers.filter((server) => this.mayReach(server) && (acl?.allows(server) ?? true));
+    this.#allowed.set(servers, { aclId, allowed });
+    return allowed;
+  }
+
+  /** Whether the settings allow to send to a server, and it is another one. */
+  mayReach(server: string): boolean {
+    return server !== this.config.serverName && isValidServerName(server) && this.client.allows(server);
+  }
+
+  #enter(roomId: string, loadingAll: Promise<ReadonlyMap<string, Audience>>): void {
+    const loading = loadingAll.then((rooms) => rooms.get(roomId) ?? { servers: [], aclId: undefined });
+    this.#rooms.set(roomId, loading);
+    loading.then(
+      // What a hook has put there meanwhile is newer.
+      (audience) => this.#rooms.get(roomId) === loading && this.#rooms.set(roomId, audience),
+      () => this.#rooms.get(roomId) === loading && this.#rooms.delete(roomId),
+    );
+  }
+
+  async #load(roomIds: readonly string[]): Promise<Map<string, Audience>> {
+    const [servers, acls] = await Promise.all([
+      serversInRooms(this.database, roomIds),
+      serverAclsOf(this.database, roomIds),
+    ]);
+    return new Map(
+      [...servers].map(([roomId, all]) => [
+        roomId,
+        { servers: all.filter((server) => server !== this.config.serverName), aclId: acls.get(roomId) },
+      ]),
+    );
+  }
+
+  async #acl(eventId: string): Promise<ServerAcl | undefined> {
+    const known = this.#acls.get(eventId);
+    if (known) return known;
+    const stored = await this.events.one(eventId);
+    if (!stored) return undefined;
+    const acl = serverAclOf(stored.event.content);
+    this.#acls.set(eventId, acl);
+    return acl;
+  }
+}

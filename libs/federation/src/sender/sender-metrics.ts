@@ -1,0 +1,62 @@
+import type { Clock, Config, Metrics } from '@rookery/platform';
+import type { OutgoingEdu } from './outgoing-edu.js';
+
+/** What waits, for the metrics. */
+export interface WaitingCounts {
+  readonly pdus: number;
+  readonly edus: number;
+  readonly destinations: number;
+}
+
+/** The numbers of the sender, under the field's names. */
+export class SenderMetrics {
+  readonly #watched: ReadonlySet<string>;
+  readonly #transactions;
+  readonly #edus;
+  readonly #edusByType;
+  readonly #queued;
+  readonly #queuedDestinations;
+  readonly #processed;
+  readonly #lastSent;
+
+  constructor(
+    metrics: Metrics,
+    config: Config,
+    private readonly clock: Clock,
+    waiting: () => WaitingCounts,
+  ) {
+    this.#watched = new Set(config.get('federation_metrics_domains'));
+    this.#transactions = metrics.counter('synapse_federation_client_sent_transactions');
+    this.#edus = metrics.counter('synapse_federation_client_sent_edus');
+    this.#edusByType = metrics.counter('synapse_federation_client_sent_edus_by_type');
+    this.#queued = metrics.counter('synapse_federation_client_sent_pdu_destinations_count');
+    this.#queuedDestinations = metrics.counter('synapse_federation_client_sent_pdu_destinations');
+    this.#processed = metrics.counter('synapse_federation_client_events_processed');
+    this.#lastSent = metrics.gauge('synapse_federation_last_sent_pdu_time');
+    metrics.gauge('synapse_federation_transaction_queue_pending_pdus', (gauge) => gauge.set({}, waiting().pdus));
+    metrics.gauge('synapse_federation_transaction_queue_pending_edus', (gauge) => gauge.set({}, waiting().edus));
+    metrics.gauge('synapse_federation_transaction_queue_pending_destinations', (gauge) =>
+      gauge.set({}, waiting().destinations),
+    );
+  }
+
+  /** A server took a transaction. */
+  sent(destination: string, pdus: number, edus: readonly OutgoingEdu[]): void {
+    this.#transactions.inc({});
+    if (edus.length > 0) this.#edus.inc({}, edus.length);
+    for (const { type } of edus) this.#edusByType.inc({ type });
+    if (pdus > 0 && this.#watched.has(destination))
+      this.#lastSent.set({ destination_server_name: destination }, this.clock.nowMs());
+  }
+
+  /** An event was queued for servers. */
+  queued(destinations: number): void {
+    this.#queued.inc({});
+    this.#queuedDestinations.inc({}, destinations);
+  }
+
+  /** Events were looked at. */
+  processed(events: number): void {
+    this.#processed.inc({}, events);
+  }
+}

@@ -1,0 +1,167 @@
+import type { Db, Tx } from '@rookery/database';
+
+/** An event that a server is to get. */
+export interface OutgoingEvent {
+  readonly eventId: string;
+  readonly roomId: string;
+  /** Its place in the stream `events`. */
+  readonly streamOrdering: number;
+}
+
+/** An event of a local user, as it is found after a restart. */
+export interface LocalEvent extends OutgoingEvent {
+  readonly type: string;
+  readonly stateKey: string | undefined;
+  readonly membership: string | undefined;
+}
+
+/** A server whose last member left a room, or may have. */
+export interface Departure {
+  readonly roomId: string;
+  readonly userId: string;
+  readonly streamOrdering: number;
+}
+
+/** The place of the latest event of a room that a server is to get. */
+export interface RoomMark {
+  readonly destination: string;
+  readonly roomId: string;
+  readonly streamOrdering: number;
+}
+
+/** Notes what servers are to get; no server and room twice. */
+export async function writeRoomMarks(tx: Tx, marks: readonly RoomMark[]): Promise<void> {
+  await tx.insertMany(
+    'destination_rooms',
+    ['destination', 'room_id', 'stream_ordering'],
+    marks.map((mark) => [mark.destination, mark.roomId, mark.streamOrdering]),
+    `ON CONFLICT (destination, room_id) DO UPDATE SET stream_ordering = excluded.stream_ordering
+       WHERE destination_rooms.stream_ordering < excluded.stream_ordering`,
+  );
+}
+
+/** Forgets a room that is deleted. */
+export async function deleteRoomMarks(tx: Tx, roomId: string): Promise<void> {
+  await tx.run('DELETE FROM destination_rooms WHERE room_id = ?', [roomId]);
+}
+
+/** Up to which place servers have got what they were to get. */
+export async function writeSuccesses(tx: Tx, successes: ReadonlyMap<string, number>): Promise<void> {
+  await tx.insertMany(
+    'destinations',
+    ['destination', 'last_successful_stream_ordering'],
+    [...successes].map(([destination, ordering]) => [destination, ordering]),
+    `ON CONFLICT (destination) DO UPDATE SET last_successful_stream_ordering = excluded.last_successful_stream_ordering
+       WHERE COALESCE(destinations.last_successful_stream_ordering, 0) < excluded.last_successful_stream_ordering`,
+  );
+}
+
+/** The place up to which a server has got everything, or what took its place. */
+export async function lastSuccessOf(db: Db, destination: string): Promise<number> {
+  const row = await db.get<{ ordering: number | null }>(
+    'SELECT last_successful_stream_ordering AS ordering FROM destinations WHERE destination = ?',
+    [destination],
+  );
+  return row?.ordering ?? 0;
+}
+
+/** The latest event of each room that a server has not got, in stream order. Events that were deleted are left out. */
+export async function backlogOf(db: Db, destination: string, after: number, limit: number): Promise<OutgoingEvent[]> {
+  const rows = await db.query<{ event_id: string; room_id: string; stream_ordering: number }>(
+    `SELECT e.event_id, d.room_id, d.stream_ordering FROM destination_rooms d
+     JOIN events e ON e.stream_ordering = d.stream_ordering
+     WHERE d.destination = ? AND d.stream_ordering > ? ORDER BY d.stream_ordering LIMIT ${Math.trunc(limit)}`,
+    [destination, after],
+  );
+  return rows.map((row) => ({ eventId: row.event_id, roomId: row.room_id, streamOrdering: row.stream_ordering }));
+}
+
+/** Servers behind `after` in the alphabet for which events wait, and the last one that was looked at. */
+export async function serversBehind(
+  db: Db,
+  after: string,
+  limit: number,
+): Promise<{ readonly servers: string[]; readonly last: string | undefined }> {
+  const rows = await db.query<{ destination: string; top: number; done: number }>(
+    `SELECT r.destination, MAX(r.stream_ordering) AS top, COALESCE(MAX(d.last_successful_stream_ordering), 0) AS done
+     FROM destination_rooms r LEFT JOIN destinations d ON d.destination = r.destination
+     WHERE r.destination > ? GROUP BY r.destination ORDER BY r.destination LIMIT ${Math.trunc(limit)}`,
+    [after],
+  );
+  return {
+    servers: rows.filter((row) => row.top > row.done).map((row) => row.destination),
+    last: rows.length < limit ? undefined : rows.at(-1)?.destination,
+  };
+}
+
+/** Events of local users that clients may see, with `after < stream ordering <= upTo`, oldest first. */
+export async function localEvents(
+  db: Db,
+  serverName: string,
+  after: number,
+  upTo: number,
+  limit: number,
+): Promise<LocalEvent[]> {
+  const rows = await db.query<{
+    event_id: string;
+    room_id: string;
+    stream_ordering: number;
+    type: string;
+    state_key: string | null;
+    membership: string | null;
+  }>(
+    `SELECT e.event_id, e.room_id, e.stream_ordering, e.type, e.state_key, m.membership
+     FROM events e LEFT JOIN room_memberships m ON m.event_id = e.event_id
+     WHERE e.stream_ordering > ? AND e.stream_ordering <= ? AND e.outlier = FALSE AND e.soft_failed = FALSE
+       AND e.rejection_reason IS NULL AND ${serverOf(db, 'e.sender')} = ?
+     ORDER BY e.stream_ordering LIMIT ${Math.trunc(limit)}`,
+    [after, upTo, serverName],
+  );
+  return rows.map((row) => ({
+    eventId: row.event_id,
+    roomId: row.room_id,
+    streamOrdering: row.stream_ordering,
+    type: row.type,
+    stateKey: row.state_key ?? undefined,
+    membership: row.membership ?? undefined,
+  }));
+}
+
+/** Users of other servers who left rooms, or were made to, behind a place. */
+export async function departuresFrom(db: Db, roomIds: readonly string[], after: number): Promise<Departure[]> {
+  const rows = await db.query<{ room_id: string; user_id: string; event_stream_ordering: number }>(
+    `SELECT room_id, user_id, event_stream_ordering FROM room_memberships
+     WHERE ${db.dialect.anyOf('room_id')} AND event_stream_ordering > ? AND membership IN ('leave', 'ban')`,
+    [roomIds, after],
+  );
+  return rows.map((row) => ({
+    roomId: row.room_id,
+    userId: row.user_id,
+    streamOrdering: row.event_stream_ordering,
+  }));
+}
+
+/** Servers with a joined member, by room, this one among them. */
+export async function serversInRooms(db: Db, roomIds: readonly string[]): Promise<Map<string, string[]>> {
+  const rows = await db.query<{ room_id: string; server: string }>(
+    `SELECT DISTINCT room_id, ${serverOf(db, 'state_key')} AS server FROM current_state_events
+     WHERE ${db.dialect.anyOf('room_id')} AND type = 'm.room.member' AND membership = 'join'`,
+    [roomIds],
+  );
+  const rooms = new Map<string, string[]>(roomIds.map((roomId) => [roomId, []]));
+  for (const row of rows) rooms.get(row.room_id)?.push(row.server);
+  return rooms;
+}
+
+/** Ids of the events that hold the server ACLs of rooms. */
+export async function serverAclsOf(db: Db, roomIds: readonly string[]): Promise<Map<string, string>> {
+  const rows = await db.query<{ room_id: string; event_id: string }>(
+    `SELECT room_id, event_id FROM current_state_events
+     WHERE ${db.dialect.anyOf('room_id')} AND type = 'm.room.server_acl' AND state_key = ''`,
+    [roomIds],
+  );
+  return new Map(rows.map((row) => [row.room_id, row.event_id]));
+}
+
+const serverOf = (db: Db, column: string): string =>
+  `substr(${column}, ${db.dialect.name === 'sqlite' ? 'instr' : 'strpos'}(${column}, ':') + 1)`;
