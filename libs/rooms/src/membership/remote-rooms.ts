@@ -19,7 +19,10 @@ export interface RemoteRoomGateway {
   knock(userId: string, roomId: string, servers: readonly string[], content: Readonly<JsonObject>): Promise<void>;
   /** Leaves, or rejects an invite to, a room in which this server has nobody. */
   leave(userId: string, roomId: string, servers: readonly string[], content: Readonly<JsonObject>): Promise<void>;
-  /** Shows an invite to the server of its target; the event comes back with that server's signature. */
+  /**
+   * Shows an invite to the server of its target; the event comes back with that server's signature.
+   * @param roomState what the target may see of the room, as PDUs
+   */
   invite(event: RoomEvent, roomState: readonly JsonObject[]): Promise<RoomEvent>;
   /** A join that another server's user must allow (restricted rooms). */
   joinAuthorised(
@@ -38,8 +41,11 @@ export interface RemoteRoomGateway {
     ts: number,
     direction: 'f' | 'b',
   ): Promise<{ readonly eventId: string; readonly ts: number } | undefined>;
-  /** Fetches history before the room's backward extremities; whether anything came. */
-  backfill(roomId: string, limit: number): Promise<boolean>;
+  /**
+   * Fetches history before one of the room's backward extremities; whether anything came.
+   * @param depth where somebody reads: what is missing there comes first
+   */
+  backfill(roomId: string, limit: number, depth?: number): Promise<boolean>;
 }
 
 /** Fetches events that are missing before foreign ones, from the server that sent those. Implemented by federation. */

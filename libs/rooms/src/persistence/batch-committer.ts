@@ -44,11 +44,13 @@ export class BatchCommitter {
       room.staged.filter((staged) => staged.event.stateKey !== undefined).length,
     );
     const allocation = await stream.allocate(room.staged.length);
+    // The past goes downwards: the older, the smaller.
+    const orderings = options.backfilled ? [...allocation.ids].reverse() : allocation.ids;
     try {
       const receivedTs = this.clock.nowMs();
       const stored = room.staged.map((staged, index): StoredEvent => ({
         event: staged.event,
-        streamOrdering: allocation.ids[index]!,
+        streamOrdering: orderings[index]!,
         receivedTs,
         outlier: staged.outlier,
         rejectedReason: staged.rejectedReason,

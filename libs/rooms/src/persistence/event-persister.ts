@@ -102,7 +102,11 @@ export abstract class EventPersister {
   abstract receiveOutOfBand(roomVersion: string, event: RoomEvent): Promise<void>;
   /** Stores an event with the state before it, replacing what was known of the room: a join through another server. */
   abstract receiveWithState(roomVersion: string, event: RoomEvent, state: ForeignState): Promise<ReceiveVerdict>;
-  /** Stores history older than what is known, oldest last; the events get negative stream orderings. */
+  /**
+   * Stores history older than what is known, oldest first; the events get negative stream orderings. What has no known
+   * ancestors, or an auth event that is not known, is left out.
+   * @param state the state before the first of them, where its ancestors are not known
+   */
   abstract backfill(roomId: string, events: readonly RoomEvent[], state?: ForeignState): Promise<void>;
   /**
    * Does something with a room's tables while none of its events is being stored, and forgets afterwards what is held in

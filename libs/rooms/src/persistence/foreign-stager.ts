@@ -47,14 +47,20 @@ export class ForeignStager {
   /**
    * Stages one event with its place in the timeline.
    * @param given the state before it, where its ancestors are not known
-   * @param past it is older than what is known: no extremity, no current state; modules are not asked
+   * @param how `past`: it is older than what is known, so it is no extremity and no current state, and modules are not asked;
+   *   `afresh`: what was known of the room is out of date and decides nothing
    * @spec server-server-api#checks-performed-on-receipt-of-a-pdu
    */
-  async stage(room: WorkingRoom, foreign: ForeignEvent, given?: StateBefore, past = false): Promise<ForeignOutcome> {
-    const outcome = await this.#stage(room, foreign, { given, past });
+  async stage(
+    room: WorkingRoom,
+    foreign: ForeignEvent,
+    given?: StateBefore,
+    how?: 'past' | 'afresh',
+  ): Promise<ForeignOutcome> {
+    const outcome = await this.#stage(room, foreign, { given, how });
     if (outcome.kind !== 'thinking') return outcome;
     const allowed = await outcome.allowed;
-    return (await this.#stage(room, foreign, { given, past, allowed })) as ForeignOutcome;
+    return (await this.#stage(room, foreign, { given, how, allowed })) as ForeignOutcome;
   }
 
   /**
@@ -66,14 +72,19 @@ export class ForeignStager {
     foreign: ForeignEvent,
     allowed: boolean | undefined,
   ): Promise<ForeignOutcome | ForeignThinking> {
-    return this.#stage(room, foreign, { past: false, allowed });
+    return this.#stage(room, foreign, { allowed });
   }
 
   async #stage(
     room: WorkingRoom,
     { event, softFail, origin = domainOf(event.sender) }: ForeignEvent,
-    { given, past, allowed }: { given?: StateBefore | undefined; past: boolean; allowed?: boolean | undefined },
+    {
+      given,
+      how,
+      allowed,
+    }: { given?: StateBefore | undefined; how?: 'past' | 'afresh' | undefined; allowed?: boolean | undefined },
   ): Promise<ForeignOutcome | ForeignThinking> {
+    const past = how === 'past';
     const known = room.stagedById.get(event.eventId) ?? (await this.events.one(event.eventId));
     if (known && !known.outlier) return { kind: 'known' };
     const auth = await this.#authEvents(room, event);
@@ -88,7 +99,7 @@ export class ForeignStager {
     let softFailed = false;
     if (verdict.allowed && !past) {
       const now = checkAuth(event, await this.builder.authState(room, room, wanted));
-      const isFirst = room.size === 0;
+      const isFirst = room.size === 0 || how === 'afresh';
       softFailed = !!softFail || (!isFirst && !now.allowed) || allowed === false;
       if (!softFailed && allowed === undefined && this.gates.active) {
         const answer = this.gates.foreignAllowed(room, event, before, origin);
@@ -117,14 +128,17 @@ export class ForeignStager {
     return { kind: 'staged', rejectedReason, softFailed };
   }
 
-  /** Stages events without a place in the timeline: each is checked against its own auth events. Known ones are skipped. */
+  /**
+   * Stages events without a place in the timeline: each is checked against its own auth events. Known ones are skipped, and
+   * those whose auth events are not all there: whoever withholds an auth event must not have an event rejected for ever.
+   */
   async stageOutliers(room: WorkingRoom, events: readonly RoomEvent[]): Promise<void> {
     const known = await this.events.many(events.map((event) => event.eventId));
     for (const event of byAuth(events)) {
       if (known.has(event.eventId) || room.stagedById.has(event.eventId)) continue;
       const auth = await this.#authEvents(room, event);
-      const rejectedReason =
-        auth.missing.length > 0 ? 'An auth event is missing' : auth.verdict.allowed ? undefined : auth.verdict.reason;
+      if (auth.missing.length > 0) continue;
+      const rejectedReason = auth.verdict.allowed ? undefined : auth.verdict.reason;
       room.stage({ ...foreign(event), outlier: true, rejectedReason });
     }
   }
@@ -151,8 +165,7 @@ export class ForeignStager {
     room: WorkingRoom,
     event: RoomEvent,
   ): Promise<{ missing: string[]; verdict: ReturnType<typeof checkAuth> }> {
-    const wanted = [...event.authEventIds];
-    if (room.rules.createEventImplied && event.type !== 'm.room.create') wanted.push(`$${event.roomId.slice(1)}`);
+    const wanted = restsUpon(event);
     const stored = await this.events.many(wanted.filter((id) => !room.stagedById.has(id)));
     const missing: string[] = [];
     const rejected = new Set<string>();
@@ -186,6 +199,12 @@ const foreign = (event: RoomEvent): StagedEvent => ({
   isForeign: true,
 });
 
+/** Ids of the events that allow an event: its auth events, and the create event also where that is implied. */
+export function restsUpon({ authEventIds, roomId, rules, type }: RoomEvent): string[] {
+  const isImplied = rules.createEventImplied && type !== 'm.room.create';
+  return isImplied ? [...authEventIds, `$${roomId.slice(1)}`] : [...authEventIds];
+}
+
 /** Events with each behind those of its auth events that are among them. A cycle, which hashes forbid, ends anywhere. */
 export function byAuth(events: readonly RoomEvent[]): RoomEvent[] {
   const byId = new Map(events.map((event) => [event.eventId, event]));
@@ -201,7 +220,7 @@ export function byAuth(events: readonly RoomEvent[]): RoomEvent[] {
       if (done.has(next.event.eventId)) continue;
       done.add(next.event.eventId);
       pending.push({ event: next.event, expanded: true });
-      for (const id of next.event.authEventIds) {
+      for (const id of restsUpon(next.event)) {
         const auth = byId.get(id);
         if (auth && !done.has(id)) pending.push({ event: auth, expanded: false });
       }

@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import type { RoomEvent } from '@rookery/events';
 import { RemoteRooms } from '../membership/remote-rooms.js';
-import { EventPersister, type ForeignEvent, type ReceiveVerdict } from './event-persister.js';
+import { EventPersister, type ForeignEvent, type ForeignState, type ReceiveVerdict } from './event-persister.js';
 import { EventStore } from './event-store.js';
 import { byAuth } from './foreign-stager.js';
 import { selectExtremities, selectRoom } from './room-snapshot.query.js';
@@ -51,6 +51,23 @@ export class InboundEvents {
       verdict = await this.#try(origin, roomId, foreign);
     }
     return verdict;
+  }
+
+  /**
+   * Fetches the auth events of events that are about to be stored, where they are not known.
+   * @param given what comes with the events
+   */
+  async completeAuth(
+    origin: string,
+    roomId: string,
+    events: readonly RoomEvent[],
+    given: ForeignState = { state: [], authChain: [] },
+  ): Promise<void> {
+    const own = new Set([...events, ...given.state, ...given.authChain].map((event) => event.eventId));
+    const named = new Set(events.flatMap((event) => event.authEventIds).filter((id) => !own.has(id)));
+    const known = await this.events.many(named);
+    const missing = [...named].filter((id) => !known.has(id));
+    if (missing.length > 0 && this.remote.missingEvents) await this.#fetchAuth(origin, roomId, missing, maxAuthEvents);
   }
 
   async #try(origin: string, roomId: string, foreign: ForeignEvent): Promise<ReceiveVerdict> {

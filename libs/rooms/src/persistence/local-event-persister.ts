@@ -16,7 +16,7 @@ import {
 } from './event-persister.js';
 import { ForeignStager, type ForeignOutcome } from './foreign-stager.js';
 import { type DraftOutcome, type Judged, LocalStager, StillThinking } from './local-stager.js';
-import { insertRoom, insertRoomIfNew } from './new-room.query.js';
+import { insertForeignRoom, insertRoom } from './new-room.query.js';
 import { Placement } from './placement.js';
 import { BatchQueue } from './room-queue.js';
 import { RoomSnapshot } from './room-snapshot.js';
@@ -33,6 +33,8 @@ interface ExclusiveTask {
 interface Task {
   /** Rooms that are not known yet are made with this version; absent: they are refused. */
   readonly roomVersion?: string;
+  /** The version comes from the room's state: it counts more than what an invite to the room said. */
+  readonly isVersionProven?: boolean;
   /** Commits alone: its options are its own. */
   readonly options?: CommitOptions;
   /** Stages events. What it returns is called once they are durable. */
@@ -218,6 +220,7 @@ export class LocalEventPersister extends EventPersister {
     return new Promise((resolve, reject) => {
       this.#queue.push(event.roomId, {
         roomVersion,
+        isVersionProven: true,
         stage: async (room) => {
           const around = surroundings(room.roomId, given, [event]);
           await this.foreign.stageOutliers(room, [...around.authChain, ...around.state]);
@@ -228,8 +231,9 @@ export class LocalEventPersister extends EventPersister {
           }
           const state = await this.placement.given(room, accepted);
           // Without a member of ours what was known of the room has not been kept up to date.
-          if (room.base.localMembers.size === 0) room.extremities.clear();
-          const outcome = await this.foreign.stage(room, { event }, state);
+          const isAfresh = room.base.localMembers.size === 0;
+          if (isAfresh) room.extremities.clear();
+          const outcome = await this.foreign.stage(room, { event }, state, isAfresh ? 'afresh' : undefined);
           return (stored) => resolve(verdictOf(event, outcome, stored));
         },
         reject,
@@ -247,7 +251,7 @@ export class LocalEventPersister extends EventPersister {
           const state =
             around && (await this.placement.given(room, await this.foreign.acceptedState(room, around.state)));
           for (const [index, event] of events.entries()) {
-            await this.foreign.stage(room, { event }, index === 0 ? state : undefined, true);
+            await this.foreign.stage(room, { event }, index === 0 ? state : undefined, 'past');
           }
           return () => resolve();
         },
@@ -347,9 +351,11 @@ export class LocalEventPersister extends EventPersister {
     }
   }
 
-  async #open(roomId: string, { roomVersion }: Task): Promise<WorkingRoom> {
+  async #open(roomId: string, { roomVersion, isVersionProven }: Task): Promise<WorkingRoom> {
     const snapshot = await this.snapshots.get(roomId);
-    if (snapshot) return new WorkingRoom(snapshot);
+    const isWrong =
+      isVersionProven && snapshot && snapshot.rules.version !== roomVersion && snapshot.extremities.size === 0;
+    if (snapshot && !isWrong) return new WorkingRoom(snapshot);
     const rules = roomVersion === undefined ? undefined : roomVersionRules(roomVersion);
     if (!rules) throw unknownRoom();
     return new WorkingRoom(new RoomSnapshot(roomId, rules, this.config.serverName), true);
@@ -358,7 +364,7 @@ export class LocalEventPersister extends EventPersister {
   async #commit(room: WorkingRoom, { options }: Task): Promise<StoredEvent[]> {
     const stored = await this.committer.commit(room, {
       ...options,
-      ...(room.isNew && { first: (tx) => insertRoomIfNew(tx, room.roomId, room.rules.version) }),
+      ...(room.isNew && { first: (tx) => insertForeignRoom(tx, room.roomId, room.rules.version) }),
     });
     this.snapshots.keep(room.base);
     return stored;

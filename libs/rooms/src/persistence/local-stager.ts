@@ -65,7 +65,7 @@ export class LocalStager {
   ): Promise<Exclude<Judged, { content: JsonObject }>> {
     const built = await this.prepare(room, draft, { content: judged?.content });
     if ('kind' in built || !this.asksServer(draft)) return built;
-    const shown = await this.#prejoinState(room, built.event);
+    const shown = (await this.#prejoinEvents(room, built.event)).map(({ pdu }) => pdu);
     const event = await this.remote.gateway!.invite(this.builder.sign(built.event), shown);
     if (event.eventId !== built.event.eventId) throw MatrixError.forbidden('The other server has changed the invite');
     return { ...built, event };
@@ -172,10 +172,14 @@ export class LocalStager {
   }
 
   async #prejoinState(room: WorkingRoom, event: RoomEvent): Promise<JsonObject[]> {
+    return (await this.#prejoinEvents(room, event)).map((state) => ({ ...stripped(state) }));
+  }
+
+  async #prejoinEvents(room: WorkingRoom, event: RoomEvent): Promise<RoomEvent[]> {
     const inviter = event.content['membership'] === 'invite' ? event.sender : undefined;
     const ids = this.prejoin.keys(inviter).flatMap((key) => room.idAt(key) ?? []);
     const events = await this.builder.load(room, ids);
-    return ids.flatMap((id) => events.get(id) ?? []).map((state) => ({ ...stripped(state) }));
+    return ids.flatMap((id) => events.get(id) ?? []);
   }
 }
 

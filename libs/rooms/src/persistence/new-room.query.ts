@@ -18,12 +18,12 @@ export async function insertRoom(tx: Tx, roomId: string, room: NewRoom): Promise
   }
 }
 
-/** A room that this server joins or is invited to. */
-export async function insertRoomIfNew(tx: Tx, roomId: string, version: string): Promise<void> {
+/** A room that this server joins or is invited to. An invite may have told a wrong version of it before. */
+export async function insertForeignRoom(tx: Tx, roomId: string, version: string): Promise<void> {
   await tx.insertMany(
     'rooms',
     ['room_id', 'is_public', 'room_version', 'has_auth_chain_index'],
     [[roomId, false, version, true]],
-    'ON CONFLICT (room_id) DO NOTHING',
+    'ON CONFLICT (room_id) DO UPDATE SET room_version = excluded.room_version',
   );
 }

@@ -42,7 +42,13 @@ export class RoomSnapshot {
 
   /** An estimate that grows with the state held. */
   get sizeBytes(): number {
-    return 16_384 + this.state.size * 250 + this.memberships.size * 60 + this.localMembers.size * 40 + this.#servers.size * 120;
+    return (
+      16_384 +
+      this.state.size * 250 +
+      this.memberships.size * 60 +
+      this.localMembers.size * 40 +
+      this.#servers.size * 120
+    );
   }
 
   /** Other servers with a joined member. The list is not changed; another membership makes another list. */

@@ -1,0 +1,99 @@
+import { Injectable } from '@nestjs/common';
+import { FederationClient, FederationRequestError } from '@rookery/federation-client';
+import { isValidServerName, MatrixError } from '@rookery/matrix-types';
+import { Config, Logger } from '@rookery/platform';
+
+/** Servers that are asked for one thing at most. */
+const maxServers = 10;
+/** Servers whose refusal is believed: the others of the room would say the same. */
+const maxRefusals = 3;
+/** Most servers of a list that are looked at. */
+const maxListed = 100;
+
+/** Codes of other servers that mean something to the clients of this one. */
+const passedOn: ReadonlySet<string> = new Set([
+  'M_FORBIDDEN',
+  'M_NOT_FOUND',
+  'M_INCOMPATIBLE_ROOM_VERSION',
+  'M_UNSUPPORTED_ROOM_VERSION',
+  'M_UNABLE_TO_AUTHORISE_JOIN',
+  'M_UNABLE_TO_GRANT_JOIN',
+  'M_RESOURCE_LIMIT_EXCEEDED',
+  'M_INVITE_BLOCKED',
+  'M_BAD_STATE',
+]);
+
+/** Another server's answer is not what it must be: it is not used, and the server is not believed. */
+export class WrongAnswer extends FederationRequestError {
+  constructor(destination: string, why: string) {
+    super(destination, 'bad_response', `${destination} gave a wrong answer: ${why}`);
+  }
+}
+
+/** Tries servers one after the other until one of them helps. */
+@Injectable()
+export class Candidates {
+  readonly #logger: Logger;
+
+  constructor(
+    private readonly client: FederationClient,
+    private readonly config: Config,
+    logger: Logger,
+  ) {
+    this.#logger = logger.child('federation');
+  }
+
+  /** Those of a list that can be asked at all, each once. */
+  usable(servers: Iterable<string>): string[] {
+    const usable = new Set<string>();
+    for (const server of [...servers].slice(0, maxListed)) {
+      if (server !== this.config.serverName && isValidServerName(server) && this.client.allows(server)) {
+        usable.add(server);
+      }
+    }
+    return [...usable];
+  }
+
+  /**
+   * Lets servers try in turn; the first success counts.
+   * @param ask throws FederationRequestError when a server does not help
+   * @throws MatrixError 404 `M_NOT_FOUND` when there is nobody to ask, else what says most of their refusals, 502 or 504
+   *   when none of them answered
+   */
+  async first<T>(servers: Iterable<string>, ask: (server: string) => Promise<T>): Promise<T> {
+    const usable = this.usable(servers);
+    if (usable.length === 0) throw MatrixError.notFound('No server is known that has this room');
+    let best: MatrixError | undefined;
+    let refusals = 0;
+    for (const server of usable.slice(0, maxServers)) {
+      try {
+        return await ask(server);
+      } catch (error) {
+        if (!(error instanceof FederationRequestError)) throw error;
+        this.#logger.info('Another server did not help', { destination: server, reason: error.message });
+        const shown = asMatrixError(error);
+        if (best === undefined || weight(shown) > weight(best)) best = shown;
+        if (shown.status === 403 && ++refusals >= maxRefusals) break;
+      }
+    }
+    throw best!;
+  }
+}
+
+/** A failure as a client may see it. Only codes that cannot be mistaken for this server's own are passed on. */
+export function asMatrixError(error: FederationRequestError): MatrixError {
+  const shown = error.toMatrixError();
+  if (error.status === undefined) return shown;
+  if (error.errcode === undefined || !passedOn.has(error.errcode) || shown.status === 502) {
+    return new MatrixError(502, 'M_UNKNOWN', error.message);
+  }
+  const version = error.body?.['room_version'];
+  if (error.errcode !== 'M_INCOMPATIBLE_ROOM_VERSION' || typeof version !== 'string') return shown;
+  return new MatrixError(shown.status, shown.errcode, shown.message, { room_version: version.slice(0, 255) });
+}
+
+/** How much an error says: a refusal more than not knowing the room, that more than no answer. */
+function weight({ status }: MatrixError): number {
+  if (status >= 500) return 0;
+  return status === 404 ? 1 : 2;
+}

@@ -1,0 +1,84 @@
+import { Injectable } from '@nestjs/common';
+import type { RoomEvent } from '@rookery/events';
+import type { JsonObject } from '@rookery/matrix-types';
+import { Config } from '@rookery/platform';
+import { type RemoteRoomGateway, RemoteRooms, type ResolvedAlias } from '@rookery/rooms';
+import { Backfiller } from './backfiller.js';
+import { MissingEvents } from './missing-events.js';
+import { RemoteDepartures } from './remote-departures.js';
+import { RemoteDirectory } from './remote-directory.js';
+import { RemoteEventByTime } from './remote-event-by-time.js';
+import { RemoteInvites } from './remote-invites.js';
+import { RemoteJoins } from './remote-joins.js';
+import { RoomHosts } from './room-hosts.js';
+
+/** Connects rooms with other servers, unless the settings allow to speak with none. */
+@Injectable()
+export class FederationGateway implements RemoteRoomGateway {
+  constructor(
+    private readonly joins: RemoteJoins,
+    private readonly departures: RemoteDepartures,
+    private readonly invites: RemoteInvites,
+    private readonly directory: RemoteDirectory,
+    private readonly backfiller: Backfiller,
+    private readonly byTime: RemoteEventByTime,
+    private readonly hosts: RoomHosts,
+    missing: MissingEvents,
+    rooms: RemoteRooms,
+    config: Config,
+  ) {
+    if (config.get('federation_domain_whitelist')?.length === 0) return;
+    rooms.use(this);
+    rooms.useMissingEvents(missing);
+  }
+
+  join(userId: string, roomId: string, servers: readonly string[], content: Readonly<JsonObject>): Promise<void> {
+    return this.joins.join(userId, roomId, servers, content);
+  }
+
+  async joinAuthorised(
+    userId: string,
+    roomId: string,
+    servers: readonly string[],
+    content: Readonly<JsonObject>,
+  ): Promise<void> {
+    const inviting = await this.hosts.inviting(roomId);
+    await this.joins.joinAuthorised(userId, roomId, [...inviting, ...servers], content);
+  }
+
+  knock(userId: string, roomId: string, servers: readonly string[], content: Readonly<JsonObject>): Promise<void> {
+    return this.departures.knock(userId, roomId, servers, content);
+  }
+
+  leave(userId: string, roomId: string, servers: readonly string[], content: Readonly<JsonObject>): Promise<void> {
+    return this.departures.leave(userId, roomId, servers, content);
+  }
+
+  invite(event: RoomEvent, roomState: readonly JsonObject[]): Promise<RoomEvent> {
+    return this.invites.invite(event, roomState);
+  }
+
+  resolveAlias(alias: string): Promise<ResolvedAlias | undefined> {
+    return this.directory.resolveAlias(alias);
+  }
+
+  publicRooms(server: string, body: Readonly<JsonObject>): Promise<JsonObject> {
+    return this.directory.publicRooms(server, body);
+  }
+
+  hierarchy(roomId: string, servers: readonly string[], suggestedOnly: boolean): Promise<JsonObject | undefined> {
+    return this.directory.hierarchy(roomId, servers, suggestedOnly);
+  }
+
+  timestampToEvent(
+    roomId: string,
+    ts: number,
+    direction: 'f' | 'b',
+  ): Promise<{ readonly eventId: string; readonly ts: number } | undefined> {
+    return this.byTime.find(roomId, ts, direction);
+  }
+
+  backfill(roomId: string, limit: number, depth?: number): Promise<boolean> {
+    return this.backfiller.backfill(roomId, limit, depth);
+  }
+}

@@ -1,0 +1,203 @@
+import { Injectable } from '@nestjs/common';
+import {
+  buildEvent,
+  canonicalJson,
+  InvalidEventError,
+  parseJson,
+  type RoomEvent,
+  roomVersionRules,
+  type RoomVersionRules,
+  roomVersions,
+  signEvent,
+  SigningKey,
+} from '@rookery/events';
+import { FederationClient, federationPath, FederationRequestError } from '@rookery/federation-client';
+import { domainOf, isJsonObject, type JsonObject } from '@rookery/matrix-types';
+import { Clock, Config, Ids } from '@rookery/platform';
+import { WrongAnswer } from './candidates.js';
+
+/** What a user can do in a room only with the help of a server that is in it. */
+export type Handshake = 'join' | 'knock' | 'leave';
+
+/** Largest proposal, and largest answer to a leave or a knock, bytes. */
+const maxSmallBytes = 1_048_576;
+/** Largest answer to a join: the whole state of the room with its auth chain, bytes. */
+const maxJoinBytes = 256 * 1_048_576;
+/** How much longer than any other answer the one to a join may take. */
+const joinPatience = 3;
+
+/**
+ * The two steps in which a user of this server enters or leaves a room of others: a resident server proposes an event, this
+ * one makes and signs its own and hands it over.
+ * @spec server-server-api#joining-rooms
+ */
+@Injectable()
+export class MembershipHandshake {
+  constructor(
+    private readonly client: FederationClient,
+    private readonly key: SigningKey,
+    private readonly clock: Clock,
+    private readonly ids: Ids,
+    private readonly config: Config,
+  ) {}
+
+  /**
+   * The signed event that `server` would take. Of its proposal only the place in the room's graph is used, and for joins
+   * the user who lets somebody in.
+   * @param content without `membership`
+   * @param knownVersion the room's, where this server knows it already
+   * @throws FederationRequestError when the server does not help, or proposes something else
+   */
+  async prepare(
+    kind: Handshake,
+    server: string,
+    room: { readonly roomId: string; readonly knownVersion?: string | undefined },
+    userId: string,
+    content: Readonly<JsonObject>,
+  ): Promise<RoomEvent> {
+    const { roomId, knownVersion } = room;
+    const answer = await this.client.requestExactJson({
+      destination: server,
+      method: 'GET',
+      path: `/_matrix/federation/v1/make_${kind}/${encodeURIComponent(roomId)}/${encodeURIComponent(userId)}`,
+      ...(kind !== 'leave' && { query: { ver: versionsFor(kind) } }),
+      maxBytes: maxSmallBytes,
+      retries: 'none',
+    });
+    const version = answer['room_version'] ?? '1';
+    const rules = typeof version === 'string' ? roomVersionRules(version) : undefined;
+    if (!rules) throw new WrongAnswer(server, 'a room version that this server does not know');
+    if (knownVersion !== undefined && rules.version !== knownVersion) {
+      throw new WrongAnswer(server, `room version ${rules.version}, which is known to be ${knownVersion}`);
+    }
+    const proposal = answer['event'];
+    if (!isJsonObject(proposal)) throw new WrongAnswer(server, 'no event');
+    const proposed = isJsonObject(proposal['content']) ? proposal['content'] : {};
+    const isMeant =
+      proposal['type'] === 'm.room.member' &&
+      (proposal['room_id'] ?? roomId) === roomId &&
+      proposal['sender'] === userId &&
+      proposal['state_key'] === userId &&
+      proposed['membership'] === kind;
+    if (!isMeant) throw new WrongAnswer(server, 'an event that was not asked for');
+    const authorizer = kind === 'join' && rules.joinRules.restricted ? authorizerIn(server, proposed) : undefined;
+    return this.#build(server, rules, proposal, {
+      roomId,
+      userId,
+      content: {
+        ...content,
+        membership: kind,
+        ...(authorizer !== undefined && { join_authorised_via_users_server: authorizer }),
+      },
+    });
+  }
+
+  /** Hands an event over. @throws FederationRequestError */
+  async send(kind: Handshake, server: string, event: RoomEvent): Promise<JsonObject> {
+    const isJoin = kind === 'join';
+    const request = {
+      destination: server,
+      method: 'PUT',
+      canonicalContent: canonicalJson(event.pdu),
+      maxBytes: isJoin ? maxJoinBytes : maxSmallBytes,
+      retries: 'none',
+      ...(isJoin && { timeoutMs: joinPatience * this.config.get('federation.client_timeout') }),
+    } as const;
+    const path = federationPath`/${event.roomId}/${event.eventId}`;
+    const latest = kind === 'knock' ? 'v1' : 'v2';
+    try {
+      return await this.client.requestExactJson({
+        ...request,
+        path: `/_matrix/federation/${latest}/send_${kind}${path}`,
+        ...(isJoin && { query: { omit_members: false } }),
+      });
+    } catch (error) {
+      if (latest === 'v1' || !isUnrecognized(error)) throw error;
+      const answer = await this.client.request({ ...request, path: `/_matrix/federation/v1/send_${kind}${path}` });
+      return secondOf(server, answer.body);
+    }
+  }
+
+  #build(
+    server: string,
+    rules: RoomVersionRules,
+    proposal: Readonly<JsonObject>,
+    own: { readonly roomId: string; readonly userId: string; readonly content: Readonly<JsonObject> },
+  ): RoomEvent {
+    const hashes = new Map<string, string>();
+    const idsIn = (list: unknown): string[] => {
+      if (!Array.isArray(list)) throw new WrongAnswer(server, 'an event without references');
+      return list.map((entry: unknown) => {
+        const paired = rules.eventFormat === 'v1' && Array.isArray(entry);
+        const id: unknown = paired ? (entry as unknown[])[0] : entry;
+        if (typeof id !== 'string') throw new WrongAnswer(server, 'a reference that is no event id');
+        const of: unknown = paired ? (entry as unknown[])[1] : undefined;
+        if (isJsonObject(of) && typeof of['sha256'] === 'string') hashes.set(id, of['sha256']);
+        return id;
+      });
+    };
+    const { serverName } = this.config;
+    const { depth } = proposal;
+    if (typeof depth !== 'number' || !Number.isSafeInteger(depth) || depth < 0) {
+      throw new WrongAnswer(server, 'an event without a depth');
+    }
+    try {
+      const event = buildEvent(
+        {
+          roomId: own.roomId,
+          type: 'm.room.member',
+          stateKey: own.userId,
+          sender: own.userId,
+          content: own.content,
+          originServerTs: this.clock.nowMs(),
+          depth,
+          prevEventIds: idsIn(proposal['prev_events']),
+          authEventIds: idsIn(proposal['auth_events']),
+          ...(rules.eventFormat === 'v1' && {
+            eventId: `$${this.ids.letters(18)}:${serverName}`,
+            referenceHashes: hashes,
+          }),
+        },
+        rules,
+      );
+      return signEvent(event, serverName, this.key);
+    } catch (error) {
+      if (!(error instanceof InvalidEventError)) throw error;
+      throw new WrongAnswer(server, error.message);
+    }
+  }
+}
+
+/** Versions of rooms that this server can be in, or knock at. */
+function versionsFor(kind: Handshake): string[] {
+  return roomVersions.filter((version) => kind !== 'knock' || roomVersionRules(version)?.joinRules.knock);
+}
+
+/** The user who lets somebody in: one of the server that is asked, since it must sign for it. */
+function authorizerIn(server: string, proposed: Readonly<JsonObject>): string | undefined {
+  const via = proposed['join_authorised_via_users_server'];
+  if (via === undefined) return undefined;
+  if (typeof via !== 'string' || domainOf(via) !== server) {
+    throw new WrongAnswer(server, 'somebody of another server is to let the user in');
+  }
+  return via;
+}
+
+/** Whether an endpoint is not known to another server. */
+export function isUnrecognized(error: unknown): boolean {
+  if (!(error instanceof FederationRequestError)) return false;
+  return (error.status === 404 && error.errcode !== 'M_NOT_FOUND') || error.status === 405;
+}
+
+/** What the first version of an endpoint answers with: a pair of status and object. @throws FederationRequestError */
+export function secondOf(server: string, body: Buffer): JsonObject {
+  let value: unknown;
+  try {
+    value = parseJson(body.toString('utf8'));
+  } catch {
+    throw new WrongAnswer(server, 'no JSON');
+  }
+  const second: unknown = Array.isArray(value) ? value[1] : value;
+  if (!isJsonObject(second)) throw new WrongAnswer(server, 'no object');
+  return second;
+}

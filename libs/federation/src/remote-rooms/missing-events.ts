@@ -1,0 +1,196 @@
+import { Injectable } from '@nestjs/common';
+import { type RoomEvent, roomVersionRules, type RoomVersionRules } from '@rookery/events';
+import { FederationClient, federationPath, FederationRequestError } from '@rookery/federation-client';
+import type { JsonObject } from '@rookery/matrix-types';
+import { Config, Logger } from '@rookery/platform';
+import { EventStore, type ForeignState, type MissingEventsSource, RoomStateReader } from '@rookery/rooms';
+import { WrongAnswer } from './candidates.js';
+import { PduChecker } from './pdu-checker.js';
+import { maxStateEvents, RemoteState } from './remote-state.js';
+import { RoomHosts } from './room-hosts.js';
+
+/** Events of a gap that are asked for at a time. */
+const gapPage = 20;
+/** How often is asked for more of a gap. */
+const gapPages = 10;
+/** Heads of the room that are named. */
+const maxHeads = 20;
+/** Single events that are asked for at once. */
+const parallel = 8;
+/** Other servers that are asked for what the origin does not give. */
+const maxOthers = 2;
+/** Up to so many events of a state are fetched one by one; with more of them missing it comes as a whole. */
+const fewEvents = 30;
+/** Longest a server may take, since a room's events wait for it; milliseconds. */
+const patienceMs = 30_000;
+const maxBytes = 32 * 1_048_576;
+const maxStateBytes = 256 * 1_048_576;
+
+/** Fetches what is missing before events of other servers. Whoever does not help has nothing. */
+@Injectable()
+export class MissingEvents implements MissingEventsSource {
+  readonly #logger: Logger;
+
+  constructor(
+    private readonly client: FederationClient,
+    private readonly checker: PduChecker,
+    private readonly remoteState: RemoteState,
+    private readonly hosts: RoomHosts,
+    private readonly stored: EventStore,
+    private readonly state: RoomStateReader,
+    private readonly config: Config,
+    logger: Logger,
+  ) {
+    this.#logger = logger.child('federation');
+  }
+
+  /** @spec server-server-api#post_matrixfederationv1get_missing_eventsroomid */
+  async missingEvents(
+    origin: string,
+    roomId: string,
+    earliest: readonly string[],
+    latest: readonly string[],
+  ): Promise<readonly RoomEvent[]> {
+    const found = new Map<string, RoomEvent>();
+    const rules = await this.#rulesOf(roomId);
+    let wanted = latest;
+    for (let page = 0; rules && wanted.length > 0 && page < gapPages; page++) {
+      const events = await this.#helping(origin, async () => {
+        const answer = await this.client.requestExactJson({
+          destination: origin,
+          method: 'POST',
+          path: federationPath`/_matrix/federation/v1/get_missing_events/${roomId}`,
+          content: {
+            earliest_events: earliest.slice(0, maxHeads),
+            latest_events: wanted,
+            limit: gapPage,
+            min_depth: 0,
+          },
+          ...{ maxBytes, timeoutMs: this.#patienceMs },
+        });
+        return this.checker.sound(listOf(origin, answer['events'], gapPage), rules, roomId);
+      });
+      const fresh = (events ?? []).filter(({ eventId }) => !found.has(eventId));
+      if (fresh.length === 0) break;
+      for (const event of fresh) found.set(event.eventId, event);
+      wanted = await this.#withUnknownAncestors(fresh, found);
+    }
+    return [...found.values()];
+  }
+
+  /** @spec server-server-api#get_matrixfederationv1eventeventid */
+  async events(origin: string, roomId: string, eventIds: readonly string[]): Promise<readonly RoomEvent[]> {
+    const rules = await this.#rulesOf(roomId);
+    if (!rules) return [];
+    const found = await this.#singly(origin, roomId, eventIds, rules);
+    const missing = (): string[] => eventIds.filter((id) => !found.has(id));
+    if (missing().length === 0) return [...found.values()];
+    for (const server of await this.hosts.likely(roomId, maxOthers + 1)) {
+      if (server === origin) continue;
+      for (const [id, event] of await this.#singly(server, roomId, missing(), rules)) found.set(id, event);
+      if (missing().length === 0) break;
+    }
+    return [...found.values()];
+  }
+
+  /** @spec server-server-api#get_matrixfederationv1state_idsroomid */
+  async stateBefore(origin: string, roomId: string, eventId: string): Promise<ForeignState | undefined> {
+    const rules = await this.#rulesOf(roomId);
+    if (!rules) return undefined;
+    return this.#helping(origin, async () => {
+      const request = { destination: origin, method: 'GET', query: { event_id: eventId } } as const;
+      const ids = await this.client.requestExactJson({
+        ...request,
+        path: federationPath`/_matrix/federation/v1/state_ids/${roomId}`,
+        ...{ maxBytes, timeoutMs: this.#patienceMs },
+      });
+      const state = idsOf(origin, ids['pdu_ids']);
+      const authChain = idsOf(origin, ids['auth_chain_ids']);
+      const all = new Set([...state, ...authChain]);
+      const known = await this.stored.events(all);
+      const missing = [...all].filter((id) => !known.has(id));
+      if (missing.length > fewEvents) {
+        const whole = await this.client.requestExactJson({
+          ...request,
+          path: federationPath`/_matrix/federation/v1/state/${roomId}`,
+          ...{ maxBytes: maxStateBytes, retries: 'none' },
+        });
+        return this.remoteState.read(origin, { state: whole['pdus'], authChain: whole['auth_chain'] }, rules, roomId);
+      }
+      for (const event of missing.length > 0 ? await this.events(origin, roomId, missing) : []) {
+        known.set(event.eventId, event);
+      }
+      const pick = (list: readonly string[]): RoomEvent[] => list.flatMap((id) => known.get(id) ?? []);
+      return this.remoteState.prove(origin, { state: pick(state), authChain: pick(authChain) }, rules);
+    });
+  }
+
+  /** The events that were found of some ids, each asked for alone. */
+  async #singly(
+    server: string,
+    roomId: string,
+    eventIds: readonly string[],
+    rules: RoomVersionRules,
+  ): Promise<Map<string, RoomEvent>> {
+    const found = new Map<string, RoomEvent>();
+    const waiting = [...eventIds];
+    const work = async (): Promise<void> => {
+      for (let id = waiting.shift(); id !== undefined; id = waiting.shift()) {
+        const path = federationPath`/_matrix/federation/v1/event/${id}`;
+        const answer = await this.#helping(server, () =>
+          this.client.requestExactJson({
+            ...{ destination: server, method: 'GET', path, maxBytes: 1_048_576, timeoutMs: this.#patienceMs },
+          }),
+        );
+        // Who is down, or has none of the first few, is not asked for hundreds more.
+        if (answer === undefined && found.size === 0) waiting.length = 0;
+        const pdus = answer?.['pdus'];
+        if (!Array.isArray(pdus)) continue;
+        const [event] = await this.checker.sound(pdus.slice(0, 1), rules, roomId);
+        if (event?.eventId === id) found.set(id, event);
+      }
+    };
+    await Promise.all(Array.from({ length: Math.min(parallel, waiting.length) }, work));
+    return found;
+  }
+
+  /** Those of some events before which something is missing. */
+  async #withUnknownAncestors(events: readonly RoomEvent[], found: ReadonlyMap<string, RoomEvent>): Promise<string[]> {
+    const named = new Set(events.flatMap((event) => event.prevEventIds).filter((id) => !found.has(id)));
+    const stored = await this.stored.many(named);
+    const isUnknown = (id: string): boolean => named.has(id) && (stored.get(id)?.outlier ?? true);
+    return events.filter((event) => event.prevEventIds.some(isUnknown)).map((event) => event.eventId);
+  }
+
+  async #rulesOf(roomId: string): Promise<RoomVersionRules | undefined> {
+    const version = (await this.state.versions([roomId])).get(roomId);
+    return version === undefined ? undefined : roomVersionRules(version);
+  }
+
+  get #patienceMs(): number {
+    return Math.min(patienceMs, this.config.get('federation.client_timeout'));
+  }
+
+  /** What came of asking a server; `undefined` when it did not help. */
+  async #helping<T>(server: string, ask: () => Promise<T>): Promise<T | undefined> {
+    try {
+      return await ask();
+    } catch (error) {
+      if (!(error instanceof FederationRequestError)) throw error;
+      this.#logger.debug('Another server did not give what is missing', { destination: server, reason: error.message });
+      return undefined;
+    }
+  }
+}
+
+/** A list of another server, cut to a size. @throws WrongAnswer when it is none */
+function listOf(server: string, list: unknown, max: number): JsonObject[] {
+  if (!Array.isArray(list)) throw new WrongAnswer(server, 'no list');
+  return list.slice(0, max) as JsonObject[];
+}
+
+/** A list of event ids, each once. @throws WrongAnswer when it is none */
+function idsOf(server: string, list: unknown): string[] {
+  const ids: readonly unknown[] = listOf(server, list, maxStateEvents);
+  return [...new Set(ids.filter((id) => typeof id === 'string'))];
+}

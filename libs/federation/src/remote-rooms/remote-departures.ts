@@ -1,0 +1,73 @@
+import { Injectable } from '@nestjs/common';
+import type { RoomEvent } from '@rookery/events';
+import { domainOf, type JsonObject } from '@rookery/matrix-types';
+import {
+  EventPersister,
+  EventStore,
+  MembershipReader,
+  prejoinStateOf,
+  RoomStateReader,
+  strippedStateFrom,
+} from '@rookery/rooms';
+import { Candidates } from './candidates.js';
+import { MembershipHandshake } from './membership-handshake.js';
+
+/** Knocks at rooms in which this server has nobody, and leaves them: invites that are rejected, knocks that are taken back. */
+@Injectable()
+export class RemoteDepartures {
+  constructor(
+    private readonly candidates: Candidates,
+    private readonly handshake: MembershipHandshake,
+    private readonly persister: EventPersister,
+    private readonly events: EventStore,
+    private readonly memberships: MembershipReader,
+    private readonly state: RoomStateReader,
+  ) {}
+
+  /**
+   * Knocks, and keeps what the room shows to whoever knocks.
+   * @throws MatrixError as {@link Candidates.first}
+   * @spec server-server-api#knocking-upon-a-room
+   */
+  async knock(
+    userId: string,
+    roomId: string,
+    servers: readonly string[],
+    content: Readonly<JsonObject>,
+  ): Promise<void> {
+    const knownVersion = (await this.state.currentEvent(roomId, 'm.room.create'))?.event.rules.version;
+    await this.candidates.first(servers, async (server) => {
+      const event = await this.handshake.prepare('knock', server, { roomId, knownVersion }, userId, content);
+      const answer = await this.handshake.send('knock', server, event);
+      const unsigned = { knock_room_state: strippedStateFrom(answer['knock_room_state']) };
+      await this.#store(Object.freeze({ ...event, pdu: { ...event.pdu, unsigned } }));
+    });
+  }
+
+  /**
+   * Leaves.
+   * @param servers asked first; then those of whom the user has heard with the invite, or the answer to the knock
+   * @throws MatrixError as {@link Candidates.first}: the user is still in there as far as others know
+   * @spec server-server-api#leaving-rooms-rejecting-invites
+   */
+  async leave(
+    userId: string,
+    roomId: string,
+    servers: readonly string[],
+    content: Readonly<JsonObject>,
+  ): Promise<void> {
+    const current = await this.memberships.inRoom(userId, roomId);
+    const member = current && (await this.events.one(current.eventId))?.event;
+    const heardOf = member ? prejoinStateOf(member).map(({ sender }) => domainOf(String(sender))) : [];
+    const knownVersion = member?.rules.version;
+    await this.candidates.first([...servers, ...heardOf], async (server) => {
+      const event = await this.handshake.prepare('leave', server, { roomId, knownVersion }, userId, content);
+      await this.handshake.send('leave', server, event);
+      await this.#store(event);
+    });
+  }
+
+  async #store(event: RoomEvent): Promise<void> {
+    await this.persister.receiveOutOfBand(event.rules.version, event);
+  }
+}

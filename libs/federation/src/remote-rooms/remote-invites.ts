@@ -1,0 +1,64 @@
+import { Injectable } from '@nestjs/common';
+import { hasValidSignature, type RoomEvent, signingKeyIds } from '@rookery/events';
+import { FederationClient, federationPath, FederationRequestError, KeyRing } from '@rookery/federation-client';
+import { domainOf, type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { asMatrixError, WrongAnswer } from './candidates.js';
+import { secondOf } from './membership-handshake.js';
+import { withSignatureOf } from './remote-joins.js';
+
+const maxBytes = 1_048_576;
+
+/** Shows invites to the servers of those who are invited. */
+@Injectable()
+export class RemoteInvites {
+  constructor(
+    private readonly client: FederationClient,
+    private readonly keys: KeyRing,
+  ) {}
+
+  /**
+   * @param event the invite, signed by this server
+   * @param roomState what the invited user may see of the room, as PDUs
+   * @returns the event with the signature of the target's server
+   * @throws MatrixError 403 and other refusals of that server; 502 or 504 when it does not answer as it must
+   * @spec server-server-api#inviting-to-a-room
+   */
+  async invite(event: RoomEvent, roomState: readonly JsonObject[]): Promise<RoomEvent> {
+    const server = domainOf(event.stateKey ?? '');
+    try {
+      const answer = await this.#send(server, event, roomState);
+      const signed = withSignatureOf(server, event, answer['event']);
+      for (const keyId of signingKeyIds(signed, server)) {
+        const known = await this.keys.keyOf(server, keyId, event.originServerTs);
+        if (known && hasValidSignature(signed, server, keyId, known.key)) return signed;
+      }
+      throw new WrongAnswer(server, 'the event came back without a valid signature');
+    } catch (error) {
+      if (!(error instanceof FederationRequestError)) throw error;
+      if (error.reason === 'denied') throw MatrixError.forbidden('Users of that server cannot be invited');
+      throw asMatrixError(error);
+    }
+  }
+
+  async #send(server: string, event: RoomEvent, roomState: readonly JsonObject[]): Promise<JsonObject> {
+    const path = federationPath`/${event.roomId}/${event.eventId}`;
+    const request = { destination: server, method: 'PUT', maxBytes } as const;
+    try {
+      return await this.client.requestExactJson({
+        ...request,
+        path: `/_matrix/federation/v2/invite${path}`,
+        content: { room_version: event.rules.version, event: event.pdu, invite_room_state: roomState },
+      });
+    } catch (error) {
+      // The first version of the endpoint knows the first two versions of rooms only.
+      const isOld = error instanceof FederationRequestError && (error.status === 404 || error.status === 400);
+      if (!isOld || event.rules.eventFormat !== 'v1') throw error;
+      const { body } = await this.client.request({
+        ...request,
+        path: `/_matrix/federation/v1/invite${path}`,
+        content: { ...event.pdu, unsigned: { invite_room_state: roomState } },
+      });
+      return secondOf(server, body);
+    }
+  }
+}

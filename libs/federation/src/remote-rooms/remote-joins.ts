@@ -1,0 +1,129 @@
+import { Injectable } from '@nestjs/common';
+import { addSignatures, parsePdu, InvalidEventError, type RoomEvent } from '@rookery/events';
+import { KeyRing } from '@rookery/federation-client';
+import { type JsonObject, MatrixError, type Signatures } from '@rookery/matrix-types';
+import { Logger } from '@rookery/platform';
+import { EventPersister, InboundEvents, RoomStateReader } from '@rookery/rooms';
+import { Candidates, WrongAnswer } from './candidates.js';
+import { MembershipHandshake } from './membership-handshake.js';
+import { RemoteState } from './remote-state.js';
+import { refusalOf } from './room-proof.js';
+import { Turns } from './turns.js';
+
+/** Joins whose answers, maybe hundreds of megabytes, are in memory at once. */
+const maxAtOnce = 3;
+const maxWaiting = 100;
+
+/** Joins rooms through servers that are in them. */
+@Injectable()
+export class RemoteJoins {
+  readonly #turns = new Turns(maxAtOnce, maxWaiting);
+  readonly #logger: Logger;
+
+  constructor(
+    private readonly candidates: Candidates,
+    private readonly handshake: MembershipHandshake,
+    private readonly remoteState: RemoteState,
+    private readonly keys: KeyRing,
+    private readonly persister: EventPersister,
+    private readonly inbound: InboundEvents,
+    private readonly state: RoomStateReader,
+    logger: Logger,
+  ) {
+    this.#logger = logger.child('federation');
+  }
+
+  /**
+   * Joins a room in which this server has nobody. Everything that comes back is checked before anything is stored.
+   * @throws MatrixError 404, 403, 400 as servers of the room say; 502 or 504 when none of them helps; 429 when too many
+   *   joins are under way
+   * @spec server-server-api#joining-rooms
+   */
+  async join(userId: string, roomId: string, servers: readonly string[], content: Readonly<JsonObject>): Promise<void> {
+    await this.#turns.take(() =>
+      this.candidates.first(servers, async (server) => {
+        const { event, answer } = await this.#handOver(server, userId, roomId, content);
+        const { rules } = event;
+        const told = { state: answer['state'], authChain: answer['auth_chain'] };
+        const proven = await this.remoteState.read(server, told, rules, roomId);
+        const refused = refusalOf(event, proven);
+        if (refused !== undefined) throw new WrongAnswer(server, `the state does not allow the join: ${refused}`);
+        const verdict = await this.persister.receiveWithState(rules.version, event, proven);
+        if (verdict.kind === 'accepted' || verdict.kind === 'known') return;
+        this.#logger.warn('A join through another server could not be stored', { roomId, verdict: verdict.kind });
+        throw new WrongAnswer(server, 'the join does not stand in the state that it told');
+      }),
+    );
+  }
+
+  /**
+   * Joins a room in which this server is, but in which only users of other servers may let somebody in.
+   * @throws MatrixError as {@link join}
+   * @spec server-server-api#restricted-rooms
+   */
+  async joinAuthorised(
+    userId: string,
+    roomId: string,
+    servers: readonly string[],
+    content: Readonly<JsonObject>,
+  ): Promise<void> {
+    await this.#turns.take(() =>
+      this.candidates.first(servers, async (server) => {
+        const { event } = await this.#handOver(server, userId, roomId, content);
+        const verdict = await this.inbound.receive(server, roomId, { event, origin: server });
+        if (verdict.kind === 'accepted' || verdict.kind === 'known') return;
+        if (verdict.kind === 'missingAncestors') throw new WrongAnswer(server, 'the room before the join is not known');
+        throw MatrixError.forbidden('The room does not let you in');
+      }),
+    );
+  }
+
+  /** Makes a join with a server. What comes back is checked as far as the event is concerned. */
+  async #handOver(
+    server: string,
+    userId: string,
+    roomId: string,
+    content: Readonly<JsonObject>,
+  ): Promise<{ readonly event: RoomEvent; readonly answer: JsonObject }> {
+    const knownVersion = await this.#knownVersion(roomId);
+    const own = await this.handshake.prepare('join', server, { roomId, knownVersion }, userId, content);
+    const answer = await this.handshake.send('join', server, own);
+    // Nobody was asked to leave members out.
+    if (answer['members_omitted'] === true) throw new WrongAnswer(server, 'a state without its members');
+    return { event: await this.#withSignatures(server, own, answer['event']), answer };
+  }
+
+  /** The version of a room whose state is known; what an invite says about a room's version may be wrong. */
+  async #knownVersion(roomId: string): Promise<string | undefined> {
+    return (await this.state.currentEvent(roomId, 'm.room.create'))?.event.rules.version;
+  }
+
+  /** The event as the others of the room have it: with the signature of the server that let somebody in. */
+  async #withSignatures(server: string, own: RoomEvent, told: unknown): Promise<RoomEvent> {
+    if (own.content['join_authorised_via_users_server'] === undefined) return own;
+    const signed = withSignatureOf(server, own, told);
+    const verdict = await this.keys.verifyEvent(signed);
+    if (!verdict.valid) throw new WrongAnswer(server, `the signature of ${verdict.serverName} is ${verdict.reason}`);
+    return signed;
+  }
+}
+
+/**
+ * An event with the signature that another server gave for it.
+ * @param told the event as that server sent it back; must be the same
+ * @throws WrongAnswer
+ */
+export function withSignatureOf(server: string, own: RoomEvent, told: unknown): RoomEvent {
+  let theirs: RoomEvent;
+  try {
+    theirs = parsePdu(told, own.rules, { roomId: own.roomId });
+  } catch (error) {
+    if (!(error instanceof InvalidEventError)) throw error;
+    throw new WrongAnswer(server, `the event that came back: ${error.message}`);
+  }
+  if (theirs.eventId !== own.eventId) throw new WrongAnswer(server, 'another event came back');
+  const signatures = theirs.pdu['signatures'] as Signatures;
+  const ofServer = Object.hasOwn(signatures, server) ? signatures[server] : undefined;
+  if (!ofServer) throw new WrongAnswer(server, 'the event came back without its signature');
+  return addSignatures(own, { [server]: ofServer });
+}

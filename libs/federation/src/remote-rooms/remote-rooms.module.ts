@@ -1,0 +1,38 @@
+import { Module } from '@nestjs/common';
+import { FederationClientModule } from '@rookery/federation-client';
+import { RoomsModule } from '@rookery/rooms';
+import { Backfiller } from './backfiller.js';
+import { Candidates } from './candidates.js';
+import { FederationGateway } from './gateway.js';
+import { MembershipHandshake } from './membership-handshake.js';
+import { MissingEvents } from './missing-events.js';
+import { PduChecker } from './pdu-checker.js';
+import { RemoteDepartures } from './remote-departures.js';
+import { RemoteDirectory } from './remote-directory.js';
+import { RemoteEventByTime } from './remote-event-by-time.js';
+import { RemoteInvites } from './remote-invites.js';
+import { RemoteJoins } from './remote-joins.js';
+import { RemoteState } from './remote-state.js';
+import { RoomHosts } from './room-hosts.js';
+
+/** Rooms of other servers: what this one can do in them only with the help of others. */
+@Module({
+  imports: [FederationClientModule, RoomsModule],
+  providers: [
+    Backfiller,
+    Candidates,
+    FederationGateway,
+    MembershipHandshake,
+    MissingEvents,
+    PduChecker,
+    RemoteDepartures,
+    RemoteDirectory,
+    RemoteEventByTime,
+    RemoteInvites,
+    RemoteJoins,
+    RemoteState,
+    RoomHosts,
+  ],
+  exports: [FederationGateway, PduChecker, RoomHosts],
+})
+export class RemoteRoomsModule {}

@@ -1,0 +1,58 @@
+import { Injectable } from '@nestjs/common';
+import type { RoomEvent, RoomVersionRules } from '@rookery/events';
+import type { JsonObject } from '@rookery/matrix-types';
+import { EventStore } from '@rookery/rooms';
+import { WrongAnswer } from './candidates.js';
+import { PduChecker } from './pdu-checker.js';
+import { authEventsOutside, type ProvenState, proveState } from './room-proof.js';
+
+/** Events in a room's state, and in its auth chain, as one server tells them. */
+export const maxStateEvents = 250_000;
+
+/** The state of a room as it comes over the wire. */
+export interface ToldState {
+  readonly state: unknown;
+  readonly authChain: unknown;
+}
+
+/** Reads the state of rooms that other servers tell, and believes nothing of it without proof. */
+@Injectable()
+export class RemoteState {
+  constructor(
+    private readonly checker: PduChecker,
+    private readonly events: EventStore,
+  ) {}
+
+  /** @throws WrongAnswer when it cannot be the state of that room */
+  async read(server: string, told: ToldState, rules: RoomVersionRules, roomId: string): Promise<ProvenState> {
+    const [state, authChain] = [told.state, told.authChain].map((list) => {
+      if (!Array.isArray(list)) throw new WrongAnswer(server, 'no list of events');
+      if (list.length > maxStateEvents) throw new WrongAnswer(server, 'more state than any room may have');
+      return list as JsonObject[];
+    }) as [JsonObject[], JsonObject[]];
+    return this.prove(
+      server,
+      {
+        state: await this.checker.sound(state, rules, roomId),
+        authChain: await this.checker.sound(authChain, rules, roomId),
+      },
+      rules,
+    );
+  }
+
+  /** The same for events whose hashes and signatures were checked. @throws WrongAnswer */
+  async prove(
+    server: string,
+    told: { readonly state: readonly RoomEvent[]; readonly authChain: readonly RoomEvent[] },
+    rules: RoomVersionRules,
+  ): Promise<ProvenState> {
+    const known = new Map<string, RoomEvent>();
+    const outside = authEventsOutside([...told.authChain, ...told.state]);
+    for (const [id, stored] of await this.events.many(outside)) {
+      if (stored.rejectedReason === undefined) known.set(id, stored.event);
+    }
+    const proven = proveState(told, rules.version, known);
+    if ('wrong' in proven) throw new WrongAnswer(server, proven.wrong);
+    return proven;
+  }
+}
