@@ -4,18 +4,29 @@ import { MediaModule } from '@rookery/media';
 import { RoomsModule } from '@rookery/rooms';
 import { UsersModule } from '@rookery/users';
 import { FederationModule } from './federation.module.js';
+import { FederationSenderModule } from './federation-sender.module.js';
 import { FederationGuard } from './inbound/federation-guard.js';
 import { FederationRateLimiter } from './inbound/federation-rate-limiter.js';
 import { RequestVerifier } from './inbound/request-verifier.js';
 import { KeyPublisher } from './keys/key-publisher.js';
 import { KeyServerController } from './keys/key-server.controller.js';
 import { MediaForServersController } from './media/media-for-servers.controller.js';
+import { ForeignInvites } from './membership/foreign-invites.js';
+import { InvitesForServersController } from './membership/invites.controller.js';
+import { JoinAnswers } from './membership/join-answers.js';
+import { MembershipForServersController } from './membership/membership.controller.js';
+import { MembershipRequests } from './membership/membership-requests.js';
 import { OutOfBandDepartures } from './membership/out-of-band-departures.js';
+import { ThreepidExchange } from './membership/threepid-exchange.js';
 import { FederationWhitelistController } from './queries/federation-whitelist.controller.js';
 import { OpenIdUserinfoController } from './queries/openid-userinfo.controller.js';
 import { PublicRoomsForServersController } from './queries/public-rooms.controller.js';
 import { FederationQueryController } from './queries/query.controller.js';
 import { FederationVersionController } from './queries/server-version.controller.js';
+import { PduReplies } from './rooms/pdu-replies.js';
+import { ResidentRooms } from './rooms/resident-rooms.js';
+import { RoomHistory } from './rooms/room-history.js';
+import { RoomHistoryController } from './rooms/room-history.controller.js';
 import { GapFillers } from './transactions/gap-fillers.js';
 import { InboundTransactions } from './transactions/inbound-transactions.js';
 import { PduIntake } from './transactions/pdu-intake.js';
@@ -24,7 +35,7 @@ import { StagedEvents } from './transactions/staged-events.js';
 
 /** The API for other servers. */
 @Module({
-  imports: [FederationModule, FederationClientModule, UsersModule, RoomsModule, MediaModule],
+  imports: [FederationModule, FederationSenderModule, FederationClientModule, UsersModule, RoomsModule, MediaModule],
   providers: [
     RequestVerifier,
     FederationRateLimiter,
@@ -35,6 +46,13 @@ import { StagedEvents } from './transactions/staged-events.js';
     GapFillers,
     StagedEvents,
     InboundTransactions,
+    ResidentRooms,
+    RoomHistory,
+    PduReplies,
+    MembershipRequests,
+    JoinAnswers,
+    ForeignInvites,
+    ThreepidExchange,
   ],
   controllers: [
     KeyServerController,
@@ -45,6 +63,9 @@ import { StagedEvents } from './transactions/staged-events.js';
     PublicRoomsForServersController,
     MediaForServersController,
     SendTransactionController,
+    RoomHistoryController,
+    MembershipForServersController,
+    InvitesForServersController,
   ],
   exports: [RequestVerifier, FederationRateLimiter, FederationGuard],
 })

@@ -1,8 +1,10 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { type JsonObject, MatrixError, type Membership } from '@rookery/matrix-types';
+import { Config } from '@rookery/platform';
 import { allowedRooms } from '../membership/restricted-joins.js';
 import { MembershipReader } from '../reading/membership-reader.js';
+import { RoomServers } from '../servers/room-servers.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
 import { publicRoom } from './directory.service.js';
 import { selectSummary, type SummaryRow } from './room-summary.query.js';
@@ -22,6 +24,8 @@ export class RoomSummaries {
     private readonly database: Database,
     private readonly memberships: MembershipReader,
     private readonly state: RoomStateReader,
+    private readonly servers: RoomServers,
+    private readonly config: Config,
   ) {}
 
   /**
@@ -36,8 +40,7 @@ export class RoomSummaries {
     const isOpen =
       membership === 'join' ||
       membership === 'invite' ||
-      ['public', 'knock', 'knock_restricted'].includes(row.join_rules ?? '') ||
-      row.history_visibility === 'world_readable' ||
+      isOpenToAll(row) ||
       (userId !== undefined && allowedRoomIds !== undefined && (await this.#isInAny(userId, allowedRoomIds)));
     return isOpen ? { row, membership, allowedRoomIds } : undefined;
   }
@@ -49,6 +52,18 @@ export class RoomSummaries {
     const isRestricted = row.join_rules === 'restricted' || row.join_rules === 'knock_restricted';
     const rules = isRestricted ? await this.state.currentEvent(roomId, 'm.room.join_rules') : undefined;
     return { row, membership: undefined, allowedRoomIds: rules && allowedRooms(rules.event.content) };
+  }
+
+  /**
+   * A room, for another server: `unknown` when this one cannot tell, `hidden` when none of that server's users could see it.
+   * @spec server-server-api#get_matrixfederationv1hierarchyroomid
+   */
+  async visibleToServer(serverName: string, roomId: string): Promise<RoomSummary | 'unknown' | 'hidden'> {
+    const shown = await this.known(roomId);
+    if (!shown || !(await this.servers.isIn(roomId, this.config.serverName))) return 'unknown';
+    if (isOpenToAll(shown.row) || (await this.servers.isIn(roomId, serverName))) return shown;
+    for (const allowed of shown.allowedRoomIds ?? []) if (await this.servers.isIn(allowed, serverName)) return shown;
+    return (await this.memberships.isServerInvited(roomId, serverName)) ? shown : 'hidden';
   }
 
   /** The wire form. */
@@ -75,6 +90,10 @@ export class RoomSummaries {
     return roomIds.some((roomId) => joined.has(roomId));
   }
 }
+
+/** Whether everybody may know of a room. */
+const isOpenToAll = ({ join_rules: rule, history_visibility: visibility }: SummaryRow): boolean =>
+  ['public', 'knock', 'knock_restricted'].includes(rule ?? '') || visibility === 'world_readable';
 
 /** Servers that a space names for a child. */
 export function viaOf(content: Readonly<JsonObject>): string[] {

@@ -3,7 +3,7 @@ import { isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-type
 import { RemoteRooms } from '../membership/remote-rooms.js';
 import type { StoredEvent } from '../persistence/stored-event.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
-import { RoomSummaries, viaOf } from './room-summaries.service.js';
+import { type RoomSummary, RoomSummaries, viaOf } from './room-summaries.service.js';
 
 /** What somebody asks of a space. */
 export interface HierarchyRequest {
@@ -76,27 +76,55 @@ export class SpaceHierarchy {
       ? await this.summaries.known(roomId)
       : await this.summaries.visible(userId, roomId);
     if (!summary) return undefined;
-    const isSpace = summary.row.room_type === spaceType;
-    const events = isSpace ? await this.state.current(roomId, { types: [[childType]] }) : [];
-    const children = events
-      .filter(({ event }) => viaOf(event.content).length > 0 && event.stateKey !== undefined)
-      .filter(({ event }) => !request.suggestedOnly || event.content['suggested'] === true)
-      .sort(inOrder)
-      .slice(0, maxChildren);
-    const { membership: _, ...shown } = this.summaries.write(summary);
+    const children = await this.#childrenOf(summary, request.suggestedOnly);
     return {
-      room: {
-        ...shown,
-        children_state: children.map(({ event }) => ({
-          type: event.type,
-          state_key: event.stateKey,
-          content: event.content,
-          sender: event.sender,
-          origin_server_ts: event.originServerTs,
-        })),
-      },
+      room: this.#written(summary, children),
       children: children.map(({ event }) => ({ roomId: event.stateKey!, via: viaOf(event.content) })),
     };
+  }
+
+  /**
+   * A room and its children, for another server, which walks by itself.
+   * @throws MatrixError 404 `M_NOT_FOUND`
+   * @spec server-server-api#get_matrixfederationv1hierarchyroomid
+   */
+  async forServer(serverName: string, roomId: string, suggestedOnly: boolean): Promise<JsonObject> {
+    const summary = await this.summaries.visibleToServer(serverName, roomId);
+    if (typeof summary === 'string') throw MatrixError.notFound('There is no such room, or you may not see it');
+    const events = await this.#childrenOf(summary, suggestedOnly);
+    const children: JsonObject[] = [];
+    const inaccessible: string[] = [];
+    for (const { event } of events) {
+      const child = await this.summaries.visibleToServer(serverName, event.stateKey!);
+      if (child === 'hidden') inaccessible.push(event.stateKey!);
+      else if (child !== 'unknown') children.push(this.summaries.write(child));
+    }
+    return { room: this.#written(summary, events), children, inaccessible_children: inaccessible };
+  }
+
+  #written(summary: RoomSummary, children: readonly StoredEvent[]): JsonObject {
+    const { membership: _, ...shown } = this.summaries.write(summary);
+    return {
+      ...shown,
+      children_state: children.map(({ event }) => ({
+        type: event.type,
+        state_key: event.stateKey,
+        content: event.content,
+        sender: event.sender,
+        origin_server_ts: event.originServerTs,
+      })),
+    };
+  }
+
+  /** The events by which a space names its rooms, in their order. */
+  async #childrenOf({ row }: RoomSummary, suggestedOnly: boolean): Promise<StoredEvent[]> {
+    const isSpace = row.room_type === spaceType;
+    const events = isSpace ? await this.state.current(row.room_id, { types: [[childType]] }) : [];
+    return events
+      .filter(({ event }) => viaOf(event.content).length > 0 && event.stateKey !== undefined)
+      .filter(({ event }) => !suggestedOnly || event.content['suggested'] === true)
+      .sort(inOrder)
+      .slice(0, maxChildren);
   }
 
   /** The same as another server tells it. */

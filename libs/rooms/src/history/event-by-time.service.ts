@@ -4,6 +4,7 @@ import { MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { RemoteRooms } from '../membership/remote-rooms.js';
 import { EventStore } from '../persistence/event-store.js';
+import type { StoredEvent } from '../persistence/stored-event.js';
 import { servableSql } from '../reading/timeline-reader.js';
 import { VisibilityFilter } from '../reading/visibility-filter.js';
 import { RoomAccess } from './room-access.js';
@@ -36,14 +37,7 @@ export class EventByTime {
     scope: ReadingScope = 'visible',
   ): Promise<{ readonly eventId: string; readonly ts: number }> {
     if (scope === 'visible') await this.access.read(requester, roomId);
-    const order = direction === 'f' ? 'ASC' : 'DESC';
-    const rows = await this.database.query<{ event_id: string }>(
-      `SELECT e.event_id FROM events e WHERE e.room_id = ? AND e.origin_server_ts ${direction === 'f' ? '>=' : '<='} ?
-         AND ${servableSql('e.')}
-       ORDER BY e.origin_server_ts ${order}, e.topological_ordering ${order}, e.stream_ordering ${order} LIMIT ${candidates}`,
-      [roomId, ts],
-    );
-    const stored = await this.events.inOrder(rows.map((row) => row.event_id));
+    const stored = await this.nearest(roomId, ts, direction);
     const found =
       scope === 'visible'
         ? (await this.visibility.visible(requester.userId, stored, { withIgnored: true }))[0]?.stored
@@ -52,5 +46,17 @@ export class EventByTime {
     const elsewhere = await this.remote.gateway?.timestampToEvent(roomId, ts, direction);
     if (!elsewhere) throw MatrixError.notFound('There is no event on that side of this time');
     return elsewhere;
+  }
+
+  /** The events that come first on one side of a time, the nearest first; who may see them is to be asked. */
+  async nearest(roomId: string, ts: number, direction: 'f' | 'b'): Promise<StoredEvent[]> {
+    const order = direction === 'f' ? 'ASC' : 'DESC';
+    const rows = await this.database.query<{ event_id: string }>(
+      `SELECT e.event_id FROM events e WHERE e.room_id = ? AND e.origin_server_ts ${direction === 'f' ? '>=' : '<='} ?
+         AND ${servableSql('e.')}
+       ORDER BY e.origin_server_ts ${order}, e.topological_ordering ${order}, e.stream_ordering ${order} LIMIT ${candidates}`,
+      [roomId, ts],
+    );
+    return this.events.inOrder(rows.map((row) => row.event_id));
   }
 }

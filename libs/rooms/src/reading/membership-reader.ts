@@ -193,14 +193,25 @@ export class MembershipReader {
   /** Servers with a joined member. */
   async hostsIn(roomId: string): Promise<Set<string>> {
     const rows = await this.database.query<{ host: string }>(
-      `SELECT DISTINCT ${
-        this.database.dialect.name === 'sqlite'
-          ? `substr(state_key, instr(state_key, ':') + 1)`
-          : `substr(state_key, strpos(state_key, ':') + 1)`
-      } AS host FROM current_state_events WHERE room_id = ? AND type = 'm.room.member' AND membership = 'join'`,
+      `SELECT DISTINCT ${this.#host} AS host FROM current_state_events WHERE room_id = ? AND type = 'm.room.member' AND membership = 'join'`,
       [roomId],
     );
     return new Set(rows.map((row) => row.host));
+  }
+
+  /** Whether a user of a server is invited. */
+  async isServerInvited(roomId: string, serverName: string): Promise<boolean> {
+    const row = await this.database.get(
+      `SELECT 1 AS found FROM current_state_events
+       WHERE room_id = ? AND type = 'm.room.member' AND membership = 'invite' AND ${this.#host} = ? LIMIT 1`,
+      [roomId, serverName],
+    );
+    return row !== undefined;
+  }
+
+  get #host(): string {
+    const find = this.database.dialect.name === 'sqlite' ? 'instr' : 'strpos';
+    return `substr(state_key, ${find}(state_key, ':') + 1)`;
   }
 }
 

@@ -1,0 +1,113 @@
+import { Injectable } from '@nestjs/common';
+import {
+  hasValidContentHash,
+  type RoomEvent,
+  type RoomVersionRules,
+  roomVersionRules,
+  SigningKey,
+  signEvent,
+} from '@rookery/events';
+import { KeyRing } from '@rookery/federation-client';
+import { domainOf, isJsonObject, isValidUserId, type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { Config } from '@rookery/platform';
+import {
+  EventPersister,
+  InvitePolicy,
+  MembershipReader,
+  RoomBlocking,
+  RoomServers,
+  strippedStateFrom,
+} from '@rookery/rooms';
+import { eventOf } from '../rooms/resident-rooms.js';
+
+/** An invite as another server shows it. */
+export interface ShownInvite {
+  readonly roomVersion: string;
+  readonly event: unknown;
+  /** What the invited user may see of the room. */
+  readonly roomState: unknown;
+}
+
+/** Takes invites of local users to rooms of other servers. */
+@Injectable()
+export class ForeignInvites {
+  constructor(
+    private readonly keys: KeyRing,
+    private readonly key: SigningKey,
+    private readonly policy: InvitePolicy,
+    private readonly blocking: RoomBlocking,
+    private readonly servers: RoomServers,
+    private readonly memberships: MembershipReader,
+    private readonly persister: EventPersister,
+    private readonly config: Config,
+  ) {}
+
+  /**
+   * Checks an invite and stores it; the event with this server's signature.
+   * @throws MatrixError 400 `M_INCOMPATIBLE_ROOM_VERSION`, `M_BAD_JSON` or `M_INVALID_PARAM`, 403 `M_FORBIDDEN` or
+   *   `M_INVITE_BLOCKED`, 429 `M_LIMIT_EXCEEDED`
+   * @spec server-server-api#put_matrixfederationv2inviteroomideventid
+   */
+  async take(origin: string, roomId: string, eventId: string, shown: ShownInvite): Promise<JsonObject> {
+    const rules = roomVersionRules(shown.roomVersion);
+    if (!rules) {
+      const message = 'This server does not know the version of the room';
+      throw new MatrixError(400, 'M_INCOMPATIBLE_ROOM_VERSION', message, { room_version: shown.roomVersion });
+    }
+    const event = eventOf(shown.event, rules, roomId, eventId);
+    const target = this.#checkShape(origin, event);
+    checkRoomState(rules, shown.roomState);
+    if (!(await this.servers.mayTakePart(roomId, origin)))
+      throw MatrixError.forbidden('Your server may not take part in this room');
+    const verdict = await this.keys.verifyEvent(event);
+    if (!verdict.valid || !hasValidContentHash(event))
+      throw MatrixError.invalidParam('The invite does not carry the right signatures and hash');
+    if ((await this.blocking.blockedBy(roomId)) !== undefined)
+      throw MatrixError.forbidden('This room has been blocked on this server');
+    const isWanted = await this.policy.checkForeign(origin, event);
+    const signed = signEvent(event, this.config.serverName, this.key);
+    if (isWanted) await this.#store(origin, signed, target, shown.roomState);
+    return signed.pdu;
+  }
+
+  #checkShape(origin: string, { type, stateKey, sender, content }: RoomEvent): string {
+    if (type !== 'm.room.member' || content['membership'] !== 'invite')
+      throw MatrixError.invalidParam('The event is no invite');
+    // Who claims an invite to an address is invited by whichever server of the room is asked.
+    if (domainOf(sender) !== origin && !isJsonObject(content['third_party_invite']))
+      throw MatrixError.invalidParam('The sender is not a user of your server');
+    if (stateKey === undefined || !isValidUserId(stateKey) || domainOf(stateKey) !== this.config.serverName)
+      throw MatrixError.invalidParam('The invited user is not one of this server');
+    return stateKey;
+  }
+
+  async #store(origin: string, event: RoomEvent, target: string, roomState: unknown): Promise<void> {
+    const { roomId, rules } = event;
+    if (await this.servers.isIn(roomId, this.config.serverName)) {
+      const current = await this.memberships.currentOf(roomId, target);
+      if (current === 'join' || current === 'ban')
+        throw MatrixError.forbidden(`The user cannot be invited: their membership is ${current}`);
+      const [verdict] = await this.persister.receive(roomId, [{ event, origin }]);
+      // With ancestors that are not here yet it comes once more, in a transaction.
+      if (verdict?.kind === 'rejected') throw MatrixError.forbidden(verdict.reason);
+      if (verdict?.kind === 'softFailed') throw MatrixError.forbidden('The room does not allow this now');
+      return;
+    }
+    const unsigned = { invite_room_state: strippedStateFrom(roomState) };
+    await this.persister.receiveOutOfBand(rules.version, Object.freeze({ ...event, pdu: { ...event.pdu, unsigned } }));
+  }
+}
+
+/**
+ * Where the room's id is the hash of its create event, that event must be among what is shown.
+ * @throws MatrixError 400 `M_INVALID_PARAM`
+ */
+function checkRoomState(rules: RoomVersionRules, roomState: unknown): void {
+  if (roomState !== undefined && !Array.isArray(roomState))
+    throw MatrixError.invalidParam("'invite_room_state' is not a list");
+  if (!rules.createEventImplied) return;
+  const hasCreate = (roomState ?? []).some(
+    (entry: unknown) => isJsonObject(entry) && entry['type'] === 'm.room.create' && entry['state_key'] === '',
+  );
+  if (!hasCreate) throw MatrixError.invalidParam("'invite_room_state' lacks the create event");
+}

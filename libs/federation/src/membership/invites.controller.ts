@@ -1,0 +1,134 @@
+import { Controller, Param, Put } from '@nestjs/common';
+import { compileSchema, Inbound, type InboundRequest, JsonBody, Access } from '@rookery/http';
+import { isJsonObject, type JsonObject } from '@rookery/matrix-types';
+import { FederationAccess, Origin, SignedContent } from '../inbound/federation-access.js';
+import { ForeignInvites } from './foreign-invites.js';
+import { type BoundInvite, ThreepidExchange } from './threepid-exchange.js';
+
+const checkInvite = compileSchema({
+  required: ['room_version', 'event'],
+  properties: { room_version: { type: 'string', maxLength: 64 }, event: { type: 'object' } },
+});
+
+const text = { type: 'string', maxLength: 512 };
+const boundSchema = {
+  type: 'object',
+  required: ['medium', 'address', 'mxid'],
+  properties: {
+    medium: text,
+    address: text,
+    mxid: text,
+    invites: {
+      type: 'array',
+      maxItems: 100,
+      items: {
+        type: 'object',
+        required: ['mxid', 'room_id', 'sender', 'signed'],
+        properties: { mxid: text, room_id: text, sender: text, signed: { type: 'object' } },
+      },
+    },
+  },
+};
+const checkExchange = compileSchema({
+  required: ['type', 'room_id', 'sender', 'state_key', 'content'],
+  properties: {
+    type: { const: 'm.room.member' },
+    room_id: text,
+    sender: text,
+    state_key: text,
+    content: {
+      type: 'object',
+      required: ['third_party_invite'],
+      properties: {
+        membership: { const: 'invite' },
+        third_party_invite: {
+          type: 'object',
+          required: ['signed'],
+          properties: { signed: { type: 'object' } },
+        },
+      },
+    },
+  },
+});
+
+/** Invites from other servers, and invites to addresses that somebody has claimed. */
+@Controller()
+export class InvitesForServersController {
+  constructor(
+    private readonly invites: ForeignInvites,
+    private readonly exchange: ThreepidExchange,
+  ) {}
+
+  /** PUT /_matrix/federation/v2/invite/{roomId}/{eventId} */
+  @Put('/_matrix/federation/v2/invite/:roomId/:eventId')
+  @FederationAccess()
+  async invite(
+    @Origin() origin: string,
+    @Param('roomId') roomId: string,
+    @Param('eventId') eventId: string,
+    @SignedContent() content: JsonObject,
+  ): Promise<object> {
+    checkInvite(content);
+    const { room_version: version, event, invite_room_state: roomState } = content;
+    const shown = { roomVersion: version as string, event, roomState };
+    return { event: await this.invites.take(origin, roomId, eventId, shown) };
+  }
+
+  /** PUT /_matrix/federation/v1/invite/{roomId}/{eventId} */
+  @Put('/_matrix/federation/v1/invite/:roomId/:eventId')
+  @FederationAccess()
+  async inviteV1(
+    @Origin() origin: string,
+    @Param('roomId') roomId: string,
+    @Param('eventId') eventId: string,
+    @SignedContent() content: JsonObject,
+  ): Promise<object> {
+    const { unsigned } = content;
+    const roomState = isJsonObject(unsigned) ? unsigned['invite_room_state'] : undefined;
+    const shown = { roomVersion: oldVersionIn(roomState), event: content, roomState };
+    return [200, { event: await this.invites.take(origin, roomId, eventId, shown) }];
+  }
+
+  /** PUT /_matrix/federation/v1/exchange_third_party_invite/{roomId} */
+  @Put('/_matrix/federation/v1/exchange_third_party_invite/:roomId')
+  @FederationAccess()
+  async exchangeInvite(
+    @Origin() origin: string,
+    @Param('roomId') roomId: string,
+    @SignedContent() content: JsonObject,
+  ): Promise<object> {
+    checkExchange(content);
+    const { third_party_invite: invite } = content['content'] as { third_party_invite: { signed: JsonObject } };
+    await this.exchange.forServer(origin, roomId, {
+      roomId: content['room_id'] as string,
+      sender: content['sender'] as string,
+      userId: content['state_key'] as string,
+      signed: invite.signed,
+    });
+    return {};
+  }
+
+  /** PUT /_matrix/federation/v1/3pid/onbind */
+  @Put('/_matrix/federation/v1/3pid/onbind')
+  @Access({ auth: 'none', bodyLimitBytes: 262_144 })
+  async bound(@Inbound() request: InboundRequest, @JsonBody(boundSchema) body: JsonObject): Promise<object> {
+    const userId = body['mxid'] as string;
+    const invites = ((body['invites'] ?? []) as JsonObject[]).map((invite): BoundInvite => ({
+      roomId: invite['room_id'] as string,
+      sender: invite['sender'] as string,
+      userId: invite['mxid'] as string,
+      signed: invite['signed'] as JsonObject,
+    }));
+    await this.exchange.claim(request.ip, userId, invites);
+    return {};
+  }
+}
+
+/** The version of a room that is too old to name it beside the invite: of the first two, which look the same. */
+function oldVersionIn(roomState: unknown): string {
+  const create = Array.isArray(roomState)
+    ? roomState.find((entry: unknown) => isJsonObject(entry) && entry['type'] === 'm.room.create')
+    : undefined;
+  const content: unknown = isJsonObject(create) ? create['content'] : undefined;
+  return isJsonObject(content) && content['room_version'] === '2' ? '2' : '1';
+}

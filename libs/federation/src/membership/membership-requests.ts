@@ -1,0 +1,135 @@
+import { Injectable } from '@nestjs/common';
+import { hasValidContentHash, type RoomEvent, type RoomVersionRules, SigningKey, signEvent } from '@rookery/events';
+import { KeyRing } from '@rookery/federation-client';
+import { RateLimiter } from '@rookery/http';
+import { domainOf, isValidUserId, type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { Config } from '@rookery/platform';
+import {
+  EventPersister,
+  EventStore,
+  isServable,
+  MembershipReader,
+  MembershipTemplates,
+  RestrictedJoins,
+  type StoredEvent,
+} from '@rookery/rooms';
+import { eventOf, ResidentRooms } from '../rooms/resident-rooms.js';
+import { FederationSender } from '../sender/federation-sender.js';
+
+/** What users of other servers do with their memberships by way of this one. */
+export type MembershipKind = 'join' | 'leave' | 'knock';
+
+/** An event for its server to sign. */
+export interface Template {
+  readonly room_version: string;
+  readonly event: JsonObject;
+}
+
+/**
+ * Helps users of other servers into rooms, out of them, and to their doors: the two steps make and send.
+ * @spec server-server-api#joining-rooms, server-server-api#knocking-upon-a-room, server-server-api#leaving-rooms-rejecting-invites
+ */
+@Injectable()
+export class MembershipRequests {
+  constructor(
+    private readonly rooms: ResidentRooms,
+    private readonly templates: MembershipTemplates,
+    private readonly restricted: RestrictedJoins,
+    private readonly memberships: MembershipReader,
+    private readonly persister: EventPersister,
+    private readonly events: EventStore,
+    private readonly keys: KeyRing,
+    private readonly key: SigningKey,
+    private readonly limiter: RateLimiter,
+    private readonly sender: FederationSender,
+    private readonly config: Config,
+  ) {}
+
+  /**
+   * @param versions that the other server knows
+   * @throws MatrixError 400 `M_INCOMPATIBLE_ROOM_VERSION`, `M_UNABLE_TO_AUTHORISE_JOIN` or `M_UNABLE_TO_GRANT_JOIN`, 403
+   *   `M_FORBIDDEN`, 404 `M_NOT_FOUND`
+   */
+  async make(
+    kind: MembershipKind,
+    origin: string,
+    roomId: string,
+    userId: string,
+    versions: readonly string[] | undefined,
+  ): Promise<Template> {
+    if (!isValidUserId(userId)) throw MatrixError.invalidParam('This is not a user id');
+    if (domainOf(userId) !== origin) throw MatrixError.forbidden('The user is not one of your server');
+    const rules = await this.rooms.open(origin, roomId);
+    if (versions && !versions.includes(rules.version)) {
+      const message = `Your server does not support version ${rules.version} of rooms`;
+      throw new MatrixError(400, 'M_INCOMPATIBLE_ROOM_VERSION', message, { room_version: rules.version });
+    }
+    const content: JsonObject = { membership: kind };
+    if (kind === 'join') {
+      const authorizer = await this.#authorizer(rules, roomId, userId);
+      if (authorizer !== undefined) content['join_authorised_via_users_server'] = authorizer;
+    }
+    const event = await this.templates.make({ roomId, userId, content });
+    const { event_id: _id, hashes: _hashes, signatures: _signatures, ...template } = event.pdu;
+    return { room_version: rules.version, event: { ...template, origin } };
+  }
+
+  /**
+   * Stores an event that its server has signed, and sends it on to the others in the room. Again: changes nothing.
+   * @throws MatrixError 400 `M_INVALID_PARAM` for another event than the kind says, or one without the right signatures, 403
+   *   `M_FORBIDDEN`, 404 `M_NOT_FOUND`, 429 `M_LIMIT_EXCEEDED`
+   */
+  async send(
+    kind: MembershipKind,
+    origin: string,
+    roomId: string,
+    eventId: string,
+    content: JsonObject,
+  ): Promise<StoredEvent> {
+    const rules = await this.rooms.open(origin, roomId);
+    const given = eventOf(content, rules, roomId, eventId);
+    checkKind(kind, origin, given);
+    const event = kind === 'join' ? await this.#authorised(rules, given) : given;
+    const verdict = await this.keys.verifyEvent(event);
+    if (!verdict.valid || !hasValidContentHash(event))
+      throw MatrixError.invalidParam('The event does not carry the right signatures and hash');
+    if (kind === 'join') await this.limiter.take('rc_joins_per_room', roomId);
+    const [received] = await this.persister.receive(roomId, [{ event, origin }]);
+    if (received?.kind === 'accepted') {
+      const { streamOrdering } = received.stored;
+      await this.sender.sendOnBehalf(origin, { eventId, roomId, streamOrdering });
+      return received.stored;
+    }
+    if (received?.kind === 'missingAncestors')
+      throw MatrixError.invalidParam('The event builds upon others that are not known here');
+    const stored = received?.kind === 'known' ? await this.events.one(eventId) : undefined;
+    if (stored && isServable(stored)) return stored;
+    throw MatrixError.forbidden(received?.kind === 'rejected' ? received.reason : 'The room does not allow this now');
+  }
+
+  /** The join with this server's signature, where one of its users lets somebody in. */
+  async #authorised(rules: RoomVersionRules, event: RoomEvent): Promise<RoomEvent> {
+    const via = event.content['join_authorised_via_users_server'];
+    const { serverName } = this.config;
+    if (!rules.joinRules.restricted || typeof via !== 'string' || domainOf(via) !== serverName) return event;
+    await this.#authorizer(rules, event.roomId, event.sender);
+    return signEvent(event, serverName, this.key);
+  }
+
+  /** Who lets somebody in by a restricted join rule; nobody where the user needs nobody. */
+  async #authorizer(rules: RoomVersionRules, roomId: string, userId: string): Promise<string | undefined> {
+    if (!rules.joinRules.restricted) return undefined;
+    const membership = await this.memberships.currentOf(roomId, userId);
+    // The banned are refused by the auth rules.
+    if (membership === 'join' || membership === 'invite' || membership === 'ban') return undefined;
+    return this.restricted.authorizerForOthers(roomId, userId);
+  }
+}
+
+/** @throws MatrixError 400 `M_INVALID_PARAM` */
+function checkKind(kind: MembershipKind, origin: string, { type, stateKey, sender, content }: RoomEvent): void {
+  if (type !== 'm.room.member' || content['membership'] !== kind)
+    throw MatrixError.invalidParam(`The event is no ${kind}`);
+  if (domainOf(sender) !== origin) throw MatrixError.invalidParam('The sender is not a user of your server');
+  if (stateKey !== sender) throw MatrixError.invalidParam('The event is about somebody else than its sender');
+}

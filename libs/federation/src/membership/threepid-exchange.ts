@@ -1,0 +1,94 @@
+import { Injectable } from '@nestjs/common';
+import { FederationClient, federationPath, FederationRequestError } from '@rookery/federation-client';
+import { RateLimiter } from '@rookery/http';
+import { domainOf, isValidRoomId, isValidUserId, type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { Config, Logger } from '@rookery/platform';
+import { ThreepidInvites } from '@rookery/rooms';
+import { AccountService } from '@rookery/users';
+import { ResidentRooms } from '../rooms/resident-rooms.js';
+
+/** An invite to an address that somebody has claimed. */
+export interface BoundInvite {
+  readonly roomId: string;
+  /** Who left the invite. */
+  readonly sender: string;
+  /** Who has claimed it. */
+  readonly userId: string;
+  /** What the identity server says to that. */
+  readonly signed: JsonObject;
+}
+
+const timeoutMs = 20_000;
+const maxBytes = 65_536;
+
+/** Turns invites to addresses into invites of users. @spec server-server-api#third-party-invites */
+@Injectable()
+export class ThreepidExchange {
+  readonly #logger: Logger;
+
+  constructor(
+    private readonly rooms: ResidentRooms,
+    private readonly invites: ThreepidInvites,
+    private readonly accounts: AccountService,
+    private readonly client: FederationClient,
+    private readonly limiter: RateLimiter,
+    private readonly config: Config,
+    logger: Logger,
+  ) {
+    this.#logger = logger.child('federation');
+  }
+
+  /**
+   * Invites a user of another server who has claimed an invite of a local user.
+   * @throws MatrixError 400 `M_BAD_JSON` or `M_INVALID_PARAM`, 403 `M_FORBIDDEN`, 404 `M_NOT_FOUND`
+   */
+  async forServer(origin: string, roomId: string, invite: BoundInvite): Promise<void> {
+    if (invite.roomId !== roomId) throw MatrixError.invalidParam('The invite is for another room');
+    if (!isValidUserId(invite.userId) || domainOf(invite.userId) !== origin)
+      throw MatrixError.forbidden('The invited user is not one of your server');
+    await this.rooms.open(origin, roomId);
+    await this.#exchange(invite);
+  }
+
+  /**
+   * Claims invites for a local user, as an identity server says: it does not sign its requests, so what it says is believed
+   * only as far as its signatures in the invites go. What fails is logged.
+   * @throws MatrixError 400 `M_INVALID_PARAM`, 429 `M_LIMIT_EXCEEDED`
+   */
+  async claim(ip: string, userId: string, invites: readonly BoundInvite[]): Promise<void> {
+    if (!isValidUserId(userId) || domainOf(userId) !== this.config.serverName || !(await this.accounts.find(userId)))
+      throw MatrixError.invalidParam('The user is not one of this server');
+    if (invites.length > 0) await this.limiter.take('rc_third_party_invite', ip, undefined, invites.length);
+    for (const invite of invites) {
+      if (invite.userId !== userId || !isValidRoomId(invite.roomId) || !isValidUserId(invite.sender)) continue;
+      try {
+        if (domainOf(invite.sender) === this.config.serverName) await this.#exchange(invite);
+        else await this.#ask(domainOf(invite.sender), invite);
+      } catch (error) {
+        if (!MatrixError.is(error) && !(error instanceof FederationRequestError)) throw error;
+        this.#logger.info('An invite to an address could not be claimed', {
+          ...{ room_id: invite.roomId, user_id: userId, reason: error.message },
+        });
+      }
+    }
+  }
+
+  async #exchange({ roomId, sender, userId, signed }: BoundInvite): Promise<void> {
+    if (domainOf(sender) !== this.config.serverName)
+      throw MatrixError.forbidden('Whoever left the invite is not a user of this server');
+    if (signed['mxid'] !== userId) throw MatrixError.forbidden('The invite was claimed by somebody else');
+    await this.invites.exchange(roomId, sender, userId, signed);
+  }
+
+  /** Asks the server of whoever left an invite. */
+  async #ask(destination: string, { roomId, sender, userId, signed }: BoundInvite): Promise<void> {
+    const event = {
+      ...{ type: 'm.room.member', room_id: roomId, sender, state_key: userId },
+      content: { membership: 'invite', third_party_invite: { display_name: '', signed } },
+    };
+    const path = `/_matrix/federation/v1/exchange_third_party_invite${federationPath`/${roomId}`}`;
+    // Anybody may have made up the name of the server.
+    const options = { timeoutMs, maxBytes, retries: 'none', ignoreBackoff: true } as const;
+    await this.client.putJson(destination, path, event, options);
+  }
+}

@@ -1,0 +1,145 @@
+import { Controller, Get, Param, Post } from '@nestjs/common';
+import {
+  compileSchema,
+  type HttpReply,
+  Inbound,
+  type InboundRequest,
+  queryBoolean,
+  queryChoice,
+  queryInteger,
+  queryStrings,
+  requiredQueryString,
+} from '@rookery/http';
+import type { JsonObject } from '@rookery/matrix-types';
+import { SpaceHierarchy } from '@rookery/rooms';
+import { FederationAccess, Origin, SignedContent } from '../inbound/federation-access.js';
+import { PduReplies, wirePdu } from './pdu-replies.js';
+import { RoomHistory } from './room-history.js';
+
+const path = '/_matrix/federation/v1';
+/** Most events in one answer, and most that one request may name. */
+const maxEvents = 100;
+const maxNamed = 1_000;
+const usualMissing = 10;
+
+const ids = { type: 'array', maxItems: maxNamed, items: { type: 'string', maxLength: 255 } };
+const checkRange = compileSchema({
+  required: ['earliest_events', 'latest_events'],
+  properties: {
+    earliest_events: ids,
+    latest_events: ids,
+    limit: { type: 'integer' },
+    min_depth: { type: 'integer' },
+  },
+});
+
+/** What a server may read of the rooms it is in. */
+@Controller()
+export class RoomHistoryController {
+  constructor(
+    private readonly history: RoomHistory,
+    private readonly hierarchy: SpaceHierarchy,
+    private readonly replies: PduReplies,
+  ) {}
+
+  /** GET /_matrix/federation/v1/event/{eventId} */
+  @Get(`${path}/event/:eventId`)
+  @FederationAccess()
+  async event(@Origin() origin: string, @Param('eventId') eventId: string): Promise<object> {
+    return this.replies.transaction(await this.history.event(origin, eventId));
+  }
+
+  /** GET /_matrix/federation/v1/state/{roomId} */
+  @Get(`${path}/state/:roomId`)
+  @FederationAccess()
+  async state(
+    @Origin() origin: string,
+    @Param('roomId') roomId: string,
+    @Inbound() request: InboundRequest,
+  ): Promise<HttpReply> {
+    const { state, authChain } = await this.history.stateAt(origin, roomId, requiredQueryString(request, 'event_id'));
+    return this.replies.lists({ pdus: state, auth_chain: authChain });
+  }
+
+  /** GET /_matrix/federation/v1/state_ids/{roomId} */
+  @Get(`${path}/state_ids/:roomId`)
+  @FederationAccess()
+  async stateIds(
+    @Origin() origin: string,
+    @Param('roomId') roomId: string,
+    @Inbound() request: InboundRequest,
+  ): Promise<object> {
+    const { state, authChain } = await this.history.stateAt(origin, roomId, requiredQueryString(request, 'event_id'));
+    return { pdu_ids: state, auth_chain_ids: [...authChain] };
+  }
+
+  /** GET /_matrix/federation/v1/event_auth/{roomId}/{eventId} */
+  @Get(`${path}/event_auth/:roomId/:eventId`)
+  @FederationAccess()
+  async eventAuth(
+    @Origin() origin: string,
+    @Param('roomId') roomId: string,
+    @Param('eventId') eventId: string,
+  ): Promise<HttpReply> {
+    return this.replies.lists({ auth_chain: await this.history.authChain(origin, roomId, eventId) });
+  }
+
+  /** GET /_matrix/federation/v1/backfill/{roomId} */
+  @Get(`${path}/backfill/:roomId`)
+  @FederationAccess()
+  async backfill(
+    @Origin() origin: string,
+    @Param('roomId') roomId: string,
+    @Inbound() request: InboundRequest,
+  ): Promise<object> {
+    const from = queryStrings(request, 'v').slice(0, maxEvents);
+    requiredQueryString(request, 'limit');
+    const limit = queryInteger(request, 'limit', { min: 1, max: maxEvents, clamp: true }) ?? 1;
+    return this.replies.transaction(await this.history.backfill(origin, roomId, from, limit));
+  }
+
+  /** POST /_matrix/federation/v1/get_missing_events/{roomId} */
+  @Post(`${path}/get_missing_events/:roomId`)
+  @FederationAccess()
+  async missing(
+    @Origin() origin: string,
+    @Param('roomId') roomId: string,
+    @SignedContent() content: JsonObject,
+  ): Promise<object> {
+    checkRange(content);
+    const { earliest_events: earliest, latest_events: latest, limit = usualMissing, min_depth: minDepth = 0 } = content;
+    const events = await this.history.missing(origin, roomId, {
+      earliest: earliest as string[],
+      latest: (latest as string[]).slice(0, maxEvents),
+      limit: Math.max(0, Math.min(limit as number, maxEvents)),
+      minDepth: minDepth as number,
+    });
+    return { events: events.map((event) => wirePdu(event)) };
+  }
+
+  /** GET /_matrix/federation/v1/timestamp_to_event/{roomId} */
+  @Get(`${path}/timestamp_to_event/:roomId`)
+  @FederationAccess()
+  async atTime(
+    @Origin() origin: string,
+    @Param('roomId') roomId: string,
+    @Inbound() request: InboundRequest,
+  ): Promise<object> {
+    requiredQueryString(request, 'ts');
+    requiredQueryString(request, 'dir');
+    const ts = queryInteger(request, 'ts') ?? 0;
+    const event = await this.history.atTime(origin, roomId, ts, queryChoice(request, 'dir', ['f', 'b']) ?? 'f');
+    return { event_id: event.eventId, origin_server_ts: event.originServerTs };
+  }
+
+  /** GET /_matrix/federation/v1/hierarchy/{roomId} */
+  @Get(`${path}/hierarchy/:roomId`)
+  @FederationAccess()
+  space(
+    @Origin() origin: string,
+    @Param('roomId') roomId: string,
+    @Inbound() request: InboundRequest,
+  ): Promise<object> {
+    return this.hierarchy.forServer(origin, roomId, queryBoolean(request, 'suggested_only') ?? false);
+  }
+}
