@@ -42,10 +42,14 @@ export class RemoteJoins {
   async join(userId: string, roomId: string, servers: readonly string[], content: Readonly<JsonObject>): Promise<void> {
     await this.#turns.take(() =>
       this.candidates.first(servers, async (server) => {
-        const { event, answer } = await this.#handOver(server, userId, roomId, content);
+        const create = (await this.state.currentEvent(roomId, 'm.room.create'))?.event;
+        const { event, answer } = await this.#handOver(server, userId, roomId, content, create);
         const { rules } = event;
         const told = { state: answer['state'], authChain: answer['auth_chain'] };
         const proven = await this.remoteState.read(server, told, rules, roomId);
+        if (create && proven.state.every(({ eventId }) => eventId !== create.eventId)) {
+          throw new WrongAnswer(server, 'another create event than the one that is known');
+        }
         const refused = refusalOf(event, proven);
         if (refused !== undefined) throw new WrongAnswer(server, `the state does not allow the join: ${refused}`);
         const verdict = await this.persister.receiveWithState(rules.version, event, proven);
@@ -69,7 +73,8 @@ export class RemoteJoins {
   ): Promise<void> {
     await this.#turns.take(() =>
       this.candidates.first(servers, async (server) => {
-        const { event } = await this.#handOver(server, userId, roomId, content);
+        const create = (await this.state.currentEvent(roomId, 'm.room.create'))?.event;
+        const { event } = await this.#handOver(server, userId, roomId, content, create);
         const verdict = await this.inbound.receive(server, roomId, { event, origin: server });
         if (verdict.kind === 'accepted' || verdict.kind === 'known') return;
         if (verdict.kind === 'missingAncestors') throw new WrongAnswer(server, 'the room before the join is not known');
@@ -78,24 +83,23 @@ export class RemoteJoins {
     );
   }
 
-  /** Makes a join with a server. What comes back is checked as far as the event is concerned. */
+  /**
+   * Makes a join with a server. What comes back is checked as far as the event is concerned.
+   * @param create the room's create event, where its state is known; what an invite says about a room's version may be wrong
+   */
   async #handOver(
     server: string,
     userId: string,
     roomId: string,
     content: Readonly<JsonObject>,
+    create: RoomEvent | undefined,
   ): Promise<{ readonly event: RoomEvent; readonly answer: JsonObject }> {
-    const knownVersion = await this.#knownVersion(roomId);
-    const own = await this.handshake.prepare('join', server, { roomId, knownVersion }, userId, content);
+    const room = { roomId, knownVersion: create?.rules.version };
+    const own = await this.handshake.prepare('join', server, room, userId, content);
     const answer = await this.handshake.send('join', server, own);
     // Nobody was asked to leave members out.
     if (answer['members_omitted'] === true) throw new WrongAnswer(server, 'a state without its members');
     return { event: await this.#withSignatures(server, own, answer['event']), answer };
-  }
-
-  /** The version of a room whose state is known; what an invite says about a room's version may be wrong. */
-  async #knownVersion(roomId: string): Promise<string | undefined> {
-    return (await this.state.currentEvent(roomId, 'm.room.create'))?.event.rules.version;
   }
 
   /** The event as the others of the room have it: with the signature of the server that let somebody in. */

@@ -63,6 +63,8 @@ export function proveState(
   const create = state.get(stateKeyOf('m.room.create', ''));
   if (!create) return { wrong: 'no create event that stands' };
   if ((create.content['room_version'] ?? '1') !== version) return { wrong: 'a create event of another room version' };
+  const isAnother = ({ type, eventId }: RoomEvent): boolean => type === 'm.room.create' && eventId !== create.eventId;
+  if ([...allowed.values()].some(isAnother)) return { wrong: 'two create events' };
   const inState = new Set([...state.values()].map((event) => event.eventId));
   return {
     state: [...state.values()],

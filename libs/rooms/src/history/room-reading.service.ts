@@ -6,7 +6,7 @@ import { EventStore } from '../persistence/event-store.js';
 import { isServable, type StoredEvent } from '../persistence/stored-event.js';
 import { EventSerializer } from '../reading/event-serializer.js';
 import { formatRoomToken, parseRoomToken, type RoomPosition } from '../reading/room-token.js';
-import { TimelineReader } from '../reading/timeline-reader.js';
+import { type TimelinePage, TimelineReader } from '../reading/timeline-reader.js';
 import { type VisibleEvent, VisibilityFilter } from '../reading/visibility-filter.js';
 import { readerOf } from '../sending/origin.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
@@ -31,6 +31,9 @@ export type ReadingScope = 'visible' | 'everything';
 
 /** Pages that hold nothing visible are passed over, so that a client makes progress; at most so many per request. */
 const maxEmptyPages = 5;
+/** Events that are fetched from another server at a time, and how often for one request. */
+const backfillSize = 100;
+const maxBackfills = 3;
 
 /** What clients read of a room: events, context, pages of history, members, state. */
 @Injectable()
@@ -109,23 +112,19 @@ export class RoomReadingService {
     const start = from;
     const visible: VisibleEvent[] = [];
     let place: RoomPosition | undefined = from;
-    let askedElsewhere = false;
+    let asked = 0;
     for (let pages = 0; place && visible.length < query.limit && pages < maxEmptyPages; pages++) {
       const limit = query.limit - visible.length;
-      const page: Awaited<ReturnType<TimelineReader['page']>> = await this.timeline.page(roomId, place, {
-        direction: query.direction,
-        limit,
-        to,
-        filter: query.filter,
-      });
-      visible.push(...(await this.#inScope(requester, page.events, scope)));
-      const before: RoomPosition = lastPlace(page.events, backwards ? 'before' : 'after') ?? place;
-      place = page.end;
-      if (!place && backwards && !to && !askedElsewhere) {
-        askedElsewhere = true;
-        const found = await this.remote.gateway?.backfill(roomId, 100);
-        if (found) place = before;
+      const here = place;
+      const read = (): Promise<TimelinePage> =>
+        this.timeline.page(roomId, here, { direction: query.direction, limit, to, filter: query.filter });
+      let page = await read();
+      if (backwards && asked < maxBackfills && (await this.#fillGap(roomId, here, page.end))) {
+        asked += 1;
+        page = await read();
       }
+      visible.push(...(await this.#inScope(requester, page.events, scope)));
+      place = page.end;
       if (visible.length > 0 && visible.length >= limit / 2) break;
     }
     const response: JsonObject = {
@@ -142,6 +141,19 @@ export class RoomReadingService {
       response['state'] = await this.#writeState(requester, state?.values() ?? []);
     }
     return response;
+  }
+
+  /**
+   * Fetches what is missing on the way back between two places, if anything is.
+   * @param end absent: down to the beginning of the room
+   * @returns whether something came: what lies between is to be read again
+   */
+  async #fillGap(roomId: string, from: RoomPosition, end: RoomPosition | undefined): Promise<boolean> {
+    const { gateway } = this.remote;
+    if (!gateway) return false;
+    const { topological } = await this.timeline.topological(roomId, from);
+    if (!(await this.timeline.hasGap(roomId, end?.topological ?? 0, topological))) return false;
+    return gateway.backfill(roomId, backfillSize, topological);
   }
 
   /**

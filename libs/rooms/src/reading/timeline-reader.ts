@@ -166,6 +166,17 @@ export class TimelineReader {
     return { events, end };
   }
 
+  /** Whether something is missing before an event of a room whose depth lies between two, both included. */
+  async hasGap(roomId: string, from: number, upTo: number): Promise<boolean> {
+    const row = await this.database.get(
+      `SELECT 1 AS found FROM event_backward_extremities b JOIN event_edges g ON g.prev_event_id = b.event_id
+       JOIN events e ON e.event_id = g.event_id
+       WHERE b.room_id = ? AND e.topological_ordering >= ? AND e.topological_ordering <= ? LIMIT 1`,
+      [roomId, from, upTo],
+    );
+    return row !== undefined;
+  }
+
   /** Servable events of all rooms with `after < stream ordering <= upTo`, oldest first; at most `limit`. */
   async all(after: number, upTo: number, limit: number): Promise<StoredEvent[]> {
     const rows = await this.database.query<{ event_id: string }>(

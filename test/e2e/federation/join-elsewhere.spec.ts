@@ -1,0 +1,289 @@
+import { parsePdu, roomVersionRules, signEvent, SigningKey } from '@rookery/events';
+import type { JsonObject } from '@rookery/matrix-types';
+import { stateKeyOf } from '@rookery/state-res';
+import type { TestHomeserver, TestUser } from '@rookery/testing';
+import { databases, ok, say, type WireEvent } from '../rooms/rooms-client.js';
+import { ElsewhereRoom, type Lie, Refusal } from './elsewhere-room.js';
+import { FederationWorld, type PlayedServer } from './federation-world.js';
+
+const list = (value: unknown): JsonObject[] => value as JsonObject[];
+const without = (value: unknown, type: string): JsonObject[] => list(value).filter((pdu) => pdu['type'] !== type);
+const stranger = SigningKey.fromSeed('stranger', new Uint8Array(32).fill(77));
+
+describe.each(databases)('joins of rooms elsewhere (%s)', (database) => {
+  let world: FederationWorld;
+  let home: TestHomeserver;
+  let far: PlayedServer;
+  let alice: TestUser;
+
+  beforeAll(async () => {
+    world = await FederationWorld.create();
+    const settings = { federation: { ...(world.settings['federation'] as object), client_timeout: '2s' } };
+    home = await world.homeserver('home.test', { database, settings });
+    far = await world.played('far.test');
+    alice = await home.registerUser('alice');
+  });
+  afterAll(() => world?.stop());
+
+  const join = (room: ElsewhereRoom, via = [far.name]) =>
+    alice.request<JsonObject>('POST', `/join/${room.roomId}?${via.map((name) => `via=${name}`).join('&')}`, {});
+  const nameOf = async (room: ElsewhereRoom): Promise<unknown> =>
+    (await ok(alice, 'GET', `/rooms/${room.roomId}/state/m.room.name`))['name'];
+
+  it.each(['1', '2', '6', '10', '11', '12'])(
+    'joins a room of version %s and reads what was before',
+    async (version) => {
+      const room = new ElsewhereRoom(far, version);
+      for (let i = 0; i < 5; i++) room.say(`before ${i}`);
+      expect((await join(room)).status).toBe(200);
+      expect(await nameOf(room)).toBe(`Elsewhere ${version}`);
+      const { joined } = await ok<{ joined: Record<string, unknown> }>(
+        alice,
+        'GET',
+        `/rooms/${room.roomId}/joined_members`,
+      );
+      expect(Object.keys(joined).sort()).toEqual([alice.userId, room.creator].sort());
+      await say(alice, room.roomId, 'hello');
+      const { chunk } = await ok<{ chunk: WireEvent[] }>(
+        alice,
+        'GET',
+        `/rooms/${room.roomId}/messages?dir=b&limit=100`,
+      );
+      const bodies = chunk.flatMap((event) => (event.type === 'm.room.message' ? [event.content['body']] : []));
+      expect(bodies).toEqual(['hello', 'before 4', 'before 3', 'before 2', 'before 1', 'before 0']);
+      expect(chunk.at(-1)?.type).toBe('m.room.create');
+    },
+  );
+
+  /** Lies after which nothing must be believed: the join fails. */
+  const refused: [string, string, (room: ElsewhereRoom) => Lie][] = [
+    ['a room version that nobody knows', 'make_join', () => (honest) => ({ ...honest, room_version: 'org.evil' })],
+    ['another room version', 'make_join', () => (honest) => ({ ...honest, room_version: '9' })],
+    ['an event of another user', 'make_join', (room) => (honest) => change(honest, { state_key: room.creator })],
+    ['another sender', 'make_join', (room) => (honest) => change(honest, { sender: room.creator })],
+    ['another room', 'make_join', () => (honest) => change(honest, { room_id: '!other:far.test' })],
+    ['a ban', 'make_join', () => (honest) => change(honest, { content: { membership: 'ban' } })],
+    ['an event without a depth', 'make_join', () => (honest) => change(honest, { depth: 'deep' })],
+    ['references that are none', 'make_join', () => (honest) => change(honest, { prev_events: [1, {}] })],
+    [
+      'hundreds of previous events',
+      'make_join',
+      () => (honest) => change(honest, { prev_events: Array.from({ length: 500 }, (_, i) => `$e${i}`) }),
+    ],
+    ['no object', 'make_join', () => () => '[1,2,3]'],
+    ['no JSON', 'make_join', () => () => '{"event":'],
+    ['megabytes', 'make_join', () => (honest) => ({ ...honest, more: 'x'.repeat(2_000_000) })],
+    ['a refusal', 'make_join', () => () => new Refusal(403, { errcode: 'M_FORBIDDEN', error: 'No' })],
+    ['no state', 'send_join', () => () => ({})],
+    ['lists that are none', 'send_join', () => (honest) => ({ ...honest, state: 'all', auth_chain: 7 })],
+    [
+      'a state without its create event',
+      'send_join',
+      () => (honest) => ({ ...honest, state: without(honest['state'], 'm.room.create') }),
+    ],
+    ['a state without its members', 'send_join', () => (honest) => ({ ...honest, members_omitted: true })],
+    [
+      'another create event',
+      'send_join',
+      (room) => (honest) => {
+        const content = { room_version: room.version, creator: room.creator, evil: true };
+        const create = room.make({ type: 'm.room.create', stateKey: '', content, prev: [], auth: [] });
+        return { ...honest, state: [create.pdu, ...without(honest['state'], 'm.room.create')] };
+      },
+    ],
+    [
+      'a create event that nobody signed',
+      'send_join',
+      () => (honest) => ({
+        state: list(honest['state']).map((pdu) => (pdu['type'] === 'm.room.create' ? { ...pdu, signatures: {} } : pdu)),
+        auth_chain: without(honest['auth_chain'], 'm.room.create'),
+      }),
+    ],
+    [
+      'two events for one key',
+      'send_join',
+      (room) => (honest) => {
+        const second = room.make({ type: 'm.room.name', stateKey: '', content: { name: 'Second' } });
+        return { ...honest, state: [...list(honest['state']), second.pdu] };
+      },
+    ],
+    [
+      'a message as state',
+      'send_join',
+      (room) => (honest) => {
+        const message = room.make({ type: 'm.room.message', content: { body: 'state?' } });
+        return { ...honest, state: [...list(honest['state']), message.pdu] };
+      },
+    ],
+    [
+      'a join rule that keeps everybody out',
+      'send_join',
+      (room) => (honest) => {
+        const closed = room.make({ type: 'm.room.join_rules', stateKey: '', content: { join_rule: 'invite' } });
+        return { ...honest, state: [...without(honest['state'], 'm.room.join_rules'), closed.pdu] };
+      },
+    ],
+    [
+      'a state whose auth events are withheld',
+      'send_join',
+      () => (honest) => ({ state: without(honest['state'], 'm.room.power_levels'), auth_chain: [] }),
+    ],
+  ];
+
+  it.each(refused)('believes nothing of a server that tells of %s (%s)', async (told, kind, lie) => {
+    const room = new ElsewhereRoom(far, '10');
+    room.lies.set(kind, lie(room));
+    const answer = await join(room);
+    const expected = told === 'a refusal' ? [403, 'M_FORBIDDEN'] : [502, 'M_UNKNOWN'];
+    expect([answer.status, answer.body['errcode']]).toEqual(expected);
+    expect((await alice.request('GET', `/rooms/${room.roomId}/state`)).status).toBe(403);
+    room.lies.clear();
+    // The lies have left nothing behind that would stand in the way.
+    expect((await join(room)).status).toBe(200);
+    expect(await nameOf(room)).toBe('Elsewhere 10');
+  });
+
+  /** Lies that are left out: the rest stands. */
+  const hidden = { type: 'm.room.topic', stateKey: '', content: { topic: 'hidden' } };
+  const leftOut: [string, (room: ElsewhereRoom) => readonly Readonly<JsonObject>[]][] = [
+    ['that nobody signed', (room) => [room.make({ ...hidden, unsigned: true }).pdu]],
+    [
+      'that a stranger signed',
+      (room) => [signEvent(room.make({ ...hidden, unsigned: true }), room.server.name, stranger).pdu],
+    ],
+    ['that the rules forbid', (room) => [room.make({ ...hidden, sender: `@nobody:${room.server.name}` }).pdu]],
+    ['whose auth events nobody has', (room) => [room.make({ ...hidden, auth: ['$nobody-knows'] }).pdu]],
+    ['that is no event', () => [{ type: 'm.room.topic' }, 7 as unknown as JsonObject, { ...nested(2_000) }]],
+    ['of another room', (room) => [new ElsewhereRoom(room.server, '10').make({ ...hidden }).pdu]],
+  ];
+
+  it.each(leftOut)('leaves out state %s', async (_, make) => {
+    const room = new ElsewhereRoom(far, '10');
+    const more = make(room);
+    room.lies.set('send_join', (honest) => ({ ...honest, state: [...list(honest['state']), ...more] }));
+    far.answer = (asked, response) => void room.answer(asked, response);
+    expect((await join(room)).status).toBe(200);
+    expect(await nameOf(room)).toBe('Elsewhere 10');
+    expect((await alice.request('GET', `/rooms/${room.roomId}/state/m.room.topic`)).status).toBe(404);
+    await say(alice, room.roomId, 'it works');
+  });
+
+  it('redacts state whose content was changed on the way', async () => {
+    const room = new ElsewhereRoom(far, '10');
+    room.lies.set('send_join', (honest) => ({
+      ...honest,
+      state: list(honest['state']).map((pdu) =>
+        pdu['type'] === 'm.room.name' ? { ...pdu, content: { name: 'Changed' } } : pdu,
+      ),
+    }));
+    expect((await join(room)).status).toBe(200);
+    expect(await ok(alice, 'GET', `/rooms/${room.roomId}/state/m.room.name`)).toEqual({});
+  });
+
+  it('asks the next server when one is gone, and says what most of them say', async () => {
+    const room = new ElsewhereRoom(far, '12');
+    expect((await join(room, ['gone.test', 'not a name', 'home.test', far.name])).status).toBe(200);
+    const closed = new ElsewhereRoom(far, '12');
+    closed.lies.set('make_join', () => new Refusal(403, { errcode: 'M_FORBIDDEN', error: 'Not you' }));
+    expect(await join(closed, ['gone.test', far.name])).toMatchObject({
+      status: 403,
+      body: { errcode: 'M_FORBIDDEN', error: 'Not you' },
+    });
+    closed.lies.set('make_join', () => new Refusal(401, { errcode: 'M_UNKNOWN_TOKEN', error: 'Log out!' }));
+    expect(await join(closed)).toMatchObject({ status: 502, body: { errcode: 'M_UNKNOWN' } });
+    expect(await join(closed, ['gone.test'])).toMatchObject({ status: 502 });
+  });
+
+  it('waits a bounded time for a server that says nothing', async () => {
+    const room = new ElsewhereRoom(far, '12');
+    const [mute, slow] = [await world.played('mute.test'), await world.played('slow.test')];
+    mute.answer = () => undefined;
+    expect((await join(room, [mute.name])).status).toBe(504);
+    slow.answer = (asked, response) =>
+      asked.url.includes('send_join') ? undefined : void room.answer(asked, response);
+    expect((await join(room, [slow.name, far.name])).status).toBe(200);
+    expect(await nameOf(room)).toBe('Elsewhere 12');
+  });
+
+  it('comes back after a ban that was lifted while nobody was there to hear of it', async () => {
+    const room = new ElsewhereRoom(far, '11');
+    expect((await join(room)).status).toBe(200);
+    await ok(alice, 'POST', `/rooms/${room.roomId}/leave`, {});
+    room.add({ type: 'm.room.member', stateKey: alice.userId, content: { membership: 'ban' } });
+    room.add({ type: 'm.room.member', stateKey: alice.userId, content: { membership: 'leave' } });
+    room.add({ type: 'm.room.name', stateKey: '', content: { name: 'Renamed meanwhile' } });
+    expect((await join(room)).status).toBe(200);
+    expect(await nameOf(room)).toBe('Renamed meanwhile');
+    const members = await ok<{ chunk: WireEvent[] }>(alice, 'GET', `/rooms/${room.roomId}/members`);
+    expect(members.chunk.find((event) => event.state_key === alice.userId)?.content['membership']).toBe('join');
+    expect(room.state.get(stateKeyOf('m.room.member', alice.userId))?.content['membership']).toBe('join');
+  });
+
+  it('knocks, sees what the room shows, and takes the knock back', async () => {
+    const room = new ElsewhereRoom(far, '10', { join_rule: 'knock' });
+    const knocked = await alice.request('POST', `/knock/${room.roomId}?via=${far.name}`, { reason: 'let me in' });
+    expect(knocked.status).toBe(200);
+    const member = () => room.state.get(stateKeyOf('m.room.member', alice.userId))?.content;
+    expect(member()).toMatchObject({ membership: 'knock', reason: 'let me in' });
+    const sync = await ok<{ rooms: { knock: Record<string, { knock_state: { events: WireEvent[] } }> } }>(
+      alice,
+      'GET',
+      '/sync',
+    );
+    const shown = sync.rooms.knock[room.roomId]?.knock_state.events.map((event) => event.type) ?? [];
+    expect(shown).toEqual(expect.arrayContaining(['m.room.create', 'm.room.name']));
+    await ok(alice, 'POST', `/rooms/${room.roomId}/leave`, {});
+    expect(member()).toMatchObject({ membership: 'leave' });
+  });
+
+  it('resolves an alias of another server and joins by it', async () => {
+    const room = new ElsewhereRoom(far, '12');
+    const alias = encodeURIComponent(`#hall:${far.name}`);
+    expect(await ok(alice, 'GET', `/directory/room/${alias}`)).toEqual({ room_id: room.roomId, servers: [far.name] });
+    expect((await alice.request('POST', `/join/${alias}`, {})).status).toBe(200);
+    room.lies.set('query', () => ({ room_id: 7, servers: 'many' }));
+    expect((await alice.request('GET', `/directory/room/${alias}`)).status).toBe(502);
+    const gone = encodeURIComponent('#hall:gone.test');
+    expect((await alice.request('GET', `/directory/room/${gone}`)).status).toBe(502);
+  });
+
+  it('invites a user of another server only with its signature', async () => {
+    const { room_id: roomId } = await ok<{ room_id: string }>(alice, 'POST', '/createRoom', { name: 'Come in' });
+    const invite = (user: string) => alice.request<JsonObject>('POST', `/rooms/${roomId}/invite`, { user_id: user });
+    const bodies: JsonObject[] = [];
+    let back = (event: JsonObject): unknown => ({ event });
+    const signedBy = (pdu: JsonObject, key = far.key): unknown => {
+      const rules = roomVersionRules(String(bodies.at(-1)?.['room_version']));
+      return rules && signEvent(parsePdu(pdu, rules), far.name, key).pdu;
+    };
+    far.answer = (asked, response) => {
+      const body = JSON.parse(asked.body) as JsonObject;
+      bodies.push(body);
+      response.end(JSON.stringify(back(body['event'] as JsonObject)));
+    };
+    const dave = `@dave:${far.name}`;
+    expect((await invite(dave)).status).toBe(502);
+    back = (event) => ({ event: signedBy(event) });
+    expect((await invite(dave)).status).toBe(200);
+    const state = list(bodies.at(-1)?.['invite_room_state']);
+    expect(state.map((pdu) => pdu['type'])).toEqual(expect.arrayContaining(['m.room.create', 'm.room.name']));
+    expect(state.every((pdu) => pdu['signatures'] !== undefined)).toBe(true);
+    back = (event) => ({ event: signedBy(event, stranger) });
+    expect((await invite(`@eve:${far.name}`)).status).toBe(502);
+    back = (event) => ({ event: signedBy({ ...event, content: { membership: 'join' } }) });
+    expect((await invite(`@eve:${far.name}`)).status).toBe(502);
+    expect((await invite('@frank:gone.test')).status).toBe(502);
+    await say(alice, roomId, 'still here');
+  });
+
+  function change(honest: JsonObject, changes: JsonObject): JsonObject {
+    return { ...honest, event: { ...(honest['event'] as JsonObject), ...changes } };
+  }
+});
+
+/** Deeply nested rubbish. */
+function nested(depth: number): JsonObject {
+  let value: JsonObject = {};
+  for (let i = 0; i < depth; i++) value = { a: value };
+  return value;
+}
