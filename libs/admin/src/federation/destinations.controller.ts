@@ -54,7 +54,7 @@ export class DestinationsController {
     const { retry_last_ts: lastTs, retry_interval: pauseMs } = await this.#known(destination);
     if (lastTs === 0 && pauseMs === 0)
       throw new MatrixError(400, 'M_UNKNOWN', 'This server is tried without a pause already');
-    await this.destinations.alive(destination);
+    await this.destinations.reset(destination);
     return {};
   }
 

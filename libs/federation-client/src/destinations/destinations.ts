@@ -95,12 +95,16 @@ export class Destinations {
   async alive(destination: string): Promise<void> {
     const known = this.#known.get(destination);
     if (known === undefined || !isHealthy(known.row)) {
-      if (isHealthy(await this.#row(destination))) return;
-      this.#remember(destination, healthy);
-      await this.database.write((tx) => clearFailure(tx, destination), { name: 'destination_alive' });
-      this.logger.info('Another server is back', { destination });
-      for (const listener of this.#listeners) listener(destination);
+      if (!isHealthy(await this.#row(destination))) await this.reset(destination);
     }
+  }
+
+  /** Ends the pause of a server: it is tried again at once. */
+  async reset(destination: string): Promise<void> {
+    this.#remember(destination, healthy);
+    await this.database.write((tx) => clearFailure(tx, destination), { name: 'destination_alive' });
+    this.logger.info('Another server is back', { destination });
+    for (const listener of this.#listeners) listener(destination);
   }
 
   /** The server showed no life. Requests that failed during a pause do not make it longer. */
