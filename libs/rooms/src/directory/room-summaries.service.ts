@@ -1,7 +1,8 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { type JsonObject, MatrixError, type Membership } from '@rookery/matrix-types';
+import { domainOf, isJsonObject, type JsonObject, MatrixError, type Membership } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
+import { RemoteRooms } from '../membership/remote-rooms.js';
 import { allowedRooms } from '../membership/restricted-joins.js';
 import { MembershipReader } from '../reading/membership-reader.js';
 import { RoomServers } from '../servers/room-servers.js';
@@ -25,6 +26,7 @@ export class RoomSummaries {
     private readonly memberships: MembershipReader,
     private readonly state: RoomStateReader,
     private readonly servers: RoomServers,
+    private readonly remote: RemoteRooms,
     private readonly config: Config,
   ) {}
 
@@ -78,11 +80,40 @@ export class RoomSummaries {
     };
   }
 
-  /** @throws MatrixError 404 `M_NOT_FOUND` */
-  async one(userId: string | undefined, roomId: string): Promise<JsonObject> {
+  /**
+   * A room as somebody may see it, from here or from the servers that are named.
+   * @param via asked only for users of this server
+   * @throws MatrixError 404 `M_NOT_FOUND`
+   */
+  async one(userId: string | undefined, roomId: string, via: readonly string[] = []): Promise<JsonObject> {
     const summary = await this.visible(userId, roomId);
-    if (!summary) throw MatrixError.notFound('There is no such room, or you may not see it');
-    return this.write(summary);
+    if (summary) return this.write(summary);
+    const told = userId === undefined ? undefined : await this.elsewhere(userId, roomId, via, false);
+    if (!told) throw MatrixError.notFound('There is no such room, or you may not see it');
+    const { children_state: _, ...shown } = told;
+    const membership = (await this.memberships.inRoom(userId!, roomId))?.membership;
+    return { ...shown, ...(membership !== undefined && { membership }) };
+  }
+
+  /**
+   * A room with its children as other servers show it to this one, if a user may know of it; the federation API's form.
+   * @spec client-server-api#get_matrixclientv1roomsroomidhierarchy
+   */
+  async elsewhere(
+    userId: string,
+    roomId: string,
+    via: readonly string[],
+    suggestedOnly: boolean,
+  ): Promise<JsonObject | undefined> {
+    const servers = [...via, domainOf(roomId)];
+    const room = (await this.remote.gateway?.hierarchy(roomId, servers, suggestedOnly))?.['room'];
+    if (!isJsonObject(room) || room['room_id'] !== roomId) return undefined;
+    const { join_rule: rule = 'public', world_readable: isReadable, allowed_room_ids: allowed } = room;
+    if (openRules.has(rule) || isReadable === true) return room;
+    const membership = (await this.memberships.inRoom(userId, roomId))?.membership;
+    if (membership === 'join' || membership === 'invite') return room;
+    const allowedIds = Array.isArray(allowed) ? allowed.filter((id) => typeof id === 'string') : [];
+    return (await this.#isInAny(userId, allowedIds)) ? room : undefined;
   }
 
   async #isInAny(userId: string, roomIds: readonly string[]): Promise<boolean> {
@@ -91,9 +122,11 @@ export class RoomSummaries {
   }
 }
 
-/** Whether everybody may know of a room. */
+/** Join rules by which everybody may know of a room. */
+const openRules: ReadonlySet<unknown> = new Set(['public', 'knock', 'knock_restricted']);
+
 const isOpenToAll = ({ join_rules: rule, history_visibility: visibility }: SummaryRow): boolean =>
-  ['public', 'knock', 'knock_restricted'].includes(rule ?? '') || visibility === 'world_readable';
+  openRules.has(rule) || visibility === 'world_readable';
 
 /** Servers that a space names for a child. */
 export function viaOf(content: Readonly<JsonObject>): string[] {

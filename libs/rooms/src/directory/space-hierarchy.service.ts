@@ -1,6 +1,5 @@
 import { Injectable } from '@nestjs/common';
 import { isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
-import { RemoteRooms } from '../membership/remote-rooms.js';
 import type { StoredEvent } from '../persistence/stored-event.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
 import { type RoomSummary, RoomSummaries, viaOf } from './room-summaries.service.js';
@@ -34,7 +33,6 @@ export class SpaceHierarchy {
   constructor(
     private readonly summaries: RoomSummaries,
     private readonly state: RoomStateReader,
-    private readonly remote: RemoteRooms,
   ) {}
 
   /**
@@ -54,7 +52,7 @@ export class SpaceHierarchy {
         return { rooms, next_batch: writeToken(shown, request) };
       }
       seen.add(next.roomId);
-      const found = (await this.#local(userId, next, request)) ?? (await this.#elsewhere(next, request));
+      const found = (await this.#local(userId, next, request)) ?? (await this.#elsewhere(userId, next, request));
       if (!found) {
         if (next.depth === 0 && request.everything) throw MatrixError.notFound('There is no such room');
         if (next.depth === 0) throw MatrixError.forbidden('You may not see this room');
@@ -129,13 +127,13 @@ export class SpaceHierarchy {
 
   /** The same as another server tells it. */
   async #elsewhere(
+    userId: string,
     { roomId, via }: Pending,
     request: HierarchyRequest,
   ): Promise<{ room: JsonObject; children: Omit<Pending, 'depth'>[] } | undefined> {
     if (via.length === 0 || request.everything) return undefined;
-    const answer = await this.remote.gateway?.hierarchy(roomId, via, request.suggestedOnly);
-    const room = answer?.['room'];
-    if (!isJsonObject(room) || room['room_id'] !== roomId) return undefined;
+    const room = await this.summaries.elsewhere(userId, roomId, via, request.suggestedOnly);
+    if (!room) return undefined;
     const state = Array.isArray(room['children_state']) ? room['children_state'].slice(0, maxChildren) : [];
     const children = state.flatMap((entry: unknown) => {
       if (!isJsonObject(entry) || typeof entry['state_key'] !== 'string' || !isJsonObject(entry['content'])) return [];

@@ -56,7 +56,7 @@ export class SpaceController {
     @Inbound() request: InboundRequest,
     @Param('roomIdOrAlias') roomIdOrAlias: string,
   ): Promise<object> {
-    const { roomId } = await this.aliases.resolveRoom(roomIdOrAlias, queryStrings(request, 'via'));
-    return this.summaries.one(requester?.userId, roomId);
+    const { roomId, servers } = await this.aliases.resolveRoom(roomIdOrAlias, queryStrings(request, 'via'));
+    return this.summaries.one(requester?.userId, roomId, servers);
   }
 }
