@@ -8,6 +8,7 @@ import {
 } from '@rookery/module-api';
 import { defineBackgroundUpdate } from '@rookery/database';
 import { eventually, type TestUser } from '@rookery/testing';
+import { operatorOf } from '../admin/operator-world.js';
 import { type Fired, probe, type ProbeServer, startProbe } from './probe-server.js';
 
 /** Calls that need what no test has here; who shows them. */
@@ -338,6 +339,21 @@ describe.each(['sqlite', 'postgres'] as const)('callbacks fire (%s)', (kind) => 
     probe.answers = { getMediaConfigForUser: () => ({ 'm.upload.size': 7 }) };
     expect((await config()).body).toEqual({ 'm.upload.size': 7 });
     expect(last('getMediaConfigForUser').args).toEqual([ann.userId]);
+  });
+
+  it('when an administrator deletes a room', async () => {
+    const { user, call } = await operatorOf(server);
+    const made = await ann.request<{ room_id: string }>('POST', '/createRoom', {});
+    const doomed = made.body.room_id;
+    for (const path of [`/v1/rooms/${doomed}`, `/v2/rooms/${doomed}`]) {
+      probe.answers.checkCanShutdownRoom = () => false;
+      expect(await call('DELETE', path, {})).toMatchObject({ status: 403, body: { errcode: 'M_FORBIDDEN' } });
+      expect(last('checkCanShutdownRoom').args).toEqual([user.userId, doomed]);
+    }
+    expect((await call('GET', `/v1/rooms/${doomed}`)).status).toBe(200);
+    probe.answers = {};
+    expect((await call('DELETE', `/v1/rooms/${doomed}`, {})).status).toBe(200);
+    expect((await call('GET', `/v1/rooms/${doomed}`)).status).toBe(404);
   });
 
   it('when a background update runs', async () => {
