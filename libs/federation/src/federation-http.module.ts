@@ -1,8 +1,10 @@
 import { Module } from '@nestjs/common';
+import { E2eeModule } from '@rookery/e2ee';
 import { FederationClientModule } from '@rookery/federation-client';
 import { MediaModule } from '@rookery/media';
 import { RoomsModule } from '@rookery/rooms';
 import { UsersModule } from '@rookery/users';
+import { DeviceKeysForServersController } from './devices/device-keys.controller.js';
 import { FederationModule } from './federation.module.js';
 import { FederationSenderModule } from './federation-sender.module.js';
 import { FederationGuard } from './inbound/federation-guard.js';
@@ -35,7 +37,15 @@ import { StagedEvents } from './transactions/staged-events.js';
 
 /** The API for other servers. */
 @Module({
-  imports: [FederationModule, FederationSenderModule, FederationClientModule, UsersModule, RoomsModule, MediaModule],
+  imports: [
+    FederationModule,
+    FederationSenderModule,
+    FederationClientModule,
+    UsersModule,
+    RoomsModule,
+    MediaModule,
+    E2eeModule,
+  ],
   providers: [
     RequestVerifier,
     FederationRateLimiter,
@@ -60,6 +70,7 @@ import { StagedEvents } from './transactions/staged-events.js';
     FederationWhitelistController,
     OpenIdUserinfoController,
     FederationQueryController,
+    DeviceKeysForServersController,
     PublicRoomsForServersController,
     MediaForServersController,
     SendTransactionController,

@@ -1,16 +1,33 @@
 import { Module } from '@nestjs/common';
+import { E2eeModule } from '@rookery/e2ee';
 import { EphemeralModule } from '@rookery/ephemeral';
 import { FederationClientModule } from '@rookery/federation-client';
 import { RoomsModule } from '@rookery/rooms';
+import { DeviceNews } from './devices/device-news.js';
+import { FederationKeySource } from './devices/remote-key-source.js';
+import { RemoteDeviceLists } from './devices/remote-device-lists.js';
+import { EduHandlers } from './edus/edu-handlers.js';
+import { OutgoingEphemeral } from './edus/outgoing-ephemeral.js';
+import { FederationModule } from './federation.module.js';
 import { EventFeed } from './sender/event-feed.js';
 import { EventTexts } from './sender/event-texts.js';
 import { FederationSender } from './sender/federation-sender.js';
 import { RemoteAudience } from './sender/remote-audience.js';
 
-/** Brings other servers what happens here. */
+/** Brings other servers what happens here, and hands on what their EDUs say; for one process. */
 @Module({
-  imports: [FederationClientModule, RoomsModule, EphemeralModule],
-  providers: [EventTexts, RemoteAudience, EventFeed, FederationSender],
+  imports: [FederationModule, FederationClientModule, RoomsModule, EphemeralModule, E2eeModule],
+  providers: [
+    EventTexts,
+    RemoteAudience,
+    EventFeed,
+    DeviceNews,
+    FederationSender,
+    OutgoingEphemeral,
+    RemoteDeviceLists,
+    FederationKeySource,
+    EduHandlers,
+  ],
   exports: [RemoteAudience, FederationSender],
 })
 export class FederationSenderModule {}

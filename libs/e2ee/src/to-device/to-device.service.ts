@@ -52,6 +52,7 @@ export class ToDeviceService implements OnModuleInit, OnModuleDestroy {
   #arrived = new StreamChangeCache(Number.MAX_SAFE_INTEGER);
   // Up to where messages of a device were deleted.
   readonly #acknowledged = new LRUCache<string, number>({ maxSize: maxAcknowledged, sizeCalculation: () => 1 });
+  readonly #queuedListeners: ((destinations: readonly string[]) => void)[] = [];
   #stream: StreamIds | undefined;
   #opening: Promise<void> | undefined;
   #forgetter: Timer | undefined;
@@ -160,6 +161,11 @@ export class ToDeviceService implements OnModuleInit, OnModuleDestroy {
     this.#acknowledged.set(key, upTo);
   }
 
+  /** Calls `listener` with the servers for which messages were queued, once that is durable. It must not throw or block. */
+  onQueued(listener: (destinations: readonly string[]) => void): void {
+    this.#queuedListeners.push(listener);
+  }
+
   /** What waits for another server in `(after, upTo]`, oldest first. */
   outbox(destination: string, after: number, upTo: number, limit: number): Promise<OutboxMessage[]> {
     return outboxOf(this.database, destination, after, upTo, limit);
@@ -206,6 +212,7 @@ export class ToDeviceService implements OnModuleInit, OnModuleDestroy {
         tx.afterCommit(() => {
           for (const { userId, deviceId } of inbox) this.#arrived.changed(inboxKey(userId, deviceId), position);
           this.notifier.announce(this.stream.name, position, { users: new Set(inbox.map(({ userId }) => userId)) });
+          if (servers.size > 0) for (const listener of this.#queuedListeners) listener([...servers.keys()]);
         });
       },
       { name: 'to_device_send' },

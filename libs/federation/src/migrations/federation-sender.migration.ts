@@ -17,8 +17,8 @@ export const senderTables: Migration = {
       `CREATE INDEX destination_rooms_room_id ON destination_rooms (room_id)`,
       `CREATE TABLE device_lists_outbound_pokes (
         destination TEXT NOT NULL, stream_id BIGINT NOT NULL, user_id TEXT NOT NULL, device_id TEXT NOT NULL,
-        ts BIGINT NOT NULL, PRIMARY KEY (destination, stream_id)) ${end}`,
-      `CREATE INDEX device_lists_outbound_pokes_ts ON device_lists_outbound_pokes (ts)`,
+        ts BIGINT NOT NULL, PRIMARY KEY (destination, user_id, device_id)) ${end}`,
+      `CREATE INDEX device_lists_outbound_pokes_order ON device_lists_outbound_pokes (destination, stream_id)`,
       `CREATE TABLE device_lists_outbound_last_success (
         destination TEXT NOT NULL, user_id TEXT NOT NULL, stream_id BIGINT NOT NULL,
         PRIMARY KEY (destination, user_id)) ${end}`,

@@ -90,6 +90,16 @@ export class RemoteAudience implements OnModuleInit {
     return allowed;
   }
 
+  /** Which of some rooms let a server take part, by their access control lists. One query, whether they exist or not. */
+  async openTo(server: string, roomIds: readonly string[]): Promise<Set<string>> {
+    const open = new Set(roomIds);
+    for (const [roomId, aclId] of await serverAclsOf(this.database, roomIds)) {
+      const acl = await this.#acl(aclId);
+      if (acl && !acl.allows(server)) open.delete(roomId);
+    }
+    return open;
+  }
+
   /** Whether the settings allow to send to a server, and it is another one. */
   mayReach(server: string): boolean {
     return server !== this.config.serverName && isValidServerName(server) && this.client.allows(server);

@@ -1,0 +1,74 @@
+import { Controller, Get, Param, Post } from '@nestjs/common';
+import { DeviceKeyService, e2eeLimits, OneTimeKeyService } from '@rookery/e2ee';
+import { domainOf, isJsonObject, isValidUserId, type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { Config, Metrics } from '@rookery/platform';
+import { FederationAccess, SignedContent } from '../inbound/federation-access.js';
+
+/** What other servers ask about devices of users of this one. */
+@Controller()
+export class DeviceKeysForServersController {
+  readonly #count;
+
+  constructor(
+    private readonly config: Config,
+    private readonly deviceKeys: DeviceKeyService,
+    private readonly oneTimeKeys: OneTimeKeyService,
+    metrics: Metrics,
+  ) {
+    this.#count = metrics.counter('synapse_federation_server_received_queries');
+  }
+
+  /** GET /_matrix/federation/v1/user/devices/{userId} */
+  @Get('/_matrix/federation/v1/user/devices/:userId')
+  @FederationAccess()
+  devices(@Param('userId') userId: string): Promise<JsonObject> {
+    this.#count.inc({ type: 'user_devices' });
+    if (!this.#isLocal(userId)) throw MatrixError.invalidParam('This is not a user of this server');
+    return this.deviceKeys.devicesForServer(userId);
+  }
+
+  /** POST /_matrix/federation/v1/user/keys/query */
+  @Post('/_matrix/federation/v1/user/keys/query')
+  @FederationAccess()
+  async query(@SignedContent() content: JsonObject): Promise<object> {
+    this.#count.inc({ type: 'client_device_keys' });
+    const wanted = new Map<string, readonly string[]>();
+    for (const [userId, devices] of this.#users(content['device_keys'], 'device_keys')) {
+      if (!Array.isArray(devices) || !devices.every((deviceId) => typeof deviceId === 'string'))
+        throw MatrixError.badJson("'device_keys' must hold lists of device ids");
+      wanted.set(userId, devices);
+    }
+    const { device_keys, master_keys, self_signing_keys } = await this.deviceKeys.forServer(wanted);
+    return { device_keys, master_keys, self_signing_keys };
+  }
+
+  /** POST /_matrix/federation/v1/user/keys/claim */
+  @Post('/_matrix/federation/v1/user/keys/claim')
+  @FederationAccess()
+  async claim(@SignedContent() content: JsonObject): Promise<object> {
+    this.#count.inc({ type: 'client_one_time_keys' });
+    let count = 0;
+    const wanted = this.#users(content['one_time_keys'], 'one_time_keys').map(([userId, devices]) => {
+      if (!isJsonObject(devices) || !Object.values(devices).every((algorithm) => typeof algorithm === 'string'))
+        throw MatrixError.badJson("'one_time_keys' must hold algorithms by device");
+      count += Object.keys(devices).length;
+      return [userId, devices as Record<string, string>] as const;
+    });
+    if (count > e2eeLimits.claimedDevices)
+      throw MatrixError.invalidParam(`Not more than ${e2eeLimits.claimedDevices} keys can be claimed at once`);
+    return { one_time_keys: await this.oneTimeKeys.claimLocal(wanted) };
+  }
+
+  /** The local users among what is asked for. */
+  #users(wanted: unknown, name: string): [string, unknown][] {
+    if (!isJsonObject(wanted)) throw MatrixError.badJson(`'${name}' must be an object`);
+    const users = Object.entries(wanted);
+    if (users.length > e2eeLimits.queriedUsers)
+      throw MatrixError.invalidParam(`Not more than ${e2eeLimits.queriedUsers} users can be asked about at once`);
+    return users.filter(([userId]) => this.#isLocal(userId));
+  }
+
+  #isLocal(userId: string): boolean {
+    return isValidUserId(userId) && domainOf(userId) === this.config.serverName;
+  }
+}

@@ -1,0 +1,163 @@
+import type { Db, Tx } from '@rookery/database';
+
+/** A device of another server's user, as that server told of it. */
+export interface RemoteDevice {
+  readonly userId: string;
+  readonly deviceId: string;
+  /** `{keys, device_display_name}` */
+  readonly content: string;
+}
+
+/** A cross-signing key of another server's user. */
+export interface RemoteKey {
+  readonly userId: string;
+  readonly keyType: string;
+  readonly json: string;
+}
+
+const isSharing = `EXISTS (SELECT 1 FROM current_state_events m
+  JOIN local_current_membership l ON l.room_id = m.room_id AND l.membership = 'join'
+  WHERE m.type = 'm.room.member' AND m.membership = 'join' AND m.state_key = `;
+
+/** Which of some users have lists here that are kept up to date, with the place of the last change. */
+export async function trackedUsers(db: Db, userIds: readonly string[]): Promise<Map<string, string>> {
+  const rows = await db.query<{ user_id: string; stream_id: string }>(
+    `SELECT user_id, stream_id FROM device_lists_remote_extremeties WHERE ${db.dialect.anyOf('user_id')}`,
+    [userIds],
+  );
+  return new Map(rows.map((row) => [row.user_id, row.stream_id]));
+}
+
+/** Which of some users share a joined room with somebody here. */
+export async function sharingUsers(db: Db, userIds: readonly string[]): Promise<Set<string>> {
+  const rows = await db.query<{ state_key: string }>(
+    `SELECT DISTINCT m.state_key FROM current_state_events m
+     JOIN local_current_membership l ON l.room_id = m.room_id AND l.membership = 'join'
+     WHERE m.type = 'm.room.member' AND ${db.dialect.anyOf('m.state_key')} AND m.membership = 'join'`,
+    [userIds],
+  );
+  return new Set(rows.map((row) => row.state_key));
+}
+
+export async function devicesOfUsers(db: Db, userIds: readonly string[]): Promise<RemoteDevice[]> {
+  const rows = await db.query<{ user_id: string; device_id: string; content: string }>(
+    `SELECT user_id, device_id, content FROM device_lists_remote_cache WHERE ${db.dialect.anyOf('user_id')}`,
+    [userIds],
+  );
+  return rows.map((row) => ({ userId: row.user_id, deviceId: row.device_id, content: row.content }));
+}
+
+export async function keysOfUsers(db: Db, userIds: readonly string[]): Promise<RemoteKey[]> {
+  const rows = await db.query<{ user_id: string; keytype: string; key_json: string }>(
+    `SELECT user_id, keytype, key_json FROM device_lists_remote_keys WHERE ${db.dialect.anyOf('user_id')}`,
+    [userIds],
+  );
+  return rows.map((row) => ({ userId: row.user_id, keyType: row.keytype, json: row.key_json }));
+}
+
+/** Puts a whole list in place of what was known. */
+export async function replaceList(
+  tx: Tx,
+  userId: string,
+  streamId: string,
+  devices: readonly RemoteDevice[],
+  keys: readonly RemoteKey[],
+): Promise<void> {
+  await forgetUsers(tx, [userId]);
+  await tx.insertMany(
+    'device_lists_remote_cache',
+    ['user_id', 'device_id', 'content'],
+    devices.map((device) => [userId, device.deviceId, device.content]),
+  );
+  await putKeys(tx, userId, keys);
+  await setPlace(tx, userId, streamId);
+}
+
+/** Adds, changes or deletes one device. @param content `undefined` deletes */
+export async function putDevice(tx: Tx, userId: string, deviceId: string, content: string | undefined): Promise<void> {
+  if (content === undefined)
+    await tx.run('DELETE FROM device_lists_remote_cache WHERE user_id = ? AND device_id = ?', [userId, deviceId]);
+  else
+    await tx.run(
+      `INSERT INTO device_lists_remote_cache (user_id, device_id, content) VALUES (?, ?, ?)
+       ON CONFLICT (user_id, device_id) DO UPDATE SET content = excluded.content`,
+      [userId, deviceId, content],
+    );
+}
+
+export async function putKeys(tx: Tx, userId: string, keys: readonly RemoteKey[]): Promise<void> {
+  await tx.insertMany(
+    'device_lists_remote_keys',
+    ['user_id', 'keytype', 'key_json'],
+    keys.map((key) => [userId, key.keyType, key.json]),
+    'ON CONFLICT (user_id, keytype) DO UPDATE SET key_json = excluded.key_json',
+  );
+}
+
+/** Notes up to which change a list is known. */
+export async function setPlace(tx: Tx, userId: string, streamId: string): Promise<void> {
+  await tx.run(
+    `INSERT INTO device_lists_remote_extremeties (user_id, stream_id) VALUES (?, ?)
+     ON CONFLICT (user_id) DO UPDATE SET stream_id = excluded.stream_id`,
+    [userId, streamId],
+  );
+}
+
+/** Forgets lists, and that they are to be asked for. */
+export async function forgetUsers(tx: Tx, userIds: readonly string[]): Promise<void> {
+  for (const table of tables) await tx.run(`DELETE FROM ${table} WHERE ${tx.dialect.anyOf('user_id')}`, [userIds]);
+}
+
+const tables = [
+  'device_lists_remote_extremeties',
+  'device_lists_remote_cache',
+  'device_lists_remote_keys',
+  'device_lists_remote_resync',
+];
+
+/** Which of some users have lists here, or are to be asked about, but share no room with anybody here any more. */
+export async function strangersAmong(db: Db, userIds: readonly string[]): Promise<string[]> {
+  const rows = await db.query<{ user_id: string }>(
+    `SELECT x.user_id FROM device_lists_remote_extremeties x
+     WHERE ${db.dialect.anyOf('x.user_id')} AND NOT ${isSharing} x.user_id)
+     UNION SELECT x.user_id FROM device_lists_remote_resync x
+     WHERE ${db.dialect.anyOf('x.user_id')} AND NOT ${isSharing} x.user_id)`,
+    [userIds, userIds],
+  );
+  return rows.map((row) => row.user_id);
+}
+
+/** The same among the members of a room that nobody here is in any more. */
+export async function strangersIn(db: Db, roomId: string): Promise<string[]> {
+  const rows = await db.query<{ user_id: string }>(
+    `SELECT c.state_key AS user_id FROM current_state_events c
+     JOIN device_lists_remote_extremeties x ON x.user_id = c.state_key
+     WHERE c.room_id = ? AND c.type = 'm.room.member' AND NOT ${isSharing} c.state_key)`,
+    [roomId],
+  );
+  return rows.map((row) => row.user_id);
+}
+
+/** Notes that a list is to be asked for. */
+export async function wantResync(tx: Tx, userIds: readonly string[], nowMs: number): Promise<void> {
+  await tx.insertMany(
+    'device_lists_remote_resync',
+    ['user_id', 'added_ts'],
+    userIds.map((userId) => [userId, nowMs]),
+    'ON CONFLICT (user_id) DO NOTHING',
+  );
+}
+
+/** Users to be asked about, behind one in the order of their ids. */
+export async function resyncsBehind(db: Db, after: string, limit: number): Promise<string[]> {
+  const rows = await db.query<{ user_id: string }>(
+    `SELECT user_id FROM device_lists_remote_resync WHERE user_id > ? ORDER BY user_id LIMIT ${Math.trunc(limit)}`,
+    [after],
+  );
+  return rows.map((row) => row.user_id);
+}
+
+/** Gives up asking. */
+export async function deleteResyncs(tx: Tx, userIds: readonly string[]): Promise<void> {
+  await tx.run(`DELETE FROM device_lists_remote_resync WHERE ${tx.dialect.anyOf('user_id')}`, [userIds]);
+}

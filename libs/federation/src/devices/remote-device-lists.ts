@@ -1,0 +1,335 @@
+import { Injectable, type OnModuleInit } from '@nestjs/common';
+import { Database, type Tx } from '@rookery/database';
+import { DeviceListService, type RemoteDeviceKeys } from '@rookery/e2ee';
+import { FederationClient, federationPath, FederationRequestError } from '@rookery/federation-client';
+import { domainOf, isJsonObject, isValidUserId, type JsonObject } from '@rookery/matrix-types';
+import { Clock, Config, Lifecycle, Logger } from '@rookery/platform';
+import { KeyedQueue } from '@rookery/replication';
+import { type EventBatch, PeriodicJob, RoomHooks } from '@rookery/rooms';
+import {
+  deleteResyncs,
+  devicesOfUsers,
+  forgetUsers,
+  keysOfUsers,
+  putDevice,
+  putKeys,
+  type RemoteDevice,
+  type RemoteKey,
+  replaceList,
+  resyncsBehind,
+  setPlace,
+  sharingUsers,
+  strangersAmong,
+  strangersIn,
+  trackedUsers,
+  wantResync,
+} from './remote-device-lists.query.js';
+
+/** Devices of one user; bytes of one device's keys. */
+const maxDevices = 1_000;
+const maxKeyChars = 65_536;
+const maxNameBytes = 512;
+const maxAnswerBytes = 16_777_216;
+const timeoutMs = 30_000;
+/** Lists that are asked for side by side, and of one server. */
+const parallel = 8;
+const resyncEveryMs = 60_000;
+const pageSize = 100;
+/** Users whose news wait. */
+const maxWaiting = 100;
+const none = Promise.resolve();
+
+/** A list as its server told it. */
+interface DeviceList {
+  readonly streamId: string;
+  readonly devices: readonly RemoteDevice[];
+  readonly keys: readonly RemoteKey[];
+}
+
+/**
+ * Devices of other servers' users. A list that was asked for is kept up to date by what its server tells, as long as the user
+ * shares a room with somebody here; where something was missed it is asked for again.
+ * @spec server-server-api#device-management
+ */
+@Injectable()
+export class RemoteDeviceLists implements OnModuleInit {
+  readonly #turns = new KeyedQueue({ maxPerKey: maxWaiting });
+  /** Users whose lists are being asked for; true when a change was told meanwhile. */
+  readonly #asking = new Map<string, { changed: boolean; readonly list: Promise<DeviceList | undefined> }>();
+  readonly #job: PeriodicJob;
+
+  constructor(
+    private readonly database: Database,
+    private readonly clock: Clock,
+    private readonly config: Config,
+    private readonly logger: Logger,
+    private readonly lifecycle: Lifecycle,
+    private readonly client: FederationClient,
+    private readonly deviceLists: DeviceListService,
+    private readonly hooks: RoomHooks,
+  ) {
+    const name = 'ask for device lists';
+    const work = (signal: AbortSignal): Promise<void> => this.#resync(signal);
+    this.#job = new PeriodicJob({ clock, logger, name, periodMs: resyncEveryMs, work });
+  }
+
+  onModuleInit(): void {
+    this.hooks.subscribe({ inTransaction: (tx, batch) => this.#departed(tx, batch) });
+    this.lifecycle.on('streams', {
+      name: 'device lists of other servers',
+      start: () => {
+        this.#job.start();
+        void this.#job.run();
+      },
+      stop: () => this.#job.stop(),
+    });
+  }
+
+  /** The lists that are kept up to date, of some users: on the wire, names included. Users without one are absent. */
+  async tracked(userIds: readonly string[]): Promise<RemoteDeviceKeys & { readonly userIds: ReadonlySet<string> }> {
+    const tracked = new Set((await trackedUsers(this.database, userIds)).keys());
+    if (tracked.size === 0) return { userIds: tracked, device_keys: {} };
+    const [devices, keys] = await Promise.all([
+      devicesOfUsers(this.database, [...tracked]),
+      keysOfUsers(this.database, [...tracked]),
+    ]);
+    return { userIds: tracked, ...onTheWire(tracked, devices, keys) };
+  }
+
+  /**
+   * Asks a user's server for the list, and keeps it up to date from then on if the user is in a room here.
+   * @throws FederationRequestError
+   */
+  async ask(userId: string, limitMs = timeoutMs): Promise<RemoteDeviceKeys> {
+    const list = await this.#ask(userId, limitMs);
+    return onTheWire(new Set([userId]), list?.devices ?? [], list?.keys ?? []);
+  }
+
+  /** Asks for lists in the background, so that they are at hand the next time. */
+  async wanted(userIds: readonly string[]): Promise<void> {
+    if (userIds.length === 0) return;
+    await this.database.write((tx) => wantResync(tx, userIds, this.clock.nowMs()), { name: 'device_list_wanted' });
+    void this.#job.run();
+  }
+
+  /** Content of `m.device_list_update`. */
+  async receiveDevice(origin: string, content: JsonObject): Promise<void> {
+    const { user_id: userId, device_id: deviceId, stream_id: streamId, prev_id: previous, deleted } = content;
+    if (!isUserOf(origin, userId) || !isName(deviceId) || !Number.isSafeInteger(streamId)) return;
+    const device = deleted === true ? undefined : deviceIn(userId, content);
+    // Without keys it is no device that anybody could write to: nothing but its name is known.
+    await this.#changed(userId, deviceId, async (tx, place) => {
+      if (place === String(streamId)) return true;
+      if (!follows(previous, place) || (deleted !== true && device === undefined)) return false;
+      await putDevice(tx, userId, deviceId, device?.content);
+      await setPlace(tx, userId, String(streamId));
+      return true;
+    });
+  }
+
+  /** Content of `m.signing_key_update`. */
+  async receiveKeys(origin: string, content: JsonObject): Promise<void> {
+    const { user_id: userId } = content;
+    if (!isUserOf(origin, userId)) return;
+    const keys = keysIn(userId, content);
+    if (keys.length === 0) return;
+    await this.#changed(userId, '', async (tx) => {
+      await putKeys(tx, userId, keys);
+      return true;
+    });
+  }
+
+  /**
+   * @param apply makes the change to a list that is kept; false when something before it was missed
+   */
+  #changed(userId: string, deviceId: string, apply: (tx: Tx, place: string) => Promise<boolean>): Promise<void> {
+    return this.#turns.run(userId, async () => {
+      // What concerns nobody here is not worth a row.
+      if ((await sharingUsers(this.database, [userId])).size === 0) return;
+      const asking = this.#asking.get(userId);
+      if (asking) asking.changed = true;
+      const isComplete = await this.database.write(
+        async (tx) => {
+          const place = (await trackedUsers(tx, [userId])).get(userId);
+          await this.deviceLists.changed(tx, userId, [deviceId]);
+          if (place === undefined || (await apply(tx, place))) return true;
+          await forgetUsers(tx, [userId]);
+          await wantResync(tx, [userId], this.clock.nowMs());
+          return false;
+        },
+        { name: 'device_list_remote' },
+      );
+      if (!isComplete) void this.#job.run();
+    });
+  }
+
+  #ask(userId: string, limitMs: number): Promise<DeviceList | undefined> {
+    const asking = this.#asking.get(userId);
+    if (asking) return asking.list;
+    const list = this.#fetch(userId, limitMs)
+      .then(async (found) => {
+        await this.#keep(userId, found);
+        return found;
+      })
+      .finally(() => this.#asking.delete(userId));
+    this.#asking.set(userId, { changed: false, list });
+    return list;
+  }
+
+  async #fetch(userId: string, limitMs: number): Promise<DeviceList | undefined> {
+    try {
+      const path = federationPath`/_matrix/federation/v1/user/devices/${userId}`;
+      const options = { timeoutMs: limitMs, maxBytes: maxAnswerBytes, retries: 'none' } as const;
+      return listIn(userId, await this.client.getJson(domainOf(userId), path, {}, options));
+    } catch (error) {
+      // There is no such user: no devices, and nothing to ask for again.
+      if (error instanceof FederationRequestError && error.status === 404) return undefined;
+      throw error;
+    }
+  }
+
+  /** Keeps a list that was asked for, unless it is out of date already. */
+  #keep(userId: string, list: DeviceList | undefined): Promise<void> {
+    return this.#turns.run(userId, async () => {
+      const changed = this.#asking.get(userId)?.changed === true;
+      await this.database.write(
+        async (tx) => {
+          const isSharing = (await sharingUsers(tx, [userId])).has(userId);
+          if (list === undefined || !isSharing) await forgetUsers(tx, [userId]);
+          else if (!changed) await replaceList(tx, userId, list.streamId, list.devices, list.keys);
+          else await wantResync(tx, [userId], this.clock.nowMs());
+        },
+        { name: 'device_list_kept' },
+      );
+    });
+  }
+
+  /** Asks for lists again: a few at a time, of servers that can be reached. */
+  async #resync(signal: AbortSignal): Promise<void> {
+    const failed = new Set<string>();
+    for (let after = ''; !signal.aborted;) {
+      const page = await resyncsBehind(this.database, after, pageSize);
+      const waiting = [...page];
+      const worker = async (): Promise<void> => {
+        for (let userId = waiting.shift(); userId !== undefined && !signal.aborted; userId = waiting.shift())
+          if (!failed.has(domainOf(userId)) && !(await this.#tryAgain(userId))) failed.add(domainOf(userId));
+      };
+      await Promise.all(Array.from({ length: parallel }, worker));
+      const last = page.at(-1);
+      if (page.length < pageSize || last === undefined) return;
+      after = last;
+    }
+  }
+
+  /** @returns false when the server is not worth another question now */
+  async #tryAgain(userId: string): Promise<boolean> {
+    try {
+      await this.#ask(userId, timeoutMs);
+      return true;
+    } catch (error) {
+      if (!(error instanceof FederationRequestError)) throw error;
+      if (error.retryable || error.reason === 'aborted') return false;
+      // It does not want to tell, and would not later: whoever needs the keys asks anew.
+      await this.database.write((tx) => deleteResyncs(tx, [userId]), { name: 'device_list_given_up' });
+      this.logger.info('Another server does not tell the devices of a user', {
+        user_id: userId,
+        reason: error.message,
+      });
+      return true;
+    }
+  }
+
+  /** Forgets the lists of users who share no room with anybody here any more: nobody would tell of changes. */
+  #departed(tx: Tx, { roomId, events, room, backfilled }: EventBatch): Promise<void> {
+    if (backfilled) return none;
+    let left: string[] | undefined;
+    let isEmpty = false;
+    for (const { event, outlier } of events) {
+      if (outlier || event.type !== 'm.room.member' || event.stateKey === undefined) continue;
+      if (event.content['membership'] === 'join') continue;
+      if (domainOf(event.stateKey) !== this.config.serverName) (left ??= []).push(event.stateKey);
+      else if (room.localMembers.size === 0) isEmpty = true;
+    }
+    return left === undefined && !isEmpty ? none : this.#forgetStrangers(tx, left ?? [], isEmpty ? roomId : undefined);
+  }
+
+  async #forgetStrangers(tx: Tx, userIds: readonly string[], roomId: string | undefined): Promise<void> {
+    const strangers = userIds.length > 0 ? await strangersAmong(tx, userIds) : [];
+    if (roomId !== undefined) strangers.push(...(await strangersIn(tx, roomId)));
+    if (strangers.length > 0) await forgetUsers(tx, strangers);
+  }
+}
+
+const isUserOf = (origin: string, userId: unknown): userId is string =>
+  typeof userId === 'string' && isValidUserId(userId) && domainOf(userId) === origin;
+
+const isName = (text: unknown): text is string =>
+  typeof text === 'string' &&
+  text !== '' &&
+  Buffer.byteLength(text) <= 255 &&
+  text.isWellFormed() &&
+  !text.includes('\0');
+
+/** Whether a change builds upon the last one that is known here. */
+function follows(previous: unknown, place: string): boolean {
+  if (!Array.isArray(previous) || previous.length === 0) return false;
+  return previous.every((id: unknown) => String(id) === place);
+}
+
+/** The device in an update or a list; `undefined` when its keys are not what they should be. */
+function deviceIn(userId: string, device: JsonObject): RemoteDevice | undefined {
+  const { device_id: deviceId, keys, device_display_name: name } = device;
+  if (!isName(deviceId) || !isJsonObject(keys)) return undefined;
+  if (keys['user_id'] !== userId || keys['device_id'] !== deviceId) return undefined;
+  const isShown = typeof name === 'string' && Buffer.byteLength(name) <= maxNameBytes && name.isWellFormed();
+  const content = JSON.stringify({ keys, ...(isShown && { device_display_name: name }) });
+  return content.length > maxKeyChars ? undefined : { userId, deviceId, content };
+}
+
+const keyTypes = { master_key: 'master', self_signing_key: 'self_signing' } as const;
+
+function keysIn(userId: string, content: JsonObject): RemoteKey[] {
+  return Object.entries(keyTypes).flatMap(([field, keyType]) => {
+    const key = content[field];
+    if (!isJsonObject(key) || key['user_id'] !== userId || !isJsonObject(key['keys'])) return [];
+    const json = JSON.stringify(key);
+    return json.length > maxKeyChars ? [] : [{ userId, keyType, json }];
+  });
+}
+
+/** @returns `undefined` for what is no list of this user */
+function listIn(userId: string, answer: JsonObject): DeviceList | undefined {
+  const { user_id: named, stream_id: streamId, devices } = answer;
+  if (named !== userId || !Number.isSafeInteger(streamId) || !Array.isArray(devices)) return undefined;
+  const found = new Map<string, RemoteDevice>();
+  for (const device of devices.slice(0, maxDevices) as unknown[]) {
+    const one = isJsonObject(device) ? deviceIn(userId, device) : undefined;
+    if (one) found.set(one.deviceId, one);
+  }
+  return { streamId: String(streamId), devices: [...found.values()], keys: keysIn(userId, answer) };
+}
+
+function onTheWire(
+  userIds: ReadonlySet<string>,
+  devices: readonly RemoteDevice[],
+  keys: readonly RemoteKey[],
+): Required<RemoteDeviceKeys> {
+  const byUser = new Map<string, Record<string, JsonObject>>([...userIds].map((userId) => [userId, {}]));
+  for (const { userId, deviceId, content } of devices) {
+    const parsed = JSON.parse(content) as { keys: JsonObject; device_display_name?: string };
+    const { keys: device, ...unsigned } = parsed;
+    const known = byUser.get(userId);
+    if (known) known[deviceId] = { ...device, unsigned };
+  }
+  const ofType = (wanted: string): Record<string, JsonObject> =>
+    Object.fromEntries(
+      keys
+        .filter(({ keyType }) => keyType === wanted)
+        .map(({ userId, json }) => [userId, JSON.parse(json) as JsonObject]),
+    );
+  return {
+    device_keys: Object.fromEntries(byUser),
+    master_keys: ofType('master'),
+    self_signing_keys: ofType('self_signing'),
+  };
+}

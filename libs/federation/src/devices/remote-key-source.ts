@@ -1,0 +1,137 @@
+import { Injectable, type OnModuleInit } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import { type ClaimedKeys, type RemoteDeviceKeys, RemoteKeys, type RemoteKeySource } from '@rookery/e2ee';
+import { FederationClient } from '@rookery/federation-client';
+import { isJsonObject, type JsonObject } from '@rookery/matrix-types';
+import { Logger, Metrics } from '@rookery/platform';
+import { RemoteDeviceLists } from './remote-device-lists.js';
+import { sharingUsers } from './remote-device-lists.query.js';
+
+const maxAnswerBytes = 33_554_432;
+/** Lists that one question asks for one by one, to keep them up to date at once; of more they are kept later. */
+const maxAsked = 5;
+const maxDevices = 1_000;
+
+/**
+ * Brings keys of other servers' users: device lists that are kept up to date from here, everything else from there, in one
+ * request for each server.
+ */
+@Injectable()
+export class FederationKeySource implements RemoteKeySource, OnModuleInit {
+  readonly #count;
+
+  constructor(
+    private readonly remote: RemoteKeys,
+    private readonly client: FederationClient,
+    private readonly lists: RemoteDeviceLists,
+    private readonly database: Database,
+    private readonly logger: Logger,
+    metrics: Metrics,
+  ) {
+    this.#count = metrics.counter('synapse_federation_client_sent_queries');
+  }
+
+  onModuleInit(): void {
+    this.remote.use(this);
+  }
+
+  async query(
+    serverName: string,
+    devices: Readonly<Record<string, readonly string[]>>,
+    timeoutMs: number,
+  ): Promise<RemoteDeviceKeys> {
+    const { userIds: known, ...kept } = await this.lists.tracked(Object.keys(devices));
+    const missing = Object.keys(devices).filter((userId) => !known.has(userId));
+    const answers: RemoteDeviceKeys[] = [kept];
+    if (missing.length > 0) {
+      const sharing = await sharingUsers(this.database, missing);
+      const single = sharing.size <= maxAsked ? missing.filter((userId) => sharing.has(userId)) : [];
+      const others = missing.filter((userId) => !single.includes(userId));
+      answers.push(
+        ...(await Promise.all([
+          ...single.map((userId) => this.lists.ask(userId, timeoutMs)),
+          ...(others.length > 0 ? [this.#queryThere(serverName, devices, others, timeoutMs)] : []),
+        ])),
+      );
+      if (single.length === 0)
+        this.lists.wanted([...sharing]).catch((error: unknown) => {
+          this.logger.warn('Device lists could not be marked as wanted', { err: error });
+        });
+    }
+    return asked(devices, answers);
+  }
+
+  async claim(
+    serverName: string,
+    wanted: Readonly<Record<string, Readonly<Record<string, string>>>>,
+    timeoutMs: number,
+  ): Promise<ClaimedKeys> {
+    this.#count.inc({ type: 'client_one_time_keys' });
+    const path = '/_matrix/federation/v1/user/keys/claim';
+    const answer = await this.client.postJson(serverName, path, { one_time_keys: wanted }, options(timeoutMs));
+    const claimed: Record<string, Record<string, JsonObject>> = {};
+    for (const [userId, devices] of entriesOf(answer['one_time_keys']))
+      for (const [deviceId, keys] of entriesOf(devices))
+        if (wanted[userId]?.[deviceId] !== undefined && isJsonObject(keys)) (claimed[userId] ??= {})[deviceId] = keys;
+    return claimed;
+  }
+
+  async #queryThere(
+    serverName: string,
+    devices: Readonly<Record<string, readonly string[]>>,
+    userIds: readonly string[],
+    timeoutMs: number,
+  ): Promise<RemoteDeviceKeys> {
+    this.#count.inc({ type: 'client_device_keys' });
+    const body = { device_keys: Object.fromEntries(userIds.map((userId) => [userId, [...(devices[userId] ?? [])]])) };
+    const path = '/_matrix/federation/v1/user/keys/query';
+    const answer = await this.client.postJson(serverName, path, body, options(timeoutMs));
+    const found: Record<string, Record<string, JsonObject>> = {};
+    for (const [userId, theirs] of entriesOf(answer['device_keys']).slice(0, userIds.length)) {
+      // A device is who it says, or nobody.
+      const right = entriesOf(theirs)
+        .slice(0, maxDevices)
+        .filter(([id, keys]) => isJsonObject(keys) && keys['user_id'] === userId && keys['device_id'] === id);
+      found[userId] = Object.fromEntries(right) as Record<string, JsonObject>;
+    }
+    return {
+      device_keys: found,
+      master_keys: keysOf(answer['master_keys']),
+      self_signing_keys: keysOf(answer['self_signing_keys']),
+    };
+  }
+}
+
+const options = (timeoutMs: number) => ({ timeoutMs, maxBytes: maxAnswerBytes, retries: 'none' }) as const;
+
+const entriesOf = (value: unknown): [string, unknown][] => (isJsonObject(value) ? Object.entries(value) : []);
+
+function keysOf(keys: unknown): Record<string, JsonObject> {
+  const right = entriesOf(keys).filter(([userId, key]) => isJsonObject(key) && key['user_id'] === userId);
+  return Object.fromEntries(right) as Record<string, JsonObject>;
+}
+
+/** What was asked for of several answers, and nothing else. */
+function asked(
+  wanted: Readonly<Record<string, readonly string[]>>,
+  answers: readonly RemoteDeviceKeys[],
+): RemoteDeviceKeys {
+  const all: Required<RemoteDeviceKeys> = { device_keys: {}, master_keys: {}, self_signing_keys: {} };
+  const devices: Record<string, Record<string, JsonObject>> = {};
+  for (const answer of answers) {
+    for (const [userId, theirs] of Object.entries(answer.device_keys)) {
+      const ids = wanted[userId];
+      if (ids === undefined) continue;
+      devices[userId] =
+        ids.length === 0
+          ? { ...theirs }
+          : Object.fromEntries(Object.entries(theirs).filter(([id]) => ids.includes(id)));
+    }
+    for (const kind of ['master_keys', 'self_signing_keys'] as const)
+      Object.assign(
+        all[kind],
+        Object.fromEntries(Object.entries(answer[kind] ?? {}).filter(([userId]) => wanted[userId] !== undefined)),
+      );
+  }
+  return { ...all, device_keys: devices };
+}
