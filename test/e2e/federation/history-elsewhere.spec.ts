@@ -1,0 +1,235 @@
+import type { RoomEvent } from '@rookery/events';
+import type { JsonObject } from '@rookery/matrix-types';
+import type { TestHomeserver, TestUser } from '@rookery/testing';
+import { databases, ok, type WireEvent } from '../rooms/rooms-client.js';
+import { ElsewhereRoom, pduOf, Refusal } from './elsewhere-room.js';
+import { FederationWorld, type PlayedServer } from './federation-world.js';
+
+interface Page {
+  readonly chunk: WireEvent[];
+  readonly end?: string;
+}
+
+describe.each(databases)('history of rooms elsewhere (%s)', (database) => {
+  let world: FederationWorld;
+  let home: TestHomeserver;
+  let far: PlayedServer;
+  let alice: TestUser;
+
+  beforeAll(async () => {
+    world = await FederationWorld.create();
+    const settings = { federation: { ...(world.settings['federation'] as object), client_timeout: '5s' } };
+    home = await world.homeserver('home.test', { database, settings });
+    far = await world.played('far.test');
+    alice = await home.registerUser('alice');
+  });
+  afterAll(() => world?.stop());
+
+  const join = (room: ElsewhereRoom) => ok(alice, 'POST', `/join/${room.roomId}?via=${far.name}`, {});
+  const page = (room: ElsewhereRoom, query = ''): Promise<Page> =>
+    ok(alice, 'GET', `/rooms/${room.roomId}/messages?dir=b&limit=30${query}`);
+  const bodiesOf = ({ chunk }: Page): unknown[] =>
+    chunk.flatMap((event) => (event.type === 'm.room.message' ? [event.content['body']] : []));
+
+  /** Everything back to the beginning, by pages. */
+  const readAll = async (room: ElsewhereRoom): Promise<unknown[]> => {
+    const bodies: unknown[] = [];
+    let current = await page(room);
+    for (let pages = 0; pages < 50; pages++) {
+      bodies.push(...bodiesOf(current));
+      if (current.end === undefined) return bodies;
+      current = await page(room, `&from=${current.end}`);
+    }
+    throw new Error('the history has no end');
+  };
+
+  /** Sends events as the far server does. */
+  const push = (...events: RoomEvent[]) =>
+    far.request(home, 'PUT', `/_matrix/federation/v1/send/${Math.random()}`, {
+      ...{ origin: far.name, origin_server_ts: Date.now(), pdus: events.map(pduOf) },
+    });
+
+  const seen = async (room: ElsewhereRoom, body: string): Promise<void> => {
+    for (let tries = 0; tries < 200; tries++) {
+      if (bodiesOf(await page(room)).includes(body)) return;
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+    throw new Error(`${body} was never seen`);
+  };
+
+  it.each(['1', '6', '12'])(
+    'reads 250 messages from before the join, in order and once each (version %s)',
+    async (version) => {
+      const room = new ElsewhereRoom(far, version);
+      const said = Array.from({ length: 250 }, (_, i) => `message ${i}`);
+      for (const body of said) room.say(body);
+      await join(room);
+      expect(await readAll(room)).toEqual(said.reverse());
+      expect(room.requests.filter((kind) => kind === 'backfill').length).toBeLessThan(12);
+    },
+  );
+
+  it('reads history with forks, and state as it was', async () => {
+    const room = new ElsewhereRoom(far, '10');
+    const base = room.say('base');
+    const left = room.say('left');
+    const right = room.add({ type: 'm.room.message', content: { body: 'right' }, prev: [base] });
+    room.add({ type: 'm.room.name', stateKey: '', content: { name: 'Later' }, prev: [left, right] });
+    room.say('after');
+    await join(room);
+    const all = await readAll(room);
+    expect(all[0]).toBe('after');
+    expect(all.slice(1, 3).sort()).toEqual(['left', 'right']);
+    expect(all[3]).toBe('base');
+    const context = await ok<{ state: WireEvent[] }>(
+      alice,
+      'GET',
+      `/rooms/${room.roomId}/context/${encodeURIComponent(base.eventId)}?limit=0`,
+    );
+    expect(context.state.find((event) => event.type === 'm.room.name')?.content['name']).toBe('Elsewhere 10');
+  });
+
+  it('takes nothing into the past that the room does not name', async () => {
+    const room = new ElsewhereRoom(far, '10');
+    for (let i = 0; i < 5; i++) room.say(`true ${i}`);
+    const [, , , , first] = room.events;
+    if (!first) throw new Error('no event');
+    const made = room.make({ type: 'm.room.message', content: { body: 'made up' }, prev: [first] });
+    room.lies.set('backfill', (honest) => ({
+      pdus: [made.pdu, ...(honest['pdus'] as object[]), { rubbish: true }, 7, ...(honest['pdus'] as object[])],
+    }));
+    await join(room);
+    expect(await readAll(room)).toEqual(['true 4', 'true 3', 'true 2', 'true 1', 'true 0']);
+  });
+
+  it('asks again by and by only for what nobody gave, and serves what is there', async () => {
+    const room = new ElsewhereRoom(far, '10');
+    room.say('withheld');
+    await join(room);
+    for (const lie of [() => ({ pdus: [] }), () => new Refusal(403, { errcode: 'M_FORBIDDEN', error: 'No' })]) {
+      room.lies.set('backfill', lie);
+      expect(bodiesOf(await page(room))).toEqual([]);
+    }
+    // The first failure was noted: nobody was asked a second time.
+    expect(room.requests.filter((kind) => kind === 'backfill').length).toBe(1);
+  });
+
+  it('goes on where a server gave rubbish about the state of the past', async () => {
+    const room = new ElsewhereRoom(far, '11');
+    for (let i = 0; i < 3; i++) room.say(`old ${i}`);
+    await join(room);
+    // An answer that begins in the middle: the state there must be asked for.
+    room.lies.set('backfill', (honest) => ({ pdus: (honest['pdus'] as object[]).slice(0, 2) }));
+    room.lies.set('state_ids', () => ({ pdu_ids: ['$nothing', 7], auth_chain_ids: 'all' }));
+    expect(bodiesOf(await page(room))).toEqual([]);
+    expect((await alice.request('GET', `/rooms/${room.roomId}/state/m.room.name`)).status).toBe(200);
+  });
+
+  it('fills the gap of an outage, and has the state of today', async () => {
+    const room = new ElsewhereRoom(far, '10');
+    await join(room);
+    const said = Array.from({ length: 120 }, (_, i) => `missed ${i}`);
+    for (const [i, body] of said.entries()) {
+      if (i === 60) room.add({ type: 'm.room.name', stateKey: '', content: { name: 'Renamed' } });
+      room.say(body);
+    }
+    const last = room.say('back again');
+    expect((await push(last)).status).toBe(200);
+    await seen(room, 'back again');
+    expect((await readAll(room)).slice(0, 121)).toEqual(['back again', ...said.reverse()]);
+    expect(await ok(alice, 'GET', `/rooms/${room.roomId}/state/m.room.name`)).toEqual({ name: 'Renamed' });
+  });
+
+  it('takes the state from the server where the gap is too wide, and the events when somebody reads them', async () => {
+    const room = new ElsewhereRoom(far, '12');
+    await join(room);
+    for (let i = 0; i < 10; i++) room.say(`missed ${i}`);
+    room.add({ type: 'm.room.topic', stateKey: '', content: { topic: 'set meanwhile' } });
+    const last = room.say('back again');
+    room.lies.set('get_missing_events', () => ({ events: [] }));
+    expect((await push(last)).status).toBe(200);
+    await seen(room, 'back again');
+    expect(await ok(alice, 'GET', `/rooms/${room.roomId}/state/m.room.topic`)).toEqual({ topic: 'set meanwhile' });
+    expect((await readAll(room)).slice(0, 11)).toEqual([
+      'back again',
+      ...Array.from({ length: 10 }, (_, i) => `missed ${9 - i}`),
+    ]);
+  });
+
+  it('finds an event by time on another server, and shows what is around it', async () => {
+    const room = new ElsewhereRoom(far, '10');
+    const events = Array.from({ length: 20 }, (_, i) => room.say(`at ${i}`));
+    await join(room);
+    const wanted = events[7]!;
+    const find = (ts: number, dir: string) =>
+      alice.request<JsonObject>(
+        'GET',
+        `/_matrix/client/v1/rooms/${room.roomId}/timestamp_to_event?ts=${ts}&dir=${dir}`,
+      );
+    expect((await find(wanted.originServerTs, 'b')).body).toEqual({
+      event_id: wanted.eventId,
+      origin_server_ts: wanted.originServerTs,
+    });
+    const context = await ok<{ event: WireEvent; events_before: WireEvent[] }>(
+      alice,
+      'GET',
+      `/rooms/${room.roomId}/context/${encodeURIComponent(wanted.eventId)}`,
+    );
+    expect(context.event.content['body']).toBe('at 7');
+    room.lies.set('timestamp_to_event', () => ({ event_id: '$made-up', origin_server_ts: 5 }));
+    expect((await find(events[2]!.originServerTs, 'b')).status).toBe(404);
+  });
+
+  it('walks through a space elsewhere, and hides what its rooms hide', async () => {
+    const space = new ElsewhereRoom(far, '10');
+    const childOf = (roomId: string, name: string, more: object = {}): JsonObject => ({
+      ...{ room_id: roomId, name, num_joined_members: 3, world_readable: false, guest_can_join: false, ...more },
+    });
+    const { room_id: local } = await ok<{ room_id: string }>(alice, 'POST', '/createRoom', {
+      creation_content: { type: 'm.space' },
+    });
+    await ok(alice, 'PUT', `/rooms/${local}/state/m.space.child/${space.roomId}`, { via: [far.name] });
+    const entry = (roomId: string): JsonObject => ({
+      ...{ type: 'm.space.child', state_key: roomId, sender: space.creator, origin_server_ts: 1 },
+      content: { via: [far.name] },
+    });
+    const [open, closed, secret] = ['!open:far.test', '!closed:far.test', '!secret:far.test'] as const;
+    space.lies.set('hierarchy', (_, asked) => {
+      if (!asked.url.includes(encodeURIComponent(space.roomId))) {
+        return new Refusal(404, { errcode: 'M_NOT_FOUND', error: 'No' });
+      }
+      return {
+        room: {
+          ...childOf(space.roomId, 'Space', { room_type: 'm.space', join_rule: 'public' }),
+          children_state: [entry(open), entry(closed), entry(secret), { type: 'rubbish' }],
+        },
+        children: [childOf(open, 'Open', { join_rule: 'public' }), childOf(closed, 'Closed', { join_rule: 'invite' })],
+        inaccessible_children: [secret],
+      };
+    });
+    const walk = () => ok<{ rooms: { name?: string }[] }>(alice, 'GET', `/_matrix/client/v1/rooms/${local}/hierarchy`);
+    expect((await walk()).rooms.map((room) => room.name)).toEqual([undefined, 'Space', 'Open']);
+    await walk();
+    expect(space.requests.filter((kind) => kind === 'hierarchy').length).toBe(1);
+    const summary = (roomId: string) =>
+      alice.request<JsonObject>('GET', `/_matrix/client/v1/room_summary/${roomId}?via=${far.name}`);
+    expect((await summary(open)).body).toMatchObject({ room_id: open, name: 'Open' });
+    expect((await summary(closed)).status).toBe(404);
+  });
+
+  it("lists another server's rooms, whatever it says", async () => {
+    far.answer = (asked, response) => {
+      const rooms = [{ room_id: '!a:far.test', num_joined_members: 'many', name: 7 }, 'rubbish', { name: 'no id' }];
+      if (!asked.url.includes('publicRooms')) return void response.writeHead(404).end('{}');
+      response.end(JSON.stringify({ chunk: rooms, next_batch: 'more', total_room_count_estimate: -1 }));
+    };
+    const listed = { room_id: '!a:far.test', num_joined_members: 0, world_readable: false, guest_can_join: false };
+    expect(await ok(alice, 'GET', `/publicRooms?server=${far.name}`)).toEqual({ chunk: [listed], next_batch: 'more' });
+    const filter = { generic_search_term: 'x' };
+    expect(await ok(alice, 'POST', `/publicRooms?server=${far.name}`, { filter, limit: 5 })).toMatchObject({
+      chunk: [listed],
+    });
+    expect(JSON.parse(far.asked.at(-1)?.body ?? '')).toEqual({ filter, limit: 5 });
+    expect((await alice.request('GET', '/publicRooms?server=gone.test')).status).toBe(502);
+  });
+});

@@ -1,0 +1,207 @@
+import type { JsonObject } from '@rookery/matrix-types';
+import type { TestHomeserver, TestUser } from '@rookery/testing';
+import { createRoom, databases, ok, say, setState, type WireEvent } from '../rooms/rooms-client.js';
+import { FederationWorld } from './federation-world.js';
+
+interface Sync {
+  readonly next_batch: string;
+  readonly rooms?: {
+    readonly join?: Record<string, { readonly timeline: { readonly events: WireEvent[] } }>;
+    readonly invite?: Record<string, { readonly invite_state: { readonly events: WireEvent[] } }>;
+    readonly knock?: Record<string, { readonly knock_state: { readonly events: WireEvent[] } }>;
+  };
+}
+
+describe.each(databases)('two servers (%s)', (database) => {
+  let world: FederationWorld;
+  let one: TestHomeserver;
+  let alice: TestUser;
+  let bob: TestUser;
+
+  beforeAll(async () => {
+    world = await FederationWorld.create();
+    const settings = { room_list_publication_rules: [{ action: 'allow' }] };
+    one = await world.homeserver('one.test', { database, settings });
+    const two = await world.homeserver('two.test', { database });
+    alice = await one.registerUser('alice');
+    bob = await two.registerUser('bob');
+  });
+  afterAll(() => world?.stop());
+
+  /** Asks until an answer is as it should be. */
+  const until = async <T>(what: string, ask: () => Promise<T>, good: (answer: T) => boolean): Promise<T> => {
+    let answer = await ask();
+    for (let tries = 0; !good(answer) && tries < 300; tries++) {
+      await new Promise((resolve) => setTimeout(resolve, 50));
+      answer = await ask();
+    }
+    if (!good(answer)) throw new Error(`${what}: ${JSON.stringify(answer).slice(0, 2000)}`);
+    return answer;
+  };
+  const join = (user: TestUser, roomId: string, via: string) =>
+    user.request<JsonObject>('POST', `/join/${encodeURIComponent(roomId)}?via=${via}`, {});
+  const bodies = async (user: TestUser, roomId: string): Promise<unknown[]> => {
+    const { chunk } = await ok<{ chunk: WireEvent[] }>(user, 'GET', `/rooms/${roomId}/messages?dir=b&limit=100`);
+    return chunk.flatMap((event) => (event.type === 'm.room.message' ? [event.content['body']] : []));
+  };
+  const hears = (user: TestUser, roomId: string, body: string) =>
+    until(
+      `${user.userId} hears ${body}`,
+      () => bodies(user, roomId),
+      (all) => all.includes(body),
+    );
+  const membershipOf = async (user: TestUser, roomId: string, target: TestUser): Promise<unknown> =>
+    (await user.request<JsonObject>('GET', `/rooms/${roomId}/state/m.room.member/${target.userId}`)).body['membership'];
+  const sees = (user: TestUser, roomId: string, target: TestUser, membership: string) =>
+    until(
+      `${user.userId} sees ${target.userId} as ${membership}`,
+      () => membershipOf(user, roomId, target),
+      (now) => now === membership,
+    );
+  const sync = (user: TestUser) => ok<Sync>(user, 'GET', '/sync');
+
+  it.each(['1', '6', '10', '11', '12'])('joins, talks both ways and leaves (version %s)', async (version) => {
+    const roomId = await createRoom(alice, { preset: 'public_chat', room_version: version, name: 'Both' });
+    await say(alice, roomId, 'before');
+    expect((await join(bob, roomId, 'one.test')).status).toBe(200);
+    await sees(alice, roomId, bob, 'join');
+    expect(await bodies(bob, roomId)).toEqual(['before']);
+    await say(alice, roomId, 'hello bob');
+    await hears(bob, roomId, 'hello bob');
+    await say(bob, roomId, 'hello alice');
+    await hears(alice, roomId, 'hello alice');
+    await setState(alice, roomId, 'm.room.topic', { topic: 'two servers' });
+    await until(
+      'the topic',
+      () => bob.request<JsonObject>('GET', `/rooms/${roomId}/state/m.room.topic`),
+      ({ body }) => body['topic'] === 'two servers',
+    );
+    await ok(bob, 'POST', `/rooms/${roomId}/leave`, {});
+    await sees(alice, roomId, bob, 'leave');
+    expect((await join(bob, roomId, 'one.test')).status).toBe(200);
+    await sees(alice, roomId, bob, 'join');
+    await ok(alice, 'POST', `/rooms/${roomId}/kick`, { user_id: bob.userId });
+    await until(
+      'the kick',
+      () => bob.request<{ joined_rooms: string[] }>('GET', '/joined_rooms'),
+      ({ body }) => !body.joined_rooms.includes(roomId),
+    );
+  });
+
+  it('invites; the invite is accepted, rejected, withdrawn', async () => {
+    const invitesOf = async () => (await sync(bob)).rooms?.invite ?? {};
+    const invited = async (): Promise<string> => {
+      const roomId = await createRoom(alice, { preset: 'private_chat', name: 'Private', invite: [bob.userId] });
+      const { [roomId]: shown } = await until('the invite', invitesOf, (invites) => roomId in invites);
+      const state = shown?.invite_state.events ?? [];
+      expect(state.find((event) => event.type === 'm.room.name')?.content['name']).toBe('Private');
+      return roomId;
+    };
+    const accepted = await invited();
+    await ok(bob, 'POST', `/rooms/${accepted}/join`, {});
+    await sees(alice, accepted, bob, 'join');
+    await say(bob, accepted, 'thanks');
+    await hears(alice, accepted, 'thanks');
+    const rejected = await invited();
+    await ok(bob, 'POST', `/rooms/${rejected}/leave`, { reason: 'no time' });
+    await sees(alice, rejected, bob, 'leave');
+    expect(Object.keys(await invitesOf())).not.toContain(rejected);
+    const withdrawn = await invited();
+    await ok(alice, 'POST', `/rooms/${withdrawn}/kick`, { user_id: bob.userId });
+    await until('the end of the invite', invitesOf, (invites) => !(withdrawn in invites));
+  });
+
+  it('knocks, is let in, and takes a knock back', async () => {
+    const knock = (roomId: string) => ok(bob, 'POST', `/knock/${roomId}?via=one.test`, { reason: 'please' });
+    const rules = [{ type: 'm.room.join_rules', state_key: '', content: { join_rule: 'knock' } }];
+    const roomId = await createRoom(alice, { name: 'Door', initial_state: rules });
+    await knock(roomId);
+    await sees(alice, roomId, bob, 'knock');
+    const shown = (await sync(bob)).rooms?.knock?.[roomId]?.knock_state.events ?? [];
+    expect(shown.find((event) => event.type === 'm.room.name')?.content['name']).toBe('Door');
+    await ok(alice, 'POST', `/rooms/${roomId}/invite`, { user_id: bob.userId });
+    await until(
+      'the invite',
+      () => sync(bob),
+      (answer) => roomId in (answer.rooms?.invite ?? {}),
+    );
+    await ok(bob, 'POST', `/rooms/${roomId}/join`, {});
+    await sees(alice, roomId, bob, 'join');
+    const other = await createRoom(alice, { initial_state: rules });
+    await knock(other);
+    await sees(alice, other, bob, 'knock');
+    await ok(bob, 'POST', `/rooms/${other}/leave`, {});
+    await sees(alice, other, bob, 'leave');
+  });
+
+  it('joins a restricted room by membership of another', async () => {
+    const club = await createRoom(alice, { preset: 'public_chat' });
+    const content = { join_rule: 'restricted', allow: [{ type: 'm.room_membership', room_id: club }] };
+    const roomId = await createRoom(alice, {
+      initial_state: [{ type: 'm.room.join_rules', state_key: '', content }],
+    });
+    const refused = await join(bob, roomId, 'one.test');
+    expect([refused.status, refused.body['errcode']]).toEqual([403, 'M_FORBIDDEN']);
+    expect((await join(bob, club, 'one.test')).status).toBe(200);
+    await sees(alice, club, bob, 'join');
+    expect((await join(bob, roomId, 'one.test')).status).toBe(200);
+    const member = await ok(alice, 'GET', `/rooms/${roomId}/state/m.room.member/${bob.userId}`);
+    expect(member).toMatchObject({ membership: 'join', join_authorised_via_users_server: alice.userId });
+    // Another user of the same server needs alice's as well: nobody there may invite.
+    const second = await bob.request<JsonObject>('GET', `/rooms/${roomId}/state/m.room.join_rules`);
+    expect(second.body).toEqual(content);
+    await say(bob, roomId, 'inside');
+    await hears(alice, roomId, 'inside');
+  });
+
+  it('refuses what the other server refuses', async () => {
+    const roomId = await createRoom(alice, { preset: 'private_chat' });
+    const refused = await join(bob, roomId, 'one.test');
+    expect([refused.status, refused.body['errcode']]).toEqual([403, 'M_FORBIDDEN']);
+    const unknown = await join(bob, '!nothing:one.test', 'one.test');
+    expect([unknown.status, unknown.body['errcode']]).toEqual([404, 'M_NOT_FOUND']);
+    const banned = await createRoom(alice, { preset: 'public_chat' });
+    await ok(alice, 'POST', `/rooms/${banned}/ban`, { user_id: bob.userId });
+    expect((await join(bob, banned, 'one.test')).status).toBe(403);
+  });
+
+  it('reads 200 messages from before, and what came during an outage', async () => {
+    const roomId = await createRoom(alice, { preset: 'public_chat' });
+    for (let i = 0; i < 200; i++) await say(alice, roomId, `m${i}`);
+    expect((await join(bob, roomId, 'one.test')).status).toBe(200);
+    const all: unknown[] = [];
+    let from = '';
+    for (let pages = 0; pages < 20; pages++) {
+      const { chunk, end } = await ok<{ chunk: WireEvent[]; end?: string }>(
+        bob,
+        'GET',
+        `/rooms/${roomId}/messages?dir=b&limit=50${from}`,
+      );
+      all.push(...chunk.flatMap((event) => (event.type === 'm.room.message' ? [event.content['body']] : [])));
+      if (end === undefined) break;
+      from = `&from=${end}`;
+    }
+    expect(all).toEqual(Array.from({ length: 200 }, (_, i) => `m${199 - i}`));
+    await one.restart();
+    await say(bob, roomId, 'while you start');
+    await say(alice, roomId, 'after the start');
+    await hears(bob, roomId, 'after the start');
+    await hears(alice, roomId, 'while you start');
+  });
+
+  it('finds rooms by alias, in the directory, in a space', async () => {
+    const roomId = await createRoom(alice, {
+      ...{ preset: 'public_chat', name: 'Known', room_alias_name: `known-${database}`, visibility: 'public' },
+    });
+    const alias = encodeURIComponent(`#known-${database}:one.test`);
+    expect(await ok(bob, 'GET', `/directory/room/${alias}`)).toMatchObject({ room_id: roomId });
+    const { chunk } = await ok<{ chunk: JsonObject[] }>(bob, 'GET', '/publicRooms?server=one.test');
+    expect(chunk.map((room) => room['room_id'])).toContain(roomId);
+    expect(await ok(bob, 'GET', `/_matrix/client/v1/room_summary/${alias}`)).toMatchObject({ name: 'Known' });
+    const space = await createRoom(bob, { creation_content: { type: 'm.space' } });
+    await setState(bob, space, 'm.space.child', { via: ['one.test'] }, roomId);
+    const { rooms } = await ok<{ rooms: JsonObject[] }>(bob, 'GET', `/_matrix/client/v1/rooms/${space}/hierarchy`);
+    expect(rooms.map((room) => room['room_id'])).toEqual([space, roomId]);
+    expect((await bob.request('POST', `/join/${alias}`, {})).status).toBe(200);
+  });
+});
