@@ -1,0 +1,218 @@
+import { eventually, type TestHomeserver, type TestUser } from '@rookery/testing';
+import type { JsonObject } from '@rookery/matrix-types';
+import type { ServerResponse } from 'node:http';
+import { createRoom, databases, ok, say, setState } from '../rooms/rooms-client.js';
+import { type Asked, FederationWorld, type PlayedServer } from './federation-world.js';
+import { Visit } from './visiting-server.js';
+
+interface Transaction {
+  readonly path: string;
+  readonly origin: string;
+  readonly pdus: readonly (JsonObject & { readonly content: JsonObject; readonly type: string })[];
+  readonly edus: readonly { readonly edu_type: string; readonly content: JsonObject }[];
+}
+
+const isTransaction = ({ method, url }: Asked): boolean => method === 'PUT' && url.includes('/v1/send/');
+const transactionOf = ({ url, body }: Asked): Transaction => ({
+  path: url,
+  ...(JSON.parse(body) as Omit<Transaction, 'path'>),
+});
+const bodiesIn = (transactions: readonly Transaction[]): unknown[] =>
+  transactions.flatMap(({ pdus }) =>
+    pdus.filter(({ type }) => type === 'm.room.message').map(({ content }) => content['body']),
+  );
+const takeAll = (_: Asked, response: ServerResponse): void => void response.end('{"pdus":{}}');
+const numbers = (from: number, to: number): string[] => Array.from({ length: to - from + 1 }, (_, i) => `${from + i}`);
+
+describe.each(databases)('sending to other servers (%s)', (database) => {
+  let world: FederationWorld;
+  let home: TestHomeserver;
+  let alice: TestUser;
+  let played: PlayedServer;
+  let zoe: string;
+  let count = 0;
+
+  beforeAll(async () => {
+    world = await FederationWorld.create();
+    home = await world.homeserver('home.test', {
+      database,
+      settings: {
+        federation: {
+          ...{ max_short_retry_delay: 1, max_long_retry_delay: 1, max_long_retries: 2 },
+          ...{ destination_min_retry_interval: '1h', destination_max_retry_interval: '1h' },
+        },
+      },
+    });
+    alice = await home.registerUser('alice');
+  });
+  afterAll(() => world?.stop());
+  beforeEach(async () => {
+    played = await world.played(`p${++count}.test`);
+    played.answer = takeAll;
+    zoe = `@zoe:${played.name}`;
+  });
+
+  /** Transactions that a played server got, taken or not. */
+  const got = (server = played): Transaction[] => server.asked.filter(isTransaction).map(transactionOf);
+  const bodies = (server = played): unknown[] => bodiesIn(got(server));
+  const sharedRoom = async (): Promise<Visit> => {
+    const roomId = await createRoom(alice, { preset: 'public_chat' });
+    return Visit.join(played, home, roomId, zoe);
+  };
+  const edusOf = (type: string, server = played): JsonObject[] =>
+    got(server).flatMap(({ edus }) => edus.filter(({ edu_type }) => edu_type === type).map(({ content }) => content));
+
+  it('brings events in their order, with different ids, and only its own', async () => {
+    const { roomId } = await sharedRoom();
+    for (const body of numbers(1, 30)) await say(alice, roomId, body);
+    await eventually(() => bodies().length >= 30);
+    expect(bodies()).toEqual(numbers(1, 30));
+    const transactions = got();
+    expect(new Set(transactions.map(({ path }) => path)).size).toBe(transactions.length);
+    for (const { origin, pdus } of transactions) {
+      expect(origin).toBe('home.test');
+      for (const pdu of pdus) expect(String(pdu['sender'])).toMatch(/:home\.test$/);
+    }
+  });
+
+  it('sends fifty events at most, whatever waits for a slow server', async () => {
+    const { roomId } = await sharedRoom();
+    const held: ServerResponse[] = [];
+    played.answer = (asked, response) => (isTransaction(asked) ? void held.push(response) : takeAll(asked, response));
+    await say(alice, roomId, '0');
+    await eventually(() => held.length === 1);
+    for (const body of numbers(1, 120)) await say(alice, roomId, body);
+    expect(held.length).toBe(1);
+    played.answer = takeAll;
+    takeAll(played.asked[0]!, held[0]!);
+    await eventually(() => bodies().length >= 121);
+    expect(bodies()).toEqual(numbers(0, 120));
+    expect(Math.max(...got().map(({ pdus }) => pdus.length))).toBe(50);
+  });
+
+  it('tells a server that it was sent away, and nothing after that', async () => {
+    const { roomId } = await sharedRoom();
+    await ok(alice, 'POST', `/rooms/${roomId}/kick`, { user_id: zoe, reason: 'enough' });
+    await say(alice, roomId, 'among us');
+    const other = await sharedRoom();
+    await say(alice, other.roomId, 'for everybody');
+    await eventually(() => bodies().includes('for everybody'));
+    const kicks = got().flatMap(({ pdus }) => pdus.filter(({ content }) => content['membership'] === 'leave'));
+    expect(kicks).toEqual([expect.objectContaining({ state_key: zoe, room_id: roomId })]);
+    expect(bodies()).toEqual(['for everybody']);
+  });
+
+  it('tells a server that it was shut out, and nothing of that room after that', async () => {
+    const { roomId } = await sharedRoom();
+    const acl = (deny: string[]) => setState(alice, roomId, 'm.room.server_acl', { allow: ['*'], deny });
+    await acl([played.name]);
+    await say(alice, roomId, 'among us');
+    await acl([]);
+    await say(alice, roomId, 'for everybody');
+    await eventually(() => bodies().includes('for everybody'));
+    expect(bodies()).toEqual(['for everybody']);
+    const lists = got().flatMap(({ pdus }) => pdus.filter(({ type }) => type === 'm.room.server_acl'));
+    expect(lists[0]?.content['deny']).toEqual([played.name]);
+  });
+
+  it('leaves out what a server refuses, and nothing else', async () => {
+    const { roomId } = await sharedRoom();
+    played.answer = (asked, response) => {
+      if (asked.body.includes('poison')) response.writeHead(400).end('{"errcode":"M_BAD_JSON","error":"No"}');
+      else takeAll(asked, response);
+    };
+    const taken = (): unknown[] => bodiesIn(got().filter((one) => !JSON.stringify(one).includes('poison')));
+    for (const body of ['one', 'poison', 'two', 'three']) await say(alice, roomId, body);
+    await eventually(() => taken().includes('three'));
+    expect(taken()).toEqual(['one', 'two', 'three']);
+    await say(alice, roomId, 'four');
+    await eventually(() => taken().includes('four'));
+  });
+
+  it('brings what was missed once a server is back, and then what comes', async () => {
+    const [first, second] = [await sharedRoom(), await sharedRoom()];
+    const down = (asked: Asked, response: ServerResponse): void =>
+      void response.writeHead(503).end(isTransaction(asked) ? '{}' : undefined);
+    played.answer = down;
+    for (const body of numbers(1, 5)) await say(alice, first.roomId, body);
+    await say(alice, second.roomId, 'there');
+    // Three tries, and then peace for an hour.
+    await eventually(() => got().length >= 3);
+    await say(alice, first.roomId, '6');
+    played.answer = takeAll;
+    await say(alice, first.roomId, '7');
+    expect(got().length).toBeLessThan(10);
+    played.asked.length = 0;
+    // It speaks to us.
+    await played.request(home, 'GET', '/_matrix/federation/v1/query/profile?user_id=@alice:home.test');
+    await eventually(() => bodies().includes('7') && bodies().includes('there'));
+    await say(alice, first.roomId, '8');
+    await eventually(() => bodies().includes('8'));
+    // Once caught up, everything comes.
+    for (const body of numbers(9, 12)) await say(alice, first.roomId, body);
+    await eventually(() => bodies().includes('12'));
+    expect(bodies().slice(-4)).toEqual(numbers(9, 12));
+  });
+
+  it('goes on after a restart with what nobody has taken', async () => {
+    const { roomId } = await sharedRoom();
+    const held: ServerResponse[] = [];
+    played.answer = (asked, response) => (isTransaction(asked) ? void held.push(response) : takeAll(asked, response));
+    for (const body of numbers(1, 3)) await say(alice, roomId, body);
+    await ok(alice, 'PUT', '/sendToDevice/m.test/restart', { messages: { [zoe]: { PHONE: { is: 'kept' } } } });
+    await eventually(() => held.length === 1);
+    played.asked.length = 0;
+    await home.restart();
+    played.answer = takeAll;
+    await eventually(() => bodies().includes('3') && edusOf('m.direct_to_device').length > 0);
+    await say(alice, roomId, '4');
+    await eventually(() => bodies().includes('4'));
+    expect(edusOf('m.direct_to_device')).toEqual([
+      expect.objectContaining({ sender: alice.userId, type: 'm.test', messages: { [zoe]: { PHONE: { is: 'kept' } } } }),
+    ]);
+  });
+
+  it('tells who types, has read and is there; private receipts to nobody', async () => {
+    const { roomId } = await sharedRoom();
+    const eventId = await say(alice, roomId, 'read this');
+    await ok(alice, 'PUT', `/rooms/${roomId}/typing/${alice.userId}`, { typing: true, timeout: 30_000 });
+    await ok(alice, 'POST', `/rooms/${roomId}/receipt/m.read.private/${eventId}`, {});
+    await ok(alice, 'POST', `/rooms/${roomId}/receipt/m.read/${eventId}`, {});
+    await ok(alice, 'POST', `/rooms/${roomId}/receipt/m.read/${eventId}`, { thread_id: 'main' });
+    await ok(alice, 'PUT', `/presence/${alice.userId}/status`, {
+      presence: 'online',
+      status_msg: `for ${played.name}`,
+    });
+    await eventually(
+      () =>
+        edusOf('m.typing').length > 0 &&
+        edusOf('m.receipt').length > 1 &&
+        JSON.stringify(edusOf('m.presence')).includes(`for ${played.name}`),
+    );
+    expect(edusOf('m.typing')[0]).toEqual({ room_id: roomId, user_id: alice.userId, typing: true });
+    const receipts = edusOf('m.receipt').map((content) => JSON.stringify(content));
+    expect(receipts[0]).toContain(eventId);
+    expect(receipts.join()).not.toContain('private');
+    expect(receipts.filter((text) => text.includes('"thread_id":"main"'))).toHaveLength(1);
+  });
+
+  it('tells of changed devices, each change after the one before', async () => {
+    await sharedRoom();
+    const keys = (name: string) => ({
+      device_keys: {
+        ...{ user_id: alice.userId, device_id: alice.deviceId, algorithms: ['m.olm.v1.curve25519-aes-sha2'] },
+        keys: { [`curve25519:${alice.deviceId}`]: name, [`ed25519:${alice.deviceId}`]: name },
+        signatures: { [alice.userId]: { [`ed25519:${alice.deviceId}`]: 'c2ln' } },
+      },
+    });
+    const updates = (): JsonObject[] => edusOf('m.device_list_update');
+    await ok(alice, 'POST', '/keys/upload', keys(`a${count}`));
+    await eventually(() => updates().length === 1);
+    await ok(alice, 'PUT', `/devices/${alice.deviceId}`, { display_name: 'Phone' });
+    await eventually(() => updates().length === 2);
+    const [first, second] = updates();
+    expect(first).toMatchObject({ user_id: alice.userId, device_id: alice.deviceId });
+    expect((first?.['keys'] as JsonObject)['user_id']).toBe(alice.userId);
+    expect(second?.['prev_id']).toEqual([first?.['stream_id']]);
+  });
+});
