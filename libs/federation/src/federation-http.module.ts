@@ -25,6 +25,7 @@ import { OpenIdUserinfoController } from './queries/openid-userinfo.controller.j
 import { PublicRoomsForServersController } from './queries/public-rooms.controller.js';
 import { FederationQueryController } from './queries/query.controller.js';
 import { FederationVersionController } from './queries/server-version.controller.js';
+import { ComplexityController } from './remote-rooms/complexity.controller.js';
 import { PduReplies } from './rooms/pdu-replies.js';
 import { ResidentRooms } from './rooms/resident-rooms.js';
 import { RoomHistory } from './rooms/room-history.js';
@@ -75,6 +76,7 @@ import { StagedEvents } from './transactions/staged-events.js';
     MediaForServersController,
     SendTransactionController,
     RoomHistoryController,
+    ComplexityController,
     MembershipForServersController,
     InvitesForServersController,
   ],

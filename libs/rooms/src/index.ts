@@ -54,6 +54,7 @@ export { PublicationRules } from './directory/publication-rules.js';
 export { filterIn } from './history/history.controller.js';
 export { RoomAccess, type RoomReading } from './history/room-access.js';
 export { RoomReadingService } from './history/room-reading.service.js';
+export { ComplexRooms } from './membership/complex-rooms.js';
 export { InvitePolicy } from './membership/invite-policy.js';
 export { type InviteJudge, InviteWishes } from './membership/invite-wishes.js';
 export { JoinService } from './membership/join.service.js';

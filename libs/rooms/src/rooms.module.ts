@@ -11,6 +11,7 @@ import { RoomAccess } from './history/room-access.js';
 import { RedactedContent } from './history/redacted-content.service.js';
 import { RoomReadingService } from './history/room-reading.service.js';
 import { RoomHooks } from './hooks.js';
+import { ComplexRooms } from './membership/complex-rooms.js';
 import { IdentityServers } from './membership/identity-servers.js';
 import { InvitePolicy } from './membership/invite-policy.js';
 import { InviteWishes } from './membership/invite-wishes.js';
@@ -75,6 +76,7 @@ import { StateGroups } from './state/state-groups-cache.js';
 import { StateResolver } from './state/state-resolver.js';
 
 const face = [
+  ComplexRooms,
   EventGraph,
   MembershipTemplates,
   RoomServers,

@@ -58,6 +58,10 @@ export class FederationGateway implements RemoteRoomGateway {
     return this.invites.invite(event, roomState);
   }
 
+  complexity(roomId: string, servers: readonly string[]): Promise<number | undefined> {
+    return this.directory.complexity(roomId, servers);
+  }
+
   resolveAlias(alias: string): Promise<ResolvedAlias | undefined> {
     return this.directory.resolveAlias(alias);
   }

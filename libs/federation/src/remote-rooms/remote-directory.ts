@@ -20,6 +20,7 @@ const maxDirectoryPage = 500;
 const maxHierarchyBytes = 4_194_304;
 /** Servers that are asked for one room of a space: a space with many rooms that nobody shows must not take for ever. */
 const maxHierarchyServers = 3;
+const maxComplexityServers = 3;
 /** For how long is believed what was told of a room, milliseconds. */
 const hierarchyTtlMs = 5 * 60_000;
 const maxChildren = 100;
@@ -141,6 +142,24 @@ export class RemoteDirectory {
       }
       const room = await asking;
       if (room) return { room };
+    }
+    return undefined;
+  }
+
+  /**
+   * How large a room is as the first of some servers says; `undefined` when none does.
+   * MSC1965 has the endpoint; it is in no version of the specification.
+   */
+  async complexity(roomId: string, servers: readonly string[]): Promise<number | undefined> {
+    const path = federationPath`/_matrix/federation/unstable/rooms/${roomId}/complexity`;
+    for (const server of this.candidates.usable(servers).slice(0, maxComplexityServers)) {
+      try {
+        const more = { timeoutMs, maxBytes: 65_536, retries: 'none' } as const;
+        const { v1 } = await this.client.getJson(server, path, {}, more);
+        if (typeof v1 === 'number') return v1;
+      } catch (error) {
+        if (!(error instanceof FederationRequestError)) throw error;
+      }
     }
     return undefined;
   }

@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { domainOf } from '@rookery/matrix-types';
 import { Cache, Config } from '@rookery/platform';
-import { MembershipReader, RoomStateReader } from '@rookery/rooms';
+import { RoomServers, RoomStateReader } from '@rookery/rooms';
 import { authStateOf, powerLevelsOf } from '@rookery/state-res';
 import { Candidates } from './candidates.js';
 
@@ -14,7 +14,7 @@ export class RoomHosts {
   readonly #answered: Cache<string, { readonly server: string }>;
 
   constructor(
-    private readonly memberships: MembershipReader,
+    private readonly servers: RoomServers,
     private readonly state: RoomStateReader,
     private readonly candidates: Candidates,
     config: Config,
@@ -27,7 +27,7 @@ export class RoomHosts {
    * @param limit how many at most
    */
   async likely(roomId: string, limit: number): Promise<string[]> {
-    const hosts = await this.memberships.hostsIn(roomId);
+    const hosts = await this.servers.of(roomId);
     const last = this.#answered.get(roomId)?.server;
     const powerful = await this.#byPower(roomId);
     const inOrder = [...(last === undefined ? [] : [last]), ...powerful, ...hosts].filter((host) => hosts.has(host));
@@ -36,7 +36,7 @@ export class RoomHosts {
 
   /** Other servers with members who may invite to a room, the most powerful first. */
   async inviting(roomId: string): Promise<string[]> {
-    const hosts = await this.memberships.hostsIn(roomId);
+    const hosts = await this.servers.of(roomId);
     return (await this.#byPower(roomId, true)).filter((host) => hosts.has(host));
   }
 

@@ -4,6 +4,7 @@ import { RateLimiter } from '@rookery/http';
 import { domainOf, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { assertAllowed, callbackContext, ModuleDispatcher } from '@rookery/module-host';
 import { Config, type Requester } from '@rookery/platform';
+import { ComplexRooms } from './complex-rooms.js';
 import { MemberProfiles } from './member-profiles.js';
 import { MemberEvents, type MembershipOptions } from './member-events.js';
 import { Participation } from './participation.js';
@@ -24,6 +25,7 @@ export class JoinService {
     private readonly database: Database,
     private readonly config: Config,
     private readonly participation: Participation,
+    private readonly complex: ComplexRooms,
   ) {}
 
   /**
@@ -40,7 +42,8 @@ export class JoinService {
     if (facts.is_blocked) {
       throw MatrixError.forbidden('This room has been blocked on this server');
     }
-    if (before === 'ban') throw MatrixError.forbidden('You are banned from this room');
+    // Where nobody of this server is, a ban may have been lifted since.
+    if (before === 'ban' && facts.is_ours) throw MatrixError.forbidden('You are banned from this room');
     const isInvited = before === 'invite';
     if (before !== 'join' && !options.unchecked) await this.#check(requester, roomId, isInvited);
     const content = { ...(await this.profiles.of(userId)), ...this.#ownProfile(options.content) };
@@ -114,8 +117,12 @@ export class JoinService {
     const servers = this.#servers(roomId, options.via, inviter);
     const { gateway } = this.remote;
     if (!gateway || servers.length === 0) throw MatrixError.notFound('No server is known that has this room');
+    if (!options.unchecked) await this.complex.assertMayJoin(requester, roomId, servers);
     const reason = options.reason === undefined ? {} : { reason: options.reason };
     await gateway.join(requester.userId, roomId, servers, { ...content, ...reason });
+    if (options.unchecked || !(await this.complex.isTooLarge(requester, roomId))) return;
+    await this.change.send(requester, roomId, requester.userId, 'leave', {}, { unchecked: true });
+    throw this.complex.refusal;
   }
 
   /** Servers that may know the room, likeliest first, without this one. */

@@ -31,6 +31,8 @@ export interface RemoteRoomGateway {
     servers: readonly string[],
     content: Readonly<JsonObject>,
   ): Promise<void>;
+  /** How large a room is as one of `servers` says, in units of 500 state events; `undefined` when none tells. */
+  complexity(roomId: string, servers: readonly string[]): Promise<number | undefined>;
   resolveAlias(alias: string): Promise<ResolvedAlias | undefined>;
   /** One page of another server's directory; wire format. */
   publicRooms(server: string, body: Readonly<JsonObject>): Promise<JsonObject>;
