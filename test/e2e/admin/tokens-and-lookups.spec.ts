@@ -28,12 +28,15 @@ describe.each(['sqlite', 'postgres'] as const)('the admin API of registration (%
       (await admin<{ registration_tokens: Json[] }>('GET', `${tokens}${query}`)).body.registration_tokens.map(
         (one) => one['token'],
       );
-    const register = (username: string, token: string) =>
-      homeserver.request('POST', '/register', {
-        username,
-        password: 'the password',
-        auth: { type: 'm.login.registration_token', token },
-      });
+    const register = async (username: string, token: string) => {
+      const account = { username, password: 'the password' };
+      const begun = await homeserver.request<{ session: string }>('POST', '/register', account);
+      const { session } = begun.body;
+      const stages = [{ type: 'm.login.registration_token', token }, { type: 'm.login.dummy' }];
+      for (const stage of stages.slice(0, -1))
+        await homeserver.request('POST', '/register', { ...account, auth: { ...stage, session } });
+      return homeserver.request('POST', '/register', { ...account, auth: { ...stages.at(-1), session } });
+    };
 
     it('are drawn or chosen', async () => {
       const { status, body } = await make();
