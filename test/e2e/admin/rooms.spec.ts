@@ -214,6 +214,10 @@ describe.each(databases)('rooms in the admin API (%s)', (database) => {
       );
       const named = await root.ok<{ state: WireEvent[] }>('GET', `/v1/rooms/${roomId}/state?type=m.room.member`);
       expect(named.state.map((event) => event.state_key).sort()).toEqual([alice.userId, bob.userId]);
+      expect((await root.ok('GET', `/v1/rooms/${roomId}`))['state_events']).toBe(state.length);
+      await setState(alice, roomId, 'org.example.more', {});
+      await setState(alice, roomId, 'org.example.more', { changed: true });
+      expect((await root.ok('GET', `/v1/rooms/${roomId}`))['state_events']).toBe(state.length + 1);
     });
 
     it.each(['', '/members', '/state', '/messages', '/context/$nothing', '/timestamp_to_event?ts=1', '/hierarchy'])(

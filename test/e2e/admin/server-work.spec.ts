@@ -55,10 +55,7 @@ describe.each(databases)('the server’s own work in the admin API (%s)', (datab
     });
     expect(await root.ok('GET', `/v1/rooms/${roomId}`)).toMatchObject({ joined_members: 99, name: null });
     await run({ job_name: 'populate_stats_process_rooms' });
-    expect(await root.ok('GET', `/v1/rooms/${roomId}`)).toEqual({
-      ...before,
-      state_events: expect.any(Number) as number,
-    });
+    expect(await root.ok('GET', `/v1/rooms/${roomId}`)).toEqual(before);
   });
 
   it('fills the directory of users anew', async () => {

@@ -119,7 +119,9 @@ async function writeFigures(tx: Tx, room: WorkingRoom, set: readonly CurrentChan
     for (const [column, value] of figuresIn(change.type, event.content)) columns.set(column, value);
   }
   if (columns.size > 0) await upsert(tx, 'room_stats_state', room.roomId, columns);
-  if (columns.size === 0 && !set.some((change) => change.type === 'm.room.member')) return;
+  const hasMembers = set.some((change) => change.type === 'm.room.member');
+  const hasSameSize = room.changes.every((change) => change.eventId !== undefined && change.prevEventId !== undefined);
+  if (columns.size === 0 && !hasMembers && hasSameSize) return;
   await upsert(
     tx,
     'room_stats_current',
