@@ -18,8 +18,6 @@ export const withoutEffect: ReadonlySet<SettingName> = new Set<SettingName>([
   'experimental_features.msc4242_enabled',
   'experimental_features.msc4293_enabled',
   'experimental_features.msc4370_enabled',
-  'federation_metrics_domains',
-  'federation_rr_transactions_per_room_per_second',
   'federation_sender_instances',
   'instance_map',
   'manhole',
