@@ -16,7 +16,7 @@ export {
   type NewRoom,
   type ReceiveVerdict,
 } from './persistence/event-persister.js';
-export { byAuth, restsUpon } from './persistence/foreign-stager.js';
+export { byAuth, byPrev, restsUpon } from './persistence/foreign-stager.js';
 export { InboundEvents } from './persistence/inbound-events.service.js';
 export { EventStore } from './persistence/event-store.js';
 export { type ClientTransaction, isServable, type SentEvent, type StoredEvent } from './persistence/stored-event.js';

@@ -1,12 +1,13 @@
 import { Injectable } from '@nestjs/common';
 import { FederationClient, FederationRequestError } from '@rookery/federation-client';
 import { isValidServerName, MatrixError } from '@rookery/matrix-types';
-import { Config, Logger } from '@rookery/platform';
+import { Clock, Config, Logger } from '@rookery/platform';
 
 /** Servers that are asked for one thing at most. */
 const maxServers = 10;
 /** Servers whose refusal is believed: the others of the room would say the same. */
 const maxRefusals = 3;
+const usualPatienceMs = 180_000;
 /** Most servers of a list that are looked at. */
 const maxListed = 100;
 
@@ -38,6 +39,7 @@ export class Candidates {
   constructor(
     private readonly client: FederationClient,
     private readonly config: Config,
+    private readonly clock: Clock,
     logger: Logger,
   ) {
     this.#logger = logger.child('federation');
@@ -57,15 +59,22 @@ export class Candidates {
   /**
    * Lets servers try in turn; the first success counts.
    * @param ask throws FederationRequestError when a server does not help
+   * @param patienceMs after so much time no further server is asked
    * @throws MatrixError 404 `M_NOT_FOUND` when there is nobody to ask, else what says most of their refusals, 502 or 504
    *   when none of them answered
    */
-  async first<T>(servers: Iterable<string>, ask: (server: string) => Promise<T>): Promise<T> {
+  async first<T>(
+    servers: Iterable<string>,
+    ask: (server: string) => Promise<T>,
+    patienceMs = usualPatienceMs,
+  ): Promise<T> {
     const usable = this.usable(servers);
     if (usable.length === 0) throw MatrixError.notFound('No server is known that has this room');
     let best: MatrixError | undefined;
     let refusals = 0;
+    const untilMs = this.clock.nowMs() + patienceMs;
     for (const server of usable.slice(0, maxServers)) {
+      if (best && this.clock.nowMs() >= untilMs) break;
       try {
         return await ask(server);
       } catch (error) {

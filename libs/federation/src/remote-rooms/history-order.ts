@@ -1,4 +1,5 @@
 import type { RoomEvent } from '@rookery/events';
+import { byPrev } from '@rookery/rooms';
 
 /**
  * Those of some events that lead up to known ones, each behind its ancestors among them. Who names an event by its hash
@@ -7,24 +8,13 @@ import type { RoomEvent } from '@rookery/events';
  */
 export function leadingTo(wanted: readonly string[], events: readonly RoomEvent[]): RoomEvent[] {
   const byId = new Map(events.map((event) => [event.eventId, event]));
-  const done = new Set<string>();
-  const sorted: RoomEvent[] = [];
-  for (const id of wanted) {
-    const start = byId.get(id);
-    const pending = start ? [{ event: start, expanded: false }] : [];
-    for (let next = pending.pop(); next; next = pending.pop()) {
-      if (next.expanded) {
-        sorted.push(next.event);
-        continue;
-      }
-      if (done.has(next.event.eventId)) continue;
-      done.add(next.event.eventId);
-      pending.push({ event: next.event, expanded: true });
-      for (const prev of next.event.prevEventIds) {
-        const event = byId.get(prev);
-        if (event && !done.has(prev)) pending.push({ event, expanded: false });
-      }
-    }
+  const reached = new Map<string, RoomEvent>();
+  const pending = [...wanted];
+  for (let id = pending.pop(); id !== undefined; id = pending.pop()) {
+    const event = byId.get(id);
+    if (!event || reached.has(id)) continue;
+    reached.set(id, event);
+    pending.push(...event.prevEventIds);
   }
-  return sorted;
+  return byPrev([...reached.values()]);
 }

@@ -23,6 +23,8 @@ export type Handshake = 'join' | 'knock' | 'leave';
 const maxSmallBytes = 1_048_576;
 /** Largest answer to a join: the whole state of the room with its auth chain, bytes. */
 const maxJoinBytes = 256 * 1_048_576;
+/** Who leaves waits for one server no longer than this; milliseconds. */
+const leaveTimeoutMs = 15_000;
 /** How much longer than any other answer the one to a join may take. */
 const joinPatience = 3;
 
@@ -61,6 +63,7 @@ export class MembershipHandshake {
       method: 'GET',
       path: `/_matrix/federation/v1/make_${kind}/${encodeURIComponent(roomId)}/${encodeURIComponent(userId)}`,
       ...(kind !== 'leave' && { query: { ver: versionsFor(kind) } }),
+      timeoutMs: this.#timeoutMs(kind),
       maxBytes: maxSmallBytes,
       retries: 'none',
     });
@@ -101,7 +104,7 @@ export class MembershipHandshake {
       canonicalContent: canonicalJson(event.pdu),
       maxBytes: isJoin ? maxJoinBytes : maxSmallBytes,
       retries: 'none',
-      ...(isJoin && { timeoutMs: joinPatience * this.config.get('federation.client_timeout') }),
+      timeoutMs: this.#timeoutMs(kind) * (isJoin ? joinPatience : 1),
     } as const;
     const path = federationPath`/${event.roomId}/${event.eventId}`;
     const latest = kind === 'knock' ? 'v1' : 'v2';
@@ -116,6 +119,11 @@ export class MembershipHandshake {
       const answer = await this.client.request({ ...request, path: `/_matrix/federation/v1/send_${kind}${path}` });
       return secondOf(server, answer.body);
     }
+  }
+
+  #timeoutMs(kind: Handshake): number {
+    const usualMs = this.config.get('federation.client_timeout');
+    return kind === 'leave' ? Math.min(usualMs, leaveTimeoutMs) : usualMs;
   }
 
   #build(

@@ -1,8 +1,8 @@
 import { Injectable } from '@nestjs/common';
 import { type RoomEvent, roomVersionRules, type RoomVersionRules } from '@rookery/events';
 import { FederationClient, federationPath, FederationRequestError } from '@rookery/federation-client';
-import type { JsonObject } from '@rookery/matrix-types';
-import { Config, Logger } from '@rookery/platform';
+import { isValidEventId, type JsonObject } from '@rookery/matrix-types';
+import { Clock, Config, Logger } from '@rookery/platform';
 import { EventStore, type ForeignState, type MissingEventsSource, RoomStateReader } from '@rookery/rooms';
 import { WrongAnswer } from './candidates.js';
 import { PduChecker } from './pdu-checker.js';
@@ -39,6 +39,7 @@ export class MissingEvents implements MissingEventsSource {
     private readonly stored: EventStore,
     private readonly state: RoomStateReader,
     private readonly config: Config,
+    private readonly clock: Clock,
     logger: Logger,
   ) {
     this.#logger = logger.child('federation');
@@ -134,8 +135,9 @@ export class MissingEvents implements MissingEventsSource {
   ): Promise<Map<string, RoomEvent>> {
     const found = new Map<string, RoomEvent>();
     const waiting = [...eventIds];
+    const untilMs = this.clock.nowMs() + 2 * patienceMs;
     const work = async (): Promise<void> => {
-      for (let id = waiting.shift(); id !== undefined; id = waiting.shift()) {
+      for (let id = waiting.shift(); id !== undefined && this.clock.nowMs() < untilMs; id = waiting.shift()) {
         const path = federationPath`/_matrix/federation/v1/event/${id}`;
         const answer = await this.#helping(server, () =>
           this.client.requestExactJson({
@@ -192,5 +194,5 @@ function listOf(server: string, list: unknown, max: number): JsonObject[] {
 /** A list of event ids, each once. @throws WrongAnswer when it is none */
 function idsOf(server: string, list: unknown): string[] {
   const ids: readonly unknown[] = listOf(server, list, maxStateEvents);
-  return [...new Set(ids.filter((id) => typeof id === 'string'))];
+  return [...new Set(ids.filter((id): id is string => typeof id === 'string' && isValidEventId(id)))];
 }

@@ -12,6 +12,9 @@ import {
 import { Candidates } from './candidates.js';
 import { MembershipHandshake } from './membership-handshake.js';
 
+/** For how long other servers are tried before somebody leaves without them; milliseconds. */
+const leavePatienceMs = 20_000;
+
 /** Knocks at rooms in which this server has nobody, and leaves them: invites that are rejected, knocks that are taken back. */
 @Injectable()
 export class RemoteDepartures {
@@ -60,11 +63,15 @@ export class RemoteDepartures {
     const member = current && (await this.events.one(current.eventId))?.event;
     const heardOf = member ? prejoinStateOf(member).map(({ sender }) => domainOf(String(sender))) : [];
     const knownVersion = member?.rules.version;
-    await this.candidates.first([...servers, ...heardOf], async (server) => {
-      const event = await this.handshake.prepare('leave', server, { roomId, knownVersion }, userId, content);
-      await this.handshake.send('leave', server, event);
-      await this.#store(event);
-    });
+    await this.candidates.first(
+      [...servers, ...heardOf],
+      async (server) => {
+        const event = await this.handshake.prepare('leave', server, { roomId, knownVersion }, userId, content);
+        await this.handshake.send('leave', server, event);
+        await this.#store(event);
+      },
+      leavePatienceMs,
+    );
   }
 
   async #store(event: RoomEvent): Promise<void> {

@@ -10,14 +10,15 @@ import { RemoteState } from './remote-state.js';
 import { refusalOf } from './room-proof.js';
 import { Turns } from './turns.js';
 
-/** Joins whose answers, maybe hundreds of megabytes, are in memory at once. */
-const maxAtOnce = 3;
+/** Joins whose answers, maybe hundreds of megabytes, are in memory at once; and those of one user. */
+const maxAtOnce = 8;
 const maxWaiting = 100;
+const maxPerUser = 4;
 
 /** Joins rooms through servers that are in them. */
 @Injectable()
 export class RemoteJoins {
-  readonly #turns = new Turns(maxAtOnce, maxWaiting);
+  readonly #turns = new Turns(maxAtOnce, maxWaiting, maxPerUser);
   readonly #logger: Logger;
 
   constructor(
@@ -40,7 +41,7 @@ export class RemoteJoins {
    * @spec server-server-api#joining-rooms
    */
   async join(userId: string, roomId: string, servers: readonly string[], content: Readonly<JsonObject>): Promise<void> {
-    await this.#turns.take(() =>
+    await this.#turns.take(userId, () =>
       this.candidates.first(servers, async (server) => {
         const create = (await this.state.currentEvent(roomId, 'm.room.create'))?.event;
         const { event, answer } = await this.#handOver(server, userId, roomId, content, create);
@@ -71,7 +72,7 @@ export class RemoteJoins {
     servers: readonly string[],
     content: Readonly<JsonObject>,
   ): Promise<void> {
-    await this.#turns.take(() =>
+    await this.#turns.take(userId, () =>
       this.candidates.first(servers, async (server) => {
         const create = (await this.state.currentEvent(roomId, 'm.room.create'))?.event;
         const { event } = await this.#handOver(server, userId, roomId, content, create);

@@ -1,5 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { Clock } from '@rookery/platform';
 import type { StoredEvent } from '../persistence/stored-event.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
 import { type RoomSummary, RoomSummaries, viaOf } from './room-summaries.service.js';
@@ -24,6 +25,8 @@ interface Pending {
 const maxChildren = 50;
 /** Rooms that one request walks through at most, those of earlier pages included. */
 const maxWalk = 1000;
+/** After so much time no other server is asked for one page; milliseconds. */
+const patienceMs = 20_000;
 const spaceType = 'm.space';
 const childType = 'm.space.child';
 
@@ -33,6 +36,7 @@ export class SpaceHierarchy {
   constructor(
     private readonly summaries: RoomSummaries,
     private readonly state: RoomStateReader,
+    private readonly clock: Clock,
   ) {}
 
   /**
@@ -46,13 +50,15 @@ export class SpaceHierarchy {
     const seen = new Set<string>();
     const rooms: JsonObject[] = [];
     let shown = 0;
+    const untilMs = this.clock.nowMs() + patienceMs;
     for (let next = pending.pop(); next && seen.size < maxWalk; next = pending.pop()) {
       if (seen.has(next.roomId)) continue;
       if (rooms.length >= request.limit) {
         return { rooms, next_batch: writeToken(shown, request) };
       }
       seen.add(next.roomId);
-      const found = (await this.#local(userId, next, request)) ?? (await this.#elsewhere(userId, next, request));
+      let found = await this.#local(userId, next, request);
+      if (!found && this.clock.nowMs() < untilMs) found = await this.#elsewhere(userId, next, request);
       if (!found) {
         if (next.depth === 0 && request.everything) throw MatrixError.notFound('There is no such room');
         if (next.depth === 0) throw MatrixError.forbidden('You may not see this room');

@@ -5,7 +5,7 @@ import type { Requester } from '@rookery/platform';
 import { RemoteRooms } from '../membership/remote-rooms.js';
 import { EventStore } from '../persistence/event-store.js';
 import type { StoredEvent } from '../persistence/stored-event.js';
-import { servableSql } from '../reading/timeline-reader.js';
+import { servableSql, TimelineReader } from '../reading/timeline-reader.js';
 import { VisibilityFilter } from '../reading/visibility-filter.js';
 import { RoomAccess } from './room-access.js';
 import type { ReadingScope } from './room-reading.service.js';
@@ -21,6 +21,7 @@ export class EventByTime {
     private readonly access: RoomAccess,
     private readonly events: EventStore,
     private readonly visibility: VisibilityFilter,
+    private readonly timeline: TimelineReader,
     private readonly remote: RemoteRooms,
   ) {}
 
@@ -42,10 +43,20 @@ export class EventByTime {
       scope === 'visible'
         ? (await this.visibility.visible(requester.userId, stored, { withIgnored: true }))[0]?.stored
         : stored[0];
-    if (found) return { eventId: found.event.eventId, ts: found.event.originServerTs };
-    const elsewhere = await this.remote.gateway?.timestampToEvent(roomId, ts, direction);
-    if (!elsewhere) throw MatrixError.notFound('There is no event on that side of this time');
-    return elsewhere;
+    const here = found && { eventId: found.event.eventId, ts: found.event.originServerTs };
+    const { gateway } = this.remote;
+    if (here && !(gateway && (await this.#isGapBetween(roomId, found, direction)))) return here;
+    const elsewhere = await gateway?.timestampToEvent(roomId, ts, direction);
+    const nearest = elsewhere && (!here || Math.abs(elsewhere.ts - ts) < Math.abs(here.ts - ts)) ? elsewhere : here;
+    if (!nearest) throw MatrixError.notFound('There is no event on that side of this time');
+    return nearest;
+  }
+
+  /** Whether something may be missing between a time and the event that is nearest to it of those that are here. */
+  #isGapBetween(roomId: string, { event: { depth } }: StoredEvent, direction: 'f' | 'b'): Promise<boolean> {
+    return direction === 'f'
+      ? this.timeline.hasGap(roomId, 0, depth)
+      : this.timeline.hasGap(roomId, depth + 1, Number.MAX_SAFE_INTEGER);
   }
 
   /** The events that come first on one side of a time, the nearest first; who may see them is to be asked. */

@@ -205,8 +205,14 @@ export function restsUpon({ authEventIds, roomId, rules, type }: RoomEvent): str
   return isImplied ? [...authEventIds, `$${roomId.slice(1)}`] : [...authEventIds];
 }
 
-/** Events with each behind those of its auth events that are among them. A cycle, which hashes forbid, ends anywhere. */
-export function byAuth(events: readonly RoomEvent[]): RoomEvent[] {
+/** Events with each behind those of its auth events that are among them. */
+export const byAuth = (events: readonly RoomEvent[]): RoomEvent[] => behind(events, restsUpon);
+
+/** Events with each behind those of its previous events that are among them, whatever depths they claim. */
+export const byPrev = (events: readonly RoomEvent[]): RoomEvent[] => behind(events, (event) => event.prevEventIds);
+
+/** Events with each behind those that it names. A cycle, which hashes forbid, ends anywhere. */
+function behind(events: readonly RoomEvent[], namedBy: (event: RoomEvent) => readonly string[]): RoomEvent[] {
   const byId = new Map(events.map((event) => [event.eventId, event]));
   const done = new Set<string>();
   const sorted: RoomEvent[] = [];
@@ -220,9 +226,9 @@ export function byAuth(events: readonly RoomEvent[]): RoomEvent[] {
       if (done.has(next.event.eventId)) continue;
       done.add(next.event.eventId);
       pending.push({ event: next.event, expanded: true });
-      for (const id of restsUpon(next.event)) {
-        const auth = byId.get(id);
-        if (auth && !done.has(id)) pending.push({ event: auth, expanded: false });
+      for (const id of namedBy(next.event)) {
+        const named = byId.get(id);
+        if (named && !done.has(id)) pending.push({ event: named, expanded: false });
       }
     }
   }

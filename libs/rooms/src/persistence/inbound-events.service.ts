@@ -4,13 +4,15 @@ import type { RoomEvent } from '@rookery/events';
 import { RemoteRooms } from '../membership/remote-rooms.js';
 import { EventPersister, type ForeignEvent, type ForeignState, type ReceiveVerdict } from './event-persister.js';
 import { EventStore } from './event-store.js';
-import { byAuth } from './foreign-stager.js';
+import { byAuth, byPrev } from './foreign-stager.js';
 import { selectExtremities, selectRoom } from './room-snapshot.query.js';
 
 /** How often the ancestors of one event are asked for before its state is taken from the origin, or it is given up. */
 const maxRounds = 5;
 /** Auth events that are fetched for one event, over all rounds. */
 const maxAuthEvents = 500;
+/** Places in a gap at which the state is taken from the origin. */
+const maxStates = 5;
 
 /**
  * Receives events of other servers, and fetches what is missing before them: auth events one by one, previous events in
@@ -101,15 +103,20 @@ export class InboundEvents {
       heads.map((head) => head.event_id),
       [event.eventId],
     );
-    const ordered = found.filter((each) => each.roomId === roomId).sort((a, b) => a.depth - b.depth);
-    for (const each of ordered) {
-      const verdict = await this.#try(origin, roomId, { event: each });
+    let auth = maxAuthEvents;
+    let states = maxStates;
+    for (const each of byPrev(found.filter((one) => one.roomId === roomId))) {
+      let verdict = await this.#try(origin, roomId, { event: each });
       if (verdict.kind !== 'missingAncestors') continue;
       const missingAuth = verdict.eventIds.filter((id) => each.authEventIds.includes(id));
-      if (missingAuth.length > 0) await this.#fetchAuth(origin, roomId, missingAuth, maxAuthEvents);
-      const again = missingAuth.length > 0 ? await this.#try(origin, roomId, { event: each }) : verdict;
+      if (missingAuth.length > 0 && auth > 0) {
+        auth -= await this.#fetchAuth(origin, roomId, missingAuth, auth);
+        verdict = await this.#try(origin, roomId, { event: each });
+      }
       // The oldest of them stands alone: with the state before it the others can be placed.
-      if (again.kind === 'missingAncestors') await this.#withOriginsState(origin, roomId, { event: each }, again);
+      if (verdict.kind === 'missingAncestors' && states-- > 0) {
+        await this.#withOriginsState(origin, roomId, { event: each }, verdict);
+      }
     }
   }
 
