@@ -379,6 +379,16 @@ describe('requests to other servers', () => {
       expect((await destinations.state('b.test')).failingSinceTs).toBeUndefined();
     });
 
+    it('by the end of this server, for which nobody is blamed', async () => {
+      const { client, server, destinations } = await pair(() => undefined);
+      const attempt = failure(client.getJson('b.test', path));
+      while (server.seen.length === 0) await pause(5);
+      await client.close();
+      expect((await attempt).reason).toBe('unreachable');
+      expect(server.seen.length).toBe(1);
+      expect((await destinations.state('b.test')).failingSinceTs).toBeUndefined();
+    });
+
     it('in their number for each server', async () => {
       const waiting: ServerResponse[] = [];
       const { client, server } = await pair((_, response) => void waiting.push(response));

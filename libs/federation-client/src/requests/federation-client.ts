@@ -89,6 +89,7 @@ export class FederationClient {
   readonly #allowed: ReadonlySet<string> | undefined;
   readonly #requestCount;
   readonly #responseCount;
+  #closed = false;
 
   constructor(private readonly parts: FederationClientParts) {
     const allowed = parts.config.get('federation_domain_whitelist');
@@ -157,8 +158,9 @@ export class FederationClient {
     return this.#requests.load(destination) + this.#streams.load(destination);
   }
 
-  /** Ends all connections; requests under way fail. */
+  /** Ends all connections; requests under way fail, and nobody is blamed for it. */
   close(): Promise<void> {
+    this.#closed = true;
     return this.parts.connections.close();
   }
 
@@ -180,6 +182,7 @@ export class FederationClient {
         return taken;
       } catch (error) {
         const failure = failureOf(destination, error);
+        if (this.#closed) throw failure;
         const pauseMs = pauseBefore(plan, attempt, longestPauseMs, failure, ids);
         if (attempt >= tries || pauseMs === undefined || signal?.aborted === true) {
           if (failure.isDown) {
