@@ -20,7 +20,7 @@ describe.each(databases)('two servers (%s)', (database) => {
 
   beforeAll(async () => {
     world = await FederationWorld.create();
-    const settings = { room_list_publication_rules: [{ action: 'allow' }] };
+    const settings = { room_list_publication_rules: [{ action: 'allow' }], allow_public_rooms_over_federation: true };
     one = await world.homeserver('one.test', { database, settings });
     const two = await world.homeserver('two.test', { database });
     alice = await one.registerUser('alice');
