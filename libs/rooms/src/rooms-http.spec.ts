@@ -130,7 +130,8 @@ describe('the rooms part of the client API over HTTP', () => {
     expect(await refused(alice, 'POST', `${room}/ban`, {})).toBe('400 M_MISSING_PARAM');
     expect(await refused(alice, 'POST', `${room}/invite`, { user_id: 'bob' })).toBe('400 M_INVALID_PARAM');
     expect(await refused(alice, 'POST', '/join/nonsense', {})).toBe('400 M_INVALID_PARAM');
-    expect(await refused(alice, 'POST', `/join/${id('!nowhere:elsewhere.test')}`, {})).toBe('404 M_NOT_FOUND');
+    expect(await refused(alice, 'POST', `/join/${id('!nowhere:rookery.test')}`, {})).toBe('404 M_NOT_FOUND');
+    expect(await refused(alice, 'POST', `/join/${id('!nowhere:elsewhere.test')}`, {})).toBe('502 M_UNKNOWN');
     expect(await refused(alice, 'POST', `/join/${id('#nothing:rookery.test')}`, {})).toBe('404 M_NOT_FOUND');
     expect(await refused(alice, 'PUT', `${room}/state/m.room.create`, {})).toBe('403 M_FORBIDDEN');
     expect(await refused(alice, 'POST', '/createRoom', { preset: 'none' })).toBe('400 M_INVALID_PARAM');
