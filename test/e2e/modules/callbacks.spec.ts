@@ -145,6 +145,17 @@ describe.each(['sqlite', 'postgres'] as const)('callbacks fire (%s)', (kind) => 
     expect(last('onLegacyRenew').args).toEqual(['abc']);
   });
 
+  it('when an administrator renews an account', async () => {
+    probe.answers.onLegacyAdminRequest = () => 1_234;
+    const body = { user_id: ann.userId, expiration_ts: 99, more: true };
+    const operator = await operatorOf(server, 'renewer');
+    expect(await operator.call('POST', '/v1/account_validity/validity', body)).toMatchObject({
+      status: 200,
+      body: { expiration_ts: 1_234 },
+    });
+    expect(last('onLegacyAdminRequest').args).toEqual([body]);
+  });
+
   it('when addresses come and go', async () => {
     const { result } = await server.call('registerUser', 'addressee', { emails: ['a@example.org'] });
     const userId = result as string;

@@ -216,7 +216,7 @@ export const callbackTable = {
     category: 'accountValidity',
     snakeCase: 'on_legacy_admin_request',
     kind: 'provide',
-    fires: false,
+    fires: true,
     exclusive: 'refuse',
   },
 

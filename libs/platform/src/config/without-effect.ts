@@ -22,7 +22,6 @@ export const withoutEffect: ReadonlySet<SettingName> = new Set<SettingName>([
   'instance_map',
   'manhole',
   'manhole_settings',
-  'matrix_authentication_service.enabled',
   'matrix_authentication_service.endpoint',
   'matrix_authentication_service.force_http2',
   'matrix_authentication_service.secret',
