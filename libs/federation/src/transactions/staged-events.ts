@@ -224,6 +224,8 @@ export class StagedEvents {
     return this.gaps.add(row.origin, roomId, async () => {
       try {
         const verdict = await this.inbound.receive(row.origin, roomId, { event });
+        // Who was asked could not answer any more: it is tried again after the start.
+        if (verdict.kind === 'missingAncestors' && this.lifecycle.stopping.aborted) return;
         this.#note(row, event, verdict);
         await this.#drop(roomId, [row.event_id], row.origin);
         this.#takeBack(roomId, row.event_id);

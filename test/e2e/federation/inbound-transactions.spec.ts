@@ -1,0 +1,276 @@
+import { type RoomEvent, signEvent, SigningKey } from '@rookery/events';
+import type { JsonObject } from '@rookery/matrix-types';
+import { eventually, type TestHomeserver, type TestUser } from '@rookery/testing';
+import { createRoom, databases, ok, say, setState, type WireEvent } from '../rooms/rooms-client.js';
+import { type Answer, type Asked, FederationWorld, type PlayedServer, send } from './federation-world.js';
+import { sendTransaction, Visit } from './visiting-server.js';
+
+const v1 = '/_matrix/federation/v1';
+const bob = '@bob:visitor.test';
+const eve = '@eve:other.test';
+const errorsOf = (answer: Answer): string[] =>
+  Object.values(answer.body['pdus'] as Record<string, { error?: string }>).map(({ error }) => error ?? 'fine');
+
+describe.each(databases)('transactions of other servers (%s)', (database) => {
+  let world: FederationWorld;
+  let home: TestHomeserver;
+  let alice: TestUser;
+  let visitor: PlayedServer;
+  let other: PlayedServer;
+  beforeAll(async () => {
+    world = await FederationWorld.create();
+    home = await world.homeserver('home.test', {
+      database,
+      settings: {
+        rc_federation: { sleep_limit: 1_000, concurrent: 50 },
+        federation: { max_short_retry_delay: 1, max_long_retry_delay: 1, client_timeout: 5_000 },
+      },
+    });
+    visitor = await world.played('visitor.test');
+    other = await world.played('other.test');
+    alice = await home.registerUser('alice');
+  });
+  afterAll(() => world.stop());
+
+  const bodies = async (roomId: string): Promise<unknown[]> =>
+    (await ok<{ chunk: WireEvent[] }>(alice, 'GET', `/rooms/${roomId}/messages?dir=b&limit=100`)).chunk.map(
+      (event) => event.content['body'] ?? event.content['topic'] ?? event.type,
+    );
+  const shows = (roomId: string, body: string): Promise<unknown> =>
+    eventually(async () => (await bodies(roomId)).includes(body));
+  const visitRoom = async (version = '12', more: object = {}): Promise<Visit> => {
+    const roomId = await createRoom(alice, { preset: 'public_chat', room_version: version, ...more });
+    return Visit.join(visitor, home, roomId, bob);
+  };
+  /** What has come before it has been dealt with. */
+  const settled = async (visit: Visit): Promise<void> => {
+    const last = visit.message(bob, `settled ${Math.random()}`);
+    await visit.send(last);
+    await shows(visit.roomId, last.content['body'] as string);
+  };
+
+  it('are answered once, however often they come', async () => {
+    const visit = await visitRoom();
+    const message = visit.message(bob, 'once');
+    const answers = await Promise.all([1, 2, 3].map(() => sendTransaction(visitor, home, [message.pdu], [], 'same')));
+    const [first] = answers;
+    expect(first?.body).toEqual({ pdus: { [message.eventId]: {} } });
+    // With the same id it is the same transaction, whatever is in it.
+    const another = visit.make({ type: 'm.room.message', sender: bob, content: { body: 'another' } });
+    answers.push(await sendTransaction(visitor, home, [another.pdu], [], 'same'));
+    await home.restart();
+    answers.push(await sendTransaction(visitor, home, [another.pdu], [], 'same'));
+    for (const answer of answers) expect(answer).toEqual(first);
+    await shows(visit.roomId, 'once');
+    await settled(visit);
+    expect((await bodies(visit.roomId)).filter((body) => body === 'once')).toHaveLength(1);
+    expect(await bodies(visit.roomId)).not.toContain('another');
+    // Another server has ids of its own.
+    expect((await sendTransaction(other, home, [], [], 'same')).body).toEqual({ pdus: {} });
+  });
+
+  it('are refused when they are none', async () => {
+    const attempt = async (content: JsonObject, id = `r${Math.random()}`): Promise<string> => {
+      const { status, body } = await visitor.request(home, 'PUT', `${v1}/send/${id}`, content);
+      return `${status} ${String(body['errcode'])}`;
+    };
+    const base = { origin: visitor.name, origin_server_ts: 0 };
+    expect(await attempt({ ...base, pdus: Array.from({ length: 51 }, () => ({})) })).toBe('400 M_BAD_JSON');
+    expect(await attempt({ ...base, pdus: [], edus: Array.from({ length: 101 }, () => ({})) })).toBe('400 M_BAD_JSON');
+    expect(await attempt({ ...base, pdus: {} })).toBe('400 M_BAD_JSON');
+    expect(await attempt({ ...base, pdus: [], edus: 'x' })).toBe('400 M_BAD_JSON');
+    expect(await attempt({ ...base, origin: other.name, pdus: [] })).toBe('400 M_BAD_JSON');
+    expect(await attempt({ ...base, pdus: [] }, 'x'.repeat(256))).toBe('400 M_INVALID_PARAM');
+    const uri = `${v1}/send/unsigned`;
+    expect((await send(home, 'PUT', uri, undefined, { ...base, pdus: [] })).status).toBe(401);
+    // What is no event or no EDU harms nothing around it.
+    const visit = await visitRoom();
+    const message = visit.message(bob, 'among rubbish');
+    const rubbish = [null, 5, 'x', [], {}, { room_id: visit.roomId }, { room_id: '!no:where' }, { room_id: {} }];
+    const edus = [null, 5, {}, { edu_type: 5, content: {} }, { edu_type: 'm.unknown', content: {} }];
+    const uri2 = `${v1}/send/rubbish`;
+    const content = { ...base, pdus: [...rubbish, message.pdu], edus } as JsonObject;
+    const authorization = visitor.authorization('PUT', uri2, 'home.test', content);
+    // Not held against the schema: none of it is as specified.
+    const answer = await fetch(`${home.baseUrl}${uri2}`, {
+      method: 'PUT',
+      headers: { authorization },
+      body: JSON.stringify(content),
+    });
+    expect(await answer.json()).toEqual({ pdus: { [message.eventId]: {} } });
+    await shows(visit.roomId, 'among rubbish');
+  });
+
+  it.each(['1', '10', '12'])('bring only events that are what they seem (version %s)', async (version) => {
+    const visit = await visitRoom(version);
+    const stranger = SigningKey.fromSeed('played', new Uint8Array(32).fill(1));
+    const fresh = (body: string): RoomEvent => visit.make({ type: 'm.room.message', sender: bob, content: { body } });
+    const bare = (event: RoomEvent): RoomEvent => ({ ...event, pdu: { ...event.pdu, signatures: {} } });
+    const unsigned = bare(fresh('unsigned'));
+    const forged = signEvent(bare(fresh('forged')), visitor.name, stranger);
+    const unknownKey = signEvent(
+      bare(fresh('unknown key')),
+      visitor.name,
+      SigningKey.fromSeed('unheard', new Uint8Array(32).fill(1)),
+    );
+    const ofEve = visit.make({ type: 'm.room.message', sender: eve, content: { body: 'for eve' } });
+    const ofAlice = visit.make({ type: 'm.room.message', sender: alice.userId, content: { body: 'for alice' } });
+    const tooLarge = { ...fresh('large').pdu, content: { body: 'x'.repeat(70_000) } };
+    const answer = await sendTransaction(visitor, home, [
+      ...[unsigned, forged, unknownKey, ofEve, ofAlice].map((event) => event.pdu),
+      ...(version === '1' ? [tooLarge] : []),
+    ]);
+    expect(errorsOf(answer)).toEqual([
+      'Events are taken from the server of their sender only',
+      'Events are taken from the server of their sender only',
+      ...(version === '1' ? ['This is no event: larger than 65536 bytes'] : []),
+      'visitor.test has not signed it',
+      'visitor.test has not signed it rightly',
+      'visitor.test has signed it with a key that cannot be had',
+    ]);
+    // What was changed on the way comes without what was changed.
+    const changed = visit.next({ type: 'm.room.message', sender: bob, content: { body: 'honest' } });
+    const content = { body: 'changed' };
+    expect(errorsOf(await sendTransaction(visitor, home, [{ ...changed.pdu, content }]))).toEqual(['fine']);
+    await settled(visit);
+    const shown = await bodies(visit.roomId);
+    for (const body of ['unsigned', 'forged', 'unknown key', 'for eve', 'for alice', 'changed', 'honest'])
+      expect(shown).not.toContain(body);
+    const redacted = await ok<WireEvent>(
+      alice,
+      'GET',
+      `/rooms/${visit.roomId}/event/${encodeURIComponent(changed.eventId)}`,
+    );
+    expect(redacted.content).toEqual({});
+  });
+
+  it('bring nothing into rooms that shut their server out, or in which this one is not', async () => {
+    const visit = await visitRoom();
+    await setState(alice, visit.roomId, 'm.room.server_acl', { allow: ['*'], deny: ['VISITOR.*'] });
+    const shutOut = visit.message(bob, 'from outside');
+    expect(await visit.send(shutOut)).toEqual({
+      [shutOut.eventId]: { error: 'Your server may not take part in this room' },
+    });
+    expect(await bodies(visit.roomId)).not.toContain('from outside');
+    const left = await visitRoom();
+    const leave = await ok(alice, 'POST', `/rooms/${left.roomId}/leave`, {});
+    expect(leave).toEqual({});
+    const late = left.message(bob, 'late');
+    expect(await left.send(late)).toEqual({ [late.eventId]: { error: 'This server is not in the room' } });
+  });
+
+  it('bring events in any order, twice, and in forks', async () => {
+    const visit = await visitRoom('10');
+    const [start] = visit.heads as [RoomEvent];
+    const chain = ['a', 'b', 'c', 'd'].map((body) => visit.message(bob, body));
+    const fork = visit.make({ type: 'm.room.message', sender: bob, content: { body: 'fork' }, prev: [start] });
+    const merged = visit.next({
+      ...{ type: 'm.room.message', sender: bob, content: { body: 'merged' } },
+      prev: [chain[3]!, fork],
+    });
+    // Whoever is asked for what comes first has nothing to say.
+    await visit.send(chain[0]!, chain[0]!, chain[1]!, fork, chain[2]!, chain[3]!, merged, chain[1]!);
+    await visit.send(merged, chain[0]!);
+    await shows(visit.roomId, 'merged');
+    expect((await bodies(visit.roomId)).slice(0, 6).sort()).toEqual(['a', 'b', 'c', 'd', 'fork', 'merged']);
+  });
+
+  describe('with gaps', () => {
+    /** Answers what a room's server would: from what the visit knows. */
+    const answering =
+      (visit: Visit, asked: string[] = []) =>
+      ({ url, body }: Asked, response: { end(text: string): void; writeHead(status: number): unknown }): void => {
+        const [path = '', query = ''] = url.split('?');
+        const [, , , , kind = '', first = ''] = path.split('/');
+        asked.push(kind);
+        const answer = (content: unknown): void => response.end(JSON.stringify(content));
+        const ancestors = (ids: readonly string[]): RoomEvent[] =>
+          ids.flatMap((id) => visit.known.get(id)?.prevEventIds ?? []).flatMap((id) => visit.known.get(id) ?? []);
+        if (kind === 'event') {
+          const event = visit.known.get(decodeURIComponent(first));
+          return answer({ origin: visitor.name, origin_server_ts: 0, pdus: event ? [event.pdu] : [] });
+        }
+        if (kind === 'get_missing_events') {
+          const { latest_events: latest, earliest_events: earliest } = JSON.parse(body) as Record<string, string[]>;
+          const stop = new Set(earliest);
+          const found = new Map<string, RoomEvent>();
+          for (let level = ancestors(latest ?? []); level.length > 0;) {
+            level = level.filter(({ eventId }) => !stop.has(eventId) && !found.has(eventId));
+            for (const event of level) found.set(event.eventId, event);
+            level = ancestors(level.map(({ eventId }) => eventId));
+          }
+          return answer({
+            events: [...found.values()]
+              .slice(0, 10)
+              .reverse()
+              .map((event) => event.pdu),
+          });
+        }
+        const all = [...visit.state.values()];
+        if (kind === 'state_ids')
+          return answer({ pdu_ids: all.map((e) => e.eventId), auth_chain_ids: all.map((e) => e.eventId) });
+        if (kind === 'state') return answer({ pdus: all.map((e) => e.pdu), auth_chain: all.map((e) => e.pdu) });
+        response.writeHead(404);
+        answer({ errcode: 'M_UNRECOGNIZED', error: query });
+      };
+    afterEach(() => {
+      visitor.answer = (_, response) => void response.writeHead(404).end('{"errcode":"M_UNRECOGNIZED","error":"No"}');
+    });
+
+    it('bring what is missing, too', async () => {
+      const visit = await visitRoom();
+      visitor.answer = answering(visit);
+      for (const body of ['one', 'two', 'three']) visit.message(bob, body);
+      await visit.send(visit.message(bob, 'four'));
+      await shows(visit.roomId, 'four');
+      expect((await bodies(visit.roomId)).slice(0, 4)).toEqual(['four', 'three', 'two', 'one']);
+    });
+
+    it('hold up nobody while their server is silent, and are there after a restart', async () => {
+      const visit = await visitRoom();
+      const asked: string[] = [];
+      visitor.answer = ({ url }) => void asked.push(url);
+      const before = visit.heads;
+      visit.message(bob, 'missing');
+      const stuck = visit.message(bob, 'stuck');
+      await visit.send(stuck);
+      await eventually(() => asked.some((url) => url.includes('get_missing_events')));
+      // Others of the same room go on.
+      visit.heads = before;
+      await visit.send(visit.message(bob, 'not stuck'));
+      await shows(visit.roomId, 'not stuck');
+      await say(alice, visit.roomId, 'nor am I');
+      visitor.answer = answering(visit);
+      await home.restart();
+      await shows(visit.roomId, 'stuck');
+      expect(await bodies(visit.roomId)).toContain('missing');
+    });
+
+    it('leave nothing behind that cannot be filled', async () => {
+      const visit = await visitRoom();
+      visitor.answer = (_, response) => void response.writeHead(403).end('{"errcode":"M_FORBIDDEN","error":"No"}');
+      const before = visit.heads;
+      visit.message(bob, 'never told');
+      await visit.send(visit.message(bob, 'floating'));
+      visit.heads = before;
+      await settled(visit);
+      expect(await bodies(visit.roomId)).not.toContain('floating');
+    });
+  });
+
+  it('bring state that conflicts, which all resolve alike', async () => {
+    const visit = await visitRoom('12', { power_level_content_override: { users_default: 50 } });
+    const [start] = visit.heads as [RoomEvent];
+    const topics = ['left', 'right'].map((topic) =>
+      visit.make({ type: 'm.room.topic', stateKey: '', sender: bob, content: { topic }, prev: [start] }),
+    );
+    const merge = visit.next({ type: 'm.room.message', sender: bob, content: { body: 'merge' }, prev: topics });
+    await visit.send(topics[1]!, topics[0]!, merge);
+    await shows(visit.roomId, 'merge');
+    const shown = await ok(alice, 'GET', `/rooms/${visit.roomId}/state/m.room.topic/`);
+    const uri = `${v1}/state_ids/${visit.roomId}?event_id=${encodeURIComponent(merge.eventId)}`;
+    const ids = (await visitor.request(home, 'GET', uri)).body['pdu_ids'] as string[];
+    const won = topics.find((event) => ids.includes(event.eventId));
+    expect(won?.content).toEqual(shown);
+  });
+});
