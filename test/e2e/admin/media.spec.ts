@@ -181,6 +181,15 @@ describe.each(databases)('files in the admin API (%s)', (database) => {
       },
     );
 
+    it('leaves what is withheld or protected', async () => {
+      const [withheld, kept] = [await put(alice), await put(alice)];
+      await root.ok('POST', `/v1/media/quarantine/${withheld}`);
+      await root.ok('POST', `/v1/media/protect/${idOf(kept)}`);
+      const later = Date.now() + 3_600_000;
+      await root.ok('POST', `/v1/media/delete?before_ts=${later}&keep_profiles=false`);
+      for (const media of [withheld, kept]) expect((await root.call('GET', `/v1/media/${media}`)).status).toBe(200);
+    });
+
     it('empties the cache of other servers’ files', async () => {
       expect(await root.ok('POST', `/v1/purge_media_cache?before_ts=${Date.now()}`)).toEqual({ deleted: 0 });
     });

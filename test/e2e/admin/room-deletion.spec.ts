@@ -1,3 +1,4 @@
+import { Database } from '@rookery/database';
 import { eventually, type TestHomeserver, type TestUser } from '@rookery/testing';
 import { act, createRoom, databases, join, leave, ok, outcome, say, startHomeserver } from '../rooms/rooms-client.js';
 import { type Operator, operatorOf } from './operator-world.js';
@@ -127,6 +128,28 @@ describe.each(databases)('deleting rooms by the admin API (%s)', (database) => {
         error: null,
       },
     ]);
+  });
+
+  it('does not go on over somebody who cannot be removed, unless told', async () => {
+    const roomId = await createRoom(alice);
+    const ghost = '@ghost:rookery.test';
+    await homeserver.server
+      .service(Database)
+      .write((tx) =>
+        tx.insertMany(
+          'local_current_membership',
+          ['room_id', 'user_id', 'event_id', 'membership', 'event_stream_ordering'],
+          [[roomId, ghost, '$none', 'join', 1]],
+        ),
+      );
+    expect(outcome(await root.call('DELETE', `/v1/rooms/${roomId}`, {}))).toBe('400 M_UNKNOWN');
+    expect(await root.ok('GET', `/v1/rooms/${roomId}`)).toMatchObject({ joined_members: 0 });
+    const { delete_id: id } = await root.ok<{ delete_id: string }>('DELETE', `/v2/rooms/${roomId}`, {});
+    expect(await finished(id)).toMatchObject({ status: 'failed', shutdown_room: { failed_to_kick_users: [ghost] } });
+    expect(await root.ok('DELETE', `/v1/rooms/${roomId}`, { force_purge: true })).toMatchObject({
+      failed_to_kick_users: [ghost],
+    });
+    expect(outcome(await root.call('GET', `/v1/rooms/${roomId}`))).toBe('404 M_NOT_FOUND');
   });
 
   it('works on rooms that nobody is in or that nobody knows', async () => {
