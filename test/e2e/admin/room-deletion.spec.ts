@@ -133,13 +133,14 @@ describe.each(databases)('deleting rooms by the admin API (%s)', (database) => {
   it('does not go on over somebody who cannot be removed, unless told', async () => {
     const roomId = await createRoom(alice);
     const ghost = '@ghost:rookery.test';
+    const said = await say(alice, roomId, 'Who is there?');
     await homeserver.server
       .service(Database)
       .write((tx) =>
         tx.insertMany(
           'local_current_membership',
           ['room_id', 'user_id', 'event_id', 'membership', 'event_stream_ordering'],
-          [[roomId, ghost, '$none', 'join', 1]],
+          [[roomId, ghost, said, 'join', 1]],
         ),
       );
     expect(outcome(await root.call('DELETE', `/v1/rooms/${roomId}`, {}))).toBe('400 M_UNKNOWN');
