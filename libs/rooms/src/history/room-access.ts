@@ -1,6 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
+import { AccountDataService } from '@rookery/users';
 import { MembershipHistory, type PastMembership } from '../reading/membership-history.js';
 import { MembershipReader } from '../reading/membership-reader.js';
 import { historyVisibilityIn } from '../reading/visibility-rule.js';
@@ -14,6 +15,9 @@ export type RoomReading =
   /** Anybody may read. */
   | { readonly kind: 'peeking' };
 
+/** Account data in which administrators say what their clients want to see beyond what others do. */
+const adminConfigType = 'io.element.synapse.admin_client_config';
+
 /** Decides whether somebody may read a room at all. */
 @Injectable()
 export class RoomAccess {
@@ -21,6 +25,7 @@ export class RoomAccess {
     private readonly memberships: MembershipReader,
     private readonly history: MembershipHistory,
     private readonly state: RoomStateReader,
+    private readonly accountData: AccountDataService,
   ) {}
 
   /** @throws MatrixError 403 `M_FORBIDDEN`, whether or not there is such a room */
@@ -36,6 +41,13 @@ export class RoomAccess {
       if (leave) return { kind: 'left', membership: leave };
     }
     throw MatrixError.forbidden('You are not in this room');
+  }
+
+  /** Whether somebody is shown soft-failed events as well: an administrator of the server who asked for it. */
+  async seesSoftFailed(requester: Requester): Promise<boolean> {
+    if (!requester.isAdmin) return false;
+    const config = await this.accountData.find(requester.userId, undefined, adminConfigType);
+    return config?.['return_soft_failed_events'] === true;
   }
 
   /** @throws MatrixError 403 `M_FORBIDDEN` */

@@ -3,7 +3,7 @@ import { type ClientEvent, type EventFilter, isMembership, type JsonObject, Matr
 import type { Requester } from '@rookery/platform';
 import { RemoteRooms } from '../membership/remote-rooms.js';
 import { EventStore } from '../persistence/event-store.js';
-import { isServable, type StoredEvent } from '../persistence/stored-event.js';
+import { isInTimeline, isServable, type StoredEvent } from '../persistence/stored-event.js';
 import { EventSerializer } from '../reading/event-serializer.js';
 import { formatRoomToken, parseRoomToken, type RoomPosition } from '../reading/room-token.js';
 import { type TimelinePage, TimelineReader } from '../reading/timeline-reader.js';
@@ -66,6 +66,7 @@ export class RoomReadingService {
     filter: EventFilter,
     scope: ReadingScope = 'visible',
   ): Promise<JsonObject> {
+    const withSoftFailed = await this.access.seesSoftFailed(requester);
     const middle = await this.#visible(requester, roomId, eventId, scope);
     const { stored } = middle;
     const half = Math.floor(limit / 2);
@@ -74,10 +75,10 @@ export class RoomReadingService {
     const page = (from: RoomPosition, direction: 'f' | 'b', size: number): ReturnType<TimelineReader['page']> =>
       size === 0
         ? Promise.resolve({ events: [], end: from })
-        : this.timeline.page(roomId, from, { direction, limit: size, filter });
+        : this.timeline.page(roomId, from, { direction, limit: size, filter, withSoftFailed });
     const [before, after] = await Promise.all([page(start, 'b', half), page(end, 'f', limit - half)]);
-    const visibleBefore = await this.#inScope(requester, before.events, scope);
-    const visibleAfter = await this.#inScope(requester, after.events, scope);
+    const visibleBefore = await this.#inScope(requester, before.events, scope, { withSoftFailed });
+    const visibleAfter = await this.#inScope(requester, after.events, scope, { withSoftFailed });
     const all = [...visibleBefore, middle, ...visibleAfter];
     const last = visibleAfter.at(-1) ?? middle;
     const stateFilter: StateFilter | undefined = filter.lazyLoadMembers ? { members: sendersOf(all) } : undefined;
@@ -100,6 +101,7 @@ export class RoomReadingService {
   async messages(requester: Requester, roomId: string, query: MessagesQuery): Promise<JsonObject> {
     const { scope = 'visible' } = query;
     const reading = scope === 'visible' ? await this.access.read(requester, roomId) : undefined;
+    const withSoftFailed = await this.access.seesSoftFailed(requester);
     const backwards = query.direction === 'b';
     const leftAt = reading?.kind === 'left' ? reading.membership.streamOrdering : undefined;
     let from = query.from === undefined ? undefined : parseRoomToken(query.from, 'from');
@@ -117,13 +119,19 @@ export class RoomReadingService {
       const limit = query.limit - visible.length;
       const here = place;
       const read = (): Promise<TimelinePage> =>
-        this.timeline.page(roomId, here, { direction: query.direction, limit, to, filter: query.filter });
+        this.timeline.page(roomId, here, {
+          direction: query.direction,
+          limit,
+          to,
+          filter: query.filter,
+          withSoftFailed,
+        });
       let page = await read();
       if (backwards && asked < maxBackfills && (await this.#fillGap(roomId, here, page.end))) {
         asked += 1;
         page = await read();
       }
-      visible.push(...(await this.#inScope(requester, page.events, scope)));
+      visible.push(...(await this.#inScope(requester, page.events, scope, { withSoftFailed })));
       place = page.end;
       if (visible.length > 0 && visible.length >= limit / 2) break;
     }
@@ -213,9 +221,10 @@ export class RoomReadingService {
     scope: ReadingScope = 'visible',
   ): Promise<VisibleEvent> {
     const stored = await this.events.one(eventId);
-    const visible =
-      stored?.event.roomId === roomId ? await this.#inScope(requester, [stored], scope, { withIgnored: true }) : [];
-    if (visible.length === 0) throw MatrixError.notFound('There is no such event, or you may not see it');
+    if (stored?.event.roomId !== roomId) throw eventUnknown();
+    const withSoftFailed = stored.softFailed && (await this.access.seesSoftFailed(requester));
+    const visible = await this.#inScope(requester, [stored], scope, { withIgnored: true, withSoftFailed });
+    if (visible.length === 0) throw eventUnknown();
     return visible[0]!;
   }
 
@@ -223,10 +232,12 @@ export class RoomReadingService {
     requester: Requester,
     events: readonly StoredEvent[],
     scope: ReadingScope,
-    options: { readonly withIgnored?: boolean } = {},
+    options: { readonly withIgnored?: boolean; readonly withSoftFailed?: boolean } = {},
   ): Promise<VisibleEvent[]> {
     if (scope === 'visible') return this.visibility.visible(requester.userId, events, options);
-    return events.filter(isServable).map((stored) => ({ stored, membership: undefined }));
+    return events
+      .filter(options.withSoftFailed ? isInTimeline : isServable)
+      .map((stored) => ({ stored, membership: undefined }));
   }
 
   async #stateIds(
@@ -252,6 +263,8 @@ export class RoomReadingService {
     return this.serializer.serializeState(readerOf(requester), await this.events.inOrder([...ids]));
   }
 }
+
+const eventUnknown = (): MatrixError => MatrixError.notFound('There is no such event, or you may not see it');
 
 const sendersOf = (events: readonly VisibleEvent[]): string[] => [
   ...new Set(events.map(({ stored }) => stored.event.sender)),

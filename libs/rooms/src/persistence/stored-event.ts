@@ -32,8 +32,10 @@ export interface StoredEvent {
 }
 
 /** Whether clients may ever see it: it is in the timeline and was accepted. Says nothing about who may. */
-export const isServable = (stored: StoredEvent): boolean =>
-  !stored.outlier && !stored.softFailed && stored.rejectedReason === undefined;
+export const isServable = (stored: StoredEvent): boolean => !stored.softFailed && isInTimeline(stored);
+
+/** The same with what was soft-failed, which administrators may ask to see. */
+export const isInTimeline = (stored: StoredEvent): boolean => !stored.outlier && stored.rejectedReason === undefined;
 
 /** What a sender learns about the event that was made. */
 export interface SentEvent {

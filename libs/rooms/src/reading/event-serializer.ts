@@ -104,6 +104,7 @@ export class EventSerializer {
   ): UnsignedData {
     const { event, transaction } = stored;
     const unsigned: UnsignedData = { age: nowMs - event.originServerTs };
+    if (stored.softFailed) unsigned['io.element.synapse.soft_failed'] = true;
     if (membership !== undefined) unsigned['membership'] = membership as UnsignedData['membership'];
     if (transaction && transaction.userId === reader.userId && transaction.deviceId === reader.deviceId) {
       if (transaction.txnId.startsWith(delayedTxnPrefix))

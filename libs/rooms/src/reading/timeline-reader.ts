@@ -32,6 +32,7 @@ interface PlaceRow {
 /** The condition under which an event of `events` has a place in the timeline that clients see. */
 export const servableSql = (prefix: string): string =>
   `${prefix}outlier = FALSE AND ${prefix}soft_failed = FALSE AND ${prefix}rejection_reason IS NULL`;
+const inTimelineSql = 'e.outlier = FALSE AND e.rejection_reason IS NULL';
 
 /**
  * Events of rooms in order of arrival and in the rooms' own order. What comes back has not been checked against history
@@ -133,6 +134,8 @@ export class TimelineReader {
       readonly limit: number;
       readonly to?: RoomPosition | undefined;
       readonly filter?: EventFilter | undefined;
+      /** Also what was soft-failed. */
+      readonly withSoftFailed?: boolean | undefined;
     },
   ): Promise<TimelinePage> {
     const backwards = options.direction === 'b';
@@ -145,7 +148,7 @@ export class TimelineReader {
       conditions.push(`${place} ${backwards ? '>' : '<='} (?, ?)`);
       params.push(stop.topological, stop.stream);
     }
-    conditions.push(servableSql('e.'));
+    conditions.push(options.withSoftFailed ? inTimelineSql : servableSql('e.'));
     conditions.push(...eventFilterSql(options.filter, params, (column) => this.database.dialect.anyOf(column)));
     const order = backwards ? 'DESC' : 'ASC';
     const limit = Math.trunc(options.limit);

@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { redactEvent } from '@rookery/events';
 import { isMembership, type Membership } from '@rookery/matrix-types';
 import { EventStore } from '../persistence/event-store.js';
-import { dummyEventType, isServable, type StoredEvent } from '../persistence/stored-event.js';
+import { dummyEventType, isInTimeline, isServable, type StoredEvent } from '../persistence/stored-event.js';
 import { MembershipHistory } from './membership-history.js';
 import { ReaderStates } from './reader-states.js';
 import { ReaderWishes } from './reader-wishes.js';
@@ -37,14 +37,16 @@ export class VisibilityFilter {
    * The events that a user may see, in the order given. Events of users who asked to be forgotten come pruned, unless the
    * reader was in the room with them.
    * @param options.withIgnored also what ignored users said
+   * @param options.withSoftFailed also what was soft-failed
    */
   async visible(
     userId: string,
     events: readonly StoredEvent[],
-    options: { readonly withIgnored?: boolean } = {},
+    options: { readonly withIgnored?: boolean; readonly withSoftFailed?: boolean } = {},
   ): Promise<VisibleEvent[]> {
+    const isWanted = options.withSoftFailed ? isInTimeline : isServable;
     const candidates = await this.#unexpired(
-      events.filter((stored) => isServable(stored) && stored.event.type !== dummyEventType),
+      events.filter((stored) => isWanted(stored) && stored.event.type !== dummyEventType),
     );
     if (candidates.length === 0) return [];
     const [states, ignored, erased] = await Promise.all([
