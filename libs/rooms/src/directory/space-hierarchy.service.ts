@@ -12,6 +12,8 @@ export interface HierarchyRequest {
   readonly limit: number;
   readonly maxDepth: number | undefined;
   readonly from: string | undefined;
+  /** Servers that may know the space itself; at most {@link maxVia} of them are asked. */
+  readonly via?: readonly string[];
   /** Shows what is known here, whoever may see it, and asks no other server: for administrators. */
   readonly everything?: boolean;
 }
@@ -23,6 +25,8 @@ interface Pending {
 }
 
 const maxChildren = 50;
+/** As many as a child of a space may name. */
+const maxVia = 20;
 /** Rooms that one request walks through at most, those of earlier pages included. */
 const maxWalk = 1000;
 /** After so much time no other server is asked for one page; milliseconds. */
@@ -46,7 +50,7 @@ export class SpaceHierarchy {
    */
   async walk(userId: string, request: HierarchyRequest): Promise<JsonObject> {
     const skip = request.from === undefined ? 0 : readToken(request.from, request);
-    const pending: Pending[] = [{ roomId: request.roomId, depth: 0, via: [] }];
+    const pending: Pending[] = [{ roomId: request.roomId, depth: 0, via: request.via?.slice(0, maxVia) ?? [] }];
     const seen = new Set<string>();
     const rooms: JsonObject[] = [];
     let shown = 0;

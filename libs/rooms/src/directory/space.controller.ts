@@ -10,7 +10,7 @@ import {
   queryStrings,
   Who,
 } from '@rookery/http';
-import type { Requester } from '@rookery/platform';
+import { Config, type Requester } from '@rookery/platform';
 import { AliasService } from './alias.service.js';
 import { RoomSummaries } from './room-summaries.service.js';
 import { SpaceHierarchy } from './space-hierarchy.service.js';
@@ -22,6 +22,7 @@ export class SpaceController {
     private readonly hierarchy: SpaceHierarchy,
     private readonly summaries: RoomSummaries,
     private readonly aliases: AliasService,
+    private readonly config: Config,
   ) {}
 
   /** GET /_matrix/client/v1/rooms/{roomId}/hierarchy */
@@ -41,6 +42,7 @@ export class SpaceController {
       limit: queryInteger(request, 'limit', { min: 1, max: 50, clamp: true }) ?? 50,
       maxDepth: queryInteger(request, 'max_depth', { min: 0 }),
       from: queryString(request, 'from'),
+      via: this.#via(request),
     });
   }
 
@@ -58,5 +60,11 @@ export class SpaceController {
   ): Promise<object> {
     const { roomId, servers } = await this.aliases.resolveRoom(roomIdOrAlias, queryStrings(request, 'via'));
     return this.summaries.one(requester?.userId, roomId, servers);
+  }
+
+  /** Servers that may know a space of which this one knows nothing (MSC4235): behind a switch. */
+  #via(request: InboundRequest): readonly string[] {
+    if (!this.config.get('experimental_features.msc4235_enabled')) return [];
+    return [...queryStrings(request, 'via'), ...queryStrings(request, 'org.matrix.msc4235.via')];
   }
 }
