@@ -26,6 +26,7 @@ import { PublicRoomsForServersController } from './queries/public-rooms.controll
 import { FederationQueryController } from './queries/query.controller.js';
 import { FederationVersionController } from './queries/server-version.controller.js';
 import { ComplexityController } from './remote-rooms/complexity.controller.js';
+import { ExtremitiesController } from './rooms/extremities.controller.js';
 import { PduReplies } from './rooms/pdu-replies.js';
 import { ResidentRooms } from './rooms/resident-rooms.js';
 import { RoomHistory } from './rooms/room-history.js';
@@ -76,6 +77,7 @@ import { StagedEvents } from './transactions/staged-events.js';
     MediaForServersController,
     SendTransactionController,
     RoomHistoryController,
+    ExtremitiesController,
     ComplexityController,
     MembershipForServersController,
     InvitesForServersController,
