@@ -58,6 +58,7 @@ import { ReaderWishes } from './reading/reader-wishes.js';
 import { RetentionPolicies } from './reading/retention-policies.js';
 import { RecentEvents } from './reading/recent-events.js';
 import { RoomHeroes } from './reading/room-heroes.js';
+import { TimelineGaps } from './reading/timeline-gaps.js';
 import { TimelineReader } from './reading/timeline-reader.js';
 import { VisibilityFilter } from './reading/visibility-filter.js';
 import { Aggregations } from './relations/aggregations.js';
@@ -137,6 +138,7 @@ const face = [
 ];
 
 const inside = [
+  TimelineGaps,
   IdentityServers,
   ReaderStates,
   RecentEvents,

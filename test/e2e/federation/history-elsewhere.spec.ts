@@ -10,6 +10,19 @@ interface Page {
   readonly end?: string;
 }
 
+interface Sync {
+  readonly next_batch: string;
+  readonly rooms?: {
+    readonly join: Record<
+      string,
+      {
+        readonly state: { readonly events: WireEvent[] };
+        readonly timeline: { readonly events: WireEvent[]; readonly limited: boolean; readonly prev_batch: string };
+      }
+    >;
+  };
+}
+
 describe.each(databases)('history of rooms elsewhere (%s)', (database) => {
   let world: FederationWorld;
   let home: TestHomeserver;
@@ -143,6 +156,7 @@ describe.each(databases)('history of rooms elsewhere (%s)', (database) => {
   it('takes the state from the server where the gap is too wide, and the events when somebody reads them', async () => {
     const room = new ElsewhereRoom(far, '12');
     await join(room);
+    const { next_batch: since } = await ok<Sync>(alice, 'GET', '/sync');
     for (let i = 0; i < 10; i++) room.say(`missed ${i}`);
     room.add({ type: 'm.room.topic', stateKey: '', content: { topic: 'set meanwhile' } });
     const last = room.say('back again');
@@ -150,6 +164,15 @@ describe.each(databases)('history of rooms elsewhere (%s)', (database) => {
     expect((await push(last)).status).toBe(200);
     await seen(room, 'back again');
     expect(await ok(alice, 'GET', `/rooms/${room.roomId}/state/m.room.topic`)).toEqual({ topic: 'set meanwhile' });
+    // A sync says that something lies before what it shows, also after a restart.
+    await home.restart();
+    const { rooms } = await ok<Sync>(alice, 'GET', `/sync?since=${since}`);
+    const { timeline, state } = rooms?.join[room.roomId] ?? {};
+    expect(timeline?.events.map((event) => event.content['body'])).toEqual(['back again']);
+    expect(timeline?.limited).toBe(true);
+    expect(state?.events.map((event) => event.type)).toEqual(['m.room.topic']);
+    const missed = await page(room, `&from=${timeline?.prev_batch}`);
+    expect(bodiesOf(missed)).toEqual(Array.from({ length: 10 }, (_, i) => `missed ${9 - i}`));
     expect((await readAll(room)).slice(0, 11)).toEqual([
       'back again',
       ...Array.from({ length: 10 }, (_, i) => `missed ${9 - i}`),

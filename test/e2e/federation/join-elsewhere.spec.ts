@@ -236,6 +236,48 @@ describe.each(databases)('joins of rooms elsewhere (%s)', (database) => {
     expect(member()).toMatchObject({ membership: 'leave' });
   });
 
+  const invitesOf = async (): Promise<string[]> =>
+    Object.keys((await ok<{ rooms?: { invite?: object } }>(alice, 'GET', '/sync')).rooms?.invite ?? {});
+  /** Invites alice to a room elsewhere, of which its server says that it is of some version. */
+  const inviteTo = async (room: ElsewhereRoom, version = room.version): Promise<void> => {
+    const event = room.add({ type: 'm.room.member', stateKey: alice.userId, content: { membership: 'invite' } });
+    const [roomId, eventId] = [room.roomId, event.eventId].map(encodeURIComponent);
+    const create = room.state.get(stateKeyOf('m.room.create', ''));
+    const body = { room_version: version, event: event.pdu, invite_room_state: create ? [create.pdu] : [] };
+    const answer = await far.request(home, 'PUT', `/_matrix/federation/v2/invite/${roomId}/${eventId}`, body);
+    expect(answer.status).toBe(200);
+    expect(await invitesOf()).toContain(room.roomId);
+  };
+
+  it('joins by an invite, though that told a wrong version of the room', async () => {
+    const room = new ElsewhereRoom(far, '10', { join_rule: 'invite' });
+    await inviteTo(room, '9');
+    expect((await join(room)).status).toBe(200);
+    expect(await nameOf(room)).toBe('Elsewhere 10');
+    expect(await ok(alice, 'GET', `/rooms/${room.roomId}/state/m.room.create`)).toMatchObject({ room_version: '10' });
+    await say(alice, room.roomId, 'hello');
+  });
+
+  it('rejects an invite, also when no server will hear of it', async () => {
+    const room = new ElsewhereRoom(far, '11', { join_rule: 'invite' });
+    await inviteTo(room);
+    await ok(alice, 'POST', `/rooms/${room.roomId}/leave`, { reason: 'busy' });
+    const member = room.state.get(stateKeyOf('m.room.member', alice.userId));
+    expect(member?.content).toMatchObject({ membership: 'leave', reason: 'busy' });
+    expect(await invitesOf()).not.toContain(room.roomId);
+    for (const [kind, lie] of [
+      ['make_leave', () => new Refusal(403, { errcode: 'M_FORBIDDEN', error: 'Stay' })],
+      ['make_leave', (honest: JsonObject) => change(honest, { content: { membership: 'join' } })],
+      ['send_leave', () => new Refusal(400, { errcode: 'M_UNKNOWN', error: 'Ouch' })],
+    ] as const) {
+      const deaf = new ElsewhereRoom(far, '11', { join_rule: 'invite' });
+      await inviteTo(deaf);
+      deaf.lies.set(kind, lie);
+      await ok(alice, 'POST', `/rooms/${deaf.roomId}/leave`, {});
+      expect(await invitesOf()).not.toContain(deaf.roomId);
+    }
+  });
+
   it('resolves an alias of another server and joins by it', async () => {
     const room = new ElsewhereRoom(far, '12');
     const alias = encodeURIComponent(`#hall:${far.name}`);
@@ -274,6 +316,42 @@ describe.each(databases)('joins of rooms elsewhere (%s)', (database) => {
     expect((await invite(`@eve:${far.name}`)).status).toBe(502);
     expect((await invite('@frank:gone.test')).status).toBe(502);
     await say(alice, roomId, 'still here');
+  });
+
+  it('keeps out of rooms that are too large, before the join or after it', async () => {
+    const settings = { limit_remote_rooms: { enabled: true, complexity: 0.005, complexity_error: 'Too large' } };
+    const small = await world.homeserver('small.test', { database, settings });
+    const carl = await small.registerUser('carl');
+    const room = new ElsewhereRoom(far, '10');
+    const enter = () => carl.request<JsonObject>('POST', `/join/${room.roomId}?via=${far.name}`, {});
+    const refusal = { status: 400, body: { errcode: 'M_RESOURCE_LIMIT_EXCEEDED', error: 'Too large' } };
+    room.lies.set('rooms', () => ({ v1: 7.5 }));
+    expect(await enter()).toMatchObject(refusal);
+    expect(room.requests).toEqual(['rooms']);
+    room.lies.set('rooms', () => ({ v1: 0.001 }));
+    expect(await enter()).toMatchObject(refusal);
+    expect(room.requests).toContain('send_join');
+    expect((await ok(carl, 'GET', '/joined_rooms'))['joined_rooms']).toEqual([]);
+  });
+
+  it('asks no server that the settings do not allow', async () => {
+    const settings = { federation_domain_whitelist: ['friend.test'] };
+    const walled = await world.homeserver('walled.test', { database, settings });
+    const carl = await walled.registerUser('carl');
+    const room = new ElsewhereRoom(far, '10');
+    const { room_id: own } = await ok<{ room_id: string }>(carl, 'POST', '/createRoom', {});
+    const alias = encodeURIComponent(`#hall:${far.name}`);
+    for (const [method, path, body, expected] of [
+      ['POST', `/join/${room.roomId}?via=${far.name}`, {}, [404, 'M_NOT_FOUND']],
+      ['POST', `/knock/${room.roomId}?via=${far.name}`, {}, [404, 'M_NOT_FOUND']],
+      ['GET', `/directory/room/${alias}`, undefined, [404, 'M_NOT_FOUND']],
+      ['GET', `/publicRooms?server=${far.name}`, undefined, [404, 'M_NOT_FOUND']],
+      ['POST', `/rooms/${own}/invite`, { user_id: `@dave:${far.name}` }, [403, 'M_FORBIDDEN']],
+    ] as const) {
+      const answer = await carl.request<JsonObject>(method, path, body);
+      expect([path, answer.status, answer.body['errcode']]).toEqual([path, ...expected]);
+    }
+    expect(room.requests).toEqual([]);
   });
 
   function change(honest: JsonObject, changes: JsonObject): JsonObject {

@@ -17,6 +17,7 @@ describe.each(databases)('two servers (%s)', (database) => {
   let one: TestHomeserver;
   let alice: TestUser;
   let bob: TestUser;
+  let carol: TestUser;
 
   beforeAll(async () => {
     world = await FederationWorld.create();
@@ -25,6 +26,7 @@ describe.each(databases)('two servers (%s)', (database) => {
     const two = await world.homeserver('two.test', { database });
     alice = await one.registerUser('alice');
     bob = await two.registerUser('bob');
+    carol = await two.registerUser('carol');
   });
   afterAll(() => world?.stop());
 
@@ -139,6 +141,7 @@ describe.each(databases)('two servers (%s)', (database) => {
     const content = { join_rule: 'restricted', allow: [{ type: 'm.room_membership', room_id: club }] };
     const roomId = await createRoom(alice, {
       initial_state: [{ type: 'm.room.join_rules', state_key: '', content }],
+      power_level_content_override: { invite: 50 },
     });
     const refused = await join(bob, roomId, 'one.test');
     expect([refused.status, refused.body['errcode']]).toEqual([403, 'M_FORBIDDEN']);
@@ -147,9 +150,13 @@ describe.each(databases)('two servers (%s)', (database) => {
     expect((await join(bob, roomId, 'one.test')).status).toBe(200);
     const member = await ok(alice, 'GET', `/rooms/${roomId}/state/m.room.member/${bob.userId}`);
     expect(member).toMatchObject({ membership: 'join', join_authorised_via_users_server: alice.userId });
-    // Another user of the same server needs alice's as well: nobody there may invite.
-    const second = await bob.request<JsonObject>('GET', `/rooms/${roomId}/state/m.room.join_rules`);
-    expect(second.body).toEqual(content);
+    // Another user of the same server needs alice as well: nobody there may invite.
+    expect((await join(carol, roomId, 'one.test')).body['errcode']).toBe('M_FORBIDDEN');
+    expect((await join(carol, club, 'one.test')).status).toBe(200);
+    expect((await join(carol, roomId, 'one.test')).status).toBe(200);
+    const other = await ok(bob, 'GET', `/rooms/${roomId}/state/m.room.member/${carol.userId}`);
+    expect(other).toMatchObject({ membership: 'join', join_authorised_via_users_server: alice.userId });
+    await sees(alice, roomId, carol, 'join');
     await say(bob, roomId, 'inside');
     await hears(alice, roomId, 'inside');
   });

@@ -9,6 +9,7 @@ import { inviteSendersSchema } from './invite-senders.migration.js';
 import { pushNotesSchema } from './push-notes.migration.js';
 import { slimSchema } from './slim.migration.js';
 import { stateSchema } from './state.migration.js';
+import { timelineGapsSchema } from './timeline-gaps.migration.js';
 import { upkeepSchema } from './upkeep.migration.js';
 
 /** The tables of rooms, events and state, in the order in which they are made. */
@@ -24,4 +25,5 @@ export const roomsMigrations: readonly Migration[] = [
   { version: 1, name: 'rooms_09_push_notes', up: pushNotesSchema },
   { version: 1, name: 'rooms_10_event_json', up: eventJsonSchema },
   { version: 1, name: 'rooms_11_invite_senders', up: inviteSendersSchema },
+  { version: 1, name: 'rooms_12_timeline_gaps', up: timelineGapsSchema },
 ];

@@ -6,6 +6,7 @@ import { Notifier } from '@rookery/replication';
 import { isStored } from './event-store.query.js';
 import { type EventBatch, type PushNote, RoomHooks, type RoomView } from '../hooks.js';
 import { RecentEvents } from '../reading/recent-events.js';
+import { TimelineGaps } from '../reading/timeline-gaps.js';
 import { EventStore, sameServer } from './event-store.js';
 import { RoomIds } from './room-ids.js';
 import { isServable, type StoredEvent } from './stored-event.js';
@@ -28,6 +29,7 @@ export class BatchCommitter {
     private readonly ids: RoomIds,
     private readonly events: EventStore,
     private readonly recent: RecentEvents,
+    private readonly gaps: TimelineGaps,
     private readonly hooks: RoomHooks,
     private readonly notifier: Notifier,
     private readonly clock: Clock,
@@ -85,6 +87,7 @@ export class BatchCommitter {
       );
       this.#remember(room, stored);
       if (!options.backfilled) this.recent.remember(room, stored);
+      this.gaps.note(room.roomId, room.gaps);
       allocation.done();
       if (!options.backfilled) this.#announce(room, stored);
       for (const [index, hook] of hooks.entries()) hook.afterCommit?.(batch, prepared[index]);

@@ -47,6 +47,8 @@ export class WorkingRoom {
   readonly stagedById = new Map<string, StagedEvent>();
   readonly groups = new Map<number, GroupPlan>();
   readonly changes: CurrentChange[] = [];
+  /** Stream orderings of those before which something is missing, once they are written. */
+  gaps: readonly number[] = [];
   /** Heads before the batch. */
   readonly headsBefore: ReadonlySet<string>;
   readonly #delta = new Map<string, string | undefined>();

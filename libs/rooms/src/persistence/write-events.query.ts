@@ -4,7 +4,7 @@ import { selectChainPositions, writeAuthChains } from '../state/auth-chains.quer
 import { relationOf } from '../relations/relation.js';
 import type { PushNote } from '../hooks.js';
 import { sameServer } from './event-store.js';
-import type { StoredEvent } from './stored-event.js';
+import { isServable, type StoredEvent } from './stored-event.js';
 import { membershipIn, type StagedEvent, type WorkingRoom } from './working-room.js';
 import { writeCurrentState } from './write-current-state.query.js';
 
@@ -31,7 +31,7 @@ export async function writeBatch(tx: Tx, batch: WritableBatch): Promise<void> {
   await writeReferences(tx, room, stored);
   await writeStateEvents(tx, room, stored, batch.chainIds);
   await writeExtremities(tx, room);
-  await writeBackwardExtremities(tx, room);
+  await writeBackwardExtremities(tx, room, stored);
   await writeCurrentState(tx, room, stored, batch.serverName);
 }
 
@@ -353,7 +353,7 @@ async function writeExtremities(tx: Tx, room: WorkingRoom): Promise<void> {
  * Notes which previous events of foreign events are unknown: where history goes on elsewhere. `event_edges` holds who names
  * them, for the day on which they arrive; the edges between stored events lie in the events themselves.
  */
-async function writeBackwardExtremities(tx: Tx, room: WorkingRoom): Promise<void> {
+async function writeBackwardExtremities(tx: Tx, room: WorkingRoom, stored: readonly StoredEvent[]): Promise<void> {
   const foreign = room.staged.filter((staged) => staged.isForeign && !staged.outlier);
   if (foreign.length === 0) return;
   const { roomId } = room;
@@ -384,5 +384,15 @@ async function writeBackwardExtremities(tx: Tx, room: WorkingRoom): Promise<void
     ['event_id', 'room_id'],
     unknown.map((id) => [id, roomId]),
     'ON CONFLICT (event_id, room_id) DO NOTHING',
+  );
+  room.gaps = stored
+    .filter((entry) => entry.streamOrdering > 0 && isServable(entry))
+    .filter(({ event }) => event.prevEventIds.some((id) => open.has(id)))
+    .map((entry) => entry.streamOrdering);
+  if (room.gaps.length === 0) return;
+  await tx.insertMany(
+    'timeline_gaps',
+    ['room_id', 'instance_name', 'stream_ordering'],
+    room.gaps.map((position) => [roomId, 'master', position]),
   );
 }

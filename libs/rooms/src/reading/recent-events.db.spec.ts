@@ -14,6 +14,7 @@ import { EventCreation } from '../sending/event-creation.service.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
 import { ReaderStates } from './reader-states.js';
 import { RecentEvents } from './recent-events.js';
+import { TimelineGaps } from './timeline-gaps.js';
 import { TimelineReader } from './timeline-reader.js';
 import { VisibilityFilter } from './visibility-filter.js';
 
@@ -70,7 +71,7 @@ eachDatabase('recent events', (open) => {
     const ignorant = new RecentEvents(new RoomHooks());
     const events = rooms.get(EventStore);
     const cached = rooms.get(TimelineReader);
-    const asking = new TimelineReader(test.database, events, ignorant);
+    const asking = new TimelineReader(test.database, events, ignorant, new TimelineGaps(test.database));
     const states = rooms.get(RoomStateReader);
     const askingStates = new RoomStateReader(test.database, events, ignorant);
     for (let after = 0; after <= end; after += 3) {

@@ -5,6 +5,7 @@ import type { StoredEvent } from '../persistence/stored-event.js';
 import { type EventFilter, eventFilterSql } from './event-filter.js';
 import { type EventPlace, RecentEvents } from './recent-events.js';
 import type { RoomPosition } from './room-token.js';
+import { TimelineGaps } from './timeline-gaps.js';
 
 /** The last events of a room, oldest first. */
 export interface TimelineSlice {
@@ -44,6 +45,7 @@ export class TimelineReader {
     private readonly database: Database,
     private readonly events: EventStore,
     private readonly recent: RecentEvents,
+    private readonly gaps: TimelineGaps,
   ) {}
 
   /**
@@ -65,6 +67,16 @@ export class TimelineReader {
       else if (recent.length > 0) places.set(roomId, recent);
     }
     for (const [roomId, list] of await this.#lastPlaces(unknown, range, limit)) places.set(roomId, list);
+    await this.gaps.ready();
+    const cut = new Set<string>();
+    for (const [roomId, list] of places) {
+      // A slice begins behind the last gap, as if the limit had been there.
+      const gap = this.gaps.lastIn(roomId, after, range.upTo);
+      const behind = gap === undefined ? [] : list.filter(({ stream }) => stream >= gap);
+      if (behind.length === 0) continue;
+      places.set(roomId, behind);
+      cut.add(roomId);
+    }
     const lastOf = (list: readonly EventPlace[]): readonly EventPlace[] => (limit > 0 ? list.slice(-limit) : []);
     const loaded = await this.events.many([...places.values()].flatMap(lastOf).map((place) => place.eventId));
     for (const [roomId, list] of places) {
@@ -72,7 +84,7 @@ export class TimelineReader {
       const first = slice[0] ?? list.at(-1);
       slices.set(roomId, {
         events: slice.flatMap((place) => loaded.get(place.eventId) ?? []),
-        limited: list.length > slice.length,
+        limited: list.length > slice.length || cut.has(roomId),
         start: first && { topological: first.topological, stream: first.stream - 1 },
       });
     }

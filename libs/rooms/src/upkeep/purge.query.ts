@@ -22,6 +22,7 @@ const roomTables: readonly string[] = [
   'event_forward_extremities',
   'event_backward_extremities',
   'event_failed_pull_attempts',
+  'timeline_gaps',
   'current_state_events',
   'current_state_delta_stream',
   'local_current_membership',

@@ -1,0 +1,59 @@
+import { Injectable } from '@nestjs/common';
+import { Database } from '@rookery/database';
+
+/** Gaps that are kept in memory; older ones matter to clients only that were away for very long. */
+const maxGaps = 20_000;
+
+/**
+ * Where events of rooms arrived without those before them. In memory, since nearly no room has any and every sync asks.
+ */
+@Injectable()
+export class TimelineGaps {
+  /** Positions of the events after the gaps, in order. */
+  readonly #gaps = new Map<string, number[]>();
+  #count = 0;
+  #loading: Promise<void> | undefined;
+
+  constructor(private readonly database: Database) {}
+
+  /** Reads what is stored, once. */
+  ready(): Promise<void> | undefined {
+    this.#loading ??= this.#load();
+    return this.#loading;
+  }
+
+  /** Told by the persister, in stream order. */
+  note(roomId: string, positions: readonly number[]): void {
+    for (const position of positions) this.#add(roomId, position);
+  }
+
+  /** The position of the last event with `after < stream ordering <= upTo` before which something is missing. */
+  lastIn(roomId: string, after: number, upTo: number): number | undefined {
+    return this.#gaps.get(roomId)?.findLast((position) => position > after && position <= upTo);
+  }
+
+  async #load(): Promise<void> {
+    const rows = await this.database.query<{ room_id: string; stream_ordering: number }>(
+      `SELECT room_id, stream_ordering FROM timeline_gaps ORDER BY stream_ordering DESC LIMIT ${maxGaps}`,
+    );
+    const noted = [...this.#gaps];
+    this.#gaps.clear();
+    this.#count = 0;
+    for (const row of rows.reverse()) this.#add(row.room_id, row.stream_ordering);
+    for (const [roomId, positions] of noted) this.note(roomId, positions);
+  }
+
+  #add(roomId: string, position: number): void {
+    const known = this.#gaps.get(roomId);
+    if (known?.includes(position)) return;
+    // Behind the others: the room that was quiet for longest is forgotten first.
+    this.#gaps.delete(roomId);
+    this.#gaps.set(roomId, [...(known ?? []), position]);
+    this.#count++;
+    for (const [oldest, positions] of this.#gaps) {
+      if (this.#count <= maxGaps) break;
+      this.#gaps.delete(oldest);
+      this.#count -= positions.length;
+    }
+  }
+}
