@@ -54,9 +54,7 @@ export class EventByTime {
 
   /** Whether something may be missing between a time and the event that is nearest to it of those that are here. */
   #isGapBetween(roomId: string, { event: { depth } }: StoredEvent, direction: 'f' | 'b'): Promise<boolean> {
-    return direction === 'f'
-      ? this.timeline.hasGap(roomId, 0, depth)
-      : this.timeline.hasGap(roomId, depth + 1, Number.MAX_SAFE_INTEGER);
+    return direction === 'f' ? this.timeline.hasGap(roomId, 0, depth) : this.timeline.hasGap(roomId, depth + 1);
   }
 
   /** The events that come first on one side of a time, the nearest first; who may see them is to be asked. */

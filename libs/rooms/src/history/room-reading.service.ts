@@ -158,7 +158,7 @@ export class RoomReadingService {
    */
   async #fillGap(roomId: string, from: RoomPosition, end: RoomPosition | undefined): Promise<boolean> {
     const { gateway } = this.remote;
-    if (!gateway) return false;
+    if (!gateway || !(await this.timeline.hasGap(roomId))) return false;
     const { topological } = await this.timeline.topological(roomId, from);
     if (!(await this.timeline.hasGap(roomId, end?.topological ?? 0, topological))) return false;
     return gateway.backfill(roomId, backfillSize, topological);

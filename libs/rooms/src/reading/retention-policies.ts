@@ -13,7 +13,7 @@ const cacheMs = 60_000;
 @Injectable()
 export class RetentionPolicies implements OnModuleInit {
   /** By room; `Infinity` where there is no limit. */
-  readonly #lifetimes = new LRUCache<string, number>({ max: 50_000, ttl: cacheMs });
+  readonly #lifetimes = new LRUCache<string, number>({ maxSize: 50_000, sizeCalculation: () => 1, ttl: cacheMs });
 
   constructor(
     private readonly database: Database,

@@ -182,7 +182,7 @@ export class TimelineReader {
   }
 
   /** Whether something is missing before an event of a room whose depth lies between two, both included. */
-  async hasGap(roomId: string, from: number, upTo: number): Promise<boolean> {
+  async hasGap(roomId: string, from = 0, upTo = Number.MAX_SAFE_INTEGER): Promise<boolean> {
     const row = await this.database.get(
       `SELECT 1 AS found FROM event_backward_extremities b JOIN event_edges g ON g.prev_event_id = b.event_id
        JOIN events e ON e.event_id = g.event_id
