@@ -1,7 +1,6 @@
 import { type Clock, type Logger, SilentLogger } from '@rookery/platform';
 import type { Database } from './database.js';
 import type { DatabaseOptions } from './options.js';
-import { openPostgres } from './postgres/open-postgres.js';
 import { openSqlite } from './sqlite/open-sqlite.js';
 import type { TransactionReport } from './transaction.js';
 
@@ -10,13 +9,14 @@ import type { TransactionReport } from './transaction.js';
  * @param onTransaction told about each finished transaction, for metrics; must be quick
  * @throws DatabaseError with one line for the operator and a hint
  */
-export function openDatabase(
+export async function openDatabase(
   options: DatabaseOptions,
   clock: Clock,
   logger: Logger = new SilentLogger(),
   onTransaction?: (report: TransactionReport) => void,
 ): Promise<Database> {
-  return options.name === 'sqlite3'
-    ? openSqlite(options, clock, logger, onTransaction)
-    : openPostgres(options, clock, logger, onTransaction);
+  if (options.name === 'sqlite3') return openSqlite(options, clock, logger, onTransaction);
+  // The driver stays in memory once it is loaded.
+  const { openPostgres } = await import('./postgres/open-postgres.js');
+  return openPostgres(options, clock, logger, onTransaction);
 }

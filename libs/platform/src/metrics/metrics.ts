@@ -1,6 +1,6 @@
-import { Counter, Gauge, Histogram, Registry } from 'prom-client';
+import type * as PromClient from 'prom-client';
 import { type MetricName, metricTable, type MetricsOf } from './metric-table.js';
-import { processMetrics } from './process-metrics.js';
+import { Counter, Gauge, Histogram, Registry } from './prom-client.js';
 
 /** A metric of our own, beyond the table of the field's names. */
 export interface MetricDefinition<L extends string> {
@@ -64,7 +64,7 @@ export class Metrics {
   counter(which: MetricName | MetricDefinition<string>): CounterMetric<string> {
     const { name, help, labels } = resolve(which);
     const full = name.endsWith('_total') ? name : `${name}_total`;
-    const found = this.#registry.getSingleMetric(full) as Counter<string> | undefined;
+    const found = this.#registry.getSingleMetric(full) as PromClient.Counter | undefined;
     const metric = found ?? new Counter({ name: full, help, labelNames: [...labels], registers: [this.#registry] });
     return { inc: (values, amount = 1) => metric.inc(values, amount) };
   }
@@ -86,8 +86,8 @@ export class Metrics {
     collect?: (gauge: GaugeMetric<string>) => void | Promise<void>,
   ): GaugeMetric<string> {
     const { name, help, labels } = resolve(which);
-    const found = this.#registry.getSingleMetric(name) as Gauge<string> | undefined;
-    const metric: Gauge<string> =
+    const found = this.#registry.getSingleMetric(name) as PromClient.Gauge | undefined;
+    const metric: PromClient.Gauge =
       found ??
       new Gauge({
         name,
@@ -110,7 +110,7 @@ export class Metrics {
   histogram<L extends string = never>(definition: MetricDefinition<L>): HistogramMetric<L>;
   histogram(which: MetricName | MetricDefinition<string>): HistogramMetric<string> {
     const { name, help, labels, buckets } = resolve(which);
-    const found = this.#registry.getSingleMetric(name) as Histogram<string> | undefined;
+    const found = this.#registry.getSingleMetric(name) as PromClient.Histogram | undefined;
     const metric =
       found ??
       new Histogram({
@@ -125,6 +125,8 @@ export class Metrics {
 
   /** Everything in Prometheus's text format, the process's own numbers included. */
   async render(): Promise<{ readonly contentType: string; readonly body: string }> {
+    // Measures from then on, whether or not anybody asks again.
+    const { processMetrics } = await import('./process-metrics.js');
     const parts = await Promise.all([processMetrics().metrics(), this.#registry.metrics()]);
     return { contentType: this.#registry.contentType, body: parts.join('\n') };
   }

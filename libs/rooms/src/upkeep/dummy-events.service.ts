@@ -22,7 +22,7 @@ const restMs = 3_600_000;
 export class DummyEvents implements OnModuleInit, OnModuleDestroy {
   readonly #job: PeriodicJob;
   /** Rooms where it did not work, by when. */
-  readonly #resting = new LRUCache<string, number>({ max: 10_000 });
+  readonly #resting = new LRUCache<string, number>({ maxSize: 10_000, sizeCalculation: () => 1 });
 
   constructor(
     private readonly database: Database,

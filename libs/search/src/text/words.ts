@@ -5,8 +5,7 @@ const dictionaryScripts = /[\p{Script=Thai}\p{Script=Lao}\p{Script=Khmer}\p{Scri
 const runs = /[\p{L}\p{N}\p{M}]+/gu;
 const maxWordLength = 100;
 
-// The locale makes no difference to where these scripts' words end.
-const segmenter = new Intl.Segmenter('und', { granularity: 'word' });
+let segmenter: Intl.Segmenter | undefined;
 
 /** Without case, accents and other differences that people do not mean when they search. */
 export function normalize(text: string): string {
@@ -26,6 +25,8 @@ interface Piece {
 function* piecesOf(text: string): Iterable<Piece> {
   for (const [run] of normalize(text).matchAll(runs)) {
     if (dictionaryScripts.test(run)) {
+      // The first one reads megabytes of tables. The locale makes no difference to where these scripts' words end.
+      segmenter ??= new Intl.Segmenter('und', { granularity: 'word' });
       for (const { segment, isWordLike } of segmenter.segment(run))
         if (isWordLike) yield { text: segment, paired: false };
       continue;

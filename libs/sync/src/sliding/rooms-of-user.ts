@@ -40,7 +40,7 @@ const maxUsers = 5_000;
 /** The rooms of a user, with everything that lists are sorted and filtered by. */
 @Injectable()
 export class RoomsOfUser {
-  readonly #marks = new LRUCache<string, OwnMarks>({ max: maxUsers });
+  readonly #marks = new LRUCache<string, OwnMarks>({ maxSize: maxUsers, sizeCalculation: () => 1 });
   readonly #excluded: ReadonlySet<string>;
 
   constructor(

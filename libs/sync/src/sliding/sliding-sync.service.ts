@@ -37,7 +37,8 @@ export class SlidingSyncService {
   readonly #lazyMembers = new LazyMembers();
   /** What the lists of each connection looked like in its last answer: a client that changes them is answered at once. */
   readonly #lastLists = new LRUCache<number, { readonly pos: string; readonly digest: string }>({
-    max: maxConnections,
+    maxSize: maxConnections,
+    sizeCalculation: () => 1,
   });
 
   constructor(
