@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { asPostgresAdmin, openTestDatabase, RecordingLogger, type TestDatabase } from '@rookery/testing';
 import type { Database, Tx } from '../index.js';
 
@@ -185,6 +186,76 @@ describe('PostgresDatabase', () => {
       { doc: '{"a": 1}', tags: ['x', 'y,"z'] },
       { doc: null, tags: null },
     ]);
+  });
+
+  it('sends every kind of value as it is, alone and in lists, whatever its size', async () => {
+    await db.write((tx) =>
+      tx.run('CREATE TABLE kinds (id BIGINT PRIMARY KEY, b BOOLEAN, f DOUBLE PRECISION, t TEXT, y BYTEA, l TEXT[])'),
+    );
+    const long = 'ä"\\€😀'.repeat(100_000);
+    const bytes = Uint8Array.from([0, 1, 92, 34, 255]);
+    const rows = [
+      [1n, true, 0.5, '', bytes, ['a,"b"', '\\', '']],
+      [2, false, -1e300, 'NULL', new Uint8Array(0), []],
+      [3, null, null, long, null, null],
+      [4, true, 3, '{"a": "\\u0041"}', Uint8Array.from({ length: 70_000 }, (_, i) => i), ['{}', 'NULL']],
+    ] as const;
+    const columns = ['id', 'b', 'f', 't', 'y', 'l'];
+    // The long text is compared by its length and its hash, for nobody wants to read it in a report.
+    const read = (from: number): Promise<object[]> =>
+      db.query(
+        `SELECT b, f, length(t) AS size, md5(t) AS hash, encode(y, 'hex') AS y, l FROM kinds WHERE id >= ? ORDER BY id`,
+        [from],
+      );
+    const expected = rows.map(([, b, f, t, y, l]) => ({
+      ...{ b, f, l },
+      size: t === null ? null : [...t].length,
+      hash: t === null ? null : createHash('md5').update(t).digest('hex'),
+      y: y && Buffer.from(y).toString('hex'),
+    }));
+    await db.write(async (tx) => {
+      for (const row of rows) await tx.insertMany('kinds', columns, [row]);
+    });
+    expect(await read(0)).toEqual(expected);
+    await db.write(async (tx) => {
+      await tx.exec('DELETE FROM kinds');
+      await tx.insertMany('kinds', columns, rows);
+      const withoutLists = rows.map((row, i) => [i + 100, ...row.slice(1, 5)]);
+      await tx.insertMany('kinds', columns.slice(0, 5), withoutLists);
+    });
+    const withoutLists = expected.map((row) => ({ ...row, l: null }));
+    expect(await read(0)).toEqual([...expected, ...withoutLists]);
+  });
+
+  it('holds statements back no longer than it takes to ask for something, and no more than a few', async () => {
+    await db.write(async (tx) => {
+      for (let id = 10; id < 500; id++) await tx.exec('INSERT INTO things (id, n) VALUES (?, 7)', [id]);
+      expect(await tx.get('SELECT count(*) AS n FROM things WHERE n = 7')).toEqual({ n: 490 });
+      for (let id = 500; id < 600; id++) await tx.exec('INSERT INTO things (id, n) VALUES (?, 8)', [id]);
+    });
+    expect(await db.get('SELECT count(*) AS n FROM things WHERE n = 8')).toEqual({ n: 100 });
+    const inTheMiddle = db.write(async (tx) => {
+      for (let id = 1000; id < 1400; id++) {
+        await tx.exec(`INSERT INTO things (id, n) VALUES (?, ${id === 1200 ? 'nonsense' : 9})`, [id]);
+      }
+    });
+    await expect(inTheMiddle).rejects.toThrow(/nonsense/);
+    expect(await db.get('SELECT count(*) AS n FROM things WHERE id >= 1000')).toEqual({ n: 0 });
+  });
+
+  it('uses the statements that the server keeps again after one of them has failed', async () => {
+    const insert = async (tx: Tx, id: number): Promise<void> => {
+      await tx.exec('UPDATE things SET n = n WHERE id = ?', [id]);
+      await tx.exec('INSERT INTO things (id, n) VALUES (?, 3)', [id]);
+      await tx.exec('UPDATE things SET n = n + 1 WHERE id = ?', [id]);
+    };
+    // Fails each time in which the server is asked to keep something new, and each time in which it is not.
+    for (let i = 0; i < 30; i++) {
+      await expect(db.write((tx) => insert(tx, 1))).rejects.toThrow(/duplicate key/);
+      await db.write((tx) => insert(tx, 100 + i));
+    }
+    expect(await db.get('SELECT count(*) AS n FROM things WHERE n = 4')).toEqual({ n: 30 });
+    expect(await db.write(() => Promise.resolve('nothing'))).toBe('nothing');
   });
 
   it('inserts many JSON documents as they are', async () => {

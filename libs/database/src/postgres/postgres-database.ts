@@ -9,7 +9,7 @@ import { DatabaseError, errorText } from '../errors.js';
 import { Transaction, type TransactionReport } from '../transaction.js';
 import { ColumnTypes } from './column-types.js';
 import { isBrokenConnection, isConflict, isStalePlan } from './postgres-errors.js';
-import { PostgresStatements, runStatement, type TimedQuery, writeTogether } from './postgres-statements.js';
+import { PostgresStatements, runStatement, type TimedQuery } from './postgres-statements.js';
 import { StatementNames } from './statement-names.js';
 
 const maxAttempts = 5;
@@ -121,18 +121,14 @@ export class PostgresDatabase extends Database {
       throw error;
     });
     const startedAtMs = clock.monotonicMs();
-    const statements = new PostgresStatements(client, this.#names, this.#types);
+    const statements = new PostgresStatements(client, this.#names, this.#types, opening(options));
     const transaction = new Transaction(statements);
     let unusable: Error | undefined;
     let committed = false;
     try {
-      writeTogether(client);
-      // Not awaited: it travels with the first statement, which saves a round trip.
-      const begun = this.#begin(client, options);
-      begun.catch(() => {});
       const value = await this.#open.run(transaction, () => transaction.execute(fn, clock, logger, options));
       try {
-        await this.#commit(client, begun, statements);
+        await this.#commit(statements);
       } catch (error) {
         if (!(error instanceof UncertainCommit)) throw error;
         letGo(client, (unusable = error));
@@ -142,7 +138,7 @@ export class PostgresDatabase extends Database {
       committed = true;
       return value;
     } catch (error) {
-      unusable ??= await this.#rollBack(client, error);
+      unusable ??= await this.#rollBack(client, statements, error);
       // What the function threw may only be the consequence of the statement that failed.
       const cause = transaction.failure?.error;
       throw cause !== undefined && (isConflict(cause) || isBrokenConnection(cause) || isStalePlan(cause))
@@ -165,26 +161,17 @@ export class PostgresDatabase extends Database {
     }
   }
 
-  async #begin(client: PoolClient, { limitMs }: WriteOptions): Promise<void> {
-    const statements = [client.query(begin)];
-    if (limitMs !== undefined)
-      statements.push(client.query(`SET LOCAL statement_timeout = ${statementLimit(limitMs)}`));
-    await Promise.all(statements);
-  }
-
-  /** Commits behind whatever is still on its way: after a failed statement PostgreSQL answers by rolling back. */
-  async #commit(client: PoolClient, begun: Promise<void>, statements: PostgresStatements): Promise<void> {
-    writeTogether(client);
-    const answer = client.query(ending('COMMIT'));
-    answer.catch(() => {});
+  async #commit(statements: PostgresStatements): Promise<void> {
+    let command: string | undefined;
     try {
-      await begun;
-      await statements.settled();
-      if ((await answer).command === 'COMMIT') return;
+      command = await statements.commit(readTimeoutMs);
     } catch (error) {
       throw isBrokenConnection(error) ? new UncertainCommit('commit', { cause: error }) : error;
     }
-    throw new DatabaseError('PostgreSQL rolled the transaction back instead of committing it');
+    // After a failed statement PostgreSQL answers by rolling back.
+    if (command !== undefined && command !== 'COMMIT') {
+      throw new DatabaseError('PostgreSQL rolled the transaction back instead of committing it');
+    }
   }
 
   /** Whether a transaction has happened whose commit was not answered; `undefined` when that cannot be told. */
@@ -209,11 +196,12 @@ export class PostgresDatabase extends Database {
   }
 
   /** Returns the reason why the connection must not go back to the pool, if there is one. */
-  async #rollBack(client: PoolClient, error: unknown): Promise<Error | undefined> {
+  async #rollBack(client: PoolClient, statements: PostgresStatements, error: unknown): Promise<Error | undefined> {
+    if (!statements.hasSent) return undefined;
     const reason = error instanceof Error ? error : new Error(errorText(error));
     // A transaction that was given up may still have a statement running: only closing its connection ends it.
     if (error instanceof UncertainCommit || error instanceof DatabaseError) return reason;
-    if (isBrokenConnection(error) || isStalePlan(error)) return reason;
+    if (isBrokenConnection(error) || isStalePlan(error) || statements.hasUnclearNames) return reason;
     try {
       await client.query(ending('ROLLBACK'));
       return undefined;
@@ -256,6 +244,10 @@ class Turns {
     if (next) next();
     else this.#free++;
   }
+}
+
+function opening({ limitMs }: WriteOptions): readonly string[] {
+  return limitMs === undefined ? [begin] : [begin, `SET LOCAL statement_timeout = ${statementLimit(limitMs)}`];
 }
 
 function statementLimit(limitMs: number): number {

@@ -1,9 +1,10 @@
-import pg, { type QueryArrayConfig, type QueryConfig, type QueryResult, type QueryResultRow } from 'pg';
+import type { QueryArrayConfig, QueryConfig, QueryResult, QueryResultRow } from 'pg';
 import type { SqlValue } from '../database.js';
 import { postgresDialect } from '../dialect.js';
 import type { Statements } from '../transaction.js';
-import type { StatementNames } from './statement-names.js';
 import type { ColumnTypes } from './column-types.js';
+import { type NamedStatement, StatementBatch } from './statement-batch.js';
+import type { StatementNames } from './statement-names.js';
 
 /** What a pool and one of its connections have in common. */
 export interface Queryable {
@@ -11,19 +12,17 @@ export interface Queryable {
   query<Row extends unknown[]>(config: QueryArrayConfig): Promise<QueryResult<Row>>;
 }
 
-/** A connection, which also takes statements of the driver's own making. */
+/** A connection, which also takes statements of our own making. */
 export interface Connection extends Queryable {
   query<Row extends QueryResultRow>(config: QueryConfig): Promise<QueryResult<Row>>;
   query<Row extends unknown[]>(config: QueryArrayConfig): Promise<QueryResult<Row>>;
-  query(statement: InstanceType<DriverQuery>): unknown;
+  query(statement: StatementBatch): unknown;
 }
-
-/** The driver's own statement, as far as it is used here; its types describe another one. */
-type DriverQuery = new (text: string, values: SqlValue[], done: (error: Error | null) => void) => { name?: string };
-const Query = pg.Query as unknown as DriverQuery;
 
 // The protocol counts parameters in 16 bits.
 const maxParameters = 65_000;
+/** So many statements are held back; those of an ordinary transaction travel together with its beginning and its end. */
+const maxHeld = 64;
 
 /** The driver knows the field, its types do not. */
 export interface TimedQuery extends QueryConfig {
@@ -65,19 +64,37 @@ export function writeTogether(client: object): void {
 }
 
 /**
- * The statements of a transaction on one connection. Those that answer nothing are sent without waiting: the connection works
- * through them in order, and what they failed with comes before the outcome of whatever follows.
+ * The statements of a transaction on one connection. Those that answer nothing are held back until an answer is needed, at the
+ * latest for the commit, and sent as one; what they failed with comes before the outcome of whatever follows.
  */
 export class PostgresStatements implements Statements {
   readonly dialect = postgresDialect;
+  readonly #held: NamedStatement[] = [];
+  readonly #openingLength: number;
   #failure: { readonly error: unknown } | undefined;
-  #last: Promise<unknown> = Promise.resolve();
+  #hasSent = false;
+  #hasUnclearNames = false;
 
+  /** @param opening what begins the transaction; sent with its first statement */
   constructor(
     private readonly connection: Connection,
     private readonly names: StatementNames,
     private readonly types: ColumnTypes,
-  ) {}
+    opening: readonly string[],
+  ) {
+    this.#openingLength = opening.length;
+    for (const sql of opening) this.#hold(sql);
+  }
+
+  /** Whether the server has heard of the transaction. */
+  get hasSent(): boolean {
+    return this.#hasSent;
+  }
+
+  /** Whether the connection may not know what the server keeps for it. */
+  get hasUnclearNames(): boolean {
+    return this.#hasUnclearNames;
+  }
 
   async query<Row>(sql: string, params?: readonly SqlValue[]): Promise<Row[]> {
     return (await this.#outcome<Row>(sql, params)).rows;
@@ -91,19 +108,10 @@ export class PostgresStatements implements Statements {
     return (await this.#outcome(sql, params)).rowCount ?? 0;
   }
 
-  async exec(sql: string, params?: readonly SqlValue[]): Promise<void> {
-    if (this.#failure) throw this.#failure.error;
-    writeTogether(this.connection);
-    const { name, text } = this.names.prepare(sql);
-    this.#last = new Promise<void>((resolve) => {
-      // Made by hand: the driver would copy a configuration with all its descriptors, which costs more than the rest.
-      const query = new Query(text, params as SqlValue[], (error: Error | null) => {
-        if (error) this.#failure ??= { error };
-        resolve();
-      });
-      if (name !== undefined) query.name = name;
-      this.connection.query(query);
-    });
+  async exec(sql: string, params: readonly SqlValue[] = []): Promise<void> {
+    this.#check();
+    this.#hold(sql, params);
+    if (this.#held.length >= maxHeld) void this.#send();
   }
 
   async insertMany(
@@ -132,13 +140,49 @@ export class PostgresStatements implements Statements {
     }
   }
 
-  /** @throws the first failure of what was sent without waiting, once the answers are there */
-  async settled(): Promise<void> {
-    await this.#last;
+  /**
+   * Commits, behind whatever is held back or on its way.
+   * @param timeoutMs gives the connection up when no answer came by then
+   * @returns what the server has done about it; `undefined` where there was nothing to commit
+   * @throws the first failure of what was sent without waiting
+   */
+  async commit(timeoutMs: number): Promise<string | undefined> {
+    this.#check();
+    if (!this.#hasSent && this.#held.length === this.#openingLength) return undefined;
+    this.#hold('COMMIT');
+    const command = await this.#send(timeoutMs);
+    this.#check();
+    return command;
+  }
+
+  #check(): void {
     if (this.#failure) throw this.#failure.error;
   }
 
+  #hold(sql: string, values: readonly SqlValue[] = []): void {
+    const { name, text } = this.names.prepare(sql);
+    this.#held.push({ name, text, values });
+  }
+
+  /** Sends what is held back; what the last of it did, or `undefined` when something failed. */
+  #send(timeoutMs?: number): Promise<string | undefined> {
+    this.#hasSent = true;
+    return new Promise((resolve) => {
+      const batch = new StatementBatch(this.#held.splice(0), (error) => {
+        if (error) this.#failure ??= { error };
+        if (batch.leavesNamesUnclear) this.#hasUnclearNames = true;
+        resolve(batch.command);
+      });
+      batch.query_timeout = timeoutMs;
+      this.connection.query(batch);
+    });
+  }
+
   async #outcome<Row>(sql: string, params?: readonly SqlValue[]): Promise<QueryResult<Row & QueryResultRow>> {
+    if (this.#held.length > 0) {
+      writeTogether(this.connection);
+      void this.#send();
+    }
     try {
       return await runStatement<Row>(this.connection, this.names, sql, params);
     } catch (error) {
