@@ -49,6 +49,7 @@ import { RoomRepair } from './upkeep/room-repair.service.js';
 import { RoomTasks } from './upkeep/room-tasks.js';
 import { PurgeService } from './upkeep/purge.service.js';
 import { RoomShutdown } from './upkeep/room-shutdown.service.js';
+import { RemovalRedactions } from './moderation/removal-redactions.service.js';
 import { EventSerializer } from './reading/event-serializer.js';
 import { MembershipHistory } from './reading/membership-history.js';
 import { MembershipReader } from './reading/membership-reader.js';
@@ -151,6 +152,7 @@ const inside = [
   LocalStager,
   Placement,
   ProfilePrivacy,
+  RemovalRedactions,
   RoomSnapshots,
   StateGroups,
   StateResolver,

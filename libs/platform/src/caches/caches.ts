@@ -70,6 +70,11 @@ export class Cache<K extends Something, V extends Something> {
     this.#entries.delete(key);
   }
 
+  /** Drops the entries that a test picks; looks at all of them. */
+  deleteIf(isDoomed: (value: V, key: K) => boolean): void {
+    for (const [key, value] of [...this.#entries.entries()]) if (isDoomed(value, key)) this.#entries.delete(key);
+  }
+
   clear(): void {
     this.#entries.clear();
   }

@@ -15,7 +15,6 @@ export const withoutEffect: ReadonlySet<SettingName> = new Set<SettingName>([
   'experimental_features.msc4210_enabled',
   'experimental_features.msc4222_enabled',
   'experimental_features.msc4242_enabled',
-  'experimental_features.msc4293_enabled',
   'federation_sender_instances',
   'instance_map',
   'manhole',

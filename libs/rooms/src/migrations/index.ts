@@ -7,6 +7,7 @@ import { forgottenSchema } from './forgotten.migration.js';
 import { generationsSchema } from './generations.migration.js';
 import { inviteSendersSchema } from './invite-senders.migration.js';
 import { pushNotesSchema } from './push-notes.migration.js';
+import { removalRedactionsSchema } from './removal-redactions.migration.js';
 import { slimSchema } from './slim.migration.js';
 import { stateSchema } from './state.migration.js';
 import { timelineGapsSchema } from './timeline-gaps.migration.js';
@@ -26,4 +27,5 @@ export const roomsMigrations: readonly Migration[] = [
   { version: 1, name: 'rooms_10_event_json', up: eventJsonSchema },
   { version: 1, name: 'rooms_11_invite_senders', up: inviteSendersSchema },
   { version: 1, name: 'rooms_12_timeline_gaps', up: timelineGapsSchema },
+  { version: 1, name: 'rooms_13_removal_redactions', up: removalRedactionsSchema },
 ];

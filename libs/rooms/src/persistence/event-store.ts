@@ -4,6 +4,7 @@ import { eventFromRow, redactEvent, roomVersionRules, type RoomEvent, type RoomV
 import { domainOf } from '@rookery/matrix-types';
 import { Cache, Config } from '@rookery/platform';
 import { type EventRow, selectEvents, selectRedactions } from './event-store.query.js';
+import { selectRemovalRedactions } from '../moderation/removal-redactions.query.js';
 import type { ClientTransaction, StoredEvent } from './stored-event.js';
 
 /** What an event is reckoned with in the setting `event_cache_size`. */
@@ -67,6 +68,7 @@ export const sameServer = (redactor: string, sender: string): boolean => domainO
 export class EventStore {
   readonly #cache: Cache<string, CachedEvent>;
 
+  readonly #withRemovals: boolean;
   #changes = 0;
 
   constructor(
@@ -74,6 +76,7 @@ export class EventStore {
     config: Config,
   ) {
     const max = (): number => config.get('event_cache_size') * bytesPerEvent;
+    this.#withRemovals = config.get('experimental_features.msc4293_enabled');
     this.#cache = new Cache(config, 'get_event', { max, sizeOf: (entry) => entry.sizeBytes });
   }
 
@@ -88,7 +91,7 @@ export class EventStore {
     }
     if (missing.size === 0) return found;
     const changes = this.#changes;
-    for (const [eventId, entry] of await load(db, [...missing])) {
+    for (const [eventId, entry] of await load(db, [...missing], this.#withRemovals)) {
       found.set(eventId, entry.stored);
       // What was read while something was redacted or deleted may be older than that.
       if (db === this.database && changes === this.#changes) this.#cache.set(eventId, entry);
@@ -136,13 +139,19 @@ export class EventStore {
     if (cached) this.#cache.set(eventId, { ...cached, stored: pruned(cached.stored, redactionId) });
   }
 
+  /** Told that what a user said in a room is redacted from now on. */
+  forgetOf(roomId: string, sender: string): void {
+    this.#changes++;
+    this.#cache.deleteIf(({ stored: { event } }) => event.sender === sender && event.roomId === roomId);
+  }
+
   forget(eventIds: Iterable<string>): void {
     this.#changes++;
     for (const eventId of eventIds) this.#cache.delete(eventId);
   }
 }
 
-async function load(db: Db, eventIds: readonly string[]): Promise<Map<string, CachedEvent>> {
+async function load(db: Db, eventIds: readonly string[], withRemovals: boolean): Promise<Map<string, CachedEvent>> {
   const loaded = new Map<string, CachedEvent>();
   const rows = await selectEvents(db, eventIds);
   if (rows.length === 0) return loaded;
@@ -155,5 +164,24 @@ async function load(db: Db, eventIds: readonly string[]): Promise<Map<string, Ca
     if (redaction.recheck && !sameServer(redaction.sender, entry.stored.event.sender)) continue;
     loaded.set(redaction.redacts, { ...entry, stored: pruned(entry.stored, redaction.event_id) });
   }
+  if (withRemovals) await applyRemovals(db, loaded);
   return loaded;
+}
+
+/** Redacts what removed users have said, and how they called themselves; the room's state stays as they left it. */
+async function applyRemovals(db: Db, loaded: Map<string, CachedEvent>): Promise<void> {
+  const isTheirs = ({ event }: StoredEvent): boolean =>
+    event.type !== 'm.room.redaction' && (event.stateKey === undefined || event.stateKey === event.sender);
+  const entries = [...loaded.values()].filter(({ stored }) => stored.redactedBy === undefined && isTheirs(stored));
+  if (entries.length === 0) return;
+  const roomIds = new Set(entries.map(({ stored }) => stored.event.roomId));
+  const senders = new Set(entries.map(({ stored }) => stored.event.sender));
+  const found = await selectRemovalRedactions(db, [...roomIds], [...senders]);
+  const byUser = new Map(found.map((redaction) => [`${redaction.roomId} ${redaction.userId}`, redaction]));
+  for (const entry of entries) {
+    const { event, streamOrdering } = entry.stored;
+    const redaction = byUser.get(`${event.roomId} ${event.sender}`);
+    if (!redaction || streamOrdering >= (redaction.endOrdering ?? Infinity)) continue;
+    loaded.set(event.eventId, { ...entry, stored: pruned(entry.stored, redaction.eventId) });
+  }
 }

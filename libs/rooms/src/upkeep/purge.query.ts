@@ -35,6 +35,7 @@ const roomTables: readonly string[] = [
   'room_stats_current',
   'appservice_room_list',
   'room_reports',
+  'room_removal_redactions',
   'rooms',
 ];
 
