@@ -23,7 +23,7 @@ describe.each(databases)('transactions of other servers (%s)', (database) => {
       database,
       settings: {
         rc_federation: { sleep_limit: 1_000, concurrent: 50 },
-        federation: { max_short_retry_delay: 1, max_long_retry_delay: 1, client_timeout: 5_000 },
+        federation: { max_short_retry_delay: 1, max_long_retry_delay: 1, client_timeout: 120_000 },
       },
     });
     visitor = await world.played('visitor.test');
