@@ -17,6 +17,8 @@ const shownElsewhere = new Set<CallbackName>([
   'userMaySend3pidInvite',
   // Needs another server: libs/rooms.
   'federatedUserMayInvite',
+  // Needs another server: test/e2e/federation.
+  'shouldDropFederatedEvent',
 ]);
 
 const limited = { per_second: 0.001, burst_count: 1 };

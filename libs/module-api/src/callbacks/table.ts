@@ -78,7 +78,7 @@ export const callbackTable = {
     category: 'spamChecker',
     snakeCase: 'should_drop_federated_event',
     kind: 'gate',
-    fires: false,
+    fires: true,
   },
   userMayJoinRoom: { category: 'spamChecker', snakeCase: 'user_may_join_room', kind: 'gate', fires: true },
   userMayInvite: { category: 'spamChecker', snakeCase: 'user_may_invite', kind: 'gate', fires: true },
