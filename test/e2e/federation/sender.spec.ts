@@ -1,6 +1,9 @@
+import type { Database } from '@rookery/database';
+import { FederationSender } from '@rookery/federation';
 import { eventually, type TestHomeserver, type TestUser } from '@rookery/testing';
 import type { JsonObject } from '@rookery/matrix-types';
 import type { ServerResponse } from 'node:http';
+import { startAndReach } from '../rooms/reach.js';
 import { createRoom, databases, ok, say, setState } from '../rooms/rooms-client.js';
 import { type Asked, FederationWorld, type PlayedServer } from './federation-world.js';
 import { Visit } from './visiting-server.js';
@@ -32,17 +35,19 @@ describe.each(databases)('sending to other servers (%s)', (database) => {
   let zoe: string;
   let count = 0;
 
+  let inside: Database;
+
   beforeAll(async () => {
     world = await FederationWorld.create();
-    home = await world.homeserver('home.test', {
-      database,
-      settings: {
-        federation: {
-          ...{ max_short_retry_delay: 1, max_long_retry_delay: 1, max_long_retries: 2 },
-          ...{ destination_min_retry_interval: '1h', destination_max_retry_interval: '1h' },
-        },
+    const settings = {
+      federation: {
+        ...{ max_short_retry_delay: 1, max_long_retry_delay: 1, max_long_retries: 2 },
+        ...{ destination_min_retry_interval: '1h', destination_max_retry_interval: '1h' },
       },
-    });
+    };
+    const started = await startAndReach(FederationSender, () => world.homeserver('home.test', { database, settings }));
+    home = started.homeserver;
+    inside = (started.instance as unknown as { database: Database }).database;
     alice = await home.registerUser('alice');
   });
   afterAll(() => world?.stop());
@@ -154,6 +159,35 @@ describe.each(databases)('sending to other servers (%s)', (database) => {
     expect(bodies().slice(-4)).toEqual(numbers(9, 12));
   });
 
+  it('sends after a crash what it had not looked at, to those who were there then', async () => {
+    const { roomId } = await sharedRoom();
+    const other = await sharedRoom();
+    const position = async (): Promise<number> => {
+      const row = await inside.get<{ position: number }>(
+        "SELECT position FROM stream_cursors WHERE name = 'federation_sender'",
+      );
+      return row?.position ?? 0;
+    };
+    const latest = async (): Promise<number> =>
+      (await inside.get<{ top: number }>('SELECT MAX(stream_ordering) AS top FROM events'))?.top ?? 0;
+    const before = await latest();
+    await say(alice, roomId, 'before');
+    await ok(alice, 'POST', `/rooms/${roomId}/kick`, { user_id: zoe });
+    await say(alice, roomId, 'among us');
+    await say(alice, other.roomId, 'after');
+    await eventually(() => bodies().includes('after'));
+    await eventually(async () => (await position()) >= (await latest()));
+    played.asked.length = 0;
+    // As if it had died before it came to the last five events.
+    await inside.write((tx) =>
+      tx.run("UPDATE stream_cursors SET position = ? WHERE name = 'federation_sender'", [before]),
+    );
+    await home.restart();
+    await eventually(() => bodies().includes('after'));
+    expect(bodies()).toEqual(['before', 'after']);
+    expect(got().flatMap(({ pdus }) => pdus.map(({ type }) => type))).toContain('m.room.member');
+  });
+
   it('goes on after a restart with what nobody has taken', async () => {
     const { roomId } = await sharedRoom();
     const held: ServerResponse[] = [];
@@ -162,8 +196,8 @@ describe.each(databases)('sending to other servers (%s)', (database) => {
     await ok(alice, 'PUT', '/sendToDevice/m.test/restart', { messages: { [zoe]: { PHONE: { is: 'kept' } } } });
     await eventually(() => held.length === 1);
     played.asked.length = 0;
-    await home.restart();
     played.answer = takeAll;
+    await home.restart();
     await eventually(() => bodies().includes('3') && edusOf('m.direct_to_device').length > 0);
     await say(alice, roomId, '4');
     await eventually(() => bodies().includes('4'));

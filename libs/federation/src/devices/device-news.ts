@@ -57,7 +57,10 @@ export class DeviceNews implements OnModuleInit {
     // A message may be encrypted for a device that its receiver does not know yet: lists come first.
     this.sender.addStore(this.#pokes);
     this.sender.addStore(this.#messages);
-    this.toDevice.onQueued((servers) => this.sender.wake(this.#messages, servers));
+    this.toDevice.onQueued((servers) => {
+      this.sender.wake(this.#messages, servers);
+      for (const server of servers) if (!this.audience.mayReach(server)) void this.#drop(server);
+    });
     this.lifecycle.on('streams', {
       name: 'device lists for other servers',
       start: () => this.#start(),
@@ -73,6 +76,15 @@ export class DeviceNews implements OnModuleInit {
       advance: (after, upTo) => this.#advance(after, upTo),
     });
     await this.#follower.start();
+  }
+
+  /** Forgets messages for a server that the settings do not allow, or that cannot exist. */
+  async #drop(server: string): Promise<void> {
+    try {
+      await this.toDevice.delivered(server, this.toDevice.stream.current());
+    } catch (error) {
+      this.logger.warn('Messages for a server that cannot be reached were not deleted', { err: error });
+    }
   }
 
   /** Notes changes for the servers that share a room with their user. */

@@ -2,7 +2,7 @@ import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/com
 import { Database } from '@rookery/database';
 import { EphemeralHooks, PresenceService, type PresenceState, type Receipt, RoomAudience } from '@rookery/ephemeral';
 import { domainOf } from '@rookery/matrix-types';
-import { Clock, Config, Lifecycle, Logger, type Timer } from '@rookery/platform';
+import { Clock, Config, Lifecycle, Logger, Metrics, type Timer } from '@rookery/platform';
 import { type EventBatch, EventStore, RoomHooks } from '@rookery/rooms';
 import { roomsOfLocalUsers } from '../devices/device-pokes.query.js';
 import { FederationSender } from '../sender/federation-sender.js';
@@ -33,6 +33,7 @@ export class OutgoingEphemeral implements OnModuleInit, OnModuleDestroy {
   #arrivals = new Map<string, Set<string>>();
   #arrivalTimer: Timer | undefined;
   #reminder: Timer | undefined;
+  readonly #presenceOut;
 
   constructor(
     private readonly database: Database,
@@ -47,7 +48,10 @@ export class OutgoingEphemeral implements OnModuleInit, OnModuleDestroy {
     private readonly events: EventStore,
     private readonly audience: RemoteAudience,
     private readonly sender: FederationSender,
-  ) {}
+    metrics: Metrics,
+  ) {
+    this.#presenceOut = metrics.counter('synapse_handler_presence_federation_presence_out');
+  }
 
   onModuleInit(): void {
     this.hooks.subscribe({
@@ -131,7 +135,10 @@ export class OutgoingEphemeral implements OnModuleInit, OnModuleDestroy {
       if (servers.size > 0 && state.state !== 'offline') this.#told.set(state.userId, this.clock.monotonicMs());
       else this.#told.delete(state.userId);
     }
-    for (const [server, list] of byServer) this.sender.to(server).addPresence(list);
+    for (const [server, list] of byServer) {
+      this.sender.to(server).addPresence(list);
+      this.#presenceOut.inc({}, list.length);
+    }
   }
 
   #presenceFor(userIds: readonly string[], states: readonly PresenceState[]): void {

@@ -83,6 +83,7 @@ export class Destination implements TurnTaker {
   #state: 'idle' | 'waiting' | 'running' = 'idle';
   #pause: Timer | undefined;
   #failures = 0;
+  #timedOut = false;
   #refusals = 0;
   #wasSlow = false;
   #givenUp = false;
@@ -225,7 +226,8 @@ export class Destination implements TurnTaker {
     if (load === undefined) return undefined;
     if (load.pduTexts.length === 0 && load.edus.length === 0) return void (await this.#delivered(load));
     // A short trouble is not held against the server: it would be left alone for much longer than that.
-    const isLast = failingSinceTs !== undefined || this.#failures >= config.get('federation.max_long_retries');
+    const isLast =
+      failingSinceTs !== undefined || this.#timedOut || this.#failures >= config.get('federation.max_long_retries');
     const startedMs = clock.monotonicMs();
     try {
       const { body } = await client.request({
@@ -323,6 +325,7 @@ export class Destination implements TurnTaker {
 
   async #delivered({ events, settle }: Load): Promise<void> {
     this.#failures = 0;
+    this.#timedOut = false;
     this.#refusals = 0;
     this.#givenUp = false;
     const last = events.at(-1)?.streamOrdering;
@@ -344,6 +347,7 @@ export class Destination implements TurnTaker {
     if (reason === 'backing_off') return this.#giveUp(retryAfterMs ?? refusedPauseMs);
     if (error.isDown) {
       this.#failures++;
+      this.#timedOut = reason === 'timeout';
       if (isLast) return this.#giveUp((await destinations.state(this.name)).retryAtTs - clock.nowMs());
       const planned = firstPauseMs * 4 ** Math.min(this.#failures - 1, 10);
       const jitter = 0.8 + (0.4 * ids.integer(1001)) / 1000;

@@ -7,8 +7,8 @@ export interface TurnTaker {
 }
 
 /** Transactions under way at once: to servers that answer quickly, and to others. */
-const maxFast = 75;
-const maxSlow = 25;
+const maxFast = 100;
+const maxSlow = 100;
 
 interface Lane {
   readonly waiting: TurnTaker[];
