@@ -1,6 +1,6 @@
 import type { RoomEvent } from '@rookery/events';
 import type { JsonObject } from '@rookery/matrix-types';
-import type { TestHomeserver, TestUser } from '@rookery/testing';
+import { eventually, type TestHomeserver, type TestUser } from '@rookery/testing';
 import { databases, ok, type WireEvent } from '../rooms/rooms-client.js';
 import { ElsewhereRoom, pduOf, Refusal } from './elsewhere-room.js';
 import { FederationWorld, type PlayedServer } from './federation-world.js';
@@ -62,13 +62,8 @@ describe.each(databases)('history of rooms elsewhere (%s)', (database) => {
       ...{ origin: far.name, origin_server_ts: Date.now(), pdus: events.map(pduOf) },
     });
 
-  const seen = async (room: ElsewhereRoom, body: string): Promise<void> => {
-    for (let tries = 0; tries < 200; tries++) {
-      if (bodiesOf(await page(room)).includes(body)) return;
-      await new Promise((resolve) => setTimeout(resolve, 50));
-    }
-    throw new Error(`${body} was never seen`);
-  };
+  const seen = (room: ElsewhereRoom, body: string): Promise<unknown> =>
+    eventually(async () => bodiesOf(await page(room)).includes(body));
 
   it.each(['1', '6', '12'])(
     'reads 250 messages from before the join, in order and once each (version %s)',
@@ -177,6 +172,26 @@ describe.each(databases)('history of rooms elsewhere (%s)', (database) => {
       'back again',
       ...Array.from({ length: 10 }, (_, i) => `missed ${9 - i}`),
     ]);
+  });
+
+  it('gives up on chains without end, and holds up nobody meanwhile', async () => {
+    const room = new ElsewhereRoom(far, '10');
+    await join(room);
+    let last = room.head;
+    for (let i = 0; i < 700; i++) {
+      const auth = [...last.authEventIds.slice(0, 2), last.eventId];
+      last = room.make({ type: 'm.room.topic', stateKey: '', content: { topic: `${i}` }, auth });
+      room.known.set(last.eventId, last);
+    }
+    const auth = [...room.head.authEventIds.slice(0, 2), last.eventId];
+    const chained = room.make({ type: 'm.room.message', content: { body: 'at the end of a chain' }, auth });
+    for (let i = 0; i < 400; i++) room.say(`deep ${i}`);
+    expect((await push(chained, room.say('normal'))).status).toBe(200);
+    await seen(room, 'normal');
+    expect(bodiesOf(await page(room))).not.toContain('at the end of a chain');
+    const count = (kind: string): number => room.requests.filter((each) => each === kind).length;
+    expect(count('get_missing_events')).toBeLessThanOrEqual(11);
+    expect(count('event')).toBeLessThanOrEqual(600);
   });
 
   it('finds an event by time on another server, and shows what is around it', async () => {

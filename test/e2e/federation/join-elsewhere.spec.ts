@@ -1,7 +1,7 @@
 import { parsePdu, roomVersionRules, signEvent, SigningKey } from '@rookery/events';
 import type { JsonObject } from '@rookery/matrix-types';
 import { stateKeyOf } from '@rookery/state-res';
-import type { TestHomeserver, TestUser } from '@rookery/testing';
+import { eventually, type TestHomeserver, type TestUser } from '@rookery/testing';
 import { databases, ok, say, type WireEvent } from '../rooms/rooms-client.js';
 import { ElsewhereRoom, type Lie, Refusal } from './elsewhere-room.js';
 import { FederationWorld, type PlayedServer } from './federation-world.js';
@@ -208,8 +208,11 @@ describe.each(databases)('joins of rooms elsewhere (%s)', (database) => {
   it('comes back after a ban that was lifted while nobody was there to hear of it', async () => {
     const room = new ElsewhereRoom(far, '11');
     expect((await join(room)).status).toBe(200);
-    await ok(alice, 'POST', `/rooms/${room.roomId}/leave`, {});
-    room.add({ type: 'm.room.member', stateKey: alice.userId, content: { membership: 'ban' } });
+    const ban = room.add({ type: 'm.room.member', stateKey: alice.userId, content: { membership: 'ban' } });
+    const content = { origin: far.name, origin_server_ts: Date.now(), pdus: [ban.pdu] };
+    expect((await far.request(home, 'PUT', '/_matrix/federation/v1/send/ban', content)).status).toBe(200);
+    const joined = () => ok<{ joined_rooms: string[] }>(alice, 'GET', '/joined_rooms');
+    await eventually(async () => !(await joined()).joined_rooms.includes(room.roomId));
     room.add({ type: 'm.room.member', stateKey: alice.userId, content: { membership: 'leave' } });
     room.add({ type: 'm.room.name', stateKey: '', content: { name: 'Renamed meanwhile' } });
     expect((await join(room)).status).toBe(200);
@@ -255,6 +258,8 @@ describe.each(databases)('joins of rooms elsewhere (%s)', (database) => {
     expect((await join(room)).status).toBe(200);
     expect(await nameOf(room)).toBe('Elsewhere 10');
     expect(await ok(alice, 'GET', `/rooms/${room.roomId}/state/m.room.create`)).toMatchObject({ room_version: '10' });
+    const summary = await ok(alice, 'GET', `/_matrix/client/v1/room_summary/${room.roomId}`);
+    expect(summary['room_version']).toBe('10');
     await say(alice, room.roomId, 'hello');
   });
 
