@@ -3,6 +3,7 @@ import {
   buildEvent,
   canonicalJson,
   InvalidEventError,
+  NumberText,
   parseJson,
   type RoomEvent,
   roomVersionRules,
@@ -145,8 +146,8 @@ export class MembershipHandshake {
       });
     };
     const { serverName } = this.config;
-    const { depth } = proposal;
-    if (typeof depth !== 'number' || !Number.isSafeInteger(depth) || depth < 0) {
+    const depth = proposal['depth'] instanceof NumberText ? proposal['depth'].value : proposal['depth'];
+    if (typeof depth !== 'number' || !(depth >= 0)) {
       throw new WrongAnswer(server, 'an event without a depth');
     }
     try {
@@ -158,7 +159,7 @@ export class MembershipHandshake {
           sender: own.userId,
           content: own.content,
           originServerTs: this.clock.nowMs(),
-          depth,
+          depth: Math.min(Math.trunc(depth), rules.maxDepth),
           prevEventIds: idsIn(proposal['prev_events']),
           authEventIds: idsIn(proposal['auth_events']),
           ...(rules.eventFormat === 'v1' && {
