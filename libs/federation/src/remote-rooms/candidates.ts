@@ -1,5 +1,5 @@
 import { Injectable } from '@nestjs/common';
-import { FederationClient, FederationRequestError } from '@rookery/federation-client';
+import { FederationClient, FederationRequestError, type RetryPlan } from '@rookery/federation-client';
 import { isValidServerName, MatrixError } from '@rookery/matrix-types';
 import { Clock, Config, Logger } from '@rookery/platform';
 
@@ -58,14 +58,15 @@ export class Candidates {
 
   /**
    * Lets servers try in turn; the first success counts.
-   * @param ask throws FederationRequestError when a server does not help
+   * @param ask throws FederationRequestError when a server does not help; `retries`: how it should ask, since the only server
+   *   there is deserves more patience than one of many
    * @param patienceMs after so much time no further server is asked
    * @throws MatrixError 404 `M_NOT_FOUND` when there is nobody to ask, else what says most of their refusals, 502 or 504
    *   when none of them answered
    */
   async first<T>(
     servers: Iterable<string>,
-    ask: (server: string) => Promise<T>,
+    ask: (server: string, retries: RetryPlan) => Promise<T>,
     patienceMs = usualPatienceMs,
   ): Promise<T> {
     const usable = this.usable(servers);
@@ -76,7 +77,7 @@ export class Candidates {
     for (const server of usable.slice(0, maxServers)) {
       if (best && this.clock.nowMs() >= untilMs) break;
       try {
-        return await ask(server);
+        return await ask(server, usable.length === 1 ? 'short' : 'none');
       } catch (error) {
         if (!(error instanceof FederationRequestError)) throw error;
         this.#logger.info('Another server did not help', { destination: server, reason: error.message });

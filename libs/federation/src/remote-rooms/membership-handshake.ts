@@ -12,7 +12,7 @@ import {
   signEvent,
   SigningKey,
 } from '@rookery/events';
-import { FederationClient, federationPath, FederationRequestError } from '@rookery/federation-client';
+import { FederationClient, federationPath, FederationRequestError, type RetryPlan } from '@rookery/federation-client';
 import { domainOf, isJsonObject, type JsonObject } from '@rookery/matrix-types';
 import { Clock, Config, Ids } from '@rookery/platform';
 import { WrongAnswer } from './candidates.js';
@@ -57,6 +57,7 @@ export class MembershipHandshake {
     room: { readonly roomId: string; readonly knownVersion?: string | undefined },
     userId: string,
     content: Readonly<JsonObject>,
+    retries: RetryPlan,
   ): Promise<RoomEvent> {
     const { roomId, knownVersion } = room;
     const answer = await this.client.requestExactJson({
@@ -66,7 +67,7 @@ export class MembershipHandshake {
       ...(kind !== 'leave' && { query: { ver: versionsFor(kind) } }),
       timeoutMs: this.#timeoutMs(kind),
       maxBytes: maxSmallBytes,
-      retries: 'none',
+      retries,
     });
     const version = answer['room_version'] ?? '1';
     const rules = typeof version === 'string' ? roomVersionRules(version) : undefined;

@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { addSignatures, parsePdu, InvalidEventError, type RoomEvent } from '@rookery/events';
-import { KeyRing } from '@rookery/federation-client';
+import { KeyRing, type RetryPlan } from '@rookery/federation-client';
 import { type JsonObject, MatrixError, type Signatures } from '@rookery/matrix-types';
 import { Logger } from '@rookery/platform';
 import { EventPersister, InboundEvents, RoomStateReader } from '@rookery/rooms';
@@ -14,6 +14,14 @@ import { Turns } from './turns.js';
 const maxAtOnce = 8;
 const maxWaiting = 100;
 const maxPerUser = 4;
+
+interface JoinAttempt {
+  readonly userId: string;
+  readonly roomId: string;
+  readonly content: Readonly<JsonObject>;
+  /** The room's create event, where its state is known; what an invite says about a room's version may be wrong. */
+  readonly create: RoomEvent | undefined;
+}
 
 /** Joins rooms through servers that are in them. */
 @Injectable()
@@ -42,9 +50,9 @@ export class RemoteJoins {
    */
   async join(userId: string, roomId: string, servers: readonly string[], content: Readonly<JsonObject>): Promise<void> {
     await this.#turns.take(userId, () =>
-      this.candidates.first(servers, async (server) => {
+      this.candidates.first(servers, async (server, retries) => {
         const create = (await this.state.currentEvent(roomId, 'm.room.create'))?.event;
-        const { event, answer } = await this.#handOver(server, userId, roomId, content, create);
+        const { event, answer } = await this.#handOver(server, retries, { userId, roomId, content, create });
         const { rules } = event;
         const told = { state: answer['state'], authChain: answer['auth_chain'] };
         const proven = await this.remoteState.read(server, told, rules, roomId);
@@ -73,9 +81,9 @@ export class RemoteJoins {
     content: Readonly<JsonObject>,
   ): Promise<void> {
     await this.#turns.take(userId, () =>
-      this.candidates.first(servers, async (server) => {
+      this.candidates.first(servers, async (server, retries) => {
         const create = (await this.state.currentEvent(roomId, 'm.room.create'))?.event;
-        const { event } = await this.#handOver(server, userId, roomId, content, create);
+        const { event } = await this.#handOver(server, retries, { userId, roomId, content, create });
         const verdict = await this.inbound.receive(server, roomId, { event, origin: server });
         if (verdict.kind === 'accepted' || verdict.kind === 'known') return;
         if (verdict.kind === 'missingAncestors') throw new WrongAnswer(server, 'the room before the join is not known');
@@ -84,19 +92,14 @@ export class RemoteJoins {
     );
   }
 
-  /**
-   * Makes a join with a server. What comes back is checked as far as the event is concerned.
-   * @param create the room's create event, where its state is known; what an invite says about a room's version may be wrong
-   */
+  /** Makes a join with a server. What comes back is checked as far as the event is concerned. */
   async #handOver(
     server: string,
-    userId: string,
-    roomId: string,
-    content: Readonly<JsonObject>,
-    create: RoomEvent | undefined,
+    retries: RetryPlan,
+    { userId, roomId, content, create }: JoinAttempt,
   ): Promise<{ readonly event: RoomEvent; readonly answer: JsonObject }> {
     const room = { roomId, knownVersion: create?.rules.version };
-    const own = await this.handshake.prepare('join', server, room, userId, content);
+    const own = await this.handshake.prepare('join', server, room, userId, content, retries);
     const answer = await this.handshake.send('join', server, own);
     // Nobody was asked to leave members out.
     if (answer['members_omitted'] === true) throw new WrongAnswer(server, 'a state without its members');
