@@ -8,10 +8,11 @@ import { type EventBatch, type PushNote, RoomHooks, type RoomView } from '../hoo
 import { RecentEvents } from '../reading/recent-events.js';
 import { TimelineGaps } from '../reading/timeline-gaps.js';
 import { EventStore, sameServer } from './event-store.js';
+import { Gathering } from './gathering.js';
 import { RoomIds } from './room-ids.js';
 import { isServable, type StoredEvent } from './stored-event.js';
 import type { WorkingRoom } from './working-room.js';
-import { writeBatch } from './write-events.query.js';
+import { type WritableBatch, writeBatches } from './write-events.query.js';
 
 /** How a batch is written. */
 export interface CommitOptions {
@@ -21,9 +22,22 @@ export interface CommitOptions {
   readonly backfilled?: boolean;
 }
 
+/** A batch on its way into the database. */
+interface Writing extends WritableBatch {
+  readonly batch: EventBatch;
+  /** What the hooks have prepared, in their order. */
+  readonly prepared: readonly unknown[];
+  readonly first: CommitOptions['first'];
+}
+
 /** Makes a batch of staged events durable, with everything that hooks add, and tells the world. */
 @Injectable()
 export class BatchCommitter {
+  readonly #gathering = new Gathering<Writing>(
+    (writings) => this.#write(writings),
+    (ms, then) => this.clock.after(ms, then),
+  );
+
   constructor(
     private readonly database: Database,
     private readonly ids: RoomIds,
@@ -76,15 +90,11 @@ export class BatchCommitter {
         const answer = hook.prepare?.(batch);
         prepared.push(answer instanceof Promise ? await answer : answer);
       }
-      const writable = { room, stored, chainIds, notes, serverName: this.config.serverName };
-      await this.database.write(
-        async (tx) => {
-          await options.first?.(tx);
-          await writeBatch(tx, writable);
-          for (const [index, hook] of hooks.entries()) await hook.inTransaction?.(tx, batch, prepared[index]);
-        },
-        { name: 'persist_events', happened: (db) => isStored(db, stored[0]!) },
-      );
+      const { first } = options;
+      const writing = { room, stored, chainIds, notes, batch, prepared, first, serverName: this.config.serverName };
+      // Where SQLite writes, those that wait share a commit in any case.
+      if (first || this.database.dialect.name === 'sqlite') await this.#write([writing]);
+      else await this.#gathering.add(writing);
       this.#remember(room, stored);
       if (!options.backfilled) this.recent.remember(room, stored);
       this.gaps.note(room.roomId, room.gaps);
@@ -95,6 +105,24 @@ export class BatchCommitter {
     } finally {
       allocation.done();
     }
+  }
+
+  /** Writes batches of different rooms, all or none. */
+  #write(writings: readonly Writing[]): Promise<void> {
+    const hooks = this.hooks.all;
+    const [{ stored }] = writings as [Writing, ...Writing[]];
+    return this.database.write(
+      async (tx) => {
+        for (const { first } of writings) if (first) await first(tx);
+        await writeBatches(tx, writings);
+        for (const { batch, prepared } of writings) {
+          for (const [index, hook] of hooks.entries()) {
+            if (hook.inTransaction) await hook.inTransaction(tx, batch, prepared[index]);
+          }
+        }
+      },
+      { name: 'persist_events', happened: (db) => isStored(db, stored[0]!) },
+    );
   }
 
   #view(room: WorkingRoom): RoomView {

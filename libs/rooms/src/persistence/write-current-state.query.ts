@@ -4,64 +4,80 @@ import { figuresIn } from './room-figures.js';
 import type { StoredEvent } from './stored-event.js';
 import { type CurrentChange, membershipIn, type WorkingRoom } from './working-room.js';
 
-/** Writes what the batch changes in current state, memberships and the room's figures. */
-export async function writeCurrentState(
-  tx: Tx,
-  room: WorkingRoom,
-  stored: readonly StoredEvent[],
-  serverName: string,
-): Promise<void> {
-  await writeOutOfBand(tx, room, stored);
-  if (room.changes.length === 0) return;
-  const final = room.finalChanges();
-  const gone = final.filter((change) => change.eventId === undefined);
-  for (const change of gone) {
+/** A batch of one room, as far as current state is concerned. */
+export interface StateBatch {
+  readonly room: WorkingRoom;
+  readonly stored: readonly StoredEvent[];
+  readonly serverName: string;
+}
+
+/** The last change of an entry, and where it lies in the stream. */
+interface FinalChange {
+  readonly room: WorkingRoom;
+  readonly change: CurrentChange;
+  readonly position: number;
+  readonly serverName: string;
+}
+
+/** Writes what batches of different rooms change in current state, memberships and the rooms' figures. */
+export async function writeCurrentState(tx: Tx, batches: readonly StateBatch[]): Promise<void> {
+  for (const { room, stored } of batches) await writeOutOfBand(tx, room, stored);
+  const changed = batches.filter(({ room }) => room.changes.length > 0);
+  if (changed.length === 0) return;
+  const final = changed.flatMap(finalChanges);
+  const set = final.filter(({ change }) => change.eventId !== undefined);
+  const gone = final.filter(({ change }) => change.eventId === undefined);
+  for (const { room, change } of gone) {
     await tx.exec('DELETE FROM current_state_events WHERE room_id = ? AND type = ? AND state_key = ?', [
       room.roomId,
       change.type,
       change.stateKey,
     ]);
   }
-  const orderings = new Map(stored.map((entry) => [entry.event.eventId, entry.streamOrdering]));
-  const positionOf = (change: CurrentChange): number => stored[change.cause]!.streamOrdering;
-  const set = final.filter((change) => change.eventId !== undefined);
-  if (set.length > 0) {
-    await tx.insertMany(
-      'current_state_events',
-      ['event_id', 'room_id', 'type', 'state_key', 'membership', 'event_stream_ordering'],
-      set.map((change) => [
-        change.eventId!,
-        room.roomId,
-        change.type,
-        change.stateKey,
-        change.membership ?? null,
-        orderings.get(change.eventId!) ?? positionOf(change),
-      ]),
-      `ON CONFLICT (room_id, type, state_key) DO UPDATE SET event_id = excluded.event_id,
-       membership = excluded.membership, event_stream_ordering = excluded.event_stream_ordering`,
-    );
-  }
   await tx.insertMany(
-    'current_state_delta_stream',
-    ['stream_id', 'room_id', 'type', 'state_key', 'event_id', 'prev_event_id'],
-    room.changes.map((change) => [
-      positionOf(change),
+    'current_state_events',
+    ['event_id', 'room_id', 'type', 'state_key', 'membership', 'event_stream_ordering'],
+    set.map(({ room, change, position }) => [
+      change.eventId!,
       room.roomId,
       change.type,
       change.stateKey,
-      change.eventId ?? null,
-      change.prevEventId ?? null,
+      change.membership ?? null,
+      position,
     ]),
+    `ON CONFLICT (room_id, type, state_key) DO UPDATE SET event_id = excluded.event_id,
+     membership = excluded.membership, event_stream_ordering = excluded.event_stream_ordering`,
   );
-  await writeLocalMemberships(
-    tx,
-    room,
-    final,
-    (change) => orderings.get(change.eventId!) ?? positionOf(change),
-    serverName,
+  await tx.insertMany(
+    'current_state_delta_stream',
+    ['stream_id', 'room_id', 'type', 'state_key', 'event_id', 'prev_event_id'],
+    changed.flatMap(({ room, stored }) =>
+      room.changes.map((change) => [
+        stored[change.cause]!.streamOrdering,
+        room.roomId,
+        change.type,
+        change.stateKey,
+        change.eventId ?? null,
+        change.prevEventId ?? null,
+      ]),
+    ),
   );
-  await writeFigures(tx, room, set);
+  await writeLocalMemberships(tx, set.filter(isLocalMember), gone.filter(isLocalMember));
+  await writeFigures(tx, changed, set);
 }
+
+function finalChanges({ room, stored, serverName }: StateBatch): FinalChange[] {
+  const orderings = new Map(stored.map((entry) => [entry.event.eventId, entry.streamOrdering]));
+  return room.finalChanges().map((change) => ({
+    room,
+    change,
+    position: orderings.get(change.eventId ?? '') ?? stored[change.cause]!.streamOrdering,
+    serverName,
+  }));
+}
+
+const isLocalMember = ({ change, serverName }: FinalChange): boolean =>
+  change.type === 'm.room.member' && domainOf(change.stateKey) === serverName;
 
 const membershipUpsert = `ON CONFLICT (user_id, room_id) DO UPDATE SET event_id = excluded.event_id,
   membership = excluded.membership, event_stream_ordering = excluded.event_stream_ordering, forgotten = 0`;
@@ -85,65 +101,71 @@ async function writeOutOfBand(tx: Tx, room: WorkingRoom, stored: readonly Stored
   );
 }
 
-async function writeLocalMemberships(
-  tx: Tx,
-  room: WorkingRoom,
-  final: readonly CurrentChange[],
-  positionOf: (change: CurrentChange) => number,
-  serverName: string,
-): Promise<void> {
-  const local = final.filter((change) => change.type === 'm.room.member' && domainOf(change.stateKey) === serverName);
-  const set = local.filter((change) => change.eventId !== undefined);
-  if (set.length > 0) {
-    await tx.insertMany(
-      'local_current_membership',
-      ['room_id', 'user_id', 'event_id', 'membership', 'event_stream_ordering', 'forgotten'],
-      set.map((change) => [room.roomId, change.stateKey, change.eventId!, change.membership!, positionOf(change), 0]),
-      membershipUpsert,
-    );
-  }
-  const gone = local.filter((change) => change.eventId === undefined).map((change) => change.stateKey);
-  if (gone.length > 0) {
+async function writeLocalMemberships(tx: Tx, set: readonly FinalChange[], gone: readonly FinalChange[]): Promise<void> {
+  await tx.insertMany(
+    'local_current_membership',
+    ['room_id', 'user_id', 'event_id', 'membership', 'event_stream_ordering', 'forgotten'],
+    set.map(({ room, change, position }) => [
+      room.roomId,
+      change.stateKey,
+      change.eventId!,
+      change.membership!,
+      position,
+      0,
+    ]),
+    membershipUpsert,
+  );
+  if (gone.length === 0) return;
+  for (const room of new Set(gone.map((entry) => entry.room))) {
     await tx.exec(`DELETE FROM local_current_membership WHERE room_id = ? AND ${tx.dialect.anyOf('user_id')}`, [
       room.roomId,
-      gone,
+      gone.filter((entry) => entry.room === room).map(({ change }) => change.stateKey),
     ]);
   }
 }
 
-async function writeFigures(tx: Tx, room: WorkingRoom, set: readonly CurrentChange[]): Promise<void> {
-  const columns = new Map<string, SqlValue>();
-  for (const change of set) {
-    const { event } = change;
-    if (change.stateKey !== '' || !event) continue;
-    for (const [column, value] of figuresIn(change.type, event.content)) columns.set(column, value);
+const countColumns = [
+  'current_state_events',
+  'joined_members',
+  'invited_members',
+  'left_members',
+  'banned_members',
+  'knocked_members',
+  'local_users_in_room',
+];
+
+async function writeFigures(tx: Tx, batches: readonly StateBatch[], set: readonly FinalChange[]): Promise<void> {
+  const named = new Map<WorkingRoom, Map<string, SqlValue>>();
+  const counted = new Set<WorkingRoom>();
+  for (const { room, change } of set) {
+    if (change.type === 'm.room.member') counted.add(room);
+    if (change.stateKey !== '' || !change.event) continue;
+    for (const [column, value] of figuresIn(change.type, change.event.content)) {
+      named.set(room, (named.get(room) ?? new Map<string, SqlValue>()).set(column, value));
+      counted.add(room);
+    }
   }
-  if (columns.size > 0) await upsert(tx, 'room_stats_state', room.roomId, columns);
-  const hasMembers = set.some((change) => change.type === 'm.room.member');
-  const hasSameSize = room.changes.every((change) => change.eventId !== undefined && change.prevEventId !== undefined);
-  if (columns.size === 0 && !hasMembers && hasSameSize) return;
-  await upsert(
-    tx,
-    'room_stats_current',
-    room.roomId,
-    new Map<string, SqlValue>([
-      ['current_state_events', room.size],
-      ['joined_members', room.base.tally.join],
-      ['invited_members', room.base.tally.invite],
-      ['left_members', room.base.tally.leave],
-      ['banned_members', room.base.tally.ban],
-      ['knocked_members', room.base.tally.knock],
-      ['local_users_in_room', room.base.localMembers.size],
-    ]),
-  );
+  for (const [room, columns] of named) {
+    await upsert(tx, 'room_stats_state', [...columns.keys()], [[room.roomId, ...columns.values()]]);
+  }
+  const hasSameSize = (room: WorkingRoom): boolean =>
+    room.changes.every((change) => change.eventId !== undefined && change.prevEventId !== undefined);
+  const rows = batches
+    .filter(({ room }) => counted.has(room) || !hasSameSize(room))
+    .map(({ room }) => {
+      const { join, invite, leave, ban, knock } = room.base.tally;
+      return [room.roomId, room.size, join, invite, leave, ban, knock, room.base.localMembers.size];
+    });
+  if (rows.length > 0) await upsert(tx, 'room_stats_current', countColumns, rows);
 }
 
-async function upsert(tx: Tx, table: string, roomId: string, columns: ReadonlyMap<string, SqlValue>): Promise<void> {
-  const names = [...columns.keys()];
-  await tx.insertMany(
-    table,
-    ['room_id', ...names],
-    [[roomId, ...columns.values()]],
-    `ON CONFLICT (room_id) DO UPDATE SET ${names.map((name) => `${name} = excluded.${name}`).join(', ')}`,
-  );
+/** @param rows each with its room's id before the columns */
+async function upsert(
+  tx: Tx,
+  table: string,
+  columns: readonly string[],
+  rows: readonly (readonly SqlValue[])[],
+): Promise<void> {
+  const set = columns.map((name) => `${name} = excluded.${name}`).join(', ');
+  await tx.insertMany(table, ['room_id', ...columns], rows, `ON CONFLICT (room_id) DO UPDATE SET ${set}`);
 }

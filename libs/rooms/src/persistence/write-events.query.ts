@@ -1,6 +1,6 @@
 import type { SqlValue, Tx } from '@rookery/database';
 import { splitStateKey } from '@rookery/state-res';
-import { selectChainPositions, writeAuthChains } from '../state/auth-chains.query.js';
+import { type ChainPlan, insertAuthChains, planAuthChains, selectChainPositions } from '../state/auth-chains.query.js';
 import { relationOf } from '../relations/relation.js';
 import type { PushNote } from '../hooks.js';
 import { sameServer } from './event-store.js';
@@ -21,18 +21,19 @@ export interface WritableBatch {
 
 const formatVersions = { v1: 1, v3: 2, v4: 3 } as const;
 
-/** Writes everything that a batch of events changes in this lib's tables. */
-export async function writeBatch(tx: Tx, batch: WritableBatch): Promise<void> {
-  const { room, stored } = batch;
-  const replaced = room.staged.filter((staged) => staged.replacesOutlier).map((staged) => staged.event.eventId);
-  if (replaced.length > 0) await deleteOutliers(tx, replaced);
-  await writeEventRows(tx, batch);
-  await writeStateGroups(tx, room);
-  await writeReferences(tx, room, stored);
-  await writeStateEvents(tx, room, stored, batch.chainIds);
-  await writeExtremities(tx, room);
-  await writeBackwardExtremities(tx, room, stored);
-  await writeCurrentState(tx, room, stored, batch.serverName);
+/**
+ * Writes everything that batches of events change in this lib's tables. The batches are of different rooms: what all of them
+ * write anyway is one statement for all.
+ */
+export async function writeBatches(tx: Tx, batches: readonly WritableBatch[]): Promise<void> {
+  for (const { room } of batches) await deleteReplaced(tx, room);
+  await writeEventRows(tx, batches);
+  await writeStateGroups(tx, batches);
+  for (const { room, stored } of batches) await writeReferences(tx, room, stored);
+  await writeStateEvents(tx, batches);
+  await writeExtremities(tx, batches);
+  for (const { room, stored } of batches) await writeBackwardExtremities(tx, room, stored);
+  await writeCurrentState(tx, batches);
 }
 
 /** Deletes the texts of events whose rows in `events` are still there. */
@@ -44,7 +45,9 @@ export async function deleteEventJson(tx: Tx, eventIds: readonly string[]): Prom
   );
 }
 
-async function deleteOutliers(tx: Tx, eventIds: readonly string[]): Promise<void> {
+async function deleteReplaced(tx: Tx, room: WorkingRoom): Promise<void> {
+  const eventIds = room.staged.filter((staged) => staged.replacesOutlier).map((staged) => staged.event.eventId);
+  if (eventIds.length === 0) return;
   await deleteEventJson(tx, eventIds);
   for (const table of ['events', 'event_auth', 'state_events', 'room_memberships']) {
     await tx.exec(`DELETE FROM ${table} WHERE ${tx.dialect.anyOf('event_id')}`, [eventIds]);
@@ -59,65 +62,70 @@ function metadataOf(staged: StagedEvent): string {
   });
 }
 
+const eventColumns = [
+  'event_id',
+  'type',
+  'room_id',
+  'sender',
+  'state_key',
+  'topological_ordering',
+  'depth',
+  'stream_ordering',
+  'origin_server_ts',
+  'received_ts',
+  'outlier',
+  'soft_failed',
+  'contains_url',
+  'rejection_reason',
+  'push_thread',
+  'push_highlight',
+  'push_actions',
+  'push_except',
+];
+
 const noNote = [null, null, null, null] as const;
 const pushColumns = (note: PushNote | undefined): readonly SqlValue[] =>
   note ? [note.thread, note.highlight ? 1 : 0, note.actions ?? null, note.except ?? null] : noNote;
 
-async function writeEventRows(tx: Tx, { room, stored, notes }: WritableBatch): Promise<void> {
-  const format = room.rules.createEventImplied ? 4 : formatVersions[room.rules.eventFormat];
+async function writeEventRows(tx: Tx, batches: readonly WritableBatch[]): Promise<void> {
   await tx.insertMany(
     'events',
-    [
-      'event_id',
-      'type',
-      'room_id',
-      'sender',
-      'state_key',
-      'topological_ordering',
-      'depth',
-      'stream_ordering',
-      'origin_server_ts',
-      'received_ts',
-      'outlier',
-      'soft_failed',
-      'contains_url',
-      'rejection_reason',
-      'push_thread',
-      'push_highlight',
-      'push_actions',
-      'push_except',
-    ],
-    stored.map(({ event, streamOrdering, receivedTs, outlier, softFailed, rejectedReason }) => [
-      event.eventId,
-      event.type,
-      room.roomId,
-      event.sender,
-      event.stateKey ?? null,
-      event.depth,
-      event.depth,
-      streamOrdering,
-      event.originServerTs,
-      receivedTs,
-      outlier,
-      softFailed,
-      typeof event.content['url'] === 'string',
-      rejectedReason ?? null,
-      ...pushColumns(notes.get(event.eventId)),
-    ]),
+    eventColumns,
+    batches.flatMap(({ room, stored, notes }) =>
+      stored.map(({ event, streamOrdering, receivedTs, outlier, softFailed, rejectedReason }) => [
+        event.eventId,
+        event.type,
+        room.roomId,
+        event.sender,
+        event.stateKey ?? null,
+        event.depth,
+        event.depth,
+        streamOrdering,
+        event.originServerTs,
+        receivedTs,
+        outlier,
+        softFailed,
+        typeof event.content['url'] === 'string',
+        rejectedReason ?? null,
+        ...pushColumns(notes.get(event.eventId)),
+      ]),
+    ),
   );
   await tx.insertMany(
     'event_json',
     ['stream_ordering', 'event_id', 'room_id', 'internal_metadata', 'json', 'format_version'],
-    room.staged.map((staged, index) => [
-      stored[index]!.streamOrdering,
-      staged.event.eventId,
-      room.roomId,
-      metadataOf(staged),
-      staged.json,
-      format,
-    ]),
+    batches.flatMap(({ room, stored }) =>
+      room.staged.map((staged, index) => [
+        stored[index]!.streamOrdering,
+        staged.event.eventId,
+        room.roomId,
+        metadataOf(staged),
+        staged.json,
+        room.rules.createEventImplied ? 4 : formatVersions[room.rules.eventFormat],
+      ]),
+    ),
   );
-  const rejected = stored.filter((entry) => entry.rejectedReason !== undefined);
+  const rejected = batches.flatMap(({ stored }) => stored.filter((entry) => entry.rejectedReason !== undefined));
   if (rejected.length > 0) {
     await tx.insertMany(
       'rejections',
@@ -126,56 +134,47 @@ async function writeEventRows(tx: Tx, { room, stored, notes }: WritableBatch): P
       'ON CONFLICT (event_id) DO NOTHING',
     );
   }
-  const sent = stored.filter((entry) => entry.transaction);
+  const sent = batches.flatMap(({ room, stored }) =>
+    stored.flatMap(({ event, transaction, receivedTs }) =>
+      transaction
+        ? [[event.eventId, room.roomId, transaction.userId, transaction.deviceId, transaction.txnId, receivedTs]]
+        : [],
+    ),
+  );
   if (sent.length > 0) {
-    await tx.insertMany(
-      'event_txn_id_device_id',
-      ['event_id', 'room_id', 'user_id', 'device_id', 'txn_id', 'inserted_ts'],
-      sent.map(({ event, transaction, receivedTs }) => [
-        event.eventId,
-        room.roomId,
-        transaction!.userId,
-        transaction!.deviceId,
-        transaction!.txnId,
-        receivedTs,
-      ]),
-    );
+    const columns = ['event_id', 'room_id', 'user_id', 'device_id', 'txn_id', 'inserted_ts'];
+    await tx.insertMany('event_txn_id_device_id', columns, sent);
   }
 }
 
-async function writeStateGroups(tx: Tx, room: WorkingRoom): Promise<void> {
-  const plans = [...room.groups.values()];
+async function writeStateGroups(tx: Tx, batches: readonly WritableBatch[]): Promise<void> {
+  const plans = batches.flatMap(({ room }) => [...room.groups.values()].map((plan) => ({ plan, room })));
   if (plans.length > 0) {
-    const cause = room.staged[0]?.event.eventId ?? '';
     await tx.insertMany(
       'state_groups',
       ['id', 'room_id', 'event_id', 'chain_position'],
-      plans.map((plan) => [plan.group, room.roomId, cause, plan.position]),
+      plans.map(({ plan, room }) => [plan.group, room.roomId, room.staged[0]?.event.eventId ?? '', plan.position]),
     );
-    const edges = plans.filter((plan) => plan.prev !== undefined);
-    if (edges.length > 0) {
-      await tx.insertMany(
-        'state_group_edges',
-        ['state_group', 'prev_state_group'],
-        edges.map((plan) => [plan.group, plan.prev!]),
-      );
-    }
+    await tx.insertMany(
+      'state_group_edges',
+      ['state_group', 'prev_state_group'],
+      plans.flatMap(({ plan }) => (plan.prev === undefined ? [] : [[plan.group, plan.prev]])),
+    );
     await tx.insertMany(
       'state_groups_state',
       ['state_group', 'room_id', 'type', 'state_key', 'event_id'],
-      plans.flatMap((plan) =>
+      plans.flatMap(({ plan, room }) =>
         [...plan.rows].map(([key, eventId]) => [plan.group, room.roomId, ...splitStateKey(key), eventId]),
       ),
     );
   }
-  const placed = room.staged.filter((staged) => staged.group !== undefined);
-  if (placed.length > 0) {
-    await tx.insertMany(
-      'event_to_state_groups',
-      ['event_id', 'state_group'],
-      placed.map((staged) => [staged.event.eventId, staged.group!]),
-    );
-  }
+  await tx.insertMany(
+    'event_to_state_groups',
+    ['event_id', 'state_group'],
+    batches.flatMap(({ room }) =>
+      room.staged.flatMap(({ event, group }) => (group === undefined ? [] : [[event.eventId, group]])),
+    ),
+  );
 }
 
 async function writeReferences(tx: Tx, room: WorkingRoom, stored: readonly StoredEvent[]): Promise<void> {
@@ -249,104 +248,101 @@ async function writeThreads(
   );
 }
 
-async function writeStateEvents(
-  tx: Tx,
-  room: WorkingRoom,
-  stored: readonly StoredEvent[],
-  chainIds: readonly number[],
-): Promise<void> {
-  const state = stored.filter(({ event }) => event.stateKey !== undefined);
+async function writeStateEvents(tx: Tx, batches: readonly WritableBatch[]): Promise<void> {
+  const state = batches.flatMap(({ stored }) => stored.filter(({ event }) => event.stateKey !== undefined));
   if (state.length === 0) return;
   await tx.insertMany(
     'state_events',
     ['event_id', 'room_id', 'type', 'state_key', 'prev_state'],
     state.map(({ event, replacesState }) => [
       event.eventId,
-      room.roomId,
+      event.roomId,
       event.type,
       event.stateKey!,
       replacesState ?? null,
     ]),
   );
   const auth = state.flatMap(({ event }) =>
-    [...new Set(event.authEventIds)].map((id) => [event.eventId, id, room.roomId]),
+    [...new Set(event.authEventIds)].map((id) => [event.eventId, id, event.roomId]),
   );
-  if (auth.length > 0) await tx.insertMany('event_auth', ['event_id', 'auth_id', 'room_id'], auth);
+  await tx.insertMany('event_auth', ['event_id', 'auth_id', 'room_id'], auth);
   const members = state.filter(({ event }) => event.type === 'm.room.member');
-  if (members.length > 0) {
-    await tx.insertMany(
-      'room_memberships',
-      ['event_id', 'user_id', 'sender', 'room_id', 'membership', 'display_name', 'avatar_url', 'event_stream_ordering'],
-      members.map(({ event, streamOrdering }) => [
-        event.eventId,
-        event.stateKey!,
-        event.sender,
-        room.roomId,
-        membershipIn(event),
-        text(event.content['displayname']),
-        text(event.content['avatar_url']),
-        streamOrdering,
-      ]),
-    );
-  }
-  await writePlaces(tx, room, stored, chainIds);
+  await tx.insertMany(
+    'room_memberships',
+    ['event_id', 'user_id', 'sender', 'room_id', 'membership', 'display_name', 'avatar_url', 'event_stream_ordering'],
+    members.map(({ event, streamOrdering }) => [
+      event.eventId,
+      event.stateKey!,
+      event.sender,
+      event.roomId,
+      membershipIn(event),
+      text(event.content['displayname']),
+      text(event.content['avatar_url']),
+      streamOrdering,
+    ]),
+  );
+  const plans: ChainPlan[] = [];
+  for (const { room, stored, chainIds } of batches) plans.push(await planPlaces(tx, room, stored, chainIds));
+  await insertAuthChains(tx, plans);
 }
 
 /**
  * Gives state events their places in the chain cover. A rejected event is in no auth chain that counts, and what nobody has
  * checked may name events of other rooms: on their chains it would stand in the way of those rooms.
  */
-async function writePlaces(
+async function planPlaces(
   tx: Tx,
   room: WorkingRoom,
   stored: readonly StoredEvent[],
   chainIds: readonly number[],
-): Promise<void> {
+): Promise<ChainPlan> {
   const accepted = room.staged.filter(
     (staged, index) => staged.event.stateKey !== undefined && stored[index]!.rejectedReason === undefined,
   );
-  if (accepted.length === 0) return;
+  if (accepted.length === 0) return { positions: [], links: [], unplaced: new Set() };
   // What was known before it got its place in the timeline may have its place among the chains.
   const replaced = accepted.filter((staged) => staged.replacesOutlier).map((staged) => staged.event.eventId);
   const placed = await selectChainPositions(tx, replaced);
-  const unplaced = await writeAuthChains(
+  const plan = await planAuthChains(
     tx,
     accepted.filter((staged) => !staged.isOutOfBand && !placed.has(staged.event.eventId)).map(({ event }) => event),
     chainIds,
     room.base.chains,
   );
-  const isIncomplete = unplaced.size > 0 || accepted.some((staged) => staged.isOutOfBand);
+  const isIncomplete = plan.unplaced.size > 0 || accepted.some((staged) => staged.isOutOfBand);
   if (isIncomplete) await tx.exec('UPDATE rooms SET has_auth_chain_index = FALSE WHERE room_id = ?', [room.roomId]);
+  return plan;
 }
 
 /** A text that both databases can hold. */
 const text = (value: unknown): string | null => (typeof value === 'string' ? value.replaceAll('\0', '') : null);
 
-async function writeExtremities(tx: Tx, room: WorkingRoom): Promise<void> {
-  const before = room.headsBefore;
-  const gone = [...before].filter((id) => !room.extremities.has(id));
-  const fresh = [...room.extremities.keys()].filter((id) => !before.has(id));
-  if (gone.length === 1 && fresh.length === 1) {
-    await tx.exec('UPDATE event_forward_extremities SET event_id = ? WHERE room_id = ? AND event_id = ?', [
-      fresh[0]!,
-      room.roomId,
-      gone[0]!,
-    ]);
-    return;
+async function writeExtremities(tx: Tx, batches: readonly WritableBatch[]): Promise<void> {
+  const moved: { roomId: string; from: string; to: string }[] = [];
+  const gone: { roomId: string; eventIds: string[] }[] = [];
+  const fresh: [eventId: string, roomId: string][] = [];
+  for (const { room } of batches) {
+    const { roomId, headsBefore, extremities } = room;
+    const off = [...headsBefore].filter((id) => !extremities.has(id));
+    const on = [...extremities.keys()].filter((id) => !headsBefore.has(id));
+    if (off.length === 1 && on.length === 1) moved.push({ roomId, from: off[0]!, to: on[0]! });
+    else {
+      if (off.length > 0) gone.push({ roomId, eventIds: off });
+      for (const id of on) fresh.push([id, roomId]);
+    }
   }
-  if (gone.length > 0) {
+  for (const { roomId, from, to } of moved) {
+    // One statement for all would join, and join with every row that has died since the table was vacuumed.
+    const set = 'UPDATE event_forward_extremities SET event_id = ? WHERE room_id = ? AND event_id = ?';
+    await tx.exec(set, [to, roomId, from]);
+  }
+  for (const { roomId, eventIds } of gone) {
     await tx.exec(`DELETE FROM event_forward_extremities WHERE room_id = ? AND ${tx.dialect.anyOf('event_id')}`, [
-      room.roomId,
-      gone,
+      roomId,
+      eventIds,
     ]);
   }
-  if (fresh.length > 0) {
-    await tx.insertMany(
-      'event_forward_extremities',
-      ['event_id', 'room_id'],
-      fresh.map((id) => [id, room.roomId]),
-    );
-  }
+  await tx.insertMany('event_forward_extremities', ['event_id', 'room_id'], fresh);
 }
 
 /**

@@ -27,14 +27,22 @@ export async function selectChainPositions(db: Db, eventIds: readonly string[]):
   );
 }
 
+/** Places in the chain cover that are not written yet. */
+export interface ChainPlan {
+  readonly positions: readonly (readonly [
+    eventId: string,
+    chain: number,
+    sequence: number,
+    generation: number | null,
+  ])[];
+  readonly links: readonly (readonly [chain: number, sequence: number, target: number, targetSequence: number])[];
+  /** Those that could not be placed, for want of an auth event's place: the cover is incomplete. */
+  readonly unplaced: ReadonlySet<string>;
+}
+
 /**
- * Gives state events their places in the chain cover of auth chains. An event goes on the chain of one of its auth
- * events when that is the last of its chain, if possible the one it replaces; else it starts a chain. Links are written
- * only where the chain does not reach the target already.
- * @param events each behind its auth events
- * @param chainIds one fresh id per event; not all need be used
- * @param memory of the room, where its writer keeps one; it learns what was read and written, once that is durable
- * @returns those that could not be placed, for want of an auth event's place: the cover is incomplete
+ * Gives state events their places in the chain cover of auth chains and writes them, as {@link planAuthChains} says.
+ * @returns those that could not be placed
  */
 export async function writeAuthChains(
   tx: Tx,
@@ -42,6 +50,39 @@ export async function writeAuthChains(
   chainIds: readonly number[],
   memory?: ChainMemory,
 ): Promise<ReadonlySet<string>> {
+  const plan = await planAuthChains(tx, events, chainIds, memory);
+  await insertAuthChains(tx, [plan]);
+  return plan.unplaced;
+}
+
+/** Writes places that were planned in this transaction. */
+export async function insertAuthChains(tx: Tx, plans: readonly ChainPlan[]): Promise<void> {
+  await tx.insertMany(
+    'event_auth_chains',
+    ['event_id', 'chain_id', 'sequence_number', 'generation'],
+    plans.flatMap((plan) => plan.positions),
+  );
+  await tx.insertMany(
+    'event_auth_chain_links',
+    ['origin_chain_id', 'origin_sequence_number', 'target_chain_id', 'target_sequence_number'],
+    plans.flatMap((plan) => plan.links),
+  );
+}
+
+/**
+ * Finds the places of state events in the chain cover of auth chains. An event goes on the chain of one of its auth
+ * events when that is the last of its chain, if possible the one it replaces; else it starts a chain. Links are written
+ * only where the chain does not reach the target already.
+ * @param events each behind its auth events
+ * @param chainIds one fresh id per event; not all need be used
+ * @param memory of the room, where its writer keeps one; it learns what was read and written, once that is durable
+ */
+export async function planAuthChains(
+  tx: Tx,
+  events: readonly ChainedEvent[],
+  chainIds: readonly number[],
+  memory?: ChainMemory,
+): Promise<ChainPlan> {
   const own = new Set(events.map((event) => event.eventId));
   const named = new Set(events.flatMap((event) => event.authEventIds).filter((eventId) => !own.has(eventId)));
   const positions = await positionsOf(tx, named, memory);
@@ -76,17 +117,6 @@ export async function writeAuthChains(
       newLinks.push([chain, sequence, position.chain, position.sequence]);
     }
   }
-  if (newPositions.length > 0) {
-    const columns = ['event_id', 'chain_id', 'sequence_number', 'generation'];
-    await tx.insertMany('event_auth_chains', columns, newPositions);
-  }
-  if (newLinks.length > 0) {
-    await tx.insertMany(
-      'event_auth_chain_links',
-      ['origin_chain_id', 'origin_sequence_number', 'target_chain_id', 'target_sequence_number'],
-      newLinks,
-    );
-  }
   if (memory) {
     tx.afterCommit(() =>
       memory.learn(
@@ -95,7 +125,7 @@ export async function writeAuthChains(
       ),
     );
   }
-  return unplaced;
+  return { positions: newPositions, links: newLinks, unplaced };
 }
 
 async function positionsOf(

@@ -1,0 +1,97 @@
+import { Gathering } from './gathering.js';
+
+/** A write that the test ends. */
+interface Open {
+  readonly entries: readonly string[];
+  end(error?: Error): void;
+}
+
+const turns = async (): Promise<void> => {
+  for (let n = 0; n < 20; n++) await Promise.resolve();
+};
+
+describe('Gathering', () => {
+  const open: Open[] = [];
+  const timers: { ms: number; then: () => void; cancelled: boolean }[] = [];
+  const outcomes: string[] = [];
+  let gathering: Gathering<string>;
+  const add = (entry: string): void => {
+    gathering.add(entry).then(
+      () => outcomes.push(`${entry} written`),
+      (error: unknown) => outcomes.push(`${entry}: ${String(error)}`),
+    );
+  };
+  const written = (): string[] => open.map(({ entries }) => entries.join(''));
+
+  beforeEach(() => {
+    for (const list of [open, timers, outcomes]) list.length = 0;
+    gathering = new Gathering(
+      (entries) =>
+        new Promise((resolve, reject) => {
+          open.push({ entries, end: (error) => (error ? reject(error) : resolve()) });
+        }),
+      (ms, then) => {
+        const timer = { ms, then, cancelled: false };
+        timers.push(timer);
+        return { cancel: () => void (timer.cancelled = true) };
+      },
+    );
+  });
+
+  it('writes the first at once and what comes meanwhile together', async () => {
+    for (const entry of ['a', 'b', 'c']) add(entry);
+    expect(written()).toEqual(['a']);
+    open[0]!.end();
+    await turns();
+    expect(written()).toEqual(['a', 'bc']);
+    expect(outcomes).toEqual(['a written']);
+    open[1]!.end();
+    await turns();
+    expect(outcomes).toEqual(['a written', 'b written', 'c written']);
+    add('d');
+    expect(written()).toEqual(['a', 'bc', 'd']);
+  });
+
+  it('lets nobody fail because of another', async () => {
+    for (const entry of ['a', 'b', 'c', 'd']) add(entry);
+    open[0]!.end();
+    await turns();
+    open[1]!.end(new Error('one of them'));
+    await turns();
+    expect(written()).toEqual(['a', 'bcd', 'b', 'c', 'd']);
+    expect(outcomes).toEqual(['a written']);
+    open[3]!.end(new Error('mine'));
+    open[2]!.end();
+    open[4]!.end();
+    await turns();
+    expect(outcomes.toSorted()).toEqual(['a written', 'b written', 'c: Error: mine', 'd written']);
+    add('e');
+    expect(written().at(-1)).toBe('e');
+  });
+
+  it('goes past a write that takes too long', async () => {
+    for (const entry of ['a', 'b']) add(entry);
+    expect(timers).toHaveLength(1);
+    timers[0]!.then();
+    expect(written()).toEqual(['a', 'b']);
+    add('c');
+    open[1]!.end();
+    await turns();
+    expect(written()).toEqual(['a', 'b', 'c']);
+    expect(timers[1]!.cancelled).toBe(true);
+    open[0]!.end();
+    open[2]!.end();
+    await turns();
+    expect(outcomes).toEqual(['b written', 'a written', 'c written']);
+  });
+
+  it('takes no more together than one write should hold', async () => {
+    for (let n = 0; n < 100; n++) add('x');
+    for (let n = 0; n < 5; n++) {
+      open[n]?.end();
+      await turns();
+    }
+    expect(open.map(({ entries }) => entries.length)).toEqual([1, 32, 32, 32, 3]);
+    expect(outcomes).toHaveLength(100);
+  });
+});

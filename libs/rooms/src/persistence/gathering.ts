@@ -1,0 +1,67 @@
+/** Something that waits to be written, and who waits for that. */
+interface Waiting<Entry> {
+  readonly entry: Entry;
+  resolve(): void;
+  reject(error: unknown): void;
+}
+
+/** How much is taken together at most. */
+const maxEntries = 32;
+/** Whoever has waited for so long goes ahead beside what is still being written: one slow write holds up nobody for long. */
+const patienceMs = 25;
+
+/**
+ * Writes what comes at the same time together: while something is being written, what comes gathers. When a common write
+ * fails, each of its entries is written alone, so that nobody fails because of another.
+ */
+export class Gathering<Entry> {
+  #waiting: Waiting<Entry>[] = [];
+  #running = 0;
+  #impatient: { cancel(): void } | undefined;
+
+  /**
+   * @param write writes entries, all or nothing
+   * @param after calls back after a time
+   */
+  constructor(
+    private readonly write: (entries: readonly Entry[]) => Promise<void>,
+    private readonly after: (ms: number, then: () => void) => { cancel(): void },
+  ) {}
+
+  /**
+   * Resolves once the entry is written.
+   * @throws what the write throws for this entry alone
+   */
+  add(entry: Entry): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#waiting.push({ entry, resolve, reject });
+      if (this.#running === 0) this.#start();
+      // It would be called for nothing where the write that is under way ends before.
+      else this.#impatient ??= this.after(patienceMs, () => this.#start());
+    });
+  }
+
+  #start(): void {
+    this.#impatient?.cancel();
+    this.#impatient = undefined;
+    const taken = this.#waiting.splice(0, maxEntries);
+    if (taken.length === 0) return;
+    this.#running += 1;
+    void this.#settle(taken).then(() => {
+      this.#running -= 1;
+      this.#start();
+    });
+  }
+
+  async #settle(taken: readonly Waiting<Entry>[]): Promise<void> {
+    try {
+      await this.write(taken.map(({ entry }) => entry));
+    } catch (error) {
+      const [only] = taken;
+      if (taken.length === 1) only!.reject(error);
+      else await Promise.all(taken.map((each) => this.#settle([each])));
+      return;
+    }
+    for (const each of taken) each.resolve();
+  }
+}
