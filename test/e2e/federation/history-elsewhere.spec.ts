@@ -1,4 +1,4 @@
-import type { RoomEvent } from '@rookery/events';
+import { type RoomEvent, signEvent } from '@rookery/events';
 import type { JsonObject } from '@rookery/matrix-types';
 import { eventually, type TestHomeserver, type TestUser } from '@rookery/testing';
 import { databases, ok, type WireEvent } from '../rooms/rooms-client.js';
@@ -172,6 +172,37 @@ describe.each(databases)('history of rooms elsewhere (%s)', (database) => {
       'back again',
       ...Array.from({ length: 10 }, (_, i) => `missed ${9 - i}`),
     ]);
+  });
+
+  it('asks other servers of the room for what one withholds', async () => {
+    const room = new ElsewhereRoom(far, '10');
+    const third = await world.played('third.test');
+    const dan = `@dan:${third.name}`;
+    const content = { membership: 'join' };
+    const joining = room.make({ type: 'm.room.member', stateKey: dan, sender: dan, content, unsigned: true });
+    room.take(signEvent(joining, third.name, third.key));
+    await join(room);
+    const head = room.head;
+    const levels = room.add({
+      ...{ type: 'm.room.power_levels', stateKey: '' },
+      content: { users: { [room.creator]: 100 }, invite: 50 },
+    });
+    const message = room.make({ type: 'm.room.message', content: { body: 'it rests upon levels' }, prev: [head] });
+    expect(message.authEventIds).toContain(levels.eventId);
+    for (const kind of ['event', 'get_missing_events', 'state_ids', 'state', 'backfill']) {
+      room.lies.set(kind, () => new Refusal(403, { errcode: 'M_FORBIDDEN', error: 'No' }));
+    }
+    const given: string[] = [];
+    third.answer = (asked, response) => {
+      const id = decodeURIComponent(asked.url.split('/event/')[1] ?? '');
+      const event = room.known.get(id);
+      if (!event) return void response.writeHead(404).end('{"errcode":"M_NOT_FOUND","error":"No"}');
+      given.push(id);
+      response.end(JSON.stringify({ pdus: [event.pdu] }));
+    };
+    expect((await push(message)).status).toBe(200);
+    await seen(room, 'it rests upon levels');
+    expect(given).toEqual([levels.eventId]);
   });
 
   it('gives up on chains without end, and holds up nobody meanwhile', async () => {
