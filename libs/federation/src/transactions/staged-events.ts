@@ -147,8 +147,8 @@ export class StagedEvents {
   async #drain(roomId: string): Promise<void> {
     const version = (await this.state.versions([roomId])).get(roomId);
     const rules = roomVersionRules(version);
-    if ((this.#backlog.get(roomId) ?? 0) > maxBacklog) await this.#prune(roomId);
     while (!this.lifecycle.stopping.aborted) {
+      if (rules && (this.#backlog.get(roomId) ?? 0) > maxBacklog) await this.#prune(roomId, rules);
       const isLeftover = this.#leftovers.has(roomId);
       const taken = [...(this.#aside.get(roomId) ?? [])];
       const rows = await selectStaged(this.database, roomId, taken, isLeftover ? 1 : batchSize);
@@ -291,10 +291,7 @@ export class StagedEvents {
   }
 
   /** Too many wait: those go that others lead to, for they can be fetched again, and then the oldest. */
-  async #prune(roomId: string): Promise<void> {
-    const version = (await this.state.versions([roomId])).get(roomId);
-    const rules = roomVersionRules(version);
-    if (!rules) return;
+  async #prune(roomId: string, rules: RoomVersionRules): Promise<void> {
     const rows = await selectStaged(this.database, roomId, [...(this.#aside.get(roomId) ?? [])], 2 * maxBacklog);
     const events = rows.map((row) => eventFromRow(row.event_json, row.event_id, rules));
     const superfluous = superfluousOf(events, maxBacklog / 5);

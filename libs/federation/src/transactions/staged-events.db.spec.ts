@@ -1,0 +1,226 @@
+import type { TestDatabase } from '@rookery/testing';
+import { buildEvent, type RoomEvent, roomVersionRules, type RoomVersionRules } from '@rookery/events';
+import { MatrixError } from '@rookery/matrix-types';
+import { Lifecycle, Metrics, SilentLogger } from '@rookery/platform';
+import type { EventPersister, ForeignEvent, InboundEvents, ReceiveVerdict, RoomStateReader } from '@rookery/rooms';
+import { eachDatabase, eventually, FakeClock, RecordingLogger } from '@rookery/testing';
+import { inboundTables } from '../migrations/federation-inbound.migration.js';
+import { GapFillers } from './gap-fillers.js';
+import { StagedEvents } from './staged-events.js';
+
+const rules = roomVersionRules('11') as RoomVersionRules;
+const origin = 'other.test';
+const known: ReceiveVerdict = { kind: 'known' };
+
+let count = 0;
+/** A message on top of others. */
+const message = (roomId: string, prev: readonly RoomEvent[] = []): RoomEvent =>
+  buildEvent(
+    {
+      ...{ roomId, type: 'm.room.message', sender: '@a:other.test', content: { n: ++count } },
+      ...{ originServerTs: 0, depth: 5, authEventIds: [], prevEventIds: prev.map((event) => event.eventId) },
+    },
+    rules,
+  );
+
+/** Rooms that do with events what a test says. */
+class Rooms {
+  /** Ids, by the order in which they were stored. */
+  readonly stored: string[] = [];
+  readonly batches: number[] = [];
+  verdict: (event: RoomEvent) => ReceiveVerdict | Promise<ReceiveVerdict> = () => known;
+  fill: (event: RoomEvent) => Promise<ReceiveVerdict> = () => Promise.resolve(known);
+
+  readonly persister = {
+    receive: async (_: string, events: readonly ForeignEvent[]): Promise<ReceiveVerdict[]> => {
+      const verdicts: ReceiveVerdict[] = [];
+      for (const { event } of events) verdicts.push(await this.verdict(event));
+      this.batches.push(events.length);
+      for (const [index, { event }] of events.entries())
+        if (verdicts[index]?.kind !== 'missingAncestors') this.stored.push(event.eventId);
+      return verdicts;
+    },
+  } as unknown as EventPersister;
+  readonly inbound = {
+    receive: async (_: string, __: string, { event }: ForeignEvent): Promise<ReceiveVerdict> => {
+      const verdict = await this.fill(event);
+      this.stored.push(event.eventId);
+      return verdict;
+    },
+  } as unknown as InboundEvents;
+  readonly state = {
+    versions: (ids: readonly string[]) =>
+      Promise.resolve(new Map(ids.filter((id) => !id.startsWith('!gone')).map((id) => [id, '11']))),
+  } as unknown as RoomStateReader;
+}
+
+eachDatabase('events that wait for their rooms', (open) => {
+  let test: TestDatabase;
+  let clock: FakeClock;
+  let logger: RecordingLogger;
+  beforeAll(async () => {
+    test = await open(new FakeClock());
+    await test.migrate([inboundTables]);
+  });
+  beforeEach(async () => {
+    clock = new FakeClock();
+    logger = new RecordingLogger();
+    await test.database.write((tx) => tx.run('DELETE FROM federation_inbound_events_staging'));
+  });
+
+  const start = (rooms: Rooms): { staged: StagedEvents; lifecycle: Lifecycle } => {
+    const lifecycle = new Lifecycle(clock, new SilentLogger());
+    const gaps = new GapFillers(clock, lifecycle, logger);
+    const { persister, inbound, state } = rooms;
+    const staged = new StagedEvents(
+      ...([test.database, persister, inbound, state, gaps, clock, lifecycle, logger] as const),
+      new Metrics('home.test'),
+    );
+    return { staged, lifecycle };
+  };
+  const waiting = async (): Promise<string[]> =>
+    (
+      await test.database.query<{ event_id: string }>(
+        'SELECT event_id FROM federation_inbound_events_staging ORDER BY ordering',
+      )
+    ).map((row) => row.event_id);
+  const empty = (): Promise<boolean> => eventually(async () => (await waiting()).length === 0);
+  const idsOf = (events: readonly RoomEvent[]): string[] => events.map((event) => event.eventId);
+
+  it('are stored in their order, once', async () => {
+    const rooms = new Rooms();
+    const { staged } = start(rooms);
+    const events = Array.from({ length: 7 }, () => message('!a:x'));
+    await staged.stage(origin, events.slice(0, 4));
+    await staged.stage(origin, events.slice(4));
+    await empty();
+    expect(rooms.stored).toEqual(idsOf(events));
+  });
+
+  it('are there after a stop', async () => {
+    const rooms = new Rooms();
+    let isStopped = false;
+    rooms.verdict = () => (isStopped ? new Promise<never>(() => undefined) : known);
+    isStopped = true;
+    const first = start(rooms);
+    const events = [message('!a:x'), message('!b:x'), message('!gone:x')];
+    await first.staged.stage(origin, events);
+    expect((await waiting()).length).toBeGreaterThanOrEqual(2);
+    isStopped = false;
+    const again = start(rooms);
+    await again.staged.start();
+    await empty();
+    expect(rooms.stored.sort()).toEqual(idsOf(events.slice(0, 2)).sort());
+    // One by one, for one of them might have been the reason.
+    expect(new Set(rooms.batches)).toEqual(new Set([1]));
+  });
+
+  it('do not suffer from one that nobody can deal with', async () => {
+    const rooms = new Rooms();
+    const events = Array.from({ length: 5 }, () => message('!a:x'));
+    const poison = events[2]!.eventId;
+    let attempts = 0;
+    rooms.verdict = (event) => {
+      if (event.eventId !== poison) return known;
+      attempts++;
+      throw new TypeError('poison');
+    };
+    const { staged } = start(rooms);
+    await staged.stage(origin, events);
+    await eventually(() => rooms.stored.length === 4);
+    expect(await eventually(async () => ((await waiting()).length === 1 ? waiting() : undefined))).toEqual([poison]);
+    for (let i = 0; i < 5 && (await waiting()).length > 0; i++) {
+      await clock.advance(10_000);
+      await eventually(() => attempts >= Math.min(i + 3, 4));
+      await staged.stage(origin, [message('!a:x')]);
+      await eventually(() => rooms.stored.length === 5 + i);
+    }
+    await empty();
+    expect(logger.lines.filter(({ level }) => level === 'error')).toHaveLength(1);
+  });
+
+  it('are given up when they end the server again and again', async () => {
+    const event = message('!a:x');
+    const rooms = new Rooms();
+    rooms.verdict = () => new Promise<never>(() => undefined);
+    await start(rooms).staged.stage(origin, [event]);
+    const attempts = async (): Promise<number | undefined> =>
+      (await test.database.get<{ attempts: number }>('SELECT attempts FROM federation_inbound_events_staging'))
+        ?.attempts;
+    for (let n = 1; n <= 5; n++) {
+      await start(rooms).staged.start();
+      await eventually(async () => (await attempts()) === n);
+    }
+    await start(rooms).staged.start();
+    await empty();
+    expect(rooms.stored).toEqual([]);
+  });
+
+  it('step aside while their gaps are filled', async () => {
+    const rooms = new Rooms();
+    const late = message('!a:x');
+    let fill: (verdict: ReceiveVerdict) => void = () => undefined;
+    rooms.verdict = ({ eventId }) =>
+      eventId === late.eventId ? { kind: 'missingAncestors', eventIds: ['$missing'] } : known;
+    rooms.fill = () => new Promise((resolve) => (fill = resolve));
+    const { staged } = start(rooms);
+    const others = [message('!a:x'), message('!a:x')];
+    await staged.stage(origin, [late, ...others]);
+    await staged.stage(origin, [message('!a:x')]);
+    await eventually(() => rooms.stored.length === 3);
+    expect(await waiting()).toEqual([late.eventId]);
+    fill(known);
+    await empty();
+    expect(rooms.stored).toContain(late.eventId);
+  });
+
+  it('wait for nobody longer than is good', async () => {
+    const rooms = new Rooms();
+    const stuck = [message('!a:x'), message('!a:x')];
+    const filled: string[] = [];
+    rooms.verdict = () => ({ kind: 'missingAncestors', eventIds: ['$missing'] });
+    rooms.fill = ({ eventId }) => {
+      filled.push(eventId);
+      return filled.length === 1 ? new Promise<never>(() => undefined) : Promise.resolve(known);
+    };
+    const { staged } = start(rooms);
+    await staged.stage(origin, stuck);
+    await eventually(() => filled.length === 1);
+    await clock.advance(300_000);
+    await eventually(() => filled.length === 2);
+    await eventually(async () => (await waiting()).length === 1);
+  });
+
+  it('are refused for good where the room says so', async () => {
+    const rooms = new Rooms();
+    rooms.verdict = () => {
+      throw MatrixError.forbidden('The room is gone');
+    };
+    const { staged } = start(rooms);
+    await staged.stage(origin, [message('!a:x'), message('!a:x')]);
+    await empty();
+  });
+
+  it('do not pile up without end', async () => {
+    const rooms = new Rooms();
+    let release: () => void = () => undefined;
+    const gate = new Promise<void>((resolve) => (release = resolve));
+    rooms.verdict = async () => {
+      await gate;
+      return known;
+    };
+    const { staged } = start(rooms);
+    await staged.stage(origin, [message('!a:x')]);
+    let head = message('!a:x');
+    for (let page = 0; page < 12; page++) {
+      const events: RoomEvent[] = [];
+      for (let n = 0; n < 50; n++) events.push((head = message('!a:x', [head])));
+      await staged.stage(origin, events);
+    }
+    release();
+    await empty();
+    // The last one leads to all the others, which can be fetched.
+    expect(rooms.stored).toContain(head.eventId);
+    expect(rooms.stored.length).toBeLessThan(600);
+  });
+});
