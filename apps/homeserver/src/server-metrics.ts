@@ -1,8 +1,9 @@
-import type { BackgroundUpdates, TransactionReport } from '@rookery/database';
-import type { Metrics } from '@rookery/platform';
+import type { BackgroundUpdates, Database, TransactionReport } from '@rookery/database';
+import { cacheReports, type Clock, type Config, type Metrics } from '@rookery/platform';
 import type { Notifier } from '@rookery/replication';
 import type { MonthlyActiveUsers, UserHooks } from '@rookery/users';
 import { release, type } from 'node:os';
+import { type ServerFigures, serverFigures } from './server-figures.query.js';
 import { version } from './version.js';
 
 /** What the numbers are read from when somebody asks for them. */
@@ -10,17 +11,73 @@ export interface MeasuredParts {
   readonly metrics: Metrics;
   readonly notifier: Notifier;
   readonly backgroundUpdates: BackgroundUpdates;
+  readonly config: Config;
+  readonly database: Database;
+  readonly clock: Clock;
 }
 
+const dayMs = 86_400_000;
+/** For so long what was counted in the database is shown again. */
+const countedMs = 5 * 60_000;
+
 /** Shows the numbers that belong to no single part of the server. */
-export function showServerMetrics({ metrics, notifier, backgroundUpdates }: MeasuredParts): void {
+export function showServerMetrics(parts: MeasuredParts): void {
+  const { metrics, notifier, backgroundUpdates } = parts;
   const build = { pythonversion: process.version, version, osversion: `${type()} ${release()}`, rustcversion: '' };
   metrics.gauge('synapse_build_info').set(build, 1);
   metrics.gauge('synapse_event_persisted_position', (gauge) => gauge.set({}, notifier.position('events')));
   metrics.gauge('synapse_notifier_listeners', (gauge) => gauge.set({}, notifier.waiting));
+  metrics.gauge('synapse_notifier_users', (gauge) => gauge.set({}, notifier.waitingUsers));
   metrics.gauge('synapse_background_update_status', async (gauge) =>
     gauge.set({ database_name: 'master' }, await statusOf(backgroundUpdates)),
   );
+  showCaches(metrics, parts.config);
+  showFigures(parts);
+}
+
+function showCaches(metrics: Metrics, config: Config): void {
+  metrics.gauge('synapse_util_caches_cache', (gauge) => {
+    for (const { name, lookups } of cacheReports(config)) gauge.set({ name }, lookups);
+  });
+  metrics.gauge('synapse_util_caches_cache_hits', (gauge) => {
+    for (const { name, hits } of cacheReports(config)) gauge.set({ name }, hits);
+  });
+  metrics.gauge('synapse_util_caches_cache_size', (gauge) => {
+    for (const { name, size } of cacheReports(config)) gauge.set({ name }, size);
+  });
+  metrics.gauge('synapse_util_caches_cache_max_size', (gauge) => {
+    for (const { name, maxSize } of cacheReports(config)) gauge.set({ name }, maxSize);
+  });
+  metrics.gauge('synapse_util_caches_cache_evicted_size', (gauge) => {
+    for (const { name, evicted } of cacheReports(config)) gauge.set({ name, reason: 'size' }, evicted);
+  });
+}
+
+/** Shows what is counted in the database, at most every few minutes. */
+function showFigures({ metrics, database, clock }: MeasuredParts): void {
+  let counted: { readonly atMs: number; readonly figures: Promise<ServerFigures> } | undefined;
+  const figures = (): Promise<ServerFigures> => {
+    const atMs = clock.monotonicMs();
+    if (counted === undefined || atMs - counted.atMs > countedMs) {
+      const fresh = { atMs, figures: serverFigures(database, clock.nowMs() - dayMs) };
+      counted = fresh;
+      // The next scrape tries again.
+      fresh.figures.catch(() => (counted = undefined));
+    }
+    return counted.figures;
+  };
+  metrics.gauge('synapse_admin_daily_active_users', async (gauge) => gauge.set({}, (await figures()).active));
+  metrics.gauge('synapse_non_deactivated_user_count', async (gauge) => {
+    for (const { service, total } of (await figures()).accounts) gauge.set({ app_service: service }, total);
+  });
+  let shown: ServerFigures['pushers'] = [];
+  metrics.gauge('synapse_pushers', async (gauge) => {
+    const { pushers } = await figures();
+    // What is not there any more would keep its last number.
+    for (const { kind, appId } of shown) gauge.remove({ kind, app_id: appId });
+    for (const { kind, appId, total } of pushers) gauge.set({ kind, app_id: appId }, total);
+    shown = pushers;
+  });
 }
 
 /** Counts new accounts and sessions. */

@@ -1,5 +1,5 @@
 /** Configuration, logging, metrics, clock, lifecycle. */
-export { Cache, type CacheBounds } from './caches/caches.js';
+export { Cache, type CacheBounds, type CacheReport, cacheReports } from './caches/caches.js';
 export { Clock, SystemClock, type Timer } from './clock.js';
 export { Config, type FromObjectOptions } from './config/config.js';
 export { generateConfig, type GenerateOptions } from './config/generate.js';

@@ -83,6 +83,11 @@ export class Notifier {
     );
   }
 
+  /** How many users have a long poll that waits. */
+  get waitingUsers(): number {
+    return this.#waiters.size;
+  }
+
   /** How many long polls are waiting. */
   get waiting(): number {
     return this.#waiting;

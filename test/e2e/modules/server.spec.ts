@@ -54,8 +54,13 @@ describe.each(['sqlite', 'postgres'] as const)('what a server does around its mo
       expect(line('synapse_build_info{')).toContain('version="');
       expect(line('synapse_event_persisted_position{')).toBeDefined();
       expect(line('synapse_notifier_listeners{')).toMatch(/ 0$/);
+      expect(line('synapse_notifier_users{')).toMatch(/ 0$/);
       expect(line('synapse_background_update_status{')).toMatch(/ 3$/);
       expect(line('synapse_scheduler_running_tasks{')).toMatch(/ 0$/);
+      expect(line('synapse_util_caches_cache_max_size{name="get_event"')).toMatch(/ [1-9]\d*$/);
+      expect(line('synapse_util_caches_cache{name="get_event"')).toBeDefined();
+      expect(line('synapse_non_deactivated_user_count{app_service="native"')).toMatch(/ 1$/);
+      expect(line('synapse_admin_daily_active_users{')).toBeDefined();
       expect(line('nodejs_eventloop_lag_seconds')).toBeDefined();
       expect(line('process_resident_memory_bytes')).toBeDefined();
       expect(text).toMatch(/synapse_storage_transaction_time_count_total\{.*desc="register"/);

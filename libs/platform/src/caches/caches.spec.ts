@@ -1,5 +1,5 @@
 import { setTimeout as pause } from 'node:timers/promises';
-import { Cache, Config } from '../index.js';
+import { Cache, cacheReports, Config } from '../index.js';
 
 const config = (caches: object): Config => Config.fromObject({ server_name: 'a.test', caches });
 
@@ -25,6 +25,16 @@ describe('Cache', () => {
     });
     for (let n = 0; n < 50; n++) cache.set(n, 'x'.repeat(30));
     expect(cache.size).toBe(3);
+  });
+
+  it('tells what it has done, together with others of its name', () => {
+    const settings = config({ global_factor: 1 });
+    const [one, other] = [0, 1].map(() => new Cache<number, string>(settings, 'events', { max: 2 }));
+    for (const n of [1, 2, 3]) one!.set(n, 'value');
+    other!.set(1, 'value');
+    expect([one!.get(1), one!.get(3), other!.get(1), other!.get(2)]).toEqual([undefined, 'value', 'value', undefined]);
+    expect(cacheReports(settings)).toEqual([{ name: 'events', size: 3, maxSize: 4, lookups: 4, hits: 2, evicted: 1 }]);
+    expect(cacheReports(config({}))).toEqual([]);
   });
 
   it('keeps something even with a factor of nothing', () => {

@@ -9,7 +9,43 @@ export interface CacheBounds<K, V> {
   readonly sizeOf?: (value: V, key: K) => number;
 }
 
+/** What a cache has done since the start, and how full it is. */
+export interface CacheReport {
+  readonly name: string;
+  /** In the unit of its bounds. */
+  readonly size: number;
+  readonly maxSize: number;
+  readonly lookups: number;
+  readonly hits: number;
+  /** Size of what had to go for something else. */
+  readonly evicted: number;
+}
+
 type Something = NonNullable<unknown>;
+type AnyCache = Cache<Something, Something>;
+
+/** As long as the settings of a server, so are its caches. */
+const ofServers = new WeakMap<Config, AnyCache[]>();
+
+/** The caches of the server with these settings; those of one name together. */
+export function cacheReports(config: Config): CacheReport[] {
+  const byName = new Map<string, CacheReport>();
+  for (const cache of ofServers.get(config) ?? []) {
+    const one = cache.report();
+    const known = byName.get(one.name);
+    byName.set(one.name, known ? together(known, one) : one);
+  }
+  return [...byName.values()];
+}
+
+const together = (a: CacheReport, b: CacheReport): CacheReport => ({
+  name: a.name,
+  size: a.size + b.size,
+  maxSize: a.maxSize + b.maxSize,
+  lookups: a.lookups + b.lookups,
+  hits: a.hits + b.hits,
+  evicted: a.evicted + b.evicted,
+});
 
 const sweepMs = 60_000;
 const swept = new Set<WeakRef<Cache<Something, Something>>>();
@@ -23,9 +59,17 @@ let sweeping: NodeJS.Timeout | undefined;
  */
 export class Cache<K extends Something, V extends Something> {
   #entries: LRUCache<K, V>;
+  readonly #name: string;
+  #lookups = 0;
+  #hits = 0;
+  #evicted = 0;
 
   /** @param name snake_case; the name in the settings */
   constructor(config: Config, name: string, bounds: CacheBounds<K, V>) {
+    this.#name = name;
+    const ofServer = ofServers.get(config);
+    if (ofServer) ofServer.push(this as unknown as AnyCache);
+    else ofServers.set(config, [this as unknown as AnyCache]);
     const ttl = config.get('caches.expire_caches') ? config.get('caches.cache_entry_ttl') : 0;
     const make = (): LRUCache<K, V> => {
       const factor = config.get('caches.per_cache_factors')[name] ?? config.get('caches.global_factor');
@@ -34,6 +78,9 @@ export class Cache<K extends Something, V extends Something> {
         // Bounded by size even where all sizes are one: a bound on the number would allocate for all of them at once.
         maxSize: Math.max(1, Math.floor(max * factor)),
         sizeCalculation: bounds.sizeOf ?? (() => 1),
+        dispose: (value, key, reason) => {
+          if (reason === 'evict') this.#evicted += bounds.sizeOf?.(value, key) ?? 1;
+        },
         ...(ttl > 0 && { ttl, updateAgeOnGet: true, ttlResolution: 1_000 }),
       });
     };
@@ -53,7 +100,10 @@ export class Cache<K extends Something, V extends Something> {
   }
 
   get(key: K): V | undefined {
-    return this.#entries.get(key);
+    const found = this.#entries.get(key);
+    this.#lookups++;
+    if (found !== undefined) this.#hits++;
+    return found;
   }
 
   /** {@link get} that does not count as use. */
@@ -77,6 +127,18 @@ export class Cache<K extends Something, V extends Something> {
 
   clear(): void {
     this.#entries.clear();
+  }
+
+  /** What it has done so far. */
+  report(): CacheReport {
+    return {
+      name: this.#name,
+      size: this.#entries.calculatedSize,
+      maxSize: this.#entries.maxSize,
+      lookups: this.#lookups,
+      hits: this.#hits,
+      evicted: this.#evicted,
+    };
   }
 
   /** Drops what has expired; done from time to time by itself. */
