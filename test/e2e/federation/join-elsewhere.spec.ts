@@ -9,6 +9,8 @@ import { FederationWorld, type PlayedServer } from './federation-world.js';
 const list = (value: unknown): JsonObject[] => value as JsonObject[];
 const without = (value: unknown, type: string): JsonObject[] => list(value).filter((pdu) => pdu['type'] !== type);
 const stranger = SigningKey.fromSeed('stranger', new Uint8Array(32).fill(77));
+/** Claims to be the key of a played server. */
+const forger = SigningKey.fromSeed('played', new Uint8Array(32).fill(78));
 
 describe.each(databases)('joins of rooms elsewhere (%s)', (database) => {
   let world: FederationWorld;
@@ -220,6 +222,34 @@ describe.each(databases)('joins of rooms elsewhere (%s)', (database) => {
     const members = await ok<{ chunk: WireEvent[] }>(alice, 'GET', `/rooms/${room.roomId}/members`);
     expect(members.chunk.find((event) => event.state_key === alice.userId)?.content['membership']).toBe('join');
     expect(room.state.get(stateKeyOf('m.room.member', alice.userId))?.content['membership']).toBe('join');
+  });
+
+  it('joins a restricted room only with the signature of the server that lets somebody in', async () => {
+    const allow = [{ type: 'm.room_membership', room_id: '!club:far.test' }];
+    const room = new ElsewhereRoom(far, '10', { join_rule: 'restricted', allow });
+    const authorizer = (userId: string): Lie => {
+      return (honest) => change(honest, { content: { membership: 'join', join_authorised_via_users_server: userId } });
+    };
+    room.lies.set('make_join', authorizer(`@carol:other.test`));
+    expect((await join(room)).status).toBe(502);
+    room.lies.set('make_join', authorizer(room.creator));
+    const own = (honest: JsonObject): JsonObject => honest['event'] as JsonObject;
+    for (const lie of [
+      (honest: JsonObject) => ({ ...honest, event: undefined }),
+      (honest: JsonObject) => ({ ...honest, event: { ...own(honest), signatures: {} } }),
+      (honest: JsonObject) => {
+        const forged = signEvent(parsePdu({ ...own(honest), signatures: {} }, room.rules), far.name, forger);
+        return { ...honest, event: forged.pdu };
+      },
+    ]) {
+      room.lies.set('send_join', lie);
+      expect((await join(room)).status).toBe(502);
+    }
+    room.lies.delete('send_join');
+    expect((await join(room)).status).toBe(200);
+    expect(await ok(alice, 'GET', `/rooms/${room.roomId}/state/m.room.member/${alice.userId}`)).toMatchObject({
+      join_authorised_via_users_server: room.creator,
+    });
   });
 
   it('knocks, sees what the room shows, and takes the knock back', async () => {

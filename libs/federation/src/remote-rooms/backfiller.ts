@@ -3,10 +3,10 @@ import { Database } from '@rookery/database';
 import { type RoomEvent, roomVersionRules } from '@rookery/events';
 import { FederationClient, federationPath, FederationRequestError } from '@rookery/federation-client';
 import { Clock, Config, Logger } from '@rookery/platform';
-import { EventPersister, EventStore, type ForeignState, InboundEvents, RoomStateReader } from '@rookery/rooms';
+import { RoomStateReader } from '@rookery/rooms';
 import { forgetFailedPulls, type GapRow, noteFailedPulls, selectGaps } from './backfill.query.js';
 import { leadingTo } from './history-order.js';
-import { MissingEvents } from './missing-events.js';
+import { PastEvents } from './past-events.js';
 import { PduChecker } from './pdu-checker.js';
 import { RoomHosts } from './room-hosts.js';
 
@@ -16,8 +16,6 @@ const gapsAtOnce = 5;
 /** Events that are asked for at a time. */
 const maxEvents = 100;
 const maxServers = 4;
-/** Places in one answer whose state is not known and must be fetched. */
-const maxRoots = 5;
 /** After this much time no further server is asked: somebody waits; milliseconds. */
 const patienceMs = 20_000;
 const maxBytes = 32 * 1_048_576;
@@ -34,11 +32,8 @@ export class Backfiller {
   constructor(
     private readonly client: FederationClient,
     private readonly checker: PduChecker,
-    private readonly missing: MissingEvents,
+    private readonly past: PastEvents,
     private readonly hosts: RoomHosts,
-    private readonly persister: EventPersister,
-    private readonly inbound: InboundEvents,
-    private readonly events: EventStore,
     private readonly state: RoomStateReader,
     private readonly database: Database,
     private readonly config: Config,
@@ -63,15 +58,6 @@ export class Backfiller {
     return running;
   }
 
-  /**
-   * Takes a single event of the past in, with the state before it as a server tells it.
-   * @returns whether it is stored
-   */
-  async takeIn(server: string, event: RoomEvent): Promise<boolean> {
-    await this.#place(server, event.roomId, [event]);
-    return (await this.events.one(event.eventId))?.outlier === false;
-  }
-
   async #backfill(roomId: string, limit: number, depth: number): Promise<boolean> {
     const untilMs = this.clock.nowMs() + patienceMs;
     const gaps = await selectGaps(this.database, roomId, maxGaps);
@@ -88,10 +74,11 @@ export class Backfiller {
       if (found === undefined) continue;
       anyAnswered = true;
       if (found.length === 0) continue;
-      const stored = await this.#place(server, roomId, found);
+      const stored = await this.past.take(server, roomId, found);
       if (stored.length === 0) continue;
       this.hosts.answered(roomId, server);
-      await this.#note(roomId, wanted, new Set(stored));
+      // In a full answer there was no place for the rest.
+      await this.#note(roomId, found.length < limit ? wanted : stored, new Set(stored));
       return true;
     }
     // Who is down today may be up tomorrow; what those who are up do not have is hardly found in an hour.
@@ -144,44 +131,5 @@ export class Backfiller {
       // A refusal is an answer.
       return error.status !== undefined && error.status < 500 ? [] : undefined;
     }
-  }
-
-  /**
-   * Stores events of the past, oldest first: where their ancestors are not known, with the state that the server tells.
-   * @returns ids of those that are stored now
-   */
-  async #place(server: string, roomId: string, events: readonly RoomEvent[]): Promise<string[]> {
-    const known = await this.events.many(events.flatMap((event) => [event.eventId, ...event.prevEventIds]));
-    const placed = new Set([...known].flatMap(([id, stored]) => (stored.outlier ? [] : [id])));
-    const fresh = events.filter(({ eventId }) => !placed.has(eventId));
-    let run: RoomEvent[] = [];
-    let state: ForeignState | undefined;
-    let roots = 0;
-    const flush = async (): Promise<void> => {
-      if (run.length === 0) return;
-      await this.inbound.completeAuth(server, roomId, run, state);
-      await this.persister.backfill(roomId, run, state);
-      run = [];
-    };
-    for (const event of fresh) {
-      const isConnected = event.prevEventIds.length > 0 && event.prevEventIds.every((id) => placed.has(id));
-      if (!isConnected) {
-        const before = ++roots > maxRoots ? undefined : await this.#stateBefore(server, event);
-        if (!before) continue;
-        await flush();
-        state = before;
-      } else if (run.length === 0) state = undefined;
-      run.push(event);
-      placed.add(event.eventId);
-    }
-    await flush();
-    const stored = await this.events.many(fresh.map(({ eventId }) => eventId));
-    return [...stored].flatMap(([id, entry]) => (entry.outlier ? [] : [id]));
-  }
-
-  /** The state before an event without known ancestors. The room's first event has none. */
-  async #stateBefore(server: string, event: RoomEvent): Promise<ForeignState | undefined> {
-    if (event.prevEventIds.length > 0) return this.missing.stateBefore(server, event.roomId, event.eventId);
-    return event.type === 'm.room.create' ? { state: [], authChain: [] } : undefined;
   }
 }

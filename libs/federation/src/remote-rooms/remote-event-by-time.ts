@@ -2,8 +2,8 @@ import { Injectable } from '@nestjs/common';
 import { FederationClient, federationPath, FederationRequestError } from '@rookery/federation-client';
 import { isValidEventId } from '@rookery/matrix-types';
 import { EventStore, isServable } from '@rookery/rooms';
-import { Backfiller } from './backfiller.js';
 import { MissingEvents } from './missing-events.js';
+import { PastEvents } from './past-events.js';
 import { RoomHosts } from './room-hosts.js';
 
 const maxServers = 3;
@@ -17,7 +17,7 @@ export class RemoteEventByTime {
     private readonly client: FederationClient,
     private readonly hosts: RoomHosts,
     private readonly missing: MissingEvents,
-    private readonly backfiller: Backfiller,
+    private readonly past: PastEvents,
     private readonly events: EventStore,
   ) {}
 
@@ -37,7 +37,8 @@ export class RemoteEventByTime {
       let stored = await this.events.one(eventId);
       if (!stored || stored.outlier) {
         const [event] = await this.missing.events(server, roomId, [eventId]);
-        if (event && (await this.backfiller.takeIn(server, event))) stored = await this.events.one(eventId);
+        if (event && (await this.past.take(server, roomId, [event])).length > 0)
+          stored = await this.events.one(eventId);
       }
       if (!stored || !isServable(stored) || stored.event.roomId !== roomId) continue;
       const { originServerTs } = stored.event;

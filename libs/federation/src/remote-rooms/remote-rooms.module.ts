@@ -6,6 +6,7 @@ import { Candidates } from './candidates.js';
 import { FederationGateway } from './gateway.js';
 import { MembershipHandshake } from './membership-handshake.js';
 import { MissingEvents } from './missing-events.js';
+import { PastEvents } from './past-events.js';
 import { PduChecker } from './pdu-checker.js';
 import { RemoteDepartures } from './remote-departures.js';
 import { RemoteDirectory } from './remote-directory.js';
@@ -24,6 +25,7 @@ import { RoomHosts } from './room-hosts.js';
     FederationGateway,
     MembershipHandshake,
     MissingEvents,
+    PastEvents,
     PduChecker,
     RemoteDepartures,
     RemoteDirectory,

@@ -204,6 +204,45 @@ eachDatabase('events of other servers', (open) => {
     expect((await headsOf(roomId)).map((event) => event.eventId)).toEqual([sent.eventId]);
   });
 
+  it('stores the past from its end: the older, the smaller its place in the order of arrival', async () => {
+    const { roomId, server, state, head } = await shared();
+    const past = [head];
+    for (let i = 0; i < 3; i++) {
+      past.push(server.make({ type: 'm.room.message', sender: zoe, content: { body: `${i}` } }, past.slice(-1), state));
+    }
+    await rooms.get(EventPersister).backfill(roomId, past.slice(1));
+    const rows = await test.database.query<{ event_id: string }>(
+      'SELECT event_id FROM events WHERE room_id = ? AND stream_ordering < 0 ORDER BY stream_ordering',
+      [roomId],
+    );
+    expect(rows.map((row) => row.event_id)).toEqual(past.slice(1).map((event) => event.eventId));
+  });
+
+  it('condemns no event because its auth events were withheld', async () => {
+    const { roomId, server, state, head } = await shared();
+    const renamed = server.make(
+      { type: 'm.room.member', stateKey: zoe, sender: zoe, content: { membership: 'join', displayname: 'Zoe' } },
+      [head],
+      state,
+    );
+    const resting = server.make(
+      { type: 'm.room.member', stateKey: zoe, sender: zoe, content: { membership: 'join', displayname: 'Z.' } },
+      [renamed],
+      applied(state, renamed),
+    );
+    const { version } = resting.rules;
+    const persister = rooms.get(EventPersister);
+    await persister.receiveOutliers(roomId, version, [resting]);
+    await persister.receiveOutliers(roomId, version, [resting, renamed]);
+    const on = server.make(
+      { type: 'm.room.message', sender: zoe, content: { body: 'on top' } },
+      [head],
+      applied(state, resting),
+    );
+    expect(on.authEventIds).toContain(resting.eventId);
+    expect(await receive(on)).toEqual(['accepted']);
+  });
+
   it('does not let an event that is refused in one room stand in the way of another', async () => {
     const one = await shared();
     const other = await shared();
