@@ -134,6 +134,42 @@ describe.each(databases)('sending to other servers (%s)', (database) => {
     await eventually(() => taken().includes('four'));
   });
 
+  it('lets no server that is slow, or talks nonsense, hold up another', async () => {
+    const roomId = await createRoom(alice, { preset: 'public_chat' });
+    const others = await Promise.all(['a', 'b', 'c'].map((name) => world.played(`${name}${count}.test`)));
+    for (const server of [played, ...others]) {
+      server.answer = takeAll;
+      await Visit.join(server, home, roomId, `@zoe:${server.name}`);
+    }
+    const [silent, garbled, huge] = others as [PlayedServer, PlayedServer, PlayedServer];
+    silent.answer = () => {};
+    silent.asked.length = 0;
+    garbled.answer = (_, response) => void response.end('<html>not what you think');
+    huge.answer = (_, response) => void response.end(Buffer.alloc(3_000_000, 'x'));
+    for (const body of numbers(1, 20)) await say(alice, roomId, body);
+    for (const server of [played, garbled, huge]) {
+      await eventually(() => bodies(server).includes('20'));
+      // Whatever it says: it has taken them.
+      expect(bodies(server)).toEqual(numbers(1, 20));
+    }
+    // One at a time: it has not answered the first.
+    expect(got(silent).length).toBeLessThanOrEqual(1);
+  });
+
+  it('sends on a join that came by way of it, to everybody but the one who brought it', async () => {
+    const { roomId } = await sharedRoom();
+    const late = await world.played(`late${count}.test`);
+    late.answer = takeAll;
+    await Visit.join(late, home, roomId, `@yan:${late.name}`);
+    const joins = (): unknown[] =>
+      got().flatMap(({ pdus }) => pdus.filter((pdu) => pdu['state_key'] === `@yan:${late.name}`));
+    await eventually(() => joins().length > 0);
+    await say(alice, roomId, 'welcome');
+    await eventually(() => bodies().includes('welcome') && bodies(late).includes('welcome'));
+    expect(joins()).toEqual([expect.objectContaining({ type: 'm.room.member', sender: `@yan:${late.name}` })]);
+    expect(got(late).flatMap(({ pdus }) => pdus.map(({ type }) => type))).toEqual(['m.room.message']);
+  });
+
   it('brings what was missed once a server is back, and then what comes', async () => {
     const [first, second] = [await sharedRoom(), await sharedRoom()];
     const down = (asked: Asked, response: ServerResponse): void =>

@@ -117,6 +117,7 @@ export class OutgoingEphemeral implements OnModuleInit, OnModuleDestroy {
   }
 
   async #presence(states: readonly PresenceState[]): Promise<void> {
+    if (!this.audience.hasAny) return;
     const rooms = await roomsOfLocalUsers(
       this.database,
       states.map(({ userId }) => userId),

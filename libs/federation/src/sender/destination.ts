@@ -57,6 +57,8 @@ const longestRefusedPauseMs = 3_600_000;
 /** After a failure of our own. */
 const ownPauseMs = 5_000;
 const busyPauseMs = 1_000;
+/** A server that is to be left alone for longer is looked at again after this time; no request is made then. */
+const longestPauseMs = 86_400_000;
 
 interface Load {
   readonly events: readonly OutgoingEvent[];
@@ -374,7 +376,7 @@ export class Destination implements TurnTaker {
     if (this.#events.length > 0) this.#leaveToDatabase();
     this.#outbox.clear();
     this.#givenUp = true;
-    return Math.max(pauseMs, busyPauseMs);
+    return Math.min(Math.max(pauseMs, busyPauseMs), longestPauseMs);
   }
 
   /** Notes what the server says about single events. */

@@ -4,7 +4,7 @@ import { FederationClient } from '@rookery/federation-client';
 import { isValidServerName } from '@rookery/matrix-types';
 import { Cache, Config } from '@rookery/platform';
 import { EventStore, RoomHooks, type RoomView, type ServerAcl, serverAclOf } from '@rookery/rooms';
-import { serverAclsOf, serversInRooms } from './sender.query.js';
+import { knowsServers, serverAclsOf, serversInRooms } from './sender.query.js';
 
 /** Servers that are kept in memory, over all rooms. */
 const maxServers = 500_000;
@@ -28,6 +28,7 @@ export const audienceOf = (room: RoomView): Audience => ({
 export class RemoteAudience implements OnModuleInit {
   readonly #rooms: Cache<string, Audience | Promise<Audience>>;
   readonly #acls: Cache<string, ServerAcl>;
+  #hasAny = false;
   /** What was allowed of a list, which is the same object for all events of a room. */
   readonly #allowed = new WeakMap<readonly string[], { aclId: string | undefined; allowed: readonly string[] }>();
 
@@ -44,10 +45,16 @@ export class RemoteAudience implements OnModuleInit {
     this.#acls = new Cache(config, 'federation_server_acls', { max: 2_000 });
   }
 
-  onModuleInit(): void {
+  /** Whether any other server may be in any room; `false` is certain, and saves the look-ups. */
+  get hasAny(): boolean {
+    return this.#hasAny;
+  }
+
+  async onModuleInit(): Promise<void> {
     this.hooks.subscribe({
       afterCommit: ({ roomId, room, backfilled }) => {
         if (backfilled) return;
+        if (room.remoteServers.length > 0) this.#hasAny = true;
         const known = this.#rooms.get(roomId);
         if (known === undefined) return;
         if (known instanceof Promise || known.servers !== room.remoteServers || known.aclId !== audienceOf(room).aclId)
@@ -58,6 +65,7 @@ export class RemoteAudience implements OnModuleInit {
         return Promise.resolve();
       },
     });
+    if (await knowsServers(this.database)) this.#hasAny = true;
   }
 
   /** Other servers to tell news of a room. Not to be changed. */
@@ -67,6 +75,7 @@ export class RemoteAudience implements OnModuleInit {
 
   /** The same for many rooms; two queries for those that are not in memory. */
   async ofRooms(roomIds: Iterable<string>): Promise<Map<string, readonly string[]>> {
+    if (!this.#hasAny) return new Map();
     const wanted = [...new Set(roomIds)];
     const missing = wanted.filter((roomId) => this.#rooms.get(roomId) === undefined);
     const loading = missing.length > 0 ? this.#load(missing) : undefined;

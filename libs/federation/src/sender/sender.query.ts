@@ -45,6 +45,14 @@ export async function deleteRoomMarks(tx: Tx, roomId: string): Promise<void> {
   await tx.run('DELETE FROM destination_rooms WHERE room_id = ?', [roomId]);
 }
 
+/** Whether this server has ever had to do with another one. */
+export async function knowsServers(db: Db): Promise<boolean> {
+  const row = await db.get<{ found: number }>(
+    `SELECT 1 AS found WHERE EXISTS (SELECT 1 FROM destinations) OR EXISTS (SELECT 1 FROM destination_rooms)`,
+  );
+  return row !== undefined;
+}
+
 /** Up to which place servers have got what they were to get. */
 export async function writeSuccesses(tx: Tx, successes: ReadonlyMap<string, number>): Promise<void> {
   await tx.insertMany(
