@@ -93,7 +93,8 @@ export class MembershipRequests {
     const verdict = await this.keys.verifyEvent(event);
     if (!verdict.valid || !hasValidContentHash(event))
       throw MatrixError.invalidParam('The event does not carry the right signatures and hash');
-    if (kind === 'join') await this.limiter.take('rc_joins_per_room', roomId);
+    // Those who knock are as many as their server likes, too.
+    if (kind !== 'leave') await this.limiter.take('rc_joins_per_room', roomId);
     const [received] = await this.persister.receive(roomId, [{ event, origin }]);
     if (received?.kind === 'accepted') {
       const { streamOrdering } = received.stored;

@@ -1,5 +1,5 @@
 import { Injectable } from '@nestjs/common';
-import { Database } from '@rookery/database';
+import { Database, type Tx } from '@rookery/database';
 import { isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Clock, Config, Lifecycle, Logger, Metrics } from '@rookery/platform';
 import { PeriodicJob } from '@rookery/rooms';
@@ -90,17 +90,19 @@ export class InboundTransactions {
     const known = await selectAnswer(this.database, origin, txnId);
     if (known !== undefined) return JSON.parse(known) as JsonObject;
     const { results, wanted } = await this.intake.check(origin, pdus);
-    // Events first: they are on their way while EDUs are dealt with.
-    await this.staged.stage(origin, wanted);
-    await this.edus.deliver(origin, edus);
     const nowTs = this.clock.nowMs();
     if (pdus.length > 0 && this.#watched.has(origin)) {
       this.#lastReceived.set({ origin_server_name: origin }, nowTs / 1000);
     }
     const answer: JsonObject = { pdus: Object.fromEntries(results) };
-    await this.database.write((tx) => insertAnswer(tx, origin, txnId, JSON.stringify(answer), nowTs), {
-      name: 'answer_transaction',
-    });
+    const keep = (tx: Tx): Promise<void> => insertAnswer(tx, origin, txnId, JSON.stringify(answer), nowTs);
+    if (edus.length === 0) await this.staged.stage(origin, wanted, keep);
+    else {
+      // Events first: they are on their way while EDUs are dealt with.
+      await this.staged.stage(origin, wanted);
+      await this.edus.deliver(origin, edus);
+      await this.database.write(keep, { name: 'answer_transaction' });
+    }
     return answer;
   }
 }

@@ -1,5 +1,5 @@
 import { Injectable } from '@nestjs/common';
-import { Database } from '@rookery/database';
+import { Database, type Tx } from '@rookery/database';
 import { eventFromRow, type RoomEvent, type RoomVersionRules, roomVersionRules } from '@rookery/events';
 import { MatrixError } from '@rookery/matrix-types';
 import { Clock, Lifecycle, Logger, Metrics } from '@rookery/platform';
@@ -101,18 +101,19 @@ export class StagedEvents {
     await Promise.all([...this.#running.values(), this.gaps.stop()]);
   }
 
-  /** Takes over events that were checked; once it resolves they are durable and on their way. */
-  async stage(origin: string, events: readonly RoomEvent[]): Promise<void> {
-    if (events.length === 0) return;
+  /**
+   * Takes over events that were checked; once it resolves they are durable and on their way.
+   * @param also is written in the same transaction
+   */
+  async stage(origin: string, events: readonly RoomEvent[], also?: (tx: Tx) => Promise<void>): Promise<void> {
+    if (events.length === 0 && !also) return;
     this.#pdus.inc({}, events.length);
     await this.database.write(
-      (tx) =>
-        stageEvents(
-          tx,
-          origin,
-          events.map((event) => ({ event, ordering: ++this.#lastOrdering })),
-          this.clock.nowMs(),
-        ),
+      async (tx) => {
+        const ordered = events.map((event) => ({ event, ordering: ++this.#lastOrdering }));
+        await stageEvents(tx, origin, ordered, this.clock.nowMs());
+        await also?.(tx);
+      },
       { name: 'stage_events' },
     );
     for (const { roomId } of events) this.#backlog.set(roomId, (this.#backlog.get(roomId) ?? 0) + 1);
