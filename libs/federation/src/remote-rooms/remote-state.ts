@@ -10,7 +10,7 @@ import { authEventsOutside, type ProvenState, proveState } from './room-proof.js
 export const maxStateEvents = 250_000;
 
 /** The state of a room as it comes over the wire. */
-export interface ToldState {
+interface ToldState {
   readonly state: unknown;
   readonly authChain: unknown;
 }
@@ -51,7 +51,7 @@ export class RemoteState {
     for (const [id, stored] of await this.events.many(outside)) {
       if (stored.rejectedReason === undefined) known.set(id, stored.event);
     }
-    const proven = proveState(told, rules.version, known);
+    const proven = await proveState(told, rules.version, known);
     if ('wrong' in proven) throw new WrongAnswer(server, proven.wrong);
     return proven;
   }

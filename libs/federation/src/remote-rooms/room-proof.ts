@@ -1,6 +1,10 @@
 import type { RoomEvent } from '@rookery/events';
 import { byAuth, restsUpon } from '@rookery/rooms';
 import { authStateOf, checkAuth, checkAuthEvents, stateKeyOf } from '@rookery/state-res';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+
+/** Events that are looked at before others get a turn. */
+const eventsPerTurn = 500;
 
 /** The state of a room as another server tells it, as far as it proves itself. */
 export interface ProvenState {
@@ -10,18 +14,19 @@ export interface ProvenState {
 }
 
 /** What is wrong with a state as a whole. */
-export type Disproof = { readonly wrong: string };
+type Disproof = { readonly wrong: string };
 
 /**
  * Keeps those of some events that the auth rules allow by auth events which are among them, or known.
  * @param known accepted events from elsewhere, by id
  */
-export function allowedByThemselves(
+async function allowedByThemselves(
   events: readonly RoomEvent[],
   known: ReadonlyMap<string, RoomEvent>,
-): Map<string, RoomEvent> {
+): Promise<Map<string, RoomEvent>> {
   const allowed = new Map<string, RoomEvent>();
-  for (const event of byAuth(events)) {
+  for (const [index, event] of byAuth(events).entries()) {
+    if (index % eventsPerTurn === eventsPerTurn - 1) await nextTurn();
     const needed = restsUpon(event);
     const found = needed.flatMap((id) => allowed.get(id) ?? known.get(id) ?? []);
     // An event stands and falls with each of its auth events.
@@ -47,12 +52,12 @@ export function authEventsOutside(events: readonly RoomEvent[]): Set<string> {
  * @param told the state and its auth chain, whose hashes and signatures were checked
  * @param known accepted events that this server has
  */
-export function proveState(
+export async function proveState(
   told: { readonly state: readonly RoomEvent[]; readonly authChain: readonly RoomEvent[] },
   version: string,
   known: ReadonlyMap<string, RoomEvent>,
-): ProvenState | Disproof {
-  const allowed = allowedByThemselves([...told.authChain, ...told.state], known);
+): Promise<ProvenState | Disproof> {
+  const allowed = await allowedByThemselves([...told.authChain, ...told.state], known);
   const state = new Map<string, RoomEvent>();
   for (const event of told.state) {
     if (event.stateKey === undefined) return { wrong: 'a message event in the state' };

@@ -11,6 +11,7 @@ import {
   stateKeyOf,
   type StateMap,
 } from '@rookery/state-res';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { EventGates } from '../sending/event-gates.js';
 import { atOnce, later } from './at-once.js';
 import { DraftBuilder } from './draft-builder.js';
@@ -26,6 +27,9 @@ export type ForeignOutcome =
   | { readonly kind: 'staged'; readonly rejectedReason: string | undefined; readonly softFailed: boolean }
   | { readonly kind: 'known' }
   | { readonly kind: 'missing'; readonly eventIds: readonly string[] };
+
+/** Outliers that are looked at before others get a turn. */
+const eventsPerTurn = 500;
 
 /** Nothing is staged: a module thinks about the event, for longer than a turn of the event loop. */
 export interface ForeignThinking {
@@ -134,7 +138,9 @@ export class ForeignStager {
    */
   async stageOutliers(room: WorkingRoom, events: readonly RoomEvent[]): Promise<void> {
     const known = await this.events.many(events.map((event) => event.eventId));
-    for (const event of byAuth(events)) {
+    for (const [index, event] of byAuth(events).entries()) {
+      // The state of a large room must not hold up the rooms of others.
+      if (index % eventsPerTurn === eventsPerTurn - 1) await nextTurn();
       if (known.has(event.eventId) || room.stagedById.has(event.eventId)) continue;
       const auth = await this.#authEvents(room, event);
       if (auth.missing.length > 0) continue;
