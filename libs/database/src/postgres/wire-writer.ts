@@ -117,13 +117,19 @@ function parameter(value: SqlValue | undefined): void {
 /** A list as PostgreSQL reads it. A column of lists, or of bytes, gives lists of those. */
 function listText(items: readonly (SqlValue | undefined)[]): string {
   let list = '{';
-  for (const [index, item] of items.entries()) {
+  for (let index = 0; index < items.length; index++) {
+    const item = items[index];
     if (index > 0) list += ',';
-    if (item === null || item === undefined) list += 'NULL';
+    if (typeof item === 'string') list += quoted(item);
+    else if (item === null || item === undefined) list += 'NULL';
     else if (Array.isArray(item)) list += listText(item);
     else if (item instanceof Uint8Array) list += `"\\\\x${Buffer.from(item).toString('hex')}"`;
-    else if (typeof item === 'string') list += `"${item.replaceAll('\\', '\\\\').replaceAll('"', '\\"')}"`;
     else list += String(item);
   }
   return `${list}}`;
+}
+
+function quoted(text: string): string {
+  const isPlain = !text.includes('"') && !text.includes('\\');
+  return isPlain ? `"${text}"` : `"${text.replace(/["\\]/g, '\\$&')}"`;
 }

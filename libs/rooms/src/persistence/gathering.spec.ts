@@ -54,6 +54,7 @@ describe('Gathering', () => {
 
   it('lets nobody fail because of another', async () => {
     for (const entry of ['a', 'b', 'c', 'd']) add(entry);
+    expect(written()).toEqual(['a']);
     open[0]!.end();
     await turns();
     open[1]!.end(new Error('one of them'));
@@ -77,21 +78,26 @@ describe('Gathering', () => {
     add('c');
     open[1]!.end();
     await turns();
+    expect(written()).toEqual(['a', 'b']);
+    timers[1]!.then();
     expect(written()).toEqual(['a', 'b', 'c']);
-    expect(timers[1]!.cancelled).toBe(true);
+    add('d');
     open[0]!.end();
     open[2]!.end();
     await turns();
+    expect(written()).toEqual(['a', 'b', 'c', 'd']);
+    expect(timers.map((timer) => timer.cancelled)).toEqual([true, true, true]);
     expect(outcomes).toEqual(['b written', 'a written', 'c written']);
   });
 
-  it('takes no more together than one write should hold', async () => {
+  it('begins another write once enough wait for it, and takes no more together than one should hold', async () => {
     for (let n = 0; n < 100; n++) add('x');
-    for (let n = 0; n < 5; n++) {
+    expect(open.map(({ entries }) => entries.length)).toEqual([1, 4, 8]);
+    for (let n = 0; n < 6; n++) {
       open[n]?.end();
       await turns();
     }
-    expect(open.map(({ entries }) => entries.length)).toEqual([1, 32, 32, 32, 3]);
+    expect(open.map(({ entries }) => entries.length)).toEqual([1, 4, 8, 32, 32, 23]);
     expect(outcomes).toHaveLength(100);
   });
 });

@@ -7,6 +7,10 @@ interface Waiting<Entry> {
 
 /** How much is taken together at most. */
 const maxEntries = 32;
+/** Writes that may be under way at a time before it counts how long somebody waits. */
+const maxAtOnce = 3;
+/** So many must wait for each write that is under way before another begins: what is written together costs less. */
+const worthAnother = 4;
 /** Whoever has waited for so long goes ahead beside what is still being written: one slow write holds up nobody for long. */
 const patienceMs = 25;
 
@@ -35,22 +39,27 @@ export class Gathering<Entry> {
   add(entry: Entry): Promise<void> {
     return new Promise((resolve, reject) => {
       this.#waiting.push({ entry, resolve, reject });
-      if (this.#running === 0) this.#start();
-      // It would be called for nothing where the write that is under way ends before.
-      else this.#impatient ??= this.after(patienceMs, () => this.#start());
+      this.#next();
     });
+  }
+
+  #next(): void {
+    if (this.#waiting.length === 0) return;
+    const enough = this.#running * worthAnother;
+    if (this.#running < maxAtOnce && this.#waiting.length >= enough) this.#start();
+    else this.#impatient ??= this.after(patienceMs, () => this.#start());
   }
 
   #start(): void {
     this.#impatient?.cancel();
     this.#impatient = undefined;
     const taken = this.#waiting.splice(0, maxEntries);
-    if (taken.length === 0) return;
     this.#running += 1;
     void this.#settle(taken).then(() => {
       this.#running -= 1;
-      this.#start();
+      this.#next();
     });
+    this.#next();
   }
 
   async #settle(taken: readonly Waiting<Entry>[]): Promise<void> {
