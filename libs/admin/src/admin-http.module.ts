@@ -1,6 +1,7 @@
 import { type DynamicModule, Module } from '@nestjs/common';
 import type { Config } from '@rookery/platform';
 import { AdminOperationsModule } from './admin-operations.module.js';
+import { AuthServiceModule } from './auth-service/auth-service.module.js';
 import { AdminMediaModule } from './media/admin-media.module.js';
 import { AdminCredentialsModule, AdminUserMediaModule, AdminUsersModule } from './users/admin-users.module.js';
 
@@ -13,7 +14,7 @@ export class AdminHttpModule {
       imports: [
         AdminOperationsModule,
         AdminUsersModule,
-        ...(config.get('matrix_authentication_service.enabled') ? [] : [AdminCredentialsModule]),
+        ...(config.get('matrix_authentication_service.enabled') ? [AuthServiceModule] : [AdminCredentialsModule]),
         ...(config.get('enable_media_repo') ? [AdminMediaModule, AdminUserMediaModule] : []),
       ],
     };

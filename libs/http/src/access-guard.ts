@@ -39,6 +39,7 @@ export class AccessGuard implements CanActivate {
     exchange.servlet = servlet;
     exchange.query = request.query;
     request.inbound = exchange;
+    if (access.ownAuth && this.authenticator?.isDelegated) throw MatrixError.unrecognized();
     if (access.auth !== 'none') {
       if (this.authenticator === undefined) throw new Error('No RequestAuthenticator is provided');
       const requester = await this.authenticator.authenticate(exchange, access);

@@ -42,6 +42,8 @@ export interface AccessOptions {
   readonly suspended?: boolean;
   /** Whether calling it is what makes a user active (sync): 403 `M_RESOURCE_LIMIT_EXCEEDED` past the monthly limit. */
   readonly active?: boolean;
+  /** Part of how this server authenticates users itself: 404 `M_UNRECOGNIZED` where another service does. */
+  readonly ownAuth?: boolean;
   /** Only server administrators: 403 `M_FORBIDDEN`. */
   readonly admin?: boolean;
   /** Largest body accepted, bytes; default 13,107,200. */
@@ -58,6 +60,10 @@ export const Access = (options: AccessOptions): MethodDecorator & ClassDecorator
 
 /** Turns a request's token into a {@link Requester}. Implemented by `users`, used by the guard. */
 export abstract class RequestAuthenticator {
+  /** Whether another service authenticates users. */
+  get isDelegated(): boolean {
+    return false;
+  }
   /**
    * @returns `undefined` only when `access.auth` is `optional` and there is no token
    * @throws MatrixError 401 `M_MISSING_TOKEN`, 401 `M_UNKNOWN_TOKEN` (with `soft_logout`), 401 `M_USER_LOCKED`,

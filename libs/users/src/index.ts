@@ -76,6 +76,7 @@ export {
   type AppserviceIdentity,
   type AppserviceSource,
 } from './sessions/appservice-directory.js';
+export { AuthenticationService } from './sessions/authentication-service.js';
 export { ClientActivity } from './sessions/client-activity.js';
 export { addressesOf, type UserAddress } from './sessions/client-activity.query.js';
 export type { LoginMethod } from './sessions/login-proofs.js';

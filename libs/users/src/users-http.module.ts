@@ -10,6 +10,7 @@ import { ConsentController } from './consent/consent.controller.js';
 import { DeviceController } from './devices/device.controller.js';
 import { OpenIdController } from './openid/openid.controller.js';
 import { ProfileController } from './profiles/profile.controller.js';
+import { AuthMetadataController } from './sessions/auth-metadata.controller.js';
 import { LoginController } from './sessions/login.controller.js';
 import { SessionController } from './sessions/session.controller.js';
 import { SubmitTokenController } from './threepids/submit-token.controller.js';
@@ -27,6 +28,7 @@ import { UsersModule } from './users.module.js';
     AccountRenewalController,
     AccountStatusController,
     AdminRegistrationController,
+    AuthMetadataController,
     ConsentController,
     DeviceController,
     FallbackController,

@@ -23,6 +23,7 @@ import { OpenIdService } from './openid/openid.service.js';
 import { ProfileService } from './profiles/profile.service.js';
 import { RemoteProfiles } from './profiles/remote-profiles.js';
 import { AppserviceDirectory } from './sessions/appservice-directory.js';
+import { AuthenticationService } from './sessions/authentication-service.js';
 import { ClientActivity } from './sessions/client-activity.js';
 import { LoginProofs } from './sessions/login-proofs.js';
 import { LoginService } from './sessions/login.service.js';
@@ -52,6 +53,7 @@ const face = [
   AccountStatusService,
   AccountValidity,
   AppserviceDirectory,
+  AuthenticationService,
   ClientActivity,
   ConsentService,
   DeactivationService,

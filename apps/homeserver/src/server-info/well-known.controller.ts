@@ -2,6 +2,7 @@ import { Controller, Get } from '@nestjs/common';
 import { Access } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
+import { AuthenticationService } from '@rookery/users';
 
 /** The documents by which clients and servers find this one. */
 @Controller()
@@ -10,7 +11,10 @@ export class WellKnownController {
   readonly #server: object | undefined;
   readonly #support: object | undefined;
 
-  constructor(config: Config) {
+  constructor(
+    config: Config,
+    private readonly service: AuthenticationService,
+  ) {
     const publicBaseUrl = config.isGiven('public_baseurl') ? config.get('public_baseurl') : undefined;
     const identityServer = config.get('default_identity_server');
     if (publicBaseUrl) {
@@ -42,8 +46,11 @@ export class WellKnownController {
   /** GET /.well-known/matrix/client */
   @Get('/.well-known/matrix/client')
   @Access({ auth: 'none' })
-  client(): object {
-    return found(this.#client);
+  async client(): Promise<object> {
+    const document = found(this.#client);
+    if (!this.service.isEnabled) return document;
+    const { issuer, account_management_uri: account } = await this.service.metadata();
+    return { ...document, 'org.matrix.msc2965.authentication': { issuer, account } };
   }
 
   /** GET /.well-known/matrix/server */

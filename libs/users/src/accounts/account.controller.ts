@@ -28,7 +28,7 @@ export class AccountController {
 
   /** POST /_matrix/client/v3/account/password: with a token for oneself, without one after proving an address */
   @Post(stable('/account/password'))
-  @Access({ auth: 'optional', expired: true })
+  @Access({ ownAuth: true, auth: 'optional', expired: true })
   async changePassword(
     @Who() requester: Requester | undefined,
     @Inbound() request: InboundRequest,
@@ -56,7 +56,7 @@ export class AccountController {
 
   /** POST /_matrix/client/v3/account/deactivate */
   @Post(stable('/account/deactivate'))
-  @Access({ auth: 'required', expired: true })
+  @Access({ ownAuth: true, auth: 'required', expired: true })
   async deactivate(
     @Who() requester: Requester,
     @Inbound() request: InboundRequest,

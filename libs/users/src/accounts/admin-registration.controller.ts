@@ -26,14 +26,14 @@ export class AdminRegistrationController {
 
   /** GET /_synapse/admin/v1/register */
   @Get('/_synapse/admin/v1/register')
-  @Access({ auth: 'none' })
+  @Access({ ownAuth: true, auth: 'none' })
   nonce(): object {
     return { nonce: this.registrations.nonce() };
   }
 
   /** POST /_synapse/admin/v1/register */
   @Post('/_synapse/admin/v1/register')
-  @Access({ auth: 'none' })
+  @Access({ ownAuth: true, auth: 'none' })
   register(
     @Inbound() request: InboundRequest,
     @JsonBody(schema) body: Partial<SharedSecretRegistration>,

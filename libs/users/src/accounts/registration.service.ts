@@ -101,6 +101,13 @@ export class RegistrationService {
     if (!found) throw new MatrixError(401, 'M_MISSING_TOKEN', 'The token of an application service is required');
     const appservice = this.appservices.byToken(found.token, request.ip);
     if (!appservice) throw unknownToken('Not the token of an application service', false);
+    if (this.config.get('matrix_authentication_service.enabled') && body.inhibit_login !== true) {
+      throw new MatrixError(
+        400,
+        'IO.ELEMENT.MSC4190.M_APPSERVICE_LOGIN_UNSUPPORTED',
+        "Users get no sessions here: register with 'inhibit_login'",
+      );
+    }
     if (typeof body.username !== 'string') throw MatrixError.missingParam("Missing parameter 'username'");
     const localpart = await this.accounts.checkAvailable(body.username, appservice.id);
     if (!appservice.covers(qualifyUserId(localpart, this.config.serverName)))

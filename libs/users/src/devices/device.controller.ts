@@ -52,7 +52,7 @@ export class DeviceController {
 
   /** DELETE /_matrix/client/v3/devices/{deviceId} */
   @Delete(stable('/devices/:deviceId'))
-  @Access({ auth: 'required' })
+  @Access({ ownAuth: true, auth: 'required' })
   async delete(
     @Who() requester: Requester,
     @Inbound() request: InboundRequest,
@@ -69,7 +69,7 @@ export class DeviceController {
 
   /** POST /_matrix/client/v3/delete_devices */
   @Post(stable('/delete_devices'))
-  @Access({ auth: 'required' })
+  @Access({ ownAuth: true, auth: 'required' })
   async deleteMany(
     @Who() requester: Requester,
     @Inbound() request: InboundRequest,

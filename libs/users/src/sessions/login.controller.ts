@@ -35,14 +35,14 @@ export class LoginController {
 
   /** GET /_matrix/client/v3/login */
   @Get([...stable('/login'), ...client(['api/v1'], '/login')])
-  @Access({ auth: 'none' })
+  @Access({ ownAuth: true, auth: 'none' })
   flows(): object {
     return { flows: this.logins.flows() };
   }
 
   /** POST /_matrix/client/v3/login */
   @Post([...stable('/login'), ...client(['api/v1'], '/login')])
-  @Access({ auth: 'none' })
+  @Access({ ownAuth: true, auth: 'none' })
   login(@Inbound() request: InboundRequest, @JsonBody(loginSchema) body: LoginBody): Promise<object> {
     return this.logins.login(request, body, {
       deviceId: body.device_id,
@@ -53,7 +53,7 @@ export class LoginController {
 
   /** POST /_matrix/client/v1/login/get_token */
   @Post([...client(['v1'], '/login/get_token'), ...client(['unstable'], '/org.matrix.msc3882/login/token')])
-  @Access({ auth: 'required' })
+  @Access({ ownAuth: true, auth: 'required' })
   async createToken(
     @Who() requester: Requester,
     @Inbound() request: InboundRequest,

@@ -7,12 +7,21 @@ import { findDevice } from '../devices/device.query.js';
 import { AccountValidity } from '../accounts/account-validity.js';
 import { assertApproved } from '../accounts/approval.js';
 import { assertServerOpen } from '../common/server-gate.js';
-import { isLocalUser } from '../common/user-names.js';
+import { isLocalUser, qualifyUserId } from '../common/user-names.js';
 import { ParticipationGate } from '../usage/participation-gate.js';
 import { accessTokenOf } from './access-token.js';
+import { AuthenticationService } from './authentication-service.js';
 import { type AppserviceIdentity, AppserviceDirectory } from './appservice-directory.js';
 import { ClientActivity } from './client-activity.js';
 import { SessionService, unknownToken } from './session.service.js';
+import type { TokenOwner } from './token.query.js';
+
+/** Whose a token is, whoever has issued it. */
+type Owner = Pick<
+  TokenOwner,
+  'userId' | 'deviceId' | 'isGuest' | 'isAdmin' | 'shadowBanned' | 'suspended' | 'locked' | 'deactivated' | 'approved'
+> &
+  Partial<Pick<TokenOwner, 'tokenId' | 'puppetedBy' | 'validUntilMs'>>;
 
 /** Turns a request's access token into a {@link Requester}. A request of an active session costs no query. */
 @Injectable()
@@ -23,11 +32,16 @@ export class UserRequestAuthenticator extends RequestAuthenticator {
     private readonly validity: AccountValidity,
     private readonly activity: ClientActivity,
     private readonly participation: ParticipationGate,
+    private readonly service: AuthenticationService,
     private readonly database: Database,
     private readonly clock: Clock,
     private readonly config: Config,
   ) {
     super();
+  }
+
+  override get isDelegated(): boolean {
+    return this.service.isEnabled;
   }
 
   async authenticate(request: InboundRequest, access: AccessOptions): Promise<Requester | undefined> {
@@ -43,7 +57,7 @@ export class UserRequestAuthenticator extends RequestAuthenticator {
   }
 
   async #asUser(request: InboundRequest, access: AccessOptions, token: string): Promise<Requester> {
-    const owner = await this.sessions.findOwner(token);
+    const owner = this.service.isEnabled ? await this.#introspect(token) : await this.sessions.findOwner(token);
     if (!owner || owner.deactivated) throw unknownToken('Unknown access token', false);
     // Administrators keep their ways in: they open the server again.
     if (!owner.isAdmin) assertServerOpen(this.config);
@@ -77,6 +91,17 @@ export class UserRequestAuthenticator extends RequestAuthenticator {
       userAgent: request.userAgent,
       requestId: request.requestId,
     };
+  }
+
+  /** The same for a token of the authentication service. */
+  async #introspect(token: string): Promise<Owner | undefined> {
+    const introspected = await this.service.introspect(token);
+    if (!introspected) return undefined;
+    const { deviceId, isAdmin, localpart } = introspected;
+    const account = await this.sessions.findAccount(qualifyUserId(localpart, this.config.serverName));
+    if (!account) return undefined;
+    if (deviceId !== undefined && !(await findDevice(this.database, account.userId, deviceId))) return undefined;
+    return { ...account, deviceId, isAdmin, tokenId: undefined };
   }
 
   /** @spec application-service-api#identity-assertion */

@@ -25,7 +25,7 @@ export class SessionController {
 
   /** POST /_matrix/client/v3/refresh */
   @Post(stable('/refresh'))
-  @Access({ auth: 'none' })
+  @Access({ ownAuth: true, auth: 'none' })
   async refresh(
     @JsonBody({ required: ['refresh_token'], properties: { refresh_token: { type: 'string' } } })
     body: {
@@ -38,7 +38,7 @@ export class SessionController {
 
   /** POST /_matrix/client/v3/logout */
   @Post(stable('/logout'))
-  @Access({ auth: 'required', guests: true, locked: true, expired: true })
+  @Access({ ownAuth: true, auth: 'required', guests: true, locked: true, expired: true })
   async logout(@Who() requester: Requester, @Inbound() request: InboundRequest): Promise<object> {
     if (requester.accessTokenId === undefined) {
       // An application service ends the session of the device that it acts as.
@@ -54,7 +54,7 @@ export class SessionController {
 
   /** POST /_matrix/client/v3/logout/all */
   @Post(stable('/logout/all'))
-  @Access({ auth: 'required', guests: true, locked: true, expired: true })
+  @Access({ ownAuth: true, auth: 'required', guests: true, locked: true, expired: true })
   async logoutAll(@Who() requester: Requester, @Inbound() request: InboundRequest): Promise<object> {
     await this.modules.loggedOut(requester.userId, requester.deviceId, accessTokenOf(request)?.token ?? '', {
       requester,

@@ -45,42 +45,42 @@ export class ThreepidController {
 
   /** POST /_matrix/client/v3/register/email/requestToken */
   @Post(stable('/register/email/requestToken'))
-  @Access({ auth: 'none' })
+  @Access({ ownAuth: true, auth: 'none' })
   registerByEmail(@Inbound() request: InboundRequest, @JsonBody(emailSchema) body: EmailTokenBody): Promise<object> {
     return this.requests.forEmail('registration', body, request);
   }
 
   /** POST /_matrix/client/v3/register/msisdn/requestToken */
   @Post(stable('/register/msisdn/requestToken'))
-  @Access({ auth: 'none' })
+  @Access({ ownAuth: true, auth: 'none' })
   registerByNumber(@Inbound() request: InboundRequest, @JsonBody(msisdnSchema) body: MsisdnTokenBody): Promise<object> {
     return this.requests.forMsisdn('registration', body, request);
   }
 
   /** POST /_matrix/client/v3/account/password/email/requestToken */
   @Post(stable('/account/password/email/requestToken'))
-  @Access({ auth: 'none' })
+  @Access({ ownAuth: true, auth: 'none' })
   resetByEmail(@Inbound() request: InboundRequest, @JsonBody(emailSchema) body: EmailTokenBody): Promise<object> {
     return this.requests.forEmail('password_reset', body, request);
   }
 
   /** POST /_matrix/client/v3/account/password/msisdn/requestToken */
   @Post(stable('/account/password/msisdn/requestToken'))
-  @Access({ auth: 'none' })
+  @Access({ ownAuth: true, auth: 'none' })
   resetByNumber(@Inbound() request: InboundRequest, @JsonBody(msisdnSchema) body: MsisdnTokenBody): Promise<object> {
     return this.requests.forMsisdn('password_reset', body, request);
   }
 
   /** POST /_matrix/client/v3/account/3pid/email/requestToken */
   @Post(stable('/account/3pid/email/requestToken'))
-  @Access({ auth: 'none' })
+  @Access({ ownAuth: true, auth: 'none' })
   addEmail(@Inbound() request: InboundRequest, @JsonBody(emailSchema) body: EmailTokenBody): Promise<object> {
     return this.requests.forEmail('add_threepid', body, request);
   }
 
   /** POST /_matrix/client/v3/account/3pid/msisdn/requestToken */
   @Post(stable('/account/3pid/msisdn/requestToken'))
-  @Access({ auth: 'none' })
+  @Access({ ownAuth: true, auth: 'none' })
   addNumber(@Inbound() request: InboundRequest, @JsonBody(msisdnSchema) body: MsisdnTokenBody): Promise<object> {
     return this.requests.forMsisdn('add_threepid', body, request);
   }
@@ -115,7 +115,7 @@ export class ThreepidController {
 
   /** POST /_matrix/client/v3/account/3pid/add */
   @Post(stable('/account/3pid/add'))
-  @Access({ auth: 'required' })
+  @Access({ ownAuth: true, auth: 'required' })
   async add(
     @Who() requester: Requester,
     @Inbound() request: InboundRequest,
@@ -133,7 +133,7 @@ export class ThreepidController {
    * otherwise add an address, and with it set a new password.
    */
   @Post(stable('/account/3pid'))
-  @Access({ auth: 'required' })
+  @Access({ ownAuth: true, auth: 'required' })
   async addTheOldWay(
     @Who() requester: Requester,
     @Inbound() request: InboundRequest,
@@ -170,7 +170,7 @@ export class ThreepidController {
 
   /** POST /_matrix/client/v3/account/3pid/delete */
   @Post(stable('/account/3pid/delete'))
-  @Access({ auth: 'required' })
+  @Access({ ownAuth: true, auth: 'required' })
   async delete(@Who() requester: Requester, @JsonBody(addressSchema) body: AddressBody): Promise<object> {
     if (!this.config.get('enable_3pid_changes'))
       throw MatrixError.forbidden('Addresses cannot be changed on this server');

@@ -3,6 +3,7 @@ import { Access, FormBody, HttpReply, Inbound, type InboundRequest, requiredQuer
 import { MatrixError } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
 import { Pages } from '@rookery/templates';
+import { AuthenticationService } from '../sessions/authentication-service.js';
 import { UiaService } from './uia.service.js';
 
 /** A stage that has a page: its template, the field of its form, and what the stage calls that. */
@@ -24,12 +25,14 @@ export class FallbackController {
     private readonly uia: UiaService,
     private readonly pages: Pages,
     private readonly config: Config,
+    private readonly service: AuthenticationService,
   ) {}
 
   /** GET /_matrix/client/v3/auth/{stage}/fallback/web */
   @Get(stable('/auth/:stage/fallback/web'))
   @Access({ auth: 'none' })
   async show(@Inbound() request: InboundRequest, @Param('stage') stage: string): Promise<HttpReply> {
+    if (stage === 'm.oauth' && this.service.isEnabled) return HttpReply.redirect(await this.service.keyResetUrl());
     const session = requiredQueryString(request, 'session');
     const page = this.#pageOf(stage);
     if (!(await this.uia.describe(session))) throw MatrixError.notFound('Unknown or expired session');

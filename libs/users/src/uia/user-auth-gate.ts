@@ -6,6 +6,8 @@ import { Clock, Config, type Requester } from '@rookery/platform';
 import { findAccount } from '../accounts/account.query.js';
 import { AccountModules } from '../common/account-modules.js';
 import { lastValidatedMs, markValidated } from '../sessions/token.query.js';
+import { AuthenticationService } from '../sessions/authentication-service.js';
+import { InteractiveAuthRequired } from './uia-errors.js';
 import { UiaService } from './uia.service.js';
 
 /** How an operation asks for its user's confirmation. */
@@ -30,6 +32,7 @@ export class UserAuthGate {
     private readonly clock: Clock,
     private readonly config: Config,
     private readonly modules: AccountModules,
+    private readonly service: AuthenticationService,
   ) {}
 
   useSso(capability: SsoCapability): void {
@@ -42,6 +45,7 @@ export class UserAuthGate {
    */
   async require(requester: Requester, request: InboundRequest, body: JsonObject, options: GateOptions): Promise<void> {
     if (requester.appserviceId !== undefined) return;
+    if (this.service.isEnabled) throw await this.#elsewhere();
     const { accessTokenId } = requester;
     const timeoutMs = options.mayReuse ? this.config.get('ui_auth.session_timeout') : 0;
     if (timeoutMs > 0 && accessTokenId !== undefined) {
@@ -55,6 +59,17 @@ export class UserAuthGate {
         name: 'uia_validated',
       });
     }
+  }
+
+  /** Where another service authenticates users, they confirm there: what is left to confirm here are new cross-signing keys. */
+  async #elsewhere(): Promise<InteractiveAuthRequired> {
+    const place = { url: await this.service.keyResetUrl() };
+    return new InteractiveAuthRequired({
+      session: 'dummy',
+      flows: [['m.oauth'], ['org.matrix.cross_signing_reset']],
+      params: { 'm.oauth': place, 'org.matrix.cross_signing_reset': place },
+      completed: [],
+    });
   }
 
   /** By what a user can confirm. Somebody who has neither a password nor single sign-on is offered the password all the same. */

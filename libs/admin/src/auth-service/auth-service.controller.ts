@@ -1,0 +1,159 @@
+import { createHash, timingSafeEqual } from 'node:crypto';
+import { Controller, Get, Post } from '@nestjs/common';
+import { compileSchema, HttpReply, Inbound, type InboundRequest, Access, requiredQueryString } from '@rookery/http';
+import { isJsonObject, MatrixError } from '@rookery/matrix-types';
+import { Config } from '@rookery/platform';
+import { AccountService } from '@rookery/users';
+import { type DeviceWish, type ProvisionWish, ServiceAccounts } from './service-accounts.service.js';
+
+const text = { type: 'string' };
+const flag = { type: 'boolean' };
+const shape = (required: readonly string[], more: object = {}): ((value: unknown) => void) =>
+  compileSchema({
+    type: 'object',
+    required,
+    properties: { localpart: { ...text, minLength: 1 }, device_id: { ...text, minLength: 1 }, ...more },
+  });
+
+const byLocalpart = shape(['localpart']);
+const provision = shape(['localpart'], {
+  set_displayname: text,
+  unset_displayname: flag,
+  set_avatar_url: text,
+  unset_avatar_url: flag,
+  set_emails: { type: 'array', maxItems: 100, items: text },
+  unset_emails: flag,
+  locked: { type: ['boolean', 'null'] },
+});
+const deletion = shape(['localpart', 'erase'], { erase: flag });
+const naming = shape(['localpart', 'displayname'], { displayname: text });
+const device = shape(['localpart', 'device_id'], { display_name: { type: ['string', 'null'] } });
+const deviceName = shape(['localpart', 'device_id', 'display_name'], { display_name: text });
+const deviceList = shape(['localpart', 'devices'], { devices: { type: 'array', maxItems: 10_000, items: text } });
+
+const path = (name: string): string => `/_synapse/mas/${name}`;
+
+/** What the service that authenticates users tells this server (MSC3861). It knows the shared secret; nobody else gets in. */
+@Controller()
+@Access({ auth: 'none', bodyLimitBytes: 1_048_576 })
+export class AuthServiceController {
+  readonly #secret: Buffer;
+
+  constructor(
+    private readonly service: ServiceAccounts,
+    private readonly accounts: AccountService,
+    config: Config,
+  ) {
+    this.#secret = digest(config.get('matrix_authentication_service.secret') ?? '');
+  }
+
+  /** GET /_synapse/mas/query_user */
+  @Get(path('query_user'))
+  async queryUser(@Inbound() request: InboundRequest): Promise<object> {
+    this.#authorize(request);
+    return this.service.describe(requiredQueryString(request, 'localpart'));
+  }
+
+  /** GET /_synapse/mas/is_localpart_available */
+  @Get(path('is_localpart_available'))
+  async isLocalpartAvailable(@Inbound() request: InboundRequest): Promise<object> {
+    this.#authorize(request);
+    await this.accounts.checkAvailable(requiredQueryString(request, 'localpart'));
+    return {};
+  }
+
+  /** POST /_synapse/mas/provision_user */
+  @Post(path('provision_user'))
+  async provisionUser(@Inbound() request: InboundRequest): Promise<object> {
+    const wish = this.#read<ProvisionWish>(request, provision);
+    return HttpReply.json((await this.service.provision(wish, request)) ? 201 : 200, {});
+  }
+
+  /** POST /_synapse/mas/delete_user */
+  @Post(path('delete_user'))
+  async deleteUser(@Inbound() request: InboundRequest): Promise<object> {
+    const body = this.#read<{ localpart: string; erase: boolean }>(request, deletion);
+    await this.service.delete(body.localpart, body.erase, request);
+    return {};
+  }
+
+  /** POST /_synapse/mas/reactivate_user */
+  @Post(path('reactivate_user'))
+  async reactivateUser(@Inbound() request: InboundRequest): Promise<object> {
+    const { localpart } = this.#read<{ localpart: string }>(request, byLocalpart);
+    await this.service.reactivate(localpart, request);
+    return {};
+  }
+
+  /** POST /_synapse/mas/set_displayname */
+  @Post(path('set_displayname'))
+  async setDisplayName(@Inbound() request: InboundRequest): Promise<object> {
+    const body = this.#read<{ localpart: string; displayname: string }>(request, naming);
+    await this.service.setProfile(body.localpart, { displayname: body.displayname }, request);
+    return {};
+  }
+
+  /** POST /_synapse/mas/unset_displayname */
+  @Post(path('unset_displayname'))
+  async unsetDisplayName(@Inbound() request: InboundRequest): Promise<object> {
+    const { localpart } = this.#read<{ localpart: string }>(request, byLocalpart);
+    await this.service.setProfile(localpart, { displayname: '' }, request);
+    return {};
+  }
+
+  /** POST /_synapse/mas/allow_cross_signing_reset */
+  @Post(path('allow_cross_signing_reset'))
+  async allowCrossSigningReset(@Inbound() request: InboundRequest): Promise<object> {
+    const { localpart } = this.#read<{ localpart: string }>(request, byLocalpart);
+    await this.service.allowKeyReset(localpart);
+    return {};
+  }
+
+  /** POST /_synapse/mas/upsert_device */
+  @Post(path('upsert_device'))
+  async upsertDevice(@Inbound() request: InboundRequest): Promise<object> {
+    const isNew = await this.service.upsertDevice(this.#read<DeviceWish>(request, device));
+    return HttpReply.json(isNew ? 201 : 200, {});
+  }
+
+  /** POST /_synapse/mas/delete_device */
+  @Post(path('delete_device'))
+  async deleteDevice(@Inbound() request: InboundRequest): Promise<object> {
+    await this.service.deleteDevice(this.#read<DeviceWish>(request, device));
+    return new HttpReply(204, {}, undefined);
+  }
+
+  /** POST /_synapse/mas/update_device_display_name */
+  @Post(path('update_device_display_name'))
+  async renameDevice(@Inbound() request: InboundRequest): Promise<object> {
+    await this.service.renameDevice(this.#read<DeviceWish & { display_name: string }>(request, deviceName));
+    return {};
+  }
+
+  /** POST /_synapse/mas/sync_devices */
+  @Post(path('sync_devices'))
+  async syncDevices(@Inbound() request: InboundRequest): Promise<object> {
+    const body = this.#read<{ localpart: string; devices: string[] }>(request, deviceList);
+    await this.service.syncDevices(body.localpart, body.devices);
+    return {};
+  }
+
+  /** @throws MatrixError 403 `M_FORBIDDEN` */
+  #authorize({ headers }: InboundRequest): void {
+    const given = /^Bearer +(.+?) *$/i.exec(String(headers['authorization'] ?? ''))?.[1];
+    if (given === undefined || !timingSafeEqual(digest(given), this.#secret))
+      throw MatrixError.forbidden('This is for the authentication service only');
+  }
+
+  /** The body of a request of the service. Nobody else learns what is wrong with theirs. */
+  #read<Body>(request: InboundRequest, check: (value: unknown) => void): Body {
+    this.#authorize(request);
+    const { body } = request;
+    if (body === undefined) throw new MatrixError(400, 'M_NOT_JSON', 'A JSON body is required');
+    if (!isJsonObject(body)) throw MatrixError.badJson('The body must be a JSON object');
+    check(body);
+    return body as Body;
+  }
+}
+
+const digest = (secret: string): Buffer => createHash('sha256').update(secret).digest();

@@ -1,0 +1,190 @@
+import { Injectable } from '@nestjs/common';
+import { CrossSigningService, DehydratedDeviceService } from '@rookery/e2ee';
+import type { InboundRequest } from '@rookery/http';
+import { MatrixError } from '@rookery/matrix-types';
+import { Clock, Config } from '@rookery/platform';
+import {
+  type Account,
+  AccountService,
+  canonicalAddress,
+  checkProfileField,
+  DeactivationService,
+  DeviceService,
+  type Origin,
+  ProfileService,
+  qualifyUserId,
+  ThreepidService,
+} from '@rookery/users';
+
+/** How the authentication service wants an account to be. Of each pair at most one may be given. */
+export interface ProvisionWish {
+  readonly localpart: string;
+  readonly set_displayname?: string;
+  readonly unset_displayname?: boolean;
+  readonly set_avatar_url?: string;
+  readonly unset_avatar_url?: boolean;
+  readonly set_emails?: string[];
+  readonly unset_emails?: boolean;
+  readonly locked?: boolean | null;
+}
+
+/** A device of a user. */
+export interface DeviceWish {
+  readonly localpart: string;
+  readonly device_id: string;
+  readonly display_name?: string | null;
+}
+
+/** How long a user may replace the cross-signing keys. */
+const resetMs = 600_000;
+
+/** Accounts and devices as the service that authenticates users has them. */
+@Injectable()
+export class ServiceAccounts {
+  constructor(
+    private readonly clock: Clock,
+    private readonly config: Config,
+    private readonly accounts: AccountService,
+    private readonly profiles: ProfileService,
+    private readonly threepids: ThreepidService,
+    private readonly deactivation: DeactivationService,
+    private readonly devices: DeviceService,
+    private readonly dehydrated: DehydratedDeviceService,
+    private readonly crossSigning: CrossSigningService,
+  ) {}
+
+  /** @throws MatrixError 404 `M_NOT_FOUND` */
+  async describe(localpart: string): Promise<object> {
+    const { userId, suspended, deactivated } = await this.#account(localpart);
+    const profile = await this.profiles.get(userId);
+    return {
+      user_id: userId,
+      display_name: profile?.displayname ?? null,
+      avatar_url: profile?.avatar_url ?? null,
+      is_suspended: suspended,
+      is_deactivated: deactivated,
+    };
+  }
+
+  /**
+   * Makes an account, or changes it.
+   * @returns whether it is new
+   * @throws MatrixError 400 `M_INVALID_PARAM`, `M_INVALID_USERNAME`, `M_USER_IN_USE`, `M_THREEPID_IN_USE`
+   */
+  async provision(wish: ProvisionWish, request: InboundRequest): Promise<boolean> {
+    for (const what of ['displayname', 'avatar_url', 'emails'] as const)
+      if (wish[`set_${what}`] !== undefined && wish[`unset_${what}`] === true)
+        throw MatrixError.invalidParam(`Only one of 'set_${what}' and 'unset_${what}' may be given`);
+    const profile = {
+      ...changeOf('displayname', wish.set_displayname, wish.unset_displayname),
+      ...changeOf('avatar_url', wish.set_avatar_url, wish.unset_avatar_url),
+    };
+    const emails = wish.unset_emails ? [] : wish.set_emails?.map((email) => canonicalAddress('email', email));
+    const origin: Origin = { request, byAdmin: true };
+    const userId = qualifyUserId(wish.localpart, this.config.serverName);
+    const isNew = (await this.accounts.find(userId)) === undefined;
+    if (isNew) {
+      if ((await this.accounts.checkAvailable(wish.localpart)) !== wish.localpart)
+        throw new MatrixError(400, 'M_INVALID_USERNAME', 'A user name has no upper-case letters');
+      await this.accounts.register({
+        localpart: wish.localpart,
+        displayName: wish.set_displayname || undefined,
+        avatarUrl: wish.set_avatar_url || undefined,
+        origin,
+      });
+    } else if (Object.keys(profile).length > 0) {
+      await this.profiles.update(userId, profile, { origin, byAdmin: true });
+    }
+    if (emails) await this.#replaceEmails(userId, emails, origin);
+    if (typeof wish.locked === 'boolean') await this.accounts.setFlags(userId, { locked: wish.locked });
+    return isNew;
+  }
+
+  /** @throws MatrixError 404 `M_NOT_FOUND` */
+  async delete(localpart: string, erase: boolean, request: InboundRequest): Promise<void> {
+    const { userId } = await this.#account(localpart);
+    await this.deactivation.deactivate(userId, erase, false, { request });
+  }
+
+  /** @throws MatrixError 404 `M_NOT_FOUND` */
+  async reactivate(localpart: string, request: InboundRequest): Promise<void> {
+    const { userId } = await this.#account(localpart);
+    await this.deactivation.reactivate(userId, { request });
+  }
+
+  /** An empty text takes the field away. @throws MatrixError 404 `M_NOT_FOUND`, 400 `M_INVALID_PARAM` */
+  async setProfile(
+    localpart: string,
+    change: { readonly displayname: string },
+    request: InboundRequest,
+  ): Promise<void> {
+    const { userId } = await this.#account(localpart);
+    const checked = { displayname: checkProfileField('displayname', change.displayname) };
+    await this.profiles.update(userId, checked, { origin: { request }, byAdmin: true });
+  }
+
+  /** Lets a user replace the cross-signing keys for a while, where there are any. @throws MatrixError 404 `M_NOT_FOUND` */
+  async allowKeyReset(localpart: string): Promise<void> {
+    const { userId } = await this.#account(localpart);
+    await this.crossSigning.allowReplacement(userId, this.clock.nowMs() + resetMs);
+  }
+
+  /** @returns whether the device is new. @throws MatrixError 404 `M_NOT_FOUND` */
+  async upsertDevice({ localpart, device_id: deviceId, display_name: name }: DeviceWish): Promise<boolean> {
+    const { userId } = await this.#account(localpart);
+    const isNew = await this.devices.create(userId, deviceId, name ?? undefined);
+    if (!isNew && typeof name === 'string') await this.devices.rename(userId, deviceId, name);
+    return isNew;
+  }
+
+  /** @throws MatrixError 404 `M_NOT_FOUND` */
+  async deleteDevice({ localpart, device_id: deviceId }: DeviceWish): Promise<void> {
+    const { userId } = await this.#account(localpart);
+    await this.devices.delete(userId, [deviceId]);
+  }
+
+  /** @throws MatrixError 404 `M_NOT_FOUND`, 400 `M_TOO_LARGE` */
+  async renameDevice(wish: DeviceWish & { readonly display_name: string }): Promise<void> {
+    const { userId } = await this.#account(wish.localpart);
+    await this.devices.rename(userId, wish.device_id, wish.display_name);
+  }
+
+  /** Makes these the only devices of a user, beside the dehydrated one. @throws MatrixError 404 `M_NOT_FOUND` */
+  async syncDevices(localpart: string, wanted: readonly string[]): Promise<void> {
+    const { userId } = await this.#account(localpart);
+    const known = new Set((await this.devices.list(userId)).map(({ deviceId }) => deviceId));
+    const kept = new Set([...wanted, (await this.dehydrated.idOf(userId)) ?? '']);
+    await this.devices.delete(
+      userId,
+      [...known].filter((deviceId) => !kept.has(deviceId)),
+    );
+    for (const deviceId of new Set(wanted))
+      if (!known.has(deviceId)) await this.devices.create(userId, deviceId, undefined);
+  }
+
+  async #account(localpart: string): Promise<Account> {
+    const userId = qualifyUserId(localpart, this.config.serverName);
+    const account = userId.includes('\0') ? undefined : await this.accounts.find(userId);
+    if (!account) throw MatrixError.notFound('User not found');
+    return account;
+  }
+
+  async #replaceEmails(userId: string, wanted: readonly string[], origin: Origin): Promise<void> {
+    const before = (await this.threepids.list(userId)).flatMap(({ medium, address }) =>
+      medium === 'email' ? [address] : [],
+    );
+    for (const address of before.filter((one) => !wanted.includes(one)))
+      await this.threepids.remove(userId, 'email', address, origin);
+    for (const address of new Set(wanted))
+      if (!before.includes(address)) await this.threepids.add(userId, 'email', address, this.clock.nowMs(), origin);
+  }
+}
+
+const changeOf = (
+  field: 'displayname' | 'avatar_url',
+  set: string | undefined,
+  unset: boolean | undefined,
+): Readonly<Record<string, unknown>> => {
+  if (set === undefined && unset !== true) return {};
+  return { [field]: checkProfileField(field, set ?? '') };
+};
