@@ -14,7 +14,7 @@ const newAdminSchema = { properties: { user_id: { type: 'string' } } };
 const purgeSchema = {
   properties: {
     delete_local_events: { type: 'boolean' },
-    purge_up_to_event_id: { type: ['string', 'null'] },
+    purge_up_to_event_id: { type: ['string', 'null'], maxLength: 255, pattern: '^[^\\u0000]*$' },
     purge_up_to_ts: { type: ['integer', 'null'] },
   },
 };

@@ -13,7 +13,9 @@ const nullableText = { type: ['string', 'null'] };
 const named = (...keys: string[]): object => ({
   type: 'object',
   required: keys,
-  properties: Object.fromEntries(keys.map((key) => [key, { type: 'string', minLength: 1, maxLength: 255 }])),
+  properties: Object.fromEntries(
+    keys.map((key) => [key, { type: 'string', minLength: 1, maxLength: 255, pattern: '^[^\\u0000]*$' }]),
+  ),
 });
 
 const changeSchema = {
