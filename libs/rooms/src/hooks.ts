@@ -55,7 +55,10 @@ export interface RoomHook<Prepared = unknown> {
    * Answer without a promise where nothing has to be read.
    */
   prepare?(batch: EventBatch): Prepared | Promise<Prepared>;
-  /** Writes in the transaction of the events. May run again after a deadlock: no effect beyond `tx`. */
+  /**
+   * Writes in the transaction of the events, which may hold events of other rooms as well. May run again, after a deadlock or
+   * because another room's part of it failed: no effect beyond `tx`. Prefer `exec` and `insertMany`, which nobody waits for.
+   */
   inTransaction?(tx: Tx, batch: EventBatch, prepared: Prepared | undefined): Promise<void>;
   /** Best effort once durable; must not throw or block. */
   afterCommit?(batch: EventBatch, prepared: Prepared | undefined): void;

@@ -14,6 +14,9 @@ import { isServable, type StoredEvent } from './stored-event.js';
 import type { WorkingRoom } from './working-room.js';
 import { type WritableBatch, writeBatches } from './write-events.query.js';
 
+/** A batch of more events is written by itself: a room with a long past must not hold up those that send a message. */
+const maxShared = 20;
+
 /** How a batch is written. */
 export interface CommitOptions {
   /** Written before the events, in the same transaction: the row of a new room. */
@@ -93,7 +96,8 @@ export class BatchCommitter {
       const { first } = options;
       const writing = { room, stored, chainIds, notes, batch, prepared, first, serverName: this.config.serverName };
       // Where SQLite writes, those that wait share a commit in any case.
-      if (first || this.database.dialect.name === 'sqlite') await this.#write([writing]);
+      const isAlone = first !== undefined || stored.length > maxShared || this.database.dialect.name === 'sqlite';
+      if (isAlone) await this.#write([writing]);
       else await this.#gathering.add(writing);
       this.#remember(room, stored);
       if (!options.backfilled) this.recent.remember(room, stored);
