@@ -228,7 +228,9 @@ describe.each(databases)('joins of rooms elsewhere (%s)', (database) => {
     const allow = [{ type: 'm.room_membership', room_id: '!club:far.test' }];
     const room = new ElsewhereRoom(far, '10', { join_rule: 'restricted', allow });
     const authorizer = (userId: string): Lie => {
-      return (honest) => change(honest, { content: { membership: 'join', join_authorised_via_users_server: userId } });
+      const content = { membership: 'join', join_authorised_via_users_server: userId };
+      const draft = { type: 'm.room.member', stateKey: alice.userId, sender: alice.userId, content, unsigned: true };
+      return (honest) => ({ ...honest, event: room.make(draft).pdu });
     };
     room.lies.set('make_join', authorizer(`@carol:other.test`));
     expect((await join(room)).status).toBe(502);
