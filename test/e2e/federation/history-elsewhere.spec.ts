@@ -31,8 +31,7 @@ describe.each(databases)('history of rooms elsewhere (%s)', (database) => {
 
   beforeAll(async () => {
     world = await FederationWorld.create();
-    const settings = { federation: { ...(world.settings['federation'] as object), client_timeout: '5s' } };
-    home = await world.homeserver('home.test', { database, settings });
+    home = await world.homeserver('home.test', { database });
     far = await world.played('far.test');
     alice = await home.registerUser('alice');
   });
