@@ -1,7 +1,7 @@
 import { Injectable, type OnModuleDestroy } from '@nestjs/common';
 import { IpGuard, OutboundError, OutboundHttp, outboundOptionsOf } from '@rookery/http';
 import { isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
-import { Clock, Config, Logger, Metrics } from '@rookery/platform';
+import { Clock, Config, Logger } from '@rookery/platform';
 import { LRUCache } from 'lru-cache';
 import { secretHash } from '../common/secrets.js';
 
@@ -44,7 +44,6 @@ export class AuthenticationService implements OnModuleDestroy {
     private readonly config: Config,
     private readonly clock: Clock,
     private readonly logger: Logger,
-    private readonly metrics: Metrics,
   ) {}
 
   /** Whether logins are left to a service. */
@@ -110,7 +109,7 @@ export class AuthenticationService implements OnModuleDestroy {
 
   async #request({ path, body }: { readonly path: string; readonly body?: string }): Promise<JsonObject> {
     // The operator chose the address; it often lies in the operator's own network.
-    const options = outboundOptionsOf(this.config, '', this.metrics);
+    const options = outboundOptionsOf(this.config, '');
     this.#http ??= new OutboundHttp({ ...options, userAgent: 'Rookery', guard: new IpGuard([]) });
     const posted = body !== undefined && {
       method: 'POST' as const,
