@@ -10,7 +10,6 @@ import { DeviceKeyService } from './device-keys/device-key.service.js';
 import { OneTimeKeyService } from './device-keys/one-time-key.service.js';
 import { DeviceListService } from './device-lists/device-list.service.js';
 import { SyncPositions } from './device-lists/sync-positions.js';
-import { InboundDeviceEdus } from './federation/inbound-edus.service.js';
 import { KeyBackupService } from './key-backup/key-backup.service.js';
 import { ToDeviceService } from './to-device/to-device.service.js';
 
@@ -26,7 +25,6 @@ const face = [
   ToDeviceService,
   KeyBackupService,
   DehydratedDeviceService,
-  InboundDeviceEdus,
 ];
 
 /**

@@ -25,7 +25,6 @@ export {
 export { SyncPositions, type SyncTokenReader } from './device-lists/sync-positions.js';
 export { E2eeHttpModule } from './e2ee-http.module.js';
 export { E2eeModule } from './e2ee.module.js';
-export { InboundDeviceEdus } from './federation/inbound-edus.service.js';
 export { type BackupState, KeyBackupService } from './key-backup/key-backup.service.js';
 export { e2eeMigrations } from './migrations/e2ee-01.migration.js';
 export type { OutboxMessage } from './to-device/to-device.query.js';

@@ -12,6 +12,7 @@ import { FederationModule } from './federation.module.js';
 import { EventFeed } from './sender/event-feed.js';
 import { EventTexts } from './sender/event-texts.js';
 import { FederationSender } from './sender/federation-sender.js';
+import { KnownServers } from './sender/known-servers.js';
 import { RemoteAudience } from './sender/remote-audience.js';
 
 /** Brings other servers what happens here, and hands on what their EDUs say; for one process. */
@@ -27,6 +28,7 @@ import { RemoteAudience } from './sender/remote-audience.js';
     RemoteDeviceLists,
     FederationKeySource,
     EduHandlers,
+    KnownServers,
   ],
   exports: [RemoteAudience, FederationSender],
 })

@@ -96,8 +96,8 @@ export class DeviceListService implements OnModuleInit {
   }
 
   /**
-   * Records that devices of a user changed, in the transaction that changes them.
-   * @param deviceIds devices, or public keys for cross-signing keys; none twice
+   * Records that devices of a user changed, in the transaction that changes them; also of a user of another server.
+   * @param deviceIds devices, or public keys for cross-signing keys; none twice; `''` where it is not known which
    * @returns the position of each
    */
   async changed(tx: Tx, userId: string, deviceIds: readonly string[]): Promise<readonly number[]> {
@@ -115,13 +115,6 @@ export class DeviceListService implements OnModuleInit {
     const [streamId = 0] = await this.stream.allocateIn(tx);
     await insertSignatureChange(tx, streamId, fromUserId, userIds);
     this.#tell(tx, streamId, [fromUserId]);
-  }
-
-  /** Another server says that devices of its user changed, or all of them may have. */
-  async remoteChanged(userId: string, deviceIds: readonly string[] = ['']): Promise<void> {
-    await this.database.write((tx) => this.changed(tx, userId, [...new Set(deviceIds)]), {
-      name: 'device_list_remote',
-    });
   }
 
   /** Whether {@link changes} could find anything; `false` is certain. Costs no query. */

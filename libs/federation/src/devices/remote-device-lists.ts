@@ -132,11 +132,17 @@ export class RemoteDeviceLists implements OnModuleInit {
     const { user_id: userId } = content;
     if (!isUserOf(origin, userId)) return;
     const keys = keysIn(userId, content);
-    if (keys.length === 0) return;
+    if (keys.length === 0 || (await this.#hasKeys(userId, keys))) return;
     await this.#changed(userId, '', async (tx) => {
       await putKeys(tx, userId, keys);
       return true;
     });
+  }
+
+  /** Whether these are the keys of a list that is kept: servers tell of them under two names. */
+  async #hasKeys(userId: string, keys: readonly RemoteKey[]): Promise<boolean> {
+    const known = await keysOfUsers(this.database, [userId]);
+    return keys.every(({ keyType, json }) => known.some((key) => key.keyType === keyType && key.json === json));
   }
 
   /**

@@ -1,5 +1,5 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
-import { InboundDeviceEdus } from '@rookery/e2ee';
+import { ToDeviceService } from '@rookery/e2ee';
 import { InboundEphemeral } from '@rookery/ephemeral';
 import type { JsonObject } from '@rookery/matrix-types';
 import { RemoteDeviceLists } from '../devices/remote-device-lists.js';
@@ -16,7 +16,7 @@ export class EduHandlers implements OnModuleInit {
     private readonly edus: InboundEdus,
     private readonly audience: RemoteAudience,
     private readonly ephemeral: InboundEphemeral,
-    private readonly devices: InboundDeviceEdus,
+    private readonly toDevice: ToDeviceService,
     private readonly deviceLists: RemoteDeviceLists,
   ) {}
 
@@ -24,7 +24,7 @@ export class EduHandlers implements OnModuleInit {
     this.edus.register('m.typing', (origin, content) => this.#typing(origin, content));
     this.edus.register('m.receipt', (origin, content) => this.#receipts(origin, content));
     this.edus.register('m.presence', (origin, content) => this.ephemeral.receivePresence(origin, content));
-    this.edus.register('m.direct_to_device', (origin, content) => this.devices.receiveMessages(origin, content));
+    this.edus.register('m.direct_to_device', (origin, content) => this.toDevice.receive(origin, content));
     this.edus.register('m.device_list_update', (origin, content) => this.deviceLists.receiveDevice(origin, content));
     for (const type of ['m.signing_key_update', 'org.matrix.signing_key_update'])
       this.edus.register(type, (origin, content) => this.deviceLists.receiveKeys(origin, content));

@@ -161,6 +161,15 @@ export async function serversInRooms(db: Db, roomIds: readonly string[]): Promis
   return rooms;
 }
 
+/** How many servers have a joined member in any room. */
+export async function countServers(db: Db): Promise<number> {
+  const row = await db.get<{ count: number }>(
+    `SELECT COUNT(DISTINCT ${serverOf(db, 'state_key')}) AS count FROM current_state_events
+     WHERE type = 'm.room.member' AND membership = 'join'`,
+  );
+  return row?.count ?? 0;
+}
+
 /** Ids of the events that hold the server ACLs of rooms. */
 export async function serverAclsOf(db: Db, roomIds: readonly string[]): Promise<Map<string, string>> {
   const rows = await db.query<{ room_id: string; event_id: string }>(
