@@ -211,6 +211,13 @@ describe.each(databases)('joins of rooms elsewhere (%s)', (database) => {
     expect(await ok(carl, 'GET', `/rooms/${room.roomId}/state/m.room.name`)).toEqual({ name: 'Elsewhere 12' });
   });
 
+  it('joins once, however often somebody asks meanwhile', async () => {
+    const room = new ElsewhereRoom(far, '12');
+    const answers = await Promise.all(Array.from({ length: 6 }, () => join(room)));
+    expect(answers.map(({ status }) => status)).toEqual([200, 200, 200, 200, 200, 200]);
+    expect(room.events.filter((event) => event.sender === alice.userId).length).toBe(1);
+  });
+
   it('comes back after a ban that was lifted while nobody was there to hear of it', async () => {
     const room = new ElsewhereRoom(far, '11');
     expect((await join(room)).status).toBe(200);

@@ -27,6 +27,8 @@ interface JoinAttempt {
 @Injectable()
 export class RemoteJoins {
   readonly #turns = new Turns(maxAtOnce, maxWaiting, maxPerUser);
+  /** By user and room: who asks again meanwhile waits for the same. */
+  readonly #joining = new Map<string, Promise<void>>();
   readonly #logger: Logger;
 
   constructor(
@@ -48,7 +50,25 @@ export class RemoteJoins {
    *   joins are under way
    * @spec server-server-api#joining-rooms
    */
-  async join(userId: string, roomId: string, servers: readonly string[], content: Readonly<JsonObject>): Promise<void> {
+  join(userId: string, roomId: string, servers: readonly string[], content: Readonly<JsonObject>): Promise<void> {
+    const key = `${userId} ${roomId}`;
+    let joining = this.#joining.get(key);
+    if (!joining) {
+      joining = this.#join(userId, roomId, servers, content).finally(() => this.#joining.delete(key));
+      this.#joining.set(key, joining);
+    }
+    return joining;
+  }
+
+  async #join(
+    userId: string,
+    roomId: string,
+    servers: readonly string[],
+    content: Readonly<JsonObject>,
+  ): Promise<void> {
+    const member = (await this.state.currentEvent(roomId, 'm.room.member', userId))?.event;
+    // Done by an earlier request, after this one was looked at.
+    if (member?.content['membership'] === 'join') return;
     await this.#turns.take(userId, () =>
       this.candidates.first(servers, async (server, retries) => {
         const create = (await this.state.currentEvent(roomId, 'm.room.create'))?.event;
