@@ -7,6 +7,7 @@ import { selectGroupsOf } from '../rules/rule-groups.query.js';
 import type { EventPush } from './event-push.js';
 import { OwnReads } from './own-reads.js';
 import { raiseMark, selectCountedRooms, selectCounts, type ThreadMark } from './push-actions.query.js';
+import { selectUnreadMessages } from './unread-messages.query.js';
 
 /** Unread notifications. */
 export interface UnreadCount {
@@ -110,6 +111,13 @@ export class PushCounts {
       for (const [index, roomId] of missing.entries()) this.#end(roomId, loads[index]!);
     }
     return result;
+  }
+
+  /** How many messages a user has not read in rooms, notified or not (MSC2654); one query. Rooms without any are absent. */
+  async unreadMessages(userId: string, roomIds: readonly string[]): Promise<ReadonlyMap<string, number>> {
+    if (roomIds.length === 0) return new Map();
+    await this.ownReads.settle(userId);
+    return selectUnreadMessages(this.database, userId, roomIds);
   }
 
   /** Unread notifications in all rooms of a user, and in how many rooms there are any: for badges. */

@@ -27,6 +27,8 @@ interface RoomParts {
   readonly accountData: ReadonlyMap<string, readonly JsonObject[]>;
   readonly ephemeral: ReadonlyMap<string, readonly JsonObject[]>;
   readonly unread: ReadonlyMap<string, RoomCounts>;
+  /** Numbers of unread messages; `undefined` where they are not told (MSC2654). */
+  readonly messages: ReadonlyMap<string, number> | undefined;
   readonly sticky: WrittenEvents;
 }
 
@@ -35,6 +37,7 @@ interface RoomParts {
 export class RoomsSection {
   readonly #timelineLimit: number | undefined;
   readonly #excluded: ReadonlySet<string>;
+  readonly #withUnread: boolean;
 
   constructor(
     private readonly list: RoomList,
@@ -52,6 +55,7 @@ export class RoomsSection {
     const limit = config.get('filter_timeline_limit');
     this.#timelineLimit = limit < 0 ? undefined : limit;
     this.#excluded = new Set(config.get('exclude_rooms_from_sync'));
+    this.#withUnread = config.get('experimental_features.msc2654_enabled');
   }
 
   /** A device begins anew, or comes back from where its last answer ended. */
@@ -88,7 +92,7 @@ export class RoomsSection {
       this.timelines.read(entries, context, this.#timelineLimit),
       this.states.deltas(entries, context),
     ]);
-    const [timeline, state, summaries, ownData, ephemeral, prejoin, unread] = await Promise.all([
+    const [timeline, state, summaries, ownData, ephemeral, prejoin, unread, messages] = await Promise.all([
       this.writer.timelines(slices, context),
       this.states.read(entries, slices, deltas, context).then((events) => this.writer.state(events, context)),
       this.summaries.read(entries, deltas, context),
@@ -96,9 +100,20 @@ export class RoomsSection {
       this.ephemeral.ofRooms(entries, context),
       this.prejoin.states(entries),
       this.pushCounts.read(context.userId, joined),
+      this.#withUnread ? this.pushCounts.unreadMessages(context.userId, joined) : undefined,
     ]);
     const sticky = await this.sticky.ofRooms(entries, timeline, context);
-    const parts: RoomParts = { slices, timeline, state, summaries, accountData: ownData, ephemeral, unread, sticky };
+    const parts: RoomParts = {
+      slices,
+      timeline,
+      state,
+      summaries,
+      accountData: ownData,
+      ephemeral,
+      unread,
+      messages,
+      sticky,
+    };
     const answer: RoomsAnswer = {};
     for (const entry of entries) {
       const { roomId, section } = entry;
@@ -144,6 +159,7 @@ function writeRoom(entry: RoomEntry, context: SyncContext, parts: RoomParts): Js
     summary: summary ?? {},
     ephemeral: { events: ephemeral },
     ...(sticky.length > 0 && { msc4354_sticky: { events: sticky } }),
+    ...(parts.messages && { 'org.matrix.msc2654.unread_count': parts.messages.get(roomId) ?? 0 }),
     ...unreadOf(parts.unread.get(roomId) ?? new Map(), context.filter.room.timeline.unreadThreadNotifications),
   };
 }
