@@ -87,8 +87,8 @@ export interface WriteOptions {
 /**
  * The server's database: PostgreSQL or SQLite behind one face.
  *
- * On SQLite, writes run one after the other on the single writer connection (waiting ones share a commit, each in a
- * savepoint of its own), reads use a second, read-only connection. On PostgreSQL both come from a pool, writes at
+ * On SQLite, writes run one after the other on the single writer connection (waiting ones share a commit, in
+ * savepoints of their own), reads use a second, read-only connection. On PostgreSQL both come from a pool, writes at
  * READ COMMITTED, retried when the server reports a deadlock or a serialisation failure.
  */
 export abstract class Database implements Db {

@@ -33,7 +33,7 @@ interface Job {
   reject(error: unknown): void;
 }
 
-/** A job whose savepoint is closed and which waits for the commit. */
+/** A job that has run and which waits for the commit. */
 interface Outcome {
   readonly job: Job;
   readonly transaction: Transaction;
@@ -53,7 +53,7 @@ export interface SqliteParts {
 }
 
 /**
- * SQLite with one writer. Writes run strictly one after the other, each in a savepoint of its own, and those that wait share
+ * SQLite with one writer. Writes run strictly one after the other, and those that wait share
  * a commit, since the commit's flush to disk is what costs. Reads go to a second, read-only connection and see committed rows
  * only.
  */
@@ -167,7 +167,7 @@ export class SqliteDatabase extends Database {
       if (outcomes.length > 0 && this.#queue[0]?.alone) break;
       const job = this.#queue.shift();
       if (job === undefined) break;
-      const outcome = await this.#runInSavepoint(job);
+      const outcome = await this.#run(job, outcomes.length > 0);
       outcomes.push(outcome);
       if (!writer.handle.inTransaction) {
         // Full disk, I/O error: SQLite has rolled back everything, the earlier jobs included.
@@ -222,21 +222,26 @@ export class SqliteDatabase extends Database {
     this.#queue.unshift(...again);
   }
 
-  async #runInSavepoint(job: Job): Promise<Outcome> {
+  /**
+   * Runs one job.
+   * @param isGuest others share its transaction already: it gets a savepoint, so that it can fail alone. That costs a copy of
+   *   every page that it changes; whoever comes first does without, and takes back the transaction
+   */
+  async #run(job: Job, isGuest: boolean): Promise<Outcome> {
     const { writer, clock, logger } = this.#parts;
     const transaction = new Transaction(this.#statements);
     const startedAtMs = clock.monotonicMs();
     const { erase = false } = job.options;
     try {
       if (erase) writer.handle.pragma('secure_delete = ON');
-      writer.run('SAVEPOINT write_job');
+      if (isGuest) writer.run('SAVEPOINT write_job');
       const value = await job.inContext(() =>
         this.#open.run(transaction, () => transaction.execute(job.run.bind(job), clock, logger, job.options)),
       );
-      writer.run('RELEASE write_job');
+      if (isGuest) writer.run('RELEASE write_job');
       return { job, transaction, startedAtMs, value };
     } catch (error) {
-      this.#undoSavepoint();
+      this.#undo(isGuest);
       return { job, transaction, startedAtMs, rejection: { error } };
     } finally {
       if (erase) {
@@ -247,9 +252,10 @@ export class SqliteDatabase extends Database {
   }
 
   /** Takes back one job; where even that fails, everything since BEGIN. */
-  #undoSavepoint(): void {
+  #undo(isGuest: boolean): void {
     const { writer, logger } = this.#parts;
     if (!writer.handle.inTransaction) return;
+    if (!isGuest) return void writer.run('ROLLBACK');
     try {
       writer.run('ROLLBACK TO write_job');
       writer.run('RELEASE write_job');

@@ -95,8 +95,7 @@ export class BatchCommitter {
       }
       const { first } = options;
       const writing = { room, stored, chainIds, notes, batch, prepared, first, serverName: this.config.serverName };
-      // Where SQLite writes, those that wait share a commit in any case.
-      const isAlone = first !== undefined || stored.length > maxShared || this.database.dialect.name === 'sqlite';
+      const isAlone = first !== undefined || stored.length > maxShared;
       if (isAlone) await this.#write([writing]);
       else await this.#gathering.add(writing);
       this.#remember(room, stored);
