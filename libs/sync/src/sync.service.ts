@@ -5,6 +5,7 @@ import { type PresenceName, PresenceService } from '@rookery/ephemeral';
 import { Clock } from '@rookery/platform';
 import { Notifier } from '@rookery/replication';
 import type { SyncFilter } from '@rookery/matrix-types';
+import { FullAnswers } from './request/full-answers.js';
 import {
   formatSyncToken,
   parseSyncToken,
@@ -13,7 +14,7 @@ import {
   type TokenStream,
 } from './request/sync-token.js';
 import type { StateAfter, SyncContext } from './sync-context.js';
-import { SyncResponses } from './sync-responses.js';
+import { type SyncResponse, SyncResponses } from './sync-responses.js';
 
 /** What a client asks for. */
 export interface SyncRequest {
@@ -53,6 +54,8 @@ const answered = 'answered';
 /** Answers syncs: at once where there is news, else when there is, or when the time is over. */
 @Injectable()
 export class SyncService {
+  readonly #full: FullAnswers;
+
   constructor(
     private readonly responses: SyncResponses,
     private readonly notifier: Notifier,
@@ -61,6 +64,7 @@ export class SyncService {
     positions: SyncPositions,
   ) {
     positions.use(parseSyncToken);
+    this.#full = new FullAnswers(clock);
   }
 
   /** Where every stream stands now. */
@@ -93,7 +97,8 @@ export class SyncService {
       const wait = mayWait && leftMs > 0 ? this.#wait(request.userId, leftMs, signal) : undefined;
       try {
         const context = this.#context(request);
-        const response = await this.responses.build(context);
+        const build = (): Promise<SyncResponse> => this.responses.build(context);
+        const response = await (mayWait ? build() : this.#full.run(build));
         const answer = { next_batch: formatSyncToken(response.next), ...response.body };
         if (!response.isEmpty || wait === undefined) return answer;
         if ((await wait.news) !== 'news') return answer;
