@@ -106,7 +106,7 @@ export class RoomReadingService {
     const leftAt = reading?.kind === 'left' ? reading.membership.streamOrdering : undefined;
     let from = query.from === undefined ? undefined : parseRoomToken(query.from, 'from');
     const to = query.to === undefined ? undefined : parseRoomToken(query.to, 'to');
-    from ??= backwards ? await this.timeline.lastPlace(roomId, leftAt) : { topological: 0, stream: 0 };
+    from ??= backwards ? await this.timeline.endPlace(roomId, leftAt) : { topological: 0, stream: 0 };
     if (!from) return { start: 's0', chunk: [] };
     if (leftAt !== undefined && backwards && from.topological === undefined && from.stream > leftAt) {
       from = { topological: undefined, stream: leftAt };

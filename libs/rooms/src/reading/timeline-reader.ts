@@ -23,6 +23,9 @@ export interface TimelinePage {
   readonly end: RoomPosition | undefined;
 }
 
+/** Events among which the deepest is looked for: those that arrive while servers do not see each other's. */
+const maxForked = 100;
+
 interface PlaceRow {
   readonly event_id: string;
   readonly room_id: string;
@@ -151,7 +154,7 @@ export class TimelineReader {
     },
   ): Promise<TimelinePage> {
     const backwards = options.direction === 'b';
-    const start = await this.topological(roomId, from);
+    const start = await this.topological(roomId, from, options.direction);
     const params: SqlValue[] = [roomId, start.topological, start.stream];
     const place = '(e.topological_ordering, e.stream_ordering)';
     const conditions = ['e.room_id = ?', `${place} ${backwards ? '<=' : '>'} (?, ?)`];
@@ -213,6 +216,22 @@ export class TimelineReader {
     return row && { topological: row.topological_ordering, stream: row.stream_ordering };
   }
 
+  /**
+   * The place in the room's own order behind what arrived last, up to `upTo`. Not that of the very last event: one of another
+   * server may be less deep than those that arrived before it.
+   */
+  async endPlace(roomId: string, upTo?: number): Promise<RoomPosition | undefined> {
+    const row = await this.database.get<Pick<PlaceRow, 'topological_ordering' | 'stream_ordering'>>(
+      `SELECT topological_ordering, stream_ordering FROM (
+         SELECT topological_ordering, stream_ordering FROM events
+         WHERE room_id = ? AND outlier = FALSE ${upTo === undefined ? '' : 'AND stream_ordering <= ?'}
+         ORDER BY stream_ordering DESC LIMIT ${maxForked}) AS latest
+       ORDER BY topological_ordering DESC, stream_ordering DESC LIMIT 1`,
+      upTo === undefined ? [roomId] : [roomId, upTo],
+    );
+    return row && { topological: row.topological_ordering, stream: row.stream_ordering };
+  }
+
   /** The last event of a room in the order of arrival, up to `upTo`. */
   async lastEventId(roomId: string, upTo: number): Promise<string | undefined> {
     const row = await this.database.get<{ event_id: string }>(
@@ -223,10 +242,14 @@ export class TimelineReader {
     return row?.event_id;
   }
 
-  /** A place in the room's own order for one in the order of arrival. */
-  async topological(roomId: string, place: RoomPosition): Promise<{ topological: number; stream: number }> {
+  /** A place in the room's own order for one in the order of arrival: looking back from there, nothing is missed. */
+  async topological(
+    roomId: string,
+    place: RoomPosition,
+    direction: 'f' | 'b' = 'b',
+  ): Promise<{ topological: number; stream: number }> {
     if (place.topological !== undefined) return { topological: place.topological, stream: place.stream };
-    const last = await this.lastPlace(roomId, place.stream);
+    const last = await (direction === 'b' ? this.endPlace(roomId, place.stream) : this.lastPlace(roomId, place.stream));
     return { topological: last?.topological ?? 0, stream: last?.stream ?? place.stream };
   }
 }
