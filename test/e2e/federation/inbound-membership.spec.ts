@@ -333,5 +333,29 @@ describe.each(databases)('members from other servers (%s)', (database) => {
       expect(said(await visitor.request(home, 'PUT', uri, content))).toBe('403 M_FORBIDDEN');
       expect(await membershipOf(roomId, alice.userId)).toBe('join');
     });
+
+    it('to rooms that this server is in show the room as it is', async () => {
+      const roomId = await publicRoom('10', { name: 'Well known', power_level_content_override: { invite: 0 } });
+      const visit = await Visit.join(visitor, home, roomId, bob);
+      const friend = await home.registerUser('friend');
+      const event = visit.make({
+        type: 'm.room.member',
+        sender: bob,
+        stateKey: friend.userId,
+        content: { membership: 'invite' },
+      });
+      const lie = { type: 'm.room.name', state_key: '', sender: bob, content: { name: 'Free money' } };
+      const content = { room_version: '10', event: event.pdu, invite_room_state: [lie] };
+      const uri = `${fed}/v2/invite/${part(roomId)}/${part(event.eventId)}`;
+      expect(said(await visitor.request(home, 'PUT', uri, content))).toBe('200');
+      const { rooms } = await ok<{ rooms: { invite: Record<string, { invite_state: { events: WireEvent[] } }> } }>(
+        friend,
+        'GET',
+        '/sync',
+      );
+      const shown = rooms.invite[roomId]?.invite_state.events ?? [];
+      expect(shown.find((each) => each.type === 'm.room.name')?.content).toEqual({ name: 'Well known' });
+      await ok(friend, 'POST', `/rooms/${roomId}/join`, {});
+    });
   });
 });

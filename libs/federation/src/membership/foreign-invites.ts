@@ -8,14 +8,24 @@ import {
   signEvent,
 } from '@rookery/events';
 import { KeyRing } from '@rookery/federation-client';
-import { domainOf, isJsonObject, isValidUserId, type JsonObject, MatrixError } from '@rookery/matrix-types';
+import {
+  domainOf,
+  isJsonObject,
+  isValidUserId,
+  type JsonObject,
+  MatrixError,
+  type StrippedState,
+} from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
 import {
   EventPersister,
   InvitePolicy,
   MembershipReader,
+  PrejoinState,
   RoomBlocking,
   RoomServers,
+  RoomStateReader,
+  stripped,
   strippedStateFrom,
 } from '@rookery/rooms';
 import { eventOf } from '../rooms/resident-rooms.js';
@@ -39,6 +49,8 @@ export class ForeignInvites {
     private readonly servers: RoomServers,
     private readonly memberships: MembershipReader,
     private readonly persister: EventPersister,
+    private readonly state: RoomStateReader,
+    private readonly prejoin: PrejoinState,
     private readonly config: Config,
   ) {}
 
@@ -87,16 +99,26 @@ export class ForeignInvites {
       const current = await this.memberships.currentOf(roomId, target);
       if (current === 'join' || current === 'ban')
         throw MatrixError.forbidden(`The user cannot be invited: their membership is ${current}`);
-      const [verdict] = await this.persister.receive(roomId, [{ event, origin }]);
+      const shown = await this.#ownView(roomId, event.sender);
+      const [verdict] = await this.persister.receive(roomId, [{ event: withRoomState(event, shown), origin }]);
       // With ancestors that are not here yet it comes once more, in a transaction.
       if (verdict?.kind === 'rejected') throw MatrixError.forbidden(verdict.reason);
       if (verdict?.kind === 'softFailed') throw MatrixError.forbidden('The room does not allow this now');
       return;
     }
-    const unsigned = { invite_room_state: strippedStateFrom(roomState) };
-    await this.persister.receiveOutOfBand(rules.version, Object.freeze({ ...event, pdu: { ...event.pdu, unsigned } }));
+    await this.persister.receiveOutOfBand(rules.version, withRoomState(event, strippedStateFrom(roomState)));
+  }
+
+  /** What somebody who is invited may see of a room that this server knows better than to believe others. */
+  async #ownView(roomId: string, inviter: string): Promise<StrippedState[]> {
+    const types = [...this.prejoin.types(), ['m.room.member', inviter] as const];
+    return (await this.state.current(roomId, { types })).map(({ event }) => stripped(event));
   }
 }
+
+/** An invite with what its target may see of the room. */
+const withRoomState = (event: RoomEvent, roomState: readonly StrippedState[]): RoomEvent =>
+  Object.freeze({ ...event, pdu: { ...event.pdu, unsigned: { invite_room_state: roomState } } });
 
 /**
  * Where the room's id is the hash of its create event, that event must be among what is shown.

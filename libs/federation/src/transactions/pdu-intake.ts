@@ -137,11 +137,14 @@ export class PduIntake {
   async #factsOf(origin: string, pdus: readonly unknown[]): Promise<Map<string, RoomFacts>> {
     const roomIds = [...new Set(pdus.flatMap((pdu) => roomIdIn(pdu) ?? []))];
     const facts = new Map<string, RoomFacts>();
-    for (const [roomId, version] of await this.state.versions(roomIds)) {
+    if (roomIds.length === 0) return facts;
+    const versions = await this.state.versions(roomIds);
+    const open = await this.servers.openTo(origin, [...versions.keys()]);
+    for (const [roomId, version] of versions) {
       const rules = roomVersionRules(version);
       if (!rules) continue;
       const isOurs = await this.servers.isIn(roomId, this.config.serverName);
-      facts.set(roomId, { rules, isOurs, mayTakePart: await this.servers.mayTakePart(roomId, origin) });
+      facts.set(roomId, { rules, isOurs, mayTakePart: open.has(roomId) });
     }
     return facts;
   }

@@ -1,6 +1,7 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Cache, Config } from '@rookery/platform';
 import { RoomHooks } from '../hooks.js';
+import { EventStore } from '../persistence/event-store.js';
 import { MembershipReader } from '../reading/membership-reader.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
 import { type ServerAcl, serverAclOf } from './server-acl.js';
@@ -19,6 +20,7 @@ export class RoomServers implements OnModuleInit {
   constructor(
     private readonly memberships: MembershipReader,
     private readonly state: RoomStateReader,
+    private readonly events: EventStore,
     private readonly hooks: RoomHooks,
     config: Config,
   ) {
@@ -56,19 +58,27 @@ export class RoomServers implements OnModuleInit {
 
   /** Whether the room's access control list lets a server take part; without one every server may. */
   async mayTakePart(roomId: string, serverName: string): Promise<boolean> {
-    return (await this.#aclOf(roomId)).allows(serverName);
+    return (await this.openTo(serverName, [roomId])).has(roomId);
   }
 
-  async #aclOf(roomId: string): Promise<ServerAcl> {
-    const eventId = await this.state.currentId(roomId, 'm.room.server_acl');
-    if (eventId === undefined) return everybody;
-    const known = this.#acls.get(eventId);
-    if (known) return known;
-    const event = await this.state.currentEvent(roomId, 'm.room.server_acl');
-    if (!event) return everybody;
-    const acl = serverAclOf(event.event.content);
-    this.#acls.set(event.event.eventId, acl);
-    return acl;
+  /** Those of some rooms in which a server may take part. */
+  async openTo(serverName: string, roomIds: readonly string[]): Promise<Set<string>> {
+    const states = await this.state.currentIdsOf(roomIds, { types: [['m.room.server_acl', '']] });
+    const idOf = (roomId: string): string | undefined => states.get(roomId)?.values().next().value;
+    const acls = new Map<string, ServerAcl>();
+    const unread: string[] = [];
+    for (const roomId of roomIds) {
+      const id = idOf(roomId);
+      const known = id === undefined ? undefined : this.#acls.get(id);
+      if (known) acls.set(id!, known);
+      else if (id !== undefined) unread.push(id);
+    }
+    for (const [id, event] of unread.length === 0 ? [] : await this.events.events(unread)) {
+      const acl = serverAclOf(event.content);
+      this.#acls.set(id, acl);
+      acls.set(id, acl);
+    }
+    return new Set(roomIds.filter((roomId) => (acls.get(idOf(roomId) ?? '') ?? everybody).allows(serverName)));
   }
 
   #forget(roomId: string): void {

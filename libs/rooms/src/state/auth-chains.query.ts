@@ -334,7 +334,8 @@ export async function authChainOf(
       if (raise(followed, target, targetSequence)) pending.push(target);
     }
   }
-  const reached = [...included].map(([chain, upTo]): [number, number, number] => [chain, 0, upTo]);
+  // Most of a room's state has nothing of its own chain before it.
+  const reached = [...included].flatMap(([chain, upTo]) => (upTo > 0 ? [[chain, 0, upTo] as const] : []));
   for (const id of await eventsInGaps(db, reached)) found.add(id);
   return found;
 }
