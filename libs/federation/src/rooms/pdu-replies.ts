@@ -66,7 +66,7 @@ export class PduReplies {
         text += separator + JSON.stringify(wirePdu(event));
         separator = ',';
       }
-      yield text;
+      if (text !== '') yield text;
     }
   }
 }
