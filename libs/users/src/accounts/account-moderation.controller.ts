@@ -1,6 +1,6 @@
 import { Controller, Get, Param, Put } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { Access, client, JsonBody, stable, Who } from '@rookery/http';
+import { Access, client, JsonBody, Who } from '@rookery/http';
 import { isValidUserId, MatrixError } from '@rookery/matrix-types';
 import { Config, type Requester } from '@rookery/platform';
 import { isLocalUser } from '../common/user-names.js';
@@ -63,7 +63,7 @@ export class AccountModerationController {
   }
 
   /** GET /_matrix/client/v3/admin/whois/{userId}, for administrators and the user */
-  @Get(stable('/admin/whois/:userId'))
+  @Get(client(['v3', 'api/v1', 'unstable'], '/admin/whois/:userId'))
   @Access({ auth: 'required' })
   async whois(@Who() requester: Requester, @Param('userId') userId: string): Promise<object> {
     if (!requester.isAdmin && requester.userId !== userId)
