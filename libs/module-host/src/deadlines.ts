@@ -1,12 +1,15 @@
 import type { Clock } from '@rookery/platform';
 
-/** One wait among those with the same limit; taken out in constant time. */
-interface Wait {
-  readonly endsAtMs: number;
-  readonly late: () => void;
+/** Something with a time limit; a link of its lane's list, so that waiting costs no object of its own. */
+export abstract class Wait {
+  /** Set by its lane. */
+  endsAtMs = 0;
+  lane: Lane | undefined;
   before: Wait | undefined;
   after: Wait | undefined;
-  over: boolean;
+
+  /** Called once the time is up, after it was taken out. */
+  abstract late(): void;
 }
 
 /** Waits of one length, the oldest first: the first is always the next to end, so one timer serves all. */
@@ -20,23 +23,23 @@ class Lane {
     private readonly limitMs: number,
   ) {}
 
-  add(late: () => void): Wait {
-    const endsAtMs = this.clock.monotonicMs() + this.limitMs;
-    const wait: Wait = { endsAtMs, late, before: this.#last, after: undefined, over: false };
+  add(wait: Wait, nowMs: number): void {
+    wait.endsAtMs = nowMs + this.limitMs;
+    wait.lane = this;
+    wait.before = this.#last;
+    wait.after = undefined;
     if (this.#last) this.#last.after = wait;
     else this.#first = wait;
     this.#last = wait;
     if (!this.#armed) this.#arm(this.limitMs);
-    return wait;
   }
 
   remove(wait: Wait): void {
-    if (wait.over) return;
-    wait.over = true;
     if (wait.before) wait.before.after = wait.after;
     else this.#first = wait.after;
     if (wait.after) wait.after.before = wait.before;
     else this.#last = wait.before;
+    wait.lane = wait.before = wait.after = undefined;
   }
 
   #arm(delayMs: number): void {
@@ -44,11 +47,14 @@ class Lane {
     this.clock.after(delayMs, () => {
       this.#armed = false;
       const nowMs = this.clock.monotonicMs();
-      for (let wait = this.#first; wait && wait.endsAtMs <= nowMs; wait = this.#first) {
-        this.remove(wait);
-        wait.late();
+      try {
+        for (let wait = this.#first; wait && wait.endsAtMs <= nowMs; wait = this.#first) {
+          this.remove(wait);
+          wait.late();
+        }
+      } finally {
+        if (this.#first && !this.#armed) this.#arm(Math.max(1, this.#first.endsAtMs - nowMs));
       }
-      if (this.#first) this.#arm(Math.max(1, this.#first.endsAtMs - nowMs));
     });
   }
 }
@@ -59,11 +65,15 @@ export class Deadlines {
 
   constructor(private readonly clock: Clock) {}
 
-  /** Calls `late` after `limitMs`, unless what it gives is called before. */
-  after(limitMs: number, late: () => void): () => void {
+  /** Lets `wait` be told when `limitMs` are over, unless {@link end} comes before. It must not wait already. */
+  begin(wait: Wait, limitMs: number, nowMs: number): void {
     let lane = this.#lanes.get(limitMs);
     if (!lane) this.#lanes.set(limitMs, (lane = new Lane(this.clock, limitMs)));
-    const wait = lane.add(late);
-    return () => lane.remove(wait);
+    lane.add(wait, nowMs);
+  }
+
+  /** Takes out what waits; nothing to do for what does not. */
+  end(wait: Wait): void {
+    wait.lane?.remove(wait);
   }
 }

@@ -12,7 +12,7 @@ import {
   SOFT_FAIL,
 } from '@rookery/module-api';
 import { MatrixError } from '@rookery/matrix-types';
-import { Clock, SilentLogger, type Timer } from '@rookery/platform';
+import { Clock, LogContext, SilentLogger, type Timer } from '@rookery/platform';
 import type { CallOutcome } from './services.js';
 import { callbackContext } from './context.js';
 import { ModuleDispatcher } from './dispatcher.js';
@@ -421,6 +421,65 @@ describe('a module that hangs', () => {
     clock.pass(150);
     expect(clock.waiting).toBe(0);
     expect(outcomes.filter((outcome) => outcome.endsWith('ok'))).toHaveLength(3);
+  });
+
+  it('is not heard any more when it answers while the next one is asked, in whose log context nothing has changed', async () => {
+    const answers: ((answer: typeof NOT_SPAM | Codes) => void)[] = [];
+    const contexts: (string | undefined)[] = [];
+    const checker = (name: string, timeLimitMs: number): Registration => [
+      name,
+      'spamChecker',
+      {
+        checkEventForSpam() {
+          contexts.push(LogContext.current()?.requestId);
+          return new Promise((resolve) => answers.push(resolve));
+        },
+      },
+      { onError: 'allow', timeLimitMs },
+    ];
+    const { modules, clock, outcomes } = host(checker('first', 10), checker('second', 50), checker('third', 50));
+    let settled: unknown;
+    LogContext.run({ requestId: 'r1' }, () => {
+      void modules.gate('checkEventForSpam', context, event).then((verdict) => (settled = verdict));
+    });
+    const turn = (): Promise<unknown> => new Promise((resolve) => setImmediate(resolve));
+    clock.pass(10);
+    answers[0]?.(Codes.FORBIDDEN);
+    await turn();
+    expect([settled, outcomes]).toEqual([undefined, ['first checkEventForSpam timeout']]);
+    answers[1]?.(NOT_SPAM);
+    await turn();
+    expect(settled).toBeUndefined();
+    answers[2]?.(Codes.UNKNOWN);
+    await turn();
+    expect(settled).toMatchObject({ allowed: false, module: 'third', errcode: 'M_UNKNOWN' });
+    expect(contexts).toEqual(['r1', 'r1', 'r1']);
+    expect(outcomes.slice(1)).toEqual(['second checkEventForSpam ok', 'third checkEventForSpam refused']);
+  });
+
+  it('cannot answer twice through a promise whose then is its own', async () => {
+    const odd = Promise.resolve<typeof NOT_SPAM>(NOT_SPAM);
+    odd.then = ((taken: (value: unknown) => void) => {
+      for (let i = 0; i < 3; i++) taken(Codes.FORBIDDEN);
+      return odd;
+    }) as typeof odd.then;
+    const asked: string[] = [];
+    const { modules, outcomes } = host(
+      ['odd', 'spamChecker', { checkEventForSpam: () => odd }],
+      [
+        'next',
+        'spamChecker',
+        {
+          async checkEventForSpam(): Promise<typeof NOT_SPAM> {
+            asked.push('next');
+            return NOT_SPAM;
+          },
+        },
+      ],
+    );
+    expect(await modules.gate('checkEventForSpam', context, event)).toMatchObject({ allowed: true });
+    expect(asked).toEqual(['next']);
+    expect(outcomes).toEqual(['odd checkEventForSpam ok', 'next checkEventForSpam ok']);
   });
 
   it('may reject after its time without harm', async () => {

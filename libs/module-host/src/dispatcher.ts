@@ -3,8 +3,6 @@ import {
   type AuthSuccess,
   type CallbackContext,
   type CallbackName,
-  type EventAllowed,
-  type ModuleEventDraft,
   type NamesOfKind,
   PRESENCE_ALL_USERS,
   type UpdateSlot,
@@ -12,19 +10,23 @@ import {
 } from '@rookery/module-api';
 import { isJsonObject, MatrixError } from '@rookery/matrix-types';
 import { LogContext, SilentLogger, SystemClock } from '@rookery/platform';
-import {
-  gateAnswers,
-  providedAnswers,
-  readRefusal,
-  readUserIds,
-  readUsersForStates,
-  refusalOfError,
-} from './answers.js';
-import { ModuleCaller } from './caller.js';
-import type { HostServices } from './services.js';
+import { gateAnswers, readUserIds, readUsersForStates } from './answers.js';
+import { type EndedCall, InTurn, type Reading, SideBySide } from './calls.js';
+import { isCallbackContext } from './context.js';
 import { frozenCopy, plainCopy } from './isolation.js';
+import {
+  type Found,
+  GateReading,
+  MergeReading,
+  ProvideReading,
+  TransformReading,
+  transformSteps,
+  type TransformValues,
+} from './readings.js';
 import { EMPTY_REGISTRY, type Handler, type ProviderFactory, type Providers, type SealedRegistry } from './registry.js';
-import { ALLOWED, type GateVerdict, refusalError, type Refused, type TransformVerdict } from './verdict.js';
+import type { HostServices } from './services.js';
+import { ALLOWED, type GateVerdict, refusalError, type TransformVerdict } from './verdict.js';
+import { ModuleWatch } from './watch.js';
 import { answerWebRequest, findWebResource, webPrefix } from './web-resources.js';
 
 /** The arguments of a callback without the context, which comes last. */
@@ -39,52 +41,8 @@ export type Provided<Name extends CallbackName> = AllCallbacks[Name] extends (..
   ? Exclude<Awaited<Result>, undefined | void>
   : never;
 
-/** Which argument a transform changes, and what it becomes. */
-interface TransformStep {
-  readonly argument: number;
-  /** The new value, a refusal, or `undefined` for rubbish. */
-  readonly apply: (
-    value: unknown,
-    answer: unknown,
-  ) => { readonly value: unknown } | Pick<Refused, 'status' | 'errcode' | 'message' | 'extra' | 'effect'> | undefined;
-  readonly expected: string;
-}
-
-const transformSteps: Readonly<Record<NamesOfKind<'transform'>, TransformStep>> = {
-  checkEventAllowed: {
-    argument: 0,
-    expected: 'true, false, { allowed: true, replacement: { content } } for a local event, or { allowed: false }',
-    apply(value, answer) {
-      if (answer === true) return { value };
-      if (answer === false) return readRefusal({});
-      if (!isJsonObject(answer)) return undefined;
-      const given = plainCopy(answer) as Exclude<EventAllowed, boolean>;
-      if (!given.allowed) return given.allowed === false ? readRefusal(given) : undefined;
-      if (given.allowed !== true) return undefined;
-      if (given.replacement === undefined) return { value };
-      const draft = value as ModuleEventDraft;
-      if (draft.eventId !== undefined || !isJsonObject(given.replacement?.content)) return undefined;
-      return { value: frozenCopy({ ...draft, content: given.replacement.content }) };
-    },
-  },
-  onCreateRoom: {
-    argument: 1,
-    expected: 'a replacement for the request, or nothing',
-    apply(value, answer) {
-      if (answer == null) return { value };
-      return isJsonObject(answer) ? { value: plainCopy(answer) } : undefined;
-    },
-  },
-};
-
 /** Time for what a module does when a batch of a background update is over. */
 const releaseLimitMs = 30_000;
-
-/** What each transform hands on. */
-export interface TransformValues {
-  checkEventAllowed: ModuleEventDraft;
-  onCreateRoom: Readonly<Record<string, unknown>>;
-}
 
 /**
  * Where the server asks its modules. Domains inject it and write
@@ -98,14 +56,26 @@ export interface TransformValues {
  * Arguments are copied and frozen before a module sees them; events come from `toModuleEvent`, state from `toStateView`.
  */
 export class ModuleDispatcher {
-  readonly #caller: ModuleCaller;
+  readonly #watch: ModuleWatch;
   readonly #services: HostServices;
+  /** How answers are read, made once: nothing of it depends on who asks. */
+  readonly #gates: Readonly<Record<NamesOfKind<'gate'>, GateReading>>;
+  readonly #transforms: Readonly<Record<NamesOfKind<'transform'>, TransformReading>>;
+  readonly #provided: ProvideReading;
+  readonly #told: (call: EndedCall) => void;
   #registry = EMPTY_REGISTRY;
 
   /** Without services it has the system's clock and no log: for tests of domains. */
   constructor(services: HostServices = { clock: new SystemClock(), log: new SilentLogger() }) {
     this.#services = services;
-    this.#caller = new ModuleCaller(services);
+    const watch = (this.#watch = new ModuleWatch(services));
+    this.#gates = each(gateAnswers, (meaning) => new GateReading(watch, meaning));
+    this.#transforms = each(transformSteps, (step) => new TransformReading(watch, step));
+    this.#provided = new ProvideReading(watch);
+    this.#told = ({ ending, error, handler, startedAtMs }) => {
+      if (error) watch.broken(handler, error, startedAtMs);
+      else if (ending === 'answer') watch.done(handler, 'ok', startedAtMs);
+    };
   }
 
   /**
@@ -152,38 +122,7 @@ export class ModuleDispatcher {
   ): Promise<GateVerdict> {
     const handlers = this.#registry.handlers[name];
     if (!handlers) return ALLOWED;
-    const given = prepare(args, context);
-    let shadowBan = false;
-    for (const handler of handlers) {
-      const startedAtMs = this.#services.clock.monotonicMs();
-      const result = await this.#caller.call(handler, given, startedAtMs);
-      if (result.kind === 'failed') {
-        if (handler.onError === 'deny') return failure(handler);
-        continue;
-      }
-      if (result.kind === 'thrown') {
-        const refused = this.#thrown(handler, result.error, startedAtMs);
-        if (refused) return refused;
-        continue;
-      }
-      const read = attempt(() => gateAnswers[name](result.answer)) ?? unreadable;
-      if (read.deprecated !== undefined) this.#caller.deprecated(handler, read.deprecated);
-      if (read.kind === 'invalid') {
-        this.#caller.invalid(handler, result.answer, read.expected, startedAtMs);
-        if (handler.onError === 'deny') return failure(handler);
-      } else if (read.kind === 'refuse') {
-        this.#caller.done(handler, 'refused', startedAtMs);
-        return { allowed: false, ...read.refusal, module: handler.module, failed: false };
-      } else {
-        this.#caller.done(handler, 'ok', startedAtMs);
-        // The first answer other than "allow" wins.
-        if (read.kind === 'shadowBan') {
-          shadowBan = true;
-          break;
-        }
-      }
-    }
-    return shadowBan ? { allowed: true, shadowBan } : ALLOWED;
+    return InTurn.ask(this.#watch, handlers, prepare(args, context), this.#gates[name]);
   }
 
   /** Lets each module change a value in turn. A refusal ends it. Never rejects. */
@@ -192,35 +131,10 @@ export class ModuleDispatcher {
     context: CallbackContext,
     ...args: ArgsOf<Name>
   ): Promise<TransformVerdict<TransformValues[Name]>> {
-    const step = transformSteps[name];
     const handlers = this.#registry.handlers[name];
-    if (!handlers) return { allowed: true, value: args[step.argument] as TransformValues[Name] };
-    const given = prepare(args, context);
-    for (const handler of handlers) {
-      const startedAtMs = this.#services.clock.monotonicMs();
-      const result = await this.#caller.call(handler, given, startedAtMs);
-      if (result.kind === 'failed') {
-        if (handler.onError === 'deny') return failure(handler);
-        continue;
-      }
-      if (result.kind === 'thrown') {
-        const refused = this.#thrown(handler, result.error, startedAtMs);
-        if (refused) return refused;
-        continue;
-      }
-      const next = attempt(() => step.apply(given[step.argument], result.answer));
-      if (next === undefined) {
-        this.#caller.invalid(handler, result.answer, step.expected, startedAtMs);
-        if (handler.onError === 'deny') return failure(handler);
-      } else if ('value' in next) {
-        this.#caller.done(handler, 'ok', startedAtMs);
-        given[step.argument] = next.value;
-      } else {
-        this.#caller.done(handler, 'refused', startedAtMs);
-        return { allowed: false, ...next, module: handler.module, failed: false };
-      }
-    }
-    return { allowed: true, value: given[step.argument] as TransformValues[Name] };
+    if (!handlers) return { allowed: true, value: args[transformSteps[name].argument] as TransformValues[Name] };
+    const reading = this.#transforms[name] as Reading<TransformVerdict<TransformValues[Name]>>;
+    return InTurn.ask(this.#watch, handlers, prepare(args, context), reading);
   }
 
   /**
@@ -335,15 +249,7 @@ export class ModuleDispatcher {
   ): Promise<void> {
     const handlers = this.#registry.handlers[name];
     if (!handlers) return;
-    const given = prepare(args, context);
-    await Promise.all(
-      handlers.map(async (handler) => {
-        const startedAtMs = this.#services.clock.monotonicMs();
-        const result = await this.#caller.call(handler, given, startedAtMs);
-        if (result.kind === 'thrown') this.#caller.broken(handler, result.error, startedAtMs);
-        if (result.kind === 'answer') this.#caller.done(handler, 'ok', startedAtMs);
-      }),
-    );
+    return SideBySide.tell(this.#watch, handlers, prepare(args, context), this.#told);
   }
 
   /** Paths below which modules answer requests: what stands before the first parameter. No path twice. */
@@ -371,32 +277,10 @@ export class ModuleDispatcher {
     return this.#registry.providers[kind].get(name);
   }
 
-  async #firstAnswer(
-    handlers: readonly Handler[],
-    given: readonly unknown[],
-  ): Promise<{ readonly handler: Handler; readonly answer: unknown } | undefined> {
-    for (const handler of handlers) {
-      const startedAtMs = this.#services.clock.monotonicMs();
-      const result = await this.#caller.call(handler, given, startedAtMs);
-      if (result.kind === 'failed') {
-        if (handler.onError === 'deny') throw refusalError(failure(handler));
-      } else if (result.kind === 'thrown') {
-        const refused = this.#thrown(handler, result.error, startedAtMs);
-        if (refused) throw refusalError(refused);
-      } else if (result.answer == null) {
-        this.#caller.done(handler, 'ok', startedAtMs);
-      } else {
-        const { read, expected } = providedAnswers[handler.callback as NamesOfKind<'provide'>];
-        const answer = attempt(() => read(result.answer));
-        if (answer !== undefined) {
-          this.#caller.done(handler, 'ok', startedAtMs);
-          return { handler, answer };
-        }
-        this.#caller.invalid(handler, result.answer, expected, startedAtMs);
-        if (handler.onError === 'deny') throw refusalError(failure(handler));
-      }
-    }
-    return undefined;
+  async #firstAnswer(handlers: readonly Handler[], given: unknown[]): Promise<Found | undefined> {
+    const found = await InTurn.ask(this.#watch, handlers, given, this.#provided);
+    if (found && 'allowed' in found) throw refusalError(found);
+    return found;
   }
 
   async #merge(
@@ -406,29 +290,11 @@ export class ModuleDispatcher {
     args: readonly unknown[],
     take: (answer: unknown) => boolean,
   ): Promise<void> {
-    const given = prepare(args, context);
-    for (const handler of this.#registry.handlers[name] ?? []) {
-      const startedAtMs = this.#services.clock.monotonicMs();
-      const result = await this.#caller.call(handler, given, startedAtMs);
-      if (result.kind === 'answer' && attempt(() => take(result.answer))) {
-        this.#caller.done(handler, 'ok', startedAtMs);
-        continue;
-      }
-      if (result.kind === 'answer') this.#caller.invalid(handler, result.answer, expected, startedAtMs);
-      if (result.kind === 'thrown') this.#caller.broken(handler, result.error, startedAtMs);
-      if (handler.onError === 'deny') throw refusalError(failure(handler));
-    }
-  }
-
-  /** A `MatrixError` of a module: a refusal, or a failure when its status is the server's fault. */
-  #thrown(handler: Handler, error: MatrixError, startedAtMs: number): Refused | undefined {
-    const refusal = attempt(() => refusalOfError(error));
-    if (refusal) {
-      this.#caller.done(handler, 'refused', startedAtMs);
-      return { allowed: false, ...refusal, module: handler.module, failed: false };
-    }
-    this.#caller.broken(handler, error, startedAtMs);
-    return handler.onError === 'deny' ? failure(handler) : undefined;
+    const handlers = this.#registry.handlers[name];
+    if (!handlers) return;
+    const reading = new MergeReading(this.#watch, expected, take);
+    const failed = await InTurn.ask(this.#watch, handlers, prepare(args, context), reading);
+    if (failed) throw refusalError(failed);
   }
 
   #guardedSuccess(handler: Handler, { userId, onLogin }: AuthSuccess): AuthSuccess {
@@ -444,38 +310,20 @@ export class ModuleDispatcher {
   }
 
   /** Calls what a module gave with its answer. Never rejects: the answer has taken effect. */
-  async #afterwards(handler: Handler, fn: () => unknown): Promise<void> {
-    const startedAtMs = this.#services.clock.monotonicMs();
-    const result = await this.#caller.call({ ...handler, call: fn }, [], startedAtMs);
-    if (result.kind === 'thrown') this.#caller.broken(handler, result.error, startedAtMs);
+  #afterwards(handler: Handler, fn: () => unknown): Promise<void> {
+    return SideBySide.tell(this.#watch, [{ ...handler, call: fn }], [], this.#told);
   }
 }
 
-/** What reading an answer gives; `undefined` when a getter or a proxy of the module throws, or it is no data. */
-function attempt<T>(read: () => T): T | undefined {
-  try {
-    return read();
-  } catch {
-    return undefined;
-  }
-}
-
-const unreadable = { kind: 'invalid', expected: 'a value that can be read', deprecated: undefined } as const;
+const each = <Name extends string, From, To>(
+  table: Readonly<Record<Name, From>>,
+  make: (from: From) => To,
+): Readonly<Record<Name, To>> =>
+  Object.fromEntries(Object.entries<From>(table).map(([name, from]) => [name, make(from)])) as Record<Name, To>;
 
 function prepare(args: readonly unknown[], context: CallbackContext): unknown[] {
-  const given: unknown[] = args.map(frozenCopy);
-  given.push(Object.isFrozen(context) ? context : frozenCopy(context));
+  const given: unknown[] = [];
+  for (const arg of args) given.push(frozenCopy(arg));
+  given.push(isCallbackContext(context) ? context : frozenCopy(context));
   return given;
 }
-
-/** The client learns that something broke, not what: names and reasons are in the log. */
-const failure = (handler: Handler): Refused => ({
-  allowed: false,
-  effect: 'refuse',
-  status: 500,
-  errcode: 'M_UNKNOWN',
-  message: 'A module of this server failed',
-  extra: {},
-  module: handler.module,
-  failed: true,
-});

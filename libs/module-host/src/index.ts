@@ -9,14 +9,15 @@ export type {
   TableBackend,
 } from './capabilities.js';
 export { callbackContext, type ContextDetails } from './context.js';
-export { type ArgsOf, ModuleDispatcher, type Provided, type TransformValues } from './dispatcher.js';
+export { type ArgsOf, ModuleDispatcher, type Provided } from './dispatcher.js';
 export { moduleEntriesOf } from './entries.js';
 export { ModuleLoadError } from './errors.js';
 export { ModuleHost, type ModuleHostOptions, type ReloadResult } from './host.js';
-export { frozenCopy, type StateReader, toModuleEvent, toStateView } from './isolation.js';
+export { frozenCopy, type StateReader, toModuleDraft, toModuleEvent, toStateView } from './isolation.js';
 export { importModules, type LoadedModule, type ModuleEntry, modulesFolder, resolveModule } from './loader.js';
 export { MemoryDocuments, offlineCapabilities, type OfflineServer } from './offline.js';
 export { guardProcess, ownerOf } from './process-guard.js';
+export type { TransformValues } from './readings.js';
 export {
   type LoginType,
   type ModulePolicy,

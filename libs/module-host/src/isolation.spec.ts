@@ -1,5 +1,6 @@
 import type { RoomEvent } from '@rookery/events';
-import { frozenCopy, toModuleEvent, toStateView } from './isolation.js';
+import { callbackContext } from './context.js';
+import { frozenCopy, toModuleDraft, toModuleEvent, toStateView } from './isolation.js';
 
 const roomEvent = (content: Record<string, unknown> = { body: 'hi' }): RoomEvent =>
   ({
@@ -93,4 +94,38 @@ it('a view of state reads nothing before it is asked, and asks for the empty sta
   expect((await view.ofType('m.room.message'))[0]).toMatchObject({ eventId: '$e', roomVersion: '12' });
   expect(await view.all()).toEqual([]);
   expect(asked).toEqual([['m.room.name', ''], ['m.room.member', '@a:x'], 'm.room.message', 'all']);
+});
+
+it('what modules are given cannot be changed through its class either', () => {
+  const given = [
+    toModuleEvent(roomEvent()),
+    toModuleDraft({ ...roomEvent(), roomVersion: '12' }),
+    callbackContext(undefined),
+    callbackContext(undefined, { source: 'federation' }),
+    toStateView({ get: async () => undefined, ofType: async () => [], all: async () => [] }),
+  ];
+  for (const one of given) {
+    expect(Object.isFrozen(one)).toBe(true);
+    expect(Object.isFrozen(Object.getPrototypeOf(one))).toBe(true);
+    expect(Object.getPrototypeOf(one)).not.toBe(Object.prototype);
+  }
+});
+
+it('an event in the making says what the draft says, with a content of its own', () => {
+  const content = { body: 'hi', list: [{ a: 1 }] };
+  const draft = {
+    roomId: '!r:x',
+    roomVersion: '12',
+    type: 'm.room.message',
+    stateKey: undefined,
+    sender: '@a:x',
+    content,
+    originServerTs: 7,
+    redacts: undefined,
+  };
+  const given = toModuleDraft(draft);
+  expect({ ...given }).toEqual({ ...draft, eventId: undefined });
+  expect(given.content).not.toBe(content);
+  expect([given.content, given.content['list']].every(Object.isFrozen)).toBe(true);
+  expect(Object.isFrozen(content)).toBe(false);
 });

@@ -1,9 +1,9 @@
 import type { RoomEvent } from '@rookery/events';
-import type { ModuleEvent, RoomStateView } from '@rookery/module-api';
+import type { ModuleEvent, ModuleEventDraft, RoomStateView } from '@rookery/module-api';
 
 const isPlain = (value: object): boolean => {
   const prototype: unknown = Object.getPrototypeOf(value);
-  return prototype === Object.prototype || prototype === null || Array.isArray(value);
+  return prototype === Object.prototype || prototype === null;
 };
 
 /** As deep as JSON of this server ever is; what is deeper is copied without recursion, which could overflow the stack. */
@@ -17,11 +17,22 @@ export function frozenCopy<T>(value: T): T {
   return copyInto(value, usualDepth) as T;
 }
 
+// Written for the engine: going through a copy by `for in` while it is changed makes optimized code give up again and again.
 function copyInto(value: unknown, depthLeft: number): unknown {
-  if (typeof value !== 'object' || value === null || !isPlain(value)) return value;
+  if (typeof value !== 'object' || value === null) return value;
+  if (Array.isArray(value)) {
+    if (depthLeft === 0) return copyWithoutRecursion(value);
+    const copy = (value as unknown[]).slice();
+    for (let i = 0; i < copy.length; i++) {
+      const part = copy[i];
+      if (typeof part === 'object' && part !== null) copy[i] = copyInto(part, depthLeft - 1);
+    }
+    return Object.freeze(copy);
+  }
+  if (!isPlain(value)) return value;
   if (depthLeft === 0) return copyWithoutRecursion(value);
-  const copy = (Array.isArray(value) ? value.slice() : { ...value }) as Record<string, unknown>;
-  for (const key in copy) {
+  const copy = { ...value } as Record<string, unknown>;
+  for (const key of Object.keys(copy)) {
     const part = copy[key];
     if (typeof part === 'object' && part !== null) set(copy, key, copyInto(part, depthLeft - 1));
   }
@@ -48,7 +59,8 @@ function copyWithoutRecursion(value: object): object {
     const copy = next as Record<string, unknown>;
     for (const key of Object.keys(copy)) {
       const part = copy[key];
-      if (typeof part === 'object' && part !== null && isPlain(part)) set(copy, key, copyOf(part));
+      if (typeof part === 'object' && part !== null && (Array.isArray(part) || isPlain(part)))
+        set(copy, key, copyOf(part));
     }
   }
   for (const copy of made) Object.freeze(copy);
@@ -123,6 +135,40 @@ export function plainCopy(value: unknown): unknown {
   return top;
 }
 
+/** An event in the making as modules see it. Frozen; what stands in it is, too. */
+export class DraftForModules implements ModuleEventDraft {
+  readonly eventId: undefined;
+  readonly roomId: string;
+  readonly roomVersion: string;
+  readonly type: string;
+  readonly stateKey: string | undefined;
+  readonly sender: string;
+  readonly content: Readonly<Record<string, unknown>>;
+  readonly originServerTs: number;
+  readonly redacts: string | undefined;
+
+  /** @param content frozen in every depth */
+  constructor(draft: Omit<ModuleEventDraft, 'eventId'>, content: Readonly<Record<string, unknown>>) {
+    this.eventId = undefined;
+    this.roomId = draft.roomId;
+    this.roomVersion = draft.roomVersion;
+    this.type = draft.type;
+    this.stateKey = draft.stateKey;
+    this.sender = draft.sender;
+    this.content = content;
+    this.originServerTs = draft.originServerTs;
+    this.redacts = draft.redacts;
+    Object.freeze(this);
+  }
+}
+Object.freeze(DraftForModules.prototype);
+
+/**
+ * What modules see of an event in the making. A transform that changes nothing gives it back as it is: the same object.
+ */
+export const toModuleDraft = (draft: Omit<ModuleEventDraft, 'eventId'>): ModuleEventDraft =>
+  new DraftForModules(draft, frozenCopy(draft.content));
+
 /** An event as modules see it. The PDU is copied when a module looks at it: few do. */
 class EventForModules implements ModuleEvent {
   readonly eventId: string;
@@ -166,6 +212,8 @@ class EventForModules implements ModuleEvent {
     return { ...this, pdu: this.pdu };
   }
 }
+// Whoever gets one event could otherwise change what all say.
+Object.freeze(EventForModules.prototype);
 
 /** What modules see of an event. */
 export const toModuleEvent = (event: RoomEvent): ModuleEvent => new EventForModules(event);
@@ -177,14 +225,28 @@ export interface StateReader {
   all(): Promise<readonly RoomEvent[]>;
 }
 
-/** Offers a room's state to modules: nothing is read before a module asks. */
-export function toStateView(reader: StateReader): RoomStateView {
-  return Object.freeze({
-    async get(type: string, stateKey = ''): Promise<ModuleEvent | undefined> {
-      const event = await reader.get(type, stateKey);
-      return event && toModuleEvent(event);
-    },
-    ofType: async (type: string): Promise<readonly ModuleEvent[]> => (await reader.ofType(type)).map(toModuleEvent),
-    all: async (): Promise<readonly ModuleEvent[]> => (await reader.all()).map(toModuleEvent),
-  });
+class StateForModules implements RoomStateView {
+  readonly #reader: StateReader;
+
+  constructor(reader: StateReader) {
+    this.#reader = reader;
+    Object.freeze(this);
+  }
+
+  async get(type: string, stateKey = ''): Promise<ModuleEvent | undefined> {
+    const event = await this.#reader.get(type, stateKey);
+    return event && toModuleEvent(event);
+  }
+
+  async ofType(type: string): Promise<readonly ModuleEvent[]> {
+    return (await this.#reader.ofType(type)).map(toModuleEvent);
+  }
+
+  async all(): Promise<readonly ModuleEvent[]> {
+    return (await this.#reader.all()).map(toModuleEvent);
+  }
 }
+Object.freeze(StateForModules.prototype);
+
+/** Offers a room's state to modules: nothing is read before a module asks. */
+export const toStateView = (reader: StateReader): RoomStateView => new StateForModules(reader);

@@ -21,6 +21,16 @@ export interface ModulePolicy {
   readonly timeLimitMs: number | undefined;
 }
 
+/** How a callback has done of late; kept with it, for as long as its registry is in force. */
+export interface Health {
+  /** Time-outs without an answer between them. */
+  timeouts: number;
+  suspendedUntilMs: number;
+  /** Failures are logged at most once in a while; how many were not. */
+  logNextAtMs: number;
+  unlogged: number;
+}
+
 /** One callback of one module. */
 export interface Handler {
   readonly module: string;
@@ -28,6 +38,7 @@ export interface Handler {
   readonly onError: 'deny' | 'allow';
   readonly timeLimitMs: number;
   readonly call: (...args: readonly unknown[]) => unknown;
+  readonly health: Health;
 }
 
 /** A login type that modules check: the fields it needs and who checks. */
@@ -313,6 +324,7 @@ export class ModuleRegistry {
       onError: policy.onError,
       timeLimitMs: patient[callback] ?? policy.timeLimitMs ?? slow[callback] ?? timeLimitMs,
       call,
+      health: { timeouts: 0, suspendedUntilMs: -Infinity, logNextAtMs: -Infinity, unlogged: 0 },
     });
   }
 

@@ -1,9 +1,16 @@
 import type { Database } from '@rookery/database';
-import { callbackContext, type ModuleDispatcher, toModuleEvent, toStateView } from '@rookery/module-host';
+import type { RoomEvent } from '@rookery/events';
+import {
+  callbackContext,
+  type ModuleDispatcher,
+  type StateReader,
+  toModuleEvent,
+  toStateView,
+} from '@rookery/module-host';
 import type { Clock, Logger } from '@rookery/platform';
 import { Follower, type Notifier } from '@rookery/replication';
 import type { EventStore, RoomStateReader, StoredEvent, TimelineReader } from '@rookery/rooms';
-import { filterState } from '@rookery/rooms';
+import { filterState, type StateFilter } from '@rookery/rooms';
 import { stateKeyOf, type StateMap } from '@rookery/state-res';
 
 const cursor = 'module_new_events';
@@ -107,25 +114,42 @@ export class NewEvents {
     return stored.length < batchSize ? upTo : (stored.at(-1)?.streamOrdering ?? upTo);
   }
 
-  async #tell({ event }: StoredEvent): Promise<void> {
-    const { dispatcher, state, events } = this.parts;
-    let whole: Promise<StateMap> | undefined;
-    const after = async (): Promise<StateMap> =>
-      (await state.idsAfter([event.eventId])).get(event.eventId) ?? new Map<string, string>();
-    const load = async (ids: Iterable<string>) => [...(await events.events(ids)).values()];
-    const view = toStateView({
-      async get(type, stateKey) {
-        const filter = { types: [[type, stateKey]] as const };
-        const found = whole
-          ? await whole
-          : ((await state.idsAfter([event.eventId], filter)).get(event.eventId) ?? new Map<string, string>());
-        const id = found.get(stateKeyOf(type, stateKey));
-        return id === undefined ? undefined : (await load([id]))[0];
-      },
-      ofType: async (type) => load(filterState(await (whole ??= after()), { types: [[type]] }).values()),
-      all: async () => load((await (whole ??= after())).values()),
-    });
-    await dispatcher.notify('onNewEvent', callbackContext(undefined), toModuleEvent(event), view);
+  #tell({ event }: StoredEvent): Promise<void> {
+    const view = toStateView(new StateAfter(this.parts, event.eventId));
+    return this.parts.dispatcher.notify('onNewEvent', callbackContext(undefined), toModuleEvent(event), view);
+  }
+}
+
+/** The state of a room after an event. */
+class StateAfter implements StateReader {
+  #whole: Promise<StateMap> | undefined;
+
+  constructor(
+    private readonly parts: NewEventParts,
+    private readonly eventId: string,
+  ) {}
+
+  async get(type: string, stateKey: string): Promise<RoomEvent | undefined> {
+    const found = await (this.#whole ?? this.#ids({ types: [[type, stateKey]] }));
+    const id = found.get(stateKeyOf(type, stateKey));
+    return id === undefined ? undefined : (await this.#load([id]))[0];
+  }
+
+  async ofType(type: string): Promise<RoomEvent[]> {
+    return this.#load(filterState(await (this.#whole ??= this.#ids()), { types: [[type]] }).values());
+  }
+
+  async all(): Promise<RoomEvent[]> {
+    return this.#load((await (this.#whole ??= this.#ids())).values());
+  }
+
+  async #ids(filter?: StateFilter): Promise<StateMap> {
+    const states = await this.parts.state.idsAfter([this.eventId], filter);
+    return states.get(this.eventId) ?? new Map<string, string>();
+  }
+
+  async #load(ids: Iterable<string>): Promise<RoomEvent[]> {
+    return [...(await this.parts.events.events(ids)).values()];
   }
 }
 

@@ -96,7 +96,8 @@ export class LocalStager {
       if (now === later) throw new StillThinking(answer.then((changed) => ({ content: changed })));
       content = now;
     }
-    const built = await this.builder.build(room, { ...draft, content }, place);
+    const changed = content === draft.content ? draft : { ...draft, content };
+    const built = await this.builder.build(room, changed, place);
     if (!this.gates.judges) return built;
     const answer = this.gates.spam(built.event, draft.origin);
     const verdict = inTurn ? await atOnce(answer) : await answer;

@@ -6,6 +6,8 @@ import {
   type GateVerdict,
   ModuleDispatcher,
   refusalError,
+  type StateReader,
+  toModuleDraft,
   toModuleEvent,
   toStateView,
 } from '@rookery/module-host';
@@ -43,24 +45,20 @@ export class EventGates {
    * @throws MatrixError when a module refuses
    */
   async transform(room: WorkingRoom, draft: EventDraft, before: StateBefore, nowMs: number): Promise<JsonObject> {
-    const verdict = await this.modules.transform(
-      'checkEventAllowed',
-      context(draft.origin),
-      {
-        eventId: undefined,
-        roomId: room.roomId,
-        roomVersion: room.rules.version,
-        type: draft.type,
-        stateKey: draft.stateKey,
-        sender: draft.sender,
-        content: draft.content,
-        originServerTs: draft.originServerTs ?? nowMs,
-        redacts: draft.redacts,
-      },
-      this.#stateView(room, before),
-    );
+    const given = toModuleDraft({
+      roomId: room.roomId,
+      roomVersion: room.rules.version,
+      type: draft.type,
+      stateKey: draft.stateKey,
+      sender: draft.sender,
+      content: draft.content,
+      originServerTs: draft.originServerTs ?? nowMs,
+      redacts: draft.redacts,
+    });
+    const view = toStateView(new StateOfPlace(this.events, room, before));
+    const verdict = await this.modules.transform('checkEventAllowed', context(draft.origin), given, view);
     if (!verdict.allowed) throw refusalError(verdict);
-    return verdict.value.content;
+    return verdict.value === given ? draft.content : verdict.value.content;
   }
 
   /** What spam checkers say about a finished event. */
@@ -77,35 +75,41 @@ export class EventGates {
     const foreign = callbackContext(undefined, { source: 'federation', origin });
     const given = toModuleEvent(event);
     if (this.transforms) {
-      const view = this.#stateView(room, before);
+      const view = toStateView(new StateOfPlace(this.events, room, before));
       if (!(await this.modules.transform('checkEventAllowed', foreign, given, view)).allowed) return false;
     }
     return (await this.modules.gate('checkEventForSpam', foreign, given)).allowed;
   }
+}
 
-  #stateView(room: WorkingRoom, before: StateBefore): ReturnType<typeof toStateView> {
-    const load = async (ids: readonly string[]): Promise<RoomEvent[]> => {
-      const stored = await this.events.events(ids.filter((id) => !room.stagedById.has(id)));
-      return ids.flatMap((id) => room.stagedById.get(id)?.event ?? stored.get(id) ?? []);
-    };
-    return toStateView({
-      get: async (type, stateKey) => {
-        const id = before.idAt(stateKeyOf(type, stateKey));
-        return id === undefined ? undefined : (await load([id]))[0];
-      },
-      ofType: async (type) => {
-        const whole = await before.whole();
-        return load([...whole].filter(([key]) => splitStateKey(key)[0] === type).map(([, id]) => id));
-      },
-      all: async () => load([...(await before.whole()).values()]),
-    });
+/** The state at a place in a room, staged events included. */
+class StateOfPlace implements StateReader {
+  constructor(
+    private readonly events: EventStore,
+    private readonly room: WorkingRoom,
+    private readonly before: StateBefore,
+  ) {}
+
+  async get(type: string, stateKey: string): Promise<RoomEvent | undefined> {
+    const id = this.before.idAt(stateKeyOf(type, stateKey));
+    return id === undefined ? undefined : (await this.#load([id]))[0];
+  }
+
+  async ofType(type: string): Promise<RoomEvent[]> {
+    const whole = await this.before.whole();
+    return this.#load([...whole].filter(([key]) => splitStateKey(key)[0] === type).map(([, id]) => id));
+  }
+
+  async all(): Promise<RoomEvent[]> {
+    return this.#load([...(await this.before.whole()).values()]);
+  }
+
+  async #load(ids: readonly string[]): Promise<RoomEvent[]> {
+    const { stagedById } = this.room;
+    const stored = await this.events.events(ids.filter((id) => !stagedById.has(id)));
+    return ids.flatMap((id) => stagedById.get(id)?.event ?? stored.get(id) ?? []);
   }
 }
 
 const context = (origin: DraftOrigin | undefined): ReturnType<typeof callbackContext> =>
-  callbackContext(origin?.requester, {
-    requestId: origin?.requestId,
-    ip: origin?.ip,
-    userAgent: origin?.userAgent,
-    duringRoomCreation: origin?.duringRoomCreation ?? false,
-  });
+  callbackContext(origin?.requester, origin);

@@ -4,24 +4,6 @@ import { Deadlines } from './deadlines.js';
 import type { Handler } from './registry.js';
 import type { CallOutcome, HostServices } from './services.js';
 
-/** What came back: an answer not yet looked at, a `MatrixError` thrown on purpose, or a failure. */
-export type CallResult =
-  | { readonly kind: 'answer'; readonly answer: unknown }
-  | { readonly kind: 'thrown'; readonly error: MatrixError }
-  | { readonly kind: 'failed' };
-
-interface Health {
-  /** Time-outs without an answer between them. */
-  timeouts: number;
-  suspendedUntilMs: number;
-  /** Failures are logged at most once in a while; how many were not. */
-  logNextAtMs: number;
-  unlogged: number;
-}
-
-const FAILED: CallResult = Object.freeze({ kind: 'failed' });
-const TIMED_OUT = Symbol('timed out');
-
 /** A callback that keeps the thread this long is named in the log. */
 const blockingMs = 100;
 /** So many time-outs in a row and the callback counts as failed for a while, without being asked. */
@@ -29,60 +11,38 @@ const maxTimeouts = 5;
 const suspensionMs = 30_000;
 const logPauseMs = 10_000;
 
-const isThenable = (value: unknown): value is PromiseLike<unknown> =>
-  typeof value === 'object' && value !== null && typeof (value as { then?: unknown }).then === 'function';
+/** Keeps the books on modules: names module and callback in logs and metrics when something goes wrong. */
+export class ModuleWatch {
+  readonly deadlines: Deadlines;
 
-/**
- * Calls modules: within a time budget, without ever throwing, and naming module and callback in logs and metrics when
- * something goes wrong.
- */
-export class ModuleCaller {
-  readonly #health = new WeakMap<Handler, Health>();
-  readonly #deadlines: Deadlines;
-
-  constructor(private readonly services: HostServices) {
-    this.#deadlines = new Deadlines(services.clock);
+  constructor(readonly services: HostServices) {
+    this.deadlines = new Deadlines(services.clock);
   }
 
-  /** One call. Never rejects. */
-  async call(handler: Handler, args: readonly unknown[], startedAtMs: number): Promise<CallResult> {
-    const { clock } = this.services;
-    const health = this.#health.get(handler);
-    if (health && health.suspendedUntilMs > startedAtMs) {
-      this.#failed(
-        handler,
-        'suspended',
-        startedAtMs,
-        'A module is not asked for a while: it hung several times in a row',
-      );
-      return FAILED;
-    }
-    try {
-      let answer = handler.call(...args);
-      const syncMs = clock.monotonicMs() - startedAtMs;
-      if (syncMs > blockingMs) {
-        this.#report(handler, 'warn', 'A module kept the whole process from working', {
-          blockedMs: Math.round(syncMs),
-        });
-      }
-      if (isThenable(answer)) answer = await this.#withBudget(answer, handler.timeLimitMs);
-      if (answer === TIMED_OUT) {
-        this.#timedOut(handler, startedAtMs);
-        return FAILED;
-      }
-      if (health) health.timeouts = 0;
-      return { kind: 'answer', answer };
-    } catch (error) {
-      if (isMatrixError(error)) return { kind: 'thrown', error };
-      this.#failed(handler, 'error', startedAtMs, 'A module failed', { err: readableError(error) });
-      return FAILED;
-    }
+  /** To be told of a callback that kept the thread. */
+  noteBlocking(handler: Handler, blockedMs: number): void {
+    if (blockedMs <= blockingMs) return;
+    const fields = { blockedMs: Math.round(blockedMs) };
+    this.#report(handler, 'warn', 'A module kept the whole process from working', fields);
+  }
+
+  /** To be told of a callback that is not asked for now. */
+  suspended(handler: Handler, startedAtMs: number): void {
+    const message = 'A module is not asked for a while: it hung several times in a row';
+    this.#failed(handler, 'suspended', startedAtMs, message);
+  }
+
+  /** To be told of what a callback threw. Gives back a `MatrixError`, thrown on purpose; anything else is a failure. */
+  caught(handler: Handler, startedAtMs: number, error: unknown): MatrixError | undefined {
+    if (isMatrixError(error)) return error;
+    this.#failed(handler, 'error', startedAtMs, 'A module failed', { err: readableError(error) });
+    return undefined;
   }
 
   /** To be told once the answer was understood. */
   done(handler: Handler, outcome: 'ok' | 'refused', startedAtMs: number): void {
     const { clock, observe } = this.services;
-    observe?.(handler.module, handler.callback, outcome, clock.monotonicMs() - startedAtMs);
+    if (observe) observe(handler.module, handler.callback, outcome, clock.monotonicMs() - startedAtMs);
   }
 
   /** To be told of an answer that cannot be understood. */
@@ -103,8 +63,9 @@ export class ModuleCaller {
     this.#report(handler, 'warn', 'A module answered in a deprecated form', { advice });
   }
 
-  #timedOut(handler: Handler, startedAtMs: number): void {
-    const health = this.#healthOf(handler);
+  /** To be told of a callback that used up its time. */
+  timedOut(handler: Handler, startedAtMs: number): void {
+    const { health } = handler;
     health.timeouts += 1;
     if (health.timeouts >= maxTimeouts) {
       health.timeouts = 0;
@@ -122,7 +83,7 @@ export class ModuleCaller {
   }
 
   #report(handler: Handler, level: 'warn' | 'error', message: string, fields?: LogFields): void {
-    const health = this.#healthOf(handler);
+    const { health } = handler;
     const nowMs = this.services.clock.monotonicMs();
     if (nowMs < health.logNextAtMs) {
       health.unlogged += 1;
@@ -136,33 +97,6 @@ export class ModuleCaller {
       callback: handler.callback,
       ...fields,
       ...(unlogged === 0 ? {} : { alsoUnlogged: unlogged }),
-    });
-  }
-
-  #healthOf(handler: Handler): Health {
-    let health = this.#health.get(handler);
-    if (!health) {
-      health = { timeouts: 0, suspendedUntilMs: -Infinity, logNextAtMs: -Infinity, unlogged: 0 };
-      this.#health.set(handler, health);
-    }
-    return health;
-  }
-
-  /** The promise's result, or TIMED_OUT; what happens to the promise later is nobody's business. */
-  #withBudget(promise: PromiseLike<unknown>, timeLimitMs: number): Promise<unknown> {
-    return new Promise((resolve, reject) => {
-      const inTime = this.#deadlines.after(timeLimitMs, () => resolve(TIMED_OUT));
-      // A thenable of the module's own making may give another one; a real promise waits for that one, too.
-      Promise.resolve(promise).then(
-        (answer) => {
-          inTime();
-          resolve(answer);
-        },
-        (error: unknown) => {
-          inTime();
-          reject(error as Error);
-        },
-      );
     });
   }
 }
