@@ -21,6 +21,7 @@ describe.each(databases)('members from other servers (%s)', (database) => {
   let home: TestHomeserver;
   let alice: TestUser;
   let visitor: PlayedServer;
+  let other: PlayedServer;
   beforeAll(async () => {
     world = await FederationWorld.create();
     home = await world.homeserver('home.test', {
@@ -31,6 +32,7 @@ describe.each(databases)('members from other servers (%s)', (database) => {
       },
     });
     visitor = await world.played('visitor.test');
+    other = await world.played('other.test');
     alice = await home.registerUser('alice');
   });
   afterAll(() => world.stop());
@@ -163,6 +165,10 @@ describe.each(databases)('members from other servers (%s)', (database) => {
       '413 M_TOO_LARGE',
     );
     expect(await send({})).toBe('400 M_BAD_JSON');
+    // Good as it is, but in somebody else's hands.
+    const theirs = (await Visit.make(other, home, 'join', roomId, '@eve:other.test')).body;
+    const ofOther = Visit.complete(other, theirs);
+    expect(await send(ofOther.pdu, ofOther.eventId)).toBe('400 M_INVALID_PARAM');
     // A template that has grown old: bob was banned meanwhile.
     await ok(alice, 'POST', `/rooms/${roomId}/ban`, { user_id: bob });
     expect(await send(event.pdu)).toBe('403 M_FORBIDDEN');
