@@ -205,6 +205,13 @@ describe.each(databases)('members from other servers (%s)', (database) => {
     expect(said(answer)).toBe('200');
     const { signatures } = answer.body['event'] as { signatures: object };
     expect(Object.keys(signatures).sort()).toEqual(['home.test', 'visitor.test']);
+    // Who has left the other room meanwhile is not let in.
+    const late = await restricted([lobby]);
+    const kept = Visit.complete(visitor, (await make(late)).body);
+    const back = Visit.complete(visitor, (await Visit.make(visitor, home, 'leave', lobby, bob)).body);
+    expect(said(await Visit.send(visitor, home, 'leave', back))).toBe('200');
+    expect(said(await Visit.send(visitor, home, 'join', kept))).toBe('403 M_FORBIDDEN');
+    await Visit.join(visitor, home, lobby, bob);
     // Nobody of this server may let people in any more.
     const levels = await ok(alice, 'GET', `/rooms/${roomId}/state/m.room.power_levels/`);
     if (version === '12') return;

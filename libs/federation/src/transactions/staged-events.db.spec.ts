@@ -174,6 +174,24 @@ eachDatabase('events that wait for their rooms', (open) => {
     expect(rooms.stored).toContain(late.eventId);
   });
 
+  it('are not given up because the server stops', async () => {
+    const rooms = new Rooms();
+    const late = message('!a:x');
+    let fill: ((verdict: ReceiveVerdict) => void) | undefined;
+    rooms.verdict = () => ({ kind: 'missingAncestors', eventIds: ['$missing'] });
+    rooms.fill = () => new Promise((resolve) => (fill = resolve));
+    const { staged, lifecycle } = start(rooms);
+    await staged.stage(origin, [late]);
+    await eventually(() => fill !== undefined);
+    await lifecycle.stop();
+    fill?.({ kind: 'missingAncestors', eventIds: ['$missing'] });
+    await eventually(() => rooms.stored.length === 1);
+    // Something that would come behind a deletion.
+    await test.database.write((tx) => tx.run('DELETE FROM received_transactions'));
+    await test.database.write((tx) => tx.run('DELETE FROM received_transactions'));
+    expect(await waiting()).toEqual([late.eventId]);
+  });
+
   it('wait for nobody longer than is good', async () => {
     const rooms = new Rooms();
     const stuck = [message('!a:x'), message('!a:x')];
