@@ -45,10 +45,9 @@ export class UserRedactions implements OnModuleInit {
    * @throws MatrixError 400 `M_UNKNOWN` while events of this user are being redacted
    */
   async start(request: UserRedactionRequest): Promise<string> {
-    const tasks = await this.tasks.ofRoom(request.userId);
-    if (tasks.some((task) => task.action === action && ['scheduled', 'active'].includes(task.status)))
-      throw new MatrixError(400, 'M_UNKNOWN', 'Events of this user are being redacted already');
-    return this.tasks.schedule(action, request.userId, { ...request } as unknown as JsonObject);
+    const id = await this.tasks.scheduleOnce(action, request.userId, { ...request } as unknown as JsonObject);
+    if (id === undefined) throw new MatrixError(400, 'M_UNKNOWN', 'Events of this user are being redacted already');
+    return id;
   }
 
   /** How far one has got; `undefined` when there is none with that id. */

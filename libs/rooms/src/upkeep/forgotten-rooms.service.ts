@@ -4,6 +4,7 @@ import { Clock, Config, Logger } from '@rookery/platform';
 import { isRemembered } from '../membership/membership.query.js';
 import { PeriodicJob } from './periodic-job.js';
 import { PurgeService } from './purge.service.js';
+import { TaskInterrupted } from './room-tasks.js';
 
 const periodMs = 3_600_000;
 const batchSize = 100;
@@ -66,6 +67,7 @@ export class ForgottenRooms implements OnModuleInit, OnModuleDestroy {
         name: 'remember_room',
       });
     } catch (error) {
+      if (error instanceof TaskInterrupted) return;
       this.logger.error('A room that everybody had forgotten could not be deleted', { roomId, err: error });
     }
   }

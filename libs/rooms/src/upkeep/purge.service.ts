@@ -16,7 +16,7 @@ import {
   selectSomeEvents,
   selectUnusedGroups,
 } from './purge.query.js';
-import { RoomTasks } from './room-tasks.js';
+import { RoomTasks, TaskInterrupted } from './room-tasks.js';
 
 /** Up to where history is to be purged: one of the two. */
 export interface PurgeLimit {
@@ -53,7 +53,7 @@ export class PurgeService implements OnModuleInit {
         includeLocal,
         serverName: this.config.serverName,
       };
-      const deleted = before + (await this.#purgeTo(point, (count) => report({ deleted: before + count })));
+      const deleted = before + (await this.#purgeTo(point, (count) => this.#goOn(report({ deleted: before + count }))));
       await this.collectGroups(task.roomId);
       return { deleted };
     });
@@ -97,7 +97,7 @@ export class PurgeService implements OnModuleInit {
       for (;;) {
         const eventIds = await selectSomeEvents(this.database, roomId, batchSize);
         if (eventIds.length === 0) break;
-        await this.#deleteEvents(roomId, eventIds);
+        await this.#goOn(this.#deleteEvents(roomId, eventIds));
       }
       const deleteGroupsOf = (): Promise<number> =>
         this.database.write((tx) => deleteSomeGroups(tx, roomId, batchSize), { name: 'purge_groups' });
@@ -127,6 +127,12 @@ export class PurgeService implements OnModuleInit {
       if (count === 0) return collected;
       collected += count;
     }
+  }
+
+  /** A large room must not keep the server from its end: what is left is deleted after the next start. */
+  async #goOn(step: Promise<void>): Promise<void> {
+    await step;
+    if (this.tasks.stopping) throw new TaskInterrupted();
   }
 
   async #purgeTo(

@@ -12,7 +12,7 @@ import { MembershipService } from '../membership/membership.service.js';
 import { EventPersister } from '../persistence/event-persister.js';
 import { PurgeService } from './purge.service.js';
 import { RoomBlocking } from './room-blocking.service.js';
-import { RoomTasks } from './room-tasks.js';
+import { RoomTasks, TaskInterrupted } from './room-tasks.js';
 
 /** How a room is taken off the server. */
 export interface ShutdownRequest {
@@ -39,6 +39,8 @@ export interface ShutdownResult {
 }
 
 const parallelLeaves = 8;
+/** How often everybody is removed again when somebody has returned before the room could be purged. */
+const maxAttempts = 3;
 
 /** Takes rooms off the server: everybody leaves, nobody returns, and, if asked, nothing stays. */
 @Injectable()
@@ -60,31 +62,47 @@ export class RoomShutdown implements OnModuleInit {
     this.tasks.define('shutdown_and_purge_room', async (task, report) => {
       const request = task.params as unknown as ShutdownRequest;
       const before = task.result as unknown as ShutdownResult | undefined;
-      const result = await this.#shutdown(task.roomId, request, before, (done) => report({ ...done }));
-      if (request.purge) {
-        if (result.failedToKickUsers.length > 0 && !request.forcePurge) {
-          throw new Error('Some users could not be removed from the room');
+      const tell = (done: ShutdownResult): Promise<void> => report({ ...done });
+      let result = await this.#shutdown(task.roomId, request, before, tell);
+      for (let attempt = 1; request.purge && !(await this.#purge(task.roomId, request, result)); attempt++) {
+        if (attempt === maxAttempts) {
+          await tell({ ...result, failedToKickUsers: await this.#localMembers(task.roomId) });
+          throw new Error('Some users keep returning to the room');
         }
-        await this.purge.purgeRoom(task.roomId);
+        result = await this.#shutdown(task.roomId, request, result, tell);
       }
       return { ...result } as JsonObject;
     });
   }
 
   /**
-   * Starts a shutdown in the background.
+   * Starts a shutdown in the background. The room is blocked at once, where that is asked for, even if it is refused for
+   * being deleted already.
    * @returns the id of the task; its result is a {@link ShutdownResult}
    * @throws MatrixError 400 `M_UNKNOWN` when the room is being deleted already, 403 `M_FORBIDDEN` when a module refuses
    */
   async start(roomId: string, request: ShutdownRequest): Promise<string> {
     const context = callbackContext(serverRequester(request.requesterId));
     assertAllowed(await this.modules.gate('checkCanShutdownRoom', context, request.requesterId, roomId));
-    const running = (await this.tasks.ofRoom(roomId)).find(
-      (task) => task.action === 'shutdown_and_purge_room' && (task.status === 'active' || task.status === 'scheduled'),
-    );
-    if (running) throw new MatrixError(400, 'M_UNKNOWN', 'The room is being deleted already');
     if (request.block) await this.blocking.block(roomId, request.requesterId);
-    return this.tasks.schedule('shutdown_and_purge_room', roomId, { ...request });
+    const id = await this.tasks.scheduleOnce('shutdown_and_purge_room', roomId, { ...request });
+    if (id === undefined) throw new MatrixError(400, 'M_UNKNOWN', 'The room is being deleted already');
+    return id;
+  }
+
+  /** @returns `false` when somebody has returned in the meantime */
+  async #purge(roomId: string, request: ShutdownRequest, result: ShutdownResult): Promise<boolean> {
+    if (request.forcePurge) return this.purge.purgeRoom(roomId);
+    if (result.failedToKickUsers.length > 0) throw new Error('Some users could not be removed from the room');
+    return this.purge.purgeRoom(roomId, async () => (await this.#localMembers(roomId)).length === 0);
+  }
+
+  async #localMembers(roomId: string): Promise<string[]> {
+    const rows = await this.database.query<{ user_id: string }>(
+      "SELECT user_id FROM local_current_membership WHERE room_id = ? AND membership = 'join'",
+      [roomId],
+    );
+    return rows.map((row) => row.user_id);
   }
 
   async #shutdown(
@@ -111,6 +129,7 @@ export class RoomShutdown implements OnModuleInit {
     const pending = rows.map((row) => row.user_id);
     const worker = async (): Promise<void> => {
       for (let userId = pending.pop(); userId !== undefined; userId = pending.pop()) {
+        if (this.tasks.stopping) throw new TaskInterrupted();
         if (await this.#remove(roomId, userId, newRoomId)) kicked.add(userId);
         else failed.add(userId);
       }

@@ -46,6 +46,8 @@ export class RoomTasks {
   readonly #running = new Map<string, Promise<void>>();
   /** Those who wait for the end of a task. */
   readonly #watchers = new Map<string, (() => void)[]>();
+  /** What is just being scheduled that may be there once only. */
+  readonly #scheduling = new Set<string>();
   #stopped = false;
 
   constructor(
@@ -97,6 +99,25 @@ export class RoomTasks {
     await this.database.write((tx) => insertTask(tx, row), { name: 'schedule_task' });
     this.#enqueue(id);
     return id;
+  }
+
+  /**
+   * The same, unless such a task about the same is waiting or running.
+   * @returns the task's id; `undefined` when there is one already
+   */
+  async scheduleOnce(action: string, roomId: string, params: JsonObject): Promise<string | undefined> {
+    const key = `${action} ${roomId}`;
+    // Of several requests at a time, all would find nothing yet.
+    if (this.#scheduling.has(key)) return undefined;
+    this.#scheduling.add(key);
+    try {
+      const isPending = ({ status, ...task }: RoomTask): boolean =>
+        task.action === action && (status === 'active' || status === 'scheduled');
+      if ((await this.ofRoom(roomId)).some(isPending)) return undefined;
+      return await this.schedule(action, roomId, params);
+    } finally {
+      this.#scheduling.delete(key);
+    }
   }
 
   async find(id: string): Promise<RoomTask | undefined> {

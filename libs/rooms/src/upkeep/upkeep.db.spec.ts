@@ -7,6 +7,7 @@ import { type CreateRoomRequest, RoomCreation } from '../creation/room-creation.
 import { RoomReadingService } from '../history/room-reading.service.js';
 import { JoinService } from '../membership/join.service.js';
 import { roomsMigrations } from '../migrations/index.js';
+import { MembershipService } from '../membership/membership.service.js';
 import { MembershipReader } from '../reading/membership-reader.js';
 import { buildRooms, requesterOf, type RoomsFixture } from '../rooms.fixture.js';
 import { EventCreation } from '../sending/event-creation.service.js';
@@ -205,5 +206,39 @@ eachDatabase('upkeep of rooms', (open) => {
     );
     const request = { requesterId: '@admin:example.org', block: false, purge: true, forcePurge: false };
     await expect(rooms.get(RoomShutdown).start(roomId, request)).rejects.toMatchObject({ status: 400 });
+  });
+
+  it('deletes a room once when it is asked twice at the same moment', async () => {
+    const roomId = await create();
+    const request = { requesterId: '@admin:example.org', block: false, purge: true, forcePurge: false };
+    const started = await Promise.allSettled([1, 2].map(() => rooms.get(RoomShutdown).start(roomId, request)));
+    expect(started.map(({ status }) => status).sort()).toEqual(['fulfilled', 'rejected']);
+    await rooms.get(RoomTasks).settled();
+    expect(await rooms.get(RoomTasks).ofRoom(roomId)).toMatchObject([{ status: 'complete' }]);
+  });
+
+  it.each([
+    [1, 'complete'],
+    [Infinity, 'failed'],
+  ])('does not purge a room under somebody who returns %d times: %s', async (times, expected) => {
+    const roomId = await create();
+    await rooms.get(JoinService).join(bob, roomId);
+    const service = rooms.get(MembershipService);
+    const leave = service.leave.bind(service);
+    let returned = 0;
+    service.leave = async (...request) => {
+      const left = await leave(...request);
+      if (request[0].userId === bob.userId && request[1] === roomId && returned++ < times)
+        await rooms.get(JoinService).join(bob, roomId);
+      return left;
+    };
+    const request = { requesterId: '@admin:example.org', block: false, purge: true, forcePurge: false };
+    const id = await rooms.get(RoomShutdown).start(roomId, request);
+    await rooms.get(RoomTasks).settled();
+    service.leave = leave;
+    const task = await rooms.get(RoomTasks).find(id);
+    expect(task?.status).toBe(expected);
+    expect((await rowsOf(roomId))['rooms']).toBe(expected === 'complete' ? 0 : 1);
+    if (expected === 'failed') expect(task?.result).toMatchObject({ failedToKickUsers: [bob.userId] });
   });
 });
