@@ -93,15 +93,22 @@ export class ForeignStager {
     if (known && !known.outlier) return { kind: 'known' };
     const auth = await this.#authEvents(room, event);
     if (auth.missing.length > 0) return { kind: 'missing', eventIds: auth.missing };
-    const before = given ?? (await this.placement.before(room, event.prevEventIds));
+    // Only a room's first event follows upon nothing. Whatever else says so is refused where the room stands.
+    const isRootless = event.prevEventIds.length === 0 && event.type !== 'm.room.create';
+    if (isRootless && room.extremities.size === 0) return { kind: 'missing', eventIds: [] };
+    const before = isRootless
+      ? await this.placement.current(room)
+      : (given ?? (await this.placement.before(room, event.prevEventIds)));
     if ('missing' in before) return { kind: 'missing', eventIds: before.missing };
     const wanted = authTypesFor(event, room.rules);
     const stateBefore = await this.builder.authState(room, before, wanted);
     let verdict = auth.verdict;
     if (verdict.allowed) verdict = checkAuth(event, stateBefore);
-    const rejectedReason = verdict.allowed ? undefined : verdict.reason;
+    const refusal = isRootless ? 'The event follows upon nothing' : undefined;
+    const rejectedReason = verdict.allowed ? refusal : verdict.reason;
+    const accepted = rejectedReason === undefined;
     let softFailed = false;
-    if (verdict.allowed && !past) {
+    if (accepted && !past) {
       const now = checkAuth(event, await this.builder.authState(room, room, wanted));
       const isFirst = room.size === 0 || how === 'afresh';
       softFailed = !!softFail || (!isFirst && !now.allowed) || allowed === false;
@@ -112,7 +119,6 @@ export class ForeignStager {
         softFailed = !verdict;
       }
     }
-    const accepted = verdict.allowed;
     const chain = accepted ? await this.placement.groupAfter(room, before, event) : before.chain;
     const levels = powerLevelsOf(stateBefore, room.rules);
     const isRedaction = event.type === 'm.room.redaction' && event.redacts !== undefined;

@@ -288,6 +288,21 @@ eachDatabase('events of other servers', (open) => {
     }
   });
 
+  it('takes no state from another room, and does not stumble over events that follow upon nothing', async () => {
+    const one = await shared();
+    const other = await shared();
+    const message = { type: 'm.room.message', sender: zoe, content: { body: 'hi' } };
+    const before = [...(await stateOf(one.roomId)).values()].map((event) => event.eventId).sort();
+    const strays = [other.head, [...other.state.values()][0]!].map((alien) =>
+      one.server.make(message, [one.head, alien], one.state),
+    );
+    strays.push(one.server.make(message, [other.head], one.state));
+    for (const stray of strays) expect(await receive(stray)).toEqual(['missingAncestors']);
+    expect(await receive(one.server.make(message, [], one.state))).toEqual(['rejected']);
+    expect([...(await stateOf(one.roomId)).values()].map((event) => event.eventId).sort()).toEqual(before);
+    expect(await receive(one.server.make(message, [one.head], one.state))).toEqual(['accepted']);
+  });
+
   it('lets nobody redact in one room what was said in another', async () => {
     const there = (await rooms.get(RoomCreation).create(alice, { room_version: '11', preset: 'public_chat' })).roomId;
     const say = (content: JsonObject) =>

@@ -5,7 +5,7 @@ import { stateKeyOf, type StateMap } from '@rookery/state-res';
 import { LRUCache } from 'lru-cache';
 import { StateGroups } from '../state/state-groups-cache.js';
 import { fullGroup, planGroup, type GroupPlan } from '../state/state-groups.js';
-import { type ChainLink, selectChain, selectDeltas, selectGroupsOf } from '../state/state-groups.query.js';
+import { type ChainLink, selectChain, selectDeltas, selectGroupsIn } from '../state/state-groups.query.js';
 import { StateResolver } from '../state/state-resolver.js';
 import { RoomIds } from './room-ids.js';
 import { stateDiff, type WorkingRoom } from './working-room.js';
@@ -23,7 +23,10 @@ export interface StateBefore {
 @Injectable()
 export class Placement {
   /** Groups of events stored lately: forks start from these. */
-  readonly #recentGroups = new LRUCache<string, number>({ maxSize: 20_000, sizeCalculation: () => 1 });
+  readonly #recentGroups = new LRUCache<string, { readonly roomId: string; readonly group: number }>({
+    maxSize: 20_000,
+    sizeCalculation: () => 1,
+  });
 
   constructor(
     private readonly database: Database,
@@ -90,7 +93,7 @@ export class Placement {
     isReferenced = false,
   ): Promise<void> {
     const group = chain[0]!.group;
-    this.#recentGroups.set(event.eventId, group);
+    this.#recentGroups.set(event.eventId, { roomId: room.roomId, group });
     const covered = event.prevEventIds.filter((id) => room.extremities.delete(id));
     // What names it need not lead to a head, as a piece of the past that another server made up: a room is never without one.
     const isHead = !isReferenced || room.extremities.size === 0;
@@ -138,12 +141,17 @@ export class Placement {
     const unknown: string[] = [];
     for (const id of eventIds) {
       const staged = room.stagedById.get(id);
-      const group = staged ? staged.group : (room.extremities.get(id)?.group ?? this.#recentGroups.get(id));
+      const group = staged ? staged.group : (room.extremities.get(id)?.group ?? this.#recentGroupOf(room, id));
       if (group !== undefined) groups.set(id, group);
       else unknown.push(id);
     }
-    for (const [id, group] of await selectGroupsOf(this.database, unknown)) groups.set(id, group);
+    for (const [id, group] of await selectGroupsIn(this.database, room.roomId, unknown)) groups.set(id, group);
     return groups;
+  }
+
+  #recentGroupOf({ roomId }: WorkingRoom, eventId: string): number | undefined {
+    const recent = this.#recentGroups.get(eventId);
+    return recent?.roomId === roomId ? recent.group : undefined;
   }
 
   async #chainForCurrent(room: WorkingRoom): Promise<readonly ChainLink[]> {

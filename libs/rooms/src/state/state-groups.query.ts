@@ -70,6 +70,21 @@ export async function selectDeltas(db: Db, groups: readonly number[]): Promise<M
   return deltas;
 }
 
+/** The same for events of one room only: whoever names events of another must not bring its state along. */
+export async function selectGroupsIn(
+  db: Db,
+  roomId: string,
+  eventIds: readonly string[],
+): Promise<Map<string, number>> {
+  if (eventIds.length === 0) return new Map();
+  const rows = await db.query<{ event_id: string; state_group: number }>(
+    `SELECT g.event_id, g.state_group FROM event_to_state_groups g JOIN events e ON e.event_id = g.event_id
+     WHERE ${db.dialect.anyOf('g.event_id')} AND e.room_id = ?`,
+    [eventIds, roomId],
+  );
+  return new Map(rows.map((row) => [row.event_id, row.state_group]));
+}
+
 /** The groups of events: the state after each. Outliers have none. */
 export async function selectGroupsOf(db: Db, eventIds: readonly string[]): Promise<Map<string, number>> {
   if (eventIds.length === 0) return new Map();
