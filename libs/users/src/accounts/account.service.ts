@@ -8,6 +8,7 @@ import { UserHooks } from '../hooks.js';
 import { insertProfile } from '../profiles/profile.query.js';
 import { AppserviceDirectory } from '../sessions/appservice-directory.js';
 import { SessionService } from '../sessions/session.service.js';
+import { deletePuppeteerTokens } from '../sessions/token.query.js';
 import { insertThreepid } from '../threepids/threepid.query.js';
 import {
   type Account,
@@ -197,12 +198,19 @@ export class AccountService {
   }
 
   /**
-   * Turns an account's switches. They hold from the next request on.
+   * Turns an account's switches. They hold from the next request on. Who is no administrator anymore, or locked out, does
+   * not go on acting as others either.
    * @throws MatrixError 404 `M_NOT_FOUND`
    */
   async setFlags(userId: string, flags: AccountFlags): Promise<void> {
-    if (!(await this.database.write((tx) => setAccountFlags(tx, userId, flags), { name: 'account_flags' })))
-      throw MatrixError.notFound('Unknown user');
+    const isKnown = await this.database.write(
+      async (tx) => {
+        if (flags.isAdmin === false || flags.locked === true) await deletePuppeteerTokens(tx, userId);
+        return setAccountFlags(tx, userId, flags);
+      },
+      { name: 'account_flags' },
+    );
+    if (!isKnown) throw MatrixError.notFound('Unknown user');
     this.sessions.invalidate(userId);
   }
 

@@ -1,6 +1,7 @@
 import { databaseMigrations } from '@rookery/database';
 import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
 import { AccountService } from '../accounts/account.service.js';
+import { DeactivationService } from '../accounts/deactivation.service.js';
 import { RequestAuthenticator } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import { UserHooks } from '../hooks.js';
@@ -249,4 +250,31 @@ eachDatabase('sessions', (open) => {
       ).errcode,
     ).toBe('M_UNKNOWN_TOKEN');
   });
+
+  it('opens none for an account that was closed since the login was checked', async () => {
+    const userId = await newUser();
+    await Promise.allSettled([
+      users.get(DeactivationService).deactivate(userId, false, true, {}),
+      sessions.open({ userId, deviceId: 'EARLY' }),
+    ]);
+    expect((await refusal(sessions.open({ userId, deviceId: 'LATE' }))).errcode).toBe('M_USER_DEACTIVATED');
+    await users.get(DeactivationService).reactivate(userId, {});
+    expect(await test.database.query('SELECT device_id FROM devices WHERE user_id = ?', [userId])).toEqual([]);
+    expect(await test.database.query('SELECT id FROM access_tokens WHERE user_id = ?', [userId])).toEqual([]);
+  });
+
+  it.each([{ isAdmin: false }, { locked: true }])(
+    'ends those in which an administrator acts as others with %j',
+    async (flags) => {
+      const [root, puppet] = [await newUser(), await newUser()];
+      const accounts = users.get(AccountService);
+      await accounts.setFlags(root, { isAdmin: true });
+      const token = await sessions.openPuppet(root, puppet, undefined);
+      expect(await whoIs(token)).toMatchObject({ userId: puppet, puppetedBy: root });
+      await accounts.setFlags(root, { isAdmin: true, locked: false });
+      expect(await whoIs(token)).toMatchObject({ userId: puppet });
+      await accounts.setFlags(root, flags);
+      expect((await refusal(whoIs(token))).errcode).toBe('M_UNKNOWN_TOKEN');
+    },
+  );
 });

@@ -26,6 +26,7 @@ import {
   findTokenOwner,
   insertAccessToken,
   insertRefreshToken,
+  isClosedForUpdate,
   markAccessTokenUsed,
   refreshTokenExists,
   replaceRefreshToken,
@@ -81,7 +82,8 @@ export class SessionService {
 
   /**
    * Opens a session. A device that exists is taken over: its former tokens end.
-   * @throws MatrixError 400 `M_INVALID_PARAM` (device id), 403 `M_FORBIDDEN` (the device id is a cross-signing key)
+   * @throws MatrixError 400 `M_INVALID_PARAM` (device id), 403 `M_FORBIDDEN` (the device id is a cross-signing key),
+   *   `M_USER_DEACTIVATED`
    */
   async open(request: SessionRequest): Promise<IssuedSession> {
     const { userId } = request;
@@ -91,6 +93,9 @@ export class SessionService {
     const secrets = this.#secrets(request.refreshable ?? false);
     const created = await this.database.write(
       async (tx) => {
+        // Closed since the login was checked: the session would wake up with the account.
+        if (await isClosedForUpdate(tx, userId))
+          throw new MatrixError(403, 'M_USER_DEACTIVATED', 'This account has been deactivated');
         const device = await ensureDevice(tx, userId, deviceId, displayName);
         if (device === 'reserved') throw MatrixError.forbidden('The device id is that of a cross-signing key');
         if (device === 'existed') {
@@ -128,6 +133,7 @@ export class SessionService {
         const old = await findRefreshToken(tx, secretHash(refreshToken));
         if (!old) return undefined;
         const { userId, deviceId, sessionExpiryMs } = old;
+        if (await isClosedForUpdate(tx, userId)) return undefined;
         if (old.superseded || (sessionExpiryMs !== undefined && sessionExpiryMs <= nowMs)) {
           await deleteTokensOfDevices(tx, userId, [deviceId]);
           return { userId };

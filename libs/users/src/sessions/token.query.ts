@@ -234,6 +234,18 @@ export async function deletePuppetTokens(tx: Tx, userId: string): Promise<void> 
   await tx.run('DELETE FROM access_tokens WHERE puppets_user_id = ?', [userId]);
 }
 
+/** Takes the tokens away with which a user acts as others. */
+export async function deletePuppeteerTokens(tx: Tx, userId: string): Promise<void> {
+  await tx.run('DELETE FROM access_tokens WHERE user_id = ? AND puppets_user_id IS NOT NULL', [userId]);
+}
+
+/** Whether an account is closed; one that is just being closed or opened is waited for. */
+export async function isClosedForUpdate(tx: Tx, userId: string): Promise<boolean> {
+  const lock = tx.dialect.name === 'postgres' ? ' FOR SHARE' : '';
+  const row = await tx.get<{ deactivated: SqlBool }>(`SELECT deactivated FROM users WHERE name = ?${lock}`, [userId]);
+  return Boolean(row?.deactivated);
+}
+
 /** When the session of an access token last confirmed to be its user's. */
 export async function lastValidatedMs(db: Db, tokenId: number): Promise<number | undefined> {
   return (
