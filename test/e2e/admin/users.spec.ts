@@ -132,6 +132,8 @@ describe.each(['sqlite', 'postgres'] as const)('the admin API of users (%s)', (d
       expect(await found('name=rookery.test')).toEqual([]);
       expect(await found('name=%25')).toEqual([]);
       expect(await found('name=_')).toEqual([]);
+      await admin('PUT', `v2/users/${id('umlaut')}`, { displayname: 'ÄNNE' });
+      expect(await found(`name=${encodeURIComponent('ÄNNE')}`)).toEqual([id('umlaut')]);
     });
 
     it('leave guests out on demand', async () => {
@@ -258,6 +260,9 @@ describe.each(['sqlite', 'postgres'] as const)('the admin API of users (%s)', (d
       ];
       const { body } = await admin<{ threepids: Json[] }>('PUT', path, { threepids });
       expect(body.threepids.map((one) => one['address']).sort()).toEqual(['447700900000', 'd@example.org']);
+      // Tools send whole records, with null for what they do not know.
+      const unknown = { password: null, threepids: null, external_ids: null, creation_ts: 1, is_guest: false };
+      expect(await admin<{ threepids: Json[] }>('PUT', path, unknown)).toMatchObject({ status: 200, body });
       expect((await admin('PUT', path, { threepids: [] })).body).toMatchObject({ threepids: [] });
       expect(
         (await admin('PUT', path, { external_ids: [{ auth_provider: 'p', external_id: 'changed' }] })).status,

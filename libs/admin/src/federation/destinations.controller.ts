@@ -21,7 +21,7 @@ export class DestinationsController {
   async list(@Inbound() request: InboundRequest): Promise<object> {
     const page = pageOf(request);
     const { destinations, total } = await this.destinations.list({
-      name: searchTerm(request, 'destination'),
+      name: request.query['destination'] === '' ? undefined : searchTerm(request, 'destination'),
       orderBy: queryChoice(request, 'order_by', destinationOrders) ?? 'destination',
       descending: directionOf(request) === 'b',
       offset: page.from,

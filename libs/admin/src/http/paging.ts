@@ -49,8 +49,3 @@ export function searchTerm(request: WithQuery, name: string): string | undefined
   if (term.length > 255) throw MatrixError.invalidParam(`Query parameter '${name}' is too long`);
   return term;
 }
-
-/** A pattern for SQL's `LIKE … ESCAPE '\'` that finds a text anywhere; letters are lowered, as the column must be. */
-export function containing(text: string): string {
-  return `%${text.toLowerCase().replace(/[\\%_]/g, (found) => `\\${found}`)}%`;
-}

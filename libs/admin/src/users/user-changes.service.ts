@@ -18,16 +18,16 @@ import {
   userOfExternalId,
 } from '@rookery/users';
 
-/** What an administrator wants an account to be; what is absent stays. */
+/** What an administrator wants an account to be; what is absent stays, and so do a password, addresses and ids of `null`. */
 export interface UserChange extends JsonObject {
-  readonly password?: string;
+  readonly password?: string | null;
   readonly logout_devices?: boolean;
   readonly displayname?: string | null;
   readonly avatar_url?: string | null;
   /** The whole set. */
-  readonly threepids?: { readonly medium: string; readonly address: string }[];
+  readonly threepids?: { readonly medium: string; readonly address: string }[] | null;
   /** The whole set. */
-  readonly external_ids?: { readonly auth_provider: string; readonly external_id: string }[];
+  readonly external_ids?: { readonly auth_provider: string; readonly external_id: string }[] | null;
   readonly admin?: boolean;
   readonly deactivated?: boolean;
   readonly locked?: boolean;
@@ -79,8 +79,8 @@ export class UserChanges {
   }
 
   /** @throws MatrixError 403 `M_FORBIDDEN` where this server keeps no passwords, 400 `M_INVALID_PARAM`, `M_WEAK_PASSWORD` */
-  checkPassword(password: string | undefined): void {
-    if (password === undefined) return;
+  checkPassword(password: string | null | undefined): void {
+    if (password === undefined || password === null) return;
     if (!this.config.get('password_config.localdb_enabled') || this.config.get('password_config.enabled') === false)
       throw MatrixError.forbidden('Passwords are not kept on this server');
     this.passwords.assertUsable(password);
@@ -103,7 +103,7 @@ export class UserChanges {
       const owner = await userOfExternalId(this.database, auth_provider, external_id);
       if (owner !== undefined && owner !== userId) throw externalIdInUse();
     }
-    if (change.threepids === undefined) return {};
+    if (!change.threepids) return {};
     const threepids = new Map<string, Address>();
     for (const { medium, address } of change.threepids) {
       const canonical = canonicalAddress(medium, address);
@@ -129,7 +129,7 @@ export class UserChanges {
     const validatedMs = this.clock.nowMs();
     await this.accounts.register({
       localpart,
-      passwordHash: password === undefined ? undefined : await this.passwords.hash(password),
+      passwordHash: password === undefined || password === null ? undefined : await this.passwords.hash(password),
       isAdmin: admin,
       userType: user_type ?? undefined,
       displayName: displayname || undefined,
@@ -152,7 +152,7 @@ export class UserChanges {
     for (const field of ['displayname', 'avatar_url'] as const)
       if (change[field] !== undefined) profile[field] = checkProfileField(field, change[field]);
     if (Object.keys(profile).length > 0) await this.profiles.update(userId, profile, { origin, byAdmin: true });
-    if (change.password !== undefined)
+    if (typeof change.password === 'string')
       await this.accounts.setPassword(userId, change.password, change.logout_devices ?? true);
     const { admin, user_type, approved } = change;
     await this.accounts.setFlags(userId, {
@@ -185,8 +185,8 @@ export class UserChanges {
     }
   }
 
-  async #replaceExternalIds(userId: string, ids: readonly ExternalId[] | undefined): Promise<void> {
-    if (ids === undefined) return;
+  async #replaceExternalIds(userId: string, ids: readonly ExternalId[] | null | undefined): Promise<void> {
+    if (!ids) return;
     await this.database.write(
       async (tx) => {
         if (!(await replaceExternalIds(tx, userId, ids))) throw externalIdInUse();

@@ -20,12 +20,12 @@ const named = (...keys: string[]): object => ({
 
 const changeSchema = {
   properties: {
-    password: { type: 'string', maxLength: 512 },
+    password: { ...nullableText, maxLength: 512 },
     logout_devices: flag,
     displayname: nullableText,
     avatar_url: nullableText,
     threepids: {
-      type: 'array',
+      type: ['array', 'null'],
       maxItems: 100,
       items: {
         type: 'object',
@@ -33,7 +33,7 @@ const changeSchema = {
         properties: { medium: { type: 'string' }, address: { type: 'string' } },
       },
     },
-    external_ids: { type: 'array', maxItems: 100, items: named('auth_provider', 'external_id') },
+    external_ids: { type: ['array', 'null'], maxItems: 100, items: named('auth_provider', 'external_id') },
     admin: flag,
     deactivated: flag,
     locked: flag,

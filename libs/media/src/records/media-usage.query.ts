@@ -37,8 +37,9 @@ export async function selectMediaUsage(
     params.push(search.untilTs);
   }
   if (search.term !== undefined) {
-    const pattern = `%${search.term.toLowerCase().replace(/[\\%_]/g, (found) => `\\${found}`)}%`;
-    where.push(`(LOWER(m.user_id) LIKE ? ESCAPE '\\' OR LOWER(p.displayname) LIKE ? ESCAPE '\\')`);
+    // The database lowers the term, as it does the column: it may know other letters than we do.
+    const pattern = `%${search.term.replace(/[\\%_]/g, (found) => `\\${found}`)}%`;
+    where.push(`(LOWER(m.user_id) LIKE LOWER(?) ESCAPE '\\' OR LOWER(p.displayname) LIKE LOWER(?) ESCAPE '\\')`);
     params.push(pattern, pattern);
   }
   const tables = 'local_media_repository m LEFT JOIN profiles p ON p.user_id = m.user_id';

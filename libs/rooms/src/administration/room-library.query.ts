@@ -95,8 +95,11 @@ function conditions(search: RoomListSearch): { where: string; params: SqlValue[]
   const all: string[] = [];
   const params: SqlValue[] = [];
   if (search.term !== undefined) {
-    const escaped = search.term.toLowerCase().replace(/[\\%_]/g, (found) => `\\${found}`);
-    all.push(`(LOWER(s.name) LIKE ? ESCAPE '\\' OR LOWER(s.canonical_alias) LIKE ? ESCAPE '\\' OR r.room_id = ?)`);
+    // The database lowers the term, as it does the column: it may know other letters than we do.
+    const escaped = search.term.replace(/[\\%_]/g, (found) => `\\${found}`);
+    all.push(
+      `(LOWER(s.name) LIKE LOWER(?) ESCAPE '\\' OR LOWER(s.canonical_alias) LIKE LOWER(?) ESCAPE '\\' OR r.room_id = ?)`,
+    );
     params.push(`%${escaped}%`, `#%${escaped}%:%`, search.term);
   }
   if (search.isPublic !== undefined) all.push(`r.is_public = ${search.isPublic ? 'TRUE' : 'FALSE'}`);

@@ -67,9 +67,10 @@ function conditions(db: Db, search: PublicRoomSearch): { where: string[]; params
   where.push(`(s.join_rules IN ('public', 'knock', 'knock_restricted') OR s.history_visibility = 'world_readable')`);
   if (search.federatableOnly) where.push('(s.is_federatable IS NULL OR s.is_federatable = TRUE)');
   if (search.term !== undefined) {
-    const pattern = `%${search.term.toLowerCase().replace(/[\\%_]/g, (character) => `\\${character}`)}%`;
+    // The database lowers the term, as it does the column: it may know other letters than we do.
+    const pattern = `%${search.term.replace(/[\\%_]/g, (character) => `\\${character}`)}%`;
     const fields = ['s.name', 's.topic', 's.canonical_alias'];
-    where.push(`(${fields.map((field) => `LOWER(${field}) LIKE ? ESCAPE '\\'`).join(' OR ')})`);
+    where.push(`(${fields.map((field) => `LOWER(${field}) LIKE LOWER(?) ESCAPE '\\'`).join(' OR ')})`);
     for (const _ of fields) params.push(pattern);
   }
   if (search.types) {

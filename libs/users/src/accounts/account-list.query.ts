@@ -93,7 +93,8 @@ const orderColumns: Readonly<Record<AccountOrder, string>> = {
   locked: 'u.locked',
 };
 
-const escaped = (text: string): string => text.toLowerCase().replace(/[!%_]/g, (sign) => `!${sign}`);
+/** A text as it stands in a pattern. The database lowers it, as it does the column: it may know other letters than we do. */
+const escaped = (text: string): string => text.replace(/[!%_]/g, (sign) => `!${sign}`);
 
 function conditionsOf(filter: AccountFilter): { readonly where: string; readonly values: SqlValue[] } {
   const conditions: string[] = [];
@@ -104,8 +105,12 @@ function conditionsOf(filter: AccountFilter): { readonly where: string; readonly
   };
   if (filter.name !== undefined) {
     const term = escaped(filter.name);
-    add(`(lower(u.name) LIKE ? ESCAPE '!' OR lower(p.displayname) LIKE ? ESCAPE '!')`, `@%${term}%:%`, `%${term}%`);
-  } else if (filter.userId !== undefined) add(`lower(u.name) LIKE ? ESCAPE '!'`, `%${escaped(filter.userId)}%`);
+    add(
+      `(lower(u.name) LIKE lower(?) ESCAPE '!' OR lower(p.displayname) LIKE lower(?) ESCAPE '!')`,
+      `@%${term}%:%`,
+      `%${term}%`,
+    );
+  } else if (filter.userId !== undefined) add(`lower(u.name) LIKE lower(?) ESCAPE '!'`, `%${escaped(filter.userId)}%`);
   if (filter.isGuest !== undefined) add('u.is_guest = ?', filter.isGuest);
   if (filter.isAdmin !== undefined) add('u.admin = ?', filter.isAdmin);
   if (filter.deactivated !== undefined) add('u.deactivated = ?', filter.deactivated);
@@ -185,7 +190,7 @@ export interface FoundAccount {
 /** Accounts whose ids hold a text, letters of either case, by id. */
 export async function searchAccounts(db: Db, term: string, limit: number): Promise<FoundAccount[]> {
   return db.query<FoundAccount>(
-    `SELECT name, is_guest, admin, user_type FROM users WHERE lower(name) LIKE ? ESCAPE '!' ORDER BY name LIMIT ?`,
+    `SELECT name, is_guest, admin, user_type FROM users WHERE lower(name) LIKE lower(?) ESCAPE '!' ORDER BY name LIMIT ?`,
     [`%${escaped(term)}%`, limit],
   );
 }
