@@ -216,5 +216,7 @@ describe('clientEventView', () => {
       ...{ content: { body: 'x' }, state_key: '', unsigned: { age: 3 } },
     });
     expect(clientEventView(buildEvent(draft(), rules('12')))).not.toHaveProperty('state_key');
+    const { room_id: _roomId, ...rest } = clientEventView(event, { age: 3 });
+    expect(clientEventView(event, { age: 3 }, true)).toStrictEqual(rest);
   });
 });

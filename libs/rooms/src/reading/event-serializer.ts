@@ -59,22 +59,22 @@ export class EventSerializer {
           reader.userId,
           visible.map(({ stored }) => stored),
         );
-    const latest = [...aggregations.values()].flatMap(({ thread }) => (thread ? [thread.latest] : []));
-    const all = [...visible.map(({ stored }) => stored), ...latest];
     const extra = new Set<string>();
-    for (const stored of all) {
-      if (stored.replacesState !== undefined) extra.add(stored.replacesState);
-      if (stored.redactedBy !== undefined) extra.add(stored.redactedBy);
-    }
+    const addExtra = ({ replacesState, redactedBy }: StoredEvent): void => {
+      if (replacesState !== undefined) extra.add(replacesState);
+      if (redactedBy !== undefined) extra.add(redactedBy);
+    };
+    for (const { stored } of visible) addExtra(stored);
+    for (const { thread } of aggregations.values()) if (thread) addExtra(thread.latest);
     const others = await this.events.many(extra);
     const nowMs = this.clock.nowMs();
     const write = (stored: StoredEvent, membership?: string): ClientEvent => {
-      const view = clientEventView(stored.event, this.#unsigned(reader, stored, membership, others, nowMs));
-      if (options.withoutRoomId) delete view.room_id;
+      const unsigned = this.#unsigned(reader, stored, membership, others, nowMs);
+      const view = clientEventView(stored.event, unsigned, options.withoutRoomId);
       return this.#withSticky ? withStickiness(view, stored.event, nowMs) : view;
     };
     const written = visible.map(({ stored, membership }) => write(stored, membership));
-    for (const [index, event] of written.entries()) {
+    for (const [index, event] of aggregations.size > 0 ? written.entries() : []) {
       const relations = relationsOf(aggregations.get(visible[index]!.stored.event.eventId), aggregations, write);
       if (relations) event.unsigned!['m.relations'] = relations;
     }

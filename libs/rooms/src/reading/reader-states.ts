@@ -38,7 +38,8 @@ export class ReaderStates {
     const groups = await this.#groupsOf(eventIds);
     const states = new Map<number, ReaderState>();
     const missing: number[] = [];
-    for (const group of new Set(groups.values())) {
+    for (const group of new Set(groups)) {
+      if (group === undefined) continue;
       const known = this.#states.get(`${group} ${userId}`);
       if (known) states.set(group, known);
       else missing.push(group);
@@ -55,22 +56,21 @@ export class ReaderStates {
         this.#states.set(`${group} ${userId}`, entry);
       }
     }
-    return new Map([...groups].map(([eventId, group]) => [eventId, states.get(group)!]));
+    const found = new Map<string, ReaderState>();
+    for (let index = 0; index < eventIds.length; index++) {
+      const group = groups[index];
+      if (group !== undefined) found.set(eventIds[index]!, states.get(group)!);
+    }
+    return found;
   }
 
-  async #groupsOf(eventIds: readonly string[]): Promise<Map<string, number>> {
-    const groups = new Map<string, number>();
-    const missing: string[] = [];
-    for (const eventId of eventIds) {
-      const known = this.recent.groupOf(eventId) ?? this.#groups.get(eventId);
-      if (known === undefined) missing.push(eventId);
-      else groups.set(eventId, known);
-    }
-    if (missing.length === 0) return groups;
-    for (const [eventId, group] of await selectGroupsOf(this.database, missing)) {
-      groups.set(eventId, group);
-      this.#groups.set(eventId, group);
-    }
-    return groups;
+  /** By the place in `eventIds`. */
+  async #groupsOf(eventIds: readonly string[]): Promise<readonly (number | undefined)[]> {
+    const known = eventIds.map((eventId) => this.recent.groupOf(eventId) ?? this.#groups.get(eventId));
+    const missing = eventIds.filter((_, index) => known[index] === undefined);
+    if (missing.length === 0) return known;
+    const loaded = await selectGroupsOf(this.database, missing);
+    for (const [eventId, group] of loaded) this.#groups.set(eventId, group);
+    return eventIds.map((eventId, index) => known[index] ?? loaded.get(eventId));
   }
 }

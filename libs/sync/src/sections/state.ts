@@ -133,7 +133,9 @@ export class RoomStates {
       for (const userId of senders) {
         const key = stateKeyOf(memberType, userId);
         const eventId = ids.get(key) ?? members.get(entry.roomId)?.get(key);
-        if (eventId !== undefined && !(inTimeline.has(eventId) && !context.useStateAfter)) wanted.set(userId, eventId);
+        if (eventId === undefined || (inTimeline.has(eventId) && !context.useStateAfter)) continue;
+        // The id as the event itself holds it: what is remembered per device should not keep the database's copy.
+        wanted.set(userId, this.events.peek(eventId)?.event.eventId ?? eventId);
       }
       const fresh = context.filter.room.state.includeRedundantMembers
         ? wanted

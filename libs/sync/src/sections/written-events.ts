@@ -47,10 +47,10 @@ export class EventWriter {
         ? visible.map(({ stored }) => stored.event.pdu)
         : await this.serializer.serialize({ userId, deviceId }, visible, { withoutRoomId: true, withoutAggregations });
     const pick = compileEventFields(filter.eventFields);
-    for (const [index, { stored }] of visible.entries()) {
+    for (let index = 0; index < visible.length; index++) {
       const written = events[index] as JsonObject | undefined;
       if (written === undefined) continue;
-      const { roomId } = stored.event;
+      const { roomId } = visible[index]!.stored.event;
       const list = byRoom.get(roomId);
       const event = pick === undefined ? written : pick(written);
       if (list === undefined) byRoom.set(roomId, [event]);
