@@ -360,6 +360,9 @@ describe.each(databases)('members from other servers (%s)', (database) => {
       const lie = { type: 'm.room.name', state_key: '', sender: bob, content: { name: 'Free money' } };
       const content = { room_version: '10', event: event.pdu, invite_room_state: [lie] };
       const uri = `${fed}/v2/invite/${part(roomId)}/${part(event.eventId)}`;
+      // Read by other rules it would be another event.
+      const mistaken = { ...content, room_version: '11' };
+      expect(said(await visitor.request(home, 'PUT', uri, mistaken))).toBe('400 M_INVALID_PARAM');
       expect(said(await visitor.request(home, 'PUT', uri, content))).toBe('200');
       const { rooms } = await ok<{ rooms: { invite: Record<string, { invite_state: { events: WireEvent[] } }> } }>(
         friend,

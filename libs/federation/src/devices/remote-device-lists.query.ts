@@ -73,6 +73,15 @@ export async function replaceList(
   await setPlace(tx, userId, streamId);
 }
 
+/** How many devices a user has besides one. */
+export async function otherDevicesOf(tx: Tx, userId: string, deviceId: string): Promise<number> {
+  const row = await tx.get<{ others: number }>(
+    'SELECT COUNT(*) AS others FROM device_lists_remote_cache WHERE user_id = ? AND device_id <> ?',
+    [userId, deviceId],
+  );
+  return row?.others ?? 0;
+}
+
 /** Adds, changes or deletes one device. @param content `undefined` deletes */
 export async function putDevice(tx: Tx, userId: string, deviceId: string, content: string | undefined): Promise<void> {
   if (content === undefined)

@@ -11,6 +11,7 @@ import {
   devicesOfUsers,
   forgetUsers,
   keysOfUsers,
+  otherDevicesOf,
   putDevice,
   putKeys,
   type RemoteDevice,
@@ -121,7 +122,9 @@ export class RemoteDeviceLists implements OnModuleInit {
     await this.#changed(userId, deviceId, async (tx, place) => {
       if (place === String(streamId)) return true;
       if (!follows(previous, place) || (deleted !== true && device === undefined)) return false;
-      await putDevice(tx, userId, deviceId, device?.content);
+      // Beyond what a list may hold a device is not known: nobody can be made to keep more.
+      if (!device || (await otherDevicesOf(tx, userId, deviceId)) < maxDevices)
+        await putDevice(tx, userId, deviceId, device?.content);
       await setPlace(tx, userId, String(streamId));
       return true;
     });

@@ -70,9 +70,12 @@ export class FederationKeySource implements RemoteKeySource, OnModuleInit {
     const path = '/_matrix/federation/v1/user/keys/claim';
     const answer = await this.client.postJson(serverName, path, { one_time_keys: wanted }, options(timeoutMs));
     const claimed: Record<string, Record<string, JsonObject>> = {};
-    for (const [userId, devices] of entriesOf(answer['one_time_keys']))
-      for (const [deviceId, keys] of entriesOf(devices))
-        if (wanted[userId]?.[deviceId] !== undefined && isJsonObject(keys)) (claimed[userId] ??= {})[deviceId] = keys;
+    // Only what was asked for, by own keys: another server may have chosen a name that every object knows.
+    for (const [userId, devices] of entriesOf(answer['one_time_keys'])) {
+      if (!Object.hasOwn(wanted, userId)) continue;
+      const right = entriesOf(devices).filter(([id, keys]) => Object.hasOwn(wanted[userId]!, id) && isJsonObject(keys));
+      if (right.length > 0) claimed[userId] = Object.fromEntries(right) as Record<string, JsonObject>;
+    }
     return claimed;
   }
 
@@ -120,7 +123,7 @@ function asked(
   const devices: Record<string, Record<string, JsonObject>> = {};
   for (const answer of answers) {
     for (const [userId, theirs] of Object.entries(answer.device_keys)) {
-      const ids = wanted[userId];
+      const ids = Object.hasOwn(wanted, userId) ? wanted[userId] : undefined;
       if (ids === undefined) continue;
       devices[userId] =
         ids.length === 0
@@ -130,7 +133,7 @@ function asked(
     for (const kind of ['master_keys', 'self_signing_keys'] as const)
       Object.assign(
         all[kind],
-        Object.fromEntries(Object.entries(answer[kind] ?? {}).filter(([userId]) => wanted[userId] !== undefined)),
+        Object.fromEntries(Object.entries(answer[kind] ?? {}).filter(([userId]) => Object.hasOwn(wanted, userId))),
       );
   }
   return { ...all, device_keys: devices };

@@ -96,6 +96,8 @@ export class ForeignInvites {
   async #store(origin: string, event: RoomEvent, target: string, roomState: unknown): Promise<void> {
     const { roomId, rules } = event;
     if (await this.servers.isIn(roomId, this.config.serverName)) {
+      if ((await this.state.versions([roomId])).get(roomId) !== rules.version)
+        throw MatrixError.invalidParam('The room has another version');
       const current = await this.memberships.currentOf(roomId, target);
       if (current === 'join' || current === 'ban')
         throw MatrixError.forbidden(`The user cannot be invited: their membership is ${current}`);
