@@ -307,6 +307,8 @@ describe.each(databases)('members from other servers (%s)', (database) => {
       expect(await outcomeOf('10', { target: '@nobody:elsewhere.test' })).toBe('400 M_INVALID_PARAM');
       expect(await outcomeOf('10', { content: { membership: 'join' } })).toBe('400 M_INVALID_PARAM');
       expect(await outcomeOf('10', { sender: '@eve:elsewhere.test' })).toBe('400 M_INVALID_PARAM');
+      const claimed = { membership: 'invite', third_party_invite: { display_name: 'e', signed: {} } };
+      expect(await outcomeOf('10', { sender: '@eve:elsewhere.test', content: claimed })).toBe('400 M_INVALID_PARAM');
       expect(await outcomeOf('10', { path: '!other:visitor.test' })).toBe('400 M_BAD_JSON');
       expect(await outcomeOf('12', { state: [] })).toBe('400 M_INVALID_PARAM');
       expect(await outcomeOf('10', { state: {} })).toBe('400 M_INVALID_PARAM');

@@ -85,9 +85,8 @@ export class ForeignInvites {
   #checkShape(origin: string, { type, stateKey, sender, content }: RoomEvent): string {
     if (type !== 'm.room.member' || content['membership'] !== 'invite')
       throw MatrixError.invalidParam('The event is no invite');
-    // Who claims an invite to an address is invited by whichever server of the room is asked.
-    if (domainOf(sender) !== origin && !isJsonObject(content['third_party_invite']))
-      throw MatrixError.invalidParam('The sender is not a user of your server');
+    // Also with an invite to an address that was claimed: nothing else vouches for who is said to invite to an unknown room.
+    if (domainOf(sender) !== origin) throw MatrixError.invalidParam('The sender is not a user of your server');
     if (stateKey === undefined || !isValidUserId(stateKey) || domainOf(stateKey) !== this.config.serverName)
       throw MatrixError.invalidParam('The invited user is not one of this server');
     return stateKey;
