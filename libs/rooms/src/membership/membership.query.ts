@@ -14,18 +14,22 @@ export async function hasLocalMember(db: Db, roomId: string): Promise<boolean> {
 export interface JoinFacts {
   /** The user's own; absent when there never was one. */
   readonly membership: Membership | null;
+  /** By an administrator, or because the room is just being taken off the server. */
   readonly is_blocked: SqlBool;
   /** Whether somebody of this server is in the room. */
   readonly is_ours: SqlBool;
 }
 
+const beingShutDown = `EXISTS (SELECT 1 FROM scheduled_tasks
+  WHERE resource_id = ? AND action = 'shutdown_and_purge_room' AND status = 'active')`;
+
 /** What a local user's join depends on, in one query. */
 export async function selectJoinFacts(db: Db, userId: string, roomId: string): Promise<JoinFacts> {
   const row = await db.get<JoinFacts>(
     `SELECT (SELECT membership FROM local_current_membership WHERE user_id = ? AND room_id = ?) AS membership,
-       EXISTS (SELECT 1 FROM blocked_rooms WHERE room_id = ?) AS is_blocked,
+       EXISTS (SELECT 1 FROM blocked_rooms WHERE room_id = ?) OR ${beingShutDown} AS is_blocked,
        EXISTS (SELECT 1 FROM local_current_membership WHERE room_id = ? AND membership = 'join') AS is_ours`,
-    [userId, roomId, roomId, roomId],
+    [userId, roomId, roomId, roomId, roomId],
   );
   return row!;
 }
@@ -43,8 +47,13 @@ export async function roomExists(db: Db, roomId: string): Promise<boolean> {
   return (await db.get('SELECT 1 AS found FROM rooms WHERE room_id = ?', [roomId])) !== undefined;
 }
 
+/** Whether an administrator has blocked a room, or it is just being taken off the server. */
 export async function isBlocked(db: Db, roomId: string): Promise<boolean> {
-  return (await db.get('SELECT 1 AS found FROM blocked_rooms WHERE room_id = ?', [roomId])) !== undefined;
+  const row = await db.get<{ blocked: SqlBool }>(
+    `SELECT EXISTS (SELECT 1 FROM blocked_rooms WHERE room_id = ?) OR ${beingShutDown} AS blocked`,
+    [roomId, roomId],
+  );
+  return Boolean(row?.blocked);
 }
 
 /** Marks a room that a user has left as forgotten, and when nobody else remembers it, since when; whether there was one. */
