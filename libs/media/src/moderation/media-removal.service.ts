@@ -15,6 +15,8 @@ import { thumbnailsOf } from '../thumbnails/thumbnail.query.js';
 import { byOrigin } from './quarantine.query.js';
 
 const batchSize = 500;
+/** Files named one by one whose rows go in one transaction. */
+const smallBatchSize = 20;
 
 /** Which files of ours to delete. */
 export interface LocalDeletion extends LocalMediaFilter {
@@ -44,11 +46,16 @@ export class MediaRemoval {
   /** Deletes files of ours by id. @returns the ids of those that there were */
   async deleteLocal(mediaIds: readonly string[]): Promise<string[]> {
     const deleted: string[] = [];
-    for (const mediaId of new Set(mediaIds)) {
-      const media = await findMedia(this.database, { origin: undefined, mediaId });
-      if (media === undefined) continue;
-      await this.delete([media]);
-      deleted.push(mediaId);
+    const wanted = [...new Set(mediaIds)];
+    for (let start = 0; start < wanted.length; start += smallBatchSize) {
+      const found = await Promise.all(
+        wanted
+          .slice(start, start + smallBatchSize)
+          .map((mediaId) => findMedia(this.database, { origin: undefined, mediaId })),
+      );
+      const list = found.filter((media) => media !== undefined);
+      await this.delete(list);
+      deleted.push(...list.map(({ mediaId }) => mediaId));
     }
     return deleted;
   }
