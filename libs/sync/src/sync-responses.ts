@@ -2,6 +2,7 @@ import { Injectable } from '@nestjs/common';
 import type { JsonObject } from '@rookery/matrix-types';
 import { RoomActivity } from './caches/room-activity.js';
 import type { SyncToken } from './request/sync-token.js';
+import { WrittenRooms } from './request/written-rooms.js';
 import { AccountDataSection } from './sections/account-data.js';
 import { DevicesSection } from './sections/devices.js';
 import { PresenceSection } from './sections/presence.js';
@@ -28,21 +29,25 @@ export class SyncResponses {
     private readonly devices: DevicesSection,
   ) {}
 
-  /** Everything between `since` and `now`. @spec client-server-api#get_matrixclientv3sync */
-  async build(context: SyncContext): Promise<SyncResponse> {
+  /**
+   * Everything between `since` and `now`.
+   * @param asText whether `rooms` may be a {@link WrittenRooms}
+   * @spec client-server-api#get_matrixclientv3sync
+   */
+  async build(context: SyncContext, asText: boolean): Promise<SyncResponse> {
     this.rooms.heardOfDevice(context);
     const { joined } = await this.activity.roomsOf(context.userId);
     const accountData = await this.accountData.changes(context);
     const entries = await this.rooms.entries(joined, accountData, context);
     const fresh = entries.filter((entry) => entry.fresh && entry.section === 'join').map((entry) => entry.roomId);
     const [rooms, presence, devices] = await Promise.all([
-      this.rooms.build(entries, accountData, context),
+      asText ? this.rooms.text(entries, accountData, context) : this.rooms.build(entries, accountData, context),
       this.presence.build(joined, fresh, context),
       this.devices.build(joined, context),
     ]);
     const body: JsonObject = {};
     if (accountData.global.length > 0) body['account_data'] = { events: accountData.global };
-    if (Object.keys(rooms).length > 0) body['rooms'] = rooms;
+    if (rooms instanceof WrittenRooms || Object.keys(rooms ?? {}).length > 0) body['rooms'] = rooms;
     if (presence.length > 0) body['presence'] = { events: presence };
     const isEmpty = Object.keys(body).length === 0 && !devices.hasNews;
     return { body: { ...body, ...devices.body }, next: { ...context.now, toDevice: devices.toDevice }, isEmpty };

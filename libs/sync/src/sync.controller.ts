@@ -1,6 +1,7 @@
 import { Controller, Get } from '@nestjs/common';
 import {
   Access,
+  HttpReply,
   Inbound,
   type InboundRequest,
   queryBoolean,
@@ -14,6 +15,7 @@ import { type JsonObject, MatrixError, parseSyncFilter } from '@rookery/matrix-t
 import type { Requester } from '@rookery/platform';
 import { FilterStore } from '@rookery/users';
 import { parseSyncToken } from './request/sync-token.js';
+import { answerText } from './request/written-rooms.js';
 import { SyncService } from './sync.service.js';
 
 /** Longest wait that a client gets, whatever it asks for. */
@@ -30,10 +32,10 @@ export class SyncController {
   /** GET /_matrix/client/v3/sync */
   @Get(stable('/sync'))
   @Access({ auth: 'required', guests: true, active: true })
-  async sync(@Who() requester: Requester, @Inbound() request: InboundRequest): Promise<JsonObject> {
+  async sync(@Who() requester: Requester, @Inbound() request: InboundRequest): Promise<JsonObject | HttpReply> {
     const since = queryString(request, 'since');
     const fullState = queryBoolean(request, 'full_state') ?? false;
-    return this.service.sync(
+    const answer = await this.service.sync(
       {
         userId: requester.userId,
         deviceId: requester.deviceId,
@@ -46,9 +48,12 @@ export class SyncController {
           queryBoolean(request, 'use_state_after') ??
           (queryBoolean(request, 'org.matrix.msc4222.use_state_after') === true ? 'unstable' : false),
         timeoutMs: queryInteger(request, 'timeout', { min: 0, max: maxTimeoutMs, clamp: true }) ?? 0,
+        asText: true,
       },
       request.signal,
     );
+    const text = answerText(answer);
+    return text === undefined ? answer : new HttpReply(200, { 'content-type': 'application/json' }, text);
   }
 
   /** A filter is given in line, as JSON, or by the id under which it was stored. */

@@ -29,6 +29,8 @@ export interface SyncRequest {
   readonly setPresence: PresenceName;
   /** How long to wait for news, milliseconds. */
   readonly timeoutMs: number;
+  /** The answer goes out as it is: if it tells everything, its `rooms` may be {@link WrittenRooms}. */
+  readonly asText?: boolean;
 }
 
 /** Names of the streams on the bus, by their place in the token. */
@@ -97,7 +99,8 @@ export class SyncService {
       const wait = mayWait && leftMs > 0 ? this.#wait(request.userId, leftMs, signal) : undefined;
       try {
         const context = this.#context(request);
-        const build = (): Promise<SyncResponse> => this.responses.build(context);
+        const asText = request.asText === true && !mayWait;
+        const build = (): Promise<SyncResponse> => this.responses.build(context, asText);
         const response = await (mayWait ? build() : this.#full.run(build));
         const answer = { next_batch: formatSyncToken(response.next), ...response.body };
         if (!response.isEmpty || wait === undefined) return answer;

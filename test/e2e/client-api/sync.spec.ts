@@ -133,6 +133,34 @@ describe.each(['sqlite', 'postgres'] as const)('/sync (%s)', (database) => {
     expect(bodies((await sync(bob, { since: first.next_batch })).rooms?.join?.[roomId])).toEqual(['again']);
   });
 
+  it('tells of many rooms in every section, each once, first and whenever all is asked for', async () => {
+    const many = await homeserver.registerUser('many');
+    const mine: string[] = [];
+    for (let n = 0; n < 35; n++) {
+      mine.push(await createRoom(many, { name: `Room ${n}` }));
+      await send(many, mine.at(-1)!, `in ${n}`);
+    }
+    const left = mine.splice(20, 2);
+    for (const roomId of left) expect((await many.request('POST', `/rooms/${roomId}/leave`, {})).status).toBe(200);
+    const invites = [
+      await createRoom(alice, { invite: [many.userId] }),
+      await createRoom(bob, { invite: [many.userId] }),
+    ];
+    const filter = { room: { include_leave: true, state: { lazy_load_members: true } } };
+    const first = await sync(many, { filter });
+    for (const all of [first, await sync(many, { filter, since: first.next_batch, full_state: 'true' })]) {
+      expect(Object.keys(all.rooms?.join ?? {}).sort()).toEqual(mine.toSorted());
+      for (const roomId of mine)
+        expect(all.rooms?.join?.[roomId]?.summary).toMatchObject({ 'm.joined_member_count': 1 });
+    }
+    expect(Object.keys(first.rooms?.invite ?? {}).sort()).toEqual(invites.toSorted());
+    expect(Object.keys(first.rooms?.leave ?? {}).sort()).toEqual(left.toSorted());
+    expect(mine.map((roomId) => bodies(first.rooms?.join?.[roomId])[0])).toEqual(
+      Array.from({ length: 35 }, (_, n) => `in ${n}`).toSpliced(20, 2),
+    );
+    expect(await sync(many, { filter, since: first.next_batch })).toEqual(nothing);
+  });
+
   it('waits for news and comes at once when there are some', async () => {
     const roomId = await shared();
     const { next_batch: since } = await sync(bob);

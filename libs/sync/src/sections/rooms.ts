@@ -4,6 +4,7 @@ import { Config } from '@rookery/platform';
 import { PushCounts, type RoomCounts, totalOf, type UnreadCount } from '@rookery/push';
 import { formatRoomToken, type TimelineSlice } from '@rookery/rooms';
 import { formatSyncToken } from '../request/sync-token.js';
+import { WrittenRooms } from '../request/written-rooms.js';
 import type { SyncContext } from '../sync-context.js';
 import { AccountDataSection, type AccountDataNews } from './account-data.js';
 import { EphemeralSection } from './ephemeral.js';
@@ -17,6 +18,9 @@ import { EventWriter, type WrittenEvents } from './written-events.js';
 
 /** The part `rooms` of an answer: by section, by room. */
 export type RoomsAnswer = Partial<Record<'join' | 'invite' | 'knock' | 'leave', Record<string, JsonObject>>>;
+
+/** Rooms that are held as objects at a time, where all of them are wanted as text. */
+const roomsAtOnce = 16;
 
 /** What was read for all rooms at once. */
 interface RoomParts {
@@ -82,6 +86,24 @@ export class RoomsSection {
     ]);
     const entries = listed.filter((entry) => !this.#excluded.has(entry.roomId));
     return this.prejoin.withoutUnwanted(entries, context.userId);
+  }
+
+  /**
+   * Writes the rooms of {@link entries} as text, a few at a time, so that what this holds does not grow with the user's rooms
+   * as fast as the answer does. `undefined` when there are none.
+   */
+  async text(
+    entries: readonly RoomEntry[],
+    accountData: AccountDataNews,
+    context: SyncContext,
+  ): Promise<WrittenRooms | undefined> {
+    const written = new WrittenRooms();
+    for (let start = 0; start < entries.length; start += roomsAtOnce) {
+      const part = await this.build(entries.slice(start, start + roomsAtOnce), accountData, context);
+      for (const [section, rooms] of Object.entries(part))
+        for (const [roomId, room] of Object.entries(rooms)) written.add(section, roomId, room);
+    }
+    return written.isEmpty ? undefined : written;
   }
 
   /** Writes the rooms of {@link entries}. */
