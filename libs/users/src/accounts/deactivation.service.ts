@@ -93,6 +93,7 @@ export class DeactivationService implements OnApplicationBootstrap {
       async (tx) => {
         await setAccountFlags(tx, userId, { deactivated: false });
         await setErased(tx, userId, false);
+        await setDeactivationPending(tx, userId, false);
         await this.hooks.reactivated.inTransaction(tx, { userId });
       },
       { name: 'reactivate' },

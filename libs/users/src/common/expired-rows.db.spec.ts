@@ -93,6 +93,12 @@ eachDatabase('what expires', (open) => {
     broken = false;
     await users.get(DeactivationService).resume();
     await users.get(DeactivationService).resume();
+    broken = true;
+    await users.get(DeactivationService).deactivate(userId, false, false, {});
+    await users.get(DeactivationService).reactivate(userId, {});
+    broken = false;
+    // Who is back keeps the rooms.
+    await users.get(DeactivationService).resume();
     expect(left).toEqual([true]);
     await users.close();
   });
