@@ -8,6 +8,7 @@ import { WrongAnswer } from './candidates.js';
 import { PduChecker } from './pdu-checker.js';
 import { maxStateEvents, RemoteState } from './remote-state.js';
 import { RoomHosts } from './room-hosts.js';
+import { Turns } from './turns.js';
 
 /** Events of a gap that are asked for at a time. */
 const gapPage = 20;
@@ -26,9 +27,14 @@ const patienceMs = 30_000;
 const maxBytes = 32 * 1_048_576;
 const maxStateBytes = 256 * 1_048_576;
 
+/** Whole states that are in memory at once, whoever made this server ask for them; and those that wait for their turn. */
+const maxWholeStates = 3;
+const maxWaitingStates = 100;
+
 /** Fetches what is missing before events of other servers. Whoever does not help has nothing. */
 @Injectable()
 export class MissingEvents implements MissingEventsSource {
+  readonly #wholeStates = new Turns(maxWholeStates, maxWaitingStates, maxWaitingStates);
   readonly #logger: Logger;
 
   constructor(
@@ -111,12 +117,14 @@ export class MissingEvents implements MissingEventsSource {
       const known = await this.stored.events(all);
       const missing = [...all].filter((id) => !known.has(id));
       if (missing.length > fewEvents) {
-        const whole = await this.client.requestExactJson({
-          ...request,
-          path: federationPath`/_matrix/federation/v1/state/${roomId}`,
-          ...{ maxBytes: maxStateBytes, retries: 'none' },
+        return this.#wholeStates.take(origin, async () => {
+          const whole = await this.client.requestExactJson({
+            ...request,
+            path: federationPath`/_matrix/federation/v1/state/${roomId}`,
+            ...{ maxBytes: maxStateBytes, retries: 'none' },
+          });
+          return this.remoteState.read(origin, { state: whole['pdus'], authChain: whole['auth_chain'] }, rules, roomId);
         });
-        return this.remoteState.read(origin, { state: whole['pdus'], authChain: whole['auth_chain'] }, rules, roomId);
       }
       for (const event of missing.length > 0 ? await this.events(origin, roomId, missing) : []) {
         known.set(event.eventId, event);

@@ -35,10 +35,17 @@ export class PduChecker {
    * The sound ones among PDUs of one room, in their order, each once. Whose content was changed on the way is redacted; what
    * this server has already comes back as it is stored here, so that nobody can give another text to a known id.
    * @param pdus from `requestExactJson`: plain values in whatever shape
+   * @param goOn asked before each piece of a long list; what it throws ends the work
    */
-  async sound(pdus: readonly unknown[], rules: RoomVersionRules, roomId: string): Promise<RoomEvent[]> {
+  async sound(
+    pdus: readonly unknown[],
+    rules: RoomVersionRules,
+    roomId: string,
+    goOn?: () => void,
+  ): Promise<RoomEvent[]> {
     const sound = new Map<string, RoomEvent>();
     for (let start = 0; start < pdus.length; start += chunkSize) {
+      goOn?.();
       if (start > 0) await nextTurn();
       const parsed = new Map<string, RoomEvent>();
       for (const pdu of pdus.slice(start, start + chunkSize)) {

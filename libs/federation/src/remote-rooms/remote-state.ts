@@ -1,6 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import type { RoomEvent, RoomVersionRules } from '@rookery/events';
 import type { JsonObject } from '@rookery/matrix-types';
+import { Clock } from '@rookery/platform';
 import { EventStore } from '@rookery/rooms';
 import { WrongAnswer } from './candidates.js';
 import { PduChecker } from './pdu-checker.js';
@@ -8,6 +9,11 @@ import { authEventsOutside, type ProvenState, proveState } from './room-proof.js
 
 /** Events in a room's state, and in its auth chain, as one server tells them. */
 export const maxStateEvents = 250_000;
+/**
+ * For how long a state is checked at most, milliseconds: one that names thousands of servers that do not exist, each to be
+ * asked for its keys, must not lie in memory for hours.
+ */
+const checkingLimitMs = 10 * 60_000;
 
 /** The state of a room as it comes over the wire. */
 interface ToldState {
@@ -21,6 +27,7 @@ export class RemoteState {
   constructor(
     private readonly checker: PduChecker,
     private readonly events: EventStore,
+    private readonly clock: Clock,
   ) {}
 
   /** @throws WrongAnswer when it cannot be the state of that room */
@@ -30,11 +37,15 @@ export class RemoteState {
       if (list.length > maxStateEvents) throw new WrongAnswer(server, 'more state than any room may have');
       return list as JsonObject[];
     }) as [JsonObject[], JsonObject[]];
+    const untilMs = this.clock.monotonicMs() + checkingLimitMs;
+    const goOn = (): void => {
+      if (this.clock.monotonicMs() >= untilMs) throw new WrongAnswer(server, 'its state takes too long to be checked');
+    };
     return this.prove(
       server,
       {
-        state: await this.checker.sound(state, rules, roomId),
-        authChain: await this.checker.sound(authChain, rules, roomId),
+        state: await this.checker.sound(state, rules, roomId, goOn),
+        authChain: await this.checker.sound(authChain, rules, roomId, goOn),
       },
       rules,
     );

@@ -155,9 +155,12 @@ export class ForeignStager {
     }
   }
 
-  /** Stages a member event of a room in which this server has nobody. A known one is skipped. */
+  /**
+   * Stages a member event of a room in which this server has nobody. A known one is skipped, and one about somebody who has
+   * joined meanwhile: they must not look invited for ever.
+   */
   async stageOutOfBand(room: WorkingRoom, event: RoomEvent): Promise<void> {
-    if (await this.events.one(event.eventId)) return;
+    if (room.base.localMembers.has(event.stateKey ?? '') || (await this.events.one(event.eventId))) return;
     room.stage({ ...foreign(event), outlier: true, isOutOfBand: true });
   }
 

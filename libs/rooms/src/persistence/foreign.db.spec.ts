@@ -303,6 +303,17 @@ eachDatabase('events of other servers', (open) => {
     expect(await receive(one.server.make(message, [one.head], one.state))).toEqual(['accepted']);
   });
 
+  it('invites nobody from outside who has joined meanwhile', async () => {
+    const { roomId, server, state, head } = await shared();
+    const invite = server.make(
+      { type: 'm.room.member', stateKey: alice.userId, sender: zoe, content: { membership: 'invite' } },
+      [head],
+      state,
+    );
+    await rooms.get(EventPersister).receiveOutOfBand('11', invite);
+    expect((await rooms.get(MembershipReader).inRoom(alice.userId, roomId))?.membership).toBe('join');
+  });
+
   it('lets nobody redact in one room what was said in another', async () => {
     const there = (await rooms.get(RoomCreation).create(alice, { room_version: '11', preset: 'public_chat' })).roomId;
     const say = (content: JsonObject) =>
