@@ -73,6 +73,19 @@ eachDatabase('typing, receipts and presence of other servers', (open) => {
     expect(found.get(roomId)).toHaveLength(1);
   });
 
+  it('reads no threads that were made up', async () => {
+    const receipts = fixture.get(ReceiptService);
+    const [root, eventId] = [await fixture.say(alice, roomId), await fixture.say(alice, roomId)];
+    const elsewhere = await fixture.say(alice, await fixture.room(alice));
+    const since = receipts.stream.current();
+    for (const thread_id of ['$nothing', elsewhere, root])
+      await inbound.receiveReceipts('far.org', {
+        [roomId]: { 'm.read': { [dora]: { event_ids: [eventId], data: { ts: 7, thread_id } } } },
+      });
+    const found = await receipts.changes(alice.userId, new Set([roomId]), since, receipts.stream.current());
+    expect(found.get(roomId)?.map(({ threadId }) => threadId)).toEqual([root]);
+  });
+
   it('is there, if this server knows the user', async () => {
     const presence = fixture.get(PresenceService);
     const since = presence.stream.current();

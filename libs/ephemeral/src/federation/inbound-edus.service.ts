@@ -9,7 +9,7 @@ import {
   type JsonObject,
 } from '@rookery/matrix-types';
 import { Clock } from '@rookery/platform';
-import { EventStore } from '@rookery/rooms';
+import { EventStore, relationOf } from '@rookery/rooms';
 import type { PresenceName, PresenceState } from '../presence/presence-state.js';
 import { PresenceService } from '../presence/presence.service.js';
 import type { Receipt } from '../receipts/receipt.js';
@@ -57,12 +57,19 @@ export class InboundEphemeral {
     const joined = new Set(
       (await joinedAmong(this.database, rooms, users)).map(({ roomId, userId }) => `${roomId}\n${userId}`),
     );
-    const found = await this.events.many(offered.map(({ eventId }) => eventId));
+    const found = await this.events.many(
+      offered.flatMap(({ eventId, threadId = 'main' }) => (threadId === 'main' ? [eventId] : [eventId, threadId])),
+    );
+    // Threads that nobody knows could be made up without end, with a row for each.
+    const isThere = (id: string, roomId: string): boolean => found.get(id)?.event.roomId === roomId;
     await this.receipts.store(
       offered.flatMap((receipt) => {
         const stored = found.get(receipt.eventId);
         // What this server does not have it cannot place; a later receipt will be for something that it has.
         if (stored?.event.roomId !== receipt.roomId || !joined.has(`${receipt.roomId}\n${receipt.userId}`)) return [];
+        const { roomId, threadId = 'main' } = receipt;
+        const names = relationOf(stored.event.content)?.eventId;
+        if (threadId !== 'main' && threadId !== names && !isThere(threadId, roomId)) return [];
         return [{ ...receipt, eventStreamOrdering: stored.streamOrdering }];
       }),
     );
