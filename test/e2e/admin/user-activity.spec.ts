@@ -107,6 +107,10 @@ describe.each(['sqlite', 'postgres'] as const)('the admin API of what users do (
     expect(status).toBe(200);
     expect(body.account_data.global['org.example']).toEqual({ a: 1 });
     expect(body.account_data.rooms[rooms.joined]).toEqual({ 'org.example.room': { b: 2 } });
+    // No name of a type hides what it holds.
+    await alice.request('PUT', `/user/${alice.userId}/rooms/${rooms.joined}/account_data/__proto__`, { c: 3 });
+    const again = await admin<typeof body>('GET', `v1/users/${alice.userId}/accountdata`);
+    expect(Object.entries(again.body.account_data.rooms[rooms.joined] ?? {})).toContainEqual(['__proto__', { c: 3 }]);
     expect((await admin('GET', 'v1/users/@nobody:rookery.test/accountdata')).status).toBe(404);
     expect((await admin('GET', 'v1/users/@x:elsewhere.test/accountdata')).status).toBe(400);
   });

@@ -71,10 +71,16 @@ export class UserActivityController {
       this.accountData.changes(userId, 0, now),
       this.accountData.roomChanges(userId, 0, now),
     ]);
-    const rooms: Record<string, Record<string, JsonObject>> = {};
-    for (const { roomId, type, content } of ofRooms) (rooms[roomId] ??= {})[type] = JSON.parse(content) as JsonObject;
+    // Users choose the types, and a plain object hides some names.
+    const rooms = new Map<string, [type: string, content: JsonObject][]>();
+    for (const { roomId, type, content } of ofRooms) {
+      const ofRoom = rooms.get(roomId) ?? [];
+      ofRoom.push([type, JSON.parse(content) as JsonObject]);
+      rooms.set(roomId, ofRoom);
+    }
     const entries = own.map(({ type, content }) => [type, JSON.parse(content) as JsonObject] as const);
-    return { account_data: { global: Object.fromEntries(entries), rooms } };
+    const perRoom = [...rooms].map(([roomId, ofRoom]) => [roomId, Object.fromEntries(ofRoom)] as const);
+    return { account_data: { global: Object.fromEntries(entries), rooms: Object.fromEntries(perRoom) } };
   }
 
   /** GET /_synapse/admin/v1/users/{userId}/pushers */

@@ -23,7 +23,7 @@ export interface RoomDetails extends RoomRow {
   readonly replacement_room: string | null;
 }
 
-const batchSize = 500;
+const batchSize = 1_000;
 
 /** All rooms that this server knows of, for administrators. */
 @Injectable()
@@ -69,11 +69,11 @@ export class RoomLibrary {
    */
   async *contentsWithMedia(roomId: string): AsyncGenerator<readonly JsonObject[]> {
     for (let after = Number.MIN_SAFE_INTEGER; ;) {
-      const rows = await selectMediaEvents(this.database, roomId, after, batchSize);
-      const last = rows.at(-1);
-      if (last === undefined) return;
-      yield rows.map((row) => (JSON.parse(row.json) as { content: JsonObject }).content);
-      after = last.stream_ordering;
+      const found = await selectMediaEvents(this.database, roomId, after, batchSize);
+      if (!found) return;
+      if (found.events.length > 0)
+        yield found.events.map((json) => (JSON.parse(json) as { content: JsonObject }).content);
+      after = found.last;
     }
   }
 }
