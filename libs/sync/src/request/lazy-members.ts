@@ -44,16 +44,23 @@ export class LazyMemberMemory {
    * The members of `wanted` (user id to member event id) that the device does not have yet.
    * @param upTo where the answer ends that brings them
    */
-  take(deviceKey: string, roomId: string, wanted: ReadonlyMap<string, string>, upTo: number): Map<string, string> {
+  take(
+    deviceKey: string,
+    roomId: string,
+    wanted: ReadonlyMap<string, string>,
+    upTo: number,
+  ): ReadonlyMap<string, string> {
     let device = this.#devices.get(deviceKey);
     if (device === undefined)
       this.#devices.set(deviceKey, (device = { confirmed: new Map(), size: 0, pending: undefined }));
     const known = device.confirmed.get(roomId);
-    const fresh = new Map([...wanted].filter(([userId, eventId]) => known?.get(userId) !== eventId));
+    const fresh = new Map<string, string>();
+    for (const [userId, eventId] of wanted) if (known?.get(userId) !== eventId) fresh.set(userId, eventId);
     if (fresh.size === 0) return fresh;
     if (device.pending?.upTo !== upTo) device.pending = { upTo, sent: new Map() };
-    const sent = roomOf(device.pending.sent, roomId);
-    for (const [userId, eventId] of fresh) sent.set(userId, eventId);
+    const sent = device.pending.sent.get(roomId);
+    if (sent === undefined) device.pending.sent.set(roomId, fresh);
+    else for (const [userId, eventId] of fresh) sent.set(userId, eventId);
     return fresh;
   }
 

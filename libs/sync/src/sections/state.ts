@@ -114,6 +114,7 @@ export class RoomStates {
   ): Promise<void> {
     const joined = entries.filter((entry) => entry.section === 'join');
     const users = [...sendersOf(joined, slices), context.userId];
+    const keys = new Map(users.map((userId) => [userId, stateKeyOf(memberType, userId)]));
     const members = await this.state.currentIdsOf(
       joined.map((entry) => entry.roomId),
       { types: users.map((userId) => [memberType, userId] as const) },
@@ -131,7 +132,7 @@ export class RoomStates {
         if (type === memberType && !senders.has(stateKey) && stateKey !== context.userId) ids.delete(key);
       }
       for (const userId of senders) {
-        const key = stateKeyOf(memberType, userId);
+        const key = keys.get(userId)!;
         const eventId = ids.get(key) ?? members.get(entry.roomId)?.get(key);
         if (eventId === undefined || (inTimeline.has(eventId) && !context.useStateAfter)) continue;
         // The id as the event itself holds it: what is remembered per device should not keep the database's copy.
@@ -141,7 +142,7 @@ export class RoomStates {
         ? wanted
         : this.#lazyMembers.take(context.deviceKey, entry.roomId, wanted, context.now.events);
       for (const userId of senders) {
-        const key = stateKeyOf(memberType, userId);
+        const key = keys.get(userId)!;
         const eventId = fresh.get(userId);
         if (eventId === undefined) ids.delete(key);
         else ids.set(key, eventId);
