@@ -5,8 +5,8 @@ const options: Readonly<Record<string, number | true>> = {
   '--memory-saver-mode': true,
   // MiB. Objects are made in two halves of this size: smaller, and what a request holds for a moment is taken for something
   // lasting; larger, and it is memory for a few percent of speed. The engine would go from 1 to over 32 and back.
-  '--min-semi-space-size': 8,
-  '--max-semi-space-size': 8,
+  '--min-semi-space-size': 4,
+  '--max-semi-space-size': 4,
   // How much the rest may grow, in percent, before it is collected; left alone it holds as much garbage again as data.
   '--heap-growing-percent': 20,
 };

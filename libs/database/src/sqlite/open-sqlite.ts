@@ -15,8 +15,8 @@ const busyAtStartMs = 5000;
 // SQLite waits by blocking the whole process; the longer waiting is done by SqliteDatabase.
 const busyTimeoutMs = 20;
 // The system keeps the file's pages in memory as well: what is kept twice is kept for nothing.
-const writerCacheKiB = 6_000;
-const readerCacheKiB = 3_000;
+const writerCacheKiB = 2_000;
+const readerCacheKiB = 1_000;
 /** What the write-ahead log may occupy while it is empty. */
 const maxIdleLogBytes = 16 * 1_048_576;
 // Pages that change again and again reach the file once per checkpoint: fewer checkpoints, fewer writes to the disk.
