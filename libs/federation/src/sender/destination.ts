@@ -68,6 +68,13 @@ interface Load {
   readonly settle: () => Promise<void>;
 }
 
+/** A transaction that was begun: what it says is the same however often it is tried. */
+interface Transaction {
+  readonly id: string;
+  readonly ts: number;
+  readonly load: Load;
+}
+
 /**
  * What one server is to get: one transaction at a time, events in their order. A server that does not answer is tried again
  * after growing pauses; once it counts as down, what waits in memory is dropped: later it gets the latest event of each room,
@@ -91,6 +98,8 @@ export class Destination implements TurnTaker {
   #givenUp = false;
   /** What a refused transaction held is sent bit by bit, to find what is refused. */
   #alone = false;
+  /** Kept until it is answered or given up: a server may have taken it, though its answer was lost. */
+  #unanswered: Transaction | undefined;
 
   constructor(
     readonly name: string,
@@ -203,6 +212,7 @@ export class Destination implements TurnTaker {
   }
 
   #hasWork(): boolean {
+    if (this.#unanswered !== undefined) return true;
     return this.#events.length > 0 || this.#catchingUp || this.#stored.size > 0 || this.#outbox.size > 0;
   }
 
@@ -224,19 +234,20 @@ export class Destination implements TurnTaker {
     const { client, clock, config, destinations, metrics, stopping } = this.parts;
     const { failingSinceTs, retryAtTs } = await destinations.state(this.name);
     if (retryAtTs > 0) return this.#giveUp(retryAtTs - clock.nowMs());
-    const load = await this.#next();
+    const load = this.#unanswered?.load ?? (await this.#next());
     if (load === undefined) return undefined;
     if (load.pduTexts.length === 0 && load.edus.length === 0) return void (await this.#delivered(load));
     // A short trouble is not held against the server: it would be left alone for much longer than that.
     const isLast =
       failingSinceTs !== undefined || this.#timedOut || this.#failures >= config.get('federation.max_long_retries');
+    const transaction = (this.#unanswered ??= { id: this.parts.nextTransactionId(), ts: clock.nowMs(), load });
     const startedMs = clock.monotonicMs();
     try {
       const { body } = await client.request({
         destination: this.name,
         method: 'PUT',
-        path: federationPath`/_matrix/federation/v1/send/${this.parts.nextTransactionId()}`,
-        canonicalContent: this.#textOf(load),
+        path: federationPath`/_matrix/federation/v1/send/${transaction.id}`,
+        canonicalContent: this.#textOf(transaction),
         maxBytes: maxAnswerBytes,
         retries: 'none',
         ignoreBackoff: !isLast,
@@ -249,6 +260,7 @@ export class Destination implements TurnTaker {
       // It has taken the transaction, whatever it says about it.
       if (error.reason !== 'bad_response' && error.reason !== 'too_large') return this.#failed(error, load, isLast);
     }
+    this.#unanswered = undefined;
     this.#wasSlow = clock.monotonicMs() - startedMs > slowMs;
     metrics.sent(this.name, load.events.length, load.edus);
     await this.#delivered(load);
@@ -316,12 +328,11 @@ export class Destination implements TurnTaker {
   }
 
   /** Keys in canonical order. */
-  #textOf({ pduTexts, edus }: Load): string {
-    const { clock, config } = this.parts;
+  #textOf({ ts, load: { pduTexts, edus } }: Transaction): string {
     const eduTexts = edus.map((edu) => edu.text);
     return (
-      `{"edus":[${eduTexts.join(',')}],"origin":${canonicalJson(config.serverName)},` +
-      `"origin_server_ts":${clock.nowMs()},"pdus":[${pduTexts.join(',')}]}`
+      `{"edus":[${eduTexts.join(',')}],"origin":${canonicalJson(this.parts.config.serverName)},` +
+      `"origin_server_ts":${ts},"pdus":[${pduTexts.join(',')}]}`
     );
   }
 
@@ -362,6 +373,7 @@ export class Destination implements TurnTaker {
     });
     const isForContent = status === 413 || (status === 400 && error.errcode !== undefined);
     if (isForContent && error.errcode !== 'M_UNRECOGNIZED') {
+      this.#unanswered = undefined;
       // Something in it, then: it is found by sending bit by bit, and left out.
       if (load.pduTexts.length + load.edus.length > 1) this.#alone = true;
       else await this.#delivered(load);
@@ -375,6 +387,7 @@ export class Destination implements TurnTaker {
   #giveUp(pauseMs: number): number {
     if (this.#events.length > 0) this.#leaveToDatabase();
     this.#outbox.clear();
+    this.#unanswered = undefined;
     this.#givenUp = true;
     return Math.min(Math.max(pauseMs, busyPauseMs), longestPauseMs);
   }

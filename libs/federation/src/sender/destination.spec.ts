@@ -1,0 +1,89 @@
+import { type FederationClient, FederationRequestError } from '@rookery/federation-client';
+import { SilentLogger } from '@rookery/platform';
+import { FakeClock, SeededIds } from '@rookery/testing';
+import { Destination, type DestinationParts } from './destination.js';
+import { SendingTurns } from './turns.js';
+
+interface Tried {
+  readonly id: string;
+  readonly text: string;
+}
+
+/** A destination whose server answers as it is told: `undefined` is a success. */
+function make(...answers: (FederationRequestError | undefined)[]): {
+  readonly destination: Destination;
+  readonly clock: FakeClock;
+  readonly tried: Tried[];
+} {
+  const clock = new FakeClock();
+  const tried: Tried[] = [];
+  const client = {
+    request: ({ path, canonicalContent }: { path: string; canonicalContent: string }) => {
+      tried.push({ id: path.split('/').at(-1)!, text: canonicalContent });
+      const failure = answers.shift();
+      return failure ? Promise.reject(failure) : Promise.resolve({ body: Buffer.from('{}') });
+    },
+  } as unknown as FederationClient;
+  const settings: Record<string, unknown> = {
+    'federation.max_long_retries': 10,
+    'federation.max_long_retry_delay': 60_000,
+  };
+  let transactions = 0;
+  const parts = {
+    ...{ clock, client, ids: new SeededIds(), logger: new SilentLogger() },
+    config: { serverName: 'home.test', get: (name: string) => settings[name] },
+    metrics: { sent: () => undefined },
+    destinations: { state: async () => ({ retryAtTs: 0 }) },
+    texts: { of: async (ids: string[]) => new Map(ids.map((id) => [id, `{"id":"${id}"}`])) },
+    turns: new SendingTurns(),
+    successes: { note: () => undefined, unwritten: () => 0 },
+    stores: [],
+    stopping: new AbortController().signal,
+    nextTransactionId: () => `t${++transactions}`,
+    onIdle: () => undefined,
+  } as unknown as DestinationParts;
+  return { destination: new Destination('far.test', parts), clock, tried };
+}
+
+const failed = (details: { status: number; retryAfterMs?: number }): FederationRequestError =>
+  new FederationRequestError('far.test', 'status', 'no', details);
+const lost = (): FederationRequestError => new FederationRequestError('far.test', 'unreachable', 'gone');
+const event = (n: number): { eventId: string; roomId: string; streamOrdering: number } => ({
+  eventId: `$${n}`,
+  roomId: '!r',
+  streamOrdering: n,
+});
+const pdusOf = ({ text }: Tried): unknown => (JSON.parse(text) as { pdus: { id: string }[] }).pdus.map(({ id }) => id);
+
+describe('Destination', () => {
+  it.each([
+    ['no answer comes', lost()],
+    ['it answers with a failure of its own', failed({ status: 502 })],
+    ['it wants to be asked later', failed({ status: 429, retryAfterMs: 5_000 })],
+  ])('repeats a transaction as it was when %s, whatever came meanwhile', async (_, failure) => {
+    const { destination, clock, tried } = make(failure, failure);
+    destination.addEvents([event(1)]);
+    destination.addTyping({ roomId: '!r', userId: '@a:home.test', typing: true });
+    await clock.advance(0);
+    expect(tried).toHaveLength(1);
+    destination.addEvents([event(2)]);
+    destination.addTyping({ roomId: '!r', userId: '@a:home.test', typing: false });
+    await clock.advance(300_000);
+    expect(tried.map(({ id }) => id)).toEqual(['t1', 't1', 't1', 't2']);
+    expect(new Set(tried.slice(0, 3).map(({ text }) => text)).size).toBe(1);
+    expect(tried.slice(2).map(pdusOf)).toEqual([['$1'], ['$2']]);
+    // What changed meanwhile is told too.
+    expect(tried[3]!.text).toContain('"typing":false');
+    expect(destination.isIdle).toBe(true);
+  });
+
+  it('tells what a server refused under new ids, bit by bit', async () => {
+    const refusal = failed({ status: 413 });
+    const { destination, clock, tried } = make(refusal, refusal);
+    destination.addEvents([event(1), event(2)]);
+    await clock.advance(300_000);
+    expect(tried.map(({ id }) => id)).toEqual(['t1', 't2', 't3']);
+    expect(tried.map(pdusOf)).toEqual([['$1', '$2'], ['$1'], ['$2']]);
+    expect(destination.isIdle).toBe(true);
+  });
+});
