@@ -12,8 +12,8 @@ import { deleteAnswersBefore, insertAnswer, selectAnswer } from './staging.query
 const maxPdus = 50;
 const maxEdus = 100;
 const maxIdLength = 255;
-/** Transactions of one server that wait for their turn. */
-const maxWaiting = 20;
+/** Transactions of one server that are here at once, the one in hand among them; servers send one at a time. */
+const maxWaiting = 5;
 /** How long answers are remembered, milliseconds; servers give up long before. */
 const rememberedMs = 86_400_000;
 const cleanUpMs = 3_600_000;

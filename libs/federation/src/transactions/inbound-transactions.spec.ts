@@ -1,0 +1,38 @@
+import type { Database } from '@rookery/database';
+import { type Config, Lifecycle, Metrics, SilentLogger } from '@rookery/platform';
+import { FakeClock } from '@rookery/testing';
+import type { InboundEdus } from '../edus/inbound-edus.js';
+import { InboundTransactions } from './inbound-transactions.js';
+import type { PduIntake } from './pdu-intake.js';
+import type { StagedEvents } from './staged-events.js';
+
+describe('InboundTransactions', () => {
+  it('holds five transactions of a server at most, and tells it to wait with others', async () => {
+    let goOn = (): void => undefined;
+    const held = new Promise<void>((resolve) => (goOn = resolve));
+    const intake = {
+      check: async () => {
+        await held;
+        return { results: new Map(), wanted: [] };
+      },
+    } as unknown as PduIntake;
+    const database = { get: async () => undefined } as unknown as Database;
+    const staged = { stage: async () => undefined } as unknown as StagedEvents;
+    const config = { get: () => [] } as unknown as Config;
+    const logger = new SilentLogger();
+    const clock = new FakeClock();
+    const transactions = new InboundTransactions(
+      ...([database, intake, staged, {} as InboundEdus, clock, config] as const),
+      ...([new Lifecycle(clock, logger), logger, new Metrics('home.test')] as const),
+    );
+    const taken = Array.from({ length: 5 }, (_, i) => transactions.receive('far.test', `t${i}`, {}));
+    await expect(transactions.receive('far.test', 't5', {})).rejects.toMatchObject({
+      ...{ status: 429, errcode: 'M_LIMIT_EXCEEDED' },
+    });
+    // The same one again is no further one, and other servers have room of their own.
+    taken.push(transactions.receive('far.test', 't4', {}), transactions.receive('else.test', 't5', {}));
+    goOn();
+    expect(await Promise.all(taken)).toEqual(taken.map(() => ({ pdus: {} })));
+    await expect(transactions.receive('far.test', 't5', {})).resolves.toEqual({ pdus: {} });
+  });
+});
