@@ -22,7 +22,8 @@ export type Handshake = 'join' | 'knock' | 'leave';
 
 /** Largest proposal, and largest answer to a leave or a knock, bytes. */
 const maxSmallBytes = 1_048_576;
-/** Largest answer to a join: the whole state of the room with its auth chain, bytes. */
+/** Answer to a join, the whole state of the room with its auth chain: most are smaller by far, and the largest; bytes. */
+const usualJoinBytes = 32 * 1_048_576;
 const maxJoinBytes = 256 * 1_048_576;
 /** Who leaves waits for one server no longer than this; milliseconds. */
 const leaveTimeoutMs = 15_000;
@@ -97,14 +98,18 @@ export class MembershipHandshake {
     });
   }
 
-  /** Hands an event over. @throws FederationRequestError */
-  async send(kind: Handshake, server: string, event: RoomEvent): Promise<JsonObject> {
+  /**
+   * Hands an event over; the same one may be handed over again.
+   * @param huge whether the largest answer to a join is taken, instead of one of the usual size
+   * @throws FederationRequestError `too_large` when the answer is larger
+   */
+  async send(kind: Handshake, server: string, event: RoomEvent, huge = false): Promise<JsonObject> {
     const isJoin = kind === 'join';
     const request = {
       destination: server,
       method: 'PUT',
       canonicalContent: canonicalJson(event.pdu),
-      maxBytes: isJoin ? maxJoinBytes : maxSmallBytes,
+      maxBytes: !isJoin ? maxSmallBytes : huge ? maxJoinBytes : usualJoinBytes,
       retries: 'none',
       timeoutMs: this.#timeoutMs(kind) * (isJoin ? joinPatience : 1),
     } as const;

@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { addSignatures, parsePdu, InvalidEventError, type RoomEvent } from '@rookery/events';
-import { KeyRing, type RetryPlan } from '@rookery/federation-client';
+import { FederationRequestError, KeyRing, type RetryPlan } from '@rookery/federation-client';
 import { type JsonObject, MatrixError, type Signatures } from '@rookery/matrix-types';
 import { Logger } from '@rookery/platform';
 import { EventPersister, InboundEvents, RoomStateReader } from '@rookery/rooms';
@@ -10,10 +10,12 @@ import { RemoteState } from './remote-state.js';
 import { refusalOf } from './room-proof.js';
 import { Turns } from './turns.js';
 
-/** Joins whose answers, maybe hundreds of megabytes, are in memory at once; and those of one user. */
+/** Joins whose answers are in memory at once; and those of one user. */
 const maxAtOnce = 8;
 const maxWaiting = 100;
 const maxPerUser = 4;
+/** Of those, joins whose answers are larger than usual, maybe hundreds of megabytes. */
+const maxHugeAtOnce = 2;
 
 interface JoinAttempt {
   readonly userId: string;
@@ -27,6 +29,7 @@ interface JoinAttempt {
 @Injectable()
 export class RemoteJoins {
   readonly #turns = new Turns(maxAtOnce, maxWaiting, maxPerUser);
+  readonly #hugeTurns = new Turns(maxHugeAtOnce, maxAtOnce, maxAtOnce);
   /** By user and room: who asks again meanwhile waits for the same. */
   readonly #joining = new Map<string, Promise<void>>();
   readonly #logger: Logger;
@@ -72,21 +75,26 @@ export class RemoteJoins {
     await this.#turns.take(userId, () =>
       this.candidates.first(servers, async (server, retries) => {
         const create = (await this.state.currentEvent(roomId, 'm.room.create'))?.event;
-        const { event, answer } = await this.#handOver(server, retries, { userId, roomId, content, create });
-        const { rules } = event;
-        const told = { state: answer['state'], authChain: answer['auth_chain'] };
-        const proven = await this.remoteState.read(server, told, rules, roomId);
-        if (create && proven.state.every(({ eventId }) => eventId !== create.eventId)) {
-          throw new WrongAnswer(server, 'another create event than the one that is known');
-        }
-        const refused = refusalOf(event, proven);
-        if (refused !== undefined) throw new WrongAnswer(server, `the state does not allow the join: ${refused}`);
-        const verdict = await this.persister.receiveWithState(rules.version, event, proven);
-        if (verdict.kind === 'accepted' || verdict.kind === 'known') return;
-        this.#logger.warn('A join through another server could not be stored', { roomId, verdict: verdict.kind });
-        throw new WrongAnswer(server, 'the join does not stand in the state that it told');
+        await this.#handOver(server, retries, { userId, roomId, content, create }, (event, answer) =>
+          this.#enter(server, create, event, answer),
+        );
       }),
     );
+  }
+
+  async #enter(server: string, create: RoomEvent | undefined, event: RoomEvent, answer: JsonObject): Promise<void> {
+    const { roomId, rules } = event;
+    const told = { state: answer['state'], authChain: answer['auth_chain'] };
+    const proven = await this.remoteState.read(server, told, rules, roomId);
+    if (create && proven.state.every(({ eventId }) => eventId !== create.eventId)) {
+      throw new WrongAnswer(server, 'another create event than the one that is known');
+    }
+    const refused = refusalOf(event, proven);
+    if (refused !== undefined) throw new WrongAnswer(server, `the state does not allow the join: ${refused}`);
+    const verdict = await this.persister.receiveWithState(rules.version, event, proven);
+    if (verdict.kind === 'accepted' || verdict.kind === 'known') return;
+    this.#logger.warn('A join through another server could not be stored', { roomId, verdict: verdict.kind });
+    throw new WrongAnswer(server, 'the join does not stand in the state that it told');
   }
 
   /**
@@ -103,27 +111,42 @@ export class RemoteJoins {
     await this.#turns.take(userId, () =>
       this.candidates.first(servers, async (server, retries) => {
         const create = (await this.state.currentEvent(roomId, 'm.room.create'))?.event;
-        const { event } = await this.#handOver(server, retries, { userId, roomId, content, create });
-        const verdict = await this.inbound.receive(server, roomId, { event, origin: server });
-        if (verdict.kind === 'accepted' || verdict.kind === 'known') return;
-        if (verdict.kind === 'missingAncestors') throw new WrongAnswer(server, 'the room before the join is not known');
-        throw MatrixError.forbidden('The room does not let you in');
+        await this.#handOver(server, retries, { userId, roomId, content, create }, async (event) => {
+          const verdict = await this.inbound.receive(server, roomId, { event, origin: server });
+          if (verdict.kind === 'accepted' || verdict.kind === 'known') return;
+          if (verdict.kind === 'missingAncestors')
+            throw new WrongAnswer(server, 'the room before the join is not known');
+          throw MatrixError.forbidden('The room does not let you in');
+        });
       }),
     );
   }
 
-  /** Makes a join with a server. What comes back is checked as far as the event is concerned. */
+  /**
+   * Makes a join with a server. What comes back is checked as far as the event is concerned, and in memory while it is used.
+   * @param use throws what ends the join
+   */
   async #handOver(
     server: string,
     retries: RetryPlan,
     { userId, roomId, content, create }: JoinAttempt,
-  ): Promise<{ readonly event: RoomEvent; readonly answer: JsonObject }> {
+    use: (event: RoomEvent, answer: JsonObject) => Promise<void>,
+  ): Promise<void> {
     const room = { roomId, knownVersion: create?.rules.version };
     const own = await this.handshake.prepare('join', server, room, userId, content, retries);
-    const answer = await this.handshake.send('join', server, own);
-    // Nobody was asked to leave members out.
-    if (answer['members_omitted'] === true) throw new WrongAnswer(server, 'a state without its members');
-    return { event: await this.#withSignatures(server, own, answer['event']), answer };
+    const finish = async (huge: boolean): Promise<void> => {
+      const answer = await this.handshake.send('join', server, own, huge);
+      // Nobody was asked to leave members out.
+      if (answer['members_omitted'] === true) throw new WrongAnswer(server, 'a state without its members');
+      await use(await this.#withSignatures(server, own, answer['event']), answer);
+    };
+    try {
+      await finish(false);
+    } catch (error) {
+      if (!(error instanceof FederationRequestError) || error.reason !== 'too_large') throw error;
+      // The same event once more: how large an answer is shows only while it comes.
+      await this.#hugeTurns.take(server, () => finish(true));
+    }
   }
 
   /** The event as the others of the room have it: with the signature of the server that let somebody in. */
