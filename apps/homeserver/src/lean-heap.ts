@@ -4,9 +4,10 @@ const options: Readonly<Record<string, number | true>> = {
   // Pages that a collection leaves empty go back to the system; otherwise the process keeps the most that it ever held.
   '--memory-saver-mode': true,
   // MiB. Objects are made in two halves of this size: smaller, and what a request holds for a moment is taken for something
-  // lasting; larger, and it is memory for a few percent of speed. The engine would go from 1 to over 32 and back.
-  '--min-semi-space-size': 4,
-  '--max-semi-space-size': 4,
+  // lasting (with 4 a sync costs half as much again); larger, and it is memory for a few percent of speed. The engine would go
+  // from 1 to over 32 and back.
+  '--min-semi-space-size': 6,
+  '--max-semi-space-size': 6,
   // How much the rest may grow, in percent, before it is collected; left alone it holds as much garbage again as data.
   '--heap-growing-percent': 20,
 };
