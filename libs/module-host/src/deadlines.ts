@@ -45,7 +45,6 @@ class Lane {
   #arm(delayMs: number): void {
     this.#armed = true;
     this.clock.after(delayMs, () => {
-      this.#armed = false;
       const nowMs = this.clock.monotonicMs();
       try {
         for (let wait = this.#first; wait && wait.endsAtMs <= nowMs; wait = this.#first) {
@@ -53,7 +52,9 @@ class Lane {
           wait.late();
         }
       } finally {
-        if (this.#first && !this.#armed) this.#arm(Math.max(1, this.#first.endsAtMs - nowMs));
+        // Only now: what began to wait meanwhile ends after what is left.
+        this.#armed = false;
+        if (this.#first) this.#arm(Math.max(1, this.#first.endsAtMs - nowMs));
       }
     });
   }

@@ -337,12 +337,8 @@ describe('a gate', () => {
 });
 
 describe('a module that hangs', () => {
-  const hanging: Registration = [
-    'slow',
-    'spamChecker',
-    { checkEventForSpam: () => new Promise<typeof NOT_SPAM>(() => {}) },
-    { timeLimitMs: 200 },
-  ];
+  const never = (): Promise<typeof NOT_SPAM> => new Promise(() => {});
+  const hanging: Registration = ['slow', 'spamChecker', { checkEventForSpam: never }, { timeLimitMs: 200 }];
 
   it('fails after its time budget', async () => {
     const { modules, clock, outcomes, logged } = host(hanging);
@@ -421,6 +417,20 @@ describe('a module that hangs', () => {
     clock.pass(150);
     expect(clock.waiting).toBe(0);
     expect(outcomes.filter((outcome) => outcome.endsWith('ok'))).toHaveLength(3);
+  });
+
+  it('is given up in its time, too, when the next one is asked for somebody else meanwhile', async () => {
+    const { modules, clock, outcomes } = host(
+      ['slow', 'spamChecker', { checkEventForSpam: never }, { onError: 'allow', timeLimitMs: 200 }],
+      ['next', 'spamChecker', { checkEventForSpam: never }, { onError: 'allow', timeLimitMs: 200 }],
+    );
+    void modules.gate('checkEventForSpam', context, event);
+    clock.pass(120);
+    void modules.gate('checkEventForSpam', context, event);
+    clock.pass(80);
+    expect(outcomes).toEqual(['slow checkEventForSpam timeout']);
+    clock.pass(120);
+    expect(outcomes).toEqual(['slow checkEventForSpam timeout', 'slow checkEventForSpam timeout']);
   });
 
   it('is not heard any more when it answers while the next one is asked, in whose log context nothing has changed', async () => {
