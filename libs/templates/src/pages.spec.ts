@@ -295,6 +295,27 @@ describe('Pages', () => {
       folders: [folder],
     });
   });
+
+  it("looks into the sections' own folders of the past", () => {
+    const config = Config.fromObject({
+      server_name: 'x.org',
+      email: { template_dir: '/mails', notif_from: 'Nest <a@x.org>' },
+      sso: { template_dir: '/sso' },
+      account_validity: { template_dir: '/mails' },
+    });
+    expect(pagesOptionsOf(config).folders).toEqual(['/mails', '/sso']);
+    expect(config.warnings.filter(({ message }) => message.startsWith('deprecated'))).toHaveLength(3);
+  });
+
+  it('escapes in .html, .htm and .xml, and nowhere else', () => {
+    const names = ['a.html', 'a.htm', 'a.xml', 'a.txt', 'a.css', 'a.html.txt'];
+    for (const name of names) writeFileSync(join(folder, name), '{{ value }}');
+    const pages = make({ folders: [folder] });
+    expect(names.map((name) => pages.text(name, { value: '<&' }))).toEqual([
+      ...['&lt;&amp;', '&lt;&amp;', '&lt;&amp;'],
+      ...['<&', '<&', '<&'],
+    ]);
+  });
 });
 
 describe('compileText', () => {

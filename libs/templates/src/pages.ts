@@ -43,7 +43,7 @@ export function pagesOptionsOf(config: Config): PagesOptions {
     serverName: config.serverName,
     appName: config.get('email.app_name'),
     publicBaseUrl: base.endsWith('/') ? base : `${base}/`,
-    folders: folders.filter((folder) => folder !== undefined),
+    folders: [...new Set(folders)].filter((folder) => folder !== undefined),
   };
 }
 

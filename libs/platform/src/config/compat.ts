@@ -64,10 +64,9 @@ function messageRate(draft: Draft): void {
 function templateFolder(draft: Draft): void {
   for (const old of ['email.template_dir', 'sso.template_dir', 'account_validity.template_dir'] as const) {
     const folder = valueOf(draft, old);
-    if (folder === undefined) continue;
-    const present = valueOf(draft, 'templates.custom_template_directory');
-    if (present === undefined) put(draft, 'templates.custom_template_directory', folder, old);
-    else if (present !== folder) draft.context.warn(old.split('.'), `ignored: templates are taken from ${present}`);
+    // A further folder is looked into after the first one.
+    if (folder !== undefined && valueOf(draft, 'templates.custom_template_directory') === undefined)
+      put(draft, 'templates.custom_template_directory', folder, old);
   }
 }
 
