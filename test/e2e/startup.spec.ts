@@ -1,3 +1,4 @@
+import { freePort } from '@rookery/testing';
 import { spawn, spawnSync } from 'node:child_process';
 import {
   chmodSync,
@@ -13,7 +14,6 @@ import {
 import { createServer, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { freePort } from '../support/server-process.js';
 
 const main = join(process.cwd(), 'apps/homeserver/dist/main.js');
 

@@ -1,20 +1,9 @@
 // One real PostgreSQL for the whole run. Specs find it in ROOKERY_TEST_POSTGRES (an administrator's URL) and
 // create a database each. An address that is already set is used as it is.
 import { chmod, mkdtemp, rm } from 'node:fs/promises';
-import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-
-function freePort() {
-  return new Promise((resolve, reject) => {
-    const server = createServer();
-    server.on('error', reject);
-    server.listen(0, '127.0.0.1', () => {
-      const { port } = server.address();
-      server.close(() => resolve(port));
-    });
-  });
-}
+import { freePort } from '../../libs/testing/src/free-port.ts';
 
 export default async function postgresUp() {
   if (process.env.ROOKERY_TEST_POSTGRES) return;

@@ -18,6 +18,7 @@ export {
 } from './test-database.js';
 export { makeTestAuthority, type TestAuthority, type TestCertificate } from './test-authority.js';
 export { FakeNames } from './fake-names.js';
+export { freePort } from './free-port.js';
 export {
   createTestHomeserver,
   type TestHomeserver,

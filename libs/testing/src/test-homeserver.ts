@@ -5,6 +5,7 @@ import type { DialectName } from '@rookery/database';
 import type { Homeserver, HomeserverOverrides } from '@rookery/homeserver';
 import { Config, SilentLogger } from '@rookery/platform';
 import { FakeNames } from './fake-names.js';
+import { freePort } from './free-port.js';
 import { makeTestDatabasePlace, testPostgresUrl } from './test-database.js';
 
 /** What a test wants to be different. */
@@ -88,7 +89,8 @@ export async function createTestHomeserver(options: TestHomeserverOptions = {}):
   const { database = 'sqlite', settings = {}, configDir = process.cwd(), fetch: send = fetch, ...overrides } = options;
   const folder = await mkdtemp(join(tmpdir(), 'rookery-'));
   const place = await makeTestDatabasePlace(database);
-  const start = async (port: number): Promise<Homeserver> => {
+  const port = await freePort();
+  const start = async (): Promise<Homeserver> => {
     const config = Config.fromObject(
       {
         ...defaults,
@@ -117,9 +119,8 @@ export async function createTestHomeserver(options: TestHomeserverOptions = {}):
     await server.start();
     return server;
   };
-  let server = await start(0);
-  const { port } = server.addresses[0] ?? {};
-  const baseUrl = `http://127.0.0.1:${port}`;
+  let server = await start();
+  const baseUrl = `http://127.0.0.1:${server.addresses[0]?.port}`;
 
   const request = async <T>(
     method: string,
@@ -166,7 +167,7 @@ export async function createTestHomeserver(options: TestHomeserverOptions = {}):
     },
     async restart() {
       await server.stop();
-      server = await start(port ?? 0);
+      server = await start();
     },
     async stop() {
       await server.stop();

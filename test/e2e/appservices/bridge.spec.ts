@@ -1,8 +1,7 @@
 import { Appservice, type IAppserviceRegistration } from 'matrix-bot-sdk';
 import '../../support/bot-client.js';
-import { eventually, createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
+import { createTestHomeserver, eventually, freePort, type TestHomeserver, type TestUser } from '@rookery/testing';
 import { validatedFetch } from '../../support/openapi.js';
-import { freePort } from '../../support/server-process.js';
 import { createRoom, ok, say } from '../rooms/rooms-client.js';
 import { databases, pause, RegistrationFiles } from './support.js';
 

@@ -1,10 +1,9 @@
 import { once } from 'node:events';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { TestHomeserver, TestUser } from '@rookery/testing';
+import { freePort, type TestHomeserver, type TestUser } from '@rookery/testing';
 import { stringify } from 'yaml';
 
 /** Both databases that a server can have. */
@@ -55,12 +54,8 @@ export class FakeService {
 
   private constructor(readonly port: number) {}
 
-  static async start(port = 0): Promise<FakeService> {
-    const probe = createServer();
-    probe.listen(port, '127.0.0.1');
-    await once(probe, 'listening');
-    const service = new FakeService((probe.address() as AddressInfo).port);
-    await new Promise((resolve) => probe.close(resolve));
+  static async start(): Promise<FakeService> {
+    const service = new FakeService(await freePort());
     await service.listen();
     return service;
   }

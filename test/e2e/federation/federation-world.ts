@@ -4,6 +4,7 @@ import type { JsonObject } from '@rookery/matrix-types';
 import {
   createTestHomeserver,
   FakeNames,
+  freePort,
   makeTestAuthority,
   type TestAuthority,
   type TestHomeserver,
@@ -16,7 +17,6 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { validatedFetch } from '../../support/openapi.js';
-import { freePort } from '../../support/server-process.js';
 
 /** An answer with its JSON. */
 export interface Answer {

@@ -1,7 +1,7 @@
-import { eventually, makeTestAuthority } from '@rookery/testing';
+import { eventually, freePort, makeTestAuthority } from '@rookery/testing';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { databaseKinds, freePort, ServerProcess } from '../../support/server-process.js';
+import { databaseKinds, ServerProcess } from '../../support/server-process.js';
 
 /** Two programs as their operators run them, with real names, sockets and certificates. */
 describe.each(databaseKinds)('two servers in their own processes (%s)', (database) => {

@@ -1,6 +1,5 @@
-import { eventually, type TestHomeserver, type TestUser } from '@rookery/testing';
+import { eventually, freePort, type TestHomeserver, type TestUser } from '@rookery/testing';
 import { createRoom, databases, ok, say, type WireEvent } from '../rooms/rooms-client.js';
-import { freePort } from '../../support/server-process.js';
 import { FederationWorld } from './federation-world.js';
 
 describe.each(databases)('a room on three servers (%s)', (database) => {

@@ -1,5 +1,4 @@
-import { eventually } from '@rookery/testing';
-import { freePort } from '../../support/server-process.js';
+import { eventually, freePort } from '@rookery/testing';
 
 import { Browser } from './browser.js';
 import { startRealProvider } from './real-provider.js';
