@@ -1,5 +1,5 @@
-import { createHmac } from 'node:crypto';
 import type { TestHomeserver, TestResponse, TestUser } from '@rookery/testing';
+import { registerAdmin } from './support.js';
 
 /** Speaks the admin API of a server. */
 export interface Operator {
@@ -11,22 +11,11 @@ export interface Operator {
 }
 
 /** Registers an administrator. */
-export async function operatorOf(homeserver: TestHomeserver, username = 'root'): Promise<Operator> {
-  const { body } = await homeserver.request<{ nonce: string }>('GET', '/_synapse/admin/v1/register');
-  const mac = createHmac('sha1', 'shared').update([body.nonce, username, 'password', 'admin'].join('\0')).digest('hex');
-  const made = await homeserver.request<{ user_id: string; access_token: string; device_id: string }>(
-    'POST',
-    '/_synapse/admin/v1/register',
-    { nonce: body.nonce, username, password: 'password', admin: true, mac },
-  );
-  const { user_id: userId, access_token: accessToken, device_id: deviceId } = made.body;
-  const call: Operator['call'] = (method, path, sent) =>
-    homeserver.request(method, `/_synapse/admin${path}`, sent, accessToken);
+export async function operatorOf(homeserver: TestHomeserver, username?: string): Promise<Operator> {
+  const user = await registerAdmin(homeserver, username);
+  const call: Operator['call'] = (method, path, sent) => user.request(method, `/_synapse/admin${path}`, sent);
   return {
-    user: {
-      ...{ userId, accessToken, deviceId },
-      request: (method, path, sent) => homeserver.request(method, path, sent, accessToken),
-    },
+    user,
     call,
     ok: async <T>(method: string, path: string, sent?: unknown) => {
       const answer = await call<T>(method, path, sent);

@@ -1,6 +1,6 @@
-import { createHmac } from 'node:crypto';
 import { createTestHomeserver, type TestHomeserver, type TestHomeserverOptions, type TestUser } from '@rookery/testing';
 import { validatedFetch } from '../../support/openapi.js';
+import { registerWithSecret } from '../../support/shared-secret.js';
 
 /** A body of JSON. */
 export type Json = Record<string, unknown>;
@@ -28,25 +28,13 @@ export const asUser =
   (method, path, body) =>
     user.request(method, adminPath(path), body);
 
-/** Registers an administrator with the shared secret. */
-export async function registerAdmin(homeserver: TestHomeserver, username: string): Promise<TestUser> {
-  const path = '/_synapse/admin/v1/register';
-  const { body } = await homeserver.request<{ nonce: string }>('GET', path);
-  const mac = createHmac('sha1', 'shared').update([body.nonce, username, 'password', 'admin'].join('\0')).digest('hex');
-  const request = { nonce: body.nonce, username, password: 'password', admin: true, mac };
-  const made = await homeserver.request<Record<string, string>>('POST', path, request);
-  const accessToken = made.body['access_token'] ?? '';
-  return {
-    userId: made.body['user_id'] ?? '',
-    accessToken,
-    deviceId: made.body['device_id'] ?? '',
-    request: (method, path, content) => homeserver.request(method, path, content, accessToken),
-  };
-}
+/** Registers an administrator. */
+export const registerAdmin = (homeserver: TestHomeserver, username = 'root'): Promise<TestUser> =>
+  registerWithSecret(homeserver, username, true);
 
 /** Starts a server and makes the administrator `@root:rookery.test`. */
 export async function startAdminWorld(options: TestHomeserverOptions): Promise<AdminWorld> {
   const homeserver = await createTestHomeserver({ fetch: validatedFetch, ...options });
-  const root = await registerAdmin(homeserver, 'root');
+  const root = await registerAdmin(homeserver);
   return { homeserver, root, admin: asUser(root) };
 }

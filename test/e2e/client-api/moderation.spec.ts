@@ -1,25 +1,16 @@
-import { createHmac } from 'node:crypto';
 import { createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
 import { validatedFetch } from '../../support/openapi.js';
+import { registerWithSecret } from '../../support/shared-secret.js';
 
 describe.each(['sqlite', 'postgres'] as const)('administrators of the server (%s)', (database) => {
   let homeserver: TestHomeserver;
-  let token: string;
+  let root: TestUser;
   let alice: TestUser;
-  const admin = (method: string, path: string, body?: unknown) => homeserver.request(method, path, body, token);
+  const admin = (method: string, path: string, body?: unknown) => root.request(method, path, body);
 
   beforeAll(async () => {
     homeserver = await createTestHomeserver({ database, fetch: validatedFetch });
-    const { body } = await homeserver.request<{ nonce: string }>('GET', '/_synapse/admin/v1/register');
-    const mac = createHmac('sha1', 'shared').update([body.nonce, 'root', 'password', 'admin'].join('\0')).digest('hex');
-    const made = await homeserver.request<{ access_token: string }>('POST', '/_synapse/admin/v1/register', {
-      nonce: body.nonce,
-      username: 'root',
-      password: 'password',
-      admin: true,
-      mac,
-    });
-    token = made.body.access_token;
+    root = await registerWithSecret(homeserver, 'root', true);
     alice = await homeserver.registerUser('alice');
   });
   afterAll(() => homeserver?.stop());

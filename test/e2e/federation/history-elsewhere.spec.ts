@@ -4,6 +4,7 @@ import { eventually, type TestHomeserver, type TestUser } from '@rookery/testing
 import { databases, ok, type WireEvent } from '../rooms/rooms-client.js';
 import { ElsewhereRoom, pduOf, Refusal } from './elsewhere-room.js';
 import { FederationWorld, type PlayedServer } from './federation-world.js';
+import { sendTransaction } from './visiting-server.js';
 
 interface Page {
   readonly chunk: WireEvent[];
@@ -56,10 +57,7 @@ describe.each(databases)('history of rooms elsewhere (%s)', (database) => {
   };
 
   /** Sends events as the far server does. */
-  const push = (...events: RoomEvent[]) =>
-    far.request(home, 'PUT', `/_matrix/federation/v1/send/${Math.random()}`, {
-      ...{ origin: far.name, origin_server_ts: Date.now(), pdus: events.map(pduOf) },
-    });
+  const push = (...events: RoomEvent[]) => sendTransaction(far, home, events.map(pduOf));
 
   const seen = (room: ElsewhereRoom, body: string): Promise<unknown> =>
     eventually(async () => bodiesOf(await page(room)).includes(body));

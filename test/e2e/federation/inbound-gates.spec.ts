@@ -5,7 +5,7 @@ import { stateKeyOf } from '@rookery/state-res';
 import { RoomBlocking } from '@rookery/rooms';
 import { join } from 'node:path';
 import { probe } from '../modules/probe-server.js';
-import { createRoom, databases, ok, say, type WireEvent } from '../rooms/rooms-client.js';
+import { createRoom, databases, ok, outcome as said, say, type WireEvent } from '../rooms/rooms-client.js';
 import { ElsewhereRoom } from './elsewhere-room.js';
 import { type Answer, FederationWorld, type PlayedServer } from './federation-world.js';
 import { sendTransaction, Visit } from './visiting-server.js';
@@ -13,8 +13,6 @@ import { sendTransaction, Visit } from './visiting-server.js';
 const fed = '/_matrix/federation';
 const part = encodeURIComponent;
 const bob = '@bob:visitor.test';
-const said = ({ status, body }: Answer): string =>
-  typeof body['errcode'] === 'string' ? `${status} ${body['errcode']}` : String(status);
 
 describe.each(databases)('what keeps other servers out (%s)', (database) => {
   let world: FederationWorld;

@@ -2,7 +2,7 @@ import { type RoomEvent, signEvent, SigningKey } from '@rookery/events';
 import type { JsonObject } from '@rookery/matrix-types';
 import { stateKeyOf } from '@rookery/state-res';
 import { eventually, type TestHomeserver, type TestUser } from '@rookery/testing';
-import { createRoom, databases, ok, say, setState, type WireEvent } from '../rooms/rooms-client.js';
+import { createRoom, databases, ok, outcome as said, say, setState, type WireEvent } from '../rooms/rooms-client.js';
 import { ElsewhereRoom } from './elsewhere-room.js';
 import { type Answer, FederationWorld, type PlayedServer } from './federation-world.js';
 import { sendTransaction, Visit } from './visiting-server.js';
@@ -11,10 +11,6 @@ const fed = '/_matrix/federation';
 const part = encodeURIComponent;
 const bob = '@bob:visitor.test';
 const wide = { per_second: 1000, burst_count: 1000 };
-
-/** Status and errcode of a refusal, the status alone of anything else. */
-const said = ({ status, body }: Answer): string =>
-  typeof body['errcode'] === 'string' ? `${status} ${body['errcode']}` : String(status);
 
 describe.each(databases)('members from other servers (%s)', (database) => {
   let world: FederationWorld;

@@ -1,10 +1,11 @@
 import type { TestHomeserver } from '@rookery/testing';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
+import { registerWithSecret } from '../../support/shared-secret.js';
 import { createRoom, databases, join, ok, say } from '../rooms/rooms-client.js';
 import { fuzz } from './fuzzer.js';
 import { routesOf } from './routes.js';
-import { register, startUnlimited } from './world.js';
+import { startUnlimited } from './world.js';
 
 /** Another seed or more rounds than `npm test` makes: `ROOKERY_FUZZ_SEED`, `ROOKERY_FUZZ_ROUNDS`. */
 const seed = process.env['ROOKERY_FUZZ_SEED'] ?? 'rookery';
@@ -25,8 +26,8 @@ function heldBytes(): number {
 
 /** What everybody else wants meanwhile. */
 async function talks(homeserver: TestHomeserver, round: number): Promise<void> {
-  const alice = await register(homeserver, `alice${round}`);
-  const bob = await register(homeserver, `bob${round}`);
+  const alice = await registerWithSecret(homeserver, `alice${round}`);
+  const bob = await registerWithSecret(homeserver, `bob${round}`);
   const roomId = await createRoom(alice, { preset: 'public_chat' });
   const { next_batch: since } = await ok<{ next_batch: string }>(bob, 'GET', '/sync?timeout=0');
   await join(bob, roomId);

@@ -1,5 +1,5 @@
 import { createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
-import { createHmac } from 'node:crypto';
+import { registerWithSecret } from '../../support/shared-secret.js';
 import { type databases, createRoom, join, ok, say } from '../rooms/rooms-client.js';
 import type { Names } from './examples.js';
 
@@ -62,32 +62,13 @@ export interface World {
 
 let worlds = 0;
 
-/** Makes an account with the secret that the tests' servers share: interactive authentication has a limit by address. */
-export async function register(homeserver: TestHomeserver, username: string, isAdmin = false): Promise<TestUser> {
-  const path = '/_synapse/admin/v1/register';
-  const { nonce } = (await homeserver.request<{ nonce: string }>('GET', path)).body;
-  const password = `password of ${username}`;
-  const signed = [nonce, username, password, isAdmin ? 'admin' : 'notadmin'].join('\0');
-  const mac = createHmac('sha1', 'shared').update(signed).digest('hex');
-  const account = { nonce, mac, username, password, admin: isAdmin };
-  const { status, body } = await homeserver.request<Record<string, string>>('POST', path, account);
-  const accessToken = body['access_token'];
-  if (accessToken === undefined) throw new Error(`${username}: ${status} ${JSON.stringify(body)}`);
-  return {
-    userId: body['user_id']!,
-    deviceId: body['device_id']!,
-    accessToken,
-    request: (method, target, content) => homeserver.request(method, target, content, accessToken),
-  };
-}
-
 /** New users with a room that has a bit of everything: what earlier requests broke is left behind. */
 export async function makeWorld(homeserver: TestHomeserver): Promise<World> {
   const number = (worlds += 1);
-  const admin = await register(homeserver, `admin${number}`, true);
-  const user = await register(homeserver, `user${number}`);
-  const other = await register(homeserver, `other${number}`);
-  const suspended = await register(homeserver, `suspended${number}`);
+  const admin = await registerWithSecret(homeserver, `admin${number}`, true);
+  const user = await registerWithSecret(homeserver, `user${number}`);
+  const other = await registerWithSecret(homeserver, `other${number}`);
+  const suspended = await registerWithSecret(homeserver, `suspended${number}`);
   const guest = await homeserver.request<{ access_token: string }>('POST', '/register?kind=guest', {});
   const options = { preset: 'public_chat', room_alias_name: `room${number}` };
   const roomId = await createRoom(user, options);

@@ -3,7 +3,8 @@ import { request as httpRequest } from 'node:http';
 import { MediaLibrary, MediaRemoval, Quarantine } from '@rookery/media';
 import { createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
 import { validatedFetch } from '../../support/openapi.js';
-import { administrator, call, download, type FileAnswer, upload } from './support.js';
+import { registerWithSecret } from '../../support/shared-secret.js';
+import { call, download, type FileAnswer, upload } from './support.js';
 
 describe.each(['sqlite', 'postgres'] as const)('the media repository (%s)', (database) => {
   let homeserver: TestHomeserver;
@@ -24,7 +25,7 @@ describe.each(['sqlite', 'postgres'] as const)('the media repository (%s)', (dat
     });
     alice = await homeserver.registerUser('alice');
     bob = await homeserver.registerUser('bob');
-    admin = await administrator(homeserver);
+    admin = (await registerWithSecret(homeserver, 'root', true)).accessToken;
   });
   afterAll(() => homeserver?.stop());
 

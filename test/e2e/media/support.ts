@@ -1,4 +1,3 @@
-import { createHmac } from 'node:crypto';
 import type { TestHomeserver, TestUser } from '@rookery/testing';
 
 type Bytes = string | Uint8Array<ArrayBuffer>;
@@ -67,13 +66,3 @@ export const download = (
   headers: Record<string, string> = {},
 ): Promise<FileAnswer> =>
   call(homeserver, 'GET', `/_matrix/client/v1/media/download/${media}`, { token: user.accessToken, headers });
-
-/** Registers an administrator and gives the access token. */
-export async function administrator(homeserver: TestHomeserver): Promise<string> {
-  const { body } = await homeserver.request<{ nonce: string }>('GET', '/_synapse/admin/v1/register');
-  const mac = createHmac('sha1', 'shared').update([body.nonce, 'root', 'password', 'admin'].join('\0')).digest('hex');
-  const made = await homeserver.request<{ access_token: string }>('POST', '/_synapse/admin/v1/register', {
-    ...{ nonce: body.nonce, username: 'root', password: 'password', admin: true, mac },
-  });
-  return made.body.access_token;
-}

@@ -71,7 +71,7 @@ export const act = (user: TestUser, verb: string, roomId: string, target: TestUs
   ok(user, 'POST', `/rooms/${roomId}/${verb}`, { user_id: target.userId });
 
 /** Status and errcode, for comparing with what a table says: `403 M_FORBIDDEN`, or `200`. */
-export const outcome = ({ status, body }: TestResponse<unknown>): string => {
+export const outcome = ({ status, body }: Pick<TestResponse<unknown>, 'status' | 'body'>): string => {
   const errcode = (body as { errcode?: string } | undefined)?.errcode;
   return errcode === undefined ? String(status) : `${status} ${errcode}`;
 };
