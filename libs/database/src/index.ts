@@ -11,6 +11,7 @@ export {
   type WriteOptions,
 } from './database.js';
 export { DatabaseError, isUniqueViolation } from './errors.js';
+export { likeText } from './like.js';
 export { openDatabase } from './open-database.js';
 export { type DatabaseOptions, parseDatabaseOptions, type PostgresOptions, type SqliteOptions } from './options.js';
 export { migrate, type MigrateOptions, type MigrateResult } from './migrate.js';

@@ -65,6 +65,14 @@ export function eventFromRow(jsonText: string, eventId: string, rules: RoomVersi
   return makeEvent(value as JsonObject, eventId, rules, odd);
 }
 
+/**
+ * An event as it lies in the database, for {@link eventFromRow}. Old room versions may hold numbers that only canonical JSON
+ * writes rightly.
+ */
+export function pduText({ pdu, rules }: RoomEvent): string {
+  return rules.strictCanonicalJson ? JSON.stringify(pdu) : canonicalJson(pdu as JsonObject);
+}
+
 /** Checks that every key which code reads without looking has the right type and size. @throws InvalidEventError */
 export function checkShape(pdu: Readonly<JsonObject>, rules: RoomVersionRules): void {
   const type = text(pdu, 'type');

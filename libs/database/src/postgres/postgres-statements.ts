@@ -56,7 +56,7 @@ interface Corkable {
  * Holds back what is written to a connection until the code that runs now waits for something: what it issues meanwhile is
  * one write for the system and wakes the database once.
  */
-export function writeTogether(client: object): void {
+function writeTogether(client: object): void {
   const stream = (client as Corkable).connection?.stream;
   if (stream === undefined) return;
   stream.cork();

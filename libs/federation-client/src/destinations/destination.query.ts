@@ -1,4 +1,4 @@
-import type { Db, SqlValue, Tx } from '@rookery/database';
+import { type Db, likeText, type SqlValue, type Tx } from '@rookery/database';
 
 /** Since when a server cannot be reached, and when it may be tried again. Times are milliseconds. */
 export interface BackoffRow {
@@ -85,8 +85,7 @@ export async function selectDestinations(
   search: DestinationSearch,
 ): Promise<{ readonly destinations: DestinationRow[]; readonly total: number }> {
   const where = search.name === undefined ? '' : `WHERE LOWER(destination) LIKE ? ESCAPE '\\'`;
-  const escaped = search.name?.toLowerCase().replace(/[\\%_]/g, (found) => `\\${found}`);
-  const params: SqlValue[] = escaped === undefined ? [] : [`%${escaped}%`];
+  const params: SqlValue[] = search.name === undefined ? [] : [`%${likeText(search.name.toLowerCase())}%`];
   const direction = search.descending ? 'DESC' : 'ASC';
   const column = search.orderBy === 'destination' ? 'destination' : `COALESCE(${search.orderBy}, 0)`;
   const [destinations, count] = await Promise.all([

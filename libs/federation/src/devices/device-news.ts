@@ -20,7 +20,6 @@ import {
   pokedServers,
   pokesDelivered,
   pokesFor,
-  roomsOfLocalUsers,
 } from './device-pokes.query.js';
 
 const cursor = 'federation_device_lists';
@@ -94,7 +93,7 @@ export class DeviceNews implements OnModuleInit {
     let reached = changes.length < maxChanges ? upTo : (changes.at(-1)?.position ?? upTo);
     const local = changes.filter(({ userId }) => domainOf(userId) === this.config.serverName);
     if (local.length === 0) return reached;
-    const servers = await this.serversOf([...new Set(local.map(({ userId }) => userId))]);
+    const servers = await this.audience.ofUsers([...new Set(local.map(({ userId }) => userId))]);
     const pokes = new Map<string, DevicePoke & { destination: string }>();
     const told = new Set<string>();
     let before = after;
@@ -116,18 +115,6 @@ export class DeviceNews implements OnModuleInit {
       });
     this.sender.wake(this.#pokes, told);
     return reached;
-  }
-
-  /** The other servers that share a room with each of some local users. */
-  async serversOf(userIds: readonly string[]): Promise<Map<string, ReadonlySet<string>>> {
-    const rooms = await roomsOfLocalUsers(this.database, userIds);
-    const audiences = await this.audience.ofRooms([...rooms.values()].flat());
-    return new Map(
-      [...rooms].map(([userId, roomIds]) => [
-        userId,
-        new Set(roomIds.flatMap((roomId) => audiences.get(roomId) ?? [])),
-      ]),
-    );
   }
 
   readonly #messages: EduStore = {

@@ -66,14 +66,3 @@ export async function pokesDelivered(
     'ON CONFLICT (destination, user_id) DO UPDATE SET stream_id = excluded.stream_id',
   );
 }
-
-/** The rooms that users of this server have joined. */
-export async function roomsOfLocalUsers(db: Db, userIds: readonly string[]): Promise<Map<string, string[]>> {
-  const rows = await db.query<{ user_id: string; room_id: string }>(
-    `SELECT user_id, room_id FROM local_current_membership WHERE ${db.dialect.anyOf('user_id')} AND membership = 'join'`,
-    [userIds],
-  );
-  const rooms = new Map<string, string[]>(userIds.map((userId) => [userId, []]));
-  for (const row of rows) rooms.get(row.user_id)?.push(row.room_id);
-  return rooms;
-}

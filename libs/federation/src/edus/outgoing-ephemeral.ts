@@ -1,10 +1,8 @@
 import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
-import { Database } from '@rookery/database';
 import { EphemeralHooks, PresenceService, type PresenceState, type Receipt, RoomAudience } from '@rookery/ephemeral';
 import { domainOf } from '@rookery/matrix-types';
 import { Clock, Config, Lifecycle, Logger, Metrics, type Timer } from '@rookery/platform';
 import { type EventBatch, EventStore, RoomHooks } from '@rookery/rooms';
-import { roomsOfLocalUsers } from '../devices/device-pokes.query.js';
 import { FederationSender } from '../sender/federation-sender.js';
 import { RemoteAudience } from '../sender/remote-audience.js';
 
@@ -36,7 +34,6 @@ export class OutgoingEphemeral implements OnModuleInit, OnModuleDestroy {
   readonly #presenceOut;
 
   constructor(
-    private readonly database: Database,
     private readonly clock: Clock,
     private readonly config: Config,
     private readonly logger: Logger,
@@ -118,16 +115,11 @@ export class OutgoingEphemeral implements OnModuleInit, OnModuleDestroy {
 
   async #presence(states: readonly PresenceState[]): Promise<void> {
     if (!this.audience.hasAny) return;
-    const rooms = await roomsOfLocalUsers(
-      this.database,
-      states.map(({ userId }) => userId),
-    );
-    const hidden = new Set(this.config.get('exclude_rooms_from_presence'));
-    const shown = new Map([...rooms].map(([userId, ids]) => [userId, ids.filter((roomId) => !hidden.has(roomId))]));
-    const audiences = await this.audience.ofRooms([...shown.values()].flat());
+    const userIds = states.map(({ userId }) => userId);
+    const audiences = await this.audience.ofUsers(userIds, new Set(this.config.get('exclude_rooms_from_presence')));
     const byServer = new Map<string, PresenceState[]>();
     for (const state of states) {
-      const servers = new Set((shown.get(state.userId) ?? []).flatMap((roomId) => audiences.get(roomId) ?? []));
+      const servers = audiences.get(state.userId) ?? new Set();
       for (const server of servers) {
         const list = byServer.get(server);
         if (list) list.push(state);

@@ -4,10 +4,11 @@ import { FederationClient } from '@rookery/federation-client';
 import { isValidServerName } from '@rookery/matrix-types';
 import { Cache, Config } from '@rookery/platform';
 import { EventStore, RoomHooks, type RoomView, type ServerAcl, serverAclOf } from '@rookery/rooms';
-import { knowsServers, serverAclsOf, serversInRooms } from './sender.query.js';
+import { knowsServers, roomsOfLocalUsers, serverAclsOf, serversInRooms } from './sender.query.js';
 
 /** Servers that are kept in memory, over all rooms. */
 const maxServers = 500_000;
+const noRooms: ReadonlySet<string> = new Set();
 
 /** Other servers with a joined member, and the event that says which of them may take part. */
 export interface Audience {
@@ -86,6 +87,22 @@ export class RemoteAudience implements OnModuleInit {
       if (entry !== undefined) rooms.set(roomId, await this.allowed(entry));
     }
     return rooms;
+  }
+
+  /** Other servers that share a room with each of some local users. @param hidden rooms that do not count */
+  async ofUsers(
+    userIds: readonly string[],
+    hidden: ReadonlySet<string> = noRooms,
+  ): Promise<Map<string, ReadonlySet<string>>> {
+    if (!this.#hasAny) return new Map();
+    const rooms = await roomsOfLocalUsers(this.database, userIds);
+    const audiences = await this.ofRooms([...rooms.values()].flat().filter((roomId) => !hidden.has(roomId)));
+    return new Map(
+      [...rooms].map(([userId, roomIds]) => [
+        userId,
+        new Set(roomIds.flatMap((roomId) => audiences.get(roomId) ?? [])),
+      ]),
+    );
   }
 
   /** Those of an audience that may be told. */

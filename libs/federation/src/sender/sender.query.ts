@@ -180,5 +180,16 @@ export async function serverAclsOf(db: Db, roomIds: readonly string[]): Promise<
   return new Map(rows.map((row) => [row.room_id, row.event_id]));
 }
 
+/** The rooms that users of this server have joined. */
+export async function roomsOfLocalUsers(db: Db, userIds: readonly string[]): Promise<Map<string, string[]>> {
+  const rows = await db.query<{ user_id: string; room_id: string }>(
+    `SELECT user_id, room_id FROM local_current_membership WHERE ${db.dialect.anyOf('user_id')} AND membership = 'join'`,
+    [userIds],
+  );
+  const rooms = new Map<string, string[]>(userIds.map((userId) => [userId, []]));
+  for (const row of rows) rooms.get(row.user_id)?.push(row.room_id);
+  return rooms;
+}
+
 const serverOf = (db: Db, column: string): string =>
   `substr(${column}, ${db.dialect.name === 'sqlite' ? 'instr' : 'strpos'}(${column}, ':') + 1)`;

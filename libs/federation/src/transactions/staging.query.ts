@@ -1,25 +1,13 @@
 import type { Database, Db, Tx } from '@rookery/database';
-import { canonicalJson, type RoomEvent } from '@rookery/events';
-import type { JsonObject } from '@rookery/matrix-types';
+import { pduText, type RoomEvent } from '@rookery/events';
 
 /** An event that waits to be put into its room. */
 export interface StagedRow {
   readonly origin: string;
   readonly event_id: string;
-  readonly received_ts: number;
   readonly event_json: string;
-  readonly ordering: number;
   readonly attempts: number;
 }
-
-/** Which row. */
-export type StagedKey = Pick<StagedRow, 'origin' | 'event_id'>;
-
-const columns = 'origin, event_id, received_ts, event_json, ordering, attempts';
-
-/** Events as they lie in the database. Old room versions may hold numbers that only canonical JSON writes rightly. */
-const textOf = ({ rules, pdu }: RoomEvent): string =>
-  rules.strictCanonicalJson ? JSON.stringify(pdu) : canonicalJson(pdu as JsonObject);
 
 /** Keeps events until they are in their rooms; what the same server has sent already is passed over. */
 export async function stageEvents(
@@ -32,7 +20,7 @@ export async function stageEvents(
   await tx.insertMany(
     'federation_inbound_events_staging',
     ['origin', 'room_id', 'event_id', 'received_ts', 'event_json', 'internal_metadata', 'ordering'],
-    events.map(({ event, ordering }) => [origin, event.roomId, event.eventId, nowTs, textOf(event), '{}', ordering]),
+    events.map(({ event, ordering }) => [origin, event.roomId, event.eventId, nowTs, pduText(event), '{}', ordering]),
     'ON CONFLICT (room_id, event_id, origin) DO NOTHING',
   );
 }
@@ -40,8 +28,8 @@ export async function stageEvents(
 /** The events of a room that came first, without those that are in somebody's hands. */
 export function selectStaged(db: Db, roomId: string, taken: readonly string[], limit: number): Promise<StagedRow[]> {
   return db.query<StagedRow>(
-    `SELECT ${columns} FROM federation_inbound_events_staging WHERE room_id = ? AND ${db.dialect.noneOf('event_id')}
-     ORDER BY ordering LIMIT ${Math.trunc(limit)}`,
+    `SELECT origin, event_id, event_json, attempts FROM federation_inbound_events_staging
+     WHERE room_id = ? AND ${db.dialect.noneOf('event_id')} ORDER BY ordering LIMIT ${Math.trunc(limit)}`,
     [roomId, taken],
   );
 }

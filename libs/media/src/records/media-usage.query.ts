@@ -1,4 +1,4 @@
-import type { Db, SqlValue } from '@rookery/database';
+import { type Db, likeText, type SqlValue } from '@rookery/database';
 
 /** How much of the media repository a user takes. */
 export interface MediaUsageRow {
@@ -38,7 +38,7 @@ export async function selectMediaUsage(
   }
   if (search.term !== undefined) {
     // The database lowers the term, as it does the column: it may know other letters than we do.
-    const pattern = `%${search.term.replace(/[\\%_]/g, (found) => `\\${found}`)}%`;
+    const pattern = `%${likeText(search.term)}%`;
     where.push(`(LOWER(m.user_id) LIKE LOWER(?) ESCAPE '\\' OR LOWER(p.displayname) LIKE LOWER(?) ESCAPE '\\')`);
     params.push(pattern, pattern);
   }

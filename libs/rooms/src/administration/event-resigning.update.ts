@@ -2,6 +2,7 @@ import { type BackgroundUpdate, type Db, defineBackgroundUpdate } from '@rookery
 import {
   eventFromRow,
   hasValidSignature,
+  pduText,
   type RoomEvent,
   signEvent,
   type SigningKey,
@@ -9,7 +10,6 @@ import {
 } from '@rookery/events';
 import { domainOf, type Signatures } from '@rookery/matrix-types';
 import { type EventStore, knownRules } from '../persistence/event-store.js';
-import { pduText } from '../persistence/local-stager.js';
 
 /** What {@link eventResigning} needs. */
 export interface ResigningParts {
@@ -54,7 +54,7 @@ export function eventResigning({ serverName, key, events }: ResigningParts): Bac
         const event = eventFromRow(row.json, row.event_id, knownRules(row.room_version));
         if (!hasValidSignature(event, serverName, String(oldId), oldKey)) continue;
         const signed = signEvent(withoutSignature(event, serverName, String(oldId)), serverName, key);
-        await tx.run('UPDATE event_json SET json = ? WHERE stream_ordering = ?', [
+        await tx.exec('UPDATE event_json SET json = ? WHERE stream_ordering = ?', [
           pduText(signed),
           row.stream_ordering,
         ]);

@@ -1,4 +1,4 @@
-import type { Db, SqlValue, Tx } from '@rookery/database';
+import { type Db, likeText, type SqlValue, type Tx } from '@rookery/database';
 
 /** A report about an event, with what is known of the event and its room. */
 export interface EventReportRow {
@@ -100,7 +100,7 @@ class Conditions {
   part(column: string, text: string | undefined): void {
     if (text === undefined) return;
     this.#all.push(`${column} LIKE ? ESCAPE '\\'`);
-    this.params.push(`%${text.replace(/[\\%_]/g, (found) => `\\${found}`)}%`);
+    this.params.push(`%${likeText(text)}%`);
   }
 
   equal(column: string, text: string | undefined): void {

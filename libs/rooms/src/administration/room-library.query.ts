@@ -1,4 +1,4 @@
-import type { Db, SqlBool, SqlValue } from '@rookery/database';
+import { type Db, likeText, type SqlBool, type SqlValue } from '@rookery/database';
 
 /** A room as an administrator's list shows it. */
 export interface RoomRow {
@@ -96,7 +96,7 @@ function conditions(search: RoomListSearch): { where: string; params: SqlValue[]
   const params: SqlValue[] = [];
   if (search.term !== undefined) {
     // The database lowers the term, as it does the column: it may know other letters than we do.
-    const escaped = search.term.replace(/[\\%_]/g, (found) => `\\${found}`);
+    const escaped = likeText(search.term);
     all.push(
       `(LOWER(s.name) LIKE LOWER(?) ESCAPE '\\' OR LOWER(s.canonical_alias) LIKE LOWER(?) ESCAPE '\\' OR r.room_id = ?)`,
     );

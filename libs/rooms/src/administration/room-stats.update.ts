@@ -1,6 +1,7 @@
 import { type BackgroundUpdate, defineBackgroundUpdate, type SqlValue, type Tx } from '@rookery/database';
 import type { EventStore } from '../persistence/event-store.js';
 import { type FigureColumn, figureColumnNames, figuresIn, figureTypes } from '../persistence/room-figures.js';
+import { countColumns, upsertFigures } from '../persistence/write-current-state.query.js';
 
 interface CountRow {
   readonly room_id: string;
@@ -60,19 +61,10 @@ async function countMembers(tx: Tx, roomIds: readonly string[]): Promise<void> {
     [roomIds],
   );
   const localsOf = new Map(locals.map((row) => [row.room_id, Number(row.total)]));
-  const columns = [
-    'current_state_events',
-    'joined_members',
-    'invited_members',
-    'left_members',
-    'banned_members',
-    'knocked_members',
-    'local_users_in_room',
-  ];
-  await upsert(
+  await upsertFigures(
     tx,
     'room_stats_current',
-    columns,
+    countColumns,
     counts.map((row) => [
       row.room_id,
       ...[row.total, row.joined, row.invited, row.gone, row.banned, row.knocked].map(Number),
@@ -97,25 +89,10 @@ async function copyState(tx: Tx, roomIds: readonly string[], events: EventStore)
     figures.set(event.roomId, ofRoom);
     for (const [column, value] of figuresIn(event.type, event.content)) ofRoom.set(column, value);
   }
-  await upsert(
+  await upsertFigures(
     tx,
     'room_stats_state',
     figureColumnNames,
     [...figures].map(([roomId, ofRoom]) => [roomId, ...figureColumnNames.map((column) => ofRoom.get(column) ?? null)]),
-  );
-}
-
-async function upsert(
-  tx: Tx,
-  table: string,
-  columns: readonly string[],
-  rows: readonly (readonly SqlValue[])[],
-): Promise<void> {
-  if (rows.length === 0) return;
-  await tx.insertMany(
-    table,
-    ['room_id', ...columns],
-    rows,
-    `ON CONFLICT (room_id) DO UPDATE SET ${columns.map((name) => `${name} = excluded.${name}`).join(', ')}`,
   );
 }

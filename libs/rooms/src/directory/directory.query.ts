@@ -1,4 +1,4 @@
-import type { Db, SqlBool, SqlValue, Tx } from '@rookery/database';
+import { type Db, likeText, type SqlBool, type SqlValue, type Tx } from '@rookery/database';
 
 /** A published room, with the figures that the directory shows. */
 export interface PublicRoomRow {
@@ -68,7 +68,7 @@ function conditions(db: Db, search: PublicRoomSearch): { where: string[]; params
   if (search.federatableOnly) where.push('(s.is_federatable IS NULL OR s.is_federatable = TRUE)');
   if (search.term !== undefined) {
     // The database lowers the term, as it does the column: it may know other letters than we do.
-    const pattern = `%${search.term.replace(/[\\%_]/g, (character) => `\\${character}`)}%`;
+    const pattern = `%${likeText(search.term)}%`;
     const fields = ['s.name', 's.topic', 's.canonical_alias'];
     where.push(`(${fields.map((field) => `LOWER(${field}) LIKE LOWER(?) ESCAPE '\\'`).join(' OR ')})`);
     for (const _ of fields) params.push(pattern);

@@ -38,16 +38,10 @@ export async function upsertRemovalRedactions(tx: Tx, redactions: readonly Remov
   );
 }
 
-/** Lets what users say from a position on stand. */
-export async function endRemovalRedactions(
-  tx: Tx,
-  roomId: string,
-  userIds: readonly string[],
-  ordering: number,
-): Promise<void> {
-  await tx.run(
-    `UPDATE room_removal_redactions SET end_ordering = ? WHERE room_id = ? AND end_ordering IS NULL
-       AND ${tx.dialect.anyOf('user_id')}`,
-    [ordering, roomId, userIds],
+/** Lets what a user says from a position on stand. */
+export async function endRemovalRedaction(tx: Tx, roomId: string, userId: string, ordering: number): Promise<void> {
+  await tx.exec(
+    `UPDATE room_removal_redactions SET end_ordering = ? WHERE room_id = ? AND user_id = ? AND end_ordering IS NULL`,
+    [ordering, roomId, userId],
   );
 }

@@ -4,7 +4,7 @@ import { PowerLevels } from '@rookery/state-res';
 import { type EventBatch, RoomHooks, type RoomView } from '../hooks.js';
 import { EventStore } from '../persistence/event-store.js';
 import { isServable, type StoredEvent } from '../persistence/stored-event.js';
-import { endRemovalRedactions, type RemovalRedaction, upsertRemovalRedactions } from './removal-redactions.query.js';
+import { endRemovalRedaction, type RemovalRedaction, upsertRemovalRedactions } from './removal-redactions.query.js';
 
 interface Removals {
   readonly redactions: readonly RemovalRedaction[];
@@ -30,8 +30,8 @@ export class RemovalRedactions implements OnModuleInit {
       prepare: (batch) => this.#removalsIn(batch),
       inTransaction: async (tx, { roomId }, removals) => {
         if (!removals) return;
-        for (const [userId, ordering] of removals.pardoned) await endRemovalRedactions(tx, roomId, [userId], ordering);
-        if (removals.redactions.length > 0) await upsertRemovalRedactions(tx, removals.redactions);
+        for (const [userId, ordering] of removals.pardoned) await endRemovalRedaction(tx, roomId, userId, ordering);
+        await upsertRemovalRedactions(tx, removals.redactions);
       },
       afterCommit: (_, removals) => {
         for (const { roomId, userId } of removals?.redactions ?? []) this.events.forgetOf(roomId, userId);

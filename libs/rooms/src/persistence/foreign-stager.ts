@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import type { RoomEvent } from '@rookery/events';
+import { pduText, type RoomEvent } from '@rookery/events';
 import { domainOf } from '@rookery/matrix-types';
 import {
   authStateOf,
@@ -17,7 +17,6 @@ import { atOnce, later } from './at-once.js';
 import { DraftBuilder } from './draft-builder.js';
 import { EventStore } from './event-store.js';
 import type { ForeignEvent } from './event-persister.js';
-import { pduText } from './local-stager.js';
 import { Placement, type StateBefore } from './placement.js';
 import { selectReferenced } from './room-snapshot.query.js';
 import type { StagedEvent, WorkingRoom } from './working-room.js';

@@ -1,5 +1,5 @@
 import { Injectable } from '@nestjs/common';
-import { canonicalJson, type RoomEvent } from '@rookery/events';
+import { pduText, type RoomEvent } from '@rookery/events';
 import { domainOf, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { type GateVerdict, refusalError } from '@rookery/module-host';
 import { Clock } from '@rookery/platform';
@@ -189,9 +189,4 @@ function afterVerdict(built: BuiltEvent, verdict: GateVerdict): Exclude<Judged, 
   if (verdict.allowed) return built;
   if (verdict.effect !== 'refuse') return { kind: 'dropped', eventId: built.event.eventId };
   throw refusalError(verdict);
-}
-
-/** An event as it lies in the database. Old room versions may hold numbers that only canonical JSON writes rightly. */
-export function pduText(event: RoomEvent): string {
-  return event.rules.strictCanonicalJson ? JSON.stringify(event.pdu) : canonicalJson(event.pdu as JsonObject);
 }

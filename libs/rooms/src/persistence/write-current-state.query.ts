@@ -124,7 +124,8 @@ async function writeLocalMemberships(tx: Tx, set: readonly FinalChange[], gone: 
   }
 }
 
-const countColumns = [
+/** The columns of `room_stats_current`, without the room's id. */
+export const countColumns: readonly string[] = [
   'current_state_events',
   'joined_members',
   'invited_members',
@@ -146,7 +147,7 @@ async function writeFigures(tx: Tx, batches: readonly StateBatch[], set: readonl
     }
   }
   for (const [room, columns] of named) {
-    await upsert(tx, 'room_stats_state', [...columns.keys()], [[room.roomId, ...columns.values()]]);
+    await upsertFigures(tx, 'room_stats_state', [...columns.keys()], [[room.roomId, ...columns.values()]]);
   }
   const hasSameSize = (room: WorkingRoom): boolean =>
     room.changes.every((change) => change.eventId !== undefined && change.prevEventId !== undefined);
@@ -156,13 +157,16 @@ async function writeFigures(tx: Tx, batches: readonly StateBatch[], set: readonl
       const { join, invite, leave, ban, knock } = room.base.tally;
       return [room.roomId, room.size, join, invite, leave, ban, knock, room.base.localMembers.size];
     });
-  if (rows.length > 0) await upsert(tx, 'room_stats_current', countColumns, rows);
+  await upsertFigures(tx, 'room_stats_current', countColumns, rows);
 }
 
-/** @param rows each with its room's id before the columns */
-async function upsert(
+/**
+ * Writes figures of rooms, at most one row for each.
+ * @param rows each with its room's id before the columns
+ */
+export async function upsertFigures(
   tx: Tx,
-  table: string,
+  table: 'room_stats_current' | 'room_stats_state',
   columns: readonly string[],
   rows: readonly (readonly SqlValue[])[],
 ): Promise<void> {

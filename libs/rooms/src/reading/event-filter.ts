@@ -1,4 +1,4 @@
-import type { SqlValue } from '@rookery/database';
+import { likeText, type SqlValue } from '@rookery/database';
 
 /**
  * The part of a room event filter that selects events by themselves.
@@ -21,8 +21,7 @@ export interface EventFilter {
   readonly relatedBySenders?: readonly string[];
 }
 
-const likePattern = (pattern: string): string =>
-  pattern.replace(/[\\%_]/g, (character) => `\\${character}`).replaceAll('*', '%');
+const likePattern = (pattern: string): string => likeText(pattern).replaceAll('*', '%');
 
 function typeCondition(
   column: string,

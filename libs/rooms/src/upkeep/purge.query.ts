@@ -1,4 +1,4 @@
-import type { Db, SqlValue, Tx } from '@rookery/database';
+import { type Db, likeText, type SqlValue, type Tx } from '@rookery/database';
 import { deleteEventJson } from '../persistence/write-events.query.js';
 
 /** Tables that hold one row or more per event, by the column that names it. */
@@ -55,7 +55,7 @@ export async function selectPurgeable(db: Db, point: PurgePoint, limit: number):
   let local = '';
   if (!point.includeLocal) {
     local = `AND e.sender NOT LIKE ? ESCAPE '\\'`;
-    params.push(`%:${point.serverName.replace(/[\\%_]/g, (character) => `\\${character}`)}`);
+    params.push(`%:${likeText(point.serverName)}`);
   }
   const rows = await db.query<{ event_id: string }>(
     `SELECT e.event_id FROM events e WHERE e.room_id = ? AND (e.topological_ordering, e.stream_ordering) < (?, ?)

@@ -1,9 +1,8 @@
 import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { eventFromRow, redactEvent } from '@rookery/events';
+import { eventFromRow, pduText, redactEvent } from '@rookery/events';
 import { Clock, Config, Logger, type Timer } from '@rookery/platform';
 import { EventStore, knownRules, sameServer } from '../persistence/event-store.js';
-import { pduText } from '../persistence/local-stager.js';
 
 interface DueRow {
   readonly event_id: string;

@@ -7,7 +7,7 @@ import { moveAliases, selectAliasesOf } from '../directory/alias.query.js';
 import { setPublished } from '../directory/directory.query.js';
 import { RoomCreation } from '../creation/room-creation.service.js';
 import { JoinService } from '../membership/join.service.js';
-import { forget } from '../membership/membership.query.js';
+import { forget, hasLocalMember } from '../membership/membership.query.js';
 import { MembershipService } from '../membership/membership.service.js';
 import { EventPersister } from '../persistence/event-persister.js';
 import { PurgeService } from './purge.service.js';
@@ -94,7 +94,7 @@ export class RoomShutdown implements OnModuleInit {
   async #purge(roomId: string, request: ShutdownRequest, result: ShutdownResult): Promise<boolean> {
     if (request.forcePurge) return this.purge.purgeRoom(roomId);
     if (result.failedToKickUsers.length > 0) throw new Error('Some users could not be removed from the room');
-    return this.purge.purgeRoom(roomId, async () => (await this.#localMembers(roomId)).length === 0);
+    return this.purge.purgeRoom(roomId, async () => !(await hasLocalMember(this.database, roomId)));
   }
 
   async #localMembers(roomId: string): Promise<string[]> {

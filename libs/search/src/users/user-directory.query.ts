@@ -1,4 +1,4 @@
-import type { Db, SqlValue, Tx } from '@rookery/database';
+import { type Db, likeText, type SqlValue, type Tx } from '@rookery/database';
 import { indexText, matchText } from '../text/full-text.js';
 import { type QueryWord, wordsOf } from '../text/words.js';
 
@@ -137,8 +137,6 @@ const knownTo = `EXISTS (SELECT 1 FROM current_state_events t
 
 /** Only so many of the best matches are looked at, whoever may see them: a single letter can match everybody. */
 const maxCandidates = 2_000;
-
-const likeText = (text: string): string => text.replace(/[\\%_]/g, (character) => `\\${character}`);
 
 /** Users who match, the best first. */
 export async function searchUsers(db: Db, query: UserQuery): Promise<DirectoryUser[]> {

@@ -1,4 +1,4 @@
-import type { Db, SqlBool, SqlValue } from '@rookery/database';
+import { type Db, likeText, type SqlBool, type SqlValue } from '@rookery/database';
 
 /** How a list of accounts may be ordered. */
 export const accountOrders = [
@@ -93,8 +93,8 @@ const orderColumns: Readonly<Record<AccountOrder, string>> = {
   locked: 'u.locked',
 };
 
-/** A text as it stands in a pattern. The database lowers it, as it does the column: it may know other letters than we do. */
-const escaped = (text: string): string => text.replace(/[!%_]/g, (sign) => `!${sign}`);
+/** That a column fits a pattern, in any case. The database lowers both: it may know other letters than we do. */
+const isLike = (column: string): string => `lower(${column}) LIKE lower(?) ESCAPE '\\'`;
 
 function conditionsOf(filter: AccountFilter): { readonly where: string; readonly values: SqlValue[] } {
   const conditions: string[] = [];
@@ -104,13 +104,9 @@ function conditionsOf(filter: AccountFilter): { readonly where: string; readonly
     values.push(...bound);
   };
   if (filter.name !== undefined) {
-    const term = escaped(filter.name);
-    add(
-      `(lower(u.name) LIKE lower(?) ESCAPE '!' OR lower(p.displayname) LIKE lower(?) ESCAPE '!')`,
-      `@%${term}%:%`,
-      `%${term}%`,
-    );
-  } else if (filter.userId !== undefined) add(`lower(u.name) LIKE lower(?) ESCAPE '!'`, `%${escaped(filter.userId)}%`);
+    const term = likeText(filter.name);
+    add(`(${isLike('u.name')} OR ${isLike('p.displayname')})`, `@%${term}%:%`, `%${term}%`);
+  } else if (filter.userId !== undefined) add(isLike('u.name'), `%${likeText(filter.userId)}%`);
   if (filter.isGuest !== undefined) add('u.is_guest = ?', filter.isGuest);
   if (filter.isAdmin !== undefined) add('u.admin = ?', filter.isAdmin);
   if (filter.deactivated !== undefined) add('u.deactivated = ?', filter.deactivated);
@@ -190,7 +186,7 @@ export interface FoundAccount {
 /** Accounts whose ids hold a text, letters of either case, by id. */
 export async function searchAccounts(db: Db, term: string, limit: number): Promise<FoundAccount[]> {
   return db.query<FoundAccount>(
-    `SELECT name, is_guest, admin, user_type FROM users WHERE lower(name) LIKE lower(?) ESCAPE '!' ORDER BY name LIMIT ?`,
-    [`%${escaped(term)}%`, limit],
+    `SELECT name, is_guest, admin, user_type FROM users WHERE ${isLike('name')} ORDER BY name LIMIT ?`,
+    [`%${likeText(term)}%`, limit],
   );
 }
