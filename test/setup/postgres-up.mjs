@@ -3,7 +3,7 @@
 import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { freePort } from '../../libs/testing/src/free-port.ts';
+import { freePort } from '@rookery/testing';
 
 export default async function postgresUp() {
   if (process.env.ROOKERY_TEST_POSTGRES) return;
