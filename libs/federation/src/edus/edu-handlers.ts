@@ -4,7 +4,7 @@ import { InboundEphemeral } from '@rookery/ephemeral';
 import type { JsonObject } from '@rookery/matrix-types';
 import { RemoteDeviceLists } from '../devices/remote-device-lists.js';
 import { RemoteAudience } from '../sender/remote-audience.js';
-import { InboundEdus } from './inbound-edus.js';
+import { type EduHandler, InboundEdus } from './inbound-edus.js';
 
 /** Rooms that one EDU of receipts may be about. */
 const maxRooms = 500;
@@ -24,10 +24,13 @@ export class EduHandlers implements OnModuleInit {
     this.edus.register('m.typing', (origin, content) => this.#typing(origin, content));
     this.edus.register('m.receipt', (origin, content) => this.#receipts(origin, content));
     this.edus.register('m.presence', (origin, content) => this.ephemeral.receivePresence(origin, content));
-    this.edus.register('m.direct_to_device', (origin, content) => this.toDevice.receive(origin, content));
-    this.edus.register('m.device_list_update', (origin, content) => this.deviceLists.receiveDevice(origin, content));
+    // Without these a conversation cannot be read: they are not acknowledged before they are stored.
+    const mustArrive = { mustArrive: true };
+    this.edus.register('m.direct_to_device', (origin, content) => this.toDevice.receive(origin, content), mustArrive);
+    const changed: EduHandler = (origin, content) => this.deviceLists.receiveDevice(origin, content);
+    this.edus.register('m.device_list_update', changed, mustArrive);
     for (const type of ['m.signing_key_update', 'org.matrix.signing_key_update'])
-      this.edus.register(type, (origin, content) => this.deviceLists.receiveKeys(origin, content));
+      this.edus.register(type, (origin, content) => this.deviceLists.receiveKeys(origin, content), mustArrive);
   }
 
   async #typing(origin: string, content: JsonObject): Promise<void> {

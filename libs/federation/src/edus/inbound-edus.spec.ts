@@ -1,3 +1,4 @@
+import { MatrixError } from '@rookery/matrix-types';
 import { Metrics } from '@rookery/platform';
 import { FakeClock, RecordingLogger } from '@rookery/testing';
 import { InboundEdus } from './inbound-edus.js';
@@ -67,6 +68,32 @@ describe('InboundEdus', () => {
     await work;
     expect([good, given?.aborted]).toEqual([1, true]);
     expect(logger.messages('warn')).toHaveLength(1);
+  });
+
+  it('says when something that must arrive did not', async () => {
+    const { edus, clock } = make();
+    const failing: Record<string, unknown> = {
+      'm.broken': new Error('the disk is full'),
+      'm.wrong': new MatrixError(400, 'M_BAD_JSON', 'no message'),
+      'm.later': new MatrixError(503, 'M_UNKNOWN', 'not now'),
+    };
+    for (const [type, error] of Object.entries(failing)) {
+      edus.register(type, () => Promise.reject(error as Error), { mustArrive: true });
+      edus.register(`${type}.news`, () => Promise.reject(error as Error));
+    }
+    edus.register('m.slow', () => new Promise<never>(() => undefined), { mustArrive: true });
+    const deliver = async (...types: string[]): Promise<boolean> => {
+      const work = edus.deliver(
+        'o.test',
+        types.map((type) => ({ type, content: {} })),
+      );
+      await clock.advance(10_000);
+      return work;
+    };
+    expect(await deliver('m.wrong', 'm.broken.news', 'm.later.news', 'm.unknown')).toBe(true);
+    expect(await deliver('m.broken', 'm.wrong')).toBe(false);
+    expect(await deliver('m.later')).toBe(false);
+    expect(await deliver('m.slow')).toBe(false);
   });
 
   it('has one handler for each type', () => {

@@ -1,5 +1,5 @@
 import { Injectable } from '@nestjs/common';
-import type { JsonObject } from '@rookery/matrix-types';
+import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Clock, Logger, Metrics } from '@rookery/platform';
 
 /** An EDU as it came in a transaction; its shape was checked, its content was not. */
@@ -10,7 +10,8 @@ export interface InboundEdu {
 
 /**
  * Takes EDUs of one type. What it has done when it resolves is durable: the transaction is answered then, and its sender will
- * not send the EDU again. Throws for what is wrong with an EDU: that is logged, and nothing else happens to the transaction.
+ * not send the EDU again. Throws a MatrixError for what is wrong with an EDU: that is logged, and nothing else happens to the
+ * transaction.
  * @param origin the server that sent it, and that its users must belong to
  * @param signal aborted when the time is up: what still happens then is nobody's wait any more
  */
@@ -19,14 +20,19 @@ export type EduHandler = (origin: string, content: JsonObject, signal: AbortSign
 /** How long one EDU may take, milliseconds. */
 const timeoutMs = 10_000;
 
+interface Entry {
+  readonly handler: EduHandler;
+  readonly mustArrive: boolean;
+}
+
 /**
  * Where EDUs of other servers go: one handler per type. EDUs of a transaction are handled in their order, one after the other;
- * none of them can fail or hold up the transaction.
+ * none of them can hold up the transaction for long, and only those that must arrive make their sender repeat it.
  * @spec server-server-api#edus
  */
 @Injectable()
 export class InboundEdus {
-  readonly #handlers = new Map<string, EduHandler>();
+  readonly #handlers = new Map<string, Entry>();
   readonly #received;
 
   constructor(
@@ -37,37 +43,50 @@ export class InboundEdus {
     this.#received = metrics.counter('synapse_federation_server_received_edus');
   }
 
-  /** Names the handler of a type. @throws Error when there is one already */
-  register(type: string, handler: EduHandler): void {
+  /**
+   * Names the handler of a type.
+   * @param how `mustArrive`: what fails for no reason that the EDU gives is to come again; it may come twice then
+   * @throws Error when there is one already
+   */
+  register(type: string, handler: EduHandler, { mustArrive = false }: { readonly mustArrive?: boolean } = {}): void {
     if (this.#handlers.has(type)) throw new Error(`There are two handlers of the EDU ${type}`);
-    this.#handlers.set(type, handler);
+    this.#handlers.set(type, { handler, mustArrive });
   }
 
-  /** Hands over the EDUs of a transaction; types without a handler are passed over. Never rejects. */
-  async deliver(origin: string, edus: readonly InboundEdu[]): Promise<void> {
+  /**
+   * Hands over the EDUs of a transaction; types without a handler are passed over. Never rejects.
+   * @returns whether all that must arrive did
+   */
+  async deliver(origin: string, edus: readonly InboundEdu[]): Promise<boolean> {
     this.#received.inc({}, edus.length);
+    let haveArrived = true;
     for (const { type, content } of edus) {
-      const handler = this.#handlers.get(type);
-      if (handler) await this.#handle(handler, origin, type, content);
+      const entry = this.#handlers.get(type);
+      if (entry && !(await this.#handle(entry.handler, origin, type, content)) && entry.mustArrive) haveArrived = false;
     }
+    return haveArrived;
   }
 
-  #handle(handler: EduHandler, origin: string, type: string, content: JsonObject): Promise<void> {
+  /** @returns false when it might work another time */
+  #handle(handler: EduHandler, origin: string, type: string, content: JsonObject): Promise<boolean> {
     const given = new AbortController();
     const report = (err: unknown): void => this.logger.warn('An EDU could not be handled', { origin, type, err });
     return new Promise((resolve) => {
       const timer = this.clock.after(timeoutMs, () => {
         given.abort();
         report(new Error(`It took longer than ${timeoutMs} ms`));
-        resolve();
+        resolve(false);
       });
       const work = async (): Promise<void> => handler(origin, content, given.signal);
       void work()
-        .catch(report)
-        .finally(() => {
-          timer.cancel();
-          resolve();
-        });
+        .then(
+          () => resolve(true),
+          (error: unknown) => {
+            report(error);
+            resolve(MatrixError.is(error) && error.status < 500 && error.status !== 429);
+          },
+        )
+        .finally(() => timer.cancel());
     });
   }
 }

@@ -7,6 +7,34 @@ import type { PduIntake } from './pdu-intake.js';
 import type { StagedEvents } from './staged-events.js';
 
 describe('InboundTransactions', () => {
+  it('has what must arrive sent again, though not for ever', async () => {
+    let answered = 0;
+    const database = {
+      get: async () => undefined,
+      write: async () => void answered++,
+    } as unknown as Database;
+    const intake = { check: async () => ({ results: new Map(), wanted: [] }) } as unknown as PduIntake;
+    const staged = { stage: async () => undefined } as unknown as StagedEvents;
+    let haveArrived = false;
+    const edus = { deliver: async () => haveArrived } as unknown as InboundEdus;
+    const config = { get: () => [] } as unknown as Config;
+    const logger = new SilentLogger();
+    const clock = new FakeClock();
+    const transactions = new InboundTransactions(
+      ...([database, intake, staged, edus, clock, config] as const),
+      ...([new Lifecycle(clock, logger), logger, new Metrics('home.test')] as const),
+    );
+    const send = (txnId: string): Promise<unknown> =>
+      transactions.receive('far.test', txnId, { edus: [{ edu_type: 'm.a', content: {} }] });
+    for (let n = 0; n < 5; n++) await expect(send('t1')).rejects.toMatchObject({ status: 500, errcode: 'M_UNKNOWN' });
+    expect(answered).toBe(0);
+    await expect(send('t1')).resolves.toEqual({ pdus: {} });
+    await expect(send('t2')).rejects.toMatchObject({ status: 500 });
+    haveArrived = true;
+    await expect(send('t2')).resolves.toEqual({ pdus: {} });
+    expect(answered).toBe(2);
+  });
+
   it('holds five transactions of a server at most, and tells it to wait with others', async () => {
     let goOn = (): void => undefined;
     const held = new Promise<void>((resolve) => (goOn = resolve));

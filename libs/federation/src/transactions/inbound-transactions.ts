@@ -14,6 +14,12 @@ const maxEdus = 100;
 const maxIdLength = 255;
 /** Transactions of one server that are here at once, the one in hand among them; servers send one at a time. */
 const maxWaiting = 5;
+/**
+ * How often a transaction is refused because of EDUs that must arrive and could not be stored: after that they are given up,
+ * so that no EDU can end what a server sends for good. And transactions of which that is remembered.
+ */
+const maxRefusals = 5;
+const maxRefused = 1_000;
 /** How long answers are remembered, milliseconds; servers give up long before. */
 const rememberedMs = 86_400_000;
 const cleanUpMs = 3_600_000;
@@ -23,6 +29,8 @@ const cleanUpMs = 3_600_000;
 export class InboundTransactions {
   readonly #running = new Map<string, Promise<JsonObject>>();
   readonly #turns = new Map<string, { last: Promise<unknown>; waiting: number }>();
+  /** How often transactions were refused. */
+  readonly #refused = new Map<string, number>();
   readonly #watched: ReadonlySet<string>;
   readonly #lastReceived;
 
@@ -48,7 +56,8 @@ export class InboundTransactions {
   /**
    * Takes a transaction; the same one again gets the same answer, also after a restart.
    * @param content as it was signed: numbers that are not canonical as `NumberText`
-   * @throws MatrixError 400 `M_BAD_JSON` or `M_INVALID_PARAM`, 429 `M_LIMIT_EXCEEDED`
+   * @throws MatrixError 400 `M_BAD_JSON` or `M_INVALID_PARAM`, 429 `M_LIMIT_EXCEEDED`, 500 `M_UNKNOWN` when it should be sent
+   *   once more
    * @spec server-server-api#put_matrixfederationv1sendtxnid
    */
   receive(origin: string, txnId: string, content: JsonObject): Promise<JsonObject> {
@@ -100,10 +109,24 @@ export class InboundTransactions {
     else {
       // Events first: they are on their way while EDUs are dealt with.
       await this.staged.stage(origin, wanted);
-      await this.edus.deliver(origin, edus);
+      const haveArrived = await this.edus.deliver(origin, edus);
+      if (this.#isToComeAgain(`${origin}\n${txnId}`, haveArrived))
+        throw new MatrixError(500, 'M_UNKNOWN', 'Some of the transaction could not be stored');
       await this.database.write(keep, { name: 'answer_transaction' });
     }
     return answer;
+  }
+
+  #isToComeAgain(key: string, haveArrived: boolean): boolean {
+    const refusals = (this.#refused.get(key) ?? 0) + 1;
+    this.#refused.delete(key);
+    if (haveArrived || refusals > maxRefusals) return false;
+    this.#refused.set(key, refusals);
+    for (const oldest of this.#refused.keys()) {
+      if (this.#refused.size <= maxRefused) break;
+      this.#refused.delete(oldest);
+    }
+    return true;
   }
 }
 
