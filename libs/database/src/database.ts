@@ -73,8 +73,9 @@ export interface WriteOptions {
    */
   readonly limitMs?: number;
   /**
-   * Tells whether the transaction is in the database. Asked when the connection broke before its commit was answered: it then
-   * counts as done, or is tried again. Without it the caller gets the connection's error, whatever became of the transaction.
+   * Tells whether the transaction is in the database. Asked when the connection broke before its commit was answered, as soon
+   * as the server is back, which the caller waits for: the transaction then counts as done, or is tried again. Without it the
+   * caller gets the connection's error, whatever became of the transaction.
    */
   readonly happened?: (db: Db) => Promise<boolean>;
   /**

@@ -31,3 +31,38 @@ export function isUniqueViolation(error: unknown): boolean {
   const code = errorCode(error);
   return code === '23505' || code === 'SQLITE_CONSTRAINT_UNIQUE' || code === 'SQLITE_CONSTRAINT_PRIMARYKEY';
 }
+
+// By class of SQLSTATE: connection, conflict, resources, operator, system. Besides them a standby that takes no writes yet,
+// a time limit for idle transactions, and a lock that was not to be had.
+const passingStates = /^(08|40|53|57|58)...$|^25006$|^25P03$|^55P03$/;
+const passingCodes =
+  /^SQLITE_(BUSY|LOCKED|FULL|IOERR|NOMEM|CANTOPEN|READONLY|PROTOCOL)|^(ECONN|ETIMEDOUT|EPIPE|EHOST|ENET|ENOTFOUND|EAI_AGAIN|EMFILE|ENFILE)/;
+/** The drivers give these no code. */
+const passingTexts =
+  /^(Connection terminated|Client has encountered a connection error|Connection ended unexpectedly|Query read timeout|timeout exceeded when trying to connect|Cannot use a pool after calling end)/;
+
+/** Errors of this lib's databases: elsewhere a refused connection may be to anybody. */
+const transients = new WeakSet<object>();
+
+/** Whether an error of a database says nothing about what was asked: at another time it may be done. */
+export function passes(error: unknown): boolean {
+  if (error instanceof DatabaseError) return true;
+  const code = errorCode(error);
+  return code === undefined ? passingTexts.test(errorText(error)) : passingStates.test(code) || passingCodes.test(code);
+}
+
+/** Remembers of an error that leaves the database whether it {@link passes}; gives it back. */
+export function noted(error: unknown): unknown {
+  if (typeof error === 'object' && error !== null && passes(error)) transients.add(error);
+  return error;
+}
+
+/**
+ * Whether something failed because the database could not do it just now, whatever it was: it is away, busy or full. The same
+ * may succeed later, and nothing of it was kept, unless the connection broke at the very end of a transaction that cannot be
+ * asked after (`happened` of `WriteOptions`).
+ * @param error as a `Database` threw it
+ */
+export function isTransient(error: unknown): boolean {
+  return typeof error === 'object' && error !== null && transients.has(error);
+}

@@ -10,7 +10,7 @@ export {
   type Tx,
   type WriteOptions,
 } from './database.js';
-export { DatabaseError, isUniqueViolation } from './errors.js';
+export { DatabaseError, isTransient, isUniqueViolation } from './errors.js';
 export { likeText } from './like.js';
 export { openDatabase } from './open-database.js';
 export { type DatabaseOptions, parseDatabaseOptions, type PostgresOptions, type SqliteOptions } from './options.js';

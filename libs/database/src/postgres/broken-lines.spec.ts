@@ -1,75 +1,17 @@
-import { connect, createServer, type Server, type Socket } from 'node:net';
-import { openTestDatabase, RecordingLogger, type TestDatabase, testPostgresUrl } from '@rookery/testing';
+import {
+  eventually,
+  type LineFault,
+  openTestDatabase,
+  PostgresLine,
+  RecordingLogger,
+  type TestDatabase,
+} from '@rookery/testing';
 import { SystemClock } from '@rookery/platform';
-import { type Database, openDatabase, type Tx } from '../index.js';
-
-/** What is done with a connection once a message of the client has come by. */
-type Fault = 'cut before' | 'cut behind' | 'cut after the answer';
-
-/** A line to PostgreSQL that can be cut. Looks at what clients say, not at what the server answers. */
-class Line {
-  readonly #server: Server;
-  #fault: { readonly fault: Fault; readonly text: string } | undefined;
-
-  private constructor(server: Server) {
-    this.#server = server;
-  }
-
-  static async open(): Promise<Line> {
-    const server = createServer();
-    const line = new Line(server);
-    const { hostname, port } = new URL(testPostgresUrl());
-    server.on('connection', (client) => {
-      const far = connect(Number(port), hostname);
-      client.on('error', () => {}).on('close', () => far.destroy());
-      far.on('error', () => {}).on('close', () => client.destroy());
-      far.on('data', (chunk) => client.write(chunk));
-      client.on('data', (chunk) => line.#pass(chunk, client, far));
-    });
-    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-    return line;
-  }
-
-  get port(): number {
-    const address = this.#server.address();
-    return typeof address === 'object' && address !== null ? address.port : 0;
-  }
-
-  /** Once: the next message with this text meets with the fault. */
-  breakAt(text: string, fault: Fault): void {
-    this.#fault = { text, fault };
-  }
-
-  close(): void {
-    this.#server.close();
-  }
-
-  #pass(chunk: Buffer, client: Socket, far: Socket): void {
-    const at = this.#fault ? chunk.indexOf(this.#fault.text) : -1;
-    if (!this.#fault || at < 0) return void far.write(chunk);
-    const { fault } = this.#fault;
-    this.#fault = undefined;
-    if (fault === 'cut before') {
-      // What lies before the text in the same packet arrives, cut anywhere.
-      far.write(chunk.subarray(0, at), () => client.destroy());
-    } else if (fault === 'cut behind') {
-      far.removeAllListeners('data');
-      client.removeAllListeners('close');
-      client.destroy();
-      far.write(chunk);
-      // The server does its work before it hears that nobody listens any more.
-      setTimeout(() => far.destroy(), 100);
-    } else {
-      far.removeAllListeners('data');
-      far.write(chunk);
-      far.once('data', () => client.destroy());
-    }
-  }
-}
+import { type Database, isTransient, openDatabase, type Tx } from '../index.js';
 
 describe('a line to PostgreSQL that breaks', () => {
   let test: TestDatabase;
-  let line: Line;
+  let line: PostgresLine;
   let db: Database;
   let logger: RecordingLogger;
   const rejections: unknown[] = [];
@@ -87,7 +29,7 @@ describe('a line to PostgreSQL that breaks', () => {
   });
   beforeEach(async () => {
     logger = new RecordingLogger();
-    line = await Line.open();
+    line = await PostgresLine.open();
     await test.database.write((tx) => tx.run('TRUNCATE things'));
     const { options } = test;
     if (options.name === 'sqlite3') throw new Error('not PostgreSQL');
@@ -109,7 +51,7 @@ describe('a line to PostgreSQL that breaks', () => {
   const insert = (tx: Tx, id: number): Promise<void> => tx.exec('INSERT INTO things (id, n) VALUES (?, 0)', [id]);
   const isThere = (id: number) => async (reader: { get: Database['get'] }) =>
     (await reader.get('SELECT id FROM things WHERE id = ?', [id])) !== undefined;
-  const faults: readonly Fault[] = ['cut before', 'cut behind', 'cut after the answer'];
+  const faults: readonly LineFault[] = ['cut before', 'cut behind', 'cut after the answer'];
   /** Statements, some awaited, some not, and where the line may break among them. */
   const works: readonly (readonly [name: string, work: (tx: Tx) => Promise<unknown>, places: readonly string[]])[] = [
     [
@@ -162,6 +104,58 @@ describe('a line to PostgreSQL that breaks', () => {
     };
     await expect(db.write(work)).rejects.toThrow(/Connection terminated|ECONNRESET/);
     expect([committed, rolledBack]).toEqual([0, 1]);
+  });
+
+  it.each(['refusing', 'silent'] as const)('asks about a commit until the server is back that was %s', async (how) => {
+    const outcomes: string[] = [];
+    let runs = 0;
+    line.breakAt('COMMIT', 'cut behind', () => line.goDown(how));
+    const work = db.write(
+      async (tx) => {
+        runs += 1;
+        tx.afterCommit(() => outcomes.push('committed'));
+        tx.afterRollback(() => outcomes.push('rolled back'));
+        await insert(tx, 1);
+      },
+      { happened: isThere(1) },
+    );
+    work.catch(() => outcomes.push('rejected'));
+    await eventually(async () => (await ids()).length === 1);
+    // Long enough for questions that are not answered.
+    await new Promise((resolve) => setTimeout(resolve, 1_000));
+    expect(outcomes).toEqual([]);
+    line.comeBack();
+    await work;
+    expect(outcomes).toEqual(['committed']);
+    expect(runs).toBe(1);
+    expect(await ids()).toEqual([1]);
+  });
+
+  it('tells what a server that is away could not do from what cannot be done', async () => {
+    line.goDown('refusing');
+    const errorOf = (work: Promise<unknown>): Promise<unknown> =>
+      work.then(
+        () => undefined,
+        (error: unknown) => error,
+      );
+    expect(isTransient(await errorOf(db.query('SELECT 1')))).toBe(true);
+    expect(isTransient(await errorOf(db.write((tx) => insert(tx, 1))))).toBe(true);
+    line.goDown('silent');
+    expect(isTransient(await errorOf(db.get('SELECT 1')))).toBe(true);
+    line.comeBack();
+    const [twice, thrown] = await Promise.all([
+      errorOf(db.write((tx) => Promise.all([insert(tx, 1), insert(tx, 1)]))),
+      errorOf(db.write(() => Promise.reject(new Error('mine')))),
+    ]);
+    expect(twice).toMatchObject({ code: '23505' });
+    expect([isTransient(twice), isTransient(thrown)]).toEqual([false, false]);
+    const slow = db.write(async (tx) => {
+      await tx.run('SET LOCAL statement_timeout = 20');
+      await tx.run('SELECT pg_sleep(20)');
+    });
+    expect(isTransient(await errorOf(slow))).toBe(true);
+    // Somebody else's refused connection is none of the database's.
+    expect(isTransient(Object.assign(new Error('connect'), { code: 'ECONNREFUSED' }))).toBe(false);
   });
 
   it('asks only once the far end has stopped', async () => {

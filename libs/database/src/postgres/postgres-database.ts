@@ -5,7 +5,7 @@ import type { Pool, PoolClient } from 'pg';
 import type { Clock, Logger } from '@rookery/platform';
 import { Database, type SqlValue, type Tx, type WriteOptions } from '../database.js';
 import { postgresDialect } from '../dialect.js';
-import { DatabaseError, errorText } from '../errors.js';
+import { DatabaseError, errorText, isTransient, noted } from '../errors.js';
 import { Transaction, type TransactionReport } from '../transaction.js';
 import { ColumnTypes } from './column-types.js';
 import { isBrokenConnection, isConflict, isStalePlan } from './postgres-errors.js';
@@ -20,7 +20,8 @@ const conflictDelayMs = 10;
 const readTimeoutMs = 70_000;
 const begin = 'BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE';
 
-const outcomeAttempts = 7;
+const maxOutcomePauseMs = 5_000;
+const tellAfterAttempts = 6;
 /** The end of a transaction, answered or given up: the server's own limit does not help when the connection is cut off. */
 const ending = (text: string): TimedQuery => ({ text, query_timeout: readTimeoutMs });
 
@@ -55,15 +56,18 @@ export class PostgresDatabase extends Database {
   }
 
   async query<Row>(sql: string, params?: readonly SqlValue[]): Promise<Row[]> {
-    const { pool } = this.#parts;
     try {
-      return (await runStatement<Row>(pool, this.#names, sql, params, readTimeoutMs)).rows;
+      return await this.#read<Row>(sql, params);
     } catch (error) {
       // Reading twice does no harm.
       if (isBrokenConnection(error)) await pause(reconnectDelayMs);
       else if (isStalePlan(error)) this.#names.forget();
-      else throw error;
-      return (await runStatement<Row>(pool, this.#names, sql, params, readTimeoutMs)).rows;
+      else throw noted(error);
+    }
+    try {
+      return await this.#read<Row>(sql, params);
+    } catch (error) {
+      throw noted(error);
     }
   }
 
@@ -72,13 +76,15 @@ export class PostgresDatabase extends Database {
   }
 
   async write<T>(fn: (tx: Tx) => Promise<T>, options: WriteOptions = {}): Promise<T> {
-    if (this.#closed) throw new DatabaseError('The database is closed');
+    if (this.#closed) throw noted(new DatabaseError('The database is closed'));
     const outer = this.#open.getStore();
     if (outer && !outer.ended) throw new Error('write() inside write(): pass the transaction on instead');
     const work = this.#withRetries(fn, options);
     this.#running.add(work);
     try {
       return await work;
+    } catch (error) {
+      throw noted(error);
     } finally {
       this.#running.delete(work);
     }
@@ -89,6 +95,10 @@ export class PostgresDatabase extends Database {
     this.#closed = true;
     await Promise.allSettled(this.#running);
     await this.#parts.disconnect();
+  }
+
+  async #read<Row>(sql: string, params: readonly SqlValue[] | undefined): Promise<Row[]> {
+    return (await runStatement<Row>(this.#parts.pool, this.#names, sql, params, readTimeoutMs)).rows;
   }
 
   async #withRetries<T>(fn: (tx: Tx) => Promise<T>, options: WriteOptions): Promise<T> {
@@ -174,23 +184,33 @@ export class PostgresDatabase extends Database {
     }
   }
 
-  /** Whether a transaction has happened whose commit was not answered; `undefined` when that cannot be told. */
-  async #hasHappened(client: PoolClient, { happened }: WriteOptions): Promise<boolean | undefined> {
+  /**
+   * Whether a transaction has happened whose commit was not answered. Asked until there is an answer, however long the server is
+   * away: the caller's memory of what is in the database must not differ from it.
+   * @returns `undefined` when that cannot be told
+   */
+  async #hasHappened(client: PoolClient, { happened, name }: WriteOptions): Promise<boolean | undefined> {
     if (!happened) return undefined;
+    const { logger } = this.#parts;
     const { processID } = client as unknown as { processID: number | null };
-    for (let attempt = 0; attempt < outcomeAttempts; attempt++) {
-      await pause(reconnectDelayMs * 2 ** attempt);
+    for (let attempt = 0; attempt <= tellAfterAttempts || !this.#closed; attempt++) {
+      await pause(Math.min(reconnectDelayMs * 2 ** attempt, maxOutcomePauseMs));
       try {
-        // Whatever the other end still does must not come after the question.
+        // Whatever the other end still does must not come after the question. After a restart its number may be another's.
         const left = await this.query(
           `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-           WHERE pid = ? AND usename = current_user AND datname = current_database()`,
+           WHERE pid = ? AND pid <> pg_backend_pid() AND usename = current_user AND datname = current_database()`,
           [processID],
         );
         if (left.length === 0) return await happened(this);
       } catch (error) {
-        if (!isBrokenConnection(error)) return undefined;
+        if (!isTransient(error)) {
+          logger.error('It cannot be told whether a transaction has happened', { transaction: name, err: error });
+          return undefined;
+        }
       }
+      if (attempt === tellAfterAttempts)
+        logger.warn('PostgreSQL has not told yet whether a transaction has happened', { transaction: name });
     }
     return undefined;
   }

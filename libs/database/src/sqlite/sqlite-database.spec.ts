@@ -2,7 +2,16 @@ import { existsSync, readFileSync, statSync } from 'node:fs';
 import Sqlite from 'better-sqlite3';
 import { openTestDatabase, RecordingLogger, type TestDatabase } from '@rookery/testing';
 import { SystemClock } from '@rookery/platform';
-import type { Database, SqliteOptions, TransactionReport, Tx } from '../index.js';
+import {
+  type Database,
+  isTransient,
+  type SqliteOptions,
+  type SqlValue,
+  type TransactionReport,
+  type Tx,
+} from '../index.js';
+import { SqliteConnection } from './sqlite-connection.js';
+import { SqliteDatabase } from './sqlite-database.js';
 
 describe('SqliteDatabase', () => {
   let test: TestDatabase;
@@ -164,6 +173,47 @@ describe('SqliteDatabase', () => {
     expect(beats).toBeGreaterThan(5);
     expect(await ids()).toEqual([1, 2, 100]);
     expect(logger.messages('warn')).toEqual(['Another program holds the database; writes wait for it']);
+  });
+
+  it('refuses all that wait when another program does not give the file back', async () => {
+    const other = new Sqlite((test.options as SqliteOptions).path);
+    other.exec('BEGIN IMMEDIATE');
+    const refused = await Promise.allSettled([insert(1), insert(2), insert(3)]);
+    for (const outcome of refused) {
+      expect(outcome).toMatchObject({ status: 'rejected', reason: { code: 'SQLITE_BUSY' } });
+      expect(isTransient((outcome as PromiseRejectedResult).reason)).toBe(true);
+    }
+    other.close();
+    await insert(4);
+    expect(await ids()).toEqual([4]);
+  }, 60_000);
+
+  it('goes on after SQLite could not even take a transaction back', async () => {
+    class Stubborn extends SqliteConnection {
+      refusals = 1;
+      override run(sql: string, params: readonly SqlValue[] = []): number {
+        if (sql === 'ROLLBACK' && this.refusals-- > 0)
+          throw Object.assign(new Error('disk I/O error'), { code: 'SQLITE_IOERR' });
+        return super.run(sql, params);
+      }
+    }
+    const { path } = test.options as SqliteOptions;
+    const handle = new Sqlite(path);
+    const [writer, reader] = [new Stubborn(handle), new SqliteConnection(handle)];
+    const disconnect = async (): Promise<void> => void handle.close();
+    const own = new SqliteDatabase({ writer, reader, clock: new SystemClock(), logger, disconnect });
+    const fill = (id: number): Promise<number> =>
+      own.write((tx) => tx.run('INSERT INTO things VALUES (?, NULL)', [id]));
+    const failed = own.write(async (tx) => {
+      await tx.run('INSERT INTO things VALUES (1, NULL)');
+      throw new Error('no');
+    });
+    const outcomes = await Promise.allSettled([failed, fill(2), fill(3)]);
+    expect(outcomes.map(({ status }) => status)).toEqual(['rejected', 'fulfilled', 'fulfilled']);
+    expect(outcomes[0]).toMatchObject({ reason: { code: 'SQLITE_IOERR' } });
+    expect(logger.messages('error')).toEqual(['SQLite could not end a transaction']);
+    await own.close();
+    expect(await ids()).toEqual([2, 3]);
   });
 
   it('reports a transaction that holds up others, once, while it does', async () => {

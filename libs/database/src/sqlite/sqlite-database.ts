@@ -3,7 +3,7 @@ import { setImmediate as turn, setTimeout as pause } from 'node:timers/promises'
 import type { Clock, Logger } from '@rookery/platform';
 import { Database, type SqlValue, type Tx, type WriteOptions } from '../database.js';
 import { sqliteDialect } from '../dialect.js';
-import { DatabaseError, errorCode } from '../errors.js';
+import { DatabaseError, errorCode, noted } from '../errors.js';
 import { type Statements, Transaction, type TransactionReport } from '../transaction.js';
 import type { SqliteConnection } from './sqlite-connection.js';
 
@@ -86,18 +86,27 @@ export class SqliteDatabase extends Database {
   }
 
   async query<Row>(sql: string, params?: readonly SqlValue[]): Promise<Row[]> {
-    return this.#parts.reader.all<Row>(sql, params);
+    try {
+      return this.#parts.reader.all<Row>(sql, params);
+    } catch (error) {
+      throw noted(error);
+    }
   }
 
   async get<Row>(sql: string, params?: readonly SqlValue[]): Promise<Row | undefined> {
-    return this.#parts.reader.get<Row>(sql, params);
+    try {
+      return this.#parts.reader.get<Row>(sql, params);
+    } catch (error) {
+      throw noted(error);
+    }
   }
 
   async write<T>(fn: (tx: Tx) => Promise<T>, options: WriteOptions = {}): Promise<T> {
-    if (this.#closed) throw new DatabaseError('The database is closed');
+    if (this.#closed) throw noted(new DatabaseError('The database is closed'));
     const outer = this.#open.getStore();
     if (outer && !outer.ended) throw new Error('write() inside write(): pass the transaction on instead');
-    if (this.#queue.length >= maxWaitingWrites) throw new DatabaseError('Too many writes are waiting for the database');
+    if (this.#queue.length >= maxWaitingWrites)
+      throw noted(new DatabaseError('Too many writes are waiting for the database'));
     return new Promise<T>((resolve, reject) => {
       this.#queue.push({
         alone: false,
@@ -147,19 +156,34 @@ export class SqliteDatabase extends Database {
   async #pump(): Promise<void> {
     // Writes called in the same turn share the first commit, too.
     await Promise.resolve();
-    while (this.#queue.length > 0) await this.#runShared();
+    while (this.#queue.length > 0) {
+      const taken: Job[] = [];
+      try {
+        await this.#runShared(taken);
+      } catch (error) {
+        // Whatever it was: those that come after must not wait for ever.
+        this.#parts.logger.error('SQLite could not end a transaction', { err: error });
+        for (const job of taken) job.reject(noted(error));
+      }
+    }
     this.#pumping = undefined;
   }
 
-  /** Runs waiting jobs in one transaction of SQLite, then settles them. Never rejects. */
-  async #runShared(): Promise<void> {
+  /**
+   * Runs waiting jobs in one transaction of SQLite, then settles them.
+   * @param taken gets those that it has begun with
+   * @throws what keeps SQLite from taking a transaction back
+   */
+  async #runShared(taken: Job[]): Promise<void> {
     const { writer, clock } = this.#parts;
     const outcomes: Outcome[] = [];
     let lost: { readonly error: unknown } | undefined;
+    // Whoever comes while the file is waited for has not waited long enough yet.
+    const waiting = this.#queue.length;
     try {
       await this.#begin();
     } catch (error) {
-      this.#queue.shift()?.reject(error);
+      for (const job of this.#queue.splice(0, waiting)) job.reject(noted(error));
       return;
     }
     const beganAtMs = clock.monotonicMs();
@@ -167,6 +191,7 @@ export class SqliteDatabase extends Database {
       if (outcomes.length > 0 && this.#queue[0]?.alone) break;
       const job = this.#queue.shift();
       if (job === undefined) break;
+      taken.push(job);
       const outcome = await this.#run(job, outcomes.length > 0);
       outcomes.push(outcome);
       if (!writer.handle.inTransaction) {
@@ -195,6 +220,7 @@ export class SqliteDatabase extends Database {
     const { writer, logger } = this.#parts;
     for (let attempt = 1; ; attempt++) {
       try {
+        if (writer.handle.inTransaction) writer.run('ROLLBACK');
         writer.run('BEGIN IMMEDIATE');
         return;
       } catch (error) {
@@ -269,7 +295,7 @@ export class SqliteDatabase extends Database {
     const { clock, logger, onTransaction } = this.#parts;
     const refusal = rejection ?? lost;
     job.inContext(() => transaction.settle(refusal === undefined, logger));
-    if (refusal) job.reject(refusal.error);
+    if (refusal) job.reject(noted(refusal.error));
     else job.resolve(value);
     try {
       onTransaction?.({
