@@ -179,8 +179,9 @@ describe('starting', () => {
     });
     const file = join(at, 'homeserver.yaml');
     const settings = readFileSync(file, 'utf8');
-    writeFileSync(file, `${settings}\nweb_client_location: https://app.example/\npid_file: server.pid\n`);
-    const pidFile = join(at, 'server.pid');
+    writeFileSync(file, `${settings}\nweb_client_location: https://app.example/\n`);
+    // `rookery reload` finds the server without anybody having set anything.
+    const pidFile = join(at, 'data', 'homeserver.pid');
     const { code } = await run(at, [], async () => {
       const answer = await fetch(base, { redirect: 'manual' });
       expect([answer.status, answer.headers.get('location')]).toEqual([302, 'https://app.example/']);

@@ -1,7 +1,7 @@
 import { type Config, loadConfig, SystemIds } from '@rookery/platform';
 import { Command } from 'commander';
-import { existsSync, rmSync, writeFileSync } from 'node:fs';
-import { resolve } from 'node:path';
+import { existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { dirname, resolve } from 'node:path';
 import { Homeserver } from './create-homeserver.js';
 import { writeFirstConfig } from './first-run.js';
 import { fileProblem, StartupError, startupMessage } from './startup-error.js';
@@ -45,6 +45,7 @@ function writePidFile(config: Config): void {
   if (file === undefined) return;
   if (config.get('print_pidfile')) process.stdout.write(`${file}\n`);
   try {
+    mkdirSync(dirname(file), { recursive: true });
     writeFileSync(file, `${process.pid}\n`);
   } catch (error) {
     throw new StartupError(`Cannot write the pid file ${file}: ${fileProblem(error)}`);

@@ -20,6 +20,10 @@ export interface EventFilter {
   readonly relTypes: readonly string[] | undefined;
   /** The same: only events without any of these. */
   readonly notRelTypes: readonly string[];
+  /** MSC3440: only events to which another points with one of these relations; known to the database, not to the event. */
+  readonly relatedByRelTypes: readonly string[] | undefined;
+  /** The same: only events to which one of these users points with a relation. */
+  readonly relatedBySenders: readonly string[] | undefined;
   /** Whether every event passes, so that nothing needs to be looked at. */
   readonly passesEverything: boolean;
 }
@@ -76,6 +80,8 @@ export function parseEventFilter(value: unknown, where = 'filter'): EventFilter 
   const relTypes = stringList(source, 'rel_types', where) ?? stringList(source, 'org.matrix.msc3874.rel_types', where);
   const notRelTypes =
     stringList(source, 'not_rel_types', where) ?? stringList(source, 'org.matrix.msc3874.not_rel_types', where) ?? [];
+  const relatedByRelTypes = stringList(source, 'related_by_rel_types', where);
+  const relatedBySenders = stringList(source, 'related_by_senders', where);
   return {
     limit: limit as number | undefined,
     types,
@@ -93,6 +99,8 @@ export function parseEventFilter(value: unknown, where = 'filter'): EventFilter 
       false,
     relTypes,
     notRelTypes,
+    relatedByRelTypes,
+    relatedBySenders,
     passesEverything:
       types === undefined &&
       notTypes.length === 0 &&
@@ -102,7 +110,9 @@ export function parseEventFilter(value: unknown, where = 'filter'): EventFilter 
       notRooms.size === 0 &&
       containsUrl === undefined &&
       relTypes === undefined &&
-      notRelTypes.length === 0,
+      notRelTypes.length === 0 &&
+      relatedByRelTypes === undefined &&
+      relatedBySenders === undefined,
   };
 }
 
@@ -139,7 +149,7 @@ export function passesType(filter: EventFilter, type: string): boolean {
   return filter.types === undefined || matchesType(filter.types, type);
 }
 
-/** Whether an event passes; an exclusion beats an inclusion. */
+/** Whether an event passes by itself, whatever points to it; an exclusion beats an inclusion. */
 export function passesFilter(filter: EventFilter, event: FilterableEvent): boolean {
   if (filter.passesEverything) return true;
   if (filter.notSenders.includes(event.sender)) return false;

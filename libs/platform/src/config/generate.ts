@@ -60,6 +60,9 @@ media_store_path: ${value(`${folder}/media_store`)}
 # Made at the first start. Whoever has it can speak as this server: keep it, and keep it secret.
 signing_key_path: ${value(options.signingKeyPath ?? `${options.serverName}.signing.key`)}
 
+# Holds the process id while the server runs: "rookery reload" finds it there.
+pid_file: ${value(`${folder}/homeserver.pid`)}
+
 # Servers asked for the keys of servers that do not answer.
 trusted_key_servers:
   - server_name: matrix.org

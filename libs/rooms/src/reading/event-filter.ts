@@ -16,9 +16,9 @@ export interface EventFilter {
   /** Only events that do not relate to another in one of these ways. */
   readonly notRelTypes?: readonly string[];
   /** Only events to which an event of one of these relation types points (MSC3440). */
-  readonly relatedByRelTypes?: readonly string[];
+  readonly relatedByRelTypes?: readonly string[] | undefined;
   /** Only events to which one of these users points with a relation. */
-  readonly relatedBySenders?: readonly string[];
+  readonly relatedBySenders?: readonly string[] | undefined;
 }
 
 const likePattern = (pattern: string): string => likeText(pattern).replaceAll('*', '%');
