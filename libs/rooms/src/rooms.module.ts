@@ -68,6 +68,7 @@ import { EventCreation } from './sending/event-creation.service.js';
 import { RelatedRedactions } from './sending/related-redactions.service.js';
 import { UserRedactions } from './sending/user-redactions.service.js';
 import { EventGates } from './sending/event-gates.js';
+import { PolicyServers } from './sending/policy-servers.js';
 import { EventGraph } from './servers/event-graph.js';
 import { MembershipTemplates } from './servers/membership-templates.js';
 import { RoomServers } from './servers/room-servers.js';
@@ -147,6 +148,7 @@ const inside = [
   CanonicalAliases,
   DraftBuilder,
   EventGates,
+  PolicyServers,
   ForeignStager,
   LocalEventPersister,
   LocalStager,

@@ -5,6 +5,7 @@ import { Config } from '@rookery/platform';
 import { type RemoteRoomGateway, RemoteRooms, type ResolvedAlias } from '@rookery/rooms';
 import { Backfiller } from './backfiller.js';
 import { MissingEvents } from './missing-events.js';
+import { PolicyRequests } from './policy-requests.js';
 import { RemoteDepartures } from './remote-departures.js';
 import { RemoteDirectory } from './remote-directory.js';
 import { RemoteEventByTime } from './remote-event-by-time.js';
@@ -23,6 +24,7 @@ export class FederationGateway implements RemoteRoomGateway {
     private readonly backfiller: Backfiller,
     private readonly byTime: RemoteEventByTime,
     private readonly hosts: RoomHosts,
+    private readonly policies: PolicyRequests,
     missing: MissingEvents,
     rooms: RemoteRooms,
     config: Config,
@@ -56,6 +58,10 @@ export class FederationGateway implements RemoteRoomGateway {
 
   invite(event: RoomEvent, roomState: readonly JsonObject[]): Promise<RoomEvent> {
     return this.invites.invite(event, roomState);
+  }
+
+  askPolicyServer(server: string, event: RoomEvent, keyId: string, timeoutMs: number): Promise<string> {
+    return this.policies.sign(server, event, keyId, timeoutMs);
   }
 
   complexity(roomId: string, servers: readonly string[]): Promise<number | undefined> {

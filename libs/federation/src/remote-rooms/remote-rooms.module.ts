@@ -8,6 +8,7 @@ import { MembershipHandshake } from './membership-handshake.js';
 import { MissingEvents } from './missing-events.js';
 import { PastEvents } from './past-events.js';
 import { PduChecker } from './pdu-checker.js';
+import { PolicyRequests } from './policy-requests.js';
 import { RemoteDepartures } from './remote-departures.js';
 import { RemoteDirectory } from './remote-directory.js';
 import { RemoteEventByTime } from './remote-event-by-time.js';
@@ -27,6 +28,7 @@ import { RoomHosts } from './room-hosts.js';
     MissingEvents,
     PastEvents,
     PduChecker,
+    PolicyRequests,
     RemoteDepartures,
     RemoteDirectory,
     RemoteEventByTime,

@@ -24,6 +24,12 @@ export interface RemoteRoomGateway {
    * @param roomState what the target may see of the room, as PDUs
    */
   invite(event: RoomEvent, roomState: readonly JsonObject[]): Promise<RoomEvent>;
+  /**
+   * Asks the policy server of a room for its signature of an event.
+   * @returns base64, not verified
+   * @throws MatrixError 403 `M_FORBIDDEN`, 429 `M_LIMIT_EXCEEDED`, 502, 504
+   */
+  askPolicyServer(server: string, event: RoomEvent, keyId: string, timeoutMs: number): Promise<string>;
   /** A join that another server's user must allow (restricted rooms). */
   joinAuthorised(
     userId: string,

@@ -13,6 +13,7 @@ import {
 } from '@rookery/state-res';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { EventGates } from '../sending/event-gates.js';
+import { PolicyServers } from '../sending/policy-servers.js';
 import { atOnce, later } from './at-once.js';
 import { DraftBuilder } from './draft-builder.js';
 import { EventStore } from './event-store.js';
@@ -30,10 +31,17 @@ export type ForeignOutcome =
 /** Outliers that are looked at before others get a turn. */
 const eventsPerTurn = 500;
 
-/** Nothing is staged: a module thinks about the event, for longer than a turn of the event loop. */
+/** What modules and the room's policy server say about an event. */
+export interface ForeignJudgement {
+  readonly allowed: boolean;
+  /** With the policy server's signature, where one was wanted. */
+  readonly event: RoomEvent;
+}
+
+/** Nothing is staged: a module, or another server, thinks about the event, for longer than a turn of the event loop. */
 export interface ForeignThinking {
   readonly kind: 'thinking';
-  readonly allowed: Promise<boolean>;
+  readonly judgement: Promise<ForeignJudgement>;
 }
 
 /** Stages events of other servers: auth events, state before, current state. Nothing here throws for what an event says. */
@@ -45,13 +53,14 @@ export class ForeignStager {
     private readonly builder: DraftBuilder,
     private readonly placement: Placement,
     private readonly gates: EventGates,
+    private readonly policies: PolicyServers,
   ) {}
 
   /**
    * Stages one event with its place in the timeline.
    * @param given the state before it, where its ancestors are not known
-   * @param how `past`: it is older than what is known, so it is no extremity and no current state, and modules are not asked;
-   *   `afresh`: what was known of the room is out of date and decides nothing
+   * @param how `past`: it is older than what is known, so it is no extremity and no current state, and neither modules nor
+   *   the room's policy server are asked; `afresh`: what was known of the room is out of date and decides nothing
    * @spec server-server-api#checks-performed-on-receipt-of-a-pdu
    */
   async stage(
@@ -62,32 +71,37 @@ export class ForeignStager {
   ): Promise<ForeignOutcome> {
     const outcome = await this.#stage(room, foreign, { given, how });
     if (outcome.kind !== 'thinking') return outcome;
-    const allowed = await outcome.allowed;
-    return (await this.#stage(room, foreign, { given, how, allowed })) as ForeignOutcome;
+    const judgement = await outcome.judgement;
+    return (await this.#stage(room, foreign, { given, how, judgement })) as ForeignOutcome;
   }
 
   /**
-   * As {@link stage}, without waiting for a module that thinks: nothing is staged then.
-   * @param allowed what modules have said already
+   * As {@link stage}, without waiting for who thinks: nothing is staged then.
+   * @param judgement what was said already
    */
   stageInTurn(
     room: WorkingRoom,
     foreign: ForeignEvent,
-    allowed: boolean | undefined,
+    judgement: ForeignJudgement | undefined,
   ): Promise<ForeignOutcome | ForeignThinking> {
-    return this.#stage(room, foreign, { allowed });
+    return this.#stage(room, foreign, { judgement });
   }
 
   async #stage(
     room: WorkingRoom,
-    { event, softFail, origin = domainOf(event.sender) }: ForeignEvent,
+    foreign: ForeignEvent,
     {
       given,
       how,
-      allowed,
-    }: { given?: StateBefore | undefined; how?: 'past' | 'afresh' | undefined; allowed?: boolean | undefined },
+      judgement,
+    }: {
+      given?: StateBefore | undefined;
+      how?: 'past' | 'afresh' | undefined;
+      judgement?: ForeignJudgement | undefined;
+    },
   ): Promise<ForeignOutcome | ForeignThinking> {
     const past = how === 'past';
+    let event = judgement?.event ?? foreign.event;
     const known = room.stagedById.get(event.eventId) ?? (await this.events.one(event.eventId));
     if (known && !known.outlier) return { kind: 'known' };
     const auth = await this.#authEvents(room, event);
@@ -110,19 +124,22 @@ export class ForeignStager {
     if (accepted && !past) {
       const now = checkAuth(event, await this.builder.authState(room, room, wanted));
       const isFirst = room.size === 0 || how === 'afresh';
-      softFailed = !!softFail || (!isFirst && !now.allowed) || allowed === false;
-      if (!softFailed && allowed === undefined && this.gates.active) {
-        const answer = this.gates.foreignAllowed(room, event, before, origin);
-        const verdict = await atOnce(answer);
-        if (verdict === later) return { kind: 'thinking', allowed: answer };
-        softFailed = !verdict;
+      softFailed = !!foreign.softFail || (!isFirst && !now.allowed) || judgement?.allowed === false;
+      // What the room was like before this server joined says nothing about who approves of events now.
+      const asksPolicy = how !== 'afresh' && this.policies.concerns(room, event);
+      if (!softFailed && judgement === undefined && (asksPolicy || this.gates.active)) {
+        const answer = this.#judge(room, foreign, before, asksPolicy);
+        const judged = await atOnce(answer);
+        if (judged === later) return { kind: 'thinking', judgement: answer };
+        softFailed = !judged.allowed;
+        ({ event } = judged);
       }
     }
     const chain = accepted ? await this.placement.groupAfter(room, before, event) : before.chain;
     const levels = powerLevelsOf(stateBefore, room.rules);
     const isRedaction = event.type === 'm.room.redaction' && event.redacts !== undefined;
     room.stage({
-      ...foreign(event),
+      ...stagedAs(event),
       rejectedReason,
       softFailed,
       replacesState: event.stateKey === undefined ? undefined : before.idAt(stateKeyOf(event.type, event.stateKey)),
@@ -135,6 +152,18 @@ export class ForeignStager {
       await this.placement.advance(room, event, before, chain, referenced.has(event.eventId));
     }
     return { kind: 'staged', rejectedReason, softFailed };
+  }
+
+  async #judge(
+    room: WorkingRoom,
+    { event, origin = domainOf(event.sender) }: ForeignEvent,
+    before: StateBefore,
+    asksPolicy: boolean,
+  ): Promise<ForeignJudgement> {
+    if (this.gates.active && !(await this.gates.foreignAllowed(room, event, before, origin)))
+      return { allowed: false, event };
+    const approved = asksPolicy ? await this.policies.checked(room, event) : event;
+    return { allowed: approved !== undefined, event: approved ?? event };
   }
 
   /**
@@ -150,7 +179,7 @@ export class ForeignStager {
       const auth = await this.#authEvents(room, event);
       if (auth.missing.length > 0) continue;
       const rejectedReason = auth.verdict.allowed ? undefined : auth.verdict.reason;
-      room.stage({ ...foreign(event), outlier: true, rejectedReason });
+      room.stage({ ...stagedAs(event), outlier: true, rejectedReason });
     }
   }
 
@@ -160,7 +189,7 @@ export class ForeignStager {
    */
   async stageOutOfBand(room: WorkingRoom, event: RoomEvent): Promise<void> {
     if (room.base.localMembers.has(event.stateKey ?? '') || (await this.events.one(event.eventId))) return;
-    room.stage({ ...foreign(event), outlier: true, isOutOfBand: true });
+    room.stage({ ...stagedAs(event), outlier: true, isOutOfBand: true });
   }
 
   /** The accepted part of a state that another server told, by key. Its events must be staged or stored. */
@@ -199,7 +228,7 @@ export class ForeignStager {
   }
 }
 
-const foreign = (event: RoomEvent): StagedEvent => ({
+const stagedAs = (event: RoomEvent): StagedEvent => ({
   event,
   json: pduText(event),
   outlier: false,

@@ -14,7 +14,7 @@ import {
   type NewRoom,
   type ReceiveVerdict,
 } from './event-persister.js';
-import { ForeignStager, type ForeignOutcome } from './foreign-stager.js';
+import { type ForeignJudgement, type ForeignOutcome, ForeignStager } from './foreign-stager.js';
 import { type DraftOutcome, type Judged, LocalStager, StillThinking } from './local-stager.js';
 import { insertForeignRoom, insertRoom } from './new-room.query.js';
 import { Placement } from './placement.js';
@@ -162,34 +162,34 @@ export class LocalEventPersister extends EventPersister {
 
   async receive(roomId: string, events: readonly ForeignEvent[]): Promise<ReceiveVerdict[]> {
     const verdicts: ReceiveVerdict[] = [];
-    let allowed: boolean | undefined;
+    let judgement: ForeignJudgement | undefined;
     do {
-      const { done, thinking } = await this.#receiveInTurn(roomId, events.slice(verdicts.length), allowed);
+      const { done, thinking } = await this.#receiveInTurn(roomId, events.slice(verdicts.length), judgement);
       verdicts.push(...done);
-      // A module that takes its time is waited for outside the room's turn.
-      allowed = await thinking;
+      // Who takes time is waited for outside the room's turn.
+      judgement = await thinking;
     } while (verdicts.length < events.length);
     return verdicts;
   }
 
   /**
-   * Stores events up to the first one about which a module thinks.
-   * @param allowed what modules have said about the first one, where they were asked already
+   * Stores events up to the first one about which a module, or another server, thinks.
+   * @param judgement what was said about the first one, where somebody was asked already
    */
   #receiveInTurn(
     roomId: string,
     events: readonly ForeignEvent[],
-    allowed: boolean | undefined,
-  ): Promise<{ readonly done: readonly ReceiveVerdict[]; readonly thinking: Promise<boolean> | undefined }> {
+    judgement: ForeignJudgement | undefined,
+  ): Promise<{ readonly done: readonly ReceiveVerdict[]; readonly thinking: Promise<ForeignJudgement> | undefined }> {
     return new Promise((resolve, reject) => {
       this.#queue.push(roomId, {
         stage: async (room) => {
           const outcomes: [RoomEvent, ForeignOutcome][] = [];
-          let thinking: Promise<boolean> | undefined;
+          let thinking: Promise<ForeignJudgement> | undefined;
           for (const [index, event] of events.entries()) {
-            const outcome = await this.foreign.stageInTurn(room, event, index === 0 ? allowed : undefined);
+            const outcome = await this.foreign.stageInTurn(room, event, index === 0 ? judgement : undefined);
             if (outcome.kind === 'thinking') {
-              thinking = outcome.allowed;
+              thinking = outcome.judgement;
               break;
             }
             outcomes.push([event.event, outcome]);

@@ -6,6 +6,7 @@ import { Clock } from '@rookery/platform';
 import { authTypesFor, checkAuth, stateKeyOf } from '@rookery/state-res';
 import { RemoteRooms } from '../membership/remote-rooms.js';
 import { EventGates } from '../sending/event-gates.js';
+import { PolicyServers } from '../sending/policy-servers.js';
 import { atOnce, later } from './at-once.js';
 import { type BuiltEvent, DraftBuilder } from './draft-builder.js';
 import type { EventDraft } from './event-persister.js';
@@ -25,7 +26,17 @@ export type DraftOutcome =
 /** What of a draft's way is behind it: the content as modules left it, the event they allowed, or the end. */
 export type Judged = { readonly content: JsonObject } | BuiltEvent | Exclude<DraftOutcome, { kind: 'staged' }>;
 
-/** Thrown in a room's turn: a module thinks about the draft for longer than a turn of the event loop. */
+type Prepared = Exclude<Judged, { content: JsonObject }>;
+
+/** How a draft is prepared. */
+interface Preparation {
+  /** Others of the room wait, so whoever thinks ends it with {@link StillThinking}. */
+  readonly inTurn?: boolean;
+  /** What third-party rules have said already. */
+  readonly content?: JsonObject | undefined;
+}
+
+/** Thrown in a room's turn: a module, or another server, thinks about the draft for longer than a turn of the event loop. */
 export class StillThinking extends MatrixError {
   constructor(
     /** How far the draft got, once the module has answered. */
@@ -42,6 +53,7 @@ export class LocalStager {
     private readonly builder: DraftBuilder,
     private readonly placement: Placement,
     private readonly gates: EventGates,
+    private readonly policies: PolicyServers,
     private readonly prejoin: PrejoinState,
     private readonly remote: RemoteRooms,
     private readonly clock: Clock,
@@ -62,7 +74,7 @@ export class LocalStager {
     room: WorkingRoom,
     draft: EventDraft,
     judged?: { readonly content: JsonObject },
-  ): Promise<Exclude<Judged, { content: JsonObject }>> {
+  ): Promise<Prepared> {
     const built = await this.prepare(room, draft, { content: judged?.content });
     if ('kind' in built || !this.asksServer(draft)) return built;
     const shown = (await this.#prejoinEvents(room, built.event)).map(({ pdu }) => pdu);
@@ -72,16 +84,26 @@ export class LocalStager {
   }
 
   /**
-   * Builds an event on top of the room and lets the modules judge it. Stages nothing.
-   * @param how `inTurn`: others of the room wait, so a module that thinks ends it with {@link StillThinking}; `content`:
-   *   what third-party rules have said already
-   * @throws MatrixError 403 and what else {@link DraftBuilder.build} and modules throw
+   * Builds an event on top of the room and lets the modules and the room's policy server judge it. Stages nothing.
+   * @throws MatrixError 403 and what else {@link DraftBuilder.build}, modules and {@link PolicyServers.approved} throw
    */
-  async prepare(
-    room: WorkingRoom,
-    draft: EventDraft,
-    how: { readonly inTurn?: boolean; readonly content?: JsonObject | undefined } = {},
-  ): Promise<Exclude<Judged, { content: JsonObject }>> {
+  async prepare(room: WorkingRoom, draft: EventDraft, how: Preparation = {}): Promise<Prepared> {
+    const judged = await this.#judge(room, draft, how);
+    if ('kind' in judged || !this.policies.concerns(room, judged.event)) return judged;
+    const answer = this.#approve(room, draft, judged);
+    const prepared = how.inTurn ? await atOnce(answer) : await answer;
+    if (prepared === later) throw new StillThinking(answer);
+    return prepared;
+  }
+
+  async #approve(room: WorkingRoom, draft: EventDraft, judged: Prepared): Promise<Prepared> {
+    if ('kind' in judged || !this.policies.concerns(room, judged.event)) return judged;
+    const isOwnLeave = draft.content['membership'] === 'leave' && draft.stateKey === draft.sender;
+    const event = this.builder.sign(judged.event);
+    return { ...judged, event: await this.policies.approved(room, event, isOwnLeave || draft.unchecked === true) };
+  }
+
+  async #judge(room: WorkingRoom, draft: EventDraft, how: Preparation): Promise<Prepared> {
     const place = await this.builder.before(room);
     if (draft.skipUnchanged) {
       const event = await this.builder.unchanged(room, draft, place.state);
@@ -101,7 +123,8 @@ export class LocalStager {
     if (!this.gates.judges) return built;
     const answer = this.gates.spam(built.event, draft.origin);
     const verdict = inTurn ? await atOnce(answer) : await answer;
-    if (verdict === later) throw new StillThinking(answer.then((late) => afterVerdict(built, late)));
+    if (verdict === later)
+      throw new StillThinking(answer.then((late) => this.#approve(room, draft, afterVerdict(built, late))));
     return afterVerdict(built, verdict);
   }
 
@@ -185,7 +208,7 @@ export class LocalStager {
 }
 
 /** @throws MatrixError when a module refuses */
-function afterVerdict(built: BuiltEvent, verdict: GateVerdict): Exclude<Judged, { content: JsonObject }> {
+function afterVerdict(built: BuiltEvent, verdict: GateVerdict): Prepared {
   if (verdict.allowed) return built;
   if (verdict.effect !== 'refuse') return { kind: 'dropped', eventId: built.event.eventId };
   throw refusalError(verdict);

@@ -1,0 +1,163 @@
+import { parsePdu, type RoomEvent, roomVersionRules, signEvent, SigningKey } from '@rookery/events';
+import { isJsonObject, type JsonObject } from '@rookery/matrix-types';
+import { eventually, type TestHomeserver, type TestUser } from '@rookery/testing';
+import { createRoom, databases, ok, outcome, say, setState, type WireEvent } from '../rooms/rooms-client.js';
+import { type Asked, FederationWorld, type PlayedServer } from './federation-world.js';
+import { Visit } from './visiting-server.js';
+
+const keyId = 'ed25519:policy_server';
+const judge = '@judge:policy.test';
+const bob = '@bob:visitor.test';
+const judgeKey = SigningKey.fromSeed('policy_server', new Uint8Array(32).fill(77));
+const rules = roomVersionRules('12')!;
+
+describe.each(databases)('a room with a policy server (%s)', (database) => {
+  let world: FederationWorld;
+  let home: TestHomeserver;
+  let alice: TestUser;
+  let policy: PlayedServer;
+  let visitor: PlayedServer;
+  /** What the policy server says to a text; signs what it is not told to refuse. */
+  let refuses = new Set<string>();
+  let key = judgeKey;
+  let status = 200;
+  const judged: RoomEvent[] = [];
+
+  const signatureOf = (event: RoomEvent): unknown => {
+    const ofPolicy = (signEvent(event, 'policy.test', key).pdu['signatures'] as Record<string, JsonObject>)[
+      'policy.test'
+    ];
+    return { 'policy.test': { [keyId]: ofPolicy?.[key.keyId] } };
+  };
+  const answer = ({ method, url, body }: Asked): [number, unknown] => {
+    if (method !== 'POST' || url !== '/_matrix/policy/v1/sign') return [200, { pdus: {} }];
+    const pdu = JSON.parse(body) as JsonObject;
+    const event = parsePdu(pdu, rules, { roomId: pdu['room_id'] as string });
+    judged.push(event);
+    if (status !== 200) return [status, { errcode: 'M_UNKNOWN', error: 'broken' }];
+    return refuses.has(String(event.content['body']))
+      ? [400, { errcode: 'M_FORBIDDEN', error: 'spam' }]
+      : [200, signatureOf(event)];
+  };
+
+  beforeAll(async () => {
+    world = await FederationWorld.create();
+    home = await world.homeserver('home.test', { database });
+    policy = await world.played('policy.test');
+    visitor = await world.played('visitor.test');
+    policy.answer = (asked, response) => {
+      const [code, body] = answer(asked);
+      response.writeHead(code, { 'content-type': 'application/json' }).end(JSON.stringify(body));
+    };
+    visitor.answer = (_, response) => void response.end('{"pdus":{}}');
+    alice = await home.registerUser('alice');
+  });
+  beforeEach(() => {
+    refuses = new Set();
+    key = judgeKey;
+    status = 200;
+    judged.length = 0;
+  });
+  afterAll(() => world.stop());
+
+  const make = async (): Promise<{ roomId: string; visit: Visit }> => {
+    const roomId = await createRoom(alice, { preset: 'public_chat', room_version: '12' });
+    await Visit.join(policy, home, roomId, judge);
+    const visit = await Visit.join(visitor, home, roomId, bob);
+    const content = { via: 'policy.test', public_keys: { ed25519: judgeKey.publicKey } };
+    await visit.follow(await setState(alice, roomId, 'm.room.policy', content));
+    return { roomId, visit };
+  };
+  const texts = async (roomId: string): Promise<unknown[]> =>
+    (await ok<{ chunk: WireEvent[] }>(alice, 'GET', `/rooms/${roomId}/messages?dir=b&limit=100`)).chunk.map(
+      (event) => event.content['body'],
+    );
+  const isSigned = ({ pdu }: RoomEvent): boolean => {
+    const ofPolicy = (pdu['signatures'] as JsonObject)['policy.test'];
+    return isJsonObject(ofPolicy) && typeof ofPolicy[keyId] === 'string';
+  };
+
+  it('has local events signed by it, or not at all', async () => {
+    const { roomId, visit } = await make();
+    expect(judged).toEqual([]);
+    const eventId = await say(alice, roomId, 'a word');
+    expect(judged.map((event) => event.eventId)).toEqual([eventId]);
+    // It saw what everybody will see, with the signature of this server beside its own.
+    const shown = await visit.follow(eventId);
+    expect(isSigned(shown)).toBe(true);
+    expect(Object.keys(shown.pdu['signatures'] as object).sort()).toEqual(['home.test', 'policy.test']);
+    refuses.add('buy this');
+    const send = (body: string): Promise<{ status: number; body: JsonObject }> =>
+      alice.request('PUT', `/rooms/${roomId}/send/m.room.message/${encodeURIComponent(body)}`, { body });
+    expect(outcome(await send('buy this'))).toBe('403 M_FORBIDDEN');
+    key = SigningKey.fromSeed('other', new Uint8Array(32).fill(78));
+    expect(outcome(await send('by another key'))).toBe('502 M_UNKNOWN');
+    key = judgeKey;
+    expect(await texts(roomId)).not.toEqual(expect.arrayContaining(['buy this']));
+    expect(await texts(roomId)).not.toEqual(expect.arrayContaining(['by another key']));
+    // The choice of the server is nobody's but the room's.
+    judged.length = 0;
+    await setState(alice, roomId, 'm.room.policy', {
+      via: 'nobody.test',
+      public_keys: { ed25519: judgeKey.publicKey },
+    });
+    await say(alice, roomId, 'nobody has to agree');
+    expect(judged).toEqual([]);
+  });
+
+  it('asks about events of others that it has not signed, and hides what it refuses', async () => {
+    const { roomId, visit } = await make();
+    const asked = visit.message(bob, 'please');
+    expect(await visit.send(asked)).toEqual({ [asked.eventId]: {} });
+    await eventually(async () => (await texts(roomId)).includes('please'));
+    expect(judged.map((event) => event.eventId)).toEqual([asked.eventId]);
+    const [stored] = (await visitor.request(home, 'GET', `/_matrix/federation/v1/event/${asked.eventId}`)).body[
+      'pdus'
+    ] as JsonObject[];
+    expect(isSigned(visit.parse(stored))).toBe(true);
+    const plain = visit.make({ type: 'm.room.message', sender: bob, content: { body: 'signed before' } });
+    const ready = visit.parse({
+      ...plain.pdu,
+      signatures: { ...(plain.pdu['signatures'] as JsonObject), ...(signatureOf(plain) as JsonObject) },
+    });
+    await visit.send(ready);
+    await eventually(async () => (await texts(roomId)).includes('signed before'));
+    expect(judged).toHaveLength(1);
+    visit.apply(ready);
+    refuses.add('spam');
+    const spam = visit.message(bob, 'spam');
+    await visit.send(spam);
+    await eventually(() => judged.length === 2);
+    const last = await say(alice, roomId, 'still here');
+    expect(await texts(roomId)).not.toEqual(expect.arrayContaining(['spam']));
+    // Nor does anything here build upon it.
+    expect((await visit.follow(last)).prevEventIds).toEqual([ready.eventId]);
+  });
+
+  it('can be left while it does not answer, and nothing else', async () => {
+    const { roomId, visit } = await make();
+    const carl = await home.registerUser('carl');
+    await ok(carl, 'POST', `/rooms/${roomId}/join`, {});
+    status = 500;
+    const send = await alice.request('PUT', `/rooms/${roomId}/send/m.room.message/t1`, { body: 'hello?' });
+    expect(outcome(send)).toBe('502 M_UNKNOWN');
+    await ok(carl, 'POST', `/rooms/${roomId}/leave`, {});
+    const unheard = visit.message(bob, 'unheard');
+    await visit.send(unheard);
+    await eventually(async () => {
+      const { body } = await alice.request('GET', `/rooms/${roomId}/state/m.room.member/${carl.userId}`);
+      return body['membership'] === 'leave';
+    });
+    expect(await texts(roomId)).not.toEqual(expect.arrayContaining(['hello?']));
+  });
+
+  it('has memberships signed by it that others bring', async () => {
+    const { roomId } = await make();
+    judged.length = 0;
+    const eve = '@eve:visitor.test';
+    const event = Visit.complete(visitor, (await Visit.make(visitor, home, 'join', roomId, eve)).body);
+    const { body } = await Visit.send(visitor, home, 'join', event);
+    expect(judged.map(({ eventId }) => eventId)).toEqual([event.eventId]);
+    expect(isSigned(parsePdu(body['event'], rules, { roomId }))).toBe(true);
+  });
+});
