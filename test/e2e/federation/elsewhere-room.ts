@@ -47,7 +47,8 @@ export class ElsewhereRoom {
   readonly lies = new Map<Kind, Lie>();
   /** Kinds of requests, in order. */
   readonly requests: Kind[] = [];
-  #nowMs = Date.now() - 3_600_000;
+  // No two rooms alike, where the create event makes the id.
+  #nowMs = Date.now() - 3_600_000 + rooms;
   #ids = 0;
 
   /** @throws Error for a version that there is not */

@@ -70,6 +70,7 @@ describe.each(databases)('the past of rooms for other servers (%s)', (database) 
     expect(events.at(-1)?.type).toBe('m.room.create');
     expect((await get(`/backfill/${room}?v=${part('$unknown')}&limit=10`)).body['pdus']).toEqual([]);
     expect((await get(`/backfill/${room}?v=${part(said[0]!)}`)).status).toBe(400);
+    expect((await get(`/backfill/${room}?limit=3`)).status).toBe(400);
     const between = await missing(visit, {
       ...{ earliest_events: [said[3]!], latest_events: [said[9]!], limit: 20, min_depth: 0 },
     });

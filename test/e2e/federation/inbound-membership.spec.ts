@@ -115,6 +115,8 @@ describe.each(databases)('members from other servers (%s)', (database) => {
     expect(await make('!nowhere:home.test')).toBe('404 M_NOT_FOUND');
     expect(await make(open, bob, 'leave')).toBe('403 M_FORBIDDEN');
     expect(await make(open, bob, 'knock')).toBe('403 M_FORBIDDEN');
+    const proposal = await Visit.make(visitor, home, 'join', open, bob);
+    expect(proposal.body['event']).toMatchObject({ origin: 'home.test', sender: bob });
     const wrong = await Visit.make(visitor, home, 'join', open, bob, ['1', '12']);
     expect([said(wrong), wrong.body['room_version']]).toEqual(['400 M_INCOMPATIBLE_ROOM_VERSION', '10']);
     const old = await visitor.request(home, 'GET', `${fed}/v1/make_join/${part(open)}/${part(bob)}`);
@@ -240,7 +242,7 @@ describe.each(databases)('members from other servers (%s)', (database) => {
       readonly content?: JsonObject;
       readonly path?: string;
       readonly sender?: string;
-      readonly state?: unknown;
+      readonly state?: (room: ElsewhereRoom) => unknown;
     }
     interface Invited {
       readonly answer: Answer;
@@ -256,7 +258,7 @@ describe.each(databases)('members from other servers (%s)', (database) => {
         content: change.content ?? { membership: 'invite' },
       });
       const shown = ['m.room.create', 'm.room.name'].map((type) => room.state.get(stateKeyOf(type, ''))?.pdu);
-      const state = change.state ?? shown;
+      const state = change.state?.(room) ?? shown;
       const uri = `${fed}/${as}/invite/${part(change.path ?? room.roomId)}/${part(event.eventId)}`;
       const content =
         as === 'v2'
@@ -306,8 +308,28 @@ describe.each(databases)('members from other servers (%s)', (database) => {
       const claimed = { membership: 'invite', third_party_invite: { display_name: 'e', signed: {} } };
       expect(await outcomeOf('10', { sender: '@eve:elsewhere.test', content: claimed })).toBe('400 M_INVALID_PARAM');
       expect(await outcomeOf('10', { path: '!other:visitor.test' })).toBe('400 M_BAD_JSON');
-      expect(await outcomeOf('12', { state: [] })).toBe('400 M_INVALID_PARAM');
-      expect(await outcomeOf('10', { state: {} })).toBe('400 M_INVALID_PARAM');
+      expect(await outcomeOf('12', { state: () => [] })).toBe('400 M_INVALID_PARAM');
+      const elsewhere = new ElsewhereRoom(visitor, '12');
+      const theirs = ['m.room.create', 'm.room.name'].map((type) => elsewhere.state.get(stateKeyOf(type, ''))!);
+      expect(await outcomeOf('12', { state: () => theirs.map(({ pdu }) => pdu) })).toBe('400 M_INVALID_PARAM');
+      const named = (room: ElsewhereRoom, change: JsonObject): unknown[] => {
+        const [create, name] = ['m.room.create', 'm.room.name'].map(
+          (type) => room.state.get(stateKeyOf(type, ''))!.pdu,
+        );
+        return [create, { ...name, ...change }];
+      };
+      const stripped = ({ state }: ElsewhereRoom): unknown => {
+        const { type, sender, content } = state.get(stateKeyOf('m.room.create', ''))!;
+        return [{ type, sender, content, state_key: '' }];
+      };
+      expect(await outcomeOf('12', { state: stripped })).toBe('400 M_INVALID_PARAM');
+      expect(await outcomeOf('12', { state: (room) => named(room, { signatures: {} }) })).toBe('400 M_INVALID_PARAM');
+      expect(await outcomeOf('12', { state: (room) => named(room, { depth: 99 }) })).toBe('400 M_INVALID_PARAM');
+      expect(await outcomeOf('12', { state: (room) => named(room, {}) })).toBe('200');
+      const faked = await invite('12', { state: (room) => named(room, { content: { name: 'not its name' } }) });
+      const seenAs = (await invitesOf())[faked.room.roomId]?.invite_state.events ?? [];
+      expect(seenAs.find(({ type }) => type === 'm.room.name')?.content).toEqual({});
+      expect(await outcomeOf('10', { state: () => ({}) })).toBe('400 M_INVALID_PARAM');
       const uri = `${fed}/v2/invite/!a%3Avisitor.test/%24b`;
       expect(said(await visitor.request(home, 'PUT', uri, { room_version: '99', event: {} }))).toBe(
         '400 M_INCOMPATIBLE_ROOM_VERSION',

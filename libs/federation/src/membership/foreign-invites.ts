@@ -1,6 +1,9 @@
 import { Injectable } from '@nestjs/common';
 import {
   hasValidContentHash,
+  InvalidEventError,
+  parsePdu,
+  redactEvent,
   type RoomEvent,
   type RoomVersionRules,
   roomVersionRules,
@@ -8,14 +11,7 @@ import {
   signEvent,
 } from '@rookery/events';
 import { KeyRing } from '@rookery/federation-client';
-import {
-  domainOf,
-  isJsonObject,
-  isValidUserId,
-  type JsonObject,
-  MatrixError,
-  type StrippedState,
-} from '@rookery/matrix-types';
+import { domainOf, isValidUserId, type JsonObject, MatrixError, type StrippedState } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
 import {
   EventPersister,
@@ -37,6 +33,9 @@ export interface ShownInvite {
   /** What the invited user may see of the room. */
   readonly roomState: unknown;
 }
+
+/** Events that an invite may show. */
+const maxShown = 100;
 
 /** Takes invites of local users to rooms of other servers. */
 @Injectable()
@@ -68,7 +67,8 @@ export class ForeignInvites {
     }
     const event = eventOf(shown.event, rules, roomId, eventId);
     const target = this.#checkShape(origin, event);
-    checkRoomState(rules, shown.roomState);
+    if (shown.roomState !== undefined && !Array.isArray(shown.roomState))
+      throw MatrixError.invalidParam("'invite_room_state' is not a list");
     if (!(await this.servers.mayTakePart(roomId, origin)))
       throw MatrixError.forbidden('Your server may not take part in this room');
     const verdict = await this.keys.verifyEvent(event);
@@ -76,9 +76,10 @@ export class ForeignInvites {
       throw MatrixError.invalidParam('The invite does not carry the right signatures and hash');
     if ((await this.blocking.blockedBy(roomId)) !== undefined)
       throw MatrixError.forbidden('This room has been blocked on this server');
+    const roomState = rules.createEventImplied ? await this.#proven(event, shown.roomState ?? []) : shown.roomState;
     const isWanted = await this.policy.checkForeign(origin, event);
     const signed = signEvent(event, this.config.serverName, this.key);
-    if (isWanted) await this.#store(origin, signed, target, shown.roomState);
+    if (isWanted) await this.#store(origin, signed, target, roomState);
     return signed.pdu;
   }
 
@@ -90,6 +91,30 @@ export class ForeignInvites {
     if (stateKey === undefined || !isValidUserId(stateKey) || domainOf(stateKey) !== this.config.serverName)
       throw MatrixError.invalidParam('The invited user is not one of this server');
     return stateKey;
+  }
+
+  /**
+   * What is shown of a room whose id is the hash of its create event, as far as it proves itself: events of that room with the
+   * signatures of their servers. Those of servers whose keys cannot be had are left out.
+   * @throws MatrixError 400 `M_INVALID_PARAM`
+   */
+  async #proven({ roomId, rules }: RoomEvent, shown: readonly unknown[]): Promise<JsonObject[]> {
+    if (shown.length > maxShown) throw MatrixError.invalidParam("'invite_room_state' has too many entries");
+    const events = shown.map((pdu) => shownEvent(pdu, rules, roomId));
+    const isCreate = ({ type, stateKey }: RoomEvent): boolean => type === 'm.room.create' && stateKey === '';
+    const create = events.find(isCreate);
+    if (!create) throw MatrixError.invalidParam("'invite_room_state' lacks the create event");
+    if (create.content['room_version'] !== rules.version)
+      throw MatrixError.invalidParam('The room has another version than the invite says');
+    const verdicts = await this.keys.verifyEvents(events);
+    return events.flatMap((event, index) => {
+      const verdict = verdicts[index]!;
+      if (!verdict.valid && (verdict.reason === 'wrong' || verdict.reason === 'missing'))
+        throw MatrixError.invalidParam("An event of 'invite_room_state' does not carry the right signatures");
+      // The room's id vouches for the create event.
+      if (!verdict.valid && !isCreate(event)) return [];
+      return [hasValidContentHash(event) ? event.pdu : redactEvent(event).pdu];
+    });
   }
 
   async #store(origin: string, event: RoomEvent, target: string, roomState: unknown): Promise<void> {
@@ -121,16 +146,11 @@ export class ForeignInvites {
 const withRoomState = (event: RoomEvent, roomState: readonly StrippedState[]): RoomEvent =>
   Object.freeze({ ...event, pdu: { ...event.pdu, unsigned: { invite_room_state: roomState } } });
 
-/**
- * Where the room's id is the hash of its create event, that event must be among what is shown.
- * @throws MatrixError 400 `M_INVALID_PARAM`
- */
-function checkRoomState(rules: RoomVersionRules, roomState: unknown): void {
-  if (roomState !== undefined && !Array.isArray(roomState))
-    throw MatrixError.invalidParam("'invite_room_state' is not a list");
-  if (!rules.createEventImplied) return;
-  const hasCreate = (roomState ?? []).some(
-    (entry: unknown) => isJsonObject(entry) && entry['type'] === 'm.room.create' && entry['state_key'] === '',
-  );
-  if (!hasCreate) throw MatrixError.invalidParam("'invite_room_state' lacks the create event");
+function shownEvent(pdu: unknown, rules: RoomVersionRules, roomId: string): RoomEvent {
+  try {
+    return parsePdu(pdu, rules, { roomId });
+  } catch (error) {
+    if (!(error instanceof InvalidEventError)) throw error;
+    throw MatrixError.invalidParam(`'invite_room_state' holds what is no event of the room: ${error.reason}`);
+  }
 }

@@ -71,7 +71,7 @@ export class MembershipRequests {
     }
     const event = await this.templates.make({ roomId, userId, content });
     const { event_id: _id, hashes: _hashes, signatures: _signatures, ...template } = event.pdu;
-    return { room_version: rules.version, event: { ...template, origin } };
+    return { room_version: rules.version, event: { ...template, origin: this.config.serverName } };
   }
 
   /**

@@ -10,7 +10,7 @@ import {
   queryStrings,
   requiredQueryString,
 } from '@rookery/http';
-import type { JsonObject } from '@rookery/matrix-types';
+import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { SpaceHierarchy } from '@rookery/rooms';
 import { FederationAccess, Origin, SignedContent } from '../inbound/federation-access.js';
 import { PduReplies, wirePdu } from './pdu-replies.js';
@@ -93,6 +93,7 @@ export class RoomHistoryController {
     @Inbound() request: InboundRequest,
   ): Promise<object> {
     const from = queryStrings(request, 'v').slice(0, maxEvents);
+    if (from.length === 0) throw MatrixError.missingParam("Missing query parameter 'v'");
     requiredQueryString(request, 'limit');
     const limit = queryInteger(request, 'limit', { min: 1, max: maxEvents, clamp: true }) ?? 1;
     return this.replies.transaction(await this.history.backfill(origin, roomId, from, limit));
