@@ -9,6 +9,8 @@ export class PostgresLine {
   readonly #server: Server;
   readonly #clients = new Set<Socket>();
   #fault: { readonly fault: LineFault; readonly text: string; readonly then: () => void } | undefined;
+  /** Texts of statements that are sent by name once the server keeps them. */
+  readonly #named = new Map<string, string>();
   #down: 'silent' | 'refusing' | undefined;
 
   private constructor(server: Server) {
@@ -63,6 +65,13 @@ export class PostgresLine {
     this.#server.close();
   }
 
+  /** Where a statement with a text is sent, with the text or by its name; -1 where it is not. */
+  #find(chunk: Buffer, text: string): number {
+    const names = [...this.#named].filter(([, statement]) => statement.includes(text)).map(([name]) => `\0${name}\0`);
+    const places = [text, ...names].map((sought) => chunk.indexOf(sought)).filter((place) => place >= 0);
+    return places.length === 0 ? -1 : Math.min(...places);
+  }
+
   #refuse(client: Socket): void {
     if (this.#down === 'silent') return void client.destroy();
     const fields = 'SFATAL\0C53300\0Msorry, too many clients already\0\0';
@@ -74,7 +83,9 @@ export class PostgresLine {
   }
 
   #pass(chunk: Buffer, client: Socket, far: Socket): void {
-    const at = this.#fault ? chunk.indexOf(this.#fault.text) : -1;
+    for (const [, name, text] of chunk.toString('latin1').matchAll(/(rk\d+)\0([^\0]+)\0/g))
+      this.#named.set(name!, text!);
+    const at = this.#fault ? this.#find(chunk, this.#fault.text) : -1;
     if (!this.#fault || at < 0) return void far.write(chunk);
     const { fault, then } = this.#fault;
     this.#fault = undefined;

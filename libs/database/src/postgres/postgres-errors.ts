@@ -2,7 +2,8 @@ import { errorCode, errorText } from '../errors.js';
 
 // Serialisation failure, deadlock.
 const conflicts = new Set(['40001', '40P01']);
-// The class 08 of SQLSTATE, the server going down or starting up, and the system's words for a broken socket.
+// The class 08 of SQLSTATE, the server going down or starting up or taking no more connections just now, and the system's words
+// for a broken socket or a name that cannot be looked up.
 const brokenConnections = new Set([
   '08000',
   '08001',
@@ -12,12 +13,15 @@ const brokenConnections = new Set([
   '57P01',
   '57P02',
   '57P03',
+  '53300',
   'ECONNRESET',
   'ECONNREFUSED',
   'EPIPE',
   'ETIMEDOUT',
   'EHOSTUNREACH',
   'ENETUNREACH',
+  'ENOTFOUND',
+  'EAI_AGAIN',
 ]);
 // The driver gives these no code.
 const brokenTexts =

@@ -336,12 +336,13 @@ export class LocalEventPersister extends EventPersister {
   }
 
   async #afterFailure(roomId: string, tasks: readonly Task[], error: unknown): Promise<void> {
-    for (const task of tasks) {
+    for (const [index, task] of tasks.entries()) {
       try {
         if (await task.alreadyDone?.()) continue;
       } catch (lookUpError) {
-        task.reject(lookUpError);
-        continue;
+        // The database is away: each would wait for it anew.
+        for (const each of tasks.slice(index)) each.reject(lookUpError);
+        return;
       }
       if (tasks.length > 1) await this.#attempt(roomId, [task]);
       else {
