@@ -1,5 +1,6 @@
 import { Controller, Post } from '@nestjs/common';
 import { Access, JsonBody, stable, Who } from '@rookery/http';
+import type { JsonObject } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { type CreateRoomRequest, inviteReasonKey, inviteReasonsKey, RoomCreation } from './room-creation.service.js';
 
@@ -46,6 +47,15 @@ export class CreateRoomController {
   @Access({ auth: 'required', suspended: false })
   async create(@Who() requester: Requester, @JsonBody(schema) body: CreateRoomRequest): Promise<object> {
     const room = await this.creation.create(requester, body);
-    return { room_id: room.roomId, ...(room.alias !== undefined && { room_alias: room.alias }) };
+    const notInvited = [...room.notInvited].map(([userId, { errcode, message }]) => [
+      userId,
+      { errcode, error: message },
+    ]);
+    return {
+      room_id: room.roomId,
+      ...(room.alias !== undefined && { room_alias: room.alias }),
+      // NOTSPEC: there is no place for it; the room exists, so an error would only have it made once more.
+      ...(notInvited.length > 0 && { 'io.rookery.not_invited': Object.fromEntries(notInvited) as JsonObject }),
+    };
   }
 }

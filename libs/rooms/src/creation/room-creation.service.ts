@@ -3,7 +3,7 @@ import { RateLimiter } from '@rookery/http';
 import { roomVersionRules, type RoomVersionRules } from '@rookery/events';
 import { domainOf, isValidRoomAlias, isValidUserId, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { assertAllowed, callbackContext, ModuleDispatcher, refusalError } from '@rookery/module-host';
-import { Config, Ids, type Requester } from '@rookery/platform';
+import { Clock, Config, Ids, type Requester } from '@rookery/platform';
 import { AliasClaims } from '../directory/alias-claims.js';
 import { PublicationRules } from '../directory/publication-rules.js';
 import { InvitePolicy } from '../membership/invite-policy.js';
@@ -49,6 +49,8 @@ export const inviteReasonsKey = 'uk.timedout.msc4491.invite_reasons';
 export interface CreatedRoom {
   readonly roomId: string;
   readonly alias: string | undefined;
+  /** Who was to be invited, but whose server could not be asked; and why. */
+  readonly notInvited: ReadonlyMap<string, MatrixError>;
 }
 
 /** Events that an upgrade wants in place of a preset's. */
@@ -64,6 +66,9 @@ type Draft = Omit<EventDraft, 'roomId' | 'transaction'>;
 const maxInvites = 500;
 const maxThreepidInvites = 20;
 const maxInitialState = 1000;
+/** Servers that are shown invites at once. After this much time no further invite is begun: somebody waits; milliseconds. */
+const parallelServers = 8;
+const invitePatienceMs = 30_000;
 
 /** Makes rooms. */
 @Injectable()
@@ -80,11 +85,14 @@ export class RoomCreation {
     private readonly limiter: RateLimiter,
     private readonly config: Config,
     private readonly ids: Ids,
+    private readonly clock: Clock,
     private readonly participation: Participation,
   ) {}
 
   /**
-   * Makes a room with all its first events and local invites in one transaction; invites to other servers follow.
+   * Makes a room with all its first events and local invites in one transaction; invites to other servers follow. The room
+   * is there whatever comes of these: a server that refuses fails the request once all were asked, as clients show the reason;
+   * one that cannot be asked does not.
    * @throws MatrixError 400 `M_ROOM_IN_USE`, `M_INVALID_ROOM_STATE`, `M_UNSUPPORTED_ROOM_VERSION`, `M_INVALID_PARAM`,
    *   `M_BAD_JSON`; 403 `M_FORBIDDEN`, `M_RESOURCE_LIMIT_EXCEEDED`, `M_CONSENT_NOT_GIVEN`; 429 `M_LIMIT_EXCEEDED`
    */
@@ -113,19 +121,48 @@ export class RoomCreation {
       ...(await this.#inviteEvents(requester, request, local)),
     ];
     const created = await this.#persist(userId, rules, roomId, drafts, isPublic, alias);
-    for (const target of delivered) {
-      if (domainOf(target) === this.config.serverName) continue;
-      await this.memberships.invite(requester, created.roomId, target, {
-        unchecked: true,
-        ...(request.is_direct && { content: { is_direct: true } }),
-        reason: this.#reasonFor(request, target),
-      });
-    }
+    const elsewhere = delivered.filter((target) => domainOf(target) !== this.config.serverName);
+    const notInvited = await this.#inviteElsewhere(requester, created.roomId, request, elsewhere);
     const content = request.is_direct ? { is_direct: true } : undefined;
     for (const invite of threepids) {
       await this.threepids.invite(requester, created.roomId, invite, { content, duringRoomCreation: true });
     }
-    return { roomId: created.roomId, alias };
+    for (const failure of notInvited.values()) if (isRefusal(failure)) throw failure;
+    return { roomId: created.roomId, alias, notInvited };
+  }
+
+  /** Invites users of other servers, those of one server one after the other; whom that did not work for. */
+  async #inviteElsewhere(
+    requester: Requester,
+    roomId: string,
+    request: CreateRoomRequest,
+    targets: readonly string[],
+  ): Promise<Map<string, MatrixError>> {
+    const failures = new Map<string, MatrixError>();
+    const untilMs = this.clock.monotonicMs() + invitePatienceMs;
+    const servers = [...Map.groupBy(targets, domainOf).values()];
+    const invite = async (target: string): Promise<void> => {
+      if (this.clock.monotonicMs() >= untilMs) throw new MatrixError(504, 'M_UNKNOWN', 'There was no time left');
+      await this.memberships.invite(requester, roomId, target, {
+        unchecked: true,
+        ...(request.is_direct && { content: { is_direct: true } }),
+        reason: this.#reasonFor(request, target),
+      });
+    };
+    const work = async (): Promise<void> => {
+      for (let ofServer = servers.shift(); ofServer; ofServer = servers.shift()) {
+        for (const target of ofServer) {
+          try {
+            await invite(target);
+          } catch (error) {
+            if (!MatrixError.is(error)) throw error;
+            failures.set(target, error);
+          }
+        }
+      }
+    };
+    await Promise.all(Array.from({ length: Math.min(parallelServers, servers.length) }, work));
+    return failures;
   }
 
   async #askModules(requester: Requester, body: CreateRoomRequest): Promise<CreateRoomRequest> {
@@ -326,6 +363,8 @@ export class RoomCreation {
     }
   }
 }
+
+const isRefusal = ({ status }: MatrixError): boolean => status < 500 && status !== 429;
 
 const reasonIn = (reason: string | undefined): { readonly reason?: string } => (reason === undefined ? {} : { reason });
 

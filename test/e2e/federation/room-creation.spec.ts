@@ -1,0 +1,72 @@
+import type { JsonObject } from '@rookery/matrix-types';
+import { roomVersionRules, parsePdu, signEvent } from '@rookery/events';
+import type { TestHomeserver, TestUser } from '@rookery/testing';
+import { createRoom, databases, ok, outcome, type WireEvent } from '../rooms/rooms-client.js';
+import { type Asked, FederationWorld, type PlayedServer } from './federation-world.js';
+
+const invite = '/_matrix/federation/v2/invite/';
+
+describe.each(databases)('a new room with people of other servers (%s)', (database) => {
+  let world: FederationWorld;
+  let home: TestHomeserver;
+  let alice: TestUser;
+  let friendly: PlayedServer;
+  let strict: PlayedServer;
+
+  const signed = ({ body }: Asked, by: PlayedServer): JsonObject => {
+    const { event, room_version: version } = JSON.parse(body) as { event: JsonObject; room_version: string };
+    return { event: signEvent(parsePdu(event, roomVersionRules(version)!), by.name, by.key).pdu };
+  };
+  beforeAll(async () => {
+    world = await FederationWorld.create();
+    home = await world.homeserver('home.test', { database });
+    friendly = await world.played('friendly.test');
+    strict = await world.played('strict.test');
+    friendly.answer = (asked, response) =>
+      void response.end(JSON.stringify(asked.url.startsWith(invite) ? signed(asked, friendly) : { pdus: {} }));
+    strict.answer = (_, response) =>
+      void response.writeHead(403).end('{"errcode":"M_INVITE_BLOCKED","error":"Not from you"}');
+    alice = await home.registerUser('alice');
+  });
+  afterAll(() => world.stop());
+
+  const membersOf = async (roomId: string): Promise<Record<string, unknown>> => {
+    const { chunk } = await ok<{ chunk: WireEvent[] }>(alice, 'GET', `/rooms/${roomId}/members`);
+    return Object.fromEntries(chunk.map((event) => [event.state_key, event.content['membership']]));
+  };
+
+  it('is there, and says whose server does not answer', async () => {
+    const body = await ok(alice, 'POST', '/createRoom', {
+      invite: ['@dora:down.test', '@bob:friendly.test', '@dan:down.test', '@ben:friendly.test'],
+      name: 'Four friends',
+    });
+    const roomId = body['room_id'] as string;
+    expect(await membersOf(roomId)).toEqual({
+      [alice.userId]: 'join',
+      '@bob:friendly.test': 'invite',
+      '@ben:friendly.test': 'invite',
+    });
+    expect(body['io.rookery.not_invited']).toEqual({
+      '@dora:down.test': { errcode: 'M_UNKNOWN', error: expect.any(String) as unknown },
+      '@dan:down.test': { errcode: 'M_UNKNOWN', error: expect.any(String) as unknown },
+    });
+    expect(await ok(alice, 'POST', '/createRoom', { invite: ['@bob:friendly.test'] })).toEqual({
+      room_id: expect.any(String) as unknown,
+    });
+  });
+
+  it('invites all others when somebody is refused, and passes on why', async () => {
+    const before = friendly.asked.length;
+    const answer = await alice.request('POST', '/createRoom', { invite: ['@sue:strict.test', '@bob:friendly.test'] });
+    expect(outcome(answer)).toBe('403 M_INVITE_BLOCKED');
+    expect(friendly.asked.slice(before).filter(({ url }) => url.startsWith(invite))).toHaveLength(1);
+  });
+
+  it('can be invited to later', async () => {
+    const roomId = await createRoom(alice, { invite: ['@dora:down.test'] });
+    const again = await alice.request('POST', `/rooms/${roomId}/invite`, { user_id: '@dora:down.test' });
+    expect(outcome(again)).toBe('502 M_UNKNOWN');
+    await ok(alice, 'POST', `/rooms/${roomId}/invite`, { user_id: '@bob:friendly.test' });
+    expect((await membersOf(roomId))['@bob:friendly.test']).toBe('invite');
+  });
+});
