@@ -59,7 +59,12 @@ export interface Tx extends Db {
   ): Promise<void>;
   /** Registers a function to run once the transaction is durable, in order of registration. It must not throw. */
   afterCommit(fn: () => void): void;
-  /** Registers a function to run when the transaction came to nothing, for example before it is tried again. It must not throw. */
+  /**
+   * The same, and also when nobody can tell whether the transaction is durable, because the connection broke at its very end:
+   * to forget what was remembered, or to say that there may be news. It must do no harm when nothing has changed.
+   */
+  unlessRolledBack(fn: () => void): void;
+  /** Registers a function to run when the transaction came to nothing, or nobody can tell, for example before it is tried again. It must not throw. */
   afterRollback(fn: () => void): void;
 }
 

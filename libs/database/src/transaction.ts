@@ -27,6 +27,9 @@ export interface TransactionReport {
   readonly committed: boolean;
 }
 
+/** What became of a transaction. `unknown`: its commit was sent and never answered. */
+export type Ending = 'committed' | 'rolled back' | 'unknown';
+
 const warnAfterMs = 10_000;
 const defaultLimitMs = 60_000;
 
@@ -37,8 +40,7 @@ const defaultLimitMs = 60_000;
 export class Transaction implements Tx {
   #ended = false;
   #failure: { readonly error: unknown } | undefined;
-  readonly #onCommit: (() => void)[] = [];
-  readonly #onRollback: (() => void)[] = [];
+  readonly #listeners: { readonly on: readonly Ending[]; readonly fn: () => void }[] = [];
   readonly #statements: Statements;
 
   constructor(statements: Statements) {
@@ -77,10 +79,13 @@ export class Transaction implements Tx {
     return this.#guard(() => this.#statements.insertMany(table, columns, rows, suffix));
   }
   afterCommit(fn: () => void): void {
-    this.#onCommit.push(fn);
+    this.#listeners.push({ on: ['committed'], fn });
   }
   afterRollback(fn: () => void): void {
-    this.#onRollback.push(fn);
+    this.#listeners.push({ on: ['rolled back', 'unknown'], fn });
+  }
+  unlessRolledBack(fn: () => void): void {
+    this.#listeners.push({ on: ['committed', 'unknown'], fn });
   }
 
   /**
@@ -109,12 +114,13 @@ export class Transaction implements Tx {
   }
 
   /** Runs what was registered for the outcome. A listener's own error is logged: the outcome stands. */
-  settle(committed: boolean, logger: Logger): void {
-    for (const fn of committed ? this.#onCommit : this.#onRollback) {
+  settle(ending: Ending, logger: Logger): void {
+    for (const { on, fn } of this.#listeners) {
+      if (!on.includes(ending)) continue;
       try {
         fn();
       } catch (error) {
-        logger.error('A listener of a transaction threw', { committed, err: error });
+        logger.error('A listener of a transaction threw', { ending, err: error });
       }
     }
   }

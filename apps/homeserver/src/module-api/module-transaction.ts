@@ -56,5 +56,6 @@ const watchedTx = (tx: Tx, watched: <R>(statement: Promise<R>) => Promise<R>): T
   exec: (sql, params) => watched(tx.exec(sql, params)),
   insertMany: (table, columns, rows, suffix) => watched(tx.insertMany(table, columns, rows, suffix)),
   afterCommit: (fn) => tx.afterCommit(fn),
+  unlessRolledBack: (fn) => tx.unlessRolledBack(fn),
   afterRollback: (fn) => tx.afterRollback(fn),
 });

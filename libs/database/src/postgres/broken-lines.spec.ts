@@ -96,14 +96,22 @@ describe('a line to PostgreSQL that breaks', () => {
   it('tells the caller of a commit about which nobody can be asked', async () => {
     let committed = 0;
     let rolledBack = 0;
+    let perhaps = 0;
     line.breakAt('COMMIT', 'cut behind');
     const work = async (tx: Tx): Promise<void> => {
       tx.afterCommit(() => committed++);
       tx.afterRollback(() => rolledBack++);
+      tx.unlessRolledBack(() => perhaps++);
       await insert(tx, 1);
     };
     await expect(db.write(work)).rejects.toThrow(/Connection terminated|ECONNRESET/);
-    expect([committed, rolledBack]).toEqual([0, 1]);
+    expect([committed, rolledBack, perhaps]).toEqual([0, 1, 1]);
+    // What certainly came to nothing, and what certainly did not.
+    await expect(db.write(work)).rejects.toMatchObject({ code: '23505' });
+    expect([committed, rolledBack, perhaps]).toEqual([0, 2, 1]);
+    await db.write((tx) => tx.run('DELETE FROM things'));
+    await db.write(work);
+    expect([committed, rolledBack, perhaps]).toEqual([1, 2, 2]);
   });
 
   it.each(['refusing', 'silent'] as const)('asks about a commit until the server is back that was %s', async (how) => {

@@ -6,7 +6,7 @@ import type { Clock, Logger } from '@rookery/platform';
 import { Database, type SqlValue, type Tx, type WriteOptions } from '../database.js';
 import { postgresDialect } from '../dialect.js';
 import { DatabaseError, errorText, isTransient, noted } from '../errors.js';
-import { Transaction, type TransactionReport } from '../transaction.js';
+import { type Ending, Transaction, type TransactionReport } from '../transaction.js';
 import { ColumnTypes } from './column-types.js';
 import { isBrokenConnection, isConflict, isStalePlan } from './postgres-errors.js';
 import { PostgresStatements, runStatement, type TimedQuery } from './postgres-statements.js';
@@ -134,7 +134,7 @@ export class PostgresDatabase extends Database {
     const statements = new PostgresStatements(client, this.#names, this.#types, opening(options));
     const transaction = new Transaction(statements);
     let unusable: Error | undefined;
-    let committed = false;
+    let ending: Ending = 'rolled back';
     try {
       const value = await this.#open.run(transaction, () => transaction.execute(fn, clock, logger, options));
       try {
@@ -145,9 +145,10 @@ export class PostgresDatabase extends Database {
         const happened = await this.#hasHappened(client, options);
         if (happened !== true) throw happened === false ? error.cause : error;
       }
-      committed = true;
+      ending = 'committed';
       return value;
     } catch (error) {
+      if (error instanceof UncertainCommit) ending = 'unknown';
       unusable ??= await this.#rollBack(client, statements, error);
       // What the function threw may only be the consequence of the statement that failed.
       const cause = transaction.failure?.error;
@@ -157,13 +158,13 @@ export class PostgresDatabase extends Database {
     } finally {
       if (!(unusable instanceof UncertainCommit)) letGo(client, unusable);
       this.#turns.giveBack();
-      transaction.settle(committed, logger);
+      transaction.settle(ending, logger);
       try {
         onTransaction?.({
           name: options.name ?? 'unnamed',
           waitMs: startedAtMs - calledAtMs,
           durationMs: clock.monotonicMs() - startedAtMs,
-          committed,
+          committed: ending === 'committed',
         });
       } catch (error) {
         logger.error('The observer of transactions threw', { err: error });

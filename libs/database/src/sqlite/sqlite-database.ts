@@ -241,7 +241,7 @@ export class SqliteDatabase extends Database {
         continue;
       }
       const { job, transaction } = outcome;
-      job.inContext(() => transaction.settle(false, logger));
+      job.inContext(() => transaction.settle('rolled back', logger));
       job.alone = true;
       again.push(job);
     }
@@ -294,7 +294,7 @@ export class SqliteDatabase extends Database {
   #settle({ job, transaction, startedAtMs, value, rejection }: Outcome, lost: Outcome['rejection']): void {
     const { clock, logger, onTransaction } = this.#parts;
     const refusal = rejection ?? lost;
-    job.inContext(() => transaction.settle(refusal === undefined, logger));
+    job.inContext(() => transaction.settle(refusal ? 'rolled back' : 'committed', logger));
     if (refusal) job.reject(noted(refusal.error));
     else job.resolve(value);
     try {

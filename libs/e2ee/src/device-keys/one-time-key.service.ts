@@ -111,7 +111,7 @@ export class OneTimeKeyService implements OnModuleInit {
 
   /** Forgets what is remembered about devices, once the transaction that changes their keys is durable. */
   forget(tx: Tx, userId: string, deviceIds: readonly string[]): void {
-    tx.afterCommit(() => {
+    tx.unlessRolledBack(() => {
       for (const deviceId of deviceIds) this.#counts.delete(deviceKey(userId, deviceId));
     });
   }
@@ -171,7 +171,7 @@ export class OneTimeKeyService implements OnModuleInit {
     const { stream } = this.toDevice;
     const [position = 0] = await stream.allocateIn(tx);
     for (const { userId, deviceId } of devices) this.forget(tx, userId, [deviceId]);
-    tx.afterCommit(() => {
+    tx.unlessRolledBack(() => {
       for (const { userId, deviceId } of devices) this.#changes.changed(deviceKey(userId, deviceId), position);
       this.notifier.announce(stream.name, position, { users: new Set(devices.map(({ userId }) => userId)) });
     });

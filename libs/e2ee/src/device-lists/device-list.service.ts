@@ -201,7 +201,7 @@ export class DeviceListService implements OnModuleInit {
 
   #tell(tx: Tx, position: number, users: Iterable<string>): void {
     const concerned = [...users];
-    tx.afterCommit(() => {
+    tx.unlessRolledBack(() => {
       for (const userId of concerned) this.#concerned.changed(userId, position);
       this.notifier.announce(this.stream.name, position, { users: concerned });
     });

@@ -209,7 +209,7 @@ export class ToDeviceService implements OnModuleInit, OnModuleDestroy {
           });
           await insertOutbox(tx, outbox, this.clock.nowMs());
         }
-        tx.afterCommit(() => {
+        tx.unlessRolledBack(() => {
           for (const { userId, deviceId } of inbox) this.#arrived.changed(inboxKey(userId, deviceId), position);
           this.notifier.announce(this.stream.name, position, { users: new Set(inbox.map(({ userId }) => userId)) });
           if (servers.size > 0) for (const listener of this.#queuedListeners) listener([...servers.keys()]);

@@ -182,7 +182,7 @@ export class ReceiptService implements OnModuleInit {
         const news = placed.filter((_, index) => kept[index]);
         if (news.length === 0) return news;
         await this.hooks.receiptsInTransaction(tx, news);
-        tx.afterCommit(() => {
+        tx.unlessRolledBack(() => {
           for (const receipt of news) this.#announce(receipt, audiences.get(receipt.roomId) ?? new Set());
         });
         return news;

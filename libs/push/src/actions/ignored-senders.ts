@@ -26,7 +26,7 @@ export class IgnoredSenders implements OnModuleInit {
       inTransaction: async (tx, { type }) => {
         if (type !== 'm.ignored_user_list') return;
         this.#generation++;
-        tx.afterCommit(() => {
+        tx.unlessRolledBack(() => {
           this.#generation++;
           this.#ignorers.clear();
         });

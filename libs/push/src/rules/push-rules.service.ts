@@ -298,7 +298,7 @@ export class PushRulesService implements OnModuleInit {
         // Written first, so that a second change of the same user's rules waits for this one.
         await writePosition(tx, userId, streamId);
         await change(tx, (await ruleChanges(tx, [userId])).get(userId) ?? noRuleChanges);
-        tx.afterCommit(() => {
+        tx.unlessRolledBack(() => {
           this.#changes.changed(userId, streamId);
           this.#compiled.delete(userId);
           this.#ownRules.changed(userId);

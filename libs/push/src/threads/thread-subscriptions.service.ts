@@ -137,7 +137,7 @@ export class ThreadSubscriptions implements OnModuleInit {
           throw MatrixError.tooLarge(`Not more than ${maxPerUser} threads can be subscribed to`);
         const [position = 0] = await stream.allocateIn(tx);
         await writeSubscription(tx, position, { userId, roomId, threadId, ...after });
-        tx.afterCommit(() => {
+        tx.unlessRolledBack(() => {
           this.#changes.changed(userId, position);
           this.notifier.announce(stream.name, position, { users: [userId] });
         });

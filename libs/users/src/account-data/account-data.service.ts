@@ -213,7 +213,7 @@ export class AccountDataService implements OnModuleInit {
         const content = await change(tx, streamId);
         const changed = { userId, roomId, type, content, streamId };
         await this.hooks.accountDataChanged.inTransaction(tx, changed);
-        tx.afterCommit(() => {
+        tx.unlessRolledBack(() => {
           this.#changes?.changed(userId, streamId);
           this.notifier.announce(this.stream.name, streamId, { users: [userId] });
         });
