@@ -1,13 +1,7 @@
 import { type Database, databaseMigrations, migrate, openDatabase } from '@rookery/database';
 import { SystemClock } from '@rookery/platform';
 import { replicationMigrations } from '@rookery/replication';
-import {
-  asPostgresAdmin,
-  eventually,
-  makeTestDatabasePlace,
-  PostgresLine,
-  type TestDatabasePlace,
-} from '@rookery/testing';
+import { eventually, makeTestDatabasePlace, PostgresLine, type TestDatabasePlace } from '@rookery/testing';
 import { usersMigrations } from '@rookery/users';
 import { RoomCreation } from '../creation/room-creation.service.js';
 import { RoomHooks } from '../hooks.js';
