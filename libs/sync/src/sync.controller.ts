@@ -13,10 +13,10 @@ import {
 } from '@rookery/http';
 import { type JsonObject, MatrixError, parseSyncFilter } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
-import { FilterStore } from '@rookery/users';
+import { FilterStore, SessionWatch } from '@rookery/users';
 import { parseSyncToken } from './request/sync-token.js';
 import { answerText } from './request/written-rooms.js';
-import { SyncService } from './sync.service.js';
+import { type SyncRequest, SyncService } from './sync.service.js';
 
 /** Longest wait that a client gets, whatever it asks for. */
 const maxTimeoutMs = 10 * 60 * 1000;
@@ -27,6 +27,7 @@ export class SyncController {
   constructor(
     private readonly service: SyncService,
     private readonly filters: FilterStore,
+    private readonly sessions: SessionWatch,
   ) {}
 
   /** GET /_matrix/client/v3/sync */
@@ -35,23 +36,23 @@ export class SyncController {
   async sync(@Who() requester: Requester, @Inbound() request: InboundRequest): Promise<JsonObject | HttpReply> {
     const since = queryString(request, 'since');
     const fullState = queryBoolean(request, 'full_state') ?? false;
-    const answer = await this.service.sync(
-      {
-        userId: requester.userId,
-        deviceId: requester.deviceId,
-        isGuest: requester.isGuest,
-        since: since === undefined ? undefined : parseSyncToken(since),
-        filter: parseSyncFilter(await this.#filter(requester.userId, queryString(request, 'filter'))),
-        fullState,
-        setPresence: queryChoice(request, 'set_presence', ['offline', 'online', 'unavailable']) ?? 'online',
-        useStateAfter:
-          queryBoolean(request, 'use_state_after') ??
-          (queryBoolean(request, 'org.matrix.msc4222.use_state_after') === true ? 'unstable' : false),
-        timeoutMs: queryInteger(request, 'timeout', { min: 0, max: maxTimeoutMs, clamp: true }) ?? 0,
-        asText: true,
-      },
-      request.signal,
-    );
+    const query = {
+      userId: requester.userId,
+      deviceId: requester.deviceId,
+      isGuest: requester.isGuest,
+      since: since === undefined ? undefined : parseSyncToken(since),
+      filter: parseSyncFilter(await this.#filter(requester.userId, queryString(request, 'filter'))),
+      fullState,
+      setPresence: queryChoice(request, 'set_presence', ['offline', 'online', 'unavailable']) ?? 'online',
+      useStateAfter:
+        queryBoolean(request, 'use_state_after') ??
+        (queryBoolean(request, 'org.matrix.msc4222.use_state_after') === true ? 'unstable' : false),
+      timeoutMs: queryInteger(request, 'timeout', { min: 0, max: maxTimeoutMs, clamp: true }) ?? 0,
+      asText: true,
+    } satisfies SyncRequest;
+    const answer = await (query.timeoutMs > 0
+      ? this.sessions.during(request, requester.userId, (signal) => this.service.sync(query, signal))
+      : this.service.sync(query, request.signal));
     const text = answerText(answer);
     return text === undefined ? answer : new HttpReply(200, { 'content-type': 'application/json' }, text);
   }

@@ -82,6 +82,7 @@ export { addressesOf, type UserAddress } from './sessions/client-activity.query.
 export type { LoginMethod } from './sessions/login-proofs.js';
 export { type DeviceRequest, type LoginFlow, LoginService } from './sessions/login.service.js';
 export { type IssuedSession, SessionService, type SessionRequest } from './sessions/session.service.js';
+export { SessionWatch } from './sessions/session-watch.js';
 export { canonicalAddress } from './threepids/addresses.js';
 export { EmailVerification } from './threepids/email-verification.service.js';
 export { insertThreepid, userOfThreepid } from './threepids/threepid.query.js';

@@ -31,6 +31,7 @@ import { LoginTokens } from './sessions/login-tokens.js';
 import { PasswordLogin } from './sessions/password-login.js';
 import { UserRequestAuthenticator } from './sessions/request-authenticator.js';
 import { SessionService } from './sessions/session.service.js';
+import { SessionWatch } from './sessions/session-watch.js';
 import { AccountCache, TokenCache } from './sessions/user-cache.js';
 import { AccountMailer } from './threepids/account-mailer.js';
 import { EmailVerification } from './threepids/email-verification.service.js';
@@ -69,6 +70,7 @@ const face = [
   RegistrationService,
   RemoteProfiles,
   SessionService,
+  SessionWatch,
   SsoRegistration,
   ThreepidService,
   UiaService,

@@ -12,6 +12,7 @@ import {
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { EventStore, RoomReadingService } from '@rookery/rooms';
+import { SessionWatch } from '@rookery/users';
 import { OldSyncService } from './old-sync.service.js';
 
 const old = (path: string): string[] => client(['api/v1', 'v3'], path);
@@ -26,6 +27,7 @@ export class OldSyncController {
     private readonly service: OldSyncService,
     private readonly reading: RoomReadingService,
     private readonly store: EventStore,
+    private readonly sessions: SessionWatch,
   ) {}
 
   /** GET /_matrix/client/v3/initialSync */
@@ -40,13 +42,17 @@ export class OldSyncController {
   /** GET /_matrix/client/v3/events */
   @Get(old('/events'))
   @Access({ auth: 'required', guests: true, active: true })
-  events(@Who() requester: Requester, @Inbound() request: InboundRequest): Promise<JsonObject> {
+  async events(@Who() requester: Requester, @Inbound() request: InboundRequest): Promise<JsonObject> {
     const roomId = queryString(request, 'room_id');
     const from = queryString(request, 'from');
     const timeoutMs = queryInteger(request, 'timeout', { min: 0, max: maxTimeoutMs, clamp: true }) ?? 0;
-    if (roomId !== undefined) return this.service.newsOfRoom(requester, roomId, from, timeoutMs, request.signal);
-    if (requester.isGuest) throw MatrixError.missingParam("Guests must name a room with 'room_id'");
-    return this.service.news(requester, from, timeoutMs, request.signal);
+    if (roomId === undefined && requester.isGuest)
+      throw MatrixError.missingParam("Guests must name a room with 'room_id'");
+    return this.sessions.during(request, requester.userId, (signal) =>
+      roomId === undefined
+        ? this.service.news(requester, from, timeoutMs, signal)
+        : this.service.newsOfRoom(requester, roomId, from, timeoutMs, signal),
+    );
   }
 
   /** GET /_matrix/client/v3/events/{eventId} */

@@ -12,7 +12,7 @@ import {
 } from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
-import { ExperimentalFeatures } from '@rookery/users';
+import { ExperimentalFeatures, SessionWatch } from '@rookery/users';
 import { parseSlidingRequest, slidingRequestSchema } from './request.js';
 import { SlidingSyncService } from './sliding-sync.service.js';
 
@@ -25,6 +25,7 @@ export class SlidingSyncController {
   constructor(
     private readonly service: SlidingSyncService,
     private readonly features: ExperimentalFeatures,
+    private readonly sessions: SessionWatch,
   ) {}
 
   /** POST /_matrix/client/unstable/org.matrix.simplified_msc3575/sync */
@@ -36,17 +37,16 @@ export class SlidingSyncController {
     @JsonBody(slidingRequestSchema, { optional: true }) body: JsonObject,
   ): Promise<JsonObject> {
     if (!(await this.features.isEnabled(requester.userId, 'msc3575'))) throw MatrixError.unrecognized();
-    return this.service.answer(
-      {
-        userId: requester.userId,
-        deviceId: requester.deviceId,
-        isGuest: requester.isGuest,
-        request: parseSlidingRequest(body),
-        pos: queryString(inbound, 'pos'),
-        setPresence: queryChoice(inbound, 'set_presence', ['offline', 'online', 'unavailable']) ?? 'online',
-        timeoutMs: queryInteger(inbound, 'timeout', { min: 0, max: maxTimeoutMs, clamp: true }) ?? 0,
-      },
-      inbound.signal,
-    );
+    const query = {
+      userId: requester.userId,
+      deviceId: requester.deviceId,
+      isGuest: requester.isGuest,
+      request: parseSlidingRequest(body),
+      pos: queryString(inbound, 'pos'),
+      setPresence: queryChoice(inbound, 'set_presence', ['offline', 'online', 'unavailable']) ?? 'online',
+      timeoutMs: queryInteger(inbound, 'timeout', { min: 0, max: maxTimeoutMs, clamp: true }) ?? 0,
+    };
+    if (query.timeoutMs === 0) return this.service.answer(query, inbound.signal);
+    return this.sessions.during(inbound, requester.userId, (signal) => this.service.answer(query, signal));
   }
 }

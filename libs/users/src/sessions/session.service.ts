@@ -70,6 +70,8 @@ const longestDeviceIdBytes = 255;
  */
 @Injectable()
 export class SessionService {
+  readonly #listeners: ((userId: string) => void)[] = [];
+
   constructor(
     private readonly database: Database,
     private readonly clock: Clock,
@@ -267,6 +269,12 @@ export class SessionService {
   invalidate(userId: string): void {
     this.tokens.invalidateUser(userId);
     this.accounts.invalidateUser(userId);
+    for (const listener of this.#listeners) listener(userId);
+  }
+
+  /** Calls `listener` whenever something about a user's sessions or account may have changed; it must not throw. */
+  onChange(listener: (userId: string) => void): void {
+    this.#listeners.push(listener);
   }
 
   async #closeDevices(tx: Tx, userId: string, deviceIds: readonly string[]): Promise<ClosedSessions> {
