@@ -32,9 +32,9 @@ export function isUniqueViolation(error: unknown): boolean {
   return code === '23505' || code === 'SQLITE_CONSTRAINT_UNIQUE' || code === 'SQLITE_CONSTRAINT_PRIMARYKEY';
 }
 
-// By class of SQLSTATE: connection, conflict, resources, operator, system. Besides them a standby that takes no writes yet,
-// a time limit for idle transactions, and a lock that was not to be had.
-const passingStates = /^(08|40|53|57|58)...$|^25006$|^25P03$|^55P03$/;
+// By class of SQLSTATE: connection, conflict, resources, shutdown, system. Besides them a standby that takes no writes yet, a
+// time limit for idle transactions, and a lock that was not to be had. A statement that took too long may do so every time.
+const passingStates = /^(08|40|53|58)...$|^57P0.$|^25006$|^25P03$|^55P03$/;
 const passingCodes =
   /^SQLITE_(BUSY|LOCKED|FULL|IOERR|NOMEM|CANTOPEN|READONLY|PROTOCOL)|^(ECONN|ETIMEDOUT|EPIPE|EHOST|ENET|ENOTFOUND|EAI_AGAIN|EMFILE|ENFILE)/;
 /** The drivers give these no code. */
@@ -44,22 +44,25 @@ const passingTexts =
 /** Errors of this lib's databases: elsewhere a refused connection may be to anybody. */
 const transients = new WeakSet<object>();
 
-/** Whether an error of a database says nothing about what was asked: at another time it may be done. */
-export function passes(error: unknown): boolean {
-  if (error instanceof DatabaseError) return true;
+/** Says of an error that it will pass; gives it back. */
+export function passing<E extends object>(error: E): E {
+  transients.add(error);
+  return error;
+}
+
+function passes(error: unknown): boolean {
   const code = errorCode(error);
   return code === undefined ? passingTexts.test(errorText(error)) : passingStates.test(code) || passingCodes.test(code);
 }
 
-/** Remembers of an error that leaves the database whether it {@link passes}; gives it back. */
+/** Remembers of an error of a driver whether it says nothing about what was asked; gives it back. */
 export function noted(error: unknown): unknown {
-  if (typeof error === 'object' && error !== null && passes(error)) transients.add(error);
-  return error;
+  return typeof error === 'object' && error !== null && passes(error) ? passing(error) : error;
 }
 
 /**
  * Whether something failed because the database could not do it just now, whatever it was: it is away, busy or full. The same
- * may succeed later, and nothing of it was kept, unless the connection broke at the very end of a transaction that cannot be
+ * may succeed later; nothing of it was kept, unless the connection broke at the very end of a transaction that cannot be
  * asked after (`happened` of `WriteOptions`).
  * @param error as a `Database` threw it
  */

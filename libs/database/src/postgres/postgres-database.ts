@@ -5,7 +5,7 @@ import type { Pool, PoolClient } from 'pg';
 import type { Clock, Logger } from '@rookery/platform';
 import { Database, type SqlValue, type Tx, type WriteOptions } from '../database.js';
 import { postgresDialect } from '../dialect.js';
-import { DatabaseError, errorText, isTransient, noted } from '../errors.js';
+import { DatabaseError, errorText, isTransient, noted, passing } from '../errors.js';
 import { type Ending, Transaction, type TransactionReport } from '../transaction.js';
 import { ColumnTypes } from './column-types.js';
 import { isBrokenConnection, isConflict, isStalePlan } from './postgres-errors.js';
@@ -76,7 +76,7 @@ export class PostgresDatabase extends Database {
   }
 
   async write<T>(fn: (tx: Tx) => Promise<T>, options: WriteOptions = {}): Promise<T> {
-    if (this.#closed) throw noted(new DatabaseError('The database is closed'));
+    if (this.#closed) throw passing(new DatabaseError('The database is closed'));
     const outer = this.#open.getStore();
     if (outer && !outer.ended) throw new Error('write() inside write(): pass the transaction on instead');
     const work = this.#withRetries(fn, options);
@@ -256,7 +256,7 @@ class Turns {
       return;
     }
     if (this.#waiting.length >= maxWaitingWrites)
-      throw new DatabaseError('Too many writes are waiting for the database');
+      throw passing(new DatabaseError('Too many writes are waiting for the database'));
     await new Promise<void>((resolve) => this.#waiting.push(resolve));
   }
 

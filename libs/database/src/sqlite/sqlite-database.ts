@@ -3,7 +3,7 @@ import { setImmediate as turn, setTimeout as pause } from 'node:timers/promises'
 import type { Clock, Logger } from '@rookery/platform';
 import { Database, type SqlValue, type Tx, type WriteOptions } from '../database.js';
 import { sqliteDialect } from '../dialect.js';
-import { DatabaseError, errorCode, noted } from '../errors.js';
+import { DatabaseError, errorCode, noted, passing } from '../errors.js';
 import { type Statements, Transaction, type TransactionReport } from '../transaction.js';
 import type { SqliteConnection } from './sqlite-connection.js';
 
@@ -102,11 +102,11 @@ export class SqliteDatabase extends Database {
   }
 
   async write<T>(fn: (tx: Tx) => Promise<T>, options: WriteOptions = {}): Promise<T> {
-    if (this.#closed) throw noted(new DatabaseError('The database is closed'));
+    if (this.#closed) throw passing(new DatabaseError('The database is closed'));
     const outer = this.#open.getStore();
     if (outer && !outer.ended) throw new Error('write() inside write(): pass the transaction on instead');
     if (this.#queue.length >= maxWaitingWrites)
-      throw noted(new DatabaseError('Too many writes are waiting for the database'));
+      throw passing(new DatabaseError('Too many writes are waiting for the database'));
     return new Promise<T>((resolve, reject) => {
       this.#queue.push({
         alone: false,

@@ -1,3 +1,4 @@
+import { isTransient } from '@rookery/database';
 import type { TestDatabase } from '@rookery/testing';
 import { buildEvent, type RoomEvent, roomVersionRules, type RoomVersionRules } from '@rookery/events';
 import { MatrixError } from '@rookery/matrix-types';
@@ -137,6 +138,31 @@ eachDatabase('events that wait for their rooms', (open) => {
     }
     await empty();
     expect(logger.lines.filter(({ level }) => level === 'error')).toHaveLength(1);
+  });
+
+  it('outlast a database that is away', async () => {
+    const other = await test.reopen();
+    await other.close();
+    const away: unknown = await other.write(() => Promise.resolve()).catch((error: unknown) => error);
+    expect(isTransient(away)).toBe(true);
+    const rooms = new Rooms();
+    let [refusals, gapRefusals] = [0, 0];
+    rooms.verdict = (event) => {
+      if (refusals++ < 8) throw away as Error;
+      return event === lost ? { kind: 'missingAncestors', eventIds: ['$unknown'] } : known;
+    };
+    rooms.fill = () => (gapRefusals++ < 8 ? Promise.reject(away as Error) : Promise.resolve(known));
+    const { staged } = start(rooms);
+    const lost = message('!a:x');
+    const events = [lost, message('!a:x'), message('!a:x')];
+    await staged.stage(origin, events);
+    await eventually(async () => {
+      await clock.advance(1_000);
+      return (await waiting()).length === 0;
+    });
+    expect(rooms.stored.toSorted()).toEqual(idsOf(events).toSorted());
+    expect(refusals).toBeGreaterThan(8);
+    expect(logger.messages('error').filter((text) => text.includes('given up'))).toEqual([]);
   });
 
   it('are given up when they end the server again and again', async () => {

@@ -1,5 +1,5 @@
 import { Injectable } from '@nestjs/common';
-import { Database, type Tx } from '@rookery/database';
+import { Database, isTransient, type Tx } from '@rookery/database';
 import { eventFromRow, type RoomEvent, type RoomVersionRules, roomVersionRules } from '@rookery/events';
 import { MatrixError } from '@rookery/matrix-types';
 import { Clock, Lifecycle, Logger, Metrics } from '@rookery/platform';
@@ -195,6 +195,8 @@ export class StagedEvents {
       const eachS = (this.clock.monotonicMs() - startedMs) / 1000 / staged.length;
       for (let i = 0; i < staged.length; i++) this.#times.observe({}, eachS);
     } catch (error) {
+      // What waits in a database that is away is none the worse for it.
+      if (isTransient(error)) throw error;
       if (staged.length === 1) return this.#failed(roomId, staged[0]!, error);
       // One of them may be to blame: each on its own.
       for (const { row } of staged) {
@@ -250,7 +252,7 @@ export class StagedEvents {
     if (this.lifecycle.stopping.aborted) return;
     const { event_id: eventId } = row;
     const key = `${roomId}\n${eventId}`;
-    const tries = (this.#tries.get(key) ?? 0) + 1;
+    const tries = (this.#tries.get(key) ?? 0) + (isTransient(err) ? 0 : 1);
     // A room that is gone, or a refusal that will be the same next time.
     const isFinal = MatrixError.is(err) && err.status < 500 && err.status !== 429;
     if (isFinal || tries >= maxTries) {
@@ -263,7 +265,7 @@ export class StagedEvents {
     }
     this.#tries.set(key, tries);
     this.#putAside(roomId, eventId);
-    this.clock.after(retryMs * tries, () => {
+    this.clock.after(retryMs * Math.max(1, tries), () => {
       this.#takeBack(roomId, eventId);
       this.#wake(roomId);
     });
