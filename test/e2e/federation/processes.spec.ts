@@ -1,43 +1,15 @@
-import { eventually, freePort, makeTestAuthority } from '@rookery/testing';
-import { writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
-import { databaseKinds, ServerProcess } from '../../support/server-process.js';
+import { eventually } from '@rookery/testing';
+import { databaseKinds } from '../../support/server-process.js';
+import { FederatingProcesses, type FederatingProcess } from './server-processes.js';
 
 /** Two programs as their operators run them, with real names, sockets and certificates. */
 describe.each(databaseKinds)('two servers in their own processes (%s)', (database) => {
-  const authority = makeTestAuthority();
-  const servers: { process: ServerProcess; name: string }[] = [];
-
-  const startServer = async (): Promise<void> => {
-    const [port, tlsPort] = [await freePort(), await freePort()];
-    const name = `localhost:${tlsPort}`;
-    const listener = { bind_addresses: ['127.0.0.1'], type: 'http' };
-    const process = await ServerProcess.prepare(database, {
-      server_name: name,
-      ip_range_whitelist: ['127.0.0.0/8', '::1/128'],
-      federation_custom_ca_list: ['ca.pem'],
-      tls_certificate_path: 'tls.cert',
-      tls_private_key_path: 'tls.key',
-      listeners: [
-        { ...listener, port, resources: [{ names: ['client'] }] },
-        { ...listener, port: tlsPort, tls: true, resources: [{ names: ['federation'] }] },
-      ],
-    });
-    Object.assign(process, { baseUrl: `http://127.0.0.1:${port}` });
-    const { cert, key } = authority.issue(['localhost']);
-    await writeFile(join(process.folder, 'ca.pem'), authority.cert);
-    await writeFile(join(process.folder, 'tls.cert'), cert);
-    await writeFile(join(process.folder, 'tls.key'), key);
-    servers.push({ process, name });
-    await process.start();
-  };
+  const programs = new FederatingProcesses(database);
+  const servers: FederatingProcess[] = [];
   beforeAll(async () => {
-    await startServer();
-    await startServer();
+    servers.push(await programs.start(), await programs.start());
   }, 90_000);
-  afterAll(async () => {
-    for (const { process } of servers) await process.remove();
-  });
+  afterAll(() => programs.remove());
 
   const call = async (base: string, method: string, path: string, body?: object, token = ''): Promise<Response> =>
     fetch(`${base}/_matrix/client/v3${path}`, {
@@ -47,8 +19,8 @@ describe.each(databaseKinds)('two servers in their own processes (%s)', (databas
     });
 
   it('show each other the profiles of their users, also after a restart', async () => {
-    const [here, there] = servers as [(typeof servers)[0], (typeof servers)[0]];
-    const register = async ({ process }: (typeof servers)[0], username: string): Promise<string> => {
+    const [here, there] = servers as [FederatingProcess, FederatingProcess];
+    const register = async ({ process }: FederatingProcess, username: string): Promise<string> => {
       const answer = await call(process.baseUrl, 'POST', '/register', {
         ...{ username, password: 'correct horse', auth: { type: 'm.login.dummy' } },
       });
