@@ -44,7 +44,7 @@ export class RoomDeletionController {
   ): Promise<object> {
     const request = await this.#request(requester, body);
     const task = await this.tasks.outcome(await this.shutdown.start(this.targets.id(roomId), request));
-    const result = wireResult(task);
+    const result = resultOf(task);
     if (task?.status === 'complete') return result;
     if (result.failed_to_kick_users.length > 0)
       throw new MatrixError(400, 'M_UNKNOWN', 'The room is not purged: users of this server could not be removed');
@@ -101,20 +101,10 @@ const statusOf = (task: RoomTask): JsonObject => ({
   room_id: task.roomId,
   status: task.status,
   ...(task.error !== undefined && { error: task.error }),
-  shutdown_room: { ...wireResult(task) },
+  shutdown_room: { ...resultOf(task) },
 });
 
-function wireResult(task: RoomTask | undefined): {
-  readonly kicked_users: readonly string[];
-  readonly failed_to_kick_users: readonly string[];
-  readonly local_aliases: readonly string[];
-  readonly new_room_id: string | null;
-} {
-  const result = task?.result as Partial<ShutdownResult> | undefined;
-  return {
-    kicked_users: result?.kickedUsers ?? [],
-    failed_to_kick_users: result?.failedToKickUsers ?? [],
-    local_aliases: result?.localAliases ?? [],
-    new_room_id: result?.newRoomId ?? null,
-  };
+function resultOf(task: RoomTask | undefined): ShutdownResult {
+  const nothing = { kicked_users: [], failed_to_kick_users: [], local_aliases: [], new_room_id: null };
+  return { ...nothing, ...(task?.result as Partial<ShutdownResult> | undefined) };
 }

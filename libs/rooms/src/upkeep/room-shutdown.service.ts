@@ -30,12 +30,12 @@ export interface ShutdownRequest {
   readonly forcePurge: boolean;
 }
 
-/** What a shutdown did so far. */
+/** What a shutdown did so far, in the words of the admin API: the tasks' table and their list show it as it is. */
 export interface ShutdownResult {
-  readonly kickedUsers: readonly string[];
-  readonly failedToKickUsers: readonly string[];
-  readonly localAliases: readonly string[];
-  readonly newRoomId: string | undefined;
+  readonly kicked_users: readonly string[];
+  readonly failed_to_kick_users: readonly string[];
+  readonly local_aliases: readonly string[];
+  readonly new_room_id: string | null;
 }
 
 const parallelLeaves = 8;
@@ -66,7 +66,7 @@ export class RoomShutdown implements OnModuleInit {
       let result = await this.#shutdown(task.roomId, request, before, tell);
       for (let attempt = 1; request.purge && !(await this.#purge(task.roomId, request, result)); attempt++) {
         if (attempt === maxAttempts) {
-          await tell({ ...result, failedToKickUsers: await this.#localMembers(task.roomId) });
+          await tell({ ...result, failed_to_kick_users: await this.#localMembers(task.roomId) });
           throw new Error('Some users keep returning to the room');
         }
         result = await this.#shutdown(task.roomId, request, result, tell);
@@ -93,7 +93,7 @@ export class RoomShutdown implements OnModuleInit {
   /** @returns `false` when somebody has returned in the meantime */
   async #purge(roomId: string, request: ShutdownRequest, result: ShutdownResult): Promise<boolean> {
     if (request.forcePurge) return this.purge.purgeRoom(roomId);
-    if (result.failedToKickUsers.length > 0) throw new Error('Some users could not be removed from the room');
+    if (result.failed_to_kick_users.length > 0) throw new Error('Some users could not be removed from the room');
     return this.purge.purgeRoom(roomId, async () => !(await hasLocalMember(this.database, roomId)));
   }
 
@@ -111,15 +111,15 @@ export class RoomShutdown implements OnModuleInit {
     before: ShutdownResult | undefined,
     report: (result: ShutdownResult) => Promise<void>,
   ): Promise<ShutdownResult> {
-    const newRoomId = before?.newRoomId ?? (await this.#makeNewRoom(request));
-    const kicked = new Set(before?.kickedUsers);
+    const newRoomId = before?.new_room_id ?? (await this.#makeNewRoom(request));
+    const kicked = new Set(before?.kicked_users);
     const failed = new Set<string>();
-    const localAliases = before?.localAliases ?? (await selectAliasesOf(this.database, roomId));
+    const localAliases = before?.local_aliases ?? (await selectAliasesOf(this.database, roomId));
     const soFar = (): ShutdownResult => ({
-      kickedUsers: [...kicked],
-      failedToKickUsers: [...failed],
-      localAliases,
-      newRoomId,
+      kicked_users: [...kicked],
+      failed_to_kick_users: [...failed],
+      local_aliases: localAliases,
+      new_room_id: newRoomId ?? null,
     });
     await report(soFar());
     const rows = await this.database.query<{ user_id: string }>(

@@ -114,9 +114,9 @@ eachDatabase('upkeep of rooms', (open) => {
     const task = await rooms.get(RoomTasks).find(id);
     expect(task).toMatchObject({
       status: 'complete',
-      result: { failedToKickUsers: [], localAliases: ['#doomed:example.org'] },
+      result: { failed_to_kick_users: [], localAliases: ['#doomed:example.org'] },
     });
-    expect([...(task!.result!['kickedUsers'] as string[])].sort()).toEqual([alice.userId, bob.userId]);
+    expect([...(task!.result!['kicked_users'] as string[])].sort()).toEqual([alice.userId, bob.userId]);
     expect(Object.values(await rowsOf(roomId)).every((count) => count === 0)).toBe(true);
     const newRoomId = task!.result!['newRoomId'] as string;
     expect(await rooms.get(MembershipReader).currentOf(newRoomId, bob.userId)).toBe('join');
@@ -248,6 +248,6 @@ eachDatabase('upkeep of rooms', (open) => {
     const task = await rooms.get(RoomTasks).find(id);
     expect(task?.status).toBe(expected);
     expect((await rowsOf(roomId))['rooms']).toBe(expected === 'complete' ? 0 : 1);
-    if (expected === 'failed') expect(task?.result).toMatchObject({ failedToKickUsers: [bob.userId] });
+    if (expected === 'failed') expect(task?.result).toMatchObject({ failed_to_kick_users: [bob.userId] });
   });
 });
