@@ -7,6 +7,8 @@ import { DatabaseError } from './errors.js';
  * outcome: a driver may send them on without waiting, and then tells their failure with the next outcome that it waits for.
  */
 export interface Statements extends Db {
+  /** They fail by throwing, and what they resolve to is there already. */
+  readonly throwsAtOnce?: boolean;
   run(sql: string, params?: readonly SqlValue[]): Promise<number>;
   exec(sql: string, params?: readonly SqlValue[]): Promise<void>;
   insertMany(
@@ -125,18 +127,23 @@ export class Transaction implements Tx {
     }
   }
 
-  async #guard<T>(statement: () => Promise<T>): Promise<T> {
-    if (this.#ended) throw new Error('The transaction has ended: a statement was not awaited, or came too late');
+  #guard<T>(statement: () => Promise<T>): Promise<T> {
+    if (this.#ended)
+      return Promise.reject(new Error('The transaction has ended: a statement was not awaited, or came too late'));
     if (this.#failure) {
-      throw new Error('An earlier statement of the transaction failed; nothing of it can be kept', {
-        cause: this.#failure.error,
-      });
+      const text = 'An earlier statement of the transaction failed; nothing of it can be kept';
+      return Promise.reject(new Error(text, { cause: this.#failure.error }));
     }
     try {
-      return await statement();
+      const outcome = statement();
+      return this.#statements.throwsAtOnce ? outcome : outcome.catch((error: unknown) => this.#failed(error));
     } catch (error) {
-      this.#failure ??= { error };
-      throw error;
+      return this.#failed(error);
     }
+  }
+
+  #failed(error: unknown): Promise<never> {
+    this.#failure ??= { error };
+    return Promise.reject(error);
   }
 }

@@ -16,7 +16,7 @@ const busyAtStartMs = 5000;
 const busyTimeoutMs = 20;
 // The system keeps the file's pages in memory as well: what is kept twice is kept for nothing.
 const writerCacheKiB = 2_000;
-const readerCacheKiB = 1_000;
+const readerCacheKiB = 500;
 /** What the write-ahead log may occupy while it is empty. */
 const maxIdleLogBytes = 16 * 1_048_576;
 // Pages that change again and again reach the file once per checkpoint: fewer checkpoints, fewer writes to the disk.

@@ -43,6 +43,30 @@ describe('SqliteDatabase', () => {
     expect(settings).toEqual([{ synchronous: 2 }, { journal_mode: 'wal' }, { foreign_keys: 1 }]);
   });
 
+  it('reads what is committed, while a write is open as well, and lets no reader write', async () => {
+    await insert(1);
+    await db.write(async (tx) => {
+      await tx.run('INSERT INTO things VALUES (2, NULL)');
+      expect(await ids()).toEqual([1]);
+      await expect(db.query('DELETE FROM things')).rejects.toThrow(/readonly/);
+    });
+    expect(await ids()).toEqual([1, 2]);
+    await expect(db.query('DELETE FROM things')).rejects.toThrow(/readonly/);
+    await expect(db.get('INSERT INTO things VALUES (3, NULL) RETURNING id')).rejects.toThrow(/readonly/);
+    expect(await ids()).toEqual([1, 2]);
+  });
+
+  it('inserts into a table in more ways than it remembers', async () => {
+    await db.write(async (tx) => {
+      for (let i = 0; i < 60; i++) {
+        await tx.insertMany('things', ['id', 'name'], [[i, 'first']], `ON CONFLICT (id) DO UPDATE SET name = '${i}'`);
+        await tx.insertMany('things', ['name', 'id'], [['again', i]], `ON CONFLICT (id) DO UPDATE SET name = '${i}'`);
+      }
+    });
+    const rows = await db.query<{ id: number; name: string }>('SELECT id, name FROM things ORDER BY id');
+    expect(rows).toEqual(Array.from({ length: 60 }, (_, id) => ({ id, name: String(id) })));
+  });
+
   it('gives space back to the file system, in steps', async () => {
     const { path } = test.options as SqliteOptions;
     const text = 'x'.repeat(10_000);

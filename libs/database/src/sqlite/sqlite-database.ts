@@ -1,4 +1,4 @@
-import { AsyncLocalStorage } from 'node:async_hooks';
+import { AsyncLocalStorage, AsyncResource } from 'node:async_hooks';
 import { setImmediate as turn, setTimeout as pause } from 'node:timers/promises';
 import type { Clock, Logger } from '@rookery/platform';
 import { Database, type SqlValue, type Tx, type WriteOptions } from '../database.js';
@@ -18,7 +18,7 @@ const busyPauseMs = 50;
 const maxReclaimedPages = 500;
 const keptFreePages = 256;
 
-type InContext = ReturnType<typeof AsyncLocalStorage.snapshot>;
+const done = Promise.resolve();
 
 /** One call of `write`, from the queue until its promise is settled. */
 interface Job {
@@ -26,8 +26,8 @@ interface Job {
   alone: boolean;
   readonly options: WriteOptions;
   readonly queuedAtMs: number;
-  /** Restores the caller's asynchronous context, so that log lines carry the right request. */
-  readonly inContext: InContext;
+  /** The caller's asynchronous context, so that log lines carry the right request. */
+  readonly context: AsyncResource;
   run(tx: Tx): Promise<unknown>;
   resolve(value: unknown): void;
   reject(error: unknown): void;
@@ -54,8 +54,8 @@ export interface SqliteParts {
 
 /**
  * SQLite with one writer. Writes run strictly one after the other, and those that wait share
- * a commit, since the commit's flush to disk is what costs. Reads go to a second, read-only connection and see committed rows
- * only.
+ * a commit, since the commit's flush to disk is what costs. Reads see committed rows only: while a write is open they go to a
+ * second, read-only connection, otherwise to the writer's, which has in memory what it has written.
  */
 export class SqliteDatabase extends Database {
   readonly dialect = sqliteDialect;
@@ -74,20 +74,24 @@ export class SqliteDatabase extends Database {
     const { writer } = parts;
     this.#statements = {
       dialect: sqliteDialect,
-      query: async <Row>(sql: string, params?: readonly SqlValue[]) => writer.all<Row>(sql, params),
-      get: async <Row>(sql: string, params?: readonly SqlValue[]) => writer.get<Row>(sql, params),
-      run: async (sql, params) => writer.run(sql, params),
-      exec: async (sql, params) => void writer.run(sql, params),
-      insertMany: async (table, columns, rows, suffix = '') => {
-        const sql = `INSERT INTO ${table} (${columns.join(', ')}) VALUES (${columns.map(() => '?').join(', ')}) ${suffix}`;
-        for (const row of rows) writer.run(sql, row);
+      throwsAtOnce: true,
+      query: <Row>(sql: string, params?: readonly SqlValue[]) => Promise.resolve(writer.all<Row>(sql, params)),
+      get: <Row>(sql: string, params?: readonly SqlValue[]) => Promise.resolve(writer.get<Row>(sql, params)),
+      run: (sql, params) => Promise.resolve(writer.run(sql, params)),
+      exec: (sql, params) => {
+        writer.run(sql, params);
+        return done;
+      },
+      insertMany: (table, columns, rows, suffix = '') => {
+        writer.insert(table, columns, rows, suffix);
+        return done;
       },
     };
   }
 
   async query<Row>(sql: string, params?: readonly SqlValue[]): Promise<Row[]> {
     try {
-      return this.#parts.reader.all<Row>(sql, params);
+      return this.#forReading(sql).all<Row>(sql, params);
     } catch (error) {
       throw noted(error);
     }
@@ -95,10 +99,16 @@ export class SqliteDatabase extends Database {
 
   async get<Row>(sql: string, params?: readonly SqlValue[]): Promise<Row | undefined> {
     try {
-      return this.#parts.reader.get<Row>(sql, params);
+      return this.#forReading(sql).get<Row>(sql, params);
     } catch (error) {
       throw noted(error);
     }
+  }
+
+  /** Every commit makes the reader forget the pages it has read. A statement that is none for reading is refused there. */
+  #forReading(sql: string): SqliteConnection {
+    const { writer, reader } = this.#parts;
+    return writer.handle.inTransaction || !writer.isReadOnly(sql) ? reader : writer;
   }
 
   async write<T>(fn: (tx: Tx) => Promise<T>, options: WriteOptions = {}): Promise<T> {
@@ -112,7 +122,7 @@ export class SqliteDatabase extends Database {
         alone: false,
         options,
         queuedAtMs: this.#parts.clock.monotonicMs(),
-        inContext: AsyncLocalStorage.snapshot(),
+        context: new AsyncResource('rookery.write', { requireManualDestroy: true }),
         run: fn,
         resolve: resolve as (value: unknown) => void,
         reject,
@@ -241,7 +251,7 @@ export class SqliteDatabase extends Database {
         continue;
       }
       const { job, transaction } = outcome;
-      job.inContext(() => transaction.settle('rolled back', logger));
+      job.context.runInAsyncScope(() => transaction.settle('rolled back', logger));
       job.alone = true;
       again.push(job);
     }
@@ -261,7 +271,7 @@ export class SqliteDatabase extends Database {
     try {
       if (erase) writer.handle.pragma('secure_delete = ON');
       if (isGuest) writer.run('SAVEPOINT write_job');
-      const value = await job.inContext(() =>
+      const value = await job.context.runInAsyncScope(() =>
         this.#open.run(transaction, () => transaction.execute(job.run.bind(job), clock, logger, job.options)),
       );
       if (isGuest) writer.run('RELEASE write_job');
@@ -294,7 +304,7 @@ export class SqliteDatabase extends Database {
   #settle({ job, transaction, startedAtMs, value, rejection }: Outcome, lost: Outcome['rejection']): void {
     const { clock, logger, onTransaction } = this.#parts;
     const refusal = rejection ?? lost;
-    job.inContext(() => transaction.settle(refusal ? 'rolled back' : 'committed', logger));
+    job.context.runInAsyncScope(() => transaction.settle(refusal ? 'rolled back' : 'committed', logger));
     if (refusal) job.reject(noted(refusal.error));
     else job.resolve(value);
     try {
