@@ -282,6 +282,9 @@ export class LocalEventPersister extends EventPersister {
             resolve(await work());
           } catch (error) {
             reject(error);
+          } finally {
+            // Whoever looked at the room meanwhile saw it by halves.
+            this.snapshots.drop(roomId);
           }
         },
       });
