@@ -205,6 +205,12 @@ describe.each(databases)('joins of rooms elsewhere (%s)', (database) => {
       carl.request('POST', `/join/${room.roomId}?${via.map((name) => `via=${name}`).join('&')}`, {});
     mute.answer = () => undefined;
     expect((await enter(mute.name)).status).toBe(504);
+    // Who was silent a moment ago is asked when all others were.
+    const asked = mute.asked.length;
+    const other = new ElsewhereRoom(far, '12');
+    expect((await carl.request('POST', `/join/${other.roomId}?via=${mute.name}&via=${far.name}`, {})).status).toBe(200);
+    expect(mute.asked).toHaveLength(asked);
+    far.answer = (request, response) => void room.answer(request, response);
     slow.answer = (asked, response) =>
       asked.url.includes('send_join') ? undefined : void room.answer(asked, response);
     expect((await enter(slow.name, far.name)).status).toBe(200);

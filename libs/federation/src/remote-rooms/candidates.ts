@@ -1,5 +1,5 @@
 import { Injectable } from '@nestjs/common';
-import { FederationClient, FederationRequestError, type RetryPlan } from '@rookery/federation-client';
+import { Destinations, FederationClient, FederationRequestError, type RetryPlan } from '@rookery/federation-client';
 import { isValidServerName, MatrixError } from '@rookery/matrix-types';
 import { Clock, Config, Logger } from '@rookery/platform';
 
@@ -8,6 +8,9 @@ const maxServers = 10;
 /** Servers whose refusal is believed: the others of the room would say the same. */
 const maxRefusals = 3;
 const usualPatienceMs = 180_000;
+/** With others to ask, the first step must not take longer, nor more than a part of what a request may take; milliseconds. */
+const impatienceMs = 10_000;
+const impatienceShare = 6;
 /** Most servers of a list that are looked at. */
 const maxListed = 100;
 
@@ -31,6 +34,17 @@ export class WrongAnswer extends FederationRequestError {
   }
 }
 
+/** How one of the servers should be asked. */
+export interface Attempt {
+  /** The only server there is deserves more patience than one of many. */
+  readonly retries: RetryPlan;
+  /**
+   * For the first step: while there are others a server that takes its time is left for later, and that is not held against
+   * it. `undefined` for the usual time.
+   */
+  readonly timeoutMs?: number;
+}
+
 /** Tries servers one after the other until one of them helps. */
 @Injectable()
 export class Candidates {
@@ -38,6 +52,7 @@ export class Candidates {
 
   constructor(
     private readonly client: FederationClient,
+    private readonly destinations: Destinations,
     private readonly config: Config,
     private readonly clock: Clock,
     logger: Logger,
@@ -57,16 +72,16 @@ export class Candidates {
   }
 
   /**
-   * Lets servers try in turn; the first success counts.
-   * @param ask throws FederationRequestError when a server does not help; `retries`: how it should ask, since the only server
-   *   there is deserves more patience than one of many
+   * Lets servers try in turn, those that could not be reached lately behind the others; the first success counts. Who was slow
+   * is asked once more in the end.
+   * @param ask throws FederationRequestError when a server does not help
    * @param patienceMs after so much time no further server is asked
    * @throws MatrixError 404 `M_NOT_FOUND` when there is nobody to ask, else what says most of their refusals, 502 or 504
    *   when none of them answered
    */
   async first<T>(
     servers: Iterable<string>,
-    ask: (server: string, retries: RetryPlan) => Promise<T>,
+    ask: (server: string, attempt: Attempt) => Promise<T>,
     patienceMs = usualPatienceMs,
   ): Promise<T> {
     const usable = this.usable(servers);
@@ -74,19 +89,38 @@ export class Candidates {
     let best: MatrixError | undefined;
     let refusals = 0;
     const untilMs = this.clock.nowMs() + patienceMs;
-    for (const server of usable.slice(0, maxServers)) {
+    const turns = await this.#turns(usable.slice(0, maxServers));
+    for (const { server, attempt } of turns) {
       if (best && this.clock.nowMs() >= untilMs) break;
       try {
-        return await ask(server, usable.length === 1 ? 'short' : 'none');
+        return await ask(server, attempt);
       } catch (error) {
         if (!(error instanceof FederationRequestError)) throw error;
         this.#logger.info('Another server did not help', { destination: server, reason: error.message });
+        if (error.reason === 'timeout' && attempt.timeoutMs !== undefined)
+          turns.push({ server, attempt: { retries: 'none' } });
         const shown = asMatrixError(error);
         if (best === undefined || weight(shown) > weight(best)) best = shown;
         if (shown.status === 403 && ++refusals >= maxRefusals) break;
       }
     }
     throw best!;
+  }
+
+  async #turns(servers: readonly string[]): Promise<{ readonly server: string; readonly attempt: Attempt }[]> {
+    const [only] = servers;
+    if (only !== undefined && servers.length === 1) return [{ server: only, attempt: { retries: 'short' } }];
+    await this.destinations.prepare(servers);
+    const resting = new Set<string>();
+    for (const server of servers) if ((await this.destinations.state(server)).retryAtTs > 0) resting.add(server);
+    const timeoutMs = Math.min(impatienceMs, this.config.get('federation.client_timeout') / impatienceShare);
+    return [
+      ...servers.filter((server) => !resting.has(server)).map((server) => ({ server, timeoutMs })),
+      ...servers.filter((server) => resting.has(server)).map((server) => ({ server, timeoutMs: undefined })),
+    ].map(({ server, timeoutMs: limitMs }) => ({
+      server,
+      attempt: { retries: 'none', ...(limitMs !== undefined && { timeoutMs: limitMs }) },
+    }));
   }
 }
 

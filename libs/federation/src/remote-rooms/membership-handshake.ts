@@ -12,10 +12,10 @@ import {
   signEvent,
   SigningKey,
 } from '@rookery/events';
-import { FederationClient, federationPath, FederationRequestError, type RetryPlan } from '@rookery/federation-client';
+import { FederationClient, federationPath, FederationRequestError } from '@rookery/federation-client';
 import { domainOf, isJsonObject, type JsonObject } from '@rookery/matrix-types';
 import { Clock, Config, Ids } from '@rookery/platform';
-import { WrongAnswer } from './candidates.js';
+import { type Attempt, WrongAnswer } from './candidates.js';
 
 /** What a user can do in a room only with the help of a server that is in it. */
 export type Handshake = 'join' | 'knock' | 'leave';
@@ -58,7 +58,7 @@ export class MembershipHandshake {
     room: { readonly roomId: string; readonly knownVersion?: string | undefined },
     userId: string,
     content: Readonly<JsonObject>,
-    retries: RetryPlan,
+    { retries, timeoutMs }: Attempt,
   ): Promise<RoomEvent> {
     const { roomId, knownVersion } = room;
     const answer = await this.client.requestExactJson({
@@ -66,7 +66,9 @@ export class MembershipHandshake {
       method: 'GET',
       path: `/_matrix/federation/v1/make_${kind}/${encodeURIComponent(roomId)}/${encodeURIComponent(userId)}`,
       ...(kind !== 'leave' && { query: { ver: versionsFor(kind) } }),
-      timeoutMs: this.#timeoutMs(kind),
+      timeoutMs: timeoutMs ?? this.#timeoutMs(kind),
+      // Who was given less time than usual is not down for that.
+      ignoreBackoff: timeoutMs !== undefined,
       maxBytes: maxSmallBytes,
       retries,
     });

@@ -39,8 +39,8 @@ export class RemoteDepartures {
     content: Readonly<JsonObject>,
   ): Promise<void> {
     const knownVersion = (await this.state.currentEvent(roomId, 'm.room.create'))?.event.rules.version;
-    await this.candidates.first(servers, async (server, retries) => {
-      const event = await this.handshake.prepare('knock', server, { roomId, knownVersion }, userId, content, retries);
+    await this.candidates.first(servers, async (server, attempt) => {
+      const event = await this.handshake.prepare('knock', server, { roomId, knownVersion }, userId, content, attempt);
       const answer = await this.handshake.send('knock', server, event);
       const unsigned = { knock_room_state: strippedStateFrom(answer['knock_room_state']) };
       await this.#store(Object.freeze({ ...event, pdu: { ...event.pdu, unsigned } }));
@@ -65,8 +65,8 @@ export class RemoteDepartures {
     const knownVersion = member?.rules.version;
     await this.candidates.first(
       [...servers, ...heardOf],
-      async (server, retries) => {
-        const event = await this.handshake.prepare('leave', server, { roomId, knownVersion }, userId, content, retries);
+      async (server, attempt) => {
+        const event = await this.handshake.prepare('leave', server, { roomId, knownVersion }, userId, content, attempt);
         await this.handshake.send('leave', server, event);
         await this.#store(event);
       },

@@ -1,10 +1,10 @@
 import { Injectable } from '@nestjs/common';
 import { addSignatures, parsePdu, InvalidEventError, type RoomEvent } from '@rookery/events';
-import { FederationRequestError, KeyRing, type RetryPlan } from '@rookery/federation-client';
+import { FederationRequestError, KeyRing } from '@rookery/federation-client';
 import { type JsonObject, MatrixError, type Signatures } from '@rookery/matrix-types';
 import { Logger } from '@rookery/platform';
 import { EventPersister, InboundEvents, RoomStateReader } from '@rookery/rooms';
-import { Candidates, WrongAnswer } from './candidates.js';
+import { type Attempt, Candidates, WrongAnswer } from './candidates.js';
 import { MembershipHandshake } from './membership-handshake.js';
 import { RemoteState } from './remote-state.js';
 import { refusalOf } from './room-proof.js';
@@ -73,9 +73,9 @@ export class RemoteJoins {
     // Done by an earlier request, after this one was looked at.
     if (member?.content['membership'] === 'join') return;
     await this.#turns.take(userId, () =>
-      this.candidates.first(servers, async (server, retries) => {
+      this.candidates.first(servers, async (server, attempt) => {
         const create = (await this.state.currentEvent(roomId, 'm.room.create'))?.event;
-        await this.#handOver(server, retries, { userId, roomId, content, create }, (event, answer) =>
+        await this.#handOver(server, attempt, { userId, roomId, content, create }, (event, answer) =>
           this.#enter(server, create, event, answer),
         );
       }),
@@ -109,9 +109,9 @@ export class RemoteJoins {
     content: Readonly<JsonObject>,
   ): Promise<void> {
     await this.#turns.take(userId, () =>
-      this.candidates.first(servers, async (server, retries) => {
+      this.candidates.first(servers, async (server, attempt) => {
         const create = (await this.state.currentEvent(roomId, 'm.room.create'))?.event;
-        await this.#handOver(server, retries, { userId, roomId, content, create }, async (event) => {
+        await this.#handOver(server, attempt, { userId, roomId, content, create }, async (event) => {
           const verdict = await this.inbound.receive(server, roomId, { event, origin: server });
           if (verdict.kind === 'accepted' || verdict.kind === 'known') return;
           if (verdict.kind === 'missingAncestors')
@@ -128,12 +128,12 @@ export class RemoteJoins {
    */
   async #handOver(
     server: string,
-    retries: RetryPlan,
+    attempt: Attempt,
     { userId, roomId, content, create }: JoinAttempt,
     use: (event: RoomEvent, answer: JsonObject) => Promise<void>,
   ): Promise<void> {
     const room = { roomId, knownVersion: create?.rules.version };
-    const own = await this.handshake.prepare('join', server, room, userId, content, retries);
+    const own = await this.handshake.prepare('join', server, room, userId, content, attempt);
     const finish = async (huge: boolean): Promise<void> => {
       const answer = await this.handshake.send('join', server, own, huge);
       // Nobody was asked to leave members out.
