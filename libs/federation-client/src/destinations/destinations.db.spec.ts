@@ -68,11 +68,16 @@ eachDatabase('servers that cannot be reached', (open) => {
     const { destinations } = client();
     const back: string[] = [];
     const stop = destinations.onRecovery((name) => back.push(name));
+    const signs: string[] = [];
+    const stopSigns = destinations.onLife((name) => signs.push(name));
     await destinations.failed('c.test');
     await destinations.alive('c.test');
     await destinations.alive('c.test');
     await destinations.alive('never-failed.test');
     expect(back).toEqual(['c.test']);
+    // The signs themselves are told, all of them.
+    expect(signs).toEqual(['c.test', 'c.test', 'never-failed.test']);
+    stopSigns();
     expect(await destinations.state('c.test')).toEqual({ failingSinceTs: undefined, retryAtTs: 0, pauseMs: 0 });
     expect(await client().destinations.state('c.test')).toEqual({
       failingSinceTs: undefined,
@@ -84,6 +89,7 @@ eachDatabase('servers that cannot be reached', (open) => {
     expect((await destinations.state('c.test')).pauseMs).toBe(10 * minuteMs);
     await destinations.alive('c.test');
     expect(back).toEqual(['c.test']);
+    expect(signs).toHaveLength(3);
   });
 
   it('are known to other processes within a minute', async () => {

@@ -23,7 +23,7 @@ export interface DestinationState {
   readonly pauseMs: number;
 }
 
-/** Told of a server that shows life again after a pause. Must not throw. */
+/** Told of a server that shows life, or does so again after a pause. Must not throw. */
 export type RecoveryListener = (destination: string) => void;
 
 const healthy: BackoffRow = { failure_ts: null, retry_last_ts: 0, retry_interval: 0 };
@@ -41,6 +41,7 @@ const jitterTo = 1.4;
 export class Destinations {
   readonly #known: Cache<string, { readonly row: BackoffRow; readonly readMs: number }>;
   readonly #listeners = new Set<RecoveryListener>();
+  readonly #lifeListeners = new Set<RecoveryListener>();
 
   constructor(
     private readonly database: Database,
@@ -91,8 +92,15 @@ export class Destinations {
     return () => this.#listeners.delete(listener);
   }
 
+  /** Calls `listener` for every sign of life of every server: often. The result stops that. */
+  onLife(listener: RecoveryListener): () => void {
+    this.#lifeListeners.add(listener);
+    return () => this.#lifeListeners.delete(listener);
+  }
+
   /** The server showed life: it answered, or sent something that carries its signature. */
   async alive(destination: string): Promise<void> {
+    for (const listener of this.#lifeListeners) listener(destination);
     const known = this.#known.get(destination);
     if (known === undefined || !isHealthy(known.row)) {
       if (!isHealthy(await this.#row(destination))) await this.reset(destination);

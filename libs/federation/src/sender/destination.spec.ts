@@ -77,6 +77,31 @@ describe('Destination', () => {
     expect(destination.isIdle).toBe(true);
   });
 
+  it('does not wait any longer for a server that shows life, and does not hurry', async () => {
+    const { destination, clock, tried } = make(lost(), lost(), lost());
+    destination.addEvents([event(1)]);
+    await clock.advance(0);
+    destination.showedLife();
+    await clock.advance(0);
+    expect(tried).toHaveLength(1);
+    await clock.advance(1_300);
+    expect(tried).toHaveLength(2);
+    // It would be tried again after four seconds.
+    await clock.advance(1_000);
+    destination.showedLife();
+    destination.showedLife();
+    await clock.advance(0);
+    expect(tried).toHaveLength(3);
+    await clock.advance(2_000);
+    expect(tried).toHaveLength(3);
+    destination.showedLife();
+    await clock.advance(0);
+    expect(tried.map(({ id }) => id)).toEqual(['t1', 't1', 't1', 't1']);
+    expect(destination.isIdle).toBe(true);
+    destination.showedLife();
+    expect(destination.isIdle).toBe(true);
+  });
+
   it('tells what a server refused under new ids, bit by bit', async () => {
     const refusal = failed({ status: 413 });
     const { destination, clock, tried } = make(refusal, refusal);

@@ -92,6 +92,7 @@ export class Destination implements TurnTaker {
   #state: 'idle' | 'waiting' | 'running' = 'idle';
   #pause: Timer | undefined;
   #failures = 0;
+  #failedAtMs = 0;
   #timedOut = false;
   #refusals = 0;
   #wasSlow = false;
@@ -176,6 +177,15 @@ export class Destination implements TurnTaker {
     this.#failures = 0;
     this.#givenUp = false;
     this.#pause?.cancel();
+    this.#pause = undefined;
+    this.#kick();
+  }
+
+  /** A short trouble may be over: the rest of its pause is left out. Not at once, since it may be there and yet out of reach. */
+  showedLife(): void {
+    if (this.#pause === undefined || this.#failures === 0 || this.#givenUp) return;
+    if (this.parts.clock.monotonicMs() - this.#failedAtMs < firstPauseMs) return;
+    this.#pause.cancel();
     this.#pause = undefined;
     this.#kick();
   }
@@ -360,6 +370,7 @@ export class Destination implements TurnTaker {
     if (reason === 'backing_off') return this.#giveUp(retryAfterMs ?? refusedPauseMs);
     if (error.isDown) {
       this.#failures++;
+      this.#failedAtMs = clock.monotonicMs();
       this.#timedOut = reason === 'timeout';
       if (isLast) return this.#giveUp((await destinations.state(this.name)).retryAtTs - clock.nowMs());
       const planned = firstPauseMs * 4 ** Math.min(this.#failures - 1, 10);

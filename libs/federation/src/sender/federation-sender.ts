@@ -67,6 +67,7 @@ export class FederationSender implements OnModuleInit {
   /** Takes up what was left over, in the background, and follows what comes. */
   async start(): Promise<void> {
     this.known.onRecovery((server) => this.#destinations.get(server)?.recovered());
+    this.known.onLife((server) => this.#destinations.get(server)?.showedLife());
     await this.feed.open();
     this.#starting = this.#begin();
   }
