@@ -1,4 +1,3 @@
-#!/usr/bin/env node
 import { parseArgs } from 'node:util';
 import { createModule, CreateModuleError } from './create-module.js';
 

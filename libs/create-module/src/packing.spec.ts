@@ -38,6 +38,11 @@ it('each package holds what it needs where it is installed alone: a new moduleâ€
       if (existsSync(pages)) wanted.push(...filesBelow(pages).map((path) => `templates/${path}`));
       const missing = wanted.map((path) => path.replace('./', '')).filter((path) => !held.has(path));
       expect([manifest.name, missing]).toEqual([manifest.name, []]);
+      // npm links commands when it installs a checkout, before anything is built: they must be there, and be programs.
+      for (const command of Object.values(manifest.bin ?? {})) {
+        const path = join(root, group, folder, command);
+        expect([command, command.includes('dist'), statSync(path).mode & 0o111]).toEqual([command, false, 0o111]);
+      }
     }
   }
 }, 60_000);

@@ -114,11 +114,11 @@ eachDatabase('upkeep of rooms', (open) => {
     const task = await rooms.get(RoomTasks).find(id);
     expect(task).toMatchObject({
       status: 'complete',
-      result: { failed_to_kick_users: [], localAliases: ['#doomed:example.org'] },
+      result: { failed_to_kick_users: [], local_aliases: ['#doomed:example.org'] },
     });
     expect([...(task!.result!['kicked_users'] as string[])].sort()).toEqual([alice.userId, bob.userId]);
     expect(Object.values(await rowsOf(roomId)).every((count) => count === 0)).toBe(true);
-    const newRoomId = task!.result!['newRoomId'] as string;
+    const newRoomId = task!.result!['new_room_id'] as string;
     expect(await rooms.get(MembershipReader).currentOf(newRoomId, bob.userId)).toBe('join');
     await expect(say(bob, newRoomId, 'why?')).rejects.toMatchObject({ errcode: 'M_FORBIDDEN' });
     await expect(rooms.get(JoinService).join(bob, roomId)).rejects.toMatchObject({ errcode: 'M_FORBIDDEN' });
