@@ -1,5 +1,5 @@
 import { Controller, Delete, Get, Param } from '@nestjs/common';
-import { JsonBody, Who } from '@rookery/http';
+import { Inbound, type InboundRequest, JsonBody, Who } from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { RoomShutdown, type RoomTask, RoomTasks, type ShutdownRequest, type ShutdownResult } from '@rookery/rooms';
@@ -35,17 +35,24 @@ export class RoomDeletionController {
     private readonly tasks: RoomTasks,
   ) {}
 
-  /** DELETE /_synapse/admin/v1/rooms/{roomId}: answers when it is done */
+  /**
+   * DELETE /_synapse/admin/v1/rooms/{roomId}: answers when it is done, and waits for no other task. It goes on when the client
+   * goes away, and after a stop of the server.
+   */
   @Delete(admin('v1', '/rooms/:roomId'))
   async now(
     @Who() requester: Requester,
     @Param('roomId') roomId: string,
     @JsonBody(schema) body: DeletionBody,
+    @Inbound() { signal }: InboundRequest,
   ): Promise<object> {
     const request = await this.#request(requester, body);
-    const task = await this.tasks.outcome(await this.shutdown.start(this.targets.id(roomId), request));
+    const id = await this.shutdown.start(this.targets.id(roomId), request, true);
+    const task = await this.tasks.outcome(id, signal);
     const result = resultOf(task);
     if (task?.status === 'complete') return result;
+    if (task?.status === 'active' || task?.status === 'scheduled')
+      throw new MatrixError(503, 'M_UNKNOWN', 'The server stops; it goes on with the deletion after its next start');
     if (result.failed_to_kick_users.length > 0)
       throw new MatrixError(400, 'M_UNKNOWN', 'The room is not purged: users of this server could not be removed');
     throw new MatrixError(500, 'M_UNKNOWN', 'The room could not be deleted');

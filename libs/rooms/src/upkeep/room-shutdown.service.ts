@@ -1,8 +1,8 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
-import { Database } from '@rookery/database';
+import { Database, isTransient } from '@rookery/database';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { assertAllowed, callbackContext, ModuleDispatcher } from '@rookery/module-host';
-import { Clock, type Requester } from '@rookery/platform';
+import { Clock, Logger, type Requester } from '@rookery/platform';
 import { moveAliases, selectAliasesOf } from '../directory/alias.query.js';
 import { setPublished } from '../directory/directory.query.js';
 import { RoomCreation } from '../creation/room-creation.service.js';
@@ -56,6 +56,7 @@ export class RoomShutdown implements OnModuleInit {
     private readonly purge: PurgeService,
     private readonly tasks: RoomTasks,
     private readonly clock: Clock,
+    private readonly logger: Logger,
   ) {}
 
   onModuleInit(): void {
@@ -78,14 +79,15 @@ export class RoomShutdown implements OnModuleInit {
   /**
    * Starts a shutdown in the background. The room is blocked at once, where that is asked for, even if it is refused for
    * being deleted already.
+   * @param isAwaited somebody waits for its end
    * @returns the id of the task; its result is a {@link ShutdownResult}
    * @throws MatrixError 400 `M_UNKNOWN` when the room is being deleted already, 403 `M_FORBIDDEN` when a module refuses
    */
-  async start(roomId: string, request: ShutdownRequest): Promise<string> {
+  async start(roomId: string, request: ShutdownRequest, isAwaited = false): Promise<string> {
     const context = callbackContext(serverRequester(request.requesterId));
     assertAllowed(await this.modules.gate('checkCanShutdownRoom', context, request.requesterId, roomId));
     if (request.block) await this.blocking.block(roomId, request.requesterId);
-    const id = await this.tasks.scheduleOnce('shutdown_and_purge_room', roomId, { ...request });
+    const id = await this.tasks.scheduleOnce('shutdown_and_purge_room', roomId, { ...request }, isAwaited);
     if (id === undefined) throw new MatrixError(400, 'M_UNKNOWN', 'The room is being deleted already');
     return id;
   }
@@ -179,8 +181,11 @@ export class RoomShutdown implements OnModuleInit {
       if (newRoomId !== undefined) await this.joins.join(serverRequester(userId), newRoomId, { unchecked: true });
       return true;
     } catch (error) {
-      if (MatrixError.is(error)) return false;
-      throw error;
+      if (isTransient(error)) throw error;
+      // Whatever it is, the others go: a room of which half is gone already must not be there for ever.
+      if (!MatrixError.is(error))
+        this.logger.warn('A user could not be removed from a room', { roomId, userId, err: error });
+      return false;
     }
   }
 }

@@ -1,5 +1,5 @@
 import { Injectable } from '@nestjs/common';
-import { Database } from '@rookery/database';
+import { Database, isTransient } from '@rookery/database';
 import type { JsonObject } from '@rookery/matrix-types';
 import { Clock, Ids, Logger } from '@rookery/platform';
 import {
@@ -35,6 +35,10 @@ export type TaskWork = (task: RoomTask, report: (result: JsonObject) => Promise<
 export class TaskInterrupted extends Error {}
 
 const maxRunning = 5;
+/** So many run besides those when somebody waits for them. */
+const maxAwaited = 5;
+const firstRetryMs = 2_000;
+const longestRetryMs = 60_000;
 const maxListed = 1000;
 const keepFinishedMs = 7 * 24 * 3_600_000;
 
@@ -45,10 +49,12 @@ export class RoomTasks {
   readonly #waiting: string[] = [];
   readonly #running = new Map<string, Promise<void>>();
   /** Those who wait for the end of a task. */
-  readonly #watchers = new Map<string, (() => void)[]>();
+  readonly #watchers = new Map<string, Set<() => void>>();
   /** What is just being scheduled that may be there once only. */
   readonly #scheduling = new Set<string>();
-  #stopped = false;
+  /** Tasks that somebody waits for. */
+  readonly #awaited = new Set<string>();
+  #stopping = new AbortController();
 
   constructor(
     private readonly database: Database,
@@ -64,7 +70,7 @@ export class RoomTasks {
 
   /** Goes on with what was not finished. Call it when all actions are defined. */
   async resume(): Promise<void> {
-    this.#stopped = false;
+    this.#stopping = new AbortController();
     const before = this.clock.nowMs() - keepFinishedMs;
     await this.database.write((tx) => deleteFinished(tx, before), { name: 'delete_finished_tasks' });
     for (const row of await selectUnfinished(this.database)) if (this.#works.has(row.action)) this.#enqueue(row.id);
@@ -72,19 +78,22 @@ export class RoomTasks {
 
   /** Whether the server is about to end: work that can be taken up again throws {@link TaskInterrupted}. */
   get stopping(): boolean {
-    return this.#stopped;
+    return this.#stopping.signal.aborted;
   }
 
   /** Starts no more tasks, and resolves when those that run have come to an end. */
   async stop(): Promise<void> {
-    this.#stopped = true;
+    this.#stopping.abort();
     await Promise.all(this.#running.values());
-    for (const tell of [...this.#watchers.values()].flat()) tell();
+    for (const tell of [...this.#watchers.values()].flatMap((all) => [...all])) tell();
     this.#watchers.clear();
   }
 
-  /** @returns the task's id */
-  async schedule(action: string, roomId: string, params: JsonObject): Promise<string> {
+  /**
+   * @param isAwaited somebody waits for its end: it does not wait for what others do in the background
+   * @returns the task's id
+   */
+  async schedule(action: string, roomId: string, params: JsonObject, isAwaited = false): Promise<string> {
     const id = this.ids.letters(16);
     const row: TaskRow = {
       id,
@@ -97,6 +106,7 @@ export class RoomTasks {
       error: null,
     };
     await this.database.write((tx) => insertTask(tx, row), { name: 'schedule_task' });
+    if (isAwaited) this.#awaited.add(id);
     this.#enqueue(id);
     return id;
   }
@@ -105,7 +115,12 @@ export class RoomTasks {
    * The same, unless such a task about the same is waiting or running.
    * @returns the task's id; `undefined` when there is one already
    */
-  async scheduleOnce(action: string, roomId: string, params: JsonObject): Promise<string | undefined> {
+  async scheduleOnce(
+    action: string,
+    roomId: string,
+    params: JsonObject,
+    isAwaited = false,
+  ): Promise<string | undefined> {
     const key = `${action} ${roomId}`;
     // Of several requests at a time, all would find nothing yet.
     if (this.#scheduling.has(key)) return undefined;
@@ -114,7 +129,7 @@ export class RoomTasks {
       const isPending = ({ status, ...task }: RoomTask): boolean =>
         task.action === action && (status === 'active' || status === 'scheduled');
       if ((await this.ofRoom(roomId)).some(isPending)) return undefined;
-      return await this.schedule(action, roomId, params);
+      return await this.schedule(action, roomId, params, isAwaited);
     } finally {
       this.#scheduling.delete(key);
     }
@@ -135,12 +150,20 @@ export class RoomTasks {
     return (await selectTasks(this.database, search, maxListed)).map(taskOf);
   }
 
-  /** A task that this process has scheduled, once it has come to its end. `undefined` when there is none with that id. */
-  async outcome(id: string): Promise<RoomTask | undefined> {
-    if (this.#running.has(id) || this.#waiting.includes(id)) {
-      await new Promise<void>((resolve) => {
-        this.#watchers.set(id, [...(this.#watchers.get(id) ?? []), resolve]);
-      });
+  /**
+   * A task that this process has scheduled, once it has come to its end, or as it is when the signal aborts or the server stops:
+   * it goes on all the same. `undefined` when there is none with that id.
+   */
+  async outcome(id: string, signal?: AbortSignal): Promise<RoomTask | undefined> {
+    if (!signal?.aborted && (this.#running.has(id) || this.#waiting.includes(id))) {
+      let tell = (): void => {};
+      const end = new Promise<void>((resolve) => (tell = resolve));
+      const watchers = this.#watchers.get(id) ?? new Set();
+      this.#watchers.set(id, watchers.add(tell));
+      signal?.addEventListener('abort', tell);
+      await end;
+      signal?.removeEventListener('abort', tell);
+      watchers.delete(tell);
     }
     return this.find(id);
   }
@@ -152,16 +175,19 @@ export class RoomTasks {
 
   #enqueue(id: string): void {
     if (this.#running.has(id) || this.#waiting.includes(id)) return;
-    this.#waiting.push(id);
+    if (this.#awaited.has(id)) this.#waiting.unshift(id);
+    else this.#waiting.push(id);
     this.#next();
   }
 
   #next(): void {
-    if (this.#stopped || this.#running.size >= maxRunning) return;
-    const id = this.#waiting.shift();
-    if (id === undefined) return;
+    const [id] = this.#waiting;
+    if (id === undefined || this.stopping) return;
+    if (this.#running.size >= maxRunning + (this.#awaited.has(id) ? maxAwaited : 0)) return;
+    this.#waiting.shift();
     const run = this.#run(id).finally(() => {
       this.#running.delete(id);
+      this.#awaited.delete(id);
       for (const tell of this.#watchers.get(id) ?? []) tell();
       this.#watchers.delete(id);
       this.#next();
@@ -169,28 +195,43 @@ export class RoomTasks {
     this.#running.set(id, run);
   }
 
+  /** Does a task; where the database is away, again until it is back. Never rejects. */
   async #run(id: string): Promise<void> {
-    let result: JsonObject | undefined;
+    for (let attempt = 0; !this.stopping; attempt++) {
+      try {
+        return await this.#attempt(id);
+      } catch (error) {
+        if (error instanceof TaskInterrupted) return;
+        if (!isTransient(error)) {
+          this.logger.error('The outcome of a task on a room could not be noted', { task: id, err: error });
+          return;
+        }
+        const delayMs = Math.min(firstRetryMs * 2 ** attempt, longestRetryMs);
+        this.logger.warn('A task on a room waits for the database', { task: id, retryInMs: delayMs, err: error });
+        await this.clock.sleep(delayMs, this.#stopping.signal);
+      }
+    }
+  }
+
+  /** @throws TaskInterrupted, and what is no failure of the task: that the database cannot do it just now */
+  async #attempt(id: string): Promise<void> {
+    const task = await this.find(id);
+    const work = task && this.#works.get(task.action);
+    if (!task || !work) return;
+    let { result } = task;
+    let failure: string | undefined;
     try {
-      const task = await this.find(id);
-      const work = task && this.#works.get(task.action);
-      if (!task || !work) return;
-      result = task.result;
       await this.#update(id, 'active', result);
       result = await work(task, async (progress) => {
         result = progress;
         await this.#update(id, 'active', progress);
       });
-      await this.#update(id, 'complete', result);
     } catch (error) {
-      if (error instanceof TaskInterrupted) return;
+      if (error instanceof TaskInterrupted || isTransient(error)) throw error;
       this.logger.error('A task on a room failed', { task: id, err: error });
-      try {
-        await this.#update(id, 'failed', result, error instanceof Error ? error.message : String(error));
-      } catch (storeError) {
-        this.logger.error('The failure of a task could not be noted', { task: id, err: storeError });
-      }
+      failure = error instanceof Error ? error.message : String(error);
     }
+    await this.#update(id, failure === undefined ? 'complete' : 'failed', result, failure);
   }
 
   async #update(id: string, status: TaskStatus, result: JsonObject | undefined, error?: string): Promise<void> {
