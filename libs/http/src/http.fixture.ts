@@ -155,6 +155,13 @@ class ProbeController {
     );
   }
 
+  @Get(client(['v3'], '/parts'))
+  @Access({ auth: 'none' })
+  parts(): HttpReply {
+    const parts = [Buffer.from('{"text":"'), Buffer.alloc(20_000, 'x'), Buffer.from('ü"}')];
+    return new HttpReply(200, { 'content-type': 'application/json' }, parts);
+  }
+
   @Get(client(['v3'], '/big'))
   @Access({ auth: 'none' })
   big(): object {

@@ -61,6 +61,18 @@ describe('listeners', () => {
     expect([small.headers.get('content-encoding'), small.headers.get('vary')]).toEqual([null, 'Accept-Encoding']);
   });
 
+  it.each([true, false])('send the parts of a body as one (compressed: %s)', async (compress) => {
+    const { base } = await begin({ listeners: [{ ...listener, resources: [{ names: ['client'], compress }] }] });
+    const url = `${base}/_matrix/client/v3/parts`;
+    const answer = await fetch(url, { headers: { 'accept-encoding': 'gzip' } });
+    expect(answer.headers.get('content-encoding')).toBe(compress ? 'gzip' : null);
+    expect(await answer.json()).toEqual({ text: `${'x'.repeat(20_000)}ü` });
+    const head = await fetch(url, { method: 'HEAD', headers: { 'accept-encoding': 'identity' } });
+    expect([head.headers.get('content-length'), head.headers.get('transfer-encoding'), await head.text()]).toEqual([
+      ...['20013', null, ''],
+    ]);
+  });
+
   it('believe a proxy only when told to', async () => {
     const ip = async (base: string, header: string): Promise<unknown> =>
       (

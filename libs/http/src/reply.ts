@@ -41,8 +41,11 @@ export class HttpReply {
     readonly status: number,
     /** Names in lower case. A list sends the header several times (`set-cookie`). */
     readonly headers: Readonly<Record<string, string | string[]>>,
-    /** A stream is piped and destroyed when the client goes away; give it a `content-length` where it is known. */
-    readonly body: string | Uint8Array | Readable | undefined,
+    /**
+     * Bytes may come in parts, which go out as one body. A stream is piped and destroyed when the client goes away; give it a
+     * `content-length` where it is known.
+     */
+    readonly body: string | Uint8Array | readonly Uint8Array[] | Readable | undefined,
   ) {}
 
   /** JSON with another status or more headers. */

@@ -27,6 +27,14 @@ const compressFromBytes = 1024;
 const leftoverTimeoutMs = 10_000;
 
 type Headers = Record<string, string | number | string[]>;
+type Body = string | Uint8Array | readonly Uint8Array[];
+
+function sizeOf(body: Body): number {
+  if (typeof body === 'string') return Buffer.byteLength(body);
+  return isInParts(body) ? body.reduce((size, part) => size + part.length, 0) : body.length;
+}
+
+const isInParts = (body: Body): body is readonly Uint8Array[] => Array.isArray(body);
 
 /** Keeps a client from sending a refused body for ever, without cutting off the answer it is to read. */
 function discardLeftover(exchange: Exchange): void {
@@ -37,30 +45,35 @@ function discardLeftover(exchange: Exchange): void {
   raw.once('end', () => clearTimeout(timer)).once('close', () => clearTimeout(timer));
 }
 
-function write(exchange: Exchange, status: number, headers: Headers, body: string | Uint8Array): void {
+function write(exchange: Exchange, status: number, headers: Headers, body: Body): void {
   const { response } = exchange;
   if (response.destroyed) return;
-  exchange.sentBytes = typeof body === 'string' ? Buffer.byteLength(body) : body.length;
+  exchange.sentBytes = sizeOf(body);
   headers['content-length'] = exchange.sentBytes;
   response.writeHead(status, headers);
   if (exchange.method === 'HEAD') response.end();
-  else response.end(body);
+  else if (isInParts(body)) {
+    // One write for the system.
+    response.cork();
+    for (const part of body) response.write(part);
+    response.end();
+  } else response.end(body);
   discardLeftover(exchange);
 }
 
-const mayCompress = (exchange: Exchange, body: string | Uint8Array): boolean =>
+const mayCompress = (exchange: Exchange, body: Body): boolean =>
   exchange.listener.compress &&
-  body.length >= compressFromBytes &&
+  sizeOf(body) >= compressFromBytes &&
   /\bgzip\b(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))/.test(String(exchange.headers['accept-encoding'] ?? ''));
 
-function send(exchange: Exchange, status: number, headers: Headers, body: string | Uint8Array): void {
+function send(exchange: Exchange, status: number, headers: Headers, body: Body): void {
   if (exchange.listener.compress) headers['vary'] = ['Accept-Encoding', headers['vary'] ?? []].flat().join(', ');
   if (headers['content-encoding'] !== undefined || !mayCompress(exchange, body))
     return write(exchange, status, headers, body);
   // Once the body is packed, nobody is there to catch.
   for (const [name, value] of Object.entries(headers))
     for (const one of [value].flat()) validateHeaderValue(name, String(one));
-  gzip(body, (error, packed) => {
+  gzip(isInParts(body) ? Buffer.concat(body) : body, (error, packed) => {
     if (error === null) write(exchange, status, { ...headers, 'content-encoding': 'gzip' }, packed);
     else write(exchange, status, headers, body);
   });

@@ -15,7 +15,7 @@ import { type JsonObject, MatrixError, parseSyncFilter } from '@rookery/matrix-t
 import type { Requester } from '@rookery/platform';
 import { FilterStore, SessionWatch } from '@rookery/users';
 import { parseSyncToken } from './request/sync-token.js';
-import { answerText } from './request/written-rooms.js';
+import { answerBytes } from './request/written-rooms.js';
 import { type SyncRequest, SyncService } from './sync.service.js';
 
 /** Longest wait that a client gets, whatever it asks for. */
@@ -53,8 +53,8 @@ export class SyncController {
     const answer = await (query.timeoutMs > 0
       ? this.sessions.during(request, requester.userId, (signal) => this.service.sync(query, signal))
       : this.service.sync(query, request.signal));
-    const text = answerText(answer);
-    return text === undefined ? answer : new HttpReply(200, { 'content-type': 'application/json' }, text);
+    const bytes = answerBytes(answer);
+    return bytes === undefined ? answer : new HttpReply(200, { 'content-type': 'application/json' }, bytes);
   }
 
   /** A filter is given in line, as JSON, or by the id under which it was stored. */

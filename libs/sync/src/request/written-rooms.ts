@@ -1,47 +1,51 @@
 import type { JsonObject } from '@rookery/matrix-types';
 
+const colon = Buffer.from(':');
+const comma = Buffer.from(',');
+const open = Buffer.from('{');
+const close = Buffer.from('}');
+
 /**
- * The rooms of an answer as text, room by room: what it was written from need not be kept until the last room is there. Goes
- * out with {@link answerText}; to anybody else who writes it, it is the object that it stands for.
+ * The rooms of an answer as they go out, bytes of JSON, written some rooms at a time: neither what they were written from nor
+ * their text need be kept until the last room is there. Goes out with {@link answerBytes}; to anybody else who writes it, it
+ * is the object that it stands for.
  */
 export class WrittenRooms {
-  readonly #sections = new Map<string, string[]>();
+  readonly #sections = new Map<string, Uint8Array[]>();
 
   get isEmpty(): boolean {
     return this.#sections.size === 0;
   }
 
-  add(section: string, roomId: string, room: JsonObject): void {
-    const text = `${JSON.stringify(roomId)}:${JSON.stringify(room)}`;
-    const list = this.#sections.get(section);
-    if (list === undefined) this.#sections.set(section, [text]);
-    else list.push(',', text);
+  /** Adds rooms to a section. @param rooms by id, at least one */
+  add(section: string, rooms: Readonly<Record<string, JsonObject>>): void {
+    const bytes = Buffer.from(JSON.stringify(rooms)).subarray(1, -1);
+    const parts = this.#sections.get(section);
+    if (parts === undefined) this.#sections.set(section, [bytes]);
+    else parts.push(comma, bytes);
   }
 
-  /** The text of the whole, in pieces. */
-  pieces(): string[] {
-    const pieces: string[] = [];
+  /** The bytes of the whole, in parts. */
+  parts(): Uint8Array[] {
+    const parts: Uint8Array[] = [open];
     for (const [section, rooms] of this.#sections) {
-      pieces.push(pieces.length === 0 ? '{' : '},', `${JSON.stringify(section)}:{`);
-      for (const piece of rooms) pieces.push(piece);
+      if (parts.length > 1) parts.push(comma);
+      parts.push(Buffer.from(JSON.stringify(section)), colon, open, ...rooms, close);
     }
-    pieces.push(pieces.length === 0 ? '{}' : '}}');
-    return pieces;
+    parts.push(close);
+    return parts;
   }
 
   toJSON(): unknown {
-    return JSON.parse(this.pieces().join(''));
+    return JSON.parse(Buffer.concat(this.parts()).toString());
   }
 }
 
-/** The text of an answer; `undefined` when nothing of it is written yet. */
-export function answerText(answer: JsonObject): string | undefined {
+/** The bytes of an answer, in parts; `undefined` when nothing of it is written yet. */
+export function answerBytes(answer: JsonObject): Uint8Array[] | undefined {
   const { rooms, ...rest } = answer;
   if (!(rooms instanceof WrittenRooms)) return undefined;
   const text = JSON.stringify(rest);
-  const pieces = rooms.pieces();
-  pieces.unshift(text.slice(0, -1), text === '{}' ? '"rooms":' : ',"rooms":');
-  pieces.push('}');
-  // Joined once: the answer of an account with many rooms is large.
-  return pieces.join('');
+  const start = Buffer.from(`${text.slice(0, -1)}${text === '{}' ? '' : ','}"rooms":`);
+  return [start, ...rooms.parts(), close];
 }

@@ -20,7 +20,7 @@ import { EventWriter, type WrittenEvents } from './written-events.js';
 export type RoomsAnswer = Partial<Record<'join' | 'invite' | 'knock' | 'leave', Record<string, JsonObject>>>;
 
 /** Rooms that are held as objects at a time, where all of them are wanted as text. */
-const roomsAtOnce = 16;
+const roomsAtOnce = 8;
 
 /** What was read for all rooms at once. */
 interface RoomParts {
@@ -100,8 +100,7 @@ export class RoomsSection {
     const written = new WrittenRooms();
     for (let start = 0; start < entries.length; start += roomsAtOnce) {
       const part = await this.build(entries.slice(start, start + roomsAtOnce), accountData, context);
-      for (const [section, rooms] of Object.entries(part))
-        for (const [roomId, room] of Object.entries(rooms)) written.add(section, roomId, room);
+      for (const [section, rooms] of Object.entries(part)) written.add(section, rooms);
     }
     return written.isEmpty ? undefined : written;
   }
