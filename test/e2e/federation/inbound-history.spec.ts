@@ -186,6 +186,35 @@ describe.each(databases)('the past of rooms for other servers (%s)', (database) 
     expect([...(body['pdu_ids'] as string[]), ...(body['auth_chain_ids'] as string[])]).not.toContain(rejected.eventId);
   });
 
+  it('holds what was soft-failed where others build upon it, though no client sees it', async () => {
+    const visit = await visitRoom('12');
+    const [start] = visit.heads as [RoomEvent];
+    const carol = '@carol:third.test';
+    const third = await world.played('third.test');
+    const other = await Visit.join(third, home, visit.roomId, carol);
+    await ok(alice, 'POST', `/rooms/${visit.roomId}/kick`, { user_id: bob });
+    const evading = visit.make({ type: 'm.room.message', sender: bob, content: { body: 'evading' }, prev: [start] });
+    await sendTransaction(visitor, home, [evading.pdu]);
+    const [before] = other.heads as [RoomEvent];
+    const content = { body: 'who has not heard of it' };
+    const onTop = other.make({ type: 'm.room.message', sender: carol, content, prev: [evading, before] });
+    await sendTransaction(third, home, [onTop.pdu]);
+    const timeline = async (): Promise<WireEvent[]> =>
+      (await ok<{ chunk: WireEvent[] }>(alice, 'GET', `/rooms/${visit.roomId}/messages?dir=b&limit=50`)).chunk;
+    await eventually(async () => (await timeline()).some((event) => event.event_id === onTop.eventId));
+    expect((await timeline()).map((event) => event.event_id)).not.toContain(evading.eventId);
+    const room = part(visit.roomId);
+    const path = `/backfill/${room}?v=${part(onTop.eventId)}&limit=100`;
+    expect(idsIn(other, (await get(path, third)).body['pdus'])).toContain(evading.eventId);
+    const between = await missing(
+      other,
+      { earliest_events: [before.eventId], latest_events: [onTop.eventId], limit: 50 },
+      third,
+    );
+    expect(idsIn(other, between.body['events'])).toContain(evading.eventId);
+    expect((await get(`/event/${part(evading.eventId)}`, third)).status).toBe(200);
+  });
+
   it('is spaces, as far as a server may know of their rooms', async () => {
     const open = await createRoom(alice, { preset: 'public_chat', name: 'open' });
     const closed = await createRoom(alice, { name: 'closed' });

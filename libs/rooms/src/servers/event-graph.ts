@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { EventStore } from '../persistence/event-store.js';
-import { isServable, type StoredEvent } from '../persistence/stored-event.js';
+import { isInTimeline, type StoredEvent } from '../persistence/stored-event.js';
 import { authChainOf } from '../state/auth-chains.query.js';
 
 /** How far to walk back. */
@@ -28,8 +28,8 @@ export class EventGraph {
   ) {}
 
   /**
-   * Events and their ancestors, the deepest first: accepted ones that are known with their place in the room. A bounded number
-   * of queries, few where the graph has no gaps.
+   * Events and their ancestors, the deepest first: those that were not rejected and are known with their place in the room,
+   * soft-failed ones among them, since others build upon these. A bounded number of queries, few where the graph has no gaps.
    */
   async walkBack(roomId: string, start: readonly string[], walk: GraphWalk): Promise<StoredEvent[]> {
     const stop = new Set(walk.stopAt ?? []);
@@ -50,7 +50,7 @@ export class EventGraph {
     let looked = walk.limit * lookedAtPerEvent;
     while (pending.length > 0 && found.length < walk.limit && looked-- > 0) {
       const next = takeDeepest(pending);
-      if (isServable(next) && !(walk.withoutStart && isStart.has(next.event.eventId))) found.push(next);
+      if (isInTimeline(next) && !(walk.withoutStart && isStart.has(next.event.eventId))) found.push(next);
       await reach(next.event.prevEventIds);
     }
     return found;
