@@ -9,6 +9,7 @@ import { Participation } from '../membership/participation.js';
 import { EventStore } from '../persistence/event-store.js';
 import { EventPersister } from '../persistence/event-persister.js';
 import type { ClientTransaction, SentEvent } from '../persistence/stored-event.js';
+import { checkRelation } from '../relations/relation-rules.js';
 import { checkContent } from './content-rules.js';
 import { deviceKeyOf, originOf } from './origin.js';
 import { findSentEvent } from './transactions.query.js';
@@ -49,7 +50,7 @@ export class EventCreation {
 
   /**
    * Sends an event. With a transaction id the same request may be repeated: it makes one event, over restarts as well.
-   * @throws MatrixError 403 `M_FORBIDDEN`, `M_RESOURCE_LIMIT_EXCEEDED`, `M_CONSENT_NOT_GIVEN`, 400 `M_BAD_JSON` and `M_INVALID_PARAM`, 413 `M_TOO_LARGE`, 429 `M_LIMIT_EXCEEDED`
+   * @throws MatrixError 403 `M_FORBIDDEN`, `M_RESOURCE_LIMIT_EXCEEDED`, `M_CONSENT_NOT_GIVEN`, 400 `M_BAD_JSON`, `M_INVALID_PARAM` and `M_DUPLICATE_ANNOTATION`, 413 `M_TOO_LARGE`, 429 `M_LIMIT_EXCEEDED`
    */
   async send(requester: Requester, request: SendRequest, txnId?: string): Promise<SentEvent> {
     if (txnId === undefined) return this.#send(requester, request, undefined);
@@ -91,6 +92,7 @@ export class EventCreation {
     await this.#takeLimit(requester, request);
     const { content, type, stateKey } = request;
     checkContent(type, stateKey, content, this.config.serverName);
+    await checkRelation(this.database, this.events, requester.userId, request);
     if (stateKey !== undefined && this.modules.has('userMaySendStateEvent')) {
       const context = callbackContext(requester);
       assertAllowed(
