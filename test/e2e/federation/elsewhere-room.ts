@@ -24,6 +24,7 @@ export interface ElsewhereDraft {
   readonly auth?: readonly string[];
   readonly originServerTs?: number;
   readonly unsigned?: boolean;
+  readonly redacts?: string;
 }
 
 /** A request as it is named in a path: `make_join`, `state_ids`. */
@@ -95,7 +96,7 @@ export class ElsewhereRoom {
     const event = buildEvent(
       {
         roomId: isCreate && this.rules.createEventImplied ? undefined : this.roomId,
-        ...{ type, stateKey, content, sender },
+        ...{ type, stateKey, content, sender, redacts: draft.redacts },
         originServerTs: draft.originServerTs ?? (this.#nowMs += 1000),
         depth: Math.max(0, ...prev.map((each) => each.depth)) + 1,
         prevEventIds: prev.map((each) => each.eventId),

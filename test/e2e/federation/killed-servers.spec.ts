@@ -5,7 +5,7 @@ import { type FederatingProcess, FederatingProcesses, ProcessUser } from './serv
 
 const part = encodeURIComponent;
 /** For what both servers have to agree on, on a slow machine. */
-const patienceMs = 90_000;
+const patienceMs = 120_000;
 
 interface WireEvent {
   readonly event_id: string;
@@ -28,12 +28,15 @@ describe.each(databaseKinds)('two servers, one of them killed (%s)', (database) 
   let count = 0;
 
   beforeAll(async () => {
-    const federation = { destination_min_retry_interval: '1s', destination_max_retry_interval: '2s' };
+    const federation = {
+      ...{ destination_min_retry_interval: '1s', destination_max_retry_interval: '2s' },
+      ...{ max_long_retry_delay: '2s', client_timeout: '20s' },
+    };
     const here = await programs.start({ federation });
     const there = await programs.start({ federation });
     alice = await ProcessUser.register(here, 'alice');
     zoe = await ProcessUser.register(there, 'zoe');
-  }, 120_000);
+  }, 240_000);
   afterAll(() => programs.remove());
 
   const create = async (options: object): Promise<string> =>
@@ -118,7 +121,7 @@ describe.each(databaseKinds)('two servers, one of them killed (%s)', (database) 
         }
       };
       const talking = Promise.all([talk(alice), talk(alice), talk(zoe), talk(zoe), tell()]);
-      await eventually(() => acknowledged.length > 60);
+      await eventually(() => acknowledged.length > 60, patienceMs);
       await restart(victim === 'receiver' ? zoe.home : alice.home);
       const before = acknowledged.length;
       await eventually(() => acknowledged.length > before + 40, patienceMs);
@@ -137,7 +140,7 @@ describe.each(databaseKinds)('two servers, one of them killed (%s)', (database) 
       // None twice, though transactions were repeated.
       expect(heard.filter((n, index) => heard.indexOf(n) !== index)).toEqual([]);
     },
-    240_000,
+    400_000,
   );
 
   it.each(['joining', 'resident'] as const)(
@@ -155,7 +158,7 @@ describe.each(databaseKinds)('two servers, one of them killed (%s)', (database) 
         expect(await membership(alice, roomId)).toBe('join');
       }
     },
-    240_000,
+    400_000,
   );
 
   it.each(['inviting', 'invited'] as const)(
@@ -179,6 +182,6 @@ describe.each(databaseKinds)('two servers, one of them killed (%s)', (database) 
         expect((await zoe.call<Sync>('GET', '/sync')).rooms?.invite?.[roomId]).toBeUndefined();
       }
     },
-    240_000,
+    400_000,
   );
 });

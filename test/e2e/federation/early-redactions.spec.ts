@@ -1,0 +1,101 @@
+import { eventually, type TestHomeserver, type TestUser } from '@rookery/testing';
+import { createRoom, databases, ok, say, type WireEvent } from '../rooms/rooms-client.js';
+import { ElsewhereRoom } from './elsewhere-room.js';
+import { FederationWorld, type PlayedServer } from './federation-world.js';
+import { Visit } from './visiting-server.js';
+
+const bob = '@bob:visitor.test';
+const carol = '@carol:third.test';
+const versions = ['2', '10', '11', '12'];
+
+interface ServedEvent extends WireEvent {
+  readonly unsigned?: { readonly redacted_because?: WireEvent };
+}
+
+describe.each(databases)('a redaction that is here before its target (%s)', (database) => {
+  let world: FederationWorld;
+  let home: TestHomeserver;
+  let alice: TestUser;
+  let visitor: PlayedServer;
+  let third: PlayedServer;
+  beforeAll(async () => {
+    world = await FederationWorld.create();
+    home = await world.homeserver('home.test', {
+      database,
+      settings: { rc_federation: { sleep_limit: 1_000, concurrent: 50 } },
+    });
+    visitor = await world.played('visitor.test');
+    third = await world.played('third.test');
+    alice = await home.registerUser('alice');
+  });
+  afterAll(() => world.stop());
+
+  const served = (roomId: string, eventId: string): Promise<ServedEvent> =>
+    eventually(async () => {
+      const answer = await alice.request<ServedEvent>('GET', `/rooms/${roomId}/event/${encodeURIComponent(eventId)}`);
+      return answer.status === 200 && answer.body;
+    });
+
+  it.each(versions)('counts once the target comes (version %s)', async (version) => {
+    const roomId = await createRoom(alice, { preset: 'public_chat', room_version: version });
+    const visit = await Visit.join(visitor, home, roomId, bob);
+    const word = visit.make({ type: 'm.room.message', sender: bob, content: { body: 'regretted' } });
+    const byContent = ['11', '12'].includes(version);
+    const redaction = visit.make({
+      ...{ type: 'm.room.redaction', sender: bob },
+      content: byContent ? { redacts: word.eventId } : {},
+      ...(!byContent && { redacts: word.eventId }),
+    });
+    await visit.send(redaction);
+    await served(roomId, redaction.eventId);
+    await visit.send(word);
+    const shown = await served(roomId, word.eventId);
+    expect(shown.content).toEqual({});
+    expect(shown.unsigned?.redacted_because?.event_id).toBe(redaction.eventId);
+    // Nor is it in any list.
+    const { chunk } = await ok<{ chunk: ServedEvent[] }>(alice, 'GET', `/rooms/${roomId}/messages?dir=b&limit=50`);
+    expect(chunk.find((event) => event.event_id === word.eventId)?.content).toEqual({});
+  });
+
+  it.each(versions)('does not count for what its sender may not redact (version %s)', async (version) => {
+    const roomId = await createRoom(alice, { preset: 'public_chat', room_version: version });
+    const other = await Visit.join(third, home, roomId, carol);
+    const visit = await Visit.join(visitor, home, roomId, bob);
+    const word = other.make({ type: 'm.room.message', sender: carol, content: { body: 'kept' } });
+    const byContent = ['11', '12'].includes(version);
+    const redaction = visit.make({
+      ...{ type: 'm.room.redaction', sender: bob },
+      content: byContent ? { redacts: word.eventId } : {},
+      ...(!byContent && { redacts: word.eventId }),
+    });
+    await visit.send(redaction);
+    const after = visit.make({ type: 'm.room.message', sender: bob, content: { body: 'after it' } });
+    await visit.send(after);
+    await served(roomId, after.eventId);
+    await other.send(word);
+    const shown = await served(roomId, word.eventId);
+    expect(shown.content).toEqual({ body: 'kept' });
+    expect(shown.unsigned?.redacted_because).toBeUndefined();
+  });
+
+  it.each(['10', '12'])('counts for history that is fetched later (version %s)', async (version) => {
+    const room = new ElsewhereRoom(visitor, version);
+    const word = room.say('regretted long ago');
+    for (let n = 0; n < 150; n++) room.say(`between ${n}`);
+    const byContent = version === '12';
+    const content = byContent ? { redacts: word.eventId } : {};
+    room.add({ type: 'm.room.redaction', content, ...(!byContent && { redacts: word.eventId }) });
+    await ok(alice, 'POST', `/join/${room.roomId}?via=${visitor.name}`, {});
+    let from = '';
+    const seen = new Map<string, ServedEvent>();
+    for (let pages = 0; pages < 40 && !seen.has(word.eventId); pages++) {
+      const path = `/rooms/${room.roomId}/messages?dir=b&limit=50${from}`;
+      const { chunk, end } = await ok<{ chunk: ServedEvent[]; end?: string }>(alice, 'GET', path);
+      for (const event of chunk) seen.set(event.event_id, event);
+      if (end === undefined) break;
+      from = `&from=${encodeURIComponent(end)}`;
+    }
+    expect(seen.get(word.eventId)?.content).toEqual({});
+    await say(alice, room.roomId, 'and on');
+  });
+});
