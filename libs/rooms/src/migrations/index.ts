@@ -9,6 +9,7 @@ import { inviteSendersSchema } from './invite-senders.migration.js';
 import { pushNotesSchema } from './push-notes.migration.js';
 import { removalRedactionsSchema } from './removal-redactions.migration.js';
 import { slimSchema } from './slim.migration.js';
+import { stateRowsSchema } from './state-rows.migration.js';
 import { stateSchema } from './state.migration.js';
 import { timelineGapsSchema } from './timeline-gaps.migration.js';
 import { upkeepSchema } from './upkeep.migration.js';
@@ -28,4 +29,5 @@ export const roomsMigrations: readonly Migration[] = [
   { version: 1, name: 'rooms_11_invite_senders', up: inviteSendersSchema },
   { version: 1, name: 'rooms_12_timeline_gaps', up: timelineGapsSchema },
   { version: 1, name: 'rooms_13_removal_redactions', up: removalRedactionsSchema },
+  { version: 1, name: 'rooms_14_state_rows', up: stateRowsSchema },
 ];

@@ -83,7 +83,7 @@ export class WorkingRoom {
   }
 
   idAt(key: string): string | undefined {
-    return this.#delta.has(key) ? this.#delta.get(key) : this.base.state.get(key);
+    return this.#delta.size > 0 && this.#delta.has(key) ? this.#delta.get(key) : this.base.state.get(key);
   }
 
   /** All of current state, copied. */
