@@ -1,23 +1,30 @@
 /**
- * What modules cost a client that sends. Built servers, each in a process of its own: some without modules, as many with ten
- * of one callback each, loaded by path. They get the same sends over HTTP in short rounds, one server after the other, so that
- * each has the machine to itself and whatever changes in the hour hurts all alike. Two processes of the same program differ by
- * some percent for as long as they live; hence several of each, whose spread says how much a figure means. What counts is the
- * CPU time of the server process per send. Without modules the host's share is what its questions cost ("does anybody
- * listen?"), counted on the send path and timed here.
+ * What modules cost a client that sends. A built server in a process of its own gets the same sends over HTTP, now with ten
+ * modules of one callback each, now without: they are put in force and taken out by a reload of the settings, as an operator
+ * does it. Two processes of the same program differ by some percent for as long as they live, one from itself does not; and
+ * short stretches, each beside its counterpart, are hurt alike by whatever changes in the hour. What counts is the CPU time of
+ * all threads of the process per send. Memory is collected before each stretch, so that no collection of everything falls into
+ * one: there is one in more than a thousand sends, it costs as much as two hundred of them, and would hide what is looked for.
  *
- * `npm run bench -- modules [rounds] [sends per round] [servers of each kind]`
+ * Without modules the host's share is what its questions cost ("does anybody listen?"), counted on the send path and timed
+ * here.
+ *
+ * `npm run bench -- modules [pairs of stretches] [sends per stretch] [judges | kinds]`
  */
+import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { parse, stringify } from 'yaml';
 import { callbackContext, ModuleDispatcher } from '@rookery/module-host';
 import { createTestHomeserver } from '@rookery/testing';
 import { type BenchServer, type BenchUser, call, register, room, startServer, table } from './support.js';
 
-const rounds = Number(process.argv[2] ?? 20);
-const sendsPerRound = Number(process.argv[3] ?? 200);
-const serversEach = Number(process.argv[4] ?? 4);
+const pairs = Number(process.argv[2] ?? 60);
+const sendsPerStretch = Number(process.argv[3] ?? 600);
+const only = process.argv[4];
+const warmUps = 4;
+const sendsToWarmUp = 2_500;
 const lanes = 4;
 const rooms = 16;
 const limits = { none: 0.01, ten: 0.05 };
@@ -32,9 +39,9 @@ const states = `api.registerSpamCheckerCallbacks({ userMaySendStateEvent: async 
 const news = `api.registerThirdPartyRulesCallbacks({ onNewEvent: async () => {} })`;
 
 /** Ten modules each: all on the way of a message, and as servers have them. */
-const sets = {
-  'ten that judge each event': Array.from({ length: 10 }, () => spam),
-  'ten of five kinds': [spam, spam, spam, rules, rules, states, states, fields, news, news],
+const sets: Readonly<Record<string, { readonly name: string; readonly callbacks: readonly string[] }>> = {
+  judges: { name: 'ten that judge each event', callbacks: Array.from({ length: 10 }, () => spam) },
+  kinds: { name: 'ten of five kinds', callbacks: [spam, spam, spam, rules, rules, states, states, fields, news, news] },
 };
 
 /** Writes modules of one callback each; the entries for the settings. */
@@ -54,25 +61,56 @@ export default defineModule({ name: '${name}', register(api) { ${callback}; } })
   );
 }
 
-/** A server and what is sent to it. */
+/** A server, what is sent to it, and the modules that it is told to have. */
 interface Subject {
   readonly server: BenchServer;
   readonly user: BenchUser;
   readonly roomIds: readonly string[];
+  readonly modules: readonly object[];
   txn: number;
 }
 
+/** Said by `modules-switch.mjs`, which the server runs beside itself. */
+const said = { installed: 'modules-installed', collected: 'memory-collected' };
+
 async function prepare(modules: readonly object[]): Promise<Subject> {
-  const server = await startServer({ modules }, process.env['BENCH_NODE_ARGS']?.split(' ') ?? []);
+  const beside = join(process.cwd(), 'test/bench/modules-switch.mjs');
+  const more = process.env['BENCH_NODE_ARGS']?.split(' ') ?? [];
+  const server = await startServer({ modules }, ['--expose-gc', '--import', beside, ...more]);
   const user = await register(server.baseUrl, 'bench');
   const roomIds: string[] = [];
   for (let i = 0; i < rooms; i++) roomIds.push(await room(server.baseUrl, [user]));
-  return { server, user, roomIds, txn: 0 };
+  return { server, user, roomIds, modules, txn: 0 };
+}
+
+/** Signals the server and waits until it says that it has done what the signal means. */
+async function tell({ server }: Subject, signal: 'SIGHUP' | 'SIGUSR2', answer: string): Promise<void> {
+  const file = join(server.folder, answer);
+  rmSync(file, { force: true });
+  process.kill(server.pid, signal);
+  for (let tries = 0; !existsSync(file); tries++) {
+    if (tries === 2_000) throw new Error(`The server does not answer ${signal}`);
+    await pause(5);
+  }
+}
+
+const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
+
+/** Puts the modules in force or takes them out, and leaves no garbage of that. */
+async function change(subject: Subject, withModules: boolean): Promise<void> {
+  const file = join(subject.server.folder, 'homeserver.yaml');
+  const settings = parse(readFileSync(file, 'utf8')) as object;
+  writeFileSync(file, stringify({ ...settings, modules: withModules ? subject.modules : [] }));
+  await tell(subject, 'SIGHUP', said.installed);
+  // Whatever else a reload does.
+  await pause(100);
+  await sendMany(subject, 30);
+  await tell(subject, 'SIGUSR2', said.collected);
 }
 
 interface Figures {
-  /** Of the server process, milliseconds. */
-  readonly cpuMsPerSend: number;
+  /** Of all threads of the server process, milliseconds. */
+  readonly cpuMs: number;
   readonly perSecond: number;
 }
 
@@ -82,46 +120,70 @@ async function send({ server, user, roomIds }: Subject, txn: number): Promise<vo
   await call(server.baseUrl, 'PUT', path, user.token, { msgtype: 'm.text', body: `message ${txn} of ordinary length` });
 }
 
-/** So many sends to a server; what each needed of CPU time and of time. */
-async function sendRound(subject: Subject, sends: number): Promise<Figures> {
-  const cpuBefore = subject.server.cpuSeconds();
-  const startedAt = performance.now();
+async function sendMany(subject: Subject, sends: number): Promise<void> {
   const end = subject.txn + sends;
   const lane = async (): Promise<void> => {
     while (subject.txn < end) await send(subject, ++subject.txn);
   };
   await Promise.all(Array.from({ length: lanes }, lane));
+}
+
+/** CPU time of all threads of a process, in milliseconds. */
+function cpuMs(pid: number): number {
+  const times = readdirSync(`/proc/${pid}/task`).map((thread) =>
+    Number(readFileSync(`/proc/${pid}/task/${thread}/schedstat`, 'utf8').split(' ')[0]),
+  );
+  return times.reduce((sum, nanoseconds) => sum + nanoseconds, 0) / 1e6;
+}
+
+/** A stretch of sends; what each needed of CPU time and of time. */
+async function stretch(subject: Subject, withModules: boolean): Promise<Figures> {
+  await change(subject, withModules);
+  const { pid } = subject.server;
+  const before = cpuMs(pid);
+  const startedAt = performance.now();
+  await sendMany(subject, sendsPerStretch);
   const seconds = (performance.now() - startedAt) / 1000;
   // What the server does behind the answer belongs to the send.
-  await new Promise((resolve) => setTimeout(resolve, 100));
-  return { cpuMsPerSend: ((subject.server.cpuSeconds() - cpuBefore) * 1000) / sends, perSecond: sends / seconds };
+  await pause(150);
+  return { cpuMs: (cpuMs(pid) - before) / sendsPerStretch, perSecond: sendsPerStretch / seconds };
 }
 
-/** Rounds of one server after the other; the figures of each server. */
-async function measure(subjects: readonly Subject[]): Promise<Figures[]> {
-  const figures = subjects.map((): Figures[] => []);
-  for (let i = 0; i < rounds; i++) {
-    // Every other round the other way about: nobody always follows the same one.
-    const order = [...subjects.keys()];
-    for (const n of i % 2 === 0 ? order : order.toReversed()) {
-      const subject = subjects[n];
-      if (subject) figures[n]?.push(await sendRound(subject, sendsPerRound));
-    }
+interface Pair {
+  readonly without: Figures;
+  readonly with: Figures;
+}
+
+/** Stretches with and without modules, by pairs: with or without first in turn. */
+async function measure(subject: Subject): Promise<Pair[]> {
+  for (let i = 0; i < warmUps; i++) {
+    await change(subject, i % 2 === 1);
+    await sendMany(subject, sendsToWarmUp);
   }
-  return figures.map((own) => ({
-    cpuMsPerSend: mean(own.map(({ cpuMsPerSend }) => cpuMsPerSend)),
-    perSecond: mean(own.map(({ perSecond }) => perSecond)),
-  }));
-}
-
-/** The mean without the lowest and the highest tenth: single rounds in which the machine did something else do not count. */
-function mean(values: readonly number[]): number {
-  const cut = Math.floor(values.length / 10);
-  const kept = values.toSorted((a, b) => a - b).slice(cut, values.length - cut);
-  return kept.reduce((sum, value) => sum + value, 0) / kept.length;
+  const measured: Pair[] = [];
+  for (let i = 0; i < pairs; i++) {
+    if (i % 2 === 0) measured.push({ without: await stretch(subject, false), with: await stretch(subject, true) });
+    else measured.push({ with: await stretch(subject, true), without: await stretch(subject, false) });
+  }
+  return measured;
 }
 
 const average = (values: readonly number[]): number => values.reduce((sum, value) => sum + value, 0) / values.length;
+
+/**
+ * The mean without the lowest and the highest tenth, for in single stretches the machine does something else; and its
+ * standard error.
+ */
+function middle(values: readonly number[]): { readonly mean: number; readonly error: number } {
+  const cut = Math.floor(values.length / 10);
+  const sorted = values.toSorted((a, b) => a - b);
+  const kept = sorted.slice(cut, sorted.length - cut);
+  // What was left out counts for the spread as the nearest that was not.
+  const spread = sorted.map((value) => Math.min(Math.max(value, kept[0] ?? NaN), kept.at(-1) ?? NaN));
+  const center = average(spread);
+  const variance = spread.reduce((sum, value) => sum + (value - center) ** 2, 0) / (spread.length - 1);
+  return { mean: average(kept), error: Math.sqrt(variance) / (kept.length / values.length) / Math.sqrt(values.length) };
+}
 
 /** How often one send asks the host something, by method. */
 async function questionsPerSend(): Promise<Map<string, number>> {
@@ -172,52 +234,38 @@ async function questionMs(method: string): Promise<number> {
 
 const folder = await mkdtemp(join(tmpdir(), 'rookery-bench-modules-'));
 let isWithin = true;
-const judge = (share: number, limit: number): string => {
-  if (!(share < limit)) isWithin = false;
-  return `${(share * 100).toFixed(share < 0.01 ? 3 : 1)} % (limit ${limit * 100} %)`;
+const judge = (share: number, error: number, limit: number): string => {
+  if (!(share + 2 * error < limit)) isWithin = false;
+  const noise = error === 0 ? '' : ` ± ${(error * 100).toFixed(1)}`;
+  return `${(share * 100).toFixed(share < 0.01 ? 3 : 1)}${noise} % (limit ${limit * 100} %)`;
 };
 try {
   const questions = await questionsPerSend();
   let hostMs = 0;
   for (const [method, times] of questions) hostMs += times * (await questionMs(method));
   const rows: (string | number)[][] = [['', 'CPU ms per send', 'per second', 'CPU more', 'throughput']];
-  let cpuWithout: number | undefined;
-  for (const [name, callbacks] of Object.entries(sets)) {
-    const modules = await writeModules(folder, name, callbacks);
-    const subjects: Subject[] = [];
+  let cpuWithout = NaN;
+  for (const [set, { name, callbacks }] of Object.entries(sets)) {
+    if (only !== undefined && only !== set) continue;
+    const subject = await prepare(await writeModules(folder, set, callbacks));
     try {
-      for (let i = 0; i < serversEach; i++) subjects.push(await prepare([]), await prepare(modules));
-      // The first sends meet code that is not compiled yet.
-      for (const subject of subjects) await sendRound(subject, 3_000);
-      const figures = await measure(subjects);
-      const [plain, ten] = [0, 1].map((kind) => {
-        const own = figures.filter((_, i) => i % 2 === kind);
-        const cpus = own.map(({ cpuMsPerSend }) => cpuMsPerSend);
-        const cpu = average(cpus);
-        const variance = cpus.reduce((sum, value) => sum + (value - cpu) ** 2, 0) / (cpus.length - 1);
-        return {
-          cpu,
-          perSecond: average(own.map(({ perSecond }) => perSecond)),
-          error: Math.sqrt(variance / cpus.length),
-        };
-      });
-      if (!plain || !ten) throw new Error('There are no figures');
-      // The standard error of the difference: the figure below means no more than that.
-      const noise = Math.hypot(plain.error, ten.error) / plain.cpu;
-      cpuWithout ??= plain.cpu;
-      rows.push([`no module, ${serversEach} servers`, plain.cpu, plain.perSecond, '', '']);
-      const verdict = `${judge(ten.cpu / plain.cpu - 1, limits.ten)} ± ${(noise * 100).toFixed(1)}`;
-      rows.push([`${name}, ${serversEach} servers`, ten.cpu, ten.perSecond, verdict, ten.perSecond / plain.perSecond]);
+      const measured = await measure(subject);
+      cpuWithout = middle(measured.map(({ without }) => without.cpuMs)).mean;
+      const more = middle(measured.map((pair) => pair.with.cpuMs - pair.without.cpuMs));
+      const perSecond = middle(measured.map(({ without }) => without.perSecond)).mean;
+      const ratio = middle(measured.map((pair) => pair.with.perSecond / pair.without.perSecond));
+      rows.push(['no module', cpuWithout, perSecond, '', '']);
+      const verdict = judge(more.mean / cpuWithout, more.error / cpuWithout, limits.ten);
+      const throughput = `${ratio.mean.toFixed(3)} ± ${ratio.error.toFixed(3)}`;
+      rows.push([name, cpuWithout + more.mean, perSecond * ratio.mean, verdict, throughput]);
     } finally {
-      await Promise.all(subjects.map(({ server }) => server.stop()));
+      await subject.server.stop();
     }
   }
-  table(`Sends over HTTP, ${rounds} rounds of ${sendsPerRound}, one server after the other`, rows);
+  table(`Sends over HTTP, ${pairs} pairs of ${sendsPerStretch}; ± is the standard error`, rows);
   const asked = [...questions].map(([method, times]) => `${times} × ${method}`).join(', ');
-  console.log(
-    `\nThe host without modules: ${asked || 'nothing'} per send, ${(hostMs * 1000).toFixed(3)} µs: ` +
-      judge(hostMs / (cpuWithout ?? NaN), limits.none),
-  );
+  const share = judge(hostMs / cpuWithout, 0, limits.none);
+  console.log(`\nThe host without modules: ${asked || 'nothing'} per send, ${(hostMs * 1000).toFixed(3)} µs: ${share}`);
   if (!isWithin) process.exitCode = 1;
 } finally {
   await rm(folder, { recursive: true, force: true });

@@ -13,6 +13,7 @@ import { unlimited } from '../support/server-process.js';
 export interface BenchServer {
   readonly baseUrl: string;
   readonly folder: string;
+  readonly pid: number;
   /** Seconds of CPU that the process has used. */
   cpuSeconds(): number;
   /** Resident memory, MiB. */
@@ -62,6 +63,7 @@ export async function startServer(settings: object = {}, nodeArgs: readonly stri
   return {
     baseUrl,
     folder,
+    pid: child.pid ?? NaN,
     cpuSeconds: () => (Number(stat()[11]) + Number(stat()[12])) / 100,
     residentMib: () => (Number(stat()[21]) * 4096) / 1024 / 1024,
     async stop() {

@@ -30,7 +30,8 @@ const maxMessageLength = 1000;
 const bareCode = /^[A-Z0-9]+(?:[._][A-Z0-9]+)+$/;
 const anyCode = /^[\w.-]{1,255}$/;
 
-const PASS: GateAnswer = Object.freeze({ kind: 'pass' });
+/** The one answer that lets pass without more ado. */
+export const PASS: GateAnswer = Object.freeze({ kind: 'pass' });
 const invalid = (expected: string): GateAnswer => ({ kind: 'invalid', expected });
 
 interface Defaults {

@@ -433,6 +433,35 @@ describe('a module that hangs', () => {
     expect(outcomes).toEqual(['slow checkEventForSpam timeout', 'slow checkEventForSpam timeout']);
   });
 
+  it('has its whole time, and no more, when the one before it took some', async () => {
+    let answer: (() => void) | undefined;
+    const { modules, clock, outcomes } = host(
+      [
+        'first',
+        'spamChecker',
+        { checkEventForSpam: () => new Promise<typeof NOT_SPAM>((resolve) => (answer ??= () => resolve(NOT_SPAM))) },
+        { onError: 'allow', timeLimitMs: 200 },
+      ],
+      ['second', 'spamChecker', { checkEventForSpam: never }, { onError: 'allow', timeLimitMs: 200 }],
+    );
+    const verdict = modules.gate('checkEventForSpam', context, event);
+    clock.pass(80);
+    void modules.gate('checkEventForSpam', context, event);
+    clock.pass(40);
+    answer?.();
+    await new Promise((resolve) => setImmediate(resolve));
+    // The second module is asked at 120, and "first" has been thinking for somebody else since 80.
+    clock.pass(80);
+    expect(outcomes).toEqual(['first checkEventForSpam ok']);
+    clock.pass(80);
+    expect(outcomes).toEqual(['first checkEventForSpam ok', 'first checkEventForSpam timeout']);
+    clock.pass(39);
+    expect(outcomes).toHaveLength(2);
+    clock.pass(1);
+    expect(outcomes[2]).toBe('second checkEventForSpam timeout');
+    expect((await verdict).allowed).toBe(true);
+  });
+
   it('is not heard any more when it answers while the next one is asked, in whose log context nothing has changed', async () => {
     const answers: ((answer: typeof NOT_SPAM | Codes) => void)[] = [];
     const contexts: (string | undefined)[] = [];

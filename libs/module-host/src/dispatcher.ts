@@ -11,13 +11,14 @@ import {
 import { isJsonObject, MatrixError } from '@rookery/matrix-types';
 import { LogContext, SilentLogger, SystemClock } from '@rookery/platform';
 import { gateAnswers, readUserIds, readUsersForStates } from './answers.js';
-import { type EndedCall, InTurn, type Reading, SideBySide } from './calls.js';
+import { askInTurn, type Reading, tellSideBySide } from './calls.js';
 import { isCallbackContext } from './context.js';
 import { frozenCopy, plainCopy } from './isolation.js';
 import {
   type Found,
   GateReading,
   MergeReading,
+  NewsReading,
   ProvideReading,
   TransformReading,
   transformSteps,
@@ -62,7 +63,7 @@ export class ModuleDispatcher {
   readonly #gates: Readonly<Record<NamesOfKind<'gate'>, GateReading>>;
   readonly #transforms: Readonly<Record<NamesOfKind<'transform'>, TransformReading>>;
   readonly #provided: ProvideReading;
-  readonly #told: (call: EndedCall) => void;
+  readonly #told: NewsReading;
   #registry = EMPTY_REGISTRY;
 
   /** Without services it has the system's clock and no log: for tests of domains. */
@@ -72,10 +73,7 @@ export class ModuleDispatcher {
     this.#gates = each(gateAnswers, (meaning) => new GateReading(watch, meaning));
     this.#transforms = each(transformSteps, (step) => new TransformReading(watch, step));
     this.#provided = new ProvideReading(watch);
-    this.#told = ({ ending, error, handler, startedAtMs }) => {
-      if (error) watch.broken(handler, error, startedAtMs);
-      else if (ending === 'answer') watch.done(handler, 'ok', startedAtMs);
-    };
+    this.#told = new NewsReading(watch);
   }
 
   /**
@@ -115,26 +113,28 @@ export class ModuleDispatcher {
   }
 
   /** Asks whether something may happen. The first refusal, in the order of the settings, wins. Never rejects. */
-  async gate<Name extends NamesOfKind<'gate'>>(
+  gate<Name extends NamesOfKind<'gate'>>(
     name: Name,
     context: CallbackContext,
     ...args: ArgsOf<Name>
   ): Promise<GateVerdict> {
     const handlers = this.#registry.handlers[name];
-    if (!handlers) return ALLOWED;
-    return InTurn.ask(this.#watch, handlers, prepare(args, context), this.#gates[name]);
+    if (!handlers) return allowed;
+    return askInTurn(this.#watch, handlers, prepare(args, context), this.#gates[name]);
   }
 
   /** Lets each module change a value in turn. A refusal ends it. Never rejects. */
-  async transform<Name extends NamesOfKind<'transform'>>(
+  transform<Name extends NamesOfKind<'transform'>>(
     name: Name,
     context: CallbackContext,
     ...args: ArgsOf<Name>
   ): Promise<TransformVerdict<TransformValues[Name]>> {
     const handlers = this.#registry.handlers[name];
-    if (!handlers) return { allowed: true, value: args[transformSteps[name].argument] as TransformValues[Name] };
+    if (!handlers) {
+      return Promise.resolve({ allowed: true, value: args[transformSteps[name].argument] as TransformValues[Name] });
+    }
     const reading = this.#transforms[name] as Reading<TransformVerdict<TransformValues[Name]>>;
-    return InTurn.ask(this.#watch, handlers, prepare(args, context), reading);
+    return askInTurn(this.#watch, handlers, prepare(args, context), reading);
   }
 
   /**
@@ -242,14 +242,14 @@ export class ModuleDispatcher {
   }
 
   /** Tells all modules, side by side. Resolves when all have finished or used up their time; never rejects. */
-  async notify<Name extends NamesOfKind<'notify'>>(
+  notify<Name extends NamesOfKind<'notify'>>(
     name: Name,
     context: CallbackContext,
     ...args: ArgsOf<Name>
   ): Promise<void> {
     const handlers = this.#registry.handlers[name];
-    if (!handlers) return;
-    return SideBySide.tell(this.#watch, handlers, prepare(args, context), this.#told);
+    if (!handlers) return Promise.resolve();
+    return tellSideBySide(this.#watch, handlers, prepare(args, context), this.#told);
   }
 
   /** Paths below which modules answer requests: what stands before the first parameter. No path twice. */
@@ -278,7 +278,7 @@ export class ModuleDispatcher {
   }
 
   async #firstAnswer(handlers: readonly Handler[], given: unknown[]): Promise<Found | undefined> {
-    const found = await InTurn.ask(this.#watch, handlers, given, this.#provided);
+    const found = await askInTurn(this.#watch, handlers, given, this.#provided);
     if (found && 'allowed' in found) throw refusalError(found);
     return found;
   }
@@ -287,13 +287,13 @@ export class ModuleDispatcher {
     name: NamesOfKind<'merge'>,
     expected: string,
     context: CallbackContext,
-    args: readonly unknown[],
+    args: unknown[],
     take: (answer: unknown) => boolean,
   ): Promise<void> {
     const handlers = this.#registry.handlers[name];
     if (!handlers) return;
     const reading = new MergeReading(this.#watch, expected, take);
-    const failed = await InTurn.ask(this.#watch, handlers, prepare(args, context), reading);
+    const failed = await askInTurn(this.#watch, handlers, prepare(args, context), reading);
     if (failed) throw refusalError(failed);
   }
 
@@ -311,9 +311,11 @@ export class ModuleDispatcher {
 
   /** Calls what a module gave with its answer. Never rejects: the answer has taken effect. */
   #afterwards(handler: Handler, fn: () => unknown): Promise<void> {
-    return SideBySide.tell(this.#watch, [{ ...handler, call: fn }], [], this.#told);
+    return tellSideBySide(this.#watch, [{ ...handler, call: fn }], [], this.#told);
   }
 }
+
+const allowed: Promise<GateVerdict> = Promise.resolve(ALLOWED);
 
 const each = <Name extends string, From, To>(
   table: Readonly<Record<Name, From>>,
@@ -321,9 +323,9 @@ const each = <Name extends string, From, To>(
 ): Readonly<Record<Name, To>> =>
   Object.fromEntries(Object.entries<From>(table).map(([name, from]) => [name, make(from)])) as Record<Name, To>;
 
-function prepare(args: readonly unknown[], context: CallbackContext): unknown[] {
-  const given: unknown[] = [];
-  for (const arg of args) given.push(frozenCopy(arg));
+/** @param given becomes what modules are given: an array that nobody else has */
+function prepare(given: unknown[], context: CallbackContext): unknown[] {
+  for (let i = 0; i < given.length; i++) given[i] = frozenCopy(given[i]);
   given.push(isCallbackContext(context) ? context : frozenCopy(context));
   return given;
 }

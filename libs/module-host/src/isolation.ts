@@ -32,11 +32,19 @@ function copyInto(value: unknown, depthLeft: number): unknown {
   if (!isPlain(value)) return value;
   if (depthLeft === 0) return copyWithoutRecursion(value);
   const copy = { ...value } as Record<string, unknown>;
-  for (const key of Object.keys(copy)) {
-    const part = copy[key];
-    if (typeof part === 'object' && part !== null) set(copy, key, copyInto(part, depthLeft - 1));
+  // Most hold nothing but texts and numbers.
+  if (hasObjects(value as Record<string, unknown>)) {
+    for (const key of Object.keys(copy)) {
+      const part = copy[key];
+      if (typeof part === 'object' && part !== null) set(copy, key, copyInto(part, depthLeft - 1));
+    }
   }
   return Object.freeze(copy);
+}
+
+function hasObjects(value: Readonly<Record<string, unknown>>): boolean {
+  for (const key in value) if (typeof value[key] === 'object') return true;
+  return false;
 }
 
 /** A key named __proto__ is data here, not a prototype. */
@@ -197,8 +205,8 @@ class EventForModules implements ModuleEvent {
     this.originServerTs = event.originServerTs;
     this.redacts = event.redacts;
     this.depth = event.depth;
-    this.prevEventIds = frozenCopy(event.prevEventIds);
-    this.authEventIds = frozenCopy(event.authEventIds);
+    this.prevEventIds = Object.freeze(event.prevEventIds.slice());
+    this.authEventIds = Object.freeze(event.authEventIds.slice());
     this.#event = event;
     Object.freeze(this);
   }

@@ -1,6 +1,6 @@
 import type { AllCallbacks, EventAllowed, NamesOfKind } from '@rookery/module-api';
 import { isJsonObject } from '@rookery/matrix-types';
-import { type GateAnswer, providedAnswers, readRefusal, type RefusalDetails, refusalOfError } from './answers.js';
+import { type GateAnswer, PASS, providedAnswers, readRefusal, type RefusalDetails, refusalOfError } from './answers.js';
 import type { EndedCall, Reading } from './calls.js';
 import { DraftForModules, plainCopy } from './isolation.js';
 import type { Handler } from './registry.js';
@@ -31,9 +31,9 @@ function failure(handler: Handler): Refused {
 const failed = (handler: Handler): Refused | undefined => (handler.onError === 'deny' ? failure(handler) : undefined);
 
 /** What reading an answer gives; `undefined` when a getter or a proxy of the module throws, or it is no data. */
-function attempt<A extends unknown[], T>(read: (...given: A) => T, ...given: A): T | undefined {
+function attempt<A, T>(read: (given: A) => T, given: A): T | undefined {
   try {
-    return read(...given);
+    return read(given);
   } catch {
     return undefined;
   }
@@ -42,6 +42,11 @@ function attempt<A extends unknown[], T>(read: (...given: A) => T, ...given: A):
 /** What all readings have in common. */
 abstract class ReadingWith {
   constructor(protected readonly watch: ModuleWatch) {}
+
+  /** An answer that was understood, and is no refusal. */
+  protected passed({ handler, startedAtMs }: EndedCall): undefined {
+    this.watch.done(handler, 'ok', startedAtMs);
+  }
 
   protected refused({ handler, startedAtMs }: EndedCall, details: RefusalDetails): Refused {
     this.watch.done(handler, 'refused', startedAtMs);
@@ -78,11 +83,17 @@ export class GateReading extends ReadingWith implements Reading<GateVerdict> {
 
   read(call: EndedCall): GateVerdict | undefined {
     if (call.ending !== 'answer') return this.noAnswer(call);
-    const read = attempt(this.meaning, call.answer) ?? unreadable;
+    let read = unreadable;
+    try {
+      read = this.meaning(call.answer);
+    } catch {
+      // A getter or a proxy of the module threw.
+    }
+    if (read === PASS) return this.passed(call);
     if (read.deprecated !== undefined) this.watch.deprecated(call.handler, read.deprecated);
     if (read.kind === 'invalid') return this.invalid(call, read.expected);
     if (read.kind === 'refuse') return this.refused(call, read.refusal);
-    this.watch.done(call.handler, 'ok', call.startedAtMs);
+    this.passed(call);
     return read.kind === 'shadowBan' ? { allowed: true, shadowBan: true } : undefined;
   }
 
@@ -144,10 +155,11 @@ export class TransformReading extends ReadingWith implements Reading<TransformVe
   read(call: EndedCall, given: unknown[]): Refused | undefined {
     if (call.ending !== 'answer') return this.noAnswer(call);
     const { apply, argument, expected } = this.step;
-    const next = attempt(apply, given[argument], call.answer);
+    const { answer } = call;
+    const next = attempt((value) => apply(value, answer), given[argument]);
     if (next === undefined) return this.invalid(call, expected);
     if (!('value' in next)) return this.refused(call, next);
-    this.watch.done(call.handler, 'ok', call.startedAtMs);
+    this.passed(call);
     given[argument] = next.value;
     return undefined;
   }
@@ -198,6 +210,18 @@ export class MergeReading extends ReadingWith implements Reading<Refused | undef
     }
     if (error) this.watch.broken(handler, error, startedAtMs);
     return failed(handler);
+  }
+
+  end(): undefined {
+    return undefined;
+  }
+}
+
+/** There is nothing to be said to news. */
+export class NewsReading extends ReadingWith implements Reading<void> {
+  read({ handler, ending, error, startedAtMs }: EndedCall): undefined {
+    if (error) this.watch.broken(handler, error, startedAtMs);
+    else if (ending === 'answer') this.watch.done(handler, 'ok', startedAtMs);
   }
 
   end(): undefined {

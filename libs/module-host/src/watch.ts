@@ -4,8 +4,8 @@ import { Deadlines } from './deadlines.js';
 import type { Handler } from './registry.js';
 import type { CallOutcome, HostServices } from './services.js';
 
-/** A callback that keeps the thread this long is named in the log. */
-const blockingMs = 100;
+/** A callback that keeps the thread longer is named in the log. */
+export const blockingMs = 100;
 /** So many time-outs in a row and the callback counts as failed for a while, without being asked. */
 const maxTimeouts = 5;
 const suspensionMs = 30_000;
@@ -14,14 +14,15 @@ const logPauseMs = 10_000;
 /** Keeps the books on modules: names module and callback in logs and metrics when something goes wrong. */
 export class ModuleWatch {
   readonly deadlines: Deadlines;
+  /** Whether any call ever ran out of time. As long as none has, nobody needs to look at the health of a callback. */
+  anyHung = false;
 
   constructor(readonly services: HostServices) {
     this.deadlines = new Deadlines(services.clock);
   }
 
-  /** To be told of a callback that kept the thread. */
-  noteBlocking(handler: Handler, blockedMs: number): void {
-    if (blockedMs <= blockingMs) return;
+  /** To be told of a callback that kept the thread longer than {@link blockingMs}. */
+  blocked(handler: Handler, blockedMs: number): void {
     const fields = { blockedMs: Math.round(blockedMs) };
     this.#report(handler, 'warn', 'A module kept the whole process from working', fields);
   }
@@ -66,6 +67,7 @@ export class ModuleWatch {
   /** To be told of a callback that used up its time. */
   timedOut(handler: Handler, startedAtMs: number): void {
     const { health } = handler;
+    this.anyHung = true;
     health.timeouts += 1;
     if (health.timeouts >= maxTimeouts) {
       health.timeouts = 0;

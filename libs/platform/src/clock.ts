@@ -29,13 +29,17 @@ export abstract class Clock {
   }
 }
 
+// Asked many times for each request, most of them by code that is not compiled well yet: there, going through the object
+// costs half as much again.
+const monotonicMs = performance.now.bind(performance);
+
 /** The system's time. */
 export class SystemClock extends Clock {
   nowMs(): number {
     return Date.now();
   }
   monotonicMs(): number {
-    return performance.now();
+    return monotonicMs();
   }
   after(delayMs: number, fn: () => void): Timer {
     const handle = setTimeout(fn, delayMs).unref();

@@ -62,7 +62,7 @@ export class EventGates {
   }
 
   /** What spam checkers say about a finished event. */
-  async spam(event: RoomEvent, origin?: DraftOrigin): Promise<GateVerdict> {
+  spam(event: RoomEvent, origin?: DraftOrigin): Promise<GateVerdict> {
     return this.modules.gate('checkEventForSpam', context(origin), toModuleEvent(event));
   }
 
