@@ -5,6 +5,9 @@ import { Clock, Lifecycle, Logger } from '@rookery/platform';
 const parallelLanes = 16;
 const parallelPerOrigin = 3;
 const maxLength = 100;
+/** Who has worked for so long mostly waits, and gives its place to others; so many at most do that. Milliseconds. */
+const slowAfterMs = 20_000;
+const slowLanes = 48;
 /** After this time nobody waits for a piece of work any more, milliseconds. */
 const limitMs = 300_000;
 
@@ -21,6 +24,7 @@ interface Lane {
 export class GapFillers {
   readonly #lanes = new Map<string, Lane>();
   readonly #running = new Map<string, Promise<void>>();
+  #slow = 0;
 
   constructor(
     private readonly clock: Clock,
@@ -50,7 +54,7 @@ export class GapFillers {
 
   #next(): void {
     for (const [key, lane] of this.#lanes) {
-      if (this.lifecycle.stopping.aborted || this.#running.size >= parallelLanes) return;
+      if (this.lifecycle.stopping.aborted || this.#running.size - this.#slow >= parallelLanes) return;
       if (this.#running.has(key) || this.#runningFor(lane.origin) >= parallelPerOrigin) continue;
       const run = this.#run(lane).finally(() => {
         this.#running.delete(key);
@@ -73,10 +77,19 @@ export class GapFillers {
     const next = work.shift();
     if (!next) return;
     const given = new AbortController();
+    let isSlow = false;
+    const timer = this.clock.after(slowAfterMs, () => {
+      if (this.#slow >= slowLanes) return;
+      isSlow = true;
+      this.#slow++;
+      this.#next();
+    });
     await Promise.race([
       next().catch((err: unknown) => this.logger.error('A gap could not be filled', { origin, err })),
       this.clock.sleep(limitMs, AbortSignal.any([given.signal, this.lifecycle.stopping])),
     ]);
     given.abort();
+    timer.cancel();
+    if (isSlow) this.#slow--;
   }
 }
