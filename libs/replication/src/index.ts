@@ -8,6 +8,7 @@ export {
   Notifier,
   type NotifierOptions,
   type PositionSource,
+  type Wait,
   type WaitOptions,
   type WaitOutcome,
 } from './notifier.js';

@@ -82,6 +82,14 @@ describe('Notifier', () => {
     expect(await notifier.wait('@a:x', { timeoutMs: 1000, hasNews: () => true })).toBe('news');
     expect(await notifier.wait('@a:x', { timeoutMs: 0, hasNews: () => false })).toBe('timeout');
     expect(await notifier.wait('@a:x', { timeoutMs: 1000, signal: AbortSignal.abort() })).toBe('aborted');
+    const givenUp = notifier.begin('@a:x', { timeoutMs: 1000 });
+    expect(notifier.waiting).toBe(1);
+    givenUp.end();
+    expect([await givenUp.outcome, notifier.waiting]).toEqual(['aborted', 0]);
+    givenUp.end();
+    const over = notifier.begin('@a:x', { timeoutMs: 1000, hasNews: () => true });
+    over.end();
+    expect(await over.outcome).toBe('news');
     expect(notifier.waiting).toBe(0);
   });
 

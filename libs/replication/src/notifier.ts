@@ -33,6 +33,14 @@ export interface WaitOptions {
 /** `aborted`: by the signal, or because the server shuts down. */
 export type WaitOutcome = 'news' | 'timeout' | 'aborted';
 
+/** A wait that can be given up. */
+export interface Wait {
+  /** Never rejects. */
+  readonly outcome: Promise<WaitOutcome>;
+  /** Ends the wait as aborted, if it has not ended yet. */
+  end(): void;
+}
+
 interface Waiter extends Deadline {
   readonly userId: string;
   readonly inRoom: ((roomId: string) => boolean) | undefined;
@@ -53,6 +61,8 @@ export interface NotifierOptions {
 
 const asSet = (values: ReadonlySet<string> | readonly string[]): ReadonlySet<string> =>
   Array.isArray(values) ? new Set(values as readonly string[]) : (values as ReadonlySet<string>);
+
+const ended = (outcome: WaitOutcome): Wait => ({ outcome: Promise.resolve(outcome), end: () => undefined });
 
 /** Tells long polls and followers that a stream has moved on. */
 export class Notifier {
@@ -131,25 +141,30 @@ export class Notifier {
   }
 
   /** Waits until something is announced for this user. Never rejects. */
-  wait(userId: string, { timeoutMs, signal, hasNews, inRoom }: WaitOptions): Promise<WaitOutcome> {
-    if (this.#closed || signal?.aborted) return Promise.resolve('aborted');
-    if (hasNews?.()) return Promise.resolve('news');
-    if (timeoutMs <= 0) return Promise.resolve('timeout');
-    return new Promise((resolve) => {
-      const onAbort = (): void => waiter.finish('aborted');
-      const waiter: Waiter = {
-        userId,
-        inRoom,
-        onExpired: () => waiter.finish('timeout'),
-        finish: (outcome) => {
-          if (!this.#remove(waiter)) return;
-          signal?.removeEventListener('abort', onAbort);
-          resolve(outcome);
-        },
-      };
-      this.#add(waiter, timeoutMs);
-      signal?.addEventListener('abort', onAbort, { once: true });
-    });
+  wait(userId: string, options: WaitOptions): Promise<WaitOutcome> {
+    return this.begin(userId, options).outcome;
+  }
+
+  /** The same for whoever may find before that there is nothing to wait for. */
+  begin(userId: string, { timeoutMs, signal, hasNews, inRoom }: WaitOptions): Wait {
+    if (this.#closed || signal?.aborted) return ended('aborted');
+    if (hasNews?.()) return ended('news');
+    if (timeoutMs <= 0) return ended('timeout');
+    const { promise, resolve } = Promise.withResolvers<WaitOutcome>();
+    const end = (): void => waiter.finish('aborted');
+    const waiter: Waiter = {
+      userId,
+      inRoom,
+      onExpired: () => waiter.finish('timeout'),
+      finish: (outcome) => {
+        if (!this.#remove(waiter)) return;
+        signal?.removeEventListener('abort', end);
+        resolve(outcome);
+      },
+    };
+    this.#add(waiter, timeoutMs);
+    signal?.addEventListener('abort', end, { once: true });
+    return { outcome: promise, end };
   }
 
   /**

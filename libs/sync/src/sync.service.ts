@@ -50,9 +50,6 @@ const streamNames: Readonly<Record<TokenStream, string>> = {
 /** How long to wait for other processes' news before answering with what there is, milliseconds. */
 const catchUpMs = 1_000;
 
-/** Why a wait ends that nobody needs any more. Made once: an error with its stack would cost more than an empty answer. */
-const answered = 'answered';
-
 /** Answers syncs: at once where there is news, else when there is, or when the time is over. */
 @Injectable()
 export class SyncService {
@@ -96,7 +93,8 @@ export class SyncService {
     for (;;) {
       const leftMs = deadlineMs - this.clock.monotonicMs();
       // The wait begins before the reading, so that nothing falls between the two.
-      const wait = mayWait && leftMs > 0 ? this.#wait(request.userId, leftMs, signal) : undefined;
+      const wait =
+        mayWait && leftMs > 0 ? this.notifier.begin(request.userId, { timeoutMs: leftMs, signal }) : undefined;
       try {
         const context = this.#context(request);
         const asText = request.asText === true && !mayWait;
@@ -104,22 +102,11 @@ export class SyncService {
         const response = await (mayWait ? build() : this.#full.run(build));
         const answer = { next_batch: formatSyncToken(response.next), ...response.body };
         if (!response.isEmpty || wait === undefined) return answer;
-        if ((await wait.news) !== 'news') return answer;
+        if ((await wait.outcome) !== 'news') return answer;
       } finally {
         wait?.end();
       }
     }
-  }
-
-  /** Waits for news, until `end` is called at the latest. */
-  #wait(
-    userId: string,
-    timeoutMs: number,
-    signal: AbortSignal,
-  ): { readonly news: ReturnType<Notifier['wait']>; end(): void } {
-    const enough = new AbortController();
-    const news = this.notifier.wait(userId, { timeoutMs, signal: AbortSignal.any([signal, enough.signal]) });
-    return { news, end: () => enough.abort(answered) };
   }
 
   #context(request: SyncRequest): SyncContext {

@@ -122,20 +122,19 @@ export class OldSyncService {
     const deadlineMs = this.clock.monotonicMs() + timeoutMs;
     for (;;) {
       const leftMs = deadlineMs - this.clock.monotonicMs();
-      const enough = new AbortController();
       // The wait begins before the reading, so that nothing falls between the two.
-      const arrived = this.notifier.wait(requester.userId, {
+      const wait = this.notifier.begin(requester.userId, {
         timeoutMs: leftMs,
-        signal: AbortSignal.any([signal, enough.signal]),
+        signal,
         inRoom: (changed) => changed === roomId,
       });
       try {
         const now = { ...since, events: Math.max(this.sync.currentToken().events, since.events) };
         const chunk = await this.#eventsOf(requester, roomId, since.events, now.events);
-        if (chunk.length > 0 || (await arrived) !== 'news')
+        if (chunk.length > 0 || (await wait.outcome) !== 'news')
           return { start: formatSyncToken(since), end: formatSyncToken(now), chunk };
       } finally {
-        enough.abort();
+        wait.end();
       }
     }
   }

@@ -97,11 +97,10 @@ export class SlidingSyncService {
     const deadlineMs = this.clock.monotonicMs() + query.timeoutMs;
     for (;;) {
       const leftMs = deadlineMs - this.clock.monotonicMs();
-      const enough = new AbortController();
       // The wait begins before the reading, so that nothing falls between the two.
-      const news =
+      const wait =
         since !== undefined && leftMs > 0
-          ? this.notifier.wait(query.userId, { timeoutMs: leftMs, signal: AbortSignal.any([signal, enough.signal]) })
+          ? this.notifier.begin(query.userId, { timeoutMs: leftMs, signal })
           : undefined;
       const startedMs = this.clock.monotonicMs();
       try {
@@ -114,10 +113,10 @@ export class SlidingSyncService {
         this.metrics
           .histogram('synapse_sliding_sync_processing_time')
           .observe({ initial: String(memory === undefined) }, (this.clock.monotonicMs() - startedMs) / 1000);
-        if (!draft.isEmpty || news === undefined || isNewList(draft.lists)) return draft;
-        if ((await news) !== 'news') return draft;
+        if (!draft.isEmpty || wait === undefined || isNewList(draft.lists)) return draft;
+        if ((await wait.outcome) !== 'news') return draft;
       } finally {
-        enough.abort();
+        wait?.end();
       }
     }
   }
