@@ -20,11 +20,13 @@ import { callbackContext, ModuleDispatcher } from '@rookery/module-host';
 import { createTestHomeserver } from '@rookery/testing';
 import { type BenchServer, type BenchUser, call, register, room, startServer, table } from './support.js';
 
-const pairs = Number(process.argv[2] ?? 60);
+const pairs = Number(process.argv[2] ?? 40);
 const sendsPerStretch = Number(process.argv[3] ?? 600);
 const only = process.argv[4];
 const warmUps = 4;
 const sendsToWarmUp = 2_500;
+/** A reload makes the engine throw away what it had compiled of the way to the modules; servers run for months after one. */
+const sendsToSettle = 600;
 const lanes = 4;
 const rooms = 16;
 const limits = { none: 0.01, ten: 0.05 };
@@ -104,7 +106,7 @@ async function change(subject: Subject, withModules: boolean): Promise<void> {
   await tell(subject, 'SIGHUP', said.installed);
   // Whatever else a reload does.
   await pause(100);
-  await sendMany(subject, 30);
+  await sendMany(subject, sendsToSettle);
   await tell(subject, 'SIGUSR2', said.collected);
 }
 

@@ -174,7 +174,7 @@ describe('the routes of the admin API', () => {
     const { body } = await homeserver.request<{ access_token: string }>('POST', '/login', {
       type: 'm.login.password',
       identifier: { type: 'm.id.user', user: 'root' },
-      password: 'password',
+      password: 'password of root',
     });
     const { status } = await homeserver.request('GET', `/_synapse/admin/v2/users?access_token=${body.access_token}`);
     expect(status).toBe(200);

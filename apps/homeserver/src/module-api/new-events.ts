@@ -17,7 +17,10 @@ const cursor = 'module_new_events';
 const batchSize = 100;
 /** Rooms whose events are told side by side; the events of one room are told in order. */
 const maxRooms = 20;
-/** Between two rounds at least: what is told at once while little happens is told together while much happens. */
+/**
+ * From one round to the next at least, unless one holds less than what waits: what is told at once while little happens is
+ * told together while much happens.
+ */
 const pauseMs = 100;
 /** How long a stop lets modules go on with what lies before them; the rest is told after the next start. */
 const drainMs = 1_500;
@@ -89,8 +92,10 @@ export class NewEvents {
     const { clock } = this.parts;
     const earlyMs = this.#nextRoundAtMs - clock.monotonicMs();
     if (earlyMs > 0) await clock.sleep(earlyMs);
-    this.#nextRoundAtMs = clock.monotonicMs() + pauseMs;
+    const startedAtMs = clock.monotonicMs();
     const stored = await this.parts.timeline.all(after, upTo, batchSize);
+    // Whoever is behind does not rest.
+    this.#nextRoundAtMs = stored.length < batchSize ? startedAtMs + pauseMs : -Infinity;
     const rooms = new Map<string, StoredEvent[]>();
     for (const one of stored) {
       const queue = rooms.get(one.event.roomId);
