@@ -102,7 +102,7 @@ describe('writes of events whose commit PostgreSQL does not answer', () => {
           n % 2 === 0 ? send(roomId, `${name} 1`, `${name} 1`) : notice(roomId, `${name} 1`),
         );
         const outcomes = Promise.allSettled(sending);
-        await eventually(() => cut, 5_000);
+        await eventually(() => cut);
         await new Promise((resolve) => setTimeout(resolve, away ? 500 : 0));
         line.comeBack();
         const done = await outcomes;
