@@ -44,8 +44,10 @@ interface Timeline {
 }
 
 const parallelReads = 4;
+/** Rooms whose parts are held at a time. */
+const roomsAtOnce = 100;
 
-/** Writes rooms, all at once. */
+/** Writes rooms, many at once. */
 @Injectable()
 export class RoomAnswerWriter {
   constructor(
@@ -58,9 +60,22 @@ export class RoomAnswerWriter {
     private readonly counts: PushCounts,
   ) {}
 
-  /** The rooms of an answer, in a number of queries that does not depend on how many there are. */
+  /**
+   * The rooms of an answer, with the same number of queries for each hundred: what a room is made from need not be kept until
+   * the last of a thousand is there.
+   */
   async write(parts: readonly RoomPart[], context: AnswerContext): Promise<RoomAnswers> {
-    if (parts.length === 0) return { rooms: new Map(), timelines: new Map(), lazyMembers: new Map() };
+    const written: RoomAnswers[] = [];
+    for (let start = 0; start < parts.length; start += roomsAtOnce)
+      written.push(await this.#write(parts.slice(start, start + roomsAtOnce), context));
+    return {
+      rooms: new Map(written.flatMap(({ rooms }) => [...rooms])),
+      timelines: new Map(written.flatMap(({ timelines }) => [...timelines])),
+      lazyMembers: new Map(written.flatMap(({ lazyMembers }) => [...lazyMembers])),
+    };
+  }
+
+  async #write(parts: readonly RoomPart[], context: AnswerContext): Promise<RoomAnswers> {
     const { userId, deviceId } = context;
     const joined = parts.filter((part) => part.section === 'join');
     const members = await this.events.many(

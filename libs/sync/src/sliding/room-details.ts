@@ -7,6 +7,7 @@ import {
   RoomHeroes,
   RoomStateReader,
   type StateDelta,
+  type StateFilter,
   type StoredEvent,
 } from '@rookery/rooms';
 import { splitStateKey, stateKeyOf } from '@rookery/state-res';
@@ -93,18 +94,22 @@ export class RoomDetailsReader {
     userId: string,
   ): Promise<Map<string, StateIds>> {
     if (parts.length === 0) return new Map();
-    const whole = parts.filter((part) => part.initial || part.formerState !== undefined);
+    const isWhole = (part: RoomPart): boolean => part.initial || part.formerState !== undefined;
+    const whole = parts.filter(isWhole);
+    const followed = parts.filter((part) => !isWhole(part));
     const roomsOf = (list: readonly RoomPart[]): string[] => list.map((part) => part.roomId);
-    const common = namedBy([], userId);
-    for (const members of needed.values()) for (const member of members) common.push([memberType, member]);
+    const members = new Set([...needed.values()].flatMap((ids) => [...ids]));
+    const named = (list: readonly RoomPart[]): StateFilter => ({
+      types: [...namedBy(list, userId), ...[...members].map((member) => [memberType, member] as const)],
+    });
     const groups = [...Map.groupBy(whole, (part) => part.config.requiredState.key).values()];
     const everything = whole.filter((part) => part.config.requiredState.breadth === 'all');
     const almost = whole.filter((part) => part.config.requiredState.breadth === 'withoutMembers');
     const states = await Promise.all([
-      this.state.currentIdsOf(roomsOf(parts), { types: common }),
+      followed.length > 0 ? this.state.currentIdsOf(roomsOf(followed), named([])) : undefined,
       // Each with what it names itself: one room of which all members are wanted must not make every other room costly.
       ...(groups.length > maxGroups ? [whole] : groups).map((group) =>
-        this.state.currentIdsOf(roomsOf(group), { types: namedBy(group, userId) }),
+        this.state.currentIdsOf(roomsOf(group), named(group)),
       ),
       almost.length > 0 ? this.state.currentIdsOf(roomsOf(almost), { withoutMembers: true }) : undefined,
       everything.length > 0 ? this.state.currentIdsOf(roomsOf(everything)) : undefined,

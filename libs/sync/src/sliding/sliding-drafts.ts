@@ -49,7 +49,7 @@ export class SlidingDrafts {
     private readonly extensions: Extensions,
   ) {}
 
-  /** Everything that the client has not got, in a number of queries that does not depend on how many rooms there are. */
+  /** Everything that the client has not got, in a number of queries that hardly grows with the rooms. */
   async draft({ userId, deviceId, isGuest, request, memory, since, hasMember }: DraftQuery): Promise<Draft> {
     const now = later(this.sync.currentToken(), since);
     const view = await this.roomsOfUser.view(userId, now.events);
