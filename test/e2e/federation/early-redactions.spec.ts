@@ -1,3 +1,4 @@
+import type { JsonObject } from '@rookery/matrix-types';
 import { eventually, type TestHomeserver, type TestUser } from '@rookery/testing';
 import { createRoom, databases, ok, say, type WireEvent } from '../rooms/rooms-client.js';
 import { ElsewhereRoom } from './elsewhere-room.js';
@@ -11,6 +12,12 @@ const versions = ['2', '10', '11', '12'];
 interface ServedEvent extends WireEvent {
   readonly unsigned?: { readonly redacted_because?: WireEvent };
 }
+
+/** A redaction as a room version has it: what it redacts stands in its content from version 11 on. */
+const redactionOf = (redacts: string, version: string): { type: string; content: JsonObject; redacts?: string } =>
+  Number(version) >= 11
+    ? { type: 'm.room.redaction', content: { redacts } }
+    : { type: 'm.room.redaction', content: {}, redacts };
 
 describe.each(databases)('a redaction that is here before its target (%s)', (database) => {
   let world: FederationWorld;
@@ -40,12 +47,7 @@ describe.each(databases)('a redaction that is here before its target (%s)', (dat
     const roomId = await createRoom(alice, { preset: 'public_chat', room_version: version });
     const visit = await Visit.join(visitor, home, roomId, bob);
     const word = visit.make({ type: 'm.room.message', sender: bob, content: { body: 'regretted' } });
-    const byContent = ['11', '12'].includes(version);
-    const redaction = visit.make({
-      ...{ type: 'm.room.redaction', sender: bob },
-      content: byContent ? { redacts: word.eventId } : {},
-      ...(!byContent && { redacts: word.eventId }),
-    });
+    const redaction = visit.make({ sender: bob, ...redactionOf(word.eventId, version) });
     await visit.send(redaction);
     await served(roomId, redaction.eventId);
     await visit.send(word);
@@ -62,12 +64,7 @@ describe.each(databases)('a redaction that is here before its target (%s)', (dat
     const other = await Visit.join(third, home, roomId, carol);
     const visit = await Visit.join(visitor, home, roomId, bob);
     const word = other.make({ type: 'm.room.message', sender: carol, content: { body: 'kept' } });
-    const byContent = ['11', '12'].includes(version);
-    const redaction = visit.make({
-      ...{ type: 'm.room.redaction', sender: bob },
-      content: byContent ? { redacts: word.eventId } : {},
-      ...(!byContent && { redacts: word.eventId }),
-    });
+    const redaction = visit.make({ sender: bob, ...redactionOf(word.eventId, version) });
     await visit.send(redaction);
     const after = visit.make({ type: 'm.room.message', sender: bob, content: { body: 'after it' } });
     await visit.send(after);
@@ -82,9 +79,7 @@ describe.each(databases)('a redaction that is here before its target (%s)', (dat
     const room = new ElsewhereRoom(visitor, version);
     const word = room.say('regretted long ago');
     for (let n = 0; n < 150; n++) room.say(`between ${n}`);
-    const byContent = version === '12';
-    const content = byContent ? { redacts: word.eventId } : {};
-    room.add({ type: 'm.room.redaction', content, ...(!byContent && { redacts: word.eventId }) });
+    room.add(redactionOf(word.eventId, version));
     await ok(alice, 'POST', `/join/${room.roomId}?via=${visitor.name}`, {});
     let from = '';
     const seen = new Map<string, ServedEvent>();
