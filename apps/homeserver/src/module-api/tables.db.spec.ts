@@ -115,13 +115,11 @@ eachDatabase('tables of modules', (open, kind) => {
 
   it('work that waits for something else is cut off; long work on the database is not', async () => {
     const tables = tableBackend(place.database, clock);
-    const beganMs = performance.now();
-    const waiting = tables.run('m', 'wait', () => new Promise<void>((resolve) => setTimeout(resolve, 10_000)));
+    const waiting = tables.run('m', 'wait', () => new Promise<void>(() => {}));
     await expect(waiting).rejects.toThrow('waited for something else');
-    expect(performance.now() - beganMs).toBeLessThan(8_000);
     const asked = await tables.run('m', 'work', async (tx) => {
       let count = 0;
-      for (const endMs = performance.now() + 1_500; performance.now() < endMs; count++) {
+      for (const endMs = performance.now() + 1_500; count <= 10 || performance.now() < endMs; count++) {
         await tx.query('SELECT 1');
         await new Promise((resolve) => setTimeout(resolve, 50));
       }
