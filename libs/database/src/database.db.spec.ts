@@ -217,12 +217,13 @@ eachDatabase('Database', (open) => {
 
   it('lets work that a transaction started write once the transaction is over', async () => {
     let after: Promise<number> | undefined;
+    let go = (): void => {};
+    const over = new Promise<void>((resolve) => (go = resolve));
     await db.write(async (tx) => {
       await tx.run('INSERT INTO things (id) VALUES (1)');
-      after = new Promise((resolve) => setTimeout(resolve, 20)).then(() =>
-        db.write((next) => next.run('INSERT INTO things (id) VALUES (2)')),
-      );
+      after = over.then(() => db.write((next) => next.run('INSERT INTO things (id) VALUES (2)')));
     });
+    go();
     expect(await after).toBe(1);
   });
 
@@ -276,7 +277,7 @@ eachDatabase('Database', (open) => {
         await tx.run('INSERT INTO things (id) VALUES (1)');
         await new Promise(() => {});
       },
-      { name: 'hangs', limitMs: 50 },
+      { name: 'hangs', limitMs: 500 },
     );
     const next = db.write((tx) => tx.run('INSERT INTO things (id) VALUES (2)'));
     await expect(hung).rejects.toThrow(/hangs was given up/);
