@@ -182,7 +182,7 @@ describe('a line to PostgreSQL that breaks', () => {
     expect(runs).toBe(2);
     expect(await ids()).toEqual([1]);
     const left = await test.database.query(
-      "SELECT 1 FROM pg_stat_activity WHERE query LIKE 'COMMIT%' AND state = 'active'",
+      "SELECT 1 FROM pg_stat_activity WHERE query LIKE 'COMMIT%' AND state = 'active' AND datname = current_database()",
     );
     expect(left).toEqual([]);
     await test.database.write((tx) => tx.run('DROP FUNCTION hang CASCADE'));
@@ -219,7 +219,7 @@ describe('a line to PostgreSQL that breaks', () => {
         { limitMs: 200 },
       ),
     ).rejects.toThrow(/given up|statement timeout/);
-    expect(performance.now() - beganMs).toBeLessThan(5_000);
+    expect(performance.now() - beganMs).toBeLessThan(15_000);
     expect(await ids()).toEqual([]);
   });
 });
