@@ -288,7 +288,7 @@ export async function start(
 }
 
 /** Sends bytes as they are; resolves with everything the server says until it closes, or `untilMs` is over. */
-export function raw(port: number, text: string | Buffer, untilMs = 1000): Promise<string> {
+export function raw(port: number, text: string | Buffer, untilMs = 10_000): Promise<string> {
   return new Promise((resolve) => {
     let answer = '';
     const socket = connect(port, '127.0.0.1', () => socket.write(text));
