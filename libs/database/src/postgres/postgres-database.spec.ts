@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { asPostgresAdmin, openTestDatabase, RecordingLogger, type TestDatabase } from '@rookery/testing';
+import { asPostgresAdmin, eventually, openTestDatabase, RecordingLogger, type TestDatabase } from '@rookery/testing';
 import type { Database, Tx } from '../index.js';
 
 describe('PostgresDatabase', () => {
@@ -69,10 +69,15 @@ describe('PostgresDatabase', () => {
 
     let release = (): void => {};
     const held = new Promise<void>((resolve) => (release = resolve));
+    let has = (): void => {};
+    const locked = new Promise<void>((resolve) => (has = resolve));
     const holding = db.write(async (tx) => {
       await add(tx, 1);
+      has();
       await held;
     });
+    // Only then is the other one the later of the two.
+    await Promise.race([locked, holding]);
     try {
       const waiting = db.write((tx) => tx.exec('UPDATE things SET n = 9 WHERE id = 1'), { limitMs: 200 });
       // The server's clock and ours run side by side: either may be first.
@@ -278,14 +283,10 @@ describe('PostgresDatabase', () => {
   it('stops a statement at the transaction’s limit, on the server as well', async () => {
     const slow = db.write((tx) => tx.query('SELECT pg_sleep(20)'), { name: 'slow', limitMs: 100 });
     await expect(slow).rejects.toThrow(/given up|statement timeout/);
-    for (let i = 0; ; i++) {
-      const left = await db.get<{ n: number }>(
-        "SELECT count(*) AS n FROM pg_stat_activity WHERE query LIKE 'SELECT pg_sleep%' AND state = 'active'",
-      );
-      if (left?.n === 0) break;
-      expect(i).toBeLessThan(50);
-      await new Promise((resolve) => setTimeout(resolve, 20));
-    }
+    // Other tests put connections to sleep as well, in databases of their own. It would sleep for longer than this waits.
+    const sleeping = `SELECT count(*) AS n FROM pg_stat_activity
+      WHERE query LIKE 'SELECT pg_sleep%' AND state = 'active' AND datname = current_database()`;
+    await eventually(async () => (await db.get<{ n: number }>(sleeping))?.n === 0, 12_000);
   });
 
   it('does not wait for ever when every transaction wants a read of its own', async () => {
