@@ -1,3 +1,4 @@
+import { ProfilePropagation } from '@rookery/rooms';
 import { eventually, createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
 import { validatedFetch } from '../../support/openapi.js';
 
@@ -422,7 +423,8 @@ describe.each(['sqlite', 'postgres'] as const)('simplified sliding sync (%s)', (
     const bob = await newUser();
     await alice.request('PUT', `/profile/${alice.userId}/displayname`, { displayname: 'Alice in Chains' });
     const roomId = await shared(bob);
-    // The new name is on its way into alice's other rooms, and readers stop before the first event that is being stored.
+    // Readers stop before the first event that is being stored, and the new name goes into all of alice's rooms.
+    await homeserver.server.service(ProfilePropagation).settled(alice.userId);
     const first = await eventually(async () => {
       const answer = await sliding(bob, all());
       // Until bob's own join is among it, the room is an invite, which has no heroes.
