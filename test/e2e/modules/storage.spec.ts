@@ -94,13 +94,13 @@ describe.each(['sqlite', 'postgres'] as const)('what a module keeps (%s)', (kind
   it('a stored call runs, once, and its successor replaces it', async () => {
     const { scheduler, getCurrentTimeMsec } = probe.api!;
     await scheduler.runAt('note', getCurrentTimeMsec(), { n: 1 });
-    await scheduler.runAt('note', getCurrentTimeMsec() + 1_500, { n: 2 }, 'key');
+    await scheduler.runAt('note', getCurrentTimeMsec() + 5_000, { n: 2 }, 'key');
     await scheduler.runAt('note', getCurrentTimeMsec() + 200, { n: 3 }, 'key');
-    await scheduler.runAt('note', getCurrentTimeMsec() + 1_500, { n: 4 }, 'off');
+    await scheduler.runAt('note', getCurrentTimeMsec() + 5_000, { n: 4 }, 'off');
     expect(await scheduler.cancel('note', 'off')).toBe(true);
     expect(await scheduler.cancel('note', 'off')).toBe(false);
     await eventually(() => (probe.jobs.length === 2 ? true : undefined));
-    await new Promise((resolve) => setTimeout(resolve, 2_000));
+    await new Promise((resolve) => setTimeout(resolve, 5_500));
     expect(probe.jobs).toEqual([{ n: 1 }, { n: 3 }]);
   });
 
