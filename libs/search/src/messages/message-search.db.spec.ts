@@ -1,6 +1,6 @@
 import { openDatabase, parseDatabaseOptions } from '@rookery/database';
 import { SystemClock } from '@rookery/platform';
-import { createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
+import { createTestHomeserver, eventually, type TestHomeserver, type TestUser } from '@rookery/testing';
 
 interface Result {
   readonly rank: number;
@@ -230,6 +230,8 @@ describe.each(['sqlite', 'postgres'] as const)('message search (%s)', (database)
     const sent = await say('in the midst of trouble');
     await other.write((tx) => tx.run('ALTER TABLE lost RENAME TO event_search'));
     await other.close();
+    // The next attempt may be further away than a search waits.
+    await eventually(async () => (await search(bob, 'trouble')).count === 2);
     expect(ids(await search(bob, 'trouble', { order_by: 'recent' }))).toEqual([sent, before]);
   });
 
