@@ -1,6 +1,5 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { EventPersister } from '@rookery/rooms';
-import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
+import { eachDatabase, eventually, FakeClock, type TestDatabase } from '@rookery/testing';
 import { UserHooks } from '@rookery/users';
 import type { JsonObject } from '@rookery/matrix-types';
 import { raiseMark } from '../actions/push-actions.query.js';
@@ -72,12 +71,10 @@ eachDatabase('mails about missed messages', (open) => {
     const content = { msgtype: 'm.text', body };
     const sent = await persister().send({ roomId: where, type: 'm.room.message', sender: alice, content });
     lastPosition = sent.streamOrdering;
-    for (let waited = 0; waited < 5_000; waited += 5) {
+    await eventually(async () => {
       const row = await test.database.get<{ due_up_to: number | null }>('SELECT due_up_to FROM pushers');
-      if (row === undefined || (row.due_up_to ?? 0) >= lastPosition) return;
-      await sleep(5);
-    }
-    throw new Error('The message was not followed');
+      return row === undefined || (row.due_up_to ?? 0) >= lastPosition;
+    });
   };
   const look = async (): Promise<string[]> => {
     push.mails.splice(0);
