@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import type { MediaFileInfo, MediaStorageProvider } from '@rookery/module-api';
 import { ModuleDispatcher } from '@rookery/module-host';
 import { SystemClock } from '@rookery/platform';
-import { eachDatabase } from '@rookery/testing';
+import { eachDatabase, eventually } from '@rookery/testing';
 import { MediaLibrary } from '../media-library.service.js';
 import { buildMedia, fixtureMigrations, type MediaFixture } from '../media.fixture.js';
 import { MediaRemoval } from '../moderation/media-removal.service.js';
@@ -143,7 +143,7 @@ eachDatabase('storage providers', (open) => {
     first.failure = new Error('unplugged');
     expect(await read(key)).toBe('contents');
     await new Promise((resolve) => setTimeout(resolve, 50));
-    expect(await media.filesOnDisk()).toEqual([]);
+    await eventually(async () => (await media.filesOnDisk()).length === 0);
   });
 
   it('leftovers of a crash go, what is arriving stays', async () => {
