@@ -395,7 +395,7 @@ describe('bodies that do not arrive', () => {
     const { app, port } = await start({ clock });
     const head = 'PUT /_matrix/client/v3/open HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n{"a"';
     let answered = false;
-    const answer = raw(port, head).finally(() => (answered = true));
+    const answer = raw(port, head, 10_000, /M_UNKNOWN/).finally(() => (answered = true));
     // Its time begins when the server has its first bytes.
     await eventually(async () => answered || (await clock.advance(126_000), false));
     expect(await answer).toMatch(/^HTTP\/1\.1 408 [\s\S]*M_UNKNOWN/);

@@ -287,8 +287,8 @@ export async function start(
   return { app, port: address!.port!, base: `${address!.tls ? 'https' : 'http'}://127.0.0.1:${address!.port}` };
 }
 
-/** Sends bytes as they are; resolves with everything the server says until it closes, or `untilMs` is over. */
-export function raw(port: number, text: string | Buffer, untilMs = 10_000): Promise<string> {
+/** Sends bytes as they are; resolves with everything the server says until it closes, that is `enough`, or `untilMs` is over. */
+export function raw(port: number, text: string | Buffer, untilMs = 10_000, enough?: RegExp): Promise<string> {
   return new Promise((resolve) => {
     let answer = '';
     const socket = connect(port, '127.0.0.1', () => socket.write(text));
@@ -297,7 +297,10 @@ export function raw(port: number, text: string | Buffer, untilMs = 10_000): Prom
       resolve(answer);
     };
     const timer = setTimeout(end, untilMs);
-    socket.on('data', (chunk) => (answer += chunk.toString()));
+    socket.on('data', (chunk) => {
+      answer += chunk.toString();
+      if (enough?.test(answer)) socket.destroy();
+    });
     socket.on('error', () => undefined);
     socket.on('close', () => {
       clearTimeout(timer);
