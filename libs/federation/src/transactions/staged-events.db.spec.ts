@@ -100,14 +100,18 @@ eachDatabase('events that wait for their rooms', (open) => {
 
   it('are there after a stop', async () => {
     const rooms = new Rooms();
-    let isStopped = false;
-    rooms.verdict = () => (isStopped ? new Promise<never>(() => undefined) : known);
-    isStopped = true;
+    let held = 0;
+    rooms.verdict = () => {
+      held++;
+      return new Promise<never>(() => undefined);
+    };
     const first = start(rooms);
     const events = [message('!a:x'), message('!b:x'), message('!gone:x')];
     await first.staged.stage(origin, events);
+    // One of each room is in its hands; it never lets go of them.
+    await eventually(() => held === 2);
     expect((await waiting()).length).toBeGreaterThanOrEqual(2);
-    isStopped = false;
+    rooms.verdict = () => known;
     const again = start(rooms);
     await again.staged.start();
     await empty();
@@ -185,7 +189,7 @@ eachDatabase('events that wait for their rooms', (open) => {
   it('step aside while their gaps are filled', async () => {
     const rooms = new Rooms();
     const late = message('!a:x');
-    let fill: (verdict: ReceiveVerdict) => void = () => undefined;
+    let fill: ((verdict: ReceiveVerdict) => void) | undefined;
     rooms.verdict = ({ eventId }) =>
       eventId === late.eventId ? { kind: 'missingAncestors', eventIds: ['$missing'] } : known;
     rooms.fill = () => new Promise((resolve) => (fill = resolve));
@@ -193,9 +197,11 @@ eachDatabase('events that wait for their rooms', (open) => {
     const others = [message('!a:x'), message('!a:x')];
     await staged.stage(origin, [late, ...others]);
     await staged.stage(origin, [message('!a:x')]);
-    await eventually(() => rooms.stored.length === 3);
+    await eventually(() => rooms.stored.length === 3 && fill !== undefined);
+    // What was stored is taken off the list after that.
+    await eventually(async () => (await waiting()).length === 1);
     expect(await waiting()).toEqual([late.eventId]);
-    fill(known);
+    fill?.(known);
     await empty();
     expect(rooms.stored).toContain(late.eventId);
   });
