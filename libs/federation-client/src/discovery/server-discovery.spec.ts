@@ -1,4 +1,4 @@
-import { FakeClock, FakeNames, openTestDatabase, type TestDatabase } from '@rookery/testing';
+import { eventually, FakeClock, FakeNames, openTestDatabase, type TestDatabase } from '@rookery/testing';
 import {
   authority,
   type ClientOptions,
@@ -206,9 +206,11 @@ describe('the way to a server', () => {
 
     it('is fetched again while it still holds, and kept while its host is down', async () => {
       let up = true;
+      let closed = 0;
       const names = new FakeNames();
       const server = await publish(names, 'a.test', (host) =>
         PlayedServer.start([host], (_, response) => {
+          response.socket?.once('close', () => closed++);
           if (up)
             json(response.setHeader('cache-control', 'max-age=3600') as typeof response, { 'm.server': 'b.test:1' });
           else json(response, {}, 503);
@@ -219,7 +221,9 @@ describe('the way to a server', () => {
       up = false;
       await clock.advance(50 * minuteMs);
       expect(await wellKnown.delegateOf('a.test')).toBe('b.test:1');
-      while (server.seen.length < 2) await new Promise((resolve) => setTimeout(resolve, 10));
+      // Whoever asks while a request is under way waits for that one: it must be over.
+      await eventually(() => closed === 2);
+      expect(server.seen).toHaveLength(2);
       await clock.advance(30 * minuteMs);
       expect(await wellKnown.delegateOf('a.test')).toBe('b.test:1');
       expect(server.seen).toHaveLength(3);
