@@ -1,3 +1,4 @@
+import { Database } from '@rookery/database';
 import { eventually, createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
 import { validatedFetch } from '../../support/openapi.js';
 import { createRoom, join, nextTransaction, ok, say } from '../rooms/rooms-client.js';
@@ -199,10 +200,15 @@ describe.each(databases)('what is not in the timeline reaches application servic
   it('not what is old by the time that the service is back', async () => {
     await stable.down();
     await say(alice, roomId, 'while it was away');
-    await pause(100);
+    await eventually(async () => {
+      const row = await homeserver.server
+        .service(Database)
+        .get<{ state: string }>("SELECT state FROM application_services_state WHERE as_id = 'stable'");
+      return row?.state === 'down';
+    });
     await ok(alice, 'PUT', `/rooms/${roomId}/typing/${alice.userId}`, { typing: true, timeout: 30_000 });
     await ok(alice, 'PUT', `/rooms/${roomId}/typing/${alice.userId}`, { typing: false });
-    await pause(100);
+    await pause(500);
     const before = ofType(stable, 'ephemeral', 'm.typing').length;
     await stable.listen();
     await ok(acting(homeserver, 'stable'), 'POST', '/_matrix/client/v1/appservice/stable/ping', {});
