@@ -15,7 +15,8 @@ function rookery(args: readonly string[], input = ''): Promise<{ code: number | 
   child.stdout.on('data', (data: Buffer) => (output += data.toString()));
   child.stderr.on('data', (data: Buffer) => (output += data.toString()));
   child.stdin.end(input);
-  return new Promise((resolve) => child.on('exit', (code) => resolve({ code, output })));
+  // Not `exit`: what was written last may arrive after that.
+  return new Promise((resolve) => child.on('close', (code) => resolve({ code, output })));
 }
 
 describe.each(databaseKinds)('an operator (%s)', (kind) => {

@@ -35,15 +35,20 @@ async function run(folder: string, args: readonly string[], whileRunning?: () =>
   const child = spawn(process.execPath, [main, ...args], { cwd: folder, env: environment() });
   let output = '';
   let readyAfterMs: number | undefined;
+  let running: Promise<void> | undefined;
   const onData = (data: Buffer): void => {
     output += data.toString();
     if (readyAfterMs !== undefined || !output.includes('is running as')) return;
     readyAfterMs = performance.now() - startedAt;
-    void Promise.resolve(whileRunning?.()).finally(() => child.kill('SIGTERM'));
+    running = Promise.resolve(whileRunning?.()).finally(() => child.kill('SIGTERM'));
+    // What fails in it fails the test below.
+    running.catch(() => undefined);
   };
   child.stdout.on('data', onData);
   child.stderr.on('data', onData);
-  const code = await new Promise<number | null>((resolve) => child.on('exit', resolve));
+  // Not `exit`: what was written last may arrive after that.
+  const code = await new Promise<number | null>((resolve) => child.on('close', resolve));
+  await running;
   return { code, output, readyAfterMs };
 }
 
@@ -218,7 +223,9 @@ describe('starting', () => {
         next_batch: string;
       };
       waiting = fetch(`${base}/_matrix/client/v3/sync?timeout=60000&since=${since}`, { headers });
-      await new Promise((resolve) => setTimeout(resolve, 300));
+      waiting.catch(() => undefined);
+      // By then it has come to the server, slow as the machine may be.
+      await new Promise((resolve) => setTimeout(resolve, 2_000));
     });
     expect(code).toBe(0);
     const answer = await waiting;
