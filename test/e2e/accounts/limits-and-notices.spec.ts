@@ -210,6 +210,9 @@ describe.each(['sqlite', 'postgres'] as const)('the policy and notices of it (%s
   let homeserver: TestHomeserver;
   let ann: TestUser;
   const consent = (): ConsentService => homeserver.server.service(ConsentService);
+  /** The invite comes before the notice itself. */
+  const reminded = (user: TestUser): Promise<boolean> =>
+    eventually(async () => (await consent().toRemind([user.userId])).length === 0);
 
   beforeAll(async () => {
     homeserver = await createTestHomeserver({
@@ -263,6 +266,7 @@ describe.each(['sqlite', 'postgres'] as const)('the policy and notices of it (%s
     ];
     for (const [method, path, body] of refused)
       expect([path, asJson(await bob.request(method, path, body))]).toMatchObject([path, refusal]);
+    await reminded(bob);
     expect((await bob.request('POST', `/join/${roomId}`, {})).status).toBe(200);
     const [notice] = await messagesIn(bob, roomId);
     expect(notice?.content).toEqual({
@@ -287,6 +291,7 @@ describe.each(['sqlite', 'postgres'] as const)('the policy and notices of it (%s
       await noticed(homeserver);
     }
     const roomId = await eventually(async () => (await invitesOf(ann))[0]);
+    await reminded(ann);
     await homeserver.restart();
     await ann.request('GET', '/sync?timeout=0');
     await noticed(homeserver);
