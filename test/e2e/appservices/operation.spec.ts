@@ -14,7 +14,7 @@ function rookery(...args: readonly string[]): Promise<{ code: number | null; out
   let output = '';
   child.stdout.on('data', (data: Buffer) => (output += data.toString()));
   child.stderr.on('data', (data: Buffer) => (output += data.toString()));
-  return new Promise((resolve) => child.on('exit', (code) => resolve({ code, output })));
+  return new Promise((resolve) => child.on('close', (code) => resolve({ code, output })));
 }
 
 describe('an operator who adds application services', () => {
@@ -107,13 +107,13 @@ describe.each(databaseKinds)('a server that is killed while it sends (%s)', (kin
     for (const ms of [0, 80, 0]) {
       delayMs = ms;
       const before = next;
-      await eventually(() => next >= before + 40, 30_000);
+      await eventually(() => next >= before + 40, 60_000);
       await server.stop('SIGKILL');
       await server.start();
     }
     isOver = true;
     await talking;
-    await eventually(() => service.texts.length >= next, 30_000);
+    await eventually(() => service.texts.length >= next, 60_000);
     expect(service.texts).toEqual(Array.from({ length: next }, (_, n) => `line ${n}`));
-  });
+  }, 240_000);
 });
