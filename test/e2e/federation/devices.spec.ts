@@ -287,10 +287,12 @@ describe.each(databases)('devices, messages and news of other servers (%s)', (da
         const text = JSON.stringify(await sync(alice, since));
         return text.includes('"half":0.5') && text.includes('from afar') && text.includes('m.read');
       });
-      const found = await ok<{ results: { user_id: string }[] }>(alice, 'POST', '/user_directory/search', {
-        search_term: 'bob',
+      await eventually(async () => {
+        const found = await ok<{ results: { user_id: string }[] }>(alice, 'POST', '/user_directory/search', {
+          search_term: 'bob',
+        });
+        return found.results.some(({ user_id }) => user_id === bob.userId);
       });
-      expect(found.results.map(({ user_id }) => user_id)).toContain(bob.userId);
     });
   });
 });
