@@ -98,8 +98,12 @@ export class PostgresLine {
       this.#clients.delete(client);
       client.destroy();
       far.write(chunk);
-      // The server does its work before it hears that nobody listens any more.
-      setTimeout(() => far.destroy(), 100);
+      // The server does its work before it hears that nobody listens any more, however slow it is.
+      let [answered, waited] = [false, false];
+      const part = (): void => void (answered && waited && far.destroy());
+      far.on('data', () => ((answered = true), part()));
+      setTimeout(() => ((waited = true), part()), 100);
+      setTimeout(() => far.destroy(), 3_000).unref();
     } else {
       far.removeAllListeners('data');
       far.write(chunk);
