@@ -93,21 +93,27 @@ describe.each(['sqlite', 'postgres'] as const)('notifications and searches (%s)'
 
   it('messages and people are found', async () => {
     const eventId = await say('a needle in a haystack');
-    const found = await ok<{ search_categories: { room_events: { results: object[] } } }>(
-      bob.request('POST', '/search', {
-        search_categories: {
-          room_events: {
-            search_term: 'needle',
-            keys: ['content.body'],
-            order_by: 'recent',
-            filter: { limit: 5 },
-            event_context: { before_limit: 2, after_limit: 2, include_profile: true },
-            include_state: true,
-            groupings: { group_by: [{ key: 'room_id' }, { key: 'sender' }] },
+    const search = () =>
+      ok<{ search_categories: { room_events: { results: object[] } } }>(
+        bob.request('POST', '/search', {
+          search_categories: {
+            room_events: {
+              search_term: 'needle',
+              keys: ['content.body'],
+              order_by: 'recent',
+              filter: { limit: 5 },
+              event_context: { before_limit: 2, after_limit: 2, include_profile: true },
+              include_state: true,
+              groupings: { group_by: [{ key: 'room_id' }, { key: 'sender' }] },
+            },
           },
-        },
-      }),
-    );
+        }),
+      );
+    // A search does not wait for the index longer than some seconds.
+    const found = await eventually(async () => {
+      const answer = await search();
+      return answer.search_categories.room_events.results.length > 0 && answer;
+    });
     expect(found.search_categories.room_events.results).toMatchObject([{ result: { event_id: eventId } }]);
     const people = await ok(bob.request('POST', '/user_directory/search', { search_term: 'ali', limit: 5 }));
     expect(people).toEqual({ limited: false, results: [{ user_id: alice.userId, display_name: 'alice' }] });
