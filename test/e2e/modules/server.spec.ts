@@ -49,7 +49,11 @@ describe.each(['sqlite', 'postgres'] as const)('what a server does around its mo
     const server = await startProbe(kind, { enable_metrics: true, listeners: [listener] });
     try {
       await server.registerUser('ann');
-      const text = await (await fetch(`${server.baseUrl}/_synapse/metrics`)).text();
+      // A new server may have something to do in the background at first.
+      const text = await eventually(async () => {
+        const page = await (await fetch(`${server.baseUrl}/_synapse/metrics`)).text();
+        return /^synapse_background_update_status\{.*\} 3$/m.test(page) && page;
+      });
       const line = (start: string): string | undefined => text.split('\n').find((one) => one.startsWith(start));
       expect(line('synapse_build_info{')).toContain('version="');
       expect(line('synapse_event_persisted_position{')).toBeDefined();
