@@ -37,9 +37,10 @@ export function isUniqueViolation(error: unknown): boolean {
 const passingStates = /^(08|40|53|58)...$|^57P0.$|^25006$|^25P03$|^55P03$/;
 const passingCodes =
   /^SQLITE_(BUSY|LOCKED|FULL|IOERR|NOMEM|CANTOPEN|READONLY|PROTOCOL)|^(ECONN|ETIMEDOUT|EPIPE|EHOST|ENET|ENOTFOUND|EAI_AGAIN|EMFILE|ENFILE)/;
-/** The drivers give these no code. */
-const passingTexts =
-  /^(Connection terminated|Client has encountered a connection error|Connection ended unexpectedly|Query read timeout|timeout exceeded when trying to connect|Cannot use a pool after calling end)/;
+/** What PostgreSQL's driver says, without a code, of a connection that is gone. */
+export const brokenTexts =
+  /^(Connection terminated|Client has encountered a connection error|Connection ended unexpectedly|Query read timeout)/;
+const passingTexts = /^(timeout exceeded when trying to connect|Cannot use a pool after calling end)/;
 
 /** Errors of this lib's databases: elsewhere a refused connection may be to anybody. */
 const transients = new WeakSet<object>();
@@ -52,7 +53,9 @@ export function passing<E extends object>(error: E): E {
 
 function passes(error: unknown): boolean {
   const code = errorCode(error);
-  return code === undefined ? passingTexts.test(errorText(error)) : passingStates.test(code) || passingCodes.test(code);
+  if (code !== undefined) return passingStates.test(code) || passingCodes.test(code);
+  const text = errorText(error);
+  return brokenTexts.test(text) || passingTexts.test(text);
 }
 
 /** Remembers of an error of a driver whether it says nothing about what was asked; gives it back. */

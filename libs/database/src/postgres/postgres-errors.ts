@@ -1,4 +1,4 @@
-import { errorCode, errorText } from '../errors.js';
+import { brokenTexts, errorCode, errorText } from '../errors.js';
 
 // Serialisation failure, deadlock.
 const conflicts = new Set(['40001', '40P01']);
@@ -23,9 +23,6 @@ const brokenConnections = new Set([
   'ENOTFOUND',
   'EAI_AGAIN',
 ]);
-// The driver gives these no code.
-const brokenTexts =
-  /^(Connection terminated|Client has encountered a connection error|Connection ended unexpectedly|Query read timeout)/;
 
 /** The transaction lost a race with another one and may be tried again at once. */
 export function isConflict(error: unknown): boolean {
