@@ -1,4 +1,5 @@
-import { eachDatabase, FakeClock, FakeNames, RecordingLogger, type TestDatabase } from '@rookery/testing';
+import { Database, type Dialect, type SqlValue, type Tx, type WriteOptions } from '@rookery/database';
+import { eachDatabase, eventually, FakeClock, FakeNames, RecordingLogger, type TestDatabase } from '@rookery/testing';
 import { makeClient, PlayedServer, type TestClient } from '../federation-client.fixture.js';
 import { federationClientMigrations } from '../migrations/federation-client-01.migration.js';
 
@@ -8,6 +9,46 @@ const settings = {
   'federation.destination_retry_multiplier': 3,
   'federation.destination_max_retry_interval': '2h',
 };
+
+/** A database whose answers can be kept back after they were read. */
+class HeldReads extends Database {
+  #held = 0;
+  #released: Promise<void> | undefined;
+
+  constructor(private readonly inner: Database) {
+    super();
+  }
+  get dialect(): Dialect {
+    return this.inner.dialect;
+  }
+
+  /** Begins to read; `release` gives the answers out. */
+  async hold(reads: number, read: () => Promise<unknown>): Promise<{ release: () => void; reading: Promise<unknown> }> {
+    let release = (): void => {};
+    this.#held = 0;
+    this.#released = new Promise((resolve) => (release = resolve));
+    const reading = read();
+    await eventually(() => this.#held >= reads);
+    this.#released = undefined;
+    return { release, reading };
+  }
+  async query<Row>(sql: string, params?: readonly SqlValue[]): Promise<Row[]> {
+    const released = this.#released;
+    const rows = await this.inner.query<Row>(sql, params);
+    this.#held += 1;
+    await released;
+    return rows;
+  }
+  async get<Row>(sql: string, params?: readonly SqlValue[]): Promise<Row | undefined> {
+    return (await this.query<Row>(sql, params))[0];
+  }
+  write<T>(fn: (tx: Tx) => Promise<T>, options?: WriteOptions): Promise<T> {
+    return this.inner.write(fn, options);
+  }
+  close(): Promise<void> {
+    return Promise.resolve();
+  }
+}
 
 eachDatabase('servers that cannot be reached', (open) => {
   let test: TestDatabase;
@@ -21,8 +62,8 @@ eachDatabase('servers that cannot be reached', (open) => {
   afterAll(async () => {
     for (const client of clients) await client.close();
   });
-  const client = (names = new FakeNames()): TestClient => {
-    const made = makeClient({ database: test.database, clock, names, settings });
+  const client = (names = new FakeNames(), database: Database = test.database): TestClient => {
+    const made = makeClient({ database, clock, names, settings });
     clients.push(made);
     return made;
   };
@@ -102,6 +143,33 @@ eachDatabase('servers that cannot be reached', (open) => {
     await one.alive('d.test');
     await clock.advance(minuteMs);
     expect((await other.state('d.test')).retryAtTs).toBe(0);
+  });
+
+  it.each(['state', 'prepare'] as const)('are known by what was noted while they were read (%s)', async (how) => {
+    const reads = new HeldReads(test.database);
+    const { destinations } = client(undefined, reads);
+    const names = [`${how}1.test`, `${how}2.test`];
+    const read = (): Promise<unknown> =>
+      how === 'prepare' ? destinations.prepare(names) : Promise.all(names.map((name) => destinations.state(name)));
+    const untilTs = async (): Promise<number[]> =>
+      Promise.all(names.map(async (name) => (await destinations.state(name)).retryAtTs));
+    const during = async (note: (name: string) => Promise<void>): Promise<void> => {
+      const { release, reading } = await reads.hold(how === 'prepare' ? 1 : names.length, read);
+      for (const name of names) await note(name);
+      release();
+      await reading;
+    };
+    await during((name) => destinations.failed(name));
+    expect(await untilTs()).toEqual(names.map(() => clock.nowMs() + 10 * minuteMs));
+    await clock.advance(minuteMs);
+    await during((name) => destinations.reset(name));
+    expect(await untilTs()).toEqual([0, 0]);
+    // What nobody has changed meanwhile is read anew.
+    await client().destinations.failed(names[0]!);
+    await clock.advance(minuteMs);
+    await read();
+    expect(await untilTs()).toEqual([expect.any(Number), 0]);
+    expect((await untilTs())[0]).toBeGreaterThan(clock.nowMs());
   });
 
   it('are those that show no life, not those that refuse', async () => {

@@ -26,6 +26,12 @@ export interface DestinationState {
 /** Told of a server that shows life, or does so again after a pause. Must not throw. */
 export type RecoveryListener = (destination: string) => void;
 
+/** How a server stood, and when that was found out. */
+interface Known {
+  readonly row: BackoffRow;
+  readonly readMs: number;
+}
+
 const healthy: BackoffRow = { failure_ts: null, retry_last_ts: 0, retry_interval: 0 };
 /** After this time the stored state is read again: another process may have changed it. */
 const trustedMs = 60_000;
@@ -39,7 +45,7 @@ const jitterTo = 1.4;
  */
 @Injectable()
 export class Destinations {
-  readonly #known: Cache<string, { readonly row: BackoffRow; readonly readMs: number }>;
+  readonly #known: Cache<string, Known>;
   readonly #listeners = new Set<RecoveryListener>();
   readonly #lifeListeners = new Set<RecoveryListener>();
 
@@ -77,13 +83,14 @@ export class Destinations {
   /** Reads how servers stand in one query, for those of which that is not known. */
   async prepare(destinations: readonly string[]): Promise<void> {
     const nowMs = this.clock.monotonicMs();
-    const unknown = destinations.filter((destination) => {
+    const unknown = new Map<string, Known | undefined>();
+    for (const destination of destinations) {
       const known = this.#known.get(destination);
-      return known === undefined || nowMs - known.readMs >= trustedMs;
-    });
-    if (unknown.length < 2) return;
-    const rows = await backoffsOf(this.database, unknown);
-    for (const destination of unknown) this.#remember(destination, rows.get(destination) ?? healthy);
+      if (known === undefined || nowMs - known.readMs >= trustedMs) unknown.set(destination, known);
+    }
+    if (unknown.size < 2) return;
+    const rows = await backoffsOf(this.database, [...unknown.keys()]);
+    for (const [destination, before] of unknown) this.#learn(destination, before, rows.get(destination));
   }
 
   /** Calls `listener` for every server that comes back. The result stops that. */
@@ -147,9 +154,18 @@ export class Destinations {
     const known = this.#known.get(destination);
     const nowMs = this.clock.monotonicMs();
     if (known !== undefined && nowMs - known.readMs < trustedMs) return known.row;
-    const row = (await backoffOf(this.database, destination)) ?? healthy;
-    this.#remember(destination, row);
-    return row;
+    return this.#learn(destination, known, await backoffOf(this.database, destination));
+  }
+
+  /**
+   * Keeps what was read, unless something was noted about the server while it was being read: that is newer.
+   * @param before what was known when the reading began
+   */
+  #learn(destination: string, before: Known | undefined, read: BackoffRow = healthy): BackoffRow {
+    const now = this.#known.get(destination);
+    if (now !== undefined && now !== before) return now.row;
+    this.#remember(destination, read);
+    return read;
   }
 
   #remember(destination: string, row: BackoffRow): void {
