@@ -1,5 +1,14 @@
 import { spawnSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  appendFileSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -23,16 +32,47 @@ it('writes a module that compiles and whose own test passes in a real server', (
   const place = join(folder, 'my-module');
   createModule(place);
   symlinkSync(join(root, 'node_modules'), join(place, 'node_modules'));
-  const sources = { NODE_OPTIONS: '' };
-  node(
-    [join(root, 'node_modules/typescript7/bin/tsc'), '-p', '.', '--customConditions', '@rookery/source'],
-    place,
-    sources,
-  );
+  const tsc = join(root, 'node_modules/typescript7/bin/tsc');
+  // Against what is built, as the module of anybody else.
+  const compile = (...args: string[]): string => node([tsc, ...args], place, { NODE_OPTIONS: '' });
+  compile('-p', '.');
+  compile('-p', 'tsconfig.build.json');
   expect(readdirSync(join(place, 'dist'))).toContain('index.js');
-  const out = node(['--test', 'test/module.test.ts'], place, {});
-  expect(out).toMatch(/pass 1/);
-}, 60_000);
+  const run = (): string => node(['--test', 'test/module.test.ts'], place, {});
+  expect(run()).toMatch(/pass 1/);
+  // A test that could not fail would be worth nothing to its author.
+  const compiled = join(place, 'dist/index.js');
+  writeFileSync(
+    compiled,
+    readFileSync(compiled, 'utf8').replace('body.length <= maxLength', 'body.length <= Infinity'),
+  );
+  expect(run).toThrow(/200 !== 403/);
+  appendFileSync(join(place, 'test/module.test.ts'), '\nawait createTestHomeserver({ setings: {} });\n');
+  expect(() => compile('-p', '.')).toThrow(/setings/);
+}, 120_000);
+
+it('uses the packages of the checkout that wrote it, for npm finds them nowhere else yet', () => {
+  const place = join(folder, 'deep', 'my-module');
+  createModule(place);
+  const { devDependencies, peerDependencies } = JSON.parse(readFileSync(join(place, 'package.json'), 'utf8')) as {
+    devDependencies: Record<string, string>;
+    peerDependencies: Record<string, string>;
+  };
+  for (const name of ['@rookery/module-api', '@rookery/testing']) {
+    const linked = devDependencies[name]?.replace(/^file:/, '') ?? '';
+    const manifest = JSON.parse(readFileSync(join(place, linked, 'package.json'), 'utf8')) as { name: string };
+    expect(manifest.name).toBe(name);
+  }
+  // What is published asks for a version.
+  expect(peerDependencies).toEqual({ '@rookery/module-api': '^0.1.0' });
+});
+
+it('writes into a new repository, and says in a line what is in its way', () => {
+  mkdirSync(join(folder, 'repository', '.git'), { recursive: true });
+  expect(createModule(join(folder, 'repository'))).toContain('package.json');
+  writeFileSync(join(folder, 'file'), '');
+  expect(() => createModule(join(folder, 'file'))).toThrow(/file cannot be written: it is no folder/);
+});
 
 it('names the package as told, and the module after it', () => {
   const files = createModule(join(folder, 'x'), '@scope/word-filter');

@@ -1,5 +1,5 @@
 import { parseArgs } from 'node:util';
-import { createModule, CreateModuleError } from './create-module.js';
+import { checkout, createModule, CreateModuleError } from './create-module.js';
 
 const usage = `Usage: npm create @rookery/module FOLDER [-- --name PACKAGE]
 
@@ -24,6 +24,8 @@ Next:
   cd ${folder}
   npm install
   npm test`);
+    const root = checkout();
+    if (root !== undefined) console.log(`\nIt is tried against the packages of ${root} (see devDependencies).`);
   }
 } catch (error) {
   if (!(error instanceof CreateModuleError) && !(error instanceof TypeError)) throw error;

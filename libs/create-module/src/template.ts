@@ -1,15 +1,22 @@
-/** The module API that new modules are written against. */
-const apiVersion = '^0.1.0';
+/** Where npm finds the packages that a new module is written against: ranges of versions, or `file:` folders. */
+export interface Sources {
+  readonly api: string;
+  readonly testing: string;
+}
+
+/** What a module asks of the server that loads it. */
+const peerVersion = '^0.1.0';
 /** The package that starts servers in tests. A module needs it, the program that writes modules does not. */
 const testing = '@rookery/testing';
 const quoted = `'${testing}'`;
 
 /** The files of a new module: path to text. */
-export function templateOf(packageName: string): ReadonlyMap<string, string> {
+export function templateOf(packageName: string, sources: Sources): ReadonlyMap<string, string> {
   const name = packageName.split('/').at(-1) ?? packageName;
   return new Map([
-    ['package.json', packageJson(packageName)],
+    ['package.json', packageJson(packageName, sources)],
     ['tsconfig.json', tsconfig],
+    ['tsconfig.build.json', tsconfigBuild],
     ['.gitignore', 'node_modules/\ndist/\n'],
     ['README.md', readme(packageName, name)],
     ['src/index.ts', source(name)],
@@ -20,7 +27,7 @@ export function templateOf(packageName: string): ReadonlyMap<string, string> {
 
 const json = (value: unknown): string => `${JSON.stringify(value, null, 2)}\n`;
 
-const packageJson = (name: string): string =>
+const packageJson = (name: string, sources: Sources): string =>
   json({
     name,
     version: '0.1.0',
@@ -31,16 +38,23 @@ const packageJson = (name: string): string =>
     files: ['dist'],
     keywords: ['rookery', 'rookery-module', 'matrix'],
     engines: { node: '>=22.18' },
-    scripts: { build: 'tsc', test: 'tsc && node --test "test/*.test.ts"', prepublishOnly: 'npm test' },
-    peerDependencies: { '@rookery/module-api': apiVersion },
+    scripts: {
+      check: 'tsc',
+      build: 'tsc -p tsconfig.build.json',
+      test: 'npm run check && npm run build && node --test "test/*.test.ts"',
+      prepublishOnly: 'npm test',
+    },
+    peerDependencies: { '@rookery/module-api': peerVersion },
     devDependencies: {
-      '@rookery/module-api': apiVersion,
-      [testing]: apiVersion,
+      '@rookery/module-api': sources.api,
+      [testing]: sources.testing,
       '@types/node': '^24.0.0',
       // Runs TypeScript tests as they are; the machine's own may be older.
       node: '^24.0.0',
       typescript: '^6.0.0',
     },
+    // npm asks before a package runs a script of its own; this one's brings the program itself.
+    allowScripts: { node: true },
   });
 
 const tsconfig = json({
@@ -50,13 +64,17 @@ const tsconfig = json({
     strict: true,
     noUncheckedIndexedAccess: true,
     verbatimModuleSyntax: true,
+    erasableSyntaxOnly: true,
     skipLibCheck: true,
-    declaration: true,
-    sourceMap: true,
-    rootDir: 'src',
-    outDir: 'dist',
+    noEmit: true,
     types: ['node'],
   },
+  include: ['src', 'test'],
+});
+
+const tsconfigBuild = json({
+  extends: './tsconfig.json',
+  compilerOptions: { noEmit: false, declaration: true, sourceMap: true, rootDir: 'src', outDir: 'dist' },
   include: ['src'],
 });
 
