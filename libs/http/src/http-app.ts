@@ -118,9 +118,12 @@ export class HttpApp {
     return new HttpApp(nest, adapter, options);
   }
 
-  /** Serves `path` and everything below it on every HTTP listener by a handler of the web platform's kind. */
-  mount(path: string, handler: WebHandler): void {
-    this.#mounts.add(path, handler);
+  /**
+   * Serves `path` and everything below it on every HTTP listener by a handler of the web platform's kind.
+   * @param serves whether a path below belongs to it, by default all; the others stay what they are
+   */
+  mount(path: string, handler: WebHandler, serves?: (path: string) => boolean): void {
+    this.#mounts.add(path, handler, serves);
   }
 
   /** Opens every listener of the settings. @throws ListenError; what was opened is closed again */

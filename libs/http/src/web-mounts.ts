@@ -1,3 +1,4 @@
+import { MatrixError } from '@rookery/matrix-types';
 import { defaultBodyLimitBytes, type Exchange } from './exchange.js';
 import { HttpReply } from './reply.js';
 import { respond } from './respond.js';
@@ -19,6 +20,8 @@ class WebMount {
   constructor(
     readonly path: string,
     private readonly handler: WebHandler,
+    /** Whether it serves a path that is below its own. */
+    readonly serves: (path: string) => boolean,
   ) {}
 
   async serve(exchange: Exchange): Promise<void> {
@@ -29,11 +32,14 @@ class WebMount {
     }
     const host = /^[\w.:[\]-]+$/.exec(exchange.headers.host ?? '')?.[0] ?? 'localhost';
     const { rawBody, method, signal } = exchange;
+    if (method === 'TRACE' || method === 'CONNECT') {
+      throw new MatrixError(405, 'M_UNRECOGNIZED', 'Requests of the web have no such method');
+    }
     const request = new Request(new URL(exchange.url, `http://${host}`), {
       method,
       headers,
       signal,
-      ...(rawBody === undefined ? {} : { body: new Uint8Array(rawBody) }),
+      ...(rawBody === undefined || method === 'HEAD' ? {} : { body: new Uint8Array(rawBody) }),
     });
     const response = await this.handler(request, { ip: exchange.ip });
     if (Number(response.headers.get('content-length') ?? 0) > maxAnswerBytes)
@@ -65,14 +71,14 @@ export class WebMounts {
   readonly #mounts = new Map<string, WebMount>();
 
   /**
-   * Serves `path` and everything below it.
+   * Serves `path` and everything below it, as far as `serves` says so.
    * @throws Error when the path is not absolute, or taken
    */
-  add(path: string, handler: WebHandler): void {
+  add(path: string, handler: WebHandler, serves: (path: string) => boolean = () => true): void {
     const clean = path.replace(/\/+$/, '');
     if (!/^\/[^?#]+$/.test(clean)) throw new Error(`A web resource needs an absolute path, not '${path}'`);
     if (this.#mounts.has(clean)) throw new Error(`The path ${clean} has a web resource already`);
-    this.#mounts.set(clean, new WebMount(clean, handler));
+    this.#mounts.set(clean, new WebMount(clean, handler, serves));
   }
 
   /** The most specific handler for a path. */
@@ -81,7 +87,7 @@ export class WebMounts {
     let candidate = path.replace(/\/+$/, '');
     while (candidate !== '') {
       const mount = this.#mounts.get(candidate);
-      if (mount !== undefined) return mount;
+      if (mount?.serves(path)) return mount;
       candidate = candidate.slice(0, candidate.lastIndexOf('/'));
     }
     return undefined;

@@ -252,6 +252,17 @@ describe('web resources', () => {
     '/a/*/b',
     '/a b',
     '/a/:x/:x',
+    '/a?b',
+    '/a#b',
+    '/a%2fb',
+    '//a/b',
+    '/a//b',
+    '/a/../_matrix/x',
+    '/a/.',
+    '/_synapse/mas/x',
+    '/_synapse/client/oidc/callback',
+    `/${'a'.repeat(200)}`,
+    7 as never,
   ])('cannot be %s', async (path) => {
     const host = hostWith();
     const web = module('web', (api) => api.registerWebResource(path, () => new Response()));

@@ -35,3 +35,4 @@ export {
   type Refused,
   type TransformVerdict,
 } from './verdict.js';
+export { webPathFilter } from './web-resources.js';

@@ -11,20 +11,43 @@ export interface WebResource {
   readonly handler: WebHandler;
 }
 
-/** Paths that belong to the server, whatever a module says. */
-const reserved = ['/_matrix', '/_synapse/admin', '/_synapse/replication', '/_synapse/metrics', '/health'];
+/** Paths that belong to the server with everything below them, whatever a module says. */
+const reserved = [
+  '/_matrix',
+  '/health',
+  ...['admin', 'mas', 'metrics', 'replication'].map((name) => `/_synapse/${name}`),
+  ...[
+    'new_user_consent',
+    'oidc',
+    'password_reset',
+    'pick_idp',
+    'pick_username',
+    'rendezvous',
+    'saml2',
+    'sso_register',
+    'unsubscribe',
+    'v1/config',
+  ].map((name) => `/_synapse/client/${name}`),
+];
+const isReserved = (path: string): boolean =>
+  reserved.some((prefix) => path.startsWith(prefix) && (path.length === prefix.length || path[prefix.length] === '/'));
 const maxPathLength = 200;
-/** A module's answer has to begin within this time. */
+/** A module's answer has to begin within this time, and to end within the other. */
 const webTimeLimitMs = 60_000;
+const webBodyLimitMs = 300_000;
+/** Largest answer, bytes. It goes out as a whole. */
+const maxAnswerBytes = 104_857_600;
 
 /** Checks a path and takes it apart. @throws ModuleLoadError */
 export function webResource(module: string, path: string, handler: WebHandler): WebResource {
   const problem = (what: string): ModuleLoadError => new ModuleLoadError(module, `registerWebResource: ${what}`);
-  if (typeof path !== 'string' || !/^\/[\x21-\x7e]+$/.test(path) || path.length > maxPathLength) {
+  const isPath = typeof path === 'string' && path.length <= maxPathLength && /^(?:\/[\x21-\x7e]+)+\/?$/.test(path);
+  // What would mean something else in a request, or never come in one.
+  if (!isPath || /\/\/|[?#%\\]|\/\.{1,2}(?:\/|$)/.test(path)) {
     throw problem(`${JSON.stringify(path)} is not a path; take one below /_synapse/client/`);
   }
   if (typeof handler !== 'function') throw problem(`the handler of ${path} is not a function`);
-  if (reserved.some((prefix) => path === prefix || path.startsWith(`${prefix}/`))) {
+  if (isReserved(path)) {
     throw problem(`${path} belongs to the server; take one below /_synapse/client/`);
   }
   const segments = path.slice(1).split('/');
@@ -46,10 +69,20 @@ export const samePath = (a: WebResource, b: WebResource): boolean =>
     (segment, i) => segment === b.segments[i] || (segment.startsWith(':') && b.segments[i]?.startsWith(':')),
   );
 
-/** What of a path stands before its first parameter. */
+/** What of a path stands before its first parameter, without a slash at its end. */
 export function webPrefix({ segments }: WebResource): string {
-  const variable = segments.findIndex((segment) => segment.startsWith(':') || segment === '*');
-  return `/${segments.slice(0, variable < 0 ? segments.length : variable).join('/')}`;
+  const end = segments.findIndex((segment) => segment.startsWith(':') || segment === '*' || segment === '');
+  return `/${segments.slice(0, end < 0 ? segments.length : end).join('/')}`;
+}
+
+/** Whether a module answers a request's path, in contrast to the server itself. @param paths as they were registered */
+export function webPathFilter(paths: readonly string[]): (path: string) => boolean {
+  const known = paths.map((path) => path.slice(1).split('/'));
+  return (path) => {
+    if (known.length === 0 || isReserved(path)) return false;
+    const given = path.slice(1).split('/');
+    return known.some((segments) => match(segments, given) !== undefined);
+  };
 }
 
 /** The resource for a path without query, and its parameters. The first that fits, in the order of registration. */
@@ -103,20 +136,18 @@ export async function answerWebRequest(
 ): Promise<Response> {
   const { module, handler, path } = resource;
   const { clock, log } = services;
-  let timer = { cancel: (): void => {} };
-  try {
-    const late = new Promise<never>((_, reject) => {
-      const tooLate = (): void => reject(new Error(`No answer within ${webTimeLimitMs} ms`));
-      timer = clock.after(webTimeLimitMs, tooLate);
+  const timers: { cancel(): void }[] = [];
+  const late = (limitMs: number, what: string): Promise<never> =>
+    new Promise((_, reject) => {
+      timers.push(clock.after(limitMs, () => reject(new Error(`${what} within ${limitMs} ms`))));
     });
-    const response = await Promise.race([Promise.resolve(handler(request, context)), late]);
-    if (isResponse(response)) return response;
-    throw new Error('The handler gave no Response');
+  try {
+    const begun = late(webTimeLimitMs, 'No answer');
+    const response = await Promise.race([Promise.resolve(handler(request, context)), begun]);
+    return await wholeAnswer(response, late(webBodyLimitMs, 'The answer did not end'));
   } catch (error) {
-    if (MatrixError.is(error)) return Response.json(error.toBody(), { status: error.status });
-    if (RedirectError.is(error)) {
-      return new Response(null, { status: error.status, headers: { location: error.location } });
-    }
+    const meant = intendedAnswer(error);
+    if (meant) return meant;
     log.error('A web resource of a module failed', {
       module,
       path,
@@ -125,11 +156,70 @@ export async function answerWebRequest(
     });
     return Response.json({ errcode: 'M_UNKNOWN', error: 'A module of this server failed' }, { status: 500 });
   } finally {
-    timer.cancel();
+    for (const timer of timers) timer.cancel();
   }
 }
 
-/** A module may carry another implementation of fetch: its Response counts when it looks like one. */
+/** What a module wants to have answered by throwing it; `undefined` for anything else, and for what cannot be sent. */
+function intendedAnswer(error: unknown): Response | undefined {
+  try {
+    if (MatrixError.is(error)) {
+      const { status, errcode, message, extra } = error;
+      return Response.json({ ...extra, errcode, error: message }, { status });
+    }
+    if (RedirectError.is(error)) {
+      return new Response(null, { status: error.status, headers: { location: error.location } });
+    }
+  } catch {
+    // No such status, no such header, nothing that JSON can hold.
+  }
+  return undefined;
+}
+
+/**
+ * An answer whose body is all there: what breaks off, or never ends, becomes an error that the client can read. A module may
+ * carry another implementation of fetch: its answer counts when it looks like one.
+ */
+async function wholeAnswer(value: unknown, late: Promise<never>): Promise<Response> {
+  late.catch(() => {});
+  if (!isResponse(value)) throw new Error('The handler gave no Response');
+  const { status, headers } = value;
+  const body = value.body ? await bodyOf(value, late) : undefined;
+  const answer = new Response(body && !emptyStatus.has(status) ? body : null, { status });
+  for (const [name, text] of headers) answer.headers.append(name, text);
+  return answer;
+}
+
+/** Statuses whose answers have no body. */
+const emptyStatus = new Set([204, 205, 304]);
+
+async function bodyOf(response: Response, late: Promise<never>): Promise<Uint8Array<ArrayBuffer>> {
+  const tooLarge = (): Error => new Error(`The answer is larger than ${maxAnswerBytes} bytes`);
+  if (!(response.body instanceof ReadableStream)) {
+    const bytes = new Uint8Array(await Promise.race([response.arrayBuffer(), late]));
+    if (bytes.length > maxAnswerBytes) throw tooLarge();
+    return bytes;
+  }
+  const reader = response.body.getReader();
+  const parts: Uint8Array[] = [];
+  let size = 0;
+  try {
+    for (;;) {
+      const { done, value } = await Promise.race([reader.read(), late]);
+      if (done) break;
+      // Only bytes have a length that can be counted.
+      if (!(value instanceof Uint8Array)) throw new Error('The answer holds something other than bytes');
+      parts.push(value);
+      size += value.length;
+      if (size > maxAnswerBytes) throw tooLarge();
+    }
+  } catch (error) {
+    reader.cancel(error).catch(() => {});
+    throw error;
+  }
+  return new Uint8Array(Buffer.concat(parts, size));
+}
+
 const isResponse = (value: unknown): value is Response =>
   value instanceof Response ||
   (typeof value === 'object' &&

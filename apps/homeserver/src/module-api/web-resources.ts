@@ -1,26 +1,29 @@
 import type { HttpApp, InboundRequest } from '@rookery/http';
-import type { ModuleDispatcher } from '@rookery/module-host';
+import { type ModuleDispatcher, webPathFilter } from '@rookery/module-host';
 import { LogContext } from '@rookery/platform';
 import { Readable } from 'node:stream';
 
 /** Serves the paths that modules registered, beside the server's own. */
 export class WebResources {
   readonly #mounted = new Set<string>();
+  #serves = webPathFilter([]);
 
   constructor(
     private readonly http: HttpApp,
     private readonly dispatcher: ModuleDispatcher,
   ) {}
 
-  /** Takes over paths that are new since the last call. Those that are gone answer 404. */
+  /** Takes over paths that are new since the last call. Those that are gone are the server's again, which has none there. */
   refresh(): void {
+    this.#serves = webPathFilter(this.dispatcher.summary().flatMap(({ paths }) => paths));
     for (const prefix of this.dispatcher.webPrefixes) {
       if (this.#mounted.has(prefix)) continue;
-      this.#mounted.add(prefix);
-      this.http.mount(prefix, (request, { ip }) => {
+      const answer = (request: Request, { ip }: { readonly ip: string }): Promise<Response> => {
         addresses.set(request, ip);
         return this.dispatcher.answerWeb(request, { ip });
-      });
+      };
+      this.http.mount(prefix, answer, (path) => this.#serves(path));
+      this.#mounted.add(prefix);
     }
   }
 }

@@ -12,7 +12,10 @@ export interface WebRequestContext {
   readonly params: Readonly<Record<string, string>>;
 }
 
-/** Answers a request to a path of the module. Bodies larger than 1 MiB never reach it. */
+/**
+ * Answers a request to a path of the module. Bodies larger than 12.5 MiB never reach it. An answer begins within a minute, ends
+ * within five, and holds at most 100 MiB; it goes out as a whole.
+ */
 export type WebHandler = (request: Request, context: WebRequestContext) => Promise<Response> | Response;
 
 /**

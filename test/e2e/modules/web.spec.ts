@@ -1,0 +1,159 @@
+import { join } from 'node:path';
+import { request as rawRequest } from 'node:http';
+import { createTestHomeserver, type TestHomeserver } from '@rookery/testing';
+import { MatrixError, RedirectError } from '@rookery/module-api';
+import { endless, web } from './fixtures/web.js';
+
+const module = join(import.meta.dirname, 'fixtures/web.ts');
+
+describe('web resources of modules', () => {
+  let server: TestHomeserver;
+  beforeAll(async () => {
+    server = await createTestHomeserver({ settings: { modules: [{ module }] } });
+  });
+  afterAll(() => server?.stop());
+  beforeEach(() => {
+    web.asked = [];
+    web.cancelled = 0;
+  });
+
+  const get = (path: string, method = 'GET'): ReturnType<TestHomeserver['request']> => server.request(method, path);
+
+  it.each<[string, () => unknown, number, string]>([
+    [
+      'a Matrix error',
+      () => {
+        throw new MatrixError(418, 'ORG.TEA', 'short and stout');
+      },
+      418,
+      'ORG.TEA',
+    ],
+    [
+      'a Matrix error without a proper status',
+      () => {
+        throw {
+          $$type: 'MatrixError',
+          status: 7,
+          errcode: 'M_X',
+          message: 'x',
+          toBody: () => ({}),
+        } as unknown as Error;
+      },
+      500,
+      'M_UNKNOWN',
+    ],
+    [
+      'a Matrix error that cannot be written',
+      () => {
+        throw new MatrixError(400, 'M_X', 'x', { n: 7n });
+      },
+      500,
+      'M_UNKNOWN',
+    ],
+    [
+      'a redirect that no header can hold',
+      () => {
+        throw new RedirectError('https://a.example/\n\u{1f600}');
+      },
+      500,
+      'M_UNKNOWN',
+    ],
+    ['an answer without status', () => Response.error(), 500, 'M_UNKNOWN'],
+    [
+      'an answer that was read',
+      () => {
+        const answer = new Response('x');
+        void answer.text();
+        return answer;
+      },
+      500,
+      'M_UNKNOWN',
+    ],
+    ['nothing', () => undefined, 500, 'M_UNKNOWN'],
+    [
+      'an error',
+      () => {
+        throw new Error('secret');
+      },
+      500,
+      'M_UNKNOWN',
+    ],
+    [
+      'a body that breaks',
+      () =>
+        new Response(
+          new ReadableStream({
+            pull() {
+              throw new Error('secret');
+            },
+          }),
+        ),
+      500,
+      'M_UNKNOWN',
+    ],
+    ['a body without end', () => new Response(endless(new Uint8Array(8_000_000))), 500, 'M_UNKNOWN'],
+  ])('answer clearly for %s', async (what, answer, status, errcode) => {
+    web.answer = answer;
+    const got = await get('/_synapse/client/web/answer');
+    expect(got).toMatchObject({ status, body: { errcode } });
+    expect(JSON.stringify(got.body)).not.toContain('secret');
+    expect(web.cancelled).toBe(what === 'a body without end' ? 1 : 0);
+  });
+
+  it('hand over what an answer holds', async () => {
+    web.answer = () =>
+      new Response(null, {
+        status: 204,
+        headers: [
+          ['set-cookie', 'a=1'],
+          ['set-cookie', 'b=2'],
+        ],
+      });
+    const empty = await get('/_synapse/client/web/answer');
+    expect([empty.status, empty.body, empty.headers.getSetCookie()]).toEqual([204, '', ['a=1', 'b=2']]);
+    web.answer = () => Response.redirect('https://a.example/', 307);
+    const moved = await fetch(`${server.baseUrl}/_synapse/client/web/answer`, { redirect: 'manual' });
+    expect([moved.status, moved.headers.get('location')]).toEqual([307, 'https://a.example/']);
+    // As other implementations of fetch give it.
+    const headers = new Map([['content-type', 'text/plain']]);
+    web.answer = () => ({ status: 201, headers, body: {}, arrayBuffer: async () => Buffer.from('bytes') });
+    expect(await get('/_synapse/client/web/answer')).toMatchObject({ status: 201, body: 'bytes' });
+  });
+
+  it('take a body with HEAD, and methods that no request of the web may have', async () => {
+    web.answer = () => new Response('ok');
+    const statuses = await Promise.all(
+      ['HEAD', 'TRACE', 'PATCH'].map(
+        (method) =>
+          new Promise<number | undefined>((resolve, reject) => {
+            const request = rawRequest(`${server.baseUrl}/_synapse/client/web/answer`, {
+              method,
+              headers: { 'content-length': '2' },
+            });
+            request
+              .on('response', (response) => resolve(response.resume().statusCode))
+              .on('error', reject)
+              .end('{}');
+          }),
+      ),
+    );
+    expect(statuses).toEqual([200, 405, 200]);
+  });
+
+  it('leave what is theirs to the server and to others', async () => {
+    for (const path of [
+      '/_synapse/client/web/slash',
+      '/_synapse/client/web/slash/',
+      '/_synapse/client/acme/settings',
+      '/_synapse/client/web/echo/a%2Fb',
+    ]) {
+      expect([path, (await get(path)).status]).toEqual([path, 200]);
+    }
+    expect(web.asked.at(-1)?.params).toEqual({ name: 'a/b' });
+    // The server's own, which a pattern of the module would fit.
+    const asked = web.asked.length;
+    expect((await get('/_synapse/client/oidc/callback')).body).toHaveProperty('errcode');
+    expect(web.asked.length).toBe(asked);
+    expect((await get('/_synapse/client/nothing')).status).toBe(404);
+  });
+});
