@@ -168,26 +168,45 @@ describe('a line to PostgreSQL that breaks', () => {
     expect(isTransient(Object.assign(new Error('connect'), { code: 'ECONNREFUSED' }))).toBe(false);
   });
 
-  it('asks only once the far end has stopped', async () => {
-    // The commit hangs at a trigger until after the line is cut.
-    await test.database.write(async (tx) => {
-      await tx.run(`CREATE FUNCTION hang() RETURNS trigger LANGUAGE plpgsql AS
-        $$ BEGIN PERFORM pg_sleep(CASE WHEN NEW.n = 7 THEN 30 ELSE 0 END); RETURN NULL; END $$`);
-      await tx.run(`CREATE CONSTRAINT TRIGGER hang AFTER INSERT ON things DEFERRABLE INITIALLY DEFERRED
-        FOR EACH ROW EXECUTE FUNCTION hang()`);
-    });
-    line.breakAt('COMMIT', 'cut behind');
-    let runs = 0;
-    await db.write((tx) => tx.exec('INSERT INTO things (id, n) VALUES (1, ?)', [runs++ === 0 ? 7 : 0]), {
-      happened: isThere(1),
-    });
-    expect(runs).toBe(2);
-    expect(await ids()).toEqual([1]);
-    const left = await test.database.query(
-      "SELECT 1 FROM pg_stat_activity WHERE query LIKE 'COMMIT%' AND state = 'active' AND datname = current_database()",
+  describe('whose far end is slow to commit', () => {
+    const stillCommitting = (): Promise<unknown[]> =>
+      test.database.query(
+        "SELECT 1 FROM pg_stat_activity WHERE query LIKE 'COMMIT%' AND state = 'active' AND datname = current_database()",
+      );
+    beforeAll(() =>
+      // The commit hangs at a trigger until after the line is cut.
+      test.database.write(async (tx) => {
+        await tx.run(`CREATE FUNCTION hang() RETURNS trigger LANGUAGE plpgsql AS
+          $$ BEGIN PERFORM pg_sleep(CASE NEW.n WHEN 7 THEN 30 WHEN 8 THEN 1.5 ELSE 0 END); RETURN NULL; END $$`);
+        await tx.run(`CREATE CONSTRAINT TRIGGER hang AFTER INSERT ON things DEFERRABLE INITIALLY DEFERRED
+          FOR EACH ROW EXECUTE FUNCTION hang()`);
+      }),
     );
-    expect(left).toEqual([]);
-    await test.database.write((tx) => tx.run('DROP FUNCTION hang CASCADE'));
+    afterAll(() => test.database.write((tx) => tx.run('DROP FUNCTION hang CASCADE')));
+
+    it('is asked only once it has stopped', async () => {
+      line.breakAt('COMMIT', 'cut behind');
+      let runs = 0;
+      await db.write((tx) => tx.exec('INSERT INTO things (id, n) VALUES (1, ?)', [runs++ === 0 ? 7 : 0]), {
+        happened: isThere(1),
+      });
+      expect(runs).toBe(2);
+      expect(await ids()).toEqual([1]);
+      expect(await stillCommitting()).toEqual([]);
+    });
+
+    it('has stopped before positions are let go of which nobody can be asked', async () => {
+      line.breakAt('COMMIT', 'cut behind');
+      const seen: Promise<number[]>[] = [];
+      const work = db.write(async (tx) => {
+        tx.afterRollback(() => seen.push(ids()));
+        await tx.exec('INSERT INTO things (id, n) VALUES (1, 8)');
+      });
+      await expect(work).rejects.toThrow(/Connection terminated|ECONNRESET/);
+      // By now it would have committed.
+      await new Promise((resolve) => setTimeout(resolve, 2_500));
+      expect(await Promise.all(seen)).toEqual([await ids()]);
+    });
   });
 
   it('keeps nothing when the function throws behind what it did not wait for', async () => {

@@ -187,14 +187,14 @@ export class PostgresDatabase extends Database {
 
   /**
    * Whether a transaction has happened whose commit was not answered. Asked until there is an answer, however long the server is
-   * away: the caller's memory of what is in the database must not differ from it.
+   * away: the caller's memory of what is in the database must not differ from it. Where nobody can be asked, it waits a while for
+   * the end of whatever the server still does: what appears later is behind the backs of those who read on by position.
    * @returns `undefined` when that cannot be told
    */
   async #hasHappened(client: PoolClient, { happened, name }: WriteOptions): Promise<boolean | undefined> {
-    if (!happened) return undefined;
     const { logger } = this.#parts;
     const { processID } = client as unknown as { processID: number | null };
-    for (let attempt = 0; attempt <= tellAfterAttempts || !this.#closed; attempt++) {
+    for (let attempt = 0; attempt <= tellAfterAttempts || (happened && !this.#closed); attempt++) {
       await pause(Math.min(reconnectDelayMs * 2 ** attempt, maxOutcomePauseMs));
       try {
         // Whatever the other end still does must not come after the question. After a restart its number may be another's.
@@ -203,7 +203,7 @@ export class PostgresDatabase extends Database {
            WHERE pid = ? AND pid <> pg_backend_pid() AND usename = current_user AND datname = current_database()`,
           [processID],
         );
-        if (left.length === 0) return await happened(this);
+        if (left.length === 0) return await happened?.(this);
       } catch (error) {
         if (!isTransient(error)) {
           logger.error('It cannot be told whether a transaction has happened', { transaction: name, err: error });
