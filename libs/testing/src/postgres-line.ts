@@ -44,7 +44,7 @@ export class PostgresLine {
   }
 
   /**
-   * Once: the next message with this text meets with the fault.
+   * Once: the next message with these words meets with the fault.
    * @param then called in that moment
    */
   breakAt(text: string, fault: LineFault, then: () => void = () => {}): void {
@@ -65,11 +65,12 @@ export class PostgresLine {
     this.#server.close();
   }
 
-  /** Where a statement with a text is sent, with the text or by its name; -1 where it is not. */
+  /** Where a statement with a text is sent, with the text or by its name; `Infinity` where it is not. `COMMITTED` is no `COMMIT`. */
   #find(chunk: Buffer, text: string): number {
-    const names = [...this.#named].filter(([, statement]) => statement.includes(text)).map(([name]) => `\0${name}\0`);
-    const places = [text, ...names].map((sought) => chunk.indexOf(sought)).filter((place) => place >= 0);
-    return places.length === 0 ? -1 : Math.min(...places);
+    const isThere = new RegExp(`${text}(?![A-Za-z])`);
+    const names = [...this.#named].filter(([, statement]) => isThere.test(statement)).map(([name]) => `\0${name}\0`);
+    const places = [chunk.toString('latin1').search(isThere), ...names.map((name) => chunk.indexOf(name))];
+    return Math.min(...places.filter((place) => place >= 0), Infinity);
   }
 
   #refuse(client: Socket): void {
@@ -85,8 +86,8 @@ export class PostgresLine {
   #pass(chunk: Buffer, client: Socket, far: Socket): void {
     for (const [, name, text] of chunk.toString('latin1').matchAll(/(rk\d+)\0([^\0]+)\0/g))
       this.#named.set(name!, text!);
-    const at = this.#fault ? this.#find(chunk, this.#fault.text) : -1;
-    if (!this.#fault || at < 0) return void far.write(chunk);
+    const at = this.#fault ? this.#find(chunk, this.#fault.text) : Infinity;
+    if (!this.#fault || at === Infinity) return void far.write(chunk);
     const { fault, then } = this.#fault;
     this.#fault = undefined;
     if (fault === 'cut before') {

@@ -34,8 +34,13 @@ export class AccountValidity {
 
   /** Lets an account live until a moment, and forgets former renewal mails. */
   async extend(userId: string, expiresMs: number, emailSent = false): Promise<void> {
-    await this.database.write((tx) => setExpiry(tx, userId, expiresMs, emailSent), { name: 'account_validity' });
-    this.#expiry.delete(userId);
+    await this.database.write(
+      (tx) => {
+        tx.unlessRolledBack(() => this.forget(userId));
+        return setExpiry(tx, userId, expiresMs, emailSent);
+      },
+      { name: 'account_validity' },
+    );
   }
 
   /** Forgets what is cached: the account was renewed. */

@@ -205,13 +205,13 @@ export class AccountService {
   async setFlags(userId: string, flags: AccountFlags): Promise<void> {
     const isKnown = await this.database.write(
       async (tx) => {
+        tx.unlessRolledBack(() => this.sessions.invalidate(userId));
         if (flags.isAdmin === false || flags.locked === true) await deletePuppeteerTokens(tx, userId);
         return setAccountFlags(tx, userId, flags);
       },
       { name: 'account_flags' },
     );
     if (!isKnown) throw MatrixError.notFound('Unknown user');
-    this.sessions.invalidate(userId);
   }
 
   /** Whether nobody but this user has an account: guests, bots, support and application services do not count. */

@@ -91,6 +91,7 @@ export class DeactivationService implements OnApplicationBootstrap {
     if (!account) throw MatrixError.notFound('Unknown user');
     await this.database.write(
       async (tx) => {
+        tx.unlessRolledBack(() => this.sessions.invalidate(userId));
         await setAccountFlags(tx, userId, { deactivated: false });
         await setErased(tx, userId, false);
         await setDeactivationPending(tx, userId, false);
@@ -98,7 +99,6 @@ export class DeactivationService implements OnApplicationBootstrap {
       },
       { name: 'reactivate' },
     );
-    this.sessions.invalidate(userId);
     await this.hooks.reactivated.afterCommit({ userId });
     if (account.deactivated) await this.modules.deactivationChanged(userId, false, true, origin);
   }

@@ -37,9 +37,11 @@ export class StoredRateLimitOverrides extends RateLimitOverrides {
   /** Sets a user's numbers, 0 per second for no limit; `undefined` goes back to the settings'. */
   async set(userId: string, limit: RateLimit | undefined): Promise<void> {
     await this.database.write(
-      (tx) => (limit ? writeRateLimitOverride(tx, userId, limit) : deleteRateLimitOverride(tx, userId)),
+      (tx) => {
+        tx.unlessRolledBack(() => this.#cache.delete(userId));
+        return limit ? writeRateLimitOverride(tx, userId, limit) : deleteRateLimitOverride(tx, userId);
+      },
       { name: 'ratelimit_override' },
     );
-    this.#cache.delete(userId);
   }
 }

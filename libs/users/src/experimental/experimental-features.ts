@@ -48,8 +48,13 @@ export class ExperimentalFeatures {
 
   /** Switches features on and off for a user. */
   async choose(userId: string, features: ReadonlyMap<UserFeature, boolean>): Promise<void> {
-    await this.database.write((tx) => upsertFeatures(tx, userId, features), { name: 'set_experimental_features' });
-    this.#known.delete(userId);
+    await this.database.write(
+      (tx) => {
+        tx.unlessRolledBack(() => this.#known.delete(userId));
+        return upsertFeatures(tx, userId, features);
+      },
+      { name: 'set_experimental_features' },
+    );
   }
 
   async #of(userId: string): Promise<readonly FeatureRow[]> {

@@ -96,6 +96,7 @@ export class SessionService {
     const created = await this.database.write(
       async (tx) => {
         // Closed since the login was checked: the session would wake up with the account.
+        this.#invalidateWith(tx, userId);
         if (await isClosedForUpdate(tx, userId))
           throw new MatrixError(403, 'M_USER_DEACTIVATED', 'This account has been deactivated');
         const device = await ensureDevice(tx, userId, deviceId, displayName);
@@ -111,7 +112,6 @@ export class SessionService {
       },
       { name: 'session_open' },
     );
-    this.invalidate(userId);
     if (created) await this.hooks.devicesChanged.afterCommit({ userId, deviceIds: [deviceId] });
     const { isGuest = false, authProvider } = request;
     await this.hooks.loggedIn.afterCommit({ userId, deviceId, isGuest, authProvider: authProvider?.id });
@@ -135,6 +135,7 @@ export class SessionService {
         const old = await findRefreshToken(tx, secretHash(refreshToken));
         if (!old) return undefined;
         const { userId, deviceId, sessionExpiryMs } = old;
+        this.#invalidateWith(tx, userId);
         if (await isClosedForUpdate(tx, userId)) return undefined;
         if (old.superseded || (sessionExpiryMs !== undefined && sessionExpiryMs <= nowMs)) {
           await deleteTokensOfDevices(tx, userId, [deviceId]);
@@ -148,7 +149,6 @@ export class SessionService {
       { name: 'session_refresh' },
     );
     if (!outcome) throw unknownToken('Unknown refresh token', false);
-    this.invalidate(outcome.userId);
     if (!outcome.issued) throw unknownToken('The refresh token is not valid anymore', true);
     return outcome.issued;
   }
@@ -156,8 +156,13 @@ export class SessionService {
   /** Ends one session: the token's device goes, with all its tokens; a token without a device goes alone. */
   async close(userId: string, accessTokenId: number, deviceId: string | undefined): Promise<void> {
     if (deviceId !== undefined) return this.closeDevices(userId, [deviceId]);
-    const gone = await this.database.write((tx) => deleteAccessToken(tx, accessTokenId), { name: 'session_close' });
-    this.invalidate(userId);
+    const gone = await this.database.write(
+      (tx) => {
+        this.#invalidateWith(tx, userId);
+        return deleteAccessToken(tx, accessTokenId);
+      },
+      { name: 'session_close' },
+    );
     if (gone) await this.#tellLoggedOut(gone.user_id, [gone], []);
   }
 
@@ -167,7 +172,6 @@ export class SessionService {
     const { tokens, devices } = await this.database.write((tx) => this.#closeDevices(tx, userId, deviceIds), {
       name: 'session_close_devices',
     });
-    this.invalidate(userId);
     await this.#tellLoggedOut(userId, tokens, devices);
   }
 
@@ -190,28 +194,32 @@ export class SessionService {
       (tx) => this.closeAllInTransaction(tx, userId, exceptDeviceId),
       { name: 'session_close_all' },
     );
-    this.invalidate(userId);
     await this.#tellLoggedOut(userId, tokens, devices);
   }
 
   /** The part of {@link closeAll} that belongs to a larger change; call {@link afterClosed} with its result. */
   async closeAllInTransaction(tx: Tx, userId: string, exceptDeviceId?: string): Promise<ClosedSessions> {
+    this.#invalidateWith(tx, userId);
     const devices = (await deviceIdsOf(tx, userId)).filter((id) => id !== exceptDeviceId);
     const closed = devices.length > 0 ? await this.#closeDevices(tx, userId, devices) : { tokens: [], devices };
     const rest = await deleteTokensOfUser(tx, userId, exceptDeviceId);
     return { tokens: [...closed.tokens, ...rest], devices: closed.devices };
   }
 
-  /** Forgets what is cached and tells the hooks. */
+  /** Tells the hooks. */
   async afterClosed(userId: string, closed: ClosedSessions): Promise<void> {
-    this.invalidate(userId);
     await this.#tellLoggedOut(userId, closed.tokens, closed.devices);
   }
 
   /** Ends the sessions in which administrators act as the user. */
   async closePuppets(userId: string): Promise<void> {
-    await this.database.write((tx) => deletePuppetTokens(tx, userId), { name: 'session_close_puppets' });
-    this.invalidate(userId);
+    await this.database.write(
+      (tx) => {
+        this.#invalidateWith(tx, userId);
+        return deletePuppetTokens(tx, userId);
+      },
+      { name: 'session_close_puppets' },
+    );
   }
 
   /** A token with which an administrator acts as a user. It belongs to the administrator and has no device. */
@@ -277,7 +285,13 @@ export class SessionService {
     this.#listeners.push(listener);
   }
 
+  /** Forgets what is cached with the end of a transaction, also where nobody can tell what became of it: a token must not outlive it. */
+  #invalidateWith(tx: Tx, userId: string): void {
+    tx.unlessRolledBack(() => this.invalidate(userId));
+  }
+
   async #closeDevices(tx: Tx, userId: string, deviceIds: readonly string[]): Promise<ClosedSessions> {
+    this.#invalidateWith(tx, userId);
     const tokens = await deleteTokensOfDevices(tx, userId, deviceIds);
     const devices = await deleteDevices(tx, userId, deviceIds);
     if (devices.length > 0) await this.hooks.devicesDeleted.inTransaction(tx, { userId, deviceIds: devices });
