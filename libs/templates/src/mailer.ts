@@ -218,7 +218,7 @@ export class Mailer {
       },
       nowMs,
     );
-    tx.afterCommit(() => this.#wake());
+    tx.unlessRolledBack(() => this.#wake());
   }
 
   /** Begins to send what is queued. One process of a server does that; several may. */

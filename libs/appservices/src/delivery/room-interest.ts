@@ -60,7 +60,7 @@ export class RoomInterest implements OnModuleInit {
     this.hooks.subscribe({
       afterCommit: (batch) => this.#noteMoves(batch),
       onRoomPurged: async (tx, roomId) => {
-        tx.afterCommit(() => this.#members.delete(roomId));
+        tx.unlessRolledBack(() => this.#members.delete(roomId));
       },
     });
   }

@@ -29,7 +29,7 @@ export class RoomAudience {
             this.#changed(roomId, event.stateKey, room.localMembers.has(event.stateKey));
       },
       onRoomPurged: async (tx, roomId) => {
-        tx.afterCommit(() => this.#rooms.delete(roomId));
+        tx.unlessRolledBack(() => this.#rooms.delete(roomId));
       },
     });
   }

@@ -78,7 +78,7 @@ export class EventFeed implements OnModuleInit {
       afterCommit: (batch) => this.#note(batch),
       onRoomPurged: deleteRoomMarks,
       onEventsPurged: (tx, _roomId, eventIds) => {
-        tx.afterCommit(() => this.texts.forget(eventIds));
+        tx.unlessRolledBack(() => this.texts.forget(eventIds));
         return Promise.resolve();
       },
     });

@@ -62,7 +62,7 @@ export class RemoteAudience implements OnModuleInit {
           this.#rooms.set(roomId, audienceOf(room));
       },
       onRoomPurged: (tx, roomId) => {
-        tx.afterCommit(() => this.#rooms.delete(roomId));
+        tx.unlessRolledBack(() => this.#rooms.delete(roomId));
         return Promise.resolve();
       },
     });

@@ -35,7 +35,7 @@ export class RoomServers implements OnModuleInit {
         if (events.some(({ event }) => event.stateKey !== undefined)) this.#forget(roomId);
       },
       onRoomPurged: (tx, roomId) => {
-        tx.afterCommit(() => this.#forget(roomId));
+        tx.unlessRolledBack(() => this.#forget(roomId));
         return Promise.resolve();
       },
     });

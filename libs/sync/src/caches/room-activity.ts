@@ -41,7 +41,7 @@ export class RoomActivity implements OnModuleInit {
       },
       onForgotten: (userId) => this.forget(userId),
       // Rare, and nobody says who had been in it.
-      onRoomPurged: async (tx) => tx.afterCommit(() => this.#lists.clear()),
+      onRoomPurged: async (tx) => tx.unlessRolledBack(() => this.#lists.clear()),
     });
   }
 

@@ -67,7 +67,7 @@ export class MonthlyActiveUsers implements OnModuleInit, OnModuleDestroy {
     this.hooks.deactivated.subscribe({
       inTransaction: async (tx, { userId }) => {
         await dropActive(tx, userId);
-        tx.afterCommit(() => this.#forget(userId));
+        tx.unlessRolledBack(() => this.#forget(userId));
       },
     });
     if (!this.counting) return;
