@@ -5,6 +5,7 @@ import {
   deleteTransaction,
   highestTransactionId,
   insertTransactions,
+  isStored,
   oldestTransaction,
   sequencePosition,
   servicesDown,
@@ -86,13 +87,15 @@ export class TransactionStore {
       }
       const ids = fresh.length > 0 ? await this.#ids.take(fresh.length) : [];
       const made = fresh.map((one, index): Transaction => ({ ...one, txnId: ids[index] ?? 0 }));
+      const [first] = [...grown.values(), ...made];
       await this.database.write(
         async (tx) => {
           for (const { asId, txnId, eventIds } of grown.values()) await updateEventIds(tx, asId, txnId, eventIds);
           if (made.length > 0) await insertTransactions(tx, made);
           await also(tx);
         },
-        { name: 'appservice_transactions' },
+        // Nobody takes it meanwhile: whoever wants to waits for the lock.
+        { name: 'appservice_transactions', ...(first && { happened: (db) => isStored(db, first) }) },
       );
       for (const one of [...grown.values(), ...made]) this.#growing.set(one.asId, one);
     });

@@ -40,6 +40,12 @@ export async function updateEventIds(tx: Tx, asId: string, txnId: number, eventI
   ]);
 }
 
+/** Whether a transaction lies there with just these events. */
+export async function isStored(db: Db, { asId, txnId, eventIds }: Transaction): Promise<boolean> {
+  const sql = 'SELECT 1 AS found FROM application_services_txns WHERE as_id = ? AND txn_id = ? AND event_ids = ?';
+  return (await db.get(sql, [asId, txnId, JSON.stringify(eventIds)])) !== undefined;
+}
+
 /** The transaction that a service has to take next. */
 export async function oldestTransaction(db: Db, asId: string): Promise<Transaction | undefined> {
   const row = await db.get<TransactionRow>(
