@@ -97,6 +97,7 @@ function scoped(parts: FacadeParts): Pick<ModuleApi, ScopedName> {
     registerCachedFunction: (cache, load, options) => caches.register(cache, load, options),
     invalidateCache: async (cache, key) => caches.forget(cache, key),
     loopingBackgroundCall(fn, periodMs, { description = 'loop', runOnAllInstances = false } = {}) {
+      checkTime(periodMs);
       if (!runOnAllInstances && !capabilities.shared.shouldRunBackgroundTasks()) return { cancel: () => {} };
       let running = false;
       const timer = clock.every(Math.max(1, periodMs), () => {
@@ -107,6 +108,7 @@ function scoped(parts: FacadeParts): Pick<ModuleApi, ScopedName> {
       return ending(scope, () => timer.cancel());
     },
     delayedBackgroundCall(delayMs, fn, { description = 'delayed call' } = {}) {
+      checkTime(delayMs);
       const timer = clock.after(Math.max(0, delayMs), () => {
         call.cancel();
         void scope.run(description, fn);
@@ -119,6 +121,11 @@ function scoped(parts: FacadeParts): Pick<ModuleApi, ScopedName> {
     sleep: (delayMs) => clock.sleep(delayMs, scope.signal),
     getCurrentTimeMsec: () => clock.nowMs(),
   };
+}
+
+/** Timers take anything, and what is no number for no time at all. */
+function checkTime(ms: number): void {
+  if (typeof ms !== 'number' || Number.isNaN(ms)) throw new RangeError('A time is a number of milliseconds');
 }
 
 function ending(scope: ModuleScope, cancel: () => void): ScheduledCall {

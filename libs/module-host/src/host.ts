@@ -8,7 +8,7 @@ import type { ModuleCapabilities } from './capabilities.js';
 import { ModuleDispatcher } from './dispatcher.js';
 import { ModuleLoadError } from './errors.js';
 import { type Contribution, createModuleApi } from './facade.js';
-import { asLoadError, importModules, type LoadedModule, loadTimeLimitMs, type ModuleEntry, within } from './loader.js';
+import { asLoadError, importModules, type LoadedModule, type ModuleEntry, whileLoading } from './loader.js';
 import { EMPTY_REGISTRY, ModuleRegistry } from './registry.js';
 import { ModuleScope } from './scope.js';
 
@@ -49,6 +49,7 @@ export class ModuleHost {
   #running: readonly RunningModule[] = [];
   #capabilities: ModuleCapabilities | undefined;
   #busy: Promise<unknown> = Promise.resolve();
+  #stopped = false;
 
   constructor(private readonly options: ModuleHostOptions) {
     this.#log = options.logger.child('modules');
@@ -83,6 +84,7 @@ export class ModuleHost {
    * @throws ModuleLoadError; then everything stays as it was
    */
   reload(entries: readonly ModuleEntry[]): Promise<ReloadResult> {
+    if (this.#stopped) return Promise.reject(new Error('The server is stopping'));
     const result = this.#busy.then(() => this.#reload(entries));
     this.#busy = result.catch(() => {});
     return result;
@@ -95,6 +97,7 @@ export class ModuleHost {
 
   /** Ends all modules, the last first. Callbacks are not asked any more. */
   async stop(): Promise<void> {
+    this.#stopped = true;
     await this.#busy;
     this.dispatcher.install(EMPTY_REGISTRY);
     for (const { scope } of this.#running.toReversed()) await scope.stop();
@@ -149,6 +152,7 @@ export class ModuleHost {
     }
     const stopping = this.#running.filter((running) => !next.includes(running));
     this.#running = next;
+    for (const { scope } of next) scope.begin();
     for (const { scope } of stopping.toReversed()) await scope.stop();
   }
 
@@ -173,7 +177,7 @@ export class ModuleHost {
     };
     const api = createModuleApi({ loaded, scope, capabilities, caches, clock, metrics, contribute });
     try {
-      await within(clock, loadTimeLimitMs, 'it did not finish', async () =>
+      await whileLoading({ ...loaded, clock, late: 'it did not finish' }, async () =>
         loaded.definition.register(api, loaded.config),
       );
     } catch (error) {

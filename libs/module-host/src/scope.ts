@@ -4,6 +4,8 @@ import type { Clock, Logger } from '@rookery/platform';
 export class ModuleScope {
   readonly #stopped = new AbortController();
   readonly #endings = new Set<() => Promise<void> | void>();
+  /** What waits for the module to be in force; `undefined` once it is. */
+  #beginnings: Set<() => void> | undefined = new Set();
 
   constructor(
     readonly module: string,
@@ -13,6 +15,25 @@ export class ModuleScope {
 
   get signal(): AbortSignal {
     return this.#stopped.signal;
+  }
+
+  /**
+   * Runs `fn` once the module is in force: at once when it is, never when it does not come to that. The result takes it off.
+   */
+  onceInForce(fn: () => void): () => void {
+    if (this.signal.aborted) return () => {};
+    const beginnings = this.#beginnings;
+    if (beginnings) beginnings.add(fn);
+    else fn();
+    return () => beginnings?.delete(fn);
+  }
+
+  /** The module is in force from now on. */
+  begin(): void {
+    if (this.signal.aborted) return;
+    const beginnings = this.#beginnings ?? [];
+    this.#beginnings = undefined;
+    for (const fn of beginnings) fn();
   }
 
   /** Adds something to end; at once when the module has stopped already. The result takes it off again. */

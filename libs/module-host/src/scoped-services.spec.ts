@@ -40,6 +40,7 @@ describe('the scheduler', () => {
   }
   const start = (): { jobs: Jobs; scheduler: ReturnType<typeof schedulerOf>; scope: ModuleScope; log: Lines } => {
     const { scope, log } = newScope();
+    scope.begin();
     const jobs = new Jobs();
     return { jobs, scope, log, scheduler: schedulerOf(scope, jobs, () => {}) };
   };
@@ -54,6 +55,24 @@ describe('the scheduler', () => {
     scheduler.handle('remind', () => {});
     await scope.stop();
     expect(jobs.periodic.size + jobs.handlers.size).toBe(0);
+  });
+
+  it('begins with jobs once the module is in force, and never with those of one that is not', async () => {
+    const [{ scope }, { scope: failing, log }] = [newScope(), newScope()];
+    const jobs = new Jobs();
+    const scheduler = schedulerOf(scope, jobs, () => {});
+    scheduler.every('clean', 60_000, () => {});
+    scheduler.every('off', 60_000, () => {}).cancel();
+    scheduler.handle('remind', () => {});
+    expect(jobs.periodic.size + jobs.handlers.size).toBe(0);
+    const next = schedulerOf(failing, jobs, () => {});
+    next.every('clean', 60_000, () => {});
+    scope.begin();
+    await failing.stop();
+    failing.begin();
+    next.every('late', 60_000, () => {});
+    expect([...jobs.periodic.keys(), ...jobs.handlers.keys()]).toEqual(['my.module clean 60000', 'my.module remind']);
+    expect(log.lines).toEqual([]);
   });
 
   it('hands payloads over frozen, and passes failures on so that they are tried again', async () => {
@@ -77,7 +96,12 @@ describe('the scheduler', () => {
     expect(() => scheduler.every('one', 1000, () => {})).toThrow(/already/);
     expect(() => scheduler.every('two', 999, () => {})).toThrow(RangeError);
     expect(() => scheduler.every('', 1000, () => {})).toThrow(RangeError);
-    await expect(scheduler.runAt('x', NaN, {})).rejects.toThrow(RangeError);
+    for (const period of [NaN, Infinity, 1e300, '9999' as never]) {
+      expect(() => scheduler.every('two', period, () => {})).toThrow(RangeError);
+    }
+    for (const moment of [NaN, Infinity, 1e300, {} as never]) {
+      await expect(scheduler.runAt('x', moment, {})).rejects.toThrow(RangeError);
+    }
     await expect(scheduler.runAt('x', 1, 'y'.repeat(65_536))).rejects.toThrow(RangeError);
     await expect(scheduler.runAt('x', 1, () => {})).rejects.toThrow(TypeError);
     scheduler.every('again', 1000, () => {}).cancel();

@@ -4,6 +4,7 @@ import type {
   ModuleLog,
   ModuleMetrics,
   ModuleStore,
+  ScheduledCall,
   Scheduler,
 } from '@rookery/module-api';
 import { MatrixError } from '@rookery/matrix-types';
@@ -17,6 +18,8 @@ const maxDocumentBytes = 262_144;
 const maxPayloadBytes = 65_536;
 const maxListed = 1000;
 const minPeriodMs = 1000;
+/** The last moment that there is a date for, milliseconds since the epoch. */
+const latestMs = 8.64e15;
 const maxMetrics = 100;
 const maxLabelSets = 1000;
 
@@ -73,29 +76,46 @@ export function schedulerOf(
     if (names.has(name)) throw new RangeError(`There is a job called ${name} already`);
     names.add(name);
   };
+  /**
+   * Begins with jobs once the module is in force: until then they are those of the module that it may take the place of.
+   * The result ends them, and says whether that had not happened before.
+   */
+  const begin = (start: () => ScheduledCall): (() => boolean) => {
+    const off: (() => unknown)[] = [];
+    let call: ScheduledCall | undefined;
+    let ended = false;
+    const end = (): boolean => {
+      const isFirst = !ended;
+      ended = true;
+      for (const fn of off) fn();
+      call?.cancel();
+      return isFirst;
+    };
+    off.push(scope.add(() => void end()));
+    if (!ended) off.push(scope.onceInForce(() => (call = start())));
+    return end;
+  };
   return Object.freeze({
     every(name, periodMs, job) {
-      if (!Number.isFinite(periodMs) || periodMs < minPeriodMs) {
+      if (!(typeof periodMs === 'number' && periodMs >= minPeriodMs && periodMs <= latestMs / 2)) {
         throw new RangeError(`A period is at least ${minPeriodMs} milliseconds`);
       }
       claim(name);
-      const call = jobs.every(module, name, periodMs, () => scope.run(name, job));
-      scope.add(() => call.cancel());
+      const cancel = begin(() => jobs.every(module, name, periodMs, () => scope.run(name, job)));
       return {
         cancel: () => {
-          names.delete(name);
-          call.cancel();
+          if (cancel()) names.delete(name);
         },
       };
     },
     handle(name, job) {
       assertRegistering('scheduler.handle');
       claim(name);
-      const call = jobs.handle(module, name, async (json) => job(frozenCopy(JSON.parse(json) as unknown)));
-      scope.add(() => call.cancel());
+      begin(() => jobs.handle(module, name, async (json) => job(frozenCopy(JSON.parse(json) as unknown))));
     },
     async runAt(name, atMs, payload, key) {
-      if (!Number.isFinite(atMs)) throw new RangeError('A moment is a number of milliseconds since the epoch');
+      if (typeof atMs !== 'number' || !(Math.abs(atMs) <= latestMs))
+        throw new RangeError('A moment is a number of milliseconds since the epoch');
       const json = toJson(payload ?? null, maxPayloadBytes);
       await jobs.runAt(module, checkKey(name, 'job name'), atMs, json, key === undefined ? key : checkKey(key));
     },

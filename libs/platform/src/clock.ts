@@ -33,6 +33,9 @@ export abstract class Clock {
 // costs half as much again.
 const monotonicMs = performance.now.bind(performance);
 
+/** The longest time the system's timers can count; what is longer would be over at once. */
+const longestTimerMs = 2 ** 31 - 1;
+
 /** The system's time. */
 export class SystemClock extends Clock {
   nowMs(): number {
@@ -42,11 +45,35 @@ export class SystemClock extends Clock {
     return monotonicMs();
   }
   after(delayMs: number, fn: () => void): Timer {
+    if (delayMs > longestTimerMs) return this.#afterLong(delayMs, fn);
     const handle = setTimeout(fn, delayMs).unref();
     return { cancel: () => clearTimeout(handle) };
   }
   every(periodMs: number, fn: () => void): Timer {
+    if (periodMs > longestTimerMs) return this.#everyLong(periodMs, fn);
     const handle = setInterval(fn, periodMs).unref();
     return { cancel: () => clearInterval(handle) };
+  }
+
+  #afterLong(delayMs: number, fn: () => void): Timer {
+    let timer: Timer;
+    const wait = (leftMs: number): void => {
+      const nextMs = Math.min(leftMs, longestTimerMs);
+      timer = this.after(nextMs, leftMs > nextMs ? () => wait(leftMs - nextMs) : fn);
+    };
+    wait(delayMs);
+    return { cancel: () => timer.cancel() };
+  }
+
+  #everyLong(periodMs: number, fn: () => void): Timer {
+    let timer: Timer;
+    const wait = (): void => {
+      timer = this.after(periodMs, () => {
+        wait();
+        fn();
+      });
+    };
+    wait();
+    return { cancel: () => timer.cancel() };
   }
 }

@@ -221,6 +221,63 @@ eachDatabase('jobs of modules', (open) => {
     expect(calls).toEqual(['after']);
   });
 
+  it('a job whose period changes while it runs does not overlap itself, and keeps the new period from its end on', async () => {
+    const one = runner();
+    let running = 0;
+    let most = 0;
+    let runs = 0;
+    let release = (): void => {};
+    const job = async (): Promise<void> => {
+      most = Math.max(most, ++running);
+      runs++;
+      await new Promise<void>((resolve) => (release = resolve));
+      running--;
+    };
+    const before = one.every('m', 'tick', 86_400_000, job);
+    await one.start();
+    await stored();
+    await settle();
+    await clock.advance(86_400_000);
+    await until(() => runs === 1);
+    one.every('m', 'tick', 5_000, job);
+    before.cancel();
+    const periods = (): Promise<unknown[]> =>
+      place.database.query('SELECT period_ms FROM module_jobs WHERE period_ms = 5000');
+    await eventually(async () => (await periods()).length === 1);
+    await pass(30_000);
+    expect([runs, most]).toEqual([1, 1]);
+    release();
+    await until(() => running === 0);
+    await clock.advance(5_000);
+    await until(() => runs === 2);
+    expect(most).toBe(1);
+    release();
+    await settle();
+  });
+
+  it('what a module that is gone began and never ends does not keep the job from its successor', async () => {
+    const one = runner();
+    let hanging = 0;
+    const before = one.every('m', 'tick', 60_000, () => (hanging++, new Promise<void>(() => {})));
+    await one.start();
+    await stored();
+    await settle();
+    await clock.advance(60_000);
+    await until(() => hanging === 1);
+    let runs = 0;
+    one.every('m', 'tick', 60_000, async () => void runs++);
+    before.cancel();
+    for (let i = 0; i < 10; i++) {
+      await clock.advance(20_000);
+      await eventually(async () => (await kept())[0]!.due_ms > clock.nowMs() + 40_000);
+      await settle();
+    }
+    expect(runs).toBe(0);
+    for (let i = 0; i < 30; i++) await pass(20_000);
+    await until(() => runs > 0);
+    expect(hanging).toBe(1);
+  });
+
   it('a call that is stored anew while it runs runs again with what is new', async () => {
     const one = runner();
     const calls: string[] = [];

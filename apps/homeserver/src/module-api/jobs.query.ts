@@ -73,6 +73,18 @@ export async function postponeJob(tx: Tx, job: ClaimedJob, dueMs: number, attemp
   ]);
 }
 
+/**
+ * Makes a repeated job due one period after it last was; where that is over, one after now. The period is the one that holds by
+ * now. Does nothing when another process took it meanwhile.
+ */
+export async function postponeRepeated(tx: Tx, job: ClaimedJob, nowMs: number): Promise<void> {
+  await tx.run(
+    `UPDATE module_jobs SET due_ms = CASE WHEN ? + period_ms > ? THEN ? + period_ms ELSE ? + period_ms END, lease = NULL, attempts = 0
+     WHERE job_id = ? AND lease = ?`,
+    [job.dueMs, nowMs, job.dueMs, nowMs, job.job_id, job.lease],
+  );
+}
+
 /** Forgets a job that was run. Does nothing when it was replaced meanwhile. */
 export async function finishJob(tx: Tx, job: ClaimedJob): Promise<void> {
   await tx.run('DELETE FROM module_jobs WHERE job_id = ? AND lease = ?', [job.job_id, job.lease]);
@@ -87,7 +99,10 @@ export async function storeCall(tx: Tx, id: string, handler: string, dueMs: numb
   );
 }
 
-/** Stores a repeated job. One that is there keeps its time, unless its period is another one now. */
+/**
+ * Stores a repeated job. One that is there keeps its time, unless its period is another one now: then it is due after one of
+ * these, or, while it runs, once it has ended.
+ */
 export async function storeRepeated(
   tx: Tx,
   id: string,
@@ -97,7 +112,8 @@ export async function storeRepeated(
 ): Promise<void> {
   await tx.run(
     `INSERT INTO module_jobs (job_id, handler, payload, period_ms, due_ms) VALUES (?, ?, 'null', ?, ?)
-     ON CONFLICT (job_id) DO UPDATE SET period_ms = excluded.period_ms, due_ms = excluded.due_ms
+     ON CONFLICT (job_id) DO UPDATE SET period_ms = excluded.period_ms,
+       due_ms = CASE WHEN module_jobs.lease IS NULL THEN excluded.due_ms ELSE module_jobs.due_ms END
      WHERE module_jobs.period_ms <> excluded.period_ms`,
     [id, handler, periodMs, nowMs + periodMs],
   );

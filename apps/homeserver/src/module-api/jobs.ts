@@ -11,6 +11,7 @@ import {
   finishJob,
   nextDueMs,
   postponeJob,
+  postponeRepeated,
   renewLeases,
   storeCall,
   storeRepeated,
@@ -47,6 +48,12 @@ interface Handler {
   stored: boolean;
 }
 
+interface RunningJob {
+  readonly handler: Handler;
+  readonly startedAtMs: number;
+  readonly done: Promise<void>;
+}
+
 /** What jobs need. */
 export interface JobRunnerParts {
   readonly database: Database;
@@ -69,7 +76,7 @@ const jobId = (handler: string, key: string): string => `${handler} ${key}`;
  */
 export class JobRunner implements JobBackend {
   readonly #handlers = new Map<string, Handler>();
-  readonly #running = new Map<ClaimedJob, { readonly handler: Handler; readonly done: Promise<void> }>();
+  readonly #running = new Map<ClaimedJob, RunningJob>();
   #started = false;
   #work: Promise<void> | undefined;
   #again = false;
@@ -226,7 +233,7 @@ export class JobRunner implements JobBackend {
       this.#running.delete(job);
       this.#wake();
     });
-    this.#running.set(job, { handler, done });
+    this.#running.set(job, { handler, startedAtMs: this.parts.clock.monotonicMs(), done });
   }
 
   /** Never rejects. */
@@ -248,10 +255,7 @@ export class JobRunner implements JobBackend {
     try {
       await database.write(
         async (tx) => {
-          if (job.period_ms !== null) {
-            const nextMs = job.dueMs + job.period_ms;
-            return postponeJob(tx, job, nextMs > nowMs ? nextMs : nowMs + job.period_ms, 0);
-          }
+          if (job.period_ms !== null) return postponeRepeated(tx, job, nowMs);
           if (failure === undefined || job.attempts >= maxAttempts) return finishJob(tx, job);
           const retryMs = Math.min(longestRetryMs, firstRetryMs * 2 ** (job.attempts - 1));
           return postponeJob(tx, job, nowMs + retryMs, job.attempts);
@@ -269,13 +273,17 @@ export class JobRunner implements JobBackend {
   }
 
   async #renew(): Promise<void> {
-    if (this.#running.size === 0) return;
     const { clock, database, logger } = this.parts;
-    const running = [...this.#running.keys()];
+    const running = [...this.#running].filter(([, job]) => this.#isKept(job)).map(([job]) => job);
+    if (running.length === 0) return;
     try {
       await database.write((tx) => renewLeases(tx, running, clock.nowMs() + leaseMs), { name: 'module_job_renew' });
     } catch (err) {
       logger.warn('Running jobs of modules could not be kept; others may begin them, too', { err });
     }
+  }
+  /** What a module that was taken out of service began and does not end is not to keep its successor from the job for ever. */
+  #isKept({ handler, startedAtMs }: RunningJob): boolean {
+    return this.#handlers.get(handler.id) === handler || this.parts.clock.monotonicMs() - startedAtMs < slowMs;
   }
 }
