@@ -11,8 +11,16 @@ import {
   stable,
   Who,
 } from '@rookery/http';
-import { type EventFilter, type JsonObject, MatrixError, parseEventFilter } from '@rookery/matrix-types';
+import {
+  type EventFilter,
+  isValidRoomId,
+  isValidUserId,
+  type JsonObject,
+  MatrixError,
+  parseEventFilter,
+} from '@rookery/matrix-types';
 import { Config, type Requester } from '@rookery/platform';
+import { RoomDirectory } from '../directory/directory.service.js';
 import { MembershipReader } from '../reading/membership-reader.js';
 import { EventByTime } from './event-by-time.service.js';
 import { RedactedContent } from './redacted-content.service.js';
@@ -31,6 +39,7 @@ export class HistoryController {
     private readonly memberships: MembershipReader,
     private readonly byTime: EventByTime,
     private readonly redacted: RedactedContent,
+    private readonly directory: RoomDirectory,
     private readonly config: Config,
   ) {}
 
@@ -108,16 +117,19 @@ export class HistoryController {
     const filter = filterIn(request);
     const limit = queryInteger(request, 'limit', { min: 1, max: 100, clamp: true }) ?? 10;
     const reading = await this.access.read(requester, roomId);
-    const [page, state] = await Promise.all([
+    const [page, state, isPublished, own] = await Promise.all([
       this.reading.messages(requester, roomId, { direction: 'b', limit, filter }),
       this.reading.allState(requester, roomId),
+      this.directory.isPublished(roomId),
+      this.memberships.inRoom(requester.userId, roomId),
     ]);
     const { start, end, chunk } = page;
     return {
       room_id: roomId,
-      ...(reading.kind !== 'peeking' && { membership: reading.kind === 'joined' ? 'join' : 'leave' }),
+      ...(reading.kind !== 'peeking' && own && { membership: own.membership }),
       messages: { start: end ?? start, end: start, chunk: [...(chunk as unknown[])].reverse() },
       state,
+      visibility: isPublished ? 'public' : 'private',
     };
   }
 
@@ -141,8 +153,12 @@ export class HistoryController {
   @Get(stable('/rooms/:roomId/joined_members'))
   @Access({ auth: 'required' })
   async joinedMembers(@Who() requester: Requester, @Param('roomId') roomId: string): Promise<object> {
-    await this.access.joined(requester, roomId);
-    const joined = (await this.memberships.joinedMembers(roomId)).map(({ userId, displayName, avatarUrl }) => [
+    const members = await this.memberships.joinedMembers(roomId);
+    this.access.assertAnyOf(
+      requester,
+      members.map(({ userId }) => userId),
+    );
+    const joined = members.map(({ userId, displayName, avatarUrl }) => [
       userId,
       {
         ...(displayName !== undefined && { display_name: displayName }),
@@ -166,9 +182,11 @@ export class HistoryController {
     const other = queryString(request, 'user_id');
     if (other === undefined) throw MatrixError.missingParam("Missing query parameter 'user_id'");
     if (other === requester.userId) throw MatrixError.invalidParam('This is your own user id');
+    if (!isValidUserId(other)) throw MatrixError.invalidParam('This is not a user id');
     const pageSize = 100;
     const rooms = await this.memberships.mutualRooms(requester.userId, other);
     const from = queryString(request, 'from') ?? '';
+    if (from !== '' && !isValidRoomId(from)) throw MatrixError.invalidParam("'from' is not a token of this endpoint");
     const page = rooms.filter((roomId) => roomId > from).slice(0, pageSize);
     const last = page.at(-1);
     const more = last !== undefined && last !== rooms.at(-1);

@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
-import { AccountDataService } from '@rookery/users';
+import { AccountDataService, AppserviceDirectory } from '@rookery/users';
 import { MembershipHistory, type PastMembership } from '../reading/membership-history.js';
 import { MembershipReader } from '../reading/membership-reader.js';
 import { historyVisibilityIn } from '../reading/visibility-rule.js';
@@ -26,6 +26,7 @@ export class RoomAccess {
     private readonly history: MembershipHistory,
     private readonly state: RoomStateReader,
     private readonly accountData: AccountDataService,
+    private readonly appservices: AppserviceDirectory,
   ) {}
 
   /** @throws MatrixError 403 `M_FORBIDDEN`, whether or not there is such a room */
@@ -50,9 +51,13 @@ export class RoomAccess {
     return config?.['return_soft_failed_events'] === true;
   }
 
-  /** @throws MatrixError 403 `M_FORBIDDEN` */
-  async joined(requester: Requester, roomId: string): Promise<void> {
-    const membership = await this.memberships.inRoom(requester.userId, roomId);
-    if (membership?.membership !== 'join') throw MatrixError.forbidden('You are not in this room');
+  /**
+   * Checks that a requester is one of a room's members; of an application service any user will do.
+   * @throws MatrixError 403 `M_FORBIDDEN`
+   */
+  assertAnyOf({ userId, appserviceId }: Requester, joined: readonly string[]): void {
+    const service = appserviceId === undefined ? undefined : this.appservices.byId(appserviceId);
+    if (joined.some((member) => member === userId || service?.covers(member))) return;
+    throw MatrixError.forbidden('You are not in this room');
   }
 }

@@ -447,6 +447,7 @@ eachDatabase('registration', (open) => {
     };
     fixture.get(AppserviceDirectory).use({
       byToken: (token) => (token === 'as-token' ? bridge : undefined),
+      byId: (id) => (id === 'bridge' ? bridge : undefined),
       exclusiveOwner: (id) => (id.includes('irc_') ? bridge : undefined),
     });
     const as = (body: JsonObject, token?: string) =>

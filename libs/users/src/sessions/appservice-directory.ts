@@ -15,6 +15,7 @@ export interface AppserviceIdentity {
 export interface AppserviceSource {
   /** @param ip whence the request came: a service may say from where its token is taken */
   byToken(token: string, ip: string): AppserviceIdentity | undefined;
+  byId(id: string): AppserviceIdentity | undefined;
   /** The service that alone may use a user id. */
   exclusiveOwner(userId: string): AppserviceIdentity | undefined;
 }
@@ -30,6 +31,9 @@ export class AppserviceDirectory {
   /** @param ip whence the request came */
   byToken(token: string, ip: string): AppserviceIdentity | undefined {
     return this.#source?.byToken(token, ip);
+  }
+  byId(id: string): AppserviceIdentity | undefined {
+    return this.#source?.byId(id);
   }
   exclusiveOwner(userId: string): AppserviceIdentity | undefined {
     return this.#source?.exclusiveOwner(userId);

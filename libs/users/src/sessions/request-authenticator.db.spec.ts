@@ -37,9 +37,11 @@ eachDatabase('who makes a request', (open) => {
     test = await open(clock);
     await test.migrate([...databaseMigrations, ...usersMigrations]);
     users = await buildUsers({ database: test.database, clock });
-    users
-      .get(AppserviceDirectory)
-      .use({ byToken: (token) => (token === 'as_token' ? bridge : undefined), exclusiveOwner: () => undefined });
+    users.get(AppserviceDirectory).use({
+      byToken: (token) => (token === 'as_token' ? bridge : undefined),
+      byId: () => undefined,
+      exclusiveOwner: () => undefined,
+    });
     for (const localpart of ['irc_bob', 'irc_gone', 'alice'])
       await users.get(AccountService).register({ localpart, origin: {} });
     await users.get(DeactivationService).deactivate('@irc_gone:example.org', false, true, {});
@@ -114,7 +116,7 @@ eachDatabase('who makes a request', (open) => {
     expect(await authenticate('/x?access_token=as_token', {})).toMatchObject({ appserviceId: 'bridge' });
     const strict = await buildUsers({ database: test.database, clock });
     const byToken = (_token: string, ip: string) => (ip === '10.9.9.9' ? bridge : undefined);
-    strict.get(AppserviceDirectory).use({ byToken, exclusiveOwner: () => undefined });
+    strict.get(AppserviceDirectory).use({ byToken, byId: () => undefined, exclusiveOwner: () => undefined });
     const request = { ...strict.request('GET', '/x'), headers: { authorization: 'Bearer as_token' } };
     const from = (ip: string) =>
       strict.get(RequestAuthenticator).authenticate({ ...request, ip }, { auth: 'required' });
