@@ -20,7 +20,7 @@ export { byAuth, byPrev, restsUpon } from './persistence/foreign-stager.js';
 export { InboundEvents } from './persistence/inbound-events.service.js';
 export { EventStore } from './persistence/event-store.js';
 export { type ClientTransaction, isServable, type SentEvent, type StoredEvent } from './persistence/stored-event.js';
-export type { EventFilter } from './reading/event-filter.js';
+export { type EventFilter, eventFilterSql } from './reading/event-filter.js';
 export {
   type JoinedMember,
   type MemberCounts,

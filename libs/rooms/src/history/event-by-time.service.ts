@@ -5,13 +5,15 @@ import type { Requester } from '@rookery/platform';
 import { RemoteRooms } from '../membership/remote-rooms.js';
 import { EventStore } from '../persistence/event-store.js';
 import type { StoredEvent } from '../persistence/stored-event.js';
-import { servableSql, TimelineReader } from '../reading/timeline-reader.js';
+import { servableSql } from '../reading/servable-sql.js';
+import { TimelineReader } from '../reading/timeline-reader.js';
 import { VisibilityFilter } from '../reading/visibility-filter.js';
 import { RoomAccess } from './room-access.js';
 import type { ReadingScope } from './room-reading.service.js';
 
-/** Candidates looked at before the search is given up. */
+/** Candidates looked at at a time, and how often before the search is given up. */
 const candidates = 50;
+const maxPages = 20;
 
 /** Finds the event that lies nearest to a point in time. */
 @Injectable()
@@ -38,11 +40,10 @@ export class EventByTime {
     scope: ReadingScope = 'visible',
   ): Promise<{ readonly eventId: string; readonly ts: number }> {
     if (scope === 'visible') await this.access.read(requester, roomId);
-    const stored = await this.nearest(roomId, ts, direction);
     const found =
       scope === 'visible'
-        ? (await this.visibility.visible(requester.userId, stored, { withIgnored: true }))[0]?.stored
-        : stored[0];
+        ? await this.#visible(requester.userId, roomId, ts, direction)
+        : (await this.nearest(roomId, ts, direction))[0];
     const here = found && { eventId: found.event.eventId, ts: found.event.originServerTs };
     const { gateway } = this.remote;
     if (here && !(gateway && (await this.#isGapBetween(roomId, found, direction)))) return here;
@@ -57,14 +58,30 @@ export class EventByTime {
     return direction === 'f' ? this.timeline.hasGap(roomId, 0, depth) : this.timeline.hasGap(roomId, depth + 1);
   }
 
-  /** The events that come first on one side of a time, the nearest first; who may see them is to be asked. */
-  async nearest(roomId: string, ts: number, direction: 'f' | 'b'): Promise<StoredEvent[]> {
-    const order = direction === 'f' ? 'ASC' : 'DESC';
+  async #visible(userId: string, roomId: string, ts: number, direction: 'f' | 'b'): Promise<StoredEvent | undefined> {
+    let behind: StoredEvent | undefined;
+    for (let page = 0; page < maxPages; page++) {
+      const stored = await this.nearest(roomId, ts, direction, behind);
+      const [found] = await this.visibility.visible(userId, stored, { withIgnored: true });
+      if (found || stored.length < candidates) return found?.stored;
+      behind = stored.at(-1);
+    }
+    return undefined;
+  }
+
+  /**
+   * Events on one side of a time, the nearest first; who may see them is to be asked.
+   * @param behind those that come after this one
+   */
+  async nearest(roomId: string, ts: number, direction: 'f' | 'b', behind?: StoredEvent): Promise<StoredEvent[]> {
+    const [order, further] = direction === 'f' ? ['ASC', '>'] : ['DESC', '<'];
+    const onward = `AND (e.origin_server_ts, e.topological_ordering, e.stream_ordering) ${further} (?, ?, ?)`;
+    const from = behind && [behind.event.originServerTs, behind.event.depth, behind.streamOrdering];
     const rows = await this.database.query<{ event_id: string }>(
       `SELECT e.event_id FROM events e WHERE e.room_id = ? AND e.origin_server_ts ${direction === 'f' ? '>=' : '<='} ?
-         AND ${servableSql('e.')}
+         AND ${servableSql('e.')} ${from ? onward : ''}
        ORDER BY e.origin_server_ts ${order}, e.topological_ordering ${order}, e.stream_ordering ${order} LIMIT ${candidates}`,
-      [roomId, ts],
+      [roomId, ts, ...(from ?? [])],
     );
     return this.events.inOrder(rows.map((row) => row.event_id));
   }

@@ -1,5 +1,13 @@
 import { Injectable } from '@nestjs/common';
-import { type ClientEvent, type EventFilter, isMembership, type JsonObject, MatrixError } from '@rookery/matrix-types';
+import {
+  type ClientEvent,
+  type EventFilter,
+  isMembership,
+  type JsonObject,
+  MatrixError,
+  passesFilter,
+  passesRoom,
+} from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { RemoteRooms } from '../membership/remote-rooms.js';
 import { EventStore } from '../persistence/event-store.js';
@@ -73,7 +81,7 @@ export class RoomReadingService {
     const start = this.timeline.placeOf(stored, 'before');
     const end = this.timeline.placeOf(stored, 'after');
     const page = (from: RoomPosition, direction: 'f' | 'b', size: number): ReturnType<TimelineReader['page']> =>
-      size === 0
+      size === 0 || !passesRoom(filter, roomId)
         ? Promise.resolve({ events: [], end: from })
         : this.timeline.page(roomId, from, { direction, limit: size, filter, withSoftFailed });
     const [before, after] = await Promise.all([page(start, 'b', half), page(end, 'f', limit - half)]);
@@ -82,7 +90,9 @@ export class RoomReadingService {
     const all = [...visibleBefore, middle, ...visibleAfter];
     const last = visibleAfter.at(-1) ?? middle;
     const stateFilter: StateFilter | undefined = filter.lazyLoadMembers ? { members: sendersOf(all) } : undefined;
-    const state = (await this.state.idsAfter([last.stored.event.eventId], stateFilter)).get(last.stored.event.eventId);
+    const ids = (await this.state.idsAfter([last.stored.event.eventId], stateFilter)).get(last.stored.event.eventId);
+    const state = await this.events.inOrder([...(ids?.values() ?? [])]);
+    const wanted = state.filter((each) => passesFilter(filter, { ...each.event, roomId }));
     const written = await this.serializer.serialize(readerOf(requester), all);
     return {
       event: written[visibleBefore.length],
@@ -90,7 +100,7 @@ export class RoomReadingService {
       events_after: written.slice(visibleBefore.length + 1),
       start: formatRoomToken(before.end ?? lastPlace(before.events, 'before') ?? start),
       end: formatRoomToken(after.end ?? lastPlace(after.events, 'after') ?? end),
-      state: await this.#writeState(requester, state?.values() ?? []),
+      state: await this.serializer.serializeState(readerOf(requester), wanted),
     };
   }
 
@@ -105,15 +115,17 @@ export class RoomReadingService {
     const backwards = query.direction === 'b';
     const leftAt = reading?.kind === 'left' ? reading.membership.streamOrdering : undefined;
     let from = query.from === undefined ? undefined : parseRoomToken(query.from, 'from');
-    const to = query.to === undefined ? undefined : parseRoomToken(query.to, 'to');
+    let to = query.to === undefined ? undefined : parseRoomToken(query.to, 'to');
     from ??= backwards ? await this.timeline.endPlace(roomId, leftAt) : { topological: 0, stream: 0 };
     if (!from) return { start: 's0', chunk: [] };
-    if (leftAt !== undefined && backwards && from.topological === undefined && from.stream > leftAt) {
-      from = { topological: undefined, stream: leftAt };
+    if (leftAt !== undefined) {
+      const leave = { topological: undefined, stream: leftAt };
+      if (!backwards) to ??= leave;
+      else if (from.topological === undefined && from.stream > leftAt) from = leave;
     }
-    const start = from;
+    const start = query.from ?? formatRoomToken(from);
     const visible: VisibleEvent[] = [];
-    let place: RoomPosition | undefined = from;
+    let place: RoomPosition | undefined = passesRoom(query.filter, roomId) ? from : undefined;
     let asked = 0;
     for (let pages = 0; place && visible.length < query.limit && pages < maxEmptyPages; pages++) {
       const limit = query.limit - visible.length;
@@ -136,7 +148,7 @@ export class RoomReadingService {
       if (visible.length > 0 && visible.length >= limit / 2) break;
     }
     const response: JsonObject = {
-      start: formatRoomToken(start),
+      start,
       chunk: query.asPdus
         ? visible.map(({ stored: { event } }) => ({ ...event.pdu, event_id: event.eventId }))
         : await this.serializer.serialize(readerOf(requester), visible),
@@ -165,7 +177,7 @@ export class RoomReadingService {
   }
 
   /**
-   * Member events, now or at a place in the timeline.
+   * Member events, now or at a place in the timeline: all, or those whose membership is one or is not another.
    * @throws MatrixError 403 `M_FORBIDDEN`, 400 `M_INVALID_PARAM`
    */
   async members(
@@ -180,13 +192,12 @@ export class RoomReadingService {
     for (const value of [options.membership, options.notMembership]) {
       if (value !== undefined && !isMembership(value)) throw MatrixError.invalidParam('There is no such membership');
     }
+    const { membership: wanted, notMembership: unwanted } = options;
     const ids = await this.#stateIds(requester, roomId, { types: [['m.room.member']] }, options.at);
-    const members = (await this.events.inOrder(ids)).filter(({ event }) => {
-      const { membership } = event.content;
-      return (
-        (options.membership === undefined || membership === options.membership) &&
-        (options.notMembership === undefined || membership !== options.notMembership)
-      );
+    const members = (await this.events.inOrder(ids)).filter(({ event: { content } }) => {
+      if (wanted === undefined) return unwanted === undefined || content['membership'] !== unwanted;
+      // Both together are an "or".
+      return content['membership'] === wanted || (unwanted !== undefined && content['membership'] !== unwanted);
     });
     return this.serializer.serializeState(readerOf(requester), members);
   }

@@ -1,4 +1,5 @@
-import { likeText, type SqlValue } from '@rookery/database';
+import { type Dialect, likeText, type SqlValue } from '@rookery/database';
+import { servableSql } from './servable-sql.js';
 
 /**
  * The part of a room event filter that selects events by themselves.
@@ -21,24 +22,30 @@ export interface EventFilter {
   readonly relatedBySenders?: readonly string[] | undefined;
 }
 
-const likePattern = (pattern: string): string => likeText(pattern).replaceAll('*', '%');
+/** No event has a longer type: what asks for more asks for nothing, and databases refuse patterns that are far too long. */
+const longestType = 255;
 
-function typeCondition(
-  column: string,
-  types: readonly string[],
-  params: SqlValue[],
-  anyOf: (column: string) => string,
-): string {
+/** `*` is the only wildcard, and case counts: for SQLite that is GLOB, whose other special characters stand in brackets. */
+const patternOf = (pattern: string, isSqlite: boolean): string =>
+  isSqlite ? pattern.replace(/[?[]/g, '[$&]') : likeText(pattern).replaceAll('*', '%');
+
+/** What a database can hold; nothing else can match. */
+const texts = (list: readonly string[]): string[] => list.filter((text) => !text.includes('\0'));
+
+function typeCondition(column: string, wanted: readonly string[], params: SqlValue[], dialect: Dialect): string {
+  const types = texts(wanted);
   const exact = types.filter((type) => !type.includes('*'));
   const parts: string[] = [];
   if (exact.length > 0) {
-    parts.push(anyOf(column));
+    parts.push(dialect.anyOf(column));
     params.push(exact);
   }
-  for (const type of types) {
-    if (!type.includes('*')) continue;
-    parts.push(`${column} LIKE ? ESCAPE '\\'`);
-    params.push(likePattern(type));
+  const isSqlite = dialect.name === 'sqlite';
+  const patterns = types.filter((type) => type.includes('*')).map((type) => type.replace(/\*+/g, '*'));
+  for (const pattern of new Set(patterns)) {
+    if (pattern.replaceAll('*', '').length > longestType) continue;
+    parts.push(isSqlite ? `${column} GLOB ?` : `${column} LIKE ? ESCAPE '\\'`);
+    params.push(patternOf(pattern, isSqlite));
   }
   return parts.length > 0 ? `(${parts.join(' OR ')})` : '1 = 0';
 }
@@ -52,21 +59,22 @@ function typeCondition(
 export function eventFilterSql(
   filter: EventFilter | undefined,
   params: SqlValue[],
-  anyOf: (column: string) => string,
+  dialect: Dialect,
   alias = 'e',
 ): string[] {
+  const anyOf = (column: string): string => dialect.anyOf(column);
   const parts: string[] = [];
   if (!filter) return parts;
-  if (filter.types) parts.push(typeCondition(`${alias}.type`, filter.types, params, anyOf));
+  if (filter.types) parts.push(typeCondition(`${alias}.type`, filter.types, params, dialect));
   if (filter.notTypes && filter.notTypes.length > 0)
-    parts.push(`NOT ${typeCondition(`${alias}.type`, filter.notTypes, params, anyOf)}`);
+    parts.push(`NOT ${typeCondition(`${alias}.type`, filter.notTypes, params, dialect)}`);
   if (filter.senders) {
     parts.push(anyOf(`${alias}.sender`));
-    params.push(filter.senders);
+    params.push(texts(filter.senders));
   }
   if (filter.notSenders && filter.notSenders.length > 0) {
     parts.push(`NOT ${anyOf(`${alias}.sender`)}`);
-    params.push(filter.notSenders);
+    params.push(texts(filter.notSenders));
   }
   if (filter.containsUrl !== undefined) {
     parts.push(`${alias}.contains_url = ?`);
@@ -76,23 +84,24 @@ export function eventFilterSql(
     parts.push(
       `EXISTS (SELECT 1 FROM event_relations mr WHERE mr.event_id = ${alias}.event_id AND ${anyOf('mr.relation_type')})`,
     );
-    params.push(filter.relTypes);
+    params.push(texts(filter.relTypes));
   }
   if (filter.notRelTypes && filter.notRelTypes.length > 0) {
     parts.push(
       `NOT EXISTS (SELECT 1 FROM event_relations nr WHERE nr.event_id = ${alias}.event_id AND ${anyOf('nr.relation_type')})`,
     );
-    params.push(filter.notRelTypes);
+    params.push(texts(filter.notRelTypes));
   }
   if (filter.relatedByRelTypes || filter.relatedBySenders) {
-    const inner: string[] = [`er.relates_to_id = ${alias}.event_id`];
+    // What another room holds, or nobody is shown, tells nothing about an event.
+    const inner = [`er.relates_to_id = ${alias}.event_id`, `re.room_id = ${alias}.room_id`, servableSql('re.')];
     if (filter.relatedByRelTypes) {
       inner.push(anyOf('er.relation_type'));
-      params.push(filter.relatedByRelTypes);
+      params.push(texts(filter.relatedByRelTypes));
     }
     if (filter.relatedBySenders) {
       inner.push(anyOf('re.sender'));
-      params.push(filter.relatedBySenders);
+      params.push(texts(filter.relatedBySenders));
     }
     parts.push(
       `EXISTS (SELECT 1 FROM event_relations er JOIN events re ON re.event_id = er.event_id WHERE ${inner.join(' AND ')})`,

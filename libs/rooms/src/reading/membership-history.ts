@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import type { Membership } from '@rookery/matrix-types';
-import { servableSql } from './timeline-reader.js';
+import { servableSql } from './servable-sql.js';
 
 /** A user's membership of a room as it was at some position. */
 export interface PastMembership {

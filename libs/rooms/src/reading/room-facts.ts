@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { Database, type SqlBool } from '@rookery/database';
-import { servableSql } from './timeline-reader.js';
+import { servableSql } from './servable-sql.js';
 
 /** What lists of rooms are sorted and filtered by. */
 export interface RoomFacts {

@@ -3,6 +3,7 @@ import { Database, type SqlValue } from '@rookery/database';
 import { EventStore } from '../persistence/event-store.js';
 import type { StoredEvent } from '../persistence/stored-event.js';
 import { type EventFilter, eventFilterSql } from './event-filter.js';
+import { servableSql } from './servable-sql.js';
 import { type EventPlace, RecentEvents } from './recent-events.js';
 import type { RoomPosition } from './room-token.js';
 import { TimelineGaps } from './timeline-gaps.js';
@@ -33,9 +34,6 @@ interface PlaceRow {
   readonly stream_ordering: number;
 }
 
-/** The condition under which an event of `events` has a place in the timeline that clients see. */
-export const servableSql = (prefix: string): string =>
-  `${prefix}outlier = FALSE AND ${prefix}soft_failed = FALSE AND ${prefix}rejection_reason IS NULL`;
 const inTimelineSql = 'e.outlier = FALSE AND e.rejection_reason IS NULL';
 
 /**
@@ -106,7 +104,7 @@ export class TimelineReader {
     const anyOf = (column: string): string => this.database.dialect.anyOf(column);
     const params: SqlValue[] = [];
     const conditions = (alias: string): string =>
-      [servableSql(`${alias}.`), ...eventFilterSql(range.filter, params, anyOf, alias)].join(' AND ');
+      [servableSql(`${alias}.`), ...eventFilterSql(range.filter, params, this.database.dialect, alias)].join(' AND ');
     params.push(range.upTo, after, range.upTo);
     const inner = conditions('b');
     params.push(after, roomIds);
@@ -164,7 +162,7 @@ export class TimelineReader {
       params.push(stop.topological, stop.stream);
     }
     conditions.push(options.withSoftFailed ? inTimelineSql : servableSql('e.'));
-    conditions.push(...eventFilterSql(options.filter, params, (column) => this.database.dialect.anyOf(column)));
+    conditions.push(...eventFilterSql(options.filter, params, this.database.dialect));
     const order = backwards ? 'DESC' : 'ASC';
     const limit = Math.trunc(options.limit);
     const rows = await this.database.query<PlaceRow>(

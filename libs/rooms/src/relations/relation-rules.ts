@@ -1,7 +1,7 @@
 import type { Db } from '@rookery/database';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import type { EventStore } from '../persistence/event-store.js';
-import { servableSql } from '../reading/timeline-reader.js';
+import { servableSql } from '../reading/servable-sql.js';
 import { relationOf } from './relation.js';
 
 /** What somebody is about to send. */

@@ -1,5 +1,6 @@
 import type { Db, SqlBool, SqlValue, Tx } from '@rookery/database';
 import { domainOf } from '@rookery/matrix-types';
+import { type EventFilter, eventFilterSql } from '@rookery/rooms';
 import { createHash } from 'node:crypto';
 import { matchText } from '../text/full-text.js';
 import type { QueryWord } from '../text/words.js';
@@ -143,7 +144,8 @@ export interface MessageQuery {
   readonly roomIds: readonly string[];
   /** Types of events. */
   readonly types: readonly string[];
-  readonly senders?: readonly string[] | undefined;
+  /** What else the events must be like. */
+  readonly filter?: EventFilter;
 }
 
 /** An event that was found. */
@@ -189,20 +191,17 @@ function matches(
 ): { readonly sql: string; readonly params: SqlValue[] } {
   const { anyOf } = db.dialect;
   const isPostgres = db.dialect.name === 'postgres';
+  const params: SqlValue[] = [matchOf(db, query), query.roomIds, query.types];
   const where = [
     isPostgres ? 'i.vector @@ CAST(? AS TSQUERY)' : 'event_search MATCH ?',
     anyOf('e.room_id'),
     anyOf('e.type'),
-    ...(query.senders ? [anyOf('e.sender')] : []),
-    ...(before ? ['(e.origin_server_ts, e.stream_ordering) < (?, ?)'] : []),
+    ...eventFilterSql(query.filter, params, db.dialect),
   ];
-  const params: SqlValue[] = [
-    matchOf(db, query),
-    query.roomIds,
-    query.types,
-    ...(query.senders ? [query.senders] : []),
-    ...(before ? [before.ts, before.stream] : []),
-  ];
+  if (before) {
+    where.push('(e.origin_server_ts, e.stream_ordering) < (?, ?)');
+    params.push(before.ts, before.stream);
+  }
   const found = 'SELECT e.event_id, e.origin_server_ts, e.stream_ordering';
   const sql = isPostgres
     ? `(${found}${ranked ? `, ${postgresRank} AS rank` : ''} FROM event_search i

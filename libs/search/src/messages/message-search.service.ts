@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { type JsonObject, MatrixError, passesFilter } from '@rookery/matrix-types';
+import { type JsonObject, MatrixError, passesRoom } from '@rookery/matrix-types';
 import { Config, type Requester } from '@rookery/platform';
 import {
   EventSerializer,
@@ -82,16 +82,16 @@ export class MessageSearch {
     const roomIds = memberships
       .filter(({ membership, forgotten }) => membership === 'join' || !forgotten)
       .map(({ roomId }) => roomId)
-      .filter((roomId) => !filter.notRooms.has(roomId) && (filter.rooms === undefined || filter.rooms.has(roomId)));
+      .filter((roomId) => passesRoom(filter, roomId));
     const inGroup = (key: string, value: string): boolean => group?.key !== key || group.value === value;
     return {
       words: queryWordsOf(request.term, maxWords),
       roomIds: roomIds.filter((roomId) => inGroup('room_id', roomId)),
       types: typesWith(request.keys),
-      senders:
+      filter:
         group?.key === 'sender'
-          ? [group.value].filter((sender) => filter.senders?.includes(sender) ?? true)
-          : filter.senders,
+          ? { ...filter, senders: [group.value].filter((sender) => filter.senders?.includes(sender) ?? true) }
+          : filter,
     };
   }
 
@@ -104,7 +104,7 @@ export class MessageSearch {
         request.order === 'rank'
           ? await selectByRank(this.database, query, place.offset ?? 0, size)
           : await selectByTime(this.database, query, place.before, size);
-      const visible = await this.#visible(userId, request, rows);
+      const visible = await this.#visible(userId, rows);
       for (const row of rows) {
         if (found.length >= request.limit) return { found, next: place };
         const event = visible.get(row.event_id);
@@ -119,16 +119,12 @@ export class MessageSearch {
     return { found, next: place };
   }
 
-  async #visible(
-    userId: string,
-    { filter }: SearchRequest,
-    rows: readonly FoundRow[],
-  ): Promise<Map<string, VisibleEvent>> {
+  async #visible(userId: string, rows: readonly FoundRow[]): Promise<Map<string, VisibleEvent>> {
     const stored = await this.events.inOrder(rows.map((row) => row.event_id));
-    const wanted = stored.filter(
-      ({ redactedBy, event }) => redactedBy === undefined && passesFilter(filter, { ...event, roomId: event.roomId }),
+    const visible = await this.visibility.visible(
+      userId,
+      stored.filter(({ redactedBy }) => redactedBy === undefined),
     );
-    const visible = await this.visibility.visible(userId, wanted);
     return new Map(visible.map((one) => [one.stored.event.eventId, one]));
   }
 
