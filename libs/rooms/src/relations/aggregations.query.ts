@@ -1,5 +1,5 @@
 import type { Db } from '@rookery/database';
-import { servableSql } from '../reading/timeline-reader.js';
+import { servableSql } from '../reading/servable-sql.js';
 
 /** An event that belongs to another one: an edit, a reference, a reply. */
 export interface ChildRow {
@@ -18,7 +18,11 @@ export interface ThreadRow {
   readonly oldest: number;
 }
 
-/** The newest edits of each event by its own sender, of its own type; the newest first, at most `limit` per event. */
+/**
+ * The newest edits of each event by its own sender, of its own type; the newest first, at most `limit` per event. Edits
+ * themselves have none.
+ * @spec client-server-api#validity-of-replacement-events
+ */
 export function selectEdits(db: Db, eventIds: readonly string[], limit: number): Promise<ChildRow[]> {
   return db.query<ChildRow>(
     `SELECT target, event_id FROM (
@@ -27,6 +31,8 @@ export function selectEdits(db: Db, eventIds: readonly string[], limit: number):
        FROM event_relations r JOIN events e ON e.event_id = r.event_id JOIN events t ON t.event_id = r.relates_to_id
        WHERE ${db.dialect.anyOf('r.relates_to_id')} AND r.relation_type = 'm.replace' AND e.sender = t.sender
          AND e.type = t.type AND e.room_id = t.room_id AND e.state_key IS NULL AND t.state_key IS NULL
+         AND NOT EXISTS (
+           SELECT 1 FROM event_relations x WHERE x.event_id = t.event_id AND x.relation_type = 'm.replace')
          AND ${servableSql('e.')}) AS ranked
      WHERE place <= ? ORDER BY target, place`,
     [eventIds, limit],

@@ -1,5 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
+import { isJsonObject } from '@rookery/matrix-types';
 import { EventStore } from '../persistence/event-store.js';
 import type { StoredEvent } from '../persistence/stored-event.js';
 import { ReaderWishes } from '../reading/reader-wishes.js';
@@ -72,11 +73,14 @@ export class Aggregations {
       this.#visible(userId, references),
     ]);
     const editable = [...new Set([...ids, ...[...replies.values()].map((reply) => reply.event.eventId)])];
-    const edits = await this.#newestVisible(userId, await selectEdits(this.database, editable, 1), (hidden) =>
-      selectEdits(this.database, hidden, maxOlder),
+    const edits = await this.#newestVisible(
+      userId,
+      await selectEdits(this.database, editable, 1),
+      (hidden) => selectEdits(this.database, hidden, maxOlder),
+      isEdit,
     );
     const add = (target: string, more: Aggregation): void => void found.set(target, { ...found.get(target), ...more });
-    for (const [target, edit] of edits) if (edit.redactedBy === undefined) add(target, { edit });
+    for (const [target, edit] of edits) add(target, { edit });
     for (const row of references) {
       if (!shownReferences.has(row.event_id)) continue;
       add(row.target, { references: [...(found.get(row.target)?.references ?? []), row.event_id] });
@@ -121,18 +125,22 @@ export class Aggregations {
     return event.replacesState === undefined && (visibility === 'shared' || visibility === 'world_readable');
   }
 
-  /** Of each target the first child that the reader may see; older ones are looked at only where the newest is hidden. */
+  /**
+   * Of each target the first child that the reader may see and that is valid; older ones are looked at only where the newest
+   * is not.
+   */
   async #newestVisible(
     userId: string,
     newest: readonly ChildRow[],
     older: (targets: readonly string[]) => Promise<ChildRow[]>,
+    isValid: (child: StoredEvent) => boolean = () => true,
   ): Promise<Map<string, StoredEvent>> {
     const chosen = new Map<string, StoredEvent>();
     const choose = async (rows: readonly ChildRow[]): Promise<void> => {
       const visible = await this.#visible(userId, rows);
       for (const row of rows) {
         const child = visible.get(row.event_id);
-        if (child && !chosen.has(row.target)) chosen.set(row.target, child);
+        if (child && !chosen.has(row.target) && isValid(child)) chosen.set(row.target, child);
       }
     };
     await choose(newest);
@@ -148,3 +156,7 @@ export class Aggregations {
     return new Map(visible.map((each) => [each.stored.event.eventId, each.stored]));
   }
 }
+
+/** Whether an edit says what an event is to be replaced with, as far as can be seen from outside. */
+const isEdit = ({ event, redactedBy }: StoredEvent): boolean =>
+  redactedBy === undefined && (event.type === 'm.room.encrypted' || isJsonObject(event.content['m.new_content']));

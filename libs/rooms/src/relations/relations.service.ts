@@ -1,14 +1,16 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
+import { redactEvent } from '@rookery/events';
 import type { JsonObject } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { RoomAccess } from '../history/room-access.js';
 import { RoomReadingService } from '../history/room-reading.service.js';
 import { EventStore } from '../persistence/event-store.js';
 import { EventSerializer } from '../reading/event-serializer.js';
+import { ReaderWishes } from '../reading/reader-wishes.js';
 import { formatRoomToken, parseRoomToken, type RoomPosition } from '../reading/room-token.js';
 import { TimelineReader } from '../reading/timeline-reader.js';
-import { VisibilityFilter } from '../reading/visibility-filter.js';
+import { type VisibleEvent, VisibilityFilter } from '../reading/visibility-filter.js';
 import { readerOf } from '../sending/origin.js';
 import { type RelatedRow, selectRelations, selectThreadRoots } from './relations.query.js';
 
@@ -38,6 +40,7 @@ export class RelationsService {
     private readonly events: EventStore,
     private readonly timeline: TimelineReader,
     private readonly visibility: VisibilityFilter,
+    private readonly wishes: ReaderWishes,
     private readonly serializer: EventSerializer,
   ) {}
 
@@ -54,7 +57,9 @@ export class RelationsService {
       token: string | undefined,
       name: string,
     ): Promise<{ topological: number; stream: number }> | undefined =>
-      token === undefined ? undefined : this.timeline.topological(roomId, parseRoomToken(token, name));
+      token === undefined
+        ? undefined
+        : this.timeline.topological(roomId, parseRoomToken(token, name), name === 'from' ? request.direction : 'b');
     const rows = await selectRelations(this.database, {
       roomId,
       eventId,
@@ -79,7 +84,8 @@ export class RelationsService {
   }
 
   /**
-   * Roots of a room's threads, the one with the newest reply first.
+   * Roots of a room's threads, the one with the newest reply first. What ignored users said comes redacted: the threads on it
+   * are seen nevertheless.
    * @throws MatrixError 403 `M_FORBIDDEN`, 400 `M_INVALID_PARAM`
    */
   async threads(
@@ -99,12 +105,21 @@ export class RelationsService {
     const page = rows.slice(0, options.limit);
     const last = page.at(-1);
     const stored = await this.events.inOrder(page.map((row) => row.thread_id));
-    const visible = await this.visibility.visible(
-      requester.userId,
-      stored.filter(({ event }) => event.roomId === roomId),
-    );
+    const [ignored, visible] = await Promise.all([
+      this.wishes.ignoredBy(requester.userId),
+      this.visibility.visible(
+        requester.userId,
+        stored.filter(({ event }) => event.roomId === roomId),
+        { withIgnored: true },
+      ),
+    ]);
+    const shown = visible.map((one): VisibleEvent => {
+      const { stored: root } = one;
+      const isHidden = root.event.stateKey === undefined && ignored.has(root.event.sender);
+      return isHidden ? { ...one, stored: { ...root, event: redactEvent(root.event) } } : one;
+    });
     return {
-      chunk: await this.serializer.serialize(readerOf(requester), visible),
+      chunk: await this.serializer.serialize(readerOf(requester), shown),
       ...(rows.length > page.length &&
         last && {
           next_batch: formatRoomToken({ topological: last.topological_ordering, stream: last.stream_ordering }),
