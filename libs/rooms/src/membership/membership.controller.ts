@@ -5,10 +5,20 @@ import type { Requester } from '@rookery/platform';
 import { AliasService } from '../directory/alias.service.js';
 import { JoinService } from './join.service.js';
 import { MembershipService } from './membership.service.js';
-import { ThreepidInvites } from './threepid-invites.js';
+import { type SignedClaim, ThreepidInvites } from './threepid-invites.js';
 
 const text = { type: 'string', maxLength: 4096 };
 const reasonSchema = { properties: { reason: text } };
+const joinSchema = {
+  properties: {
+    reason: text,
+    third_party_signed: {
+      type: 'object',
+      required: ['sender', 'mxid', 'token', 'signatures'],
+      properties: { sender: text, mxid: text, token: text, signatures: { type: 'object' } },
+    },
+  },
+};
 const targetSchema = { required: ['user_id'], properties: { user_id: { type: 'string' }, reason: text } };
 const inviteSchema = {
   properties: {
@@ -23,6 +33,10 @@ const inviteSchema = {
 
 interface ReasonBody {
   readonly reason?: string;
+}
+
+interface JoinBody extends ReasonBody {
+  readonly third_party_signed?: SignedClaim;
 }
 
 interface TargetBody extends ReasonBody {
@@ -55,7 +69,7 @@ export class MembershipController {
     @Who() requester: Requester,
     @Inbound() request: InboundRequest,
     @Param('roomId') roomId: string,
-    @JsonBody(reasonSchema, { optional: true }) body: ReasonBody,
+    @JsonBody(joinSchema, { optional: true }) body: JoinBody,
   ): Promise<object> {
     return this.#join(requester, request, roomId, body);
   }
@@ -67,7 +81,7 @@ export class MembershipController {
     @Who() requester: Requester,
     @Inbound() request: InboundRequest,
     @Param('roomIdOrAlias') roomIdOrAlias: string,
-    @JsonBody(reasonSchema, { optional: true }) body: ReasonBody,
+    @JsonBody(joinSchema, { optional: true }) body: JoinBody,
   ): Promise<object> {
     return this.#join(requester, request, roomIdOrAlias, body);
   }
@@ -162,8 +176,9 @@ export class MembershipController {
     return {};
   }
 
-  async #join(requester: Requester, request: InboundRequest, idOrAlias: string, body: ReasonBody): Promise<object> {
+  async #join(requester: Requester, request: InboundRequest, idOrAlias: string, body: JoinBody): Promise<object> {
     const { roomId, servers } = await this.aliases.resolveRoom(checkedId(idOrAlias), viaIn(request));
+    if (body.third_party_signed) await this.threepidInvites.claim(requester, roomId, body.third_party_signed);
     await this.joins.join(requester, roomId, { reason: body.reason, via: servers });
     return { room_id: roomId };
   }

@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { RateLimiter } from '@rookery/http';
 import { VerifyKey, verifyJson } from '@rookery/events';
-import { isJsonObject, isValidUserId, type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { domainOf, isJsonObject, isValidUserId, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { assertAllowed, callbackContext, ModuleDispatcher, toStateView } from '@rookery/module-host';
 import { Config, type Requester } from '@rookery/platform';
 import { EventCreation } from '../sending/event-creation.service.js';
@@ -20,6 +20,15 @@ export interface ThreepidInviteOptions {
   readonly content?: Readonly<JsonObject> | undefined;
   /** The room was made by the same request, which has taken the limits. */
   readonly duringRoomCreation?: boolean | undefined;
+}
+
+/** Proof that a user owns an address that was invited, as an identity server gives it out. */
+export interface SignedClaim extends Readonly<JsonObject> {
+  /** Who left the invite. */
+  readonly sender: string;
+  /** Who has claimed it. */
+  readonly mxid: string;
+  readonly token: string;
 }
 
 /** What may stand in an identity server's mail, by the state it comes from. */
@@ -147,6 +156,22 @@ export class ThreepidInvites {
         third_party_invite: { display_name: displayName, signed },
       },
     });
+  }
+
+  /**
+   * Invites a user of this server who shows that an invite to an address is theirs, so that they can join. Only where whoever
+   * left it is a user of this server, who alone can invite them; what other servers' users left is exchanged between servers.
+   * @throws MatrixError 403 `M_FORBIDDEN`, 429 `M_LIMIT_EXCEEDED`
+   * @spec client-server-api#post_matrixclientv3roomsroomidjoin
+   */
+  async claim(requester: Requester, roomId: string, signed: SignedClaim): Promise<void> {
+    if (signed.mxid !== requester.userId) throw MatrixError.forbidden('The invite was claimed by somebody else');
+    const member = (await this.state.currentEvent(roomId, 'm.room.member', requester.userId))?.event;
+    const membership = member?.content['membership'];
+    if (membership === 'join' || membership === 'invite') return;
+    if (!isValidUserId(signed.sender) || domainOf(signed.sender) !== this.config.serverName) return;
+    await this.limiter.take('rc_third_party_invite', requester.userId, requester);
+    await this.exchange(roomId, signed.sender, requester.userId, signed);
   }
 
   async #isAnyValid(keys: readonly Readonly<JsonObject>[]): Promise<boolean> {

@@ -7,6 +7,7 @@ import { existingAccounts, isLocalUser } from '@rookery/users';
 import { RoomReadingService } from '../history/room-reading.service.js';
 import { roomExists } from '../membership/membership.query.js';
 import { RoomIds } from '../persistence/room-ids.js';
+import { MembershipReader } from '../reading/membership-reader.js';
 import { insertEventReport, insertRoomReport, insertUserReport } from './reports.query.js';
 
 /** Keeps what users report to the administrators. */
@@ -15,13 +16,17 @@ export class Reports {
   constructor(
     private readonly database: Database,
     private readonly reading: RoomReadingService,
+    private readonly memberships: MembershipReader,
     private readonly ids: RoomIds,
     private readonly limiter: RateLimiter,
     private readonly clock: Clock,
     private readonly config: Config,
   ) {}
 
-  /** @throws MatrixError 404 `M_NOT_FOUND` for an event that the reporter cannot see, 429 `M_LIMIT_EXCEEDED` */
+  /**
+   * @throws MatrixError 404 `M_NOT_FOUND` for an event that the reporter cannot see or in a room that they are not in, 429
+   *   `M_LIMIT_EXCEEDED`
+   */
   async event(requester: Requester, roomId: string, eventId: string, body: Readonly<JsonObject>): Promise<void> {
     await this.limiter.take('rc_reports', requester.userId, requester);
     if (!(await this.#isSeen(requester, roomId, eventId))) return;
@@ -54,6 +59,8 @@ export class Reports {
   async #isSeen(requester: Requester, roomId: string, eventId: string): Promise<boolean> {
     try {
       await this.reading.visibleEvent(requester, roomId, eventId);
+      const membership = await this.memberships.inRoom(requester.userId, roomId);
+      if (membership?.membership !== 'join') throw MatrixError.notFound('You are not in this room');
       return true;
     } catch (error) {
       if (this.#isDiscreet && MatrixError.is(error)) return false;

@@ -43,6 +43,7 @@ export class RoomUpgrade {
 
   /**
    * Makes the new room, takes state, bans, aliases and the place in the directory along, and closes the old one.
+   * @param additionalCreators who is a creator of the new room beside the requester; those of the old room do not follow
    * @returns the id of the new room
    * @throws MatrixError 400 `M_UNSUPPORTED_ROOM_VERSION`, 403 `M_FORBIDDEN`, 404 `M_NOT_FOUND`, 429 `M_LIMIT_EXCEEDED`
    * @spec client-server-api#server-behaviour-16
@@ -106,12 +107,11 @@ export class RoomUpgrade {
     predecessor: JsonObject,
     additionalCreators: readonly string[] | undefined,
   ): JsonObject {
-    const { creator: _c, room_version: _v, predecessor: _p, additional_creators: before, ...kept } = create.content;
-    const creators = additionalCreators ?? before;
+    const { creator: _c, room_version: _v, predecessor: _p, additional_creators: _a, ...kept } = create.content;
     return {
       ...kept,
       predecessor,
-      ...(rules.privilegedCreators && creators !== undefined && { additional_creators: creators }),
+      ...(rules.privilegedCreators && additionalCreators && { additional_creators: [...additionalCreators] }),
     };
   }
 
