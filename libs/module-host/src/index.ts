@@ -15,6 +15,7 @@ export { ModuleLoadError } from './errors.js';
 export { ModuleHost, type ModuleHostOptions, type ReloadResult } from './host.js';
 export { frozenCopy, type StateReader, toModuleDraft, toModuleEvent, toStateView } from './isolation.js';
 export { importModules, type LoadedModule, type ModuleEntry, modulesFolder, resolveModule } from './loader.js';
+export { packageOfModule } from './names.js';
 export { MemoryDocuments, offlineCapabilities, type OfflineServer } from './offline.js';
 export { guardProcess, ownerOf } from './process-guard.js';
 export type { TransformValues } from './readings.js';

@@ -97,8 +97,10 @@ it('says what is wrong with a path, a folder and a package', async () => {
   await expect(load('./gone.mjs')).rejects.toThrow(/there is no .*gone\.mjs: correct the path/);
   await expect(load('./empty')).rejects.toThrow(/has neither a package\.json nor an index\.js/);
   await expect(load('./unbuilt')).rejects.toThrow(/build the module first/);
-  await expect(load('./broken.mjs')).rejects.toThrow(/broken\.mjs cannot be loaded/);
-  await expect(load('./throws.mjs')).rejects.toThrow(/throws\.mjs cannot be loaded: no luck/);
+  await expect(load('./broken.mjs')).rejects.toThrow(
+    /broken\.mjs cannot be loaded: Unexpected end of input; to see where: node --check \S+broken\.mjs$/,
+  );
+  await expect(load('./throws.mjs')).rejects.toThrow(/throws\.mjs:1:7 cannot be loaded: no luck/);
   await expect(load('./nothing.mjs')).rejects.toThrow(/exports no module made by defineModule/);
 });
 

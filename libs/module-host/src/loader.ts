@@ -1,12 +1,14 @@
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { registerHooks } from 'node:module';
-import { isAbsolute, join, resolve as resolvePath } from 'node:path';
+import { dirname, join, resolve as resolvePath } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { ConfigError, isRookeryModule, MODULE_API_VERSION, type RookeryModule } from '@rookery/module-api';
 import { isJsonObject } from '@rookery/matrix-types';
 import type { Clock } from '@rookery/platform';
 import { rememberCode } from './code-files.js';
 import { ModuleLoadError } from './errors.js';
+import { isPath, packageOfModule, splitFragment } from './names.js';
+import { notEndingTheProcess } from './process-guard.js';
 import type { ModulePolicy } from './registry.js';
 
 /** One entry of the setting `modules`. */
@@ -19,6 +21,8 @@ export interface ModuleEntry extends ModulePolicy {
   readonly allowFederationTo: readonly string[];
   /** File and line of the entry, or of a value inside its `config`, for messages: `homeserver.yaml:12`. */
   readonly where?: (path: readonly (string | number)[]) => string | undefined;
+  /** What the operator's command needs to find the settings: ` -c FILE`; nothing where it finds them itself. */
+  readonly settingsOption?: string;
 }
 
 /** A module that was imported, with its checked configuration. */
@@ -57,6 +61,19 @@ export async function importModules(
   return loaded;
 }
 
+/** Runs code of a module that is being loaded. It may take its time, but neither hang nor end the process unnoticed. */
+export function whileLoading<T>(
+  { entry, url, clock, late }: { entry: ModuleEntry; url: string; clock: Clock; late: string },
+  work: () => Promise<T>,
+): Promise<T> {
+  const ended = (): string => {
+    const remove = `rookery module remove ${entry.module} --keep-data${entry.settingsOption ?? ''}`;
+    const problem = `its code ended the process while it was loaded; to do without it, run: ${remove}`;
+    return new ModuleLoadError(entry.module, problem, entry.where?.([])).message;
+  };
+  return notEndingTheProcess(url, ended, () => within(clock, loadTimeLimitMs, late, work));
+}
+
 /** A module need not bring @rookery/module-api: where its own look-up finds none, the server's takes its place. */
 function provideModuleApi(): void {
   if (providing) return;
@@ -77,40 +94,54 @@ function provideModuleApi(): void {
 
 async function importModule(entry: ModuleEntry, configDir: string, clock: Clock): Promise<LoadedModule> {
   const [specifier, exportName] = splitFragment(entry.module);
-  const url = resolveModule(specifier, configDir);
+  const url = resolveModule(specifier, configDir, entry.settingsOption);
   let namespace: Readonly<Record<string, unknown>>;
   try {
-    namespace = await within(
-      clock,
-      loadTimeLimitMs,
-      'its code did not finish loading',
+    namespace = await whileLoading(
+      { entry, url, clock, late: 'its code did not finish loading' },
       async () => (await import(url)) as Record<string, unknown>,
     );
   } catch (error) {
-    throw asLoadError(entry.module, error, `${fileURLToPath(url)} cannot be loaded: `);
+    const file = fileURLToPath(url);
+    const place = placeIn(error, dirname(file));
+    const failed = asLoadError(entry.module, error, `${place ?? file} cannot be loaded: `);
+    if (place !== undefined || !(error instanceof SyntaxError) || failed.problem.includes('does not provide'))
+      throw failed;
+    // The engine keeps the place to itself.
+    throw new ModuleLoadError(entry.module, `${failed.problem}; to see where: node --check ${file}`, undefined, {
+      cause: error,
+    });
   }
   rememberCode(url);
   const definition = pickModule(namespace, specifier, exportName);
   checkDefinition(definition);
-  return { entry, definition, config: parseConfig(definition, entry), url };
+  const config = await whileLoading({ entry, url, clock, late: 'it did not finish' }, async () => ({
+    checked: parseConfig(definition, entry),
+  }));
+  return { entry, definition, config: config.checked, url };
 }
 
-function splitFragment(text: string): [specifier: string, exportName: string | undefined] {
-  const found = /^(.+)#([A-Za-z_$][\w$]*)$/.exec(text);
-  return found?.[1] !== undefined ? [found[1], found[2]] : [text, undefined];
+/** File and line of the code in a folder that an error came from; of code that cannot be read, where that breaks off. */
+function placeIn(error: unknown, folder: string): string | undefined {
+  const stack = error instanceof Error && typeof error.stack === 'string' ? error.stack : '';
+  for (const [, place = ''] of stack.matchAll(/(?:file:\/\/)?((?:[A-Za-z]:)?[/\\][^\s()]*:\d+)/g)) {
+    if (place.startsWith(folder)) return place;
+  }
+  return undefined;
 }
 
 /**
  * Where a module lies: looked up as an `import` in the configuration file's folder would.
+ * @param settingsOption as in {@link ModuleEntry}, for the command that mends what is missing
  * @throws ModuleLoadError
  */
-export function resolveModule(specifier: string, configDir: string): string {
+export function resolveModule(specifier: string, configDir: string, settingsOption = ''): string {
   const parent = pathToFileURL(join(resolvePath(configDir), 'homeserver.yaml')).href;
-  const isPath = /^\.{1,2}([/\\]|$)/.test(specifier) || isAbsolute(specifier) || specifier.startsWith('file:');
-  if (isPath) {
+  const add = (what: string): string => `run: rookery module add ${what}${settingsOption}`;
+  if (isPath(specifier)) {
     const path = specifier.startsWith('file:') ? fileURLToPath(specifier) : resolvePath(configDir, specifier);
     if (!existsSync(path)) {
-      throw new ModuleLoadError(specifier, `there is no ${path}: correct the path, or run: rookery module add PACKAGE`);
+      throw new ModuleLoadError(specifier, `there is no ${path}: correct the path, or ${add('PACKAGE')}`);
     }
     return statSync(path).isDirectory() ? entryOfFolder(specifier, path) : pathToFileURL(path).href;
   }
@@ -121,20 +152,13 @@ export function resolveModule(specifier: string, configDir: string): string {
     const missing = /cannot find (package|module)/i.test(reason);
     throw new ModuleLoadError(
       specifier,
-      missing
-        ? `the package is not installed for ${resolvePath(configDir)}; run: rookery module add ${packageOf(specifier)}`
-        : `${reason}; run: rookery module add ${packageOf(specifier)}`,
+      `${missing ? `the package is not installed for ${resolvePath(configDir)}` : reason}; ` +
+        add(packageOfModule(specifier) ?? specifier),
       undefined,
       { cause: error },
     );
   }
 }
-
-const packageOf = (specifier: string): string =>
-  specifier
-    .split('/')
-    .slice(0, specifier.startsWith('@') ? 2 : 1)
-    .join('/');
 
 /** Packages may be installed for the settings file itself, or beside it where `rookery module add` puts them. */
 function resolveInstalled(specifier: string, parent: string, configDir: string): string {
@@ -272,6 +296,8 @@ export function asLoadError(module: string, error: unknown, prefix = ''): Module
 /** The result of `work`, or an error once the time is over. */
 export async function within<T>(clock: Clock, limitMs: number, what: string, work: () => Promise<T>): Promise<T> {
   let timer = { cancel: (): void => {} };
+  // The clock's timers do not keep the process alive; what is waited for here may be all there is.
+  const awake = setInterval(() => {}, limitMs);
   const late = new Promise<never>((_, reject) => {
     timer = clock.after(limitMs, () => reject(new Error(`${what} within ${limitMs / 1000} s`)));
   });
@@ -279,5 +305,6 @@ export async function within<T>(clock: Clock, limitMs: number, what: string, wor
     return await Promise.race([work(), late]);
   } finally {
     timer.cancel();
+    clearInterval(awake);
   }
 }

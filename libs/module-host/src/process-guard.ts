@@ -8,7 +8,7 @@ import type { LoadedModule } from './loader.js';
  * Where a module's own code lies: its package's folder, else its file's folder, as far as that does not hold the server, else
  * the one file. Ends of paths are marked, so that no other path begins with them.
  */
-function placeOf({ url }: LoadedModule): string {
+function placeOf({ url }: Pick<LoadedModule, 'url'>): string {
   const file = fileURLToPath(url);
   const folders = [packageFolder(file), dirname(file)].map((folder) => (folder.endsWith(sep) ? folder : folder + sep));
   return folders.find((folder) => !import.meta.filename.startsWith(folder)) ?? `${file}:`;
@@ -23,9 +23,16 @@ function packageFolder(file: string): string {
 
 /** The module whose code threw an error, from the error's stack: the innermost frame that belongs to one. */
 export function ownerOf(error: unknown, modules: readonly LoadedModule[]): string | undefined {
+  return ownerAmong(
+    error,
+    modules.map((module) => ({ name: module.definition.name, url: module.url })),
+  );
+}
+
+function ownerAmong(error: unknown, modules: readonly { name: string; url: string }[]): string | undefined {
   const stack = error instanceof Error ? error.stack : undefined;
   if (stack === undefined) return undefined;
-  const places = modules.map((module) => ({ name: module.definition.name, place: placeOf(module) }));
+  const places = modules.map(({ name, url }) => ({ name, place: placeOf({ url }) }));
   for (const line of stack.split('\n')) {
     const found = places.find(({ place }) => line.includes(place) || line.includes(pathToFileURL(place).href));
     if (found) return found.name;
@@ -34,8 +41,29 @@ export function ownerOf(error: unknown, modules: readonly LoadedModule[]): strin
 }
 
 /**
+ * Does something with a module's code. When that code ends the process, the last line is about the module, and the process
+ * does not pass for one that did its work.
+ * @param report writes the line
+ */
+export async function notEndingTheProcess<T>(url: string, report: () => string, work: () => Promise<T>): Promise<T> {
+  const onExit = (): void => {
+    // Called by process.exit(), so whoever called that is still on the stack.
+    if (ownerAmong(new Error(), [{ name: '', url }]) === undefined) return;
+    process.exitCode = 1;
+    process.stderr.write(`${report()}\n`);
+  };
+  process.on('exit', onExit);
+  try {
+    return await work();
+  } finally {
+    process.off('exit', onExit);
+  }
+}
+
+/**
  * Keeps what modules let escape from ending the process. A promise that is rejected with nobody listening is logged,
  * whoever made it. An exception that nobody caught is logged when it comes from a module; any other still ends the process.
+ * A module that ends the process itself is named, and the process counts as failed.
  * For the program, once per process. The result undoes it.
  * @param modules the modules in service, asked when something has escaped
  */
@@ -55,10 +83,18 @@ export function guardProcess(modules: () => readonly LoadedModule[], logger: Log
       throw error;
     });
   };
+  const onExit = (): void => {
+    const module = ownerOf(new Error(), modules());
+    if (module === undefined) return;
+    process.exitCode = 1;
+    logger.error('A module ended the process', { module });
+  };
   const undo = (): void => {
+    process.off('exit', onExit);
     process.off('unhandledRejection', onRejection);
     process.off('uncaughtException', onException);
   };
+  process.on('exit', onExit);
   process.on('unhandledRejection', onRejection);
   process.on('uncaughtException', onException);
   return undo;

@@ -8,7 +8,7 @@ export { type ConfigProblem, ConfigError, describeProblem } from './config/probl
 export { isIpRange, parseDurationMs, parseSizeBytes, toBlockList } from './config/kinds.js';
 export { configurationReference } from './config/reference.js';
 export { configurationSchema } from './config/schema.js';
-export { type MergedSettings, readSources } from './config/source.js';
+export { filesAt, type MergedSettings, readSources } from './config/source.js';
 export type { OidcProviderSetting } from './config/settings/auth.js';
 export type { DatabaseSetting } from './config/settings/storage.js';
 export type { Listener, ModuleEntry, RateLimitSetting } from './config/settings/shapes.js';

@@ -1,11 +1,12 @@
 import {
+  guardProcess,
   type LoadedModule,
   ModuleHost,
   moduleEntriesOf,
   ModuleLoadError,
   offlineCapabilities,
 } from '@rookery/module-host';
-import { loadConfig, Logger, SystemClock } from '@rookery/platform';
+import { type Config, loadConfig, Logger, SystemClock } from '@rookery/platform';
 
 /** One entry of the settings, tried out. */
 export interface CheckedModule {
@@ -29,7 +30,8 @@ class Warnings extends Logger {
   info(): void {}
   warn(message: string, fields: Readonly<Record<string, unknown>> = {}): void {
     const module = String(fields.module);
-    const text = typeof fields.problem === 'string' ? fields.problem : message;
+    const because = fields.err instanceof Error ? `: ${fields.err.message}` : '';
+    const text = typeof fields.problem === 'string' ? fields.problem : message + because;
     this.byModule.set(module, [...(this.byModule.get(module) ?? []), text]);
   }
   error(message: string, fields?: Readonly<Record<string, unknown>>): void {
@@ -49,32 +51,51 @@ class Warnings extends Logger {
  */
 export async function checkModules(files: readonly string[]): Promise<CheckedModule[]> {
   const config = loadConfig(files);
-  const logger = new Warnings();
-  const newHost = (): ModuleHost => new ModuleHost({ clock: new SystemClock(), logger, configDir: config.configDir });
+  const warnings = new Warnings();
+  const imported: LoadedModule[] = [];
+  const unguard = guardProcess(() => imported, warnings);
+  try {
+    return await tryOut(config, warnings, imported);
+  } finally {
+    unguard();
+  }
+}
+
+async function tryOut(config: Config, warnings: Warnings, imported: LoadedModule[]): Promise<CheckedModule[]> {
+  const newHost = (logger: Logger): ModuleHost =>
+    new ModuleHost({ clock: new SystemClock(), logger, configDir: config.configDir });
   const capabilities = offlineCapabilities({
     serverName: config.serverName,
     publicBaseurl: config.get('public_baseurl'),
   });
-  const entries = moduleEntriesOf(config);
+  // What every attempt would repeat is said once, by the last one.
+  const quiet = new Warnings();
   const results: { entry: string; loaded?: LoadedModule; problem?: string }[] = [];
-  const good: LoadedModule[] = [];
-  for (const entry of entries) {
+  for (const entry of moduleEntriesOf(config)) {
     try {
-      const [loaded] = await newHost().import([entry]);
-      if (loaded) results.push({ entry: entry.module, loaded });
+      const [loaded] = await newHost(quiet).import([entry]);
+      if (!loaded) continue;
+      imported.push(loaded);
+      results.push({ entry: entry.module, loaded });
     } catch (error) {
       results.push({ entry: entry.module, problem: reasonOf(error) });
     }
   }
   // Each joins those that were good before it, as they would at a start; so every problem is found in one go.
+  const good: LoadedModule[] = [];
   for (const result of results) {
     if (!result.loaded) continue;
-    const problem = await tryOut([...good, result.loaded]);
-    if (problem === undefined) good.push(result.loaded);
-    else result.problem = problem;
+    const host = newHost(quiet);
+    try {
+      await host.start([...good, result.loaded], capabilities);
+      good.push(result.loaded);
+    } catch (error) {
+      result.problem = reasonOf(error);
+    } finally {
+      await host.stop();
+    }
   }
-  logger.byModule.clear();
-  const host = newHost();
+  const host = newHost(warnings);
   await host.start(good, capabilities);
   const summary = new Map(host.dispatcher.summary().map((row) => [row.module, row]));
   await host.stop();
@@ -86,21 +107,22 @@ export async function checkModules(files: readonly string[]): Promise<CheckedMod
       ...(loaded ? { name: loaded.definition.name, apiVersion: loaded.definition.apiVersion, url: loaded.url } : {}),
       callbacks: row?.callbacks ?? [],
       paths: row?.paths ?? [],
-      warnings: row ? (logger.byModule.get(row.module) ?? []) : [],
+      warnings: row ? (warnings.byModule.get(row.module) ?? []) : [],
       ...(problem === undefined ? {} : { problem }),
     };
   });
+}
 
-  async function tryOut(modules: readonly LoadedModule[]): Promise<string | undefined> {
-    const host = newHost();
-    try {
-      await host.start(modules, capabilities);
-      return undefined;
-    } catch (error) {
-      return reasonOf(error);
-    } finally {
-      await host.stop();
-    }
+/** What a module of the settings calls itself; `undefined` when it cannot be loaded. Other modules are left alone. */
+export async function nameOfModule(files: readonly string[], entry: string): Promise<string | undefined> {
+  const config = loadConfig(files);
+  const host = new ModuleHost({ clock: new SystemClock(), logger: new Warnings(), configDir: config.configDir });
+  try {
+    const loaded = await host.import(moduleEntriesOf(config).filter(({ module }) => module === entry));
+    return loaded[0]?.definition.name;
+  } catch (error) {
+    reasonOf(error);
+    return undefined;
   }
 }
 

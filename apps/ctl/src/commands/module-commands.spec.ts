@@ -1,11 +1,10 @@
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { Command } from 'commander';
 import { CommandError } from '../command-error.js';
 import type { Terminal } from '../terminal.js';
 import { registerModuleCommands } from './module-commands.js';
-import { addModuleEntry, removeModuleEntry } from './module-entries.js';
 
 let folder: string;
 let file: string;
@@ -138,37 +137,68 @@ describe('module add', () => {
     const { code, notes, out } = await rookery('add', join(folder, 'package'), '-c', file);
     expect(code).toBe(1);
     expect(out).toContain('FAILED strict');
-    expect(notes).toContain('is installed, but does not load yet');
+    expect(notes).toContain('The server will not start before strict loads');
     expect(readFileSync(file, 'utf8')).toContain('- module: strict');
+    // What was printed mends it.
+    const printed = /rookery module (remove \S+ -c \S+)$/.exec(notes)?.[1]?.split(' ') ?? [];
+    expect((await rookery(...printed)).code).toBe(0);
+    expect((await rookery('check', '-c', file)).code).toBe(0);
   });
 
   it('needs a settings file, and takes no option for a package', async () => {
     expect(await rookery('add', 'x', '-c', join(folder, 'none.yaml'))).toMatchObject({ code: 1 });
     settings('');
     expect(await rookery('add', '-c', file, '--', '--force')).toMatchObject({ code: 2 });
-  });
-});
-
-describe('the entries of a settings file', () => {
-  it('come and go, and everything else stays', () => {
-    const before =
-      '# top\nserver_name: example.org # name\n\nmodules:\n  # first\n  - module: one\n    config:\n      words: [a, b]\nlisteners: []\n';
-    writeFileSync(file, before, { mode: 0o600 });
-    expect(addModuleEntry(file, 'one')).toBe(false);
-    expect(addModuleEntry(file, 'two')).toBe(true);
-    expect(readFileSync(file, 'utf8')).toContain('      words: [ a, b ]\n  - module: two\nlisteners: []');
-    expect(readFileSync(file, 'utf8')).toMatch(/# top\nserver_name: example\.org # name\n/);
-    expect(statSync(file).mode & 0o777).toBe(0o600);
-    expect(removeModuleEntry(file, 'two')).toBe(true);
-    expect(removeModuleEntry(file, 'three')).toBe(false);
-    expect(removeModuleEntry(file, 'one')).toBe(true);
-    expect(readFileSync(file, 'utf8')).toBe('# top\nserver_name: example.org # name\nlisteners: []\n');
+    expect(await rookery('add', '', '-c', file)).toMatchObject({ code: 2, notes: '"" is no package' });
+    expect(existsSync(join(folder, 'modules'))).toBe(false);
   });
 
-  it('refuse a file that is something else', () => {
-    writeFileSync(file, 'modules: yes\n');
-    expect(() => addModuleEntry(file, 'one')).toThrow(/modules is not a list/);
-    writeFileSync(file, 'a: [\n');
-    expect(() => addModuleEntry(file, 'one')).toThrow(/is not YAML/);
+  it('mends what it is named for: a listed package that is not installed, found from the settings of the server', async () => {
+    write(
+      'package/package.json',
+      JSON.stringify({
+        name: '@my/two',
+        version: '1.0.0',
+        type: 'module',
+        exports: { '.': './x.js', './part': './x.js' },
+      }),
+    );
+    write('package/x.js', `${source('first', joins)} export const second = 1;`);
+    settings('');
+    const parts = join(folder, 'conf.d');
+    write('conf.d/10.yaml', 'modules:\n- module: "@my/two/part#default" # chosen\n');
+    const asked = ['-c', file, '-c', parts];
+    const problem = (await rookery('check', ...asked)).out;
+    expect(problem).toContain(`10.yaml:2: module @my/two/part: the package is not installed for ${folder}`);
+    const printed = /rookery module add @my\/two (.*)$/m.exec(problem)?.[1]?.split(' ') ?? [];
+    expect(printed).toEqual(asked);
+    // The one package that is on no registry is installed from where it lies.
+    const added = await rookery('add', join(folder, 'package'), ...printed);
+    expect(added).toMatchObject({
+      code: 0,
+      out: expect.stringContaining('ok     first (@my/two/part#default)') as string,
+    });
+    expect(readFileSync(join(parts, '10.yaml'), 'utf8')).toBe('modules:\n- module: "@my/two/part#default" # chosen\n');
+    expect(existsSync(join(folder, 'modules/node_modules/@my/two'))).toBe(true);
+
+    const missed = await rookery('remove', '@my/two', ...asked);
+    expect(missed).toMatchObject({
+      code: 1,
+      notes: expect.stringContaining('it lists: @my/two/part#default') as string,
+    });
+    expect((await rookery('remove', '@my/two/part#default', ...asked)).code).toBe(0);
+    expect(existsSync(join(folder, 'modules/node_modules/@my/two'))).toBe(false);
+  });
+
+  it('lists code that needs no installing by its path: a file, a folder without package.json', async () => {
+    write('one.mjs', source('one', joins));
+    write('plain/index.mjs', source('plain', joins));
+    settings('');
+    for (const [path, entry] of Object.entries({ 'one.mjs': './one.mjs', plain: './plain' })) {
+      const added = await rookery('add', join(folder, path), '-c', file);
+      expect(added).toMatchObject({ code: 0, out: expect.stringContaining(`(${entry})`) as string });
+      expect(added.notes).toContain('rookery reload');
+    }
+    expect(existsSync(join(folder, 'modules'))).toBe(false);
   });
 });

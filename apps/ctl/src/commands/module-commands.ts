@@ -1,27 +1,27 @@
 import { spawnSync } from 'node:child_process';
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { dirname, join, resolve } from 'node:path';
+import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { isAbsolute, join, relative, resolve, sep } from 'node:path';
 import type { Command } from 'commander';
-import { modulesFolder } from '@rookery/module-host';
-import { loadConfig } from '@rookery/platform';
+import { modulesFolder, packageOfModule } from '@rookery/module-host';
+import { filesAt, loadConfig } from '@rookery/platform';
 import { CommandError } from '../command-error.js';
 import type { Terminal } from '../terminal.js';
 import { collect } from './common.js';
-import { checkModules, type CheckedModule } from './module-check.js';
-import { addModuleEntry, removeModuleEntry } from './module-entries.js';
+import { checkModules, type CheckedModule, nameOfModule } from './module-check.js';
+import { addModuleEntry, entriesOfPackage, listsModules, moduleEntries, removeModuleEntry } from './module-entries.js';
+import { because } from './replace-file.js';
 
-interface FilesOptions {
-  readonly config: readonly string[];
-}
-interface FileOptions {
-  readonly config: string;
+interface Options {
+  readonly config?: readonly string[];
 }
 
-interface RemoveOptions extends FileOptions {
+interface RemoveOptions extends Options {
   readonly keepData?: boolean;
 }
 
 const defaultFile = 'homeserver.yaml';
+const configFlags = '-c, --config <file>';
+const configHelp = 'settings file or folder; may be given several times';
 
 /** `rookery module add|list|check|remove` */
 export function registerModuleCommands(program: Command, terminal: Terminal): void {
@@ -29,38 +29,91 @@ export function registerModuleCommands(program: Command, terminal: Terminal): vo
   module
     .command('add')
     .description(`Installs a module into the folder "${modulesFolder}" beside the settings file, and lists it there.`)
-    .argument('<package>', 'what npm can install: a name, name@version, a tarball, a folder, a URL')
-    .option('-c, --config <file>', 'settings file', defaultFile)
-    .action((name: string, options: FileOptions) => add(name, options, terminal));
+    .argument('<package>', 'what npm can install: a name, name@version, a tarball, a folder, a URL; or a file of code')
+    .option(configFlags, configHelp, collect)
+    .action((name: string, options: Options) => add(name, pathsOf(options), terminal));
   module
     .command('list')
     .description('Shows the modules of the settings and what they register.')
-    .option('-c, --config <file>', 'settings file or folder; may be given several times', collect)
-    .action(async (options: Partial<FilesOptions>) => {
-      for (const checked of await checkModules(options.config ?? [defaultFile])) show(checked, terminal);
+    .option(configFlags, configHelp, collect)
+    .action(async (options: Options) => {
+      for (const checked of await checkModules(pathsOf(options))) show(checked, terminal);
     });
   module
     .command('check')
     .description('Loads the modules with their settings, without starting the server. What needs one is not tried.')
-    .option('-c, --config <file>', 'settings file or folder; may be given several times', collect)
-    .action(async (options: Partial<FilesOptions>) => check(options.config ?? [defaultFile], terminal));
+    .option(configFlags, configHelp, collect)
+    .action((options: Options) => check(pathsOf(options), terminal));
   module
     .command('remove')
     .description('Takes a module out of the settings, uninstalls its package and deletes what it stored.')
     .argument('<module>', 'as the settings call it')
-    .option('-c, --config <file>', 'settings file', defaultFile)
+    .option(configFlags, configHelp, collect)
     .option('--keep-data', 'leave its documents, jobs and tables in the database')
     .action((name: string, options: RemoveOptions) => remove(name, options, terminal));
 }
 
-async function add(name: string, { config: file }: FileOptions, terminal: Terminal): Promise<void> {
-  if (!existsSync(file)) throw new CommandError(`There is no ${file}; -c names the settings file`);
-  if (name.startsWith('-')) throw new CommandError(`${name} is no package`, 2);
-  const folder = join(dirname(resolve(file)), modulesFolder);
+const pathsOf = ({ config }: Options): readonly string[] => config ?? [defaultFile];
+
+/** ` -c FILE` as this command was told, for commands to run next. */
+const optionOf = (paths: readonly string[]): string =>
+  paths.length === 1 && paths[0] === defaultFile ? '' : paths.map((path) => ` -c ${path}`).join('');
+
+/** The file that says which modules there are, and the folder that they are installed in. */
+function placesOf(paths: readonly string[]): { file: string; folder: string; modules: string } {
+  let files: string[];
+  try {
+    files = paths.flatMap((path) => filesAt(path));
+  } catch (error) {
+    throw new CommandError(`${paths.join(', ')}: ${because(error)}; -c names the settings`);
+  }
+  // Later files win; where none lists modules yet, the first one begins.
+  const file = files.findLast((path) => listsModules(path)) ?? files[0];
+  if (file === undefined) throw new CommandError(`${paths.join(', ')}: there are no *.yaml files`);
+  const folder = loadConfig(paths).configDir;
+  return { file, folder, modules: join(folder, modulesFolder) };
+}
+
+async function add(name: string, paths: readonly string[], terminal: Terminal): Promise<void> {
+  if (name.trim() === '' || name.startsWith('-')) throw new CommandError(`"${name}" is no package`, 2);
+  const { file, folder, modules } = placesOf(paths);
+  const entry = codeAt(name, folder) ?? install(name, modules, file);
+  // An entry may name a part of the package, or one of its modules.
+  const before = entriesOfPackage(file, entry);
+  const added = before.length === 0 && addModuleEntry(file, entry);
+  const listed = before[0] ?? entry;
+  terminal.note(added ? `${file} now lists ${listed}.` : `${file} lists ${listed} already.`);
+  const checked = (await checkModules(paths)).find((module) => module.entry === listed);
+  if (checked) show(checked, terminal);
+  const option = optionOf(paths);
+  if (checked?.problem !== undefined) {
+    throw new CommandError(
+      `The server will not start before ${listed} loads. Correct its entry in ${file}, then run: rookery module check${option}\n` +
+        `To do without it: rookery module remove ${listed}${option}`,
+    );
+  }
+  terminal.note('A running server takes it over after: rookery reload');
+}
+
+/** How an entry names code that needs no installing: a file, or a folder that is no package. */
+function codeAt(name: string, configDir: string): string | undefined {
+  const found = statSync(name, { throwIfNoEntry: false });
+  const isCode = found?.isDirectory() === true ? !existsSync(join(name, 'package.json')) : /\.[cm]?[jt]s$/.test(name);
+  if (!found || !isCode) return undefined;
+  const path = relative(configDir, resolve(name)).split(sep).join('/');
+  return path.startsWith('../') || isAbsolute(path) ? path : `./${path}`;
+}
+
+/** Installs a package. @returns its name */
+function install(name: string, folder: string, file: string): string {
   const manifest = join(folder, 'package.json');
   if (!existsSync(manifest)) {
-    mkdirSync(folder, { recursive: true });
-    writeFileSync(manifest, `${JSON.stringify({ private: true, dependencies: {} }, null, 2)}\n`);
+    try {
+      mkdirSync(folder, { recursive: true });
+      writeFileSync(manifest, `${JSON.stringify({ private: true, dependencies: {} }, null, 2)}\n`);
+    } catch (error) {
+      throw new CommandError(`${folder} cannot be written: ${because(error)}`);
+    }
   }
   const before = dependencies(manifest);
   // Paths mean what they mean where the command was given.
@@ -69,15 +122,7 @@ async function add(name: string, { config: file }: FileOptions, terminal: Termin
   const installed = Object.keys(after).find((key) => after[key] !== before[key]) ?? known(name, folder, after);
   if (installed === undefined)
     throw new CommandError(`npm installed nothing that could be told apart: list it in ${file} yourself`);
-  const added = addModuleEntry(file, installed);
-  terminal.note(added ? `${file} now lists ${installed}.` : `${file} lists ${installed} already.`);
-  const checked = (await checkModules([file])).find((module) => module.entry === installed);
-  if (checked) show(checked, terminal);
-  if (checked?.problem !== undefined) {
-    throw new CommandError(
-      `${installed} is installed, but does not load yet: correct its entry, then run: rookery module check -c ${file}`,
-    );
-  }
+  return installed;
 }
 
 async function check(files: readonly string[], terminal: Terminal): Promise<void> {
@@ -88,30 +133,38 @@ async function check(files: readonly string[], terminal: Terminal): Promise<void
     throw new CommandError('The server would not start with these modules.');
 }
 
-async function remove(name: string, { config: file, keepData }: RemoveOptions, terminal: Terminal): Promise<void> {
-  if (!existsSync(file)) throw new CommandError(`There is no ${file}; -c names the settings file`);
+async function remove(name: string, options: RemoveOptions, terminal: Terminal): Promise<void> {
+  const paths = pathsOf(options);
+  const { file, modules } = placesOf(paths);
+  const listed = moduleEntries(file);
+  if (!listed.includes(name)) {
+    const others = listed.length > 0 ? `; it lists: ${listed.join(', ')}` : '';
+    throw new CommandError(`${file} lists no module called ${name}${others}`);
+  }
   // While it is still installed, the module can say what it is called.
-  const own =
-    keepData === true ? undefined : (await checkModules([file])).find((module) => module.entry === name)?.name;
-  if (!removeModuleEntry(file, name)) throw new CommandError(`${file} lists no module called ${name}`);
-  terminal.note(`${file} does not list ${name} any more.`);
-  const folder = join(dirname(resolve(file)), modulesFolder);
-  const manifest = join(folder, 'package.json');
-  if (existsSync(manifest) && Object.hasOwn(dependencies(manifest), name)) npm(folder, ['uninstall', '--save', name]);
-  if (keepData === true) return;
+  const own = options.keepData === true ? undefined : await nameOfModule(paths, name);
+  removeModuleEntry(file, name);
+  terminal.note(`${file} does not list ${name} any more. A running server ends it after: rookery reload`);
+  const used = packageOfModule(name);
+  if (used !== undefined && entriesOfPackage(file, used).length === 0) {
+    const manifest = join(modules, 'package.json');
+    if (existsSync(manifest) && Object.hasOwn(dependencies(manifest), used))
+      npm(modules, ['uninstall', '--save', used]);
+  }
+  if (options.keepData === true) return;
   if (own === undefined) {
     terminal.note('The module does not load, so it cannot be told what it stored: nothing was deleted.');
-    return;
-  }
-  await forget(own, file, terminal);
+  } else if (moduleEntries(file).includes(name)) {
+    terminal.note('It is listed a second time: nothing was deleted.');
+  } else await forget(own, paths, terminal);
 }
 
 /** Deletes what a module stored; the entry is gone already, so a database out of reach is no reason to fail half-way. */
-async function forget(name: string, file: string, terminal: Terminal): Promise<void> {
+async function forget(name: string, paths: readonly string[], terminal: Terminal): Promise<void> {
   const { forgetModule } = await import('@rookery/homeserver');
   const again = `its data stays; when the database can be reached: rookery module add and remove ${name} again`;
   try {
-    const documents = await forgetModule(loadConfig([file]), name);
+    const documents = await forgetModule(loadConfig(paths), name);
     terminal.note(
       documents === undefined ? 'It had stored nothing.' : `What ${name} stored is deleted (${documents} documents).`,
     );
@@ -135,8 +188,12 @@ function show(
 }
 
 function dependencies(manifest: string): Readonly<Record<string, string>> {
-  const parsed = JSON.parse(readFileSync(manifest, 'utf8')) as { dependencies?: Record<string, string> };
-  return parsed.dependencies ?? {};
+  try {
+    const parsed = JSON.parse(readFileSync(manifest, 'utf8')) as { dependencies?: Record<string, string> };
+    return parsed.dependencies ?? {};
+  } catch (error) {
+    throw new CommandError(`${manifest} cannot be read: ${because(error)}`);
+  }
 }
 
 /** The package that a path or a name, perhaps with a version, means, when it was there before. */
@@ -145,6 +202,8 @@ function known(name: string, folder: string, installed: Readonly<Record<string, 
     from.startsWith('file:') && resolve(folder, from.slice('file:'.length)) === resolve(name);
   const byPath = Object.entries(installed).find(same)?.[0];
   if (byPath !== undefined) return byPath;
+  const bySource = Object.entries(installed).find(([, from]) => from === name || from === `github:${name}`)?.[0];
+  if (bySource !== undefined) return bySource;
   const bare = /^(@?[^@]+)(@.*)?$/.exec(name)?.[1];
   return bare !== undefined && Object.hasOwn(installed, bare) ? bare : undefined;
 }

@@ -1,54 +1,174 @@
-import { readFileSync, renameSync, statSync, writeFileSync } from 'node:fs';
-import { type Document, isMap, isSeq, parseDocument, type YAMLMap, type YAMLSeq } from 'yaml';
+import { readFileSync } from 'node:fs';
+import { isDeepStrictEqual } from 'node:util';
+import { type CST, type Document, isMap, isScalar, isSeq, parseDocument, stringify, type YAMLSeq } from 'yaml';
+import { packageOfModule } from '@rookery/module-host';
 import { CommandError } from '../command-error.js';
+import { because, replaceFile } from './replace-file.js';
 
-/** Lists a module in a settings file, whose comments stay. Whether it was not listed before. */
+/** A settings file, read. */
+interface Source {
+  readonly file: string;
+  readonly text: string;
+  readonly document: Document;
+  /** What `modules` says. */
+  readonly entries: readonly unknown[];
+}
+
+/** Whether a settings file says something about modules. @throws CommandError */
+export const listsModules = (file: string): boolean => read(file).document.has('modules');
+
+/** What a settings file calls its modules, in order. @throws CommandError */
+export const moduleEntries = (file: string): string[] => read(file).entries.map(nameOf);
+
+/** What a settings file calls the modules of a package: `pkg`, `pkg#one`, `pkg/part`. @throws CommandError */
+export const entriesOfPackage = (file: string, name: string): string[] =>
+  moduleEntries(file).filter((entry) => packageOfModule(entry) === name);
+
+/**
+ * Lists a module in a settings file, as the last one. Nothing else of the text changes.
+ * @returns whether it was not listed before
+ * @throws CommandError
+ */
 export function addModuleEntry(file: string, module: string): boolean {
-  const document = read(file);
-  const modules = listOf(document, file) ?? emptyList(document);
-  if (modules.items.some((item) => nameOf(item) === module)) return false;
-  modules.flow = false;
-  modules.add(document.createNode({ module }));
-  write(file, document);
+  const source = read(file);
+  if (source.entries.some((entry) => nameOf(entry) === module)) return false;
+  write(source, withEntry(source, module), [...source.entries, { module }], module);
   return true;
 }
 
-/** Takes a module out of a settings file. Whether it was listed. */
+/**
+ * Takes a module out of a settings file. Nothing else of the text changes, comments above the entry stay.
+ * @returns whether it was listed
+ * @throws CommandError
+ */
 export function removeModuleEntry(file: string, module: string): boolean {
-  const document = read(file);
-  const modules = listOf(document, file);
-  const index = modules?.items.findIndex((item) => nameOf(item) === module) ?? -1;
-  if (!modules || index < 0) return false;
-  modules.items.splice(index, 1);
-  if (modules.items.length === 0) document.delete('modules');
-  write(file, document);
+  const source = read(file);
+  const index = source.entries.findIndex((entry) => nameOf(entry) === module);
+  if (index < 0) return false;
+  write(source, withoutEntry(source, index), source.entries.toSpliced(index, 1), module);
   return true;
 }
 
-function read(file: string): Document {
-  const document = parseDocument(readFileSync(file, 'utf8'));
+const nameOf = (entry: unknown): string => String((entry as { module?: unknown } | null)?.module);
+
+function read(file: string): Source {
+  let text: string;
+  try {
+    text = readFileSync(file, 'utf8');
+  } catch (error) {
+    throw new CommandError(`${file} cannot be read: ${because(error)}`);
+  }
+  const document = parse(text);
   const [problem] = document.errors;
   if (problem) throw new CommandError(`${file} is not YAML: ${problem.message.split('\n')[0] ?? ''}`);
-  return document;
+  const entries = settingsOf(document).modules ?? [];
+  if (!Array.isArray(entries)) throw new CommandError(`${file}: modules is not a list`);
+  return { file, text, document, entries };
 }
 
-/** Replaces the file as a whole, with its permissions, so that nobody ever reads half of it. */
-function write(file: string, document: Document): void {
-  const temporary = `${file}.new`;
-  writeFileSync(temporary, document.toString({ lineWidth: 0 }), { mode: statSync(file).mode });
-  renameSync(temporary, file);
+/** As the server reads it; with the places of everything. */
+const parse = (text: string): Document =>
+  parseDocument(text, { version: '1.1', merge: true, keepSourceTokens: true, logLevel: 'silent' });
+
+const settingsOf = (document: Document): { readonly modules?: unknown } =>
+  (document.toJS() as { readonly modules?: unknown } | null) ?? {};
+
+/** Replaces the text, if it says then what it should. */
+function write(
+  { file, text, document }: Source,
+  changed: string | undefined,
+  entries: unknown[],
+  module: string,
+): void {
+  const wanted = { ...settingsOf(document), modules: entries };
+  if (changed === undefined || !says(changed, wanted))
+    throw new CommandError(
+      `${file} is written in a way that only you can change: see to ${module} under modules there`,
+    );
+  if (changed !== text) replaceFile(file, changed);
 }
 
-function listOf(document: Document, file: string): YAMLSeq | undefined {
-  const modules: unknown = document.get('modules');
-  if (modules === undefined || modules === null) return undefined;
-  if (!isSeq(modules)) throw new CommandError(`${file}: modules is not a list`);
-  return modules;
+function says(text: string, wanted: { readonly modules: readonly unknown[] }): boolean {
+  const document = parse(text);
+  if (document.errors.length > 0) return false;
+  try {
+    return isDeepStrictEqual({ ...settingsOf(document), modules: settingsOf(document).modules ?? [] }, wanted);
+  } catch {
+    return false; // an alias that leads nowhere now
+  }
 }
 
-function emptyList(document: Document): YAMLSeq {
-  document.set('modules', document.createNode([]));
-  return document.get('modules') as YAMLSeq;
+function withEntry({ text, document }: Source, module: string): string | undefined {
+  const newline = text.includes('\r\n') ? '\r\n' : '\n';
+  const list = listOf(document);
+  const last = list?.items.at(-1)?.range;
+  if (list && last) {
+    if (list.flow === true) return splice(text, last[1], last[1], `, { module: ${JSON.stringify(module)} }`);
+    const end = endOfLine(text, last[1]);
+    const indent = ' '.repeat(columnOf(text, list.range?.[0] ?? 0));
+    return splice(text, end, end, `${text[end - 1] === '\n' ? '' : newline}${indent}- ${entryText(module)}${newline}`);
+  }
+  const item = `  - ${entryText(module)}${newline}`;
+  const key = keyRange(document);
+  if (!key) return `${text}${text === '' || text.endsWith('\n') ? '' : newline}modules:${newline}${item}`;
+  // `modules:`, `modules: []`, `modules: ~`: the value goes, what is behind it on the line stays.
+  const end = endOfLine(text, key[1]);
+  const line = text.slice(key[1], end).replace(/:[ \t]*(?:\[[ \t]*\]|~|null\b)/i, ':');
+  return splice(text, key[1], end, `${line}${line.endsWith('\n') ? '' : newline}${item}`);
 }
 
-const nameOf = (item: unknown): unknown => (isMap(item) ? (item as YAMLMap).get('module') : undefined);
+function withoutEntry({ text, document }: Source, index: number): string | undefined {
+  const list = listOf(document);
+  const [before, range, after] = [index - 1, index, index + 1].map((at) => list?.items[at]?.range);
+  const key = keyRange(document);
+  if (!list?.range || !range || !key) return undefined;
+  if (list.flow === true) {
+    const [from, to] = after ? [range[0], after[0]] : [before ? before[1] : range[0], range[1]];
+    return splice(text, from, to, '');
+  }
+  const dash = dashOf(list, index);
+  if (dash === undefined) return undefined;
+  const rest = splice(text, dash - columnOf(text, dash), endOfLine(text, range[1]), '');
+  if (list.items.length > 1) return rest;
+  // Nothing is listed any more: the key goes, too, unless the operator keeps notes there.
+  const keyEnd = endOfLine(text, key[1]);
+  const between = text.slice(keyEnd, dash - columnOf(text, dash));
+  if (between.trim() === '' && !text.slice(key[1], keyEnd).includes('#')) {
+    return splice(text, key[0], endOfLine(text, range[1]), '');
+  }
+  return splice(rest, key[1] + 1, key[1] + 1, ' []');
+}
+
+const entryText = (module: string): string => `module: ${stringify(module, { lineWidth: 0 }).trimEnd()}`;
+
+const splice = (text: string, from: number, to: number, put: string): string =>
+  text.slice(0, from) + put + text.slice(to);
+
+/** Where the next line begins; a value that ends with its line is there already. */
+function endOfLine(text: string, at: number): number {
+  if (text[at - 1] === '\n') return at;
+  const end = text.indexOf('\n', at);
+  return end < 0 ? text.length : end + 1;
+}
+
+const columnOf = (text: string, at: number): number => at - (text.lastIndexOf('\n', at - 1) + 1);
+
+/** The list itself; not one that stands elsewhere and is referred to. */
+function listOf(
+  document: Document,
+): YAMLSeq<{ readonly range?: readonly [number, number, number] | null }> | undefined {
+  const node = isMap(document.contents) ? document.contents.get('modules', true) : undefined;
+  return isSeq(node) ? (node as ReturnType<typeof listOf>) : undefined;
+}
+
+function keyRange(document: Document): readonly [number, number, number] | undefined {
+  if (!isMap(document.contents)) return undefined;
+  const pair = document.contents.items.find(({ key }) => isScalar(key) && key.value === 'modules');
+  return (isScalar(pair?.key) ? pair.key.range : undefined) ?? undefined;
+}
+
+/** Where the `-` of an entry stands. */
+function dashOf(list: YAMLSeq<unknown>, index: number): number | undefined {
+  const token = list.srcToken as CST.BlockSequence | undefined;
+  return token?.items[index]?.start.find(({ type }) => type === 'seq-item-ind')?.offset;
+}

@@ -24,6 +24,8 @@ export class Config {
   readonly #listeners = new Set<(changed: ReadonlySet<SettingName>) => void>();
   /** Folder of the first settings file; relative paths start there, packages of modules are looked for there. */
   readonly configDir: string;
+  /** Settings files and folders, as they were given; none for settings from an object. */
+  readonly paths: readonly string[];
   /** The domain part of this server's ids. */
   readonly serverName: string;
   /** What the operator should know about the files; also about settings that have no effect. */
@@ -34,6 +36,7 @@ export class Config {
     this.#given = parts.given;
     this.#locate = parts.locate;
     this.configDir = parts.configDir;
+    this.paths = parts.paths;
     this.warnings = parts.warnings;
     this.serverName = this.get('server_name');
   }

@@ -41,6 +41,7 @@ export function checkConfig(
   const { parts, errors } = readSettings({
     raw: sources.raw,
     baseDir,
+    paths,
     env: options.env ?? process.env,
     locate: sources.locate,
     noSecretsInConfig: options.noSecretsInConfig ?? false,

@@ -9,6 +9,8 @@ export interface ConfigParts {
   readonly given: ReadonlySet<string>;
   /** Folder of the first settings file. */
   readonly configDir: string;
+  /** Settings files and folders, as they were given; none for settings from an object. */
+  readonly paths: readonly string[];
   /** Warnings met on the way. */
   readonly warnings: readonly ConfigProblem[];
   /** Where a value stands: `homeserver.yaml:12`; the file alone for what is in none; nothing without files. */

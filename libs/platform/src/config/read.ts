@@ -13,6 +13,8 @@ export interface RawSettings {
   /** The merged files as plain values. */
   readonly raw: Readonly<Record<string, unknown>>;
   readonly baseDir: string;
+  /** Where they were read from. */
+  readonly paths?: readonly string[];
   readonly env: Readonly<Record<string, string | undefined>>;
   /** Refuse secrets that stand in the settings themselves. */
   readonly noSecretsInConfig?: boolean;
@@ -152,7 +154,8 @@ export function readSettings(source: RawSettings): ReadResult {
   // A rule about a value that could not be read would only add noise; old forms report under their own names.
   const unread = new Set(unreadable);
   checkRules(draft, (name) => unread.has(name));
-  return { parts: { values, given, configDir: source.baseDir, warnings, locate: source.locate }, errors };
+  const { baseDir: configDir, paths = [], locate } = source;
+  return { parts: { values, given, configDir, paths, warnings, locate }, errors };
 }
 
 /** Switching off what is not there changes nothing, and is no cause for a warning. */

@@ -9,6 +9,7 @@ import {
   isScalar,
   isSeq,
   LineCounter,
+  type Pair,
   parseDocument,
   type YAMLMap,
 } from 'yaml';
@@ -108,8 +109,11 @@ function offsetOf(document: Document, path: SettingPath): number | undefined {
     if (isAlias(node)) node = node.resolve(document);
     let next: unknown;
     if (isMap(node)) {
-      const pair = findPair(node, String(part));
-      if (!pair) break;
+      const pair = findPair(document, node, String(part));
+      if (!pair) {
+        if (part === 0) continue; // one entry that stands without its list
+        break;
+      }
       if (isNode(pair.key) && pair.key.range) offset = pair.key.range[0];
       next = pair.value;
     } else if (isSeq(node) && typeof part === 'number') {
@@ -122,13 +126,27 @@ function offsetOf(document: Document, path: SettingPath): number | undefined {
   return offset;
 }
 
-function findPair(map: YAMLMap, key: string) {
+function findPair(document: Document, map: YAMLMap, key: string, depth = 0): Pair | undefined {
+  const keyOf = (pair: Pair): string => String(isScalar(pair.key) ? pair.key.value : pair.key);
   // The last one: it is the one that holds.
-  return map.items.findLast((pair) => isPair(pair) && String(isScalar(pair.key) ? pair.key.value : pair.key) === key);
+  const own = map.items.findLast((pair) => isPair(pair) && keyOf(pair) === key);
+  if (own || depth === 10) return own;
+  for (const merge of map.items.filter((pair) => isPair(pair) && keyOf(pair) === '<<')) {
+    const sources = isSeq(merge.value) ? merge.value.items : [merge.value];
+    for (const source of sources) {
+      const merged: unknown = isAlias(source) ? source.resolve(document) : source;
+      const found = isMap(merged) ? findPair(document, merged, key, depth + 1) : undefined;
+      if (found) return found;
+    }
+  }
+  return undefined;
 }
 
-/** The files that a path stands for: itself, or the `*.yaml` files of a folder in the order of their names. */
-function filesAt(path: string): string[] {
+/**
+ * The files that a path stands for: itself, or the `*.yaml` files of a folder in the order of their names.
+ * @throws Error of the file system
+ */
+export function filesAt(path: string): string[] {
   if (!statSync(path).isDirectory()) return [path];
   const names = readdirSync(path)
     .filter((name) => name.endsWith('.yaml'))
