@@ -6,6 +6,8 @@ export interface ContextDetails {
   readonly source?: CallbackContext['source'];
   readonly duringRoomCreation?: boolean | undefined;
   readonly origin?: string | undefined;
+  /** Where there is no more of a requester. */
+  readonly userId?: string | undefined;
   readonly requestId?: string | undefined;
   readonly ip?: string | undefined;
   readonly userAgent?: string | undefined;
@@ -28,7 +30,7 @@ class ContextForModules implements CallbackContext {
     const usual = requester === undefined ? 'server' : requester.appserviceId === undefined ? 'client' : 'appservice';
     this.source = details.source ?? usual;
     this.requestId = details.requestId ?? requester?.requestId;
-    this.userId = requester?.userId;
+    this.userId = requester?.userId ?? details.userId;
     this.deviceId = requester?.deviceId;
     this.appserviceId = requester?.appserviceId;
     this.ip = details.ip ?? requester?.ip;

@@ -101,7 +101,7 @@ export function accountCapabilities(parts: AccountParts): AccountApi {
 
     getQualifiedUserId: (username) => qualifyUserId(username, serverName),
 
-    isMine: (id) => id.slice(id.indexOf(':') + 1) === serverName,
+    isMine: (id) => id.includes(':') && id.slice(id.indexOf(':') + 1) === serverName,
 
     getProfileForUser: async (localpart) => profileOf(await profiles.get(qualifyUserId(localpart, serverName))),
 

@@ -114,7 +114,7 @@ export function roomCapabilities(parts: RoomParts): RoomApi {
       checkRoomId(roomId);
       if ((await state.currentId(roomId, 'm.room.create')) === undefined) throw MatrixError.notFound('Unknown room');
       const everything = { block: false, purge: true, forcePurge: true };
-      await parts.shutdown.start(roomId, { requesterId: nobody, ...everything });
+      await parts.shutdown.start(roomId, { requesterId: nobody, ...everything }, false, { source: 'module' });
     },
 
     async setRoomBlocked(roomId, blocked) {

@@ -47,7 +47,7 @@ export class RoomDeletionController {
     @Inbound() { signal }: InboundRequest,
   ): Promise<object> {
     const request = await this.#request(requester, body);
-    const id = await this.shutdown.start(this.targets.id(roomId), request, true);
+    const id = await this.shutdown.start(this.targets.id(roomId), request, true, { requester, source: 'admin' });
     const task = await this.tasks.outcome(id, signal);
     const result = resultOf(task);
     if (task?.status === 'complete') return result;
@@ -66,7 +66,9 @@ export class RoomDeletionController {
     @JsonBody(schema) body: DeletionBody,
   ): Promise<object> {
     const request = await this.#request(requester, body);
-    return { delete_id: await this.shutdown.start(this.targets.id(roomId), request) };
+    return {
+      delete_id: await this.shutdown.start(this.targets.id(roomId), request, false, { requester, source: 'admin' }),
+    };
   }
 
   /** GET /_synapse/admin/v2/rooms/{roomId}/delete_status */

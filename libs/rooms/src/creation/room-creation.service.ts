@@ -55,9 +55,9 @@ export interface CreatedRoom {
 
 /** Events that an upgrade wants in place of a preset's. */
 export interface CreationOverrides {
-  /** No preset: only what `initial_state` says. */
+  /** No preset: only what `initial_state` says. Whether the requester may make rooms was checked, and the limit taken. */
   readonly bare?: boolean;
-  /** No rate limit, no modules: the server makes the room on its own account. */
+  /** No rate limit, no modules, not for its events either: the server, or a module, makes the room on its own account. */
   readonly unchecked?: boolean;
 }
 
@@ -97,7 +97,7 @@ export class RoomCreation {
    *   `M_BAD_JSON`; 403 `M_FORBIDDEN`, `M_RESOURCE_LIMIT_EXCEEDED`, `M_CONSENT_NOT_GIVEN`; 429 `M_LIMIT_EXCEEDED`
    */
   async create(requester: Requester, body: CreateRoomRequest, overrides: CreationOverrides = {}): Promise<CreatedRoom> {
-    const request = overrides.unchecked ? body : await this.#askModules(requester, body);
+    const request = overrides.unchecked ? body : await this.#admitted(requester, body, overrides);
     const rules = this.#rulesFor(request.room_version);
     const { userId } = requester;
     const alias = this.#aliasFor(request.room_alias_name);
@@ -119,7 +119,7 @@ export class RoomCreation {
       ...(await this.#firstEvents(requester, request, rules, preset, invited)),
       ...this.#stateEvents(requester, request, preset, alias, overrides),
       ...(await this.#inviteEvents(requester, request, local)),
-    ];
+    ].map((draft) => (overrides.unchecked ? { ...draft, unchecked: true } : draft));
     const created = await this.#persist(userId, rules, roomId, drafts, isPublic, alias);
     const elsewhere = delivered.filter((target) => domainOf(target) !== this.config.serverName);
     const notInvited = await this.#inviteElsewhere(requester, created.roomId, request, elsewhere);
@@ -165,9 +165,16 @@ export class RoomCreation {
     return failures;
   }
 
-  async #askModules(requester: Requester, body: CreateRoomRequest): Promise<CreateRoomRequest> {
-    await this.participation.assertMaySend(requester);
-    await this.limiter.take('rc_room_creation', requester.userId, requester);
+  /** The request as modules have left it. */
+  async #admitted(
+    requester: Requester,
+    body: CreateRoomRequest,
+    { bare }: CreationOverrides,
+  ): Promise<CreateRoomRequest> {
+    if (!bare) {
+      await this.participation.assertMaySend(requester);
+      await this.limiter.take('rc_room_creation', requester.userId, requester);
+    }
     const context = callbackContext(requester, { duringRoomCreation: true });
     let request = body;
     if (this.modules.has('onCreateRoom')) {

@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { clientEventView, type RoomEvent, stickyDurationOf, stickyKey } from '@rookery/events';
 import type { ClientEvent, JsonObject, UnsignedData } from '@rookery/matrix-types';
 import { callbackContext, ModuleDispatcher, toModuleEvent } from '@rookery/module-host';
-import { Clock, Config } from '@rookery/platform';
+import { Clock, Config, LogContext } from '@rookery/platform';
 import { EventStore } from '../persistence/event-store.js';
 import type { StoredEvent } from '../persistence/stored-event.js';
 import { type Aggregation, Aggregations } from '../relations/aggregations.js';
@@ -78,7 +78,8 @@ export class EventSerializer {
       const relations = relationsOf(aggregations.get(visible[index]!.stored.event.eventId), aggregations, write);
       if (relations) event.unsigned!['m.relations'] = relations;
     }
-    if (!options.withoutModules && this.modules.has('addFieldToUnsigned')) await this.#askModules(visible, written);
+    if (!options.withoutModules && this.modules.has('addFieldToUnsigned'))
+      await this.#askModules(reader, visible, written);
     return written;
   }
 
@@ -126,11 +127,17 @@ export class EventSerializer {
     return unsigned;
   }
 
-  async #askModules(visible: readonly VisibleEvent[], written: readonly ClientEvent[]): Promise<void> {
-    const context = callbackContext(undefined);
+  async #askModules(reader: Reader, visible: readonly VisibleEvent[], written: readonly ClientEvent[]): Promise<void> {
+    const requestId = LogContext.current()?.requestId;
+    const source = requestId === undefined ? 'server' : 'client';
+    const context = callbackContext(undefined, { source, requestId, userId: reader.userId });
     for (const [index, { stored }] of visible.entries()) {
-      const fields = await this.modules.addFieldToUnsigned(context, toModuleEvent(stored.event));
-      written[index]!.unsigned = { ...fields, ...written[index]!.unsigned };
+      try {
+        const fields = await this.modules.addFieldToUnsigned(context, toModuleEvent(stored.event));
+        written[index]!.unsigned = { ...fields, ...written[index]!.unsigned };
+      } catch {
+        // Somebody whose room holds an event that a module fails with could never sync again. The log names the module.
+      }
     }
   }
 }

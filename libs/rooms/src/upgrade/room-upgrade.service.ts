@@ -80,7 +80,7 @@ export class RoomUpgrade {
           ...copied(events, create),
         ],
       },
-      { bare: true, unchecked: true },
+      { bare: true },
     );
     await this.#close(requester, roomId, replacement, levels, create);
     await this.#moveDirectory(requester, roomId, replacement, events);

@@ -80,12 +80,19 @@ export class RoomShutdown implements OnModuleInit {
    * Starts a shutdown in the background. The room is blocked at once, where that is asked for, even if it is refused for
    * being deleted already.
    * @param isAwaited somebody waits for its end
+   * @param by who wants it, for modules; by default a job of the server
    * @returns the id of the task; its result is a {@link ShutdownResult}
    * @throws MatrixError 400 `M_UNKNOWN` when the room is being deleted already, 403 `M_FORBIDDEN` when a module refuses
    */
-  async start(roomId: string, request: ShutdownRequest, isAwaited = false): Promise<string> {
-    const context = callbackContext(serverRequester(request.requesterId));
-    assertAllowed(await this.modules.gate('checkCanShutdownRoom', context, request.requesterId, roomId));
+  async start(
+    roomId: string,
+    request: ShutdownRequest,
+    isAwaited = false,
+    by: { readonly requester?: Requester; readonly source: 'admin' | 'module' | 'server' } = { source: 'server' },
+  ): Promise<string> {
+    const { requester, source } = by;
+    const context = callbackContext(requester, { source });
+    assertAllowed(await this.modules.gate('checkCanShutdownRoom', context, requester?.userId, roomId));
     if (request.block) await this.blocking.block(roomId, request.requesterId);
     const id = await this.tasks.scheduleOnce('shutdown_and_purge_room', roomId, { ...request }, isAwaited);
     if (id === undefined) throw new MatrixError(400, 'M_UNKNOWN', 'The room is being deleted already');

@@ -3,7 +3,7 @@ import { Database } from '@rookery/database';
 import { Clock, Config } from '@rookery/platform';
 import { findExpiry, setExpiry } from './account-validity.query.js';
 import { LRUCache } from 'lru-cache';
-import { AccountModules } from '../common/account-modules.js';
+import { AccountModules, type Origin } from '../common/account-modules.js';
 
 /** How long a database answer is believed; renewals of this process count at once. */
 const maxAgeMs = 60_000;
@@ -24,8 +24,8 @@ export class AccountValidity {
   ) {}
 
   /** Costs nothing where neither a module nor the setting asks for it. */
-  async isExpired(userId: string): Promise<boolean> {
-    const answer = await this.modules.isUserExpired(userId);
+  async isExpired(userId: string, origin: Origin = {}): Promise<boolean> {
+    const answer = await this.modules.isUserExpired(userId, origin);
     if (answer !== undefined) return answer;
     if (!this.config.get('account_validity.enabled')) return false;
     const expiresMs = await this.#expiryOf(userId);

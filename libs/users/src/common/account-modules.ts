@@ -54,9 +54,9 @@ export class AccountModules {
   constructor(private readonly modules: ModuleDispatcher) {}
 
   /** `undefined` where no module has an opinion. */
-  async isUserExpired(userId: string): Promise<boolean | undefined> {
+  async isUserExpired(userId: string, origin: Origin): Promise<boolean | undefined> {
     if (!this.modules.has('isUserExpired')) return undefined;
-    return this.modules.provide('isUserExpired', contextOf({}), userId);
+    return this.modules.provide('isUserExpired', contextOf(origin), userId);
   }
 
   /** @returns whether a module takes care of it */

@@ -23,6 +23,21 @@ type Owner = Pick<
 > &
   Partial<Pick<TokenOwner, 'tokenId' | 'puppetedBy' | 'validUntilMs'>>;
 
+const requesterFor = (owner: Owner, request: InboundRequest): Requester => ({
+  userId: owner.userId,
+  deviceId: owner.deviceId,
+  accessTokenId: owner.tokenId,
+  isGuest: owner.isGuest,
+  isAdmin: owner.isAdmin,
+  shadowBanned: owner.shadowBanned,
+  suspended: owner.suspended,
+  locked: owner.locked,
+  puppetedBy: owner.puppetedBy,
+  ip: request.ip,
+  userAgent: request.userAgent,
+  requestId: request.requestId,
+});
+
 /** Turns a request's access token into a {@link Requester}. A request of an active session costs no query. */
 @Injectable()
 export class UserRequestAuthenticator extends RequestAuthenticator {
@@ -72,25 +87,13 @@ export class UserRequestAuthenticator extends RequestAuthenticator {
     if (owner.suspended && access.suspended === false)
       throw new MatrixError(403, 'M_USER_SUSPENDED', 'This account is suspended');
     if (access.admin && !owner.isAdmin) throw MatrixError.forbidden('You are not a server administrator');
-    if (!access.expired && (await this.validity.isExpired(owner.userId)))
+    const requester = requesterFor(owner, request);
+    if (!access.expired && (await this.validity.isExpired(owner.userId, { requester })))
       throw new MatrixError(403, 'ORG_MATRIX_EXPIRED_ACCOUNT', 'This account has expired');
     if (access.active) await this.participation.assertActive(owner);
     if (owner.puppetedBy === undefined || this.config.get('track_puppeted_user_ips'))
       this.activity.seen(owner.userId, owner.deviceId, request.ip, request.userAgent, nowMs);
-    return {
-      userId: owner.userId,
-      deviceId: owner.deviceId,
-      accessTokenId: owner.tokenId,
-      isGuest: owner.isGuest,
-      isAdmin: owner.isAdmin,
-      shadowBanned: owner.shadowBanned,
-      suspended: owner.suspended,
-      locked: owner.locked,
-      puppetedBy: owner.puppetedBy,
-      ip: request.ip,
-      userAgent: request.userAgent,
-      requestId: request.requestId,
-    };
+    return requester;
   }
 
   /** The same for a token of the authentication service. */
