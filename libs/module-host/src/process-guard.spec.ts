@@ -53,6 +53,67 @@ it('lets an exception of the server itself end the process', () => {
   expect(code).not.toBe(0);
 });
 
+it('names a module that ends the process, which then counts as failed', () => {
+  const { code, out } = run(`setTimeout(() => process.exit(0), 1);`);
+  expect(out).toBe('A module ended the process mine undefined\n');
+  expect(code).toBe(1);
+});
+
+it('lets the server itself end the process as it likes', () => {
+  expect(run('', 'process.exit(0);')).toEqual({ code: 0, out: '' });
+});
+
+/** Imports a module as a server does, in a process in which nothing else is going on. */
+function load(module: string): { code: number | null; out: string; err: string } {
+  writeFileSync(join(folder, 'module.mjs'), module);
+  const script = `
+    import { importModules, whileLoading } from '${join(here, '../dist/loader.js')}';
+    import { SystemClock } from '${join(here, '../../platform/dist/index.js')}';
+    const clock = new SystemClock();
+    clock.after = (ms, fn) => SystemClock.prototype.after.call(clock, ms / 100, fn);
+    const entry = { module: './module.mjs', onError: 'deny', allowFederationTo: [], where: () => 'homeserver.yaml:3' };
+    entry.settingsOption = ' -c x.yaml';
+    try {
+      const [loaded] = await importModules([entry], { configDir: process.cwd(), clock });
+      await whileLoading({ ...loaded, clock, late: 'it did not finish' }, async () => loaded.definition.register());
+      console.log('loaded');
+    } catch (error) {
+      console.log(error.message);
+    }`;
+  const env = { ...process.env, NODE_OPTIONS: '' };
+  const args = ['--input-type=module', '-e', script];
+  const result = spawnSync(process.execPath, args, { encoding: 'utf8', env, cwd: folder });
+  return { code: result.status, out: result.stdout, err: result.stderr };
+}
+const definition = (register: string, parseConfig = ''): string =>
+  `export default { $$type: 'RookeryModule', name: 'm', apiVersion: '1.0', parseConfig() {${parseConfig}}, register() {${register}} };`;
+
+it.each([
+  ['while it is imported', 'process.exit(0);'],
+  ['while it checks its settings', definition('', 'process.exit(0);')],
+  ['while it registers', definition('process.exit(0);')],
+])('a module that ends the process %s is named with what mends it, and the process counts as failed', (_, module) => {
+  expect(load(module)).toEqual({
+    code: 1,
+    out: '',
+    err:
+      'homeserver.yaml:3: module ./module.mjs: its code ended the process while it was loaded; ' +
+      'to do without it, run: rookery module remove ./module.mjs --keep-data -c x.yaml\n',
+  });
+});
+
+it.each([
+  ['is imported', 'await new Promise(() => {});', 'its code did not finish loading within 30 s'],
+  ['registers', definition('return new Promise(() => {});'), 'it did not finish within 30 s'],
+])(
+  'a module that hangs while it %s is waited for and named, though nothing else keeps the process',
+  (_, module, said) => {
+    const { code, out } = load(module);
+    expect(out).toContain(said);
+    expect(code).toBe(0);
+  },
+);
+
 it('takes no code of the server for that of a module that lies in its folder', () => {
   const module = (path: string): LoadedModule =>
     ({ url: pathToFileURL(path).href, definition: { name: 'near' } }) as unknown as LoadedModule;

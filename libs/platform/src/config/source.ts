@@ -131,7 +131,8 @@ function findPair(document: Document, map: YAMLMap, key: string, depth = 0): Pai
   // The last one: it is the one that holds.
   const own = map.items.findLast((pair) => isPair(pair) && keyOf(pair) === key);
   if (own || depth === 10) return own;
-  for (const merge of map.items.filter((pair) => isPair(pair) && keyOf(pair) === '<<')) {
+  // What merges has a key of its own kind, which only its text tells.
+  for (const merge of map.items.filter((pair) => isScalar(pair.key) && pair.key.source === '<<')) {
     const sources = isSeq(merge.value) ? merge.value.items : [merge.value];
     for (const source of sources) {
       const merged: unknown = isAlias(source) ? source.resolve(document) : source;
