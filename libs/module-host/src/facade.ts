@@ -11,7 +11,8 @@ import { type ModuleCapabilities, type ScopedName, type SharedCapabilities, shar
 import type { LoadedModule } from './loader.js';
 import { type ModuleRegistry, registrationMethods } from './registry.js';
 import type { ModuleScope } from './scope.js';
-import { federationOf, logOf, metricsOf, schedulerOf, storeOf } from './scoped-services.js';
+import { metricsOf } from './module-metrics.js';
+import { federationOf, logOf, schedulerOf, storeOf } from './scoped-services.js';
 
 /** Does one thing to the registry; kept, so that the same can be done to the next one. */
 export type Contribution = (registry: ModuleRegistry) => void;

@@ -1,7 +1,8 @@
 import { Metrics, SilentLogger, SystemClock } from '@rookery/platform';
 import type { JobBackend } from './capabilities.js';
 import { ModuleScope } from './scope.js';
-import { metricsOf, schedulerOf } from './scoped-services.js';
+import { metricsOf } from './module-metrics.js';
+import { schedulerOf } from './scoped-services.js';
 
 class Lines extends SilentLogger {
   readonly lines: [string, Record<string, unknown> | undefined][] = [];
@@ -127,8 +128,62 @@ describe('metrics', () => {
     expect(log.lines).toEqual([[expect.any(String), { module: 'my.module', metric: 'users_total' }]]);
   });
 
+  const scopeOf = (name: string): ModuleScope => new ModuleScope(name, new SystemClock(), new SilentLogger());
+
+  it('are one and the same however often a module is loaded again, and bounded over all of it', async () => {
+    const metrics = new Metrics('example.org');
+    for (let load = 0; load < 50; load++) {
+      const own = metricsOf(scopeOf('my.module'), metrics);
+      const counter = own.counter('seen', 'Seen.', ['user']);
+      counter.inc({ user: 'always' });
+      for (let i = 0; i < 30; i++) counter.inc({ user: `${load} ${i}` });
+    }
+    const { body } = await metrics.render();
+    expect(body).toMatch(/seen_total\{[^}]*user="always"[^}]*\} 50/);
+    expect(body.match(/^rookery_module_my_module_seen_total\{/gm)).toHaveLength(1000);
+    expect(body.match(/^# HELP rookery_module_my_module_seen_total /gm)).toHaveLength(1);
+  });
+
+  it('are nobody else’s, and stay what they are', () => {
+    const metrics = new Metrics('example.org');
+    metrics.histogram({ name: 'rookery_module_callback_seconds', help: 'Ours.' });
+    metricsOf(scopeOf('a'), metrics).counter('b_seen', 'Seen.');
+    metricsOf(scopeOf('a'), metrics).histogram('time', 'Time.', [], [1, 2]);
+    expect(() => metricsOf(scopeOf('a_b'), metrics).counter('seen', 'Seen.')).toThrow(/is one of module a already/);
+    expect(() => metricsOf(scopeOf('callback'), metrics).gauge('seconds', 'x')).toThrow(/The server has a metric/);
+    const again = metricsOf(scopeOf('a'), metrics);
+    again.histogram('time', 'Time.', [], [1, 2]).observe(1);
+    expect(() => again.counter('b_seen', 'Seen.', ['user'])).toThrow(/with a restart only/);
+    expect(() => again.gauge('b_seen_total', 'Seen.')).toThrow(/with a restart only/);
+    expect(() => again.histogram('time', 'Time.', [], [1, 3])).toThrow(/with a restart only/);
+    expect(() => again.gauge('time_count', 'x')).toThrow(/with a restart only/);
+  });
+
+  it('leave out what is no number', async () => {
+    const metrics = new Metrics('example.org');
+    const own = metricsOf(scopeOf('a'), metrics);
+    const [counter, gauge, histogram] = [own.counter('c', 'c', ['l']), own.gauge('g', 'g'), own.histogram('h', 'h')];
+    for (const odd of [NaN, Infinity, -Infinity, 'x' as never, null as never, {} as never, 7n as never]) {
+      counter.inc({ l: 'x' }, odd);
+      gauge.set(odd);
+      histogram.observe(odd);
+    }
+    counter.inc(null as never);
+    const { body } = await metrics.render();
+    expect(body.match(/^rookery_module_a_\S+ (?!0$).*$/gm)).toEqual([expect.stringMatching(/a_c_total\{l="",.*\} 1$/)]);
+  });
+
   it('take no nonsense', () => {
     const own = metricsOf(newScope().scope, undefined);
+    for (const labels of [['le'], ['server_name'], ['a', 'a'], 'a' as never, [7 as never]]) {
+      expect(() => own.counter('fine', 'x', labels)).toThrow(RangeError);
+    }
+    for (const buckets of [[], [1, 1], [2, 1], [NaN], ['x' as never], 7 as never, new Array<number>(101).fill(0)]) {
+      expect(() => own.histogram('fine', 'x', [], buckets)).toThrow(RangeError);
+    }
+    for (const help of ['', undefined as never, 'x'.repeat(1001)]) {
+      expect(() => own.gauge('fine', help)).toThrow(RangeError);
+    }
     expect(() => own.counter('Upper', 'x')).toThrow(RangeError);
     expect(() => own.counter('fine', 'x', ['a', 'b', 'c', 'd', 'e', 'f'])).toThrow(RangeError);
     expect(() => own.counter('fine', 'x', ['not-a-label'])).toThrow(RangeError);

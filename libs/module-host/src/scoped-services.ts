@@ -2,13 +2,11 @@ import type {
   DocumentStore,
   FederationClientApi,
   ModuleLog,
-  ModuleMetrics,
   ModuleStore,
   ScheduledCall,
   Scheduler,
 } from '@rookery/module-api';
 import { MatrixError } from '@rookery/matrix-types';
-import type { Metrics } from '@rookery/platform';
 import type { DocumentBackend, DocumentRows, JobBackend } from './capabilities.js';
 import { frozenCopy } from './isolation.js';
 import type { ModuleScope } from './scope.js';
@@ -20,8 +18,6 @@ const maxListed = 1000;
 const minPeriodMs = 1000;
 /** The last moment that there is a date for, milliseconds since the epoch. */
 const latestMs = 8.64e15;
-const maxMetrics = 100;
-const maxLabelSets = 1000;
 
 function checkKey(key: unknown, what = 'key'): string {
   if (typeof key !== 'string' || key === '' || key.includes('\0') || Buffer.byteLength(key) > maxKeyBytes) {
@@ -121,82 +117,6 @@ export function schedulerOf(
     },
     cancel: async (name, key) => jobs.cancel(module, checkKey(name, 'job name'), checkKey(key)),
   } satisfies Scheduler);
-}
-
-/** `api.metrics` of one module: names get its prefix, and labels cannot fill the memory. */
-export function metricsOf(scope: ModuleScope, metrics: Metrics | undefined): ModuleMetrics {
-  const prefix = `rookery_module_${scope.module.replace(/[^a-z0-9]/g, '_')}_`;
-  const known = new Set<string>();
-  const define = (
-    name: string,
-    help: string,
-    labels: readonly string[],
-  ): { name: string; help: string; labels: readonly string[] } => {
-    if (!/^[a-z][a-z0-9_]{0,63}$/.test(name))
-      throw new RangeError(`${name} is no name of a metric: use a-z, 0-9 and _`);
-    if (labels.length > 5 || labels.some((label) => !/^[a-z][a-z0-9_]{0,31}$/.test(label))) {
-      throw new RangeError(`The metric ${name} takes at most 5 labels of a-z, 0-9 and _`);
-    }
-    if (!known.has(name) && known.size >= maxMetrics)
-      throw new RangeError(`A module has at most ${maxMetrics} metrics`);
-    known.add(name);
-    return { name: prefix + name, help, labels };
-  };
-  /** Gives the labels in order, or nothing when they would make one line too many. */
-  const bounded = (
-    name: string,
-    labels: readonly string[],
-  ): ((given?: Readonly<Record<string, string>>) => Record<string, string> | undefined) => {
-    const seen = new Set<string>();
-    let told = false;
-    return (given = {}) => {
-      const values = Object.fromEntries(labels.map((label) => [label, String(given[label] ?? '').slice(0, 200)]));
-      const id = JSON.stringify(Object.values(values));
-      if (!seen.has(id) && seen.size >= maxLabelSets) {
-        if (!told)
-          scope.log.warn('A metric of a module has too many label values', { module: scope.module, metric: name });
-        told = true;
-        return undefined;
-      }
-      seen.add(id);
-      return values;
-    };
-  };
-  return Object.freeze({
-    counter(name, help, labelNames = []) {
-      const definition = define(name, help, labelNames);
-      const metric = metrics?.counter<string>(definition);
-      const labelsOf = bounded(name, labelNames);
-      return {
-        inc(labels, by = 1) {
-          const values = labelsOf(labels);
-          if (values && by >= 0) metric?.inc(values, by);
-        },
-      };
-    },
-    gauge(name, help, labelNames = []) {
-      const definition = define(name, help, labelNames);
-      const metric = metrics?.gauge<string>(definition);
-      const labelsOf = bounded(name, labelNames);
-      return {
-        set(value, labels) {
-          const values = labelsOf(labels);
-          if (values) metric?.set(values, value);
-        },
-      };
-    },
-    histogram(name, help, labelNames = [], buckets) {
-      const definition = { ...define(name, help, labelNames), ...(buckets ? { buckets } : {}) };
-      const metric = metrics?.histogram<string>(definition);
-      const labelsOf = bounded(name, labelNames);
-      return {
-        observe(value, labels) {
-          const values = labelsOf(labels);
-          if (values) metric?.observe(values, value);
-        },
-      };
-    },
-  } satisfies ModuleMetrics);
 }
 
 /** `api.log` of one module. Its words are a field, since they are not ours. */

@@ -123,6 +123,11 @@ export class Metrics {
     return { observe: (values, value) => metric.observe(values, value) };
   }
 
+  /** Whether there is a metric of this name, as it is on the page. */
+  has(name: string): boolean {
+    return this.#registry.getSingleMetric(name) !== undefined;
+  }
+
   /** Everything in Prometheus's text format, the process's own numbers included. */
   async render(): Promise<{ readonly contentType: string; readonly body: string }> {
     // Measures from then on, whether or not anybody asks again.
