@@ -1,8 +1,8 @@
 import { databaseMigrations } from '@rookery/database';
-import { buildEvent, type RoomEvent, roomVersionRules, signEvent, SigningKey } from '@rookery/events';
+import { type RoomEvent, signEvent } from '@rookery/events';
 import { type JsonObject, MatrixError, parseEventFilter } from '@rookery/matrix-types';
 import { replicationMigrations } from '@rookery/replication';
-import { authTypesFor, stateKeyOf } from '@rookery/state-res';
+import { stateKeyOf } from '@rookery/state-res';
 import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
 import { usersMigrations } from '@rookery/users';
 import { RoomCreation } from '../creation/room-creation.service.js';
@@ -18,60 +18,7 @@ import { EventCreation } from '../sending/event-creation.service.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
 import { EventPersister } from './event-persister.js';
 import { InboundEvents } from './inbound-events.service.js';
-
-const remoteServer = 'remote.test';
-const key = SigningKey.fromSeed('remote', new Uint8Array(32).fill(9));
-const zoe = `@zoe:${remoteServer}`;
-const yan = `@yan:${remoteServer}`;
-
-/** A server elsewhere, whose events can be made to say anything. */
-class RemoteServer {
-  readonly known = new Map<string, RoomEvent>();
-  #nowMs = 1_000_000;
-
-  constructor(
-    readonly version: string,
-    private roomId: string | undefined,
-  ) {}
-
-  /** Adds an event with explicit ancestors; auth events are chosen from `state` unless told. */
-  make(
-    draft: { type: string; sender: string; content?: JsonObject; stateKey?: string; auth?: string[]; depth?: number },
-    prev: readonly RoomEvent[],
-    state: ReadonlyMap<string, RoomEvent>,
-  ): RoomEvent {
-    const rules = roomVersionRules(this.version)!;
-    const input = { type: draft.type, stateKey: draft.stateKey, sender: draft.sender, content: draft.content ?? {} };
-    const auth =
-      draft.auth ?? authTypesFor(input, rules).flatMap(([type, k]) => state.get(stateKeyOf(type, k))?.eventId ?? []);
-    const event = signEvent(
-      buildEvent(
-        {
-          ...input,
-          roomId: this.roomId,
-          originServerTs: this.#nowMs++,
-          depth: draft.depth ?? Math.max(0, ...prev.map((each) => each.depth)) + 1,
-          prevEventIds: prev.map((each) => each.eventId),
-          authEventIds: auth,
-          ...(rules.eventFormat === 'v1' && { eventId: `$${this.#nowMs}:${remoteServer}` }),
-        },
-        rules,
-      ),
-      remoteServer,
-      key,
-    );
-    this.roomId ??= event.roomId;
-    this.known.set(event.eventId, event);
-    return event;
-  }
-}
-
-const applied = (state: ReadonlyMap<string, RoomEvent>, ...events: RoomEvent[]): Map<string, RoomEvent> => {
-  const after = new Map(state);
-  for (const event of events)
-    if (event.stateKey !== undefined) after.set(stateKeyOf(event.type, event.stateKey), event);
-  return after;
-};
+import { applied, remoteKey, remoteServer, RemoteServer, yan, zoe } from './remote-server.fixture.js';
 
 eachDatabase('events of other servers', (open) => {
   const clock = new FakeClock();
@@ -566,7 +513,7 @@ eachDatabase('events of other servers', (open) => {
     const gateway = {
       invite: async (event: RoomEvent, state: readonly JsonObject[]) => {
         shown.push(...state.map((each) => each['type']));
-        return signEvent(event, remoteServer, key);
+        return signEvent(event, remoteServer, remoteKey);
       },
     };
     rooms.get(RemoteRooms).use(gateway as unknown as RemoteRoomGateway);

@@ -7,6 +7,7 @@ import { StateGroups } from '../state/state-groups-cache.js';
 import { fullGroup, planGroup, type GroupPlan } from '../state/state-groups.js';
 import { type ChainLink, selectChain, selectDeltas, selectGroupsIn } from '../state/state-groups.query.js';
 import { StateResolver } from '../state/state-resolver.js';
+import { EventStore } from './event-store.js';
 import { RoomIds } from './room-ids.js';
 import { stateDiff, type WorkingRoom } from './working-room.js';
 
@@ -18,6 +19,9 @@ export interface StateBefore {
   idAt(key: string): string | undefined;
   whole(): Promise<StateMap>;
 }
+
+/** So many events that do not count are looked at between an event and the heads below it. */
+const maxBetween = 500;
 
 /** Finds the state before an event, makes the group after it, moves extremities and current state on. */
 @Injectable()
@@ -33,6 +37,7 @@ export class Placement {
     private readonly groups: StateGroups,
     private readonly resolver: StateResolver,
     private readonly ids: RoomIds,
+    private readonly events: EventStore,
   ) {}
 
   /** The state on top of which the next event is sent: current state. */
@@ -94,10 +99,10 @@ export class Placement {
   ): Promise<void> {
     const group = chain[0]!.group;
     this.#recentGroups.set(event.eventId, { roomId: room.roomId, group });
-    const covered = event.prevEventIds.filter((id) => room.extremities.delete(id));
+    const covered = await this.#cover(room, event);
     // What names it need not lead to a head, as a piece of the past that another server made up: a room is never without one.
     const isHead = !isReferenced || room.extremities.size === 0;
-    if (!isHead && covered.length === 0) return;
+    if (!isHead && covered === 0) return;
     const wasOnTop = before.chain === room.chain && isHead;
     if (isHead) room.extremities.set(event.eventId, { depth: event.depth, group });
     const key = event.stateKey === undefined ? undefined : stateKeyOf(event.type, event.stateKey);
@@ -120,6 +125,32 @@ export class Placement {
   /** Told when a batch has failed. */
   forget(room: WorkingRoom): void {
     for (const staged of room.staged) this.#recentGroups.delete(staged.event.eventId);
+  }
+
+  /**
+   * Takes away the heads upon which an event follows, be it by way of events that are kept and do not count.
+   * @returns how many
+   */
+  async #cover(room: WorkingRoom, event: RoomEvent): Promise<number> {
+    const { extremities } = room;
+    const before = extremities.size;
+    const seen = new Set(event.prevEventIds);
+    let level = event.prevEventIds.filter((id) => !extremities.delete(id));
+    while (level.length > 0 && extremities.size > 0 && seen.size <= maxBetween) {
+      const stored = await this.events.many(level.filter((id) => !room.stagedById.has(id)));
+      const next: string[] = [];
+      for (const id of level) {
+        const entry = room.stagedById.get(id) ?? stored.get(id);
+        if (!entry || entry.outlier || (entry.rejectedReason === undefined && !entry.softFailed)) continue;
+        for (const prev of entry.event.prevEventIds) {
+          if (seen.has(prev)) continue;
+          seen.add(prev);
+          if (!extremities.delete(prev)) next.push(prev);
+        }
+      }
+      level = next;
+    }
+    return before - extremities.size;
   }
 
   #live(room: WorkingRoom, chain: readonly ChainLink[]): StateBefore {

@@ -3,6 +3,7 @@ import { splitStateKey } from '@rookery/state-res';
 import { type ChainPlan, insertAuthChains, planAuthChains, selectChainPositions } from '../state/auth-chains.query.js';
 import { relationOf } from '../relations/relation.js';
 import type { PushNote } from '../hooks.js';
+import { servableSql } from '../reading/servable-sql.js';
 import { sameServer } from './event-store.js';
 import { isServable, type StoredEvent } from './stored-event.js';
 import { membershipIn, type StagedEvent, type WorkingRoom } from './working-room.js';
@@ -221,7 +222,33 @@ async function dropRelations(tx: Tx, roomId: string, redactions: readonly Staged
     return sender !== undefined && (!redactionRecheck || sameServer(event.sender, sender)) ? [event.redacts!] : [];
   });
   if (redacted.length === 0) return;
+  const threads = await tx.query<{ relates_to_id: string }>(
+    `SELECT DISTINCT relates_to_id FROM event_relations WHERE ${tx.dialect.anyOf('event_id')} AND relation_type = 'm.thread'`,
+    [redacted],
+  );
   await tx.exec(`DELETE FROM event_relations WHERE ${tx.dialect.anyOf('event_id')}`, [redacted]);
+  if (threads.length > 0) {
+    await shortenThreads(
+      tx,
+      roomId,
+      threads.map((row) => row.relates_to_id),
+    );
+  }
+}
+
+/** Lets threads end with the newest reply that is left; those of which none is left are no threads. */
+async function shortenThreads(tx: Tx, roomId: string, threadIds: readonly string[]): Promise<void> {
+  const replies = `FROM event_relations r JOIN events e ON e.event_id = r.event_id
+    WHERE r.relates_to_id = threads.thread_id AND r.relation_type = 'm.thread' AND e.room_id = threads.room_id
+      AND ${servableSql('e.')}`;
+  const which = `room_id = ? AND ${tx.dialect.anyOf('thread_id')}`;
+  await tx.run(`DELETE FROM threads WHERE ${which} AND NOT EXISTS (SELECT 1 ${replies})`, [roomId, threadIds]);
+  await tx.run(
+    `UPDATE threads SET (latest_event_id, topological_ordering, stream_ordering) = (
+       SELECT e.event_id, e.topological_ordering, e.stream_ordering ${replies}
+       ORDER BY e.topological_ordering DESC, e.stream_ordering DESC LIMIT 1) WHERE ${which}`,
+    [roomId, threadIds],
+  );
 }
 
 async function writeThreads(
