@@ -77,6 +77,18 @@ describe.each(databases)('an application service acts on the server (%s)', (data
     expect((await puppet.request('GET', '/account/whoami')).body['user_id']).toBe(alice.userId);
   });
 
+  it('lists the members of rooms that any of its users is in', async () => {
+    const roomId = await createRoom(alice, { preset: 'public_chat' });
+    const members = (): Promise<string> =>
+      bot.request('GET', `/rooms/${roomId}/joined_members`).then((answer) => outcome(answer));
+    expect(await members()).toBe('403 M_FORBIDDEN');
+    await join(ghost, roomId);
+    expect(await members()).toBe('200');
+    expect(outcome(await acting(homeserver, 'slow').request('GET', `/rooms/${roomId}/joined_members`))).toBe(
+      '403 M_FORBIDDEN',
+    );
+  });
+
   it('from the addresses alone that its file names', async () => {
     const far = acting(homeserver, 'far');
     expect(outcome(await far.request('GET', '/account/whoami'))).toBe('401 M_UNKNOWN_TOKEN');

@@ -14,6 +14,7 @@ import { Participation } from '../membership/participation.js';
 import { ThreepidInvites } from '../membership/threepid-invites.js';
 import { AuthRefusal } from '../persistence/draft-builder.js';
 import { type EventDraft, EventPersister } from '../persistence/event-persister.js';
+import { checkContent } from '../sending/content-rules.js';
 import { originOf } from '../sending/origin.js';
 import { additionalCreators, initialPowerLevels, objectIn, type Preset, type PresetName, presets } from './presets.js';
 
@@ -310,6 +311,7 @@ export class RoomCreation {
       if (type === 'm.room.create' || (type === 'm.room.member' && !overrides.bare)) {
         throw new MatrixError(400, 'M_INVALID_ROOM_STATE', `initial_state cannot hold ${type}`);
       }
+      if (!overrides.unchecked) checkContent(type, stateKey, content, this.config.serverName);
       set(type, stateKey, content);
     }
     if (request.name !== undefined) set('m.room.name', '', { name: request.name });

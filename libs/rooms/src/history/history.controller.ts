@@ -117,17 +117,22 @@ export class HistoryController {
     const filter = filterIn(request);
     const limit = queryInteger(request, 'limit', { min: 1, max: 100, clamp: true }) ?? 10;
     const reading = await this.access.read(requester, roomId);
+    const from = await this.reading.endToken(roomId);
     const [page, state, isPublished, own] = await Promise.all([
-      this.reading.messages(requester, roomId, { direction: 'b', limit, filter }),
+      this.reading.messages(requester, roomId, { from, direction: 'b', limit, filter }),
       this.reading.allState(requester, roomId),
       this.directory.isPublished(roomId),
       this.memberships.inRoom(requester.userId, roomId),
     ]);
-    const { start, end, chunk } = page;
+    const { end: earlier, chunk } = page;
     return {
       room_id: roomId,
       ...(reading.kind !== 'peeking' && own && { membership: own.membership }),
-      messages: { start: end ?? start, end: start, chunk: [...(chunk as unknown[])].reverse() },
+      messages: {
+        ...(earlier !== undefined && { start: earlier }),
+        end: from,
+        chunk: [...(chunk as unknown[])].reverse(),
+      },
       state,
       visibility: isPublished ? 'public' : 'private',
     };

@@ -163,6 +163,12 @@ export class RoomReadingService {
     return response;
   }
 
+  /** The end of a room as a token in the order of arrival, which is one of `/events` as well. */
+  async endToken(roomId: string): Promise<string> {
+    const last = await this.timeline.lastPlace(roomId);
+    return formatRoomToken({ topological: undefined, stream: last?.stream ?? 0 });
+  }
+
   /**
    * Fetches what is missing on the way back between two places, if anything is.
    * @param end absent: down to the beginning of the room

@@ -16,7 +16,8 @@ import { MembershipReader } from '../reading/membership-reader.js';
 import { buildRooms, requesterOf, type RoomsFixture } from '../rooms.fixture.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
 import type { ThreepidInvite } from './identity-servers.js';
-import { ThreepidInvites } from './threepid-invites.js';
+import { JoinService } from './join.service.js';
+import { type SignedClaim, ThreepidInvites } from './threepid-invites.js';
 
 /** Made for this test; nothing else trusts it. */
 const certificate = `-----BEGIN CERTIFICATE-----
@@ -246,6 +247,27 @@ eachDatabase('invites by address', (open) => {
     expect(await membershipOf(dora, roomId)).toBeUndefined();
     await exchange();
     expect(await membershipOf(dora, roomId)).toBe('invite');
+  });
+
+  it('let in who shows with the join that one is theirs', async () => {
+    const roomId = await create();
+    await invite(roomId, 'dora@example.net');
+    const [offer] = await offers(roomId);
+    const dora = requesterOf('dora');
+    const said = { sender: alice.userId, mxid: dora.userId, token: offer!['token']! };
+    const signed = signJson(said, server.name, ephemeral) as unknown as SignedClaim;
+    const claim = (given: SignedClaim = signed, who = dora) => rooms.get(ThreepidInvites).claim(who, roomId, given);
+    await expect(claim(signed, requesterOf('eve'))).rejects.toMatchObject({ status: 403 });
+    await expect(claim({ ...signed, sender: '@bob:example.org' })).rejects.toMatchObject({ status: 403 });
+    // Only whose user invited can invite in their name.
+    await claim({ ...signed, sender: '@alice:elsewhere.example' });
+    expect(await membershipOf(dora.userId, roomId)).toBeUndefined();
+    await claim();
+    expect(await membershipOf(dora.userId, roomId)).toBe('invite');
+    await claim();
+    await rooms.get(JoinService).join(dora, roomId);
+    expect(await membershipOf(dora.userId, roomId)).toBe('join');
+    await claim();
   });
 
   it('go out while a room is made, to users and to addresses', async () => {

@@ -1,0 +1,277 @@
+import type { TestHomeserver, TestUser } from '@rookery/testing';
+import {
+  act,
+  createRoom,
+  databases,
+  join,
+  leave,
+  nextTransaction,
+  ok,
+  outcome,
+  say,
+  startHomeserver,
+  type WireEvent,
+} from './rooms-client.js';
+
+interface Page {
+  readonly start: string;
+  readonly end?: string;
+  readonly chunk: readonly WireEvent[];
+  readonly next_batch?: string;
+}
+
+const v1 = '/_matrix/client/v1';
+const wide = { per_second: 1000, burst_count: 1000 };
+const related = (relType: string, eventId: string, more: object = {}): object => ({
+  'm.relates_to': { rel_type: relType, event_id: eventId },
+  ...more,
+});
+const bundled = ({ unsigned }: WireEvent, relType: string): Record<string, unknown> | undefined =>
+  (unsigned?.['m.relations'] as Record<string, Record<string, unknown>> | undefined)?.[relType];
+
+describe.each(databases)('details of the rooms API (%s)', (database) => {
+  let homeserver: TestHomeserver;
+  let alice: TestUser;
+  let bob: TestUser;
+  let carol: TestUser;
+
+  const redact = (user: TestUser, roomId: string, eventId: string): Promise<unknown> =>
+    ok(user, 'PUT', `/rooms/${roomId}/redact/${encodeURIComponent(eventId)}/${nextTransaction()}`, {});
+  const eventOf = (user: TestUser, roomId: string, eventId: string): Promise<WireEvent> =>
+    ok<WireEvent>(user, 'GET', `/rooms/${roomId}/event/${eventId}`);
+  const threadsOf = (user: TestUser, roomId: string, query = ''): Promise<Page> =>
+    ok<Page>(user, 'GET', `${v1}/rooms/${roomId}/threads${query}`);
+
+  beforeAll(async () => {
+    homeserver = await startHomeserver(database, {
+      allow_guest_access: true,
+      room_list_publication_rules: [{ action: 'allow' }],
+      rc_third_party_invite: wide,
+    });
+    alice = await homeserver.registerUser('alice');
+    bob = await homeserver.registerUser('bob');
+    carol = await homeserver.registerUser('carol');
+  });
+  afterAll(() => homeserver?.stop());
+
+  it('members whose membership is one or is not another', async () => {
+    const roomId = await createRoom(alice, { preset: 'public_chat', invite: [carol.userId] });
+    await join(bob, roomId);
+    await leave(bob, roomId);
+    const members = async (query: string): Promise<string[]> => {
+      const { chunk } = await ok<Page>(alice, 'GET', `/rooms/${roomId}/members${query}`);
+      return chunk.map((event) => String(event.content['membership'])).sort();
+    };
+    expect(await members('')).toEqual(['invite', 'join', 'leave']);
+    expect(await members('?membership=join')).toEqual(['join']);
+    expect(await members('?not_membership=join')).toEqual(['invite', 'leave']);
+    expect(await members('?membership=join&not_membership=leave')).toEqual(['invite', 'join']);
+    expect(await members('?membership=leave&not_membership=leave')).toEqual(['invite', 'join', 'leave']);
+    expect(await members('?membership=ban&not_membership=join')).toEqual(['invite', 'leave']);
+  });
+
+  it('threads end with their redacted replies, and are none without any', async () => {
+    const roomId = await createRoom(alice, { preset: 'public_chat' });
+    const roots = [await say(alice, roomId, 'older'), await say(alice, roomId, 'newer')];
+    const replies: string[] = [];
+    for (const root of [...roots, roots[0]!]) replies.push(await say(alice, roomId, 're', related('m.thread', root)));
+    const listed = async (): Promise<string[]> =>
+      (await threadsOf(alice, roomId)).chunk.map(
+        (root) => `${root.content['body']} ${bundled(root, 'm.thread')?.['count']}`,
+      );
+    expect(await listed()).toEqual(['older 2', 'newer 1']);
+    await redact(alice, roomId, replies[2]!);
+    expect(await listed()).toEqual(['newer 1', 'older 1']);
+    await redact(alice, roomId, replies[1]!);
+    expect(await listed()).toEqual(['older 1']);
+    await redact(alice, roomId, replies[0]!);
+    expect(await listed()).toEqual([]);
+    expect(bundled(await eventOf(alice, roomId, roots[0]!), 'm.thread')).toBeUndefined();
+  });
+
+  it('threads on what ignored users said show the thread and not what they said', async () => {
+    const roomId = await createRoom(alice, { preset: 'public_chat' });
+    await join(bob, roomId);
+    const root = await say(bob, roomId, 'unheard');
+    await say(bob, roomId, 'not counted', related('m.thread', root));
+    const reply = await say(alice, roomId, 'counted', related('m.thread', root));
+    await say(bob, roomId, '* x', related('m.replace', root, { 'm.new_content': { msgtype: 'm.text', body: 'x' } }));
+    const path = `/user/${alice.userId}/account_data/m.ignored_user_list`;
+    await ok(alice, 'PUT', path, { ignored_users: { [bob.userId]: {} } });
+    const [shown, ...more] = (await threadsOf(alice, roomId)).chunk;
+    expect(more).toEqual([]);
+    expect(shown).toMatchObject({ event_id: root, sender: bob.userId, content: {} });
+    expect(shown!.content).toEqual({});
+    expect(bundled(shown!, 'm.replace')).toBeUndefined();
+    expect(bundled(shown!, 'm.thread')).toMatchObject({ count: 1, latest_event: { event_id: reply } });
+    await ok(alice, 'PUT', path, { ignored_users: {} });
+    expect((await threadsOf(alice, roomId)).chunk[0]).toMatchObject({ content: { body: 'unheard' } });
+  });
+
+  it('edits that cannot be are not bundled', async () => {
+    const roomId = await createRoom(alice, { preset: 'public_chat' });
+    const other = await createRoom(alice);
+    await join(bob, roomId);
+    const root = await say(alice, roomId, 'root');
+    const text = (body: string): object => ({ 'm.new_content': { msgtype: 'm.text', body } });
+    const shown = async (eventId = root): Promise<unknown> =>
+      bundled(await eventOf(alice, roomId, eventId), 'm.replace')?.['event_id'];
+    await say(alice, roomId, '* without content', related('m.replace', root));
+    await say(alice, roomId, '* odd content', related('m.replace', root, { 'm.new_content': 'x' }));
+    await say(bob, roomId, '* of somebody else', related('m.replace', root, text('x')));
+    await say(alice, other, '* elsewhere', related('m.replace', root, text('x')));
+    await ok(
+      alice,
+      'PUT',
+      `/rooms/${roomId}/send/org.example/${nextTransaction()}`,
+      related('m.replace', root, text('x')),
+    );
+    expect(await shown()).toBeUndefined();
+    const edit = await say(alice, roomId, '* better', related('m.replace', root, text('better')));
+    await say(alice, roomId, '* without content', related('m.replace', root));
+    expect(await shown()).toBe(edit);
+    await say(alice, roomId, '* edit of an edit', related('m.replace', edit, text('x')));
+    expect([await shown(), await shown(edit)]).toEqual([edit, undefined]);
+    const best = await say(alice, roomId, '* best', related('m.replace', root, text('best')));
+    expect(await shown()).toBe(best);
+    await redact(alice, roomId, best);
+    expect(await shown()).toBe(edit);
+    const secret = `/rooms/${roomId}/send/m.room.encrypted/`;
+    const cipher = { algorithm: 'm.megolm.v1.aes-sha2', ciphertext: 'x', session_id: 'y' };
+    const { event_id: hidden } = await ok<WireEvent>(alice, 'PUT', secret + nextTransaction(), cipher);
+    const again = { ...cipher, ...related('m.replace', hidden) };
+    const { event_id: changed } = await ok<WireEvent>(alice, 'PUT', secret + nextTransaction(), again);
+    expect(await shown(hidden)).toBe(changed);
+  });
+
+  it('pages begin where they were asked to, and end where the reader left', async () => {
+    const roomId = await createRoom(alice, { preset: 'public_chat' });
+    await join(bob, roomId);
+    const { next_batch: since } = await ok<Page>(bob, 'GET', '/sync?timeout=0');
+    const before = await say(alice, roomId, 'before');
+    await leave(bob, roomId);
+    for (let index = 0; index < 30; index++) await say(alice, roomId, `after ${index}`);
+    for (const direction of ['f', 'b']) {
+      const path = `/rooms/${roomId}/messages?dir=${direction}&limit=3&from=${since}`;
+      expect((await ok<Page>(bob, 'GET', path)).start).toBe(since);
+    }
+    const forth = await ok<Page>(bob, 'GET', `/rooms/${roomId}/messages?dir=f&limit=5&from=${since}`);
+    expect(forth.chunk.map((event) => event.content['body'] ?? event.content['membership'])).toEqual([
+      'before',
+      'leave',
+    ]);
+    expect(forth).not.toHaveProperty('end');
+    const back = await ok<Page>(bob, 'GET', `/rooms/${roomId}/messages?dir=b&limit=2`);
+    expect(back.chunk[1]?.event_id).toBe(before);
+  });
+
+  it('the event nearest to a time is found behind many that cannot be seen', async () => {
+    const hidden = { type: 'm.room.history_visibility', content: { history_visibility: 'joined' } };
+    const roomId = await createRoom(alice, { preset: 'public_chat', initial_state: [hidden] });
+    const start = await say(alice, roomId, 'hidden');
+    for (let index = 0; index < 60; index++) await say(alice, roomId, `hidden ${index}`);
+    await join(bob, roomId);
+    const seen = await say(alice, roomId, 'seen');
+    await leave(bob, roomId);
+    for (let index = 0; index < 60; index++) await say(alice, roomId, `hidden again ${index}`);
+    const nearest = async (query: string): Promise<WireEvent> => {
+      const found = await ok<WireEvent>(bob, 'GET', `${v1}/rooms/${roomId}/timestamp_to_event?${query}`);
+      return eventOf(bob, roomId, found.event_id);
+    };
+    const { origin_server_ts: first } = await eventOf(alice, roomId, start);
+    expect((await nearest(`dir=f&ts=${first}`)).content).toMatchObject({ membership: 'join' });
+    const { origin_server_ts: ts } = await eventOf(bob, roomId, seen);
+    expect((await nearest(`dir=b&ts=${ts + 1_000_000}`)).content).toMatchObject({ membership: 'leave' });
+    const path = `${v1}/rooms/${roomId}/timestamp_to_event?dir=f&ts=${ts + 1_000_000}`;
+    expect(outcome(await bob.request('GET', path))).toBe('404 M_NOT_FOUND');
+  });
+
+  it('the creators of a room do not follow into the one that replaces it', async () => {
+    const creation = {
+      room_version: '12',
+      creation_content: { additional_creators: [bob.userId], type: 'org.example' },
+    };
+    const creatorsAfter = async (body: object): Promise<unknown> => {
+      const roomId = await createRoom(alice, creation);
+      const { replacement_room: next } = await ok<{ replacement_room: string }>(
+        alice,
+        'POST',
+        `/rooms/${roomId}/upgrade`,
+        { new_version: '12', ...body },
+      );
+      const create = await ok(alice, 'GET', `/rooms/${next}/state/m.room.create`);
+      expect(create).toMatchObject({ type: 'org.example', predecessor: { room_id: roomId } });
+      return create['additional_creators'];
+    };
+    expect(await creatorsAfter({})).toBeUndefined();
+    expect(await creatorsAfter({ additional_creators: [carol.userId] })).toEqual([carol.userId]);
+    expect(await creatorsAfter({ new_version: '11', additional_creators: [carol.userId] })).toBeUndefined();
+  });
+
+  it('rooms shared with somebody are not listed for what is no user or no token', async () => {
+    const mutual = async (query: string): Promise<string> =>
+      outcome(await alice.request('GET', `${v1}/mutual_rooms${query}`));
+    expect(await mutual(`?user_id=${bob.userId}`)).toBe('200');
+    expect(await ok(alice, 'GET', `${v1}/mutual_rooms?user_id=@nobody:rookery.test`)).toEqual({ joined: [], count: 0 });
+    for (const query of ['?user_id=bob', '?user_id=', `?user_id=${alice.userId}`, `?user_id=${bob.userId}&from=x`])
+      expect([query, await mutual(query)]).toEqual([query, '400 M_INVALID_PARAM']);
+    expect(await mutual('')).toBe('400 M_MISSING_PARAM');
+  });
+
+  it('guests look into a room that is open to all, and hear what is said next', async () => {
+    const open = { type: 'm.room.history_visibility', content: { history_visibility: 'world_readable' } };
+    const roomId = await createRoom(alice, { visibility: 'public', preset: 'private_chat', initial_state: [open] });
+    await say(alice, roomId, 'first');
+    const { body: guest } = await homeserver.request('POST', '/register?kind=guest', {});
+    const token = String(guest['access_token']);
+    const { status, body: room } = await homeserver.request<{
+      messages: { start?: string; end: string; chunk: WireEvent[] };
+      membership?: string;
+      visibility: string;
+    }>('GET', `/rooms/${roomId}/initialSync?limit=2`, undefined, token);
+    expect([status, room.visibility, room.membership]).toEqual([200, 'public', undefined]);
+    expect(room.messages.chunk.at(-1)?.content).toMatchObject({ body: 'first' });
+    const said = await say(alice, roomId, 'second');
+    const { body: news } = await homeserver.request<{ chunk: WireEvent[] }>(
+      'GET',
+      `/events?room_id=${roomId}&from=${room.messages.end}&timeout=30000`,
+      undefined,
+      token,
+    );
+    expect(news.chunk.map((event) => event.event_id)).toEqual([said]);
+    const { body: back } = await homeserver.request<Page>(
+      'GET',
+      `/rooms/${roomId}/messages?dir=b&limit=1&from=${room.messages.start}`,
+      undefined,
+      token,
+    );
+    expect(back.chunk.map((event) => event.type)).toEqual(['m.room.history_visibility']);
+    const whole = await ok<typeof room>(alice, 'GET', `/rooms/${roomId}/initialSync?limit=100`);
+    expect(whole).toMatchObject({ membership: 'join', visibility: 'public' });
+    expect(whole.messages).not.toHaveProperty('start');
+  });
+
+  it('a new room cannot have state that no room can be given', async () => {
+    const make = async (type: string, content: object): Promise<string> =>
+      outcome(await alice.request('POST', '/createRoom', { initial_state: [{ type, content }] }));
+    expect(await make('m.room.server_acl', { deny: ['*'] })).toBe('400 M_BAD_JSON');
+    expect(await make('m.room.server_acl', { allow: ['*'], deny: ['evil.example'] })).toBe('200');
+    expect(await make('m.room.canonical_alias', { alt_aliases: ['x'] })).toBe('400 M_INVALID_PARAM');
+  });
+
+  it('whoever shows a signed invite that there is not is not let in', async () => {
+    const roomId = await createRoom(alice);
+    const claim = { sender: alice.userId, mxid: bob.userId, token: 't', signatures: {} };
+    const come = async (signed: unknown): Promise<string> =>
+      outcome(await bob.request('POST', `/join/${roomId}`, { third_party_signed: signed }));
+    expect(await come(claim)).toBe('403 M_FORBIDDEN');
+    expect(await come({ ...claim, mxid: carol.userId })).toBe('403 M_FORBIDDEN');
+    expect(await come({ ...claim, sender: '@alice:elsewhere.test' })).toBe('403 M_FORBIDDEN');
+    expect(await come({ ...claim, token: undefined })).toBe('400 M_BAD_JSON');
+    expect(await come('x')).toBe('400 M_BAD_JSON');
+    await act(alice, 'invite', roomId, bob);
+    expect(await come(claim)).toBe('200');
+    const { joined_rooms: rooms } = await ok<{ joined_rooms: string[] }>(bob, 'GET', '/joined_rooms');
+    expect(rooms).toContain(roomId);
+  });
+});
