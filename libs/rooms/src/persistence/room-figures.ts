@@ -1,4 +1,5 @@
 import type { SqlValue } from '@rookery/database';
+import { isJsonObject } from '@rookery/matrix-types';
 
 /** The state types that rooms are listed by: column and where its value lies. */
 const columnsByType = {
@@ -38,7 +39,20 @@ export function figuresIn(
   }
   if (!Object.hasOwn(columnsByType, type)) return [];
   const [column, key] = columnsByType[type as keyof typeof columnsByType];
-  return [[column, textIn(content, key)]];
+  return [[column, (column === 'topic' ? plainTopicIn(content) : undefined) ?? textIn(content, key)]];
+}
+
+/**
+ * The plain text among the forms that a topic is given in, if there is one.
+ * @spec client-server-api#mroomtopic
+ */
+function plainTopicIn(content: Readonly<Record<string, unknown>>): string | undefined {
+  const topic = content['m.topic'];
+  const forms = isJsonObject(topic) && Array.isArray(topic['m.text']) ? topic['m.text'] : [];
+  const plain: unknown = forms.find(
+    (form) => isJsonObject(form) && (form['mimetype'] === undefined || form['mimetype'] === 'text/plain'),
+  );
+  return isJsonObject(plain) ? (textIn(plain, 'body') ?? undefined) : undefined;
 }
 
 const textIn = (content: Readonly<Record<string, unknown>>, key: string): string | null => {

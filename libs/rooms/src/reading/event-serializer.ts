@@ -28,6 +28,9 @@ export interface SerializeOptions {
 /** Begins the transaction ids of events that were left to be sent later (MSC4140); the id of the delay follows. */
 export const delayedTxnPrefix = 'org.matrix.msc4140.delay:';
 
+/** Begins the transaction ids of redactions as they are stored; the client's own follows. */
+export const redactionTxnPrefix = 'io.rookery.redact:';
+
 /** Writes events as clients see them, with everything that is added for one reader. */
 @Injectable()
 export class EventSerializer {
@@ -110,7 +113,7 @@ export class EventSerializer {
     if (transaction && transaction.userId === reader.userId && transaction.deviceId === reader.deviceId) {
       if (transaction.txnId.startsWith(delayedTxnPrefix))
         unsigned['org.matrix.msc4140.delay_id'] = transaction.txnId.slice(delayedTxnPrefix.length);
-      else unsigned.transaction_id = transaction.txnId;
+      else unsigned.transaction_id = withoutPrefix(transaction.txnId);
     }
     const replaced = stored.replacesState === undefined ? undefined : others.get(stored.replacesState);
     if (replaced) {
@@ -141,6 +144,9 @@ export class EventSerializer {
     }
   }
 }
+
+const withoutPrefix = (txnId: string): string =>
+  txnId.startsWith(redactionTxnPrefix) ? txnId.slice(redactionTxnPrefix.length) : txnId;
 
 /** Adds that an event is sticky, and for how long yet (MSC4354). */
 function withStickiness(view: ClientEvent, event: RoomEvent, nowMs: number): ClientEvent {

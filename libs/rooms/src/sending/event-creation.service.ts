@@ -9,6 +9,7 @@ import { Participation } from '../membership/participation.js';
 import { EventStore } from '../persistence/event-store.js';
 import { EventPersister } from '../persistence/event-persister.js';
 import type { ClientTransaction, SentEvent } from '../persistence/stored-event.js';
+import { redactionTxnPrefix } from '../reading/event-serializer.js';
 import { checkRelation } from '../relations/relation-rules.js';
 import { checkContent } from './content-rules.js';
 import { deviceKeyOf, originOf } from './origin.js';
@@ -21,6 +22,7 @@ export interface SendRequest {
   /** Absent for a message event. */
   readonly stateKey?: string | undefined;
   readonly content: Readonly<JsonObject>;
+  /** What an endpoint for redactions redacts; one that is sent like any event names it in its content. */
   readonly redacts?: string | undefined;
   /** Milliseconds since the epoch; honoured for application services only. */
   readonly originServerTs?: number | undefined;
@@ -50,6 +52,7 @@ export class EventCreation {
 
   /**
    * Sends an event. With a transaction id the same request may be repeated: it makes one event, over restarts as well.
+   * @spec client-server-api#transaction-identifiers
    * @throws MatrixError 403 `M_FORBIDDEN`, `M_RESOURCE_LIMIT_EXCEEDED`, `M_CONSENT_NOT_GIVEN`, 400 `M_BAD_JSON`, `M_INVALID_PARAM` and `M_DUPLICATE_ANNOTATION`, 413 `M_TOO_LARGE`, 429 `M_LIMIT_EXCEEDED`
    */
   async send(requester: Requester, request: SendRequest, txnId?: string): Promise<SentEvent> {
@@ -57,8 +60,10 @@ export class EventCreation {
     if (txnId.length > maxTxnIdLength || txnId.includes('\0')) {
       throw MatrixError.invalidParam('The transaction id is too long');
     }
-    const transaction = { userId: requester.userId, deviceId: deviceKeyOf(requester), txnId };
-    const key = JSON.stringify([transaction.userId, transaction.deviceId, request.roomId, txnId]);
+    // To redact and to send are two endpoints, each with transaction ids of its own.
+    const ownTxnId = request.redacts === undefined ? txnId : `${redactionTxnPrefix}${txnId}`;
+    const transaction = { userId: requester.userId, deviceId: deviceKeyOf(requester), txnId: ownTxnId };
+    const key = JSON.stringify([transaction.userId, transaction.deviceId, request.roomId, ownTxnId]);
     const done = this.#sent.get(key) ?? this.#inFlight.get(key);
     if (done) return done;
     const sending = this.#sendOnce(requester, request, transaction);
