@@ -103,7 +103,7 @@ export class Homeserver {
 
   /**
    * Takes over changed settings and modules, certificates included, without dropping a connection.
-   * @throws ModuleLoadError when a module is wrong; then everything stays as it was
+   * @throws ModuleLoadError when a module is wrong; then everything stays as it was. What goes wrong afterwards is in the log.
    */
   async reload(next: Config): Promise<void> {
     const { needRestart: stale, ...modules } = await this.modules.reload([
@@ -111,7 +111,11 @@ export class Homeserver {
       ...this.#moreModules,
     ]);
     const { changed, needRestart } = this.config.reload(next);
-    this.#http?.reloadTls();
+    try {
+      this.#http?.reloadTls();
+    } catch (err) {
+      this.logger.error('The TLS certificate could not be read again; the one from before stays in use', { err });
+    }
     await this.#moduleServices?.refresh();
     this.logger.info('Settings reloaded', { changed: [...changed], modules });
     if (needRestart.length > 0) {

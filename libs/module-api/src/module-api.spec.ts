@@ -1,5 +1,11 @@
 import {
   type CallbackInfo,
+  DROP_SILENTLY,
+  NOT_SPAM,
+  PRESENCE_ALL_USERS,
+  type PresenceRouterCallbacks,
+  SOFT_FAIL,
+  type SpamCheckerCallbacks,
   callbackTable,
   Codes,
   ConfigError,
@@ -44,6 +50,20 @@ describe('a module', () => {
     }
     expect(defineModule(new Author()).parseConfig(undefined)).toEqual(['a']);
   });
+});
+
+it('verdicts keep their types in functions of every kind', () => {
+  const callbacks: SpamCheckerCallbacks = {
+    async checkEventForSpam({ type }) {
+      if (type === 'm.room.message') return NOT_SPAM;
+      return NOT_SPAM;
+    },
+    userMayInvite: async () => DROP_SILENTLY,
+    federatedUserMayInvite: async () => SOFT_FAIL,
+  };
+  const interested: PresenceRouterCallbacks['getInterestedUsers'] = async () => PRESENCE_ALL_USERS;
+  expect(Object.keys(callbacks)).toHaveLength(3);
+  expect(interested).toBeInstanceOf(Function);
 });
 
 it('errors are known by their brands', () => {

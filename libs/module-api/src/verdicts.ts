@@ -1,21 +1,21 @@
 /** "Nothing to object to": the answer of a check that lets something pass. */
-export const NOT_SPAM = 'NOT_SPAM';
+export const NOT_SPAM = 'NOT_SPAM' as const;
 
 /**
  * The server answers as if it had accepted, and does nothing: an event goes nowhere, an invite is never delivered.
  * The sender cannot tell.
  */
-export const DROP_SILENTLY = 'DROP_SILENTLY';
+export const DROP_SILENTLY = 'DROP_SILENTLY' as const;
 
 /**
  * The event is stored, but neither shown to anybody nor built upon. For an event of a local client the answer looks like
  * success, as with {@link DROP_SILENTLY}.
  * @spec server-server-api#soft-failure
  */
-export const SOFT_FAIL = 'SOFT_FAIL';
+export const SOFT_FAIL = 'SOFT_FAIL' as const;
 
 /** Answer of a presence router: every user. */
-export const PRESENCE_ALL_USERS = 'PRESENCE_ALL_USERS';
+export const PRESENCE_ALL_USERS = 'PRESENCE_ALL_USERS' as const;
 
 /**
  * Error codes that a check may answer with. Any other Matrix error code, namespaced ones included, may be given as a string.
