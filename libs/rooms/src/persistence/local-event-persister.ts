@@ -285,6 +285,7 @@ export class LocalEventPersister extends EventPersister {
           } finally {
             // Whoever looked at the room meanwhile saw it by halves.
             this.snapshots.drop(roomId);
+            this.placement.forgetRoom(roomId);
           }
         },
       });

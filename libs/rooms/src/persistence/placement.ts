@@ -153,6 +153,12 @@ export class Placement {
     return before - extremities.size;
   }
 
+  /** Told when something else than storing events has changed a room's tables: groups may be gone. */
+  forgetRoom(roomId: string): void {
+    for (const [eventId, recent] of this.#recentGroups)
+      if (recent.roomId === roomId) this.#recentGroups.delete(eventId);
+  }
+
   #live(room: WorkingRoom, chain: readonly ChainLink[]): StateBefore {
     return {
       chain,

@@ -39,11 +39,16 @@ const roomTables: readonly string[] = [
   'rooms',
 ];
 
+/** Events before this place in the room's own order; without `topological`, in the order in which they were stored. */
+export interface PurgeBefore {
+  readonly topological?: number | undefined;
+  readonly stream: number;
+}
+
 /** What part of a room's history goes. */
 export interface PurgePoint {
   readonly roomId: string;
-  /** Events before this place in the room's own order. */
-  readonly before: { readonly topological: number; readonly stream: number };
+  readonly before: PurgeBefore;
   /** Also those of this server's users. */
   readonly includeLocal: boolean;
   readonly serverName: string;
@@ -51,18 +56,20 @@ export interface PurgePoint {
 
 /** Ids of events that may be purged: no state, no heads. At most `limit`. */
 export async function selectPurgeable(db: Db, point: PurgePoint, limit: number): Promise<string[]> {
-  const params: SqlValue[] = [point.roomId, point.before.topological, point.before.stream];
+  const { topological, stream } = point.before;
+  const order = topological === undefined ? 'e.stream_ordering' : 'e.topological_ordering, e.stream_ordering';
+  const params: SqlValue[] = [point.roomId, ...(topological === undefined ? [stream] : [topological, stream])];
   let local = '';
   if (!point.includeLocal) {
     local = `AND e.sender NOT LIKE ? ESCAPE '\\'`;
     params.push(`%:${likeText(point.serverName)}`);
   }
   const rows = await db.query<{ event_id: string }>(
-    `SELECT e.event_id FROM events e WHERE e.room_id = ? AND (e.topological_ordering, e.stream_ordering) < (?, ?)
+    `SELECT e.event_id FROM events e WHERE e.room_id = ? AND (${order}) < (${topological === undefined ? '?' : '?, ?'})
        AND e.state_key IS NULL ${local}
        AND NOT EXISTS (SELECT 1 FROM event_forward_extremities f
          WHERE f.room_id = e.room_id AND f.event_id = e.event_id)
-     ORDER BY e.topological_ordering, e.stream_ordering LIMIT ${Math.trunc(limit)}`,
+     ORDER BY ${order} LIMIT ${Math.trunc(limit)}`,
     params,
   );
   return rows.map((row) => row.event_id);

@@ -11,6 +11,7 @@ import {
   deleteGroups,
   deleteRoomRows,
   deleteSomeGroups,
+  type PurgeBefore,
   type PurgePoint,
   selectPurgeable,
   selectSomeEvents,
@@ -41,11 +42,7 @@ export class PurgeService implements OnModuleInit {
 
   onModuleInit(): void {
     this.tasks.define('purge_history', async (task, report) => {
-      const { topological, stream, includeLocal } = task.params as {
-        topological: number;
-        stream: number;
-        includeLocal: boolean;
-      };
+      const { topological, stream, includeLocal } = task.params as unknown as PurgeBefore & { includeLocal: boolean };
       const before = Number(task.result?.['deleted'] ?? 0);
       const point: PurgePoint = {
         roomId: task.roomId,
@@ -162,7 +159,7 @@ export class PurgeService implements OnModuleInit {
     this.events.forget(eventIds);
   }
 
-  async #placeOf(roomId: string, limit: PurgeLimit): Promise<{ topological: number; stream: number }> {
+  async #placeOf(roomId: string, limit: PurgeLimit): Promise<PurgeBefore> {
     if (limit.eventId !== undefined) {
       const stored = await this.events.one(limit.eventId);
       if (!stored) throw MatrixError.notFound('There is no such event');
@@ -175,13 +172,16 @@ export class PurgeService implements OnModuleInit {
     return place;
   }
 
-  /** The place behind the newest event that was stored at or before a time. */
-  async #placeAt(roomId: string, ts: number): Promise<{ topological: number; stream: number } | undefined> {
-    const row = await this.database.get<{ topological_ordering: number; stream_ordering: number }>(
-      `SELECT topological_ordering, stream_ordering FROM events
+  /**
+   * The place behind the newest event that was stored at or before a time. Depths do not count: whoever claims a great one must
+   * not have messages purged that are younger.
+   */
+  async #placeAt(roomId: string, ts: number): Promise<PurgeBefore | undefined> {
+    const row = await this.database.get<{ stream_ordering: number }>(
+      `SELECT stream_ordering FROM events
        WHERE room_id = ? AND received_ts <= ? AND outlier = FALSE ORDER BY stream_ordering DESC LIMIT 1`,
       [roomId, ts],
     );
-    return row && { topological: row.topological_ordering, stream: row.stream_ordering + 1 };
+    return row && { stream: row.stream_ordering + 1 };
   }
 }

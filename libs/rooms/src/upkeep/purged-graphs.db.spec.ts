@@ -1,0 +1,101 @@
+import { databaseMigrations } from '@rookery/database';
+import type { RoomEvent } from '@rookery/events';
+import { replicationMigrations } from '@rookery/replication';
+import { stateKeyOf } from '@rookery/state-res';
+import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
+import { usersMigrations } from '@rookery/users';
+import { RoomCreation } from '../creation/room-creation.service.js';
+import { roomsMigrations } from '../migrations/index.js';
+import { EventPersister } from '../persistence/event-persister.js';
+import { EventStore } from '../persistence/event-store.js';
+import { applied, RemoteServer, zoe } from '../persistence/remote-server.fixture.js';
+import { buildRooms, requesterOf, type RoomsFixture } from '../rooms.fixture.js';
+import { RoomStateReader } from '../state/room-state-reader.js';
+import { PurgeService } from './purge.service.js';
+
+const dayMs = 86_400_000;
+
+eachDatabase('upkeep of rooms that other servers are in', (open) => {
+  const clock = new FakeClock();
+  let test: TestDatabase;
+  let rooms: RoomsFixture;
+  const alice = requesterOf('alice');
+
+  beforeAll(async () => {
+    test = await open(clock);
+    await test.migrate([...databaseMigrations, ...replicationMigrations, ...usersMigrations, ...roomsMigrations]);
+    rooms = await buildRooms({ database: test.database, clock });
+  });
+  afterAll(() => rooms.close());
+
+  const receive = async (...events: RoomEvent[]): Promise<string[]> => {
+    const given = events.map((event) => ({ event }));
+    return (await rooms.get(EventPersister).receive(events[0]!.roomId, given)).map((verdict) => verdict.kind);
+  };
+  /** A room of alice's that zoe has joined, and who may do something there. */
+  const shared = async () => {
+    const { roomId } = await rooms.get(RoomCreation).create(alice, {
+      room_version: '11',
+      preset: 'public_chat',
+      power_level_content_override: { users: { [alice.userId]: 100, [zoe]: 60 } },
+    });
+    const server = new RemoteServer('11', roomId);
+    const current = await rooms.get(RoomStateReader).current(roomId);
+    const before = new Map(current.map(({ event }) => [stateKeyOf(event.type, event.stateKey!), event]));
+    const join = server.make(
+      { type: 'm.room.member', stateKey: zoe, sender: zoe, content: { membership: 'join' } },
+      await headsOf(roomId),
+      before,
+    );
+    expect(await receive(join)).toEqual(['accepted']);
+    return { roomId, server, state: applied(before, join), head: join };
+  };
+  const headsOf = async (roomId: string): Promise<RoomEvent[]> => {
+    const rows = await test.database.query<{ event_id: string }>(
+      'SELECT event_id FROM event_forward_extremities WHERE room_id = ?',
+      [roomId],
+    );
+    return (await rooms.get(EventStore).inOrder(rows.map((row) => row.event_id))).map(({ event }) => event);
+  };
+
+  it('purges nothing that is younger because somebody claims a great depth', async () => {
+    const { roomId, server, state, head } = await shared();
+    const say = (body: string, prev: RoomEvent, depth?: number): RoomEvent =>
+      server.make({ type: 'm.room.message', sender: zoe, content: { body }, ...(depth && { depth }) }, [prev], state);
+    const old = say('old', head);
+    const deep = say('deep', old, Number.MAX_SAFE_INTEGER);
+    expect(await receive(old, deep)).toEqual(['accepted', 'accepted']);
+    const ts = clock.nowMs();
+    await clock.advance(dayMs);
+    const young = say('young', old);
+    const youngest = say('youngest', young);
+    expect(await receive(young, youngest)).toEqual(['accepted', 'accepted']);
+    expect(await rooms.get(PurgeService).purgeOlder(roomId, ts)).toBe(1);
+    const left = await test.database.query<{ event_id: string }>(
+      "SELECT event_id FROM events WHERE room_id = ? AND type = 'm.room.message' ORDER BY stream_ordering",
+      [roomId],
+    );
+    expect(left.map((row) => row.event_id)).toEqual([deep, young, youngest].map((event) => event.eventId));
+  });
+
+  it('remembers nothing of a room that was deleted, when it comes back', async () => {
+    const { roomId, server, state, head } = await shared();
+    expect(await rooms.get(PurgeService).purgeRoom(roomId)).toBe(true);
+    const back = server.make(
+      { type: 'm.room.member', stateKey: alice.userId, sender: alice.userId, content: { membership: 'join' } },
+      [head],
+      state,
+    );
+    const given = { state: [...state.values()], authChain: [] };
+    expect(await rooms.get(EventPersister).receiveWithState('11', back, given)).toMatchObject({ kind: 'accepted' });
+    // It follows upon what is known here as a piece of state only.
+    const beside = server.make({ type: 'm.room.message', sender: zoe, content: { body: 'beside' } }, [head], state);
+    expect(await receive(beside)).toEqual(['missingAncestors']);
+    const on = server.make(
+      { type: 'm.room.message', sender: zoe, content: { body: 'on' } },
+      [back],
+      applied(state, back),
+    );
+    expect(await receive(on)).toEqual(['accepted']);
+  });
+});
