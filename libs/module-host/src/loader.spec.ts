@@ -54,6 +54,33 @@ it('loads CommonJS, plain and as compilers write it', async () => {
   expect(await nameOf('compiled')).toBe('compiled');
 });
 
+it('takes modules that bring a module API of their own: brands count, not classes', async () => {
+  write('node_modules/@rookery/module-api/package.json', {
+    name: '@rookery/module-api',
+    type: 'module',
+    exports: './x.js',
+  });
+  // Another version, with classes of its own.
+  write(
+    'node_modules/@rookery/module-api/x.js',
+    `export class ConfigError extends Error { $$type = 'ConfigError'; constructor(m, path) { super(m); this.path = path; } }
+    export const defineModule = (definition) => ({ $$type: 'RookeryModule', apiVersion: '1.0', ...definition });
+    export const version = 'of the module';`,
+  );
+  write(
+    'own.mjs',
+    `import { ConfigError, defineModule, version } from '@rookery/module-api';
+    export default defineModule({ name: 'own', parseConfig(raw) {
+      if (raw?.a) throw new ConfigError('expected nothing', ['a']);
+      return version;
+    }, register() {} });`,
+  );
+  expect((await load('./own.mjs')).config).toBe('of the module');
+  await expect(load('./own.mjs', { config: { a: 1 } })).rejects.toThrow(
+    'homeserver.yaml:7/config/a: module own: config.a: expected nothing',
+  );
+});
+
 it('loads a scoped package, a path, a folder and a URL', async () => {
   write('node_modules/@scope/pkg/package.json', { type: 'module', exports: './x.js' });
   write('node_modules/@scope/pkg/x.js', `export default ${source('scoped')}`);

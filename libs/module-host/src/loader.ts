@@ -1,6 +1,6 @@
 import { existsSync, readFileSync, statSync } from 'node:fs';
-import { registerHooks } from 'node:module';
-import { dirname, join, resolve as resolvePath } from 'node:path';
+import { createRequire, registerHooks } from 'node:module';
+import { dirname, isAbsolute, join, resolve as resolvePath } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { ConfigError, isRookeryModule, MODULE_API_VERSION, type RookeryModule } from '@rookery/module-api';
 import { isJsonObject } from '@rookery/matrix-types';
@@ -105,12 +105,14 @@ async function importModule(entry: ModuleEntry, configDir: string, clock: Clock)
     const file = fileURLToPath(url);
     const place = placeIn(error, dirname(file));
     const failed = asLoadError(entry.module, error, `${place ?? file} cannot be loaded: `);
-    if (place !== undefined || !(error instanceof SyntaxError) || failed.problem.includes('does not provide'))
-      throw failed;
-    // The engine keeps the place to itself.
-    throw new ModuleLoadError(entry.module, `${failed.problem}; to see where: node --check ${file}`, undefined, {
-      cause: error,
-    });
+    if (!(error instanceof SyntaxError)) throw failed;
+    const newer = failed.problem.includes("'@rookery/module-api' does not provide");
+    if (place !== undefined && !newer) throw failed;
+    const hint = newer
+      ? `it may need a newer module API than this server's ${MODULE_API_VERSION}: update the server, or install an older version of the module`
+      : // The engine keeps the place to itself.
+        `to see where: node --check ${file}`;
+    throw new ModuleLoadError(entry.module, `${failed.problem}; ${hint}`, undefined, { cause: error });
   }
   rememberCode(url);
   const definition = pickModule(namespace, specifier, exportName);
@@ -136,7 +138,6 @@ function placeIn(error: unknown, folder: string): string | undefined {
  * @throws ModuleLoadError
  */
 export function resolveModule(specifier: string, configDir: string, settingsOption = ''): string {
-  const parent = pathToFileURL(join(resolvePath(configDir), 'homeserver.yaml')).href;
   const add = (what: string): string => `run: rookery module add ${what}${settingsOption}`;
   if (isPath(specifier)) {
     const path = specifier.startsWith('file:') ? fileURLToPath(specifier) : resolvePath(configDir, specifier);
@@ -145,40 +146,56 @@ export function resolveModule(specifier: string, configDir: string, settingsOpti
     }
     return statSync(path).isDirectory() ? entryOfFolder(specifier, path) : pathToFileURL(path).href;
   }
-  try {
-    return resolveInstalled(specifier, parent, configDir);
-  } catch (error) {
-    const reason = (error as Error).message.split('\n')[0] ?? '';
-    const missing = /cannot find (package|module)/i.test(reason);
-    throw new ModuleLoadError(
-      specifier,
-      `${missing ? `the package is not installed for ${resolvePath(configDir)}` : reason}; ` +
-        add(packageOfModule(specifier) ?? specifier),
-      undefined,
-      { cause: error },
-    );
-  }
+  const name = packageOfModule(specifier) ?? specifier;
+  const url = resolveInstalled(specifier, configDir, (error) => {
+    const { code, message } = error as NodeJS.ErrnoException;
+    const [reason = ''] = message.split('\n');
+    const [, wanted = specifier] = /cannot find (?:package|module) '([^']+)'/i.exec(reason) ?? [];
+    if (isAbsolute(wanted)) return `its entry ${wanted} is missing: build the module first`;
+    if (isMissing(error)) return `the package is not installed for ${resolvePath(configDir)}; ${add(name)}`;
+    if (code !== 'ERR_PACKAGE_PATH_NOT_EXPORTED') return reason;
+    const part = specifier === name ? 'no entry' : `no ${specifier.slice(name.length + 1)}`;
+    return `its package.json exports ${part}: correct the settings, or the package`;
+  });
+  if (!url.startsWith('file:')) throw new ModuleLoadError(specifier, 'it is a part of Node.js, and no module');
+  if (existsSync(fileURLToPath(url))) return url;
+  throw new ModuleLoadError(specifier, `its entry ${fileURLToPath(url)} is missing: build the module first`);
 }
+
+/** Told by its words, since not every loader gives it a code. */
+const isMissing = (error: unknown): boolean => /cannot find (?:package|module)/i.test((error as Error).message);
 
 /** Packages may be installed for the settings file itself, or beside it where `rookery module add` puts them. */
-function resolveInstalled(specifier: string, parent: string, configDir: string): string {
-  const beside = pathToFileURL(join(resolvePath(configDir), modulesFolder, 'package.json'));
-  try {
-    return resolveFrom(specifier, parent);
-  } catch (error) {
-    if (!existsSync(beside)) throw error;
-    return resolveFrom(specifier, beside.href);
+function resolveInstalled(specifier: string, configDir: string, problemOf: (error: unknown) => string): string {
+  const folder = resolvePath(configDir);
+  let problem: unknown;
+  for (const importer of ['homeserver.yaml', join(modulesFolder, 'package.json')]) {
+    try {
+      return resolveFrom(specifier, join(folder, importer));
+    } catch (error) {
+      // What is wrong with a package that is there says more than that it is not elsewhere.
+      if (problem === undefined || isMissing(problem)) problem = error;
+    }
   }
+  throw new ModuleLoadError(specifier, problemOf(problem), undefined, { cause: problem });
 }
 
-/** Node's own resolution, with another file as the importer. */
-function resolveFrom(specifier: string, parentURL: string): string {
+/** Node's own resolution, with another file as the importer; as `require` where a package knows nothing else. */
+function resolveFrom(specifier: string, importer: string): string {
+  const parentURL = pathToFileURL(importer).href;
   const hooks = registerHooks({
     resolve: (asked, context, next) =>
       asked.startsWith(scheme) ? next(asked.slice(scheme.length), { ...context, parentURL }) : next(asked, context),
   });
   try {
     return import.meta.resolve(scheme + specifier);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ERR_PACKAGE_PATH_NOT_EXPORTED') throw error;
+    try {
+      return pathToFileURL(createRequire(importer).resolve(specifier)).href;
+    } catch {
+      throw error;
+    }
   } finally {
     hooks.deregister();
   }
@@ -187,8 +204,8 @@ function resolveFrom(specifier: string, parentURL: string): string {
 /** The entry of a package by its folder: by its own name where it has `exports`, else `main`. */
 function entryOfFolder(specifier: string, folder: string): string {
   const manifestPath = join(folder, 'package.json');
+  const index = ['index.js', 'index.mjs', 'index.ts', 'index.cjs'].map((name) => join(folder, name)).find(existsSync);
   if (!existsSync(manifestPath)) {
-    const index = ['index.js', 'index.mjs', 'index.ts', 'index.cjs'].map((name) => join(folder, name)).find(existsSync);
     if (index !== undefined) return pathToFileURL(index).href;
     throw new ModuleLoadError(specifier, `${folder} has neither a package.json nor an index.js`);
   }
@@ -202,13 +219,19 @@ function entryOfFolder(specifier: string, folder: string): string {
   let path: string;
   if (manifest.exports !== undefined && typeof manifest.name === 'string') {
     try {
-      path = fileURLToPath(resolveFrom(manifest.name, pathToFileURL(manifestPath).href));
+      path = fileURLToPath(resolveFrom(manifest.name, manifestPath));
     } catch (error) {
       const problem = `the exports of ${manifestPath} lead nowhere: build the module first`;
       throw new ModuleLoadError(specifier, problem, undefined, { cause: error });
     }
   } else {
-    path = join(folder, typeof manifest.main === 'string' ? manifest.main : 'index.js');
+    path = typeof manifest.main === 'string' ? join(folder, manifest.main) : (index ?? join(folder, 'index.js'));
+    try {
+      // A `main` may leave out its ending, or be a folder.
+      path = createRequire(manifestPath).resolve(path);
+    } catch {
+      // said below
+    }
   }
   if (!existsSync(path)) throw new ModuleLoadError(specifier, `its entry ${path} is missing: build the module first`);
   return pathToFileURL(path).href;
