@@ -9,6 +9,7 @@ import {
   ok,
   outcome,
   say,
+  setState,
   startHomeserver,
   type WireEvent,
 } from './rooms-client.js';
@@ -249,6 +250,75 @@ describe.each(databases)('details of the rooms API (%s)', (database) => {
     const whole = await ok<typeof room>(alice, 'GET', `/rooms/${roomId}/initialSync?limit=100`);
     expect(whole).toMatchObject({ membership: 'join', visibility: 'public' });
     expect(whole.messages).not.toHaveProperty('start');
+  });
+
+  it('what was forgotten is closed, unless it is open to all or one comes back', async () => {
+    const roomId = await createRoom(alice, { preset: 'public_chat' });
+    await join(bob, roomId);
+    const said = await say(alice, roomId, 'forgettable');
+    await leave(bob, roomId);
+    const ways = [
+      `/rooms/${roomId}/event/${said}`,
+      `/rooms/${roomId}/context/${said}`,
+      `${v1}/rooms/${roomId}/relations/${said}`,
+      `/rooms/${roomId}/messages?dir=b`,
+      `/rooms/${roomId}/state`,
+      `/rooms/${roomId}/members`,
+      `/rooms/${roomId}/initialSync`,
+      `${v1}/rooms/${roomId}/threads`,
+      `${v1}/rooms/${roomId}/timestamp_to_event?dir=b&ts=9999999999999`,
+    ];
+    const reached = (): Promise<string[]> =>
+      Promise.all(ways.map(async (path) => outcome(await bob.request('GET', path))));
+    expect(await reached()).toEqual(ways.map(() => '200'));
+    await ok(bob, 'POST', `/rooms/${roomId}/forget`, {});
+    expect(await reached()).toEqual(ways.map((_, index) => (index < 3 ? '404 M_NOT_FOUND' : '403 M_FORBIDDEN')));
+    await setState(alice, roomId, 'm.room.history_visibility', { history_visibility: 'world_readable' });
+    expect(await reached()).toEqual(ways.map(() => '200'));
+    await setState(alice, roomId, 'm.room.history_visibility', { history_visibility: 'shared' });
+    expect((await reached())[0]).toBe('404 M_NOT_FOUND');
+    await join(bob, roomId);
+    expect(await reached()).toEqual(ways.map(() => '200'));
+  });
+
+  it('a transaction id of one endpoint says nothing to another', async () => {
+    const roomId = await createRoom(alice);
+    const send = async (path: string, body: object): Promise<string> =>
+      (await ok<{ event_id: string }>(alice, 'PUT', `/rooms/${roomId}/${path}`, body)).event_id;
+    const longest = 'x'.repeat(255);
+    for (const txnId of ['same', longest]) {
+      const said = await send(`send/m.room.message/${txnId}`, { msgtype: 'm.text', body: 'regretted' });
+      const taken = await send(`redact/${said}/${txnId}`, { reason: 'regret' });
+      expect(taken).not.toBe(said);
+      expect((await eventOf(alice, roomId, said)).content).toEqual({});
+      expect(await send(`redact/${said}/${txnId}`, {})).toBe(taken);
+      expect(await send(`send/m.room.message/${txnId}`, { msgtype: 'm.text', body: 'again' })).toBe(said);
+      for (const eventId of [said, taken])
+        expect((await eventOf(alice, roomId, eventId)).unsigned).toMatchObject({ transaction_id: txnId });
+    }
+    const [first] = [await send('send/m.room.message/kept', {}), await homeserver.restart()];
+    expect(await send('send/m.room.message/kept', {})).toBe(first);
+    const gone = await send(`redact/${first}/kept`, {});
+    await homeserver.restart();
+    expect(await send(`redact/${first}/kept`, {})).toBe(gone);
+  });
+
+  it('topics are told from outside in plain text', async () => {
+    const roomId = await createRoom(alice, { preset: 'public_chat', topic: 'as made' });
+    const topic = async (content?: object): Promise<unknown> => {
+      if (content) await setState(alice, roomId, 'm.room.topic', content);
+      return (await ok(bob, 'GET', `${v1}/room_summary/${roomId}`))['topic'];
+    };
+    const forms = (...texts: unknown[]): object => ({ 'm.topic': { 'm.text': texts } });
+    const html = { body: '<b>bold</b>', mimetype: 'text/html' };
+    expect(await topic()).toBe('as made');
+    expect(await topic({ topic: 'old' })).toBe('old');
+    expect(await topic(forms(html, { body: 'plain', mimetype: 'text/plain' }))).toBe('plain');
+    expect(await topic({ topic: 'old', ...forms(html, { body: 'new' }, { body: 'newer' }) })).toBe('new');
+    expect(await topic({ topic: 'old', ...forms(html) })).toBe('old');
+    expect(await topic(forms(html))).toBeUndefined();
+    for (const odd of [7, [], {}, { 'm.text': 7 }, { 'm.text': [7, null] }, { 'm.text': [{ body: 7 }] }])
+      expect(await topic({ topic: 'old', 'm.topic': odd })).toBe('old');
   });
 
   it('a new room cannot have state that no room can be given', async () => {

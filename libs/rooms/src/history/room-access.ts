@@ -33,8 +33,7 @@ export class RoomAccess {
   async read(requester: Requester, roomId: string): Promise<RoomReading> {
     const membership = await this.memberships.inRoom(requester.userId, roomId);
     if (membership?.membership === 'join') return { kind: 'joined' };
-    const visibility = await this.state.currentEvent(roomId, 'm.room.history_visibility');
-    if (visibility && historyVisibilityIn(visibility.event.content) === 'world_readable') return { kind: 'peeking' };
+    if (await this.#isOpen(roomId)) return { kind: 'peeking' };
     const isOut = membership?.membership === 'leave' || membership?.membership === 'ban';
     if (membership && isOut && !membership.forgotten) {
       // Whose invite was withdrawn, or who was banned from outside, has never seen anything of the room.
@@ -42,6 +41,18 @@ export class RoomAccess {
       if (leave) return { kind: 'left', membership: leave };
     }
     throw MatrixError.forbidden('You are not in this room');
+  }
+
+  /** Whether somebody has given up what they could see of a room: to them it is closed as to any stranger. */
+  async hasForgotten({ userId }: Requester, roomId: string): Promise<boolean> {
+    const membership = await this.memberships.inRoom(userId, roomId);
+    if (!membership?.forgotten || membership.membership === 'join') return false;
+    return !(await this.#isOpen(roomId));
+  }
+
+  async #isOpen(roomId: string): Promise<boolean> {
+    const visibility = await this.state.currentEvent(roomId, 'm.room.history_visibility');
+    return visibility !== undefined && historyVisibilityIn(visibility.event.content) === 'world_readable';
   }
 
   /** Whether somebody is shown soft-failed events as well: an administrator of the server who asked for it. */

@@ -239,6 +239,7 @@ export class RoomReadingService {
   ): Promise<VisibleEvent> {
     const stored = await this.events.one(eventId);
     if (stored?.event.roomId !== roomId) throw eventUnknown();
+    if (scope === 'visible' && (await this.access.hasForgotten(requester, roomId))) throw eventUnknown();
     const withSoftFailed = stored.softFailed && (await this.access.seesSoftFailed(requester));
     const visible = await this.#inScope(requester, [stored], scope, { withIgnored: true, withSoftFailed });
     if (visible.length === 0) throw eventUnknown();
