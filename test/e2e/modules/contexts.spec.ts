@@ -154,6 +154,66 @@ describe.each(['sqlite', 'postgres'] as const)('what modules learn of where a ca
     expect(marks.length).toBeGreaterThan(3);
   });
 
+  it('every session that ends is told, whatever ends it, while its pushers exist', async () => {
+    const { userId, token, deviceId } = await register('leaving');
+    const login = async (device: string): Promise<string> => {
+      const identifier = { type: 'm.id.user', user: 'leaving' };
+      const { body } = await send('POST', '/login', {
+        type: 'm.login.password',
+        identifier,
+        password,
+        device_id: device,
+      });
+      return String(body['access_token']);
+    };
+    const told = (): unknown[] => {
+      const args = calls('onLoggedOut').map((call) => call.args);
+      probe.reset();
+      return args.sort();
+    };
+    const auth = { type: 'm.login.password', identifier: { type: 'm.id.user', user: 'leaving' }, password };
+    const [one] = [await login('ONE'), await login('TWO'), await login('THREE')];
+    const pusher = {
+      ...{ pushkey: 'k', kind: 'http', app_id: 'a', app_display_name: 'A', device_display_name: 'D', lang: 'en' },
+      data: { url: 'https://push.example/_matrix/push/v1/notify' },
+    };
+    expect((await send('POST', '/pushers/set', pusher, one)).status).toBe(200);
+    let pushers: unknown;
+    probe.answers = {
+      onLoggedOut: async () => {
+        const kept = probe.api!.runDbInteraction('look', (tx) =>
+          tx.query('SELECT app_id FROM pushers WHERE user_name = ?', [userId]),
+        );
+        pushers = await kept;
+      },
+    };
+    const out = await send('POST', '/logout', {}, one);
+    expect(pushers).toHaveLength(1);
+    expect(contextOf('onLoggedOut')).toMatchObject({ source: 'client', userId, requestId: out.requestId, ...client });
+    expect(told()).toEqual([[userId, 'ONE', one]]);
+    const gone = await send('DELETE', '/devices/TWO', { auth }, token);
+    expect(contextOf('onLoggedOut')).toMatchObject({ source: 'client', userId, requestId: gone.requestId });
+    expect(told()).toEqual([[userId, 'TWO', '']]);
+    expect(
+      (await send('POST', '/account/password', { auth, new_password: password, logout_devices: true }, token)).status,
+    ).toBe(200);
+    expect(told()).toEqual([[userId, 'THREE', '']]);
+    await login('FOUR');
+    await send('POST', '/logout/all', {}, token);
+    expect(told()).toEqual(
+      [
+        [userId, deviceId, token],
+        [userId, 'FOUR', ''],
+      ].sort(),
+    );
+    const five = await login('FIVE');
+    expect((await server.call('invalidateAccessToken', five)).status).toBe(200);
+    expect(contextOf('onLoggedOut')).toMatchObject({ source: 'module' });
+    expect(told()).toEqual([[userId, 'FIVE', five]]);
+    expect((await send('POST', '/account/deactivate', { auth }, await login('SIX'))).status).toBe(200);
+    expect(told()).toEqual([[userId, 'SIX', '']]);
+  });
+
   it('ids that are ours', async () => {
     for (const [id, ours] of [
       ['@a:rookery.test', true],

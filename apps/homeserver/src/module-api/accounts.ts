@@ -2,7 +2,7 @@ import type { Database } from '@rookery/database';
 import type { RequestAuthenticator } from '@rookery/http';
 import { isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import type { AccountApi, AccountDataManager, ProfileInfo, UserIpAndAgent } from '@rookery/module-api';
-import { callbackContext, frozenCopy, type ModuleDispatcher } from '@rookery/module-host';
+import { frozenCopy } from '@rookery/module-host';
 import type { Clock, Config } from '@rookery/platform';
 import {
   type AccountDataService,
@@ -28,7 +28,6 @@ export interface AccountParts {
   readonly database: Database;
   readonly config: Config;
   readonly clock: Clock;
-  readonly dispatcher: ModuleDispatcher;
   readonly accounts: AccountService;
   readonly local: LocalAccounts;
   readonly sessions: SessionService;
@@ -155,13 +154,7 @@ export function accountCapabilities(parts: AccountParts): AccountApi {
     },
 
     async invalidateAccessToken(accessToken) {
-      const owner = await sessions.findOwner(accessToken);
-      if (!owner) return;
-      if (parts.dispatcher.has('onLoggedOut')) {
-        const context = callbackContext(undefined, { source: 'module' });
-        await parts.dispatcher.notify('onLoggedOut', context, owner.userId, owner.deviceId, accessToken);
-      }
-      await sessions.closeByToken(accessToken);
+      await sessions.closeByToken(accessToken, { byModule: true });
     },
 
     async recordUserExternalId(authProviderId, remoteUserId, registeredUserId) {

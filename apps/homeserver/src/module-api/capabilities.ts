@@ -48,7 +48,7 @@ const mainProcess = 'master';
 
 /** What the server offers to modules, by the services of its domains. */
 export function createCapabilities(parts: PlatformParts, http: HttpApp, jobs: JobRunner): ModuleCapabilities {
-  const { config, database, clock, ids, logger, dispatcher } = parts;
+  const { config, database, clock, ids, logger } = parts;
   // Composition is the app's task: the only place that asks the container for services.
   const service = <T>(type: abstract new (...args: never[]) => T): T =>
     http.nest.get<T>(type as Parameters<typeof http.nest.get<T>>[0], { strict: false });
@@ -70,7 +70,7 @@ export function createCapabilities(parts: PlatformParts, http: HttpApp, jobs: Jo
       shouldRunBackgroundTasks: () =>
         (config.get('run_background_tasks_on') ?? mainProcess) === (workerName ?? mainProcess),
       ...accountCapabilities({
-        ...{ database, config, clock, dispatcher, accounts, local, logins, profiles },
+        ...{ database, config, clock, accounts, local, logins, profiles },
         sessions: service(SessionService),
         threepids: service(ThreepidService),
         accountData: service(AccountDataService),

@@ -79,7 +79,10 @@ export interface PasswordAuthProviderCallbacks {
     password: string,
     context: CallbackContext,
   ): Promise<AuthSuccess | undefined> | AuthSuccess | undefined;
-  /** `on_logged_out`: an access token is about to lose its validity; pushers still exist. */
+  /**
+   * `on_logged_out`: a session is about to end, by a logout or because its device or account goes; pushers still exist.
+   * @param accessToken the token, where the request that ends the session carried it; else empty, since only hashes are stored
+   */
   onLoggedOut?(
     userId: string,
     deviceId: string | undefined,

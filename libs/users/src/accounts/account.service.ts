@@ -187,6 +187,7 @@ export class AccountService {
    */
   async setPassword(userId: string, password: string | null, logout: boolean, exceptDeviceId?: string): Promise<void> {
     const hash = password === null ? null : await this.passwords.hash(password);
+    if (logout) await this.sessions.tellModules(userId, {}, (deviceId) => deviceId !== (exceptDeviceId ?? false));
     const closed = await this.database.write(
       async (tx) => {
         if (!(await setPasswordHash(tx, userId, hash))) throw MatrixError.notFound('Unknown user');

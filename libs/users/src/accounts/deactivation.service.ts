@@ -52,6 +52,7 @@ export class DeactivationService implements OnApplicationBootstrap {
     await this.modules.checkDeactivation(userId, byAdmin, origin);
     const event = { userId, erase, byAdmin };
     await this.hooks.deactivated.prepare(event);
+    await this.sessions.tellModules(userId, { origin });
     const { closed, threepids } = await this.database.write(
       async (tx) => {
         await setAccountFlags(tx, userId, { deactivated: true, locked: false });

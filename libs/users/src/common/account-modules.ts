@@ -18,15 +18,19 @@ export interface Origin {
   readonly requester?: Requester | undefined;
   readonly request?: Pick<InboundRequest, 'requestId' | 'ip' | 'userAgent'> | undefined;
   readonly byAdmin?: boolean | undefined;
+  /** A module does it. */
+  readonly byModule?: boolean | undefined;
 }
 
-const contextOf = ({ requester, request, byAdmin }: Origin): CallbackContext =>
+const contextOf = ({ requester, request, byAdmin, byModule }: Origin): CallbackContext =>
   callbackContext(requester, {
-    ...(byAdmin
-      ? { source: 'admin' as const }
-      : requester === undefined && request !== undefined
-        ? { source: 'client' as const }
-        : {}),
+    ...(byModule
+      ? { source: 'module' as const }
+      : byAdmin
+        ? { source: 'admin' as const }
+        : requester === undefined && request !== undefined
+          ? { source: 'client' as const }
+          : {}),
     requestId: request?.requestId,
     ip: request?.ip,
     userAgent: request?.userAgent,
@@ -191,6 +195,11 @@ export class AccountModules {
   ): Promise<void> {
     if (this.modules.has('onUserLogin'))
       await this.modules.notify('onUserLogin', contextOf(origin), userId, authProviderType, authProviderId);
+  }
+
+  /** Whether anybody wants to know of sessions that end. */
+  get followLogouts(): boolean {
+    return this.modules.has('onLoggedOut');
   }
 
   /** @param accessToken as given out, where the request carried it; else empty, since only hashes are stored */

@@ -63,7 +63,7 @@ export class DeviceController {
       description: 'remove a device from your account',
       mayReuse: true,
     });
-    await this.devices.delete(requester.userId, [deviceId]);
+    await this.devices.delete(requester.userId, [deviceId], { requester });
     return {};
   }
 
@@ -83,7 +83,7 @@ export class DeviceController {
       description: 'remove devices from your account',
       mayReuse: true,
     });
-    await this.devices.delete(requester.userId, body.devices);
+    await this.devices.delete(requester.userId, body.devices, { requester });
     return {};
   }
 }

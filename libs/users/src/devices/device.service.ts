@@ -1,6 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { MatrixError } from '@rookery/matrix-types';
+import type { Origin } from '../common/account-modules.js';
 import { UserHooks } from '../hooks.js';
 import { SessionService } from '../sessions/session.service.js';
 import { checkDeviceName } from './device-names.js';
@@ -66,10 +67,11 @@ export class DeviceService {
   }
 
   /** Deletes devices with their sessions and keys; unknown ids are passed over. */
-  async delete(userId: string, deviceIds: readonly string[]): Promise<void> {
+  async delete(userId: string, deviceIds: readonly string[], origin: Origin = {}): Promise<void> {
     await this.sessions.closeDevices(
       userId,
       deviceIds.filter((id) => !id.includes('\0')),
+      { origin },
     );
   }
 

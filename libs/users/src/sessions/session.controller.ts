@@ -42,13 +42,15 @@ export class SessionController {
   async logout(@Who() requester: Requester, @Inbound() request: InboundRequest): Promise<object> {
     if (requester.accessTokenId === undefined) {
       // An application service ends the session of the device that it acts as.
-      if (requester.deviceId !== undefined) await this.sessions.closeDevices(requester.userId, [requester.deviceId]);
+      if (requester.deviceId !== undefined)
+        await this.sessions.closeDevices(requester.userId, [requester.deviceId], { origin: { requester } });
       return {};
     }
-    await this.modules.loggedOut(requester.userId, requester.deviceId, accessTokenOf(request)?.token ?? '', {
-      requester,
-    });
-    await this.sessions.close(requester.puppetedBy ?? requester.userId, requester.accessTokenId, requester.deviceId);
+    const { userId, deviceId, puppetedBy, accessTokenId } = requester;
+    const accessToken = accessTokenOf(request)?.token ?? '';
+    if (deviceId === undefined) await this.modules.loggedOut(userId, deviceId, accessToken, { requester });
+    const ending = { origin: { requester }, own: { deviceId, accessToken } };
+    await this.sessions.close(puppetedBy ?? userId, accessTokenId, deviceId, ending);
     return {};
   }
 
@@ -56,10 +58,8 @@ export class SessionController {
   @Post(stable('/logout/all'))
   @Access({ ownAuth: true, auth: 'required', guests: true, locked: true, expired: true })
   async logoutAll(@Who() requester: Requester, @Inbound() request: InboundRequest): Promise<object> {
-    await this.modules.loggedOut(requester.userId, requester.deviceId, accessTokenOf(request)?.token ?? '', {
-      requester,
-    });
-    await this.sessions.closeAll(requester.userId);
+    const own = { deviceId: requester.deviceId, accessToken: accessTokenOf(request)?.token ?? '' };
+    await this.sessions.closeAll(requester.userId, undefined, { origin: { requester }, own });
     return {};
   }
 }

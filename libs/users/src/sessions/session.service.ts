@@ -3,6 +3,7 @@ import { Database, type Tx } from '@rookery/database';
 import { MatrixError } from '@rookery/matrix-types';
 import { Clock, Config, Ids } from '@rookery/platform';
 import { type Account, findAccount } from '../accounts/account.query.js';
+import { AccountModules, type Origin } from '../common/account-modules.js';
 import { newSecret, secretHash } from '../common/secrets.js';
 import {
   deviceIdsOf,
@@ -22,6 +23,7 @@ import {
   deletePuppetTokens,
   deleteTokensOfDevices,
   deleteTokensOfUser,
+  devicesWithTokens,
   findRefreshToken,
   findTokenOwner,
   insertAccessToken,
@@ -55,6 +57,13 @@ export interface IssuedTokens {
   readonly expiresInMs?: number | undefined;
 }
 
+/** How sessions come to their end, for modules. */
+export interface SessionEnding {
+  readonly origin?: Origin;
+  /** The token of the request, where it is one of those that end, and its device. */
+  readonly own?: { readonly deviceId: string | undefined; readonly accessToken: string };
+}
+
 /** A session that was opened. */
 export interface IssuedSession extends IssuedTokens {
   readonly userId: string;
@@ -80,6 +89,7 @@ export class SessionService {
     private readonly hooks: UserHooks,
     private readonly tokens: TokenCache,
     private readonly accounts: AccountCache,
+    private readonly modules: AccountModules,
   ) {}
 
   /**
@@ -154,8 +164,13 @@ export class SessionService {
   }
 
   /** Ends one session: the token's device goes, with all its tokens; a token without a device goes alone. */
-  async close(userId: string, accessTokenId: number, deviceId: string | undefined): Promise<void> {
-    if (deviceId !== undefined) return this.closeDevices(userId, [deviceId]);
+  async close(
+    userId: string,
+    accessTokenId: number,
+    deviceId: string | undefined,
+    ending: SessionEnding = {},
+  ): Promise<void> {
+    if (deviceId !== undefined) return this.closeDevices(userId, [deviceId], ending);
     const gone = await this.database.write(
       (tx) => {
         this.#invalidateWith(tx, userId);
@@ -167,8 +182,10 @@ export class SessionService {
   }
 
   /** Deletes devices and ends their sessions. Ids that do not exist are passed over. */
-  async closeDevices(userId: string, deviceIds: readonly string[]): Promise<void> {
+  async closeDevices(userId: string, deviceIds: readonly string[], ending: SessionEnding = {}): Promise<void> {
     if (deviceIds.length === 0) return;
+    const ended = new Set<string | null>(deviceIds);
+    await this.tellModules(userId, ending, (deviceId) => ended.has(deviceId));
     const { tokens, devices } = await this.database.write((tx) => this.#closeDevices(tx, userId, deviceIds), {
       name: 'session_close_devices',
     });
@@ -189,7 +206,8 @@ export class SessionService {
   }
 
   /** Ends all sessions of a user and deletes the devices, but for one device where that is given. */
-  async closeAll(userId: string, exceptDeviceId?: string): Promise<void> {
+  async closeAll(userId: string, exceptDeviceId?: string, ending: SessionEnding = {}): Promise<void> {
+    await this.tellModules(userId, ending, (deviceId) => deviceId !== (exceptDeviceId ?? false));
     const { tokens, devices } = await this.database.write(
       (tx) => this.closeAllInTransaction(tx, userId, exceptDeviceId),
       { name: 'session_close_all' },
@@ -197,7 +215,26 @@ export class SessionService {
     await this.#tellLoggedOut(userId, tokens, devices);
   }
 
-  /** The part of {@link closeAll} that belongs to a larger change; call {@link afterClosed} with its result. */
+  /**
+   * Tells modules of sessions that are about to end, while their pushers still exist. Only what the request carried is known
+   * as a token: of the others hashes are stored.
+   */
+  async tellModules(
+    userId: string,
+    { origin = {}, own }: SessionEnding,
+    ends: (deviceId: string | null) => boolean = () => true,
+  ): Promise<void> {
+    if (!this.modules.followLogouts) return;
+    const ending = (await devicesWithTokens(this.database, userId)).filter(ends);
+    const tell = (deviceId: string | undefined): Promise<void> =>
+      this.modules.loggedOut(userId, deviceId, own?.deviceId === deviceId ? (own?.accessToken ?? '') : '', origin);
+    await Promise.all(ending.map((deviceId) => tell(deviceId ?? undefined)));
+  }
+
+  /**
+   * The part of {@link closeAll} that belongs to a larger change; call {@link tellModules} before it, and {@link afterClosed}
+   * with its result.
+   */
   async closeAllInTransaction(tx: Tx, userId: string, exceptDeviceId?: string): Promise<ClosedSessions> {
     this.#invalidateWith(tx, userId);
     const devices = (await deviceIdsOf(tx, userId)).filter((id) => id !== exceptDeviceId);
@@ -234,9 +271,13 @@ export class SessionService {
   }
 
   /** Ends the session of an access token as it was given out; does nothing when there is none. */
-  async closeByToken(accessToken: string): Promise<void> {
+  async closeByToken(accessToken: string, origin?: Origin): Promise<void> {
     const owner = await findTokenOwner(this.database, secretHash(accessToken));
-    if (owner) await this.close(owner.puppetedBy ?? owner.userId, owner.tokenId, owner.deviceId);
+    if (!owner) return;
+    const { userId, puppetedBy, tokenId, deviceId } = owner;
+    const ending = { ...(origin ? { origin } : {}), own: { deviceId, accessToken } };
+    if (deviceId === undefined) await this.modules.loggedOut(userId, deviceId, accessToken, origin ?? {});
+    await this.close(puppetedBy ?? userId, tokenId, deviceId, ending);
   }
 
   /** Who owns an access token; cached. Expired tokens are found too. */

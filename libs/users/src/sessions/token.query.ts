@@ -265,3 +265,12 @@ export async function markValidated(tx: Tx, tokenId: number, nowMs: number): Pro
 export async function purgeExpiredTokens(tx: Tx, beforeMs: number): Promise<void> {
   await tx.run('DELETE FROM access_tokens WHERE valid_until_ms < ?', [beforeMs]);
 }
+
+/** Devices of a user that have an access token; `null` for tokens without a device. */
+export async function devicesWithTokens(db: Db, userId: string): Promise<(string | null)[]> {
+  const rows = await db.query<{ device_id: string | null }>(
+    'SELECT DISTINCT device_id FROM access_tokens WHERE user_id = ? AND puppets_user_id IS NULL',
+    [userId],
+  );
+  return rows.map((row) => row.device_id);
+}
