@@ -109,6 +109,13 @@ export abstract class EventPersister {
    */
   abstract backfill(roomId: string, events: readonly RoomEvent[], state?: ForeignState): Promise<void>;
   /**
+   * Goes on from the newest head of a room alone: the others count no more, nor does the state that only they know.
+   * @param draft the event that says so, on top of that head; not shown to modules
+   * @returns how many heads went; with none nothing is sent
+   * @throws MatrixError 403 `M_FORBIDDEN` when the sender may not send it there
+   */
+  abstract keepNewestHead(draft: EventDraft): Promise<number>;
+  /**
    * Does something with a room's tables while none of its events is being stored, and forgets afterwards what is held in
    * memory about the room.
    */

@@ -273,6 +273,19 @@ export class LocalEventPersister extends EventPersister {
     });
   }
 
+  keepNewestHead(draft: EventDraft): Promise<number> {
+    return new Promise((resolve, reject) => {
+      this.#queue.push(draft.roomId, {
+        stage: async (room) => {
+          const dropped = room.extremities.size - 1;
+          if (dropped > 0) await this.local.stageOnNewestHead(room, draft);
+          return () => resolve(Math.max(0, dropped));
+        },
+        reject,
+      });
+    });
+  }
+
   exclusively<T>(roomId: string, work: () => Promise<T>): Promise<T> {
     return new Promise((resolve, reject) => {
       this.#queue.push(roomId, {

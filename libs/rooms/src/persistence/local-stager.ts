@@ -162,6 +162,20 @@ export class LocalStager {
     return this.stage(room, draft, { ...built, before });
   }
 
+  /**
+   * Stages an event on top of the newest head alone, and drops the others. Nobody is asked.
+   * @throws MatrixError as {@link DraftBuilder.build}
+   */
+  async stageOnNewestHead(room: WorkingRoom, draft: EventDraft): Promise<DraftOutcome> {
+    // They lie in the order in which they came.
+    const newest = [...room.extremities.keys()].at(-1)!;
+    const state = await this.placement.before(room, [newest]);
+    if ('missing' in state) throw new Error(`A head without state: ${newest}`);
+    const built = await this.builder.build(room, draft, { prevEventIds: [newest], state });
+    for (const id of [...room.extremities.keys()]) if (id !== newest) room.extremities.delete(id);
+    return this.stage(room, draft, built);
+  }
+
   /** Signs and stages an event that everybody agreed to. */
   async stage(room: WorkingRoom, draft: EventDraft, built: BuiltEvent): Promise<DraftOutcome> {
     const { before } = built;

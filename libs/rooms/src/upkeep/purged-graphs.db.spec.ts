@@ -1,5 +1,6 @@
 import { databaseMigrations } from '@rookery/database';
 import type { RoomEvent } from '@rookery/events';
+import type { JsonObject } from '@rookery/matrix-types';
 import { replicationMigrations } from '@rookery/replication';
 import { stateKeyOf } from '@rookery/state-res';
 import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
@@ -10,8 +11,10 @@ import { EventPersister } from '../persistence/event-persister.js';
 import { EventStore } from '../persistence/event-store.js';
 import { applied, RemoteServer, zoe } from '../persistence/remote-server.fixture.js';
 import { buildRooms, requesterOf, type RoomsFixture } from '../rooms.fixture.js';
+import { EventCreation } from '../sending/event-creation.service.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
 import { PurgeService } from './purge.service.js';
+import { RoomRepair } from './room-repair.service.js';
 
 const dayMs = 86_400_000;
 
@@ -76,6 +79,31 @@ eachDatabase('upkeep of rooms that other servers are in', (open) => {
       [roomId],
     );
     expect(left.map((row) => row.event_id)).toEqual([deep, young, youngest].map((event) => event.eventId));
+  });
+
+  it('keeps the newest head alone, and the state there', async () => {
+    const { roomId, server, state, head } = await shared();
+    const say = (type: string, content: JsonObject, prev = head, before = state): RoomEvent =>
+      server.make({ type, stateKey: '', sender: zoe, content }, [prev], before);
+    const topic = say('m.room.topic', { topic: 'left' });
+    const name = say('m.room.name', { name: 'right' });
+    expect(await receive(topic, name)).toEqual(['accepted', 'accepted']);
+    const stateOf = async (): Promise<(string | undefined)[]> => {
+      const current = await rooms.get(RoomStateReader).current(roomId);
+      return [topic, name].map(({ eventId }) => current.find(({ event }) => event.eventId === eventId)?.event.type);
+    };
+    expect(await stateOf()).toEqual(['m.room.topic', 'm.room.name']);
+    expect(await rooms.get(RoomRepair).dropExtremities(roomId)).toBe(1);
+    expect((await headsOf(roomId)).map((event) => event.prevEventIds)).toEqual([[name.eventId]]);
+    expect(await stateOf()).toEqual([undefined, 'm.room.name']);
+    // What is current and what is behind the next event stay the same.
+    const next = await rooms
+      .get(EventCreation)
+      .send(alice, { roomId, type: 'm.room.message', content: { msgtype: 'm.text', body: 'on' } });
+    const after = await rooms.get(RoomStateReader).idsAfter([next.eventId]);
+    const current = await rooms.get(RoomStateReader).current(roomId);
+    expect([...after.get(next.eventId)!.values()].sort()).toEqual(current.map(({ event }) => event.eventId).sort());
+    expect(await rooms.get(RoomRepair).dropExtremities(roomId)).toBe(0);
   });
 
   it('remembers nothing of a room that was deleted, when it comes back', async () => {

@@ -4,8 +4,12 @@ import { domainOf, isJsonObject, type JsonObject, MatrixError } from '@rookery/m
 import { Config } from '@rookery/platform';
 import { authStateOf, powerLevelsOf } from '@rookery/state-res';
 import { EventPersister } from '../persistence/event-persister.js';
+import { dummyEventType } from '../persistence/stored-event.js';
 import { MembershipReader } from '../reading/membership-reader.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
+
+/** So many users are tried to say something where heads are dropped. */
+const maxSenders = 10;
 
 /** A head of a room's graph, as an administrator sees it. */
 export interface ForwardExtremity {
@@ -48,15 +52,34 @@ export class RoomRepair {
   }
 
   /**
-   * Keeps only the newest head of a room.
+   * Keeps only the newest head of a room, and the state there. A local user says so where one may: whoever holds the room's
+   * state in memory, and every client, then learns what has changed of it.
    * @returns how many went
-   * @throws MatrixError 400 `M_UNKNOWN` when the room has no heads
+   * @throws MatrixError 400 `M_UNKNOWN` when the room has no heads, or its state would change and nobody here can say so
    */
   async dropExtremities(roomId: string): Promise<number> {
+    const heads = await this.forwardExtremities(roomId);
+    const members = heads.length > 1 ? await this.memberships.joinedUserIds([roomId]) : new Map<string, Set<string>>();
+    const local = [...(members.get(roomId) ?? [])].filter((member) => domainOf(member) === this.config.serverName);
+    for (const sender of local.slice(0, maxSenders)) {
+      try {
+        const draft = { roomId, type: dummyEventType, sender, content: {}, unchecked: true };
+        return await this.persister.keepNewestHead(draft);
+      } catch (error) {
+        if (!MatrixError.is(error)) throw error;
+      }
+    }
+    return this.#dropRows(roomId);
+  }
+
+  /** Where nobody of this server can say anything: possible only where all heads know the same state. */
+  #dropRows(roomId: string): Promise<number> {
     return this.persister.exclusively(roomId, async () => {
       const [newest, ...others] = await this.forwardExtremities(roomId);
       if (!newest) throw new MatrixError(400, 'M_UNKNOWN', 'The room has no forward extremities');
       if (others.length === 0) return 0;
+      if (others.some((other) => other.stateGroup !== newest.stateGroup))
+        throw new MatrixError(400, 'M_UNKNOWN', 'Nobody of this server may say anything in the room');
       const ids = others.map((extremity) => extremity.eventId);
       await this.database.write(
         (tx) =>
