@@ -303,6 +303,34 @@ describe.each(databases)('details of the rooms API (%s)', (database) => {
     expect(await send(`redact/${first}/kept`, {})).toBe(gone);
   });
 
+  it('rooms are told of to those whom their join rules let in, where their versions know these', async () => {
+    const open = await createRoom(alice, { preset: 'public_chat' });
+    await join(bob, open);
+    const seen = async (version: string, rule: string): Promise<string> => {
+      const content = { join_rule: rule, allow: [{ type: 'm.room_membership', room_id: open }] };
+      const roomId = await createRoom(alice, {
+        room_version: version,
+        initial_state: [{ type: 'm.room.join_rules', content }],
+      });
+      const readers = [carol, bob].map(async (user) => {
+        const path = `${v1}/room_summary/${encodeURIComponent(roomId)}`;
+        const { status, body } = await user.request<{ allowed_room_ids?: string[] }>('GET', path);
+        const walk = await user.request('GET', `${v1}/rooms/${encodeURIComponent(roomId)}/hierarchy`);
+        expect(walk.status === 200).toBe(status === 200);
+        return `${status}${body.allowed_room_ids ? ' restricted' : ''}`;
+      });
+      return (await Promise.all(readers)).join(', ');
+    };
+    expect(await seen('6', 'knock')).toBe('404, 404');
+    expect(await seen('7', 'knock')).toBe('200, 200');
+    expect(await seen('7', 'restricted')).toBe('404, 404');
+    expect(await seen('8', 'restricted')).toBe('404, 200 restricted');
+    expect(await seen('9', 'knock_restricted')).toBe('404, 404');
+    expect(await seen('10', 'knock_restricted')).toBe('200 restricted, 200 restricted');
+    expect(await seen('12', 'nonsense')).toBe('404, 404');
+    expect(await seen('1', 'public')).toBe('200, 200');
+  });
+
   it('topics are told from outside in plain text', async () => {
     const roomId = await createRoom(alice, { preset: 'public_chat', topic: 'as made' });
     const topic = async (content?: object): Promise<unknown> => {

@@ -1,5 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
+import { roomVersionRules } from '@rookery/events';
 import { domainOf, isJsonObject, type JsonObject, MatrixError, type Membership } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
 import { RemoteRooms } from '../membership/remote-rooms.js';
@@ -51,7 +52,10 @@ export class RoomSummaries {
   async known(roomId: string): Promise<RoomSummary | undefined> {
     const row = await selectSummary(this.database, roomId);
     if (!row) return undefined;
-    const isRestricted = row.join_rules === 'restricted' || row.join_rules === 'knock_restricted';
+    const known = roomVersionRules(row.room_version)?.joinRules;
+    const isRestricted =
+      (row.join_rules === 'restricted' && known?.restricted) ||
+      (row.join_rules === 'knock_restricted' && known?.knockRestricted);
     const rules = isRestricted ? await this.state.currentEvent(roomId, 'm.room.join_rules') : undefined;
     return { row, membership: undefined, allowedRoomIds: rules && allowedRooms(rules.event.content) };
   }
@@ -122,11 +126,15 @@ export class RoomSummaries {
   }
 }
 
-/** Join rules by which everybody may know of a room. */
+/** Join rules by which everybody may know of a room of another server, which knows its version. */
 const openRules: ReadonlySet<unknown> = new Set(['public', 'knock', 'knock_restricted']);
 
-const isOpenToAll = ({ join_rules: rule, history_visibility: visibility }: SummaryRow): boolean =>
-  openRules.has(rule) || visibility === 'world_readable';
+/** A join rule that the room's version does not know lets nobody in, nor knock. */
+function isOpenToAll({ join_rules: rule, history_visibility: visibility, room_version: version }: SummaryRow): boolean {
+  if (visibility === 'world_readable' || rule === 'public') return true;
+  const known = roomVersionRules(version)?.joinRules;
+  return rule === 'knock' ? !!known?.knock : rule === 'knock_restricted' && !!known?.knockRestricted;
+}
 
 /** Servers that a space names for a child. */
 export function viaOf(content: Readonly<JsonObject>): string[] {
