@@ -48,8 +48,17 @@ export default defineModule({
       if (token === undefined) return;
       const link = `${publicBaseurl}${path.slice(1)}?token=${token}`;
       const html = `<p>Your account ${userId.replace(/[&<>"]/g, '')} runs out soon.</p><p><a href="${link}">Keep it</a></p>`;
-      for (const { address } of addresses)
-        await api.sendMail(address, subject, html, `Your account ${userId} runs out soon. Keep it: ${link}`);
+      const failures: unknown[] = [];
+      for (const { address } of addresses) {
+        try {
+          await api.sendMail(address, subject, html, `Your account ${userId} runs out soon. Keep it: ${link}`);
+        } catch (error) {
+          failures.push(error);
+        }
+      }
+      // A link that has reached its user somewhere is not taken back.
+      if (failures.length === addresses.length) throw failures[0];
+      for (const error of failures) api.log.warn('A mail was not sent to one of the addresses', { userId, err: error });
     }
 
     api.scheduler.every('mail', 3_600_000, async () => {

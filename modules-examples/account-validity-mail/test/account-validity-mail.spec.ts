@@ -63,7 +63,7 @@ function load(more: Partial<ModuleApi> = {}): Loaded {
     sendMail: async (to: string, _subject: string, _html: string, text: string) => void loaded.mails.push({ to, text }),
     store: { ...store, transaction: async <T>(work: (tx: DocumentStore) => Promise<T>) => work(store) },
     scheduler: { every: (_n: string, _p: number, job: () => Promise<void>) => void (loaded.job = job) },
-    log: { error: () => {} },
+    log: { error: () => {}, warn: () => {} },
     ...more,
   } as unknown as ModuleApi;
   void accountValidity.register(api, accountValidity.parseConfig({ period_days: 30, renew_days_before: 7 }));
@@ -151,6 +151,23 @@ it('one mail that cannot be sent does not keep the others and is tried again, an
   await job();
   expect(sent).toHaveLength(2);
   expect(JSON.stringify([...documents])).not.toContain(tokenIn(sent[0] ?? '').slice('?token='.length));
+});
+
+it('a link that has reached one address of a user stays good though another address takes no mail', async () => {
+  const sent: string[] = [];
+  const { callbacks, pass, job, web } = load({
+    getThreepidsForUser: async () => ['dead', 'alive'].map((address) => ({ medium: 'email', address })),
+    sendMail: async (to: string, _s: string, _h: string, text: string) => {
+      if (to === 'dead') throw new Error('no such mailbox');
+      sent.push(text);
+    },
+  });
+  await callbacks.onUserRegistration?.(alice, context);
+  pass(25);
+  await job();
+  await job();
+  expect(sent).toHaveLength(1);
+  expect((await web(tokenIn(sent[0] ?? ''), 'POST')).status).toBe(200);
 });
 
 it('needs a base for its links', () => {

@@ -3,7 +3,7 @@ import { ConfigError } from '@rookery/module-api';
 export interface EncryptionPolicyConfig {
   /** Which new rooms get encryption. */
   readonly newRooms: 'all' | 'private' | 'none';
-  /** Refuse to switch encryption on in a room that anybody may join. */
+  /** Refuse to switch encryption on in a room that anybody may join, and to let anybody join an encrypted room. */
   readonly forbidInPublic: boolean;
   /** Refuse plain messages in encrypted rooms. */
   readonly refusePlain: boolean;
@@ -25,6 +25,8 @@ export function parseConfig(raw: unknown = {}): EncryptionPolicyConfig {
     throw new ConfigError('expected all, private or none', ['new_rooms']);
   }
   if (typeof forbidInPublic !== 'boolean') throw new ConfigError('expected true or false', ['forbid_in_public']);
+  if (forbidInPublic && newRooms === 'all')
+    throw new ConfigError('contradicts new_rooms: all, since no public room could be made', ['forbid_in_public']);
   if (typeof refusePlain !== 'boolean') throw new ConfigError('expected true or false', ['refuse_plain']);
   return { newRooms, forbidInPublic, refusePlain };
 }

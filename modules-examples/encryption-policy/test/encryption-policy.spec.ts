@@ -44,6 +44,7 @@ const draft = (type: string, stateKey?: string, eventId?: string): ModuleEventDr
 const encrypted = { 'm.room.encryption': { algorithm: 'm.megolm.v1.aes-sha2' } };
 
 describe('a new room', () => {
+  const joinRule = (rule: string): object => ({ type: 'm.room.join_rules', content: { join_rule: rule } });
   const added = [{ type: 'm.room.encryption', state_key: '', content: { algorithm: 'm.megolm.v1.aes-sha2' } }];
 
   it.each([
@@ -51,6 +52,13 @@ describe('a new room', () => {
     ['private', { preset: 'private_chat', visibility: 'public' }, added],
     ['private', { preset: 'public_chat' }, undefined],
     ['private', { visibility: 'public' }, undefined],
+    ['private', { initial_state: [joinRule('public')] }, undefined],
+    ['private', { preset: 'public_chat', initial_state: [joinRule('invite')] }, [joinRule('invite'), ...added]],
+    [
+      'private',
+      { initial_state: [{ ...joinRule('public'), state_key: 'x' }] },
+      [{ ...joinRule('public'), state_key: 'x' }, ...added],
+    ],
     ['all', { preset: 'public_chat' }, added],
     ['none', {}, undefined],
   ])('with new_rooms: %s and %j', (newRooms, body, state) => {
@@ -63,6 +71,13 @@ describe('a new room', () => {
     expect(create({}, { initial_state: [topic] })).toEqual({ initial_state: [topic, ...added] });
     const own = { type: 'm.room.encryption', content: { algorithm: 'own' } };
     expect(create({}, { initial_state: [own] })).toBeUndefined();
+    for (const none of [
+      { ...own, state_key: 'x' },
+      { ...own, content: {} },
+      { type: own.type },
+      { ...own, content: null },
+    ])
+      expect(create({}, { initial_state: [none] })).toEqual({ initial_state: [none, ...added] });
     expect(create({}, { initial_state: 'rubbish' })).toEqual({ initial_state: added });
   });
 });
@@ -97,12 +112,27 @@ describe('an event', () => {
     expect(await strict.checkEventAllowed?.(draft('m.room.encryption', ''), closed, context)).toBe(true);
     expect(await load().checkEventAllowed?.(draft('m.room.encryption', ''), open, context)).toBe(true);
   });
+
+  it('that opens an encrypted room to everybody is refused where the settings say so', async () => {
+    const rules = (rule: string): ModuleEventDraft => ({
+      ...draft('m.room.join_rules', ''),
+      content: { join_rule: rule },
+    });
+    const strict = load({ forbid_in_public: true });
+    expect(await strict.checkEventAllowed?.(rules('public'), room(encrypted), context)).toMatchObject({
+      allowed: false,
+    });
+    expect(await strict.checkEventAllowed?.(rules('knock'), room(encrypted), context)).toBe(true);
+    expect(await strict.checkEventAllowed?.(rules('public'), room({}), context)).toBe(true);
+    expect(await load().checkEventAllowed?.(rules('public'), room(encrypted), context)).toBe(true);
+  });
 });
 
 it.each([
   [[], []],
   [{ new_rooms: 'some' }, ['new_rooms']],
   [{ forbid_in_public: 1 }, ['forbid_in_public']],
+  [{ forbid_in_public: true, new_rooms: 'all' }, ['forbid_in_public']],
   [{ refuse_plain: 'no' }, ['refuse_plain']],
   [{ other: 1 }, ['other']],
 ])('points to what is wrong in %j', (config, path) => {

@@ -1,29 +1,40 @@
 import { Codes, defineModule, DROP_SILENTLY, NOT_SPAM } from '@rookery/module-api';
-import { parseConfig } from './config.js';
+import { type Action, parseConfig } from './config.js';
 
 /** Decides who may invite whom: by user, by server, by whether they share a room. Administrators may always. */
 export default defineModule({
   name: 'invite-policy',
   parseConfig,
   register(api, { rules, otherwise, message }) {
+    /** The first rule that fits. Of an address nobody knows whose it is: no rule about users fits it, and it shares no room. */
+    async function actionFor(inviter: string, invitee: string | undefined): Promise<Action> {
+      let shared = invitee === undefined ? false : undefined;
+      for (const { from, to, sharedRoom, action } of rules) {
+        if (from && !from.test(inviter)) continue;
+        if (to && (invitee === undefined || !to.test(invitee))) continue;
+        if (sharedRoom !== undefined) {
+          shared ??= await api.usersShareRoom(inviter, invitee ?? '');
+          if (shared !== sharedRoom) continue;
+        }
+        return action;
+      }
+      return otherwise;
+    }
+    const refusal = { errcode: Codes.FORBIDDEN, message };
+
     api.registerSpamCheckerCallbacks({
       async userMayInvite(inviter, invitee, _roomId, context) {
-        if (context.isAdmin) return NOT_SPAM;
-        let shared: boolean | undefined;
-        let action = otherwise;
-        for (const rule of rules) {
-          if (rule.from && !rule.from.test(inviter)) continue;
-          if (rule.to && !rule.to.test(invitee)) continue;
-          if (rule.sharedRoom !== undefined) {
-            shared ??= await api.usersShareRoom(inviter, invitee);
-            if (shared !== rule.sharedRoom) continue;
-          }
-          action = rule.action;
-          break;
-        }
+        const action = context.isAdmin ? 'allow' : await actionFor(inviter, invitee);
         if (action === 'allow') return NOT_SPAM;
         api.log.info('Invite refused', { inviter, invitee, action });
-        return action === 'drop' ? DROP_SILENTLY : { errcode: Codes.FORBIDDEN, message };
+        return action === 'drop' ? DROP_SILENTLY : refusal;
+      },
+      async userMaySend3pidInvite(inviter, medium, _address, _roomId, context) {
+        const action = context.isAdmin ? 'allow' : await actionFor(inviter, undefined);
+        if (action === 'allow') return NOT_SPAM;
+        // The invite is on its way through another server: there is nothing to drop.
+        api.log.info('Invite refused', { inviter, medium, action });
+        return refusal;
       },
     });
   },

@@ -15,7 +15,7 @@ const deny = { errcode: 'M_FORBIDDEN', message: 'no' };
 async function invite(
   config: object,
   inviter: string,
-  invitee: string,
+  invitee: string | undefined,
   { shared = false, isAdmin = false } = {},
 ): Promise<[verdict: unknown, asked: number]> {
   let callbacks: SpamCheckerCallbacks = {};
@@ -26,7 +26,10 @@ async function invite(
     log: { info: () => {} },
   } as unknown as ModuleApi;
   await invitePolicy.register(api, invitePolicy.parseConfig({ message: 'no', ...config }));
-  const verdict = await callbacks.userMayInvite?.(inviter, invitee, '!r:x', { ...context, isAdmin });
+  const verdict =
+    invitee === undefined
+      ? await callbacks.userMaySend3pidInvite?.(inviter, 'email', 'a@example.org', '!r:x', { ...context, isAdmin })
+      : await callbacks.userMayInvite?.(inviter, invitee, '!r:x', { ...context, isAdmin });
   return [verdict, asked];
 }
 
@@ -47,6 +50,19 @@ it.each([
   ['@botXexample.org', '@b:example.org', false, deny, 1],
 ])('%s inviting %s (sharing a room: %p)', async (inviter, invitee, shared, verdict, asked) => {
   expect(await invite({ rules, otherwise: 'deny' }, inviter, invitee, { shared })).toEqual([verdict, asked]);
+});
+
+it.each([
+  ['@bot:example.org', NOT_SPAM],
+  ['@a:evil.example', deny],
+  ['@a:example.org', deny],
+])('%s inviting an address, which shares no room and fits no rule about users', async (inviter, verdict) => {
+  const stranger = [...rules, { to: '*', action: 'allow' }];
+  expect(await invite({ rules: stranger, otherwise: 'deny' }, inviter, undefined)).toEqual([verdict, 0]);
+  expect(
+    await invite({ rules: [{ shared_room: false, action: 'allow' }], otherwise: 'deny' }, inviter, undefined),
+  ).toEqual([NOT_SPAM, 0]);
+  expect(await invite({ otherwise: 'deny' }, inviter, undefined, { isAdmin: true })).toEqual([NOT_SPAM, 0]);
 });
 
 it('allows by default, and administrators always', async () => {

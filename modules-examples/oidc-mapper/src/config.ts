@@ -33,7 +33,12 @@ export function parseConfig(raw: unknown = {}): OidcMapperConfig {
   if (groups !== undefined && !(Array.isArray(groups) && groups.every((group) => typeof group === 'string'))) {
     throw new ConfigError('expected a list of names', ['groups']);
   }
-  if (typeof extra !== 'object' || extra === null || !Object.values(extra).every((one) => typeof one === 'string')) {
+  if (
+    typeof extra !== 'object' ||
+    extra === null ||
+    Array.isArray(extra) ||
+    !Object.values(extra).every((one) => typeof one === 'string')
+  ) {
     throw new ConfigError('expected names of claims by field', ['extra']);
   }
   if (typeof confirm !== 'boolean') throw new ConfigError('expected true or false', ['confirm']);

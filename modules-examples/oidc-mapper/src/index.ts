@@ -28,7 +28,9 @@ function createMapping(raw: unknown): OidcMappingProvider {
     mapUserAttributes(userinfo, _token, failures) {
       checkGroups(userinfo);
       const name = textOf(userinfo, localpart);
-      const address = userinfo.email_verified === false ? undefined : textOf(userinfo, email);
+      // Some providers say it as a text.
+      const unverified = userinfo.email_verified === false || userinfo.email_verified === 'false';
+      const address = unverified ? undefined : textOf(userinfo, email);
       return {
         localpart: name && mapUsernameToMxidLocalpart(name) + (failures > 0 ? String(failures) : ''),
         confirmLocalpart: confirm,

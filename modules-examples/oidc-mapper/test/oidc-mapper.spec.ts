@@ -41,8 +41,10 @@ it('takes name, picture and a verified address', async () => {
     picture: 'https://x.example/a.png',
     emails: ['a@example.org'],
   });
-  const unverified = await create({}).mapUserAttributes({ ...claims, email_verified: false }, {}, 0);
-  expect(unverified.emails).toEqual([]);
+  for (const said of [false, 'false']) {
+    const unverified = await create({}).mapUserAttributes({ ...claims, email_verified: said }, {}, 0);
+    expect(unverified.emails).toEqual([]);
+  }
 });
 
 it('keeps out who is in no group', () => {
@@ -64,6 +66,7 @@ it.each([
   [{ localpart: '' }, ['localpart']],
   [{ groups: 'staff' }, ['groups']],
   [{ extra: { a: 1 } }, ['extra']],
+  [{ extra: ['team'] }, ['extra']],
   [{ confirm: 'yes' }, ['confirm']],
   [{ other: 1 }, ['other']],
 ])('points to what is wrong in %j', (config, path) => {

@@ -3,6 +3,7 @@ import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { Agent as HttpAgent, type IncomingMessage, request as httpRequest } from 'node:http';
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
+import { pipeline } from 'node:stream';
 import type { S3Config } from './config.js';
 import { amzDate, authorization, encodePath } from './signature.js';
 
@@ -135,11 +136,8 @@ export class S3Client {
       request.setTimeout(timeoutMs, () => request.destroy(new Error(`no answer within ${timeoutMs} ms`)));
       request.on('error', fail).on('response', resolve);
       if (file === undefined) request.end();
-      else {
-        createReadStream(file)
-          .on('error', (error) => request.destroy(error))
-          .pipe(request);
-      }
+      // Closes the file whatever becomes of the request; what went wrong is told by the request.
+      else pipeline(createReadStream(file), request, (error) => error && request.destroy(error));
     });
   }
 

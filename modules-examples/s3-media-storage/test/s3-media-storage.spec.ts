@@ -1,16 +1,29 @@
+import { readdirSync, readlinkSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { ConfigError, type MediaFileInfo, type MediaStorageProvider, type ModuleApi } from '@rookery/module-api';
-import { describeStorageProvider } from '@rookery/testing';
+import { describeStorageProvider, eventually } from '@rookery/testing';
 import s3MediaStorage from '../src/index.js';
 import { parseConfig } from '../src/config.js';
 import { authorization, encodePath } from '../src/signature.js';
 import { account, type S3Server, startS3Server } from './s3-server.js';
 
 const info: MediaFileInfo = { serverName: undefined, fileId: 'x', urlCache: false };
+
+/** The files that this process holds open, where the system tells. */
+function openFiles(): string[] {
+  if (process.platform !== 'linux') return [];
+  return readdirSync('/proc/self/fd').map((fd) => {
+    try {
+      return readlinkSync(`/proc/self/fd/${fd}`);
+    } catch {
+      return ''; // closed meanwhile
+    }
+  });
+}
 
 /** The module's provider, for a configuration. */
 function load(config: object): { provider: MediaStorageProvider; stop: () => void } {
@@ -98,6 +111,11 @@ describe('with a bucket', () => {
     const endpoint = `http://127.0.0.1:${(silent.address() as AddressInfo).port}`;
     const { provider } = load({ ...config(), endpoint, timeout_ms: 100 });
     await expect(provider.fetch('x', info)).rejects.toThrow('no answer within 100 ms');
+    // More than the buffers on the way hold, so that the upload is stopped in the middle of the file.
+    const large = join(folder, 'large');
+    await writeFile(large, Buffer.alloc(32 * 1024 * 1024));
+    await expect(provider.storeFile('x', info, large)).rejects.toThrow('no answer within 100 ms');
+    await eventually(() => !openFiles().includes(large), 10_000);
     silent.closeAllConnections();
     silent.close();
   });

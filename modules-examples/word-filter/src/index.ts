@@ -1,6 +1,16 @@
 import { Codes, defineModule, type ModuleEvent, NOT_SPAM } from '@rookery/module-api';
 import { parseConfig } from './config.js';
 
+/** What clients show in place of a topic's plain text. */
+function* blocks(topic: unknown): Iterable<string> {
+  const parts = typeof topic === 'object' && topic !== null ? (topic as Record<string, unknown>)['m.text'] : undefined;
+  if (!Array.isArray(parts)) return;
+  for (const part of parts as readonly unknown[]) {
+    const body = typeof part === 'object' && part !== null ? (part as Record<string, unknown>).body : undefined;
+    if (typeof body === 'string') yield body;
+  }
+}
+
 /** The texts of an event that people read. */
 function* texts({ content }: ModuleEvent): Iterable<string> {
   const edited = content['m.new_content'];
@@ -8,6 +18,7 @@ function* texts({ content }: ModuleEvent): Iterable<string> {
     if (typeof source !== 'object' || source === null) continue;
     const { body, formatted_body: formatted, topic, name } = source as Record<string, unknown>;
     for (const text of [body, formatted, topic, name]) if (typeof text === 'string') yield text;
+    yield* blocks((source as Record<string, unknown>)['m.topic']);
   }
 }
 

@@ -33,6 +33,7 @@ it.each([
   [{ body: 'harmless', formatted_body: '<b>casino</b>' }],
   [{ body: '* harmless', 'm.new_content': { body: 'casino' } }],
   [{ topic: 'All about casino' }],
+  [{ topic: 'harmless', 'm.topic': { 'm.text': [{ mimetype: 'text/html', body: 'x' }, { body: 'a casino' }] } }],
   [{ body: 'ask for cheap pills.' }],
   [{ body: 'что-то запрет тут' }],
   [{ body: 'price: a.b*c' }],
@@ -47,6 +48,9 @@ it.each([
   [{ body: 42 }],
   [{}],
   [{ 'm.new_content': null }],
+  [{ 'm.topic': { 'm.text': [null, 'casino', { body: 1 }] } }],
+  [{ 'm.topic': { 'm.text': 'casino' } }],
+  [{ 'm.topic': null }],
 ])('lets %j pass', (content) => {
   expect(check(['casino', 'a.b*c'], content)).toBe(NOT_SPAM);
 });
