@@ -70,7 +70,7 @@ function load(module: string): { code: number | null; out: string; err: string }
     import { importModules, whileLoading } from '${join(here, '../dist/loader.js')}';
     import { SystemClock } from '${join(here, '../../platform/dist/index.js')}';
     const clock = new SystemClock();
-    clock.after = (ms, fn) => SystemClock.prototype.after.call(clock, ms / 100, fn);
+    clock.after = (ms, fn) => SystemClock.prototype.after.call(clock, ms / 15, fn);
     const entry = { module: './module.mjs', onError: 'deny', allowFederationTo: [], where: () => 'homeserver.yaml:3' };
     entry.settingsOption = ' -c x.yaml';
     try {
