@@ -39,6 +39,8 @@ export interface ShutdownResult {
 }
 
 const parallelLeaves = 8;
+/** How often it is noted, while people are removed, who has been. */
+const maxReports = 50;
 /** How often everybody is removed again when somebody has returned before the room could be purged. */
 const maxAttempts = 3;
 
@@ -136,14 +138,24 @@ export class RoomShutdown implements OnModuleInit {
       [roomId],
     );
     const pending = rows.map((row) => row.user_id);
+    const reportEvery = Math.ceil(pending.length / maxReports);
+    let removed = 0;
+    // One after the other, so that what is older does not come later.
+    let noting = Promise.resolve();
     const worker = async (): Promise<void> => {
       for (let userId = pending.pop(); userId !== undefined; userId = pending.pop()) {
-        if (this.tasks.stopping) throw new TaskInterrupted();
+        if (this.tasks.stopping) break;
         if (await this.#remove(roomId, userId, newRoomId)) kicked.add(userId);
         else failed.add(userId);
+        // All of them are named each time: in a large room not after everybody.
+        if (++removed % reportEvery === 0) await (noting = noting.then(() => report(soFar())));
       }
     };
     await Promise.all(Array.from({ length: parallelLeaves }, worker));
+    if (this.tasks.stopping) {
+      await report(soFar());
+      throw new TaskInterrupted();
+    }
     await this.database.write(
       async (tx) => {
         if (newRoomId !== undefined) await moveAliases(tx, roomId, newRoomId);
@@ -180,12 +192,22 @@ export class RoomShutdown implements OnModuleInit {
     return roomId;
   }
 
-  /** Makes a user leave, and join the new room. */
+  /** Brings a user to the new room. Whoever may not go there leaves the old one all the same. */
+  async #bring(userId: string, newRoomId: string): Promise<void> {
+    try {
+      await this.joins.join(serverRequester(userId), newRoomId, { unchecked: true });
+    } catch (error) {
+      if (isTransient(error)) throw error;
+      this.logger.info('A user of a closed room could not join the new one', { roomId: newRoomId, userId, err: error });
+    }
+  }
+
+  /** Makes a user join the new room and leave the old one: after a crash in between, the user is found and goes again. */
   async #remove(roomId: string, userId: string, newRoomId: string | undefined): Promise<boolean> {
     try {
+      if (newRoomId !== undefined) await this.#bring(userId, newRoomId);
       await this.memberships.leave(serverRequester(userId), roomId, { unchecked: true });
       await this.database.write((tx) => forget(tx, userId, roomId, this.clock.nowMs()), { name: 'forget_room' });
-      if (newRoomId !== undefined) await this.joins.join(serverRequester(userId), newRoomId, { unchecked: true });
       return true;
     } catch (error) {
       if (isTransient(error)) throw error;

@@ -1,7 +1,7 @@
 import { databaseMigrations } from '@rookery/database';
 import { parseEventFilter } from '@rookery/matrix-types';
 import { replicationMigrations } from '@rookery/replication';
-import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
+import { eachDatabase, eventually, FakeClock, type TestDatabase } from '@rookery/testing';
 import { usersMigrations } from '@rookery/users';
 import { type CreateRoomRequest, RoomCreation } from '../creation/room-creation.service.js';
 import { RoomReadingService } from '../history/room-reading.service.js';
@@ -43,6 +43,8 @@ eachDatabase('upkeep of rooms', (open) => {
     const page = await rooms.get(RoomReadingService).messages(alice, roomId, { direction: 'f', limit: 500, filter });
     return (page['chunk'] as { content: { body: string } }[]).map((event) => event.content.body);
   };
+  const kickedBy = async (taskId: string): Promise<string[]> =>
+    ((await rooms.get(RoomTasks).find(taskId))?.result?.['kicked_users'] ?? []) as string[];
   const rowsOf = async (roomId: string): Promise<Record<string, number>> => {
     const counts: Record<string, number> = {};
     for (const table of [
@@ -124,6 +126,48 @@ eachDatabase('upkeep of rooms', (open) => {
     await expect(rooms.get(JoinService).join(bob, roomId)).rejects.toMatchObject({ errcode: 'M_FORBIDDEN' });
     await rooms.get(RoomBlocking).unblock(roomId);
     expect(await rooms.get(RoomBlocking).blockedBy(roomId)).toBeUndefined();
+  });
+
+  it.each(['is stopped', 'is killed'] as const)('knows whom it has moved when it %s in the middle', async (end) => {
+    // Equal rooms of the same moment would be one.
+    await clock.advance(1_000);
+    const roomId = await create();
+    const users = Array.from({ length: 30 }, (_, n) => requesterOf(`mover${n}`));
+    for (const user of users) await rooms.get(JoinService).join(user, roomId);
+    const dying = await buildRooms({ database: test.database, clock });
+    const service = dying.get(MembershipService);
+    const leave = service.leave.bind(service);
+    let left = 0;
+    let hanging = 0;
+    let stopping: Promise<void> | undefined;
+    service.leave = async (...request) => {
+      // From then on nothing more is done by this process.
+      if (end === 'is killed' && left >= 15) {
+        hanging++;
+        return new Promise(() => {});
+      }
+      const done = await leave(...request);
+      if (++left >= 15 && end === 'is stopped') stopping ??= dying.get(RoomTasks).stop();
+      return done;
+    };
+    const request = { requesterId: '@admin:example.org', newRoomUserId: '@admin:example.org' };
+    const flags = { block: false, purge: false, forcePurge: false };
+    const id = await dying.get(RoomShutdown).start(roomId, { ...request, ...flags });
+    await eventually(() => left >= 15);
+    if (end === 'is stopped') await stopping;
+    else await eventually(async () => hanging === 8 && (await kickedBy(id)).length === left);
+    expect((await kickedBy(id)).length).toBeLessThan(users.length);
+    await rooms.get(RoomTasks).resume();
+    await rooms.get(RoomTasks).settled();
+    const task = await rooms.get(RoomTasks).find(id);
+    expect(task).toMatchObject({ status: 'complete', result: { failed_to_kick_users: [] } });
+    const everybody = [alice, ...users].map(({ userId }) => userId).sort();
+    const joined = await rooms.get(MembershipReader).joinedUserIds([task!.result!['new_room_id'] as string]);
+    expect([...joined.values()].flatMap((members) => [...members]).sort()).toEqual([
+      '@admin:example.org',
+      ...everybody,
+    ]);
+    expect((await kickedBy(id)).sort()).toEqual(everybody);
   });
 
   it('goes on with unfinished work after a restart', async () => {
