@@ -13,7 +13,8 @@ interface Packed {
 const filesBelow = (folder: string): string[] =>
   (readdirSync(folder, { recursive: true }) as string[]).filter((path) => statSync(join(folder, path)).isFile());
 
-it('each package holds what it needs where it is installed alone: a new moduleâ€™s test starts a server from packages', () => {
+let packages: readonly Packed[];
+beforeAll(() => {
   const { stdout, stderr } = spawnSync('npm', ['pack', '--workspaces', '--dry-run', '--json', '--ignore-scripts'], {
     cwd: root,
     encoding: 'utf8',
@@ -21,7 +22,18 @@ it('each package holds what it needs where it is installed alone: a new moduleâ€
     env: { ...process.env, NODE_OPTIONS: '' },
   });
   const answer: unknown = JSON.parse(stdout || `"${stderr}"`);
-  const packages = Object.values(answer as Record<string, Packed>);
+  packages = Object.values(answer as Record<string, Packed>);
+}, 60_000);
+
+it('no package for everybody holds what only its build needs', () => {
+  const needless = packages
+    .filter(({ name }) => /^@rookery(?:-examples\/|\/(?:module-api|matrix-types|testing|create-module)$)/.test(name))
+    .map(({ name, files }) => [name, files.filter(({ path }) => path.includes('tsbuildinfo'))]);
+  expect(needless.length).toBeGreaterThan(10);
+  for (const [name, files] of needless) expect([name, files]).toEqual([name, []]);
+});
+
+it('each package holds what it needs where it is installed alone: a new moduleâ€™s test starts a server from packages', () => {
   for (const group of ['libs', 'apps']) {
     for (const folder of readdirSync(join(root, group))) {
       const manifestPath = join(root, group, folder, 'package.json');
@@ -45,4 +57,4 @@ it('each package holds what it needs where it is installed alone: a new moduleâ€
       }
     }
   }
-}, 60_000);
+});

@@ -1,10 +1,11 @@
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { Command } from 'commander';
 import { CommandError } from '../command-error.js';
 import type { Terminal } from '../terminal.js';
 import { registerModuleCommands } from './module-commands.js';
+import { assertWritable } from './replace-file.js';
 
 let folder: string;
 let file: string;
@@ -151,6 +152,21 @@ describe('module add', () => {
     expect(await rookery('add', '-c', file, '--', '--force')).toMatchObject({ code: 2 });
     expect(await rookery('add', '', '-c', file)).toMatchObject({ code: 2, notes: '"" is no package' });
     expect(existsSync(join(folder, 'modules'))).toBe(false);
+  });
+
+  it('installs nothing for a settings file that it may not write', async () => {
+    // The system's administrator may write everything, except what is not there any more.
+    settings('');
+    const gone = join(folder, 'elsewhere.yaml');
+    write('plain.mjs', source('plain', joins));
+    if (process.getuid?.() === 0) {
+      expect(() => assertWritable(gone)).toThrow(/elsewhere\.yaml cannot be written: there is no such file/);
+      return;
+    }
+    chmodSync(file, 0o400);
+    const refused = await rookery('add', join(folder, 'plain.mjs'), '-c', file);
+    expect(refused).toMatchObject({ code: 1, notes: `${file} cannot be written: permission denied` });
+    expect((await rookery('remove', './plain.mjs', '-c', file)).code).toBe(1);
   });
 
   it('mends what it is named for: a listed package that is not installed, found from the settings of the server', async () => {

@@ -9,7 +9,7 @@ import type { Terminal } from '../terminal.js';
 import { collect } from './common.js';
 import { checkModules, type CheckedModule, nameOfModule } from './module-check.js';
 import { addModuleEntry, entriesOfPackage, listsModules, moduleEntries, removeModuleEntry } from './module-entries.js';
-import { because } from './replace-file.js';
+import { assertWritable, because } from './replace-file.js';
 
 interface Options {
   readonly config?: readonly string[];
@@ -77,6 +77,7 @@ function placesOf(paths: readonly string[]): { file: string; folder: string; mod
 async function add(name: string, paths: readonly string[], terminal: Terminal): Promise<void> {
   if (name.trim() === '' || name.startsWith('-')) throw new CommandError(`"${name}" is no package`, 2);
   const { file, folder, modules } = placesOf(paths);
+  assertWritable(file);
   const entry = codeAt(name, folder) ?? install(name, modules, file);
   // An entry may name a part of the package, or one of its modules.
   const before = entriesOfPackage(file, entry);
@@ -141,6 +142,7 @@ async function remove(name: string, options: RemoveOptions, terminal: Terminal):
     const others = listed.length > 0 ? `; it lists: ${listed.join(', ')}` : '';
     throw new CommandError(`${file} lists no module called ${name}${others}`);
   }
+  assertWritable(file);
   // While it is still installed, the module can say what it is called.
   const own = options.keepData === true ? undefined : await nameOfModule(paths, name);
   removeModuleEntry(file, name);

@@ -1,4 +1,14 @@
-import { chmodSync, chownSync, realpathSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  accessSync,
+  chmodSync,
+  chownSync,
+  constants,
+  realpathSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { CommandError } from '../command-error.js';
 
 const reasons: Readonly<Record<string, string>> = {
@@ -16,6 +26,15 @@ const onlyInPlace = new Set(['EACCES', 'EPERM', 'EBUSY']);
 export function because(error: unknown): string {
   const { code, message } = error as NodeJS.ErrnoException;
   return (code === undefined ? undefined : reasons[code]) ?? code ?? message;
+}
+
+/** @throws CommandError when a file may not be written, before anything depends on it */
+export function assertWritable(path: string): void {
+  try {
+    accessSync(path, constants.W_OK);
+  } catch (error) {
+    throw new CommandError(`${path} cannot be written: ${because(error)}`);
+  }
 }
 
 /**
