@@ -3,6 +3,7 @@ import { UsersModule } from '@rookery/users';
 import { AutoJoinRooms } from './membership/auto-join-rooms.js';
 import { AutoJoins } from './membership/auto-joins.js';
 import { Departures } from './membership/departures.js';
+import { GuestDepartures } from './membership/guest-departures.service.js';
 import { AutoAcceptInvites } from './membership/auto-accept.service.js';
 import { ProfilePropagation } from './membership/profile-propagation.js';
 import { RoomsModule } from './rooms.module.js';
@@ -23,6 +24,7 @@ const work = [
   Departures,
   DummyEvents,
   ForgottenRooms,
+  GuestDepartures,
   ProfilePropagation,
   RedactionCensor,
   Retention,

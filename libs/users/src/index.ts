@@ -2,7 +2,14 @@
 export type { AccountDataRow, RoomAccountDataRow } from './account-data/account-data.query.js';
 export { AccountDataService, type AccountDataSource } from './account-data/account-data.service.js';
 export { FilterStore } from './account-data/filter-store.js';
-export { type Account, type AccountFlags, erasedUsers, existingAccounts, isErased } from './accounts/account.query.js';
+export {
+  type Account,
+  type AccountFlags,
+  erasedUsers,
+  existingAccounts,
+  guestsAmong,
+  isErased,
+} from './accounts/account.query.js';
 export {
   type AccountFilter,
   type AccountOrder,

@@ -1,4 +1,4 @@
-import type { TestHomeserver, TestUser } from '@rookery/testing';
+import { eventually, type TestHomeserver, type TestUser } from '@rookery/testing';
 import {
   act,
   createRoom,
@@ -347,6 +347,29 @@ describe.each(databases)('details of the rooms API (%s)', (database) => {
     expect(await topic(forms(html))).toBeUndefined();
     for (const odd of [7, [], {}, { 'm.text': 7 }, { 'm.text': [7, null] }, { 'm.text': [{ body: 7 }] }])
       expect(await topic({ topic: 'old', 'm.topic': odd })).toBe('old');
+  });
+
+  it('guests leave a room that is closed to them, and nobody else does', async () => {
+    const roomId = await createRoom(alice, { preset: 'public_chat' });
+    const { body: guest } = await homeserver.request('POST', '/register?kind=guest', {});
+    const access = (value: string): Promise<string> =>
+      setState(alice, roomId, 'm.room.guest_access', { guest_access: value });
+    const come = (): Promise<string> =>
+      homeserver
+        .request('POST', `/rooms/${roomId}/join`, {}, String(guest['access_token']))
+        .then((answer) => outcome(answer));
+    await join(bob, roomId);
+    expect(await come()).toBe('403 M_GUEST_ACCESS_FORBIDDEN');
+    await access('can_join');
+    expect(await come()).toBe('200');
+    await access('forbidden');
+    await eventually(async () => {
+      const { joined } = await ok<{ joined: object }>(alice, 'GET', `/rooms/${roomId}/joined_members`);
+      return !Object.hasOwn(joined, String(guest['user_id'])) && Object.keys(joined).length === 2;
+    });
+    const { chunk: left } = await ok<Page>(alice, 'GET', `/rooms/${roomId}/members?membership=leave`);
+    expect(left.map((event) => [event.sender, event.state_key])).toEqual([[guest['user_id'], guest['user_id']]]);
+    expect(await come()).toBe('403 M_GUEST_ACCESS_FORBIDDEN');
   });
 
   it('a new room cannot have state that no room can be given', async () => {

@@ -84,6 +84,15 @@ export async function existingAccounts(db: Db, userIds: readonly string[]): Prom
   return new Set(rows.map((row) => row.name));
 }
 
+/** Which of these ids are guests of this server. */
+export async function guestsAmong(db: Db, userIds: readonly string[]): Promise<string[]> {
+  const rows = await db.query<{ name: string }>(
+    `SELECT name FROM users WHERE ${db.dialect.anyOf('name')} AND is_guest = ?`,
+    [userIds, true],
+  );
+  return rows.map((row) => row.name);
+}
+
 /** Of those of these ids that have accounts here, whether each is deactivated. */
 export async function accountStates(db: Db, userIds: readonly string[]): Promise<Map<string, boolean>> {
   const rows = await db.query<{ name: string; deactivated: SqlBool }>(
