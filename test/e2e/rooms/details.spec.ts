@@ -109,6 +109,26 @@ describe.each(databases)('details of the rooms API (%s)', (database) => {
     expect((await threadsOf(alice, roomId)).chunk[0]).toMatchObject({ content: { body: 'unheard' } });
   });
 
+  it('what is redacted keeps what refers to it, but no edits', async () => {
+    const roomId = await createRoom(alice);
+    const root = await say(alice, roomId, 'root');
+    const reply = await say(alice, roomId, 'reply', related('m.thread', root));
+    const quote = await say(alice, roomId, 'quote', related('m.reference', root));
+    const edit = { 'm.new_content': { msgtype: 'm.text', body: 'better' } };
+    for (const eventId of [root, reply]) await say(alice, roomId, '* better', related('m.replace', eventId, edit));
+    await redact(alice, roomId, root);
+    const [listed] = (await threadsOf(alice, roomId)).chunk;
+    for (const event of [listed!, await eventOf(alice, roomId, root)]) {
+      expect(event.content).toEqual({});
+      expect(bundled(event, 'm.thread')).toMatchObject({ count: 1, latest_event: { event_id: reply } });
+      expect(bundled(event, 'm.reference')).toEqual({ chunk: [{ event_id: quote }] });
+      expect(bundled(event, 'm.replace')).toBeUndefined();
+    }
+    expect(bundled(bundled(listed!, 'm.thread')?.['latest_event'] as WireEvent, 'm.replace')).toMatchObject({
+      content: edit,
+    });
+  });
+
   it('edits that cannot be are not bundled', async () => {
     const roomId = await createRoom(alice, { preset: 'public_chat' });
     const other = await createRoom(alice);

@@ -51,7 +51,7 @@ export class Aggregations {
    */
   async of(userId: string, events: readonly StoredEvent[]): Promise<Map<string, Aggregation>> {
     const targets = events
-      .filter((stored) => stored.redactedBy === undefined && stored.event.stateKey === undefined)
+      .filter((stored) => stored.event.stateKey === undefined)
       .map((stored) => stored.event.eventId)
       .filter((eventId) => !this.recent.isUnrelated(eventId));
     const found = new Map<string, Aggregation>();
@@ -72,7 +72,14 @@ export class Aggregations {
       this.#newestVisible(userId, latest, (hidden) => selectReplies(this.database, hidden, maxOlder)),
       this.#visible(userId, references),
     ]);
-    const editable = [...new Set([...ids, ...[...replies.values()].map((reply) => reply.event.eventId)])];
+    // What is redacted keeps its replies, but there is nothing left to edit.
+    const redacted = new Set(events.filter((each) => each.redactedBy !== undefined).map(({ event }) => event.eventId));
+    const editable = [
+      ...new Set([
+        ...ids.filter((eventId) => !redacted.has(eventId)),
+        ...[...replies.values()].map((reply) => reply.event.eventId),
+      ]),
+    ];
     const edits = await this.#newestVisible(
       userId,
       await selectEdits(this.database, editable, 1),
