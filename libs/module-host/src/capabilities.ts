@@ -100,8 +100,8 @@ export interface DocumentRows {
 
 /** The table behind `api.store`. */
 export interface DocumentBackend extends DocumentRows {
-  /** One database transaction; `work` may run again after a deadlock. */
-  transaction<T>(work: (rows: DocumentRows) => Promise<T>): Promise<T>;
+  /** One database transaction of a module; `work` may run again after a deadlock. */
+  transaction<T>(module: string, work: (rows: DocumentRows) => Promise<T>): Promise<T>;
 }
 
 /**

@@ -80,7 +80,7 @@ export class MemoryDocuments implements DocumentBackend {
   list(...args: Parameters<DocumentRows['list']>): ReturnType<DocumentRows['list']> {
     return rowsOf(this.#rows).list(...args);
   }
-  transaction<T>(work: (rows: DocumentRows) => Promise<T>): Promise<T> {
+  transaction<T>(_module: string, work: (rows: DocumentRows) => Promise<T>): Promise<T> {
     const result = this.#queue.then(async () => {
       const draft = new Map(this.#rows);
       const answer = await work(rowsOf(draft));

@@ -2,7 +2,7 @@ import { Metrics, SilentLogger, SystemClock } from '@rookery/platform';
 import type { JobBackend } from './capabilities.js';
 import { ModuleScope } from './scope.js';
 import { metricsOf } from './module-metrics.js';
-import { schedulerOf } from './scoped-services.js';
+import { federationOf, schedulerOf } from './scoped-services.js';
 
 class Lines extends SilentLogger {
   readonly lines: [string, Record<string, unknown> | undefined][] = [];
@@ -190,5 +190,35 @@ describe('metrics', () => {
     for (let i = 0; i < 100; i++) own.counter(`m${i}`, 'x');
     expect(() => own.counter('one_more', 'x')).toThrow(/at most 100/);
     own.counter('m1', 'x').inc();
+  });
+});
+
+describe('signed requests', () => {
+  it('go to servers that are allowed, and to paths that are what they look like', async () => {
+    const sent: unknown[] = [];
+    const backend = {
+      getJson: async (...given: unknown[]) => sent.push(given),
+      putJson: async (...given: unknown[]) => sent.push(given),
+    };
+    const federation = federationOf('m', ['a.example'], backend);
+    await federation.getJson('a.example', '/_matrix/federation/v1/query/profile?user_id=%40a%3Ab');
+    await federation.putJson('a.example', '/_matrix/federation/v1/..a/x.', {});
+    expect(sent).toHaveLength(2);
+    for (const path of [
+      '/_matrix/client/v3/x',
+      '/_matrix/federation/../client/v3/x',
+      '/_matrix/federation/v1/%2E%2e/%2e%2e/client',
+      '/_matrix/federation/v1/.',
+      '/_matrix/federation/v1/a b',
+      '/_matrix/federation/v1/\r\nx: y',
+      '/_matrix/federation/v1/\\x',
+      '/_matrix/federation/v1/#x',
+      '/_matrix/federation/v1/\u00e9',
+    ]) {
+      await expect(federation.getJson('a.example', path)).rejects.toThrow(RangeError);
+      await expect(federation.putJson('a.example', path, {})).rejects.toThrow(RangeError);
+    }
+    await expect(federation.getJson('b.example', '/_matrix/federation/v1/x')).rejects.toMatchObject({ status: 403 });
+    expect(sent).toHaveLength(2);
   });
 });

@@ -20,7 +20,9 @@ const minPeriodMs = 1000;
 const latestMs = 8.64e15;
 
 function checkKey(key: unknown, what = 'key'): string {
-  if (typeof key !== 'string' || key === '' || key.includes('\0') || Buffer.byteLength(key) > maxKeyBytes) {
+  // Half a character would become the same replacement as any other half.
+  const isText = typeof key === 'string' && key !== '' && key.isWellFormed() && !key.includes('\0');
+  if (!isText || Buffer.byteLength(key) > maxKeyBytes) {
     throw new RangeError(`A ${what} is a text of 1 to ${maxKeyBytes} bytes`);
   }
   return key;
@@ -43,6 +45,7 @@ function documentsOf(module: string, rows: DocumentRows): DocumentStore {
     delete: async (key) => rows.delete(module, checkKey(key)),
     async list({ prefix = '', after, limit = maxListed } = {}) {
       if (prefix !== '') checkKey(prefix, 'prefix');
+      if (after !== undefined && after !== '') checkKey(after);
       if (!Number.isInteger(limit) || limit < 1) throw new RangeError('A limit is a whole number of at least 1');
       const found = await rows.list(module, prefix, after, Math.min(limit, maxListed));
       return found.map(({ key, json }) => Object.freeze({ key, value: frozenCopy(JSON.parse(json) as unknown) }));
@@ -55,7 +58,7 @@ export function storeOf(module: string, backend: DocumentBackend): ModuleStore {
   return Object.freeze({
     ...documentsOf(module, backend),
     transaction: async <T>(work: (tx: DocumentStore) => Promise<T>): Promise<T> =>
-      backend.transaction((rows) => work(documentsOf(module, rows))),
+      backend.transaction(module, (rows) => work(documentsOf(module, rows))),
   });
 }
 
@@ -138,7 +141,11 @@ export function federationOf(
     if (!allowed.includes('*') && !allowed.includes(destination)) {
       throw MatrixError.forbidden(`The entry of module ${module} does not allow requests to ${destination}`);
     }
-    if (!path.startsWith('/_matrix/federation/')) throw new RangeError('A path begins with /_matrix/federation/');
+    // What would be signed is not what would be sent.
+    const isOdd = /[^\x21-\x7e]|[\\#]|\/(?:\.|%2e){1,2}(?:[/?]|$)/i.test(path);
+    if (!path.startsWith('/_matrix/federation/') || isOdd) {
+      throw new RangeError('A path is percent-encoded and begins with /_matrix/federation/');
+    }
   };
   return Object.freeze({
     async getJson(destination, path, query) {

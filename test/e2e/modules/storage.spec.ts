@@ -59,6 +59,65 @@ describe.each(['sqlite', 'postgres'] as const)('what a module keeps (%s)', (kind
     expect(await store.get('after')).toBe(true);
   });
 
+  it('a transaction that never stops asking is given up, and the server goes on meanwhile', async () => {
+    const { store } = probe.api!;
+    let rounds = 0;
+    const endless = store.transaction(async (tx) => {
+      for (;;) {
+        await tx.get('x');
+        rounds++;
+      }
+    });
+    const failed = expect(endless).rejects.toThrow('was given up');
+    expect((await fetch(`${server.baseUrl}/_matrix/client/versions`)).status).toBe(200);
+    await failed;
+    expect(rounds).toBeGreaterThan(0);
+    await store.put('after endless', 1);
+  });
+
+  it('many slow transactions of a module let others in between', async () => {
+    const { store } = probe.api!;
+    let [running, most, ended] = [0, 0, 0];
+    const slow = Array.from({ length: 30 }, () =>
+      store
+        .transaction(async (tx) => {
+          most = Math.max(most, ++running);
+          await tx.get('x');
+          await new Promise((resolve) => setTimeout(resolve, 300));
+          running--;
+        })
+        .finally(() => ended++),
+    );
+    await store.put('between', 1);
+    // One writes at a time on SQLite: whoever came last would be served last. Elsewhere connections would run out.
+    if (kind === 'sqlite') expect(ended).toBeLessThan(30);
+    await Promise.all(slow);
+    expect(most).toBeLessThanOrEqual(4);
+    await expect(store.transaction(() => store.put('inner', 1))).rejects.toThrow('pass the transaction on instead');
+    await expect(store.transaction(() => store.transaction((tx) => tx.put('inner', 1)))).rejects.toThrow(
+      'pass the transaction on instead',
+    );
+    expect(await store.get('inner')).toBeUndefined();
+  });
+
+  it('keys that the database could not tell apart, and other nonsense, are refused', async () => {
+    const { store, httpClient, federation } = probe.api!;
+    for (const key of ['\ud800', 'a\0', '', 'x'.repeat(256), 7 as never]) {
+      await expect(store.put(key, 1)).rejects.toThrow(RangeError);
+      await expect(store.get(key)).rejects.toThrow(RangeError);
+      await expect(store.transaction((tx) => tx.delete(key))).rejects.toThrow(RangeError);
+      if (key !== '') await expect(store.list({ after: key })).rejects.toThrow(RangeError);
+    }
+    await store.put('half', 'a\ud800\0b');
+    expect(await store.get('half')).toBe('a\ud800\0b');
+    for (const timeoutMs of [0, -1, NaN, Infinity, '5' as never]) {
+      await expect(httpClient.getJson('http://192.0.2.1/', { timeoutMs })).rejects.toThrow(/^A timeout/);
+      await expect(httpClient.getJson('http://192.0.2.1/', { maxSizeBytes: timeoutMs })).rejects.toThrow(/^The size/);
+    }
+    const federated = federation.getJson('other.example', '/_matrix/federation/v1/version');
+    await expect(federated).rejects.toMatchObject({ status: 403, errcode: 'M_FORBIDDEN' });
+  });
+
   it('tables are its own: made once, reached in transactions', async () => {
     const count = (name: string): Promise<number | undefined> =>
       probe.api!.runDbInteraction('count', async (tx) => {

@@ -12,8 +12,8 @@ export function documentBackend(database: Database, clock: Clock): DocumentBacke
   const inOwn = <T>(work: (tx: Tx) => Promise<T>): Promise<T> => database.write(work, { name });
   return {
     ...rowsOf(database, inOwn),
-    transaction: (work) =>
-      inModuleTransaction(database, clock, name, (tx) => {
+    transaction: (module, work) =>
+      inModuleTransaction(database, clock, module, name, (tx) => {
         const rows = rowsOf(tx, (statement) => statement(tx));
         return work(tx.dialect.name === 'postgres' ? serialized(tx, rows) : rows);
       }),

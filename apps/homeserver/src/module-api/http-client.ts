@@ -3,6 +3,8 @@ import { MatrixError } from '@rookery/matrix-types';
 import type { HttpAnswer, HttpClient, HttpRequestOptions } from '@rookery/module-api';
 
 const defaultTimeoutMs = 10_000;
+const longestTimeoutMs = 3_600_000;
+const largestAnswerBytes = 1_073_741_824;
 const methods = new Set(['GET', 'HEAD', 'POST', 'PUT', 'DELETE']);
 
 type Method = NonNullable<OutboundRequest['method']>;
@@ -16,12 +18,14 @@ export function httpClient(http: OutboundHttp): HttpClient {
     options: HttpRequestOptions = {},
     headers: Readonly<Record<string, string>> = {},
   ): Promise<OutboundResponse> => {
+    checkNumber('A timeout, in milliseconds,', options.timeoutMs, longestTimeoutMs);
+    checkNumber('The size of an answer, in bytes,', options.maxSizeBytes, largestAnswerBytes);
     try {
       return await http.request({
         method,
         url: withQuery(url, options.query),
         headers: { ...headers, ...options.headers },
-        timeoutMs: options.timeoutMs ?? defaultTimeoutMs,
+        timeoutMs: Math.floor(options.timeoutMs ?? defaultTimeoutMs),
         ...(body === undefined ? {} : { body }),
         ...(options.maxSizeBytes === undefined ? {} : { maxBytes: options.maxSizeBytes }),
         ...(options.signal === undefined ? {} : { signal: options.signal }),
@@ -58,6 +62,12 @@ export function httpClient(http: OutboundHttp): HttpClient {
       return answerOf(await send(name, url, body, options));
     },
   } satisfies HttpClient);
+}
+
+/** Timers take anything, and nothing is larger than what is no number. */
+function checkNumber(what: string, value: number | undefined, largest: number): void {
+  if (value === undefined || (typeof value === 'number' && value >= 1 && value <= largest)) return;
+  throw new RangeError(`${what} is a number from 1 to ${largest}`);
 }
 
 const isMethod = (name: string): name is Method => methods.has(name);

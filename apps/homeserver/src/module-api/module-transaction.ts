@@ -1,11 +1,43 @@
 import type { Database, Tx } from '@rookery/database';
 import type { Clock } from '@rookery/platform';
+import { AsyncLocalStorage } from 'node:async_hooks';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 
 /** How long a module may keep a transaction open in all, milliseconds. On SQLite every other write waits for it. */
 const limitMs = 5_000;
 /** One that asks nothing of the database for this many looks in a row waits for something else. */
 const maxIdleLooks = 4;
 const lookEveryMs = 250;
+/** SQLite answers without a turn of the event loop: after so long others, and the limits here, have theirs. */
+const turnMs = 10;
+
+/** Transactions of one module at a time, in this process: however many it begins, others come in between. */
+const atOnce = { sqlite: 1, postgres: 4 } as const;
+interface Turns {
+  running: number;
+  readonly waiting: (() => void)[];
+}
+const turns = new WeakMap<Database, Map<string, Turns>>();
+/** Whoever is in a transaction does not wait for its turn: it would be its own. The database says what is wrong with it. */
+const inside = new AsyncLocalStorage<true>();
+
+async function inTurn<T>(database: Database, module: string, work: () => Promise<T>): Promise<T> {
+  if (inside.getStore()) return work();
+  const modules = turns.get(database) ?? new Map<string, Turns>();
+  turns.set(database, modules);
+  const mine = modules.get(module) ?? { running: 0, waiting: [] };
+  modules.set(module, mine);
+  if (mine.running < atOnce[database.dialect.name]) mine.running++;
+  // Whoever ends hands its turn on.
+  else await new Promise<void>((resolve) => mine.waiting.push(resolve));
+  try {
+    return await inside.run(true, work);
+  } finally {
+    const next = mine.waiting.shift();
+    if (next) next();
+    else if (--mine.running === 0) modules.delete(module);
+  }
+}
 
 /**
  * Runs a module's work in a transaction. Work that waits for anything but the database is cut off after a second: on SQLite
@@ -14,38 +46,47 @@ const lookEveryMs = 250;
 export function inModuleTransaction<T>(
   database: Database,
   clock: Clock,
+  module: string,
   name: string,
   work: (tx: Tx) => Promise<T>,
 ): Promise<T> {
-  return database.write(
-    async (tx) => {
-      let running = 0;
-      let idleLooks = 0;
-      const watched = async <R>(statement: Promise<R>): Promise<R> => {
-        running++;
+  const transaction = (): Promise<T> =>
+    database.write(
+      async (tx) => {
+        let running = 0;
+        let idleLooks = 0;
+        let turnAtMs = clock.monotonicMs();
+        const watched = async <R>(statement: Promise<R>): Promise<R> => {
+          running++;
+          try {
+            const result = await statement;
+            if (clock.monotonicMs() - turnAtMs > turnMs) {
+              await nextTurn();
+              turnAtMs = clock.monotonicMs();
+            }
+            return result;
+          } finally {
+            running--;
+            idleLooks = 0;
+          }
+        };
+        let cut = (_: Error): void => {};
+        const idle = new Promise<never>((_, reject) => (cut = reject));
+        // Counted in looks, not in time: a process that was busy elsewhere is no fault of the module.
+        const watch = clock.every(lookEveryMs, () => {
+          if (running > 0) return;
+          if (++idleLooks < maxIdleLooks) return;
+          cut(new Error('A module waited for something else in a transaction; only the database may be waited for'));
+        });
         try {
-          return await statement;
+          return await Promise.race([work(watchedTx(tx, watched)), idle]);
         } finally {
-          running--;
-          idleLooks = 0;
+          watch.cancel();
         }
-      };
-      let cut = (_: Error): void => {};
-      const idle = new Promise<never>((_, reject) => (cut = reject));
-      // Counted in looks, not in time: a process that was busy elsewhere is no fault of the module.
-      const watch = clock.every(lookEveryMs, () => {
-        if (running > 0) return;
-        if (++idleLooks < maxIdleLooks) return;
-        cut(new Error('A module waited for something else in a transaction; only the database may be waited for'));
-      });
-      try {
-        return await Promise.race([work(watchedTx(tx, watched)), idle]);
-      } finally {
-        watch.cancel();
-      }
-    },
-    { name, limitMs },
-  );
+      },
+      { name, limitMs },
+    );
+  return inTurn(database, module, transaction);
 }
 
 const watchedTx = (tx: Tx, watched: <R>(statement: Promise<R>) => Promise<R>): Tx => ({

@@ -20,10 +20,9 @@ export const tablePrefix = (module: string): string => `module_${module.replace(
 /** Tables that modules made for themselves, in the server's database. */
 export function tableBackend(database: Database, clock: Clock): TableBackend {
   return {
-    // Named by the module alone: descriptions may be as many as a module likes, and names are labels of metrics.
     // The module's name alone is a label of metrics: there may be any number of descriptions.
     run: (module, _description, work) =>
-      inModuleTransaction(database, clock, `module_${module}`, (tx) => work(moduleTransaction(tx))),
+      inModuleTransaction(database, clock, module, `module_${module}`, (tx) => work(moduleTransaction(tx))),
     async migrate(module, migrations) {
       checkSteps(module, migrations);
       for (const migration of migrations) {
