@@ -1,5 +1,5 @@
 import { existsSync, readdirSync, statSync } from 'node:fs';
-import { dirname, extname, join } from 'node:path';
+import { dirname, extname, join, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 /** Size and time of each file with code, by path. */
@@ -50,11 +50,12 @@ function filesOf(url: string): Files {
   return files;
 }
 
-/** The nearest folder with a package.json that stands for the entry: not further up than a folder of packages. */
+/** The nearest folder with a package.json that stands for the entry: not one that the settings or the server lie in, too. */
 function packageOf(folder: string): string | undefined {
   for (let at = folder, up = dirname(at); at !== up; at = up, up = dirname(at)) {
+    if (existsSync(join(at, 'homeserver.yaml')) || import.meta.filename.startsWith(at + sep)) return undefined;
     if (existsSync(join(at, 'package.json'))) return at;
-    if (existsSync(join(at, 'homeserver.yaml')) || existsSync(join(at, 'node_modules'))) return undefined;
+    if (existsSync(join(at, 'node_modules'))) return undefined;
   }
   return undefined;
 }
