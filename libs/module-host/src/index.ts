@@ -16,7 +16,7 @@ export { ModuleHost, type ModuleHostOptions, type ReloadResult } from './host.js
 export { frozenCopy, type StateReader, toModuleDraft, toModuleEvent, toStateView } from './isolation.js';
 export { importModules, type LoadedModule, type ModuleEntry, modulesFolder, resolveModule } from './loader.js';
 export { packageOfModule } from './names.js';
-export { MemoryDocuments, offlineCapabilities, type OfflineServer } from './offline.js';
+export { MemoryDocuments, needsServer, offlineCapabilities, type OfflineServer } from './offline.js';
 export { guardProcess, ownerOf } from './process-guard.js';
 export type { TransformValues } from './readings.js';
 export {

@@ -14,13 +14,19 @@ export interface OfflineServer {
   readonly publicBaseurl?: string | undefined;
 }
 
+const wanting = 'needs a running server';
+
+/** Whether something failed only because no server is there: what a module does with one cannot be told. */
+export const needsServer = (error: unknown): error is MatrixError =>
+  MatrixError.is(error) && error.message.endsWith(wanting);
+
 /**
  * Capabilities without a server behind them: for checking that modules load, and for tests. Documents live in memory, jobs
  * are taken and never run, tables are not made; whatever needs accounts, rooms or other servers rejects with 503.
  */
 export function offlineCapabilities({ serverName, publicBaseurl }: OfflineServer): ModuleCapabilities {
   const refuse = (name: string) => (): Promise<never> =>
-    Promise.reject(new MatrixError(503, 'M_UNKNOWN', `${name} needs a running server`));
+    Promise.reject(new MatrixError(503, 'M_UNKNOWN', `${name} ${wanting}`));
   const each = <T>(object: string, names: readonly (keyof T & string)[]): T =>
     Object.fromEntries(names.map((name) => [name, refuse(`${object}.${name}`)])) as T;
   const shared: Partial<SharedCapabilities> = {

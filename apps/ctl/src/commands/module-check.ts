@@ -4,6 +4,7 @@ import {
   ModuleHost,
   moduleEntriesOf,
   ModuleLoadError,
+  needsServer,
   offlineCapabilities,
 } from '@rookery/module-host';
 import { type Config, loadConfig, Logger, SystemClock } from '@rookery/platform';
@@ -70,7 +71,7 @@ async function tryOut(config: Config, warnings: Warnings, imported: LoadedModule
   });
   // What every attempt would repeat is said once, by the last one.
   const quiet = new Warnings();
-  const results: { entry: string; loaded?: LoadedModule; problem?: string }[] = [];
+  const results: { entry: string; loaded?: LoadedModule; problem?: string; untried?: string }[] = [];
   for (const entry of moduleEntriesOf(config)) {
     try {
       const [loaded] = await newHost(quiet).import([entry]);
@@ -90,7 +91,11 @@ async function tryOut(config: Config, warnings: Warnings, imported: LoadedModule
       await host.start([...good, result.loaded], capabilities);
       good.push(result.loaded);
     } catch (error) {
-      result.problem = reasonOf(error);
+      const reason = reasonOf(error);
+      const cause = error instanceof Error ? error.cause : undefined;
+      // With a server it may well go on: that is no reason to warn of a start.
+      if (needsServer(cause)) result.untried = `not tried to the end: ${cause.message}`;
+      else result.problem = reason;
     } finally {
       await host.stop();
     }
@@ -99,7 +104,7 @@ async function tryOut(config: Config, warnings: Warnings, imported: LoadedModule
   await host.start(good, capabilities);
   const summary = new Map(host.dispatcher.summary().map((row) => [row.module, row]));
   await host.stop();
-  return results.map(({ entry, loaded, problem }) => {
+  return results.map(({ entry, loaded, problem, untried }) => {
     const name = loaded?.definition.name;
     const row = problem === undefined && name !== undefined ? summary.get(name) : undefined;
     return {
@@ -107,7 +112,10 @@ async function tryOut(config: Config, warnings: Warnings, imported: LoadedModule
       ...(loaded ? { name: loaded.definition.name, apiVersion: loaded.definition.apiVersion, url: loaded.url } : {}),
       callbacks: row?.callbacks ?? [],
       paths: row?.paths ?? [],
-      warnings: row ? (warnings.byModule.get(row.module) ?? []) : [],
+      warnings: [
+        ...(untried === undefined ? [] : [untried]),
+        ...(row ? (warnings.byModule.get(row.module) ?? []) : []),
+      ],
       ...(problem === undefined ? {} : { problem }),
     };
   });

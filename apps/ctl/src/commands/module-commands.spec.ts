@@ -92,6 +92,16 @@ describe('module check', () => {
     expect(out).toMatch(/FAILED \.\/strict\.mjs\n.*homeserver\.yaml:9: .*parseConfig\(\) failed/);
   });
 
+  it('does not warn of a start that only cannot be tried without a server', async () => {
+    write('asks.mjs', source('asks', `return api.isUserAdmin('@a:example.org').then(() => { ${joins} });`));
+    write('last.mjs', source('last', joins));
+    settings('modules:\n  - module: ./asks.mjs\n  - module: ./last.mjs\n');
+    const { code, out } = await rookery('check', '-c', file);
+    expect(out).toContain('warning: not tried to the end: isUserAdmin needs a running server');
+    expect(out).toMatch(/ok {5}last/);
+    expect(code).toBe(0);
+  });
+
   it('shows warnings, and nothing when there is no module', async () => {
     write('old.mjs', source('old', 'api.registerThirdPartyRulesCallbacks({ onThreepidBind() {} });'));
     settings('modules:\n  - module: ./old.mjs\n');
