@@ -146,7 +146,7 @@ Every callback gets a [context](api.md#callbackcontext) as its last argument. Th
 | gate | in the order of the settings; the first refusal wins | nothing is accepted: 500 \`M_UNKNOWN\`, unless its entry says \`on_error: allow\` |
 | transform | each sees the result of the one before; a refusal ends it | likewise |
 | provide | the first answer wins | likewise |
-| merge | answers are united | likewise |
+| merge | answers are united | none of the modules' answers to this question count |
 | notify | all are told | a line in the log |
 
 A callback has 5 seconds (those for signing in 20), or the \`time_limit\` of the module's entry. Only \`onUpdate\` may wait as long as a day.

@@ -106,10 +106,11 @@ export class Homeserver {
    * @throws ModuleLoadError when a module is wrong; then everything stays as it was. What goes wrong afterwards is in the log.
    */
   async reload(next: Config): Promise<void> {
-    const { needRestart: stale, ...modules } = await this.modules.reload([
-      ...moduleEntriesOf(next),
-      ...this.#moreModules,
-    ]);
+    const {
+      needRestart: stale,
+      keptProviders,
+      ...modules
+    } = await this.modules.reload([...moduleEntriesOf(next), ...this.#moreModules]);
     const { changed, needRestart } = this.config.reload(next);
     try {
       this.#http?.reloadTls();
@@ -120,6 +121,9 @@ export class Homeserver {
     this.logger.info('Settings reloaded', { changed: [...changed], modules });
     if (needRestart.length > 0) {
       this.logger.warn('Settings that changed hold after a restart only', { settings: needRestart });
+    }
+    for (const provider of keptProviders) {
+      this.logger.warn('What a module provides is made once: restart the server where it is in use', provider);
     }
     for (const { module, changedFile } of stale) {
       const reason = 'code is loaded once while a process runs';

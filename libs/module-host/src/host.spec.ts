@@ -356,9 +356,22 @@ describe('a reload', () => {
       removed: ['removed'],
       kept: ['same'],
       needRestart: [],
+      keptProviders: [],
     });
     expect(log).toEqual(['added registers 1', 'changed registers 2', 'removed stops 1', 'changed stops 1']);
     expect(host.dispatcher.modules).toEqual(['added', 'changed', 'same']);
+  });
+
+  it('names providers that stay what they were made', async () => {
+    const host = handHost();
+    const providing = module('files', (api) => api.registerMediaStorageProvider('bucket', () => ({}) as never));
+    const other = module('other', (api) => api.registerOidcMappingProvider('map', () => ({}) as never));
+    await host.start([loaded(providing, { config: 1 }), loaded(other)], capabilities);
+    host.next = [loaded(providing, { config: 2 }), loaded(other)];
+    expect(await host.reload([])).toMatchObject({ keptProviders: [{ module: 'files', provider: 'bucket' }] });
+    host.next = [];
+    const removed = await host.reload([]);
+    expect(removed.keptProviders.map(({ provider }) => provider)).toEqual(['bucket', 'map']);
   });
 
   it('that fails leaves everything as it was', async () => {

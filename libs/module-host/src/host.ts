@@ -9,7 +9,7 @@ import { ModuleDispatcher } from './dispatcher.js';
 import { ModuleLoadError } from './errors.js';
 import { type Contribution, createModuleApi } from './facade.js';
 import { asLoadError, importModules, type LoadedModule, type ModuleEntry, whileLoading } from './loader.js';
-import { EMPTY_REGISTRY, ModuleRegistry } from './registry.js';
+import { EMPTY_REGISTRY, ModuleRegistry, type SealedRegistry } from './registry.js';
 import { ModuleScope } from './scope.js';
 
 /** A module in service. */
@@ -28,6 +28,8 @@ export interface ReloadResult {
   readonly kept: readonly string[];
   /** Modules whose code is not what runs any more: it is imported once, so only a restart brings what a file holds now. */
   readonly needRestart: readonly { readonly module: string; readonly changedFile: string }[];
+  /** Changed and removed modules whose providers may be in use: they are made once, when the server starts. */
+  readonly keptProviders: readonly { readonly module: string; readonly provider: string }[];
 }
 
 /** What the host needs of the process. */
@@ -50,6 +52,7 @@ export class ModuleHost {
   #capabilities: ModuleCapabilities | undefined;
   #busy: Promise<unknown> = Promise.resolve();
   #stopped = false;
+  #registry: SealedRegistry = EMPTY_REGISTRY;
 
   constructor(private readonly options: ModuleHostOptions) {
     this.#log = options.logger.child('modules');
@@ -112,14 +115,21 @@ export class ModuleHost {
       const running = before.get(module.definition.name);
       if (running && isSame(running.loaded, module)) kept.set(module, running);
     }
+    const { providers } = this.#registry;
     await this.#exchange(loaded, kept);
+    const keptNames = new Set([...kept.keys()].map(({ definition }) => definition.name));
     const names = loaded.map(({ definition }) => definition.name);
     const fresh = loaded.filter((module) => !kept.has(module)).map(({ definition }) => definition.name);
     return {
       added: fresh.filter((name) => !before.has(name)),
       changed: fresh.filter((name) => before.has(name)),
       removed: [...before.keys()].filter((name) => !names.includes(name)),
-      kept: [...kept.keys()].map(({ definition }) => definition.name),
+      kept: [...keptNames],
+      keptProviders: Object.values(providers).flatMap((ofKind) =>
+        [...(ofKind as ReadonlyMap<string, { readonly module: string }>)]
+          .filter(([, { module }]) => !keptNames.has(module))
+          .map(([provider, { module }]) => ({ module, provider })),
+      ),
       needRestart: loaded.flatMap(({ definition, url }) => {
         const changedFile = changedCode(url);
         return changedFile === undefined ? [] : [{ module: definition.name, changedFile }];
@@ -145,6 +155,7 @@ export class ModuleHost {
       }
       const sealed = registry.seal();
       this.dispatcher.install(sealed);
+      this.#registry = sealed;
     } catch (error) {
       const keep = new Set(kept.values());
       for (const running of next.toReversed()) if (!keep.has(running)) await running.scope.stop();

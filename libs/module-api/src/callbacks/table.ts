@@ -52,8 +52,9 @@ export type CallbackName = keyof AllCallbacks;
  * - `merge`: answers are united
  * - `notify`: all are told; a failure is logged and nothing else
  *
- * When a callback of the first four kinds fails, nothing is accepted and the request ends with 500 `M_UNKNOWN`, unless the
- * module's entry says `on_error: allow`.
+ * When a callback of the first three kinds fails, nothing is accepted and the request ends with 500 `M_UNKNOWN`, unless the
+ * module's entry says `on_error: allow`. When one of the kind `merge` fails, the request goes on without the answers to this
+ * question, or, with `on_error: allow`, without that module's.
  */
 export type CallbackKind = 'gate' | 'transform' | 'provide' | 'merge' | 'notify';
 
