@@ -237,7 +237,7 @@ async function dropRelations(tx: Tx, roomId: string, redactions: readonly Staged
 }
 
 /** Lets threads end with the newest reply that is left; those of which none is left are no threads. */
-async function shortenThreads(tx: Tx, roomId: string, threadIds: readonly string[]): Promise<void> {
+export async function shortenThreads(tx: Tx, roomId: string, threadIds: readonly string[]): Promise<void> {
   const replies = `FROM event_relations r JOIN events e ON e.event_id = r.event_id
     WHERE r.relates_to_id = threads.thread_id AND r.relation_type = 'm.thread' AND e.room_id = threads.room_id
       AND ${servableSql('e.')}`;

@@ -10,10 +10,12 @@ import { roomsMigrations } from '../migrations/index.js';
 import { EventPersister } from '../persistence/event-persister.js';
 import { EventStore } from '../persistence/event-store.js';
 import { applied, RemoteServer, zoe } from '../persistence/remote-server.fixture.js';
+import type { SentEvent } from '../persistence/stored-event.js';
 import { buildRooms, requesterOf, type RoomsFixture } from '../rooms.fixture.js';
 import { EventCreation } from '../sending/event-creation.service.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
 import { PurgeService } from './purge.service.js';
+import { RoomTasks } from './room-tasks.js';
 import { RoomRepair } from './room-repair.service.js';
 
 const dayMs = 86_400_000;
@@ -79,6 +81,32 @@ eachDatabase('upkeep of rooms that other servers are in', (open) => {
       [roomId],
     );
     expect(left.map((row) => row.event_id)).toEqual([deep, young, youngest].map((event) => event.eventId));
+  });
+
+  it('ends threads with the newest reply that is left', async () => {
+    const { roomId, server, state, head } = await shared();
+    const message = { roomId, type: 'm.room.message' };
+    const own = (content: JsonObject): Promise<SentEvent> =>
+      rooms.get(EventCreation).send(alice, { ...message, content });
+    const [root, other] = [await own({ body: 'root' }), await own({ body: 'another root' })];
+    const inThread = ({ eventId }: SentEvent, body: string): JsonObject => ({
+      ...{ body, 'm.relates_to': { rel_type: 'm.thread', event_id: eventId } },
+    });
+    const kept = await own(inThread(other, 'own'));
+    let prev = head;
+    for (const { eventId } of [root, other]) {
+      const content = inThread({ eventId } as SentEvent, 'foreign');
+      prev = server.make({ type: 'm.room.message', sender: zoe, content }, [prev], state);
+      expect(await receive(prev)).toEqual(['accepted']);
+    }
+    const last = await own({ body: 'last' });
+    const id = await rooms.get(PurgeService).purgeHistory(roomId, { eventId: last.eventId }, false);
+    await rooms.get(RoomTasks).settled();
+    expect(await rooms.get(RoomTasks).find(id)).toMatchObject({ status: 'complete', result: { deleted: 2 } });
+    const threads = 'SELECT thread_id, latest_event_id FROM threads WHERE room_id = ?';
+    expect(await test.database.query(threads, [roomId])).toEqual([
+      { thread_id: other.eventId, latest_event_id: kept.eventId },
+    ]);
   });
 
   it('keeps the newest head alone, and the state there', async () => {
