@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process';
 import { chmodSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
@@ -101,6 +102,15 @@ describe('module check', () => {
     expect(out).toMatch(/ok {5}last/);
     expect(code).toBe(0);
   });
+
+  it('ends, with all that it has to say, though a module left a timer behind', () => {
+    write('timer.mjs', `setInterval(() => {}, 1000); ${source('timer', joins)}`);
+    settings('modules:\n  - module: ./timer.mjs\n');
+    const main = join(import.meta.dirname, '../../dist/main.js');
+    const options = { encoding: 'utf8', env: { ...process.env, NODE_OPTIONS: '' }, timeout: 30_000 } as const;
+    const { status, stdout } = spawnSync(process.execPath, [main, 'module', 'check', '-c', file], options);
+    expect([status, stdout]).toEqual([0, expect.stringMatching(/^ok {5}timer[^]*callbacks: userMayJoinRoom\n$/)]);
+  }, 60_000);
 
   it('shows warnings, and nothing when there is no module', async () => {
     write('old.mjs', source('old', 'api.registerThirdPartyRulesCallbacks({ onThreepidBind() {} });'));
