@@ -16,7 +16,7 @@ export function parseConfig(raw: unknown): RestAuthConfig {
     url,
     token,
     create_accounts: createAccounts = false,
-    timeout_ms: timeoutMs = 4000,
+    timeout_ms: timeoutMs = 5000,
     ...others
   } = raw as Record<string, unknown>;
   for (const name of Object.keys(others)) {
