@@ -30,7 +30,8 @@ export class ModuleCaches {
         entries.set(key, known);
         return known.value as Promise<T>;
       }
-      const value = load(key);
+      // A plain JavaScript module may give a value, or throw, at once.
+      const value = Promise.resolve(key).then(load);
       const entry = { value, expiresAtMs: this.clock.monotonicMs() + ttlMs };
       entries.set(key, entry);
       value.catch(() => {

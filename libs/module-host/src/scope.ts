@@ -1,5 +1,8 @@
 import type { Clock, Logger } from '@rookery/platform';
 
+/** How many endings of a module a stop or a reload waits for in vain. */
+const maxLateEndings = 2;
+
 /** Everything that ends with a module: its timers, jobs and what it wants to be called for. */
 export class ModuleScope {
   readonly #stopped = new AbortController();
@@ -52,14 +55,21 @@ export class ModuleScope {
     }
   }
 
-  /** Ends everything, the latest first; each ending has five seconds. */
+  /** Ends everything, the latest first. Each ending has five seconds; after the second that needs more, nobody waits. */
   async stop(): Promise<void> {
     if (this.signal.aborted) return;
     this.#stopped.abort();
+    let late = 0;
     for (const ending of [...this.#endings].reverse()) {
+      if (late >= maxLateEndings) {
+        void this.run('onStop', ending);
+        continue;
+      }
       const enough = new AbortController();
       const patience = this.clock.sleep(5_000, enough.signal).then(() => {
-        if (!enough.signal.aborted) this.log.warn('A module takes too long to stop', { module: this.module });
+        if (enough.signal.aborted) return;
+        late++;
+        this.log.warn('A module takes too long to stop', { module: this.module });
       });
       await Promise.race([this.run('onStop', ending), patience]);
       enough.abort();
