@@ -200,7 +200,7 @@ describe.each(databases)('details of the rooms API (%s)', (database) => {
       return eventOf(bob, roomId, found.event_id);
     };
     const { origin_server_ts: first } = await eventOf(alice, roomId, start);
-    expect((await nearest(`dir=f&ts=${first}`)).content).toMatchObject({ membership: 'join' });
+    expect((await nearest(`dir=f&ts=${first + 1}`)).content).toMatchObject({ membership: 'join' });
     const { origin_server_ts: ts } = await eventOf(bob, roomId, seen);
     expect((await nearest(`dir=b&ts=${ts + 1_000_000}`)).content).toMatchObject({ membership: 'leave' });
     const path = `${v1}/rooms/${roomId}/timestamp_to_event?dir=f&ts=${ts + 1_000_000}`;
