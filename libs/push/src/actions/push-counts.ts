@@ -160,10 +160,16 @@ export class PushCounts {
       if (left > 0) this.#writing.set(roomId, left);
       else this.#writing.delete(roomId);
     };
+    let isCommitted = false;
     tx.afterRollback(done);
     tx.afterCommit(() => {
+      isCommitted = true;
       done();
       afterCommit();
+    });
+    // Where nobody knows whether it is durable, it is read anew.
+    tx.unlessRolledBack(() => {
+      if (!isCommitted) this.forget(roomId);
     });
   }
 

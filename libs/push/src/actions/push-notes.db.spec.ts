@@ -1,4 +1,4 @@
-import type { Database } from '@rookery/database';
+import type { Database, Tx } from '@rookery/database';
 import { Config, Lifecycle, type Requester, SilentLogger } from '@rookery/platform';
 import type { PushNote } from '@rookery/rooms';
 import { eachDatabase, FakeClock } from '@rookery/testing';
@@ -210,6 +210,27 @@ eachDatabase('what an event means to everybody', (open) => {
 
   const totalIn = async (counts: PushCounts, userId: string, roomId: string): Promise<number> =>
     totalOf((await counts.read(userId, [roomId])).get(roomId)!).notify;
+
+  it('counts what is in the tables where the commit was not answered', async () => {
+    const roomId = await newRoom();
+    const counts = newCounts();
+    await store([push(roomId)], counts);
+    const unread = async (): Promise<number[]> =>
+      [...((await counts.read(bob, [roomId])).get(roomId)?.values() ?? [])].map(({ notify }) => notify);
+    expect(await unread()).toEqual([1]);
+    const untold: (() => void)[] = [];
+    await database.write(async (tx) => {
+      const silent = {
+        afterCommit: () => undefined,
+        afterRollback: (fn: () => void) => void untold.push(fn),
+        unlessRolledBack: (fn: () => void) => void untold.push(fn),
+      };
+      counts.changeIn(silent as unknown as Tx, roomId, () => undefined);
+      await raiseMark(tx, bob, roomId, undefined, position);
+    });
+    for (const tell of untold) tell();
+    expect(await unread()).toEqual([]);
+  });
 
   it('was read by who sends something in the same thread, and in no other one', async () => {
     const roomId = await newRoom();
