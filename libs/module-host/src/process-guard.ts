@@ -2,13 +2,19 @@ import { existsSync } from 'node:fs';
 import { dirname, join, sep } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import type { Logger } from '@rookery/platform';
-import type { LoadedModule } from './loader.js';
+
+/** What tells code of a module from other code. */
+interface ModuleCode {
+  /** `file:` URL of its entry. */
+  readonly url: string;
+  readonly definition: { readonly name: string };
+}
 
 /**
  * Where a module's own code lies: its package's folder, else its file's folder, as far as that does not hold the server, else
  * the one file. Ends of paths are marked, so that no other path begins with them.
  */
-function placeOf({ url }: Pick<LoadedModule, 'url'>): string {
+function placeOf({ url }: Pick<ModuleCode, 'url'>): string {
   const file = fileURLToPath(url);
   const folders = [packageFolder(file), dirname(file)].map((folder) => (folder.endsWith(sep) ? folder : folder + sep));
   return folders.find((folder) => !import.meta.filename.startsWith(folder)) ?? `${file}:`;
@@ -22,17 +28,10 @@ function packageFolder(file: string): string {
 }
 
 /** The module whose code threw an error, from the error's stack: the innermost frame that belongs to one. */
-export function ownerOf(error: unknown, modules: readonly LoadedModule[]): string | undefined {
-  return ownerAmong(
-    error,
-    modules.map((module) => ({ name: module.definition.name, url: module.url })),
-  );
-}
-
-function ownerAmong(error: unknown, modules: readonly { name: string; url: string }[]): string | undefined {
+export function ownerOf(error: unknown, modules: readonly ModuleCode[]): string | undefined {
   const stack = error instanceof Error ? error.stack : undefined;
   if (stack === undefined) return undefined;
-  const places = modules.map(({ name, url }) => ({ name, place: placeOf({ url }) }));
+  const places = modules.map((module) => ({ name: module.definition.name, place: placeOf(module) }));
   for (const line of stack.split('\n')) {
     const found = places.find(({ place }) => line.includes(place) || line.includes(pathToFileURL(place).href));
     if (found) return found.name;
@@ -48,7 +47,7 @@ function ownerAmong(error: unknown, modules: readonly { name: string; url: strin
 export async function notEndingTheProcess<T>(url: string, report: () => string, work: () => Promise<T>): Promise<T> {
   const onExit = (): void => {
     // Called by process.exit(), so whoever called that is still on the stack.
-    if (ownerAmong(new Error(), [{ name: '', url }]) === undefined) return;
+    if (ownerOf(new Error(), [{ url, definition: { name: '' } }]) === undefined) return;
     process.exitCode = 1;
     process.stderr.write(`${report()}\n`);
   };
@@ -67,7 +66,7 @@ export async function notEndingTheProcess<T>(url: string, report: () => string, 
  * For the program, once per process. The result undoes it.
  * @param modules the modules in service, asked when something has escaped
  */
-export function guardProcess(modules: () => readonly LoadedModule[], logger: Logger): () => void {
+export function guardProcess(modules: () => readonly ModuleCode[], logger: Logger): () => void {
   const onRejection = (error: unknown): void => {
     logger.error('A promise was rejected with nobody listening', { module: ownerOf(error, modules()), err: error });
   };
