@@ -231,7 +231,7 @@ describe('what application services are interested in', () => {
     expect(await who(stored('!r', user('alice'), 1))).toEqual(['irc']);
     expect(queries).toBe(1);
     const committed: (() => void)[] = [];
-    const tx = { afterCommit: (fn: () => void) => committed.push(fn) } as unknown as Tx;
+    const tx = { unlessRolledBack: (fn: () => void) => committed.push(fn) } as unknown as Tx;
     for (const hook of hooks.all) await hook.onRoomPurged?.(tx, '!r');
     for (const fn of committed) fn();
     members.set('!r', new Set());
