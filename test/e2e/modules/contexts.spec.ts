@@ -108,6 +108,16 @@ describe.each(['sqlite', 'postgres'] as const)('what modules learn of where a ca
     expect(calls('userMayCreateRoom').length + calls('onCreateRoom').length).toBe(2);
   });
 
+  it('a request that a module makes a mess of makes no room', async () => {
+    const ann = await register('messy');
+    for (const mess of [{ invite: 'x' }, { initial_state: [null] }, { name: {} }, { creation_content: 7 }]) {
+      probe.answers = { onCreateRoom: () => mess };
+      const refused = await send('POST', '/createRoom', {}, ann.token);
+      expect([mess, refused.status, refused.body['errcode']]).toEqual([mess, 500, 'M_UNKNOWN']);
+    }
+    expect((await send('GET', '/joined_rooms', undefined, ann.token)).body).toEqual({ joined_rooms: [] });
+  });
+
   it('what a module does is shown to none of them; who deletes a room is', async () => {
     const ann = await register('owner');
     probe.reset();

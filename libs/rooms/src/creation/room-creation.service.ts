@@ -1,5 +1,5 @@
 import { Injectable } from '@nestjs/common';
-import { RateLimiter } from '@rookery/http';
+import { compileSchema, RateLimiter } from '@rookery/http';
 import { roomVersionRules, type RoomVersionRules } from '@rookery/events';
 import { domainOf, isValidRoomAlias, isValidUserId, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { assertAllowed, callbackContext, ModuleDispatcher, refusalError } from '@rookery/module-host';
@@ -16,6 +16,7 @@ import { AuthRefusal } from '../persistence/draft-builder.js';
 import { type EventDraft, EventPersister } from '../persistence/event-persister.js';
 import { checkContent } from '../sending/content-rules.js';
 import { originOf } from '../sending/origin.js';
+import { createRoomSchema, inviteReasonKey, inviteReasonsKey } from './create-room.schema.js';
 import { additionalCreators, initialPowerLevels, objectIn, type Preset, type PresetName, presets } from './presets.js';
 
 /** Body of `createRoom`; its shape was checked, its values were not. */
@@ -42,9 +43,6 @@ export interface CreateRoomRequest {
   /** For single invites, by user id. */
   readonly [inviteReasonsKey]?: Readonly<Record<string, string>>;
 }
-
-export const inviteReasonKey = 'uk.timedout.msc4491.invite_reason';
-export const inviteReasonsKey = 'uk.timedout.msc4491.invite_reasons';
 
 /** A room that was made. */
 export interface CreatedRoom {
@@ -195,6 +193,7 @@ export class RoomCreation {
       );
       if (!verdict.allowed) throw refusalError(verdict);
       request = verdict.value as CreateRoomRequest;
+      checkChanged(request);
     }
     if (this.modules.has('userMayCreateRoom')) {
       assertAllowed(await this.modules.gate('userMayCreateRoom', context, requester.userId, { ...request }));
@@ -370,6 +369,18 @@ export class RoomCreation {
       if (error instanceof AuthRefusal) throw new MatrixError(400, 'M_INVALID_ROOM_STATE', error.message);
       throw error;
     }
+  }
+}
+
+const checkRequest = compileSchema(createRoomSchema);
+
+/** What modules made of a request has to be one still: from here on nobody looks. @throws Error naming what is wrong */
+function checkChanged(request: CreateRoomRequest): void {
+  try {
+    checkRequest(request);
+  } catch (error) {
+    const what = MatrixError.is(error) ? error.message : String(error);
+    throw new Error(`A module's onCreateRoom made a request that no client could make: ${what}`, { cause: error });
   }
 }
 
