@@ -47,6 +47,7 @@ export { formatRoomToken, parseRoomToken, type RoomPosition } from './reading/ro
 export { type TimelinePage, TimelineReader, type TimelineSlice } from './reading/timeline-reader.js';
 export { RoomStateReader, type StateDelta } from './state/room-state-reader.js';
 export { filterState, type StateFilter } from './state/state-filter.js';
+export { checkCreateRoom } from './creation/create-room.schema.js';
 export { type CreatedRoom, type CreateRoomRequest, RoomCreation } from './creation/room-creation.service.js';
 export { AliasClaims, type AliasClaimSource } from './directory/alias-claims.js';
 export { AliasService } from './directory/alias.service.js';

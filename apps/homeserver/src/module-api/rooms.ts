@@ -1,4 +1,4 @@
-import { compileSchema, type RateLimiter } from '@rookery/http';
+import type { RateLimiter } from '@rookery/http';
 import { domainOf, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import type { Quarantine } from '@rookery/media';
 import type { EventToSend, ModuleEvent, PublicRoomListManager, RoomApi, StateFilter } from '@rookery/module-api';
@@ -6,6 +6,7 @@ import { toModuleEvent } from '@rookery/module-host';
 import type { Config, Requester } from '@rookery/platform';
 import {
   type AliasService,
+  checkCreateRoom,
   type CreateRoomRequest,
   type EventPersister,
   type EventStore,
@@ -47,30 +48,6 @@ export interface RoomParts {
 
 const maxFilter = 1_000;
 const longestRoomId = 255;
-const text = { type: 'string' };
-const checkRoomConfig = compileSchema({
-  properties: {
-    visibility: { enum: ['public', 'private'] },
-    room_alias_name: text,
-    name: text,
-    topic: text,
-    invite: { type: 'array', items: text },
-    invite_3pid: { type: 'array', items: { type: 'object', required: ['id_server', 'medium', 'address'] } },
-    room_version: text,
-    creation_content: { type: 'object' },
-    initial_state: {
-      type: 'array',
-      items: {
-        type: 'object',
-        required: ['type', 'content'],
-        properties: { type: text, state_key: text, content: { type: 'object' } },
-      },
-    },
-    preset: { enum: ['private_chat', 'public_chat', 'trusted_private_chat'] },
-    is_direct: { type: 'boolean' },
-    power_level_content_override: { type: 'object' },
-  },
-});
 
 /** The part of the module API that is about rooms. */
 export function roomCapabilities(parts: RoomParts): RoomApi {
@@ -91,7 +68,7 @@ export function roomCapabilities(parts: RoomParts): RoomApi {
 
     async createRoom(userId, roomConfig, { ratelimit = true, creatorJoinProfile } = {}) {
       const request = plainJson(roomConfig, 'The configuration of a room');
-      checkRoomConfig(request);
+      checkCreateRoom(request);
       const requester = await local.actingAs(userId);
       if (ratelimit) {
         await parts.limiter.take('rc_room_creation', userId, { ...requester, rateLimitExempt: false });

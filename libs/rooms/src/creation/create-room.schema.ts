@@ -1,3 +1,5 @@
+import { compileSchema } from '@rookery/http';
+
 /** MSC4491: one reason for all invites, and reasons by user. */
 export const inviteReasonKey = 'uk.timedout.msc4491.invite_reason';
 export const inviteReasonsKey = 'uk.timedout.msc4491.invite_reasons';
@@ -37,3 +39,6 @@ export const createRoomSchema = {
     [inviteReasonsKey]: { type: 'object', additionalProperties: { type: 'string' } },
   },
 };
+
+/** Checks that something is the body of such a request. @throws MatrixError 400 naming what is wrong */
+export const checkCreateRoom = compileSchema(createRoomSchema);

@@ -1,5 +1,5 @@
 import { Injectable } from '@nestjs/common';
-import { compileSchema, RateLimiter } from '@rookery/http';
+import { RateLimiter } from '@rookery/http';
 import { roomVersionRules, type RoomVersionRules } from '@rookery/events';
 import { domainOf, isValidRoomAlias, isValidUserId, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { assertAllowed, callbackContext, ModuleDispatcher, refusalError } from '@rookery/module-host';
@@ -16,7 +16,7 @@ import { AuthRefusal } from '../persistence/draft-builder.js';
 import { type EventDraft, EventPersister } from '../persistence/event-persister.js';
 import { checkContent } from '../sending/content-rules.js';
 import { originOf } from '../sending/origin.js';
-import { createRoomSchema, inviteReasonKey, inviteReasonsKey } from './create-room.schema.js';
+import { checkCreateRoom, inviteReasonKey, inviteReasonsKey } from './create-room.schema.js';
 import { additionalCreators, initialPowerLevels, objectIn, type Preset, type PresetName, presets } from './presets.js';
 
 /** Body of `createRoom`; its shape was checked, its values were not. */
@@ -372,12 +372,10 @@ export class RoomCreation {
   }
 }
 
-const checkRequest = compileSchema(createRoomSchema);
-
 /** What modules made of a request has to be one still: from here on nobody looks. @throws Error naming what is wrong */
 function checkChanged(request: CreateRoomRequest): void {
   try {
-    checkRequest(request);
+    checkCreateRoom(request);
   } catch (error) {
     const what = MatrixError.is(error) ? error.message : String(error);
     throw new Error(`A module's onCreateRoom made a request that no client could make: ${what}`, { cause: error });

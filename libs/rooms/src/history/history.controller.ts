@@ -158,12 +158,8 @@ export class HistoryController {
   @Get(stable('/rooms/:roomId/joined_members'))
   @Access({ auth: 'required' })
   async joinedMembers(@Who() requester: Requester, @Param('roomId') roomId: string): Promise<object> {
-    const members = await this.memberships.joinedMembers(roomId);
-    this.access.assertAnyOf(
-      requester,
-      members.map(({ userId }) => userId),
-    );
-    const joined = members.map(({ userId, displayName, avatarUrl }) => [
+    await this.access.joined(requester, roomId);
+    const joined = (await this.memberships.joinedMembers(roomId)).map(({ userId, displayName, avatarUrl }) => [
       userId,
       {
         ...(displayName !== undefined && { display_name: displayName }),

@@ -66,9 +66,13 @@ export class RoomAccess {
    * Checks that a requester is one of a room's members; of an application service any user will do.
    * @throws MatrixError 403 `M_FORBIDDEN`
    */
-  assertAnyOf({ userId, appserviceId }: Requester, joined: readonly string[]): void {
+  async joined({ userId, appserviceId }: Requester, roomId: string): Promise<void> {
+    if ((await this.memberships.inRoom(userId, roomId))?.membership === 'join') return;
     const service = appserviceId === undefined ? undefined : this.appservices.byId(appserviceId);
-    if (joined.some((member) => member === userId || service?.covers(member))) return;
+    if (service) {
+      const members = (await this.memberships.joinedUserIds([roomId])).get(roomId) ?? [];
+      for (const member of members) if (service.covers(member)) return;
+    }
     throw MatrixError.forbidden('You are not in this room');
   }
 }
