@@ -33,4 +33,21 @@ eachDatabase('what a module kept', (open) => {
     ]);
     await close();
   });
+
+  it('waits for its turn to be written, but not without end', async () => {
+    const { database, migrate, close } = await open();
+    await migrate(moduleApiMigrations);
+    const documents = documentBackend(database, new SystemClock());
+    const began = Array.from({ length: 1_010 }, (_, n) =>
+      documents.transaction('hasty', async (tx) => tx.put('hasty', `k${n}`, '1')),
+    );
+    const refused = (await Promise.allSettled(began)).filter(({ status }) => status === 'rejected');
+    const atOnce = database.dialect.name === 'sqlite' ? 1 : 4;
+    expect(refused).toHaveLength(10 - atOnce);
+    expect(refused[0]).toMatchObject({ reason: { message: '1000 transactions of this module wait already' } });
+    // Whoever comes afterwards is not kept out.
+    await documents.transaction('hasty', async (tx) => tx.put('hasty', 'last', '1'));
+    expect(await documents.list('hasty', 'last', undefined, 10)).toHaveLength(1);
+    await close();
+  });
 });

@@ -13,6 +13,8 @@ const turnMs = 10;
 
 /** Transactions of one module at a time, in this process: however many it begins, others come in between. */
 const atOnce = { sqlite: 1, postgres: 4 } as const;
+/** More of one module do not wait: it begins them faster than the database can end them. */
+const maxWaiting = 1_000;
 interface Turns {
   running: number;
   readonly waiting: (() => void)[];
@@ -28,6 +30,7 @@ async function inTurn<T>(database: Database, module: string, work: () => Promise
   const mine = modules.get(module) ?? { running: 0, waiting: [] };
   modules.set(module, mine);
   if (mine.running < atOnce[database.dialect.name]) mine.running++;
+  else if (mine.waiting.length >= maxWaiting) throw new Error(`${maxWaiting} transactions of this module wait already`);
   // Whoever ends hands its turn on.
   else await new Promise<void>((resolve) => mine.waiting.push(resolve));
   try {
