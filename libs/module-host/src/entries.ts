@@ -4,9 +4,13 @@ import type { ModuleEntry } from './loader.js';
 /** Settings whose modules stand in front of those of `modules`, in this order. */
 const oldForms = ['password_providers', 'spam_checker', 'third_party_event_rules', 'presence.presence_router'] as const;
 
+/** ` -c FILE` for each of these paths, as a shell takes it: for commands that a message names. */
+export const settingsOptionOf = (paths: readonly string[]): string =>
+  paths.map((path) => ` -c ${/^[\w./@:-]+$/.test(path) ? path : `'${path}'`}`).join('');
+
 /** The setting `modules`, with the place of each value for messages. */
 export function moduleEntriesOf(config: Config): ModuleEntry[] {
-  const settingsOption = config.paths.map((path) => ` -c ${/^[\w./@:-]+$/.test(path) ? path : `'${path}'`}`).join('');
+  const settingsOption = settingsOptionOf(config.paths);
   const places = oldForms.flatMap((name) => {
     const value: unknown = config.get(name);
     if (value === undefined) return [];

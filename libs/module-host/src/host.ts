@@ -52,7 +52,6 @@ export class ModuleHost {
   #capabilities: ModuleCapabilities | undefined;
   #busy: Promise<unknown> = Promise.resolve();
   #stopped = false;
-  #registry: SealedRegistry = EMPTY_REGISTRY;
 
   constructor(private readonly options: ModuleHostOptions) {
     this.#log = options.logger.child('modules');
@@ -115,8 +114,7 @@ export class ModuleHost {
       const running = before.get(module.definition.name);
       if (running && isSame(running.loaded, module)) kept.set(module, running);
     }
-    const { providers } = this.#registry;
-    await this.#exchange(loaded, kept);
+    const { providers } = await this.#exchange(loaded, kept);
     const keptNames = new Set([...kept.keys()].map(({ definition }) => definition.name));
     const names = loaded.map(({ definition }) => definition.name);
     const fresh = loaded.filter((module) => !kept.has(module)).map(({ definition }) => definition.name);
@@ -137,11 +135,16 @@ export class ModuleHost {
     };
   }
 
-  async #exchange(loaded: readonly LoadedModule[], kept: ReadonlyMap<LoadedModule, RunningModule>): Promise<void> {
+  /** Puts these modules in force. @returns what was in force before */
+  async #exchange(
+    loaded: readonly LoadedModule[],
+    kept: ReadonlyMap<LoadedModule, RunningModule>,
+  ): Promise<SealedRegistry> {
     const registry = new ModuleRegistry((module, message) =>
       this.#log.warn('Odd module', { module, problem: message }),
     );
     const next: RunningModule[] = [];
+    let replaced: SealedRegistry;
     try {
       for (const module of loaded) {
         const running = kept.get(module);
@@ -153,9 +156,7 @@ export class ModuleHost {
           await this.#register(module, registry, next);
         }
       }
-      const sealed = registry.seal();
-      this.dispatcher.install(sealed);
-      this.#registry = sealed;
+      replaced = this.dispatcher.install(registry.seal());
     } catch (error) {
       const keep = new Set(kept.values());
       for (const running of next.toReversed()) if (!keep.has(running)) await running.scope.stop();
@@ -165,6 +166,7 @@ export class ModuleHost {
     this.#running = next;
     for (const { scope } of next) scope.begin();
     for (const { scope } of stopping.toReversed()) await scope.stop();
+    return replaced;
   }
 
   async #register(loaded: LoadedModule, registry: ModuleRegistry, next: RunningModule[]): Promise<void> {

@@ -10,7 +10,7 @@ export type {
 } from './capabilities.js';
 export { callbackContext, type ContextDetails } from './context.js';
 export { type ArgsOf, ModuleDispatcher, type Provided } from './dispatcher.js';
-export { moduleEntriesOf } from './entries.js';
+export { moduleEntriesOf, settingsOptionOf } from './entries.js';
 export { ModuleLoadError } from './errors.js';
 export { ModuleHost, type ModuleHostOptions, type ReloadResult } from './host.js';
 export { frozenCopy, type StateReader, toModuleDraft, toModuleEvent, toStateView } from './isolation.js';

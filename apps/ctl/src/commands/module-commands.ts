@@ -2,7 +2,7 @@ import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { isAbsolute, join, relative, resolve, sep } from 'node:path';
 import type { Command } from 'commander';
-import { modulesFolder, packageOfModule } from '@rookery/module-host';
+import { modulesFolder, packageOfModule, settingsOptionOf } from '@rookery/module-host';
 import { filesAt, loadConfig } from '@rookery/platform';
 import { CommandError } from '../command-error.js';
 import type { Terminal } from '../terminal.js';
@@ -57,7 +57,7 @@ const pathsOf = ({ config }: Options): readonly string[] => config ?? [defaultFi
 
 /** ` -c FILE` as this command was told, for commands to run next. */
 const optionOf = (paths: readonly string[]): string =>
-  paths.length === 1 && paths[0] === defaultFile ? '' : paths.map((path) => ` -c ${path}`).join('');
+  paths.length === 1 && paths[0] === defaultFile ? '' : settingsOptionOf(paths);
 
 /** The file that says which modules there are, and the folder that they are installed in. */
 function placesOf(paths: readonly string[]): { file: string; folder: string; modules: string } {

@@ -282,6 +282,7 @@ export class JobRunner implements JobBackend {
       logger.warn('Running jobs of modules could not be kept; others may begin them, too', { err });
     }
   }
+
   /** What a module that was taken out of service began and does not end is not to keep its successor from the job for ever. */
   #isKept({ handler, startedAtMs }: RunningJob): boolean {
     return this.#handlers.get(handler.id) === handler || this.parts.clock.monotonicMs() - startedAtMs < slowMs;

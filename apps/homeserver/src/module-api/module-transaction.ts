@@ -43,53 +43,50 @@ async function inTurn<T>(database: Database, module: string, work: () => Promise
 }
 
 /**
- * Runs a module's work in a transaction. Work that waits for anything but the database is cut off after a second: on SQLite
- * nobody else could write meanwhile.
+ * Runs a module's work in a transaction, once it is the module's turn. Work that waits for anything but the database is cut off
+ * after a second: on SQLite nobody else could write meanwhile.
+ * @throws Error when too many of the module's transactions wait already
  */
-export function inModuleTransaction<T>(
+export const inModuleTransaction = <T>(
   database: Database,
   clock: Clock,
   module: string,
   name: string,
   work: (tx: Tx) => Promise<T>,
-): Promise<T> {
-  const transaction = (): Promise<T> =>
-    database.write(
-      async (tx) => {
-        let running = 0;
-        let idleLooks = 0;
-        let turnAtMs = clock.monotonicMs();
-        const watched = async <R>(statement: Promise<R>): Promise<R> => {
-          running++;
-          try {
-            const result = await statement;
-            if (clock.monotonicMs() - turnAtMs > turnMs) {
-              await nextTurn();
-              turnAtMs = clock.monotonicMs();
-            }
-            return result;
-          } finally {
-            running--;
-            idleLooks = 0;
-          }
-        };
-        let cut = (_: Error): void => {};
-        const idle = new Promise<never>((_, reject) => (cut = reject));
-        // Counted in looks, not in time: a process that was busy elsewhere is no fault of the module.
-        const watch = clock.every(lookEveryMs, () => {
-          if (running > 0) return;
-          if (++idleLooks < maxIdleLooks) return;
-          cut(new Error('A module waited for something else in a transaction; only the database may be waited for'));
-        });
-        try {
-          return await Promise.race([work(watchedTx(tx, watched)), idle]);
-        } finally {
-          watch.cancel();
-        }
-      },
-      { name, limitMs },
-    );
-  return inTurn(database, module, transaction);
+): Promise<T> =>
+  inTurn(database, module, () => database.write((tx) => watchedWork(clock, tx, work), { name, limitMs }));
+
+async function watchedWork<T>(clock: Clock, tx: Tx, work: (tx: Tx) => Promise<T>): Promise<T> {
+  let running = 0;
+  let idleLooks = 0;
+  let turnAtMs = clock.monotonicMs();
+  const watched = async <R>(statement: Promise<R>): Promise<R> => {
+    running++;
+    try {
+      const result = await statement;
+      if (clock.monotonicMs() - turnAtMs > turnMs) {
+        await nextTurn();
+        turnAtMs = clock.monotonicMs();
+      }
+      return result;
+    } finally {
+      running--;
+      idleLooks = 0;
+    }
+  };
+  let cut = (_: Error): void => {};
+  const idle = new Promise<never>((_, reject) => (cut = reject));
+  // Counted in looks, not in time: a process that was busy elsewhere is no fault of the module.
+  const watch = clock.every(lookEveryMs, () => {
+    if (running > 0) return;
+    if (++idleLooks < maxIdleLooks) return;
+    cut(new Error('A module waited for something else in a transaction; only the database may be waited for'));
+  });
+  try {
+    return await Promise.race([work(watchedTx(tx, watched)), idle]);
+  } finally {
+    watch.cancel();
+  }
 }
 
 const watchedTx = (tx: Tx, watched: <R>(statement: Promise<R>) => Promise<R>): Tx => ({
