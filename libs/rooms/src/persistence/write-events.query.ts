@@ -222,22 +222,23 @@ async function dropRelations(tx: Tx, roomId: string, redactions: readonly Staged
     return sender !== undefined && (!redactionRecheck || sameServer(event.sender, sender)) ? [event.redacts!] : [];
   });
   if (redacted.length === 0) return;
-  const threads = await tx.query<{ relates_to_id: string }>(
-    `SELECT DISTINCT relates_to_id FROM event_relations WHERE ${tx.dialect.anyOf('event_id')} AND relation_type = 'm.thread'`,
-    [redacted],
-  );
+  const threadIds = await threadsWith(tx, redacted);
   await tx.exec(`DELETE FROM event_relations WHERE ${tx.dialect.anyOf('event_id')}`, [redacted]);
-  if (threads.length > 0) {
-    await shortenThreads(
-      tx,
-      roomId,
-      threads.map((row) => row.relates_to_id),
-    );
-  }
+  await shortenThreads(tx, roomId, threadIds);
+}
+
+/** Threads in which any of these events is a reply. */
+export async function threadsWith(tx: Tx, eventIds: readonly string[]): Promise<string[]> {
+  const rows = await tx.query<{ relates_to_id: string }>(
+    `SELECT DISTINCT relates_to_id FROM event_relations WHERE ${tx.dialect.anyOf('event_id')} AND relation_type = 'm.thread'`,
+    [eventIds],
+  );
+  return rows.map((row) => row.relates_to_id);
 }
 
 /** Lets threads end with the newest reply that is left; those of which none is left are no threads. */
 export async function shortenThreads(tx: Tx, roomId: string, threadIds: readonly string[]): Promise<void> {
+  if (threadIds.length === 0) return;
   const replies = `FROM event_relations r JOIN events e ON e.event_id = r.event_id
     WHERE r.relates_to_id = threads.thread_id AND r.relation_type = 'm.thread' AND e.room_id = threads.room_id
       AND ${servableSql('e.')}`;

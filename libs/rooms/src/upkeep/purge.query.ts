@@ -1,5 +1,5 @@
 import { type Db, likeText, type SqlValue, type Tx } from '@rookery/database';
-import { deleteEventJson, shortenThreads } from '../persistence/write-events.query.js';
+import { deleteEventJson, shortenThreads, threadsWith } from '../persistence/write-events.query.js';
 
 /** Tables that hold one row or more per event, by the column that names it. */
 const eventTables: readonly (readonly [table: string, column: string])[] = [
@@ -90,10 +90,7 @@ export async function deleteEvents(tx: Tx, roomId: string, eventIds: readonly st
     `SELECT DISTINCT chain_id FROM event_auth_chains WHERE ${tx.dialect.anyOf('event_id')}`,
     [eventIds],
   );
-  const threads = await tx.query<{ relates_to_id: string }>(
-    `SELECT DISTINCT relates_to_id FROM event_relations WHERE ${tx.dialect.anyOf('event_id')} AND relation_type = 'm.thread'`,
-    [eventIds],
-  );
+  const threadIds = await threadsWith(tx, eventIds);
   await deleteEventJson(tx, eventIds);
   for (const [table, column] of eventTables) {
     await tx.run(`DELETE FROM ${table} WHERE ${tx.dialect.anyOf(column)}`, [eventIds]);
@@ -103,8 +100,7 @@ export async function deleteEvents(tx: Tx, roomId: string, eventIds: readonly st
     roomId,
     eventIds,
   ]);
-  const threadIds = threads.map((row) => row.relates_to_id);
-  if (threadIds.length > 0) await shortenThreads(tx, roomId, threadIds);
+  await shortenThreads(tx, roomId, threadIds);
   if (chains.length === 0) return;
   await tx.run(
     `DELETE FROM event_auth_chain_links WHERE ${tx.dialect.anyOf('origin_chain_id')} AND NOT EXISTS (

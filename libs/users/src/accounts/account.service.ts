@@ -7,7 +7,7 @@ import { checkNewLocalpart, qualifyUserId } from '../common/user-names.js';
 import { UserHooks } from '../hooks.js';
 import { insertProfile } from '../profiles/profile.query.js';
 import { AppserviceDirectory } from '../sessions/appservice-directory.js';
-import { SessionService } from '../sessions/session.service.js';
+import { allBut, SessionService } from '../sessions/session.service.js';
 import { deletePuppeteerTokens } from '../sessions/token.query.js';
 import { insertThreepid } from '../threepids/threepid.query.js';
 import {
@@ -187,7 +187,7 @@ export class AccountService {
    */
   async setPassword(userId: string, password: string | null, logout: boolean, exceptDeviceId?: string): Promise<void> {
     const hash = password === null ? null : await this.passwords.hash(password);
-    if (logout) await this.sessions.tellModules(userId, {}, (deviceId) => deviceId !== (exceptDeviceId ?? false));
+    if (logout) await this.sessions.tellModules(userId, {}, allBut(exceptDeviceId));
     const closed = await this.database.write(
       async (tx) => {
         if (!(await setPasswordHash(tx, userId, hash))) throw MatrixError.notFound('Unknown user');

@@ -64,6 +64,12 @@ export interface SessionEnding {
   readonly own?: { readonly deviceId: string | undefined; readonly accessToken: string };
 }
 
+/** Every session, but for that of one device where it is given. */
+export const allBut =
+  (exceptDeviceId: string | undefined) =>
+  (deviceId: string | null): boolean =>
+    exceptDeviceId === undefined || deviceId !== exceptDeviceId;
+
 /** A session that was opened. */
 export interface IssuedSession extends IssuedTokens {
   readonly userId: string;
@@ -207,7 +213,7 @@ export class SessionService {
 
   /** Ends all sessions of a user and deletes the devices, but for one device where that is given. */
   async closeAll(userId: string, exceptDeviceId?: string, ending: SessionEnding = {}): Promise<void> {
-    await this.tellModules(userId, ending, (deviceId) => deviceId !== (exceptDeviceId ?? false));
+    await this.tellModules(userId, ending, allBut(exceptDeviceId));
     const { tokens, devices } = await this.database.write(
       (tx) => this.closeAllInTransaction(tx, userId, exceptDeviceId),
       { name: 'session_close_all' },
