@@ -1,10 +1,12 @@
 import { Module } from '@nestjs/common';
 import { E2eeModule } from '@rookery/e2ee';
+import { EphemeralModule } from '@rookery/ephemeral';
 import { FederationClientModule } from '@rookery/federation-client';
 import { MediaModule } from '@rookery/media';
 import { RoomsModule } from '@rookery/rooms';
 import { UsersModule } from '@rookery/users';
 import { DeviceKeysForServersController } from './devices/device-keys.controller.js';
+import { EduHandlers } from './edus/edu-handlers.js';
 import { FederationModule } from './federation.module.js';
 import { FederationSenderModule } from './federation-sender.module.js';
 import { FederationGuard } from './inbound/federation-guard.js';
@@ -31,13 +33,14 @@ import { PduReplies } from './rooms/pdu-replies.js';
 import { ResidentRooms } from './rooms/resident-rooms.js';
 import { RoomHistory } from './rooms/room-history.js';
 import { RoomHistoryController } from './rooms/room-history.controller.js';
+import { AfterEvents } from './transactions/after-events.js';
 import { GapFillers } from './transactions/gap-fillers.js';
 import { InboundTransactions } from './transactions/inbound-transactions.js';
 import { PduIntake } from './transactions/pdu-intake.js';
 import { SendTransactionController } from './transactions/send.controller.js';
 import { StagedEvents } from './transactions/staged-events.js';
 
-/** The API for other servers. */
+/** The API for other servers, and what becomes of their transactions. */
 @Module({
   imports: [
     FederationModule,
@@ -47,6 +50,7 @@ import { StagedEvents } from './transactions/staged-events.js';
     RoomsModule,
     MediaModule,
     E2eeModule,
+    EphemeralModule,
   ],
   providers: [
     RequestVerifier,
@@ -57,6 +61,8 @@ import { StagedEvents } from './transactions/staged-events.js';
     PduIntake,
     GapFillers,
     StagedEvents,
+    AfterEvents,
+    EduHandlers,
     InboundTransactions,
     ResidentRooms,
     RoomHistory,

@@ -6,7 +6,6 @@ import { RoomsModule } from '@rookery/rooms';
 import { DeviceNews } from './devices/device-news.js';
 import { FederationKeySource } from './devices/remote-key-source.js';
 import { RemoteDeviceLists } from './devices/remote-device-lists.js';
-import { EduHandlers } from './edus/edu-handlers.js';
 import { OutgoingEphemeral } from './edus/outgoing-ephemeral.js';
 import { FederationModule } from './federation.module.js';
 import { EventFeed } from './sender/event-feed.js';
@@ -15,7 +14,7 @@ import { FederationSender } from './sender/federation-sender.js';
 import { KnownServers } from './sender/known-servers.js';
 import { RemoteAudience } from './sender/remote-audience.js';
 
-/** Brings other servers what happens here, and hands on what their EDUs say; for one process. */
+/** Brings other servers what happens here; for one process. */
 @Module({
   imports: [FederationModule, FederationClientModule, RoomsModule, EphemeralModule, E2eeModule],
   providers: [
@@ -27,9 +26,8 @@ import { RemoteAudience } from './sender/remote-audience.js';
     OutgoingEphemeral,
     RemoteDeviceLists,
     FederationKeySource,
-    EduHandlers,
     KnownServers,
   ],
-  exports: [RemoteAudience, FederationSender],
+  exports: [RemoteAudience, FederationSender, RemoteDeviceLists],
 })
 export class FederationSenderModule {}

@@ -175,6 +175,103 @@ describe.each(databases)('transactions of other servers (%s)', (database) => {
     expect((await bodies(visit.roomId)).slice(0, 6).sort()).toEqual(['a', 'b', 'c', 'd', 'fork', 'merged']);
   });
 
+  describe('with EDUs about events that are on their way', () => {
+    const carol = '@carol:visitor.test';
+    const receiptFor = (roomId: string, userId: string, eventId: string, data: JsonObject = {}): object => ({
+      edu_type: 'm.receipt',
+      content: { [roomId]: { 'm.read': { [userId]: { event_ids: [eventId], data: { ts: 1, ...data } } } } },
+    });
+    /** What alice is told that somebody has read, by thread. */
+    const readBy = async (roomId: string, userId: string): Promise<Record<string, string>> => {
+      const filter = encodeURIComponent(JSON.stringify({ room: { rooms: [roomId] } }));
+      const { rooms } = await ok<{
+        rooms: { join: Record<string, { ephemeral: { events: { type: string; content: object }[] } }> };
+      }>(alice, 'GET', `/sync?filter=${filter}`);
+      const read: Record<string, string> = {};
+      for (const { type, content } of rooms.join[roomId]!.ephemeral.events)
+        if (type === 'm.receipt')
+          for (const [eventId, types] of Object.entries(content as Record<string, Record<string, JsonObject>>)) {
+            const mine = types['m.read']?.[userId] as { thread_id?: string } | undefined;
+            if (mine) read[mine.thread_id ?? ''] = eventId;
+          }
+      return read;
+    };
+
+    it('keep receipts that come with the event, or long before it', async () => {
+      const visit = await visitRoom();
+      for (let n = 0; n < 5; n++) {
+        const messages = Array.from({ length: 10 }, () => visit.message(bob, `read ${n}`));
+        const last = messages.at(-1)!.eventId;
+        await sendTransaction(
+          visitor,
+          home,
+          messages.map(({ pdu }) => pdu),
+          [receiptFor(visit.roomId, bob, last), receiptFor(visit.roomId, bob, last, { thread_id: 'main' })],
+        );
+        await eventually(
+          async () => Object.values(await readBy(visit.roomId, bob)).filter((id) => id === last).length === 1,
+        );
+        expect(await readBy(visit.roomId, bob)).toEqual({ '': last });
+      }
+      const late = visit.message(bob, 'late');
+      await sendTransaction(visitor, home, [], [receiptFor(visit.roomId, bob, late.eventId)]);
+      await say(alice, visit.roomId, 'in between');
+      expect(Object.values(await readBy(visit.roomId, bob))).not.toContain(late.eventId);
+      await visit.send(late);
+      await eventually(async () => (await readBy(visit.roomId, bob))[''] === late.eventId);
+    });
+
+    it('see who joins with the events in front of them', async () => {
+      const visit = await visitRoom();
+      const join = visit.next({
+        ...{ type: 'm.room.member', stateKey: carol, sender: carol, content: { membership: 'join' } },
+      });
+      const messages = Array.from({ length: 30 }, (_, n) => visit.message(bob, `before ${n}`));
+      const { next_batch: since } = await ok<{ next_batch: string }>(alice, 'GET', '/sync');
+      await sendTransaction(...([visitor, home, [join, ...messages].map(({ pdu }) => pdu)] as const), [
+        { edu_type: 'm.typing', content: { room_id: visit.roomId, user_id: carol, typing: true } },
+        receiptFor(visit.roomId, carol, join.eventId),
+        { edu_type: 'm.presence', content: { push: [{ user_id: carol, presence: 'online', last_active_ago: 1 }] } },
+      ]);
+      await eventually(async () => (await readBy(visit.roomId, carol))[''] === join.eventId);
+      interface News {
+        readonly presence?: { readonly events: { readonly sender: string }[] };
+        readonly rooms?: {
+          readonly join: Record<string, { readonly ephemeral?: { readonly events: { content: JsonObject }[] } }>;
+        };
+      }
+      const told = async (): Promise<boolean> => {
+        const news = await ok<News>(alice, 'GET', `/sync?since=${since}`);
+        const typing = news.rooms?.join[visit.roomId]?.ephemeral?.events.some(
+          ({ content }) => Array.isArray(content['user_ids']) && content['user_ids'].includes(carol),
+        );
+        return (typing ?? false) && (news.presence?.events.some(({ sender }) => sender === carol) ?? false);
+      };
+      expect(await eventually(told)).toBe(true);
+    });
+
+    it('see what the events in front of them allow', async () => {
+      const visit = await visitRoom('12', { power_level_content_override: { users_default: 100 } });
+      const acl = (deny: string[]): RoomEvent =>
+        visit.next({
+          ...{ type: 'm.room.server_acl', stateKey: '', sender: bob, content: { allow: ['*'], deny } },
+        });
+      const message = visit.message(bob, 'the last');
+      await visit.send(message);
+      await shows(visit.roomId, 'the last');
+      const before = Array.from({ length: 30 }, (_, n) => visit.message(bob, `before ${n}`));
+      await sendTransaction(...([visitor, home, [...before, acl([visitor.name])].map(({ pdu }) => pdu)] as const), [
+        receiptFor(visit.roomId, bob, message.eventId),
+      ]);
+      await shows(visit.roomId, 'm.room.server_acl');
+      // A receipt of somebody else that is stored behind it.
+      const mark = await say(alice, visit.roomId, 'mark');
+      await ok(alice, 'POST', `/rooms/${visit.roomId}/receipt/m.read/${encodeURIComponent(mark)}`, {});
+      await eventually(async () => Object.values(await readBy(visit.roomId, alice.userId)).includes(mark));
+      expect(await readBy(visit.roomId, bob)).toEqual({});
+    });
+  });
+
   describe('with gaps', () => {
     /** Answers what a room's server would: from what the visit knows. */
     const answering =

@@ -1,4 +1,4 @@
-import { Injectable } from '@nestjs/common';
+import { Injectable, type OnModuleDestroy } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import {
   domainOf,
@@ -8,10 +8,11 @@ import {
   isValidUserId,
   type JsonObject,
 } from '@rookery/matrix-types';
-import { Clock } from '@rookery/platform';
-import { EventStore, relationOf } from '@rookery/rooms';
+import { Clock, Logger } from '@rookery/platform';
+import { EventStore, relationOf, RoomHooks, type StoredEvent } from '@rookery/rooms';
 import type { PresenceName, PresenceState } from '../presence/presence-state.js';
 import { PresenceService } from '../presence/presence.service.js';
+import { EarlyReceipts } from '../receipts/early-receipts.js';
 import type { Receipt } from '../receipts/receipt.js';
 import { ReceiptService } from '../receipts/receipt.service.js';
 import { TypingService } from '../typing/typing.service.js';
@@ -29,7 +30,12 @@ const states: ReadonlySet<unknown> = new Set<PresenceName>(['online', 'unavailab
  * @spec server-server-api#edus
  */
 @Injectable()
-export class InboundEphemeral {
+export class InboundEphemeral implements OnModuleDestroy {
+  readonly #early = new EarlyReceipts();
+  /** Early receipts that are being stored. */
+  readonly #working = new Set<Promise<void>>();
+  readonly #logger: Logger;
+
   constructor(
     private readonly database: Database,
     private readonly clock: Clock,
@@ -37,7 +43,17 @@ export class InboundEphemeral {
     private readonly typing: TypingService,
     private readonly receipts: ReceiptService,
     private readonly presence: PresenceService,
-  ) {}
+    logger: Logger,
+    roomHooks: RoomHooks,
+  ) {
+    this.#logger = logger.child('federation');
+    roomHooks.subscribe({ afterCommit: ({ events }) => this.#arrived(events) });
+  }
+
+  /** Resolves when nothing is being stored any more. */
+  async onModuleDestroy(): Promise<void> {
+    await Promise.all(this.#working);
+  }
 
   /** Content of `m.typing`. */
   async receiveTyping(origin: string, content: JsonObject): Promise<void> {
@@ -48,15 +64,32 @@ export class InboundEphemeral {
     await this.typing.setRemote(roomId, userId, typing);
   }
 
-  /** Content of `m.receipt`. */
+  /**
+   * Content of `m.receipt`. Receipts for events that are still on their way, maybe from another server than the receipt, are
+   * kept for a while, and stored when the event is.
+   */
   async receiveReceipts(origin: string, content: JsonObject): Promise<void> {
-    const offered = receiptsIn(origin, content, this.clock.nowMs());
+    await this.#place(receiptsIn(origin, content, this.clock.nowMs()));
+  }
+
+  async #place(offered: readonly Receipt[]): Promise<void> {
     if (offered.length === 0) return;
     const rooms = [...new Set(offered.map(({ roomId }) => roomId))];
     const users = [...new Set(offered.map(({ userId }) => userId))];
     const joined = new Set(
       (await joinedAmong(this.database, rooms, users)).map(({ roomId, userId }) => `${roomId}\n${userId}`),
     );
+    const allowed = offered.filter(({ roomId, userId }) => joined.has(`${roomId}\n${userId}`));
+    const missing = await this.#store(allowed);
+    if (missing.length === 0) return;
+    this.#early.add(missing, this.clock.monotonicMs());
+    // What was stored since nobody is going to tell of.
+    const left = new Set(await this.#store(missing));
+    for (const receipt of missing) if (!left.has(receipt)) this.#early.delete(receipt);
+  }
+
+  /** Stores those that are for something that is there; the others. */
+  async #store(offered: readonly Receipt[]): Promise<Receipt[]> {
     const found = await this.events.many(
       offered.flatMap(({ eventId, threadId = 'main' }) => (threadId === 'main' ? [eventId] : [eventId, threadId])),
     );
@@ -65,28 +98,48 @@ export class InboundEphemeral {
     await this.receipts.store(
       offered.flatMap((receipt) => {
         const stored = found.get(receipt.eventId);
-        // What this server does not have it cannot place; a later receipt will be for something that it has.
-        if (stored?.event.roomId !== receipt.roomId || !joined.has(`${receipt.roomId}\n${receipt.userId}`)) return [];
+        if (stored?.event.roomId !== receipt.roomId) return [];
         const { roomId, threadId = 'main' } = receipt;
         const names = relationOf(stored.event.content)?.eventId;
         if (threadId !== 'main' && threadId !== names && !isThere(threadId, roomId)) return [];
         return [{ ...receipt, eventStreamOrdering: stored.streamOrdering }];
       }),
     );
+    return offered.filter(({ eventId }) => !found.has(eventId));
   }
 
-  /** Content of `m.presence`. */
-  async receivePresence(origin: string, content: JsonObject): Promise<void> {
+  /** Events were stored: what was read of them before is stored, too. */
+  #arrived(events: readonly StoredEvent[]): void {
+    if (this.#early.size === 0) return;
+    const due = this.#early.take(
+      events.map(({ event }) => event.eventId),
+      this.clock.monotonicMs(),
+    );
+    if (due.length === 0) return;
+    const work = this.#place(due)
+      .catch((err: unknown) => this.#logger.warn('Receipts that came early could not be stored', { err }))
+      .finally(() => this.#working.delete(work));
+    this.#working.add(work);
+  }
+
+  /**
+   * Content of `m.presence`.
+   * @returns entries for users who are in no room that this server knows
+   */
+  async receivePresence(origin: string, content: JsonObject): Promise<JsonObject[]> {
     const { push } = content;
-    if (!this.presence.enabled || !Array.isArray(push)) return;
+    if (!this.presence.enabled || !Array.isArray(push)) return [];
     const nowMs = this.clock.nowMs();
-    const offered = push.slice(0, maxPresences).flatMap((one: unknown) => presenceIn(origin, one, nowMs));
-    if (offered.length === 0) return;
+    const entries = push.slice(0, maxPresences).filter((one) => isJsonObject(one));
+    const offered = entries.flatMap((one) => presenceIn(origin, one, nowMs));
+    if (offered.length === 0) return [];
     const known = await knownAmong(
       this.database,
       offered.map(({ userId }) => userId),
     );
     this.presence.receive(offered.filter(({ userId }) => known.has(userId)));
+    const unknown = new Set(offered.flatMap(({ userId }) => (known.has(userId) ? [] : [userId])));
+    return entries.filter(({ user_id: userId }) => unknown.has(userId as string));
   }
 }
 

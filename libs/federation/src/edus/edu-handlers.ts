@@ -4,12 +4,17 @@ import { InboundEphemeral } from '@rookery/ephemeral';
 import type { JsonObject } from '@rookery/matrix-types';
 import { RemoteDeviceLists } from '../devices/remote-device-lists.js';
 import { RemoteAudience } from '../sender/remote-audience.js';
+import { AfterEvents } from '../transactions/after-events.js';
+import { StagedEvents } from '../transactions/staged-events.js';
 import { type EduHandler, InboundEdus } from './inbound-edus.js';
 
 /** Rooms that one EDU of receipts may be about. */
 const maxRooms = 500;
 
-/** Names the handler of each EDU, and asks the rooms' access control lists where an EDU is about a room. */
+/**
+ * Names the handler of each EDU, and asks the rooms' access control lists where an EDU is about a room. What is about a room
+ * comes after the events that were on their way into it.
+ */
 @Injectable()
 export class EduHandlers implements OnModuleInit {
   constructor(
@@ -18,12 +23,14 @@ export class EduHandlers implements OnModuleInit {
     private readonly ephemeral: InboundEphemeral,
     private readonly toDevice: ToDeviceService,
     private readonly deviceLists: RemoteDeviceLists,
+    private readonly staged: StagedEvents,
+    private readonly after: AfterEvents,
   ) {}
 
   onModuleInit(): void {
     this.edus.register('m.typing', (origin, content) => this.#typing(origin, content));
     this.edus.register('m.receipt', (origin, content) => this.#receipts(origin, content));
-    this.edus.register('m.presence', (origin, content) => this.ephemeral.receivePresence(origin, content));
+    this.edus.register('m.presence', (origin, content) => this.#presence(origin, content));
     // Without these a conversation cannot be read: they are not acknowledged before they are stored.
     const mustArrive = { mustArrive: true };
     this.edus.register('m.direct_to_device', (origin, content) => this.toDevice.receive(origin, content), mustArrive);
@@ -35,14 +42,34 @@ export class EduHandlers implements OnModuleInit {
 
   async #typing(origin: string, content: JsonObject): Promise<void> {
     const { room_id: roomId } = content;
-    if (typeof roomId !== 'string' || (await this.audience.openTo(origin, [roomId])).size === 0) return;
-    await this.ephemeral.receiveTyping(origin, content);
+    if (typeof roomId !== 'string') return;
+    await this.after.run(origin, roomId, [roomId], async () => {
+      if ((await this.audience.openTo(origin, [roomId])).size > 0) await this.ephemeral.receiveTyping(origin, content);
+    });
   }
 
   async #receipts(origin: string, content: JsonObject): Promise<void> {
     const rooms = Object.keys(content).slice(0, maxRooms);
+    const [busy, quiet] = [new Set(rooms.filter((roomId) => this.staged.isBusy(roomId))), [] as string[]];
+    for (const roomId of rooms) if (!busy.has(roomId)) quiet.push(roomId);
+    for (const roomId of busy)
+      await this.after.run(origin, roomId, [roomId], () => this.#receiptsIn(origin, content, [roomId]));
+    if (quiet.length > 0) await this.#receiptsIn(origin, content, quiet);
+  }
+
+  async #receiptsIn(origin: string, content: JsonObject, rooms: readonly string[]): Promise<void> {
     const open = await this.audience.openTo(origin, rooms);
-    const allowed = Object.entries(content).filter(([roomId]) => open.has(roomId));
-    if (allowed.length > 0) await this.ephemeral.receiveReceipts(origin, Object.fromEntries(allowed));
+    const allowed = rooms.filter((roomId) => open.has(roomId)).map((roomId) => [roomId, content[roomId]]);
+    if (allowed.length > 0) await this.ephemeral.receiveReceipts(origin, Object.fromEntries(allowed) as JsonObject);
+  }
+
+  /** Whoever is not known yet may be one of those who are just joining. */
+  async #presence(origin: string, content: JsonObject): Promise<void> {
+    const unknown = await this.ephemeral.receivePresence(origin, content);
+    const { busyRooms } = this.staged;
+    if (unknown.length === 0 || busyRooms.length === 0) return;
+    await this.after.run(origin, 'presence', busyRooms, () =>
+      this.ephemeral.receivePresence(origin, { push: [...unknown] }),
+    );
   }
 }

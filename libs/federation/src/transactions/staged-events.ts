@@ -46,6 +46,8 @@ export class StagedEvents {
   /** Events that are in somebody's hands, by room: gaps are being filled, or they are tried again later. */
   readonly #aside = new Map<string, Set<string>>();
   readonly #tries = new Map<string, number>();
+  /** Who waits for a room, with the place in the order up to which. */
+  readonly #waiters = new Map<string, { readonly upTo: number; readonly done: () => void }[]>();
   /** Rooms with events that an earlier run of the server has left. */
   readonly #leftovers = new Set<string>();
   readonly #logger: Logger;
@@ -99,6 +101,38 @@ export class StagedEvents {
   async stop(): Promise<void> {
     this.#queue.clear();
     await Promise.all([...this.#running.values(), this.gaps.stop()]);
+    for (const roomId of this.#waiters.keys()) this.#reached(roomId, Number.MAX_SAFE_INTEGER);
+  }
+
+  /** Rooms into which events are on their way. */
+  get busyRooms(): string[] {
+    return [...new Set([...this.#running.keys(), ...this.#queue])];
+  }
+
+  /** Whether events are on their way into a room, but for those that have stepped aside. */
+  isBusy(roomId: string): boolean {
+    return this.#running.has(roomId) || this.#queue.has(roomId);
+  }
+
+  /** Resolves when the events that were staged in a room up to now are in it, or have stepped aside; for how long is not said. */
+  caughtUp(roomId: string): Promise<void> {
+    if (!this.isBusy(roomId)) return Promise.resolve();
+    return new Promise((done) => {
+      const waiters = this.#waiters.get(roomId);
+      const waiter = { upTo: this.#lastOrdering, done };
+      if (waiters) waiters.push(waiter);
+      else this.#waiters.set(roomId, [waiter]);
+    });
+  }
+
+  /** Everything in a room up to a place in the order was dealt with. */
+  #reached(roomId: string, ordering: number): void {
+    const waiters = this.#waiters.get(roomId);
+    if (!waiters) return;
+    const left = waiters.filter(({ upTo }) => upTo > ordering);
+    if (left.length > 0) this.#waiters.set(roomId, left);
+    else this.#waiters.delete(roomId);
+    for (const { upTo, done } of waiters) if (upTo <= ordering) done();
   }
 
   /**
@@ -139,6 +173,7 @@ export class StagedEvents {
         })
         .finally(() => {
           this.#running.delete(roomId);
+          if (!this.#queue.has(roomId)) this.#reached(roomId, Number.MAX_SAFE_INTEGER);
           this.#next();
         });
       this.#running.set(roomId, work);
@@ -165,6 +200,7 @@ export class StagedEvents {
         );
       else if (isLeftover && !(await this.#mayTry(roomId, rows[0]!))) continue;
       else await this.#take(roomId, rules, rows);
+      this.#reached(roomId, rows.at(-1)!.ordering);
     }
   }
 

@@ -7,6 +7,8 @@ export interface StagedRow {
   readonly event_id: string;
   readonly event_json: string;
   readonly attempts: number;
+  /** Its place in the order of arrival. */
+  readonly ordering: number;
 }
 
 /** Keeps events until they are in their rooms; what the same server has sent already is passed over. */
@@ -28,7 +30,7 @@ export async function stageEvents(
 /** The events of a room that came first, without those that are in somebody's hands. */
 export function selectStaged(db: Db, roomId: string, taken: readonly string[], limit: number): Promise<StagedRow[]> {
   return db.query<StagedRow>(
-    `SELECT origin, event_id, event_json, attempts FROM federation_inbound_events_staging
+    `SELECT origin, event_id, event_json, attempts, ordering FROM federation_inbound_events_staging
      WHERE room_id = ? AND ${db.dialect.noneOf('event_id')} ORDER BY ordering LIMIT ${Math.trunc(limit)}`,
     [roomId, taken],
   );
