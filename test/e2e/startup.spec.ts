@@ -14,6 +14,7 @@ import {
 import { createServer, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { databaseKinds, ServerProcess } from '../support/server-process.js';
 
 const main = join(process.cwd(), 'apps/homeserver/dist/main.js');
 
@@ -80,6 +81,7 @@ describe('starting', () => {
     expect(settings).toMatch(/^server_name: first\.test$/m);
     expect(settings).toMatch(/^# /m);
     expect(statSync(join(at, 'homeserver.yaml')).mode & 0o077).toBe(0);
+    expect(statSync(join(at, 'data/homeserver.db')).mode & 0o077).toBe(0);
     const key = readdirSync(join(at, 'data')).find((name) => name.endsWith('.signing.key'));
     const keyText = readFileSync(join(at, 'data', key ?? ''), 'utf8');
     expect(keyText).toMatch(/^ed25519 a_[A-Za-z]{4} [A-Za-z0-9+/]{43}\n$/);
@@ -171,6 +173,35 @@ describe('starting', () => {
       expect(existsSync(join(inner, 'homeserver.yaml.new'))).toBe(false);
       chmodSync(inner, 0o700);
     });
+  });
+
+  it.each(databaseKinds)('refuses to be the second server on a database, or a worker beside it (%s)', async (kind) => {
+    const server = await ServerProcess.prepare(kind);
+    try {
+      await server.start();
+      const port = await freePort();
+      const settings = readFileSync(server.configFile, 'utf8');
+      const second = join(server.folder, 'second.yaml');
+      writeFileSync(second, settings.replace(/port: \d+\n(\s+bind_addresses)/, `port: ${port}\n$1`));
+      const refused = await run(server.folder, ['--config', second]);
+      expect(refused.readyAfterMs).toBeUndefined();
+      expect(refused.code).toBe(1);
+      expect(refused.output).toMatch(/^Another server runs on the database .+\nStop that one first, .+\n$/m);
+      expect(refused.output).not.toMatch(/^\s+at .*\(/m);
+
+      const worker = join(server.folder, 'worker.yaml');
+      writeFileSync(worker, `worker_app: synapse.app.generic_worker\nworker_name: w\nworker_listeners: []\n`);
+      const asWorker = await run(server.folder, ['--config', second, worker]);
+      expect(asWorker.code).toBe(1);
+      expect(asWorker.output).toMatch(/worker\.yaml:1: worker_app: these are the settings of a worker/);
+
+      expect((await fetch(`${server.baseUrl}/health`)).status).toBe(200);
+      // A killed one leaves nothing behind that would keep the next one out.
+      await server.stop('SIGKILL');
+      await server.start();
+    } finally {
+      await server.remove();
+    }
   });
 
   it('greets people, or sends them to a web client, and tells its process id', async () => {

@@ -1,5 +1,13 @@
 import type { Type } from '@nestjs/common';
-import { type BackgroundUpdate, BackgroundUpdates, type Database, migrate, openDatabase } from '@rookery/database';
+import {
+  type BackgroundUpdate,
+  BackgroundUpdates,
+  claimDatabase,
+  type Database,
+  type DatabaseClaim,
+  migrate,
+  openDatabase,
+} from '@rookery/database';
 import { type NameResolver, ServerSoftware, SystemNameResolver } from '@rookery/federation-client';
 import {
   type BoundAddress,
@@ -61,6 +69,13 @@ export class Homeserver {
   #database: Database | undefined;
   #moduleServices: ModuleServices | undefined;
   #moreModules: readonly ModuleEntry[] = [];
+  #tellDisplaced: (reason: Error) => void = () => {};
+
+  /**
+   * Resolves, with the reason, when another server took the database over while this one was cut off from it. This one then
+   * stops by itself; a program that is nothing but this server ends at once. Otherwise open for ever.
+   */
+  readonly displaced = new Promise<Error>((resolve) => (this.#tellDisplaced = resolve));
 
   private constructor(
     readonly config: Config,
@@ -182,15 +197,27 @@ export class Homeserver {
     const { config, lifecycle, logger, modules } = this;
     const bus: Bus = new InProcessBus();
     const notifier = new Notifier(clock, bus);
+    let claim: DatabaseClaim | undefined;
 
     lifecycle.on('migrate', {
       name: 'database',
       start: async () => {
         const onTransaction = config.get('enable_metrics') ? transactionMetrics(metrics) : undefined;
-        this.#database = await openDatabase(databaseOptions(config), clock, logger.child('database'), onTransaction);
-        await migrate(this.#database, migrations, { logger: logger.child('database'), clock });
+        const options = databaseOptions(config);
+        const log = logger.child('database');
+        this.#database = await openDatabase(options, clock, log, onTransaction);
+        claim = await claimDatabase(options, { logger: log });
+        void claim.lost.then((reason) => {
+          log.error('Another server has the database now: this one stops', { reason: reason.message });
+          this.#tellDisplaced(reason);
+          return this.stop();
+        });
+        await migrate(this.#database, migrations, { logger: log, clock });
       },
-      stop: () => this.#database?.close(),
+      stop: async () => {
+        await this.#database?.close();
+        await claim?.release();
+      },
     });
 
     lifecycle.on('modules', {

@@ -59,6 +59,8 @@ async function run(): Promise<void> {
   const server = Homeserver.create(load());
   const stop = (): void => void server.stop().then(() => process.exit(0));
   server.guardProcess();
+  // At once: what is still under way could only write beside the other server.
+  void server.displaced.then(fail);
   process.once('SIGTERM', stop);
   process.once('SIGINT', stop);
   await server.start();

@@ -12,6 +12,8 @@ export {
 } from './database.js';
 export { DatabaseError, isTransient, isUniqueViolation } from './errors.js';
 export { likeText } from './like.js';
+export type { DatabaseClaim } from './claim/claim.js';
+export { claimDatabase, type ClaimOptions } from './claim/database-claim.js';
 export { openDatabase } from './open-database.js';
 export { type DatabaseOptions, parseDatabaseOptions, type PostgresOptions, type SqliteOptions } from './options.js';
 export { migrate, type MigrateOptions, type MigrateResult } from './migrate.js';

@@ -1,4 +1,4 @@
-import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { chmod, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -33,6 +33,37 @@ describe('Opening SQLite', () => {
       await database.close();
       await database.close();
     }
+  });
+
+  it('keeps the file and what lies beside it from others, but for a group that was let in', async () => {
+    const path = join(folder, 'home.db');
+    const files = [path, `${path}-wal`, `${path}-shm`];
+    const modes = async (): Promise<number[]> =>
+      Promise.all(files.map(async (file) => (await stat(file)).mode & 0o777));
+    const visit = async (): Promise<number[]> => {
+      const database = await openDatabase(sqlite(path), new SystemClock());
+      await database.write((tx) => tx.run('CREATE TABLE IF NOT EXISTS a (b)'));
+      const found = await modes();
+      await database.close();
+      return found;
+    };
+    expect(await visit()).toEqual([0o600, 0o600, 0o600]);
+    await chmod(path, 0o644);
+    expect(await visit()).toEqual([0o600, 0o600, 0o600]);
+    await chmod(path, 0o640);
+    expect(await visit()).toEqual([0o640, 0o640, 0o640]);
+  });
+
+  it('says that it begins anew where the file is empty, and does not where the log holds what the file has lost', async () => {
+    const path = join(folder, 'home.db');
+    await writeFile(path, '');
+    const logger = new RecordingLogger();
+    await (await openDatabase(sqlite(path), new SystemClock(), logger)).close();
+    expect(logger.messages('warn')).toEqual(['The file of the database is empty: everything begins anew']);
+    await writeFile(path, '');
+    await writeFile(`${path}-wal`, 'what was written last');
+    expect((await refusal(sqlite(path))).message).toMatch(/home.db is empty, but its log .*home.db-wal is not/);
+    expect(await readFile(`${path}-wal`, 'utf8')).toBe('what was written last');
   });
 
   it('refuses what is no database, and leaves it as it was', async () => {

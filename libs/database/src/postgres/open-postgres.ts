@@ -83,24 +83,49 @@ async function connect(target: PostgresTarget, maxUses: number, logger: Logger):
   throw explain(refusal, target);
 }
 
+/**
+ * A connection that belongs to no pool. That it breaks ends nothing: who needs to know listens for `end`.
+ * @throws DatabaseError when the server cannot be reached
+ */
+export async function connectAlone(options: PostgresOptions): Promise<pg.Client> {
+  const target = postgresTarget(options);
+  let refusal: unknown;
+  for (const ssl of target.tls) {
+    const client = new pg.Client(connectionOptions(target, ssl));
+    client.on('error', () => {});
+    try {
+      await client.connect();
+      return client;
+    } catch (error) {
+      refusal = error;
+      if (!/does not support SSL/.test(errorText(error))) break;
+    }
+  }
+  throw explain(refusal, target);
+}
+
+const connectionOptions = (target: PostgresTarget, ssl: TlsChoice | false): pg.ClientConfig => ({
+  host: target.host,
+  port: target.port,
+  ...(target.user !== undefined && { user: target.user }),
+  ...(target.password !== undefined && { password: target.password }),
+  ...(target.database !== undefined && { database: target.database }),
+  ssl,
+  connectionTimeoutMillis: target.connectTimeoutMs,
+  application_name: target.applicationName,
+  keepAlive: true,
+  keepAliveInitialDelayMillis: keepAliveMs,
+  ...(target.serverOptions !== undefined && { options: target.serverOptions }),
+});
+
 function openPool(target: PostgresTarget, ssl: TlsChoice | false, maxUses: number, logger: Logger): pg.Pool {
   const pool = new pg.Pool({
-    host: target.host,
-    port: target.port,
-    ...(target.user !== undefined && { user: target.user }),
-    ...(target.password !== undefined && { password: target.password }),
-    ...(target.database !== undefined && { database: target.database }),
-    ssl,
+    ...connectionOptions(target, ssl),
     max: target.poolMax,
     min: target.poolMin,
-    connectionTimeoutMillis: target.connectTimeoutMs,
-    application_name: target.applicationName,
     idleTimeoutMillis: idleMs,
     types,
-    keepAlive: true,
-    keepAliveInitialDelayMillis: keepAliveMs,
     ...pipelined,
-    ...(target.serverOptions !== undefined && { options: target.serverOptions }),
     ...(maxUses > 0 && { maxUses }),
     onConnect: async (client) => {
       // A connection that breaks between two statements of a transaction reports it to nobody else, and an error event

@@ -1,4 +1,4 @@
-import { mkdirSync } from 'node:fs';
+import { chmodSync, closeSync, existsSync, mkdirSync, openSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
 import Sqlite from 'better-sqlite3';
 import type { Clock, Logger } from '@rookery/platform';
@@ -22,6 +22,9 @@ const maxIdleLogBytes = 50 * 1_048_576;
 // Pages that change again and again reach the file once per checkpoint: fewer checkpoints, fewer writes to the disk. With 4,000
 // joins were a tenth slower.
 const checkpointPages = 12_000;
+const ownerOnly = 0o600;
+const owner = 0o700;
+const everybody = 0o007;
 
 /** @throws DatabaseError when the file cannot be used */
 export async function openSqlite(
@@ -37,11 +40,14 @@ export async function openSqlite(
       'Set database.args.database to a path.',
     );
   }
+  const isNew = !existsSync(path);
   const opened: Sqlite.Database[] = [];
   const disconnect = async (): Promise<void> => {
     for (const handle of opened.splice(0).reverse()) handle.close();
   };
   try {
+    if (!isNew) checkContent(path, logger);
+    keepPrivate(path);
     // The writer comes first: it makes the file and its write-ahead log, which the reader needs.
     const writer = connect(path, false, opened);
     checkSqliteVersion(
@@ -69,7 +75,6 @@ export function checkSqliteVersion(version: string): void {
 }
 
 function connect(path: string, readonly: boolean, opened: Sqlite.Database[]): Sqlite.Database {
-  if (!readonly) mkdirSync(dirname(path), { recursive: true });
   const handle = new Sqlite(path, { readonly, fileMustExist: readonly, timeout: busyAtStartMs });
   opened.push(handle);
   handle.pragma(`cache_size = -${readonly ? readerCacheKiB : writerCacheKiB}`);
@@ -92,6 +97,35 @@ function connect(path: string, readonly: boolean, opened: Sqlite.Database[]): Sq
   if (!readonly) handle.exec('BEGIN IMMEDIATE; ROLLBACK');
   handle.pragma(`busy_timeout = ${busyTimeoutMs}`);
   return handle;
+}
+
+/** A file without a byte is nothing to SQLite, which would delete a log that still holds what the file has lost. */
+function checkContent(path: string, logger: Logger): void {
+  const sizeOf = (file: string): number => (existsSync(file) ? statSync(file).size : 0);
+  if (!statSync(path).isFile() || sizeOf(path) > 0) return;
+  if (sizeOf(`${path}-wal`) > 0) {
+    throw new DatabaseError(
+      `${path} is empty, but its log ${path}-wal is not`,
+      'Put a backup in its place, or move both files away to begin anew.',
+    );
+  }
+  logger.warn('The file of the database is empty: everything begins anew', { path });
+}
+
+/**
+ * Makes the file where it is missing, for nobody but its owner: it holds passwords, though hashed, and messages. One that
+ * everybody may read, as SQLite itself makes it, is closed as well; a group that was let in stays in. What SQLite puts beside
+ * the file gets the same rights.
+ */
+function keepPrivate(path: string): void {
+  mkdirSync(dirname(path), { recursive: true });
+  if (!existsSync(path)) closeSync(openSync(path, 'a', ownerOnly));
+  for (const file of [path, `${path}-wal`, `${path}-shm`]) {
+    if (!existsSync(file)) continue;
+    const found = statSync(file);
+    const isOurs = found.isFile() && found.uid === process.getuid?.();
+    if (isOurs && (found.mode & everybody) !== 0) chmodSync(file, found.mode & owner);
+  }
 }
 
 function explain(error: unknown, path: string): DatabaseError {

@@ -79,14 +79,6 @@ eachDatabase('old media', (open) => {
     await eventually(async () => (await left()).length === 0);
   });
 
-  it('is another process’s task where the settings say so', async () => {
-    await build({ media_retention: { local_media_lifetime: '30m' }, media_instance_running_background_jobs: 'media1' });
-    await media.upload('x', 'text/plain');
-    await clock.advance(3 * 3_600_000);
-    await new Promise((resolve) => setTimeout(resolve, 100));
-    expect((await left()).length).toBe(1);
-  });
-
   it('takes its thumbnails and rows along', async () => {
     await build();
     const bytes = await sharp({ create: { width: 400, height: 300, channels: 3, background: 'red' } })

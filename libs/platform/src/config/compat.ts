@@ -29,6 +29,7 @@ export function applyOldForms(draft: Draft): void {
   inviteState(draft);
   samlMapping(draft);
   databasePath(draft);
+  mainProcess(draft);
 }
 
 /** The old name's value, where the new name is silent. */
@@ -201,4 +202,11 @@ function databasePath(draft: Draft): void {
   const args = valueOf(draft, 'database.args') ?? {};
   if (file !== undefined && args['database'] === undefined)
     put(draft, 'database.args', { ...args, database: resolve(draft.baseDir, file) }, 'database_path');
+}
+
+/** The main process may name its kind, too: it is then the same as one that does not. */
+function mainProcess(draft: Draft): void {
+  if (valueOf(draft, 'worker_app') !== 'synapse.app.homeserver') return;
+  draft.values.set('worker_app', undefined);
+  draft.given.delete('worker_app');
 }

@@ -310,8 +310,43 @@ const delegatedRefusals: [lines: string, setting: string][] = [
 
 describe('settings that the server refuses', () => {
   it.each([...refusals, ...workerRefusals])('%s', (_name, lines, expected) => {
-    const problems = problemsOf(lines).filter((problem) => !problem.includes('has no effect'));
+    const besides = /has no effect|this version has no workers/;
+    const problems = problemsOf(lines).filter((problem) => !besides.test(problem));
     expect(problems.map((problem, index) => problem.slice(0, expected[index]?.length))).toEqual(expected);
+  });
+
+  it.each([
+    ['worker_app: synapse.app.generic_worker\nworker_name: w', 'worker_app: these are the settings of a worker'],
+    ['instance_map: {main: {host: a, port: 1}, w: {host: b, port: 2}}', 'instance_map: w would be a worker'],
+    ['stream_writers: {typing: w}', 'stream_writers.typing: w would be a worker'],
+    ['stream_writers: {receipts: [main, w]}', 'stream_writers.receipts: w would be a worker'],
+    ['pusher_instances: [w]', 'pusher_instances: w would be a worker'],
+    ['federation_sender_instances: [w]', 'federation_sender_instances: w would be a worker'],
+    ['outbound_federation_restricted_to: [w]', 'outbound_federation_restricted_to: w would be a worker'],
+    ['run_background_tasks_on: w', 'run_background_tasks_on: w would be a worker'],
+    ['update_user_directory_from_worker: w', 'update_user_directory_from_worker: w would be a worker'],
+    ['notify_appservices_from_worker: w', 'notify_appservices_from_worker: w would be a worker'],
+    ['media_instance_running_background_jobs: w', 'media_instance_running_background_jobs: w would be a worker'],
+    ['auto_accept_invites: {worker_to_run_on: w}', 'auto_accept_invites.worker_to_run_on: w would be a worker'],
+    ['start_pushers: false', 'start_pushers: false leaves it to a worker'],
+    ['send_federation: false', 'send_federation: false leaves it to a worker'],
+    ['update_user_directory: false', 'update_user_directory: false leaves it to a worker'],
+    ['notify_appservices: false', 'notify_appservices: false leaves it to a worker'],
+  ])('%s, while there are no workers', (lines, expected) => {
+    expect(problemsOf(lines)).toContainEqual(expect.stringContaining(`error homeserver.yaml:3: ${expected}`));
+  });
+
+  it('a kind of worker that nobody knows', () => {
+    expect(problemsOf('worker_app: my.own.worker')[0]).toMatch(
+      /^error homeserver\.yaml:3: worker_app: expected one of synapse\.app\.homeserver, .*, found "my\.own\.worker"/,
+    );
+  });
+
+  it('not what names the main process only', () => {
+    const lines =
+      'worker_app: synapse.app.homeserver\ninstance_map: {main: {host: a, port: 1}}\nstream_writers: {events: main}\n' +
+      'pusher_instances: [master]\nstart_pushers: true\nrun_background_tasks_on: main';
+    expect(problemsOf(lines).filter((problem) => problem.startsWith('error'))).toEqual([]);
   });
 
   it.each(delegatedRefusals)('%s, together with an authentication service', (lines, setting) => {

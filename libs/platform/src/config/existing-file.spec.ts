@@ -162,6 +162,9 @@ redis: {enabled: true, host: localhost, password: redispass}
 worker_replication_secret: "wsecret"
 instance_map:
   main: {path: /run/rookery/main.sock}
+`;
+
+const withWorkers = `${existing}
   persister1: {host: localhost, port: 9101}
   sender1: {host: localhost, port: 9102}
 stream_writers:
@@ -230,11 +233,21 @@ describe("an existing server's file", () => {
     expect(get('email.subjects.email_validation')).toBe('[%(server_name)s] Validate your email');
     expect(get('user_consent.version')).toBe('1');
     expect(get('user_consent.template_dir')).toBe(join(folder, 'res/templates/privacy'));
-    expect(get('stream_writers.events')).toEqual(['persister1']);
     expect(get('stream_writers.receipts')).toEqual(['master']);
-    expect(get('federation_sender_instances')).toEqual(['sender1']);
     expect(get('modules')).toMatchObject([{ module: 'rookery-invite-policy', on_error: 'deny' }]);
     expect(get('redis.password')).toBe('redispass');
+  });
+
+  it('is refused for each line that asks for workers, as long as there are none', () => {
+    const other = join(folder, 'with-workers.yaml');
+    writeFileSync(other, withWorkers);
+    const refused = checkConfig([other], { env: {} });
+    expect(refused.config).toBeUndefined();
+    const errors = refused.problems.filter(({ level }) => level === 'error');
+    expect(errors.map(({ setting }) => setting)).toEqual([
+      ...['instance_map', 'stream_writers.events', 'stream_writers.typing', 'federation_sender_instances'],
+    ]);
+    for (const { message } of errors) expect(message).toMatch(/would be a worker, and this version has no workers/);
   });
 
   it('keeps passwords out of what is printed', () => {

@@ -96,7 +96,6 @@ describe('reading', () => {
       { port: 8008, bind_addresses: ['127.0.0.1'], resources: [{ names: ['client', 'federation'] }] },
     ]);
     expect(config.get('pusher_instances')).toEqual(['master']);
-    expect(Config.fromObject({ start_pushers: false }).get('pusher_instances')).toEqual([]);
     expect(Config.fromObject({ email: { force_tls: true, notif_from: 'x' } }).get('email.smtp_port')).toBe(465);
     const service = Config.fromObject({ matrix_authentication_service: { enabled: true, secret: 's' } });
     expect([service.get('password_config.enabled'), service.get('enable_3pid_changes')]).toEqual([false, false]);

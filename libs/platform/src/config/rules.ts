@@ -1,4 +1,5 @@
 import { type Draft, valueOf } from './draft.js';
+import { noWorkersRules } from './no-workers.js';
 import type { Rule, RuleView } from './rule.js';
 import type { SettingName } from './table.js';
 import { workerRules } from './worker-rules.js';
@@ -207,7 +208,13 @@ const generalRules: readonly Rule[] = [
 ];
 
 /** The rules, in the order in which their problems are told. */
-export const rules: readonly Rule[] = [...generalRules, ...accountRules, ...authenticationServiceRules, ...workerRules];
+export const rules: readonly Rule[] = [
+  ...generalRules,
+  ...accountRules,
+  ...authenticationServiceRules,
+  ...noWorkersRules,
+  ...workerRules,
+];
 
 /** Reports every rule that the settings break. `unreadable` says whether a setting's value could not be read. */
 export function checkRules(draft: Draft, unreadable: (name: string) => boolean): void {

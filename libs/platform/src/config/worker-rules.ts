@@ -1,7 +1,6 @@
+import { isMain } from './no-workers.js';
 import type { Rule, RuleView } from './rule.js';
 import type { SettingName } from './table.js';
-
-const isMain = (name: string): boolean => name === 'master' || name === 'main';
 
 /** The name of the process that reads the settings. */
 const ownName = ({ get }: RuleView): string =>

@@ -5,6 +5,22 @@ import { listener } from './shapes.js';
 const instance = k.text({ empty: false, expected: 'the name of an instance' });
 const instances = k.list(instance, { one: true });
 
+/** What the main process may be called where others name their kind. */
+const mainApp = 'synapse.app.homeserver';
+const workerApps = [
+  'synapse.app.generic_worker',
+  'synapse.app.media_repository',
+  'synapse.app.pusher',
+  'synapse.app.federation_sender',
+  'synapse.app.appservice',
+  'synapse.app.user_dir',
+  'synapse.app.client_reader',
+  'synapse.app.event_creator',
+  'synapse.app.federation_reader',
+  'synapse.app.frontend_proxy',
+  'synapse.app.synchrotron',
+] as const;
+
 const location = k.checked(
   k.object({
     host: k.maybe(k.text({ empty: false }), 'Host.'),
@@ -34,7 +50,7 @@ const writers = (many: boolean, doc: string) =>
 
 /** Several processes. */
 export const workerSettings = {
-  worker_app: optional(k.text({ empty: false }), 'Kind of worker this process is; unset on the main process.'),
+  worker_app: optional(k.oneOf(mainApp, ...workerApps), 'Kind of worker this process is; unset on the main process.'),
   worker_name: optional(instance, "This worker's name; `worker_app` when unset."),
   worker_listeners: setting(k.list(listener), [], 'Where this worker listens.'),
   worker_manhole: optional(k.port, "Port of this worker's debug shell."),

@@ -1,0 +1,37 @@
+import { setTimeout as pause } from 'node:timers/promises';
+import { type Logger, SilentLogger } from '@rookery/platform';
+import type { DatabaseOptions } from '../options.js';
+import { type DatabaseClaim, heldByAnother } from './claim.js';
+import { claimSqlite } from './sqlite-claim.js';
+
+/** For {@link claimDatabase}. */
+export interface ClaimOptions {
+  readonly logger?: Logger | undefined;
+  /**
+   * How long to wait for a server that is about to end, milliseconds of real time: what it waits for happens in another
+   * process. 5,000 unless told, since a database may notice a moment later than the system that a process was killed.
+   */
+  readonly waitMs?: number | undefined;
+}
+
+const defaultWaitMs = 5_000;
+const againMs = 100;
+
+/**
+ * Makes this process the only server on a database. Commands that write a few rows beside a server need no claim.
+ * @throws DatabaseError when another server has it
+ */
+export async function claimDatabase(
+  options: DatabaseOptions,
+  { logger = new SilentLogger(), waitMs = defaultWaitMs }: ClaimOptions = {},
+): Promise<DatabaseClaim> {
+  const tries = Math.max(1, Math.ceil(waitMs / againMs));
+  const claim = options.name === 'sqlite3' ? claimSqlite : (await import('./postgres-claim.js')).claimPostgres;
+  for (let left = tries; ; left--) {
+    const taken = await claim(options as never, logger);
+    if ('release' in taken) return taken;
+    if (left === tries) logger.info('Waiting for the server that still uses the database', { by: taken.heldBy });
+    if (left <= 1) throw heldByAnother(taken.heldBy);
+    await pause(againMs);
+  }
+}
