@@ -286,7 +286,11 @@ describe.each(databases)('members from other servers (%s)', (database) => {
       const leave = { type: 'm.room.member', stateKey: alice.userId, content: { membership: 'leave' } };
       // Somebody who has nothing to do with it.
       const other = new ElsewhereRoom(visitor, version).make({ ...leave, auth: [event.eventId] });
-      await sendTransaction(visitor, home, [other.pdu, room.make(leave).pdu]);
+      // Somebody else of the inviter's server: nobody here knows whether they may.
+      const sender = '@else:visitor.test';
+      const kick = room.make({ ...leave, sender, auth: [event.eventId] });
+      const ban = room.make({ ...leave, sender, content: { membership: 'ban' }, auth: [event.eventId] });
+      await sendTransaction(visitor, home, [other.pdu, room.make(leave).pdu, kick.pdu, ban.pdu]);
       expect((await invitesOf())[roomId]).toBeDefined();
       const withdrawn = room.make({ ...leave, auth: [event.eventId] });
       await sendTransaction(visitor, home, [withdrawn.pdu]);
@@ -365,6 +369,32 @@ describe.each(databases)('members from other servers (%s)', (database) => {
       const uri = `${fed}/v2/invite/${part(roomId)}/${part(event.eventId)}`;
       expect(said(await visitor.request(home, 'PUT', uri, content))).toBe('403 M_FORBIDDEN');
       expect(await membershipOf(roomId, alice.userId)).toBe('join');
+    });
+
+    it('to rooms that this server is in come from people who may invite, whatever leads to it', async () => {
+      const roomId = await publicRoom('10', { power_level_content_override: { invite: 0 } });
+      const visit = await Visit.join(visitor, home, roomId, bob);
+      const friend = await home.registerUser('friend-of-gaps');
+      const before = visit.message(bob, 'on its way');
+      const inviteBy = (sender: string): Promise<Answer> => {
+        const event = visit.make({
+          ...{ type: 'm.room.member', sender, stateKey: friend.userId, content: { membership: 'invite' } },
+          prev: [before],
+        });
+        const content = { room_version: '10', event: event.pdu, invite_room_state: [] };
+        const uri = `${fed}/v2/invite/${part(roomId)}/${part(event.eventId)}`;
+        return visitor.request(home, 'PUT', uri, content);
+      };
+      // Nobody tells what leads to it.
+      expect(said(await inviteBy('@stranger:visitor.test'))).toBe('403 M_FORBIDDEN');
+      expect(said(await inviteBy(bob))).toBe('403 M_FORBIDDEN');
+      visitor.answer = ({ url }, response) => {
+        if (url.includes('get_missing_events')) response.end(JSON.stringify({ events: [before.pdu] }));
+        else response.writeHead(404).end('{"errcode":"M_NOT_FOUND","error":"No"}');
+      };
+      expect(said(await inviteBy('@stranger:visitor.test'))).toBe('403 M_FORBIDDEN');
+      expect(said(await inviteBy(bob))).toBe('200');
+      await ok(friend, 'POST', `/rooms/${roomId}/join`, {});
     });
 
     it('to rooms that this server is in show the room as it is', async () => {

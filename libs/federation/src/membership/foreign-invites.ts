@@ -15,6 +15,7 @@ import { domainOf, isValidUserId, type JsonObject, MatrixError, type StrippedSta
 import { Config } from '@rookery/platform';
 import {
   EventPersister,
+  InboundEvents,
   InvitePolicy,
   MembershipReader,
   PrejoinState,
@@ -48,6 +49,7 @@ export class ForeignInvites {
     private readonly servers: RoomServers,
     private readonly memberships: MembershipReader,
     private readonly persister: EventPersister,
+    private readonly inbound: InboundEvents,
     private readonly state: RoomStateReader,
     private readonly prejoin: PrejoinState,
     private readonly config: Config,
@@ -126,10 +128,12 @@ export class ForeignInvites {
       if (current === 'join' || current === 'ban')
         throw MatrixError.forbidden(`The user cannot be invited: their membership is ${current}`);
       const shown = await this.#ownView(roomId, event.sender);
-      const [verdict] = await this.persister.receive(roomId, [{ event: withRoomState(event, shown), origin }]);
-      // With ancestors that are not here yet it comes once more, in a transaction.
-      if (verdict?.kind === 'rejected') throw MatrixError.forbidden(verdict.reason);
-      if (verdict?.kind === 'softFailed') throw MatrixError.forbidden('The room does not allow this now');
+      // What leads to it may still be on its way: nobody is told of an invite that the room was not asked about.
+      const verdict = await this.inbound.receive(origin, roomId, { event: withRoomState(event, shown) });
+      if (verdict.kind === 'rejected') throw MatrixError.forbidden(verdict.reason);
+      if (verdict.kind === 'softFailed') throw MatrixError.forbidden('The room does not allow this now');
+      if (verdict.kind === 'missingAncestors')
+        throw MatrixError.forbidden('The invite builds upon events that are not known here');
       return;
     }
     await this.persister.receiveOutOfBand(rules.version, withRoomState(event, strippedStateFrom(roomState)));

@@ -15,8 +15,8 @@ export class OutOfBandDepartures {
   ) {}
 
   /**
-   * Takes an event that ends such a membership; whether it was one. Only who gave the invite, or the room's server that the
-   * user knocked at, is believed: nobody here knows the room's power levels.
+   * Takes an event that ends such a membership; whether it was one. An invite is withdrawn by who gave it and by nobody else,
+   * since nobody here knows who else the room's power levels allow to; a knock is answered by whoever knows of it.
    * @param event its signatures were checked
    */
   async take(event: RoomEvent): Promise<boolean> {
@@ -29,8 +29,7 @@ export class OutOfBandDepartures {
     if (current?.membership !== 'invite' && current?.membership !== 'knock') return false;
     const before = await this.events.one(current.eventId);
     if (!before?.outlier || !event.authEventIds.includes(current.eventId)) return false;
-    const isInviter = current.membership === 'invite' && domainOf(event.sender) === domainOf(current.sender);
-    if (!isInviter && current.membership !== 'knock') return false;
+    if (current.membership === 'invite' && event.sender !== current.sender) return false;
     await this.persister.receiveOutOfBand(event.rules.version, event);
     return true;
   }
