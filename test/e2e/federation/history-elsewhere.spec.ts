@@ -275,12 +275,62 @@ describe.each(databases)('history of rooms elsewhere (%s)', (database) => {
     });
     const walk = () => ok<{ rooms: { name?: string }[] }>(alice, 'GET', `/_matrix/client/v1/rooms/${local}/hierarchy`);
     expect((await walk()).rooms.map((room) => room.name)).toEqual([undefined, 'Space', 'Open']);
-    await walk();
+    // Nobody is asked for what was just said to be hidden.
     expect(space.requests.filter((kind) => kind === 'hierarchy').length).toBe(1);
     const summary = (roomId: string) =>
       alice.request<JsonObject>('GET', `/_matrix/client/v1/room_summary/${roomId}?via=${far.name}`);
     expect((await summary(open)).body).toMatchObject({ room_id: open, name: 'Open' });
     expect((await summary(closed)).status).toBe(404);
+  });
+
+  it('shows rooms of a space elsewhere as soon as that server does, and believes it for a while', async () => {
+    const { room_id: local } = await ok<{ room_id: string }>(alice, 'POST', '/createRoom', {
+      creation_content: { type: 'm.space' },
+    });
+    const [space, direct, inside] = ['!space:far.test', '!direct:far.test', '!inside:far.test'] as const;
+    for (const roomId of [space, direct])
+      await ok(alice, 'PUT', `/rooms/${local}/state/m.space.child/${roomId}`, { via: [far.name] });
+    let isOpen = false;
+    const asked: string[] = [];
+    const roomOf = (roomId: string, more: object = {}): object => ({
+      ...{ room_id: roomId, num_joined_members: 3, world_readable: false, guest_can_join: false, join_rule: 'public' },
+      ...{ children_state: [], ...more },
+    });
+    far.answer = ({ url }, response) => {
+      const roomId = decodeURIComponent(/\/hierarchy\/([^?]*)/.exec(url)?.[1] ?? '');
+      asked.push(roomId);
+      const entry = { type: 'm.space.child', state_key: inside, sender: '@a:far.test', origin_server_ts: 1 };
+      const children_state = [{ ...entry, content: { via: [far.name] } }];
+      if (roomId === space)
+        response.end(
+          JSON.stringify({
+            room: roomOf(space, { room_type: 'm.space', children_state }),
+            children: isOpen ? [roomOf(inside)] : [],
+            inaccessible_children: isOpen ? [] : [inside],
+          }),
+        );
+      else if (roomId === direct && isOpen)
+        response.end(JSON.stringify({ room: roomOf(direct), children: [], inaccessible_children: [] }));
+      else response.writeHead(404).end('{"errcode":"M_NOT_FOUND","error":"No"}');
+    };
+    const walk = async (): Promise<string[]> =>
+      (
+        await ok<{ rooms: { room_id: string }[] }>(alice, 'GET', `/_matrix/client/v1/rooms/${local}/hierarchy`)
+      ).rooms.map((room) => room.room_id);
+    expect(await walk()).toEqual([local, space]);
+    isOpen = true;
+    expect(await walk()).toContain(direct);
+    expect(
+      (
+        await eventually(async () => {
+          const rooms = await walk();
+          return rooms.includes(inside) && rooms;
+        })
+      ).sort(),
+    ).toEqual([local, space, direct, inside].sort());
+    asked.length = 0;
+    await walk();
+    expect(asked).toEqual([]);
   });
 
   it("lists another server's rooms, whatever it says", async () => {

@@ -23,6 +23,11 @@ const maxHierarchyServers = 3;
 const maxComplexityServers = 3;
 /** For how long is believed what was told of a room, milliseconds. */
 const hierarchyTtlMs = 5 * 60_000;
+/**
+ * For how long that a child is not shown, and what was told with it: as long as one look at the space may take. Whoever is given
+ * access sees the child when they look again.
+ */
+const hiddenTtlMs = 5_000;
 const maxChildren = 100;
 
 interface ToldRoom {
@@ -171,18 +176,20 @@ export class RemoteDirectory {
       const answer = await this.client.getJson(server, path, { suggested_only: suggestedOnly }, more);
       const room = shownRoom(answer['room']);
       if (room?.['room_id'] !== roomId) return undefined;
-      this.#keep(server, roomId, suggestedOnly, room);
-      this.#keepChildren(server, answer, room, suggestedOnly);
+      const hidesAny = this.#keepChildren(server, answer, room, suggestedOnly);
+      this.#keep(server, roomId, suggestedOnly, room, hidesAny ? hiddenTtlMs : hierarchyTtlMs);
       return room;
     } catch (error) {
       if (!(error instanceof FederationRequestError)) throw error;
-      if (error.status === 404 || error.status === 403) this.#keep(server, roomId, suggestedOnly, undefined);
       return undefined;
     }
   }
 
-  /** Children that are no spaces need not be asked for: they have none of their own. */
-  #keepChildren(server: string, answer: Readonly<JsonObject>, room: JsonObject, suggestedOnly: boolean): void {
+  /**
+   * Children that are no spaces need not be asked for: they have none of their own.
+   * @returns whether there are some that are not shown
+   */
+  #keepChildren(server: string, answer: Readonly<JsonObject>, room: JsonObject, suggestedOnly: boolean): boolean {
     const entries = room['children_state'] as readonly JsonObject[];
     const named = new Set(entries.map((entry) => entry['state_key']));
     const { children, inaccessible_children: hidden } = answer;
@@ -190,11 +197,15 @@ export class RemoteDirectory {
       const shown = shownRoom(child);
       const childId = shown?.['room_id'];
       if (typeof childId !== 'string' || !named.has(childId) || shown?.['room_type'] === 'm.space') continue;
-      this.#keep(server, childId, suggestedOnly, { ...shown, children_state: [] });
+      this.#keep(server, childId, suggestedOnly, { ...shown, children_state: [] }, hierarchyTtlMs);
     }
+    let hidesAny = false;
     for (const childId of Array.isArray(hidden) ? hidden.slice(0, maxChildren) : []) {
-      if (typeof childId === 'string' && named.has(childId)) this.#keep(server, childId, suggestedOnly, undefined);
+      if (typeof childId !== 'string' || !named.has(childId)) continue;
+      this.#keep(server, childId, suggestedOnly, undefined, hiddenTtlMs);
+      hidesAny = true;
     }
+    return hidesAny;
   }
 
   #kept(server: string, roomId: string, suggestedOnly: boolean): ToldRoom | undefined {
@@ -202,8 +213,8 @@ export class RemoteDirectory {
     return kept && kept.untilMs > this.clock.nowMs() ? kept : undefined;
   }
 
-  #keep(server: string, roomId: string, suggestedOnly: boolean, room: JsonObject | undefined): void {
-    const untilMs = this.clock.nowMs() + hierarchyTtlMs;
+  #keep(server: string, roomId: string, suggestedOnly: boolean, room: JsonObject | undefined, ttlMs: number): void {
+    const untilMs = this.clock.nowMs() + ttlMs;
     this.#rooms.set(cacheKey(server, roomId, suggestedOnly), { room, untilMs });
   }
 }
