@@ -174,7 +174,7 @@ describe.each(databases)('what keeps other servers out (%s)', (database) => {
       expect(member.status).toBe(404);
     });
 
-    it('are claimed by local users, as identity servers tell', async () => {
+    it.each(['PUT', 'POST'])('are claimed by local users, as identity servers tell (%s)', async (method) => {
       const dave = await home.registerUser(`dave${Math.random().toString(36).slice(2)}`);
       const roomId = await createRoom(alice, { room_version: '10' });
       await leave(roomId);
@@ -186,7 +186,7 @@ describe.each(databases)('what keeps other servers out (%s)', (database) => {
           ...change,
         };
         const response = await fetch(`${home.baseUrl}${fed}/v1/3pid/onbind`, {
-          method: 'PUT',
+          method,
           body: JSON.stringify(content),
         });
         return { status: response.status, body: (await response.json()) as JsonObject };

@@ -1,4 +1,4 @@
-import { Controller, Param, Put } from '@nestjs/common';
+import { Controller, Param, Post, Put } from '@nestjs/common';
 import { compileSchema, Inbound, type InboundRequest, JsonBody, Access } from '@rookery/http';
 import { isJsonObject, type JsonObject } from '@rookery/matrix-types';
 import { FederationAccess, Origin, SignedContent } from '../inbound/federation-access.js';
@@ -106,6 +106,13 @@ export class InvitesForServersController {
       signed: invite.signed,
     });
     return {};
+  }
+
+  /** POST /_matrix/federation/v1/3pid/onbind: as identity servers in use send it. */
+  @Post('/_matrix/federation/v1/3pid/onbind')
+  @Access({ auth: 'none', bodyLimitBytes: 262_144 })
+  boundByPost(@Inbound() request: InboundRequest, @JsonBody(boundSchema) body: JsonObject): Promise<object> {
+    return this.bound(request, body);
   }
 
   /** PUT /_matrix/federation/v1/3pid/onbind */

@@ -70,7 +70,8 @@ export class IdentityServers {
     if (answer.status !== 200) throw refused(answer);
     const mappings = answer.body['mappings'];
     const found = isJsonObject(mappings) ? mappings[answer.asked] : undefined;
-    if (found === undefined) return undefined;
+    // Identity servers in use say so, too.
+    if (found === undefined || found === null) return undefined;
     if (typeof found !== 'string' || !isValidUserId(found)) throw garbled();
     return found;
   }

@@ -50,6 +50,8 @@ class IdentityServer {
   algorithms = ['none', 'sha256'];
   /** Changes the pepper behind the asker's back, so many times. */
   rotations = 0;
+  /** Addresses that nobody has are answered with null. */
+  namesUnbound = false;
   keyIsValid = true;
   /** Answers in place of the usual ones. */
   readonly answers = new Map<string, readonly [status: number, body: string]>();
@@ -96,6 +98,7 @@ class IdentityServer {
         const asked = body['algorithm'] === 'none' ? plain : hashed;
         if ((body['addresses'] as string[]).includes(asked)) mappings[asked] = userId;
       }
+      if (this.namesUnbound) for (const asked of body['addresses'] as string[]) mappings[asked] ??= null;
       return [200, { mappings }];
     }
     if (path === 'pubkey/ephemeral/isvalid') return [200, { valid: this.keyIsValid }];
@@ -223,6 +226,11 @@ eachDatabase('invites by address', (open) => {
       'org.matrix.web_client_location': 'https://app.example.org/',
     });
     expect(asked.at(-1)).toBe('send @alice:example.org email dora@example.net false');
+    server.namesUnbound = true;
+    const another = await create({});
+    await invite(another, 'dora@example.net');
+    expect(await offers(another)).toHaveLength(1);
+    server.namesUnbound = false;
   });
 
   it('come true when the identity server vouches for somebody, while its key is valid', async () => {
