@@ -81,6 +81,8 @@ interface SpamOptions {
   readonly swallow: boolean;
   /** What an old-style boolean meant: `true` for spam, `true` for allowed, or nothing. */
   readonly legacy: 'trueIsSpam' | 'trueIsAllowed' | 'none';
+  /** Whether an old-style text refused with these words. */
+  readonly words?: boolean;
 }
 
 const useCodes = 'return NOT_SPAM, a code of Codes, or { errcode, message }';
@@ -93,7 +95,7 @@ function spam(options: SpamOptions): (answer: unknown) => GateAnswer {
       if (options.swallow && answer === DROP_SILENTLY) return refuse(forbidden, { effect: 'dropSilently' });
       if (options.swallow && answer === SOFT_FAIL) return refuse(forbidden, { effect: 'softFail' });
       if (bareCode.test(answer)) return refuse(forbidden, { errcode: answer });
-      if (options.legacy === 'trueIsSpam') {
+      if (options.words) {
         return { ...refuse(forbidden, { message: answer.slice(0, maxMessageLength) }), deprecated: useCodes };
       }
       return invalid(expected);
@@ -117,9 +119,10 @@ function permission(defaults: Defaults = forbidden): (answer: unknown) => GateAn
   };
 }
 
-const event = spam({ swallow: true, legacy: 'trueIsSpam' });
+const event = spam({ swallow: true, legacy: 'trueIsSpam', words: true });
 const invite = spam({ swallow: true, legacy: 'trueIsAllowed' });
 const action = spam({ swallow: false, legacy: 'trueIsAllowed' });
+const file = spam({ swallow: false, legacy: 'trueIsSpam' });
 const strict = spam({ swallow: false, legacy: 'none' });
 
 /** Reads the answer of each gate. */
@@ -148,7 +151,7 @@ export const gateAnswers: Readonly<Record<NamesOfKind<'gate'>, (answer: unknown)
     if (answer === 'shadowBan') return { kind: 'shadowBan' };
     return answer === 'deny' ? refuse(forbidden) : invalid("'allow', 'deny' or 'shadowBan'");
   },
-  checkMediaFileForSpam: action,
+  checkMediaFileForSpam: file,
   checkLoginForSpam: strict,
   checkThreepidCanBeInvited: permission(),
   checkVisibilityCanBeModified: permission(),

@@ -67,8 +67,8 @@ class Question<T> extends Wait implements EndedCall {
         const startedAtMs = clock.monotonicMs();
         this.handler = handler;
         this.startedAtMs = startedAtMs;
-        if (watch.anyHung && handler.health.suspendedUntilMs > startedAtMs) {
-          watch.suspended(handler, startedAtMs);
+        if (watch.anyHung && watch.isSuspended(handler, given, startedAtMs)) {
+          watch.suspended(handler, given, startedAtMs);
           this.fail(undefined);
         } else {
           try {
@@ -82,12 +82,13 @@ class Question<T> extends Wait implements EndedCall {
               answer = await answer;
               if (this.losses !== losses) return;
             }
-            if (watch.anyHung) handler.health.timeouts = 0;
+            if (watch.anyHung) watch.ended(handler, given);
             this.ending = 'answer';
             this.answer = answer;
             this.error = undefined;
           } catch (error) {
             if (this.losses !== losses) return;
+            if (watch.anyHung) watch.ended(handler, given);
             this.fail(watch.caught(handler, startedAtMs, error));
           }
         }
@@ -105,7 +106,7 @@ class Question<T> extends Wait implements EndedCall {
   override late(): void {
     this.losses++;
     const goOn = (): void => {
-      this.watch.timedOut(this.handler, this.startedAtMs);
+      this.watch.timedOut(this.handler, this.given, this.startedAtMs);
       this.fail(undefined);
       try {
         this.asked++;

@@ -15,7 +15,7 @@ import { MatrixError } from '@rookery/matrix-types';
 import { Clock, LogContext, SilentLogger, type Timer } from '@rookery/platform';
 import type { CallOutcome } from './services.js';
 import { callbackContext } from './context.js';
-import { ModuleDispatcher } from './dispatcher.js';
+import { type ArgsOf, ModuleDispatcher } from './dispatcher.js';
 import { type ModulePolicy, ModuleRegistry } from './registry.js';
 
 /** Time that moves by hand; timers fire as it passes them. */
@@ -205,6 +205,18 @@ describe('a gate', () => {
     expect((await answering(false).modules.gate('userMayInvite', context, ...args)).allowed).toBe(false);
   });
 
+  it('reads an old boolean about a file as that of an event: true is spam', async () => {
+    const verdict = (answer: unknown): Promise<{ allowed: boolean; failed?: boolean }> =>
+      host(['old', 'spamChecker', { checkMediaFileForSpam: async () => answer as typeof NOT_SPAM }]).modules.gate(
+        'checkMediaFileForSpam',
+        context,
+        ...([{}, {}] as unknown as ArgsOf<'checkMediaFileForSpam'>),
+      );
+    expect(await verdict(true)).toMatchObject({ allowed: false, failed: false });
+    expect((await verdict(false)).allowed).toBe(true);
+    expect(await verdict('some words')).toMatchObject({ allowed: false, failed: true });
+  });
+
   it('takes no boolean where the field never did', async () => {
     const { modules } = host([
       'm',
@@ -369,6 +381,78 @@ describe('a module that hangs', () => {
     clock.pass(200);
     await again;
     expect(outcomes.at(-1)).toBe('slow checkEventForSpam timeout');
+  });
+
+  it('is asked for everybody else meanwhile, whoever it hangs for', async () => {
+    const { modules, clock, outcomes, logged } = host([
+      'm',
+      'spamChecker',
+      { checkEventForSpam: ({ content }) => (content.body === 'hang' ? never() : NOT_SPAM) },
+      { timeLimitMs: 200 },
+    ]);
+    const hanging = { ...event, sender: '@mallory:example.org', content: { body: 'hang' } };
+    const five = Array.from({ length: 5 }, () => modules.gate('checkEventForSpam', context, hanging));
+    clock.pass(200);
+    for (const verdict of await Promise.all(five)) expect(verdict).toMatchObject({ failed: true });
+    expect(await modules.gate('checkEventForSpam', context, hanging)).toMatchObject({ failed: true });
+    expect(outcomes.at(-1)).toBe('m checkEventForSpam suspended');
+    expect(logged.at(-1)?.fields).toMatchObject({ askedFor: '@mallory:example.org' });
+    expect((await modules.gate('checkEventForSpam', context, event)).allowed).toBe(true);
+    expect(outcomes.at(-1)).toBe('m checkEventForSpam ok');
+  });
+
+  it.each([
+    ['their user', { userId: '@mallory:example.org' }, { userId: '@alice:example.org' }],
+    ['their address', { ip: '192.0.2.1' }, { ip: '192.0.2.2' }],
+    ['their server', { origin: 'one.example' }, { origin: 'other.example' }],
+  ])('where there is no event, askers are told apart by %s', async (_, one, other) => {
+    const { modules, clock } = host([
+      'm',
+      'spamChecker',
+      { userMayInvite: (inviter) => (inviter === '@hang:x' ? never() : NOT_SPAM) },
+      { timeLimitMs: 200 },
+    ]);
+    const ask = (inviter: string, details: object): Promise<{ allowed: boolean }> =>
+      modules.gate('userMayInvite', callbackContext(undefined, details), inviter, '@b:x', '!r:x');
+    const five = Array.from({ length: 5 }, () => ask('@hang:x', one));
+    clock.pass(200);
+    await Promise.all(five);
+    expect((await ask('@fine:x', one)).allowed).toBe(false);
+    expect((await ask('@fine:x', other)).allowed).toBe(true);
+  });
+
+  it('is asked once when the pause is over, and not again when that hangs, too', async () => {
+    const { modules, clock, outcomes } = host(hanging);
+    const ask = async (): Promise<void> => {
+      const verdict = modules.gate('checkEventForSpam', context, event);
+      clock.pass(200);
+      await verdict;
+    };
+    for (let i = 0; i < 5; i++) await ask();
+    clock.pass(30_000);
+    await ask();
+    await ask();
+    expect(outcomes.slice(-2)).toEqual(['slow checkEventForSpam timeout', 'slow checkEventForSpam suspended']);
+  });
+
+  it('keeps a bounded number of askers in mind', async () => {
+    const { modules, clock, outcomes } = host(hanging);
+    for (let i = 0; i < 1_005; i++) {
+      const asked = Array.from({ length: 5 }, () =>
+        modules.gate('checkEventForSpam', context, { ...event, sender: `@u${i}:x` }),
+      );
+      clock.pass(200);
+      await Promise.all(asked);
+      clock.pass(-200);
+    }
+    const last = async (sender: string): Promise<string | undefined> => {
+      const verdict = modules.gate('checkEventForSpam', context, { ...event, sender });
+      clock.pass(200);
+      await verdict;
+      return outcomes.at(-1);
+    };
+    expect(await last('@u1004:x')).toBe('slow checkEventForSpam suspended');
+    expect(await last('@u0:x')).toBe('slow checkEventForSpam timeout');
   });
 
   it('is waited for as before once it has answered again', async () => {
@@ -890,4 +974,55 @@ it('keeps calls under way on the modules they began with when others are put in 
   expect((await told.modules.gate('checkEventForSpam', context, event)).allowed).toBe(true);
   expect(calls).toEqual(['server']);
   expect(told.modules.modules).toEqual(['two']);
+});
+
+describe('the log', () => {
+  it('names each fault of a callback once in a while, whatever else went wrong there', async () => {
+    let answer: () => unknown = () => false;
+    const { modules, clock, logged } = host([
+      'm',
+      'spamChecker',
+      { checkEventForSpam: async () => answer() as typeof NOT_SPAM },
+    ]);
+    const here = (): never => {
+      throw new TypeError(`one of many texts ${Math.random()}`);
+    };
+    const there = (): never => {
+      throw new TypeError('elsewhere');
+    };
+    for (const next of [() => false, here, there, () => 42, here, here, there]) {
+      answer = next;
+      await modules.gate('checkEventForSpam', context, event);
+    }
+    const seen = logged.map(
+      ({ message, fields }) => `${message} ${(fields?.['err'] as Error | undefined)?.message.slice(0, 9) ?? ''}`,
+    );
+    expect(seen).toEqual([
+      'A module answered in a deprecated form ',
+      'A module failed one of ma',
+      'A module failed elsewhere',
+      'A module gave an answer that means nothing ',
+    ]);
+    clock.pass(10_000);
+    answer = here;
+    await modules.gate('checkEventForSpam', context, event);
+    expect(logged.at(-1)?.fields).toMatchObject({ alsoUnlogged: 2 });
+  });
+
+  it('has a bounded number of faults to tell apart', async () => {
+    let fault = 0;
+    const { modules, logged } = host([
+      'm',
+      'spamChecker',
+      {
+        checkEventForSpam() {
+          const error = new Error('x');
+          error.stack = `Error: x\n    at f (file.js:${fault++}:1)`;
+          throw error;
+        },
+      },
+    ]);
+    for (let i = 0; i < 100; i++) await modules.gate('checkEventForSpam', context, event);
+    expect(logged).toHaveLength(21);
+  });
 });

@@ -14,6 +14,7 @@ import { gateAnswers, readUserIds, readUsersForStates } from './answers.js';
 import { askInTurn, type Reading, tellSideBySide } from './calls.js';
 import { isCallbackContext } from './context.js';
 import { frozenCopy, plainCopy } from './isolation.js';
+import { runAs } from './owner.js';
 import {
   type Found,
   GateReading,
@@ -311,7 +312,8 @@ export class ModuleDispatcher {
 
   /** Calls what a module gave with its answer. Never rejects: the answer has taken effect. */
   #afterwards(handler: Handler, fn: () => unknown): Promise<void> {
-    return tellSideBySide(this.#watch, [{ ...handler, call: fn }], [], this.#told);
+    const call = (): unknown => runAs(handler.owner, fn);
+    return tellSideBySide(this.#watch, [{ ...handler, call }], [], this.#told);
   }
 }
 

@@ -9,6 +9,7 @@ import type { Clock, Metrics } from '@rookery/platform';
 import type { ModuleCaches } from './caches.js';
 import { type ModuleCapabilities, type ScopedName, type SharedCapabilities, sharedNames } from './capabilities.js';
 import type { LoadedModule } from './loader.js';
+import { runAsServer } from './owner.js';
 import { type ModuleRegistry, registrationMethods } from './registry.js';
 import type { ModuleScope } from './scope.js';
 import { metricsOf } from './module-metrics.js';
@@ -69,12 +70,23 @@ function registrations({ loaded, contribute }: FacadeParts): RegistrationApi {
   };
 }
 
-/** The app's methods, callable without their object. */
+/** Answers at once, so that nothing can come of them later. */
+const immediate: ReadonlySet<string> = new Set([
+  'isMine',
+  'getQualifiedUserId',
+  'shouldRunBackgroundTasks',
+  'checkPushRuleActions',
+]);
+
+/** The app's methods, callable without their object. What they begin is the server's. */
 function shared(capabilities: SharedCapabilities): SharedCapabilities {
   const copied: Record<string, unknown> = {};
   for (const name of sharedNames) {
     const value: unknown = capabilities[name];
-    copied[name] = typeof value === 'function' ? (value as (...args: unknown[]) => unknown).bind(capabilities) : value;
+    const method = typeof value === 'function' && (value.bind(capabilities) as (...args: unknown[]) => unknown);
+    if (!method) copied[name] = value;
+    else if (immediate.has(name)) copied[name] = method;
+    else copied[name] = (...args: unknown[]) => runAsServer(method, ...args);
   }
   return copied as unknown as SharedCapabilities;
 }

@@ -28,7 +28,14 @@ function loaded(definition: RookeryModule, entry: Partial<ModuleEntry> = {}): Lo
     where: () => 'homeserver.yaml:3',
     ...entry,
   };
-  return { entry: full, definition, config: definition.parseConfig(full.config), url: `file:///${definition.name}.js` };
+  const url = `file:///${definition.name}.js`;
+  return {
+    entry: full,
+    definition,
+    config: definition.parseConfig(full.config),
+    url,
+    owner: { name: definition.name },
+  };
 }
 
 const module = (name: string, register: (api: ModuleApi, config: unknown) => void | Promise<void>): RookeryModule =>

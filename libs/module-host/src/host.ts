@@ -148,7 +148,7 @@ export class ModuleHost {
     try {
       for (const module of loaded) {
         const running = kept.get(module);
-        registry.addModule(module.definition.name);
+        registry.addModule(module.definition.name, module.owner);
         if (running) {
           for (const contribute of running.contributions) contribute(registry);
           next.push(running);
@@ -175,7 +175,7 @@ export class ModuleHost {
     const { clock, metrics } = this.options;
     const { name } = loaded.definition;
     const contributions: Contribution[] = [];
-    const scope = new ModuleScope(name, clock, this.#log);
+    const scope = new ModuleScope(loaded.owner, clock, this.#log);
     const caches = new ModuleCaches(clock);
     let open = true;
     // Before it registers, so that what it began is ended when it fails.

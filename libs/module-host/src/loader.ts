@@ -8,6 +8,7 @@ import type { Clock } from '@rookery/platform';
 import { rememberCode } from './code-files.js';
 import { ModuleLoadError } from './errors.js';
 import { isPath, packageOfModule, splitFragment } from './names.js';
+import { type Owner, runAs } from './owner.js';
 import { notEndingTheProcess } from './process-guard.js';
 import type { ModulePolicy } from './registry.js';
 
@@ -32,6 +33,8 @@ export interface LoadedModule {
   readonly config: unknown;
   /** `file:` URL that it came from. */
   readonly url: string;
+  /** Whom its code belongs to, from its import on. */
+  readonly owner: Owner;
 }
 
 /** Importing or registering takes at most this long. */
@@ -63,7 +66,7 @@ export async function importModules(
 
 /** Runs code of a module that is being loaded. It may take its time, but neither hang nor end the process unnoticed. */
 export function whileLoading<T>(
-  { entry, url, clock, late }: { entry: ModuleEntry; url: string; clock: Clock; late: string },
+  { entry, owner, clock, late }: { entry: ModuleEntry; owner: Owner; clock: Clock; late: string },
   work: () => Promise<T>,
 ): Promise<T> {
   const ended = (): string => {
@@ -71,7 +74,7 @@ export function whileLoading<T>(
     const problem = `its code ended the process while it was loaded; to do without it, run: ${remove}`;
     return new ModuleLoadError(entry.module, problem, entry.where?.([])).message;
   };
-  return notEndingTheProcess(url, ended, () => within(clock, loadTimeLimitMs, late, work));
+  return notEndingTheProcess(owner, ended, () => within(clock, loadTimeLimitMs, late, () => runAs(owner, work)));
 }
 
 /** A module need not bring @rookery/module-api: where its own look-up finds none, the server's takes its place. */
@@ -95,10 +98,11 @@ function provideModuleApi(): void {
 async function importModule(entry: ModuleEntry, configDir: string, clock: Clock): Promise<LoadedModule> {
   const [specifier, exportName] = splitFragment(entry.module);
   const url = resolveModule(specifier, configDir, entry.settingsOption);
+  const owner: Owner = { name: entry.module };
   let namespace: Readonly<Record<string, unknown>>;
   try {
     namespace = await whileLoading(
-      { entry, url, clock, late: 'its code did not finish loading' },
+      { entry, owner, clock, late: 'its code did not finish loading' },
       async () => (await import(url)) as Record<string, unknown>,
     );
   } catch (error) {
@@ -117,10 +121,11 @@ async function importModule(entry: ModuleEntry, configDir: string, clock: Clock)
   rememberCode(url);
   const definition = pickModule(namespace, specifier, exportName);
   checkDefinition(definition);
-  const config = await whileLoading({ entry, url, clock, late: 'it did not finish' }, async () => ({
+  owner.name = definition.name;
+  const config = await whileLoading({ entry, owner, clock, late: 'it did not finish' }, async () => ({
     checked: parseConfig(definition, entry),
   }));
-  return { entry, definition, config: config.checked, url };
+  return { entry, definition, config: config.checked, url, owner };
 }
 
 /** File and line of the code in a folder that an error came from; of code that cannot be read, where that breaks off. */

@@ -14,24 +14,24 @@ beforeEach(() => {
 afterEach(() => rmSync(folder, { recursive: true, force: true }));
 
 /** Runs a module's code in a guarded process of its own; `done` is printed when it lives on. */
-function run(module: string, outside = ''): { code: number | null; out: string } {
+function run(module: string, outside = '', more = ''): { code: number | null; out: string } {
   mkdirSync(join(folder, 'mine'));
   const file = join(folder, 'mine', 'index.mjs');
   writeFileSync(file, module);
   writeFileSync(
-    join(folder, 'main.mts'),
+    join(folder, 'main.mjs'),
     `
-    import { guardProcess } from '${join(here, 'process-guard.ts')}';
-    const say = (message: string, fields: { module?: string; err: Error }) => console.log(message, fields.module, String(fields.err));
+    import { guardProcess } from '${join(here, '../dist/process-guard.js')}';
+    const say = (message, fields) => console.log(message, fields.module, String(fields.err));
     const definition = { name: 'mine' };
-    guardProcess(() => [{ url: '${pathToFileURL(file).href}', definition }] as never, { error: say } as never);
+    guardProcess(() => [{ url: '${pathToFileURL(file).href}', definition }${more}], { error: say });
     await import('${pathToFileURL(file).href}');
     ${outside}
     setTimeout(() => console.log('done'), 50);
   `,
   );
   const env = { ...process.env, NODE_OPTIONS: '' };
-  const result = spawnSync(process.execPath, [join(folder, 'main.mts')], { encoding: 'utf8', env });
+  const result = spawnSync(process.execPath, [join(folder, 'main.mjs')], { encoding: 'utf8', env });
   return { code: result.status, out: result.stdout };
 }
 
@@ -45,6 +45,89 @@ it('logs an exception of a module’s timer, and the process lives on', () => {
   const { code, out } = run(`setTimeout(() => { throw new Error('in a timer'); }, 1);`);
   expect(out).toBe('A module threw where nobody could catch it mine Error: in a timer\ndone\n');
   expect(code).toBe(0);
+});
+
+/** Runs code of two modules as a host does, in the guarded process: `loaded` has them. */
+function runHosted(modules: Readonly<Record<string, string>>): { code: number | null; out: string } {
+  const entries = Object.entries(modules).map(([file, code]) => {
+    writeFileSync(join(folder, file), code);
+    return { module: `./${file}`, onError: 'deny', allowFederationTo: [] };
+  });
+  mkdirSync(join(folder, 'node_modules', 'dependency'), { recursive: true });
+  writeFileSync(
+    join(folder, 'node_modules', 'dependency', 'index.js'),
+    `const { connect } = require('node:net');
+     exports.knock = () => { connect(1, '127.0.0.1'); };
+     exports.late = () => { setTimeout(() => { throw new Error('late'); }, 1); };`,
+  );
+  writeFileSync(
+    join(folder, 'main.mjs'),
+    `
+    import { guardProcess, ModuleHost, offlineCapabilities } from '${join(here, '../dist/index.js')}';
+    import { SilentLogger, SystemClock } from '${join(here, '../../platform/dist/index.js')}';
+    const say = (message, fields) => console.log(message, fields.module, String(fields.err).replace(/.*ECONNREFUSED.*/, 'ECONNREFUSED'));
+    const logger = new SilentLogger();
+    const host = new ModuleHost({ clock: new SystemClock(), logger, configDir: ${JSON.stringify(folder)} });
+    guardProcess(() => host.running, { error: say });
+    const loaded = await host.import(${JSON.stringify(entries)});
+    await host.start(loaded, offlineCapabilities({ serverName: 'example.org' }));
+    const context = { source: 'client', isAdmin: false, duringRoomCreation: false };
+    await host.dispatcher.gate('checkEventForSpam', context, { type: 'x' });
+    setTimeout(() => console.log('done'), 100);
+  `,
+  );
+  const env = { ...process.env, NODE_OPTIONS: '' };
+  const result = spawnSync(process.execPath, [join(folder, 'main.mjs')], { encoding: 'utf8', env });
+  return { code: result.status, out: result.stdout + result.stderr };
+}
+const hosted = (name: string, body: string, outside = ''): string => `
+  import { defineModule, NOT_SPAM } from '@rookery/module-api';
+  import { knock, late } from 'dependency';
+  ${outside}
+  export default defineModule({ name: '${name}', register(api) { ${body} } });`;
+const onEvent = (body: string): string =>
+  `api.registerSpamCheckerCallbacks({ checkEventForSpam: async () => { ${body}; return NOT_SPAM; } });`;
+
+it.each([
+  ['a socket of a package that nobody listens to, begun at import', hosted('guilty', '', 'knock();'), 'ECONNREFUSED'],
+  ['such a socket, begun by a callback', hosted('guilty', onEvent('knock()')), 'ECONNREFUSED'],
+  ['a timer of a package, begun at registration', hosted('guilty', 'late();'), 'Error: late'],
+  ['a timer of a package, begun by a callback', hosted('guilty', onEvent('late()')), 'Error: late'],
+  [
+    'a timer of a package, begun in the background',
+    hosted('guilty', `api.runAsBackgroundProcess('x', async () => late());`),
+    'Error: late',
+  ],
+])('%s does not end the process, and the log names the module, not its neighbor', (_, module, said) => {
+  const innocent = hosted('innocent', onEvent(''));
+  expect(
+    runHosted({
+      'a-innocent.mjs': innocent,
+      'guilty.mjs': module,
+      'innocent.mjs': innocent.replace('innocent', 'other'),
+    }),
+  ).toEqual({
+    code: 0,
+    out: `A module threw where nobody could catch it guilty ${said}\ndone\n`,
+  });
+});
+
+it('names the module whose callback rejects in a package, with nobody listening', () => {
+  const module = hosted('guilty', onEvent(`Promise.resolve().then(() => { throw new Error('lost'); })`));
+  expect(runHosted({ 'innocent.mjs': hosted('innocent', onEvent('')), 'guilty.mjs': module })).toEqual({
+    code: 0,
+    out: 'A promise was rejected with nobody listening guilty Error: lost\ndone\n',
+  });
+});
+
+it('tells modules of one folder apart by their files, and names all where only the folder is known', () => {
+  const module = (name: string): LoadedModule =>
+    ({ url: pathToFileURL(join(folder, `${name}.mjs`)).href, definition: { name } }) as unknown as LoadedModule;
+  const both = [module('innocent'), module('guilty')];
+  const thrownIn = (file: string): Error =>
+    Object.assign(new Error('x'), { stack: `Error: x\n    at f (${join(folder, file)}:1:2)` });
+  expect(ownerOf(thrownIn('guilty.mjs'), both)).toBe('guilty');
+  expect(ownerOf(thrownIn('shared.mjs'), both)).toBe('innocent or guilty');
 });
 
 it('lets an exception of the server itself end the process', () => {

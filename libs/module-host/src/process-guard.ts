@@ -2,6 +2,8 @@ import { existsSync } from 'node:fs';
 import { dirname, join, sep } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import type { Logger } from '@rookery/platform';
+import { currentOwner, type Owner } from './owner.js';
+import { readableError } from './watch.js';
 
 /** What tells code of a module from other code. */
 interface ModuleCode {
@@ -14,7 +16,7 @@ interface ModuleCode {
  * Where a module's own code lies: its package's folder, else its file's folder, as far as that does not hold the server, else
  * the one file. Ends of paths are marked, so that no other path begins with them.
  */
-function placeOf({ url }: Pick<ModuleCode, 'url'>): string {
+function placeOf(url: string): string {
   const file = fileURLToPath(url);
   const folders = [packageFolder(file), dirname(file)].map((folder) => (folder.endsWith(sep) ? folder : folder + sep));
   return folders.find((folder) => !import.meta.filename.startsWith(folder)) ?? `${file}:`;
@@ -27,14 +29,25 @@ function packageFolder(file: string): string {
   return dirname(file);
 }
 
-/** The module whose code threw an error, from the error's stack: the innermost frame that belongs to one. */
+/**
+ * The module whose code threw an error, as the error's stack tells it: by the innermost frame that belongs to one. Modules may
+ * share a folder, so the file of an entry says more than the folder that it lies in; where only that is known, all of them are
+ * named.
+ */
 export function ownerOf(error: unknown, modules: readonly ModuleCode[]): string | undefined {
   const stack = error instanceof Error ? error.stack : undefined;
   if (stack === undefined) return undefined;
-  const places = modules.map((module) => ({ name: module.definition.name, place: placeOf(module) }));
+  const placed = modules.map(({ url, definition }) => ({
+    name: definition.name,
+    file: `${fileURLToPath(url)}:`,
+    place: placeOf(url),
+  }));
+  const lies = (line: string, place: string): boolean =>
+    line.includes(place) || line.includes(pathToFileURL(place).href);
   for (const line of stack.split('\n')) {
-    const found = places.find(({ place }) => line.includes(place) || line.includes(pathToFileURL(place).href));
-    if (found) return found.name;
+    const byFile = placed.filter(({ file }) => lies(line, file));
+    const found = byFile.length > 0 ? byFile : placed.filter(({ place }) => lies(line, place));
+    if (found.length > 0) return [...new Set(found.map(({ name }) => name))].join(' or ');
   }
   return undefined;
 }
@@ -44,10 +57,10 @@ export function ownerOf(error: unknown, modules: readonly ModuleCode[]): string 
  * does not pass for one that did its work.
  * @param report writes the line
  */
-export async function notEndingTheProcess<T>(url: string, report: () => string, work: () => Promise<T>): Promise<T> {
+export async function notEndingTheProcess<T>(owner: Owner, report: () => string, work: () => Promise<T>): Promise<T> {
   const onExit = (): void => {
-    // Called by process.exit(), so whoever called that is still on the stack.
-    if (ownerOf(new Error(), [{ url, definition: { name: '' } }]) === undefined) return;
+    // Called by process.exit(), in whose context this runs.
+    if (currentOwner() !== owner) return;
     process.exitCode = 1;
     process.stderr.write(`${report()}\n`);
   };
@@ -61,19 +74,22 @@ export async function notEndingTheProcess<T>(url: string, report: () => string, 
 
 /**
  * Keeps what modules let escape from ending the process. A promise that is rejected with nobody listening is logged,
- * whoever made it. An exception that nobody caught is logged when it comes from a module; any other still ends the process.
+ * whoever made it. An exception that nobody caught, an `error` event without a listener among them, is logged when it comes
+ * from a module or from anything that a module set going; any other still ends the process.
  * A module that ends the process itself is named, and the process counts as failed.
  * For the program, once per process. The result undoes it.
- * @param modules the modules in service, asked when something has escaped
+ * @param modules the modules in service, asked when something has escaped where no module is known to have been called
  */
 export function guardProcess(modules: () => readonly ModuleCode[], logger: Logger): () => void {
+  // These listeners run in the context of what has failed.
+  const guilty = (error: unknown): string | undefined => currentOwner()?.name ?? ownerOf(error, modules());
   const onRejection = (error: unknown): void => {
-    logger.error('A promise was rejected with nobody listening', { module: ownerOf(error, modules()), err: error });
+    logger.error('A promise was rejected with nobody listening', { module: guilty(error), err: readableError(error) });
   };
-  const onException = (error: Error): void => {
-    const module = ownerOf(error, modules());
+  const onException = (error: unknown): void => {
+    const module = guilty(error);
     if (module !== undefined) {
-      logger.error('A module threw where nobody could catch it', { module, err: error });
+      logger.error('A module threw where nobody could catch it', { module, err: readableError(error) });
       return;
     }
     undo();
@@ -83,7 +99,7 @@ export function guardProcess(modules: () => readonly ModuleCode[], logger: Logge
     });
   };
   const onExit = (): void => {
-    const module = ownerOf(new Error(), modules());
+    const module = guilty(new Error());
     if (module === undefined) return;
     process.exitCode = 1;
     logger.error('A module ended the process', { module });

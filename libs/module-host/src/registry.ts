@@ -11,6 +11,7 @@ import {
   type WebHandler,
 } from '@rookery/module-api';
 import { ModuleLoadError } from './errors.js';
+import { type Owner, ownedBy, runAs } from './owner.js';
 import { samePath, type WebResource, webResource } from './web-resources.js';
 
 /** What the settings say about a module's failures. */
@@ -23,12 +24,10 @@ export interface ModulePolicy {
 
 /** How a callback has done of late; kept with it, for as long as its registry is in force. */
 export interface Health {
-  /** Time-outs without an answer between them. */
-  timeouts: number;
-  suspendedUntilMs: number;
-  /** Failures are logged at most once in a while; how many were not. */
-  logNextAtMs: number;
-  unlogged: number;
+  /** For whom it hung without an answer since, how often in a row, and until when it is not asked for them. */
+  readonly hung: Map<string, { readonly timeouts: number; readonly suspendedUntilMs: number }>;
+  /** By fault: each is logged at most once in a while; how often it was not. */
+  readonly logged: Map<string, { readonly nextAtMs: number; unlogged: number }>;
 }
 
 /** One callback of one module. */
@@ -37,7 +36,9 @@ export interface Handler {
   readonly callback: CallbackName;
   readonly onError: 'deny' | 'allow';
   readonly timeLimitMs: number;
+  /** Runs as the module's. */
   readonly call: (...args: readonly unknown[]) => unknown;
+  readonly owner: Owner;
   readonly health: Health;
 }
 
@@ -125,7 +126,7 @@ const snakeCase = new Map(
 
 /** Collects what modules register; {@link ModuleRegistry.seal} ends it. */
 export class ModuleRegistry {
-  readonly #modules: string[] = [];
+  readonly #modules = new Map<string, Owner>();
   readonly #handlers = new Map<CallbackName, Handler[]>();
   readonly #loginTypes = new Map<string, { fields: readonly string[]; handlers: Handler[] }>();
   readonly #webResources: WebResource[] = [];
@@ -139,15 +140,18 @@ export class ModuleRegistry {
   /** @param warn told of what is odd, but no reason to stop */
   constructor(private readonly warn: (module: string, message: string) => void) {}
 
-  /** @throws ModuleLoadError when the name is taken */
-  addModule(module: string): void {
-    if (this.#modules.includes(module)) {
+  /**
+   * @param owner whom the code of its callbacks belongs to
+   * @throws ModuleLoadError when the name is taken
+   */
+  addModule(module: string, owner: Owner = { name: module }): void {
+    if (this.#modules.has(module)) {
       throw new ModuleLoadError(
         module,
         `Two modules are called ${module}: remove one of their entries from the settings`,
       );
     }
-    this.#modules.push(module);
+    this.#modules.set(module, owner);
   }
 
   /**
@@ -181,7 +185,7 @@ export class ModuleRegistry {
   /** Takes a path; one that an earlier module has stays with that one. @throws ModuleLoadError */
   addWebResource(module: string, path: string, handler: WebHandler): void {
     this.assertOpen(module, 'registerWebResource');
-    const resource = webResource(module, path, handler);
+    const resource = webResource(module, path, handler, this.#ownerOf(module));
     const other = this.#webResources.find((earlier) => samePath(earlier, resource));
     if (other) this.warn(module, `${path} is answered by ${other.module} already`);
     else this.#webResources.push(resource);
@@ -201,7 +205,8 @@ export class ModuleRegistry {
       throw new ModuleLoadError(module, `A provider (${kind}) needs a name and a function that makes it`);
     }
     if (other) throw new ModuleLoadError(module, `${other.module} provides ${name} (${kind}) already`);
-    known.set(name, { module, create });
+    const owner = this.#ownerOf(module);
+    known.set(name, { module, create: (config) => ownedBy(owner, runAs(owner, create, config)) });
   }
 
   /** @throws ModuleLoadError after {@link seal} */
@@ -226,13 +231,14 @@ export class ModuleRegistry {
     const bind = this.#handlers.get('onThreepidBind');
     if (bind) {
       const add = this.#handlers.get('onAddUserThirdPartyIdentifier') ?? [];
-      const order = (handler: Handler): number => this.#modules.indexOf(handler.module);
+      const modules = [...this.#modules.keys()];
+      const order = (handler: Handler): number => modules.indexOf(handler.module);
       const both = [...add, ...bind].sort((a, b) => order(a) - order(b));
       this.#handlers.set('onAddUserThirdPartyIdentifier', both);
       this.#handlers.delete('onThreepidBind');
     }
     return Object.freeze({
-      modules: Object.freeze([...this.#modules]),
+      modules: Object.freeze([...this.#modules.keys()]),
       handlers: Object.freeze(Object.fromEntries(this.#handlers)),
       loginTypes: this.#loginTypes,
       webResources: Object.freeze([...this.#webResources]),
@@ -317,14 +323,20 @@ export class ModuleRegistry {
     if (known.length > 0) this.#handlers.set('authCheckers', known);
   }
 
+  #ownerOf(module: string): Owner {
+    return this.#modules.get(module) ?? { name: module };
+  }
+
   #handler(module: string, policy: ModulePolicy, callback: CallbackName, call: Handler['call']): Handler {
+    const owner = this.#ownerOf(module);
     return Object.freeze({
       module,
       callback,
       onError: policy.onError,
       timeLimitMs: patient[callback] ?? policy.timeLimitMs ?? slow[callback] ?? timeLimitMs,
-      call,
-      health: { timeouts: 0, suspendedUntilMs: -Infinity, logNextAtMs: -Infinity, unlogged: 0 },
+      call: (...args: readonly unknown[]) => runAs(owner, call, ...args),
+      owner,
+      health: { hung: new Map(), logged: new Map() },
     });
   }
 

@@ -5,7 +5,7 @@ import { ModuleScope } from './scope.js';
 it('a module whose endings hang does not hold up a reload for each of them', async () => {
   const clock = new FakeClock();
   const logger = new RecordingLogger();
-  const scope = new ModuleScope('m', clock, logger);
+  const scope = new ModuleScope({ name: 'm' }, clock, logger);
   const ended: number[] = [];
   for (let i = 0; i < 20; i++) {
     scope.add(() => {

@@ -1,4 +1,5 @@
 import type { Clock, Logger } from '@rookery/platform';
+import { type Owner, runAs } from './owner.js';
 
 /** How many endings of a module a stop or a reload waits for in vain. */
 const maxLateEndings = 2;
@@ -11,10 +12,15 @@ export class ModuleScope {
   #beginnings: Set<() => void> | undefined = new Set();
 
   constructor(
-    readonly module: string,
+    readonly owner: Owner,
     private readonly clock: Clock,
     readonly log: Logger,
   ) {}
+
+  /** Name of the module. */
+  get module(): string {
+    return this.owner.name;
+  }
 
   get signal(): AbortSignal {
     return this.#stopped.signal;
@@ -49,7 +55,7 @@ export class ModuleScope {
   /** Runs the module's code behind everybody's back: a failure is logged. Never rejects. */
   async run(description: string, fn: () => Promise<void> | void): Promise<void> {
     try {
-      await fn();
+      await runAs(this.owner, fn);
     } catch (error) {
       this.log.error('A background task of a module failed', { module: this.module, description, err: error });
     }

@@ -16,7 +16,7 @@ class Lines extends SilentLogger {
 
 const newScope = (): { scope: ModuleScope; log: Lines } => {
   const log = new Lines();
-  return { scope: new ModuleScope('my.module', new SystemClock(), log), log };
+  return { scope: new ModuleScope({ name: 'my.module' }, new SystemClock(), log), log };
 };
 
 describe('the scheduler', () => {
@@ -128,7 +128,7 @@ describe('metrics', () => {
     expect(log.lines).toEqual([[expect.any(String), { module: 'my.module', metric: 'users_total' }]]);
   });
 
-  const scopeOf = (name: string): ModuleScope => new ModuleScope(name, new SystemClock(), new SilentLogger());
+  const scopeOf = (name: string): ModuleScope => new ModuleScope({ name }, new SystemClock(), new SilentLogger());
 
   it('are one and the same however often a module is loaded again, and bounded over all of it', async () => {
     const metrics = new Metrics('example.org');

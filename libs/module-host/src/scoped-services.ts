@@ -9,6 +9,7 @@ import type {
 import { MatrixError } from '@rookery/matrix-types';
 import type { DocumentBackend, DocumentRows, JobBackend } from './capabilities.js';
 import { frozenCopy } from './isolation.js';
+import { runAs } from './owner.js';
 import type { ModuleScope } from './scope.js';
 
 const maxKeyBytes = 255;
@@ -110,7 +111,9 @@ export function schedulerOf(
     handle(name, job) {
       assertRegistering('scheduler.handle');
       claim(name);
-      begin(() => jobs.handle(module, name, async (json) => job(frozenCopy(JSON.parse(json) as unknown))));
+      begin(() =>
+        jobs.handle(module, name, async (json) => runAs(scope.owner, job, frozenCopy(JSON.parse(json) as unknown))),
+      );
     },
     async runAt(name, atMs, payload, key) {
       if (typeof atMs !== 'number' || !(Math.abs(atMs) <= latestMs))

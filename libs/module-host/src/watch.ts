@@ -1,3 +1,4 @@
+import type { CallbackContext } from '@rookery/module-api';
 import { MatrixError } from '@rookery/matrix-types';
 import type { LogFields } from '@rookery/platform';
 import { Deadlines } from './deadlines.js';
@@ -6,10 +7,14 @@ import type { CallOutcome, HostServices } from './services.js';
 
 /** A callback that keeps the thread longer is named in the log. */
 export const blockingMs = 100;
-/** So many time-outs in a row and the callback counts as failed for a while, without being asked. */
+/** So many time-outs in a row for one asker, and the callback counts as failed for a while, without being asked for that one. */
 const maxTimeouts = 5;
 const suspensionMs = 30_000;
+/** So many askers are kept in mind per callback; of more, those who hung last. */
+const maxAskers = 1_000;
 const logPauseMs = 10_000;
+/** So many faults of a callback are told apart in the log; further ones by their message alone. */
+const maxFaults = 20;
 
 /** Keeps the books on modules: names module and callback in logs and metrics when something goes wrong. */
 export class ModuleWatch {
@@ -27,16 +32,30 @@ export class ModuleWatch {
     this.#report(handler, 'warn', 'A module kept the whole process from working', fields);
   }
 
+  /**
+   * Whether a callback is not to be asked now, because it hung for whoever is behind the question several times in a row. What
+   * hangs for one is no reason to refuse the others: anybody could make it hang.
+   */
+  isSuspended(handler: Handler, given: readonly unknown[], nowMs: number): boolean {
+    const { hung } = handler.health;
+    return hung.size > 0 && (hung.get(askerOf(given))?.suspendedUntilMs ?? -Infinity) > nowMs;
+  }
+
   /** To be told of a callback that is not asked for now. */
-  suspended(handler: Handler, startedAtMs: number): void {
+  suspended(handler: Handler, given: readonly unknown[], startedAtMs: number): void {
     const message = 'A module is not asked for a while: it hung several times in a row';
-    this.#failed(handler, 'suspended', startedAtMs, message);
+    this.#failed(handler, 'suspended', startedAtMs, message, { askedFor: askerOf(given) });
+  }
+
+  /** To be told of a callback that came to an end in time. */
+  ended(handler: Handler, given: readonly unknown[]): void {
+    if (handler.health.hung.size > 0) handler.health.hung.delete(askerOf(given));
   }
 
   /** To be told of what a callback threw. Gives back a `MatrixError`, thrown on purpose; anything else is a failure. */
   caught(handler: Handler, startedAtMs: number, error: unknown): MatrixError | undefined {
     if (isMatrixError(error)) return error;
-    this.#failed(handler, 'error', startedAtMs, 'A module failed', { err: readableError(error) });
+    this.#threw(handler, error, startedAtMs);
     return undefined;
   }
 
@@ -56,7 +75,7 @@ export class ModuleWatch {
 
   /** To be told of a `MatrixError` that is no refusal: one with a status outside 400 to 499. */
   broken(handler: Handler, error: MatrixError, startedAtMs: number): void {
-    this.#failed(handler, 'error', startedAtMs, 'A module failed', { err: readableError(error) });
+    this.#threw(handler, error, startedAtMs);
   }
 
   /** To be told of an answer in a deprecated form. */
@@ -65,35 +84,57 @@ export class ModuleWatch {
   }
 
   /** To be told of a callback that used up its time. */
-  timedOut(handler: Handler, startedAtMs: number): void {
-    const { health } = handler;
+  timedOut(handler: Handler, given: readonly unknown[], startedAtMs: number): void {
     this.anyHung = true;
-    health.timeouts += 1;
-    if (health.timeouts >= maxTimeouts) {
-      health.timeouts = 0;
-      health.suspendedUntilMs = this.services.clock.monotonicMs() + suspensionMs;
+    const { hung } = handler.health;
+    const asker = askerOf(given);
+    let timeouts = (hung.get(asker)?.timeouts ?? 0) + 1;
+    let suspendedUntilMs = -Infinity;
+    if (timeouts >= maxTimeouts) {
+      // Once that is over it is asked again; one more that hangs, and it is not.
+      timeouts = maxTimeouts - 1;
+      suspendedUntilMs = this.services.clock.monotonicMs() + suspensionMs;
     }
+    hung.delete(asker);
+    hung.set(asker, { timeouts, suspendedUntilMs });
+    if (hung.size > maxAskers) hung.delete(hung.keys().next().value!);
     this.#failed(handler, 'timeout', startedAtMs, 'A module did not answer in time', {
       timeLimitMs: handler.timeLimitMs,
+      askedFor: asker,
     });
   }
 
-  #failed(handler: Handler, outcome: CallOutcome, startedAtMs: number, message: string, fields?: LogFields): void {
-    const durationMs = this.services.clock.monotonicMs() - startedAtMs;
-    this.services.observe?.(handler.module, handler.callback, outcome, durationMs);
-    this.#report(handler, 'error', message, fields);
+  #threw(handler: Handler, thrown: unknown, startedAtMs: number): void {
+    const err = readableError(thrown);
+    this.#failed(handler, 'error', startedAtMs, 'A module failed', { err }, faultOf(err));
   }
 
-  #report(handler: Handler, level: 'warn' | 'error', message: string, fields?: LogFields): void {
-    const { health } = handler;
+  #failed(
+    handler: Handler,
+    outcome: CallOutcome,
+    startedAtMs: number,
+    message: string,
+    fields?: LogFields,
+    fault = '',
+  ): void {
+    const durationMs = this.services.clock.monotonicMs() - startedAtMs;
+    this.services.observe?.(handler.module, handler.callback, outcome, durationMs);
+    this.#report(handler, 'error', message, fields, fault);
+  }
+
+  /** Writes of each fault once in a while; a fault is a message and what tells two of them apart. */
+  #report(handler: Handler, level: 'warn' | 'error', message: string, fields?: LogFields, fault = ''): void {
+    const { logged } = handler.health;
     const nowMs = this.services.clock.monotonicMs();
-    if (nowMs < health.logNextAtMs) {
-      health.unlogged += 1;
+    let kind = message + fault;
+    if (logged.size >= maxFaults && !logged.has(kind)) kind = message;
+    const before = logged.get(kind);
+    if (before && nowMs < before.nextAtMs) {
+      before.unlogged += 1;
       return;
     }
-    const unlogged = health.unlogged;
-    health.unlogged = 0;
-    health.logNextAtMs = nowMs + logPauseMs;
+    const unlogged = before?.unlogged ?? 0;
+    logged.set(kind, { nextAtMs: nowMs + logPauseMs, unlogged: 0 });
     this.services.log[level](message, {
       module: handler.module,
       callback: handler.callback,
@@ -101,6 +142,19 @@ export class ModuleWatch {
       ...(unlogged === 0 ? {} : { alsoUnlogged: unlogged }),
     });
   }
+}
+
+/** Who is behind a question: the sender of the event that it is about, else the user, else the address or server that asks. */
+function askerOf(given: readonly unknown[]): string {
+  const context = given.at(-1) as Partial<CallbackContext> | undefined;
+  const sender = (given[0] as { readonly sender?: unknown } | null | undefined)?.sender;
+  return (typeof sender === 'string' ? sender : undefined) ?? context?.userId ?? context?.ip ?? context?.origin ?? '';
+}
+
+/** What two errors of one fault have in common: their kind and where they were thrown. Their words may differ each time. */
+function faultOf({ name, message, stack = '' }: Error): string {
+  const place = /^\s+at .+$/m.exec(stack)?.[0];
+  return ` ${name} ${place ?? message}`;
 }
 
 /** Whether something that a module threw is a `MatrixError`; not, when looking at it fails. */

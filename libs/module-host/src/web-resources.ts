@@ -2,6 +2,7 @@ import { RedirectError, type WebHandler, type WebRequestContext } from '@rookery
 import { MatrixError } from '@rookery/matrix-types';
 import type { HostServices } from './services.js';
 import { ModuleLoadError } from './errors.js';
+import { type Owner, runAs } from './owner.js';
 
 /** A path of a module, taken apart. */
 export interface WebResource {
@@ -39,7 +40,7 @@ const webBodyLimitMs = 300_000;
 const maxAnswerBytes = 104_857_600;
 
 /** Checks a path and takes it apart. @throws ModuleLoadError */
-export function webResource(module: string, path: string, handler: WebHandler): WebResource {
+export function webResource(module: string, path: string, handler: WebHandler, owner: Owner): WebResource {
   const problem = (what: string): ModuleLoadError => new ModuleLoadError(module, `registerWebResource: ${what}`);
   const isPath = typeof path === 'string' && path.length <= maxPathLength && /^(?:\/[\x21-\x7e]+)+\/?$/.test(path);
   // What would mean something else in a request, or never come in one.
@@ -59,7 +60,7 @@ export function webResource(module: string, path: string, handler: WebHandler): 
   if (segments.some((segment, i) => segment.includes('*') && (segment !== '*' || i < segments.length - 1))) {
     throw problem(`* may only be the last segment of ${path}`);
   }
-  return { module, path, segments, handler };
+  return { module, path, segments, handler: (request, context) => runAs(owner, handler, request, context) };
 }
 
 /** Whether two paths could stand for one and the same request. */

@@ -18,7 +18,10 @@ export interface EventToSend {
   readonly stateKey?: string;
 }
 
-/** Rooms. Everything done here passes the protocol's rules, but no rate limit, and no spam check of the module itself. */
+/**
+ * Rooms. Everything done here passes the protocol's rules, but no rate limit, and no module is asked about it: neither
+ * `checkEventAllowed` nor a spam check, of this module or another. `onNewEvent` tells of it as of any event.
+ */
 export interface RoomApi {
   /** `get_room_state`: the current state of a room, in no order, narrowed by types or pairs of type and state key. */
   getRoomState(roomId: string, eventFilter?: StateFilter): Promise<readonly ModuleEvent[]>;

@@ -32,8 +32,10 @@ export interface ModuleRequester {
 /** Rules for rooms and accounts beyond those of the protocol, and being told when they change. */
 export interface ThirdPartyRulesCallbacks {
   /**
-   * `check_event_allowed`: asked for every event, local or not, with the room's state before it. May refuse; may replace
-   * the content of a local event, which is still without id, hash and signature. The next module sees the replacement.
+   * `check_event_allowed`: asked for every event, local or not, with the room's state before it; not for what a module sends,
+   * this one or another. May refuse; may replace the content of a local event, which is still without id, hash and signature.
+   * The next module sees the replacement. All reads of one call see one and the same state, whatever happens in the room
+   * meanwhile.
    */
   checkEventAllowed?(
     event: ModuleEventDraft,
