@@ -71,6 +71,7 @@ const settingOfLimiter = [
   'rc_message',
   'rc_registration',
   'rc_registration_token_validity',
+  'rc_ui_auth',
   'rc_login.address',
   'rc_login.account',
   'rc_login.failed_attempts',
@@ -100,6 +101,12 @@ export function rateLimitsOf(config: Config): (limiter: LimiterName) => RateLimi
       const value: RateLimitSetting = config.get(name) ?? config.get('rc_message');
       limits.set(name, { perSecond: value.per_second, burstCount: value.burst_count });
     }
+    // Whoever lets more people register lets as many begin.
+    const [begun, registered] = [limits.get('rc_ui_auth')!, limits.get('rc_registration')!];
+    limits.set('rc_ui_auth', {
+      perSecond: Math.max(begun.perSecond, registered.perSecond),
+      burstCount: Math.max(begun.burstCount, registered.burstCount),
+    });
   };
   read();
   config.onReload(read);

@@ -19,7 +19,12 @@ const byUser = new Set<LimiterName>([
 ]);
 
 /** Limits by the client's address. */
-const byAddress = new Set<LimiterName>(['rc_login.address', 'rc_registration', 'rc_registration_token_validity']);
+const byAddress = new Set<LimiterName>([
+  'rc_login.address',
+  'rc_registration',
+  'rc_registration_token_validity',
+  'rc_ui_auth',
+]);
 
 /** Who has one IPv6 address has all of its network: the first four groups stand for it. */
 const networkOf = (address: string): string => {

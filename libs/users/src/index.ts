@@ -97,7 +97,7 @@ export type { Threepid } from './threepids/threepid.query.js';
 export { ThreepidService } from './threepids/threepid.service.js';
 export { InteractiveAuthRequired } from './uia/uia-errors.js';
 export type { StageAttempt, UiaStage } from './uia/uia-stage.js';
-export { type UiaOutcome, type UiaRequest, UiaService } from './uia/uia.service.js';
+export { type UiaProof, type UiaRequest, UiaService } from './uia/uia.service.js';
 export { type GateOptions, UserAuthGate } from './uia/user-auth-gate.js';
 export { type MonthlyActivity, MonthlyActiveUsers } from './usage/monthly-active-users.service.js';
 export { ParticipationGate } from './usage/participation-gate.js';

@@ -71,6 +71,7 @@ export async function buildUsers({
   });
   const limits: Readonly<Record<string, { perSecond: number; burstCount: number }>> = {
     'rc_login.failed_attempts': { perSecond: 0.01, burstCount: 3 },
+    rc_ui_auth: { perSecond: 0.5, burstCount: 5 },
   };
   const ids = new SystemIds();
   const globals = [

@@ -611,6 +611,7 @@ export const limiters: readonly Limiter[] = (
     ['rc_admin_redaction', 'user', "moderators' redactions; `rc_message` when unset"],
     ['rc_registration', 'address', 'registration, asking whether a name is free'],
     ['rc_registration_token_validity', 'address', 'checking registration tokens'],
+    ['rc_ui_auth', 'user, or address', 'beginning interactive authentication; never less than `rc_registration`'],
     ['rc_login.address', 'address', 'logins, except of application services'],
     ['rc_login.account', 'account', 'logins'],
     ['rc_login.failed_attempts', 'account', 'wrong passwords, also in interactive authentication'],

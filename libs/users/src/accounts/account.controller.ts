@@ -40,14 +40,14 @@ export class AccountController {
   ): Promise<object> {
     if (!this.config.get('password_config.localdb_enabled') || this.config.get('password_config.enabled') === false)
       throw MatrixError.forbidden('Passwords cannot be changed on this server');
+    if (!requester) {
+      await this.resets.reset(request, body);
+      return {};
+    }
     const { new_password: password, logout_devices: logout = true } = body;
     if (password !== undefined) this.passwords.assertAcceptable(password);
     else if (body['auth'] !== undefined) throw MatrixError.missingParam("Missing parameter 'new_password'");
-    if (requester?.puppetedBy !== undefined) throw MatrixError.forbidden('Not while acting as another user');
-    if (!requester) {
-      await this.resets.reset(request, body, logout);
-      return {};
-    }
+    if (requester.puppetedBy !== undefined) throw MatrixError.forbidden('Not while acting as another user');
     await this.gate.require(requester, request, body, { description: 'change your password' });
     if (password === undefined) throw MatrixError.missingParam("Missing parameter 'new_password'");
     await this.accounts.setPassword(requester.userId, password, logout, requester.deviceId);

@@ -138,6 +138,27 @@ export async function insertAccount(tx: Tx, account: NewAccount): Promise<boolea
   return inserted > 0;
 }
 
+/** Makes a guest an ordinary user. @returns whether there was such a guest */
+export async function upgradeGuest(tx: Tx, account: NewAccount): Promise<boolean> {
+  const upgraded = await tx.run(
+    `UPDATE users SET is_guest = ?, password_hash = ?, user_type = ?, shadow_banned = ?, approved = ?, consent_version = ?, consent_ts = ?
+     WHERE name = ? AND is_guest = ? AND deactivated = ?`,
+    [
+      false,
+      account.passwordHash ?? null,
+      account.userType ?? null,
+      account.shadowBanned ?? false,
+      account.approved ?? true,
+      account.consentVersion ?? null,
+      account.consentVersion === undefined ? null : account.createdMs,
+      account.userId,
+      true,
+      false,
+    ],
+  );
+  return upgraded > 0;
+}
+
 /** @returns whether there is such an account */
 export async function setPasswordHash(tx: Tx, userId: string, passwordHash: string | null): Promise<boolean> {
   return (await tx.run('UPDATE users SET password_hash = ? WHERE name = ?', [passwordHash, userId])) > 0;

@@ -1,5 +1,5 @@
 import { Injectable } from '@nestjs/common';
-import { Database } from '@rookery/database';
+import { Database, type Tx } from '@rookery/database';
 import { localpartOf, MatrixError } from '@rookery/matrix-types';
 import { Clock, Config, Ids } from '@rookery/platform';
 import { AccountModules, type Origin } from '../common/account-modules.js';
@@ -19,6 +19,7 @@ import {
   setAccountFlags,
   setPasswordHash,
   somePeople,
+  upgradeGuest,
   upgradePasswordHash,
 } from './account.query.js';
 import { setExpiry } from './account-validity.query.js';
@@ -42,7 +43,7 @@ export interface Registration {
   readonly approved?: boolean | undefined;
   /** Version of the policy that the user agreed to. */
   readonly consentVersion?: string | undefined;
-  /** Default: the localpart, but nothing for guests. */
+  /** Default: the localpart. */
   readonly displayName?: string | undefined;
   readonly avatarUrl?: string | undefined;
   /** Addresses that were proved, or that an administrator vouches for. */
@@ -50,6 +51,10 @@ export interface Registration {
     readonly { readonly medium: string; readonly address: string; readonly validatedMs: number }[] | undefined;
   /** A registration token whose pending use this completes. */
   readonly registrationToken?: string | undefined;
+  /** A guest whom this makes an ordinary user: the account stays, and `localpart` is its own. */
+  readonly upgradedGuest?: string | undefined;
+  /** Written together with the account; what it throws undoes all. */
+  readonly inTransaction?: ((tx: Tx, userId: string) => Promise<void>) | undefined;
   /** What the user is called at the single sign-on provider by which the account comes to be. */
   readonly externalId?: { readonly authProvider: string; readonly externalId: string } | undefined;
   readonly origin: Origin;
@@ -123,7 +128,7 @@ export class AccountService {
     const userId = qualifyUserId(localpart, this.config.serverName);
     const nowMs = this.clock.nowMs();
     const { isGuest = false, threepids = [], externalId } = registration;
-    const displayName = registration.displayName ?? (isGuest ? undefined : localpartOf(userId));
+    const displayName = registration.displayName ?? localpartOf(userId);
     const expiryMs = isGuest ? undefined : this.validity.initialExpiryMs();
     const userType = registration.userType ?? this.config.get('user_types.default_user_type');
     const event = {
@@ -138,13 +143,18 @@ export class AccountService {
     await this.hooks.registered.prepare(event);
     await this.database.write(
       async (tx) => {
-        if ((await findAccountsIgnoringCase(tx, userId)).length > 0) throw userInUse();
+        await registration.inTransaction?.(tx, userId);
         const approved = registration.approved ?? this.#isApproved(registration);
-        if (!(await insertAccount(tx, { ...registration, userId, userType, approved, createdMs: nowMs })))
+        const account = { ...registration, userId, userType, approved, createdMs: nowMs };
+        if (registration.upgradedGuest === userId) {
+          tx.unlessRolledBack(() => this.sessions.invalidate(userId));
+          if (!(await upgradeGuest(tx, account))) throw userInUse();
+        } else if ((await findAccountsIgnoringCase(tx, userId)).length > 0 || !(await insertAccount(tx, account)))
           throw userInUse();
         if (externalId && !(await recordExternalId(tx, externalId.authProvider, externalId.externalId, userId)))
           throw externalIdInUse();
-        await insertProfile(tx, userId, displayName, registration.avatarUrl);
+        if (registration.upgradedGuest === undefined)
+          await insertProfile(tx, userId, displayName, registration.avatarUrl);
         if (expiryMs !== undefined) await setExpiry(tx, userId, expiryMs, false);
         for (const { medium, address, validatedMs } of threepids) {
           if (!(await insertThreepid(tx, { userId, medium, address, validatedMs, addedMs: nowMs })))

@@ -8,6 +8,7 @@ import { userOfThreepid } from '../threepids/threepid.query.js';
 import { provedAddress } from '../uia/stages.js';
 import { UiaService } from '../uia/uia.service.js';
 import { AccountService } from './account.service.js';
+import { PasswordService } from './password.service.js';
 
 /** A new password for somebody who has forgotten the old one and proves an address of the account. */
 @Injectable()
@@ -18,6 +19,7 @@ export class PasswordReset {
     private readonly accounts: AccountService,
     private readonly emails: EmailVerification,
     private readonly numbers: MsisdnVerification,
+    private readonly passwords: PasswordService,
   ) {}
 
   /**
@@ -27,19 +29,22 @@ export class PasswordReset {
    */
   async reset(
     request: InboundRequest,
-    body: JsonObject & { readonly new_password?: string },
-    logout: boolean,
+    given: JsonObject & { readonly new_password?: string; readonly logout_devices?: boolean },
   ): Promise<void> {
     const flows: string[][] = [];
     if (this.emails.available) flows.push(['m.login.email.identity']);
     if (this.numbers.available) flows.push(['m.login.msisdn']);
     if (flows.length === 0) throw new MatrixError(401, 'M_MISSING_TOKEN', 'An access token is required');
+    const { body } = await this.uia.recall(request, given);
+    const { new_password: password, logout_devices: logout = true } = body;
+    if (password !== undefined) this.passwords.assertAcceptable(password);
+    else if (body['auth'] !== undefined) throw MatrixError.missingParam("Missing parameter 'new_password'");
     const { results } = await this.uia.authenticate({ request, body, flows, description: 'set a new password' });
     const proved = provedAddress(results['m.login.email.identity']) ?? provedAddress(results['m.login.msisdn']);
-    if (body.new_password === undefined) throw MatrixError.missingParam("Missing parameter 'new_password'");
+    if (password === undefined) throw MatrixError.missingParam("Missing parameter 'new_password'");
     const userId = proved && (await userOfThreepid(this.database, proved.medium, proved.address));
     const account = userId === undefined ? undefined : await this.accounts.find(userId);
     if (!account || account.deactivated) throw MatrixError.notFound('The address belongs to no account');
-    await this.accounts.setPassword(account.userId, body.new_password, logout);
+    await this.accounts.setPassword(account.userId, password, logout);
   }
 }

@@ -23,6 +23,7 @@ const registrationSchema = {
     initial_device_display_name: text,
     inhibit_login: { type: ['boolean', 'null'] },
     refresh_token: { type: ['boolean', 'null'] },
+    guest_access_token: text,
   },
 };
 

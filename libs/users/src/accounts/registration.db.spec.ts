@@ -137,9 +137,7 @@ eachDatabase('registration', (open) => {
   it('lets nobody finish a session twice, nor another operation with it', async () => {
     const asked = await register({ username: 'once', password: 'pw' });
     const auth = { type: 'm.login.dummy', session: asked.body.session };
-    // Another name, another password, another path: the session is not theirs.
-    expect(await register({ username: 'other', password: 'pw', auth })).toMatchObject({ status: 403 });
-    expect(await register({ username: 'once', password: 'px', auth })).toMatchObject({ status: 403 });
+    // Another path, another method, another user: the session is not theirs.
     const uia = users.get(UiaService);
     const elsewhere = { username: 'once', password: 'pw', auth };
     const stolen = uia.authenticate({
@@ -252,7 +250,10 @@ eachDatabase('registration', (open) => {
     const results = await Promise.all(
       ['first', 'second'].map((token) => step({ type: 'm.login.registration_token', token })),
     );
-    expect(results.filter((one) => one.status === 200)).toHaveLength(1);
+    // Whichever is late is told again what became of the session.
+    for (const { body } of results.filter((one) => one.status === 200))
+      expect(body['user_id']).toBe('@beside:example.org');
+    expect(results.map((one) => one.status)).toContain(200);
     const uses = [await tokenUse('first'), await tokenUse('second')];
     expect(uses).toEqual(
       expect.arrayContaining([
@@ -262,18 +263,147 @@ eachDatabase('registration', (open) => {
     );
   });
 
-  it('lets nobody begin sessions without end', async () => {
-    const fixture = await build();
-    const attempt = (ip: string) => register({}, fixture, { ip });
-    for (let i = 0; i < 300; i++) expect((await attempt('192.0.2.1')).status).toBe(401);
+  it('lets nobody begin sessions without end, and counts only what was begun', async () => {
+    const fixture = await build({}, true);
+    const attempt = (ip: string, body: JsonObject = { username: 'begun', password: 'pw' }) =>
+      register(body, fixture, { ip });
+    const rows = async () => (await test.database.query('SELECT session_hash FROM ui_auth_sessions')).length;
+    const before = await rows();
+    for (let i = 0; i < 50; i++) expect((await attempt('192.0.2.1', {})).status).toBe(401);
+    expect(await rows()).toBe(before);
+    for (let i = 0; i < 5; i++) expect((await attempt('192.0.2.1')).status).toBe(401);
     expect(await attempt('192.0.2.1')).toMatchObject({ status: 429, body: { errcode: 'M_LIMIT_EXCEEDED' } });
+    expect((await attempt('192.0.2.1', {})).status).toBe(401);
     expect((await attempt('192.0.2.2')).status).toBe(401);
     // All of a network's addresses are one client.
-    for (let i = 0; i < 300; i++) await attempt(`2001:db8::${i.toString(16)}`);
+    for (let i = 0; i < 5; i++) await attempt(`2001:db8::${i.toString(16)}`);
     expect((await attempt('2001:db8:0:0:ffff::1')).status).toBe(429);
     expect((await attempt('2001:db8:0:1::1')).status).toBe(401);
-    await clock.advance(600_000);
+    await clock.advance(2_000);
     expect((await attempt('192.0.2.1')).status).toBe(401);
+    // Stages cannot be piled up on sessions that nothing was asked with either.
+    const asked = await attempt('192.0.2.3', {});
+    for (let i = 0; i < 5; i++) await attempt('192.0.2.3');
+    expect(
+      await attempt('192.0.2.3', { username: 'piled', password: 'pw', auth: { session: asked.body.session } }),
+    ).toMatchObject({ status: 429 });
+  });
+
+  it('remembers the parameters from one stage to the next', async () => {
+    const fixture = await build({ registration_requires_token: true });
+    await test.database.write((tx) => insertRegistrationToken(tx, 'mindful', 1, undefined));
+    const asked = await register(
+      { username: 'mindful', password: 'remember me', device_id: 'FIRST', initial_device_display_name: 'Phone' },
+      fixture,
+    );
+    const { session } = asked.body;
+    const step = await register({ auth: { type: 'm.login.registration_token', token: 'mindful', session } }, fixture);
+    expect(step).toMatchObject({ status: 401, body: { completed: ['m.login.registration_token'] } });
+    const done = await register({ auth: { type: 'm.login.dummy', session } }, fixture);
+    expect(done).toMatchObject({ status: 200, body: { user_id: '@mindful:example.org', device_id: 'FIRST' } });
+    const account = await users.get(AccountService).find('@mindful:example.org');
+    expect(await users.get(AccountService).passwordMatches(account, 'remember me')).toBe(true);
+    expect(await tokenUse('mindful')).toEqual({ pending: 0, completed: 1 });
+  });
+
+  it('takes the last parameters of a session that nobody is logged in for', async () => {
+    const asked = await register({ username: 'before', password: 'pw' });
+    const auth = { type: 'm.login.dummy', session: asked.body.session };
+    expect(await register({ username: 'after', password: 'pw2', auth })).toMatchObject({
+      status: 200,
+      body: { user_id: '@after:example.org' },
+    });
+    const account = await users.get(AccountService).find('@after:example.org');
+    expect(await users.get(AccountService).passwordMatches(account, 'pw2')).toBe(true);
+  });
+
+  it('answers a client that asks again because the answer was lost', async () => {
+    const fixture = await build({ registration_requires_token: true });
+    await test.database.write((tx) => insertRegistrationToken(tx, 'lost', 1, undefined));
+    const parameters = { username: 'again', password: 'pw' };
+    const { session } = (await register(parameters, fixture)).body;
+    await register({ ...parameters, auth: { type: 'm.login.registration_token', token: 'lost', session } }, fixture);
+    const last = { ...parameters, auth: { type: 'm.login.dummy', session } };
+    const first = await register(last, fixture);
+    expect(first).toMatchObject({ status: 200, body: { user_id: '@again:example.org' } });
+    const second = await register(last, fixture);
+    const third = await register({ auth: last.auth }, fixture);
+    expect([second, third]).toMatchObject(
+      [second, third].map(() => ({
+        status: 200,
+        body: { user_id: '@again:example.org', device_id: first.body['device_id'] },
+      })),
+    );
+    const owner = (answer: Answer) => users.get(SessionService).findOwner(answer['access_token'] as string);
+    expect(await owner(third.body)).toMatchObject({ userId: '@again:example.org' });
+    expect(
+      await test.database.query("SELECT device_id FROM devices WHERE user_id = '@again:example.org'"),
+    ).toHaveLength(1);
+    expect(await tokenUse('lost')).toEqual({ pending: 0, completed: 1 });
+    // Who asks for something else, or much later, does not get somebody's session.
+    expect((await register({ ...last, password: 'other' }, fixture)).status).toBe(400);
+    expect((await register({ ...last, username: 'elsewhere' }, fixture)).status).toBe(401);
+    await clock.advance(3_600_000);
+    expect((await register(last, fixture)).status).toBe(400);
+  });
+
+  it('makes one account when a registration is sent twice at once', async () => {
+    const { session } = (await register({ username: 'double', password: 'pw' })).body;
+    const results = await Promise.all(
+      [1, 2, 3].map(() => register({ username: 'double', password: 'pw', auth: { type: 'm.login.dummy', session } })),
+    );
+    for (const result of results)
+      expect(result).toMatchObject({ status: 200, body: { user_id: '@double:example.org' } });
+    expect(
+      await test.database.query("SELECT device_id FROM devices WHERE user_id = '@double:example.org'"),
+    ).toHaveLength(1);
+  });
+
+  it('leaves nothing behind of a stage that ends after its session', async () => {
+    const fixture = await build({ registration_requires_token: true });
+    await test.database.write(async (tx) => {
+      for (let i = 0; i < 40; i++) await insertRegistrationToken(tx, `late${i}`, 1, undefined);
+    });
+    for (let round = 0; round < 20; round++) {
+      const body = { username: `straggler${round}`, password: 'pw' };
+      const { session } = (await register(body, fixture)).body;
+      await register({ ...body, auth: { type: 'm.login.dummy', session } }, fixture);
+      await Promise.all(
+        [0, 1].map((i) =>
+          register(
+            { ...body, auth: { type: 'm.login.registration_token', token: `late${round * 2 + i}`, session } },
+            fixture,
+          ),
+        ),
+      );
+    }
+    expect(
+      await test.database.get(
+        "SELECT SUM(pending) AS pending, SUM(completed) AS completed FROM registration_tokens WHERE token LIKE 'late%'",
+      ),
+    ).toEqual({ pending: 0, completed: 20 });
+  });
+
+  it('makes a guest an ordinary user who keeps what the guest has', async () => {
+    const fixture = await build({ allow_guest_access: true });
+    const guest = (await outcome(fixture.get(RegistrationService).registerGuest(fixture.request('POST', path), {})))
+      .body;
+    const guestId = guest['user_id'] as string;
+    const localpart = guestId.slice(1, guestId.indexOf(':'));
+    const upgrade = (body: JsonObject) =>
+      register({ password: 'grown up', auth: { type: 'm.login.dummy' }, ...body }, fixture);
+    const token = guest['access_token'];
+    expect(await upgrade({ username: 'somebody', guest_access_token: token })).toMatchObject({ status: 403 });
+    expect(await upgrade({ username: localpart, guest_access_token: 'made up' })).toMatchObject({ status: 403 });
+    const upgraded = await upgrade({ username: localpart, guest_access_token: token });
+    expect(upgraded).toMatchObject({ status: 200, body: { user_id: guestId } });
+    expect(await users.get(AccountService).find(guestId)).toMatchObject({ isGuest: false });
+    expect(await fixture.get(SessionService).findOwner(token as string)).toMatchObject({ isGuest: false });
+    expect(await test.database.get('SELECT displayname FROM profiles WHERE user_id = ?', [guestId])).toEqual({
+      displayname: localpart,
+    });
+    // The token is an ordinary user's now.
+    expect(await upgrade({ username: localpart, guest_access_token: token })).toMatchObject({ status: 403 });
   });
 
   it('survives a restart between the stages', async () => {

@@ -1,7 +1,8 @@
+import { createHash } from 'node:crypto';
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { type InboundRequest, RateLimiter } from '@rookery/http';
-import { type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { isJsonObject, type JsonObject, localpartOf, MatrixError } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
 import { AccountModules } from '../common/account-modules.js';
 import { assertServerOpen } from '../common/server-gate.js';
@@ -12,7 +13,7 @@ import { LoginService } from '../sessions/login.service.js';
 import { SessionService, unknownToken } from '../sessions/session.service.js';
 import { checkAllowedThreepid } from '../threepids/threepid-rules.js';
 import { provedAddress } from '../uia/stages.js';
-import { UiaService } from '../uia/uia.service.js';
+import { type UiaProof, UiaService } from '../uia/uia.service.js';
 import { ParticipationGate } from '../usage/participation-gate.js';
 import { RegistrationFlows } from './registration-flows.js';
 import { abandonUse } from './registration-token.query.js';
@@ -30,6 +31,7 @@ export interface RegistrationBody extends JsonObject {
   readonly initial_device_display_name?: string | null;
   readonly inhibit_login?: boolean | null;
   readonly refresh_token?: boolean | null;
+  readonly guest_access_token?: string | null;
 }
 
 /** Registrations over the client API. */
@@ -117,19 +119,34 @@ export class RegistrationService {
   }
 
   /**
-   * Makes an ordinary account, once interactive auth is complete.
+   * Makes an ordinary account, once interactive auth is complete. A client that lost the answer may ask again: it gets
+   * the same account and device.
    * @throws InteractiveAuthRequired until then
    * @throws MatrixError 400 `M_INVALID_USERNAME`, `M_USER_IN_USE`, `M_EXCLUSIVE`, `M_MISSING_PARAM`, `M_WEAK_PASSWORD`...; 403 `M_FORBIDDEN`, `M_RESOURCE_LIMIT_EXCEEDED`; 429
    */
-  async register(request: InboundRequest, body: RegistrationBody): Promise<JsonObject> {
+  async register(request: InboundRequest, given: RegistrationBody): Promise<JsonObject> {
     this.flows.assertEnabled();
     if (accessTokenAppservice(request, this.appservices))
       throw MatrixError.missingParam("Application services register with type 'm.login.application_service'");
+    const { body, outcome } = await this.uia.recall(request, given);
+    if (outcome !== undefined) return this.#answer(outcome, sameDevice(body), request);
+    try {
+      return await this.#register(request, body);
+    } catch (error) {
+      // A request beside this one may have been faster: what it made is the answer to both.
+      const { outcome: made } = await this.uia.recall(request, body);
+      if (made === undefined || !MatrixError.is(error)) throw error;
+      return this.#answer(made, sameDevice(body), request);
+    }
+  }
+
+  async #register(request: InboundRequest, body: RegistrationBody): Promise<JsonObject> {
     // The requests that merely go through the stages cost nothing, so that a full bucket is one registration each.
     if (!(await this.limiter.mayTake('rc_registration', request.ip)))
       await this.limiter.take('rc_registration', request.ip);
     await this.participation.assertRoomForSomebody();
-    const username = body.username ?? undefined;
+    const guest = await this.#guestOf(body);
+    const username = guest === undefined ? (body.username ?? undefined) : undefined;
     const password = body.password ?? undefined;
     // Told before anybody goes through the stages in vain.
     if (username !== undefined)
@@ -139,29 +156,57 @@ export class RegistrationService {
     if (password !== undefined) this.passwords.assertAcceptable(password);
     else if (body['auth'] !== undefined && body['auth'] !== null)
       throw MatrixError.missingParam("Missing parameter 'password'");
-    const { results, addresses } = await this.uia.authenticate({
+    const proof = await this.uia.prove({
       request,
       body,
       flows: this.flows.list(),
       description: 'create an account',
+      mayChange: true,
     });
-    const registrationToken = results['m.login.registration_token'] as string | undefined;
+    const registrationToken = proof.results['m.login.registration_token'] as string | undefined;
     try {
       await this.limiter.take('rc_registration', request.ip);
-      const plan = await this.#plan(request, body, results, addresses);
+      const plan = await this.#plan(request, { ...body, username }, proof.results, proof.addresses);
       const userId = await this.accounts.register({
         ...plan,
+        ...(guest === undefined ? {} : { localpart: localpartOf(guest), upgradedGuest: guest }),
         registrationToken,
         passwordHash: await this.passwords.hash(password!),
         origin: { request },
+        inTransaction: async (tx, userId) => {
+          if (!(await this.uia.settle(tx, proof, userId)))
+            throw new MatrixError(401, 'M_UNKNOWN', 'The session has been used');
+        },
       });
-      return await this.#answer(userId, body, request);
+      return await this.#answer(userId, sameDevice(body, proof.sessionId), request);
     } catch (error) {
-      // The session is used up: the token's use must not stay open for ever.
-      if (registrationToken !== undefined && MatrixError.is(error))
-        await this.database.write((tx) => abandonUse(tx, registrationToken), { name: 'registration_token_abandon' });
+      // Full buckets empty again, and the session is as good as before. Any other refusal ends it, so that the token's use
+      // does not stay open for those who never come back.
+      if (MatrixError.is(error) && error.status !== 429) await this.#giveUp(proof, registrationToken);
       throw error;
     }
+  }
+
+  async #giveUp(proof: UiaProof, registrationToken: string | undefined): Promise<void> {
+    await this.database.write(
+      async (tx) => {
+        if ((await this.uia.settle(tx, proof, '')) && registrationToken !== undefined)
+          await abandonUse(tx, registrationToken);
+      },
+      { name: 'registration_abandon' },
+    );
+  }
+
+  /**
+   * The guest who registers to become an ordinary user of the same name.
+   * @throws MatrixError 403 `M_FORBIDDEN` where the token is no guest's, or the name another one's
+   */
+  async #guestOf({ guest_access_token: token, username }: RegistrationBody): Promise<string | undefined> {
+    if (token === undefined || token === null) return undefined;
+    const owner = await this.sessions.findOwner(token);
+    if (!owner?.isGuest || (username !== undefined && username !== null && username !== localpartOf(owner.userId)))
+      throw MatrixError.forbidden('This is not the token of a guest with that name');
+    return owner.userId;
   }
 
   async #plan(
@@ -216,9 +261,22 @@ export class RegistrationService {
   }
 }
 
+/** The device of a client that names none follows from its session, so that asking again makes no second one. */
+function sameDevice(body: RegistrationBody, sessionId = sessionOf(body)): RegistrationBody {
+  if (sessionId === undefined || typeof body.device_id === 'string') return body;
+  const digest = createHash('sha256').update(`device of ${sessionId}`).digest();
+  return {
+    ...body,
+    device_id: Array.from(digest.subarray(0, 10), (byte) => String.fromCharCode(65 + (byte % 26))).join(''),
+  };
+}
+
+const sessionOf = ({ auth }: RegistrationBody): string | undefined =>
+  isJsonObject(auth) && typeof auth['session'] === 'string' ? auth['session'] : undefined;
+
 /** What modules see of the body: no password, no proof. */
 function withoutSecrets(body: RegistrationBody): JsonObject {
-  const { password: _password, auth: _auth, ...rest } = body;
+  const { password: _password, auth: _auth, guest_access_token: _token, ...rest } = body;
   return rest;
 }
 

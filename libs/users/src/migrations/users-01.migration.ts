@@ -1,5 +1,6 @@
 import type { Migration } from '@rookery/database';
 import { monthlyActiveUsers } from './users-02.migration.js';
+import { rememberedParameters } from './users-04.migration.js';
 
 /**
  * Accounts, sessions, interactive auth, profiles, third-party identifiers.
@@ -254,4 +255,4 @@ const accountData: Migration = {
 };
 
 /** The tables of this lib, in order. */
-export const usersMigrations: Migration[] = [accounts, accountData, monthlyActiveUsers];
+export const usersMigrations: Migration[] = [accounts, accountData, monthlyActiveUsers, rememberedParameters];

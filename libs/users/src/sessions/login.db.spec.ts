@@ -192,7 +192,7 @@ eachDatabase('login', (open) => {
     // Bob's password proves Bob, and Bob is not who is logged in.
     expect(
       await attempt({ type: 'm.login.password', identifier: user('bob'), password: 'wonderland', session: uiaSession }),
-    ).toMatchObject({ status: 401, body: { errcode: 'M_FORBIDDEN', completed: [] } });
+    ).toMatchObject({ status: 403, body: { errcode: 'M_FORBIDDEN' } });
     expect(
       await attempt({ type: 'm.login.password', identifier: user('alice'), password: 'wrong', session: uiaSession }),
     ).toMatchObject({ status: 401, body: { errcode: 'M_FORBIDDEN' } });

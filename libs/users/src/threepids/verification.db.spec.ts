@@ -248,7 +248,7 @@ eachDatabase('proofs of addresses', (open) => {
     const creds = { sid: body['sid'], client_secret: 'reset' };
     const reset = (auth: object) => {
       const resetBody = { new_password: 'new password', auth: { type: 'm.login.email.identity', ...auth } };
-      return outcome(users.get(PasswordReset).reset(request('/account/password', resetBody), resetBody, true));
+      return outcome(users.get(PasswordReset).reset(request('/account/password', resetBody), resetBody));
     };
     expect(await reset({ threepid_creds: creds })).toMatchObject({
       status: 401,

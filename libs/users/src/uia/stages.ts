@@ -5,6 +5,7 @@ import { beginUse, findRegistrationToken, isUsable } from '../accounts/registrat
 import type { LoginProofs } from '../sessions/login-proofs.js';
 import type { PasswordLogin } from '../sessions/password-login.js';
 import type { CaptchaVerifier } from './captcha-verifier.js';
+import { OtherUserProved } from './uia-errors.js';
 import type { StageAttempt, UiaStage } from './uia-stage.js';
 
 /** `m.login.dummy`: nothing to prove. */
@@ -23,7 +24,7 @@ export class PasswordStage implements UiaStage {
   async check({ auth, userId, request }: StageAttempt): Promise<unknown> {
     if (userId === undefined) throw MatrixError.forbidden('There is nobody whose password could be checked');
     const proved = await this.logins.checkOwn(userId, auth, request);
-    if (proved !== userId) throw MatrixError.forbidden('Wrong user name or password');
+    if (proved !== userId) throw new OtherUserProved();
     return proved;
   }
 }
@@ -38,7 +39,7 @@ export class ModuleStage implements UiaStage {
   async check({ auth, userId, request }: StageAttempt): Promise<unknown> {
     if (userId === undefined) throw MatrixError.forbidden('There is nobody who could prove anything');
     const proved = await this.proofs.proveOwn(userId, this.type, auth, request);
-    if (proved !== userId) throw MatrixError.forbidden('Wrong user name or password');
+    if (proved !== userId) throw new OtherUserProved();
     return proved;
   }
 }

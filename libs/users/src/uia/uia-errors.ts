@@ -32,3 +32,10 @@ export class InteractiveAuthRequired extends MatrixError {
     return this.#failed ? super.toBody() : { ...this.extra };
   }
 }
+
+/** 403: somebody proved to be a user, but not the one who is logged in. The session does not help with that. */
+export class OtherUserProved extends MatrixError {
+  constructor() {
+    super(403, 'M_FORBIDDEN', 'This confirms another user than the one who is logged in');
+  }
+}

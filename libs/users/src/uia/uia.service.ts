@@ -1,21 +1,23 @@
-import { createHmac } from 'node:crypto';
+import { createHash } from 'node:crypto';
 import { Injectable } from '@nestjs/common';
-import { Database } from '@rookery/database';
-import type { InboundRequest } from '@rookery/http';
+import { Database, type Tx } from '@rookery/database';
+import { type InboundRequest, RateLimiter } from '@rookery/http';
 import { isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
-import { Clock, Ids } from '@rookery/platform';
-import { LRUCache } from 'lru-cache';
-import { newSecret, secretHash } from '../common/secrets.js';
-import { InteractiveAuthRequired } from './uia-errors.js';
+import { Clock, Config, Ids, Logger } from '@rookery/platform';
+import { secretHash } from '../common/secrets.js';
+import { digestOfParameters, openParameters, parametersOf, sealParameters } from './parameters.js';
+import { SessionIds } from './session-ids.js';
+import { InteractiveAuthRequired, OtherUserProved } from './uia-errors.js';
 import type { UiaStage } from './uia-stage.js';
 import {
   addressesOf,
-  bindBody,
-  consumeUiaSession,
+  bindParameters,
   credentialsOf,
+  finishUiaSession,
   findUiaSession,
   insertCredential,
   insertUiaSession,
+  lockUiaSession,
   noteAddress,
   type UiaCredential,
   type UiaSession,
@@ -24,9 +26,8 @@ import {
 /** How long somebody may take to go through the stages. */
 export const uiaSessionLifetimeMs = 48 * 3_600_000;
 
-/** Sessions that one user, or one address where nobody is logged in, may begin in a window of time. */
-const budget = 300;
-const budgetWindowMs = 600_000;
+/** How long what a session came to is told again to a client that lost the answer. */
+const outcomeToldMs = 3_600_000;
 
 /** An operation that needs interactive auth. */
 export interface UiaRequest {
@@ -39,41 +40,52 @@ export interface UiaRequest {
   readonly description: string;
   /** The user who is logged in and must prove to be that user; absent where nobody is. */
   readonly userId?: string | undefined;
+  /** The parameters may change from stage to stage, as those of clients in use do; the last ones count. */
+  readonly mayChange?: boolean;
 }
 
-/** What a finished session proved. */
-export interface UiaOutcome {
+/** What a session proved. */
+export interface UiaProof {
+  readonly sessionId: string;
   /** By stage type. */
   readonly results: Readonly<Record<string, unknown>>;
   /** From where the session was used. */
   readonly addresses: readonly { readonly ip: string; readonly userAgent: string }[];
 }
 
-/** Parameters that clients are known to change on the way and that decide nothing. */
-const unboundParameters = new Set(['auth', 'initial_device_display_name', 'x_show_msisdn']);
+/** A request with what an earlier one of its session has said. */
+export interface Recalled<Body extends JsonObject> {
+  readonly body: Body;
+  /** What the session came to, where it is over and this request asks for the same once more. */
+  readonly outcome?: string | undefined;
+}
 
 /**
  * Interactive auth: one state machine for every operation that needs it.
  *
  * A session belongs to one operation: method, path, user, and the parameters of the request, of which a digest is kept
- * that is keyed with the session id. The session id itself is stored as a hash. So a stolen database holds neither
- * passwords nor anything to finish a session with. A finished session is used up before the operation is carried out.
+ * that is keyed with the session id. Where nobody is logged in, the parameters are remembered between the stages, sealed
+ * with the session id. The session id itself is stored as a hash. So a stolen database holds neither passwords nor
+ * anything to finish a session with. A session has a row from its first parameters or its first passed stage on; until then its id says all
+ * there is to know. What a finished session came to stays with it, so that it cannot be used twice.
  * @spec client-server-api#user-interactive-authentication-api
  */
 @Injectable()
 export class UiaService {
   readonly #stages = new Map<string, UiaStage>();
   readonly #sources: ((type: string) => UiaStage | undefined)[] = [];
-  readonly #begun = new LRUCache<string, { readonly sinceMs: number; count: number }>({
-    maxSize: 100_000,
-    sizeCalculation: () => 1,
-  });
+  readonly #sessionIds: SessionIds;
 
   constructor(
     private readonly database: Database,
     private readonly clock: Clock,
-    private readonly ids: Ids,
-  ) {}
+    ids: Ids,
+    config: Config,
+    private readonly limiter: RateLimiter,
+    private readonly logger: Logger,
+  ) {
+    this.#sessionIds = new SessionIds(config.get('macaroon_secret_key') ?? ids.bytes(32), ids);
+  }
 
   /** Adds a stage. Flows may name it from then on. */
   addStage(stage: UiaStage): void {
@@ -86,38 +98,44 @@ export class UiaService {
   }
 
   /**
-   * Resolves when the user has proved what one of the flows asks for.
+   * Resolves when the user has proved what one of the flows asks for, and uses the session up.
    * @throws InteractiveAuthRequired until then
    * @throws MatrixError 400 `M_BAD_JSON`, `M_UNRECOGNIZED` (unknown stage), 403 `M_FORBIDDEN` (the session is of another
-   *   operation or user), 429
+   *   operation or user, or another user was proved), 429
    */
-  async authenticate(operation: UiaRequest): Promise<UiaOutcome> {
-    const { auth } = operation.body;
-    if (auth !== undefined && auth !== null && !isJsonObject(auth))
-      throw MatrixError.badJson("'auth' must be an object");
-    const given = isJsonObject(auth) ? auth : {};
-    if (given['session'] !== undefined && typeof given['session'] !== 'string')
-      throw MatrixError.badJson("'auth.session' must be a string");
-    if (given['type'] !== undefined && typeof given['type'] !== 'string')
-      throw MatrixError.badJson("'auth.type' must be a string");
-    let sessionId = given['session'];
-    const sessionGiven = sessionId !== undefined;
-    if (sessionId === undefined) sessionId = await this.#begin(operation);
-    else {
-      const session = await this.#find(sessionId);
-      if (!session)
-        throw new InteractiveAuthRequired(
-          await this.#challenge(await this.#begin(operation), operation, []),
-          new MatrixError(401, 'M_UNKNOWN', 'Unknown or expired session'),
-        );
-      await this.#checkBinding(sessionId, session, operation);
-    }
-    const completed = sessionGiven ? await credentialsOf(this.database, secretHash(sessionId)) : [];
-    if (given['type'] !== undefined && !completed.some((one) => one.stageType === given['type'])) {
+  async authenticate(operation: UiaRequest): Promise<UiaProof> {
+    const proof = await this.prove(operation);
+    const isFirst = await this.database.write((tx) => this.settle(tx, proof, ''), { name: 'uia_finish' });
+    if (!isFirst) throw await this.#beginAnew(operation, 'The session has been used');
+    return proof;
+  }
+
+  /**
+   * As {@link authenticate}, but for an operation that uses the session up itself, by {@link settle} in its own
+   * transaction: what it does and that it is done hold together.
+   */
+  async prove(operation: UiaRequest): Promise<UiaProof> {
+    const given = authOf(operation.body);
+    const { type } = given;
+    const session = given.session === undefined ? undefined : await this.#find(given.session);
+    if (given.session !== undefined && !session) throw await this.#beginAnew(operation, 'Unknown or expired session');
+    if (session?.outcome !== undefined) throw await this.#beginAnew(operation, 'The session has been used');
+    const sessionId = given.session ?? (await this.#begin(operation));
+    if (session) await this.#checkBinding(sessionId, session, operation);
+    const completed = session ? await credentialsOf(this.database, secretHash(sessionId)) : [];
+    if (type !== undefined && !completed.some((one) => one.stageType === type)) {
       try {
-        completed.push(await this.#attempt(sessionId, given['type'], given, operation));
+        if (session && session.bodyDigest === undefined && completed.length === 0)
+          await this.#count(operation.userId, operation.request);
+        completed.push(await this.#attempt(sessionId, type, given.fields, operation));
       } catch (error) {
-        if (!MatrixError.is(error) || error.status === 429 || error.status >= 500 || error.errcode === 'M_UNRECOGNIZED')
+        if (
+          !MatrixError.is(error) ||
+          error instanceof OtherUserProved ||
+          error.status === 429 ||
+          error.status >= 500 ||
+          error.errcode === 'M_UNRECOGNIZED'
+        )
           throw error;
         throw new InteractiveAuthRequired(await this.#challenge(sessionId, operation, completed), error);
       }
@@ -126,7 +144,35 @@ export class UiaService {
     if (!operation.flows.some((stages) => stages.every((stage) => done.has(stage)))) {
       throw new InteractiveAuthRequired(await this.#challenge(sessionId, operation, completed));
     }
-    return this.#finish(sessionId, operation);
+    return this.#proofOf(sessionId, operation);
+  }
+
+  /**
+   * Uses a session up. Of several requests that finish one session, one does.
+   * @param outcome what {@link recall} tells a client that asks again
+   * @returns whether this is the one
+   */
+  async settle(tx: Tx, proof: UiaProof, outcome: string): Promise<boolean> {
+    return finishUiaSession(tx, secretHash(proof.sessionId), { atMs: this.clock.nowMs(), outcome });
+  }
+
+  /**
+   * Completes a request that nobody is logged in for by the parameters that its session remembers, since clients need not
+   * repeat them with each stage.
+   */
+  async recall<Body extends JsonObject>(request: InboundRequest, body: Body): Promise<Recalled<Body>> {
+    const { session: sessionId } = authOf(body);
+    const session = sessionId === undefined ? undefined : await this.#find(sessionId);
+    if (sessionId === undefined || !session || !isOf(session, request, undefined)) return { body };
+    const remembered = session.parameters === undefined ? {} : openParameters(sessionId, session.parameters);
+    const whole = { ...remembered, ...withoutNulls(body) } as Body;
+    const { outcome } = session;
+    const isRepeated =
+      outcome !== undefined &&
+      outcome.outcome !== '' &&
+      this.clock.nowMs() - outcome.atMs < outcomeToldMs &&
+      digestOfParameters(sessionId, whole) === session.bodyDigest;
+    return { body: whole, outcome: isRepeated ? outcome.outcome : undefined };
   }
 
   /** What a fallback page or a single sign-on login needs to know of a session. */
@@ -150,6 +196,7 @@ export class UiaService {
     const session = await this.#find(sessionId);
     const stage = this.stage(type);
     if (!session || !stage) throw MatrixError.notFound('Unknown or expired session');
+    if (session.bodyDigest === undefined) await this.#count(session.userId, request);
     const result = await stage.check({ auth: fields, userId: session.userId, request });
     await this.#record(sessionId, stage, result);
   }
@@ -167,54 +214,63 @@ export class UiaService {
   }
 
   async #begin(operation: UiaRequest): Promise<string> {
-    this.#budget(operation);
-    const sessionId = newSecret(this.ids, 'uia');
-    const { request } = operation;
-    const session: UiaSession = {
-      createdMs: this.clock.nowMs(),
-      method: request.method,
-      uri: pathOf(request),
-      bodyDigest: digest(sessionId, operation.body),
-      userId: operation.userId,
-      description: operation.description,
-    };
-    await this.database.write((tx) => insertUiaSession(tx, secretHash(sessionId), session), { name: 'uia_begin' });
+    const { request, userId, description, body } = operation;
+    const about = { method: request.method, uri: uriOf(request), userId, description };
+    const { sessionId, session } = this.#sessionIds.make({ ...about, createdMs: this.clock.nowMs() });
+    const bodyDigest = digestOfParameters(sessionId, body);
+    // Somebody who merely asks for the flows has begun nothing.
+    if (bodyDigest === undefined) return sessionId;
+    await this.#count(userId, request);
+    const parameters = userId === undefined ? sealParameters(sessionId, body) : undefined;
+    await this.database.write(
+      (tx) => insertUiaSession(tx, secretHash(sessionId), { ...session, bodyDigest, parameters }),
+      {
+        name: 'uia_begin',
+      },
+    );
     return sessionId;
   }
 
-  /** A session is a row that lives for two days: nobody gets them without end. */
-  #budget({ userId, request }: UiaRequest): void {
-    const key = userId ?? networkOf(request.ip);
-    const nowMs = this.clock.nowMs();
-    const begun = this.#begun.get(key);
-    if (!begun || nowMs - begun.sinceMs >= budgetWindowMs) this.#begun.set(key, { sinceMs: nowMs, count: 1 });
-    else if (begun.count >= budget) throw MatrixError.limitExceeded(begun.sinceMs + budgetWindowMs - nowMs);
-    else begun.count++;
+  /** A session is about to become a row that lives for two days: nobody gets those without end. */
+  async #count(userId: string | undefined, request: InboundRequest): Promise<void> {
+    await this.limiter.take('rc_ui_auth', userId ?? request.ip);
   }
 
+  async #beginAnew(operation: UiaRequest, why: string): Promise<InteractiveAuthRequired> {
+    const challenge = await this.#challenge(await this.#begin(operation), operation, []);
+    return new InteractiveAuthRequired(challenge, new MatrixError(401, 'M_UNKNOWN', why));
+  }
+
+  /** A session that has a row, or that has none yet. */
   async #find(sessionId: string): Promise<UiaSession | undefined> {
-    return findUiaSession(this.database, secretHash(sessionId), this.clock.nowMs() - uiaSessionLifetimeMs);
+    const createdAfterMs = this.clock.nowMs() - uiaSessionLifetimeMs;
+    const stored = await findUiaSession(this.database, secretHash(sessionId), createdAfterMs);
+    if (stored) return stored;
+    const session = this.#sessionIds.read(sessionId);
+    return session && session.createdMs > createdAfterMs ? session : undefined;
   }
 
   async #checkBinding(sessionId: string, session: UiaSession, operation: UiaRequest): Promise<void> {
-    const other = (): never => {
-      throw MatrixError.forbidden('The request has changed during its authentication');
-    };
-    if (
-      session.method !== operation.request.method ||
-      session.uri !== pathOf(operation.request) ||
-      session.userId !== operation.userId
-    )
-      other();
-    const bodyDigest = digest(sessionId, operation.body);
-    if (session.bodyDigest !== undefined) {
-      if (session.bodyDigest !== bodyDigest) other();
-    } else if (bodyDigest !== undefined) {
-      const bound = await this.database.write((tx) => bindBody(tx, secretHash(sessionId), bodyDigest), {
-        name: 'uia_bind',
+    const { request, userId, body, mayChange = false } = operation;
+    const bodyDigest = digestOfParameters(sessionId, body);
+    const isBound = session.bodyDigest !== undefined && !mayChange;
+    if (!isOf(session, request, userId) || (isBound && session.bodyDigest !== bodyDigest)) throw operationChanged();
+    if (bodyDigest === undefined || bodyDigest === session.bodyDigest) return;
+    if (session.bodyDigest === undefined) await this.#count(userId, request);
+    else
+      this.logger.info('A request changed during its authentication', {
+        path: request.url.split('?', 1)[0],
+        session: secretHash(sessionId).slice(0, 8),
       });
-      if (bound !== bodyDigest) other();
-    }
+    const parameters = userId === undefined ? sealParameters(sessionId, body) : undefined;
+    const holds = await this.database.write(
+      async (tx) => {
+        await insertUiaSession(tx, secretHash(sessionId), { ...session, bodyDigest: undefined });
+        return bindParameters(tx, secretHash(sessionId), { bodyDigest, parameters, mayReplace: mayChange });
+      },
+      { name: 'uia_bind' },
+    );
+    if (holds !== bodyDigest) throw operationChanged();
   }
 
   async #attempt(sessionId: string, type: string, auth: JsonObject, operation: UiaRequest): Promise<UiaCredential> {
@@ -226,10 +282,15 @@ export class UiaService {
   }
 
   async #record(sessionId: string, stage: UiaStage, result: unknown): Promise<void> {
+    const hash = secretHash(sessionId);
+    const unstored = this.#sessionIds.read(sessionId);
     await this.database.write(
       async (tx) => {
+        if (unstored) await insertUiaSession(tx, hash, unstored);
+        // Held until this is done: a session that is finished meanwhile takes nothing more, and leaves nothing behind.
+        if (!(await lockUiaSession(tx, hash))) return;
         // A second request with the same proof finds the stage passed: it is not accepted twice.
-        if (!(await insertCredential(tx, secretHash(sessionId), { stageType: stage.type, result }))) return;
+        if (!(await insertCredential(tx, hash, { stageType: stage.type, result }))) return;
         if (stage.accept && !(await stage.accept(tx, result)))
           throw new MatrixError(401, 'M_UNAUTHORIZED', 'The proof does not count anymore');
       },
@@ -237,26 +298,21 @@ export class UiaService {
     );
   }
 
-  /** Uses the session up and gives what it proved: the rows decide, not what a request running beside this one has seen. */
-  async #finish(sessionId: string, operation: UiaRequest): Promise<UiaOutcome> {
+  /** What a session proved: the rows decide, not what a request running beside this one has seen. */
+  async #proofOf(sessionId: string, operation: UiaRequest): Promise<UiaProof> {
     const hash = secretHash(sessionId);
     const { ip, userAgent } = operation.request;
-    const outcome = await this.database.write(
+    const { addresses, completed } = await this.database.write(
       async (tx) => {
-        await noteAddress(tx, hash, ip, userAgent.slice(0, 512));
-        const addresses = await addressesOf(tx, hash);
-        const completed = await credentialsOf(tx, hash);
-        return (await consumeUiaSession(tx, hash)) ? { addresses, completed } : undefined;
+        if (await lockUiaSession(tx, hash)) await noteAddress(tx, hash, ip, userAgent.slice(0, 512));
+        return { addresses: await addressesOf(tx, hash), completed: await credentialsOf(tx, hash) };
       },
-      { name: 'uia_finish' },
+      { name: 'uia_proof' },
     );
-    if (!outcome) {
-      const challenge = await this.#challenge(await this.#begin(operation), operation, []);
-      throw new InteractiveAuthRequired(challenge, new MatrixError(401, 'M_UNKNOWN', 'The session has been used'));
-    }
     return {
-      results: Object.fromEntries(outcome.completed.map((one) => [one.stageType, one.result])),
-      addresses: outcome.addresses.map((one) => ({ ip: one.ip, userAgent: one.user_agent })),
+      sessionId,
+      results: Object.fromEntries(completed.map((one) => [one.stageType, one.result])),
+      addresses: addresses.map((one) => ({ ip: one.ip, userAgent: one.user_agent })),
     };
   }
 
@@ -270,35 +326,32 @@ export class UiaService {
   }
 }
 
-/** An IPv6 client has a whole network of addresses. */
-function networkOf(ip: string): string {
-  if (!ip.includes(':') || ip.includes('.')) return ip;
-  const [head, tail] = ip.split('::').map((half) => half.split(':').filter((group) => group !== '')) as [
-    string[],
-    string[]?,
-  ];
-  const gap = tail ? Array<string>(Math.max(0, 8 - head.length - tail.length)).fill('0') : [];
-  return [...head, ...gap, ...(tail ?? [])].slice(0, 4).join(':');
+/** What a body says about its session. @throws MatrixError 400 `M_BAD_JSON` */
+function authOf({ auth }: JsonObject): {
+  readonly session?: string | undefined;
+  readonly type?: string | undefined;
+  readonly fields: JsonObject;
+} {
+  if (auth !== undefined && auth !== null && !isJsonObject(auth)) throw MatrixError.badJson("'auth' must be an object");
+  const fields = isJsonObject(auth) ? auth : {};
+  const text = (name: 'session' | 'type'): string | undefined => {
+    const value = fields[name] ?? undefined;
+    if (value !== undefined && typeof value !== 'string') throw MatrixError.badJson(`'auth.${name}' must be a string`);
+    return value;
+  };
+  return { session: text('session'), type: text('type'), fields };
 }
 
-const pathOf = (request: InboundRequest): string => request.url.split('?', 1)[0]!.slice(0, 2000);
+const withoutNulls = (body: JsonObject): JsonObject => ({
+  ...(body['auth'] === undefined ? {} : { auth: body['auth'] }),
+  ...parametersOf(body),
+});
 
-/** `undefined` for a request without parameters: it asks for the flows, and the parameters come with the first stage. */
-function digest(sessionId: string, body: JsonObject): string | undefined {
-  const keys = Object.keys(body).filter(
-    (key) => !unboundParameters.has(key) && body[key] !== undefined && body[key] !== null,
-  );
-  if (keys.length === 0) return undefined;
-  const hmac = createHmac('sha256', sessionId);
-  for (const key of keys.sort()) hmac.update(JSON.stringify([key, sorted(body[key])]));
-  return hmac.digest('base64url');
-}
+/** Which address a session is for; of no use but to be compared, so that its length is bounded. */
+const uriOf = (request: InboundRequest): string =>
+  createHash('sha256').update(request.url.split('?', 1)[0]!).digest('base64url');
 
-/** The same value with its keys in order, so that the digest does not depend on how a client writes JSON. */
-function sorted(value: unknown): unknown {
-  if (Array.isArray(value)) return value.map(sorted);
-  if (!isJsonObject(value)) return value;
-  return Object.keys(value)
-    .sort()
-    .map((key) => [key, sorted(value[key])]);
-}
+const isOf = (session: UiaSession, request: InboundRequest, userId: string | undefined): boolean =>
+  session.method === request.method && session.uri === uriOf(request) && session.userId === userId;
+
+const operationChanged = (): MatrixError => MatrixError.forbidden('The request has changed during its authentication');
