@@ -15,6 +15,7 @@ import {
 } from 'yaml';
 import { isSection, type SettingPath } from './kinds.js';
 import type { ConfigProblem } from './problem.js';
+import { settingsTags } from './yaml-scalars.js';
 
 /** Largest settings file, bytes. */
 const fileLimitBytes = 4 * 1024 * 1024;
@@ -39,22 +40,17 @@ export interface MergedSettings {
 }
 
 /**
- * Reads YAML as YAML 1.1, which the field's files are written in: `yes` and `on` are true, `<<` merges. Dates, binary data
- * and sets are left as text, since no setting takes them.
+ * Reads YAML as the field's files are written: `yes` and `on` are true, `y` is text, `<<` merges; see {@link settingsTags}.
  */
 export function parseSettings(file: string, text: string): SettingsFile {
   const lineCounter = new LineCounter();
-  const wanted = new Set(
-    ['map', 'seq', 'str', 'null', 'bool', 'int', 'float'].map((name) => `tag:yaml.org,2002:${name}`),
-  );
   const document = parseDocument(text, {
     version: '1.1',
     merge: true,
     lineCounter,
     prettyErrors: false,
     logLevel: 'silent',
-    customTags: (tags) =>
-      tags.filter((tag) => typeof tag === 'string' || wanted.has(tag.tag) || tag.tag === 'tag:yaml.org,2002:merge'),
+    customTags: settingsTags,
   });
   const at = (offset: number): string => `${file}:${lineCounter.linePos(offset).line}`;
   const problems: ConfigProblem[] = document.errors.map((error) => ({
