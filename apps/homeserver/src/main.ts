@@ -1,7 +1,14 @@
 import { leanHeap } from './lean-heap.js';
 import { leanImports } from './lean-imports.js';
+import { nodeProblem } from './node-version.js';
 
-leanHeap();
-await leanImports();
-// Only now is anything else loaded: what came before may have been a process with other options.
-await import('./run.js');
+const problem = nodeProblem(process.versions.node);
+if (problem === undefined) {
+  leanHeap();
+  await leanImports();
+  // Only now is anything else loaded: what came before may have been a process with other options.
+  await import('./run.js');
+} else {
+  process.stderr.write(`${problem}\n`);
+  process.exitCode = 1;
+}

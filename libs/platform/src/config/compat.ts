@@ -32,6 +32,15 @@ export function applyOldForms(draft: Draft): void {
   mainProcess(draft);
 }
 
+/** Puts sections in the place of what stood there before they were sections. */
+export function writtenOut(raw: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
+  const types = raw['room_prejoin_state'];
+  // As `room_invite_state_types`, whose place it took: the whole list.
+  return Array.isArray(types)
+    ? { ...raw, room_prejoin_state: { disable_default_event_types: true, additional_event_types: types } }
+    : raw;
+}
+
 /** The old name's value, where the new name is silent. */
 function renamed<O extends SettingName, N extends SettingName>(draft: Draft, old: O, now: N): void {
   const value = valueOf(draft, old) as SettingValue<N> | undefined;

@@ -336,6 +336,17 @@ describe('settings that the server refuses', () => {
     expect(problemsOf(lines)).toContainEqual(expect.stringContaining(`error homeserver.yaml:3: ${expected}`));
   });
 
+  it.each([
+    'experimental_features: {groups_enabled: false}',
+    'experimental_features: {groups_enabled: null, msc3861: {enabled: false, issuer: x}}',
+    'account_threepid_delegates: {email: null}',
+    'account_threepid_delegates: {email: ""}',
+    'log_file: null',
+    'worker_replication_http_tls: false',
+  ])('not %s, which asks for nothing', (lines) => {
+    expect(problemsOf(lines).filter((problem) => problem.startsWith('error'))).toEqual([]);
+  });
+
   it('a kind of worker that nobody knows', () => {
     expect(problemsOf('worker_app: my.own.worker')[0]).toMatch(
       /^error homeserver\.yaml:3: worker_app: expected one of synapse\.app\.homeserver, .*, found "my\.own\.worker"/,

@@ -101,6 +101,17 @@ describe('reading', () => {
     expect([service.get('password_config.enabled'), service.get('enable_3pid_changes')]).toEqual([false, false]);
   });
 
+  it('takes a plain list of the state that invited people see for the whole of it', () => {
+    const config = Config.fromObject({ room_prejoin_state: ['m.room.name', ['m.space.parent', '!a:b']] });
+    expect(config.get('room_prejoin_state.disable_default_event_types')).toBe(true);
+    expect(config.get('room_prejoin_state.additional_event_types')).toEqual([
+      'm.room.name',
+      ['m.space.parent', '!a:b'],
+    ]);
+    const problem = (): Config => Config.fromObject({ room_prejoin_state: [1] });
+    expect(problem).toThrow(/room_prejoin_state\.additional_event_types\[0\]/);
+  });
+
   it('reads what old names say', () => {
     const config = Config.fromObject({
       use_presence: false,

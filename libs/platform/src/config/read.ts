@@ -1,5 +1,5 @@
 import { readFileSync, statSync } from 'node:fs';
-import { applyOldForms } from './compat.js';
+import { applyOldForms, writtenOut } from './compat.js';
 import { applyDependentDefaults } from './defaults.js';
 import { didYouMean, isSection, type ReadContext, type SettingPath, shown } from './kinds.js';
 import type { ConfigParts } from './parts.js';
@@ -72,7 +72,7 @@ export function readSettings(source: RawSettings): ReadResult {
   const given = new Set<string>();
   for (const name of settingNames) values.set(name, rowOf(name).default);
 
-  const { raw } = source;
+  const raw = writtenOut(source.raw);
   walk(tree, raw, []);
 
   function walk(node: Node, section: Readonly<Record<string, unknown>>, path: readonly string[]): void {
@@ -98,13 +98,10 @@ export function readSettings(source: RawSettings): ReadResult {
     const row = rowOf(name);
     if (value === undefined) return;
     if (row.removed) {
-      const harmless =
-        value === null ||
-        (Array.isArray(value) && value.length === 0) ||
-        (isSection(value) && Object.keys(value).length === 0);
+      const harmless = value === null || !asksForSomething(value);
       if (harmless && name.startsWith('experimental_features.')) return;
       const message = `removed in ${row.removed.since}. ${row.removed.instead}`;
-      if (row.removed.refuse) context.error(at, message);
+      if (row.removed.refuse && !harmless) context.error(at, message);
       else {
         given.add(name);
         values.set(name, value);
@@ -158,9 +155,11 @@ export function readSettings(source: RawSettings): ReadResult {
   return { parts: { values, given, configDir, paths, warnings, locate }, errors };
 }
 
-/** Switching off what is not there changes nothing, and is no cause for a warning. */
-const asksForSomething = (value: unknown): boolean =>
-  value !== false && !(typeof value === 'object' && value !== null && Object.keys(value).length === 0);
+/** Switching off what is not there changes nothing: it is no cause for a warning, nor to refuse. */
+const asksForSomething = (value: unknown): boolean => {
+  if (typeof value !== 'object' || value === null) return value !== false && value !== '';
+  return !(Object.keys(value).length === 0 || (value as { enabled?: unknown }).enabled === false);
+};
 
 function readSecret(file: string, report: (message: string) => void): string | undefined {
   try {
