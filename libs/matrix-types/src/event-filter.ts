@@ -48,6 +48,14 @@ function stringList(source: JsonObject, key: string, where: string): string[] | 
   return value as string[];
 }
 
+/** Ids as far as they can be told from other text: rooms and users of all times are meant. */
+function idList(source: JsonObject, key: string, where: string, sigil: '!' | '@'): string[] | undefined {
+  const list = stringList(source, key, where);
+  const odd = list?.find((id) => !id.startsWith(sigil) || (sigil === '@' && !id.includes(':')));
+  if (odd === undefined) return list;
+  throw MatrixError.badJson(`${where}.${key} has an entry that is not a ${sigil === '@' ? 'user' : 'room'} id`);
+}
+
 function flag(source: JsonObject, key: string, where: string): boolean | undefined {
   const value = source[key];
   if (value === undefined || value === null) return undefined;
@@ -72,10 +80,10 @@ export function parseEventFilter(value: unknown, where = 'filter'): EventFilter 
   }
   const types = stringList(source, 'types', where);
   const notTypes = stringList(source, 'not_types', where) ?? [];
-  const senders = stringList(source, 'senders', where);
-  const notSenders = stringList(source, 'not_senders', where) ?? [];
-  const rooms = setOf(stringList(source, 'rooms', where));
-  const notRooms = new Set(stringList(source, 'not_rooms', where));
+  const senders = idList(source, 'senders', where, '@');
+  const notSenders = idList(source, 'not_senders', where, '@') ?? [];
+  const rooms = setOf(idList(source, 'rooms', where, '!'));
+  const notRooms = new Set(idList(source, 'not_rooms', where, '!'));
   const containsUrl = flag(source, 'contains_url', where);
   const relTypes = stringList(source, 'rel_types', where) ?? stringList(source, 'org.matrix.msc3874.rel_types', where);
   const notRelTypes =
@@ -200,8 +208,8 @@ export function parseSyncFilter(value: unknown): SyncFilter {
     presence: parseEventFilter(value['presence'], 'filter.presence'),
     accountData: parseEventFilter(value['account_data'], 'filter.account_data'),
     room: {
-      rooms: setOf(stringList(room, 'rooms', 'filter.room')),
-      notRooms: new Set(stringList(room, 'not_rooms', 'filter.room')),
+      rooms: setOf(idList(room, 'rooms', 'filter.room', '!')),
+      notRooms: new Set(idList(room, 'not_rooms', 'filter.room', '!')),
       includeLeave: flag(room, 'include_leave', 'filter.room') ?? false,
       ephemeral: parseEventFilter(room['ephemeral'], 'filter.room.ephemeral'),
       state: parseEventFilter(room['state'], 'filter.room.state'),

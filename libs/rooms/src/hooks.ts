@@ -66,7 +66,7 @@ export interface RoomHook<Prepared = unknown> {
   onForgotten?(userId: string, roomId: string): void;
   /** A room was replaced by another. Must not throw. */
   onUpgraded?(oldRoomId: string, newRoomId: string, userId: string): void;
-  /** Deletes what was derived from events that are being purged. */
+  /** Deletes what was derived from events that are being purged: they leave the timeline, and most of them the database. */
   onEventsPurged?(tx: Tx, roomId: string, eventIds: readonly string[]): Promise<void>;
   /** Deletes everything that was derived from a room, in the transaction that deletes the room. */
   onRoomPurged?(tx: Tx, roomId: string): Promise<void>;

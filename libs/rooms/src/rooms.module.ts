@@ -64,6 +64,7 @@ import { TimelineReader } from './reading/timeline-reader.js';
 import { VisibilityFilter } from './reading/visibility-filter.js';
 import { Aggregations } from './relations/aggregations.js';
 import { DelayedEvents } from './delayed/delayed-events.service.js';
+import { AnsweredTransactions } from './sending/answered-transactions.js';
 import { EventCreation } from './sending/event-creation.service.js';
 import { RelatedRedactions } from './sending/related-redactions.service.js';
 import { UserRedactions } from './sending/user-redactions.service.js';
@@ -79,6 +80,7 @@ import { StateGroups } from './state/state-groups-cache.js';
 import { StateResolver } from './state/state-resolver.js';
 
 const face = [
+  AnsweredTransactions,
   ComplexRooms,
   EventGraph,
   MembershipTemplates,

@@ -336,17 +336,20 @@ describe.each(['sqlite', 'postgres'] as const)('rooms of notices (%s)', (kind) =
     expect(await service().roomOf(ann.userId)).toBe(roomId);
   });
 
-  it('cannot be left, nor the invite to them refused', async () => {
+  it('can be left, but the invite to them not refused; the next notice asks back in', async () => {
     const stay = { status: 403, errcode: 'M_CANNOT_LEAVE_SERVER_NOTICE_ROOM' };
     const leave = async (): Promise<Json> => asJson(await ann.request('POST', `/rooms/${roomId}/leave`, {}));
     const write = async (): Promise<Json> =>
       asJson(await ann.request('PUT', `/rooms/${roomId}/state/m.room.member/${ann.userId}`, { membership: 'leave' }));
-    for (const membership of ['invite', 'join']) {
-      expect([membership, await leave(), await write()]).toMatchObject([membership, stay, stay]);
+    expect([await leave(), await write()]).toMatchObject([stay, stay]);
+    for (const how of [leave, write]) {
       expect((await ann.request('POST', `/join/${roomId}`, {})).status).toBe(200);
+      expect(await how()).toMatchObject({ status: 200 });
+      expect(await invitesOf(ann)).toEqual([]);
+      await service().send(ann.userId, { msgtype: 'm.text', body: 'you should know' });
+      expect(await invitesOf(ann)).toEqual([roomId]);
     }
-    const mine = await ann.request('POST', '/createRoom', {});
-    expect((await ann.request('POST', `/rooms/${String(mine.body['room_id'])}/leave`, {})).status).toBe(200);
+    expect((await ann.request('POST', `/join/${roomId}`, {})).status).toBe(200);
   });
 
   it('look as the settings say, and are not encrypted', async () => {

@@ -81,7 +81,7 @@ describe.each(databases)('rooms in the admin API (%s)', (database) => {
         federatable: true,
         public: true,
         join_rules: 'public',
-        guest_access: 'forbidden',
+        guest_access: null,
         history_visibility: 'shared',
         state_events: expect.any(Number) as number,
         room_type: null,
@@ -495,12 +495,16 @@ describe.each(databases)('rooms in the admin API (%s)', (database) => {
       expect(outcome(await root.call('GET', `/v1/fetch_event/${said[0] ?? ''}`))).toBe('404 M_NOT_FOUND');
     });
 
-    it('leaves what users of this server said unless told', async () => {
+    it('leaves what users of this server said in the database unless told, out of sight', async () => {
       const { purge_id: id } = await root.ok<{ purge_id: string }>('POST', `/v1/purge_history/${roomId}`, {
         purge_up_to_event_id: said[2],
       });
       expect(await finished(id)).toBe('complete');
-      expect(await bodiesIn(roomId)).toEqual(['first', 'second', 'third']);
+      expect(await bodiesIn(roomId)).toEqual(['third']);
+      expect(outcome(await alice.request('GET', `/rooms/${roomId}/event/${said[0] ?? ''}`))).toBe('404 M_NOT_FOUND');
+      expect(await root.ok('GET', `/v1/fetch_event/${said[0] ?? ''}`)).toMatchObject({
+        event: { content: { body: 'first' } },
+      });
     });
 
     it('takes what is before a time', async () => {

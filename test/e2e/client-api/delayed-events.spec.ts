@@ -84,6 +84,20 @@ describe.each(['sqlite', 'postgres'] as const)('delayed events (%s)', (database)
     for (const { delay_id: id } of await listed(user)) await user.request('POST', `${base}/${id}/cancel`, {});
   };
 
+  it('answers a repeated request by its transaction, whether or not it says again what is to be sent', async () => {
+    const id = await schedule(alice, { body: 'once' }, 1000, 'again');
+    const path = `/rooms/${roomId}/send/m.room.message/again`;
+    const repeated = await alice.request('PUT', `${path}?org.matrix.msc4140.delay=1000`);
+    expect([repeated.status, repeated.body]).toEqual([200, { delay_id: id }]);
+    expect(await listed(alice)).toHaveLength(1);
+    const sent = await alice.request('PUT', `${path}-now`, { msgtype: 'm.text', body: 'now' });
+    expect((await alice.request('PUT', `${path}-now`)).body).toEqual(sent.body);
+    for (const query of ['', '?org.matrix.msc4140.delay=1000'])
+      expect((await alice.request('PUT', `${path}-new${query}`)).body).toMatchObject({ errcode: 'M_NOT_JSON' });
+    expect(await said()).toEqual(['now']);
+    await cancelAll(alice);
+  });
+
   it('sends an event when its time has come, and tells its own device', async () => {
     const id = await schedule(alice, { body: 'later' }, 300);
     expect(await said()).toEqual([]);

@@ -116,6 +116,9 @@ describe.each(['sqlite', 'postgres'] as const)('notifications and searches (%s)'
     });
     expect(found.search_categories.room_events.results).toMatchObject([{ result: { event_id: eventId } }]);
     const people = await ok(bob.request('POST', '/user_directory/search', { search_term: 'ali', limit: 5 }));
-    expect(people).toEqual({ limited: false, results: [{ user_id: alice.userId, display_name: 'alice' }] });
+    expect(people).toEqual({
+      limited: false,
+      results: [{ user_id: alice.userId, display_name: 'alice', avatar_url: null }],
+    });
   });
 });

@@ -40,18 +40,18 @@ describe.each(databases)('history of rooms elsewhere (%s)', (database) => {
 
   const join = (room: ElsewhereRoom) => ok(alice, 'POST', `/join/${room.roomId}?via=${far.name}`, {});
   const page = (room: ElsewhereRoom, query = ''): Promise<Page> =>
-    ok(alice, 'GET', `/rooms/${room.roomId}/messages?dir=b&limit=30${query}`);
+    ok(alice, 'GET', `/rooms/${room.roomId}/messages?dir=b${query.includes('limit=') ? '' : '&limit=30'}${query}`);
   const bodiesOf = ({ chunk }: Page): unknown[] =>
     chunk.flatMap((event) => (event.type === 'm.room.message' ? [event.content['body']] : []));
 
   /** Everything back to the beginning, by pages. */
-  const readAll = async (room: ElsewhereRoom): Promise<unknown[]> => {
+  const readAll = async (room: ElsewhereRoom, query = ''): Promise<unknown[]> => {
     const bodies: unknown[] = [];
-    let current = await page(room);
+    let current = await page(room, query);
     for (let pages = 0; pages < 50; pages++) {
       bodies.push(...bodiesOf(current));
       if (current.end === undefined) return bodies;
-      current = await page(room, `&from=${current.end}`);
+      current = await page(room, `${query}&from=${current.end}`);
     }
     throw new Error('the history has no end');
   };
@@ -73,6 +73,62 @@ describe.each(databases)('history of rooms elsewhere (%s)', (database) => {
       expect(room.requests.filter((kind) => kind === 'backfill').length).toBeLessThan(12);
     },
   );
+
+  it.each([
+    ['large pages', '&limit=200'],
+    ['a filter that little passes', `&filter=${encodeURIComponent('{"contains_url":true}')}`],
+  ])('reads on where one request cannot fetch everything: %s', async (_, query) => {
+    const room = new ElsewhereRoom(far, '10');
+    const said = Array.from({ length: 450 }, (__, i) => `picture ${i}`);
+    for (const [i, body] of said.entries()) {
+      const isPicture = i % 90 === 0;
+      room.add({
+        type: 'm.room.message',
+        content: { body, ...((isPicture || query.includes('limit')) && { url: 'mxc://a/b' }) },
+      });
+    }
+    await join(room);
+    const wanted = said.filter((__, i) => i % 90 === 0 || query.includes('limit'));
+    expect(await readAll(room, query)).toEqual(wanted.reverse());
+  });
+
+  it('lets a reader go on when the only other server is there again', async () => {
+    const faint = await world.played('faint.test');
+    const room = new ElsewhereRoom(faint, '10');
+    const said = Array.from({ length: 20 }, (_, i) => `old ${i}`);
+    for (const body of said) room.say(body);
+    await ok(alice, 'POST', `/join/${room.roomId}?via=${faint.name}`, {});
+    room.lies.set('backfill', () => new Refusal(503, { errcode: 'M_UNKNOWN', error: 'Down' }));
+    const first = await page(room);
+    expect(first.chunk.map((event) => event.type)).toEqual(['m.room.member']);
+    expect(first.end).toBeDefined();
+    // Nobody gives more now: clients are not to ask without end.
+    const second = await page(room, `&from=${first.end}`);
+    expect(second).not.toHaveProperty('end');
+    expect(second.chunk).toEqual([]);
+    room.lies.delete('backfill');
+    // Who sends something is there.
+    expect((await sendTransaction(faint, home, [pduOf(room.say('here I am'))])).status).toBe(200);
+    await seen(room, 'here I am');
+    expect(bodiesOf(await page(room, `&from=${first.end}`))).toEqual(said.reverse());
+  });
+
+  it('goes on behind a gap that nobody fills', async () => {
+    const room = new ElsewhereRoom(far, '10');
+    room.say('before');
+    await join(room);
+    expect(await readAll(room)).toEqual(['before']);
+    const head = room.head;
+    room.add({ type: 'm.room.message', content: { body: 'withheld' }, prev: [head] });
+    for (const kind of ['get_missing_events', 'backfill', 'event']) {
+      room.lies.set(kind, () => new Refusal(403, { errcode: 'M_FORBIDDEN', error: 'No' }));
+    }
+    expect((await push(room.say('after'))).status).toBe(200);
+    await seen(room, 'after');
+    const first = await page(room);
+    expect(bodiesOf(first)).toEqual(['after']);
+    expect(bodiesOf(await page(room, `&from=${first.end}`))).toEqual(['before']);
+  });
 
   it('reads history with forks, and state as it was', async () => {
     const room = new ElsewhereRoom(far, '10');

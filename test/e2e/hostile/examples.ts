@@ -173,6 +173,12 @@ export const examples: Readonly<Record<string, (names: Names) => Example>> = {
   'POST /rooms/:roomId/report': () => ({ body: { reason: 'r' } }),
   'POST /rooms/:roomId/report/:eventId': () => ({ body: { reason: 'r', score: -100 } }),
   'POST /users/:userId/report': () => ({ body: { reason: 'r' } }),
+  'PUT /createRoom/:txnId': () => ({ body: { preset: 'private_chat', name: 'A room' } }),
+  'PUT /join/:roomIdOrAlias/:txnId': ({ serverName }) => ({ body: { reason: 'r', x: 1 }, query: { via: serverName } }),
+  'PUT /rooms/:roomId/join/:txnId': () => ({ body: { reason: 'r' } }),
+  'PUT /rooms/:roomId/invite/:txnId': member,
+  'POST /rooms/:roomId/redact/:eventId': () => ({ body: { reason: 'r' } }),
+  'POST /rooms/:roomId/send/:eventType': () => ({ body: { msgtype: 'm.text', body: 'Hello' }, query: { ts: '1' } }),
   'PUT /rooms/:roomId/redact/:eventId/:txnId': () => ({ body: { reason: 'r', with_rel_types: ['*'] } }),
   'PUT /rooms/:roomId/send/:eventType/:txnId': ({ eventId, otherUserId }) => ({
     body: {

@@ -282,7 +282,7 @@ describe.each(['sqlite', 'postgres'] as const)('callbacks fire (%s)', (kind) => 
   it('when somebody looks for users', async () => {
     const find = async (): Promise<unknown> =>
       (await ann.request('POST', '/user_directory/search', { search_term: 'ben' })).body['results'];
-    const found = { user_id: ben.userId, display_name: 'ben' };
+    const found = { user_id: ben.userId, display_name: 'ben', avatar_url: null };
     expect(await find()).toEqual([found]);
     expect(last('checkUsernameForSpam').args).toEqual([
       { userId: ben.userId, displayName: 'ben', avatarUrl: undefined },

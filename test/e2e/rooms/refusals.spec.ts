@@ -296,7 +296,7 @@ describe.each(databases)('what the rooms API refuses (%s)', (database) => {
         body: {},
         wanted: { alice: '413 M_TOO_LARGE' },
       },
-      { method: 'PUT', path: room('/state/m.room.create'), body: {}, wanted: { alice: forbidden } },
+      { method: 'PUT', path: room('/state/m.room.create'), body: {}, wanted: { alice: '400 M_BAD_JSON' } },
       {
         method: 'PUT',
         path: room('/state/m.room.canonical_alias'),
@@ -313,9 +313,14 @@ describe.each(databases)('what the rooms API refuses (%s)', (database) => {
         method: 'PUT',
         path: room('/state/m.room.power_levels'),
         body: { users: { bob: 50 } },
-        wanted: { alice: forbidden },
+        wanted: { alice: '400 M_BAD_JSON' },
       },
-      { method: 'PUT', path: room('/state/m.room.power_levels'), body: { ban: 'fifty' }, wanted: { alice: forbidden } },
+      {
+        method: 'PUT',
+        path: room('/state/m.room.power_levels'),
+        body: { ban: 'fifty' },
+        wanted: { alice: '400 M_BAD_JSON' },
+      },
       {
         method: 'PUT',
         path: room(`/state/m.room.member/${id(users.stranger.userId)}`),

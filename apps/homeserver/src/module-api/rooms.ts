@@ -19,6 +19,7 @@ import {
   type RoomDirectory,
   type RoomShutdown,
   type RoomStateReader,
+  type SentEvent,
   type TimelineReader,
 } from '@rookery/rooms';
 import type { LocalAccounts } from './module-requester.js';
@@ -182,16 +183,17 @@ async function updateMembership(
   if (target !== requester.userId && (newMembership === 'join' || newMembership === 'knock')) {
     throw MatrixError.forbidden(`Nobody can ${newMembership} for somebody else`);
   }
-  await changeMembership(parts, requester, target, roomId, newMembership, {
+  const sent = await changeMembership(parts, requester, target, roomId, newMembership, {
     content,
     ...(typeof reason === 'string' ? { reason } : {}),
     ...(remoteRoomHosts === undefined ? {} : { via: remoteRoomHosts }),
     unchecked: true,
   });
   const eventId =
-    domainOf(target) === parts.config.serverName
+    sent?.eventId ??
+    (domainOf(target) === parts.config.serverName
       ? (await parts.memberships.inRoom(target, roomId))?.eventId
-      : await parts.state.currentId(roomId, 'm.room.member', target);
+      : await parts.state.currentId(roomId, 'm.room.member', target));
   if (eventId === undefined) throw MatrixError.notFound('The user has no membership in this room');
   return loaded(parts.events, eventId);
 }
@@ -210,7 +212,7 @@ async function changeMembership(
   roomId: string,
   next: Parameters<RoomApi['updateRoomMembership']>[3],
   options: ChangeOptions,
-): Promise<void> {
+): Promise<SentEvent | undefined> {
   switch (next) {
     case 'join':
       return joins.join(requester, roomId, options);

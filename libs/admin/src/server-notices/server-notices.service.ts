@@ -2,7 +2,14 @@ import { Injectable, type OnApplicationBootstrap } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Config, Logger } from '@rookery/platform';
-import { EventPersister, JoinService, Participation, RoomCreation, serverRequester } from '@rookery/rooms';
+import {
+  EventPersister,
+  JoinService,
+  MembershipService,
+  Participation,
+  RoomCreation,
+  serverRequester,
+} from '@rookery/rooms';
 import { AccountDataService, AccountService, isLocalUser } from '@rookery/users';
 import { NoticeAppearance } from './notice-appearance.js';
 import { findNoticeRoom } from './server-notices.query.js';
@@ -38,6 +45,7 @@ export class ServerNotices implements OnApplicationBootstrap {
     private readonly persister: EventPersister,
     private readonly creation: RoomCreation,
     private readonly joins: JoinService,
+    private readonly memberships: MembershipService,
     private readonly participation: Participation,
     private readonly appearance: NoticeAppearance,
   ) {}
@@ -83,10 +91,10 @@ export class ServerNotices implements OnApplicationBootstrap {
     return eventId;
   }
 
-  /** The room in which a user gets notices; `undefined` before the first one. */
+  /** The room in which a user gets notices, whether or not they are in it now; `undefined` before the first one. */
   async roomOf(userId: string): Promise<string | undefined> {
     const sender = this.participation.noticesUserId;
-    return sender === undefined ? undefined : findNoticeRoom(this.database, userId, sender);
+    return sender === undefined ? undefined : (await findNoticeRoom(this.database, userId, sender))?.room_id;
   }
 
   /** Makes sure that the user's clients see what kind of room it is. */
@@ -112,9 +120,10 @@ export class ServerNotices implements OnApplicationBootstrap {
   async #findOrMake(sender: string, userId: string): Promise<string> {
     await this.appearance.refreshSender(sender);
     const found = await findNoticeRoom(this.database, userId, sender);
-    if (found !== undefined) {
-      await this.appearance.refreshRoom(sender, found);
-      return found;
+    if (found) {
+      await this.appearance.refreshRoom(sender, found.room_id);
+      if (found.membership === 'leave') await this.#askBack(sender, userId, found.room_id);
+      return found.room_id;
     }
     const avatar = this.config.get('server_notices.room_avatar_url');
     // Without the preset's state: encryption by default would hide from users what the server writes.
@@ -138,6 +147,12 @@ export class ServerNotices implements OnApplicationBootstrap {
     await this.tag(userId, roomId);
     if (this.config.get('server_notices.auto_join')) await this.#join(userId, roomId);
     return roomId;
+  }
+
+  async #askBack(sender: string, userId: string, roomId: string): Promise<void> {
+    await this.memberships.invite(serverRequester(sender), roomId, userId, { unchecked: true });
+    await this.tag(userId, roomId);
+    if (this.config.get('server_notices.auto_join')) await this.#join(userId, roomId);
   }
 
   /** A user who cannot be joined is invited still. */

@@ -1,5 +1,5 @@
 import { Controller, Get, Post } from '@nestjs/common';
-import { compileSchema, Inbound, type InboundRequest, queryInteger, queryString } from '@rookery/http';
+import { compileSchema, Inbound, type InboundRequest, queryBoolean, queryInteger, queryString } from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
 import { type PublicRoomsRequest, RoomDirectory } from '@rookery/rooms';
@@ -36,6 +36,7 @@ export class PublicRoomsForServersController {
     return this.#answer({
       limit: queryInteger(request, 'limit'),
       since: queryString(request, 'since'),
+      include_all_networks: queryBoolean(request, 'include_all_networks'),
       third_party_instance_id: queryString(request, 'third_party_instance_id'),
     });
   }

@@ -1,13 +1,28 @@
-import { Controller, Post } from '@nestjs/common';
+import { Controller, Param, Post, Put } from '@nestjs/common';
 import { Access, JsonBody, stable, Who } from '@rookery/http';
 import type { JsonObject } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
+import { AnsweredTransactions } from '../sending/answered-transactions.js';
 import { createRoomSchema } from './create-room.schema.js';
 import { type CreateRoomRequest, RoomCreation } from './room-creation.service.js';
 
 @Controller()
 export class CreateRoomController {
-  constructor(private readonly creation: RoomCreation) {}
+  constructor(
+    private readonly creation: RoomCreation,
+    private readonly transactions: AnsweredTransactions,
+  ) {}
+
+  /** PUT /_matrix/client/v3/createRoom/{txnId}, of clients from before the specification */
+  @Put(stable('/createRoom/:txnId'))
+  @Access({ auth: 'required', suspended: false })
+  createOnce(
+    @Who() requester: Requester,
+    @Param('txnId') txnId: string,
+    @JsonBody(createRoomSchema) body: CreateRoomRequest,
+  ): Promise<object> {
+    return this.transactions.once(requester, ['createRoom', txnId], () => this.create(requester, body));
+  }
 
   /** POST /_matrix/client/v3/createRoom */
   @Post(stable('/createRoom'))

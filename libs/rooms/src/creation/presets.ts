@@ -1,5 +1,5 @@
 import type { RoomVersionRules } from '@rookery/events';
-import { isJsonObject, type JsonObject } from '@rookery/matrix-types';
+import { isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
 
 /** Names of the presets. @spec client-server-api#post_matrixclientv3createroom */
 export type PresetName = 'private_chat' | 'trusted_private_chat' | 'public_chat';
@@ -13,6 +13,8 @@ export interface Preset {
   readonly equals: boolean;
   /** The level needed to invite. */
   readonly invite: number;
+  /** The level needed to ring everybody in the room. */
+  readonly call: number;
 }
 
 export const presets: Readonly<Record<PresetName, Preset>> = {
@@ -22,6 +24,7 @@ export const presets: Readonly<Record<PresetName, Preset>> = {
     guestAccess: 'can_join',
     equals: false,
     invite: 0,
+    call: 0,
   },
   trusted_private_chat: {
     joinRule: 'invite',
@@ -29,6 +32,7 @@ export const presets: Readonly<Record<PresetName, Preset>> = {
     guestAccess: 'can_join',
     equals: true,
     invite: 0,
+    call: 0,
   },
   public_chat: {
     joinRule: 'public',
@@ -36,6 +40,7 @@ export const presets: Readonly<Record<PresetName, Preset>> = {
     guestAccess: 'forbidden',
     equals: false,
     invite: 50,
+    call: 50,
   },
 };
 
@@ -67,6 +72,7 @@ export function initialPowerLevels(
       'm.room.tombstone': rules.privilegedCreators ? 150 : 100,
       'm.room.server_acl': 100,
       'm.room.encryption': 100,
+      ...(preset.call > 0 && { 'm.call.invite': preset.call }),
     },
     events_default: 0,
     state_default: 50,
@@ -83,10 +89,15 @@ export function initialPowerLevels(
   return levels;
 }
 
-/** The users that are named as creators beside the sender, from a `creation_content`. */
+/**
+ * The users that are named as creators beside the sender, from a `creation_content`. That they are user ids is for the auth
+ * rules to check.
+ * @throws MatrixError 400 `M_INVALID_PARAM` where it is no list of text
+ */
 export function additionalCreators(content: Readonly<JsonObject>): string[] {
-  const listed = content['additional_creators'];
-  return Array.isArray(listed) ? listed.filter((entry) => typeof entry === 'string') : [];
+  const listed: unknown = content['additional_creators'] ?? [];
+  if (Array.isArray(listed) && listed.every((entry) => typeof entry === 'string')) return listed;
+  throw MatrixError.invalidParam('additional_creators must be a list of user ids');
 }
 
 /** A map of state given in a request, or nothing. */

@@ -103,6 +103,10 @@ export class RoomCreation {
     const isPublic = request.visibility === 'public';
     const preset = presets[request.preset ?? (isPublic ? 'public_chat' : 'private_chat')];
     const invited = this.#invited(request.invite ?? [], userId);
+    const isHere = (target: string): boolean => domainOf(target) === this.config.serverName;
+    if (request.creation_content?.['m.federate'] === false && !invited.every(isHere)) {
+      throw MatrixError.forbidden('The room is to be for users of this server only');
+    }
     const threepids = threepidsIn(request);
     const dropped = new Set<string>();
     if (!overrides.unchecked) {
@@ -112,15 +116,16 @@ export class RoomCreation {
     }
     const delivered = requester.shadowBanned ? [] : invited.filter((target) => !dropped.has(target));
     const roomId = rules.roomIdFormat === 'domain' ? `!${this.ids.letters(18)}:${this.config.serverName}` : undefined;
-    if (isPublic && !overrides.unchecked) await this.#checkPublication(requester, roomId ?? '', alias);
-    const local = delivered.filter((target) => domainOf(target) === this.config.serverName);
+    // A room that may not be in the directory is a room all the same: whoever asks the directory itself is told.
+    const isListed = isPublic && (overrides.unchecked || (await this.#mayPublish(requester, roomId ?? '', alias)));
+    const local = delivered.filter(isHere);
     const drafts = [
       ...(await this.#firstEvents(requester, request, rules, preset, invited)),
       ...this.#stateEvents(requester, request, preset, alias, overrides),
       ...(await this.#inviteEvents(requester, request, local)),
     ].map((draft) => (overrides.unchecked ? { ...draft, unchecked: true } : draft));
-    const created = await this.#persist(userId, rules, roomId, drafts, isPublic, alias);
-    const elsewhere = delivered.filter((target) => domainOf(target) !== this.config.serverName);
+    const created = await this.#persist(userId, rules, roomId, drafts, isListed, alias);
+    const elsewhere = delivered.filter((target) => !isHere(target));
     const notInvited = await this.#inviteElsewhere(requester, created.roomId, request, elsewhere);
     const content = request.is_direct ? { is_direct: true } : undefined;
     for (const invite of threepids) {
@@ -226,14 +231,12 @@ export class RoomCreation {
     assertAllowed(await this.modules.gate('userMayCreateRoomAlias', context, requester.userId, alias));
   }
 
-  async #checkPublication(requester: Requester, roomId: string, alias: string | undefined): Promise<void> {
+  async #mayPublish(requester: Requester, roomId: string, alias: string | undefined): Promise<boolean> {
     const aliases = alias === undefined ? [] : [alias];
-    if (!this.publication.mayPublish(requester.userId, roomId, aliases, requester.isAdmin)) {
-      throw MatrixError.forbidden('You may not publish rooms in the directory');
-    }
-    if (!this.modules.has('userMayPublishRoom')) return;
+    if (!this.publication.mayPublish(requester.userId, roomId, aliases, requester.isAdmin)) return false;
+    if (!this.modules.has('userMayPublishRoom')) return true;
     const context = callbackContext(requester, { duringRoomCreation: true });
-    assertAllowed(await this.modules.gate('userMayPublishRoom', context, requester.userId, roomId));
+    return (await this.modules.gate('userMayPublishRoom', context, requester.userId, roomId)).allowed;
   }
 
   #invited(targets: readonly string[], creator: string): string[] {
@@ -261,9 +264,6 @@ export class RoomCreation {
     if (rules.privilegedCreators) {
       const creators = [...additionalCreators(content), ...(preset.equals ? invited : [])];
       const others = [...new Set(creators)].filter((creator) => creator !== userId);
-      if (content['additional_creators'] !== undefined && !Array.isArray(content['additional_creators'])) {
-        throw MatrixError.invalidParam('additional_creators must be a list of user ids');
-      }
       if (others.length > 0 || content['additional_creators'] !== undefined) content['additional_creators'] = others;
     }
     const given = request.initial_state?.findLast(
@@ -302,7 +302,8 @@ export class RoomCreation {
     if (!overrides.bare) {
       set('m.room.join_rules', '', { join_rule: preset.joinRule });
       set('m.room.history_visibility', '', { history_visibility: preset.historyVisibility });
-      set('m.room.guest_access', '', { guest_access: preset.guestAccess });
+      // Without the event guests are kept out.
+      if (preset.guestAccess === 'can_join') set('m.room.guest_access', '', { guest_access: preset.guestAccess });
       if (this.#isEncryptedByDefault(preset)) set('m.room.encryption', '', { algorithm: 'm.megolm.v1.aes-sha2' });
     }
     for (const { type, state_key: stateKey = '', content } of given) {
@@ -353,7 +354,7 @@ export class RoomCreation {
     rules: RoomVersionRules,
     roomId: string | undefined,
     drafts: readonly Draft[],
-    isPublic: boolean,
+    isListed: boolean,
     alias: string | undefined,
   ): Promise<{ roomId: string }> {
     try {
@@ -362,7 +363,7 @@ export class RoomCreation {
         creator,
         roomId,
         drafts,
-        isPublic,
+        isPublic: isListed,
         ...(alias !== undefined && { aliases: [alias] }),
       });
     } catch (error) {

@@ -43,11 +43,8 @@ const selected = `SELECT ${columns.join(', ')} FROM delayed_events`;
  */
 export async function insertDelayed(tx: Tx, row: DelayedEventRow, max: number): Promise<string | undefined> {
   if (row.txn_id !== null) {
-    const made = await tx.get<{ delay_id: string }>(
-      `SELECT delay_id FROM delayed_events WHERE user_localpart = ? AND device_id = ? AND room_id = ? AND txn_id = ?`,
-      [row.user_localpart, row.device_id, row.room_id, row.txn_id],
-    );
-    if (made) return made.delay_id;
+    const made = await findDelayedByTransaction(tx, row);
+    if (made !== undefined) return made;
   }
   const held = await tx.get<{ count: number }>(
     'SELECT COUNT(*) AS count FROM delayed_events WHERE user_localpart = ?',
@@ -56,6 +53,18 @@ export async function insertDelayed(tx: Tx, row: DelayedEventRow, max: number): 
   if ((held?.count ?? 0) >= max) return undefined;
   await tx.insertMany('delayed_events', columns, [columns.map((column) => row[column])]);
   return row.delay_id;
+}
+
+/** The id of what a client's transaction left to be sent, as long as it waits. */
+export async function findDelayedByTransaction(
+  db: Db,
+  row: Pick<DelayedEventRow, 'user_localpart' | 'device_id' | 'room_id' | 'txn_id'>,
+): Promise<string | undefined> {
+  const made = await db.get<{ delay_id: string }>(
+    `SELECT delay_id FROM delayed_events WHERE user_localpart = ? AND device_id = ? AND room_id = ? AND txn_id = ?`,
+    [row.user_localpart, row.device_id, row.room_id, row.txn_id],
+  );
+  return made?.delay_id;
 }
 
 export function findDelayed(db: Db, delayId: string): Promise<DelayedEventRow | undefined> {

@@ -22,6 +22,7 @@ import {
   delayedOf,
   dueAt,
   findDelayed,
+  findDelayedByTransaction,
   insertDelayed,
   nextDue,
   restartDelayed,
@@ -122,7 +123,7 @@ export class DelayedEvents implements OnApplicationBootstrap, OnModuleDestroy {
       throw MatrixError.invalidParam('Room, type and state key have at most 255 characters');
     await this.participation.assertMaySend(requester);
     await this.limiter.take('rc_message', requester.userId, requester);
-    checkContent(type, stateKey, content, this.config.serverName);
+    checkContent(type, stateKey, content, this.config.serverName, roomId);
     const text = JSON.stringify(content);
     if (Buffer.byteLength(text) > largestContentBytes) throw MatrixError.tooLarge('The event is too large');
     const membership = await this.members.inRoom(requester.userId, roomId);
@@ -145,6 +146,17 @@ export class DelayedEvents implements OnApplicationBootstrap, OnModuleDestroy {
     if (delayId === undefined) throw MatrixError.limitExceeded(capRetryAfterMs);
     this.#wakeAt(row.send_ts);
     return delayId;
+  }
+
+  /** What a request to send later has made already, as long as it waits. */
+  scheduled(requester: Requester, roomId: string, txnId: string): Promise<string | undefined> {
+    if (txnId.includes('\0')) return Promise.resolve(undefined);
+    return findDelayedByTransaction(this.database, {
+      user_localpart: localpartOf(requester.userId),
+      device_id: deviceKeyOf(requester),
+      room_id: roomId,
+      txn_id: txnId,
+    });
   }
 
   /** What a user has left to be sent, the next first, as clients see it. */
@@ -272,7 +284,7 @@ export class DelayedEvents implements OnApplicationBootstrap, OnModuleDestroy {
     const content = JSON.parse(row.content) as JsonObject;
     const stateKey = row.state_key ?? undefined;
     if (row.event_type === 'm.room.member' && stateKey !== undefined)
-      return this.memberships.byContent(requester, row.room_id, stateKey, content);
+      return void (await this.memberships.byContent(requester, row.room_id, stateKey, content));
     if (row.event_type === 'm.room.canonical_alias' && stateKey !== undefined)
       await this.aliases.checkCanonical(row.room_id, content);
     await this.creation.send(

@@ -1,4 +1,5 @@
 import { type Db, likeText, type SqlBool, type SqlValue, type Tx } from '@rookery/database';
+import { moveAliases } from './alias.query.js';
 
 /** A published room, with the figures that the directory shows. */
 export interface PublicRoomRow {
@@ -24,8 +25,11 @@ export interface PublicRoomSearch {
   readonly limit: number;
   /** Only rooms that other servers may join. */
   readonly federatableOnly: boolean;
-  /** Rooms that an application service lists in its network, in place of the server's own list. */
-  readonly network: { readonly appserviceId: string; readonly networkId: string } | undefined;
+  /**
+   * Rooms that an application service lists in its network, in place of the server's own list; `all`: that list and those of
+   * all networks.
+   */
+  readonly network: { readonly appserviceId: string; readonly networkId: string } | 'all' | undefined;
 }
 
 /** The directory's rooms: the largest first, then by id; one page. */
@@ -60,7 +64,9 @@ export async function countPublicRooms(db: Db, search: PublicRoomSearch): Promis
 function conditions(db: Db, search: PublicRoomSearch): { where: string[]; params: SqlValue[] } {
   const params: SqlValue[] = [];
   const where = ['c.joined_members > 0'];
-  if (search.network) {
+  if (search.network === 'all') {
+    where.push('(r.is_public = TRUE OR r.room_id IN (SELECT room_id FROM appservice_room_list))');
+  } else if (search.network) {
     where.push('r.room_id IN (SELECT room_id FROM appservice_room_list WHERE appservice_id = ? AND network_id = ?)');
     params.push(search.network.appserviceId, search.network.networkId);
   } else where.push('r.is_public = TRUE');
@@ -92,6 +98,14 @@ export async function isPublished(db: Db, roomId: string): Promise<boolean | und
 
 export async function setPublished(tx: Tx, roomId: string, isPublic: boolean): Promise<void> {
   await tx.run('UPDATE rooms SET is_public = ? WHERE room_id = ?', [isPublic, roomId]);
+}
+
+/** Gives a room's local aliases, and its place in the directory if it has one, to the room that replaces it. */
+export async function moveListing(tx: Tx, from: string, to: string): Promise<void> {
+  await moveAliases(tx, from, to);
+  if (!(await isPublished(tx, from))) return;
+  await setPublished(tx, to, true);
+  await setPublished(tx, from, false);
 }
 
 export async function setNetworkListing(

@@ -24,6 +24,7 @@ export interface PublicRoomsRequest {
   readonly since?: string | undefined;
   readonly filter?:
     { readonly generic_search_term?: string; readonly room_types?: readonly (string | null)[] } | undefined;
+  readonly include_all_networks?: boolean | undefined;
   readonly third_party_instance_id?: string | undefined;
 }
 
@@ -65,7 +66,7 @@ export class RoomDirectory {
       backwards: since?.backwards ?? false,
       limit: limit + 1,
       federatableOnly: forServer,
-      network: networkOf(request.third_party_instance_id),
+      network: request.include_all_networks ? 'all' : networkOf(request.third_party_instance_id),
     };
     const [found, total] = await Promise.all([
       selectPublicRooms(this.database, search),

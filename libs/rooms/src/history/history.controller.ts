@@ -56,11 +56,7 @@ export class HistoryController {
       from: queryString(request, 'from'),
       to: queryString(request, 'to'),
       direction: queryChoice(request, 'dir', ['f', 'b']) ?? 'b',
-      limit:
-        Math.min(
-          queryInteger(request, 'limit', { min: 1, max: maxLimit, clamp: true }) ?? filter.limit ?? 10,
-          maxLimit,
-        ) || 1,
+      limit: Math.min(queryInteger(request, 'limit') ?? filter.limit ?? 10, maxLimit),
       filter,
     });
   }
@@ -162,8 +158,9 @@ export class HistoryController {
     const joined = (await this.memberships.joinedMembers(roomId)).map(({ userId, displayName, avatarUrl }) => [
       userId,
       {
-        ...(displayName !== undefined && { display_name: displayName }),
-        ...(avatarUrl !== undefined && { avatar_url: avatarUrl }),
+        // Clients in use look for both.
+        display_name: displayName ?? null,
+        avatar_url: avatarUrl ?? null,
       },
     ]);
     return { joined: Object.fromEntries(joined) };

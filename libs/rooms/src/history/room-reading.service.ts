@@ -37,6 +37,13 @@ export interface MessagesQuery {
 /** What is read: what the reader may see, or, for administrators, whatever is in the room's timeline. */
 export type ReadingScope = 'visible' | 'everything';
 
+type PageOptions = Parameters<TimelineReader['page']>[2];
+
+interface GappedPage extends TimelinePage {
+  /** It ends where something is missing that may be somewhere else. */
+  readonly endsAtGap?: boolean;
+}
+
 /** Pages that hold nothing visible are passed over, so that a client makes progress; at most so many per request. */
 const maxEmptyPages = 5;
 /** Events that are fetched from another server at a time, and how often for one request. */
@@ -105,7 +112,7 @@ export class RoomReadingService {
   }
 
   /**
-   * A page of history. `end` is absent when there is no more.
+   * A page of history. `end` is absent when there is no more, or nobody gives what is missing from here on.
    * @throws MatrixError 403 `M_FORBIDDEN`, 400 `M_INVALID_PARAM`
    */
   async messages(requester: Requester, roomId: string, query: MessagesQuery): Promise<JsonObject> {
@@ -126,27 +133,23 @@ export class RoomReadingService {
     const start = query.from ?? formatRoomToken(from);
     const visible: VisibleEvent[] = [];
     let place: RoomPosition | undefined = passesRoom(query.filter, roomId) ? from : undefined;
-    let asked = 0;
+    const isGapped = backwards && this.remote.gateway !== undefined && (await this.timeline.hasGap(roomId));
+    const filling = isGapped ? { left: maxBackfills } : undefined;
+    let last: StoredEvent | undefined;
     for (let pages = 0; place && visible.length < query.limit && pages < maxEmptyPages; pages++) {
+      const { direction, filter } = query;
       const limit = query.limit - visible.length;
-      const here = place;
-      const read = (): Promise<TimelinePage> =>
-        this.timeline.page(roomId, here, {
-          direction: query.direction,
-          limit,
-          to,
-          filter: query.filter,
-          withSoftFailed,
-        });
-      let page = await read();
-      if (backwards && asked < maxBackfills && (await this.#fillGap(roomId, here, page.end))) {
-        asked += 1;
-        page = await read();
-      }
+      const options = { direction, limit, to, filter, withSoftFailed };
+      const page: GappedPage = filling
+        ? await this.#gappedPage(roomId, place, options, filling)
+        : await this.timeline.page(roomId, place, options);
       visible.push(...(await this.#inScope(requester, page.events, scope, { withSoftFailed })));
+      last = page.events.at(-1) ?? last;
       place = page.end;
-      if (visible.length > 0 && visible.length >= limit / 2) break;
+      if (page.endsAtGap || (visible.length > 0 && visible.length >= limit / 2)) break;
     }
+    // At the end of the room there will be more: whoever follows it goes on from there.
+    if (!backwards && !to && last) place ??= this.timeline.placeOf(last, 'after');
     const response: JsonObject = {
       start,
       chunk: query.asPdus
@@ -170,16 +173,30 @@ export class RoomReadingService {
   }
 
   /**
-   * Fetches what is missing on the way back between two places, if anything is.
-   * @param end absent: down to the beginning of the room
-   * @returns whether something came: what lies between is to be read again
+   * A page on the way back through a room of which something is missing. What other servers give of it is fetched first. A page
+   * ends where something is missing still, so that it can be asked for again; one that begins there goes on behind it.
+   * @param filling how often other servers may be asked yet
    */
-  async #fillGap(roomId: string, from: RoomPosition, end: RoomPosition | undefined): Promise<boolean> {
-    const { gateway } = this.remote;
-    if (!gateway || !(await this.timeline.hasGap(roomId))) return false;
-    const { topological } = await this.timeline.topological(roomId, from);
-    if (!(await this.timeline.hasGap(roomId, end?.topological ?? 0, topological))) return false;
-    return gateway.backfill(roomId, backfillSize, topological);
+  async #gappedPage(
+    roomId: string,
+    start: RoomPosition,
+    options: PageOptions,
+    filling: { left: number },
+  ): Promise<GappedPage> {
+    const from = await this.timeline.topological(roomId, start);
+    const least = options.to && (await this.timeline.topological(roomId, options.to)).topological;
+    let page = await this.timeline.page(roomId, from, options);
+    const missesAny = (): Promise<boolean> =>
+      this.timeline.hasGap(roomId, page.end?.topological ?? least ?? 0, from.topological);
+    while (filling.left > 0 && (await missesAny())) {
+      const hasCome = (await this.remote.gateway?.backfill(roomId, backfillSize, from.topological)) ?? false;
+      filling.left = hasCome ? filling.left - 1 : 0;
+      if (hasCome) page = await this.timeline.page(roomId, from, options);
+    }
+    const gap = await this.timeline.lastGap(roomId, from, page.end?.topological ?? least);
+    if (!gap || (page.end && !isBehind(page.end, gap))) return page;
+    const events = page.events.filter((stored) => isBehind(gap, this.timeline.placeOf(stored, 'after')));
+    return { events, end: gap, endsAtGap: true };
   }
 
   /**
@@ -287,6 +304,12 @@ const eventUnknown = (): MatrixError => MatrixError.notFound('There is no such e
 const sendersOf = (events: readonly VisibleEvent[]): string[] => [
   ...new Set(events.map(({ stored }) => stored.event.sender)),
 ];
+
+/** Whether one place comes after another on the way back through a room. */
+const isBehind = (place: RoomPosition, other: RoomPosition): boolean =>
+  place.topological === other.topological
+    ? place.stream < other.stream
+    : (place.topological ?? 0) < (other.topological ?? 0);
 
 function lastPlace(events: readonly StoredEvent[], side: 'before' | 'after'): RoomPosition | undefined {
   const last = events.at(-1);

@@ -4,6 +4,7 @@ import { RateLimiter } from '@rookery/http';
 import { domainOf, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { assertAllowed, callbackContext, ModuleDispatcher } from '@rookery/module-host';
 import { Config, type Requester } from '@rookery/platform';
+import type { SentEvent } from '../persistence/stored-event.js';
 import { ComplexRooms } from './complex-rooms.js';
 import { MemberProfiles } from './member-profiles.js';
 import { MemberEvents, type MembershipOptions } from './member-events.js';
@@ -30,14 +31,15 @@ export class JoinService {
 
   /**
    * Joins a room. Joining again changes nothing, unless the content differs.
+   * @returns the event; `undefined` where nothing changed, or another server took it
    * @throws MatrixError 403 `M_FORBIDDEN`, `M_GUEST_ACCESS_FORBIDDEN`, `M_RESOURCE_LIMIT_EXCEEDED` or `M_CONSENT_NOT_GIVEN`, 404 `M_NOT_FOUND` when no server is known that has
    *   the room, 429 `M_LIMIT_EXCEEDED`
    */
-  async join(requester: Requester, roomId: string, options: MembershipOptions = {}): Promise<void> {
+  async join(requester: Requester, roomId: string, options: MembershipOptions = {}): Promise<SentEvent | undefined> {
     const { userId } = requester;
     const facts = await selectJoinFacts(this.database, userId, roomId);
     const before = facts.membership ?? 'leave';
-    if (before === 'join' && !options.content) return;
+    if (before === 'join' && !options.content) return undefined;
     if (!options.unchecked) await this.participation.assertMayJoin(requester, roomId);
     if (facts.is_blocked) {
       throw MatrixError.forbidden('This room has been blocked on this server');
@@ -47,11 +49,12 @@ export class JoinService {
     const isInvited = before === 'invite';
     if (before !== 'join' && !options.unchecked) await this.#check(requester, roomId, isInvited);
     const content = { ...(await this.profiles.of(userId)), ...this.#ownProfile(options.content) };
-    if (!facts.is_ours && !(await this.change.isOurs(roomId)))
-      return this.#joinRemote(requester, roomId, content, options);
+    if (!facts.is_ours && !(await this.change.isOurs(roomId))) {
+      await this.#joinRemote(requester, roomId, content, options);
+      return undefined;
+    }
     if (before === 'join') {
-      await this.change.send(requester, roomId, userId, 'join', content, { ...options, content: undefined });
-      return;
+      return this.change.send(requester, roomId, userId, 'join', content, { ...options, content: undefined });
     }
     if (!options.unchecked) {
       await this.limiter.take('rc_joins.local', userId, requester);
@@ -64,18 +67,20 @@ export class JoinService {
         if (!gateway) {
           throw new MatrixError(400, 'M_UNABLE_TO_AUTHORISE_JOIN', 'Nobody on this server may let you into the room');
         }
-        return gateway.joinAuthorised(userId, roomId, options.via ?? [], content);
+        await gateway.joinAuthorised(userId, roomId, options.via ?? [], content);
+        return undefined;
       }
       if (authorizer !== undefined) content['join_authorised_via_users_server'] = authorizer;
     }
-    await this.change.send(requester, roomId, userId, 'join', content, { ...options, content: undefined });
+    return this.change.send(requester, roomId, userId, 'join', content, { ...options, content: undefined });
   }
 
   /**
    * Asks to be let into a room.
+   * @returns the event; `undefined` where another server took it
    * @throws MatrixError 403 `M_FORBIDDEN`, 404 `M_NOT_FOUND`, 429 `M_LIMIT_EXCEEDED`
    */
-  async knock(requester: Requester, roomId: string, options: MembershipOptions = {}): Promise<void> {
+  async knock(requester: Requester, roomId: string, options: MembershipOptions = {}): Promise<SentEvent | undefined> {
     const { userId } = requester;
     await this.participation.assertMaySend(requester);
     if (await isBlocked(this.database, roomId)) {
@@ -84,14 +89,14 @@ export class JoinService {
     await this.limiter.take('rc_joins.local', userId, requester);
     const content = await this.profiles.of(userId);
     if (await this.change.isOurs(roomId)) {
-      await this.change.send(requester, roomId, userId, 'knock', content, options);
-      return;
+      return this.change.send(requester, roomId, userId, 'knock', content, options);
     }
     const { gateway } = this.remote;
     const servers = this.#servers(roomId, options.via, undefined);
     if (!gateway || servers.length === 0) throw MatrixError.notFound('No server is known that has this room');
     const reason = options.reason === undefined ? {} : { reason: options.reason };
     await gateway.knock(userId, roomId, servers, { ...content, ...reason });
+    return undefined;
   }
 
   async #check(requester: Requester, roomId: string, isInvited: boolean): Promise<void> {

@@ -1,8 +1,9 @@
-import { Controller, Param, Post } from '@nestjs/common';
+import { Controller, Param, Post, Put } from '@nestjs/common';
 import { Access, Inbound, type InboundRequest, JsonBody, queryStrings, stable, Who } from '@rookery/http';
-import { MatrixError } from '@rookery/matrix-types';
+import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { AliasService } from '../directory/alias.service.js';
+import { AnsweredTransactions } from '../sending/answered-transactions.js';
 import { JoinService } from './join.service.js';
 import { MembershipService } from './membership.service.js';
 import { type SignedClaim, ThreepidInvites } from './threepid-invites.js';
@@ -32,11 +33,12 @@ const inviteSchema = {
 };
 
 interface ReasonBody {
-  readonly reason?: string;
+  readonly reason?: string | undefined;
 }
 
 interface JoinBody extends ReasonBody {
-  readonly third_party_signed?: SignedClaim;
+  readonly third_party_signed?: SignedClaim | undefined;
+  readonly [key: string]: unknown;
 }
 
 interface TargetBody extends ReasonBody {
@@ -60,6 +62,7 @@ export class MembershipController {
     private readonly memberships: MembershipService,
     private readonly aliases: AliasService,
     private readonly threepidInvites: ThreepidInvites,
+    private readonly transactions: AnsweredTransactions,
   ) {}
 
   /** POST /_matrix/client/v3/rooms/{roomId}/join */
@@ -71,7 +74,22 @@ export class MembershipController {
     @Param('roomId') roomId: string,
     @JsonBody(joinSchema, { optional: true }) body: JoinBody,
   ): Promise<object> {
-    return this.#join(requester, request, roomId, body);
+    return this.#join(requester, request, roomId, { reason: body.reason, third_party_signed: body.third_party_signed });
+  }
+
+  /** PUT /_matrix/client/v3/rooms/{roomId}/join/{txnId}, of clients from before the specification */
+  @Put(stable('/rooms/:roomId/join/:txnId'))
+  @Access({ auth: 'required', guests: true, suspended: false })
+  joinByIdOnce(
+    @Who() requester: Requester,
+    @Inbound() request: InboundRequest,
+    @Param('roomId') roomId: string,
+    @Param('txnId') txnId: string,
+    @JsonBody(joinSchema, { optional: true }) body: JoinBody,
+  ): Promise<object> {
+    return this.transactions.once(requester, ['rooms/join', roomId, txnId], () =>
+      this.joinById(requester, request, roomId, body),
+    );
   }
 
   /** POST /_matrix/client/v3/join/{roomIdOrAlias} */
@@ -84,6 +102,21 @@ export class MembershipController {
     @JsonBody(joinSchema, { optional: true }) body: JoinBody,
   ): Promise<object> {
     return this.#join(requester, request, roomIdOrAlias, body);
+  }
+
+  /** PUT /_matrix/client/v3/join/{roomIdOrAlias}/{txnId}, of clients from before the specification */
+  @Put(stable('/join/:roomIdOrAlias/:txnId'))
+  @Access({ auth: 'required', guests: true, suspended: false })
+  joinOnce(
+    @Who() requester: Requester,
+    @Inbound() request: InboundRequest,
+    @Param('roomIdOrAlias') roomIdOrAlias: string,
+    @Param('txnId') txnId: string,
+    @JsonBody(joinSchema, { optional: true }) body: JoinBody,
+  ): Promise<object> {
+    return this.transactions.once(requester, ['join', roomIdOrAlias, txnId], () =>
+      this.join(requester, request, roomIdOrAlias, body),
+    );
   }
 
   /** POST /_matrix/client/v3/knock/{roomIdOrAlias} */
@@ -140,6 +173,20 @@ export class MembershipController {
     return {};
   }
 
+  /** PUT /_matrix/client/v3/rooms/{roomId}/invite/{txnId}, of clients from before the specification */
+  @Put(stable('/rooms/:roomId/invite/:txnId'))
+  @Access({ auth: 'required', suspended: false })
+  inviteOnce(
+    @Who() requester: Requester,
+    @Param('roomId') roomId: string,
+    @Param('txnId') txnId: string,
+    @JsonBody(inviteSchema) body: InviteBody,
+  ): Promise<object> {
+    return this.transactions.once(requester, ['rooms/invite', roomId, txnId], () =>
+      this.invite(requester, roomId, body),
+    );
+  }
+
   /** POST /_matrix/client/v3/rooms/{roomId}/kick */
   @Post(stable('/rooms/:roomId/kick'))
   @Access({ auth: 'required', suspended: false })
@@ -178,8 +225,11 @@ export class MembershipController {
 
   async #join(requester: Requester, request: InboundRequest, idOrAlias: string, body: JoinBody): Promise<object> {
     const { roomId, servers } = await this.aliases.resolveRoom(checkedId(idOrAlias), viaIn(request));
-    if (body.third_party_signed) await this.threepidInvites.claim(requester, roomId, body.third_party_signed);
-    await this.joins.join(requester, roomId, { reason: body.reason, via: servers });
+    const { reason, third_party_signed: claim, ...more } = body;
+    if (claim) await this.threepidInvites.claim(requester, roomId, claim);
+    // NOTSPEC: clients put keys of their own into their member event this way.
+    const content = Object.keys(more).length > 0 ? (more as JsonObject) : undefined;
+    await this.joins.join(requester, roomId, { reason, content, via: servers });
     return { room_id: roomId };
   }
 }

@@ -9,6 +9,7 @@ import { JoinService } from './join.service.js';
 import { MemberProfiles } from './member-profiles.js';
 import { MemberEvents, type MembershipOptions } from './member-events.js';
 import { Participation } from './participation.js';
+import type { SentEvent } from '../persistence/stored-event.js';
 import { forget, roomExists } from './membership.query.js';
 import { OutOfBandMemberships } from './out-of-band.js';
 import { RemoteRooms } from './remote-rooms.js';
@@ -32,23 +33,26 @@ export class MembershipService {
   ) {}
 
   /**
-   * Invites a user. A module may have it that this only looks so.
+   * Invites a user. A module may have it that this only looks so: then there is no event.
    * @throws MatrixError 403 `M_FORBIDDEN` or `M_INVITE_BLOCKED`, 429 `M_LIMIT_EXCEEDED`
    */
-  async invite(requester: Requester, roomId: string, target: string, options: MembershipOptions = {}): Promise<void> {
+  async invite(
+    requester: Requester,
+    roomId: string,
+    target: string,
+    options: MembershipOptions = {},
+  ): Promise<SentEvent | undefined> {
     checkTarget(target);
     if (!options.unchecked) await this.participation.assertMaySend(requester);
-    if (requester.shadowBanned) return void (await this.creation.pretend(requester, roomId));
+    if (requester.shadowBanned) return this.creation.pretend(requester, roomId);
     if (!options.unchecked && !(await this.policy.check(requester, target, roomId))) {
       const isMember = (await this.change.currentOf(roomId, requester.userId)) === 'join';
       if (!isMember) throw MatrixError.forbidden('You are not in this room');
-      return;
+      return undefined;
     }
-    if (domainOf(target) !== this.config.serverName && !this.remote.gateway) {
-      throw MatrixError.forbidden('Users of other servers cannot be invited');
-    }
+    if (domainOf(target) !== this.config.serverName) await this.#assertReachable(roomId);
     const content = await this.profiles.ofInvited(target);
-    await this.change.send(requester, roomId, target, 'invite', content, options);
+    return this.change.send(requester, roomId, target, 'invite', content, options);
   }
 
   /**
@@ -56,47 +60,59 @@ export class MembershipService {
    * @throws MatrixError 403 `M_FORBIDDEN` when the user is banned or never was in the room,
    *   `M_CANNOT_LEAVE_SERVER_NOTICE_ROOM`
    */
-  async leave(requester: Requester, roomId: string, options: MembershipOptions = {}): Promise<void> {
+  async leave(requester: Requester, roomId: string, options: MembershipOptions = {}): Promise<SentEvent | undefined> {
     const { userId } = requester;
     const before = await this.change.currentOf(roomId, userId);
     if (before === 'leave') {
-      if (await this.#wasEverIn(userId, roomId)) return;
+      if (await this.#wasEverIn(userId, roomId)) return undefined;
       throw MatrixError.forbidden('You are not in this room');
     }
     if (before === 'ban') throw MatrixError.forbidden('You are banned from this room');
-    if (!options.unchecked) await this.participation.assertMayLeave(requester, roomId);
+    if (before === 'invite' && !options.unchecked) await this.participation.assertMayReject(requester, roomId);
+    let sent: SentEvent | undefined;
     if (await this.change.isOurs(roomId)) {
-      await this.change.send(requester, roomId, userId, 'leave', {}, options);
+      sent = await this.change.send(requester, roomId, userId, 'leave', {}, options);
     } else {
       await this.#leaveElsewhere(roomId, userId, options);
     }
     if (this.config.get('forget_rooms_on_leave')) await this.forget(requester, roomId);
+    return sent;
   }
 
   /** @throws MatrixError 403 `M_FORBIDDEN`, also when the target is not in the room */
-  async kick(requester: Requester, roomId: string, target: string, options: MembershipOptions = {}): Promise<void> {
+  async kick(
+    requester: Requester,
+    roomId: string,
+    target: string,
+    options: MembershipOptions = {},
+  ): Promise<SentEvent> {
     checkTarget(target);
     if (!options.unchecked) await this.participation.assertMaySend(requester);
     const before = await this.change.currentOf(roomId, target);
     if (before === 'leave' || before === 'ban') throw MatrixError.forbidden('The user is not in the room');
-    if (requester.shadowBanned) return void (await this.creation.pretend(requester, roomId));
-    await this.change.send(requester, roomId, target, 'leave', {}, options);
+    if (requester.shadowBanned) return this.creation.pretend(requester, roomId);
+    return this.change.send(requester, roomId, target, 'leave', {}, options);
   }
 
   /** @throws MatrixError 403 `M_FORBIDDEN` */
-  async ban(requester: Requester, roomId: string, target: string, options: MembershipOptions = {}): Promise<void> {
+  async ban(requester: Requester, roomId: string, target: string, options: MembershipOptions = {}): Promise<SentEvent> {
     checkTarget(target);
     if (!options.unchecked) await this.participation.assertMaySend(requester);
-    if (requester.shadowBanned) return void (await this.creation.pretend(requester, roomId));
-    await this.change.send(requester, roomId, target, 'ban', {}, options);
+    if (requester.shadowBanned) return this.creation.pretend(requester, roomId);
+    return this.change.send(requester, roomId, target, 'ban', {}, options);
   }
 
   /** @throws MatrixError 403 `M_FORBIDDEN`, also when the target is not banned */
-  async unban(requester: Requester, roomId: string, target: string, options: MembershipOptions = {}): Promise<void> {
+  async unban(
+    requester: Requester,
+    roomId: string,
+    target: string,
+    options: MembershipOptions = {},
+  ): Promise<SentEvent> {
     checkTarget(target);
     if (!options.unchecked) await this.participation.assertMaySend(requester);
     if ((await this.change.currentOf(roomId, target)) !== 'ban') throw MatrixError.forbidden('The user is not banned');
-    await this.change.send(requester, roomId, target, 'leave', {}, options);
+    return this.change.send(requester, roomId, target, 'leave', {}, options);
   }
 
   /**
@@ -119,6 +135,7 @@ export class MembershipService {
   /**
    * Does what a member event sent through the state endpoint asks for.
    * @param originServerTs see {@link MembershipOptions}
+   * @returns the event; `undefined` where nothing changed, or another server made it
    */
   async byContent(
     requester: Requester,
@@ -126,7 +143,7 @@ export class MembershipService {
     target: string,
     content: Readonly<JsonObject>,
     originServerTs?: number,
-  ): Promise<void> {
+  ): Promise<SentEvent | undefined> {
     const { membership, reason, ...rest } = content;
     if (!isMembership(membership)) throw MatrixError.badJson('membership is not one of the five');
     const options = { content: rest, originServerTs, ...(typeof reason === 'string' && { reason }) };
@@ -146,6 +163,13 @@ export class MembershipService {
     return before === 'ban'
       ? this.unban(requester, roomId, target, options)
       : this.kick(requester, roomId, target, options);
+  }
+
+  /** Whether users of other servers can be in a room. @throws MatrixError 403 `M_FORBIDDEN` */
+  async #assertReachable(roomId: string): Promise<void> {
+    if (!this.remote.gateway) throw MatrixError.forbidden('Users of other servers cannot be invited');
+    if ((await this.change.stateContent(roomId, 'm.room.create'))?.['m.federate'] === false)
+      throw MatrixError.forbidden('This room is for users of its own server only');
   }
 
   /** Tells another server; when none will listen the membership ends here all the same. */

@@ -29,10 +29,14 @@ export class Participation {
     return this.gate.restricts ? this.gate.assertMaySend(requester, () => this.isNoticeRoom(roomId)) : undefined;
   }
 
-  /** @throws MatrixError 403 `M_CANNOT_LEAVE_SERVER_NOTICE_ROOM`, for invites as well */
-  async assertMayLeave(requester: Requester, roomId: string): Promise<void> {
+  /**
+   * Who has come into the room of notices may go; the next notice asks them in again.
+   * @throws MatrixError 403 `M_CANNOT_LEAVE_SERVER_NOTICE_ROOM` for an invite to it
+   * @spec client-server-api#server-notices
+   */
+  async assertMayReject(requester: Requester, roomId: string): Promise<void> {
     if (requester.userId !== this.noticesUserId && (await this.isNoticeRoom(roomId)))
-      throw new MatrixError(403, 'M_CANNOT_LEAVE_SERVER_NOTICE_ROOM', 'The room of server notices cannot be left');
+      throw new MatrixError(403, 'M_CANNOT_LEAVE_SERVER_NOTICE_ROOM', 'Server notices cannot be rejected');
   }
 
   /** Whether it is a room in which the server sends notices to one of its users. */

@@ -106,7 +106,8 @@ export class ThreepidInvites {
     const userId = await this.servers.lookUp(invite);
     if (userId !== undefined) {
       const byLimits = options.duringRoomCreation ? { ...requester, rateLimitExempt: true } : requester;
-      return this.memberships.invite(byLimits, roomId, userId, { content: options.content });
+      await this.memberships.invite(byLimits, roomId, userId, { content: options.content });
+      return;
     }
     if (this.modules.has('userMaySend3pidInvite')) {
       assertAllowed(await this.modules.gate('userMaySend3pidInvite', context, inviter, medium, address, roomId));

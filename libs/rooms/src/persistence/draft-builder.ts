@@ -24,10 +24,10 @@ export interface BuiltEvent {
   readonly redactionRecheck: boolean | undefined;
 }
 
-/** The auth rules refuse an event: 403 `M_FORBIDDEN`. */
+/** The auth rules refuse an event: 403 `M_FORBIDDEN`, or 400 `M_BAD_JSON` where nobody could send it. */
 export class AuthRefusal extends MatrixError {
-  constructor(reason: string, extra: Readonly<JsonObject> = {}) {
-    super(403, 'M_FORBIDDEN', reason, extra);
+  constructor(reason: string, options: { readonly isMalformed?: boolean; readonly extra?: Readonly<JsonObject> } = {}) {
+    super(options.isMalformed ? 400 : 403, options.isMalformed ? 'M_BAD_JSON' : 'M_FORBIDDEN', reason, options.extra);
   }
 }
 
@@ -101,7 +101,10 @@ export class DraftBuilder {
       ),
     );
     const verdict = checkAuth(event, authState);
-    if (!verdict.allowed) throw new AuthRefusal(verdict.reason, this.#causeOf(event, authState));
+    if (!verdict.allowed) {
+      const { reason, isMalformed = false } = verdict;
+      throw new AuthRefusal(reason, { isMalformed, extra: isMalformed ? {} : this.#causeOf(event, authState) });
+    }
     const redactionRecheck = await this.#redactionRecheck(room, draft, authState);
     return { event, before, redactionRecheck };
   }

@@ -9,6 +9,11 @@ export interface RoomPosition {
   readonly stream: number;
 }
 
+/** A place in the room's own order. */
+export interface PlaceInRoom extends RoomPosition {
+  readonly topological: number;
+}
+
 const pattern = /^t(\d{1,16})-(-?\d{1,16})$/;
 const streamPattern = /^s(-?\d{1,16})(?:_|$)/;
 

@@ -5,7 +5,7 @@ import type { StoredEvent } from '../persistence/stored-event.js';
 import { type EventFilter, eventFilterSql } from './event-filter.js';
 import { servableSql } from './servable-sql.js';
 import { type EventPlace, RecentEvents } from './recent-events.js';
-import type { RoomPosition } from './room-token.js';
+import type { PlaceInRoom, RoomPosition } from './room-token.js';
 import { TimelineGaps } from './timeline-gaps.js';
 
 /** The last events of a room, oldest first. */
@@ -193,6 +193,22 @@ export class TimelineReader {
     return row !== undefined;
   }
 
+  /**
+   * The place before the newest event, in the room's own order, among those before which something is missing.
+   * @param from only events at or before this place
+   * @param least only events at least this deep
+   */
+  async lastGap(roomId: string, from: PlaceInRoom, least = 0): Promise<PlaceInRoom | undefined> {
+    const row = await this.database.get<Pick<PlaceRow, 'topological_ordering' | 'stream_ordering'>>(
+      `SELECT e.topological_ordering, e.stream_ordering FROM event_backward_extremities b
+       JOIN event_edges g ON g.prev_event_id = b.event_id JOIN events e ON e.event_id = g.event_id
+       WHERE b.room_id = ? AND (e.topological_ordering, e.stream_ordering) <= (?, ?) AND e.topological_ordering >= ?
+       ORDER BY e.topological_ordering DESC, e.stream_ordering DESC LIMIT 1`,
+      [roomId, from.topological, from.stream, least],
+    );
+    return row && before(row);
+  }
+
   /** Servable events of all rooms with `after < stream ordering <= upTo`, oldest first; at most `limit`. */
   async all(after: number, upTo: number, limit: number): Promise<StoredEvent[]> {
     const rows = await this.database.query<{ event_id: string }>(
@@ -241,18 +257,14 @@ export class TimelineReader {
   }
 
   /** A place in the room's own order for one in the order of arrival: looking back from there, nothing is missed. */
-  async topological(
-    roomId: string,
-    place: RoomPosition,
-    direction: 'f' | 'b' = 'b',
-  ): Promise<{ topological: number; stream: number }> {
+  async topological(roomId: string, place: RoomPosition, direction: 'f' | 'b' = 'b'): Promise<PlaceInRoom> {
     if (place.topological !== undefined) return { topological: place.topological, stream: place.stream };
     const last = await (direction === 'b' ? this.endPlace(roomId, place.stream) : this.lastPlace(roomId, place.stream));
     return { topological: last?.topological ?? 0, stream: last?.stream ?? place.stream };
   }
 }
 
-const before = (row: PlaceRow): RoomPosition => ({
+const before = (row: Pick<PlaceRow, 'topological_ordering' | 'stream_ordering'>): PlaceInRoom => ({
   topological: row.topological_ordering,
   stream: row.stream_ordering - 1,
 });

@@ -4,6 +4,7 @@ const maxAliases = 1000;
 
 /**
  * What this server does not let its own users send although the auth rules would: contents that break the room.
+ * @param roomId absent for a room that is being made
  * @throws MatrixError 400 `M_BAD_JSON` or `M_INVALID_PARAM`
  */
 export function checkContent(
@@ -11,12 +12,17 @@ export function checkContent(
   stateKey: string | undefined,
   content: Readonly<JsonObject>,
   serverName: string,
+  roomId?: string,
 ): void {
   if (stateKey === undefined) {
     if (type === 'm.room.create' || type === 'm.room.member') {
       throw MatrixError.badJson('Events of this type need a state key');
     }
     return;
+  }
+  if (type === 'm.room.create') throw MatrixError.badJson('A room is created once');
+  if (type === 'm.room.tombstone' && roomId !== undefined && content['replacement_room'] === roomId) {
+    throw MatrixError.badJson('A room cannot replace itself');
   }
   if (type === 'm.room.server_acl') checkServerAcl(content, serverName);
   if (type === 'm.room.canonical_alias') checkCanonicalAlias(content);

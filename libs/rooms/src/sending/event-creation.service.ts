@@ -61,9 +61,11 @@ export class EventCreation {
       throw MatrixError.invalidParam('The transaction id is too long');
     }
     // To redact and to send are two endpoints, each with transaction ids of its own.
-    const ownTxnId = request.redacts === undefined ? txnId : `${redactionTxnPrefix}${txnId}`;
-    const transaction = { userId: requester.userId, deviceId: deviceKeyOf(requester), txnId: ownTxnId };
-    const key = JSON.stringify([transaction.userId, transaction.deviceId, request.roomId, ownTxnId]);
+    const transaction = transactionOf(
+      requester,
+      request.redacts === undefined ? txnId : `${redactionTxnPrefix}${txnId}`,
+    );
+    const key = keyOf(transaction, request.roomId);
     const done = this.#sent.get(key) ?? this.#inFlight.get(key);
     if (done) return done;
     const sending = this.#sendOnce(requester, request, transaction);
@@ -75,6 +77,14 @@ export class EventCreation {
     } finally {
       this.#inFlight.delete(key);
     }
+  }
+
+  /** What a request to send has made already, for one that is repeated without what was to be sent. */
+  async sent(requester: Requester, roomId: string, txnId: string): Promise<SentEvent | undefined> {
+    if (txnId.length > maxTxnIdLength || txnId.includes('\0')) return undefined;
+    const transaction = transactionOf(requester, txnId);
+    const key = keyOf(transaction, roomId);
+    return this.#sent.get(key) ?? this.#inFlight.get(key) ?? findSentEvent(this.database, roomId, transaction);
   }
 
   async #sendOnce(requester: Requester, request: SendRequest, transaction: ClientTransaction): Promise<SentEvent> {
@@ -96,7 +106,7 @@ export class EventCreation {
     await this.participation.assertMaySend(requester);
     await this.#takeLimit(requester, request);
     const { content, type, stateKey } = request;
-    checkContent(type, stateKey, content, this.config.serverName);
+    checkContent(type, stateKey, content, this.config.serverName, request.roomId);
     await checkRelation(this.database, this.events, requester.userId, request);
     if (stateKey !== undefined && this.modules.has('userMaySendStateEvent')) {
       const context = callbackContext(requester);
@@ -114,6 +124,7 @@ export class EventCreation {
     }
     if (requester.shadowBanned) return this.pretend(requester, request.roomId);
     const redacts = request.redacts ?? (type === 'm.room.redaction' ? textIn(content, 'redacts') : undefined);
+    if (redacts !== undefined) await this.#checkTarget(request.roomId, redacts);
     const sticky = this.config.get('experimental_features.msc4354_enabled') ? request.stickyDurationMs : undefined;
     return this.persister.send({
       roomId: request.roomId,
@@ -129,6 +140,13 @@ export class EventCreation {
       skipUnchanged: stateKey !== undefined && sticky === undefined,
       origin: originOf(requester),
     });
+  }
+
+  /** What is not known yet may be of this room. @throws MatrixError 400 `M_INVALID_PARAM` for an event of another room */
+  async #checkTarget(roomId: string, eventId: string): Promise<void> {
+    const target = await this.events.one(eventId);
+    if (target && target.event.roomId !== roomId)
+      throw MatrixError.invalidParam('Only events of the same room can be redacted');
   }
 
   /**
@@ -155,6 +173,15 @@ export class EventCreation {
     return this.limiter.take('rc_message', requester.userId, requester);
   }
 }
+
+const transactionOf = (requester: Requester, txnId: string): ClientTransaction => ({
+  userId: requester.userId,
+  deviceId: deviceKeyOf(requester),
+  txnId,
+});
+
+const keyOf = ({ userId, deviceId, txnId }: ClientTransaction, roomId: string): string =>
+  JSON.stringify([userId, deviceId, roomId, txnId]);
 
 const textIn = (content: Readonly<JsonObject>, key: string): string | undefined =>
   typeof content[key] === 'string' ? content[key] : undefined;

@@ -1,4 +1,4 @@
-import { Controller, Get, Param, Put } from '@nestjs/common';
+import { Controller, Get, Param, Post, Put } from '@nestjs/common';
 import { longestStickyMs } from '@rookery/events';
 import { Access, Inbound, type InboundRequest, JsonBody, queryChoice, queryInteger, stable, Who } from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
@@ -19,6 +19,8 @@ const stickyParameter = 'org.matrix.msc4354.sticky_duration_ms';
 
 const stickyIn = (request: InboundRequest): number | undefined =>
   queryInteger(request, stickyParameter, { min: 0, max: longestStickyMs });
+
+const redactSchema = { properties: { reason: { type: 'string' } } };
 
 /** Sending events and reading state. */
 @Controller()
@@ -42,14 +44,23 @@ export class SendController {
     @Param('roomId') roomId: string,
     @Param('eventType') type: string,
     @Param('txnId') txnId: string,
+    @JsonBody(undefined, { optional: true }) content: JsonObject,
+  ): Promise<object> {
+    if (request.body !== undefined) return this.#send(requester, request, roomId, type, content, txnId);
+    return this.#repeated(requester, roomId, txnId, queryInteger(request, delayParameter) !== undefined);
+  }
+
+  /** POST /_matrix/client/v3/rooms/{roomId}/send/{eventType}, of clients from before the specification: never the same twice */
+  @Post(stable('/rooms/:roomId/send/:eventType'))
+  @Access({ auth: 'required', guests: true, suspended: false })
+  sendAnew(
+    @Who() requester: Requester,
+    @Inbound() request: InboundRequest,
+    @Param('roomId') roomId: string,
+    @Param('eventType') type: string,
     @JsonBody() content: JsonObject,
   ): Promise<object> {
-    const originServerTs = queryInteger(request, 'ts');
-    const event = { roomId, type, content, originServerTs, stickyDurationMs: stickyIn(request) };
-    const delayMs = queryInteger(request, delayParameter, { min: 1 });
-    if (delayMs !== undefined) return { delay_id: await this.delayed.schedule(requester, event, delayMs, txnId) };
-    const sent = await this.creation.send(requester, event, txnId);
-    return { event_id: sent.eventId };
+    return this.#send(requester, request, roomId, type, content, undefined);
   }
 
   /** PUT /_matrix/client/v3/rooms/{roomId}/redact/{eventId}/{txnId} */
@@ -59,13 +70,25 @@ export class SendController {
     @Who() requester: Requester,
     @Param('roomId') roomId: string,
     @Param('eventId') redacts: string,
-    @Param('txnId') txnId: string,
-    @JsonBody({ properties: { reason: { type: 'string' } } }, { optional: true }) body: JsonObject,
+    @Param('txnId') txnId: string | undefined,
+    @JsonBody(redactSchema, { optional: true }) body: JsonObject,
   ): Promise<object> {
     const { types, content } = this.related.wishesIn(body);
     const sent = await this.creation.send(requester, { roomId, type: 'm.room.redaction', content, redacts }, txnId);
     await this.related.redact(requester, roomId, redacts, types, content);
     return { event_id: sent.eventId };
+  }
+
+  /** POST /_matrix/client/v3/rooms/{roomId}/redact/{eventId}, of clients from before the specification */
+  @Post(stable('/rooms/:roomId/redact/:eventId'))
+  @Access({ auth: 'required', guests: true })
+  redactAnew(
+    @Who() requester: Requester,
+    @Param('roomId') roomId: string,
+    @Param('eventId') redacts: string,
+    @JsonBody(redactSchema, { optional: true }) body: JsonObject,
+  ): Promise<object> {
+    return this.redact(requester, roomId, redacts, undefined, body);
   }
 
   /** PUT /_matrix/client/v3/rooms/{roomId}/state/{eventType}/{stateKey} */
@@ -86,8 +109,8 @@ export class SendController {
     if (delayMs !== undefined) return { delay_id: await this.delayed.schedule(requester, event, delayMs) };
     if (type === 'm.room.member') {
       const target = stateKey ?? '';
-      await this.memberships.byContent(requester, roomId, target, content, originServerTs);
-      return { event_id: (await this.state.currentId(roomId, type, target)) ?? '' };
+      const changed = await this.memberships.byContent(requester, roomId, target, content, originServerTs);
+      return { event_id: changed?.eventId ?? (await this.state.currentId(roomId, type, target)) ?? '' };
     }
     if (type === 'm.room.canonical_alias') await this.aliases.checkCanonical(roomId, content);
     const sent = await this.creation.send(requester, event);
@@ -115,5 +138,30 @@ export class SendController {
     const format = queryChoice(request, 'format', ['content', 'event']);
     const stored = await this.reading.stateEvent(requester, roomId, type, stateKey ?? '');
     return format === 'event' ? this.reading.write(requester, stored) : stored.event.content;
+  }
+
+  async #send(
+    requester: Requester,
+    request: InboundRequest,
+    roomId: string,
+    type: string,
+    content: JsonObject,
+    txnId: string | undefined,
+  ): Promise<object> {
+    const originServerTs = queryInteger(request, 'ts');
+    const event = { roomId, type, content, originServerTs, stickyDurationMs: stickyIn(request) };
+    const delayMs = queryInteger(request, delayParameter, { min: 1 });
+    if (delayMs !== undefined) return { delay_id: await this.delayed.schedule(requester, event, delayMs, txnId) };
+    const sent = await this.creation.send(requester, event, txnId);
+    return { event_id: sent.eventId };
+  }
+
+  /** A request to send without anything to send asks what became of the one before it. @throws MatrixError 400 `M_NOT_JSON` */
+  async #repeated(requester: Requester, roomId: string, txnId: string, isLater: boolean): Promise<object> {
+    const delayId = isLater ? await this.delayed.scheduled(requester, roomId, txnId) : undefined;
+    if (delayId !== undefined) return { delay_id: delayId };
+    const sent = isLater ? undefined : await this.creation.sent(requester, roomId, txnId);
+    if (sent) return { event_id: sent.eventId };
+    throw new MatrixError(400, 'M_NOT_JSON', 'A JSON body is required');
   }
 }

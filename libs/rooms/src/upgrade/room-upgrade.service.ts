@@ -5,10 +5,9 @@ import { type RoomEvent, roomVersionRules, type RoomVersionRules } from '@rooker
 import { isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { callbackContext, ModuleDispatcher } from '@rookery/module-host';
 import type { Requester } from '@rookery/platform';
-import { authStateOf, powerLevelsOf } from '@rookery/state-res';
+import { authStateOf, creatorsOf, parsePowerLevel, powerLevelsOf } from '@rookery/state-res';
 import { RoomCreation } from '../creation/room-creation.service.js';
-import { moveAliases } from '../directory/alias.query.js';
-import { isPublished, setPublished } from '../directory/directory.query.js';
+import { moveListing } from '../directory/directory.query.js';
 import { RoomHooks } from '../hooks.js';
 import { Participation } from '../membership/participation.js';
 import { EventPersister } from '../persistence/event-persister.js';
@@ -63,7 +62,8 @@ export class RoomUpgrade {
     const create = state('m.room.create', '');
     if (!create) throw MatrixError.notFound('There is no such room');
     this.#checkPower(requester, events, create);
-    const levels = state('m.room.power_levels', '')?.content ?? {};
+    const levels = withNumbers(state('m.room.power_levels', '')?.content ?? {}, create.rules);
+    const moved = movedLevels(levels, create, rules, requester.userId, additionalCreators ?? []);
     // The tombstone names the new room and the new room may name the tombstone: newer versions do without the latter.
     const predecessor: JsonObject = { room_id: roomId };
     const { roomId: replacement } = await this.creation.create(
@@ -72,11 +72,7 @@ export class RoomUpgrade {
         room_version: version,
         creation_content: this.#creationContent(create, rules, predecessor, additionalCreators),
         initial_state: [
-          {
-            type: 'm.room.power_levels',
-            state_key: '',
-            content: movedLevels(levels, create, rules, requester.userId, additionalCreators ?? []),
-          },
+          { type: 'm.room.power_levels', state_key: '', content: workingLevels(moved, rules, requester.userId) },
           ...copied(events, create),
         ],
       },
@@ -85,6 +81,8 @@ export class RoomUpgrade {
     await this.#close(requester, roomId, replacement, levels, create);
     await this.#moveDirectory(requester, roomId, replacement, events);
     await this.#moveBans(requester, replacement, events);
+    // Until here whoever makes the new room needed power that the old one had not given.
+    await this.#send(requester, replacement, 'm.room.power_levels', moved);
     for (const hook of this.hooks.all) hook.onUpgraded?.(roomId, replacement, requester.userId);
     if (this.modules.has('onRoomUpgraded')) {
       await this.modules.notify('onRoomUpgraded', callbackContext(requester), roomId, replacement, requester.userId);
@@ -123,16 +121,7 @@ export class RoomUpgrade {
     levels: Readonly<JsonObject>,
     create: RoomEvent,
   ): Promise<void> {
-    const send = (type: string, content: JsonObject): Promise<unknown> =>
-      this.persister.send({
-        roomId,
-        type,
-        stateKey: '',
-        sender: requester.userId,
-        content,
-        unchecked: true,
-        origin: originOf(requester),
-      });
+    const send = (type: string, content: JsonObject): Promise<unknown> => this.#send(requester, roomId, type, content);
     await send('m.room.tombstone', { body: 'This room has been replaced', replacement_room: replacement });
     const usual = typeof levels['users_default'] === 'number' ? levels['users_default'] : 0;
     const raised = Math.max(50, usual + 1);
@@ -152,22 +141,28 @@ export class RoomUpgrade {
     }
   }
 
+  #send(requester: Requester, roomId: string, type: string, content: JsonObject): Promise<unknown> {
+    const { userId: sender } = requester;
+    const origin = originOf(requester);
+    return this.persister.send({
+      roomId,
+      type,
+      stateKey: '',
+      sender,
+      content,
+      unchecked: true,
+      origin,
+      skipUnchanged: true,
+    });
+  }
+
   async #moveDirectory(
     requester: Requester,
     roomId: string,
     replacement: string,
     events: readonly RoomEvent[],
   ): Promise<void> {
-    const wasPublic = await isPublished(this.database, roomId);
-    await this.database.write(
-      async (tx) => {
-        await moveAliases(tx, roomId, replacement);
-        if (!wasPublic) return;
-        await setPublished(tx, replacement, true);
-        await setPublished(tx, roomId, false);
-      },
-      { name: 'move_aliases' },
-    );
+    await this.database.write((tx) => moveListing(tx, roomId, replacement), { name: 'move_aliases' });
     const canonical = events.find((event) => event.type === 'm.room.canonical_alias' && event.stateKey === '');
     if (!canonical) return;
     const common = { type: 'm.room.canonical_alias', stateKey: '', sender: requester.userId, unchecked: true };
@@ -211,25 +206,44 @@ function copied(
     .map((event) => ({ type: event.type, state_key: event.stateKey!, content: event.content }));
 }
 
-/** Power levels for the new room: whoever makes it must be able to finish the job. */
+/** The power levels of a room for the one that replaces it. */
 function movedLevels(
   levels: Readonly<JsonObject>,
   create: RoomEvent,
   rules: RoomVersionRules,
-  creator: string,
+  requester: string,
   additionalCreators: readonly string[],
 ): JsonObject {
   const users: JsonObject = { ...(isJsonObject(levels['users']) ? levels['users'] : {}) };
   const events: JsonObject = { ...(isJsonObject(levels['events']) ? levels['events'] : {}) };
+  const creators = creatorsOf(create);
   if (rules.privilegedCreators) {
-    const before = create.rules.privilegedCreators ? create.content['additional_creators'] : undefined;
-    const creators = [creator, ...additionalCreators, ...(Array.isArray(before) ? before.map(String) : [])];
-    for (const userId of creators) delete users[userId];
+    const before = create.rules.privilegedCreators ? creators : [];
+    for (const userId of [requester, ...additionalCreators, ...before]) delete users[userId];
     const tombstone = events['m.room.tombstone'];
     events['m.room.tombstone'] = Math.max(typeof tombstone === 'number' ? tombstone : 0, 150);
-  } else {
-    const own = users[creator];
-    users[creator] = Math.max(100, typeof own === 'number' ? own : 0);
+  } else if (create.rules.privilegedCreators || Object.keys(levels).length === 0) {
+    // What creators had by the rules they have by their level.
+    for (const userId of creators) users[userId] = 100;
   }
   return { ...levels, users, events };
+}
+
+/** Levels that old rooms may write as text, as newer ones demand them. */
+const withNumbers = (levels: Readonly<JsonObject>, rules: RoomVersionRules): JsonObject =>
+  Object.fromEntries(
+    Object.entries(levels).flatMap(([key, value]): [string, JsonObject[string]][] => {
+      if (isJsonObject(value)) return [[key, withNumbers(value, rules)]];
+      if (typeof value !== 'string') return [[key, value]];
+      const level = parsePowerLevel(value, rules);
+      return level === undefined ? [] : [[key, level]];
+    }),
+  );
+
+/** The same while the room is being set up: whoever makes it must be able to finish the job. */
+function workingLevels(levels: JsonObject, rules: RoomVersionRules, creator: string): JsonObject {
+  const users = levels['users'] as JsonObject;
+  const own = users[creator];
+  if (rules.privilegedCreators || (typeof own === 'number' && own >= 100)) return levels;
+  return { ...levels, users: { ...users, [creator]: 100 } };
 }

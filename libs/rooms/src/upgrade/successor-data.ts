@@ -1,12 +1,20 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import type { RoomEvent } from '@rookery/events';
 import { domainOf, isJsonObject, type JsonObject } from '@rookery/matrix-types';
 import { Config, Logger, type Requester } from '@rookery/platform';
 import { AccountDataService } from '@rookery/users';
+import { selectAliasesOf } from '../directory/alias.query.js';
+import { isPublished, moveListing } from '../directory/directory.query.js';
 import { RoomHooks, type RoomView } from '../hooks.js';
 import { MembershipReader } from '../reading/membership-reader.js';
+import { RoomStateReader } from '../state/room-state-reader.js';
 import { serverRequester } from '../upkeep/room-shutdown.service.js';
 
-/** Takes a user's tags and direct chats along into the room that replaces another, when the user comes into it. */
+/**
+ * Takes along into a room that replaces another what this server holds of that one: a user's tags and direct chats when the
+ * user comes into it; local aliases and the place in the directory once both rooms name each other, whoever replaced it.
+ */
 @Injectable()
 export class SuccessorData implements OnModuleInit {
   readonly #running = new Set<Promise<void>>();
@@ -15,6 +23,8 @@ export class SuccessorData implements OnModuleInit {
     private readonly hooks: RoomHooks,
     private readonly memberships: MembershipReader,
     private readonly accountData: AccountDataService,
+    private readonly state: RoomStateReader,
+    private readonly database: Database,
     private readonly config: Config,
     private readonly logger: Logger,
   ) {}
@@ -24,9 +34,14 @@ export class SuccessorData implements OnModuleInit {
       afterCommit: (batch) => {
         if (batch.backfilled) return;
         for (const { event } of batch.events) {
+          if (event.type === 'm.room.tombstone' && batch.room.stateId(event.type, '') === event.eventId) {
+            this.#run(this.#moveFrom(batch.roomId, event), { roomId: batch.roomId });
+          }
           const isJoin = event.type === 'm.room.member' && event.content['membership'] === 'join';
           if (!isJoin || batch.room.stateId('m.room.member', event.stateKey!) !== event.eventId) continue;
-          if (domainOf(event.stateKey!) === this.config.serverName) this.#start(event.stateKey!, batch.room);
+          if (domainOf(event.stateKey!) === this.config.serverName) {
+            this.#run(this.#moveAlong(event.stateKey!, batch.room), { userId: event.stateKey! });
+          }
         }
       },
     });
@@ -37,20 +52,38 @@ export class SuccessorData implements OnModuleInit {
     await Promise.all(this.#running);
   }
 
-  #start(userId: string, room: RoomView): void {
-    const run = this.#moveAlong(userId, room)
+  #run(work: Promise<void>, about: Readonly<Record<string, string>>): void {
+    const run = work
       .catch((error: unknown) => {
-        this.logger.warn('What a user had set for a replaced room was not taken along', { userId, err: error });
+        this.logger.warn('What was set for a replaced room was not taken along', { ...about, err: error });
       })
       .finally(() => this.#running.delete(run));
     this.#running.add(run);
   }
 
+  async #moveFrom(roomId: string, tombstone: RoomEvent): Promise<void> {
+    const { replacement_room: replacement } = tombstone.content;
+    if (typeof replacement !== 'string') return;
+    const create = (await this.state.currentEvent(replacement, 'm.room.create'))?.event;
+    if (create && predecessorOf(create) === roomId) await this.#moveListing(roomId, replacement);
+  }
+
+  async #moveListing(oldRoomId: string, newRoomId: string): Promise<void> {
+    const [aliases, isListed] = await Promise.all([
+      selectAliasesOf(this.database, oldRoomId),
+      isPublished(this.database, oldRoomId),
+    ]);
+    if (aliases.length === 0 && !isListed) return;
+    await this.database.write((tx) => moveListing(tx, oldRoomId, newRoomId), { name: 'move_aliases' });
+  }
+
   async #moveAlong(userId: string, room: RoomView): Promise<void> {
     const create = await room.state('m.room.create', '');
-    const predecessor = create?.content['predecessor'];
-    const oldRoomId = isJsonObject(predecessor) ? predecessor['room_id'] : undefined;
-    if (typeof oldRoomId !== 'string') return;
+    const oldRoomId = create && predecessorOf(create);
+    if (oldRoomId === undefined || oldRoomId === room.roomId) return;
+    const tombstone = await this.state.currentEvent(oldRoomId, 'm.room.tombstone');
+    // Anybody can make a room that claims to follow another.
+    if (tombstone?.event.content['replacement_room'] === room.roomId) await this.#moveListing(oldRoomId, room.roomId);
     if (!(await this.memberships.inRoom(userId, oldRoomId))) return;
     const requester = serverRequester(userId);
     await this.#copyTags(requester, oldRoomId, room.roomId);
@@ -80,4 +113,10 @@ export class SuccessorData implements OnModuleInit {
     }
     if (isChanged) await this.accountData.set(userId, undefined, 'm.direct', moved, { requester });
   }
+}
+
+/** The room that a room says it replaces. */
+function predecessorOf({ content: { predecessor } }: RoomEvent): string | undefined {
+  const roomId = isJsonObject(predecessor) ? predecessor['room_id'] : undefined;
+  return typeof roomId === 'string' ? roomId : undefined;
 }

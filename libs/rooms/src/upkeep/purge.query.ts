@@ -1,4 +1,5 @@
 import { type Db, likeText, type SqlValue, type Tx } from '@rookery/database';
+import { domainOf } from '@rookery/matrix-types';
 import { deleteEventJson, shortenThreads, threadsWith } from '../persistence/write-events.query.js';
 
 /** Tables that hold one row or more per event, by the column that names it. */
@@ -49,30 +50,51 @@ export interface PurgeBefore {
 export interface PurgePoint {
   readonly roomId: string;
   readonly before: PurgeBefore;
-  /** Also those of this server's users. */
+  /** Also those of this server's users; otherwise these leave the timeline and stay in the database. */
   readonly includeLocal: boolean;
   readonly serverName: string;
 }
 
-/** Ids of events that may be purged: no state, no heads. At most `limit`. */
-export async function selectPurgeable(db: Db, point: PurgePoint, limit: number): Promise<string[]> {
+/** Events that may be purged. */
+export interface Purgeable {
+  /** Ids of those that are to be deleted. */
+  readonly deleted: readonly string[];
+  /** Ids of those that are only to leave the timeline. */
+  readonly setAside: readonly string[];
+}
+
+/** What may be purged: no state, no heads. At most `limit`. */
+export async function selectPurgeable(db: Db, point: PurgePoint, limit: number): Promise<Purgeable> {
   const { topological, stream } = point.before;
   const order = topological === undefined ? 'e.stream_ordering' : 'e.topological_ordering, e.stream_ordering';
   const params: SqlValue[] = [point.roomId, ...(topological === undefined ? [stream] : [topological, stream])];
-  let local = '';
+  let wanted = '';
   if (!point.includeLocal) {
-    local = `AND e.sender NOT LIKE ? ESCAPE '\\'`;
+    wanted = `AND (e.outlier = FALSE OR e.sender NOT LIKE ? ESCAPE '\\')`;
     params.push(`%:${likeText(point.serverName)}`);
   }
-  const rows = await db.query<{ event_id: string }>(
-    `SELECT e.event_id FROM events e WHERE e.room_id = ? AND (${order}) < (${topological === undefined ? '?' : '?, ?'})
-       AND e.state_key IS NULL ${local}
+  const rows = await db.query<{ event_id: string; sender: string }>(
+    `SELECT e.event_id, e.sender FROM events e WHERE e.room_id = ? AND (${order}) < (${topological === undefined ? '?' : '?, ?'})
+       AND e.state_key IS NULL ${wanted}
        AND NOT EXISTS (SELECT 1 FROM event_forward_extremities f
          WHERE f.room_id = e.room_id AND f.event_id = e.event_id)
      ORDER BY ${order} LIMIT ${Math.trunc(limit)}`,
     params,
   );
-  return rows.map((row) => row.event_id);
+  const isKept = ({ sender }: { readonly sender: string }): boolean =>
+    !point.includeLocal && domainOf(sender) === point.serverName;
+  return {
+    deleted: rows.filter((row) => !isKept(row)).map((row) => row.event_id),
+    setAside: rows.filter(isKept).map((row) => row.event_id),
+  };
+}
+
+/** Takes events out of the timeline, whoever asks, and leaves them in the database. */
+export async function setAside(tx: Tx, roomId: string, eventIds: readonly string[]): Promise<void> {
+  const threadIds = await threadsWith(tx, eventIds);
+  await tx.run(`UPDATE events SET outlier = TRUE WHERE ${tx.dialect.anyOf('event_id')}`, [eventIds]);
+  await tx.run(`DELETE FROM event_to_state_groups WHERE ${tx.dialect.anyOf('event_id')}`, [eventIds]);
+  await shortenThreads(tx, roomId, threadIds);
 }
 
 /** Ids of any events of a room; at most `limit`. */

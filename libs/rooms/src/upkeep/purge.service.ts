@@ -16,6 +16,7 @@ import {
   selectPurgeable,
   selectSomeEvents,
   selectUnusedGroups,
+  setAside,
 } from './purge.query.js';
 import { RoomTasks, TaskInterrupted } from './room-tasks.js';
 
@@ -62,6 +63,7 @@ export class PurgeService implements OnModuleInit {
 
   /**
    * Purges messages before a point, in the background. State stays: the room lives on.
+   * @param includeLocal otherwise what users of this server said is shown to nobody any more, but stays in the database
    * @returns the id of the task
    * @throws MatrixError 400 `M_BAD_JSON` without a point, 400 `M_UNKNOWN` for an event of another room, 404 `M_NOT_FOUND`
    */
@@ -139,10 +141,12 @@ export class PurgeService implements OnModuleInit {
   ): Promise<number> {
     let deleted = 0;
     while (!signal?.aborted) {
-      const eventIds = await selectPurgeable(this.database, point, batchSize);
-      if (eventIds.length === 0) break;
-      await this.#deleteEvents(point.roomId, eventIds);
-      deleted += eventIds.length;
+      const found = await selectPurgeable(this.database, point, batchSize);
+      const count = found.deleted.length + found.setAside.length;
+      if (count === 0) break;
+      if (found.deleted.length > 0) await this.#deleteEvents(point.roomId, found.deleted);
+      if (found.setAside.length > 0) await this.#setAside(point.roomId, found.setAside);
+      deleted += count;
       await report?.(deleted);
     }
     return deleted;
@@ -155,6 +159,17 @@ export class PurgeService implements OnModuleInit {
         await deleteEvents(tx, roomId, eventIds);
       },
       { name: 'purge_events', erase: true },
+    );
+    this.events.forget(eventIds);
+  }
+
+  async #setAside(roomId: string, eventIds: readonly string[]): Promise<void> {
+    await this.database.write(
+      async (tx) => {
+        for (const hook of this.hooks.all) await hook.onEventsPurged?.(tx, roomId, eventIds);
+        await setAside(tx, roomId, eventIds);
+      },
+      { name: 'purge_events' },
     );
     this.events.forget(eventIds);
   }

@@ -91,7 +91,10 @@ eachDatabase('upkeep of rooms', (open) => {
     expect((await rooms.get(RoomStateReader).currentIds(roomId)).size).toBeGreaterThan(5);
     const kept = await rooms.get(PurgeService).purgeHistory(roomId, { eventId: sent[9]!.eventId }, false);
     await rooms.get(RoomTasks).settled();
-    expect(await rooms.get(RoomTasks).find(kept)).toMatchObject({ result: { deleted: 0 } });
+    expect(await rooms.get(RoomTasks).find(kept)).toMatchObject({ status: 'complete', result: { deleted: 2 } });
+    expect(await bodies(roomId)).toEqual(['message number 9', 'after']);
+    const here = await test.database.query("SELECT event_id FROM event_json WHERE json LIKE '%message number 7%'");
+    expect(here).toEqual([{ event_id: sent[7]!.eventId }]);
     const elsewhere = await create();
     await expect(
       rooms.get(PurgeService).purgeHistory(elsewhere, { eventId: sent[9]!.eventId }, true),

@@ -29,8 +29,9 @@ export class UserDirectoryController {
       limited,
       results: users.map(({ userId, displayName, avatarUrl }) => ({
         user_id: userId,
-        ...(displayName !== undefined && { display_name: displayName }),
-        ...(avatarUrl !== undefined && { avatar_url: avatarUrl }),
+        // Clients in use look for both.
+        display_name: displayName ?? null,
+        avatar_url: avatarUrl ?? null,
       })),
     };
   }

@@ -1,11 +1,12 @@
+import { Database } from '@rookery/database';
 import { createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
 
 interface Results {
   readonly limited: boolean;
   readonly results: readonly {
     readonly user_id: string;
-    readonly display_name?: string;
-    readonly avatar_url?: string;
+    readonly display_name: string | null;
+    readonly avatar_url: string | null;
   }[];
 }
 
@@ -62,7 +63,7 @@ describe.each(['sqlite', 'postgres'] as const)('user directory (%s)', (database)
     expect(await ids('ang')).toEqual([]);
     expect(await search('renamed')).toEqual({
       limited: false,
-      results: [{ user_id: zoe.userId, display_name: 'Renamed' }],
+      results: [{ user_id: zoe.userId, display_name: 'Renamed', avatar_url: null }],
     });
     await zoe.request('POST', '/account/deactivate', {
       auth: {
@@ -86,6 +87,17 @@ describe.each(['sqlite', 'postgres'] as const)('user directory (%s)', (database)
     expect(await ids('carol', stranger)).toEqual([celebrity.userId]);
     await friend.request('POST', `/rooms/${shared}/leave`, {});
     expect(await ids('carol')).toEqual([celebrity.userId]);
+  });
+
+  it('does not know who is in a room any more once nobody of this server is', async () => {
+    await start();
+    const celebrity = await person('carol', 'Carol');
+    const roomId = await roomWith('public_chat', celebrity, []);
+    expect(await ids('carol')).toEqual([celebrity.userId]);
+    // As if the one who is in it were of another server, and the last one of this server gone.
+    const left = `UPDATE local_current_membership SET membership = 'leave' WHERE room_id = ?`;
+    await server.server.service(Database).write((tx) => tx.run(left, [roomId]));
+    expect(await ids('carol')).toEqual([]);
   });
 
   it('puts who is called exactly that first, and says when there are more', async () => {

@@ -127,13 +127,17 @@ export interface UserQuery {
   readonly limit: number;
 }
 
-/** People of one room, or of a room that anybody can see into, know of each other. */
+/**
+ * People of one room, or of a room that anybody can see into, know of each other. Who is in a room that everybody of this
+ * server has left is not known any more.
+ */
 const knownTo = `EXISTS (SELECT 1 FROM current_state_events t
     WHERE t.type = 'm.room.member' AND t.state_key = d.user_id AND t.membership = 'join' AND (
       EXISTS (SELECT 1 FROM current_state_events m WHERE m.room_id = t.room_id AND m.type = 'm.room.member'
         AND m.state_key = ? AND m.membership = 'join')
       OR EXISTS (SELECT 1 FROM room_stats_state s WHERE s.room_id = t.room_id
-        AND (s.join_rules = 'public' OR s.history_visibility = 'world_readable'))))`;
+        AND (s.join_rules = 'public' OR s.history_visibility = 'world_readable')
+        AND EXISTS (SELECT 1 FROM local_current_membership l WHERE l.room_id = t.room_id AND l.membership = 'join'))))`;
 
 /** Only so many of the best matches are looked at, whoever may see them: a single letter can match everybody. */
 const maxCandidates = 2_000;

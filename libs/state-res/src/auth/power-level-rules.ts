@@ -2,7 +2,7 @@ import { isJsonObject, isValidUserId, type JsonObject } from '@rookery/matrix-ty
 import type { RoomEvent, RoomVersionRules } from '@rookery/events';
 import type { AuthContext } from './membership-rules.js';
 import { creatorsOf, parsePowerLevel, scalarDefaults } from './power-levels.js';
-import { allowed, type AuthVerdict, refuse } from './verdict.js';
+import { allowed, type AuthVerdict, refuse, refuseContent } from './verdict.js';
 
 const scalars = Object.keys(scalarDefaults);
 
@@ -24,7 +24,7 @@ export function checkPowerLevels(context: AuthContext): AuthVerdict {
   if (event.rules.privilegedCreators) {
     const users = mapOf(event.content, 'users');
     if (users !== undefined && creatorsOf(create).some((id) => Object.hasOwn(users, id))) {
-      return refuse(at(rule), 'The level of a creator cannot be set');
+      return refuseContent(at(rule), 'The level of a creator cannot be set');
     }
     rule++;
   }
@@ -37,14 +37,15 @@ function checkShape({ content, rules }: RoomEvent, at: Rule, usersRule: number):
     const isOdd = (name: string): boolean =>
       Object.hasOwn(content, name) && parsePowerLevel(content[name], rules) === undefined;
     const odd = scalars.find(isOdd);
-    if (odd !== undefined) return refuse(at(1), `${odd} is not an integer`);
+    if (odd !== undefined) return refuseContent(at(1), `${odd} is not an integer`);
     for (const name of ['events', 'notifications']) {
-      if (!isLevelMap(content, name, rules)) return refuse(at(2), `${name} is not an object of integers`);
+      if (!isLevelMap(content, name, rules)) return refuseContent(at(2), `${name} is not an object of integers`);
     }
   }
-  if (!isLevelMap(content, 'users', rules)) return refuse(at(usersRule), 'users is not an object of power levels');
+  if (!isLevelMap(content, 'users', rules))
+    return refuseContent(at(usersRule), 'users is not an object of power levels');
   if (!Object.keys(mapOf(content, 'users') ?? {}).every(isValidUserId)) {
-    return refuse(at(usersRule), 'users has a key that is not a user id');
+    return refuseContent(at(usersRule), 'users has a key that is not a user id');
   }
   return allowed;
 }

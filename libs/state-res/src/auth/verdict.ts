@@ -6,7 +6,14 @@ import type { RoomEvent } from '@rookery/events';
  * @spec rooms#authorization-rules
  */
 export type AuthVerdict =
-  { readonly allowed: true } | { readonly allowed: false; readonly rule: string; readonly reason: string };
+  | { readonly allowed: true }
+  | {
+      readonly allowed: false;
+      readonly rule: string;
+      readonly reason: string;
+      /** What is wrong is the content: nobody could send it. */
+      readonly isMalformed?: true;
+    };
 
 /**
  * The state that an event is checked against: the event for a type and state key, `undefined` where there is none. The
@@ -20,6 +27,11 @@ export const allowed: AuthVerdict = Object.freeze({ allowed: true });
 /** A refusal by one numbered rule. */
 export function refuse(rule: string, reason: string): AuthVerdict {
   return { allowed: false, rule, reason };
+}
+
+/** A refusal of content that nobody could send. */
+export function refuseContent(rule: string, reason: string): AuthVerdict {
+  return { allowed: false, rule, reason, isMalformed: true };
 }
 
 /** A look-up over events at hand; of two with the same type and state key the later one counts. Messages are skipped. */
