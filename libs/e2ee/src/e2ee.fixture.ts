@@ -108,7 +108,7 @@ export const requesterOf = (userId: string, deviceId = 'PHONE', more: Partial<Re
 
 /** A request as the HTTP layer hands it in. */
 export const requestOf = (method: string, url: string, body: JsonObject): InboundRequest => ({
-  ...{ requestId: 'test', method, url, query: {}, headers: {}, body, ip: '127.0.0.1', userAgent: 'test' },
+  ...{ requestId: 'test', method, url, query: {}, headers: {}, json: () => body, ip: '127.0.0.1', userAgent: 'test' },
   signal: new AbortController().signal,
   stream: Readable.from([]),
 });

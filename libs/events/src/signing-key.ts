@@ -110,11 +110,11 @@ export class VerifyKey {
   }
 
   /** {@link verify} on another thread: many at once use all cores, and none blocks the event loop. */
-  verifyInBackground(text: string, signature: string): Promise<boolean> {
+  verifyInBackground(text: string | Uint8Array, signature: string): Promise<boolean> {
     const bytes = decodeBase64(signature);
     if (bytes === undefined) return Promise.resolve(false);
     return new Promise((resolve, reject) => {
-      verify(null, Buffer.from(text), this.#key, bytes, (error, valid) => {
+      verify(null, typeof text === 'string' ? Buffer.from(text) : text, this.#key, bytes, (error, valid) => {
         if (error === null) resolve(valid);
         else reject(error);
       });

@@ -12,6 +12,7 @@ export {
   authorizationHeader,
   parseAuthorization,
   type RequestCredentials,
+  signedRequestBytes,
   signedRequestText,
   type SignedRequestParts,
 } from './requests/authorization.js';

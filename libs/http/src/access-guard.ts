@@ -8,7 +8,7 @@ import {
   type InboundRequest,
   type RequestAuthenticator,
 } from './access.js';
-import { defaultBodyLimitBytes, Exchange } from './exchange.js';
+import { Exchange, smallBodyBytes, userBodyBytes } from './exchange.js';
 
 type Handler = ReturnType<ExecutionContext['getHandler']>;
 type Controller = ReturnType<ExecutionContext['getClass']>;
@@ -46,10 +46,15 @@ export class AccessGuard implements CanActivate {
       if (requester === undefined && access.auth === 'required')
         throw new MatrixError(401, 'M_MISSING_TOKEN', 'Missing access token');
       request.requester = requester;
-      exchange.userId = requester?.userId;
+      if (requester !== undefined) {
+        exchange.userId = requester.userId;
+        exchange.vouchFor(requester.userId);
+      }
     }
-    if (!access.streamBody) {
-      const reading = exchange.readBody(access.bodyLimitBytes ?? defaultBodyLimitBytes);
+    if (!access.streamBody && !access.lateBody) {
+      const reading = exchange.readBody(
+        access.bodyLimitBytes ?? (access.auth === 'required' && !access.ownAuth ? userBodyBytes : smallBodyBytes),
+      );
       if (reading !== undefined) await reading;
     }
     return true;

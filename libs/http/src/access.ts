@@ -13,11 +13,12 @@ export interface InboundRequest {
   /** Names in lower case. */
   readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>;
   /**
-   * The parsed JSON body, whatever the content type says; `undefined` when there was none. Parsed when first read.
-   * @throws MatrixError 400 `M_NOT_JSON`, 400 `M_BAD_JSON` when it is nested too deeply
+   * The JSON body parsed, whatever the content type says; `undefined` when there is none. A long one comes as a promise,
+   * for it is read in slices.
+   * @throws MatrixError 400 `M_NOT_JSON`, 400 `M_BAD_JSON`, 413 `M_TOO_LARGE` (see `parseJsonInSlices`)
    */
-  readonly body: unknown;
-  /** The body as received; `undefined` when there was none, and on routes that declare `streamBody`. */
+  json(): unknown;
+  /** The body as received; `undefined` when there was none, on routes that declare `streamBody`, and on those with `lateBody` until it was read. */
   readonly rawBody?: Buffer | undefined;
   /** The body on routes that declare `streamBody`; the route counts its bytes itself. */
   readonly stream: Readable;
@@ -26,6 +27,19 @@ export interface InboundRequest {
   readonly userAgent: string;
   /** Aborts when the client goes away, and when the server shuts down: a waiting request then answers what it has. */
   readonly signal: AbortSignal;
+}
+
+/** A request on a route that declares `lateBody`. */
+export interface LateRequest extends InboundRequest {
+  /**
+   * Reads the whole body into {@link rawBody}; for guards of routes that declare `lateBody`.
+   * @returns `undefined` when there is none to wait for
+   * @throws MatrixError 413 `M_TOO_LARGE`, 415 `M_UNKNOWN` for codings other than gzip, 408 `M_UNKNOWN` when it takes
+   *   longer than two minutes, 429 `M_LIMIT_EXCEEDED` when too many bytes of unfinished requests are held for the client
+   */
+  readBody(limitBytes: number): Promise<void> | undefined;
+  /** The request is proven to be of that server or user: what it holds counts for them from now on. */
+  vouchFor(name: string): void;
 }
 
 /** Who may call an endpoint, and what it costs. Every route declares it. */
@@ -46,8 +60,10 @@ export interface AccessOptions {
   readonly ownAuth?: boolean;
   /** Only server administrators: 403 `M_FORBIDDEN`. */
   readonly admin?: boolean;
-  /** Largest body accepted, bytes; default 13,107,200. */
+  /** Largest body accepted, bytes; default 262,144 where a token is required, 65,536 elsewhere and with {@link ownAuth}. */
   readonly bodyLimitBytes?: number;
+  /** The body is left for another guard to read, once it knows who sends it ({@link LateRequest.readBody}). */
+  readonly lateBody?: boolean;
   /** The route reads {@link InboundRequest.stream} itself (uploads): nothing is buffered, no limit is applied. */
   readonly streamBody?: boolean;
 }

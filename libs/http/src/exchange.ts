@@ -1,16 +1,27 @@
 import { MatrixError } from '@rookery/matrix-types';
-import { isUtf8 } from 'node:buffer';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { BlockList, isIP } from 'node:net';
 import type { Readable } from 'node:stream';
-import type { InboundRequest } from './access.js';
+import { gunzip } from 'node:zlib';
+import type { InboundRequest, LateRequest } from './access.js';
+import { UnreadAnswers } from './answers.js';
+import { HeldBytes, type HeldLimits, holderOf } from './held-bytes.js';
+import { parseJsonText } from './json-text.js';
 
-/** Largest request body where a route does not say otherwise, bytes. */
-export const defaultBodyLimitBytes = 13_107_200;
-/** Deepest nesting of a JSON body. */
-export const maxJsonDepth = 128;
+/** Largest request body where no token is required or users prove who they are, unless a route says otherwise; bytes. */
+export const smallBodyBytes = 65_536;
+/** The same with a token: an event, however it is written. */
+export const userBodyBytes = 262_144;
+/** Largest request body for a web resource of a module, bytes. */
+export const webBodyBytes = 13_107_200;
+/** Bodies that may be held of clients that are not known: 32 MiB of one address. */
+export const strangerBodies: HeldLimits = { ofHolder: 33_554_432, altogether: 134_217_728 };
+/** Bodies that may be held of users and of servers that proved who they are: 64 MiB of each. */
+export const knownBodies: HeldLimits = { ofHolder: 67_108_864, altogether: 268_435_456 };
 /** Longest time for a buffered body to arrive, and longest silence within a streamed one. */
 const bodyTimeoutMs = 120_000;
+/** When to come again, where too many bytes are held. */
+const retryBodyMs = 2_000;
 
 /** What a request needs to know of the listener it came in by. */
 export interface ListenerTraits {
@@ -18,6 +29,27 @@ export interface ListenerTraits {
   readonly xForwarded: boolean;
   /** Compress answers for clients that can read that. */
   readonly compress: boolean;
+}
+
+/** What the exchanges of a process share. */
+export class ExchangeStore {
+  /** Exchanges that somebody waits in; aborted when the server shuts down. */
+  readonly waiting = new Set<Exchange>();
+  /** Exchanges under way. */
+  readonly open = new Set<Exchange>();
+  readonly strangerBodies = new HeldBytes(strangerBodies);
+  readonly knownBodies = new HeldBytes(knownBodies);
+  readonly unread = new UnreadAnswers();
+
+  /** @param nowMs the monotonic clock, milliseconds */
+  constructor(readonly nowMs: () => number) {}
+
+  /** Gives up on what takes too long to arrive, or to be read. To be called now and then. */
+  check(): void {
+    const nowMs = this.nowMs();
+    for (const exchange of this.open) exchange.checkBody(nowMs);
+    this.unread.check(nowMs);
+  }
 }
 
 const noHeaders: IncomingMessage['headers'] = Object.freeze({});
@@ -44,42 +76,6 @@ for (const [network, prefix] of [
   privateRanges.addSubnet(network, prefix, 'ipv6');
 }
 
-/** Whether JSON text is nested more deeply than `limit`; looks at brackets outside strings. */
-export function isNestedTooDeeply(text: string, limit: number): boolean {
-  // Each level costs an opening and a closing character.
-  if (text.length <= 2 * limit) return false;
-  let depth = 0;
-  for (let i = 0; i < text.length; i++) {
-    const code = text.charCodeAt(i);
-    if (code === 0x22) {
-      for (i++; i < text.length; i++) {
-        const inside = text.charCodeAt(i);
-        if (inside === 0x5c) i++;
-        else if (inside === 0x22) break;
-      }
-    } else if (code === 0x7b || code === 0x5b) {
-      if (++depth > limit) return true;
-    } else if (code === 0x7d || code === 0x5d) depth--;
-  }
-  return false;
-}
-
-/**
- * Parses a JSON body. Keys named `__proto__` stay plain keys; of a repeated key the last one counts.
- * @throws MatrixError 400 `M_NOT_JSON`, 400 `M_BAD_JSON` when it is nested more than 128 deep
- */
-export function parseJsonBody(bytes: Buffer): unknown {
-  if (!isUtf8(bytes)) throw new MatrixError(400, 'M_NOT_JSON', 'The body is not UTF-8');
-  const text = bytes.toString('utf8');
-  if (isNestedTooDeeply(text, maxJsonDepth))
-    throw MatrixError.badJson(`The JSON is nested more than ${maxJsonDepth} deep`);
-  try {
-    return JSON.parse(text);
-  } catch {
-    throw new MatrixError(400, 'M_NOT_JSON', 'The body is not valid JSON');
-  }
-}
-
 function clientAddress({ raw, headers }: Pick<Exchange, 'raw' | 'headers'>, xForwarded: boolean): string {
   if (xForwarded) {
     const header = headers['x-forwarded-for'];
@@ -97,7 +93,7 @@ function clientAddress({ raw, headers }: Pick<Exchange, 'raw' | 'headers'>, xFor
 }
 
 /** One request and its answer. Everything that not every request needs is made when first asked for. */
-export class Exchange implements InboundRequest {
+export class Exchange implements LateRequest {
   query: InboundRequest['query'] = {};
   rawBody: Buffer | undefined = undefined;
   /** Name of the endpoint in logs and metrics; `undefined` until one is found. */
@@ -109,8 +105,9 @@ export class Exchange implements InboundRequest {
   /** Length of the answer's body, bytes; 0 while unknown. */
   sentBytes = 0;
 
-  #body: unknown = undefined;
-  #parsed = false;
+  /** Name of the server that signed the request, or of the user whose token it carries: who its bytes are held for. */
+  #knownAs: string | undefined = undefined;
+  #heldBytes = 0;
   #ip: string | undefined = undefined;
   #abort: AbortController | undefined = undefined;
   #streaming = false;
@@ -128,7 +125,7 @@ export class Exchange implements InboundRequest {
     readonly response: ServerResponse,
     readonly listener: ListenerTraits,
     readonly startedMs: number,
-    private readonly waiting: Set<Exchange>,
+    readonly store: ExchangeStore,
   ) {
     (raw as Carrier)[exchangeKey] = this;
     this.headers = raw.headers;
@@ -160,12 +157,8 @@ export class Exchange implements InboundRequest {
     const length = this.headers['content-length'];
     return length === undefined ? this.headers['transfer-encoding'] !== undefined : length !== '0';
   }
-  get body(): unknown {
-    if (!this.#parsed) {
-      this.#body = this.rawBody === undefined ? undefined : parseJsonBody(this.rawBody);
-      this.#parsed = true;
-    }
-    return this.#body;
+  json(): unknown {
+    return this.rawBody === undefined ? undefined : parseJsonText(this.rawBody);
   }
   get stream(): Readable {
     if (!this.#streaming) {
@@ -182,7 +175,7 @@ export class Exchange implements InboundRequest {
   get signal(): AbortSignal {
     if (this.#abort === undefined) {
       this.#abort = new AbortController();
-      this.waiting.add(this);
+      this.store.waiting.add(this);
       if (this.response.closed || this.response.destroyed) this.abort();
     }
     return this.#abort.signal;
@@ -193,30 +186,77 @@ export class Exchange implements InboundRequest {
   }
   /** To be called once the answer is out, or the client is gone. */
   finished(): void {
+    this.#release();
+    this.store.unread.remove(this);
     if (this.#abort === undefined) return;
-    this.waiting.delete(this);
+    this.store.waiting.delete(this);
     if (!this.response.writableFinished) this.#abort.abort();
   }
 
   /**
-   * Reads the whole body into {@link rawBody}.
-   * @throws MatrixError 413 `M_TOO_LARGE`, 408 `M_UNKNOWN` when it takes longer than two minutes
+   * Notes what the client has yet to read of its answer.
+   * @param later more will be written, though nothing waits now
    */
+  noteUnread(bytes: number, later = false): void {
+    const { response } = this;
+    if (later || !response.writableEnded || response.writableLength > 0)
+      this.store.unread.add(this, bytes, this.store.nowMs());
+  }
+  /** What the system took of this connection; `undefined` while nothing waits for the client. */
+  get takenBytes(): number | undefined {
+    const { socket } = this.response;
+    // Answers to requests that came together go out one after the other.
+    if (socket === null || this.response.writableLength === 0) return undefined;
+    return socket.bytesWritten - socket.writableLength;
+  }
+  /** Ends the connection. */
+  cut(): void {
+    this.raw.socket.destroy();
+  }
+
+  vouchFor(name: string): void {
+    this.store.knownBodies.add(name, this.#heldBytes);
+    const bytes = this.#heldBytes;
+    this.#release();
+    this.#knownAs = name;
+    this.#heldBytes = bytes;
+  }
+
+  #hold(bytes: number): boolean {
+    const known = this.#knownAs;
+    const taken =
+      known === undefined
+        ? this.store.strangerBodies.take(holderOf(this), bytes)
+        : this.store.knownBodies.take(known, bytes);
+    if (taken) this.#heldBytes += bytes;
+    return taken;
+  }
+  #release(): void {
+    if (this.#heldBytes === 0) return;
+    if (this.#knownAs === undefined) this.store.strangerBodies.give(holderOf(this), this.#heldBytes);
+    else this.store.knownBodies.give(this.#knownAs, this.#heldBytes);
+    this.#heldBytes = 0;
+  }
+
   readBody(limitBytes: number): Promise<void> | undefined {
     const { raw } = this;
-    if (raw.method === 'GET' || !this.hasBody) return undefined;
+    if (this.method === 'GET' || this.method === 'HEAD' || !this.hasBody) return undefined;
     const length = this.headers['content-length'];
     const tooLarge = (): MatrixError => MatrixError.tooLarge(`The body is larger than ${limitBytes} bytes`);
     if (length !== undefined && Number(length) > limitBytes) return Promise.reject(tooLarge());
     if (raw.destroyed) return Promise.reject(new MatrixError(400, 'M_UNKNOWN', 'The body was cut off'));
+    const coding = this.headers['content-encoding']?.trim().toLowerCase() ?? 'identity';
+    if (coding !== 'identity' && coding !== 'gzip')
+      return Promise.reject(new MatrixError(415, 'M_UNKNOWN', 'Bodies may be plain or gzip, nothing else'));
 
-    return new Promise((resolve, reject) => {
+    const reading = new Promise<void>((resolve, reject) => {
       let chunks: Buffer[] = [];
       let size = 0;
       // Listeners stay where they are: what comes after a refusal flows by unkept.
       const fail = (error: MatrixError): void => {
         size = -Infinity;
         chunks = [];
+        this.#release();
         this.#bodyReading = undefined;
         reject(error);
       };
@@ -224,15 +264,39 @@ export class Exchange implements InboundRequest {
       raw.on('data', (chunk: Buffer) => {
         size += chunk.length;
         if (size > limitBytes) fail(tooLarge());
-        else if (size > 0) chunks.push(chunk);
+        else if (size > 0) {
+          if (this.#hold(chunk.length)) chunks.push(chunk);
+          else fail(MatrixError.limitExceeded(retryBodyMs));
+        }
       });
       raw.on('end', () => {
         if (size > 0) this.rawBody = chunks.length === 1 ? chunks[0] : Buffer.concat(chunks, size);
+        chunks = [];
         this.#bodyReading = undefined;
         resolve();
       });
       raw.on('close', () => {
         if (this.#bodyReading !== undefined) fail(new MatrixError(400, 'M_UNKNOWN', 'The body was cut off'));
+      });
+    });
+    return coding === 'gzip' ? reading.then(() => this.#inflate(limitBytes, tooLarge)) : reading;
+  }
+
+  /** Puts what is packed in {@link rawBody} in its place. */
+  #inflate(limitBytes: number, tooLarge: () => MatrixError): Promise<void> {
+    const packed = this.rawBody;
+    if (packed === undefined) return Promise.resolve();
+    return new Promise((resolve, reject) => {
+      gunzip(packed, { maxOutputLength: limitBytes }, (error: NodeJS.ErrnoException | null, plain) => {
+        if (error !== null)
+          return reject(
+            error.code === 'ERR_BUFFER_TOO_LARGE'
+              ? tooLarge()
+              : new MatrixError(400, 'M_NOT_JSON', 'The body is not the gzip that its headers promise'),
+          );
+        if (!this.#hold(plain.length)) return reject(MatrixError.limitExceeded(retryBodyMs));
+        this.rawBody = plain;
+        resolve();
       });
     });
   }

@@ -4,7 +4,7 @@ import type { Clock, Ids, Logger, Metrics, Timer } from '@rookery/platform';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { RequestAuthenticator } from './access.js';
 import { AccessGuard, accessOf } from './access-guard.js';
-import type { Exchange } from './exchange.js';
+import { ExchangeStore } from './exchange.js';
 import { type BoundAddress, Listeners, type ListenerSettings, type TlsFiles } from './listeners.js';
 import { MatrixErrorFilter, MatrixFastifyAdapter } from './matrix-fastify-adapter.js';
 import { createRequestHandler, type HandlerCore, type PathPrefixes, requestIds } from './request-handler.js';
@@ -26,8 +26,8 @@ export interface HttpAppOptions {
   readonly logger: Logger;
 }
 
-/** How often bodies that do not arrive are looked for. */
-const bodyCheckMs = 5_000;
+/** How often bodies that do not arrive and answers that nobody reads are looked for. */
+const checkMs = 5_000;
 
 /** The part of a Nest module graph that `NestFactory` takes. */
 type RootModule = Parameters<typeof NestFactory.create>[0];
@@ -47,12 +47,11 @@ function nestLogger(logger: Logger): LoggerService {
 
 /** A Nest application on Fastify behind our listeners. */
 export class HttpApp {
-  readonly #open = new Set<Exchange>();
-  readonly #waiting = new Set<Exchange>();
+  readonly #store: ExchangeStore;
   readonly #mounts = new WebMounts();
   readonly #listeners: Listeners;
   readonly #core: HandlerCore;
-  readonly #bodyWatch: Timer;
+  readonly #watch: Timer;
   #draining = false;
   #onIdle: (() => void) | undefined;
 
@@ -63,28 +62,25 @@ export class HttpApp {
     private readonly options: HttpAppOptions,
   ) {
     const { clock, ids, logger, metrics } = options;
-    const requestMetrics = new RequestMetrics(options.serverName, () => this.#open);
+    const requestMetrics = new RequestMetrics(options.serverName, () => this.#store.open);
     const routing = adapter.getInstance().routing as (raw: IncomingMessage, response: ServerResponse) => void;
     this.#listeners = new Listeners(options.tls, logger);
-    this.#bodyWatch = clock.every(bodyCheckMs, () => {
-      const nowMs = clock.monotonicMs();
-      for (const exchange of this.#open) exchange.checkBody(nowMs);
-    });
+    this.#store = new ExchangeStore(() => clock.monotonicMs());
+    this.#watch = clock.every(checkMs, () => this.#store.check());
     this.#core = {
       clock,
       logger,
       prefixes: options.prefixes ?? { protocol: '_matrix', service: '_synapse' },
       requestMetrics,
       mounts: this.#mounts,
-      open: this.#open,
-      waiting: this.#waiting,
+      store: this.#store,
       newRequestId: requestIds(ids),
       route: routing,
       draining: () => this.#draining,
       metricsText: () =>
         metrics?.render().then(({ contentType, body }) => ({ contentType, text: body + requestMetrics.expose() })),
       onFinished: () => {
-        if (this.#open.size === 0) this.#onIdle?.();
+        if (this.#store.open.size === 0) this.#onIdle?.();
       },
     };
   }
@@ -168,16 +164,16 @@ export class HttpApp {
   async drain(limitMs: number): Promise<boolean> {
     this.#draining = true;
     this.#listeners.stopAccepting();
-    for (const exchange of this.#open) exchange.response.shouldKeepAlive = false;
-    for (const exchange of this.#waiting) exchange.abort();
-    if (this.#open.size > 0) {
+    for (const exchange of this.#store.open) exchange.response.shouldKeepAlive = false;
+    for (const exchange of this.#store.waiting) exchange.abort();
+    if (this.#store.open.size > 0) {
       const limit = new AbortController();
       const idle = new Promise<void>((resolve) => (this.#onIdle = resolve));
       await Promise.race([idle, this.options.clock.sleep(limitMs, limit.signal)]);
       limit.abort();
     }
-    const complete = this.#open.size === 0;
-    this.#bodyWatch.cancel();
+    const complete = this.#store.open.size === 0;
+    this.#watch.cancel();
     this.#listeners.destroy();
     return complete;
   }

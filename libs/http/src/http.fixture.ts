@@ -90,6 +90,18 @@ class ProbeController {
     };
   }
 
+  @Put(client(['v3'], '/long'))
+  @Access({ auth: 'none', bodyLimitBytes: 2_000_000 })
+  long(@JsonBody() body: { list: unknown[]; last: number }): object {
+    return { items: body.list.length, last: body.last };
+  }
+
+  @Get(client(['v3'], '/large/:size'))
+  @Access({ auth: 'none' })
+  large(@Param('size') size: string): object {
+    return { text: 'x'.repeat(Number(size)) };
+  }
+
   @Post(client(['v3'], '/optional'))
   @Access({ auth: 'none', bodyLimitBytes: 1000 })
   optional(@JsonBody(undefined, { optional: true }) body: object): object {

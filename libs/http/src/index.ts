@@ -1,9 +1,18 @@
 /** Fastify set-up, guard, limits, error mapping, outbound client. */
-export { Access, type AccessOptions, type InboundRequest, Inbound, RequestAuthenticator, Who } from './access.js';
+export {
+  Access,
+  type AccessOptions,
+  type InboundRequest,
+  Inbound,
+  type LateRequest,
+  RequestAuthenticator,
+  Who,
+} from './access.js';
 export { httpSettingsOf, outboundOptionsOf, rateLimitsOf } from './from-config.js';
 export { HttpApp, type HttpAppOptions } from './http-app.js';
 export { IpGuard } from './ip-guard.js';
 export { compileSchema, FormBody, JsonBody, type JsonBodyOptions } from './json-body.js';
+export { type JsonRules, parseJsonInSlices } from './json-text.js';
 export { LeakyBucketRateLimiter } from './leaky-bucket-rate-limiter.js';
 export { type BoundAddress, ListenError, type ListenerSettings, type TlsFiles } from './listeners.js';
 export {
@@ -15,6 +24,7 @@ export {
   type OutboundResponse,
   type OutboundStream,
 } from './outbound-http.js';
+export { networkOf } from './networks.js';
 export { client, type ClientVersion, stable } from './paths.js';
 export {
   type IntegerBounds,

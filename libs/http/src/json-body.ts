@@ -1,5 +1,5 @@
 import { createParamDecorator, type ExecutionContext } from '@nestjs/common';
-import { isJsonObject, MatrixError } from '@rookery/matrix-types';
+import { isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Ajv, type ErrorObject, type ValidateFunction } from 'ajv';
 import type { GuardedRequest } from './access.js';
 
@@ -74,13 +74,16 @@ export interface JsonBodyOptions {
  */
 export function JsonBody(schema?: object, options: JsonBodyOptions = {}): ParameterDecorator {
   const check = schema === undefined ? undefined : compileSchema(schema);
-  return createParamDecorator((_: unknown, context: ExecutionContext) => {
-    let body = context.switchToHttp().getRequest<GuardedRequest>().inbound.body;
-    if (body === undefined && options.optional) body = {};
+  const take = (given: unknown): JsonObject => {
+    const body = given === undefined && options.optional ? {} : given;
     if (body === undefined) throw new MatrixError(400, 'M_NOT_JSON', 'A JSON body is required');
     if (!isJsonObject(body)) throw MatrixError.badJson('The body must be a JSON object');
     check?.(body);
     return body;
+  };
+  return createParamDecorator((_: unknown, context: ExecutionContext) => {
+    const json = context.switchToHttp().getRequest<GuardedRequest>().inbound.json();
+    return json instanceof Promise ? json.then(take) : take(json);
   })();
 }
 

@@ -1,6 +1,6 @@
-import { isIPv6 } from 'node:net';
 import { MatrixError } from '@rookery/matrix-types';
 import type { Clock, Requester } from '@rookery/platform';
+import { networkOf } from './networks.js';
 import { type LimiterName, type RateLimit, RateLimiter, type RateLimitOverrides } from './rate-limiter.js';
 
 /** Limits by user that an administrator's override replaces. Limits by address, room or account name are not the user's own. */
@@ -26,22 +26,8 @@ const byAddress = new Set<LimiterName>([
   'rc_ui_auth',
 ]);
 
-/** Who has one IPv6 address has all of its network: the first four groups stand for it. */
-const networkOf = (address: string): string => {
-  const [head = '', tail] = address.split('::');
-  if (tail === undefined) return address.split(':', 4).join(':');
-  const before = head.split(':');
-  return [
-    ...before,
-    ...new Array<string>(Math.max(0, 8 - before.length - tail.split(':').length)).fill('0'),
-    ...tail.split(':'),
-  ]
-    .slice(0, 4)
-    .join(':');
-};
-
 const bucketKey = (limiter: LimiterName, key: string): string =>
-  `${limiter}\n${byAddress.has(limiter) && isIPv6(key) ? networkOf(key) : key}`;
+  `${limiter}\n${byAddress.has(limiter) ? networkOf(key) : key}`;
 
 /** Where nothing else is said. */
 const fallback: RateLimit = { perSecond: 0.17, burstCount: 3 };

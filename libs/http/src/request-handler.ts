@@ -1,7 +1,7 @@
 import { MatrixError } from '@rookery/matrix-types';
 import { type Clock, type Ids, LogContext, type Logger } from '@rookery/platform';
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
-import { Exchange, type ListenerTraits } from './exchange.js';
+import { Exchange, type ExchangeStore, type ListenerTraits } from './exchange.js';
 import { HttpReply } from './reply.js';
 import type { RequestMetrics } from './request-metrics.js';
 import { respond, respondError } from './respond.js';
@@ -37,10 +37,7 @@ export interface HandlerCore {
   readonly prefixes: PathPrefixes;
   readonly requestMetrics: RequestMetrics;
   readonly mounts: WebMounts;
-  /** Exchanges that somebody waits in; aborted when the server shuts down. */
-  readonly waiting: Set<Exchange>;
-  /** Exchanges under way. */
-  readonly open: Set<Exchange>;
+  readonly store: ExchangeStore;
   readonly newRequestId: () => string;
   /** The framework's entry. */
   readonly route: (raw: IncomingMessage, response: ServerResponse) => void;
@@ -143,7 +140,7 @@ export function createRequestHandler(core: HandlerCore, plan: HandlerPlan): Requ
   }
 
   function finish(exchange: Exchange): void {
-    core.open.delete(exchange);
+    core.store.open.delete(exchange);
     exchange.finished();
     const { response, method, servlet } = exchange;
     const elapsedMs = core.clock.monotonicMs() - exchange.startedMs;
@@ -173,8 +170,8 @@ export function createRequestHandler(core: HandlerCore, plan: HandlerPlan): Requ
     const target = normalizeTarget(raw.url ?? '/', core.prefixes);
     const url = typeof target === 'string' ? target : (raw.url ?? '/').slice(0, 500);
     if (typeof target === 'string') raw.url = target;
-    const exchange = new Exchange(requestId, url, raw, response, plan, core.clock.monotonicMs(), core.waiting);
-    core.open.add(exchange);
+    const exchange = new Exchange(requestId, url, raw, response, plan, core.clock.monotonicMs(), core.store);
+    core.store.open.add(exchange);
     LogContext.run({ requestId }, () => {
       response.once('close', () => finish(exchange));
       if (core.draining()) response.shouldKeepAlive = false;

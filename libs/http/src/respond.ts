@@ -1,5 +1,5 @@
 import { MatrixError } from '@rookery/matrix-types';
-import { validateHeaderValue } from 'node:http';
+import { type ServerResponse, validateHeaderValue } from 'node:http';
 import { Readable, pipeline } from 'node:stream';
 import { gzip } from 'node:zlib';
 import type { Exchange } from './exchange.js';
@@ -26,6 +26,9 @@ const compressFromBytes = 1024;
 /** How long what is left of a request's body may trickle in after its answer. */
 const leftoverTimeoutMs = 10_000;
 
+/** What a streamed answer holds in memory at a time, bytes. */
+const streamedBytes = 131_072;
+
 type Headers = Record<string, string | number | string[]>;
 type Body = string | Uint8Array | readonly Uint8Array[];
 
@@ -45,6 +48,32 @@ function discardLeftover(exchange: Exchange): void {
   raw.once('end', () => clearTimeout(timer)).once('close', () => clearTimeout(timer));
 }
 
+/** Most that is handed to the system at once, bytes: what is sent in parts shows whether the client reads. */
+const sliceBytes = 65_536;
+
+function* slicesOf(body: Body): Generator<Uint8Array> {
+  const parts = typeof body === 'string' ? [Buffer.from(body)] : isInParts(body) ? body : [body];
+  for (const part of parts)
+    for (let at = 0; at < part.length; at += sliceBytes) yield part.subarray(at, at + sliceBytes);
+}
+
+/** Writes as fast as the client reads. */
+function pour(response: ServerResponse, slices: Generator<Uint8Array>): void {
+  // One write for the system.
+  response.cork();
+  let taken = true;
+  while (taken) {
+    const { done, value } = slices.next();
+    if (done === true) {
+      response.end();
+      return;
+    }
+    taken = response.write(value);
+  }
+  response.uncork();
+  response.once('drain', () => pour(response, slices));
+}
+
 function write(exchange: Exchange, status: number, headers: Headers, body: Body): void {
   const { response } = exchange;
   if (response.destroyed) return;
@@ -52,12 +81,9 @@ function write(exchange: Exchange, status: number, headers: Headers, body: Body)
   headers['content-length'] = exchange.sentBytes;
   response.writeHead(status, headers);
   if (exchange.method === 'HEAD') response.end();
-  else if (isInParts(body)) {
-    // One write for the system.
-    response.cork();
-    for (const part of body) response.write(part);
-    response.end();
-  } else response.end(body);
+  else if (isInParts(body) || exchange.sentBytes > sliceBytes) pour(response, slicesOf(body));
+  else response.end(body);
+  exchange.noteUnread(exchange.sentBytes);
   discardLeftover(exchange);
 }
 
@@ -88,7 +114,10 @@ function sendStream(exchange: Exchange, status: number, headers: Headers, body: 
   response.writeHead(status, headers);
   if (exchange.method === 'HEAD') response.end();
   // A source that fails half-way leaves the answer short: the connection is destroyed, which the client notices.
-  else pipeline(body, response, () => undefined);
+  else {
+    pipeline(body, response, () => undefined);
+    exchange.noteUnread(streamedBytes, true);
+  }
   discardLeftover(exchange);
 }
 

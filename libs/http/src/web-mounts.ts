@@ -1,5 +1,5 @@
 import { MatrixError } from '@rookery/matrix-types';
-import { defaultBodyLimitBytes, type Exchange } from './exchange.js';
+import { type Exchange, webBodyBytes } from './exchange.js';
 import { HttpReply } from './reply.js';
 import { respond } from './respond.js';
 
@@ -25,7 +25,7 @@ class WebMount {
   ) {}
 
   async serve(exchange: Exchange): Promise<void> {
-    await exchange.readBody(defaultBodyLimitBytes);
+    await exchange.readBody(webBodyBytes);
     const headers = new Headers();
     for (const [name, value] of Object.entries(exchange.headers)) {
       for (const one of typeof value === 'string' ? [value] : (value ?? [])) headers.append(name, one);

@@ -124,7 +124,7 @@ export async function buildUsers({
       url: path,
       query: Object.fromEntries(new URL(path, 'http://localhost').searchParams),
       headers: more.token === undefined ? {} : { authorization: `Bearer ${more.token}` },
-      body,
+      json: () => body,
       ip: more.ip ?? '127.0.0.1',
       userAgent: 'test',
       signal: new AbortController().signal,

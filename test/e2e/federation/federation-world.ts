@@ -38,7 +38,7 @@ export class PlayedServer {
   /** What it answers to everything but its keys; `undefined` for 404. */
   answer: (asked: Asked, response: ServerResponse) => void = (_, response) =>
     void response.writeHead(404).end('{"errcode":"M_UNRECOGNIZED","error":"No"}');
-  /** What it says about its keys. */
+  /** What it says about its keys, now or later. */
   keys: () => unknown;
 
   constructor(
@@ -153,7 +153,8 @@ export class FederationWorld {
         const { method = '', url = '', headers } = request;
         const asked = { method, url, headers, body };
         played.asked.push(asked);
-        if (url === '/_matrix/key/v2/server') response.end(JSON.stringify(played.keys()));
+        if (url === '/_matrix/key/v2/server')
+          void Promise.resolve(played.keys()).then((keys) => response.end(JSON.stringify(keys)));
         else played.answer(asked, response);
       });
     });

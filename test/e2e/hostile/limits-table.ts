@@ -20,6 +20,77 @@ const tooLarge = '413 `M_TOO_LARGE`';
 
 type Row = readonly [what: string, most: number, unit: Limit['unit'], beyond: string, source: string, name: string];
 
+const limited = '429 `M_LIMIT_EXCEEDED`';
+
+const bodyLimit = (what: string, most: number, source: string, name = 'bodyLimitBytes'): Row => [
+  what,
+  most,
+  'bytes',
+  tooLarge,
+  source,
+  name,
+];
+
+/** Routes that take more, or less, than the others. */
+const bodies: readonly Row[] = [
+  bodyLimit('Account data', 2_097_152, 'libs/users/src/account-data/account-data.controller.ts'),
+  bodyLimit('Making a room', 1_048_576, 'libs/rooms/src/creation/create-room.controller.ts'),
+  bodyLimit('Uploads, queries and claims of keys', 1_048_576, 'libs/e2ee/src/device-keys/keys.controller.ts'),
+  bodyLimit('Uploads of signatures', 2_097_152, 'libs/e2ee/src/device-keys/keys.controller.ts', 'signaturesBytes'),
+  bodyLimit(
+    'Uploads of cross-signing keys',
+    65_536,
+    'libs/e2ee/src/device-keys/keys.controller.ts',
+    'crossSigningBytes',
+  ),
+  bodyLimit('To-device messages', 8_388_608, 'libs/e2ee/src/to-device/to-device.controller.ts'),
+  bodyLimit('Uploads to a key backup', 8_388_608, 'libs/e2ee/src/key-backup/key-backup.controller.ts'),
+  bodyLimit('A dehydrated device', 1_048_576, 'libs/e2ee/src/dehydrated/dehydrated-device.controller.ts'),
+  bodyLimit('A sign-in by SAML', 262_144, 'libs/sso/src/saml/saml.controller.ts'),
+  bodyLimit(
+    'Requests of an authentication service',
+    1_048_576,
+    'libs/admin/src/auth-service/auth-service.controller.ts',
+  ),
+  bodyLimit('A request for keys of servers', 262_144, 'libs/federation/src/keys/key-server.controller.ts'),
+  bodyLimit('Web resources of modules', 13_107_200, 'libs/http/src/exchange.ts', 'webBodyBytes'),
+  bodyLimit(
+    'Requests of other servers',
+    262_144,
+    'libs/federation/src/inbound/federation-guard.ts',
+    'defaultBodyBytes',
+  ),
+  bodyLimit('Their transactions', 13_107_200, 'libs/federation/src/transactions/send.controller.ts'),
+  bodyLimit('Their invites', 1_048_576, 'libs/federation/src/membership/invites.controller.ts'),
+  bodyLimit(
+    'Their queries for keys and claims of keys',
+    1_048_576,
+    'libs/federation/src/devices/device-keys.controller.ts',
+  ),
+  bodyLimit(
+    'The first request of a server whose key is not known',
+    4_194_304,
+    'libs/federation/src/inbound/request-verifier.ts',
+    'strangerBodyBytes',
+  ),
+  [
+    'Body of another server that is not in its canonical form',
+    4_194_304,
+    'bytes',
+    '401 `M_UNAUTHORIZED`',
+    'libs/federation/src/inbound/request-verifier.ts',
+    'rewrittenBodyBytes',
+  ],
+  [
+    'Values and keys of such a body',
+    50_000,
+    '',
+    tooLarge,
+    'libs/federation/src/inbound/request-verifier.ts',
+    'rewrittenValues',
+  ],
+];
+
 const rows: Readonly<Record<string, readonly Row[]>> = {
   'Every request': [
     ['Request target', 16_384, 'characters', '414 `M_TOO_LARGE`', 'libs/http/src/request-handler.ts', 'maxUrlLength'],
@@ -33,8 +104,8 @@ const rows: Readonly<Record<string, readonly Row[]>> = {
       'maxPathParameterLength',
     ],
     ['Header lines', 200, '', 'are not looked at', 'libs/http/src/listeners.ts', 'maxHeadersCount'],
-    ['Body', 13_107_200, 'bytes', tooLarge, 'libs/http/src/exchange.ts', 'defaultBodyLimitBytes'],
-    ['Depth of a JSON body', 128, '', badJson, 'libs/http/src/exchange.ts', 'maxJsonDepth'],
+    ['Depth of a JSON body', 128, '', badJson, 'libs/http/src/json-text.ts', 'maxJsonDepth'],
+    ['Values and keys of a JSON body', 500_000, '', tooLarge, 'libs/http/src/json-text.ts', 'maxJsonValues'],
     ['Time for a body to arrive', 120_000, 'ms', '408 `M_UNKNOWN`', 'libs/http/src/exchange.ts', 'bodyTimeoutMs'],
     ['Fields of a form', 100, '', invalid, 'libs/http/src/json-body.ts', 'maxFormFields'],
     [
@@ -46,6 +117,76 @@ const rows: Readonly<Record<string, readonly Row[]>> = {
       'maxIdBytes',
     ],
     ['Server name', 230, 'bytes', invalid, 'libs/matrix-types/src/server-name.ts', 'maxServerNameBytes'],
+  ],
+  Bodies: [
+    ['With a token', 262_144, 'bytes', tooLarge, 'libs/http/src/exchange.ts', 'userBodyBytes'],
+    [
+      'Without a token, and where users prove who they are',
+      65_536,
+      'bytes',
+      tooLarge,
+      'libs/http/src/exchange.ts',
+      'smallBodyBytes',
+    ],
+    ...bodies,
+    [
+      'Bodies of one address that are held for clients without a token',
+      33_554_432,
+      'bytes',
+      limited,
+      'libs/http/src/exchange.ts',
+      'strangerBodies: HeldLimits = { ofHolder',
+    ],
+    [
+      'The same of all addresses',
+      134_217_728,
+      'bytes',
+      limited,
+      'libs/http/src/exchange.ts',
+      'strangerBodies: HeldLimits = { ofHolder: 33_554_432, altogether',
+    ],
+    [
+      'Bodies that are held for one user, or one server that signed them',
+      67_108_864,
+      'bytes',
+      limited,
+      'libs/http/src/exchange.ts',
+      'knownBodies: HeldLimits = { ofHolder',
+    ],
+    [
+      'The same of all of these',
+      268_435_456,
+      'bytes',
+      limited,
+      'libs/http/src/exchange.ts',
+      'knownBodies: HeldLimits = { ofHolder: 67_108_864, altogether',
+    ],
+  ],
+  Answers: [
+    [
+      'Time in which a client takes nothing of its answer',
+      60_000,
+      'ms',
+      'the connection ends',
+      'libs/http/src/answers.ts',
+      'answerTimeoutMs',
+    ],
+    [
+      'Answers that one user, or one address without a token, has not read',
+      67_108_864,
+      'bytes',
+      'the oldest connection ends',
+      'libs/http/src/answers.ts',
+      'answerLimits: HeldLimits = { ofHolder',
+    ],
+    [
+      'Answers that nobody has read',
+      268_435_456,
+      'bytes',
+      'the oldest connection ends',
+      'libs/http/src/answers.ts',
+      'answerLimits: HeldLimits = { ofHolder: 67_108_864, altogether',
+    ],
   ],
   'Accounts and devices': [
     ['Password', 512, 'characters', invalid, 'libs/users/src/accounts/password.service.ts', 'longestPassword'],

@@ -45,7 +45,7 @@ export function inboundOf(request: Request): InboundRequest {
     url: url.pathname + url.search,
     query,
     headers: Object.fromEntries(request.headers),
-    body: undefined,
+    json: () => undefined,
     stream: Readable.from([]),
     ip: addresses.get(request) ?? '',
     userAgent: request.headers.get('user-agent') ?? '',

@@ -1,6 +1,14 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
 import { Controller, Get, Post } from '@nestjs/common';
-import { compileSchema, HttpReply, Inbound, type InboundRequest, Access, requiredQueryString } from '@rookery/http';
+import {
+  compileSchema,
+  HttpReply,
+  Inbound,
+  type InboundRequest,
+  Access,
+  type LateRequest,
+  requiredQueryString,
+} from '@rookery/http';
 import { isJsonObject, MatrixError } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
 import { AccountService } from '@rookery/users';
@@ -35,7 +43,7 @@ const path = (name: string): string => `/_synapse/mas/${name}`;
 
 /** What the service that authenticates users tells this server (MSC3861). It knows the shared secret; nobody else gets in. */
 @Controller()
-@Access({ auth: 'none', bodyLimitBytes: 1_048_576 })
+@Access({ auth: 'none', lateBody: true })
 export class AuthServiceController {
   readonly #secret: Buffer;
 
@@ -64,76 +72,76 @@ export class AuthServiceController {
 
   /** POST /_synapse/mas/provision_user */
   @Post(path('provision_user'))
-  async provisionUser(@Inbound() request: InboundRequest): Promise<object> {
-    const wish = this.#read<ProvisionWish>(request, provision);
+  async provisionUser(@Inbound() request: LateRequest): Promise<object> {
+    const wish = await this.#read<ProvisionWish>(request, provision);
     return HttpReply.json((await this.service.provision(wish, request)) ? 201 : 200, {});
   }
 
   /** POST /_synapse/mas/delete_user */
   @Post(path('delete_user'))
-  async deleteUser(@Inbound() request: InboundRequest): Promise<object> {
-    const body = this.#read<{ localpart: string; erase: boolean }>(request, deletion);
+  async deleteUser(@Inbound() request: LateRequest): Promise<object> {
+    const body = await this.#read<{ localpart: string; erase: boolean }>(request, deletion);
     await this.service.delete(body.localpart, body.erase, request);
     return {};
   }
 
   /** POST /_synapse/mas/reactivate_user */
   @Post(path('reactivate_user'))
-  async reactivateUser(@Inbound() request: InboundRequest): Promise<object> {
-    const { localpart } = this.#read<{ localpart: string }>(request, byLocalpart);
+  async reactivateUser(@Inbound() request: LateRequest): Promise<object> {
+    const { localpart } = await this.#read<{ localpart: string }>(request, byLocalpart);
     await this.service.reactivate(localpart, request);
     return {};
   }
 
   /** POST /_synapse/mas/set_displayname */
   @Post(path('set_displayname'))
-  async setDisplayName(@Inbound() request: InboundRequest): Promise<object> {
-    const body = this.#read<{ localpart: string; displayname: string }>(request, naming);
+  async setDisplayName(@Inbound() request: LateRequest): Promise<object> {
+    const body = await this.#read<{ localpart: string; displayname: string }>(request, naming);
     await this.service.setProfile(body.localpart, { displayname: body.displayname }, request);
     return {};
   }
 
   /** POST /_synapse/mas/unset_displayname */
   @Post(path('unset_displayname'))
-  async unsetDisplayName(@Inbound() request: InboundRequest): Promise<object> {
-    const { localpart } = this.#read<{ localpart: string }>(request, byLocalpart);
+  async unsetDisplayName(@Inbound() request: LateRequest): Promise<object> {
+    const { localpart } = await this.#read<{ localpart: string }>(request, byLocalpart);
     await this.service.setProfile(localpart, { displayname: '' }, request);
     return {};
   }
 
   /** POST /_synapse/mas/allow_cross_signing_reset */
   @Post(path('allow_cross_signing_reset'))
-  async allowCrossSigningReset(@Inbound() request: InboundRequest): Promise<object> {
-    const { localpart } = this.#read<{ localpart: string }>(request, byLocalpart);
+  async allowCrossSigningReset(@Inbound() request: LateRequest): Promise<object> {
+    const { localpart } = await this.#read<{ localpart: string }>(request, byLocalpart);
     await this.service.allowKeyReset(localpart);
     return {};
   }
 
   /** POST /_synapse/mas/upsert_device */
   @Post(path('upsert_device'))
-  async upsertDevice(@Inbound() request: InboundRequest): Promise<object> {
-    const isNew = await this.service.upsertDevice(this.#read<DeviceWish>(request, device));
+  async upsertDevice(@Inbound() request: LateRequest): Promise<object> {
+    const isNew = await this.service.upsertDevice(await this.#read<DeviceWish>(request, device));
     return HttpReply.json(isNew ? 201 : 200, {});
   }
 
   /** POST /_synapse/mas/delete_device */
   @Post(path('delete_device'))
-  async deleteDevice(@Inbound() request: InboundRequest): Promise<object> {
-    await this.service.deleteDevice(this.#read<DeviceWish>(request, device));
+  async deleteDevice(@Inbound() request: LateRequest): Promise<object> {
+    await this.service.deleteDevice(await this.#read<DeviceWish>(request, device));
     return new HttpReply(204, {}, undefined);
   }
 
   /** POST /_synapse/mas/update_device_display_name */
   @Post(path('update_device_display_name'))
-  async renameDevice(@Inbound() request: InboundRequest): Promise<object> {
-    await this.service.renameDevice(this.#read<DeviceWish & { display_name: string }>(request, deviceName));
+  async renameDevice(@Inbound() request: LateRequest): Promise<object> {
+    await this.service.renameDevice(await this.#read<DeviceWish & { display_name: string }>(request, deviceName));
     return {};
   }
 
   /** POST /_synapse/mas/sync_devices */
   @Post(path('sync_devices'))
-  async syncDevices(@Inbound() request: InboundRequest): Promise<object> {
-    const body = this.#read<{ localpart: string; devices: string[] }>(request, deviceList);
+  async syncDevices(@Inbound() request: LateRequest): Promise<object> {
+    const body = await this.#read<{ localpart: string; devices: string[] }>(request, deviceList);
     await this.service.syncDevices(body.localpart, body.devices);
     return {};
   }
@@ -148,14 +156,18 @@ export class AuthServiceController {
   }
 
   /** The body of a request of the service. Nobody else learns what is wrong with theirs. */
-  #read<Body>(request: InboundRequest, check: (value: unknown) => void): Body {
+  async #read<Body>(request: LateRequest, check: (value: unknown) => void): Promise<Body> {
     this.#authorize(request);
-    const { body } = request;
+    await request.readBody(bodyLimitBytes);
+    const body = await request.json();
     if (body === undefined) throw new MatrixError(400, 'M_NOT_JSON', 'A JSON body is required');
     if (!isJsonObject(body)) throw MatrixError.badJson('The body must be a JSON object');
     check(body);
     return body as Body;
   }
 }
+
+/** Largest body of the service, bytes. */
+const bodyLimitBytes = 1_048_576;
 
 const digest = (secret: string): Buffer => createHash('sha256').update(secret).digest();

@@ -7,6 +7,9 @@ import { DehydratedDeviceService } from './dehydrated-device.service.js';
 const path = (rest = ''): string[] => client(['unstable'], `/org.matrix.msc3814.v1/dehydrated_device${rest}`);
 const maxEvents = 1_000;
 
+/** Largest device with its keys, bytes. */
+const bodyLimitBytes = 1_048_576;
+
 /** MSC3814 */
 @Controller()
 export class DehydratedDeviceController {
@@ -17,7 +20,7 @@ export class DehydratedDeviceController {
 
   /** PUT /_matrix/client/unstable/org.matrix.msc3814.v1/dehydrated_device */
   @Put(path())
-  @Access({ auth: 'required' })
+  @Access({ auth: 'required', bodyLimitBytes })
   async put(@Who() requester: Requester, @JsonBody() body: JsonObject): Promise<object> {
     this.#checkEnabled();
     return { device_id: await this.devices.put(requester.userId, body) };

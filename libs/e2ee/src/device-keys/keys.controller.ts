@@ -23,6 +23,13 @@ import { OneTimeKeyService } from './one-time-key.service.js';
 const needs = (name: string): object => ({ required: [name], properties: { [name]: { type: 'object' } } });
 const crossSigning = (rest: string): string[] => client(['v3', 'unstable'], rest);
 
+/** Largest upload of keys, query for keys and claim of keys, bytes. */
+const bodyLimitBytes = 1_048_576;
+/** Largest upload of signatures, bytes. */
+const signaturesBytes = 2_097_152;
+/** Largest upload of cross-signing keys, bytes. */
+const crossSigningBytes = 65_536;
+
 @Controller()
 export class KeysController {
   constructor(
@@ -37,14 +44,14 @@ export class KeysController {
 
   /** POST /_matrix/client/v3/keys/upload */
   @Post(stable('/keys/upload'))
-  @Access({ auth: 'required', guests: true })
+  @Access({ auth: 'required', guests: true, bodyLimitBytes })
   upload(@Who() requester: Requester, @JsonBody() body: JsonObject): Promise<object> {
     return this.#upload(requester, requester.deviceId, body);
   }
 
   /** POST /_matrix/client/v3/keys/upload/{deviceId}: as clients once did. */
   @Post(stable('/keys/upload/:deviceId'))
-  @Access({ auth: 'required', guests: true })
+  @Access({ auth: 'required', guests: true, bodyLimitBytes })
   uploadFor(
     @Who() requester: Requester,
     @Param('deviceId') deviceId: string,
@@ -55,14 +62,14 @@ export class KeysController {
 
   /** POST /_matrix/client/v3/keys/query */
   @Post(stable('/keys/query'))
-  @Access({ auth: 'required', guests: true })
+  @Access({ auth: 'required', guests: true, bodyLimitBytes })
   query(@Who() requester: Requester, @JsonBody(needs('device_keys')) body: JsonObject): Promise<object> {
     return this.deviceKeys.query(requester.userId, body['device_keys'] as JsonObject, remoteTimeoutOf(body));
   }
 
   /** POST /_matrix/client/v3/keys/claim */
   @Post(stable('/keys/claim'))
-  @Access({ auth: 'required', guests: true })
+  @Access({ auth: 'required', guests: true, bodyLimitBytes })
   async claim(@JsonBody(needs('one_time_keys')) body: JsonObject): Promise<object> {
     const { keys, failures } = await this.oneTimeKeys.claim(body['one_time_keys'] as JsonObject, remoteTimeoutOf(body));
     return { one_time_keys: keys, failures };
@@ -81,7 +88,7 @@ export class KeysController {
 
   /** POST /_matrix/client/v3/keys/device_signing/upload */
   @Post(crossSigning('/keys/device_signing/upload'))
-  @Access({ auth: 'required' })
+  @Access({ auth: 'required', bodyLimitBytes: crossSigningBytes })
   async uploadCrossSigning(
     @Who() requester: Requester,
     @Inbound() request: InboundRequest,
@@ -93,7 +100,7 @@ export class KeysController {
 
   /** POST /_matrix/client/v3/keys/signatures/upload */
   @Post(crossSigning('/keys/signatures/upload'))
-  @Access({ auth: 'required' })
+  @Access({ auth: 'required', bodyLimitBytes: signaturesBytes })
   async uploadSignatures(@Who() requester: Requester, @JsonBody() body: JsonObject): Promise<object> {
     return { failures: await this.signatures.upload(requester.userId, body) };
   }

@@ -27,6 +27,9 @@ const versionOf = (request: InboundRequest): string => requiredQueryString(reque
 /** The sessions' data is stored as text and goes out as such. */
 const textReply = (text: string): HttpReply => new HttpReply(200, { 'content-type': 'application/json' }, text);
 
+/** Largest upload of many sessions, bytes. */
+const bodyLimitBytes = 8_388_608;
+
 @Controller()
 export class KeyBackupController {
   constructor(private readonly backups: KeyBackupService) {}
@@ -78,7 +81,7 @@ export class KeyBackupController {
 
   /** PUT /_matrix/client/v3/room_keys/keys */
   @Put(path('/keys'))
-  @Access({ auth: 'required' })
+  @Access({ auth: 'required', bodyLimitBytes })
   putAll(
     @Who() requester: Requester,
     @Inbound() request: InboundRequest,
@@ -89,7 +92,7 @@ export class KeyBackupController {
 
   /** PUT /_matrix/client/v3/room_keys/keys/{roomId} */
   @Put(path('/keys/:roomId'))
-  @Access({ auth: 'required' })
+  @Access({ auth: 'required', bodyLimitBytes })
   putRoom(
     @Who() requester: Requester,
     @Inbound() request: InboundRequest,

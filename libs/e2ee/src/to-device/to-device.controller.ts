@@ -6,13 +6,16 @@ import { ToDeviceService } from './to-device.service.js';
 
 const schema = { required: ['messages'], properties: { messages: { type: 'object' } } };
 
+/** Largest request, bytes. */
+const bodyLimitBytes = 8_388_608;
+
 @Controller()
 export class ToDeviceController {
   constructor(private readonly toDevice: ToDeviceService) {}
 
   /** PUT /_matrix/client/v3/sendToDevice/{eventType}/{txnId} */
   @Put(stable('/sendToDevice/:eventType/:txnId'))
-  @Access({ auth: 'required', guests: true })
+  @Access({ auth: 'required', guests: true, bodyLimitBytes })
   async send(
     @Who() requester: Requester,
     @Param('eventType') type: string,

@@ -66,6 +66,12 @@ export class KeyRing {
     return found.get(serverName)?.get(keyId);
   }
 
+  /** Whether a key of a server is kept already, so that nobody has to be asked for it. */
+  async keeps(serverName: string, keyId: string): Promise<boolean> {
+    if (this.#known.get(cacheKey(serverName, keyId)) !== undefined) return true;
+    return (await storedKeys(this.parts.database, [serverName], [keyId])).has(serverName);
+  }
+
   /** {@link keyOf} for keys that must hold at one time, for `verifyEventSignatures`. */
   lookup(minimumValidUntilTs: number): KeyLookup {
     return (serverName, keyId) => this.keyOf(serverName, keyId, minimumValidUntilTs);

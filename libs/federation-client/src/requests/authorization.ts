@@ -39,6 +39,16 @@ export function signedRequestText(parts: SignedRequestParts): string {
   );
 }
 
+/** {@link signedRequestText} around a body that may be large, as bytes. */
+export function signedRequestBytes(
+  parts: Omit<SignedRequestParts, 'canonicalContent'>,
+  canonicalContent: Uint8Array | undefined,
+): Buffer {
+  const around = Buffer.from(signedRequestText({ ...parts, canonicalContent: undefined }));
+  if (canonicalContent === undefined) return around;
+  return Buffer.concat([Buffer.from('{"content":'), canonicalContent, Buffer.from(','), around.subarray(1)]);
+}
+
 /** The `Authorization` header of a request of this server. */
 export function authorizationHeader(parts: SignedRequestParts, key: SigningKey): string {
   const signature = key.sign(signedRequestText(parts));

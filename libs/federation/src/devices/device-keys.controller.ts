@@ -4,6 +4,9 @@ import { domainOf, isJsonObject, isValidUserId, type JsonObject, MatrixError } f
 import { Config, Metrics } from '@rookery/platform';
 import { FederationAccess, SignedContent } from '../inbound/federation-access.js';
 
+/** Largest query and claim, bytes. */
+const bodyLimitBytes = 1_048_576;
+
 /** What other servers ask about devices of users of this one. */
 @Controller()
 export class DeviceKeysForServersController {
@@ -29,7 +32,7 @@ export class DeviceKeysForServersController {
 
   /** POST /_matrix/federation/v1/user/keys/query */
   @Post('/_matrix/federation/v1/user/keys/query')
-  @FederationAccess()
+  @FederationAccess({ bodyLimitBytes })
   async query(@SignedContent() content: JsonObject): Promise<object> {
     this.#count.inc({ type: 'client_device_keys' });
     const wanted = new Map<string, readonly string[]>();
@@ -44,7 +47,7 @@ export class DeviceKeysForServersController {
 
   /** POST /_matrix/federation/v1/user/keys/claim */
   @Post('/_matrix/federation/v1/user/keys/claim')
-  @FederationAccess()
+  @FederationAccess({ bodyLimitBytes })
   async claim(@SignedContent() content: JsonObject): Promise<object> {
     this.#count.inc({ type: 'client_one_time_keys' });
     let count = 0;

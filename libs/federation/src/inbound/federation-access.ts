@@ -1,10 +1,12 @@
 import { applyDecorators, createParamDecorator, type ExecutionContext, UseGuards } from '@nestjs/common';
-import { Access, type AccessOptions } from '@rookery/http';
+import { Access } from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
-import { FederationGuard, type SignedRequest, Unlimited } from './federation-guard.js';
+import { BodyLimit, FederationGuard, type SignedRequest, Unlimited } from './federation-guard.js';
 
 /** How a route for other servers differs from the usual. */
-export interface FederationAccessOptions extends Pick<AccessOptions, 'bodyLimitBytes'> {
+export interface FederationAccessOptions {
+  /** Largest body accepted, bytes; default 262,144. */
+  readonly bodyLimitBytes?: number;
   /** Not slowed down, however fast requests come (`rc_federation`). Default false. */
   readonly unlimited?: boolean;
 }
@@ -16,10 +18,11 @@ const signed = (context: ExecutionContext): SignedRequest => context.switchToHtt
  * `M_UNAUTHORIZED` (403 `M_FORBIDDEN` for a server that the settings do not allow, 429 `M_LIMIT_EXCEEDED` for one that asks
  * for too much at once).
  */
-export const FederationAccess = ({ unlimited, ...options }: FederationAccessOptions = {}): MethodDecorator =>
+export const FederationAccess = ({ unlimited, bodyLimitBytes }: FederationAccessOptions = {}): MethodDecorator =>
   applyDecorators(
-    Access({ ...options, auth: 'none' }),
+    Access({ auth: 'none', lateBody: true }),
     UseGuards(FederationGuard),
+    ...(bodyLimitBytes === undefined ? [] : [BodyLimit(bodyLimitBytes)]),
     ...(unlimited === true ? [Unlimited()] : []),
   );
 

@@ -1,5 +1,5 @@
 import { type CanActivate, type ExecutionContext, Injectable, SetMetadata } from '@nestjs/common';
-import type { InboundRequest } from '@rookery/http';
+import type { LateRequest } from '@rookery/http';
 import type { JsonObject } from '@rookery/matrix-types';
 import type { ServerResponse } from 'node:http';
 import { FederationRateLimiter } from './federation-rate-limiter.js';
@@ -7,19 +7,26 @@ import { RequestVerifier } from './request-verifier.js';
 
 /** What the guard leaves on the framework's request. */
 export interface SignedRequest {
-  inbound: InboundRequest;
+  inbound: LateRequest;
   /** Who signed it. */
   origin: string;
   /** The body, exactly as it came (`parseJson` of events); `undefined` when there was none. */
   signedContent: JsonObject | undefined;
 }
 
+const bodyLimitMetadata = 'rookery:federation-body-limit';
+/** Largest body where a route does not say otherwise, bytes: an event with what belongs to it. */
+const defaultBodyBytes = 262_144;
+
+/** Says how large the bodies of a route may be, bytes. */
+export const BodyLimit = (bytes: number): MethodDecorator & ClassDecorator => SetMetadata(bodyLimitMetadata, bytes);
+
 const unlimitedMetadata = 'rookery:federation-unlimited';
 
 /** Marks a route whose requests are not slowed down: transactions, which come one at a time. */
 export const Unlimited = (): MethodDecorator & ClassDecorator => SetMetadata(unlimitedMetadata, true);
 
-/** Lets requests pass that carry the signature of their server; stands behind the guard that reads bodies. */
+/** Lets requests pass that carry the signature of their server; reads their bodies, once there is a key to check them with. */
 @Injectable()
 export class FederationGuard implements CanActivate {
   constructor(
@@ -29,7 +36,9 @@ export class FederationGuard implements CanActivate {
 
   async canActivate(context: ExecutionContext): Promise<true> {
     const request = context.switchToHttp().getRequest<SignedRequest>();
-    const { origin, content } = await this.verifier.verify(request.inbound);
+    const bodyLimit =
+      (Reflect.getMetadata(bodyLimitMetadata, context.getHandler()) as number | undefined) ?? defaultBodyBytes;
+    const { origin, content } = await this.verifier.verify(request.inbound, bodyLimit);
     request.origin = origin;
     request.signedContent = content;
     if (Reflect.getMetadata(unlimitedMetadata, context.getHandler()) === true) return true;

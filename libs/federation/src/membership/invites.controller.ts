@@ -51,6 +51,9 @@ const checkExchange = compileSchema({
   },
 });
 
+/** Largest invite, with the state of its room; bytes. */
+const bodyLimitBytes = 1_048_576;
+
 /** Invites from other servers, and invites to addresses that somebody has claimed. */
 @Controller()
 export class InvitesForServersController {
@@ -61,7 +64,7 @@ export class InvitesForServersController {
 
   /** PUT /_matrix/federation/v2/invite/{roomId}/{eventId} */
   @Put('/_matrix/federation/v2/invite/:roomId/:eventId')
-  @FederationAccess()
+  @FederationAccess({ bodyLimitBytes })
   async invite(
     @Origin() origin: string,
     @Param('roomId') roomId: string,
@@ -76,7 +79,7 @@ export class InvitesForServersController {
 
   /** PUT /_matrix/federation/v1/invite/{roomId}/{eventId} */
   @Put('/_matrix/federation/v1/invite/:roomId/:eventId')
-  @FederationAccess()
+  @FederationAccess({ bodyLimitBytes })
   async inviteV1(
     @Origin() origin: string,
     @Param('roomId') roomId: string,

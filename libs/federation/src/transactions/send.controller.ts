@@ -4,7 +4,7 @@ import { FederationAccess, Origin, SignedContent } from '../inbound/federation-a
 import { InboundTransactions } from './inbound-transactions.js';
 
 /** Fifty events and a hundred EDUs of the largest size, with room for how they are written. */
-const bodyLimitBytes = 16_777_216;
+const bodyLimitBytes = 13_107_200;
 
 /** Transactions of other servers. */
 @Controller()

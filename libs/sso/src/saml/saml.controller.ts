@@ -10,7 +10,7 @@ import { SsoPages, withCookies } from '../login/sso-pages.js';
 import type { SamlClient } from './saml-client.js';
 import { samlCookies, SamlProvider, samlSeal, type SamlSession } from './saml-provider.service.js';
 
-const bodyLimitBytes = 1_048_576;
+const bodyLimitBytes = 262_144;
 /** An assertion counts once, longer than any is valid. */
 const rememberMs = 86_400_000;
 

@@ -5,6 +5,9 @@ import { Config, type Requester } from '@rookery/platform';
 import { AccountDataService } from './account-data.service.js';
 import { FilterStore } from './filter-store.js';
 
+/** Largest account data of one type, however it is written; bytes. */
+const bodyLimitBytes = 2_097_152;
+
 @Controller()
 export class AccountDataController {
   constructor(
@@ -15,7 +18,7 @@ export class AccountDataController {
 
   /** PUT /_matrix/client/v3/user/{userId}/account_data/{type} */
   @Put(stable('/user/:userId/account_data/:type'))
-  @Access({ auth: 'required', guests: true })
+  @Access({ auth: 'required', guests: true, bodyLimitBytes })
   async put(
     @Who() requester: Requester,
     @Param('userId') userId: string,
@@ -35,7 +38,7 @@ export class AccountDataController {
 
   /** PUT /_matrix/client/v3/user/{userId}/rooms/{roomId}/account_data/{type} */
   @Put(stable('/user/:userId/rooms/:roomId/account_data/:type'))
-  @Access({ auth: 'required', guests: true })
+  @Access({ auth: 'required', guests: true, bodyLimitBytes })
   async putForRoom(
     @Who() requester: Requester,
     @Param('userId') userId: string,

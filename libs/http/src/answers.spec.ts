@@ -1,0 +1,97 @@
+import { eventually } from '@rookery/testing';
+import { connect, type Socket } from 'node:net';
+import { answerTimeoutMs, UnreadAnswers } from './answers.js';
+import { FakeClock, lines, start } from './http.fixture.js';
+
+class Answer {
+  takenBytes: number | undefined = 0;
+  isCut = false;
+  constructor(
+    readonly userId: string | undefined,
+    readonly ip = '1.2.3.4',
+  ) {}
+  cut(): void {
+    this.isCut = true;
+  }
+}
+
+describe('answers that are not read', () => {
+  const cutOf = (answers: readonly Answer[]): boolean[] => answers.map(({ isCut }) => isCut);
+
+  it('are bounded for each user, and for each address where nobody is logged in', () => {
+    const unread = new UnreadAnswers({ ofHolder: 100, altogether: 1_000 });
+    const alice = [new Answer('@a:b'), new Answer('@a:b'), new Answer('@a:b')];
+    const others = [new Answer('@c:d'), new Answer(undefined), new Answer(undefined, '4.3.2.1')];
+    for (const answer of others) unread.add(answer, 90, 0);
+    for (const answer of alice) unread.add(answer, 50, 0);
+    expect([cutOf(alice), cutOf(others)]).toEqual([
+      [true, false, false],
+      [false, false, false],
+    ]);
+    const network = [new Answer(undefined, '2001:db8::1'), new Answer(undefined, '2001:db8::2')];
+    for (const answer of network) unread.add(answer, 60, 0);
+    expect(cutOf(network)).toEqual([true, false]);
+    unread.remove(alice[1]!);
+    const next = new Answer('@a:b');
+    unread.add(next, 50, 0);
+    expect([alice[2]!.isCut, next.isCut]).toEqual([false, false]);
+  });
+
+  it('are bounded altogether, the newest always allowed', () => {
+    const unread = new UnreadAnswers({ ofHolder: 1_000, altogether: 100 });
+    const answers = ['a', 'b', 'c'].map((name) => new Answer(name));
+    for (const answer of answers) unread.add(answer, 50, 0);
+    expect(cutOf(answers)).toEqual([true, false, false]);
+    const huge = new Answer('d');
+    unread.add(huge, 5_000, 0);
+    expect([cutOf(answers), huge.isCut, unread.size]).toEqual([[true, true, true], false, 1]);
+  });
+
+  it('are cut off when nothing is taken for a minute', () => {
+    const unread = new UnreadAnswers();
+    const [slow, still, idle] = [new Answer('a'), new Answer('b'), new Answer('c')];
+    idle.takenBytes = undefined;
+    for (const answer of [slow, still, idle]) unread.add(answer, 1, 0);
+    for (let nowMs = 0; nowMs <= answerTimeoutMs + 5_000; nowMs += 5_000) {
+      if (nowMs % 50_000 === 0) slow.takenBytes! += 1;
+      unread.check(nowMs);
+    }
+    expect(cutOf([slow, still, idle])).toEqual([false, true, false]);
+    expect(unread.size).toBe(2);
+  });
+
+  it('end with their connection, whatever their size; who reads slowly gets them whole', async () => {
+    const clock = new FakeClock();
+    const { app, port } = await start({ clock });
+    const ask = (size: number): Socket => {
+      const socket = connect(port, '127.0.0.1');
+      socket.on('error', () => undefined).pause();
+      socket.write(`GET /_matrix/client/v3/large/${size} HTTP/1.1\r\nHost: x\r\n\r\n`);
+      return socket;
+    };
+    lines.length = 0;
+    const silent = ask(30_000_000);
+    const slow = ask(30_000_000);
+    let read = 0;
+    let ended = false;
+    slow.on('data', (chunk: Buffer) => (read += chunk.length)).on('close', () => (ended = true));
+    slow.pause();
+    // A megabyte now and then, while time goes by.
+    await eventually(async () => {
+      await clock.advance(5_000);
+      const before = read;
+      slow.resume();
+      await eventually(() => read - before > 1_000_000 || read > 30_000_000 || ended);
+      if (read <= 30_000_000) slow.pause();
+      return read > 30_000_000 || ended;
+    });
+    expect([ended, read > 30_000_000]).toEqual([false, true]);
+    await eventually(async () => {
+      await clock.advance(5_000);
+      return lines.some(({ message }) => message === 'Client went away');
+    });
+    silent.destroy();
+    slow.destroy();
+    await app.close(0);
+  });
+});
