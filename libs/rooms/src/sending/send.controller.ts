@@ -46,7 +46,7 @@ export class SendController {
     @Param('txnId') txnId: string,
     @JsonBody(undefined, { optional: true }) content: JsonObject,
   ): Promise<object> {
-    if (request.body !== undefined) return this.#send(requester, request, roomId, type, content, txnId);
+    if (request.rawBody !== undefined) return this.#send(requester, request, roomId, type, content, txnId);
     return this.#repeated(requester, roomId, txnId, queryInteger(request, delayParameter) !== undefined);
   }
 
