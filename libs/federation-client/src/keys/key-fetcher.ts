@@ -54,11 +54,14 @@ export class KeyFetcher {
 
   /**
    * Looks for keys, until nothing is left that somebody might know. Never throws: what cannot be had is missing.
+   * @param mayAskNotaries whether notaries may be asked about a server now; it is called for those about which they would be
    * @returns in no order; may hold several statements of one server
    */
-  async fetch(wanted: WantedKeys): Promise<ToldStatement[]> {
+  async fetch(wanted: WantedKeys, mayAskNotaries: (serverName: string) => boolean): Promise<ToldStatement[]> {
     const told: ToldStatement[] = [];
-    const ask = [() => this.#fromOrigins(missing(wanted, told)), () => this.#fromNotaries(missing(wanted, told))];
+    const askNotaries = (): Promise<ToldStatement[]> =>
+      this.#fromNotaries(new Map([...missing(wanted, told)].filter(([serverName]) => mayAskNotaries(serverName))));
+    const ask = [() => this.#fromOrigins(missing(wanted, told)), askNotaries];
     if (wanted.size > fewServers) ask.reverse();
     for (const one of ask) {
       if (missing(wanted, told).size > 0) told.push(...(await one()));

@@ -17,8 +17,13 @@ import type { OwnKeys } from './own-keys.js';
 import { type StoredStatement, storedKeys, storedStatements, storeStatements } from './server-key.query.js';
 import type { ServerKey } from './server-keys.js';
 
-/** How long a server is not asked again for its keys, milliseconds. */
-const askedAgainMs = 30_000;
+/**
+ * How long a server is not asked again for its keys, milliseconds: as long as nobody notices who waits for a new one, and long
+ * enough that nobody with made-up signatures can have it asked much.
+ */
+const askedAgainMs = 1_000;
+/** The same for what others want to be told, and for asking trusted key servers about it: they are asked by everybody. */
+const toldAgainMs = 30_000;
 /** Most servers in one look-up; more are not looked for. */
 const maxServers = 10_000;
 const maxKeyIdLength = 136;
@@ -42,13 +47,15 @@ type Found = Map<string, Map<string, ServerKey>>;
  */
 export class KeyRing {
   readonly #known: Cache<string, ServerKey>;
-  /** Servers that were asked lately, and when. */
+  /** Servers that were asked lately, or about which others were, and when. */
   readonly #asked: Cache<string, { readonly atMs: number }>;
+  readonly #askedOthers: Cache<string, { readonly atMs: number }>;
   readonly #asking = new Map<string, Promise<Found>>();
 
   constructor(private readonly parts: KeyRingParts) {
     this.#known = new Cache(parts.config, 'server_keys', { max: 20_000 });
     this.#asked = new Cache(parts.config, 'server_keys_asked', { max: 20_000 });
+    this.#askedOthers = new Cache(parts.config, 'server_keys_asked_others', { max: 20_000 });
   }
 
   /**
@@ -141,7 +148,7 @@ export class KeyRing {
 
   /** Asks a server for its keys; whether it told something. */
   async #refresh(serverName: string): Promise<boolean> {
-    if (!this.#mayAsk(serverName)) return false;
+    if (!this.#mayAsk(this.#asked, serverName, toldAgainMs)) return false;
     const statement = await this.parts.fetcher.fromOrigin(serverName);
     if (statement === undefined) return false;
     await this.#keep([{ statement, from: serverName }]);
@@ -207,11 +214,11 @@ export class KeyRing {
     for (const [serverName, ids] of wanted) {
       const running = this.#asking.get(serverName);
       if (running !== undefined) answers.add(running);
-      else if (this.#mayAsk(serverName)) mine.set(serverName, ids);
+      else if (this.#mayAsk(this.#asked, serverName, askedAgainMs)) mine.set(serverName, ids);
     }
     if (mine.size > 0) {
       const asking = this.parts.fetcher
-        .fetch(mine)
+        .fetch(mine, (serverName) => this.#mayAsk(this.#askedOthers, serverName, toldAgainMs))
         .then((told) => this.#keep(told))
         .finally(() => {
           for (const serverName of mine.keys()) this.#asking.delete(serverName);
@@ -222,12 +229,12 @@ export class KeyRing {
     return [...answers];
   }
 
-  /** Whether a server was not asked a moment ago; from now on it was. */
-  #mayAsk(serverName: string): boolean {
+  /** Whether nobody was asked about a server within a time; from now on somebody was. */
+  #mayAsk(asked: Cache<string, { readonly atMs: number }>, serverName: string, againMs: number): boolean {
     const nowMs = this.parts.clock.monotonicMs();
-    const asked = this.#asked.get(serverName);
-    if (asked !== undefined && nowMs - asked.atMs < askedAgainMs) return false;
-    this.#asked.set(serverName, { atMs: nowMs });
+    const before = asked.get(serverName);
+    if (before !== undefined && nowMs - before.atMs < againMs) return false;
+    asked.set(serverName, { atMs: nowMs });
     return true;
   }
 
