@@ -1,4 +1,5 @@
 import type { Database } from '@rookery/database';
+import { signEvent } from '@rookery/events';
 import { FederationSender } from '@rookery/federation';
 import { eventually, type TestHomeserver, type TestUser } from '@rookery/testing';
 import type { JsonObject } from '@rookery/matrix-types';
@@ -78,6 +79,82 @@ describe.each(databases)('sending to other servers (%s)', (database) => {
       expect(origin).toBe('home.test');
       for (const pdu of pdus) expect(String(pdu['sender'])).toMatch(/:home\.test$/);
     }
+  });
+
+  describe('leaves a server that was out of reach alone', () => {
+    const fed = '/_matrix/federation';
+    /** The played server could not be reached, and is left alone for an hour. */
+    const resting = async (): Promise<Visit> => {
+      const visit = await sharedRoom();
+      played.answer = (_, response) => void response.writeHead(503).end('{}');
+      await say(alice, visit.roomId, 'into the void');
+      await eventually(async () => {
+        const row = await inside.get('SELECT 1 FROM destinations WHERE destination = ? AND retry_interval > 0', [
+          played.name,
+        ]);
+        return row !== undefined;
+      });
+      return visit;
+    };
+    const answers = (path: string, content: (asked: Asked) => unknown): void => {
+      played.answer = (asked, response) => {
+        if (asked.url.startsWith(`${fed}${path}`)) response.end(JSON.stringify(content(asked)));
+        else response.writeHead(503).end('{}');
+      };
+    };
+
+    it.each<[string, (visit: Visit) => Promise<unknown>]>([
+      [
+        'invites somebody',
+        (visit) => {
+          answers('/v2/invite/', ({ body }) => {
+            const { event } = JSON.parse(body) as { event: JsonObject };
+            return { event: signEvent(visit.parse(event), played.name, played.key).pdu };
+          });
+          return ok(alice, 'POST', `/rooms/${visit.roomId}/invite`, { user_id: `@yan:${played.name}` });
+        },
+      ],
+      [
+        'looks at a profile',
+        async () => {
+          answers('/v1/query/profile', () => ({ displayname: 'Zoe' }));
+          expect(await ok(alice, 'GET', `/profile/${zoe}`)).toEqual({ displayname: 'Zoe' });
+        },
+      ],
+      [
+        'looks up an alias',
+        async () => {
+          answers('/v1/query/directory', () => ({ room_id: '!a:b.test', servers: [] }));
+          const path = `/directory/room/${encodeURIComponent(`#a:${played.name}`)}`;
+          expect(await ok(alice, 'GET', path)).toMatchObject({ room_id: '!a:b.test' });
+        },
+      ],
+      [
+        'looks at its rooms',
+        async () => {
+          answers('/v1/publicRooms', () => ({ chunk: [] }));
+          expect(await ok(alice, 'GET', `/publicRooms?server=${played.name}`)).toEqual({ chunk: [] });
+        },
+      ],
+      [
+        'wants to join a room',
+        async () => {
+          played.answer = (_, response) => void response.writeHead(403).end('{"errcode":"M_FORBIDDEN","error":"No"}');
+          const { status } = await alice.request('POST', `/join/!r:${played.name}?via=${played.name}`, {});
+          expect(status).toBe(403);
+        },
+      ],
+      [
+        'wants to write to somebody',
+        async () => {
+          answers('/v1/user/keys/query', () => ({ device_keys: { [`@yan:${played.name}`]: {} } }));
+          const query = { device_keys: { [`@yan:${played.name}`]: [] } };
+          expect(await ok(alice, 'POST', '/keys/query', query)).toMatchObject({ failures: {} });
+        },
+      ],
+    ])('but not when a person waits who %s', async (_, act) => {
+      await act(await resting());
+    });
   });
 
   it('sends fifty events at most, whatever waits for a slow server', async () => {

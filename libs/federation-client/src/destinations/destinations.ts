@@ -35,6 +35,8 @@ interface Known {
 const healthy: BackoffRow = { failure_ts: null, retry_last_ts: 0, retry_interval: 0 };
 /** After this time the stored state is read again: another process may have changed it. */
 const trustedMs = 60_000;
+/** How long a server in its pause is not tried again for somebody who waits, milliseconds. */
+const probedAgainMs = 10_000;
 /** The factor by which a pause differs from its plan, so that not everything is tried at the same moment. */
 const jitterFrom = 0.8;
 const jitterTo = 1.4;
@@ -46,6 +48,8 @@ const jitterTo = 1.4;
 @Injectable()
 export class Destinations {
   readonly #known: Cache<string, Known>;
+  /** When servers were tried during their pauses. */
+  readonly #probed: Cache<string, { readonly atMs: number }>;
   readonly #listeners = new Set<RecoveryListener>();
   readonly #lifeListeners = new Set<RecoveryListener>();
 
@@ -57,6 +61,7 @@ export class Destinations {
     private readonly logger: Logger,
   ) {
     this.#known = new Cache(config, 'destinations', { max: 20_000 });
+    this.#probed = new Cache(config, 'destinations_probed', { max: 20_000 });
   }
 
   /** How a server stands. */
@@ -68,6 +73,15 @@ export class Destinations {
       retryAtTs: untilTs > this.clock.nowMs() ? untilTs : 0,
       pauseMs: row.retry_interval,
     };
+  }
+
+  /** Whether a server may be tried during its pause, because somebody waits; from now on it was. */
+  mayProbe(destination: string): boolean {
+    const nowMs = this.clock.monotonicMs();
+    const before = this.#probed.get(destination);
+    if (before !== undefined && nowMs - before.atMs < probedAgainMs) return false;
+    this.#probed.set(destination, { atMs: nowMs });
+    return true;
   }
 
   /** A page of the servers that this one has to do with, with the number of all that fit. For administrators. */

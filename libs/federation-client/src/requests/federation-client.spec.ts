@@ -369,6 +369,19 @@ describe('requests to other servers', () => {
       expect(await reason(clientWith({ names }).client.getJson('b.test', path, {}, none))).toBe('timeout');
     });
 
+    it('while a server rests, for whoever waits, now and then and once', async () => {
+      const clock = new FakeClock(Date.now());
+      const { client, server, destinations } = await pair((_, response) => json(response, {}, 503), { clock });
+      await failure(client.getJson('b.test', path, {}, { retries: 'none' }));
+      expect((await destinations.state('b.test')).retryAtTs).toBeGreaterThan(0);
+      expect(await reason(client.getJson('b.test', path))).toBe('backing_off');
+      expect(await reason(client.getJson('b.test', path, {}, { awaited: true }))).toBe('status');
+      expect(await reason(client.getJson('b.test', path, {}, { awaited: true }))).toBe('backing_off');
+      await clock.advance(10_000);
+      expect(await reason(client.getJson('b.test', path, {}, { awaited: true }))).toBe('status');
+      expect(server.seen).toHaveLength(3);
+    });
+
     it('by whoever gives up', async () => {
       const { client, server, destinations } = await pair(() => undefined);
       const giving = new AbortController();

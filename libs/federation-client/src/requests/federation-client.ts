@@ -35,10 +35,15 @@ export interface FederationRequest {
    */
   readonly retries?: RetryPlan | undefined;
   /**
-   * Try although the server could not be reached lately; a failure is not held against it, either. For names that anybody
-   * may have made up: nothing is written down about them.
+   * Try although the server could not be reached lately; a failure is not held against it, either. For what a person does once
+   * and waits for, and for names that anybody may have made up: nothing is written down about them.
    */
   readonly ignoreBackoff?: boolean | undefined;
+  /**
+   * Somebody waits for the answer, maybe one of many servers': one that could not be reached lately is tried all the same, once,
+   * though no oftener than every ten seconds.
+   */
+  readonly awaited?: boolean | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -172,8 +177,9 @@ export class FederationClient {
   ): Promise<T> {
     const { destination, signal } = request;
     const { destinations, clock, ids, config, logger } = this.parts;
-    await this.#check(request);
-    const plan = request.retries ?? (request.method === 'GET' || request.method === 'PUT' ? 'short' : 'none');
+    const isResting = await this.#check(request);
+    const usual = request.retries ?? (request.method === 'GET' || request.method === 'PUT' ? 'short' : 'none');
+    const plan = isResting ? 'none' : usual;
     const { tries, longestPauseMs } = retryPlan(config, plan);
     for (let attempt = 1; ; attempt++) {
       try {
@@ -199,16 +205,18 @@ export class FederationClient {
     }
   }
 
-  async #check({ destination, ignoreBackoff }: FederationRequest): Promise<void> {
+  /** @returns whether the server could not be reached lately, and is tried all the same because somebody waits */
+  async #check({ destination, ignoreBackoff, awaited }: FederationRequest): Promise<boolean> {
     const { keys, destinations } = this.parts;
     const denied = (message: string): FederationRequestError =>
       new FederationRequestError(destination, 'denied', message);
     if (!isValidServerName(destination)) throw denied('This is not the name of a server');
     if (destination === keys.serverName) throw denied('A server makes no requests to itself');
     if (!this.allows(destination)) throw denied(`Federation with ${destination} is not allowed here`);
-    if (ignoreBackoff === true) return;
+    if (ignoreBackoff === true) return false;
     const { retryAtTs } = await destinations.state(destination);
-    if (retryAtTs === 0) return;
+    if (retryAtTs === 0) return false;
+    if (awaited === true && destinations.mayProbe(destination)) return true;
     throw new FederationRequestError(destination, 'backing_off', `${destination} could not be reached lately`, {
       retryAfterMs: retryAtTs - this.parts.clock.nowMs(),
     });
@@ -286,7 +294,10 @@ export class FederationClient {
 }
 
 /** The parts of a request that the short forms take. */
-export type RequestOptions = Pick<FederationRequest, 'timeoutMs' | 'maxBytes' | 'retries' | 'ignoreBackoff' | 'signal'>;
+export type RequestOptions = Pick<
+  FederationRequest,
+  'timeoutMs' | 'maxBytes' | 'retries' | 'ignoreBackoff' | 'awaited' | 'signal'
+>;
 
 async function refusalOf(
   destination: string,

@@ -61,7 +61,7 @@ export class FederationMedia {
   async #fetch(request: MediaRequest, kind: 'download' | 'thumbnail', size: RequestQuery): Promise<RemoteContent> {
     const { destination, mediaId, maxBytes, timeoutMs, signal } = request;
     const query = { ...size, timeout_ms: request.uploadWaitMs ?? 20_000 };
-    const common = { destination, method: 'GET', timeoutMs, signal } as const;
+    const common = { destination, method: 'GET', timeoutMs, signal, awaited: true } as const;
     let answer: FederationStream;
     try {
       answer = await this.client.stream({

@@ -102,7 +102,7 @@ export class RemoteDeviceLists implements OnModuleInit {
    * @throws FederationRequestError
    */
   async ask(userId: string, limitMs = timeoutMs): Promise<RemoteDeviceKeys> {
-    const list = await this.#ask(userId, limitMs);
+    const list = await this.#ask(userId, limitMs, true);
     return onTheWire(new Set([userId]), list?.devices ?? [], list?.keys ?? []);
   }
 
@@ -172,10 +172,11 @@ export class RemoteDeviceLists implements OnModuleInit {
     });
   }
 
-  #ask(userId: string, limitMs: number): Promise<DeviceList | undefined> {
+  /** @param awaited whether a person waits for it */
+  #ask(userId: string, limitMs: number, awaited: boolean): Promise<DeviceList | undefined> {
     const asking = this.#asking.get(userId);
     if (asking) return asking.list;
-    const list = this.#fetch(userId, limitMs)
+    const list = this.#fetch(userId, limitMs, awaited)
       .then(async (found) => {
         await this.#keep(userId, found);
         return found;
@@ -185,10 +186,10 @@ export class RemoteDeviceLists implements OnModuleInit {
     return list;
   }
 
-  async #fetch(userId: string, limitMs: number): Promise<DeviceList | undefined> {
+  async #fetch(userId: string, limitMs: number, awaited: boolean): Promise<DeviceList | undefined> {
     try {
       const path = federationPath`/_matrix/federation/v1/user/devices/${userId}`;
-      const options = { timeoutMs: limitMs, maxBytes: maxAnswerBytes, retries: 'none' } as const;
+      const options = { timeoutMs: limitMs, maxBytes: maxAnswerBytes, retries: 'none', awaited } as const;
       return listIn(userId, await this.client.getJson(domainOf(userId), path, {}, options));
     } catch (error) {
       // There is no such user: no devices, and nothing to ask for again.
@@ -233,7 +234,7 @@ export class RemoteDeviceLists implements OnModuleInit {
   /** @returns false when the server is not worth another question now */
   async #tryAgain(userId: string): Promise<boolean> {
     try {
-      await this.#ask(userId, timeoutMs);
+      await this.#ask(userId, timeoutMs, false);
       return true;
     } catch (error) {
       if (!(error instanceof FederationRequestError)) throw error;

@@ -105,7 +105,8 @@ export class FederationKeySource implements RemoteKeySource, OnModuleInit {
   }
 }
 
-const options = (timeoutMs: number) => ({ timeoutMs, maxBytes: maxAnswerBytes, retries: 'none' }) as const;
+const options = (timeoutMs: number) =>
+  ({ timeoutMs, maxBytes: maxAnswerBytes, retries: 'none', awaited: true }) as const;
 
 const entriesOf = (value: unknown): [string, unknown][] => (isJsonObject(value) ? Object.entries(value) : []);
 

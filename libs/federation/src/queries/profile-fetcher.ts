@@ -33,7 +33,7 @@ export class ProfileFetcher {
       const query = { user_id: userId, field };
       const path = '/_matrix/federation/v1/query/profile';
       const { displayname, avatar_url, ...more } = await this.client.getJson(domainOf(userId), path, query, {
-        ...{ timeoutMs, maxBytes },
+        ...{ timeoutMs, maxBytes, ignoreBackoff: true },
       });
       // Others may say anything; clients count on texts.
       return {

@@ -120,7 +120,7 @@ export class Backfiller {
         method: 'GET',
         path: federationPath`/_matrix/federation/v1/backfill/${roomId}`,
         query: { v: wanted, limit },
-        retries: 'none',
+        ...{ retries: 'none', awaited: true },
         ...{ maxBytes, timeoutMs: Math.min(patienceMs, this.config.get('federation.client_timeout')) },
       });
       const pdus = Array.isArray(answer['pdus']) ? answer['pdus'].slice(0, maxEvents) : [];

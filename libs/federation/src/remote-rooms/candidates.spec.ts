@@ -50,6 +50,20 @@ describe('servers that may help', () => {
     expect(attempts).toEqual([['a.test', { retries: 'short' }]]);
   });
 
+  it('are asked once when they were down lately, and have little time where there are others', async () => {
+    const attempts: [string, Attempt][] = [];
+    const ask = async (server: string, attempt: Attempt): Promise<never> => {
+      attempts.push([server, attempt]);
+      return failing(server, 'timeout');
+    };
+    await expect(make(['a.test', 'b.test']).first(['a.test', 'b.test'], ask)).rejects.toMatchObject({ status: 504 });
+    const little = { retries: 'none', timeoutMs: 10_000 };
+    expect(attempts).toEqual([
+      ['a.test', little],
+      ['b.test', little],
+    ]);
+  });
+
   it('are asked no more than twice each', async () => {
     let asked = 0;
     const ask = (server: string): Promise<string> => {

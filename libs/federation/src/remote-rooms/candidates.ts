@@ -39,10 +39,16 @@ export interface Attempt {
   /** The only server there is deserves more patience than one of many. */
   readonly retries: RetryPlan;
   /**
-   * For the first step: while there are others a server that takes its time is left for later, and that is not held against
-   * it. `undefined` for the usual time.
+   * For the first step: while there are others a server that takes its time is left for later. `undefined` for the usual time.
    */
   readonly timeoutMs?: number;
+}
+
+interface Turn {
+  readonly server: string;
+  readonly attempt: Attempt;
+  /** Whether the server is not asked once more when it is slow. */
+  readonly isLast: boolean;
 }
 
 /** Tries servers one after the other until one of them helps. */
@@ -72,8 +78,8 @@ export class Candidates {
   }
 
   /**
-   * Lets servers try in turn, those that could not be reached lately behind the others; the first success counts. Who was slow
-   * is asked once more in the end.
+   * Lets servers try in turn, those that could not be reached lately behind the others, since somebody waits; the first success
+   * counts. Who was slow, and not out of reach before, is asked once more in the end.
    * @param ask throws FederationRequestError when a server does not help
    * @param patienceMs after so much time no further server is asked
    * @throws MatrixError 404 `M_NOT_FOUND` when there is nobody to ask, else what says most of their refusals, 502 or 504
@@ -90,15 +96,15 @@ export class Candidates {
     let refusals = 0;
     const untilMs = this.clock.nowMs() + patienceMs;
     const turns = await this.#turns(usable.slice(0, maxServers));
-    for (const { server, attempt } of turns) {
+    for (const { server, attempt, isLast } of turns) {
       if (best && this.clock.nowMs() >= untilMs) break;
       try {
         return await ask(server, attempt);
       } catch (error) {
         if (!(error instanceof FederationRequestError)) throw error;
         this.#logger.info('Another server did not help', { destination: server, reason: error.message });
-        if (error.reason === 'timeout' && attempt.timeoutMs !== undefined)
-          turns.push({ server, attempt: { retries: 'none' } });
+        if (error.reason === 'timeout' && attempt.timeoutMs !== undefined && !isLast)
+          turns.push({ server, attempt: { retries: 'none' }, isLast: true });
         const shown = asMatrixError(error);
         if (best === undefined || weight(shown) > weight(best)) best = shown;
         if (shown.status === 403 && ++refusals >= maxRefusals) break;
@@ -107,20 +113,19 @@ export class Candidates {
     throw best!;
   }
 
-  async #turns(servers: readonly string[]): Promise<{ readonly server: string; readonly attempt: Attempt }[]> {
+  async #turns(servers: readonly string[]): Promise<Turn[]> {
     const [only] = servers;
-    if (only !== undefined && servers.length === 1) return [{ server: only, attempt: { retries: 'short' } }];
+    if (only !== undefined && servers.length === 1)
+      return [{ server: only, attempt: { retries: 'short' }, isLast: true }];
     await this.destinations.prepare(servers);
     const resting = new Set<string>();
     for (const server of servers) if ((await this.destinations.state(server)).retryAtTs > 0) resting.add(server);
     const timeoutMs = Math.min(impatienceMs, this.config.get('federation.client_timeout') / impatienceShare);
+    const attempt: Attempt = { retries: 'none', timeoutMs };
     return [
-      ...servers.filter((server) => !resting.has(server)).map((server) => ({ server, timeoutMs })),
-      ...servers.filter((server) => resting.has(server)).map((server) => ({ server, timeoutMs: undefined })),
-    ].map(({ server, timeoutMs: limitMs }) => ({
-      server,
-      attempt: { retries: 'none', ...(limitMs !== undefined && { timeoutMs: limitMs }) },
-    }));
+      ...servers.filter((server) => !resting.has(server)).map((server) => ({ server, attempt, isLast: false })),
+      ...servers.filter((server) => resting.has(server)).map((server) => ({ server, attempt, isLast: true })),
+    ];
   }
 }
 

@@ -67,8 +67,8 @@ export class MembershipHandshake {
       path: `/_matrix/federation/v1/make_${kind}/${encodeURIComponent(roomId)}/${encodeURIComponent(userId)}`,
       ...(kind !== 'leave' && { query: { ver: versionsFor(kind) } }),
       timeoutMs: timeoutMs ?? this.#timeoutMs(kind),
-      // Who was given less time than usual is not down for that.
-      ignoreBackoff: timeoutMs !== undefined,
+      // Somebody waits for it; and who was given less time than usual is not down for that.
+      ignoreBackoff: true,
       maxBytes: maxSmallBytes,
       retries,
     });
@@ -113,6 +113,7 @@ export class MembershipHandshake {
       canonicalContent: canonicalJson(event.pdu),
       maxBytes: !isJoin ? maxSmallBytes : huge ? maxJoinBytes : usualJoinBytes,
       retries: 'none',
+      ignoreBackoff: true,
       timeoutMs: this.#timeoutMs(kind) * (isJoin ? joinPatience : 1),
     } as const;
     const path = federationPath`/${event.roomId}/${event.eventId}`;

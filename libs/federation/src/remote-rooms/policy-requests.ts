@@ -23,7 +23,7 @@ export class PolicyRequests {
       const answer = await this.client.requestJson({
         ...{ destination: server, method: 'POST', path: '/_matrix/policy/v1/sign', timeoutMs, maxBytes },
         canonicalContent: canonicalJson(pdu),
-        retries: 'none',
+        ...{ retries: 'none', awaited: true },
       });
       const ofServer = Object.hasOwn(answer, server) ? answer[server] : undefined;
       const signature = isJsonObject(ofServer) && Object.hasOwn(ofServer, keyId) ? ofServer[keyId] : undefined;

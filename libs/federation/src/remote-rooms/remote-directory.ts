@@ -70,7 +70,8 @@ export class RemoteDirectory {
     try {
       const path = '/_matrix/federation/v1/query/directory';
       const query = { room_alias: alias };
-      answer = await this.client.getJson(server, path, query, { timeoutMs, maxBytes: maxAliasBytes });
+      const more = { timeoutMs, maxBytes: maxAliasBytes, ignoreBackoff: true };
+      answer = await this.client.getJson(server, path, query, more);
     } catch (error) {
       if (!(error instanceof FederationRequestError)) throw error;
       if (error.status === 404) return undefined;
@@ -103,7 +104,7 @@ export class RemoteDirectory {
     const { limit, since, filter } = body;
     const wanted = Object.fromEntries(Object.entries(body).filter(([, value]) => value !== undefined));
     const path = '/_matrix/federation/v1/publicRooms';
-    const more = { timeoutMs, maxBytes: maxDirectoryBytes };
+    const more = { timeoutMs, maxBytes: maxDirectoryBytes, ignoreBackoff: true };
     let answer: JsonObject;
     try {
       answer =
@@ -159,7 +160,7 @@ export class RemoteDirectory {
     const path = federationPath`/_matrix/federation/unstable/rooms/${roomId}/complexity`;
     for (const server of this.candidates.usable(servers).slice(0, maxComplexityServers)) {
       try {
-        const more = { timeoutMs, maxBytes: 65_536, retries: 'none' } as const;
+        const more = { timeoutMs, maxBytes: 65_536, retries: 'none', awaited: true } as const;
         const { v1 } = await this.client.getJson(server, path, {}, more);
         if (typeof v1 === 'number') return v1;
       } catch (error) {
@@ -171,7 +172,7 @@ export class RemoteDirectory {
 
   async #ask(server: string, roomId: string, suggestedOnly: boolean): Promise<JsonObject | undefined> {
     const path = federationPath`/_matrix/federation/v1/hierarchy/${roomId}`;
-    const more = { timeoutMs, maxBytes: maxHierarchyBytes, retries: 'none' } as const;
+    const more = { timeoutMs, maxBytes: maxHierarchyBytes, retries: 'none', awaited: true } as const;
     try {
       const answer = await this.client.getJson(server, path, { suggested_only: suggestedOnly }, more);
       const room = shownRoom(answer['room']);

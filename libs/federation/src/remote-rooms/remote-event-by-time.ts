@@ -50,7 +50,7 @@ export class RemoteEventByTime {
   async #ask(server: string, roomId: string, ts: number, direction: 'f' | 'b'): Promise<string | undefined> {
     try {
       const path = federationPath`/_matrix/federation/v1/timestamp_to_event/${roomId}`;
-      const more = { timeoutMs, maxBytes, retries: 'none' } as const;
+      const more = { timeoutMs, maxBytes, retries: 'none', awaited: true } as const;
       const { event_id: eventId } = await this.client.getJson(server, path, { ts, dir: direction }, more);
       return typeof eventId === 'string' && isValidEventId(eventId) ? eventId : undefined;
     } catch (error) {

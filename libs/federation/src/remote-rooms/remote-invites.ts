@@ -42,7 +42,8 @@ export class RemoteInvites {
 
   async #send(server: string, event: RoomEvent, roomState: readonly JsonObject[]): Promise<JsonObject> {
     const path = federationPath`/${event.roomId}/${event.eventId}`;
-    const request = { destination: server, method: 'PUT', maxBytes } as const;
+    // Whoever invites waits for it, and asks again as often as they like.
+    const request = { destination: server, method: 'PUT', maxBytes, ignoreBackoff: true } as const;
     try {
       return await this.client.requestExactJson({
         ...request,
