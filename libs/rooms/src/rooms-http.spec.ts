@@ -133,7 +133,7 @@ describe('the rooms part of the client API over HTTP', () => {
     expect(await refused(alice, 'POST', `/join/${id('!nowhere:rookery.test')}`, {})).toBe('404 M_NOT_FOUND');
     expect(await refused(alice, 'POST', `/join/${id('!nowhere:elsewhere.test')}`, {})).toBe('502 M_UNKNOWN');
     expect(await refused(alice, 'POST', `/join/${id('#nothing:rookery.test')}`, {})).toBe('404 M_NOT_FOUND');
-    expect(await refused(alice, 'PUT', `${room}/state/m.room.create`, {})).toBe('403 M_FORBIDDEN');
+    expect(await refused(alice, 'PUT', `${room}/state/m.room.create`, {})).toBe('400 M_BAD_JSON');
     expect(await refused(alice, 'POST', '/createRoom', { preset: 'none' })).toBe('400 M_INVALID_PARAM');
     expect(await refused(alice, 'POST', `${room}/upgrade`, { new_version: '99' })).toBe(
       '400 M_UNSUPPORTED_ROOM_VERSION',

@@ -5,6 +5,7 @@ import { replicationMigrations } from '@rookery/replication';
 import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
 import { usersMigrations } from '@rookery/users';
 import { type CreateRoomRequest, RoomCreation } from './creation/room-creation.service.js';
+import { RoomDirectory } from './directory/directory.service.js';
 import { RoomReadingService } from './history/room-reading.service.js';
 import { JoinService } from './membership/join.service.js';
 import { MembershipService } from './membership/membership.service.js';
@@ -108,7 +109,9 @@ eachDatabase('rooms', (open) => {
     );
     expect(await outcome(create({ room_version: '99' }))).toBe('400 M_UNSUPPORTED_ROOM_VERSION');
     expect(await outcome(create({ invite: ['nobody'] }))).toBe('400 M_INVALID_PARAM');
-    expect(await outcome(create({ visibility: 'public' }))).toBe('403 M_FORBIDDEN');
+    const unlisted = await create({ visibility: 'public' });
+    expect(await stateOf(unlisted, 'm.room.join_rules')).toEqual({ join_rule: 'public' });
+    expect(await rooms.get(RoomDirectory).isPublished(unlisted)).toBe(false);
   });
 
   it('gives an alias to one room only', async () => {

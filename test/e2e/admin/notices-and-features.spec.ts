@@ -151,6 +151,9 @@ describe.each(databases)('notices and features in the admin API (%s)', (database
         const refused = await root.call(method, '/v1/experimental_features/@x:elsewhere.test', body);
         expect(outcome(refused)).toBe('400 M_UNKNOWN');
       }
+      const nobody = { features: { msc3881: true } };
+      const stored = await root.call('PUT', '/v1/experimental_features/@nobody:rookery.test', nobody);
+      expect(outcome(stored)).toBe('404 M_NOT_FOUND');
     });
   });
 

@@ -137,6 +137,8 @@ describe.each(databases)('the server’s own work in the admin API (%s)', (datab
       });
       const all = await list('');
       expect(all).toHaveLength(2);
+      // The oldest first.
+      expect(all[1]).toBe(purgeId);
       expect(await list('?action_name=purge_history')).toEqual([purgeId]);
       expect(await list(`?resource_id=${encodeURIComponent(other)}`)).toEqual([purgeId]);
       expect([...(await list('?status=complete'))].sort()).toEqual([...all].sort());

@@ -106,6 +106,21 @@ describe.each(databases)('networks of application services (%s)', (database) => 
     expect(outcome(await alice.request('GET', '/thirdparty/user'))).toBe('400 M_MISSING_PARAM');
   });
 
+  it('have rooms of their own in the directory, which whoever asks for all networks sees beside the others', async () => {
+    const bot = acting(homeserver, 'one');
+    const options = { preset: 'public_chat', name: 'Bridged' };
+    const { room_id: roomId } = await ok<{ room_id: string }>(bot, 'POST', '/createRoom', options);
+    await ok(bot, 'PUT', `/directory/list/appservice/freenode/${roomId}`, { visibility: 'public' });
+    const found = async (body: object): Promise<string[]> => {
+      const { chunk } = await ok<{ chunk: { room_id: string }[] }>(alice, 'POST', '/publicRooms', body);
+      return chunk.map((room) => room.room_id);
+    };
+    expect(await found({})).toEqual([]);
+    expect(await found({ third_party_instance_id: 'one|freenode' })).toEqual([roomId]);
+    expect(await found({ include_all_networks: true })).toEqual([roomId]);
+    expect(await found({ include_all_networks: false })).toEqual([]);
+  });
+
   it('are pinged for their services', async () => {
     const ping = (id: string, user: TestUser) =>
       user.request('POST', `/_matrix/client/v1/appservice/${id}/ping`, { transaction_id: 'ping 1' });

@@ -57,6 +57,7 @@ export class ElsewhereRoom {
     readonly server: PlayedServer,
     readonly version: string,
     joinRule: JsonObject = { join_rule: 'public' },
+    predecessor?: string,
   ) {
     const rules = roomVersionRules(version);
     if (!rules) throw new Error(`there is no room version ${version}`);
@@ -66,7 +67,8 @@ export class ElsewhereRoom {
     const creation = rules.creatorIsSender
       ? { room_version: version }
       : { ...(version !== '1' && { room_version: version }), creator: this.creator };
-    const create = this.add({ type: 'm.room.create', stateKey: '', content: creation });
+    const replaced = predecessor !== undefined && { predecessor: { room_id: predecessor } };
+    const create = this.add({ type: 'm.room.create', stateKey: '', content: { ...creation, ...replaced } });
     this.roomId = create.roomId;
     this.add({ type: 'm.room.member', stateKey: this.creator, content: { membership: 'join' } });
     const users = rules.privilegedCreators ? {} : { [this.creator]: 100 };

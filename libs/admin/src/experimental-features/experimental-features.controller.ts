@@ -32,7 +32,7 @@ export class ExperimentalFeaturesController {
     @Param('userId') user: string,
     @JsonBody(schema) body: { readonly features: Readonly<Record<string, boolean>> },
   ): Promise<object> {
-    const userId = this.users.localUserId(user);
+    const { userId } = await this.users.localAccount(user);
     const wanted = Object.entries(body.features);
     const isKnown = (name: string): name is UserFeature => (userFeatures as readonly string[]).includes(name);
     if (wanted.length === 0) throw new MatrixError(400, 'M_UNKNOWN', 'No feature is named');

@@ -25,44 +25,52 @@ export interface MediaUsageSearch {
   readonly term: string | undefined;
 }
 
-/** A page of the users who have uploaded something, with the number of all of them. */
+/**
+ * A page of the users who have uploaded something, with the number of all of them. Who has no name goes last, or first where
+ * the list is turned around.
+ */
 export async function selectMediaUsage(
   db: Db,
   search: MediaUsageSearch,
 ): Promise<{ readonly users: MediaUsageRow[]; readonly total: number }> {
   const params: SqlValue[] = [search.fromTs];
-  const where = ['m.user_id IS NOT NULL', 'm.media_length IS NOT NULL', 'm.created_ts >= ?'];
+  const where = ['user_id IS NOT NULL', 'media_length IS NOT NULL', 'created_ts >= ?'];
   if (search.untilTs !== undefined) {
-    where.push('m.created_ts <= ?');
+    where.push('created_ts <= ?');
     params.push(search.untilTs);
+  }
+  // Each user once, before anything is asked about them.
+  let usage = `SELECT user_id, COUNT(*) AS media_count, SUM(media_length) AS media_length
+    FROM local_media_repository WHERE ${where.join(' AND ')} GROUP BY user_id`;
+  const byName = search.term !== undefined || search.orderBy === 'displayname';
+  if (byName) {
+    usage = `SELECT t.user_id, p.displayname, t.media_count, t.media_length
+      FROM (${usage}) t LEFT JOIN profiles p ON p.user_id = t.user_id`;
   }
   if (search.term !== undefined) {
     // The database lowers the term, as it does the column: it may know other letters than we do.
     const pattern = `%${likeText(search.term)}%`;
-    where.push(`(LOWER(m.user_id) LIKE LOWER(?) ESCAPE '\\' OR LOWER(p.displayname) LIKE LOWER(?) ESCAPE '\\')`);
+    usage += ` WHERE (LOWER(t.user_id) LIKE LOWER(?) ESCAPE '\\' OR LOWER(p.displayname) LIKE LOWER(?) ESCAPE '\\')`;
     params.push(pattern, pattern);
   }
-  const tables = 'local_media_repository m LEFT JOIN profiles p ON p.user_id = m.user_id';
-  const direction = search.descending ? 'DESC' : 'ASC';
-  const [rows, count] = await Promise.all([
-    db.query<MediaUsageRow>(
-      `SELECT * FROM (
-         SELECT m.user_id, p.displayname, COUNT(*) AS media_count, SUM(m.media_length) AS media_length
-         FROM ${tables} WHERE ${where.join(' AND ')} GROUP BY m.user_id, p.displayname) AS usage
-       ORDER BY ${search.orderBy} ${direction}, user_id LIMIT ? OFFSET ?`,
-      [...params, search.limit, search.offset],
-    ),
-    db.get<{ total: number }>(
-      `SELECT COUNT(DISTINCT m.user_id) AS total FROM ${tables} WHERE ${where.join(' AND ')}`,
-      params,
-    ),
-  ]);
-  return {
-    users: rows.map((row) => ({
-      ...row,
-      media_count: Number(row.media_count),
-      media_length: Number(row.media_length),
-    })),
-    total: Number(count?.total ?? 0),
-  };
+  const direction = search.descending ? 'DESC NULLS FIRST' : 'ASC NULLS LAST';
+  const order = (table: string): string => `${table}.${search.orderBy} ${direction}, ${table}.user_id`;
+  let page = `SELECT u.*, (SELECT COUNT(*) FROM usage) AS total FROM usage u ORDER BY ${order('u')} LIMIT ? OFFSET ?`;
+  if (!byName) {
+    page = `SELECT w.*, p.displayname FROM (${page}) w LEFT JOIN profiles p ON p.user_id = w.user_id ORDER BY ${order('w')}`;
+  }
+  const rows = await db.query<MediaUsageRow & { readonly total: number }>(
+    `WITH usage AS MATERIALIZED (${usage}) ${page}`,
+    [...params, search.limit, search.offset],
+  );
+  const users = rows.map(({ user_id, displayname, media_count: count, media_length: length }) => ({
+    user_id,
+    displayname,
+    media_count: Number(count),
+    media_length: Number(length),
+  }));
+  if (rows[0]) return { users, total: Number(rows[0].total) };
+  // Behind the last page, or a page of nothing.
+  const count = await db.get<{ total: number }>(`SELECT COUNT(*) AS total FROM (${usage}) AS usage`, params);
+  return { users, total: Number(count?.total ?? 0) };
 }

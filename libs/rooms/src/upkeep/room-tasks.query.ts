@@ -51,7 +51,7 @@ export interface TaskSearch {
   readonly maxTimestamp?: number | undefined;
 }
 
-/** The newest tasks that fit, the newest first; at most `limit`. */
+/** The tasks that fit, the oldest first; of more than `limit` the newest. */
 export function selectTasks(db: Db, search: TaskSearch, limit: number): Promise<TaskRow[]> {
   const wanted = [
     ['action = ?', search.action],
@@ -62,7 +62,8 @@ export function selectTasks(db: Db, search: TaskSearch, limit: number): Promise<
   const given = wanted.filter(([, value]) => value !== undefined);
   const where = given.length === 0 ? '' : `WHERE ${given.map(([condition]) => condition).join(' AND ')}`;
   return db.query<TaskRow>(
-    `SELECT ${columns} FROM scheduled_tasks ${where} ORDER BY timestamp DESC, id LIMIT ${Math.trunc(limit)}`,
+    `SELECT * FROM (SELECT ${columns} FROM scheduled_tasks ${where} ORDER BY timestamp DESC, id DESC
+       LIMIT ${Math.trunc(limit)}) AS newest ORDER BY timestamp, id`,
     given.map(([, value]) => value!),
   );
 }

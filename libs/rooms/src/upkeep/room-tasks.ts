@@ -39,7 +39,8 @@ const maxRunning = 5;
 const maxAwaited = 5;
 const firstRetryMs = 2_000;
 const longestRetryMs = 60_000;
-const maxListed = 1000;
+/** Those of a week are kept: more than this are hardly ever there. */
+const maxListed = 100_000;
 const keepFinishedMs = 7 * 24 * 3_600_000;
 
 /** Runs long work on rooms in the background, a few tasks at a time, and goes on with it after a restart. */
@@ -145,7 +146,7 @@ export class RoomTasks {
     return (await selectTasksOf(this.database, roomId)).map(taskOf);
   }
 
-  /** The newest tasks that fit, the newest first; at most a thousand. */
+  /** The tasks that fit, the oldest first; of more than a hundred thousand the newest. */
   async list(search: TaskSearch): Promise<RoomTask[]> {
     return (await selectTasks(this.database, search, maxListed)).map(taskOf);
   }

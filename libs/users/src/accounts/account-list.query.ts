@@ -74,10 +74,10 @@ interface Row {
   readonly creation_ts: number;
 }
 
-// Addresses are forgotten after a while; what stays then is when each device was seen last.
-const lastSeen = (userId: string): string =>
-  `COALESCE((SELECT MAX(last_seen) FROM user_ips i WHERE i.user_id = ${userId}),
-     (SELECT MAX(last_seen) FROM devices d WHERE d.user_id = ${userId}))`;
+/** When each user was seen last. Addresses are forgotten after a while; what stays then is when each device was. */
+const lastSeenTables = `
+  LEFT JOIN (SELECT user_id, MAX(last_seen) AS seen FROM user_ips GROUP BY user_id) i ON i.user_id = u.name
+  LEFT JOIN (SELECT user_id, MAX(last_seen) AS seen FROM devices GROUP BY user_id) d ON d.user_id = u.name`;
 
 const orderColumns: Readonly<Record<AccountOrder, string>> = {
   name: 'u.name',
@@ -89,7 +89,7 @@ const orderColumns: Readonly<Record<AccountOrder, string>> = {
   avatar_url: 'p.avatar_url',
   shadow_banned: 'u.shadow_banned',
   creation_ts: 'u.creation_ts',
-  last_seen_ts: lastSeen('u.name'),
+  last_seen_ts: 'COALESCE(i.seen, d.seen)',
   locked: 'u.locked',
 };
 
@@ -122,24 +122,25 @@ function conditionsOf(filter: AccountFilter): { readonly where: string; readonly
   return { where: conditions.length > 0 ? `WHERE ${conditions.join(' AND ')}` : '', values };
 }
 
-/** A page of the accounts that fit, with the number of all that do. What has no value stands before what has one. */
+/**
+ * A page of the accounts that fit, with the number of all that do. What has no value goes last, or first where the list is
+ * turned around.
+ */
 export async function listAccounts(
   db: Db,
   filter: AccountFilter,
   page: AccountPage,
 ): Promise<{ readonly accounts: ListedAccount[]; readonly total: number }> {
   const { where, values } = conditionsOf(filter);
-  const direction = page.descending ? 'DESC NULLS LAST' : 'ASC NULLS FIRST';
+  const direction = page.descending ? 'DESC NULLS FIRST' : 'ASC NULLS LAST';
+  const names = filter.name === undefined ? '' : 'LEFT JOIN profiles p ON p.user_id = u.name';
   const [count, rows] = await Promise.all([
-    db.get<{ count: number }>(
-      `SELECT COUNT(*) AS count FROM users u LEFT JOIN profiles p ON p.user_id = u.name ${where}`,
-      values,
-    ),
+    db.get<{ count: number }>(`SELECT COUNT(*) AS count FROM users u ${names} ${where}`, values),
     db.query<Row>(
       `SELECT u.name, p.displayname, p.avatar_url, u.user_type, u.is_guest, u.admin, u.deactivated,
          e.user_id IS NOT NULL AS erased, u.shadow_banned, u.locked, u.approved, u.creation_ts
        FROM users u LEFT JOIN profiles p ON p.user_id = u.name LEFT JOIN erased_users e ON e.user_id = u.name
-       ${where} ORDER BY ${orderColumns[page.orderBy]} ${direction}, u.name ASC LIMIT ? OFFSET ?`,
+       ${page.orderBy === 'last_seen_ts' ? lastSeenTables : ''} ${where} ORDER BY ${orderColumns[page.orderBy]} ${direction}, u.name ASC LIMIT ? OFFSET ?`,
       [...values, page.limit, page.offset],
     ),
   ]);
@@ -152,11 +153,16 @@ export async function listAccounts(
 
 /** When users were seen last, milliseconds; of whom nothing is known anymore is left out. */
 export async function lastSeenOf(db: Db, userIds: readonly string[]): Promise<Map<string, number>> {
-  const rows = await db.query<{ name: string; seen: number | null }>(
-    `SELECT u.name, ${lastSeen('u.name')} AS seen FROM users u WHERE ${db.dialect.anyOf('u.name')}`,
-    [userIds],
+  const seenBy = (table: 'user_ips' | 'devices'): Promise<{ user_id: string; seen: number | null }[]> =>
+    db.query(
+      `SELECT user_id, MAX(last_seen) AS seen FROM ${table} WHERE ${db.dialect.anyOf('user_id')} GROUP BY user_id`,
+      [userIds],
+    );
+  const [addresses, devices] = await Promise.all([seenBy('user_ips'), seenBy('devices')]);
+  // What is known of addresses is the more exact.
+  return new Map(
+    [...devices, ...addresses].flatMap((row) => (row.seen === null ? [] : [[row.user_id, Number(row.seen)]])),
   );
-  return new Map(rows.flatMap((row) => (row.seen === null ? [] : [[row.name, Number(row.seen)]])));
 }
 
 const listed = (row: Row, lastSeenMs: number | undefined): ListedAccount => ({
