@@ -1,8 +1,10 @@
-import type { Database, Tx } from '@rookery/database';
+import type { Database, DialectName, Tx } from '@rookery/database';
 import type { ModuleMigration, ModuleTransaction } from '@rookery/module-api';
 import type { TableBackend } from '@rookery/module-host';
 import type { Clock } from '@rookery/platform';
 import { inModuleTransaction } from './module-transaction.js';
+import { type Definition, type ModuleWall, SqlWall, tablePrefix } from './sql-wall.query.js';
+import { type SqlToken, sqlTokens } from './sql-tokens.js';
 
 /** Two processes that start together must not take a step twice. Any fixed number that nobody else uses will do. */
 const advisoryLock = 7_246_502;
@@ -12,35 +14,48 @@ const maxName = 255;
 const allowedStatements = new Set(['SELECT', 'WITH', 'VALUES', 'INSERT', 'UPDATE', 'DELETE']);
 const allowedSteps = new Set([...allowedStatements, 'CREATE', 'ALTER', 'DROP']);
 
-const definition = /^(CREATE|ALTER|DROP)\s+(?:UNIQUE\s+)?(TABLE|INDEX)\s+(?:IF\s+(?:NOT\s+)?EXISTS\s+)?["`]?(\w+)/i;
-
-/** What the names of a module's tables and indexes begin with: `module_word_filter_`. */
-export const tablePrefix = (module: string): string => `module_${module.replace(/[^a-z0-9]/g, '_')}_`;
-
 /** Tables that modules made for themselves, in the server's database. */
 export function tableBackend(database: Database, clock: Clock): TableBackend {
+  const wall = new SqlWall(database);
   return {
-    // The module's name alone is a label of metrics: there may be any number of descriptions.
-    run: (module, _description, work) =>
-      inModuleTransaction(database, clock, module, `module_${module}`, (tx) => work(moduleTransaction(tx))),
+    async run(module, _description, work) {
+      const own = await wall.of(module);
+      // The module's name alone is a label of metrics: there may be any number of descriptions.
+      return inModuleTransaction(database, clock, module, `module_${module}`, async (tx) => {
+        own.broken = undefined;
+        const result = await work(moduleTransaction(tx, own));
+        if (own.broken) throw own.broken;
+        return result;
+      });
+    },
     async migrate(module, migrations) {
       checkSteps(module, migrations);
-      for (const migration of migrations) {
-        await database.write((tx) => applyStep(tx, module, migration), { name: 'module_migrate', limitMs: Infinity });
+      const own = await wall.of(module);
+      try {
+        for (const migration of migrations) {
+          const step = (tx: Tx): Promise<void> => applyStep(tx, module, own, migration);
+          await database.write(step, { name: 'module_migrate', limitMs: Infinity });
+        }
+      } finally {
+        wall.forget();
       }
     },
   };
 }
 
-function moduleTransaction(tx: Tx): ModuleTransaction {
+function moduleTransaction(tx: Tx, wall: ModuleWall): ModuleTransaction {
+  const checked = async (sql: string, params: Parameters<Tx['query']>[1]): Promise<void> => {
+    checkStatement(sql, tx.dialect.name, allowedStatements);
+    await wall.check(tx, sql, params);
+  };
   return Object.freeze({
     dialect: tx.dialect.name,
     query: async (sql, params) => {
-      checkStatement(sql, allowedStatements);
+      await checked(sql, params);
       return tx.query(sql, params);
     },
     run: async (sql, params) => {
-      checkStatement(sql, allowedStatements);
+      await checked(sql, params);
       return tx.run(sql, params);
     },
   } satisfies ModuleTransaction);
@@ -55,28 +70,33 @@ function checkSteps(module: string, migrations: readonly ModuleMigration[]): voi
     }
     if (seen.has(name)) throw new RangeError(`Two migrations are called ${name}`);
     seen.add(name);
-    const statements = isList(sql) ? sql : [...sql.postgres, ...sql.sqlite];
-    for (const statement of statements) {
-      if (allowedStatements.has(checkStatement(statement, allowedSteps))) continue;
-      const defined = definitionIn(statement);
-      if (!defined) throw new RangeError(`${name}: only tables and indexes can be created, altered, dropped`);
-      if (!defined.object.startsWith(prefix)) {
-        throw new RangeError(`${name}: the name of ${defined.object} has to begin with ${prefix}`);
+    for (const dialect of ['postgres', 'sqlite'] as const) {
+      for (const statement of isList(sql) ? sql : sql[dialect]) {
+        const tokens = checkStatement(statement, dialect, allowedSteps);
+        if (allowedStatements.has(firstWord(tokens))) continue;
+        const defined = definitionIn(tokens);
+        if (!defined) throw new RangeError(`${name}: only tables and indexes can be created, altered, dropped`);
+        for (const object of defined.objects) {
+          if (!object.startsWith(prefix)) {
+            throw new RangeError(`${name}: the name of ${object} has to begin with ${prefix}`);
+          }
+        }
+        if (tokens.some(({ kind, value }, i) => kind === 'name' && value === 'rename' && tokens[i + 1]?.value === 'to'))
+          throw new RangeError(`${name}: names of tables stay as they are`);
       }
-      if (/\bRENAME\s+TO\b/i.test(bareText(statement)))
-        throw new RangeError(`${name}: names of tables stay as they are`);
     }
   }
 }
 
-async function applyStep(tx: Tx, module: string, { name, sql }: ModuleMigration): Promise<void> {
+async function applyStep(tx: Tx, module: string, wall: ModuleWall, { name, sql }: ModuleMigration): Promise<void> {
   if (tx.dialect.name === 'postgres') await tx.query('SELECT pg_advisory_xact_lock(?)', [advisoryLock]);
   const step = [module, name];
   const known = 'SELECT 1 AS found FROM applied_module_schemas WHERE module_name = ? AND file = ?';
   if ((await tx.get(known, step)) !== undefined) return;
   for (const statement of isList(sql) ? sql : sql[tx.dialect.name]) {
-    await tx.run(statement);
-    await record(tx, module, definitionIn(statement));
+    const defined = definitionIn(sqlTokens(statement, tx.dialect.name));
+    await wall.migrate(tx, statement, defined);
+    await record(tx, module, defined);
   }
   await tx.run('INSERT INTO applied_module_schemas (module_name, file) VALUES (?, ?)', step);
 }
@@ -84,45 +104,52 @@ async function applyStep(tx: Tx, module: string, { name, sql }: ModuleMigration)
 /** Keeps track of whose tables are whose: prefixes of modules may begin with each other's. */
 async function record(tx: Tx, module: string, defined: Definition | undefined): Promise<void> {
   if (defined?.kind !== 'TABLE') return;
-  const { verb, object } = defined;
-  if (verb === 'DROP') await tx.run('DELETE FROM module_tables WHERE table_name = ?', [object]);
-  if (verb !== 'CREATE') return;
-  const mine = await tx.run(
-    `INSERT INTO module_tables (table_name, module_name) VALUES (?, ?) ON CONFLICT (table_name) DO UPDATE
-       SET module_name = excluded.module_name WHERE module_tables.module_name = excluded.module_name`,
-    [object, module],
-  );
-  if (mine === 0) throw new RangeError(`The table ${object} belongs to another module`);
+  const { verb, objects } = defined;
+  for (const object of objects) {
+    if (verb === 'DROP') await tx.run('DELETE FROM module_tables WHERE table_name = ?', [object]);
+    if (verb !== 'CREATE') continue;
+    const mine = await tx.run(
+      `INSERT INTO module_tables (table_name, module_name) VALUES (?, ?) ON CONFLICT (table_name) DO UPDATE
+         SET module_name = excluded.module_name WHERE module_tables.module_name = excluded.module_name`,
+      [object, module],
+    );
+    if (mine === 0) throw new RangeError(`The table ${object} belongs to another module`);
+  }
 }
 
-/** What a statement creates, alters or drops. */
-interface Definition {
-  /** In capitals, as is the kind. */
-  readonly verb: string;
-  readonly kind: string;
-  /** In lower case. */
-  readonly object: string;
-}
-
-function definitionIn(statement: string): Definition | undefined {
-  // Quoted names are wanted here, comments are not.
-  const found = definition.exec(statement.replace(comments, ' ').trim());
-  const [, verb = '', kind = '', object = ''] = found ?? [];
-  return found ? { verb: verb.toUpperCase(), kind: kind.toUpperCase(), object: object.toLowerCase() } : undefined;
+function definitionIn(tokens: readonly SqlToken[]): Definition | undefined {
+  const words = tokens.map(({ kind, value }) => (kind === 'text' ? "'" : value));
+  let at = 0;
+  const takes = (...wanted: string[]): boolean => {
+    if (!wanted.every((word, i) => words[at + i] === word)) return false;
+    at += wanted.length;
+    return true;
+  };
+  const verb = words[at++]?.toUpperCase() ?? '';
+  if (verb !== 'CREATE' && verb !== 'ALTER' && verb !== 'DROP') return undefined;
+  takes('unique');
+  const kind = words[at++]?.toUpperCase() ?? '';
+  if (kind !== 'TABLE' && kind !== 'INDEX') return undefined;
+  if (!takes('if', 'not', 'exists')) takes('if', 'exists');
+  const objects: string[] = [];
+  do {
+    if (tokens[at]?.kind !== 'name') return undefined;
+    objects.push(words[at++]!);
+  } while (verb === 'DROP' && takes(','));
+  // The name of a schema, or of another database.
+  return words[at] === '.' ? undefined : { verb, kind, objects };
 }
 
 const isList = (sql: ModuleMigration['sql']): sql is readonly string[] => Array.isArray(sql);
 
-const comments = /--[^\n]*|\/\*[^]*?\*\//g;
-/** Texts, quoted names and comments: what may hold any character without meaning it. */
-const opaque = /'(?:[^']|'')*'|"[^"]*"|--[^\n]*|\/\*[^]*?\*\//g;
-const bareText = (sql: string): string => String(sql).replace(opaque, ' ').trim();
+const firstWord = ([first]: readonly SqlToken[]): string => (first?.kind === 'name' ? first.value.toUpperCase() : '');
 
-/** @returns the statement's first word, in capitals */
-function checkStatement(sql: string, allowed: ReadonlySet<string>): string {
-  const bare = bareText(sql);
-  const word = /^\w+/.exec(bare)?.[0].toUpperCase() ?? '';
-  if (!allowed.has(word)) throw new RangeError(`A statement begins with one of ${[...allowed].join(', ')}`);
-  if (bare.replace(/;$/, '').includes(';')) throw new RangeError('Statements are given one by one');
-  return word;
+/** One statement of a kind that is allowed. @throws RangeError */
+function checkStatement(sql: string, dialect: DialectName, allowed: ReadonlySet<string>): SqlToken[] {
+  const tokens = sqlTokens(String(sql), dialect);
+  if (!allowed.has(firstWord(tokens)))
+    throw new RangeError(`A statement begins with one of ${[...allowed].join(', ')}`);
+  const end = tokens.findIndex(({ kind, value }) => kind === 'mark' && value === ';');
+  if (end >= 0 && end < tokens.length - 1) throw new RangeError('Statements are given one by one');
+  return tokens;
 }

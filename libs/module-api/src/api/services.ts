@@ -83,7 +83,11 @@ export interface ModuleStore extends DocumentStore {
   transaction<T>(work: (tx: DocumentStore) => Promise<T>): Promise<T>;
 }
 
-/** Statements on the module's own tables. `?` stands for parameters on both databases. */
+/**
+ * Statements on the module's own tables: `SELECT`, `WITH`, `VALUES`, `INSERT`, `UPDATE` and `DELETE`, one at a time. `?` stands for
+ * parameters on both databases. A statement that touches any other table, the server's or another module's, throws a
+ * `RangeError` before it runs, and the transaction comes to nothing.
+ */
 export interface ModuleTransaction {
   readonly dialect: 'postgres' | 'sqlite';
   query<Row>(sql: string, params?: readonly (string | number | boolean | null | Uint8Array)[]): Promise<Row[]>;
@@ -91,7 +95,10 @@ export interface ModuleTransaction {
   run(sql: string, params?: readonly (string | number | boolean | null | Uint8Array)[]): Promise<number>;
 }
 
-/** One step of the schema of a module's own tables. Table names begin with the module's prefix. */
+/**
+ * One step of the schema of a module's own tables. Names of tables and indexes begin with `module_`, the module's name with `_` for
+ * everything but letters and digits, and `_`: those of `word-filter` with `module_word_filter_`.
+ */
 export interface ModuleMigration {
   /** Unique within the module; recorded, so that it runs once. Steps run in the order of the list. */
   readonly name: string;
