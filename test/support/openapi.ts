@@ -141,7 +141,13 @@ function freeFromOrigin(node: unknown): void {
 }
 
 /** What clients in use expect to be there and be `null`, where the data knows it as absent only. */
-const nullInUse: ReadonlySet<string | undefined> = new Set(['avatar_url', 'display_name']);
+const nullInUse: ReadonlySet<string | undefined> = new Set([
+  'avatar_url',
+  'display_name',
+  'last_seen_ip',
+  'last_seen_ts',
+  'next_token',
+]);
 
 const isNullInUse = ({ keyword, data, instancePath }: ErrorObject): boolean =>
   keyword === 'type' && data === null && nullInUse.has(instancePath.split('/').at(-1));

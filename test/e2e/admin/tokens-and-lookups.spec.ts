@@ -196,6 +196,7 @@ describe.each(['sqlite', 'postgres'] as const)('the admin API of registration (%
       const ask = (name: string) => admin('GET', `v1/username_available?username=${encodeURIComponent(name)}`);
       expect(await ask('free')).toMatchObject({ status: 200, body: { available: true } });
       expect(await ask('known')).toMatchObject({ status: 400, body: { errcode: 'M_USER_IN_USE' } });
+      expect(await ask('Free')).toMatchObject({ status: 400, body: { errcode: 'M_INVALID_USERNAME' } });
       expect(await ask('no good')).toMatchObject({ status: 400, body: { errcode: 'M_INVALID_USERNAME' } });
       expect(await admin('GET', 'v1/username_available')).toMatchObject({
         status: 400,

@@ -84,8 +84,7 @@ export class ServiceAccounts {
     const userId = qualifyUserId(wish.localpart, this.config.serverName);
     const isNew = (await this.accounts.find(userId)) === undefined;
     if (isNew) {
-      if ((await this.accounts.checkAvailable(wish.localpart)) !== wish.localpart)
-        throw new MatrixError(400, 'M_INVALID_USERNAME', 'A user name has no upper-case letters');
+      await this.accounts.checkAvailable(wish.localpart, undefined, { exact: true });
       await this.accounts.register({
         localpart: wish.localpart,
         displayName: wish.set_displayname || undefined,

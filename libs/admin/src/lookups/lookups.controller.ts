@@ -21,7 +21,7 @@ export class LookupsController {
   /** GET /_synapse/admin/v1/username_available */
   @Get(admin('v1', '/username_available'))
   async usernameAvailable(@Inbound() request: InboundRequest): Promise<object> {
-    await this.accounts.checkAvailable(requiredQueryString(request, 'username'));
+    await this.accounts.checkAvailable(requiredQueryString(request, 'username'), undefined, { exact: true });
     return { available: true };
   }
 

@@ -123,8 +123,7 @@ export class UserChanges {
   ): Promise<void> {
     const localpart = localpartOf(userId);
     // The account gets the very id that was named, or none.
-    if ((await this.accounts.checkAvailable(localpart)) !== localpart)
-      throw new MatrixError(400, 'M_INVALID_USERNAME', 'A user name has no upper-case letters');
+    await this.accounts.checkAvailable(localpart, undefined, { exact: true });
     const { password, user_type, displayname, avatar_url, admin, approved } = change;
     const validatedMs = this.clock.nowMs();
     await this.accounts.register({

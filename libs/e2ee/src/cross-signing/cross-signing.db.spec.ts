@@ -122,6 +122,21 @@ eachDatabase('cross-signing', (open) => {
     await expect(upload(userId, first.body)).rejects.toBeInstanceOf(InteractiveAuthRequired);
   });
 
+  it('tells nobody but its owner of another user-signing key', async () => {
+    const lists = fixture.get(DeviceListService);
+    const keys = keySet(alice);
+    await upload(alice, { master_key: keys.body.master_key, self_signing_key: keys.body.self_signing_key });
+    const since = position();
+    const shown = await lists.latest([alice]);
+    await service.allowReplacement(alice, clock.nowMs() + 1_000);
+    await upload(alice, { user_signing_key: keys.body.user_signing_key });
+    expect((await query(alice, alice)).user_signing_keys).toEqual({ [alice]: keys.body.user_signing_key });
+    const news = { joinedRooms: new Set<string>(), after: since, upTo: position() };
+    expect(await lists.changes({ ...news, userId: alice })).toEqual({ changed: [alice], left: [] });
+    // Nothing that other users or servers are told of.
+    expect(await lists.latest([alice])).toEqual(shown);
+  });
+
   it('does not let two uploads at once both be the first', async () => {
     const outcomes = await Promise.allSettled([upload(alice, keySet(alice).body), upload(alice, keySet(alice).body)]);
     expect(outcomes.map((one) => one.status).toSorted()).toEqual(['fulfilled', 'rejected']);

@@ -117,19 +117,22 @@ export class CrossSigningService {
     const kept = replaced === types ? keys : fresh;
     await this.database.write(
       async (tx) => {
+        const shown = kept.filter((key) => key.type !== 'user_signing');
         const ids = await this.deviceLists.changed(
           tx,
           userId,
-          kept.map((key) => key.publicKey),
+          shown.map((key) => key.publicKey),
         );
+        // Nobody else gets to see the user-signing key, so nobody else has anything to fetch.
+        const ownId = shown.length < kept.length ? await this.deviceLists.signed(tx, userId, [userId]) : 0;
         await replaceCrossSigningKeys(
           tx,
           userId,
           replaced,
-          kept.map((key, index) => ({
+          kept.map((key) => ({
             type: key.type,
             keyJson: canonicalJson(key.object),
-            streamId: ids[index] ?? 0,
+            streamId: ids[shown.indexOf(key)] ?? ownId,
           })),
         );
       },

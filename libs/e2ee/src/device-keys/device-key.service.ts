@@ -193,10 +193,8 @@ function wantedDevices(wanted: JsonObject): (readonly [string, readonly string[]
     throw MatrixError.invalidParam(`Not more than ${limits.queriedUsers} users can be asked about at once`);
   return entries.map(([userId, devices]) => {
     if (!isValidUserId(userId)) throw MatrixError.invalidParam(`'${userId.slice(0, 255)}' is not a user id`);
-    // Some clients send an object where a list is meant.
-    const list: unknown = isJsonObject(devices) ? Object.keys(devices) : devices;
-    if (!Array.isArray(list) || !list.every((deviceId) => isName(deviceId)))
+    if (!Array.isArray(devices) || !devices.every((deviceId) => isName(deviceId)))
       throw MatrixError.badJson("'device_keys' must hold lists of device ids");
-    return [userId, list as string[]] as const;
+    return [userId, devices as string[]] as const;
   });
 }

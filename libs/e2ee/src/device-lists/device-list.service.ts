@@ -110,11 +110,15 @@ export class DeviceListService implements OnModuleInit {
     return ids;
   }
 
-  /** Records that a user signed keys of others, which only that user gets to see. */
-  async signed(tx: Tx, fromUserId: string, userIds: readonly string[]): Promise<void> {
+  /**
+   * Records that a user signed keys of others, or has another key to sign them with, which only that user gets to see.
+   * @returns the position
+   */
+  async signed(tx: Tx, fromUserId: string, userIds: readonly string[]): Promise<number> {
     const [streamId = 0] = await this.stream.allocateIn(tx);
     await insertSignatureChange(tx, streamId, fromUserId, userIds);
     this.#tell(tx, streamId, [fromUserId]);
+    return streamId;
   }
 
   /** Whether {@link changes} could find anything; `false` is certain. Costs no query. */

@@ -101,26 +101,26 @@ export async function lockVersion(tx: Tx, userId: string, version: number): Prom
   return held > 0;
 }
 
-/** Makes a backup with the next number. @returns the number; `undefined` when another one took it, or there are too many */
+/** Makes a backup with the next number. @returns the number; `taken` when another one took it, `full` when there are too many */
 export async function insertVersion(
   tx: Tx,
   userId: string,
   algorithm: string,
   authData: string,
   maxVersions: number,
-): Promise<number | undefined> {
+): Promise<number | 'taken' | 'full'> {
   const row = await tx.get<{ top: number | null }>(
     'SELECT MAX(version) AS top FROM e2e_room_keys_versions WHERE user_id = ?',
     [userId],
   );
   const version = (row?.top ?? 0) + 1;
-  if (version > maxVersions) return undefined;
+  if (version > maxVersions) return 'full';
   const inserted = await tx.run(
     `INSERT INTO e2e_room_keys_versions (user_id, version, algorithm, auth_data) VALUES (?, ?, ?, ?)
      ON CONFLICT (user_id, version) DO NOTHING`,
     [userId, version, algorithm, authData],
   );
-  return inserted > 0 ? version : undefined;
+  return inserted > 0 ? version : 'taken';
 }
 
 export async function setAuthData(tx: Tx, userId: string, version: number, authData: string): Promise<void> {

@@ -28,8 +28,6 @@ export interface BackupState {
   readonly count: number;
 }
 
-const attempts = 5;
-
 const stateOf = ({ etag, count }: BackupVersion): BackupState => ({ etag: String(etag), count });
 const sessionKey = ({ roomId, sessionId }: { roomId: string; sessionId: string }): string => `${roomId}\n${sessionId}`;
 const unknownVersion = (): MatrixError => MatrixError.notFound('There is no such backup');
@@ -51,14 +49,15 @@ export class KeyBackupService {
   async create(userId: string, algorithm: string, authData: unknown): Promise<string> {
     if (!isName(algorithm)) throw MatrixError.invalidParam('Not a valid algorithm');
     const text = objectText(authData, "'auth_data'", limits.keyBytes);
-    for (let attempt = 0; attempt < attempts; attempt++) {
+    for (;;) {
       const version = await this.database.write(
         (tx) => insertVersion(tx, userId, algorithm, text, limits.backupVersions),
         { name: 'key_backup_create' },
       );
-      if (version !== undefined) return String(version);
+      if (version === 'full') throw MatrixError.tooLarge('There are too many backups');
+      // Whoever took the number has got on, so this ends.
+      if (version !== 'taken') return String(version);
     }
-    throw MatrixError.tooLarge('There are too many backups');
   }
 
   /** The current backup, or one by its version. @throws MatrixError 404 `M_NOT_FOUND` */

@@ -15,7 +15,8 @@ import {
 /** A page of notifications. */
 export interface NotificationsPage {
   readonly notifications: readonly JsonObject[];
-  readonly next_token?: string;
+  /** `null` on the last page. */
+  readonly next_token: string | null;
 }
 
 /** So many events at most are looked at for a page: in some rooms hardly any of them notifies. */
@@ -48,7 +49,7 @@ export class NotificationHistory {
     const before = options.from === undefined ? Number.MAX_SAFE_INTEGER : parseToken(options.from);
     await this.ownReads.settle(userId);
     const { rows, next } = await this.#rows(userId, { ...options, before });
-    const more = next === undefined ? {} : { next_token: String(next) };
+    const more = { next_token: next === undefined ? null : String(next) };
     if (rows.length === 0) return { notifications: [], ...more };
     const [stored, marks] = await Promise.all([
       this.events.inOrder(rows.map((row) => row.event_id)),

@@ -400,7 +400,7 @@ eachDatabase('what an event means to everybody', (open) => {
       const page = await history.page(erin, { from, limit: 50, onlyHighlights: false });
       const ids = page.notifications.map(({ event }) => (event as { event_id: string }).event_id);
       pages.push(ids.map((eventId) => Number(eventId.slice(1)) - first));
-      from = page.next_token;
+      from = page.next_token ?? undefined;
       if (from === undefined) break;
       tokens.push(Number(from) - first);
     }

@@ -96,18 +96,21 @@ export class AccountService {
   /**
    * The localpart of a new account, if it may be taken.
    * @param appserviceId the application service that registers it
+   * @param options `exact`: the account is to have this very name, and none in lower case instead
    * @throws MatrixError 400 `M_INVALID_USERNAME`, `M_USER_IN_USE`, `M_EXCLUSIVE`
    */
   async checkAvailable(
     username: string,
     appserviceId?: string,
-    options: { readonly tellInUse?: boolean } = {},
+    options: { readonly tellInUse?: boolean; readonly exact?: boolean } = {},
   ): Promise<string> {
     const rules = {
       serverName: this.config.serverName,
       allowUnderscorePrefix: appserviceId !== undefined || this.config.get('allow_underscore_prefixed_localpart'),
     };
     const localpart = checkNewLocalpart(username, rules);
+    if (options.exact && localpart !== username)
+      throw new MatrixError(400, 'M_INVALID_USERNAME', 'A user name has no upper-case letters');
     if (localpart === this.config.get('server_notices.system_mxid_localpart')) throw userInUse();
     const userId = qualifyUserId(localpart, this.config.serverName);
     const owner = this.appservices.exclusiveOwner(userId);

@@ -88,12 +88,13 @@ export class DeviceController {
   }
 }
 
+/** What is not known is `null`: typed clients ask for the keys. */
 function toWire(device: Device): object {
   return {
     device_id: device.deviceId,
-    display_name: device.displayName,
-    last_seen_ip: device.lastSeenIp,
-    last_seen_ts: device.lastSeenMs,
-    'org.matrix.msc3852.last_seen_user_agent': device.lastSeenUserAgent,
+    display_name: device.displayName ?? null,
+    last_seen_ip: device.lastSeenIp ?? null,
+    last_seen_ts: device.lastSeenMs ?? null,
+    'org.matrix.msc3852.last_seen_user_agent': device.lastSeenUserAgent ?? null,
   };
 }

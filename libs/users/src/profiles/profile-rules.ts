@@ -22,12 +22,8 @@ export function checkProfileField(field: string, value: unknown): unknown {
   if (!/^[a-z][a-z0-9_.-]*$/.test(field)) throw MatrixError.invalidParam('Not a valid name of a profile field');
   if (value === undefined) return undefined;
   if (field === 'displayname') return text(field, value, longestDisplayName);
-  if (field === 'avatar_url') {
-    const url = text(field, value, longestAvatarUrl);
-    if (url !== undefined && !/^mxc:\/\/[^/\s]+\/[A-Za-z0-9_-]+$/.test(url))
-      throw MatrixError.invalidParam("'avatar_url' must be an mxc:// URI");
-    return url;
-  }
+  // Bridges and old clients name avatars of other kinds than mxc://. Nobody here follows the address.
+  if (field === 'avatar_url') return text(field, value, longestAvatarUrl);
   if (field === 'm.tz' && typeof value !== 'string')
     throw MatrixError.invalidParam("'m.tz' must be the name of a time zone");
   return value;

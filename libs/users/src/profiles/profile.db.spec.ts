@@ -89,6 +89,15 @@ eachDatabase('profiles', (open) => {
     expect(changes).toEqual([]);
   });
 
+  it('keeps avatars that are not of the media repository', async () => {
+    for (const url of ['https://example.org/a.png', 'mxc://example.org/'])
+      expect(await set('avatar_url', url).then(() => profiles.lookUp(undefined, alice.userId, 'avatar_url'))).toEqual({
+        avatar_url: url,
+      });
+    await set('avatar_url', 'mxc://example.org/abc_-1');
+    changes.length = 0;
+  });
+
   it('removes fields', async () => {
     await set('org.example.card', undefined);
     await set('avatar_url', '');
@@ -103,7 +112,7 @@ eachDatabase('profiles', (open) => {
     ['displayname', 7, 'M_INVALID_PARAM'],
     ['displayname', 'nul\0', 'M_INVALID_PARAM'],
     ['displayname', '\ud800', 'M_INVALID_PARAM'],
-    ['avatar_url', 'https://example.org/a.png', 'M_INVALID_PARAM'],
+    ['avatar_url', 7, 'M_INVALID_PARAM'],
     ['avatar_url', `mxc://example.org/${'a'.repeat(1000)}`, 'M_INVALID_PARAM'],
     ['m.tz', 7, 'M_INVALID_PARAM'],
     ['Upper', 'x', 'M_INVALID_PARAM'],
