@@ -15,7 +15,7 @@ const context = (changes: Partial<PushContext> = {}): PushContext => ({
   userId: me,
   memberCount: 3,
   senderPowerLevel: 0,
-  notificationLevels: {},
+  notificationLevel: () => 50,
   ...changes,
 });
 const event = (type: string, content: object, more: object = {}): PushEvent => ({
@@ -67,7 +67,7 @@ describe('the default rules', () => {
     [
       'the room mentioned, lower level',
       message({ 'm.mentions': { room: true } }),
-      { notificationLevels: { room: 0 } },
+      { notificationLevel: (key) => (key === 'room' ? 0 : 50) },
       '.m.rule.is_room_mention',
     ],
     [

@@ -18,8 +18,8 @@ export interface PushContext {
   readonly memberCount: number;
   /** The sender's power level; `Infinity` for creators of room version 12. */
   readonly senderPowerLevel: number;
-  /** `notifications` of the power levels event; a key that is missing there needs 50. */
-  readonly notificationLevels: Readonly<Record<string, unknown>>;
+  /** The level that a sender needs to notify by a key, `room` for a mention of the room, as the room's version reads it. */
+  readonly notificationLevel: (key: string) => number;
   /** Whether the user is subscribed to the event's thread (MSC4306); absent for an event that is in none. */
   readonly threadSubscribed?: boolean | undefined;
   /** Events that this one points to, by the type of the relation (MSC3664). */
@@ -56,7 +56,6 @@ export interface PushMatch {
 }
 
 const never: Check = () => false;
-const defaultNotificationLevel = 50;
 
 function compileMemberCount(is: string | undefined): Check {
   const parsed = /^(==|<=|>=|<|>)?([0-9]{1,15})$/.exec(is ?? '');
@@ -112,10 +111,7 @@ function compileCondition(condition: PushCondition): Check {
     case 'sender_notification_permission': {
       const { key } = condition;
       if (typeof key !== 'string') return never;
-      return (_, context) => {
-        const level = Object.hasOwn(context.notificationLevels, key) ? context.notificationLevels[key] : undefined;
-        return context.senderPowerLevel >= (typeof level === 'number' ? level : defaultNotificationLevel);
-      };
+      return (_, context) => context.senderPowerLevel >= context.notificationLevel(key);
     }
     case 'contains_display_name':
       return (event, context) => {

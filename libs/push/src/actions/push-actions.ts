@@ -1,7 +1,7 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import type { Tx } from '@rookery/database';
 import type { RoomEvent } from '@rookery/events';
-import { domainOf, isJsonObject } from '@rookery/matrix-types';
+import { domainOf } from '@rookery/matrix-types';
 import { Config, Logger } from '@rookery/platform';
 import {
   delayedTxnPrefix,
@@ -309,7 +309,7 @@ export class PushActions implements OnModuleInit {
     const target = (await this.events.one(redacts))?.event;
     if (target === undefined || target.roomId !== room.roomId) return undefined;
     if (domainOf(target.sender) === domainOf(redaction.sender)) return redacts;
-    const { levels } = await levelsOf(room);
+    const levels = await levelsOf(room);
     return levels.user(redaction.sender) >= levels.scalar('redact') ? redacts : undefined;
   }
 
@@ -359,19 +359,16 @@ function memoized(
   };
 }
 
-function levelsOf(room: RoomView): Soon<{ readonly levels: PowerLevels; readonly notifications: unknown }> {
+function levelsOf(room: RoomView): Soon<PowerLevels> {
   const state = [room.state('m.room.power_levels', ''), room.state('m.room.create', '')] as const;
-  return soon(allSoon(state), ([powerLevels, create]) => ({
-    levels: new PowerLevels(powerLevels, create, room.rules),
-    notifications: powerLevels?.content['notifications'],
-  }));
+  return soon(allSoon(state), ([powerLevels, create]) => new PowerLevels(powerLevels, create, room.rules));
 }
 
 function contextOf(event: RoomEvent, room: RoomView): Soon<RoomContext> {
-  return soon(levelsOf(room), ({ levels, notifications }) => ({
+  return soon(levelsOf(room), (levels) => ({
     memberCount: room.joinedCount,
     senderPowerLevel: levels.user(event.sender),
-    notificationLevels: isJsonObject(notifications) ? notifications : {},
+    notificationLevel: (key) => levels.notification(key),
   }));
 }
 

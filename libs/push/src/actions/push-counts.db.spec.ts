@@ -108,6 +108,27 @@ describe.each(['sqlite', 'postgres'] as const)('unread counts (%s)', (database) 
     expect(await counts(alice)).toEqual([1, 0]);
   });
 
+  it.each([
+    ['9', '"20"', 1],
+    ['9', '" +020 "', 1],
+    ['9', '"60"', 0],
+    ['5', '20.9', 1],
+    ['12', '20', 1],
+  ])('reads the level of a room mention as room version %s writes it: %s', async (version, level, highlights) => {
+    const { body } = await alice.request<{ room_id: string }>('POST', '/createRoom', {
+      ...{ preset: 'public_chat', room_version: version },
+    });
+    roomId = body.room_id;
+    for (const user of [bob, carol]) await user.request('POST', `/rooms/${roomId}/join`, {});
+    const path = `/rooms/${roomId}/state/m.room.power_levels`;
+    const before = (await alice.request('GET', path)).body;
+    const levels = { ...before, users: { ...(before['users'] as object), [carol.userId]: 30 } };
+    const set = await alice.request('PUT', path, { ...levels, notifications: { room: JSON.parse(level) as unknown } });
+    expect(set.status).toBe(200);
+    await send(carol, roomId, text('all', { 'm.mentions': { room: true } }));
+    expect(await counts(bob)).toEqual([1, highlights]);
+  });
+
   it('goes by what users changed, and leaves the others alone', async () => {
     const path = `/pushrules/global/room/${encodeURIComponent(roomId)}`;
     expect((await bob.request('PUT', path, { actions: [] })).status).toBe(200);
