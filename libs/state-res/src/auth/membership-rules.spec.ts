@@ -32,6 +32,12 @@ const cases: Case[] = [
     refused: (room) => room.check(room.event('m.room.member', carol, { membership: 'join' })),
     allowed: (room) => room.check(room.event('m.room.member', carol, { membership: 'join' }, { stateKey: carol })),
   },
+  ...['', 'carol', '@carol', '@carol:', 'carol:c.example', '!carol:c.example'].map((stateKey) => ({
+    what: `a membership is not that of ${JSON.stringify(stateKey)}`,
+    rule: '5.1 5.1 4.1 4.1 4.1 4.1 4.1 5.1',
+    refused: (room: Room) => room.check(room.membership(alice, stateKey, 'invite')),
+    allowed: (room: Room) => room.check(room.membership(alice, dave, 'invite')),
+  })),
   {
     what: 'a membership event has a membership',
     rule: '5.1 5.1 4.1 4.1 4.1 4.1 4.1 5.1',

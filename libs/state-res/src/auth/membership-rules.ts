@@ -1,5 +1,5 @@
 import type { RoomEvent } from '@rookery/events';
-import { isJsonObject } from '@rookery/matrix-types';
+import { domainOf, isJsonObject } from '@rookery/matrix-types';
 import { creatorsOf, type PowerLevels } from './power-levels.js';
 import type { RuleNumbers } from './rule-numbers.js';
 import { isSignedByInvite } from './third-party-invite.js';
@@ -29,6 +29,10 @@ export function checkMembership(context: AuthContext): AuthVerdict {
   const target = event.stateKey;
   if (target === undefined || !Object.hasOwn(event.content, 'membership')) {
     return refuse(`${numbers.member}.1`, 'A membership event needs a state key and a membership');
+  }
+  // Not in the rules' words, but a membership is somebody's. What old user ids hold besides is left open.
+  if (!target.startsWith('@') || domainOf(target) === '') {
+    return refuse(`${numbers.member}.1`, 'The state key of a membership event is a user id');
   }
   switch (event.content['membership']) {
     case 'join':
