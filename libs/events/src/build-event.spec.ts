@@ -1,7 +1,9 @@
+import type { JsonObject } from '@rookery/matrix-types';
 import fc from 'fast-check';
 import {
   addSignatures,
   buildEvent,
+  checkOwnContent,
   clientEventView,
   contentHash,
   eventFromRow,
@@ -13,6 +15,7 @@ import {
   redactEvent,
   redactPdu,
   referenceHash,
+  type RoomEvent,
   roomVersionRules,
   roomVersions,
   type RoomVersionRules,
@@ -75,12 +78,38 @@ describe('buildEvent', () => {
     }
   });
 
-  it('cuts depth to what the format holds', () => {
-    expect(buildEvent(draft({ depth: 2 ** 53 }), rules('10')).depth).toBe(2 ** 53 - 1);
-    const deep = buildEvent(draft({ depth: 2 ** 63 }), rules('5'));
-    const read = parsePdu(JSON.stringify(deep.pdu), rules('5'));
+  it.each(roomVersions)('cuts depth to what every server can read, version %s', (version) => {
+    const deep = buildEvent(draft({ depth: 2 ** 63, eventId: '$e:a' }), rules(version));
+    expect(deep.depth).toBe(2 ** 53 - 1);
+    const read = parsePdu(JSON.stringify(deep.pdu), rules(version));
     expect(read.eventId).toBe(deep.eventId);
     expect(read.depth).toBe(deep.depth);
+  });
+
+  it('nests content no deeper than every server can read, whatever the version', () => {
+    const nested = (levels: number): JsonObject => {
+      let value: unknown = 'innermost';
+      for (let level = levels + 1; level > 0; level--) value = level % 2 === 0 ? [value] : { a: value };
+      return value as JsonObject;
+    };
+    for (const version of roomVersions) {
+      const build = (levels: number): RoomEvent =>
+        buildEvent(draft({ content: nested(levels), eventId: '$e:a' }), rules(version));
+      expect(build(100).content).toEqual(nested(100));
+      expect(() => build(101)).toThrow(expect.objectContaining({ kind: 'json', reason: 'nested too deeply' }));
+    }
+    checkOwnContent(nested(100));
+    expect(() => checkOwnContent(nested(101))).toThrow(InvalidEventError);
+    // What others make stays.
+    const text = JSON.stringify({ ...buildEvent(draft(), rules('11')).pdu, content: nested(200) });
+    expect(parsePdu(text, rules('11')).content).toEqual(nested(200));
+  });
+
+  it('measures its own names in bytes in every version', () => {
+    for (const version of roomVersions) {
+      const build = (): RoomEvent => buildEvent(draft({ type: 'é'.repeat(128), eventId: '$e:a' }), rules(version));
+      expect(build).toThrow(expect.objectContaining({ kind: 'tooLarge' }));
+    }
   });
 
   it('refuses numbers that are not canonical, where the version does', () => {

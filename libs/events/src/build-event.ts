@@ -3,7 +3,7 @@ import { domainOf, type JsonObject, type Signatures } from '@rookery/matrix-type
 import type { RoomEvent } from './event.js';
 import { hashedText, eventIdOf, signedText } from './hashes.js';
 import { InvalidEventError } from './invalid-event-error.js';
-import { inspectJson } from './json-text.js';
+import { inspectJson, maxOwnNesting } from './json-text.js';
 import { makeEvent } from './make-event.js';
 import { checkShape, maxPduBytes } from './parse-pdu.js';
 import { stickyKey } from './sticky.js';
@@ -21,7 +21,7 @@ export interface EventDraft {
   readonly content: Readonly<JsonObject>;
   /** Milliseconds since the epoch. */
   readonly originServerTs: number;
-  /** More than the deepest of the previous events; cut to what the format holds. */
+  /** More than the deepest of the previous events; cut to what every server can read. */
   readonly depth: number;
   readonly prevEventIds: readonly string[];
   readonly authEventIds: readonly string[];
@@ -39,13 +39,14 @@ export interface EventDraft {
  * Makes an event: format of the room version, content hash, event id. It is not signed yet, so that gates can still
  * refuse it; the id does not depend on signatures.
  * @throws InvalidEventError when the draft cannot be an event of this room version: numbers that are not canonical,
- *   too large (room for one signature is kept), too many previous or auth events, wrong identifiers
+ *   too large (room for one signature is kept), nested too deeply, too many previous or auth events, wrong identifiers
  * @spec server-server-api#adding-hashes-and-signatures-to-outgoing-events
  */
 export function buildEvent(draft: EventDraft, rules: RoomVersionRules): RoomEvent {
   // In canonical order, so that hashing needs no sorting.
   const pdu: JsonObject = { auth_events: references(draft.authEventIds, draft, rules), content: draft.content };
-  pdu['depth'] = Math.min(draft.depth, rules.maxDepth);
+  // Old room versions allow more, which not every server takes: whoever has made the room so deep would cut it off from us.
+  pdu['depth'] = Math.min(draft.depth, Number.MAX_SAFE_INTEGER);
   if (rules.eventFormat === 'v1') pdu['event_id'] = draft.eventId;
   pdu['hashes'] = { sha256: '' };
   if (draft.stickyDurationMs !== undefined) pdu[stickyKey] = { duration_ms: draft.stickyDurationMs };
@@ -60,14 +61,22 @@ export function buildEvent(draft: EventDraft, rules: RoomVersionRules): RoomEven
     if (rules.redactsInContent) pdu['content'] = { ...draft.content, redacts: draft.redacts };
     else pdu['redacts'] = draft.redacts;
   }
-  const { odd } = inspectJson(pdu, rules.strictCanonicalJson);
-  checkShape(pdu, rules);
+  const { odd } = inspectJson(pdu, rules.strictCanonicalJson, maxOwnNesting + 1);
+  checkShape(pdu, rules, true);
   const text = hashedText(pdu);
   if (Buffer.byteLength(text) + addedBytes + domainOf(draft.sender).length > maxPduBytes) {
     throw new InvalidEventError('tooLarge', 'larger than 65536 bytes');
   }
   pdu['hashes'] = { sha256: hash('sha256', text, 'base64').slice(0, 43) };
   return makeEvent(pdu, eventIdOf(pdu, rules), rules, odd);
+}
+
+/**
+ * Refuses content that no event of this server may have, where it is known before the event can be made.
+ * @throws InvalidEventError when it is nested too deeply, or is not JSON
+ */
+export function checkOwnContent(content: Readonly<JsonObject>): void {
+  inspectJson(content, false, maxOwnNesting);
 }
 
 /** Hashes and one signature with a key id of up to 40 characters, without the server's name. */

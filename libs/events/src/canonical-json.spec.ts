@@ -91,8 +91,26 @@ describe('canonicalJson', () => {
     ['50.00', '50.0'],
     ['0.10', '0.1'],
     ['1.5', '1.5'],
-    ['1e3', '1000'],
-    ['1E+2', '100'],
+    ['1e3', '1000.0'],
+    ['1E+2', '100.0'],
+    ['0e5', '0.0'],
+    ['1e-400', '0.0'],
+    // What Python's json module makes of these.
+    ['0.0001', '0.0001'],
+    ['0.00012345', '0.00012345'],
+    ['0.00009999', '9.999e-05'],
+    ['0.00001', '1e-05'],
+    ['1e-07', '1e-07'],
+    ['-0.00000015', '-1.5e-07'],
+    ['5e-324', '5e-324'],
+    ['1e15', '1000000000000000.0'],
+    ['9999999999999998.0', '9999999999999998.0'],
+    ['1e16', '1e+16'],
+    ['10000000000000000.0', '1e+16'],
+    ['12345678901234567890.0', '1.2345678901234567e+19'],
+    ['1e21', '1e+21'],
+    ['1.7976931348623157e308', '1.7976931348623157e+308'],
+    ['10000000000000000000000', '10000000000000000000000'],
     ['9007199254740993', '9007199254740993'],
     ['9223372036854775807', '9223372036854775807'],
     ['-9223372036854775808', '-9223372036854775808'],
@@ -108,6 +126,19 @@ describe('canonicalJson', () => {
         .at(-1) as string;
       expect(canonicalJson(parseJson(open + source + close)).endsWith(canonical + before)).toBe(true);
     }
+  });
+
+  it.each([
+    [1e-7, '1e-07'],
+    [0.00001, '1e-05'],
+    [0.5, '0.5'],
+    [-0, '0'],
+    [1e16, '10000000000000000'],
+    [1e21, '1e+21'],
+  ])('writes the plain number %d so that it is the same when it is read again', (value, canonical) => {
+    expect(canonicalJson(value)).toBe(canonical);
+    expect(canonicalJson(parseJson(canonical))).toBe(canonical);
+    expect(canonicalJson(parseJson(JSON.stringify(value)))).toBe(canonical);
   });
 
   it('keeps the text of odd numbers through JSON.stringify', () => {

@@ -13,7 +13,7 @@ const astral = /[\ud800-\udbff]/;
  * `undefined` are left out.
  *
  * Numbers that the strict form does not know are written so that events of room versions 1 to 5 hash as at their
- * origin: integers as they came, whole numbers with a fraction as `1.0`, everything else in its shortest form.
+ * origin: integers as they came, whatever has a fraction or an exponent by {@link floatText}.
  * @throws InvalidEventError for what is not JSON or nests too deeply
  * @spec appendices#canonical-json
  */
@@ -27,7 +27,7 @@ function write(value: unknown, depth: number): string {
       return JSON.stringify(value);
     case 'number':
       if (!Number.isFinite(value)) throw new InvalidEventError('json', 'a number is out of range');
-      return String(value);
+      return Number.isInteger(value) ? String(value) : floatText(value);
     case 'boolean':
       return value ? 'true' : 'false';
     case 'object':
@@ -87,8 +87,19 @@ function quoteKey(key: string): string {
 function canonicalNumber({ source, value }: NumberText): string {
   if (!Number.isFinite(value)) throw new InvalidEventError('json', 'a number is out of range');
   if (/^-?\d+$/.test(source)) return value === 0 ? '0' : source;
-  if (/[eE]/.test(source) || !Number.isInteger(value)) return String(value);
-  return `${Object.is(value, -0) ? '-0' : value}.0`;
+  return floatText(value);
+}
+
+/**
+ * A binary64 as Python writes it, in which the servers that made rooms of these versions are written: shortest digits, a
+ * fraction always, and below 1e-4 and from 1e16 on an exponent of at least two digits.
+ */
+function floatText(value: number): string {
+  const size = Math.abs(value);
+  if (size === 0) return Object.is(value, -0) ? '-0.0' : '0.0';
+  if (size >= 1e-4 && size < 1e16) return Number.isInteger(value) ? `${value}.0` : String(value);
+  const [digits, exponent] = value.toExponential().split('e') as [string, string];
+  return `${digits}e${exponent[0]}${exponent.slice(1).padStart(2, '0')}`;
 }
 
 /** Orders texts by code points: surrogates stand for code points above every other code unit. */

@@ -1,6 +1,6 @@
 /** One PDU: canonical JSON, format, hashes, redaction, signing. */
 export { decodeBase64, decodeBase64Strict, encodeBase64, encodeBase64Url } from './base64.js';
-export { addSignatures, buildEvent, type EventDraft, signEvent } from './build-event.js';
+export { addSignatures, buildEvent, checkOwnContent, type EventDraft, signEvent } from './build-event.js';
 export { canonicalJson } from './canonical-json.js';
 export { clientEventView } from './client-event.js';
 export type { RoomEvent, StateKeyTuple } from './event.js';
@@ -16,7 +16,7 @@ export {
 export { contentHash, eventIdOf, hasValidContentHash, referenceHash } from './hashes.js';
 export { InvalidEventError, type InvalidEventKind } from './invalid-event-error.js';
 export { NumberText, parseJson } from './json-text.js';
-export { eventFromRow, maxAuthEvents, maxPduBytes, maxPrevEvents, parsePdu, pduText } from './parse-pdu.js';
+export { eventFromRow, maxAuthEvents, maxPduBytes, maxPrevEvents, overlongKey, parsePdu, pduText } from './parse-pdu.js';
 export { redactEvent, redactPdu } from './redaction.js';
 export type { RoomVersionRules } from './room-version-rules.js';
 export { defaultRoomVersion, roomVersionRules, roomVersions } from './room-versions.js';

@@ -26,6 +26,12 @@ export class NumberText {
 /** Deepest nesting of objects and lists in an event. */
 export const maxNesting = 512;
 
+/**
+ * Deepest nesting below `content` in an event of this server. Parsers in use give up at 127 levels, counted from the request
+ * or answer around the event; who cannot read one event of a room cannot join it.
+ */
+export const maxOwnNesting = 100;
+
 // Cheap and too generous: matches in strings are sorted out by the exact scan.
 const maybeOdd = /(?:^|[:,[])\s*(?:-0|-?\d+[.eE]|-?\d{16})/;
 
@@ -137,16 +143,17 @@ const maxNumberBytes = 25;
  * Judges an object as the JSON of one event: only JSON types, whole code points, bounded nesting and count. Does not
  * recurse and does not depend on how the value was made.
  * @param strict refuse every number that canonical JSON does not know
+ * @param deepest how many levels there may be below `root`
  * @throws InvalidEventError
  * @spec appendices#canonical-json
  */
-export function inspectJson(root: object, strict: boolean): JsonFindings {
+export function inspectJson(root: object, strict: boolean, deepest = maxNesting): JsonFindings {
   let odd = false;
   let count = 0;
   let maxBytes = 0;
   let level: object[] = [root];
   for (let depth = 0; level.length > 0; depth++) {
-    if (depth > maxNesting) throw new InvalidEventError('json', 'nested too deeply');
+    if (depth > deepest) throw new InvalidEventError('json', 'nested too deeply');
     const inner: object[] = [];
     for (const item of level) {
       if (Array.isArray(item)) {

@@ -6,8 +6,10 @@ import {
   hasValidContentHash,
   InvalidEventError,
   NumberText,
+  overlongKey,
   parsePdu,
   redactEvent,
+  type RoomEvent,
   roomVersionRules,
   roomVersions,
   type RoomVersionRules,
@@ -233,11 +235,31 @@ describe('limits of size', () => {
     const [start = '', end = ''] = { sender: ['@', ':a'], room_id: ['!', ':a'], event_id: ['$', ':a'] }[key] ?? [];
     const fitting = `${start}${'é'.repeat(100)}${'a'.repeat(55 - start.length - end.length)}${end}`;
     expect(Buffer.byteLength(fitting)).toBe(255);
-    expect(problem(minimal('1', { [key]: fitting }), '1')).toBe('accepted');
-    expect(problem(minimal('1', { [key]: fitting.replace('aa', 'éa') }), '1')).toBe(
-      `tooLarge: ${key} is longer than 255 bytes`,
-    );
+    const tooLong = fitting.replace('aa', 'éa');
+    if (key !== 'event_id') {
+      expect(problem(minimal('11', { [key]: fitting }), '11')).toBe('accepted');
+      expect(problem(minimal('11', { [key]: tooLong }), '11')).toBe(`tooLarge: ${key} is longer than 255 bytes`);
+    }
+    const version = key === 'event_id' ? '1' : '10';
+    const event = (value: string): RoomEvent => parsePdu(minimal(version, { [key]: value }), rules(version));
+    expect(overlongKey(event(fitting))).toBeUndefined();
+    expect(overlongKey(event(tooLong))).toBe(key);
   });
+
+  it.each(['type', 'state_key', 'sender', 'room_id', 'event_id'])(
+    'allows 255 characters of %s before version 11',
+    (key) => {
+      const [start = '', end = ''] = { sender: ['@', ':a'], room_id: ['!', ':a'], event_id: ['$', ':a'] }[key] ?? [];
+      const version = key === 'event_id' ? '2' : '10';
+      for (const unit of ['a', 'é', '🙂']) {
+        const fitting = `${start}${unit.repeat(255 - start.length - end.length)}${end}`;
+        expect(problem(minimal(version, { [key]: fitting }), version)).toBe('accepted');
+        expect(problem(minimal(version, { [key]: fitting.replace(unit, unit + unit) }), version)).toBe(
+          `tooLarge: ${key} is longer than 255 characters`,
+        );
+      }
+    },
+  );
 
   it('allows 20 previous and 10 auth events', () => {
     const ids = (count: number): string[] => Array.from({ length: count }, (_, i) => `$${i}`);
@@ -245,6 +267,7 @@ describe('limits of size', () => {
     expect(problem(minimal('10', { prev_events: ids(21) }))).toMatch(/^tooLarge: prev_events/);
     expect(problem(minimal('10', { auth_events: ids(11) }))).toMatch(/^tooLarge: auth_events/);
     expect(problem(minimal('10', { auth_events: [`$${'a'.repeat(255)}`] }))).toMatch(/^tooLarge: auth_events/);
+    expect(problem(minimal('11', { auth_events: [`$${'é'.repeat(200)}`] }), '11')).toMatch(/^tooLarge: auth_events/);
   });
 
   it.each([
@@ -321,7 +344,9 @@ describe('numbers', () => {
     for (const [source, canonical] of [
       ['1.0', '1.0'],
       ['-0', '0'],
-      ['1e3', '1000'],
+      ['1e3', '1000.0'],
+      ['0.0000001', '1e-07'],
+      ['1e16', '1e+16'],
       ['12345678901234567890', '12345678901234567890'],
     ] as const) {
       const hashed = `{"auth_events":[],"content":{"k":${canonical}},"depth":7,"origin_server_ts":1,"prev_events":[],"room_id":"!r:a","sender":"@u:a","type":"m.room.message"}`;

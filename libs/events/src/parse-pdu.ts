@@ -44,7 +44,7 @@ export function parsePdu(
   if (!isJsonObject(value) || value instanceof NumberText) return fail('not an object');
   const { unsigned: _, ...pdu } = value;
   const { odd, maxBytes } = inspectJson(pdu, rules.strictCanonicalJson);
-  checkShape(pdu, rules);
+  checkShape(pdu, rules, rules.strictByteLimits);
   if (maxBytes > maxPduBytes && Buffer.byteLength(canonicalJson(pdu)) > maxPduBytes) {
     throw new InvalidEventError('tooLarge', 'larger than 65536 bytes');
   }
@@ -73,41 +73,68 @@ export function pduText({ pdu, rules }: RoomEvent): string {
   return rules.strictCanonicalJson ? JSON.stringify(pdu) : canonicalJson(pdu as JsonObject);
 }
 
-/** Checks that every key which code reads without looking has the right type and size. @throws InvalidEventError */
-export function checkShape(pdu: Readonly<JsonObject>, rules: RoomVersionRules): void {
-  const type = text(pdu, 'type');
-  const sender = identifier(pdu, 'sender', '@');
+/**
+ * The key whose value takes more bytes than an event may hold, although it has few enough characters. Before room version 11
+ * such an event is refused like one that the auth rules refuse, and not thrown away: what follows upon it must not get lost
+ * in a room where other servers took it.
+ * @spec client-server-api#size-limits
+ */
+export function overlongKey({ pdu }: RoomEvent): string | undefined {
+  return limitedKeys.find((key) => {
+    const value = Object.hasOwn(pdu, key) ? pdu[key] : undefined;
+    return typeof value === 'string' && !fitsBytes(value, maxIdBytes);
+  });
+}
+
+const limitedKeys = ['type', 'sender', 'state_key', 'room_id', 'event_id'] as const;
+
+/**
+ * Checks that every key which code reads without looking has the right type and size.
+ * @param inBytes how ids, types and state keys are measured: in bytes, or in code points
+ * @throws InvalidEventError
+ */
+export function checkShape(pdu: Readonly<JsonObject>, rules: RoomVersionRules, inBytes: boolean): void {
+  const type = text(pdu, 'type', inBytes);
+  const sender = identifier(pdu, 'sender', '@', inBytes);
   if (domainOf(sender) === '') fail('sender has no domain');
-  if (Object.hasOwn(pdu, 'state_key')) text(pdu, 'state_key');
-  if (Object.hasOwn(pdu, 'room_id')) identifier(pdu, 'room_id', '!');
+  if (Object.hasOwn(pdu, 'state_key')) text(pdu, 'state_key', inBytes);
+  if (Object.hasOwn(pdu, 'room_id')) identifier(pdu, 'room_id', '!', inBytes);
   else if (rules.roomIdFormat !== 'createEventHash' || type !== 'm.room.create' || pdu['state_key'] !== '') {
     fail('room_id is missing');
   }
   if (!isPlainObject(pdu['content'])) fail('content is not an object');
   integer(pdu, 'origin_server_ts', Number.MIN_SAFE_INTEGER, rules);
   integer(pdu, 'depth', 0, rules);
-  references(pdu, 'prev_events', maxPrevEvents, rules);
-  references(pdu, 'auth_events', maxAuthEvents, rules);
+  references(pdu, 'prev_events', maxPrevEvents, rules, inBytes);
+  references(pdu, 'auth_events', maxAuthEvents, rules, inBytes);
   if (!isPlainObject(pdu['hashes']) || typeof pdu['hashes']['sha256'] !== 'string') fail('hashes is not right');
   checkSignatures(pdu['signatures']);
   if (rules.eventFormat === 'v1') {
-    if (domainOf(identifier(pdu, 'event_id', '$')) === '') fail('event_id has no domain');
+    if (domainOf(identifier(pdu, 'event_id', '$', inBytes)) === '') fail('event_id has no domain');
   }
 }
 
 const isPlainObject = (value: unknown): value is JsonObject => isJsonObject(value) && !(value instanceof NumberText);
 
-function text(pdu: Readonly<JsonObject>, key: string): string {
+/** Whether a text is short enough. 255 code points take at most twice as many units of UTF-16. */
+function isShort(value: string, inBytes: boolean): boolean {
+  if (fitsBytes(value, maxIdBytes)) return true;
+  return !inBytes && value.length <= 2 * maxIdBytes && [...value].length <= maxIdBytes;
+}
+
+function text(pdu: Readonly<JsonObject>, key: string, inBytes: boolean): string {
   const value = Object.hasOwn(pdu, key) ? pdu[key] : undefined;
   if (typeof value !== 'string') return fail(`${key} is not a string`);
-  if (!fitsBytes(value, maxIdBytes)) throw new InvalidEventError('tooLarge', `${key} is longer than 255 bytes`);
+  if (!isShort(value, inBytes)) {
+    throw new InvalidEventError('tooLarge', `${key} is longer than 255 ${inBytes ? 'bytes' : 'characters'}`);
+  }
   // NOTSPEC: PostgreSQL cannot hold NUL in a text, so such an event could never be stored.
   if (value.includes('\0')) return fail(`${key} holds a NUL`);
   return value;
 }
 
-function identifier(pdu: Readonly<JsonObject>, key: string, sigil: string): string {
-  const value = text(pdu, key);
+function identifier(pdu: Readonly<JsonObject>, key: string, sigil: string, inBytes: boolean): string {
+  const value = text(pdu, key, inBytes);
   return value.startsWith(sigil) ? value : fail(`${key} does not start with ${sigil}`);
 }
 
@@ -122,7 +149,13 @@ function integer(pdu: Readonly<JsonObject>, key: string, min: number, rules: Roo
   } else fail(`${key} is not a number`);
 }
 
-function references(pdu: Readonly<JsonObject>, key: string, max: number, rules: RoomVersionRules): void {
+function references(
+  pdu: Readonly<JsonObject>,
+  key: string,
+  max: number,
+  rules: RoomVersionRules,
+  inBytes: boolean,
+): void {
   const list = Object.hasOwn(pdu, key) ? pdu[key] : undefined;
   if (!Array.isArray(list)) return fail(`${key} is not a list`);
   if (list.length > max) throw new InvalidEventError('tooLarge', `${key} has more than ${max} entries`);
@@ -134,8 +167,12 @@ function references(pdu: Readonly<JsonObject>, key: string, max: number, rules: 
     const id: unknown = paired ? (entry as unknown[])[0] : entry;
     if (typeof id !== 'string' || !id.startsWith('$') || id.includes('\0'))
       fail(`${key} holds something else than event ids`);
-    else if (!fitsBytes(id, maxIdBytes))
-      throw new InvalidEventError('tooLarge', `${key} holds an id longer than 255 bytes`);
+    else if (!isShort(id, inBytes)) {
+      throw new InvalidEventError(
+        'tooLarge',
+        `${key} holds an id longer than 255 ${inBytes ? 'bytes' : 'characters'}`,
+      );
+    }
   }
 }
 

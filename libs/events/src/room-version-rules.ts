@@ -12,6 +12,8 @@ export interface RoomVersionRules {
   readonly stateResolution: 'v1' | 'v2' | 'v2.1';
   /** Canonical JSON is enforced: no floats, integers in range (6+). */
   readonly strictCanonicalJson: boolean;
+  /** Ids, types and state keys are measured in bytes when an event comes in (11+); before, in code points. */
+  readonly strictByteLimits: boolean;
   /** How power levels may be written. */
   readonly powerLevelValues: 'intStringFloat' | 'intString' | 'int';
   /** Join rules that mean something. */

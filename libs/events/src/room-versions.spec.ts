@@ -32,6 +32,7 @@ describe('room versions', () => {
     expect(since((r) => !r.redactionAuthRule)).toBe('3');
     expect(since((r) => r.keyValidityEnforced)).toBe('5');
     expect(since((r) => r.strictCanonicalJson)).toBe('6');
+    expect(since((r) => r.strictByteLimits)).toBe('11');
     expect(since((r) => r.powerLevelValues !== 'intStringFloat')).toBe('6');
     expect(since((r) => r.powerLevelValues === 'int')).toBe('10');
     expect(since((r) => !r.aliasesAuthRule)).toBe('6');

@@ -39,6 +39,7 @@ const v1: RoomVersionRules = Object.freeze({
   roomIdFormat: 'domain',
   stateResolution: 'v1',
   strictCanonicalJson: false,
+  strictByteLimits: false,
   powerLevelValues: 'intStringFloat',
   joinRules: { knock: false, restricted: false, knockRestricted: false },
   aliasesAuthRule: true,
@@ -116,6 +117,7 @@ const v10 = next(v9, '10', {
 
 /** @spec rooms/v11 */
 const v11 = next(v10, '11', {
+  strictByteLimits: true,
   redactsInContent: true,
   creatorIsSender: true,
   redaction: {

@@ -10,7 +10,7 @@ import { MembershipService } from '../membership/membership.service.js';
 import { isServable } from '../persistence/stored-event.js';
 import { delayedTxnPrefix } from '../reading/event-serializer.js';
 import { MembershipReader } from '../reading/membership-reader.js';
-import { checkContent } from '../sending/content-rules.js';
+import { checkContent, checkNesting } from '../sending/content-rules.js';
 import { Participation } from '../membership/participation.js';
 import { EventCreation, type SendRequest } from '../sending/event-creation.service.js';
 import { deviceKeyOf } from '../sending/origin.js';
@@ -106,8 +106,8 @@ export class DelayedEvents implements OnApplicationBootstrap, OnModuleDestroy {
    * Leaves an event to be sent in `delayMs`.
    * @param txnId the same request may be repeated: it makes one
    * @returns its id, with which anybody may act on it
-   * @throws MatrixError 403 `M_FORBIDDEN` (switched off, too long, or not in the room), 413 `M_TOO_LARGE`,
-   *   429 `M_LIMIT_EXCEEDED` (also for too many at a time)
+   * @throws MatrixError 400 `M_BAD_JSON`, 403 `M_FORBIDDEN` (switched off, too long, or not in the room),
+   *   413 `M_TOO_LARGE`, 429 `M_LIMIT_EXCEEDED` (also for too many at a time)
    */
   async schedule(requester: Requester, request: SendRequest, delayMs: number, txnId?: string): Promise<string> {
     const { roomId, type, stateKey, content, originServerTs, stickyDurationMs } = request;
@@ -124,6 +124,7 @@ export class DelayedEvents implements OnApplicationBootstrap, OnModuleDestroy {
     await this.participation.assertMaySend(requester);
     await this.limiter.take('rc_message', requester.userId, requester);
     checkContent(type, stateKey, content, this.config.serverName, roomId);
+    checkNesting(content);
     const text = JSON.stringify(content);
     if (Buffer.byteLength(text) > largestContentBytes) throw MatrixError.tooLarge('The event is too large');
     const membership = await this.members.inRoom(requester.userId, roomId);

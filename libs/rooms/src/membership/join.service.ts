@@ -12,6 +12,7 @@ import { Participation } from './participation.js';
 import { isBlocked, selectJoinFacts } from './membership.query.js';
 import { RemoteRooms } from './remote-rooms.js';
 import { RestrictedJoins } from './restricted-joins.js';
+import { checkNesting } from '../sending/content-rules.js';
 
 /** Joining and knocking. */
 @Injectable()
@@ -40,6 +41,7 @@ export class JoinService {
     const facts = await selectJoinFacts(this.database, userId, roomId);
     const before = facts.membership ?? 'leave';
     if (before === 'join' && !options.content) return undefined;
+    if (options.content) checkNesting(options.content);
     if (!options.unchecked) await this.participation.assertMayJoin(requester, roomId);
     if (facts.is_blocked) {
       throw MatrixError.forbidden('This room has been blocked on this server');

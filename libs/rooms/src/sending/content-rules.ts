@@ -1,3 +1,4 @@
+import { checkOwnContent, InvalidEventError } from '@rookery/events';
 import { isJsonObject, isValidRoomAlias, type JsonObject, MatrixError } from '@rookery/matrix-types';
 
 const maxAliases = 1000;
@@ -26,6 +27,18 @@ export function checkContent(
   }
   if (type === 'm.room.server_acl') checkServerAcl(content, serverName);
   if (type === 'm.room.canonical_alias') checkCanonicalAlias(content);
+}
+
+/**
+ * Refuses what could never become an event, where the event is made later or with the help of another server.
+ * @throws MatrixError 400 `M_BAD_JSON`
+ */
+export function checkNesting(content: Readonly<JsonObject>): void {
+  try {
+    checkOwnContent(content);
+  } catch (error) {
+    throw error instanceof InvalidEventError ? MatrixError.badJson(`This cannot be an event: ${error.reason}`) : error;
+  }
 }
 
 /** Whoever locks out his own server can never take it back. */
