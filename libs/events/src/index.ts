@@ -16,7 +16,15 @@ export {
 export { contentHash, eventIdOf, hasValidContentHash, referenceHash } from './hashes.js';
 export { InvalidEventError, type InvalidEventKind } from './invalid-event-error.js';
 export { NumberText, parseJson } from './json-text.js';
-export { eventFromRow, maxAuthEvents, maxPduBytes, maxPrevEvents, overlongKey, parsePdu, pduText } from './parse-pdu.js';
+export {
+  eventFromRow,
+  maxAuthEvents,
+  maxPduBytes,
+  maxPrevEvents,
+  overlongKey,
+  parsePdu,
+  pduText,
+} from './parse-pdu.js';
 export { redactEvent, redactPdu } from './redaction.js';
 export type { RoomVersionRules } from './room-version-rules.js';
 export { defaultRoomVersion, roomVersionRules, roomVersions } from './room-versions.js';

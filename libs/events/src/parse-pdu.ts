@@ -168,10 +168,7 @@ function references(
     if (typeof id !== 'string' || !id.startsWith('$') || id.includes('\0'))
       fail(`${key} holds something else than event ids`);
     else if (!isShort(id, inBytes)) {
-      throw new InvalidEventError(
-        'tooLarge',
-        `${key} holds an id longer than 255 ${inBytes ? 'bytes' : 'characters'}`,
-      );
+      throw new InvalidEventError('tooLarge', `${key} holds an id longer than 255 ${inBytes ? 'bytes' : 'characters'}`);
     }
   }
 }
