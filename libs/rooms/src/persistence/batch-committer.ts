@@ -98,6 +98,7 @@ export class BatchCommitter {
       const isAlone = first !== undefined || stored.length > maxShared;
       if (isAlone) await this.#write([writing]);
       else await this.#gathering.add(writing);
+      room.base.unwritten = undefined;
       this.#remember(room, stored);
       if (!options.backfilled) this.recent.remember(room, stored);
       this.gaps.note(room.roomId, room.gaps);

@@ -24,6 +24,12 @@ export interface BuiltEvent {
   readonly redactionRecheck: boolean | undefined;
 }
 
+/** Where in a room an event is made: the events that it follows upon, and the state there. */
+export interface PlaceOfDraft {
+  readonly prevEventIds: readonly string[];
+  readonly state: StateBefore;
+}
+
 /** The auth rules refuse an event: 403 `M_FORBIDDEN`, or 400 `M_BAD_JSON` where nobody could send it. */
 export class AuthRefusal extends MatrixError {
   constructor(reason: string, options: { readonly isMalformed?: boolean; readonly extra?: Readonly<JsonObject> } = {}) {
@@ -47,7 +53,7 @@ export class DraftBuilder {
   ) {}
 
   /** The state that a draft will be built upon. */
-  async before(room: WorkingRoom): Promise<{ readonly prevEventIds: readonly string[]; readonly state: StateBefore }> {
+  async before(room: WorkingRoom): Promise<PlaceOfDraft> {
     const heads = [...room.extremities];
     if (heads.length <= maxHeads) {
       return { prevEventIds: heads.map(([id]) => id), state: await this.placement.current(room) };
@@ -63,11 +69,7 @@ export class DraftBuilder {
    * Builds an event and checks it against the state before it.
    * @throws MatrixError 403 `M_FORBIDDEN`, 400 `M_BAD_JSON`, 413 `M_TOO_LARGE`
    */
-  async build(
-    room: WorkingRoom,
-    draft: EventDraft,
-    place: { readonly prevEventIds: readonly string[]; readonly state: StateBefore },
-  ): Promise<BuiltEvent> {
+  async build(room: WorkingRoom, draft: EventDraft, place: PlaceOfDraft): Promise<BuiltEvent> {
     const { rules } = room;
     const { prevEventIds, state: before } = place;
     const isCreate = draft.type === 'm.room.create' && prevEventIds.length === 0;

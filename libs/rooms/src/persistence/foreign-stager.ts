@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { pduText, type RoomEvent } from '@rookery/events';
+import { overlongKey, pduText, type RoomEvent } from '@rookery/events';
 import { domainOf } from '@rookery/matrix-types';
 import {
   authStateOf,
@@ -18,7 +18,7 @@ import { atOnce, later } from './at-once.js';
 import { DraftBuilder } from './draft-builder.js';
 import { EventStore } from './event-store.js';
 import type { ForeignEvent } from './event-persister.js';
-import { Placement, type StateBefore } from './placement.js';
+import { groupOf, Placement, type StateBefore } from './placement.js';
 import { selectReferenced } from './room-snapshot.query.js';
 import type { StagedEvent, WorkingRoom } from './working-room.js';
 
@@ -106,8 +106,9 @@ export class ForeignStager {
     if (known && !known.outlier) return { kind: 'known' };
     const auth = await this.#authEvents(room, event);
     if (auth.missing.length > 0) return { kind: 'missing', eventIds: auth.missing };
-    // Only a room's first event follows upon nothing. Whatever else says so is refused where the room stands.
-    const isRootless = event.prevEventIds.length === 0 && event.type !== 'm.room.create';
+    // Only a room's first event follows upon nothing. Whatever else says so, be it a second first event, is refused where the
+    // room stands.
+    const isRootless = event.prevEventIds.length === 0 && !isBeginning(room, event);
     if (isRootless && room.extremities.size === 0) return { kind: 'missing', eventIds: [] };
     const before = isRootless
       ? await this.placement.current(room)
@@ -128,7 +129,9 @@ export class ForeignStager {
       // What the room was like before this server joined says nothing about who approves of events now.
       const asksPolicy = how !== 'afresh' && this.policies.concerns(room, event);
       if (!softFailed && judgement === undefined && (asksPolicy || this.gates.active)) {
-        const answer = this.#judge(room, foreign, before, asksPolicy);
+        const still = room.still();
+        const seen = this.placement.asSeen(still, before);
+        const answer = this.#judge(still, foreign, seen, asksPolicy).finally(() => still.release());
         const judged = await atOnce(answer);
         if (judged === later) return { kind: 'thinking', judgement: answer };
         softFailed = !judged.allowed;
@@ -143,7 +146,7 @@ export class ForeignStager {
       rejectedReason,
       softFailed,
       replacesState: event.stateKey === undefined ? undefined : before.idAt(stateKeyOf(event.type, event.stateKey)),
-      group: chain[0]!.group,
+      group: groupOf(chain),
       redactionRecheck: isRedaction ? levels.user(event.sender) < levels.scalar('redact') : undefined,
       replacesOutlier: known !== undefined,
     });
@@ -210,6 +213,7 @@ export class ForeignStager {
   ): Promise<{ missing: string[]; verdict: ReturnType<typeof checkAuth> }> {
     const wanted = restsUpon(event);
     const stored = await this.events.many(wanted.filter((id) => !room.stagedById.has(id)));
+    const overlong = overlongKey(event);
     const missing: string[] = [];
     const rejected = new Set<string>();
     const found: RoomEvent[] = [];
@@ -224,8 +228,15 @@ export class ForeignStager {
     const named = found.filter((auth) => event.authEventIds.includes(auth.eventId));
     let verdict = checkAuthEvents(event, named, { rejected });
     if (verdict.allowed) verdict = checkAuth(event, authStateOf(found));
+    if (overlong) verdict = { allowed: false, rule: 'size', reason: `${overlong} is longer than 255 bytes` };
     return { missing, verdict };
   }
+}
+
+/** Whether a room begins with an event: it has no beginning yet, or this is the one that it has. */
+function isBeginning(room: WorkingRoom, { type, eventId }: RoomEvent): boolean {
+  const beginning = room.stateId('m.room.create', '');
+  return type === 'm.room.create' && (beginning === undefined || beginning === eventId);
 }
 
 const stagedAs = (event: RoomEvent): StagedEvent => ({

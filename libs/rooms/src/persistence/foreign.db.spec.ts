@@ -1,5 +1,5 @@
 import { databaseMigrations } from '@rookery/database';
-import { type RoomEvent, signEvent } from '@rookery/events';
+import { contentHash, parsePdu, type RoomEvent, signEvent } from '@rookery/events';
 import { type JsonObject, MatrixError, parseEventFilter } from '@rookery/matrix-types';
 import { replicationMigrations } from '@rookery/replication';
 import { stateKeyOf } from '@rookery/state-res';
@@ -13,6 +13,7 @@ import { type RemoteRoomGateway, RemoteRooms } from '../membership/remote-rooms.
 import { roomsMigrations } from '../migrations/index.js';
 import { MembershipReader } from '../reading/membership-reader.js';
 import { buildRooms, requesterOf, type RoomsFixture } from '../rooms.fixture.js';
+import { MembershipTemplates } from '../servers/membership-templates.js';
 import { ChainCovers } from '../upkeep/chain-covers.service.js';
 import { EventCreation } from '../sending/event-creation.service.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
@@ -134,6 +135,184 @@ eachDatabase('events of other servers', (open) => {
       database.write = write;
     }
     expect(answers).toEqual([false, true, false, true]);
+  });
+
+  it('takes in the event that began a room, long after it has learned of it', async () => {
+    const server = new RemoteServer('11', `!${clock.nowMs()}:${remoteServer}`);
+    const create = server.make({ type: 'm.room.create', stateKey: '', sender: zoe }, [], new Map());
+    let state = applied(new Map(), create);
+    const chain = [create];
+    const add = (type: string, stateKey: string | undefined, sender: string, content: JsonObject): RoomEvent => {
+      const event = server.make(
+        { type, sender, content, ...(stateKey !== undefined && { stateKey }) },
+        chain.slice(-1),
+        state,
+      );
+      state = applied(state, event);
+      chain.push(event);
+      return event;
+    };
+    add('m.room.member', zoe, zoe, { membership: 'join' });
+    add('m.room.join_rules', '', zoe, { join_rule: 'public' });
+    const before = [...state.values()];
+    const join = add('m.room.member', yan, yan, { membership: 'join' });
+    const persister = rooms.get(EventPersister);
+    expect(await persister.receiveWithState('11', join, { state: before, authChain: before })).toMatchObject({
+      kind: 'accepted',
+    });
+    const fork = server.make({ type: 'm.room.message', sender: zoe, content: { body: 'aside' } }, [chain[2]!], state);
+    // As when another server fills a gap that goes back to the beginning.
+    expect(await receive(...chain.slice(0, 3), fork)).toEqual(Array.from({ length: 4 }, () => 'accepted'));
+    expect(new Set((await headsOf(join.roomId)).map((event) => event.eventId))).toEqual(
+      new Set([join.eventId, fork.eventId]),
+    );
+    expect((await stateOf(join.roomId)).size).toBe(4);
+    // Whoever could make another beginning could take the room away from those who are in it.
+    const second = server.make(
+      { type: 'm.room.create', stateKey: '', sender: yan, content: { other: true } },
+      [],
+      new Map(),
+    );
+    expect(await receive(second)).toEqual(['rejected']);
+    expect((await stateOf(join.roomId)).get(stateKeyOf('m.room.create', ''))?.eventId).toBe(create.eventId);
+    const last = server.make({ type: 'm.room.message', sender: zoe, content: { body: 'end' } }, [join, fork], state);
+    expect(await receive(last)).toEqual(['accepted']);
+    expect((await stateOf(join.roomId)).size).toBe(4);
+  });
+
+  /** Does something while the next batch of events has been staged and is not written yet. */
+  const whileWriting = async <T>(start: () => Promise<T>, meanwhile: () => Promise<void>): Promise<T> => {
+    const { database } = test;
+    const { write } = database;
+    let writing = (): void => {};
+    let goOn = (): void => {};
+    const began = new Promise<void>((resolve) => (writing = resolve));
+    const held = new Promise<void>((resolve) => (goOn = resolve));
+    database.write = async (fn, options) => {
+      if (options?.name === 'persist_events') {
+        writing();
+        await held;
+      }
+      return write.call(database, fn, options) as ReturnType<typeof fn>;
+    };
+    try {
+      const done = start();
+      await began;
+      await meanwhile();
+      goOn();
+      return await done;
+    } finally {
+      goOn();
+      database.write = write;
+    }
+  };
+  const templateFor = (roomId: string, userId: string): Promise<RoomEvent> =>
+    rooms.get(MembershipTemplates).make({ roomId, userId, content: { membership: 'join' } });
+
+  it('reads no state group before it is written', async () => {
+    const { roomId, server, state, head } = await shared();
+    const topics = Array.from({ length: 14 }, (_, n) =>
+      server.make(
+        {
+          ...{ type: 'm.room.member', stateKey: zoe, sender: zoe },
+          content: { membership: 'join', displayname: `${n}` },
+        },
+        [head],
+        state,
+      ),
+    );
+    let template: RoomEvent | undefined;
+    const verdicts = await whileWriting(
+      () => receive(...topics),
+      async () => {
+        // More heads than one event follows upon: a state must be made for those that it does.
+        template = await templateFor(roomId, `@new:${remoteServer}`);
+      },
+    );
+    expect(new Set(verdicts)).toEqual(new Set(['accepted']));
+    expect(template?.prevEventIds).toHaveLength(10);
+    const authOf = (event: RoomEvent | undefined): Set<string> => new Set(event?.authEventIds);
+    expect(authOf(template)).toEqual(authOf(await templateFor(roomId, `@new:${remoteServer}`)));
+    // What was read too early is not remembered.
+    const sent = await rooms
+      .get(EventCreation)
+      .send(alice, { roomId, type: 'm.room.topic', stateKey: '', content: { topic: 'all' } });
+    const merged = await rooms.get(RoomStateReader).idsAfter([sent.eventId]);
+    expect(merged.get(sent.eventId)?.size).toBe((await stateOf(roomId)).size);
+    for (let joined = 0; (await headsOf(roomId)).length > 1 && joined < 5; joined++) {
+      await rooms.get(EventCreation).send(alice, { roomId, type: 'm.room.message', content: { body: 'join' } });
+    }
+    expect((await stateOf(roomId)).size).toBe(state.size + 1);
+  });
+
+  it('shows others the state that is being written as a whole', async () => {
+    const { roomId } = await rooms.get(RoomCreation).create(alice, { preset: 'private_chat', room_version: '11' });
+    await expect(templateFor(roomId, zoe)).rejects.toMatchObject({ status: 403 });
+    await whileWriting(
+      () =>
+        rooms
+          .get(EventCreation)
+          .send(alice, { roomId, type: 'm.room.join_rules', stateKey: '', content: { join_rule: 'public' } }),
+      async () => {
+        const template = await templateFor(roomId, zoe);
+        const rules = (await stateOf(roomId)).get(stateKeyOf('m.room.join_rules', ''));
+        expect(template.authEventIds).not.toContain(rules?.eventId);
+      },
+    );
+    const template = await templateFor(roomId, zoe);
+    expect(template.authEventIds).toContain((await stateOf(roomId)).get(stateKeyOf('m.room.join_rules', ''))?.eventId);
+  });
+
+  it('keeps the heads of a room whose new beginning is refused', async () => {
+    const server = new RemoteServer('11', `!${clock.nowMs() + 1}:${remoteServer}`);
+    const create = server.make({ type: 'm.room.create', stateKey: '', sender: zoe }, [], new Map());
+    const first = server.make(
+      { type: 'm.room.member', stateKey: zoe, sender: zoe, content: { membership: 'join' } },
+      [create],
+      applied(new Map(), create),
+    );
+    const state = applied(new Map(), create, first);
+    const around = { state: [create, first], authChain: [create, first] };
+    const message = server.make({ type: 'm.room.message', sender: zoe, content: { body: 'one' } }, [first], state);
+    const persister = rooms.get(EventPersister);
+    expect(await persister.receiveWithState('11', message, around)).toMatchObject({ kind: 'accepted' });
+    const refused = server.make({ type: 'm.room.message', sender: yan, content: { body: 'two' } }, [first], state);
+    expect(await persister.receiveWithState('11', refused, around)).toMatchObject({ kind: 'rejected' });
+    expect((await headsOf(message.roomId)).map((event) => event.eventId)).toEqual([message.eventId]);
+    const unknown = server.make(
+      { type: 'm.room.message', sender: zoe, content: { body: 'three' } },
+      [message],
+      applied(state, first),
+    );
+    expect(await receive(unknown)).toEqual(['accepted']);
+  });
+
+  it('keeps names of more than 255 bytes in old rooms without believing in them, and what follows upon them', async () => {
+    const { roomId, server, state, head } = await shared('10');
+    const long = server.make({ type: 'x', sender: zoe, content: {} }, [head], state);
+    const pdu = { ...long.pdu, type: 'é'.repeat(200) };
+    const raw = parsePdu({ ...pdu, hashes: { sha256: contentHash(pdu) } }, long.rules);
+    const next = server.make({ type: 'm.room.message', sender: zoe, content: { body: 'after it' } }, [raw], state);
+    expect(await receive(raw, next)).toEqual(['rejected', 'accepted']);
+    expect((await headsOf(roomId)).map((event) => event.eventId)).toEqual([next.eventId]);
+    expect(await timeline(roomId)).not.toContain(raw.eventId);
+  });
+
+  it('goes on from a depth that nobody else could read', async () => {
+    const { roomId, server, state, head } = await shared('5');
+    const message = server.make({ type: 'm.room.message', sender: zoe, content: { body: 'deep' } }, [head], state);
+    const deepest = parsePdu(
+      JSON.stringify(message.pdu).replace(/"depth":\d+/, '"depth":9223372036854775807'),
+      message.rules,
+    );
+    expect(await receive(deepest)).toEqual(['accepted']);
+    const own = await rooms
+      .get(EventCreation)
+      .send(alice, { roomId, type: 'm.room.message', content: { body: 'own' } });
+    const { json } = (await test.database.get<{ json: string }>('SELECT json FROM event_json WHERE event_id = ?', [
+      own.eventId,
+    ]))!;
+    expect((JSON.parse(json) as { depth: number }).depth).toBe(2 ** 53 - 1);
   });
 
   it('leaves no room without a head, whatever a made-up past says', async () => {

@@ -109,7 +109,12 @@ export class LocalEventPersister extends EventPersister {
   ): ReturnType<LocalStager['prepareWithOthers']> {
     const snapshot = await this.snapshots.get(draft.roomId);
     if (!snapshot) throw unknownRoom();
-    return this.local.prepareWithOthers(new WorkingRoom(snapshot), draft, judged);
+    const room = WorkingRoom.aside(snapshot);
+    try {
+      return await this.local.prepareWithOthers(room, draft, judged);
+    } finally {
+      room.release();
+    }
   }
 
   #sendInTurn(draft: EventDraft, stage: (room: WorkingRoom) => Promise<DraftOutcome>): Promise<SentEvent> {
@@ -144,12 +149,10 @@ export class LocalEventPersister extends EventPersister {
     const built = await this.local.prepare(anonymous, first);
     if ('kind' in built) throw MatrixError.forbidden('The room may not be created');
     const room = new WorkingRoom(new RoomSnapshot(built.event.roomId, rules, serverName));
-    await this.local.stage(room, first, built);
-    for (const draft of rest) await this.local.stageDraft(room, { ...draft, roomId: room.roomId });
-    const stored = await this.committer.commit(room, {
-      first: (tx) => insertRoom(tx, room.roomId, request),
+    const stored = await this.#storeNew(room, request, async () => {
+      await this.local.stage(room, first, built);
+      for (const draft of rest) await this.local.stageDraft(room, { ...draft, roomId: room.roomId });
     });
-    this.snapshots.keep(room.base);
     return {
       roomId: room.roomId,
       events: stored.map(({ event, streamOrdering }) => ({
@@ -158,6 +161,18 @@ export class LocalEventPersister extends EventPersister {
         streamOrdering,
       })),
     };
+  }
+
+  async #storeNew(room: WorkingRoom, request: NewRoom, stage: () => Promise<void>): Promise<StoredEvent[]> {
+    try {
+      await stage();
+      const stored = await this.committer.commit(room, { first: (tx) => insertRoom(tx, room.roomId, request) });
+      this.snapshots.keep(room.base);
+      return stored;
+    } catch (error) {
+      this.placement.forget(room);
+      throw error;
+    }
   }
 
   async receive(roomId: string, events: readonly ForeignEvent[]): Promise<ReceiveVerdict[]> {
@@ -232,8 +247,11 @@ export class LocalEventPersister extends EventPersister {
           const state = await this.placement.given(room, accepted);
           // Without a member of ours what was known of the room has not been kept up to date.
           const isAfresh = room.base.localMembers.size === 0;
+          const heads = [...room.extremities];
           if (isAfresh) room.extremities.clear();
           const outcome = await this.foreign.stage(room, { event }, state, isAfresh ? 'afresh' : undefined);
+          // Nothing has taken their place.
+          if (room.extremities.size === 0) for (const [id, head] of heads) room.extremities.set(id, head);
           return (stored) => resolve(verdictOf(event, outcome, stored));
         },
         reject,

@@ -7,10 +7,11 @@ import { authTypesFor, checkAuth, stateKeyOf } from '@rookery/state-res';
 import { RemoteRooms } from '../membership/remote-rooms.js';
 import { EventGates } from '../sending/event-gates.js';
 import { PolicyServers } from '../sending/policy-servers.js';
+import { LRUCache } from 'lru-cache';
 import { atOnce, later } from './at-once.js';
-import { type BuiltEvent, DraftBuilder } from './draft-builder.js';
+import { type BuiltEvent, DraftBuilder, type PlaceOfDraft } from './draft-builder.js';
 import type { EventDraft } from './event-persister.js';
-import { Placement } from './placement.js';
+import { groupOf, Placement } from './placement.js';
 import { PrejoinState, stripped } from './prejoin-state.js';
 import type { WorkingRoom } from './working-room.js';
 
@@ -49,6 +50,9 @@ export class StillThinking extends MatrixError {
 /** Stages events of local users: draft, third-party rules, format and hash, auth rules, spam checkers, signature. */
 @Injectable()
 export class LocalStager {
+  /** Events that were built lately and may not be stored yet, each with the last time that was given to one like it. */
+  readonly #built = new LRUCache<string, { lastTs: number }>({ maxSize: 20_000, sizeCalculation: () => 1 });
+
   constructor(
     private readonly builder: DraftBuilder,
     private readonly placement: Placement,
@@ -78,7 +82,9 @@ export class LocalStager {
     const built = await this.prepare(room, draft, { content: judged?.content });
     if ('kind' in built || !this.asksServer(draft)) return built;
     const shown = (await this.#prejoinEvents(room, built.event)).map(({ pdu }) => pdu);
-    const event = await this.remote.gateway!.invite(this.builder.sign(built.event), shown);
+    const { gateway } = this.remote;
+    if (!gateway) throw MatrixError.forbidden('Nobody of another server can be invited');
+    const event = await gateway.invite(this.builder.sign(built.event), shown);
     if (event.eventId !== built.event.eventId) throw MatrixError.forbidden('The other server has changed the invite');
     return { ...built, event };
   }
@@ -96,6 +102,22 @@ export class LocalStager {
     return prepared;
   }
 
+  /**
+   * Builds an event that is stored some time later, unlike all that others are about to store: who says the same twice in one
+   * millisecond, on top of the same events, would make one event twice. The second is of the next millisecond.
+   */
+  async #buildUnlike(room: WorkingRoom, draft: EventDraft, place: PlaceOfDraft): Promise<BuiltEvent> {
+    let built = await this.builder.build(room, draft, place);
+    let twins = this.#built.get(built.event.eventId);
+    if (!twins) twins = { lastTs: built.event.originServerTs };
+    else {
+      do built = await this.builder.build(room, { ...draft, originServerTs: ++twins.lastTs }, place);
+      while (this.#built.has(built.event.eventId));
+    }
+    this.#built.set(built.event.eventId, twins);
+    return built;
+  }
+
   async #approve(room: WorkingRoom, draft: EventDraft, judged: Prepared): Promise<Prepared> {
     if ('kind' in judged || !this.policies.concerns(room, judged.event)) return judged;
     const isOwnLeave = draft.content['membership'] === 'leave' && draft.stateKey === draft.sender;
@@ -109,22 +131,32 @@ export class LocalStager {
       const event = await this.builder.unchanged(room, draft, place.state);
       if (event) return { kind: 'unchanged', event };
     }
-    if (draft.unchecked || !this.gates.active) return this.builder.build(room, draft, place);
+    if (draft.unchecked || !this.gates.active) {
+      // What is staged at once follows upon what was staged before it, and so can equal nothing.
+      return how.inTurn && !this.policies.concerns(room, draft)
+        ? this.builder.build(room, draft, place)
+        : this.#buildUnlike(room, draft, place);
+    }
     const { inTurn = false } = how;
     let { content = draft.content } = how;
     if (this.gates.transforms && how.content === undefined) {
-      const answer = this.gates.transform(room, draft, place.state, this.clock.nowMs());
+      const still = room.still();
+      const seen = this.placement.asSeen(still, place.state);
+      const answer = this.gates.transform(still, draft, seen, this.clock.nowMs()).finally(() => still.release());
       const now = inTurn ? await atOnce(answer) : await answer;
       if (now === later) throw new StillThinking(answer.then((changed) => ({ content: changed })));
       content = now;
     }
     const changed = content === draft.content ? draft : { ...draft, content };
-    const built = await this.builder.build(room, changed, place);
+    const built = await this.#buildUnlike(room, changed, place);
     if (!this.gates.judges) return built;
     const answer = this.gates.spam(built.event, draft.origin);
     const verdict = inTurn ? await atOnce(answer) : await answer;
-    if (verdict === later)
-      throw new StillThinking(answer.then((late) => this.#approve(room, draft, afterVerdict(built, late))));
+    if (verdict === later) {
+      const still = room.still();
+      const approved = answer.then((late) => this.#approve(still, draft, afterVerdict(built, late)));
+      throw new StillThinking(approved.finally(() => still.release()));
+    }
     return afterVerdict(built, verdict);
   }
 
@@ -151,7 +183,7 @@ export class LocalStager {
   async stagePrepared(room: WorkingRoom, draft: EventDraft, built: BuiltEvent): Promise<DraftOutcome | undefined> {
     const { event } = built;
     const before = await this.placement.before(room, event.prevEventIds);
-    if ('missing' in before) return undefined;
+    if ('missing' in before || (await this.builder.load(room, [event.eventId])).size > 0) return undefined;
     const wanted = authTypesFor(event, room.rules);
     const authIds = wanted.flatMap(([type, stateKey]) => before.idAt(stateKeyOf(type, stateKey)) ?? []);
     if (authIds.length !== event.authEventIds.length || authIds.some((id) => !event.authEventIds.includes(id))) {
@@ -168,7 +200,8 @@ export class LocalStager {
    */
   async stageOnNewestHead(room: WorkingRoom, draft: EventDraft): Promise<DraftOutcome> {
     // They lie in the order in which they came.
-    const newest = [...room.extremities.keys()].at(-1)!;
+    const newest = [...room.extremities.keys()].at(-1);
+    if (newest === undefined) throw new Error(`A room without heads: ${room.roomId}`);
     const state = await this.placement.before(room, [newest]);
     if ('missing' in state) throw new Error(`A head without state: ${newest}`);
     const built = await this.builder.build(room, draft, { prevEventIds: [newest], state });
@@ -190,7 +223,7 @@ export class LocalStager {
       softFailed: false,
       transaction: draft.transaction,
       replacesState: key === undefined ? undefined : before.idAt(key),
-      group: chain[0]!.group,
+      group: groupOf(chain),
       redactionRecheck: built.redactionRecheck,
       replacesOutlier: false,
       isForeign: false,

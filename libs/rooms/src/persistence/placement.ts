@@ -52,13 +52,21 @@ export class Placement {
     prevEventIds: readonly string[],
   ): Promise<StateBefore | { readonly missing: readonly string[] }> {
     const heads = room.extremities;
+    // Only the event that begins the room follows upon nothing, and it may come in long after others.
+    if (prevEventIds.length === 0) return noState;
     if (prevEventIds.length === heads.size && prevEventIds.every((id) => heads.has(id))) return this.current(room);
     const groups = await this.#groupsOf(room, prevEventIds);
     const missing = prevEventIds.filter((id) => !groups.has(id));
     if (missing.length > 0) return { missing };
     const distinct = new Set(groups.values());
-    if (distinct.size === 1 && room.chain?.[0]?.group === [...distinct][0]) return this.#live(room, room.chain!);
+    const { chain } = room;
+    if (distinct.size === 1 && chain?.[0] && distinct.has(chain[0].group)) return this.#live(room, chain);
     return this.#merged(room, [...distinct]);
+  }
+
+  /** The same state, for whoever looks at it through {@link WorkingRoom.still}. */
+  asSeen(still: WorkingRoom, before: StateBefore): StateBefore {
+    return still.chain !== undefined && before.chain === still.chain ? this.#live(still, still.chain) : before;
   }
 
   /** A group for a state that came from elsewhere. */
@@ -97,7 +105,8 @@ export class Placement {
     chain: readonly ChainLink[],
     isReferenced = false,
   ): Promise<void> {
-    const group = chain[0]!.group;
+    const group = groupOf(chain);
+    if (group === undefined) throw new Error(`An accepted event without a state: ${event.eventId}`);
     this.#recentGroups.set(event.eventId, { roomId: room.roomId, group });
     const covered = await this.#cover(room, event);
     // What names it need not lead to a head, as a piece of the past that another server made up: a room is never without one.
@@ -200,12 +209,13 @@ export class Placement {
   /** One state for several groups, by state resolution. */
   async #merged(room: WorkingRoom, groups: readonly number[]): Promise<StateBefore> {
     const states = await this.#statesOf(room, groups);
-    const first = groups[0]!;
-    if (groups.length === 1) return fixed(await this.#chainOf(room, first), states.get(first)!);
+    const [first, ...others] = states;
+    if (!first) return noState;
+    if (others.length === 0) return fixed(await this.#chainOf(room, first[0]), first[1]);
     const resolved = await this.resolver.resolve([...states.values()], room.rules, room.stagedById);
-    let best = { group: first, diff: stateDiff(states.get(first)!, resolved) };
-    for (const group of groups.slice(1)) {
-      const diff = stateDiff(states.get(group)!, resolved);
+    let best = { group: first[0], diff: stateDiff(first[1], resolved) };
+    for (const [group, state] of others) {
+      const diff = stateDiff(state, resolved);
       if (diff.size < best.diff.size) best = { group, diff };
     }
     const chain = await this.#chainOf(room, best.group);
@@ -224,42 +234,59 @@ export class Placement {
     return fixed(this.#keep(room, plan), resolved);
   }
 
+  /** The states of all these groups, in their order: what is staged of them, laid over what is stored. */
   async #statesOf(room: WorkingRoom, groups: readonly number[]): Promise<Map<number, StateMap>> {
-    const stored = groups.filter((group) => !room.groups.has(group));
-    const states = await this.groups.many(stored);
-    for (const group of groups) {
-      if (room.groups.has(group)) states.set(group, await this.#stagedState(room, group));
-    }
-    return states;
+    // What is staged is told from what is stored once, before anything is waited for.
+    const layers = groups.map((group) => {
+      const plans: GroupPlan[] = [];
+      let stored: number | undefined = group;
+      for (let plan = room.groups.get(group); plan; plan = stored === undefined ? undefined : room.groups.get(stored)) {
+        plans.push(plan);
+        stored = plan.prev;
+      }
+      return { group, plans, stored };
+    });
+    const states = await this.groups.all(layers.flatMap(({ stored }) => stored ?? []));
+    const below = (stored: number | undefined): StateMap => {
+      const state = stored === undefined ? new Map<string, string>() : states.get(stored);
+      if (!state) throw new Error(`State group ${stored} was not read`);
+      return state;
+    };
+    return new Map(
+      layers.map(({ group, plans, stored }) => {
+        if (plans.length === 0) return [group, below(stored)];
+        const state = new Map(below(stored));
+        for (const plan of plans.reverse()) for (const [key, eventId] of plan.rows) state.set(key, eventId);
+        return [group, state];
+      }),
+    );
   }
 
-  /** A state whose group is not in the database yet: what is staged, laid over what is stored. */
-  async #stagedState(room: WorkingRoom, group: number): Promise<StateMap> {
-    const plans: GroupPlan[] = [];
-    let next: number | undefined = group;
-    for (let plan = room.groups.get(next); plan; plan = next === undefined ? undefined : room.groups.get(next)) {
-      plans.push(plan);
-      next = plan.prev;
-    }
-    const state = new Map(next === undefined ? [] : (await this.groups.many([next])).get(next)!);
-    for (const plan of plans.reverse()) for (const [key, eventId] of plan.rows) state.set(key, eventId);
-    return state;
-  }
-
+  /** @throws Error when there is no such group: nothing may be built upon a state that nobody knows */
   async #chainOf(room: WorkingRoom, group: number): Promise<readonly ChainLink[]> {
-    return room.groups.get(group)?.chain ?? (await selectChain(this.database, group));
+    const chain = room.groups.get(group)?.chain ?? (await selectChain(this.database, group));
+    if (chain.length === 0) throw new Error(`There is no state group ${group}`);
+    return chain;
   }
 
   async #deltasOf(room: WorkingRoom, groups: readonly number[]): Promise<Map<number, StateMap>> {
-    const stored = groups.filter((group) => !room.groups.has(group));
-    const deltas = new Map<number, StateMap>(stored.length > 0 ? await selectDeltas(this.database, stored) : []);
+    const deltas = new Map<number, StateMap>();
+    const stored: number[] = [];
     for (const group of groups) {
       const plan = room.groups.get(group);
       if (plan) deltas.set(group, plan.rows);
+      else stored.push(group);
     }
+    if (stored.length === 0) return deltas;
+    for (const [group, delta] of await selectDeltas(this.database, stored)) deltas.set(group, delta);
     return deltas;
   }
 }
+
+/** The group at the top of a chain; a chain that holds no state has none. */
+export const groupOf = (chain: readonly ChainLink[]): number | undefined => chain[0]?.group;
+
+const noState: StateBefore = fixed([], new Map());
 
 function fixed(chain: readonly ChainLink[], state: StateMap): StateBefore {
   return { chain, size: state.size, idAt: (key) => state.get(key), whole: () => Promise.resolve(state) };

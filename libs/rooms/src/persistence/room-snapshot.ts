@@ -5,6 +5,8 @@ import { stateKeyOf } from '@rookery/state-res';
 import { ChainMemory } from '../state/chain-memory.js';
 import { type ChainLink, selectChain } from '../state/state-groups.query.js';
 import { knownRules } from './event-store.js';
+import type { GroupPlan } from '../state/state-groups.js';
+import type { StagedEvent } from './working-room.js';
 import { selectCurrentState, selectExtremities, selectRoom } from './room-snapshot.query.js';
 
 /** A forward extremity: an event that no other names as previous. */
@@ -12,6 +14,18 @@ export interface Extremity {
   readonly depth: number;
   /** The state group after it. */
   readonly group: number;
+}
+
+/** Whoever looks at a snapshot for longer than it stays the same. */
+export interface SnapshotReader {
+  /** An entry of current state is about to change. */
+  keep(key: string): void;
+}
+
+/** Events and state groups that are not in the database yet. */
+export interface Unwritten {
+  readonly stagedById: ReadonlyMap<string, StagedEvent>;
+  readonly groups: ReadonlyMap<number, GroupPlan>;
 }
 
 /** Numbers of members by membership. */
@@ -30,6 +44,9 @@ export class RoomSnapshot {
   readonly localMembers = new Set<string>();
   readonly chains = new ChainMemory();
   readonly tally: MemberTally = { join: 0, invite: 0, leave: 0, ban: 0, knock: 0 };
+  /** What it says already and the database does not, while a batch is being written. */
+  unwritten: Unwritten | undefined;
+  readonly readers = new Set<SnapshotReader>();
   // Joined members by other server.
   readonly #servers = new Map<string, number>();
   #remoteServers: readonly string[] | undefined;
@@ -57,6 +74,7 @@ export class RoomSnapshot {
   }
 
   set(key: string, eventId: string | undefined): void {
+    for (const reader of this.readers) reader.keep(key);
     if (eventId === undefined) this.state.delete(key);
     else this.state.set(key, eventId);
   }

@@ -3,7 +3,7 @@ import { isMembership, type Membership } from '@rookery/matrix-types';
 import { splitStateKey, stateKeyOf, type StateMap } from '@rookery/state-res';
 import type { GroupPlan } from '../state/state-groups.js';
 import type { ChainLink } from '../state/state-groups.query.js';
-import type { Extremity, RoomSnapshot } from './room-snapshot.js';
+import type { Extremity, RoomSnapshot, SnapshotReader, Unwritten } from './room-snapshot.js';
 import type { ClientTransaction } from './stored-event.js';
 
 /** An event that will be written with the batch. */
@@ -39,8 +39,11 @@ export interface CurrentChange {
   readonly event: RoomEvent | undefined;
 }
 
-/** A room in the middle of a batch: the snapshot, and on top of it what the staged events change. */
-export class WorkingRoom {
+/**
+ * A room in the middle of a batch: the snapshot, and on top of it what the staged events change. It belongs to whoever has
+ * the room's turn; everybody else looks at one that {@link aside} or {@link still} gave.
+ */
+export class WorkingRoom implements SnapshotReader {
   chain: readonly ChainLink[] | undefined;
   readonly extremities: Map<string, Extremity>;
   readonly staged: StagedEvent[] = [];
@@ -62,6 +65,44 @@ export class WorkingRoom {
     this.extremities = new Map(base.extremities);
     this.headsBefore = new Set(base.extremities.keys());
     this.#size = base.state.size;
+  }
+
+  /**
+   * A room as it is now, for whoever does not have its turn. Nothing of it is ever written.
+   * Stays as it is, whatever becomes of the room, until it is given back with {@link release}.
+   */
+  static aside(base: RoomSnapshot): WorkingRoom {
+    const room = new WorkingRoom(base);
+    if (base.unwritten) room.#lookThrough(base.unwritten);
+    base.readers.add(room);
+    return room;
+  }
+
+  /** The room as it is at this moment, for whoever looks at it for longer than the turn lasts. As {@link aside}. */
+  still(): WorkingRoom {
+    const room = new WorkingRoom(this.base);
+    room.chain = this.chain;
+    room.extremities.clear();
+    for (const [eventId, extremity] of this.extremities) room.extremities.set(eventId, extremity);
+    for (const [key, eventId] of this.#delta) room.#delta.set(key, eventId);
+    room.#size = this.#size;
+    room.#lookThrough(this);
+    this.base.readers.add(room);
+    return room;
+  }
+
+  /** Told by whoever was given it that nothing of it is read any more. */
+  release(): void {
+    this.base.readers.delete(this);
+  }
+
+  keep(key: string): void {
+    if (!this.#delta.has(key)) this.#delta.set(key, this.base.state.get(key));
+  }
+
+  #lookThrough({ stagedById, groups }: Unwritten): void {
+    for (const [eventId, staged] of stagedById) this.stagedById.set(eventId, staged);
+    for (const [group, plan] of groups) this.groups.set(group, plan);
   }
 
   get roomId(): string {
@@ -132,6 +173,7 @@ export class WorkingRoom {
     }
     base.extremities = this.extremities;
     base.chain = this.chain;
+    base.unwritten = this;
   }
 }
 

@@ -4,6 +4,7 @@ import { domainOf, isJsonObject, isValidServerName, MatrixError } from '@rookery
 import { Config, Logger } from '@rookery/platform';
 import { stateKeyOf } from '@rookery/state-res';
 import { RemoteRooms } from '../membership/remote-rooms.js';
+import type { EventDraft } from '../persistence/event-persister.js';
 import { EventStore } from '../persistence/event-store.js';
 import type { WorkingRoom } from '../persistence/working-room.js';
 
@@ -39,7 +40,7 @@ export class PolicyServers {
   ) {}
 
   /** Whether the room may have a policy server that an event concerns; `false` is certain. */
-  concerns(room: WorkingRoom, { type, stateKey }: Pick<RoomEvent, 'type' | 'stateKey'>): boolean {
+  concerns(room: WorkingRoom, { type, stateKey }: Pick<EventDraft, 'type' | 'stateKey'>): boolean {
     return room.idAt(policyKey) !== undefined && !(type === policyType && stateKey === '');
   }
 

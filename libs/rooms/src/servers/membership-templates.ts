@@ -29,9 +29,13 @@ export class MembershipTemplates {
   async make({ roomId, userId, content }: MembershipDraft): Promise<RoomEvent> {
     const snapshot = await this.snapshots.get(roomId);
     if (!snapshot) throw MatrixError.notFound('There is no such room');
-    const room = new WorkingRoom(snapshot);
-    const draft = { roomId, type: 'm.room.member', stateKey: userId, sender: userId, content };
-    const { event } = await this.builder.build(room, draft, await this.builder.before(room));
-    return event;
+    const room = WorkingRoom.aside(snapshot);
+    try {
+      const draft = { roomId, type: 'm.room.member', stateKey: userId, sender: userId, content };
+      const { event } = await this.builder.build(room, draft, await this.builder.before(room));
+      return event;
+    } finally {
+      room.release();
+    }
   }
 }

@@ -19,8 +19,11 @@ export class StateGroups {
     this.#cache = new Cache(config, 'state_groups', { max: maxEntries, sizeOf: (state) => state.size + 8 });
   }
 
-  /** Whole states, by group; one query for those that are not cached. */
-  async many(groups: Iterable<number>): Promise<Map<number, StateMap>> {
+  /**
+   * Whole states, by group; one query for those that are not cached.
+   * @throws Error when one does not exist: no room's state is empty, so that a missing one must never be taken for one
+   */
+  async all(groups: Iterable<number>): Promise<Map<number, StateMap>> {
     const found = new Map<number, StateMap>();
     const missing: number[] = [];
     for (const group of new Set(groups)) {
@@ -30,6 +33,7 @@ export class StateGroups {
     }
     if (missing.length > 0) {
       for (const [group, state] of await selectStates(this.database, missing)) {
+        if (state.size === 0) throw new Error(`There is no state group ${group}`);
         found.set(group, state);
         this.#cache.set(group, state);
       }
