@@ -3,7 +3,7 @@ import { buildEvent, type RoomEvent, roomVersionRules } from '@rookery/events';
 import type { JsonObject } from '@rookery/matrix-types';
 import { ModuleDispatcher, ModuleRegistry } from '@rookery/module-host';
 import { replicationMigrations } from '@rookery/replication';
-import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
+import { eachDatabase, eventually, FakeClock, type TestDatabase } from '@rookery/testing';
 import { AccountDataService, usersMigrations } from '@rookery/users';
 import { RoomCreation } from '../creation/room-creation.service.js';
 import { RoomReadingService } from '../history/room-reading.service.js';
@@ -29,6 +29,7 @@ eachDatabase('modules and hooks', (open) => {
   const asked: string[] = [];
   const contexts: string[] = [];
   const drafts: unknown[] = [];
+  const looks: unknown[][] = [];
   let hold: Promise<void> | undefined;
 
   beforeAll(async () => {
@@ -60,6 +61,16 @@ eachDatabase('modules and hooks', (open) => {
         contexts.push(`allowed ${context.source} ${context.origin}`);
         const name = await state.get('m.room.name');
         drafts.push(event.content['body']);
+        if (event.content['body'] === 'slow look') {
+          const look = async (): Promise<unknown[]> => {
+            const topic = async (): Promise<unknown> => (await state.get('m.room.topic'))?.content['topic'];
+            const bobs = await state.get('m.room.member', bob.userId);
+            return [await topic(), bobs?.content['membership'], (await state.all()).length];
+          };
+          looks.push(await look());
+          await hold;
+          looks.push(await look());
+        }
         if (event.content['body'] === 'slow draft') {
           await new Promise((resolve) => setTimeout(resolve, 20));
           return { allowed: true, replacement: { content: { ...event.content, body: 'rewritten slowly' } } };
@@ -82,6 +93,22 @@ eachDatabase('modules and hooks', (open) => {
     rooms.get(EventCreation).send(requester, { roomId, type: 'm.room.message', content: { msgtype: 'm.text', body } });
   const bodyOf = async (roomId: string, eventId: string): Promise<unknown> =>
     ((await rooms.get(RoomReadingService).event(alice, roomId, eventId)).content as JsonObject)['body'];
+
+  /** Another server's user joins. */
+  const zoesJoin = async (roomId: string, body: string): Promise<RoomEvent> => {
+    const state = await rooms.get(RoomStateReader).current(roomId);
+    const head = state.reduce((a, b) => (a.event.depth > b.event.depth ? a : b)).event;
+    const idOf = (type: string): string => state.find(({ event }) => event.type === type)!.event.eventId;
+    return buildEvent(
+      {
+        ...{ roomId, type: 'm.room.member', stateKey: '@zoe:elsewhere.org', sender: '@zoe:elsewhere.org' },
+        content: { membership: 'join', body },
+        ...{ originServerTs: clock.nowMs(), depth: head.depth + 1, prevEventIds: [head.eventId] },
+        authEventIds: ['m.room.power_levels', 'm.room.join_rules'].map(idOf),
+      },
+      head.rules,
+    );
+  };
 
   it('let a spam checker see the finished event and refuse it', async () => {
     const roomId = await create();
@@ -252,6 +279,65 @@ eachDatabase('modules and hooks', (open) => {
     expect(await bodyOf(roomId, rewritten.eventId)).toBe('rewritten slowly');
     expect(drafts.filter((body) => body === 'slow draft').length).toBe(1);
     expect(asked).toEqual(['spam m.room.message true']);
+  });
+
+  it('see one state however long they look', async () => {
+    const roomId = await create();
+    const setTopic = (topic: string) =>
+      rooms.get(EventCreation).send(alice, { roomId, type: 'm.room.topic', stateKey: '', content: { topic } });
+    await setTopic('one');
+    // Once in the room's turn; and again outside of it, where what was said about it counts no more.
+    for (const isForeign of [false, true]) {
+      looks.length = 0;
+      let release = (): void => {};
+      hold = new Promise((resolve) => (release = resolve));
+      const state = await rooms.get(RoomStateReader).current(roomId);
+      const looking = isForeign
+        ? rooms.get(InboundEvents).receive('relay.org', roomId, { event: await zoesJoin(roomId, 'slow look') })
+        : say(roomId, 'slow look');
+      const current = await rooms.get(RoomStateReader).currentEvent(roomId, 'm.room.topic');
+      await eventually(() => looks.length === 1);
+      await setTopic('two');
+      await rooms.get(JoinService).join(isForeign ? requesterOf('carol') : bob, roomId);
+      await setTopic('three');
+      release();
+      await looking;
+      const one = current?.event.content['topic'];
+      const bobs = isForeign ? 'join' : undefined;
+      expect(looks).toEqual([
+        [one, bobs, state.length],
+        [one, bobs, state.length],
+      ]);
+    }
+  });
+
+  it.each([
+    ['a message', { type: 'm.room.message' }],
+    ['state', { type: 'x.state', stateKey: 'same' }],
+    ['a redaction', { type: 'm.room.redaction' }],
+  ] as const)('may think about %s that is sent many times at once', async (_, draft) => {
+    for (const body of ['slow', 'slow draft']) {
+      const roomId = await create();
+      let release = (): void => {};
+      const redacts = draft.type === 'm.room.redaction' ? (await say(roomId, 'to be redacted')).eventId : undefined;
+      hold = new Promise((resolve) => (release = resolve));
+      asked.length = 0;
+      const sending = Array.from({ length: 60 }, () =>
+        rooms.get(EventCreation).send(alice, { roomId, ...draft, content: { body }, ...(redacts && { redacts }) }),
+      );
+      // All of them are thought about before the first is stored.
+      if (body === 'slow') await eventually(() => asked.length >= 60);
+      release();
+      const outcomes = await Promise.allSettled(sending);
+      expect(outcomes.filter((outcome) => outcome.status === 'rejected')).toEqual([]);
+      const ids = outcomes.map((outcome) => (outcome.status === 'fulfilled' ? outcome.value.eventId : ''));
+      expect(new Set(ids).size).toBe(60);
+      const stored = await test.database.query(
+        `SELECT event_id FROM events WHERE room_id = ? AND type = ? AND rejection_reason IS NULL`,
+        [roomId, draft.type],
+      );
+      expect(stored).toHaveLength(60);
+    }
   });
 
   it('fail the batch with a hook that must not be missed, and nothing else', async () => {
