@@ -1,5 +1,5 @@
 import { createHmac } from 'node:crypto';
-import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -108,6 +108,44 @@ describe('rookery config', () => {
     const log = await rookery(['config', 'check', file]);
     expect(log.out).toContain(`error: ${join(folder, 'log.yaml')}:2: root.level: expected one of DEBUG`);
     expect(log.code).toBe(1);
+  });
+
+  it('finds what would end the start only later, and leaves nothing behind', async () => {
+    const inside = join(folder, 'later');
+    mkdirSync(join(inside, 'templates'), { recursive: true });
+    const file = join(inside, 'homeserver.yaml');
+    writeFileSync(join(inside, 'templates', 'registration.html'), 'fine\n{% if %}\n');
+    writeFileSync(join(inside, 'no.key'), 'this is no key\n');
+    const check = async (lines: string): Promise<string> => {
+      writeFileSync(file, `server_name: example.org\nreport_stats: false\n${lines}\n`);
+      const { code, out } = await rookery(['config', 'check', file]);
+      expect(code).toBe(out.includes('Nothing is wrong.') ? 0 : 1);
+      expect(out).not.toMatch(/^\s+at .*\(/m);
+      return out;
+    };
+    expect(await check('')).toContain('Nothing is wrong.');
+    expect(await check('templates: {custom_template_directory: templates}')).toMatch(
+      /^error: .*templates: syntax error: .* \(in registration\.html:2\)$/m,
+    );
+    expect(await check('templates: {custom_template_directory: nowhere}')).toMatch(
+      /^error: Cannot read templates in .*nowhere: there is no such folder$/m,
+    );
+    expect(await check('email: {notif_from: nobody}')).toMatch(
+      /^error: .*homeserver\.yaml:3: email\.notif_from holds no/m,
+    );
+    expect(await check('signing_key_path: no.key')).toMatch(/^error: .*no\.key: /m);
+    expect(await check('database: {name: psycopg2, args: {hosst: x}}')).toMatch(
+      /^error: database\.args\.hosst is not/m,
+    );
+    expect(
+      await check(
+        'tls_certificate_path: no.key\ntls_private_key_path: no.key\nlisteners: [{port: 1, type: http, tls: true}]',
+      ),
+    ).toMatch(/^error: The TLS certificate and key cannot be used/m);
+    expect(await check('federation_custom_ca_list: [nowhere]')).toMatch(
+      /^error: .*:3: federation_custom_ca_list\[0\]: /m,
+    );
+    expect(readdirSync(inside).sort()).toEqual(['homeserver.yaml', 'no.key', 'templates']);
   });
 });
 

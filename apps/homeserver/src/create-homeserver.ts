@@ -1,16 +1,22 @@
 import type { Type } from '@nestjs/common';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import {
   type BackgroundUpdate,
   BackgroundUpdates,
+  checkDatabaseOptions,
   claimDatabase,
   type Database,
   type DatabaseClaim,
+  type DatabaseOptions,
   migrate,
   openDatabase,
 } from '@rookery/database';
 import { type NameResolver, ServerSoftware, SystemNameResolver } from '@rookery/federation-client';
 import {
   type BoundAddress,
+  checkTls,
   HttpApp,
   httpSettingsOf,
   LeakyBucketRateLimiter,
@@ -29,6 +35,7 @@ import {
   loggerOptions,
   Metrics,
   PinoLogger,
+  SilentLogger,
   SystemClock,
   SystemIds,
 } from '@rookery/platform';
@@ -44,6 +51,7 @@ import { RootModule } from './root.module.js';
 import { backgroundUpdates, migrations } from './schema.js';
 import { countAccounts, showActivityMetrics, showServerMetrics, transactionMetrics } from './server-metrics.js';
 import { loadOwnKeys } from './signing-keys.js';
+import { StartupError } from './startup-error.js';
 import { version } from './version.js';
 
 /** What may be given in place of the real thing. */
@@ -86,6 +94,11 @@ export class Homeserver {
 
   /** Puts a server together; nothing is opened before {@link start}. @throws Error when the log cannot be opened */
   static create(config: Config, overrides: HomeserverOverrides = {}): Homeserver {
+    return Homeserver.#create(config, overrides);
+  }
+
+  /** @param rehearsalFolder where a rehearsal may write */
+  static #create(config: Config, overrides: HomeserverOverrides, rehearsalFolder?: string): Homeserver {
     const clock = overrides.clock ?? new SystemClock();
     const ids = overrides.ids ?? new SystemIds();
     const logger = overrides.logger ?? PinoLogger.create(loggerOptions(config));
@@ -97,12 +110,32 @@ export class Homeserver {
     const server = new Homeserver(config, logger, lifecycle, modules);
     server.#moreModules = overrides.modules ?? [];
     server.#plan({
-      ...{ clock, ids, metrics },
+      ...{ clock, ids, metrics, rehearsalFolder },
       nameResolver: overrides.nameResolver ?? new SystemNameResolver(clock),
-      entries: [...moduleEntriesOf(config), ...server.#moreModules],
+      entries: rehearsalFolder === undefined ? [...moduleEntriesOf(config), ...server.#moreModules] : [],
       updates: [...backgroundUpdates, ...(overrides.backgroundUpdates ?? [])],
     });
     return server;
+  }
+
+  /**
+   * Builds a server as a start does, to see whether it would come to listen, and throws it away: on an empty database of its own,
+   * without modules, and without writing or binding anything.
+   * @throws what {@link start} would throw, as far as the settings and the files that they name decide it
+   */
+  static async rehearse(config: Config): Promise<void> {
+    const folder = mkdtempSync(join(tmpdir(), 'rookery-check-'));
+    try {
+      checkDatabaseOptions(databaseOptions(config));
+      checkTls(httpSettingsOf(config));
+      const server = Homeserver.#create(config, { logger: new SilentLogger() }, folder);
+      // The first step behind what is built ends the start.
+      server.lifecycle.on('streams', { name: 'end of the rehearsal', start: () => void server.stop() });
+      await server.start();
+      await server.stop();
+    } finally {
+      rmSync(folder, { recursive: true, force: true });
+    }
   }
 
   /** Starts everything, listeners last. @throws an error for which `startupMessage` has a line, when it is the operator's to mend */
@@ -186,6 +219,7 @@ export class Homeserver {
     nameResolver,
     entries,
     updates,
+    rehearsalFolder,
   }: {
     clock: Clock;
     ids: Ids;
@@ -193,6 +227,7 @@ export class Homeserver {
     nameResolver: NameResolver;
     entries: readonly ModuleEntry[];
     updates: readonly BackgroundUpdate[];
+    rehearsalFolder: string | undefined;
   }): void {
     const { config, lifecycle, logger, modules } = this;
     const bus: Bus = new InProcessBus();
@@ -203,7 +238,10 @@ export class Homeserver {
       name: 'database',
       start: async () => {
         const onTransaction = config.get('enable_metrics') ? transactionMetrics(metrics) : undefined;
-        const options = databaseOptions(config);
+        const options: DatabaseOptions =
+          rehearsalFolder === undefined
+            ? databaseOptions(config)
+            : { name: 'sqlite3', path: join(rehearsalFolder, 'homeserver.db') };
         const log = logger.child('database');
         this.#database = await openDatabase(options, clock, log, onTransaction);
         claim = await claimDatabase(options, { logger: log });
@@ -224,7 +262,7 @@ export class Homeserver {
       name: 'module graph',
       start: async () => {
         const loaded = await modules.import(entries);
-        const ownKeys = loadOwnKeys(config, ids);
+        const ownKeys = loadOwnKeys(config, ids, { mayWrite: rehearsalFolder === undefined });
         const database = this.#database;
         if (database === undefined) throw new Error('The server starts out of order');
         const updating = new BackgroundUpdates({
@@ -317,5 +355,10 @@ function createMailer(
   logger: Logger,
 ): Mailer | undefined {
   const options = mailerOptionsOf(config);
-  return options && new Mailer(options, pages, database, clock, ids, logger);
+  if (options === undefined) return undefined;
+  try {
+    return new Mailer(options, pages, database, clock, ids, logger);
+  } catch (error) {
+    throw new StartupError(`${config.where('email.notif_from')}: ${(error as Error).message}`);
+  }
 }

@@ -2,3 +2,4 @@
 export { Homeserver, type HomeserverOverrides } from './create-homeserver.js';
 export { deleteModuleData } from './module-api/module-data.query.js';
 export { forgetModule } from './module-api/forget-module.js';
+export { startProblems } from './start-problems.js';

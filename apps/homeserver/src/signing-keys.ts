@@ -19,14 +19,17 @@ export function writeWhole(file: string, text: string): void {
 }
 
 /**
- * The keys that this server signs with, the current one first. The file is made when there is none.
+ * The keys that this server signs with, the current one first. The file is made when there is none, unless nothing may be
+ * written.
  * @throws StartupError when the file cannot be read, written or understood
  */
-export function loadSigningKeys(config: Config, ids: Ids): readonly SigningKey[] {
+export function loadSigningKeys(config: Config, ids: Ids, { mayWrite = true } = {}): readonly SigningKey[] {
   const inline = config.get('signing_key');
   const file = config.get('signing_key_path') ?? join(config.configDir, `${config.serverName}.signing.key`);
   if (inline === undefined && !existsSync(file)) {
-    writeWhole(file, `${SigningKey.generate(undefined, (length) => ids.bytes(length)).serialize()}\n`);
+    const made = SigningKey.generate(undefined, (length) => ids.bytes(length));
+    if (!mayWrite) return [made];
+    writeWhole(file, `${made.serialize()}\n`);
   }
   const where = inline === undefined ? file : config.where('signing_key');
   const keys = parseKeys(inline ?? readKeyFile(file), where);
@@ -40,8 +43,8 @@ export function loadSigningKeys(config: Config, ids: Ids): readonly SigningKey[]
  * All keys of this server: those that sign, those of the past, and those that sign when it vouches for other servers' keys.
  * @throws StartupError when a file cannot be read, written or understood, or a key of the past is none
  */
-export function loadOwnKeys(config: Config, ids: Ids): OwnKeys {
-  const signing = loadSigningKeys(config, ids);
+export function loadOwnKeys(config: Config, ids: Ids, options: { readonly mayWrite?: boolean } = {}): OwnKeys {
+  const signing = loadSigningKeys(config, ids, options);
   const notaryFile = config.get('key_server_signing_keys_path');
   const notary = notaryFile === undefined ? undefined : parseKeys(readKeyFile(notaryFile), notaryFile);
   if (notary?.length === 0) throw new StartupError(`${notaryFile}: there is no signing key in it`);

@@ -2,6 +2,7 @@ import { DatabaseError } from '@rookery/database';
 import { ListenError } from '@rookery/http';
 import { ModuleLoadError } from '@rookery/module-host';
 import { ConfigError } from '@rookery/platform';
+import { TemplateError } from '@rookery/templates';
 
 /** Why the server cannot start, in one line that says what to change. */
 export class StartupError extends Error {
@@ -10,7 +11,12 @@ export class StartupError extends Error {
 
 /** The lines for an operator about a failed start; `undefined` for an error that is ours and deserves its stack. */
 export function startupMessage(error: unknown): string | undefined {
-  if (error instanceof StartupError || error instanceof ConfigError || error instanceof ListenError)
+  if (
+    error instanceof StartupError ||
+    error instanceof ConfigError ||
+    error instanceof ListenError ||
+    error instanceof TemplateError
+  )
     return error.message;
   if (error instanceof DatabaseError || error instanceof ModuleLoadError) {
     const hint = (error as { readonly hint?: string }).hint;

@@ -15,7 +15,13 @@ export { likeText } from './like.js';
 export type { DatabaseClaim } from './claim/claim.js';
 export { claimDatabase, type ClaimOptions } from './claim/database-claim.js';
 export { openDatabase } from './open-database.js';
-export { type DatabaseOptions, parseDatabaseOptions, type PostgresOptions, type SqliteOptions } from './options.js';
+export {
+  checkDatabaseOptions,
+  type DatabaseOptions,
+  parseDatabaseOptions,
+  type PostgresOptions,
+  type SqliteOptions,
+} from './options.js';
 export { migrate, type MigrateOptions, type MigrateResult } from './migrate.js';
 export { databaseMigrations } from './migrations.js';
 export type { IdBlocksOptions } from './streams/id-blocks.js';

@@ -89,6 +89,11 @@ export function parseDatabaseOptions(section: Section): DatabaseOptions {
   return { name, url, args, allowUnsafeLocale: unsafe, txnLimit };
 }
 
+/** Looks at everything that can be wrong before anybody connects. @throws DatabaseError for a value that cannot be used */
+export function checkDatabaseOptions(options: DatabaseOptions): void {
+  if (options.name !== 'sqlite3') postgresTarget(options);
+}
+
 /** @throws DatabaseError for a value that cannot be used */
 export function postgresTarget(options: PostgresOptions): PostgresTarget {
   const args: Record<string, unknown> = { ...fromUrl(options.url), ...options.args };

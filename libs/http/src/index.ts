@@ -14,7 +14,7 @@ export { IpGuard } from './ip-guard.js';
 export { compileSchema, FormBody, JsonBody, type JsonBodyOptions } from './json-body.js';
 export { type JsonRules, parseJsonInSlices } from './json-text.js';
 export { LeakyBucketRateLimiter } from './leaky-bucket-rate-limiter.js';
-export { type BoundAddress, ListenError, type ListenerSettings, type TlsFiles } from './listeners.js';
+export { type BoundAddress, checkTls, ListenError, type ListenerSettings, type TlsFiles } from './listeners.js';
 export {
   OutboundError,
   type OutboundFailure,
@@ -25,6 +25,7 @@ export {
   type OutboundStream,
 } from './outbound-http.js';
 export { networkOf } from './networks.js';
+export { ownBaseUrl, ownPath, ownUrl } from './own-address.js';
 export { client, type ClientVersion, stable } from './paths.js';
 export {
   type IntegerBounds,

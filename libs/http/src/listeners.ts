@@ -3,6 +3,7 @@ import { chmodSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { createServer, type RequestListener, type Server } from 'node:http';
 import { createServer as createTlsServer, type Server as TlsServer } from 'node:https';
 import { type AddressInfo, connect, type ListenOptions, type Socket } from 'node:net';
+import { createSecureContext } from 'node:tls';
 
 /** One entry of the setting `listeners`. */
 export interface ListenerSettings {
@@ -87,6 +88,20 @@ function readTls(files: TlsFiles | undefined): { cert: Buffer; key: Buffer } {
     }
   };
   return { cert: read(certificatePath), key: read(privateKeyPath) };
+}
+
+/** Reads the certificate where a listener needs it. @throws ListenError when it cannot be used */
+export function checkTls(settings: {
+  readonly listeners: readonly ListenerSettings[];
+  readonly tls?: TlsFiles | undefined;
+}): void {
+  if (!settings.listeners.some((listener) => listener.tls)) return;
+  const files = readTls(settings.tls);
+  try {
+    createSecureContext(files);
+  } catch (error) {
+    throw new ListenError(`The TLS certificate and key cannot be used: ${(error as Error).message}`);
+  }
 }
 
 const reasons: Readonly<Record<string, string>> = {

@@ -237,7 +237,7 @@ describe('Pages', () => {
   it('refuses to start with a template of wrong syntax, in one line', () => {
     writeFileSync(join(folder, 'terms.html'), 'fine\n{% if %}');
     expect(() => make({ folders: [folder] })).toThrow(TemplateError);
-    expect(() => make({ folders: [folder] })).toThrow(/^syntax error: .* \(in terms\.html:2\)$/);
+    expect(() => make({ folders: [folder] })).toThrow(/^\S+: syntax error: .* \(in terms\.html:2\)$/);
     expect(() => make({ folders: [join(folder, 'missing')] })).toThrow('Cannot read templates in');
   });
 
@@ -292,6 +292,7 @@ describe('Pages', () => {
       serverName: 'x.org',
       appName: 'Matrix',
       publicBaseUrl: 'https://hs.x.org/',
+      protocolPrefix: '_matrix',
       folders: [folder],
     });
   });

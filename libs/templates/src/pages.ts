@@ -22,6 +22,8 @@ export interface PagesOptions {
   readonly appName: string;
   /** With a slash at its end. */
   readonly publicBaseUrl: string;
+  /** First path segment of the protocol; `_matrix` unless told. */
+  readonly protocolPrefix?: string | undefined;
   /** Folders whose files replace ours, the first one wins; a file that is missing there is ours. */
   readonly folders: readonly string[];
   /** IANA name for dates; the process's own when absent. */
@@ -43,8 +45,24 @@ export function pagesOptionsOf(config: Config): PagesOptions {
     serverName: config.serverName,
     appName: config.get('email.app_name'),
     publicBaseUrl: base.endsWith('/') ? base : `${base}/`,
+    protocolPrefix: config.get('protocol_prefix'),
     folders: [...new Set(folders)].filter((folder) => folder !== undefined),
   };
+}
+
+/** The system's word for a folder that cannot be read, in one line. */
+function reasonOf(error: unknown): string {
+  const { code, message } = error as NodeJS.ErrnoException;
+  switch (code) {
+    case 'ENOENT':
+      return 'there is no such folder';
+    case 'ENOTDIR':
+      return 'it is no folder';
+    case 'EACCES':
+      return 'permission denied';
+    default:
+      return message.split('\n', 1)[0] ?? '';
+  }
 }
 
 function readFolder(folder: string): ReadonlyMap<string, string> {
@@ -52,7 +70,7 @@ function readFolder(folder: string): ReadonlyMap<string, string> {
     return readTemplates(folder);
   } catch (error) {
     if (error instanceof TemplateError) throw error;
-    throw new TemplateError(`Cannot read templates in ${folder}: ${(error as Error).message}`);
+    throw new TemplateError(`Cannot read templates in ${folder}: ${reasonOf(error)}`);
   }
 }
 
@@ -82,13 +100,23 @@ export class Pages {
     const globals = { server_name: options.serverName, app_name: options.appName };
     const own = readTemplates(ownFolder);
     const custom = new Map<string, string>();
+    const folderOf = new Map<string, string>();
     for (const folder of options.folders) {
-      for (const [name, source] of readFolder(folder)) if (!custom.has(name)) custom.set(name, source);
+      for (const [name, source] of readFolder(folder)) {
+        if (custom.has(name)) continue;
+        custom.set(name, source);
+        folderOf.set(name, folder);
+      }
     }
     this.#own = new TemplateSet(own, globals, options);
     this.#all = custom.size === 0 ? this.#own : new TemplateSet(new Map([...own, ...custom]), globals, options);
     // Ours are sound; those of the operator are read before anybody asks for one.
-    if (custom.size > 0) this.#all.check();
+    try {
+      if (custom.size > 0) this.#all.check();
+    } catch (error) {
+      const folder = error instanceof TemplateError && folderOf.get(error.template ?? '');
+      throw folder ? new TemplateError(`${folder}: ${(error as Error).message}`) : error;
+    }
     this.#custom = new Set(custom.keys());
   }
 

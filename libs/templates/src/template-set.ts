@@ -3,6 +3,7 @@ import { join, relative, sep } from 'node:path';
 import { createRequire } from 'node:module';
 import type { Environment } from 'minijinja-js';
 import { type FilterContext, filters } from './filters.js';
+import { translate } from './jinja-dialect.js';
 
 const require = createRequire(import.meta.url);
 /** Loaded with the first template: the engine is large, and many servers never show a page. */
@@ -13,25 +14,39 @@ const openEngine = (): Environment => {
 };
 
 /** A template is wrong: its syntax at load, its use of variables when rendered. The message is one line. */
-export class TemplateError extends Error {}
+export class TemplateError extends Error {
+  /** @param template its name, where it is one that could not be read */
+  constructor(
+    message: string,
+    readonly template?: string,
+  ) {
+    super(message);
+    this.name = 'TemplateError';
+  }
+}
 
 /** Work one rendering may do; ordinary pages need some hundreds. */
 const fuel = 5_000_000;
 const maxFiles = 1000;
 const maxFileBytes = 1_048_576;
-const suffixes = /\.(?:html?|xml|txt|css|js)$/;
+const suffixes = /\.(?:html?|xml|txt|css|js)$/i;
 
-/** Names whose values the engine escapes. */
-const escaped = /\.(?:html?|xml)$/;
+/** Names whose values are escaped. */
+const escaped = /\.(?:html?|xml)$/i;
+/** Those of them that the engine knows. */
+const engineEscapes = /\.(?:html?|xml)$/;
 
 const firstLine = (error: unknown): string => String(error instanceof Error ? error.message : error).split('\n', 1)[0]!;
 
-/** Says the same in the engine's words: the formatting operator, and values that come as finished HTML. */
-const translate = (source: string): string =>
-  source
-    .replace(/(["'])((?:(?!\1)[^%\n])*%s(?:(?!\1)[^\n])*)\1\s*%\s*([A-Za-z_][\w.]*)/g, '($1$2$1|format($3))')
-    .replace(/\bmessage\.body_text_html\b(?=\s*\}\})/g, 'message.body_text_html|safe')
-    .replace(/\|\s*urlize\b(\([^)]*\))?/g, '|urlize$1|safe');
+/** What the engine takes for scripts and data, whose values it would put in quotes. */
+const quoted = /\.(?:json5?|js|ya?ml)$/;
+
+/** A source in the engine's words, escaped or not as its name says: of the engine's own rules only these names need it. */
+function sourceFor(name: string, source: string): string {
+  const translated = translate(source);
+  if (escaped.test(name) && !engineEscapes.test(name)) return `{% autoescape "html" %}${translated}{% endautoescape %}`;
+  return quoted.test(name) ? `{% autoescape false %}${translated}{% endautoescape %}` : translated;
+}
 
 /** The templates in a folder and its subfolders, by their path with slashes. */
 export function readTemplates(folder: string): ReadonlyMap<string, string> {
@@ -87,9 +102,9 @@ export class TemplateSet {
     for (const [name, filter] of Object.entries(filters(this.context))) engine.addFilter(name, filter);
     for (const [name, source] of this.sources) {
       try {
-        engine.addTemplate(name, translate(source));
+        engine.addTemplate(name, sourceFor(name, source));
       } catch (error) {
-        throw new TemplateError(firstLine(error));
+        throw new TemplateError(firstLine(error), name);
       }
     }
     return engine;

@@ -77,6 +77,11 @@ async function check(files: readonly string[], options: CheckOptions, terminal: 
     const { readRegistrations } = await import('@rookery/appservices');
     problems.push(...readRegistrations(registrations, result.config.serverName).problems);
   }
+  if (result.config && !problems.some((problem) => problem.level === 'error')) {
+    // What shows only when a server is built: templates, keys, certificates, what other files say. Loaded late for the same reason.
+    const { startProblems } = await import('@rookery/homeserver');
+    problems.push(...(await startProblems(result.config)));
+  }
   for (const problem of problems) terminal.out(`${problem.level}: ${describeProblem(problem)}`);
   const errors = problems.filter((problem) => problem.level === 'error').length;
   const warnings = problems.length - errors;

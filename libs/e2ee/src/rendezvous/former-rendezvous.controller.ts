@@ -1,5 +1,5 @@
 import { Controller, Delete, Get, Param, Post, Put } from '@nestjs/common';
-import { Access, client, HttpReply, Inbound, type InboundRequest } from '@rookery/http';
+import { Access, client, HttpReply, Inbound, type InboundRequest, ownUrl } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
 import { type RendezvousSession, RendezvousSessions } from './rendezvous-sessions.js';
@@ -23,8 +23,11 @@ export class FormerRendezvousController {
     if (elsewhere !== undefined) return HttpReply.redirect(elsewhere, 307);
     this.#check();
     const session = this.sessions.create(bodyOf(request), 'text/plain', lifetimeMs);
-    const base = (this.config.get('public_baseurl') ?? '').replace(/\/$/, '');
-    return HttpReply.json(201, { url: `${base}${sessionPath}/${session.id}` }, headersOf(session));
+    return HttpReply.json(
+      201,
+      { url: ownUrl(this.config, `${sessionPath.slice(1)}/${session.id}`) },
+      headersOf(session),
+    );
   }
 
   /** GET /_synapse/client/rendezvous/{id} */

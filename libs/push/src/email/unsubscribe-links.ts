@@ -1,4 +1,5 @@
 import { Injectable } from '@nestjs/common';
+import { ownUrl } from '@rookery/http';
 import { Config } from '@rookery/platform';
 import { createHmac, timingSafeEqual } from 'node:crypto';
 
@@ -14,14 +15,13 @@ export class UnsubscribeLinks {
 
   /** `undefined` where the settings hold no address of this server, or no key to sign with. */
   link(userId: string, address: string): string | undefined {
-    const base = this.config.get('public_baseurl');
     const signature = this.#sign(userId, address);
-    if (base === undefined || signature === undefined) return undefined;
-    const url = new URL(unsubscribePath.slice(1), base);
-    url.searchParams.set('access_token', `${Buffer.from(userId).toString('base64url')}.${signature}`);
-    url.searchParams.set('app_id', emailAppId);
-    url.searchParams.set('pushkey', address);
-    return url.href;
+    if (this.config.get('public_baseurl') === undefined || signature === undefined) return undefined;
+    return ownUrl(this.config, unsubscribePath.slice(1), {
+      access_token: `${Buffer.from(userId).toString('base64url')}.${signature}`,
+      app_id: emailAppId,
+      pushkey: address,
+    });
   }
 
   /** Whose mails a link ends; `undefined` for one that this server did not make. */

@@ -1,5 +1,5 @@
 import { Injectable } from '@nestjs/common';
-import type { InboundRequest } from '@rookery/http';
+import { type InboundRequest, ownBaseUrl, ownPath, ownUrl } from '@rookery/http';
 import { Config } from '@rookery/platform';
 
 const marker = 'canonical';
@@ -9,15 +9,10 @@ const marker = 'canonical';
 export class SsoAddresses {
   /** With a slash at its end. */
   readonly base: string;
-  readonly #protocol: string;
-  readonly #service: string;
   readonly #isGiven: boolean;
 
-  constructor(config: Config) {
-    this.base = config.get('public_baseurl') ?? `https://${config.serverName}/`;
-    if (!this.base.endsWith('/')) this.base += '/';
-    this.#protocol = config.get('protocol_prefix');
-    this.#service = config.get('service_prefix');
+  constructor(private readonly config: Config) {
+    this.base = ownBaseUrl(config);
     this.#isGiven = config.get('public_baseurl') !== undefined;
   }
 
@@ -28,13 +23,12 @@ export class SsoAddresses {
 
   /** The full address of a path with the standard prefixes: `_synapse/client/oidc/callback`. */
   urlOf(path: string, query: Readonly<Record<string, string>> = {}): string {
-    const search = new URLSearchParams(query).toString();
-    return this.base + this.#prefixed(path) + (search === '' ? '' : `?${search}`);
+    return ownUrl(this.config, path, query);
   }
 
   /** Where a path lies on the server's host, for cookies. */
   pathOf(path: string): string {
-    return new URL(this.base).pathname + this.#prefixed(path);
+    return ownPath(this.config, path);
   }
 
   /**
@@ -48,10 +42,6 @@ export class SsoAddresses {
     // A proxy that does not pass the name on would send the browser in circles.
     if (request.query[marker] !== undefined) return undefined;
     const [path = '', search = ''] = request.url.slice(1).split(/\?(.*)/s, 2);
-    return `${this.base}${this.#prefixed(path)}?${search}${search === '' ? '' : '&'}${marker}=1`;
-  }
-
-  #prefixed(path: string): string {
-    return path.replace(/^_matrix(?=\/|$)/, this.#protocol).replace(/^_synapse(?=\/|$)/, this.#service);
+    return `${ownUrl(this.config, path)}?${search}${search === '' ? '' : '&'}${marker}=1`;
   }
 }

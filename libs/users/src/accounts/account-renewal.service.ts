@@ -1,4 +1,5 @@
 import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
+import { ownUrl } from '@rookery/http';
 import { Database } from '@rookery/database';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import type { RenewalResult } from '@rookery/module-api';
@@ -133,8 +134,7 @@ export class AccountRenewal implements OnModuleInit, OnModuleDestroy {
     const expiresMs = await findExpiry(this.database, userId);
     const displayName = (await findProfile(this.database, userId))?.displayname ?? userId;
     const token = newSecret(this.ids, 'renew');
-    const base = this.config.get('public_baseurl') ?? `https://${this.config.serverName}/`;
-    const url = `${base}_matrix/client/unstable/account_validity/renew?${new URLSearchParams({ token }).toString()}`;
+    const url = ownUrl(this.config, '_matrix/client/unstable/account_validity/renew', { token });
     await this.database.write(
       async (tx) => {
         const isFirst = await markTold(tx, userId);

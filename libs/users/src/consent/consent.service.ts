@@ -1,5 +1,6 @@
 import { createHmac, timingSafeEqual } from 'node:crypto';
 import { Injectable } from '@nestjs/common';
+import { ownUrl } from '@rookery/http';
 import { Database } from '@rookery/database';
 import { localpartOf, MatrixError } from '@rookery/matrix-types';
 import { Clock, Config } from '@rookery/platform';
@@ -27,8 +28,7 @@ export class ConsentService {
   /** Where a user reads the policy and agrees to it. The address works for this user only. */
   uriFor(userId: string): string {
     const name = localpartOf(userId);
-    const base = this.config.get('public_baseurl') ?? `https://${this.config.serverName}/`;
-    return `${base}_matrix/consent?${new URLSearchParams({ u: name, h: this.#sign(name) }).toString()}`;
+    return ownUrl(this.config, '_matrix/consent', { u: name, h: this.#sign(name) });
   }
 
   /**

@@ -1,4 +1,5 @@
 import { Injectable } from '@nestjs/common';
+import { ownUrl } from '@rookery/http';
 import { Database, type Tx } from '@rookery/database';
 import { MatrixError } from '@rookery/matrix-types';
 import { Clock, Config, Ids } from '@rookery/platform';
@@ -80,12 +81,12 @@ export class EmailVerification {
         nextLink,
         this.clock.nowMs() + this.config.get('email.validation_token_lifetime'),
       );
-      const query = new URLSearchParams({ token, client_secret: request.clientSecret, sid: sessionId });
+      const query = { token, client_secret: request.clientSecret, sid: sessionId };
       await this.mailer.queueLink(
         tx,
         request.purpose,
         request.address,
-        `${this.#baseUrl()}${paths[request.purpose]}?${query.toString()}`,
+        ownUrl(this.config, paths[request.purpose], query),
       );
     });
   }
@@ -175,11 +176,6 @@ export class EmailVerification {
       { name: 'email_validation' },
     );
     return sessionId;
-  }
-
-  #baseUrl(): string {
-    const base = this.config.get('public_baseurl') ?? `https://${this.config.serverName}/`;
-    return base.endsWith('/') ? base : `${base}/`;
   }
 }
 

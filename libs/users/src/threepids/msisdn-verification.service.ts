@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import type { Tx } from '@rookery/database';
-import { OutboundError, OutboundHttp } from '@rookery/http';
+import { OutboundError, OutboundHttp, ownUrl } from '@rookery/http';
 import { isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Clock, Config, Ids, Logger } from '@rookery/platform';
 import { secretHash } from '../common/secrets.js';
@@ -96,8 +96,7 @@ export class MsisdnVerification {
   }
 
   #submitUrl(): string {
-    const baseUrl = this.config.get('public_baseurl') ?? `https://${this.config.serverName}/`;
-    return `${baseUrl}_matrix/client/unstable/add_threepid/msisdn/submit_token`;
+    return ownUrl(this.config, '_matrix/client/unstable/add_threepid/msisdn/submit_token');
   }
 
   /** Refusals of the identity server come back as what it says; anything else is 502. */

@@ -1,5 +1,14 @@
 import { Controller, Get, Param, Post } from '@nestjs/common';
-import { Access, FormBody, HttpReply, Inbound, type InboundRequest, requiredQueryString, stable } from '@rookery/http';
+import {
+  Access,
+  FormBody,
+  HttpReply,
+  Inbound,
+  type InboundRequest,
+  ownPath,
+  requiredQueryString,
+  stable,
+} from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
 import { Pages } from '@rookery/templates';
@@ -78,7 +87,7 @@ export class FallbackController {
       status,
       this.pages.page(template, {
         session,
-        myurl: `/_matrix/client/v3/auth/${stage}/fallback/web`,
+        myurl: ownPath(this.config, `_matrix/client/v3/auth/${stage}/fallback/web`),
         sitekey: this.config.get('recaptcha_public_key'),
         terms_url: params?.policies?.privacy_policy?.en?.url,
         error,

@@ -1,3 +1,4 @@
+import { ownUrl } from '@rookery/http';
 import type { Database, Tx } from '@rookery/database';
 import { isJsonObject, MatrixError } from '@rookery/matrix-types';
 import type { Clock, Config } from '@rookery/platform';
@@ -76,8 +77,7 @@ export class TermsStage implements UiaStage {
   params(): object | undefined {
     const version = this.config.get('user_consent.version');
     if (version === undefined) return undefined;
-    const base = this.config.get('public_baseurl') ?? `https://${this.config.serverName}/`;
-    const url = `${base}_matrix/consent?v=${encodeURIComponent(version)}`;
+    const url = ownUrl(this.config, '_matrix/consent', { v: version });
     return {
       policies: { privacy_policy: { version, en: { name: this.config.get('user_consent.policy_name'), url } } },
     };
