@@ -34,6 +34,7 @@ export {
   queryInteger,
   queryString,
   queryStrings,
+  queryToken,
   requiredQueryString,
 } from './query-params.js';
 export { HttpReply, type PageContent, type PageOptions } from './reply.js';

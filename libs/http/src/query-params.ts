@@ -24,6 +24,14 @@ export function queryString(request: WithQuery, name: string): string | undefine
 }
 
 /**
+ * The same for what clients write without a value while they have none: an empty token counts as absent.
+ * @throws MatrixError 400 `M_INVALID_PARAM` when it is given more than once
+ */
+export function queryToken(request: WithQuery, name: string): string | undefined {
+  return queryString(request, name) || undefined;
+}
+
+/**
  * One value that must be there.
  * @throws MatrixError 400 `M_MISSING_PARAM`
  */
@@ -76,7 +84,8 @@ export function queryInteger(request: WithQuery, name: string, bounds: IntegerBo
   const value = Number(text);
   const { min = 0, max = Number.MAX_SAFE_INTEGER, clamp = false } = bounds;
   if (value >= min && value <= max) return value;
-  if (clamp) return value < min ? min : max;
+  // A number of less than nothing is a mistake, and not a wish for as few as there can be.
+  if (clamp && value >= 0) return value < min ? min : max;
   throw MatrixError.invalidParam(
     `Query parameter '${name}' must be ${value < min ? `at least ${min}` : `at most ${max}`}`,
   );

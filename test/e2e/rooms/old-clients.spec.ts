@@ -16,7 +16,7 @@ describe.each(databases)('what clients and scripts in use expect of rooms (%s)',
   let bob: TestUser;
 
   beforeAll(async () => {
-    homeserver = await startHomeserver(database);
+    homeserver = await startHomeserver(database, { rc_room_creation: { per_second: 1000, burst_count: 1000 } });
     alice = await homeserver.registerUser('alice');
     bob = await homeserver.registerUser('bob');
   });
@@ -111,6 +111,36 @@ describe.each(databases)('what clients and scripts in use expect of rooms (%s)',
     });
   });
 
+  it('gives no alias to a room that is not there', async () => {
+    const admin = await registerWithSecret(homeserver, 'alias-admin', true);
+    const alias = `/directory/room/${id('#nowhere:rookery.test')}`;
+    const given = await admin.request('PUT', alias, { room_id: '!deleted:rookery.test' });
+    expect(outcome(given)).toBe('400 M_INVALID_PARAM');
+    expect(outcome(await admin.request('GET', alias))).toBe('404 M_NOT_FOUND');
+  });
+
+  it('walks through all rooms of a large space', async () => {
+    const space = await createRoom(alice, { creation_content: { type: 'm.space' } });
+    const children: string[] = [];
+    for (let i = 0; i < 55; i++) {
+      const child = await createRoom(alice);
+      children.push(child);
+      await ok(alice, 'PUT', `/rooms/${space}/state/m.space.child/${child}`, {
+        via: ['rookery.test'],
+        order: String(i).padStart(2, '0'),
+      });
+    }
+    const walked: string[] = [];
+    for (let from: string | undefined = ''; from !== undefined;) {
+      const query = from === '' ? '' : `?from=${from}`;
+      const path = `/_matrix/client/v1/rooms/${space}/hierarchy${query}`;
+      const answer: { rooms: { room_id: string }[]; next_batch?: string } = await ok(alice, 'GET', path);
+      walked.push(...answer.rooms.map((room) => room.room_id));
+      from = answer.next_batch;
+    }
+    expect(walked).toEqual([space, ...children]);
+  });
+
   it('lets who follows a room go on from its end', async () => {
     const roomId = await createRoom(alice);
     const { end } = await page(alice, roomId, 'dir=f&limit=100');
@@ -128,8 +158,27 @@ describe.each(databases)('what clients and scripts in use expect of rooms (%s)',
     const none = await page(alice, roomId, 'dir=b&limit=0');
     expect(none.chunk).toEqual([]);
     expect((await page(alice, roomId, `dir=b&from=${none.end}&limit=1`)).chunk).toHaveLength(1);
-    for (const path of [`/rooms/${roomId}/messages?dir=b&limit=-1`, '/publicRooms?limit=-1'])
+    const v1 = `/_matrix/client/v1/rooms/${roomId}`;
+    for (const path of [
+      `/rooms/${roomId}/messages?dir=b&limit=-1`,
+      `${v1}/threads?limit=-1`,
+      `${v1}/hierarchy?limit=-1`,
+      '/publicRooms?limit=-1',
+    ])
       expect(outcome(await alice.request('GET', path))).toBe('400 M_INVALID_PARAM');
+  });
+
+  it('takes an empty token for none', async () => {
+    const roomId = await createRoom(alice);
+    const v1 = `/_matrix/client/v1/rooms/${roomId}`;
+    for (const path of [
+      `/rooms/${roomId}/messages?dir=b&from=&to=`,
+      `/rooms/${roomId}/members?at=&membership=&not_membership=`,
+      `${v1}/threads?from=`,
+      `${v1}/hierarchy?from=`,
+      '/publicRooms?since=&server=',
+    ])
+      expect([path, (await alice.request('GET', path)).status]).toEqual([path, 200]);
   });
 
   it('says that a request is wrong where nobody could send it', async () => {

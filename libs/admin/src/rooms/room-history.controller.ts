@@ -5,6 +5,7 @@ import {
   queryChoice,
   queryInteger,
   queryString,
+  queryToken,
   requiredQueryString,
   Who,
 } from '@rookery/http';
@@ -38,10 +39,10 @@ export class RoomHistoryController {
     const roomId = await this.targets.known(text);
     const filter = filterIn(request);
     return this.reading.messages(requester, roomId, {
-      from: queryString(request, 'from'),
-      to: queryString(request, 'to'),
+      from: queryToken(request, 'from'),
+      to: queryToken(request, 'to'),
       direction: queryChoice(request, 'dir', ['f', 'b']) ?? 'f',
-      limit: pageSize(request, 1, filter),
+      limit: pageSize(request, filter),
       filter,
       scope: 'everything',
       asPdus: queryString(request, 'raw') !== undefined,
@@ -56,7 +57,7 @@ export class RoomHistoryController {
     @Param('roomId') roomId: string,
     @Param('eventId') eventId: string,
   ): Promise<object> {
-    const limit = pageSize(request, 0);
+    const limit = pageSize(request);
     return this.reading.context(requester, roomId, eventId, limit, filterIn(request), 'everything');
   }
 
@@ -87,7 +88,7 @@ export class RoomHistoryController {
       suggestedOnly: false,
       limit: queryInteger(request, 'limit', { min: 1, max: 50, clamp: true }) ?? 50,
       maxDepth: queryInteger(request, 'max_depth'),
-      from: queryString(request, 'from'),
+      from: queryToken(request, 'from'),
       everything: true,
     });
   }
@@ -101,5 +102,5 @@ export class RoomHistoryController {
   }
 }
 
-const pageSize = (request: InboundRequest, least: number, filter?: EventFilter): number =>
-  Math.min(queryInteger(request, 'limit', { min: least, max: maxLimit, clamp: true }) ?? filter?.limit ?? 10, maxLimit);
+const pageSize = (request: InboundRequest, filter?: EventFilter): number =>
+  Math.min(queryInteger(request, 'limit') ?? filter?.limit ?? 10, maxLimit);

@@ -19,13 +19,20 @@ export async function selectAliasesOf(db: Db, roomId: string): Promise<string[]>
   return rows.map((row) => row.room_alias);
 }
 
-/** Whether the alias was free. */
-export async function insertAlias(tx: Tx, alias: string, roomId: string, creator: string): Promise<boolean> {
+/** Gives a room an alias, unless there is no such room: one that is just being deleted is waited for. */
+export async function insertAlias(
+  tx: Tx,
+  alias: string,
+  roomId: string,
+  creator: string,
+): Promise<'made' | 'taken' | 'no room'> {
+  const lock = tx.dialect.name === 'postgres' ? ' FOR KEY SHARE' : '';
+  if (!(await tx.get(`SELECT 1 AS found FROM rooms WHERE room_id = ?${lock}`, [roomId]))) return 'no room';
   const made = await tx.run(
     'INSERT INTO room_aliases (room_alias, room_id, creator) VALUES (?, ?, ?) ON CONFLICT (room_alias) DO NOTHING',
     [alias, roomId, creator],
   );
-  return made > 0;
+  return made > 0 ? 'made' : 'taken';
 }
 
 export async function deleteAlias(tx: Tx, alias: string): Promise<void> {

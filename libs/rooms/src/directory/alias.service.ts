@@ -53,7 +53,8 @@ export class AliasService {
   }
 
   /**
-   * @throws MatrixError 409 `M_UNKNOWN` when the alias exists, 403 `M_FORBIDDEN` or `M_EXCLUSIVE`, 400 `M_INVALID_PARAM`
+   * @throws MatrixError 409 `M_UNKNOWN` when the alias exists, 403 `M_FORBIDDEN` or `M_EXCLUSIVE`, 400 `M_INVALID_PARAM`, for a
+   *   room that is not known here as well
    */
   async create(requester: Requester, alias: string, roomId: string): Promise<void> {
     if (this.#serverOf(alias) !== this.config.serverName) {
@@ -76,8 +77,9 @@ export class AliasService {
       }
     }
     const { userId } = requester;
-    const isNew = await this.database.write((tx) => insertAlias(tx, alias, roomId, userId), { name: 'create_alias' });
-    if (!isNew) throw new MatrixError(409, 'M_UNKNOWN', `The alias ${alias} exists already`);
+    const outcome = await this.database.write((tx) => insertAlias(tx, alias, roomId, userId), { name: 'create_alias' });
+    if (outcome === 'no room') throw MatrixError.invalidParam('This server does not know the room');
+    if (outcome === 'taken') throw new MatrixError(409, 'M_UNKNOWN', `The alias ${alias} exists already`);
   }
 
   /** @throws MatrixError 404 `M_NOT_FOUND`, 403 `M_FORBIDDEN` or `M_EXCLUSIVE` */

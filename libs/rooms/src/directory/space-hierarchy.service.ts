@@ -24,7 +24,8 @@ interface Pending {
   readonly via: readonly string[];
 }
 
-const maxChildren = 50;
+/** Children of one space that another server is told of, as others do; users of this server see all. */
+const maxChildrenForServers = 50;
 /** As many as a child of a space may name. */
 const maxVia = 20;
 /** Rooms that one request walks through at most, those of earlier pages included. */
@@ -99,7 +100,7 @@ export class SpaceHierarchy {
   async forServer(serverName: string, roomId: string, suggestedOnly: boolean): Promise<JsonObject> {
     const summary = await this.summaries.visibleToServer(serverName, roomId);
     if (typeof summary === 'string') throw MatrixError.notFound('There is no such room, or you may not see it');
-    const events = await this.#childrenOf(summary, suggestedOnly);
+    const events = (await this.#childrenOf(summary, suggestedOnly)).slice(0, maxChildrenForServers);
     const children: JsonObject[] = [];
     const inaccessible: string[] = [];
     for (const { event } of events) {
@@ -132,7 +133,7 @@ export class SpaceHierarchy {
       .filter(({ event }) => viaOf(event.content).length > 0 && event.stateKey !== undefined)
       .filter(({ event }) => !suggestedOnly || event.content['suggested'] === true)
       .sort(inOrder)
-      .slice(0, maxChildren);
+      .slice(0, maxWalk);
   }
 
   /** The same as another server tells it. */
@@ -144,7 +145,7 @@ export class SpaceHierarchy {
     if (via.length === 0 || request.everything) return undefined;
     const room = await this.summaries.elsewhere(userId, roomId, via, request.suggestedOnly);
     if (!room) return undefined;
-    const state = Array.isArray(room['children_state']) ? room['children_state'].slice(0, maxChildren) : [];
+    const state = Array.isArray(room['children_state']) ? room['children_state'].slice(0, maxWalk) : [];
     const children = state.flatMap((entry: unknown) => {
       if (!isJsonObject(entry) || typeof entry['state_key'] !== 'string' || !isJsonObject(entry['content'])) return [];
       return [{ roomId: entry['state_key'], via: viaOf(entry['content']) }];

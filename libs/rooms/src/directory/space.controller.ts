@@ -6,8 +6,8 @@ import {
   type InboundRequest,
   queryBoolean,
   queryInteger,
-  queryString,
   queryStrings,
+  queryToken,
   Who,
 } from '@rookery/http';
 import { Config, type Requester } from '@rookery/platform';
@@ -41,7 +41,7 @@ export class SpaceController {
       suggestedOnly: queryBoolean(request, 'suggested_only') ?? false,
       limit: queryInteger(request, 'limit', { min: 1, max: 50, clamp: true }) ?? 50,
       maxDepth: queryInteger(request, 'max_depth', { min: 0 }),
-      from: queryString(request, 'from'),
+      from: queryToken(request, 'from'),
       via: this.#via(request),
     });
   }

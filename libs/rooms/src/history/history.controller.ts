@@ -8,6 +8,7 @@ import {
   queryChoice,
   queryInteger,
   queryString,
+  queryToken,
   stable,
   Who,
 } from '@rookery/http';
@@ -53,8 +54,8 @@ export class HistoryController {
   ): Promise<object> {
     const filter = filterIn(request);
     return this.reading.messages(requester, roomId, {
-      from: queryString(request, 'from'),
-      to: queryString(request, 'to'),
+      from: queryToken(request, 'from'),
+      to: queryToken(request, 'to'),
       direction: queryChoice(request, 'dir', ['f', 'b']) ?? 'b',
       limit: Math.min(queryInteger(request, 'limit') ?? filter.limit ?? 10, maxLimit),
       filter,
@@ -143,9 +144,9 @@ export class HistoryController {
     @Param('roomId') roomId: string,
   ): Promise<object> {
     const chunk = await this.reading.members(requester, roomId, {
-      at: queryString(request, 'at'),
-      membership: queryString(request, 'membership'),
-      notMembership: queryString(request, 'not_membership'),
+      at: queryToken(request, 'at'),
+      membership: queryToken(request, 'membership'),
+      notMembership: queryToken(request, 'not_membership'),
     });
     return { chunk };
   }
