@@ -120,6 +120,7 @@ describe.each(['sqlite', 'postgres'] as const)('sign-on through SAML (%s)', (kin
 
   it.each<[string, Record<string, unknown>, (xml: string) => string, string]>([
     ['another key', foreignKeys, (xml) => xml, 'unsigned_respond'],
+    ['another destination', { destination: 'https://elsewhere.example/' }, (xml) => xml, 'invalid_response'],
     ['no signature', { signResponse: false, signAssertion: false }, (xml) => xml, 'unsigned_respond'],
     ['a response without a signature', { signResponse: false }, (xml) => xml, 'unsigned_respond'],
     ['another name in it', {}, (xml) => xml.replaceAll('mallory', 'anna'), 'unsigned_respond'],

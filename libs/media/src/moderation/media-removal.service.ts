@@ -11,7 +11,7 @@ import {
 } from '../records/media.query.js';
 import { placeOf, thumbnailFolder, thumbnailPlace } from '../storage/file-place.js';
 import { MediaFiles } from '../storage/media-files.js';
-import { thumbnailsOf } from '../thumbnails/thumbnail.query.js';
+import { thumbnailOf, thumbnailsOf } from '../thumbnails/thumbnail.query.js';
 import { byOrigin } from './quarantine.query.js';
 
 const batchSize = 500;
@@ -104,20 +104,30 @@ export class MediaRemoval {
   /** Deletes files whose rows are given: files first, so that nothing is left that no row knows. */
   async delete(list: readonly Media[]): Promise<void> {
     if (list.length === 0) return;
+    const known = new Set<string>();
     for (const media of list) {
-      const thumbnails = await thumbnailsOf(this.database, media);
-      const known = thumbnails.map((one) => thumbnailPlace(media, one));
+      const places = (await thumbnailsOf(this.database, media)).map((one) => thumbnailPlace(media, one));
+      for (const { path } of places) known.add(path);
       if (media.fileId !== '' && media.sizeBytes !== undefined) {
-        await this.files.removeThumbnails(thumbnailFolder(media), known);
+        await this.files.removeThumbnails(thumbnailFolder(media), places);
         await this.files.remove(placeOf(media));
       }
     }
-    await this.database.write(
+    const deleted = await this.database.write(
       async (tx) => {
-        for (const [origin, ids] of byOrigin(list)) await deleteMediaRows(tx, origin, ids);
+        const thumbnails = [];
+        for (const [origin, ids] of byOrigin(list))
+          thumbnails.push(...(await deleteMediaRows(tx, origin, ids)).map((row) => ({ origin, row })));
+        return thumbnails;
       },
       { name: 'delete_media' },
     );
+    // Thumbnails that were made while the files were being removed.
+    for (const { origin, row } of deleted) {
+      const media = list.find((one) => one.origin === origin && one.mediaId === row.media_id);
+      const place = media && thumbnailPlace(media, thumbnailOf(row));
+      if (place && !known.has(place.path)) await this.files.removeThumbnails(thumbnailFolder(media), [place]);
+    }
   }
 
   async #avatarsAmong(page: readonly Media[]): Promise<Set<string>> {

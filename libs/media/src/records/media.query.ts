@@ -1,4 +1,5 @@
 import type { Db, SqlBool, SqlValue, Tx } from '@rookery/database';
+import type { ThumbnailRow } from '../thumbnails/thumbnail.query.js';
 import type { Media, MediaKey } from './media.js';
 
 interface Row {
@@ -194,13 +195,22 @@ export async function touchMedia(
   ]);
 }
 
-/** Forgets files and their thumbnails. */
-export async function deleteMediaRows(tx: Tx, origin: string | undefined, mediaIds: readonly string[]): Promise<void> {
+/** Forgets files and their thumbnails. @returns the thumbnails that were recorded */
+export async function deleteMediaRows(
+  tx: Tx,
+  origin: string | undefined,
+  mediaIds: readonly string[],
+): Promise<(ThumbnailRow & { readonly media_id: string })[]> {
   const params = [mediaIds, ...originParams(origin)];
+  const which = `${tx.dialect.anyOf('media_id')}${ofOrigin(origin)}`;
+  // The files' rows first: no thumbnail can be recorded from then on.
+  await tx.run(`DELETE FROM ${tableOf(origin)} WHERE ${which}`, params);
   const thumbnails = origin === undefined ? 'local_media_repository_thumbnails' : 'remote_media_cache_thumbnails';
-  for (const table of [thumbnails, tableOf(origin)]) {
-    await tx.run(`DELETE FROM ${table} WHERE ${tx.dialect.anyOf('media_id')}${ofOrigin(origin)}`, params);
-  }
+  return tx.query(
+    `DELETE FROM ${thumbnails} WHERE ${which}
+     RETURNING media_id, thumbnail_width, thumbnail_height, thumbnail_type, thumbnail_method, thumbnail_length`,
+    params,
+  );
 }
 
 const tableOf = (origin: string | undefined): string =>

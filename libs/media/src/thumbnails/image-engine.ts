@@ -171,11 +171,15 @@ export class ImageEngine implements OnModuleDestroy {
 
   async #makeOne(from: Sharp, image: ImageFacts, size: ThumbnailSize, animated: boolean): Promise<MadeThumbnail> {
     const { widthPx, heightPx } = fittedSize(image, size);
-    const type = animated ? 'image/webp' : image.type === 'image/jpeg' || !image.hasAlpha ? 'image/jpeg' : 'image/png';
+    const type = animated ? 'image/webp' : stillType(image);
     const pipeline = from.resize({ width: widthPx, height: heightPx, fit: size.method === 'crop' ? 'cover' : 'fill' });
     return { widthPx, heightPx, type, bytes: await encoded(pipeline, type).toBuffer() };
   }
 }
+
+/** A PNG is often text or a drawing, which JPEG blurs; and it stays what its sender said it is. */
+const stillType = ({ type, hasAlpha }: ImageFacts): string =>
+  type === 'image/png' || (hasAlpha && type !== 'image/jpeg') ? 'image/png' : 'image/jpeg';
 
 function encoded(pipeline: Sharp, type: string): Sharp {
   if (type === 'image/webp') return pipeline.webp({ quality: 75, effort: 2 });

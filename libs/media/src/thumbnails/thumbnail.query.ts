@@ -9,7 +9,8 @@ export interface StoredThumbnail extends ThumbnailSize {
   readonly sizeBytes: number;
 }
 
-interface Row {
+/** A row of a thumbnail. */
+export interface ThumbnailRow {
   readonly thumbnail_width: number;
   readonly thumbnail_height: number;
   readonly thumbnail_type: string;
@@ -22,22 +23,38 @@ export async function thumbnailsOf(db: Db, { origin, mediaId }: MediaKey): Promi
   const columns = 'thumbnail_width, thumbnail_height, thumbnail_type, thumbnail_method, thumbnail_length';
   const rows =
     origin === undefined
-      ? await db.query<Row>(`SELECT ${columns} FROM local_media_repository_thumbnails WHERE media_id = ?`, [mediaId])
-      : await db.query<Row>(
+      ? await db.query<ThumbnailRow>(`SELECT ${columns} FROM local_media_repository_thumbnails WHERE media_id = ?`, [
+          mediaId,
+        ])
+      : await db.query<ThumbnailRow>(
           `SELECT ${columns} FROM remote_media_cache_thumbnails WHERE media_origin = ? AND media_id = ?`,
           [origin, mediaId],
         );
-  return rows.map((row) => ({
-    widthPx: row.thumbnail_width,
-    heightPx: row.thumbnail_height,
-    type: row.thumbnail_type,
-    method: row.thumbnail_method as ThumbnailMethod,
-    sizeBytes: row.thumbnail_length,
-  }));
+  return rows.map(thumbnailOf);
 }
 
-/** Records thumbnails of a file; those that are recorded already stay. */
-export async function insertThumbnails(tx: Tx, media: Media, thumbnails: readonly StoredThumbnail[]): Promise<void> {
+/** A thumbnail as its row has it. */
+export const thumbnailOf = (row: ThumbnailRow): StoredThumbnail => ({
+  widthPx: row.thumbnail_width,
+  heightPx: row.thumbnail_height,
+  type: row.thumbnail_type,
+  method: row.thumbnail_method as ThumbnailMethod,
+  sizeBytes: row.thumbnail_length,
+});
+
+/**
+ * Records thumbnails of a file; those that are recorded already stay.
+ * @returns whether the file is still there; it is held against its deletion until the transaction ends
+ */
+export async function insertThumbnails(tx: Tx, media: Media, thumbnails: readonly StoredThumbnail[]): Promise<boolean> {
+  const held =
+    media.origin === undefined
+      ? await tx.run('UPDATE local_media_repository SET media_id = media_id WHERE media_id = ?', [media.mediaId])
+      : await tx.run(
+          'UPDATE remote_media_cache SET media_id = media_id WHERE media_origin = ? AND media_id = ? AND filesystem_id = ?',
+          [media.origin, media.mediaId, media.fileId],
+        );
+  if (held === 0) return false;
   const columns = [
     'media_id',
     'thumbnail_width',
@@ -49,7 +66,7 @@ export async function insertThumbnails(tx: Tx, media: Media, thumbnails: readonl
   const rows = thumbnails.map((one) => [media.mediaId, one.widthPx, one.heightPx, one.type, one.method, one.sizeBytes]);
   if (media.origin === undefined) {
     await tx.insertMany('local_media_repository_thumbnails', columns, rows, 'ON CONFLICT DO NOTHING');
-    return;
+    return true;
   }
   const { origin, fileId } = media;
   await tx.insertMany(
@@ -58,4 +75,5 @@ export async function insertThumbnails(tx: Tx, media: Media, thumbnails: readonl
     rows.map((row) => [...row, origin, fileId]),
     'ON CONFLICT DO NOTHING',
   );
+  return true;
 }

@@ -3,9 +3,13 @@ import { unlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { eachDatabase, FakeClock } from '@rookery/testing';
 import sharp, { type Sharp } from 'sharp';
+import { Database } from '@rookery/database';
 import { MediaLibrary } from '../media-library.service.js';
 import { buildMedia, fixtureMigrations, type MediaFixture } from '../media.fixture.js';
 import type { MediaKey } from '../records/media.js';
+import { MediaRemoval } from '../moderation/media-removal.service.js';
+import { MediaFiles } from '../storage/media-files.js';
+import { ImageEngine } from './image-engine.js';
 import { Thumbnails, type ThumbnailWish } from './thumbnails.service.js';
 
 const picture = (width: number, height: number, options: { alpha?: boolean } = {}): Sharp =>
@@ -25,6 +29,16 @@ const animation = async (frames: number): Promise<Buffer> =>
   )
     .gif()
     .toBuffer();
+
+interface Gate {
+  readonly opened: Promise<void>;
+  open(): void;
+}
+
+function newGate(): Gate {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  return { opened: promise, open: resolve };
+}
 
 async function bytesOf(stream: Readable): Promise<Buffer> {
   return Buffer.concat(await stream.toArray());
@@ -230,6 +244,63 @@ eachDatabase('thumbnails', (open) => {
     expect(await refusal(bomb, 'image/png')).toMatchObject({ status: 413, errcode: 'M_TOO_LARGE' });
     expect(performance.now() - startedMs).toBeLessThan(10_000);
   });
+
+  it('of a PNG are PNGs, also where nothing shines through', async () => {
+    await build();
+    const key = await media.upload(await picture(200, 100).png().toBuffer(), 'image/png');
+    expect(await get(key)).toMatchObject({ type: 'image/png', format: 'png' });
+  });
+
+  it.each(['made', 'recorded'] as const)(
+    'that are %s while their image is deleted leave nothing behind',
+    async (when) => {
+      await build();
+      const [engine, files] = [media.get(ImageEngine), media.get(MediaFiles)];
+      // Holds one of the two until the other is through.
+      const held = { reached: newGate(), go: newGate() };
+      const hold = async (): Promise<void> => {
+        held.reached.open();
+        await held.go.opened;
+      };
+      if (when === 'made') {
+        const make = engine.make.bind(engine);
+        engine.make = async (...args) => {
+          const made = await make(...args);
+          await hold();
+          return made;
+        };
+      } else {
+        const remove = files.remove.bind(files);
+        files.remove = async (place) => {
+          await hold();
+          await remove(place);
+        };
+        engine.make = (
+          (make) =>
+          async (...args: Parameters<typeof make>) => {
+            const made = await make(...args);
+            await held.reached.opened;
+            return made;
+          }
+        )(engine.make.bind(engine));
+      }
+      const { mediaId } = await media.upload(await picture(300, 200).png().toBuffer(), 'image/png');
+      const remove = (): Promise<unknown> => media.get(MediaRemoval).deleteLocal([mediaId]);
+      if (when === 'made') {
+        await held.reached.opened;
+        await remove();
+        held.go.open();
+        await media.get(Thumbnails).settled();
+      } else {
+        const removing = remove();
+        await media.get(Thumbnails).settled();
+        held.go.open();
+        await removing;
+      }
+      expect(await media.filesOnDisk()).toEqual([]);
+      expect(await media.get(Database).query('SELECT media_id FROM local_media_repository_thumbnails')).toEqual([]);
+    },
+  );
 
   it('stand still where an animation is too large to be moved', async () => {
     await build({ max_image_pixels: 25_000 });

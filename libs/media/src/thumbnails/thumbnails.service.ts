@@ -4,7 +4,7 @@ import { Database } from '@rookery/database';
 import { MatrixError } from '@rookery/matrix-types';
 import { Clock, Config, Logger } from '@rookery/platform';
 import type { Media } from '../records/media.js';
-import { placeOf, thumbnailPlace } from '../storage/file-place.js';
+import { placeOf, thumbnailFolder, thumbnailPlace } from '../storage/file-place.js';
 import { MediaFiles, type OpenFile } from '../storage/media-files.js';
 import { ImageEngine, type MadeThumbnail } from './image-engine.js';
 import { bestThumbnail, type ThumbnailSize } from './thumbnail-choice.js';
@@ -199,8 +199,16 @@ export class Thumbnails implements OnModuleDestroy {
     }
     const thumbnails = [...stored.values()];
     // All at once: a set that is half recorded would never be completed.
-    await this.database.write((tx) => insertThumbnails(tx, media, thumbnails), { name: 'store_thumbnails' });
-    return thumbnails;
+    const isThere = await this.database.write((tx) => insertThumbnails(tx, media, thumbnails), {
+      name: 'store_thumbnails',
+    });
+    if (isThere) return thumbnails;
+    // Deleted while they were made: whoever did that did not know of them.
+    await this.files.removeThumbnails(
+      thumbnailFolder(media),
+      thumbnails.map((one) => thumbnailPlace(media, one)),
+    );
+    throw MatrixError.notFound('There is no such file');
   }
 
   #remembered(media: Media, error: unknown): unknown {

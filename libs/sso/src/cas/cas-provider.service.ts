@@ -17,7 +17,8 @@ import type { CasPrincipal } from './cas-response.js';
 export const casCookie = 'cas_session';
 export const casSessionMs = 3_600_000;
 const cookiePath = '_matrix/client';
-const ticketPath = '_matrix/client/v3/login/cas/ticket';
+/** The oldest address of it: registries of CAS servers hold that one. The newer ones are answered as well. */
+const ticketPath = '_matrix/client/r0/login/cas/ticket';
 const maxTicketLength = 4_096;
 
 /** A sign-on under way, in the browser's keeping. */

@@ -75,6 +75,9 @@ export class SamlClient {
     if (!profile) throw invalid(new Error('There is no assertion'));
     const assertion = (profile.getAssertion?.()['Assertion'] ?? {}) as ParsedAssertion;
     this.#checkBounds(assertion, profile.issuer, idp, requestId);
+    const destination = await destinationOf(profile.getSamlResponseXml?.() ?? '');
+    if (destination !== undefined && destination !== this.endpoints.consumer)
+      throw invalid(new Error('The response was sent to another address'));
     const inResponseTo = profile['inResponseTo'];
     return {
       response: readAssertion(assertion, profile.nameID, profile.issuer),
@@ -220,6 +223,16 @@ interface ParsedAssertion {
       readonly SubjectConfirmationData?: readonly { readonly $?: Confirmation }[];
     }[];
   }[];
+}
+
+/** The address that a response says it is sent to, if it says so. */
+async function destinationOf(xml: string): Promise<string | undefined> {
+  const { XMLParser } = await import('fast-xml-parser');
+  const parser = new XMLParser({ ignoreAttributes: false, attributeNamePrefix: '@', removeNSPrefix: true });
+  const { Response: response } = parser.parse(xml) as { Response?: { readonly '@Destination'?: string } };
+  const destination = response?.['@Destination'];
+  // An empty one says nothing.
+  return destination === '' ? undefined : destination;
 }
 
 const invalid = (cause: unknown): SsoError =>
