@@ -34,11 +34,23 @@ export interface PushNote {
   readonly except: string | undefined;
 }
 
+/** A change of the member event that counts for a user, be it by an event of the batch or by state resolution. */
+export interface MemberMove {
+  readonly userId: string;
+  /** Of the event that brought it about. */
+  readonly streamOrdering: number;
+  /** The event that counts now, and the one that did; absent for none. */
+  readonly eventId: string | undefined;
+  readonly prevEventId: string | undefined;
+}
+
 /** Events of one room that become durable together, in stream order. */
 export interface EventBatch {
   readonly roomId: string;
   /** All of them: ask {@link isServable} before anything is derived for clients. */
   readonly events: readonly StoredEvent[];
+  /** What became of memberships, in order. Not what happens to memberships of rooms in which this server has nobody. */
+  readonly moves: readonly MemberMove[];
   /** Events whose JSON was received from elsewhere and lies in the past (negative stream orderings). */
   readonly backfilled: boolean;
   /** After the batch. */

@@ -6,7 +6,7 @@ export { type RoomOrder, roomOrders, type RoomRow } from './administration/room-
 export { type RoomDetails, RoomLibrary } from './administration/room-library.service.js';
 export { roomStatsUpdate } from './administration/room-stats.update.js';
 export { roomsMigrations } from './migrations/index.js';
-export { type EventBatch, type PushNote, type RoomHook, RoomHooks, type RoomView } from './hooks.js';
+export { type EventBatch, type MemberMove, type PushNote, type RoomHook, RoomHooks, type RoomView } from './hooks.js';
 export {
   type DraftOrigin,
   type EventDraft,
@@ -28,7 +28,7 @@ export {
   MembershipReader,
   type RoomMembership,
 } from './reading/membership-reader.js';
-export { MembershipHistory, type PastMembership } from './reading/membership-history.js';
+export { MembershipHistory, type PastMembership, type StayEnd } from './reading/membership-history.js';
 export { activityTypes, type RoomFacts, RoomFactsReader } from './reading/room-facts.js';
 export { RoomHeroes } from './reading/room-heroes.js';
 export {

@@ -6,6 +6,7 @@ import { eventsSchema } from './events.migration.js';
 import { forgottenSchema } from './forgotten.migration.js';
 import { generationsSchema } from './generations.migration.js';
 import { inviteSendersSchema } from './invite-senders.migration.js';
+import { memberDeltasSchema } from './member-deltas.migration.js';
 import { pushNotesSchema } from './push-notes.migration.js';
 import { removalRedactionsSchema } from './removal-redactions.migration.js';
 import { slimSchema } from './slim.migration.js';
@@ -30,4 +31,5 @@ export const roomsMigrations: readonly Migration[] = [
   { version: 1, name: 'rooms_12_timeline_gaps', up: timelineGapsSchema },
   { version: 1, name: 'rooms_13_removal_redactions', up: removalRedactionsSchema },
   { version: 1, name: 'rooms_14_state_rows', up: stateRowsSchema },
+  { version: 1, name: 'rooms_15_member_deltas', up: memberDeltasSchema },
 ];

@@ -4,7 +4,7 @@ import { domainOf } from '@rookery/matrix-types';
 import { Clock, Config } from '@rookery/platform';
 import { Notifier } from '@rookery/replication';
 import { isStored } from './event-store.query.js';
-import { type EventBatch, type PushNote, RoomHooks, type RoomView } from '../hooks.js';
+import { type EventBatch, type MemberMove, type PushNote, RoomHooks, type RoomView } from '../hooks.js';
 import { RecentEvents } from '../reading/recent-events.js';
 import { TimelineGaps } from '../reading/timeline-gaps.js';
 import { EventStore, sameServer } from './event-store.js';
@@ -83,6 +83,7 @@ export class BatchCommitter {
       const batch: EventBatch = {
         roomId: room.roomId,
         events: stored,
+        moves: movesIn(room, stored),
         backfilled: options.backfilled ?? false,
         room: this.#view(room),
         note: (eventId, note) => void notes.set(eventId, note),
@@ -162,12 +163,18 @@ export class BatchCommitter {
   }
 
   #announce(room: WorkingRoom, stored: readonly StoredEvent[]): void {
-    const affected = stored
-      .filter((entry) => entry.event.type === 'm.room.member' && !room.base.localMembers.has(entry.event.stateKey!))
-      .map((entry) => entry.event.stateKey!);
+    const members = stored.flatMap(({ event }) => (event.type === 'm.room.member' ? (event.stateKey ?? []) : []));
+    const affected = [...members, ...movesIn(room, stored).map((move) => move.userId)].filter(
+      (userId) => !room.base.localMembers.has(userId),
+    );
     this.notifier.announce('events', stored.at(-1)!.streamOrdering, {
       users: affected.length === 0 ? room.base.localMembers : new Set([...room.base.localMembers, ...affected]),
       rooms: [room.roomId],
     });
   }
 }
+
+const movesIn = ({ changes }: WorkingRoom, stored: readonly StoredEvent[]): MemberMove[] =>
+  changes.flatMap(({ type, stateKey: userId, cause, eventId, prevEventId }) =>
+    type === 'm.room.member' ? [{ userId, streamOrdering: stored[cause]!.streamOrdering, eventId, prevEventId }] : [],
+  );

@@ -1,6 +1,7 @@
 import { Injectable } from '@nestjs/common';
-import { Database } from '@rookery/database';
+import { Database, type SqlBool } from '@rookery/database';
 import type { Membership } from '@rookery/matrix-types';
+import { membershipsOfUserSql } from './membership-reader.js';
 import { servableSql } from './servable-sql.js';
 
 /** A user's membership of a room as it was at some position. */
@@ -11,6 +12,9 @@ export interface PastMembership {
   readonly sender: string;
   readonly streamOrdering: number;
 }
+
+/** The event with which a user's stay in a room ended. */
+export type StayEnd = Pick<PastMembership, 'eventId' | 'streamOrdering'>;
 
 interface PastRow {
   readonly room_id: string;
@@ -25,19 +29,19 @@ interface PastRow {
 export class MembershipHistory {
   constructor(private readonly database: Database) {}
 
-  /** The last membership of the user in each room at `position`, in one query; rooms without one are absent. */
+  /** The membership of the user in each room at `position`, in one query; rooms without one are absent. */
   async at(userId: string, roomIds: readonly string[], position: number): Promise<Map<string, PastMembership>> {
     if (roomIds.length === 0) return new Map();
+    const { dialect } = this.database;
     const rows = await this.database.query<PastRow>(
-      `SELECT m.room_id, m.membership, m.event_id, m.sender, m.event_stream_ordering FROM room_memberships m
-       JOIN (SELECT x.room_id, MAX(x.event_stream_ordering) AS last FROM room_memberships x
-             JOIN events e ON e.event_id = x.event_id
-             WHERE x.user_id = ? AND ${this.database.dialect.anyOf('x.room_id')} AND x.event_stream_ordering <= ?
-               AND e.rejection_reason IS NULL AND e.soft_failed = FALSE
-             GROUP BY x.room_id) AS newest
-         ON newest.room_id = m.room_id AND newest.last = m.event_stream_ordering
-       WHERE m.user_id = ?`,
-      [userId, roomIds, position, userId],
+      `SELECT * FROM (
+         SELECT a.*, ROW_NUMBER() OVER (PARTITION BY a.room_id ORDER BY a.event_stream_ordering DESC) AS place FROM (
+           ${membershipsOfUserSql(
+             ` AND ${dialect.anyOf('d.room_id')} AND d.stream_id <= ?`,
+             ` AND ${dialect.anyOf('m.room_id')} AND m.event_stream_ordering <= ?`,
+           )}) AS a) AS ranked
+       WHERE place = 1`,
+      [userId, roomIds, position, userId, roomIds, position],
     );
     return new Map(
       rows.map((row) => [
@@ -53,32 +57,54 @@ export class MembershipHistory {
     );
   }
 
-  /** Where a user's last join of each room lies, profile changes included; rooms never joined are absent. */
-  async lastJoins(userId: string, roomIds: readonly string[]): Promise<Map<string, number>> {
+  /**
+   * Up to which position a user was in each room: without end for one who is in it, else up to where the last stay ended.
+   * Rooms that the user never was in are absent. One query.
+   */
+  async lastStays(userId: string, roomIds: readonly string[]): Promise<Map<string, number>> {
     if (roomIds.length === 0) return new Map();
-    const rows = await this.database.query<{ room_id: string; last: number }>(
-      `SELECT m.room_id, MAX(m.event_stream_ordering) AS last FROM room_memberships m
-       JOIN events e ON e.event_id = m.event_id
-       WHERE ${this.database.dialect.anyOf('m.room_id')} AND m.user_id = ? AND m.membership = 'join'
-         AND e.rejection_reason IS NULL AND e.soft_failed = FALSE AND e.outlier = FALSE GROUP BY m.room_id`,
-      [roomIds, userId],
+    const rows = await this.database.query<{ room_id: string; is_in: SqlBool; ended: number | null }>(
+      `SELECT j.room_id, COALESCE(l.membership, '') = 'join' AS is_in,
+         (SELECT MIN(m.event_stream_ordering) FROM room_memberships m JOIN events x ON x.event_id = m.event_id
+          WHERE m.room_id = j.room_id AND m.user_id = ? AND m.event_stream_ordering > j.last
+            AND ${servableSql('x.')}) AS ended
+       FROM (SELECT m.room_id, MAX(m.event_stream_ordering) AS last FROM room_memberships m
+             JOIN events e ON e.event_id = m.event_id
+             WHERE ${this.database.dialect.anyOf('m.room_id')} AND m.user_id = ? AND m.membership = 'join'
+               AND ${servableSql('e.')} GROUP BY m.room_id) AS j
+       LEFT JOIN local_current_membership l ON l.room_id = j.room_id AND l.user_id = ?`,
+      [userId, roomIds, userId, userId],
     );
-    return new Map(rows.map((row) => [row.room_id, row.last]));
+    return new Map(rows.map((row) => [row.room_id, row.is_in ? Infinity : (row.ended ?? Infinity)]));
+  }
+
+  /**
+   * Where a user's last stay in each room ended, as it was at a position; rooms in which it goes on, or never was one, are
+   * absent. One query.
+   */
+  async endsOfStays(userId: string, roomIds: readonly string[], upTo?: number): Promise<Map<string, StayEnd>> {
+    if (roomIds.length === 0) return new Map();
+    const position = upTo ?? Number.MAX_SAFE_INTEGER;
+    const rows = await this.database.query<{ room_id: string; event_id: string; event_stream_ordering: number }>(
+      `SELECT m.room_id, m.event_id, m.event_stream_ordering FROM (
+         SELECT j.room_id,
+           (SELECT MIN(n.event_stream_ordering) FROM room_memberships n JOIN events x ON x.event_id = n.event_id
+            WHERE n.room_id = j.room_id AND n.user_id = ? AND n.event_stream_ordering > j.last
+              AND n.event_stream_ordering <= ? AND ${servableSql('x.')}) AS ended
+         FROM (SELECT r.room_id, MAX(r.event_stream_ordering) AS last FROM room_memberships r
+               JOIN events e ON e.event_id = r.event_id
+               WHERE ${this.database.dialect.anyOf('r.room_id')} AND r.user_id = ? AND r.membership = 'join'
+                 AND r.event_stream_ordering <= ? AND ${servableSql('e.')} GROUP BY r.room_id) AS j) AS s
+       JOIN room_memberships m ON m.room_id = s.room_id AND m.user_id = ? AND m.event_stream_ordering = s.ended`,
+      [userId, position, roomIds, userId, position, userId],
+    );
+    return new Map(
+      rows.map((row) => [row.room_id, { eventId: row.event_id, streamOrdering: row.event_stream_ordering }]),
+    );
   }
 
   /** Where a user's last stay in a room ended; `undefined` for one that goes on, or never was. */
-  async lastLeave(
-    userId: string,
-    roomId: string,
-  ): Promise<Pick<PastMembership, 'eventId' | 'streamOrdering'> | undefined> {
-    const row = await this.database.get<{ event_id: string; event_stream_ordering: number }>(
-      `SELECT m.event_id, m.event_stream_ordering FROM room_memberships m JOIN events e ON e.event_id = m.event_id
-       WHERE m.room_id = ? AND m.user_id = ? AND ${servableSql('e.')} AND m.event_stream_ordering > (
-         SELECT MAX(j.event_stream_ordering) FROM room_memberships j JOIN events x ON x.event_id = j.event_id
-         WHERE j.room_id = ? AND j.user_id = ? AND j.membership = 'join' AND ${servableSql('x.')})
-       ORDER BY m.event_stream_ordering LIMIT 1`,
-      [roomId, userId, roomId, userId],
-    );
-    return row && { eventId: row.event_id, streamOrdering: row.event_stream_ordering };
+  async lastLeave(userId: string, roomId: string): Promise<StayEnd | undefined> {
+    return (await this.endsOfStays(userId, [roomId])).get(roomId);
   }
 }

@@ -115,11 +115,20 @@ export class MembershipReader {
   }
 
   /** Ids of joined members of each room, local and remote. */
-  async joinedUserIds(roomIds: readonly string[], db: Db = this.database): Promise<Map<string, Set<string>>> {
+  joinedUserIds(roomIds: readonly string[], db: Db = this.database): Promise<Map<string, Set<string>>> {
+    return this.userIdsIn(roomIds, ['join'], db);
+  }
+
+  /** Ids of those whose membership of each room is one of these, local and remote. */
+  async userIdsIn(
+    roomIds: readonly string[],
+    memberships: readonly Membership[],
+    db: Db = this.database,
+  ): Promise<Map<string, Set<string>>> {
     const rows = await db.query<{ room_id: string; state_key: string }>(
       `SELECT room_id, state_key FROM current_state_events
-       WHERE ${db.dialect.anyOf('room_id')} AND type = 'm.room.member' AND membership = 'join'`,
-      [roomIds],
+       WHERE ${db.dialect.anyOf('room_id')} AND type = 'm.room.member' AND ${db.dialect.anyOf('membership')}`,
+      [roomIds, memberships],
     );
     const rooms = new Map<string, Set<string>>(roomIds.map((roomId) => [roomId, new Set()]));
     for (const row of rows) rooms.get(row.room_id)!.add(row.state_key);
@@ -136,15 +145,15 @@ export class MembershipReader {
     return new Map(rows.map((row) => [row.room_id, { joined: row.joined_members, invited: row.invited_members }]));
   }
 
-  /** Member events about a user with `after < stream ordering <= upTo`, oldest first. */
+  /**
+   * What became of a user's memberships with `after < stream ordering <= upTo`, oldest first: by events and by state
+   * resolution, and out of band in rooms in which this server has nobody. Member events that never counted are not among them.
+   */
   async changesOf(userId: string, after: number, upTo: number): Promise<MembershipChange[]> {
     const rows = await this.database.query<MembershipRow>(
-      `SELECT m.room_id, m.user_id, m.sender, m.membership, m.event_id, m.event_stream_ordering FROM room_memberships m
-       JOIN events e ON e.event_id = m.event_id
-       WHERE m.user_id = ? AND m.event_stream_ordering > ? AND m.event_stream_ordering <= ?
-         AND e.rejection_reason IS NULL AND e.soft_failed = FALSE
-       ORDER BY m.event_stream_ordering`,
-      [userId, after, upTo],
+      `${membershipsOfUserSql(' AND d.stream_id > ? AND d.stream_id <= ?', ' AND m.event_stream_ordering > ? AND m.event_stream_ordering <= ?')}
+       ORDER BY event_stream_ordering`,
+      [userId, after, upTo, userId, after, upTo],
     );
     return rows.map((row) => ({
       roomId: row.room_id,
@@ -168,13 +177,27 @@ export class MembershipReader {
   }
 
   /** Which of `others` share a joined room with `userId`. */
-  async sharing(userId: string, others: readonly string[]): Promise<Set<string>> {
+  sharing(userId: string, others: readonly string[]): Promise<Set<string>> {
+    return this.#inRoomsOf(userId, others, ['join']);
+  }
+
+  /** Which of `others` are in, or invited to, a room that `userId` has joined. */
+  inSightOf(userId: string, others: readonly string[]): Promise<Set<string>> {
+    return this.#inRoomsOf(userId, others, ['join', 'invite']);
+  }
+
+  async #inRoomsOf(
+    userId: string,
+    others: readonly string[],
+    memberships: readonly Membership[],
+  ): Promise<Set<string>> {
+    const { dialect } = this.database;
     const rows = await this.database.query<{ state_key: string }>(
       `SELECT DISTINCT o.state_key FROM current_state_events o
        JOIN current_state_events m ON m.room_id = o.room_id AND m.type = 'm.room.member' AND m.membership = 'join'
          AND m.state_key = ?
-       WHERE o.type = 'm.room.member' AND o.membership = 'join' AND ${this.database.dialect.anyOf('o.state_key')}`,
-      [userId, others],
+       WHERE o.type = 'm.room.member' AND ${dialect.anyOf('o.membership')} AND ${dialect.anyOf('o.state_key')}`,
+      [userId, memberships, others],
     );
     return new Set(rows.map((row) => row.state_key));
   }
@@ -214,6 +237,20 @@ export class MembershipReader {
     return `substr(state_key, ${find}(state_key, ':') + 1)`;
   }
 }
+
+/**
+ * Every membership that a user ever had, with the position from which it counted: `room_id, user_id, sender, membership,
+ * event_id, event_stream_ordering`. The user is the first parameter of both parts.
+ * @param ofState conditions on `d.room_id` and `d.stream_id`
+ * @param outOfBand the same on `m.room_id` and `m.event_stream_ordering`
+ */
+export const membershipsOfUserSql = (ofState: string, outOfBand: string): string =>
+  `SELECT d.room_id, d.state_key AS user_id, n.sender, n.membership, n.event_id, d.stream_id AS event_stream_ordering
+   FROM current_state_delta_stream d JOIN room_memberships n ON n.event_id = d.event_id
+   WHERE d.type = 'm.room.member' AND d.state_key = ?${ofState}
+   UNION SELECT m.room_id, m.user_id, m.sender, m.membership, m.event_id, m.event_stream_ordering
+   FROM room_memberships m JOIN events e ON e.event_id = m.event_id
+   WHERE m.user_id = ? AND e.outlier = TRUE AND e.rejection_reason IS NULL AND e.soft_failed = FALSE${outOfBand}`;
 
 function membership(row: MembershipRow): RoomMembership {
   return {

@@ -12,7 +12,11 @@ import { type HistoryVisibility, historyVisibilityIn, maySee, moreOpen } from '.
 /** An event that its reader may see. */
 export interface VisibleEvent {
   readonly stored: StoredEvent;
-  /** The reader's membership when it was sent; shown as `unsigned.membership`. */
+  /**
+   * The reader's membership when it was sent, by the event itself where that is about the reader; shown as
+   * `unsigned.membership`.
+   * @spec client-server-api#definition-clientevent
+   */
   readonly membership: Membership | undefined;
 }
 
@@ -68,26 +72,26 @@ export class VisibilityFilter {
       const membership = eventId === undefined ? undefined : loaded.get(eventId)?.content['membership'];
       return isMembership(membership) ? membership : undefined;
     };
-    let lastJoins: Map<string, number> | undefined;
+    let lastStays: Map<string, number> | undefined;
     const result: VisibleEvent[] = [];
     for (const stored of candidates) {
       const { event } = stored;
       if (event.stateKey === undefined && ignored.has(event.sender)) continue;
       const state = states.get(event.eventId);
-      let membership = membershipOf(state?.member);
+      // Who had no membership by then had left, to clients; where the state is not known, nobody can say.
+      const membership = state === undefined ? undefined : (membershipOf(state.member) ?? 'leave');
       let visibility = visibilityOf(loaded.get(state?.visibility ?? '')?.content);
       if (event.type === 'm.room.history_visibility' && event.stateKey === '') {
         const before = stored.replacesState === undefined ? undefined : loaded.get(stored.replacesState)?.content;
         visibility = moreOpen(visibility, visibilityOf(before));
       }
       const isOwn = event.type === 'm.room.member' && event.stateKey === userId;
-      if (isOwn && membership !== 'join' && membershipOf(stored.replacesState) === 'join') membership = 'join';
       if (!isOwn && !maySee(visibility, membership, false)) {
-        lastJoins ??= await this.history.lastJoins(userId, [...new Set(candidates.map((each) => each.event.roomId))]);
-        const joinedLater = stored.streamOrdering < (lastJoins.get(event.roomId) ?? -Infinity);
-        if (!maySee(visibility, membership, joinedLater)) continue;
+        lastStays ??= await this.history.lastStays(userId, [...new Set(candidates.map((each) => each.event.roomId))]);
+        const wasInLater = stored.streamOrdering < (lastStays.get(event.roomId) ?? -Infinity);
+        if (!maySee(visibility, membership, wasInLater)) continue;
       }
-      const isHidden = erased.has(event.sender) && membership !== 'join' && event.sender !== userId;
+      const isHidden = erased.has(event.sender) && membership !== 'join' && !isOwn && event.sender !== userId;
       result.push({ stored: isHidden ? { ...stored, event: redactEvent(event) } : stored, membership });
     }
     return result;

@@ -17,14 +17,15 @@ export const moreOpen = (a: HistoryVisibility, b: HistoryVisibility): HistoryVis
 /**
  * Whether history visibility lets somebody see an event.
  * @param membership of the reader when the event was sent
- * @param joinedLater the reader joined the room at some time after the event
+ * @param wasInLater the reader was in the room at some time after this server got the event; where the event's own state says
+ * otherwise it is of a fork, whose server had not heard of the reader
  */
 export function maySee(
   visibility: HistoryVisibility,
   membership: Membership | undefined,
-  joinedLater: boolean,
+  wasInLater: boolean,
 ): boolean {
   if (visibility === 'world_readable' || membership === 'join') return true;
-  if (visibility === 'shared') return joinedLater;
+  if (visibility === 'shared') return wasInLater;
   return visibility === 'invited' && membership === 'invite';
 }
