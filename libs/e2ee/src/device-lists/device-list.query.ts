@@ -1,4 +1,5 @@
 import type { Db, Tx } from '@rookery/database';
+import type { Membership } from '@rookery/matrix-types';
 
 /** A device whose keys are new, changed or gone, with its place in the stream `device_lists`. */
 export interface DeviceListChange {
@@ -7,11 +8,12 @@ export interface DeviceListChange {
   readonly deviceId: string;
 }
 
-/** A user who joined or left a room, by its current state. */
+/** A user who came into a room or its invites, or went, by the room's current state. */
 export interface MemberTransition {
   readonly roomId: string;
   readonly userId: string;
-  readonly joined: boolean;
+  readonly before: Membership | undefined;
+  readonly now: Membership | undefined;
 }
 
 /** Records changes; of each device only the latest is kept. `ids` has as many entries as there are devices. */
@@ -76,7 +78,10 @@ export async function usersSignedBy(db: Db, userId: string, after: number, upTo:
   return rows.flatMap((row) => JSON.parse(row.user_ids) as string[]);
 }
 
-/** Who joined or left rooms between two positions of `events`, oldest first; of one user where that is given. */
+/**
+ * Who became, or is no longer, joined or invited between two positions of `events`, oldest first; of one user where that is
+ * given.
+ */
 export async function memberTransitions(
   db: Db,
   roomIds: readonly string[],
@@ -84,18 +89,29 @@ export async function memberTransitions(
   upTo: number,
   userId?: string,
 ): Promise<MemberTransition[]> {
-  const rows = await db.query<{ room_id: string; state_key: string; joined: number }>(
-    `SELECT d.room_id, d.state_key, CASE WHEN n.membership = 'join' THEN 1 ELSE 0 END AS joined
+  const rows = await db.query<{
+    room_id: string;
+    state_key: string;
+    before: Membership | null;
+    now: Membership | null;
+  }>(
+    `SELECT d.room_id, d.state_key, p.membership AS before, n.membership AS now
      FROM current_state_delta_stream d
      LEFT JOIN room_memberships n ON n.event_id = d.event_id
      LEFT JOIN room_memberships p ON p.event_id = d.prev_event_id
      WHERE ${db.dialect.anyOf('d.room_id')} AND d.stream_id > ? AND d.stream_id <= ? AND d.type = 'm.room.member'
-       AND (COALESCE(n.membership, '') = 'join') <> (COALESCE(p.membership, '') = 'join')
+       AND COALESCE(n.membership, '') <> COALESCE(p.membership, '')
+       AND (n.membership IN ('join', 'invite') OR p.membership IN ('join', 'invite'))
        ${userId === undefined ? '' : 'AND d.state_key = ?'}
      ORDER BY d.stream_id`,
     userId === undefined ? [roomIds, after, upTo] : [roomIds, after, upTo, userId],
   );
-  return rows.map((row) => ({ roomId: row.room_id, userId: row.state_key, joined: row.joined === 1 }));
+  return rows.map((row) => ({
+    roomId: row.room_id,
+    userId: row.state_key,
+    before: row.before ?? undefined,
+    now: row.now ?? undefined,
+  }));
 }
 
 /** Changes with `after < position <= upTo`, ascending, at most about `limit`. */

@@ -66,14 +66,12 @@ export class DeviceListService implements OnModuleInit {
     roomHooks: RoomHooks,
   ) {
     roomHooks.subscribe({
-      afterCommit: ({ roomId, events: batch }) => {
-        for (const { event, streamOrdering, replacesState } of batch) {
-          if (event.type !== 'm.room.member' || event.stateKey === undefined || streamOrdering < 0) continue;
-          // A new name or avatar is the commonest member event, and none of our business.
-          const before = replacesState === undefined ? undefined : this.events.peek(replacesState)?.event.content;
-          if (event.content['membership'] === 'join' && before?.['membership'] === 'join') continue;
+      afterCommit: ({ roomId, moves }) => {
+        for (const { userId, eventId, prevEventId, streamOrdering } of moves) {
+          // A new name or avatar is the commonest change of a member, and none of our business.
+          if (this.#membershipIn(eventId) === 'join' && this.#membershipIn(prevEventId) === 'join') continue;
           this.#rooms.changed(roomId, streamOrdering);
-          this.#members.changed(event.stateKey, streamOrdering);
+          this.#members.changed(userId, streamOrdering);
         }
       },
     });
@@ -131,15 +129,16 @@ export class DeviceListService implements OnModuleInit {
   }
 
   /**
-   * `changed`: users who share a room and whose keys changed, or who began to share one; `left`: those who share none any
-   * more. No query where nothing happened, six at most.
+   * `changed`: users who share a room and whose keys changed, or who began to share one or were invited to one, since what is
+   * said there may be meant for them; `left`: those who neither share a room nor are invited to one any more. No query where
+   * nothing happened, six at most.
    */
   async changes(query: DeviceListQuery): Promise<DeviceListNews> {
     const { userId, joinedRooms, after } = query;
     if (!this.mayHaveChanged(userId, joinedRooms, after)) return none;
     const [keys, moved] = await Promise.all([this.#changedKeys(query), this.#moved(query)]);
     const gone = [...moved.left].filter((other) => other !== userId);
-    const still = gone.length > 0 ? await this.memberships.sharing(userId, gone) : new Set<string>();
+    const still = gone.length > 0 ? await this.memberships.inSightOf(userId, gone) : new Set<string>();
     const left = new Set(gone.filter((other) => !still.has(other)));
     const changed = new Set([...keys, ...moved.joined]);
     return {
@@ -172,13 +171,15 @@ export class DeviceListService implements OnModuleInit {
     const rooms = this.#rooms.changedSince(joinedRooms, after.events).concat(quit);
     const [others, members] = await Promise.all([
       rooms.length > 0 ? memberTransitions(this.database, rooms, after.events, upTo.events) : [],
-      entered.length + quit.length > 0 ? this.memberships.joinedUserIds([...entered, ...quit]) : undefined,
+      entered.length + quit.length > 0
+        ? this.memberships.userIdsIn([...entered, ...quit], ['join', 'invite'])
+        : undefined,
     ]);
     for (const roomId of entered) for (const other of members?.get(roomId) ?? []) joined.add(other);
     for (const roomId of quit) for (const other of members?.get(roomId) ?? []) left.add(other);
-    for (const { roomId, userId: other, joined: came } of others) {
+    for (const { roomId, userId: other, now } of others) {
       if (other === userId) continue;
-      if (came && joinedRooms.has(roomId)) joined.add(other);
+      if ((now === 'join' || now === 'invite') && joinedRooms.has(roomId)) joined.add(other);
       else left.add(other);
     }
     return { joined, left };
@@ -196,11 +197,17 @@ export class DeviceListService implements OnModuleInit {
     const rooms = [...new Set(changes.map(({ roomId }) => roomId))];
     if (rooms.length === 0) return { entered: [], quit: [] };
     const moves = await memberTransitions(this.database, rooms, after, upTo, userId);
-    const moved = [...new Set(moves.map(({ roomId }) => roomId))];
+    const own = moves.filter(({ before, now }) => before === 'join' || now === 'join');
+    const moved = [...new Set(own.map(({ roomId }) => roomId))];
     return {
       entered: moved.filter((roomId) => joinedRooms.has(roomId)),
       quit: moved.filter((roomId) => !joinedRooms.has(roomId)),
     };
+  }
+
+  /** As far as it is known without a query. */
+  #membershipIn(eventId: string | undefined): unknown {
+    return eventId === undefined ? undefined : this.events.peek(eventId)?.event.content['membership'];
   }
 
   #tell(tx: Tx, position: number, users: Iterable<string>): void {

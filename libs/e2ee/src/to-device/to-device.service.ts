@@ -135,9 +135,11 @@ export class ToDeviceService implements OnModuleInit, OnModuleDestroy {
   }
 
   /**
-   * Messages of a device with `after < position <= upTo`, at most `limit`. No query while none arrived.
+   * Messages of a device with `after < position <= upTo`, at most `limit`. No query while none arrived. Who says to have got
+   * what there has not been yet gets all that there is.
    */
-  async messages(userId: string, deviceId: string, after: number, upTo: number, limit = 100): Promise<ToDevicePage> {
+  async messages(userId: string, deviceId: string, from: number, upTo: number, limit = 100): Promise<ToDevicePage> {
+    const after = this.#isPast(from) ? from : 0;
     if (!this.mayHaveMessages(userId, deviceId, after)) return { events: [], position: upTo };
     const found = await messagesOf(this.database, userId, deviceId, after, upTo, limit);
     const last = found.at(-1);
@@ -148,17 +150,21 @@ export class ToDeviceService implements OnModuleInit, OnModuleDestroy {
   }
 
   /**
-   * A device came back with a token from this position: it has got everything up to there, which is deleted. No query while
-   * there is nothing to delete.
+   * A device came back with a token from this position: it has got everything up to there, which is deleted. A position that
+   * has not been yet, as of before a backup was put back, says nothing. No query while there is nothing to delete.
    */
-  async acknowledge(userId: string, deviceId: string, position: number): Promise<void> {
+  async acknowledge(userId: string, deviceId: string, upTo: number): Promise<void> {
+    if (!this.#isPast(upTo)) return;
     const key = inboxKey(userId, deviceId);
-    const upTo = Math.min(position, this.stream.current());
     const before = this.#acknowledged.get(key);
     if (before !== undefined && (before >= upTo || !this.#arrived.hasChanged(key, before))) return;
     if (await hasMessages(this.database, userId, deviceId, upTo))
       await this.database.write((tx) => deleteMessages(tx, userId, deviceId, upTo), { name: 'to_device_acknowledge' });
     this.#acknowledged.set(key, upTo);
+  }
+
+  #isPast(position: number): boolean {
+    return position <= this.stream.current();
   }
 
   /** Calls `listener` with the servers for which messages were queued, once that is durable. It must not throw or block. */
