@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import type { JsonObject } from '@rookery/matrix-types';
 import { SyncPositions } from '@rookery/e2ee';
 import { type PresenceName, PresenceService } from '@rookery/ephemeral';
-import { Clock } from '@rookery/platform';
+import { Clock, Logger } from '@rookery/platform';
 import { Notifier } from '@rookery/replication';
 import type { SyncFilter } from '@rookery/matrix-types';
 import { FullAnswers } from './request/full-answers.js';
@@ -54,15 +54,17 @@ const catchUpMs = 1_000;
 @Injectable()
 export class SyncService {
   readonly #full: FullAnswers;
+  #hasWarned = false;
 
   constructor(
     private readonly responses: SyncResponses,
     private readonly notifier: Notifier,
     private readonly presence: PresenceService,
     private readonly clock: Clock,
+    private readonly logger: Logger,
     positions: SyncPositions,
   ) {
-    positions.use(parseSyncToken);
+    positions.use((text) => this.#upToHead(parseSyncToken(text)));
     this.#full = new FullAnswers(clock);
   }
 
@@ -86,10 +88,34 @@ export class SyncService {
     }
   }
 
-  async #answer(request: SyncRequest, signal: AbortSignal): Promise<JsonObject> {
-    const deadlineMs = this.clock.monotonicMs() + request.timeoutMs;
+  /**
+   * A token from a client as far as it can be one: positions beyond the heads of the streams, which a database that was put
+   * back to an earlier day does not know, become the heads. Of what such a client has got to its device nothing is known.
+   */
+  async placed(since: SyncToken, signal: AbortSignal): Promise<SyncToken> {
+    const ahead = (): TokenStream[] => {
+      const head = this.currentToken();
+      return tokenStreams.filter((stream) => since[stream] > head[stream]);
+    };
+    // Another process may have given it, and be ahead of this one.
+    await Promise.all(
+      ahead().map((stream) =>
+        this.notifier.reached(streamNames[stream], since[stream], { timeoutMs: catchUpMs, signal }),
+      ),
+    );
+    const streams = ahead();
+    if (streams.length === 0) return since;
+    if (!this.#hasWarned) {
+      this.#hasWarned = true;
+      this.logger.warn('A client syncs from the future, as after a restored backup: it goes on from now', { streams });
+    }
+    return { ...this.#upToHead(since), toDevice: 0 };
+  }
+
+  async #answer(asked: SyncRequest, signal: AbortSignal): Promise<JsonObject> {
+    const deadlineMs = this.clock.monotonicMs() + asked.timeoutMs;
+    const request = asked.since === undefined ? asked : { ...asked, since: await this.placed(asked.since, signal) };
     const mayWait = request.since !== undefined && !request.fullState;
-    await this.#caughtUp(request.since, signal);
     for (;;) {
       const leftMs = deadlineMs - this.clock.monotonicMs();
       // The wait begins before the reading, so that nothing falls between the two.
@@ -111,25 +137,22 @@ export class SyncService {
 
   #context(request: SyncRequest): SyncContext {
     const { userId, deviceId, isGuest, since, filter, fullState, useStateAfter } = request;
-    const now = this.currentToken();
     return {
       userId,
       deviceId,
       deviceKey: `${userId}\n${deviceId ?? ''}`,
       isGuest,
       since,
-      // A token from a process that is ahead must not make time run backwards.
-      now: since === undefined ? now : mapToken((stream) => Math.max(now[stream], since[stream])),
+      now: this.currentToken(),
       filter,
       fullState,
       useStateAfter,
     };
   }
 
-  /** Waits a little until this process has heard of everything that the client already knows. */
-  async #caughtUp(since: SyncToken | undefined, signal: AbortSignal): Promise<void> {
-    if (since === undefined) return;
-    await this.notifier.reached(streamNames.events, since.events, { timeoutMs: catchUpMs, signal });
+  #upToHead(token: SyncToken): SyncToken {
+    const head = this.currentToken();
+    return mapToken((stream) => Math.min(head[stream], token[stream]));
   }
 }
 

@@ -270,7 +270,8 @@ describe.each(['sqlite', 'postgres'] as const)('/sync (%s)', (database) => {
   });
 
   it('loads members lazily, and each once per device', async () => {
-    const roomId = await shared();
+    // It has a name, so that nobody need be known to call it by.
+    const roomId = await shared({ name: 'A room' });
     const dave = await homeserver.registerUser('dave');
     await alice.request('POST', `/rooms/${roomId}/invite`, { user_id: dave.userId });
     await join(dave, roomId);

@@ -38,6 +38,8 @@ export class RoomActivity implements OnModuleInit {
           if (event.type === 'm.room.member' && event.stateKey !== undefined)
             this.#memberChanged(event.stateKey, streamOrdering);
         }
+        // Resolution may choose among events of long ago.
+        for (const { userId, streamOrdering } of batch.moves) this.#memberChanged(userId, streamOrdering);
       },
       onForgotten: (userId) => this.forget(userId),
       // Rare, and nobody says who had been in it.

@@ -33,4 +33,18 @@ describe('the memory of members that were sent', () => {
     memory.forget('device');
     expect(memory.take('device', '!room', renamed, 7)).toEqual(renamed);
   });
+
+  it('forgets what a device had of a room that it is told of anew', () => {
+    const memory = new LazyMemberMemory();
+    const both = new Map([...alice, ['@bob:a', '$bob']]);
+    memory.take('device', '!room', both, 5);
+    memory.confirm('device', 5);
+    expect(memory.take('device', '!room', alice, 6, { anew: true })).toEqual(alice);
+    // The answer got lost: the device still has what it had.
+    memory.confirm('device', 5);
+    expect(memory.take('device', '!room', both, 7).size).toBe(0);
+    memory.take('device', '!room', new Map(), 8, { anew: true });
+    memory.confirm('device', 8);
+    expect(memory.take('device', '!room', both, 9)).toEqual(both);
+  });
 });

@@ -10,7 +10,7 @@ interface Device {
   readonly confirmed: SentMembers;
   size: number;
   /** What the last answer brought, and the position that it gave: it counts once the device comes back from there. */
-  pending: { readonly upTo: number; readonly sent: SentMembers } | undefined;
+  pending: { readonly upTo: number; readonly sent: SentMembers; readonly anew: Set<string> } | undefined;
 }
 
 /**
@@ -27,9 +27,13 @@ export class LazyMemberMemory {
   confirm(deviceKey: string, since: number): void {
     const device = this.#devices.get(deviceKey);
     if (device?.pending === undefined) return;
-    const { upTo, sent } = device.pending;
+    const { upTo, sent, anew } = device.pending;
     device.pending = undefined;
     if (upTo !== since) return;
+    for (const roomId of anew) {
+      device.size -= device.confirmed.get(roomId)?.size ?? 0;
+      device.confirmed.delete(roomId);
+    }
     for (const [roomId, members] of sent) {
       const room = roomOf(device.confirmed, roomId);
       for (const [userId, eventId] of members) {
@@ -43,21 +47,24 @@ export class LazyMemberMemory {
   /**
    * The members of `wanted` (user id to member event id) that the device does not have yet.
    * @param upTo where the answer ends that brings them
+   * @param options.anew the device is told of the room as if for the first time: what it had of it does not count
    */
   take(
     deviceKey: string,
     roomId: string,
     wanted: ReadonlyMap<string, string>,
     upTo: number,
+    { anew = false }: { readonly anew?: boolean } = {},
   ): ReadonlyMap<string, string> {
     let device = this.#devices.get(deviceKey);
     if (device === undefined)
       this.#devices.set(deviceKey, (device = { confirmed: new Map(), size: 0, pending: undefined }));
-    const known = device.confirmed.get(roomId);
+    const known = anew ? undefined : device.confirmed.get(roomId);
     const fresh = new Map<string, string>();
     for (const [userId, eventId] of wanted) if (known?.get(userId) !== eventId) fresh.set(userId, eventId);
-    if (fresh.size === 0) return fresh;
-    if (device.pending?.upTo !== upTo) device.pending = { upTo, sent: new Map() };
+    if (fresh.size === 0 && !anew) return fresh;
+    if (device.pending?.upTo !== upTo) device.pending = { upTo, sent: new Map(), anew: new Set() };
+    if (anew) device.pending.anew.add(roomId);
     const sent = device.pending.sent.get(roomId);
     if (sent === undefined) device.pending.sent.set(roomId, fresh);
     else for (const [userId, eventId] of fresh) sent.set(userId, eventId);

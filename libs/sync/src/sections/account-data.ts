@@ -16,6 +16,9 @@ export interface AccountDataNews {
 
 const nothing: AccountDataNews = { global: [], byRoom: new Map() };
 
+/** Whether a piece is there; the others were deleted, which those need to hear only who had them (MSC3391). */
+export const isKept = ({ content }: AccountDataRow): boolean => content !== '{}';
+
 /** What users keep at the server, of the account and of rooms. */
 @Injectable()
 export class AccountDataSection {
@@ -31,10 +34,12 @@ export class AccountDataSection {
     const [own, rules] = await Promise.all([this.#own(context, after), this.#pushRules(context)]);
     if (own === undefined && rules === undefined) return nothing;
     const wanted = filter.accountData;
-    const global = (own?.global ?? []).map((row) => ({
-      type: row.type,
-      content: JSON.parse(row.content) as JsonObject,
-    }));
+    const global = (own?.global ?? [])
+      .filter((row) => since !== undefined || isKept(row))
+      .map((row) => ({
+        type: row.type,
+        content: JSON.parse(row.content) as JsonObject,
+      }));
     return {
       global: [...(rules === undefined ? [] : [rules]), ...global].filter((event) =>
         passesFilter(wanted, { ...event, sender: userId }),
@@ -54,7 +59,10 @@ export class AccountDataSection {
       (entry) => (entry.section === 'join' || entry.section === 'leave') && passesRoom(filter, entry.roomId),
     );
     const anew = rooms.filter((entry) => entry.fresh || context.fullState).map((entry) => entry.roomId);
-    const whole = anew.length > 0 ? await this.accountData.forRooms(context.userId, anew) : [];
+    const known = context.since?.accountData ?? Infinity;
+    const whole = (anew.length > 0 ? await this.accountData.forRooms(context.userId, anew) : []).filter(
+      (row) => isKept(row) || row.streamId > known,
+    );
     const byRoom = new Map([...news.byRoom, ...Map.groupBy(whole, (row) => row.roomId)]);
     const result = new Map<string, AccountDataEvent[]>();
     for (const { roomId } of rooms) {

@@ -1,6 +1,12 @@
 import { Injectable } from '@nestjs/common';
 import type { Membership } from '@rookery/matrix-types';
-import { MembershipHistory, MembershipReader, type MembershipChange, type RoomMembership } from '@rookery/rooms';
+import {
+  MembershipHistory,
+  MembershipReader,
+  type MembershipChange,
+  type RoomMembership,
+  type StayEnd,
+} from '@rookery/rooms';
 import type { SyncContext } from '../sync-context.js';
 import { RoomActivity, type UserRooms } from '../caches/room-activity.js';
 
@@ -19,6 +25,11 @@ export interface RoomEntry {
   readonly after: number;
   /** ... up to this one. */
   readonly upTo: number;
+  /**
+   * Of a room that was left: where the stay ended that the client is told of. Without one the user has seen nothing of the
+   * room since, if ever, and is told only what became of its own membership.
+   */
+  readonly stay: StayEnd | undefined;
 }
 
 /** The parts of a membership that a sync needs. */
@@ -53,7 +64,14 @@ export class RoomList {
     const rooms = await this.activity.roomsOf(userId);
     if (since === undefined) {
       const current = await this.#asOf(context, rooms, [...rooms.byId.keys()].filter(wanted));
-      return [...current.values()].flatMap((entry) => this.#initial(entry, context));
+      const shown = [...current.values()].filter(
+        ({ membership, forgotten }) =>
+          sectionOf[membership] !== 'leave' || (filter.room.includeLeave && forgotten !== true),
+      );
+      const stays = await this.#stays(shown, context);
+      return shown.map((each) =>
+        this.#entry(each, sectionOf[each.membership], true, 0, stays.get(each.roomId), context),
+      );
     }
     const changes = this.activity.membershipsChanged(userId, since.events)
       ? (await this.memberships.changesOf(userId, since.events, now.events)).filter((change) => wanted(change.roomId))
@@ -65,22 +83,25 @@ export class RoomList {
     const changesByRoom = Map.groupBy(changes, (change) => change.roomId);
     const before = await this.history.at(userId, [...changesByRoom.keys()], since.events);
     const current = await this.#asOf(context, rooms, [...roomIds]);
+    const stays = await this.#stays([...current.values()], context);
     return [...current.values()].flatMap((membership) => {
       const { roomId } = membership;
-      return this.#incremental(membership, changesByRoom.get(roomId), before.get(roomId)?.membership, context) ?? [];
+      const was = before.get(roomId)?.membership;
+      return this.#incremental(membership, changesByRoom.get(roomId), was, stays.get(roomId), context) ?? [];
     });
   }
 
-  #initial(membership: CurrentMembership & { forgotten?: boolean }, context: SyncContext): RoomEntry[] {
-    const section = sectionOf[membership.membership];
-    if (section === 'leave' && (!context.filter.room.includeLeave || membership.forgotten === true)) return [];
-    return [this.#entry(membership, section, true, 0, context)];
+  /** Where the stays in rooms that were left ended. */
+  async #stays(memberships: readonly CurrentMembership[], { userId, now }: SyncContext): Promise<Map<string, StayEnd>> {
+    const left = memberships.filter(({ membership }) => sectionOf[membership] === 'leave').map(({ roomId }) => roomId);
+    return this.history.endsOfStays(userId, left, now.events);
   }
 
   #incremental(
     membership: CurrentMembership & { forgotten?: boolean },
     changes: readonly MembershipChange[] | undefined,
     before: Membership | undefined,
+    stay: StayEnd | undefined,
     context: SyncContext,
   ): RoomEntry | undefined {
     const since = context.since?.events ?? 0;
@@ -88,17 +109,18 @@ export class RoomList {
     if (section === 'join') {
       const stayed =
         changes === undefined || (before === 'join' && changes.every((change) => change.membership === 'join'));
-      return this.#entry(membership, section, !stayed, stayed ? since : 0, context);
+      return this.#entry(membership, section, !stayed, stayed ? since : 0, undefined, context);
     }
     if (changes === undefined) return undefined;
     if (section === 'leave') {
       // What the client still shows has to go, also where another device has forgotten it at once.
       const isShown = before !== undefined && sectionOf[before] !== 'leave';
       if (membership.forgotten === true && !isShown) return undefined;
-      const wasIn = before === 'join' || changes.some((change) => change.membership === 'join');
-      return this.#entry(membership, section, before !== 'join' && wasIn, before === 'join' ? since : 0, context);
+      if (before === 'join') return this.#entry(membership, section, false, since, stay, context);
+      const wasIn = changes.some((change) => change.membership === 'join');
+      return this.#entry(membership, section, wasIn, wasIn ? 0 : since, wasIn ? stay : undefined, context);
     }
-    return this.#entry(membership, section, true, 0, context);
+    return this.#entry(membership, section, true, 0, undefined, context);
   }
 
   #entry(
@@ -106,10 +128,11 @@ export class RoomList {
     section: RoomSectionName,
     fresh: boolean,
     after: number,
+    stay: StayEnd | undefined,
     context: SyncContext,
   ): RoomEntry {
     const upTo = section === 'leave' ? membership.streamOrdering : context.now.events;
-    return { roomId: membership.roomId, section, membership, fresh, after, upTo };
+    return { roomId: membership.roomId, section, membership, fresh, after, upTo, stay };
   }
 
   /** Memberships of the rooms as they were at the end of this sync, although later ones may be known already. */

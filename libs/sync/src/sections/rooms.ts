@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import type { JsonObject } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
 import { PushCounts, type RoomCounts, totalOf, type UnreadCount } from '@rookery/push';
-import { formatRoomToken, type TimelineSlice } from '@rookery/rooms';
+import { formatRoomToken } from '@rookery/rooms';
 import { formatSyncToken } from '../request/sync-token.js';
 import { WrittenRooms } from '../request/written-rooms.js';
 import type { SyncContext } from '../sync-context.js';
@@ -12,8 +12,8 @@ import { PrejoinSection } from './prejoin.js';
 import { type RoomEntry, RoomList } from './room-list.js';
 import { RoomStates } from './state.js';
 import { StickySection } from './sticky.js';
-import { RoomSummaries } from './summary.js';
-import { Timelines } from './timeline.js';
+import { heroesIn, RoomSummaries } from './summary.js';
+import { type ShownTimeline, Timelines } from './timeline.js';
 import { EventWriter, type WrittenEvents } from './written-events.js';
 
 /** The part `rooms` of an answer: by section, by room. */
@@ -24,7 +24,7 @@ const roomsAtOnce = 8;
 
 /** What was read for all rooms at once. */
 interface RoomParts {
-  readonly slices: ReadonlyMap<string, TimelineSlice>;
+  readonly timelines: ReadonlyMap<string, ShownTimeline>;
   readonly timeline: WrittenEvents;
   readonly state: WrittenEvents;
   readonly summaries: ReadonlyMap<string, JsonObject>;
@@ -109,14 +109,17 @@ export class RoomsSection {
   async build(entries: readonly RoomEntry[], accountData: AccountDataNews, context: SyncContext): Promise<RoomsAnswer> {
     if (entries.length === 0) return {};
     const joined = entries.filter((entry) => entry.section === 'join').map((entry) => entry.roomId);
-    const [slices, deltas] = await Promise.all([
+    const [timelines, deltas] = await Promise.all([
       this.timelines.read(entries, context, this.#timelineLimit),
       this.states.deltas(entries, context),
     ]);
-    const [timeline, state, summaries, ownData, ephemeral, prejoin, unread, messages] = await Promise.all([
-      this.writer.timelines(slices, context),
-      this.states.read(entries, slices, deltas, context).then((events) => this.writer.state(events, context)),
-      this.summaries.read(entries, deltas, context),
+    // Whom rooms are called by, the state must tell.
+    const summaries = await this.summaries.read(entries, deltas, context);
+    const [timeline, state, ownData, ephemeral, prejoin, unread, messages] = await Promise.all([
+      this.writer.timelines(timelines, context),
+      this.states
+        .read(entries, { timelines, deltas, heroes: heroesIn(summaries) }, context)
+        .then((events) => this.writer.state(events, context)),
       this.accountData.ofRooms(entries, accountData, context),
       this.ephemeral.ofRooms(entries, context),
       this.prejoin.states(entries),
@@ -125,7 +128,7 @@ export class RoomsSection {
     ]);
     const sticky = await this.sticky.ofRooms(entries, timeline, context);
     const parts: RoomParts = {
-      slices,
+      timelines,
       timeline,
       state,
       summaries,
@@ -151,7 +154,7 @@ export class RoomsSection {
 /** A room that the user is or was in; `undefined` when there is nothing to tell. */
 function writeRoom(entry: RoomEntry, context: SyncContext, parts: RoomParts): JsonObject | undefined {
   const { roomId } = entry;
-  const slice = parts.slices.get(roomId);
+  const slice = parts.timelines.get(roomId);
   const timeline = parts.timeline.get(roomId) ?? [];
   const state = parts.state.get(roomId) ?? [];
   const summary = parts.summaries.get(roomId);

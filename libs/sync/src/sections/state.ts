@@ -1,21 +1,24 @@
 import { Injectable } from '@nestjs/common';
 import { passesFilter, passesRoom, passesType } from '@rookery/matrix-types';
-import {
-  EventStore,
-  isServable,
-  RoomStateReader,
-  type StateDelta,
-  type StoredEvent,
-  type TimelineSlice,
-} from '@rookery/rooms';
+import { EventStore, isServable, RoomStateReader, type StateDelta, type StoredEvent } from '@rookery/rooms';
 import { splitStateKey, stateKeyOf } from '@rookery/state-res';
 import { LazyMemberMemory } from '../request/lazy-members.js';
 import type { SyncContext } from '../sync-context.js';
 import type { RoomEntry } from './room-list.js';
+import type { ShownTimeline } from './timeline.js';
 
 type StateIds = Map<string, string>;
 
 const memberType = 'm.room.member';
+
+/** What the state of rooms has to go with. */
+export interface StateNeeds {
+  /** As the client is shown them. */
+  readonly timelines: ReadonlyMap<string, ShownTimeline>;
+  readonly deltas: ReadonlyMap<string, readonly StateDelta[]>;
+  /** Members by which rooms are called in this answer. */
+  readonly heroes: ReadonlyMap<string, readonly string[]>;
+}
 
 /** The state that goes with timelines. */
 @Injectable()
@@ -40,14 +43,14 @@ export class RoomStates {
   /** Changes of current state since the last sync, by room; for rooms that are not fresh. */
   async deltas(entries: readonly RoomEntry[], context: SyncContext): Promise<Map<string, StateDelta[]>> {
     if (context.since === undefined) return new Map();
-    const stayed = entries.filter((entry) => !entry.fresh && (entry.section === 'join' || entry.section === 'leave'));
+    const stayed = entries.filter((entry) => !entry.fresh && (entry.section === 'join' || entry.stay !== undefined));
     if (stayed.length === 0) return new Map();
     const deltas = await this.state.deltas(
       stayed.map((entry) => entry.roomId),
       context.since.events,
       context.now.events,
     );
-    const upTo = new Map(stayed.map((entry) => [entry.roomId, entry.upTo]));
+    const upTo = new Map(stayed.map((entry) => [entry.roomId, entry.stay?.streamOrdering ?? entry.upTo]));
     return Map.groupBy(
       deltas.filter((delta) => delta.streamId <= (upTo.get(delta.roomId) ?? 0)),
       (delta) => delta.roomId,
@@ -60,93 +63,101 @@ export class RoomStates {
    */
   async read(
     entries: readonly RoomEntry[],
-    slices: ReadonlyMap<string, TimelineSlice>,
-    deltas: ReadonlyMap<string, readonly StateDelta[]>,
+    needs: StateNeeds,
     context: SyncContext,
   ): Promise<Map<string, StoredEvent[]>> {
     const filter = context.filter.room.state;
     const rooms = entries.filter(
       (entry) => (entry.section === 'join' || entry.section === 'leave') && passesRoom(filter, entry.roomId),
     );
+    const shown = new Map(
+      rooms.map(({ roomId }) => [roomId, (needs.timelines.get(roomId)?.events ?? []).map(({ stored }) => stored)]),
+    );
     const whole = rooms.filter((entry) => entry.fresh || context.fullState);
-    const full = await this.#wholeState(whole, slices, context);
+    const full = await this.#wholeState(whole, shown, context);
     const result = new Map<string, StateIds>();
-    for (const entry of rooms) {
-      const state = full.get(entry.roomId);
-      const timeline = slices.get(entry.roomId)?.events ?? [];
+    for (const { roomId, section, membership } of rooms) {
+      const state = full.get(roomId);
+      const timeline = shown.get(roomId) ?? [];
       const ids =
-        state === undefined ? changedState(deltas.get(entry.roomId) ?? [], timeline, context) : new Map(state);
+        state === undefined ? changedState(needs.deltas.get(roomId) ?? [], timeline, context) : new Map(state);
       if (state !== undefined && !context.useStateAfter) setBack(ids, timeline);
-      result.set(entry.roomId, ids);
+      // How the user came to be outside may have happened after the stay.
+      if (section === 'leave' && context.useStateAfter)
+        ids.set(stateKeyOf(memberType, context.userId), membership.eventId);
+      result.set(roomId, ids);
     }
-    if (filter.lazyLoadMembers) await this.#lazyLoad(rooms, full, result, slices, context);
+    if (filter.lazyLoadMembers) await this.#lazyLoad(rooms, result, shown, needs, context);
     return this.#load(result, context);
   }
 
-  /** State at the end of each range: current state, or state at the user's leave. */
+  /** State at the end of each range: current state, or state at the end of the user's stay. */
   async #wholeState(
     entries: readonly RoomEntry[],
-    slices: ReadonlyMap<string, TimelineSlice>,
+    shown: ReadonlyMap<string, readonly StoredEvent[]>,
     context: SyncContext,
   ): Promise<Map<string, StateIds>> {
     const lazy = context.filter.room.state.lazyLoadMembers;
     const stateFilter = lazy ? { withoutMembers: true } : undefined;
     const joined = entries.filter((entry) => entry.section === 'join').map((entry) => entry.roomId);
-    const left = entries.filter((entry) => entry.section === 'leave');
+    const left = entries.filter((entry) => entry.stay !== undefined);
     const states = joined.length > 0 ? await this.state.currentIdsOf(joined, stateFilter) : new Map<string, StateIds>();
     if (left.length > 0) {
       const after = await this.state.idsAfter(
-        left.map((entry) => entry.membership.eventId),
-        lazy ? { members: [...sendersOf(left, slices), context.userId] } : undefined,
+        left.map((entry) => entry.stay?.eventId ?? ''),
+        lazy ? { members: [...sendersOf(left, shown), context.userId] } : undefined,
       );
-      for (const entry of left) states.set(entry.roomId, new Map(after.get(entry.membership.eventId)));
+      for (const entry of left) states.set(entry.roomId, new Map(after.get(entry.stay?.eventId ?? '')));
     }
     return states;
   }
 
-  /** Adds the members that the timelines need and the device has not got, takes other member events out. */
+  /**
+   * Leaves of the members those whom the client needs: who speaks in the timelines, whom rooms are called by, itself, and
+   * every one whose membership changed since the last sync without the timeline telling it.
+   * @spec client-server-api#lazy-loading-room-members
+   */
   async #lazyLoad(
     entries: readonly RoomEntry[],
-    full: ReadonlyMap<string, StateIds>,
     result: ReadonlyMap<string, StateIds>,
-    slices: ReadonlyMap<string, TimelineSlice>,
+    shown: ReadonlyMap<string, readonly StoredEvent[]>,
+    { deltas, heroes }: StateNeeds,
     context: SyncContext,
   ): Promise<void> {
     const joined = entries.filter((entry) => entry.section === 'join');
-    const users = [...sendersOf(joined, slices), context.userId];
+    const users = [...sendersOf(joined, shown), ...[...heroes.values()].flat(), context.userId];
     const keys = new Map(users.map((userId) => [userId, stateKeyOf(memberType, userId)]));
     const members = await this.state.currentIdsOf(
       joined.map((entry) => entry.roomId),
-      { types: users.map((userId) => [memberType, userId] as const) },
+      { types: [...keys.keys()].map((userId) => [memberType, userId] as const) },
     );
-    for (const entry of joined) {
-      const ids = result.get(entry.roomId);
+    for (const { roomId, fresh } of joined) {
+      const ids = result.get(roomId);
       if (ids === undefined) continue;
-      const timeline = slices.get(entry.roomId)?.events ?? [];
-      const senders = new Set(timeline.map((stored) => stored.event.sender));
+      const isWhole = fresh || context.fullState;
+      const timeline = shown.get(roomId) ?? [];
       const inTimeline = new Set(timeline.map((stored) => stored.event.eventId));
-      if (full.has(entry.roomId)) senders.add(context.userId);
+      const needed = new Set([...timeline.map((stored) => stored.event.sender), ...(heroes.get(roomId) ?? [])]);
+      if (isWhole) needed.add(context.userId);
+      // What changed is told however often the client was sent it before: it cannot know which of it still holds.
+      const changed = changedState(deltas.get(roomId) ?? [], timeline, context);
       const wanted = new Map<string, string>();
-      for (const key of ids.keys()) {
-        const [type, stateKey] = splitStateKey(key);
-        if (type === memberType && !senders.has(stateKey) && stateKey !== context.userId) ids.delete(key);
-      }
-      for (const userId of senders) {
+      for (const userId of needed) {
         const key = keys.get(userId)!;
-        const eventId = ids.get(key) ?? members.get(entry.roomId)?.get(key);
+        const eventId = ids.get(key) ?? members.get(roomId)?.get(key);
         if (eventId === undefined || (inTimeline.has(eventId) && !context.useStateAfter)) continue;
         // The id as the event itself holds it: what is remembered per device should not keep the database's copy.
         wanted.set(userId, this.events.peek(eventId)?.event.eventId ?? eventId);
       }
-      const fresh = context.filter.room.state.includeRedundantMembers
+      const fresher = context.filter.room.state.includeRedundantMembers
         ? wanted
-        : this.#lazyMembers.take(context.deviceKey, entry.roomId, wanted, context.now.events);
-      for (const userId of senders) {
-        const key = keys.get(userId)!;
-        const eventId = fresh.get(userId);
-        if (eventId === undefined) ids.delete(key);
-        else ids.set(key, eventId);
+        : this.#lazyMembers.take(context.deviceKey, roomId, wanted, context.now.events, { anew: isWhole });
+      for (const key of [...ids.keys()]) {
+        const [type, stateKey] = splitStateKey(key);
+        if (type === memberType && !fresher.has(stateKey)) ids.delete(key);
       }
+      for (const [userId, eventId] of fresher) ids.set(stateKeyOf(memberType, userId), eventId);
+      for (const [key, eventId] of changed) if (splitStateKey(key)[0] === memberType) ids.set(key, eventId);
     }
   }
 
@@ -174,10 +185,8 @@ export class RoomStates {
   }
 }
 
-function sendersOf(entries: readonly RoomEntry[], slices: ReadonlyMap<string, TimelineSlice>): Set<string> {
-  return new Set(
-    entries.flatMap((entry) => (slices.get(entry.roomId)?.events ?? []).map((stored) => stored.event.sender)),
-  );
+function sendersOf(entries: readonly RoomEntry[], shown: ReadonlyMap<string, readonly StoredEvent[]>): Set<string> {
+  return new Set(entries.flatMap((entry) => (shown.get(entry.roomId) ?? []).map((stored) => stored.event.sender)));
 }
 
 /** Takes the timeline's own changes back, so that a client which applies the timeline on top ends at current state. */

@@ -1,30 +1,25 @@
 import { Injectable } from '@nestjs/common';
 import type { JsonObject } from '@rookery/matrix-types';
-import {
-  EventSerializer,
-  type StoredEvent,
-  type TimelineSlice,
-  type VisibleEvent,
-  VisibilityFilter,
-} from '@rookery/rooms';
+import { EventSerializer, type StoredEvent, type VisibleEvent } from '@rookery/rooms';
 import { compileEventFields } from '../request/event-fields.js';
 import type { SyncContext } from '../sync-context.js';
+import type { ShownTimeline } from './timeline.js';
 
 /** Events of many rooms, written for one client. */
 export type WrittenEvents = ReadonlyMap<string, readonly JsonObject[]>;
 
-/** Writes events as the client asked for them: what it may see, in the format and with the fields of its filter. */
+/** Writes events that the client may see as it asked for them: in the format and with the fields of its filter. */
 @Injectable()
 export class EventWriter {
-  constructor(
-    private readonly visibility: VisibilityFilter,
-    private readonly serializer: EventSerializer,
-  ) {}
+  constructor(private readonly serializer: EventSerializer) {}
 
-  /** Timelines, without what the user may not see. */
-  async timelines(slices: ReadonlyMap<string, TimelineSlice>, context: SyncContext): Promise<WrittenEvents> {
-    const events = [...slices.values()].flatMap((slice) => slice.events);
-    return this.#write(await this.visibility.visible(context.userId, events), context, false);
+  /** Timelines. */
+  async timelines(timelines: ReadonlyMap<string, ShownTimeline>, context: SyncContext): Promise<WrittenEvents> {
+    return this.#write(
+      [...timelines.values()].flatMap(({ events }) => events),
+      context,
+      false,
+    );
   }
 
   /** State, which has no aggregations. */

@@ -188,7 +188,8 @@ export class Connections implements OnModuleInit, OnModuleDestroy {
 
 const cacheKey = ({ userId, deviceId, connId }: ConnectionIdentity): string => `${userId}\n${deviceId}\n${connId}`;
 
-const unknownPosition = (): MatrixError =>
+/** What a client is told that has to start anew. */
+export const unknownPosition = (): MatrixError =>
   new MatrixError(400, 'M_UNKNOWN_POS', 'The position is not known any more: start anew');
 
 function toRow(

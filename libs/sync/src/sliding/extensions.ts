@@ -4,7 +4,7 @@ import { receiptContent, ReceiptService, type StoredReceipt, TypingService } fro
 import { type JsonObject, parseSyncFilter } from '@rookery/matrix-types';
 import { AccountDataService, type RoomAccountDataRow } from '@rookery/users';
 import type { SyncToken } from '../request/sync-token.js';
-import { type AccountDataNews, AccountDataSection } from '../sections/account-data.js';
+import { type AccountDataNews, AccountDataSection, isKept } from '../sections/account-data.js';
 import { type ConnectionMemory, type RoomMemory, wholeAccount } from './connections.js';
 import type { Selection } from './lists.js';
 import { RequiredState } from './required-state.js';
@@ -127,7 +127,7 @@ export class Extensions {
     // Coming back with a token says that everything before it has arrived.
     if (since !== undefined) await this.toDevice.acknowledge(userId, deviceId, since);
     const after = since ?? 0;
-    const page = await this.toDevice.messages(userId, deviceId, after, Math.max(now.toDevice, after), limit);
+    const page = await this.toDevice.messages(userId, deviceId, after, now.toDevice, limit);
     return {
       value: { next_batch: String(page.position), events: [...page.events] },
       hasNews: page.events.length > 0,
@@ -170,8 +170,8 @@ export class Extensions {
       deviceId,
       rooms: [...joined].filter(isWanted),
       anew: anew.filter(isWanted),
-      after: since,
-      upTo: Math.max(now.sticky, since),
+      after: Math.min(since, now.sticky),
+      upTo: now.sticky,
       limit,
       shown: new Set([...timelines.values()].flatMap((eventIds) => [...eventIds])),
     });
@@ -196,7 +196,7 @@ export class Extensions {
     if (!isTold) context.changes.set(wholeAccount, { ...unknownRoom, accountData: true });
     const changed = since === undefined ? await this.#roomDataSince(query) : news.byRoom;
     const { anew, following } = scopeOf('accountData', extension, query.request, changed.keys(), context);
-    const whole = anew.length > 0 ? await this.accountData.forRooms(userId, anew) : [];
+    const whole = (anew.length > 0 ? await this.accountData.forRooms(userId, anew) : []).filter(isKept);
     const rooms: JsonObject = {};
     const add = (rows: ReadonlyMap<string, readonly RoomAccountDataRow[]>, roomIds: readonly string[]): void => {
       for (const roomId of roomIds) {

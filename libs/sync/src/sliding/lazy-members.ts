@@ -10,7 +10,7 @@ interface Entry {
   readonly confirmed: Sent;
   size: number;
   /** What the last answer brought: it counts once the client comes back with that answer's position. */
-  pending: { readonly pos: string; readonly sent: Sent } | undefined;
+  pending: { readonly pos: string; readonly sent: Sent; readonly anew: readonly string[] } | undefined;
 }
 
 /**
@@ -24,6 +24,10 @@ export class LazyMembers {
   confirm(key: number, pos: string): void {
     const entry = this.#connections.get(key);
     if (entry?.pending?.pos === pos) {
+      for (const roomId of entry.pending.anew) {
+        entry.size -= entry.confirmed.get(roomId)?.size ?? 0;
+        entry.confirmed.delete(roomId);
+      }
       for (const [roomId, members] of entry.pending.sent) {
         let room = entry.confirmed.get(roomId);
         if (room === undefined) entry.confirmed.set(roomId, (room = new Map()));
@@ -46,12 +50,15 @@ export class LazyMembers {
     return this.#connections.get(key)?.confirmed.get(roomId)?.get(userId) === eventId;
   }
 
-  /** An answer with these members is on its way. */
-  sending(key: number, pos: string, sent: Sent): void {
+  /**
+   * An answer with these members is on its way.
+   * @param anew rooms of which the client is told as if for the first time: what it had of them does not count any more
+   */
+  sending(key: number, pos: string, sent: Sent, anew: readonly string[] = []): void {
     let entry = this.#connections.get(key);
     if (sent.size === 0 && entry === undefined) return;
     if (entry === undefined)
       this.#connections.set(key, (entry = { confirmed: new Map(), size: 0, pending: undefined }));
-    entry.pending = sent.size === 0 ? undefined : { pos, sent };
+    entry.pending = sent.size === 0 && anew.length === 0 ? undefined : { pos, sent, anew };
   }
 }

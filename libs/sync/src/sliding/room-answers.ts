@@ -5,7 +5,6 @@ import {
   EventSerializer,
   EventStore,
   formatRoomToken,
-  isServable,
   prejoinStateOf,
   RoomStateReader,
   type StateDelta,
@@ -89,13 +88,21 @@ export class RoomAnswerWriter {
         joined.map((part) => part.roomId),
       ),
     ]);
-    for (const part of parts) {
-      if (part.section === 'leave') slices.set(part.roomId, this.#leaving(members.get(part.membership.eventId)));
-    }
     const visible = await this.visibility.visible(
       userId,
       [...slices.values()].flatMap((slice) => slice.events),
     );
+    for (const part of parts) {
+      const member = part.section === 'leave' ? members.get(part.membership.eventId) : undefined;
+      if (member === undefined) continue;
+      // All that is shown of a room after the user went: how it came about.
+      visible.push({ stored: member, membership: part.membership.membership });
+      slices.set(part.roomId, {
+        events: [member],
+        limited: true,
+        start: member.outlier ? undefined : this.timelines.placeOf(member, 'before'),
+      });
+    }
     const byRoom = Map.groupBy(visible, ({ stored }) => stored.event.roomId);
     const stored = new Map([...byRoom].map(([roomId, events]) => [roomId, events.map((event) => event.stored)]));
     const present = parts.filter((part) => part.section === 'join' || part.section === 'leave');
@@ -186,15 +193,10 @@ export class RoomAnswerWriter {
     const [first] = events;
     return {
       events,
-      limited: news.length > events.length,
+      // Where everything that was read is news, what cut the reading short lies among the news as well: a gap.
+      limited: news.length > events.length || (slice.limited && news.length === slice.events.length),
       start: first === undefined ? slice.start : this.timelines.placeOf(first, 'before'),
     };
-  }
-
-  /** All that is shown of a room after the user went: how it came about. */
-  #leaving(member: StoredEvent | undefined): Timeline {
-    if (member === undefined || !isServable(member)) return { events: [], limited: false, start: undefined };
-    return { events: [member], limited: true, start: this.timelines.placeOf(member, 'before') };
   }
 
   async #deltas(parts: readonly RoomPart[], upTo: number): Promise<Map<string, StateDelta[]>> {

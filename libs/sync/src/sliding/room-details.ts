@@ -3,6 +3,7 @@ import type { JsonObject } from '@rookery/matrix-types';
 import {
   EventStore,
   isServable,
+  MembershipHistory,
   MembershipReader,
   RoomHeroes,
   RoomStateReader,
@@ -39,6 +40,7 @@ export class RoomDetailsReader {
     private readonly events: EventStore,
     private readonly memberships: MembershipReader,
     private readonly heroes: RoomHeroes,
+    private readonly history: MembershipHistory,
   ) {}
 
   /**
@@ -69,7 +71,8 @@ export class RoomDetailsReader {
     for (const part of parts) {
       const { roomId } = part;
       const known = (part.section === 'join' ? current : atLeave).get(roomId) ?? new Map<string, string>();
-      const ids = wantedState(part, known, deltas.get(roomId) ?? [], userId);
+      const changed = deltas.get(roomId) ?? [];
+      const ids = wantedState(part, known, changed, userId);
       if (part.section === 'leave') ids.set(stateKeyOf(memberType, userId), part.membership.eventId);
       for (const member of needed.get(roomId) ?? none) {
         const key = stateKeyOf(memberType, member);
@@ -79,6 +82,11 @@ export class RoomDetailsReader {
         const lazy = lazyMembers.get(roomId);
         if (lazy) lazy.set(member, eventId);
         else lazyMembers.set(roomId, new Map([[member, eventId]]));
+      }
+      // Whoever moved in a gap, the client may know as they were.
+      if (part.config.requiredState.isLazy && !part.initial) {
+        for (const { type, stateKey, eventId } of changed)
+          if (type === memberType && eventId !== undefined) ids.set(stateKeyOf(type, stateKey), eventId);
       }
       wanted.set(roomId, ids);
     }
@@ -125,15 +133,20 @@ export class RoomDetailsReader {
     return merged;
   }
 
+  /** State at the end of the user's last stay; nothing of rooms that the user never was in. */
   async #stateAtLeave(parts: readonly RoomPart[], userId: string): Promise<Map<string, StateIds>> {
     const whole = parts.filter((part) => part.initial);
     if (whole.length === 0) return new Map();
+    const ends = await this.history.endsOfStays(
+      userId,
+      whole.map((part) => part.roomId),
+    );
     const broad = whole.some((part) => part.config.requiredState.breadth !== 'named');
     const states = await this.state.idsAfter(
-      whole.map((part) => part.membership.eventId),
+      [...ends.values()].map(({ eventId }) => eventId),
       broad ? { members: [userId] } : { types: namedBy(whole, userId) },
     );
-    return new Map(whole.map((part) => [part.roomId, new Map(states.get(part.membership.eventId) ?? [])] as const));
+    return new Map([...ends].map(([roomId, { eventId }]) => [roomId, new Map(states.get(eventId) ?? [])] as const));
   }
 
   async #load(wanted: ReadonlyMap<string, StateIds>): Promise<Map<string, StoredEvent[]>> {
@@ -192,8 +205,7 @@ export class RoomDetailsReader {
         // `null` takes away what the client has.
         if (avatar !== undefined) summary['avatar'] = avatar;
         else if (!part.initial && changes(part, 'm.room.avatar')) summary['avatar'] = null;
-        const named = heroes.get(roomId);
-        if (named !== undefined) summary['heroes'] = named;
+        if (part.section === 'join' && name === undefined) summary['heroes'] = heroes.get(roomId) ?? [];
         if (count !== undefined && changes(part, memberType)) {
           summary['joined_count'] = count.joined;
           summary['invited_count'] = count.invited;

@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import type { JsonObject } from '@rookery/matrix-types';
 import { RoomActivity } from '../caches/room-activity.js';
 import { RoomFactsCache } from '../caches/room-facts.js';
-import { type SyncToken, tokenStreams } from '../request/sync-token.js';
+import type { SyncToken } from '../request/sync-token.js';
 import { SyncService } from '../sync.service.js';
 import type { ConnectionMemory, RoomMemory } from './connections.js';
 import { Extensions } from './extensions.js';
@@ -32,6 +32,8 @@ export interface Draft {
   readonly extensions: JsonObject;
   readonly changes: ReadonlyMap<string, RoomMemory>;
   readonly lazyMembers: Map<string, Map<string, string>>;
+  /** Rooms that are told as if for the first time. */
+  readonly anew: readonly string[];
   readonly now: SyncToken;
   /** There is no news of rooms or extensions: the client would rather wait. */
   readonly isEmpty: boolean;
@@ -51,7 +53,7 @@ export class SlidingDrafts {
 
   /** Everything that the client has not got, in a number of queries that hardly grows with the rooms. */
   async draft({ userId, deviceId, isGuest, request, memory, since, hasMember }: DraftQuery): Promise<Draft> {
-    const now = later(this.sync.currentToken(), since);
+    const now = this.sync.currentToken();
     const view = await this.roomsOfUser.view(userId, now.events);
     const selection = await this.#select(userId, request, view);
     const joined = new Set(view.listed.filter((room) => room.section === 'join').map((room) => room.roomId));
@@ -93,6 +95,7 @@ export class SlidingDrafts {
       extensions: extensions.body,
       changes,
       lazyMembers: answers.lazyMembers,
+      anew: plan.parts.filter((part) => part.initial).map((part) => part.roomId),
       now,
       isEmpty: answers.rooms.size === 0 && extensions.isEmpty,
     };
@@ -118,12 +121,6 @@ export class SlidingDrafts {
 }
 
 const noFacts: FilterFacts = { inSpaces: new Set(), tags: new Map() };
-
-/** A position from a process that is ahead must not make time run backwards. */
-function later(now: SyncToken, since: SyncToken | undefined): SyncToken {
-  if (since === undefined) return now;
-  return Object.fromEntries(tokenStreams.map((stream) => [stream, Math.max(now[stream], since[stream])])) as SyncToken;
-}
 
 function remember(part: RoomPart): RoomMemory {
   const { section, config, initial, memory } = part;

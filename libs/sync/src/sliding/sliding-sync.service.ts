@@ -6,7 +6,8 @@ import { Clock, Metrics } from '@rookery/platform';
 import { Notifier } from '@rookery/replication';
 import { LRUCache } from 'lru-cache';
 import { formatSyncToken, type SyncToken } from '../request/sync-token.js';
-import { type ConnectionIdentity, type ConnectionMemory, Connections } from './connections.js';
+import { SyncService } from '../sync.service.js';
+import { type ConnectionIdentity, type ConnectionMemory, Connections, unknownPosition } from './connections.js';
 import { LazyMembers } from './lazy-members.js';
 import { parsePosition } from './position.js';
 import type { SlidingRequest } from './request.js';
@@ -26,9 +27,6 @@ export interface SlidingSyncQuery {
   readonly timeoutMs: number;
 }
 
-/** How long to wait for other processes' news before answering with what there is, milliseconds. */
-const catchUpMs = 1_000;
-
 const maxConnections = 20_000;
 
 /** Simplified sliding sync (MSC4186): windows on lists of rooms, and only what is new in them. */
@@ -44,6 +42,7 @@ export class SlidingSyncService {
   constructor(
     private readonly drafts: SlidingDrafts,
     private readonly connections: Connections,
+    private readonly sync: SyncService,
     private readonly presence: PresenceService,
     private readonly notifier: Notifier,
     private readonly clock: Clock,
@@ -74,7 +73,8 @@ export class SlidingSyncService {
     const memory = position && (await this.connections.resume(identity, position.connection));
     if (memory && query.pos !== undefined) this.#lazyMembers.confirm(memory.key, query.pos);
     const since = position?.token;
-    if (since) await this.notifier.reached('events', since.events, { timeoutMs: catchUpMs, signal });
+    // A client that comes from the future starts anew.
+    if (since && (await this.sync.placed(since, signal)) !== since) throw unknownPosition();
     const before = memory && this.#lastLists.get(memory.key);
     const isNewList = (lists: JsonObject): boolean => before?.pos === query.pos && before?.digest !== digestOf(lists);
     const draft = await this.#await(query, memory, since, isNewList, signal);
@@ -82,7 +82,7 @@ export class SlidingSyncService {
     if (signal.aborted && query.pos !== undefined) return { pos: query.pos, lists: {}, rooms: {}, extensions: {} };
     const saved = await this.connections.save(identity, memory, draft.changes);
     const pos = `${saved.position}/${formatSyncToken(draft.now)}`;
-    this.#lazyMembers.sending(saved.key, pos, draft.lazyMembers);
+    this.#lazyMembers.sending(saved.key, pos, draft.lazyMembers, draft.anew);
     this.#lastLists.set(saved.key, { pos, digest: digestOf(draft.lists) });
     return { pos, lists: draft.lists, rooms: draft.rooms, extensions: draft.extensions };
   }

@@ -1,0 +1,316 @@
+import type { TestHomeserver, TestUser } from '@rookery/testing';
+import { nobodyHelps, TwoServers, zoe } from '../federation/two-servers.js';
+import {
+  act,
+  createRoom,
+  databases,
+  join,
+  leave,
+  ok,
+  say,
+  setState,
+  startHomeserver,
+  type WireEvent,
+} from '../rooms/rooms-client.js';
+
+interface Room {
+  readonly state?: { readonly events: WireEvent[] };
+  readonly timeline: { readonly events: WireEvent[]; readonly limited: boolean };
+  readonly summary?: Readonly<Record<string, unknown>>;
+}
+
+interface Sync {
+  readonly next_batch: string;
+  readonly rooms?: { readonly join?: Record<string, Room>; readonly leave?: Record<string, Room> };
+  readonly device_lists?: { readonly changed?: string[]; readonly left?: string[] };
+  readonly account_data?: { readonly events: { type: string; content: object }[] };
+  readonly to_device?: { readonly events: { content: { n: number } }[] };
+}
+
+interface Sliding {
+  readonly pos: string;
+  readonly rooms: Record<string, { required_state?: WireEvent[]; timeline?: WireEvent[] }>;
+}
+
+const slidingPath = '/_matrix/client/unstable/org.matrix.simplified_msc3575/sync';
+const lazy = { room: { state: { lazy_load_members: true }, timeline: { limit: 5 } } };
+
+const sync = (user: TestUser, options: { since?: string; filter?: object } = {}): Promise<Sync> => {
+  const since = options.since === undefined ? '' : `&since=${options.since}`;
+  const filter = encodeURIComponent(JSON.stringify(options.filter ?? {}));
+  return ok(user, 'GET', `/sync?timeout=0&filter=${filter}${since}`);
+};
+/** Everything that a room's answer tells of state, the timeline's included. */
+const told = (room: Room | undefined): string[] =>
+  [...(room?.state?.events ?? []), ...(room?.timeline.events ?? [])]
+    .filter((event) => event.state_key !== undefined)
+    .map((event) => `${event.type}|${event.state_key}`);
+const members = (room: Room | undefined): Record<string, unknown> =>
+  Object.fromEntries(
+    (room?.state?.events ?? [])
+      .filter((event) => event.type === 'm.room.member')
+      .map((event) => [event.state_key, event.content['membership']]),
+  );
+
+describe.each(databases)('a sync leaves nothing out (%s)', (database) => {
+  let homeserver: TestHomeserver;
+  let alice: TestUser;
+  let bob: TestUser;
+  let carol: TestUser;
+
+  beforeAll(async () => {
+    homeserver = await startHomeserver(database, {});
+    [alice, bob, carol] = (await Promise.all(
+      ['alice', 'bob', 'carol'].map((name) => homeserver.registerUser(name)),
+    )) as [TestUser, TestUser, TestUser];
+  });
+  afterAll(() => homeserver?.stop());
+
+  it.each(['joined', 'invited'])('gives current state where history is for those who are %s', async (visibility) => {
+    const roomId = await createRoom(alice, {
+      initial_state: [{ type: 'm.room.history_visibility', content: { history_visibility: visibility } }],
+    });
+    await setState(alice, roomId, 'm.room.name', { name: 'A name' });
+    await setState(alice, roomId, 'm.room.encryption', { algorithm: 'm.megolm.v1.aes-sha2' });
+    await act(alice, 'invite', roomId, carol);
+    await join(carol, roomId);
+    const { next_batch: since } = await sync(bob);
+    await act(alice, 'invite', roomId, bob);
+    await join(bob, roomId);
+    const state = await ok<WireEvent[]>(bob, 'GET', `/rooms/${roomId}/state`);
+    const wanted = state.map((event) => `${event.type}|${event.state_key}`).sort();
+    for (const answer of [await sync(bob), await sync(bob, { since })])
+      expect([...new Set(told(answer.rooms?.join?.[roomId]))].sort()).toEqual(wanted);
+  });
+
+  it('begins a timeline behind what hidden changes have made untrue', async () => {
+    const roomId = await createRoom(alice, {
+      preset: 'public_chat',
+      initial_state: [{ type: 'm.room.history_visibility', content: { history_visibility: 'joined' } }],
+    });
+    await join(bob, roomId);
+    await setState(alice, roomId, 'm.room.name', { name: 'seen' });
+    await leave(bob, roomId);
+    const hidden = await setState(alice, roomId, 'm.room.name', { name: 'not seen' });
+    await join(bob, roomId);
+    const room = (await sync(bob)).rooms?.join?.[roomId];
+    const names = [...(room?.state?.events ?? []), ...(room?.timeline.events ?? [])].filter(
+      (event) => event.type === 'm.room.name',
+    );
+    expect(names.map((event) => event.event_id)).toEqual([hidden]);
+    expect(room?.timeline.limited).toBe(true);
+  });
+
+  it('tells who came and went in a gap, members loaded lazily or not', async () => {
+    const roomId = await createRoom(alice, { preset: 'public_chat', name: 'Lazy' });
+    await join(bob, roomId);
+    await join(carol, roomId);
+    const dave = await homeserver.registerUser(`dave-${database}`);
+    const list = { ranges: [[0, 50]], timeline_limit: 5, required_state: [['m.room.member', '$LAZY']] };
+    const slide = (pos?: string): Promise<Sliding> =>
+      ok(bob, 'POST', `${slidingPath}?timeout=0${pos === undefined ? '' : `&pos=${pos}`}`, { lists: { all: list } });
+    await say(carol, roomId, 'Here I am');
+    const { next_batch: since } = await sync(bob, { filter: lazy });
+    const { pos } = await slide();
+    await leave(carol, roomId);
+    await join(dave, roomId);
+    for (let i = 0; i < 8; i++) await say(alice, roomId, `message ${i}`);
+    const answer = await sync(bob, { since, filter: lazy });
+    const room = answer.rooms?.join?.[roomId];
+    expect(room?.timeline.limited).toBe(true);
+    expect(members(room)).toMatchObject({ [carol.userId]: 'leave', [dave.userId]: 'join' });
+    expect(answer.device_lists?.changed).toContain(dave.userId);
+    const required = (await slide(pos)).rooms[roomId]?.required_state ?? [];
+    expect(required.map((event) => [event.state_key, event.content['membership']])).toEqual(
+      expect.arrayContaining([
+        [carol.userId, 'leave'],
+        [dave.userId, 'join'],
+      ]),
+    );
+  });
+
+  it('names in device_lists who left in a gap, and who was invited', async () => {
+    const [erin, frank] = [
+      await homeserver.registerUser(`erin-${database}`),
+      await homeserver.registerUser(`frank-${database}`),
+    ];
+    const roomId = await createRoom(alice, { preset: 'public_chat' });
+    await join(bob, roomId);
+    await join(erin, roomId);
+    const { next_batch: since } = await sync(bob, { filter: lazy });
+    await leave(erin, roomId);
+    await act(alice, 'invite', roomId, frank);
+    for (let i = 0; i < 8; i++) await say(alice, roomId, `message ${i}`);
+    const { next_batch: invited, device_lists: lists } = await sync(bob, { since, filter: lazy });
+    expect(lists?.left).toEqual([erin.userId]);
+    expect(lists?.changed).toContain(frank.userId);
+    await leave(frank, roomId);
+    expect((await sync(bob, { since: invited })).device_lists?.left).toEqual([frank.userId]);
+  });
+
+  it('gives the member events of those by whom a room is called', async () => {
+    const roomId = await createRoom(alice, { invite: [bob.userId, carol.userId] });
+    await join(bob, roomId);
+    const limited = { room: { state: { lazy_load_members: true }, timeline: { limit: 1 } } };
+    const first = await sync(bob, { filter: limited });
+    const room = first.rooms?.join?.[roomId];
+    expect(room?.summary?.['m.heroes']).toEqual([alice.userId, carol.userId]);
+    expect(members(room)).toMatchObject({ [alice.userId]: 'join', [carol.userId]: 'invite' });
+    await say(alice, roomId, 'nothing new about members');
+    const second = (await sync(bob, { since: first.next_batch, filter: limited })).rooms?.join?.[roomId];
+    expect(second?.summary ?? {}).toEqual({});
+    expect(members(second)).toEqual({});
+  });
+
+  it('sends a summary where it changed, and only there', async () => {
+    const roomId = await createRoom(alice, { preset: 'public_chat', name: 'Named' });
+    await join(bob, roomId);
+    let { next_batch: since } = await sync(bob);
+    const summary = async (): Promise<unknown> => {
+      const answer = await sync(bob, { since });
+      since = answer.next_batch;
+      return answer.rooms?.join?.[roomId]?.summary ?? {};
+    };
+    await setState(alice, roomId, 'm.room.member', { membership: 'join', displayname: 'Alice!' }, alice.userId);
+    expect(await summary()).toEqual({});
+    await setState(alice, roomId, 'm.room.name', { name: 'Another name' });
+    expect(await summary()).toEqual({});
+    await setState(alice, roomId, 'm.room.name', { name: '' });
+    expect(await summary()).toMatchObject({ 'm.heroes': [alice.userId] });
+    await join(carol, roomId);
+    expect(await summary()).toMatchObject({ 'm.heroes': [alice.userId, carol.userId], 'm.joined_member_count': 3 });
+  });
+
+  it('says what the reader was to the room at each event', async () => {
+    const roomId = await createRoom(alice, { preset: 'public_chat' });
+    await say(alice, roomId, 'before');
+    await act(alice, 'invite', roomId, bob);
+    await join(bob, roomId);
+    const { next_batch: since } = await sync(bob);
+    const told = (room: Room | undefined): unknown[] =>
+      (room?.timeline.events ?? []).map((event) => [event.type, event.unsigned?.['membership']]);
+    const initial = told((await sync(bob)).rooms?.join?.[roomId]);
+    expect(initial).toContainEqual(['m.room.message', 'leave']);
+    expect(initial.slice(-2)).toEqual([
+      ['m.room.member', 'invite'],
+      ['m.room.member', 'join'],
+    ]);
+    await leave(bob, roomId);
+    expect(told((await sync(bob, { since })).rooms?.leave?.[roomId])).toEqual([['m.room.member', 'leave']]);
+  });
+
+  it('says how an invite or a knock ended, and nothing else of the room', async () => {
+    const roomId = await createRoom(alice, {
+      initial_state: [{ type: 'm.room.join_rules', content: { join_rule: 'knock' } }],
+    });
+    await act(alice, 'invite', roomId, bob);
+    await ok(carol, 'POST', `/knock/${roomId}`, {});
+    const [{ next_batch: invited }, { next_batch: knocked }] = await Promise.all([sync(bob), sync(carol)]);
+    await setState(alice, roomId, 'm.room.name', { name: 'A secret' });
+    await ok(alice, 'POST', `/rooms/${roomId}/kick`, { user_id: bob.userId, reason: 'a mistake' });
+    await ok(carol, 'POST', `/rooms/${roomId}/leave`, { reason: 'no answer' });
+    const endings = async (user: TestUser, since: string | undefined): Promise<unknown> => {
+      const filter = { room: { include_leave: true } };
+      const room = (await sync(user, since === undefined ? { filter } : { since })).rooms?.leave?.[roomId];
+      return [...(room?.state?.events ?? []), ...(room?.timeline.events ?? [])].map(({ sender, type, content }) => ({
+        sender,
+        type,
+        reason: content['reason'],
+      }));
+    };
+    for (const since of [invited, undefined])
+      expect(await endings(bob, since)).toEqual([{ sender: alice.userId, type: 'm.room.member', reason: 'a mistake' }]);
+    for (const since of [knocked, undefined])
+      expect(await endings(carol, since)).toEqual([
+        { sender: carol.userId, type: 'm.room.member', reason: 'no answer' },
+      ]);
+    const list = { ranges: [[0, 50]], timeline_limit: 5, required_state: [['*', '*']] };
+    const sliding = await ok<Sliding>(bob, 'POST', `${slidingPath}?timeout=0`, { lists: { all: list } });
+    const types = [...(sliding.rooms[roomId]?.required_state ?? []), ...(sliding.rooms[roomId]?.timeline ?? [])];
+    expect(new Set(types.map((event) => event.state_key))).toEqual(new Set([bob.userId]));
+  });
+
+  it('does not tell those who begin anew of account data that was deleted', async () => {
+    const type = `account_data/org.example.${database}`;
+    const roomId = await createRoom(bob);
+    const paths = [`/user/${bob.userId}/${type}`, `/user/${bob.userId}/rooms/${roomId}/${type}`];
+    for (const path of paths) await ok(bob, 'PUT', path, { here: true });
+    const { next_batch: since } = await sync(bob);
+    for (const path of paths) await ok(bob, 'PUT', path, {});
+    expect(JSON.stringify(await sync(bob, { since }))).toContain(`org.example.${database}`);
+    expect(JSON.stringify(await sync(bob))).not.toContain(`org.example.${database}`);
+    const list = { ranges: [[0, 50]], timeline_limit: 1, required_state: [] };
+    const sliding = await ok(bob, 'POST', `${slidingPath}?timeout=0`, {
+      lists: { all: list },
+      extensions: { account_data: { enabled: true } },
+    });
+    expect(JSON.stringify(sliding)).not.toContain(`org.example.${database}`);
+  });
+
+  it('takes a token from the future as one of now, and deletes no message because of it', async () => {
+    const send = (n: number): Promise<unknown> =>
+      ok(alice, 'PUT', `/sendToDevice/org.example.note/${database}${n}`, {
+        messages: { [carol.userId]: { [carol.deviceId]: { n } } },
+      });
+    const { next_batch: before } = await sync(carol);
+    await send(1);
+    const future = `s${Array.from({ length: 10 }, () => '900000000').join('_')}`;
+    const first = await sync(carol, { since: future });
+    const positions = (token: string): number[] => token.slice(1).split('_').map(Number);
+    expect(Math.max(...positions(first.next_batch))).toBeLessThan(900_000_000);
+    const messages = ({ to_device: toDevice }: Sync): number[] =>
+      (toDevice?.events ?? []).map((each) => each.content.n);
+    expect(messages(first)).toEqual([1]);
+    // Also where the position of to-device messages alone could be true.
+    const mixed = `s900000000_${positions(first.next_batch).slice(1).join('_')}`;
+    expect(messages(await sync(carol, { since: mixed }))).toEqual([1]);
+    expect(messages(await sync(carol, { since: before }))).toEqual([1]);
+    expect(messages(await sync(carol, { since: first.next_batch }))).toEqual([]);
+    await send(2);
+    const slide = (since: string) =>
+      ok<{ extensions: { to_device: { events: { content: { n: number } }[] } } }>(
+        carol,
+        'POST',
+        `${slidingPath}?timeout=0`,
+        { lists: {}, extensions: { to_device: { enabled: true, since } } },
+      );
+    expect((await slide('900000000')).extensions.to_device.events.map((each) => each.content.n)).toEqual([2]);
+    expect(messages(await sync(carol, { since: first.next_batch }))).toEqual([2]);
+    const roomId = await createRoom(carol);
+    await say(carol, roomId, 'still heard');
+    expect((await sync(carol, { since: first.next_batch })).rooms?.join?.[roomId]).toBeDefined();
+    for (const path of [`/events?from=${future}&timeout=0`, `/events?from=${future}&timeout=0&room_id=${roomId}`]) {
+      const { end } = await ok<{ end: string }>(carol, 'GET', path);
+      expect(Math.max(...positions(end))).toBeLessThan(900_000_000);
+    }
+    expect((await carol.request('POST', `${slidingPath}?pos=1/${future}`, { lists: {} })).status).toBe(400);
+  });
+
+  it('shows a member what a server sent that had not heard of the member', async () => {
+    const servers = await TwoServers.start(database);
+    try {
+      const { alice: owner, homeserver: here, inside } = servers;
+      inside.useMissingEvents(nobodyHelps);
+      const { roomId, server, state, head } = await servers.shared('11');
+      const reader = await here.registerUser('reader');
+      await join(reader, roomId);
+      const { next_batch: since } = await sync(reader);
+      const fork = server.make({ type: 'm.room.message', sender: zoe, content: { body: 'from afar' } }, [head], state);
+      expect(await servers.receive(fork)).toBe('accepted');
+      const last = await say(owner, roomId, 'after it');
+      const ids = (events: readonly WireEvent[] = []): string[] => events.map((event) => event.event_id);
+      expect(ids((await sync(reader, { since })).rooms?.join?.[roomId]?.timeline.events)).toEqual([fork.eventId, last]);
+      const page = await ok<{ chunk: WireEvent[] }>(reader, 'GET', `/rooms/${roomId}/messages?dir=b&limit=50`);
+      expect(ids(page.chunk)).toContain(fork.eventId);
+      expect((await reader.request('GET', `/rooms/${roomId}/event/${fork.eventId}`)).status).toBe(200);
+      // Whoever has left is shown what came until then.
+      await leave(reader, roomId);
+      const late = server.make({ type: 'm.room.message', sender: zoe, content: { body: 'late' } }, [fork], state);
+      expect(await servers.receive(late)).toBe('accepted');
+      expect((await reader.request('GET', `/rooms/${roomId}/event/${fork.eventId}`)).status).toBe(200);
+      expect((await reader.request('GET', `/rooms/${roomId}/event/${late.eventId}`)).status).toBe(404);
+    } finally {
+      await servers.homeserver.stop();
+    }
+  });
+});
