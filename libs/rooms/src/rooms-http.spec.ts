@@ -82,7 +82,6 @@ describe('the rooms part of the client API over HTTP', () => {
     await ok(bob, 'GET', `${room}/members?not_membership=leave`);
     await ok(bob, 'GET', `${room}/joined_members`);
     await ok(bob, 'GET', '/joined_rooms');
-    await ok(bob, 'GET', `${room}/initialSync`);
     await ok(bob, 'GET', `${room}/aliases`);
     const v1 = `/_matrix/client/v1/rooms/${id(roomId)}`;
     await ok(bob, 'GET', `${v1}/relations/${id(eventId)}`);

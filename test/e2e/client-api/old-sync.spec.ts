@@ -39,6 +39,10 @@ const createRoom = async (user: TestUser, options: object): Promise<string> =>
 const bodies = (events: readonly WireEvent[] | undefined): unknown[] =>
   (events ?? []).filter((event) => event.type === 'm.room.message').map((event) => event.content['body']);
 
+/** Without what is no event of a room's timeline. */
+const eventsOnly = (events: readonly WireEvent[]): WireEvent[] =>
+  events.filter((event) => (event as Partial<WireEvent>).event_id !== undefined);
+
 describe.each(['sqlite', 'postgres'] as const)('what clients used before /sync (%s)', (database) => {
   let homeserver: TestHomeserver;
   let alice: TestUser;
@@ -83,13 +87,13 @@ describe.each(['sqlite', 'postgres'] as const)('what clients used before /sync (
     expect(archived.body.rooms.find((each) => each.room_id === left)?.membership).toBe('leave');
 
     const quiet = await bob.request<News>('GET', `/events?from=${initial.end}`);
-    expect(quiet.body.chunk).toEqual([]);
+    expect(eventsOnly(quiet.body.chunk)).toEqual([]);
     const waiting = bob.request<News>('GET', `/events?from=${quiet.body.end}&timeout=10000`);
     await new Promise((resolve) => setTimeout(resolve, 100));
     const eventId = await send(alice, roomId, 'news');
     const news = (await waiting).body;
-    expect(news.chunk).toEqual([expect.objectContaining({ event_id: eventId, room_id: roomId })]);
-    expect((await bob.request<News>('GET', `/events?from=${news.end}`)).body.chunk).toEqual([]);
+    expect(eventsOnly(news.chunk)).toEqual([expect.objectContaining({ event_id: eventId, room_id: roomId })]);
+    expect(eventsOnly((await bob.request<News>('GET', `/events?from=${news.end}`)).body.chunk)).toEqual([]);
     expect((await bob.request('GET', '/events?from=nonsense')).status).toBe(400);
     expect((await bob.request('GET', `/events/${eventId}`)).body).toMatchObject({ event_id: eventId, room_id: roomId });
     const carol = await homeserver.registerUser('carol');
@@ -98,6 +102,45 @@ describe.each(['sqlite', 'postgres'] as const)('what clients used before /sync (
         status: 404,
         body: { errcode: 'M_NOT_FOUND' },
       });
+    }
+  });
+
+  it('tells who is there, types and has read what, and account data', async () => {
+    const roomId = await createRoom(alice, { preset: 'public_chat' });
+    await bob.request('POST', `/rooms/${roomId}/join`, {});
+    const { body: before } = await bob.request<Initial>('GET', '/initialSync?limit=0');
+    expect(before.rooms.find((room) => room.room_id === roomId)?.messages?.chunk).toEqual([]);
+    const eventId = await send(alice, roomId, 'read this');
+    await alice.request('POST', `/rooms/${roomId}/receipt/m.read/${eventId}`, {});
+    await alice.request('PUT', `/rooms/${roomId}/typing/${alice.userId}`, { typing: true, timeout: 30_000 });
+    await alice.request('PUT', `/presence/${alice.userId}/status`, { presence: 'online', status_msg: 'Here' });
+    await bob.request('PUT', `/user/${bob.userId}/rooms/${roomId}/tags/u.read`, {});
+    await bob.request('PUT', `/user/${bob.userId}/account_data/org.example.own`, { n: 1 });
+    const told: WireEvent[] = [];
+    const wanted = ['m.presence', 'm.receipt', 'm.room.message', 'm.tag', 'm.typing', 'org.example.own'];
+    const types = (): string[] => [...new Set(told.map((event) => event.type))].sort();
+    // Presence is told a little later than it is set.
+    for (let from = before.end; types().join() !== wanted.join();) {
+      const { body } = await bob.request<News>('GET', `/events?from=${from}&timeout=5000`);
+      told.push(...body.chunk);
+      from = body.end;
+    }
+    const inRoom = told.filter((event) => ['m.receipt', 'm.tag', 'm.typing'].includes(event.type));
+    expect(new Set(inRoom.map((event) => event.room_id))).toEqual(new Set([roomId]));
+
+    const all = (await bob.request<Record<string, WireEvent[]>>('GET', '/initialSync')).body;
+    const one = (await bob.request<Record<string, WireEvent[]>>('GET', `/rooms/${roomId}/initialSync?limit=0`)).body;
+    expect(one).toMatchObject({ room_id: roomId, membership: 'join', messages: { chunk: [] } });
+    expect(one['account_data']).toEqual([expect.objectContaining({ type: 'm.tag' })]);
+    for (const answer of [all, one]) {
+      expect(answer['receipts']).toContainEqual(
+        expect.objectContaining({
+          type: 'm.receipt',
+          room_id: roomId,
+          content: expect.objectContaining({ [eventId]: expect.anything() as unknown }) as unknown,
+        }),
+      );
+      expect(answer['presence']).toContainEqual(expect.objectContaining({ type: 'm.presence', sender: alice.userId }));
     }
   });
 

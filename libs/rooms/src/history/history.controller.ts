@@ -21,7 +21,6 @@ import {
   parseEventFilter,
 } from '@rookery/matrix-types';
 import { Config, type Requester } from '@rookery/platform';
-import { RoomDirectory } from '../directory/directory.service.js';
 import { MembershipReader } from '../reading/membership-reader.js';
 import { EventByTime } from './event-by-time.service.js';
 import { RedactedContent } from './redacted-content.service.js';
@@ -40,7 +39,6 @@ export class HistoryController {
     private readonly memberships: MembershipReader,
     private readonly byTime: EventByTime,
     private readonly redacted: RedactedContent,
-    private readonly directory: RoomDirectory,
     private readonly config: Config,
   ) {}
 
@@ -101,38 +99,6 @@ export class HistoryController {
     if (ts === undefined) throw MatrixError.missingParam("Missing query parameter 'ts'");
     const found = await this.byTime.find(requester, roomId, ts, queryChoice(request, 'dir', ['f', 'b']) ?? 'f');
     return { event_id: found.eventId, origin_server_ts: found.ts };
-  }
-
-  /** GET /_matrix/client/v3/rooms/{roomId}/initialSync */
-  @Get(stable('/rooms/:roomId/initialSync'))
-  @Access({ auth: 'required', guests: true })
-  async initialSync(
-    @Who() requester: Requester,
-    @Inbound() request: InboundRequest,
-    @Param('roomId') roomId: string,
-  ): Promise<object> {
-    const filter = filterIn(request);
-    const limit = queryInteger(request, 'limit', { min: 1, max: 100, clamp: true }) ?? 10;
-    const reading = await this.access.read(requester, roomId);
-    const from = await this.reading.endToken(roomId);
-    const [page, state, isPublished, own] = await Promise.all([
-      this.reading.messages(requester, roomId, { from, direction: 'b', limit, filter }),
-      this.reading.allState(requester, roomId),
-      this.directory.isPublished(roomId),
-      this.memberships.inRoom(requester.userId, roomId),
-    ]);
-    const { end: earlier, chunk } = page;
-    return {
-      room_id: roomId,
-      ...(reading.kind !== 'peeking' && own && { membership: own.membership }),
-      messages: {
-        ...(earlier !== undefined && { start: earlier }),
-        end: from,
-        chunk: [...(chunk as unknown[])].reverse(),
-      },
-      state,
-      visibility: isPublished ? 'public' : 'private',
-    };
   }
 
   /** GET /_matrix/client/v3/rooms/{roomId}/members */

@@ -7,11 +7,12 @@ import {
   queryBoolean,
   queryInteger,
   queryString,
+  stable,
   Who,
 } from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
-import { EventStore, RoomReadingService } from '@rookery/rooms';
+import { EventStore, filterIn, RoomReadingService } from '@rookery/rooms';
 import { SessionWatch } from '@rookery/users';
 import { OldSyncService } from './old-sync.service.js';
 
@@ -37,6 +38,18 @@ export class OldSyncController {
     const limit = queryInteger(request, 'limit', { min: 0, max: maxLimit, clamp: true }) ?? 10;
     const archived = queryBoolean(request, 'archived') ?? false;
     return this.service.initialSync(requester, { limit, archived }, request.signal);
+  }
+
+  /** GET /_matrix/client/v3/rooms/{roomId}/initialSync */
+  @Get(stable('/rooms/:roomId/initialSync'))
+  @Access({ auth: 'required', guests: true })
+  initialSyncOfRoom(
+    @Who() requester: Requester,
+    @Inbound() request: InboundRequest,
+    @Param('roomId') roomId: string,
+  ): Promise<JsonObject> {
+    const limit = queryInteger(request, 'limit', { min: 0, max: maxLimit, clamp: true }) ?? 10;
+    return this.service.initialSyncOfRoom(requester, roomId, { limit, filter: filterIn(request) });
   }
 
   /** GET /_matrix/client/v3/events */

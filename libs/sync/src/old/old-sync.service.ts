@@ -1,5 +1,6 @@
 import { Injectable } from '@nestjs/common';
-import { isJsonObject, type JsonObject, parseSyncFilter } from '@rookery/matrix-types';
+import { presenceContent, PresenceService, receiptContent, ReceiptService } from '@rookery/ephemeral';
+import { type EventFilter, isJsonObject, type JsonObject, parseSyncFilter } from '@rookery/matrix-types';
 import { Clock, type Requester } from '@rookery/platform';
 import { Notifier } from '@rookery/replication';
 import {
@@ -8,11 +9,15 @@ import {
   MembershipReader,
   readerOf,
   RoomAccess,
+  RoomDirectory,
+  RoomReadingService,
   TimelineReader,
   VisibilityFilter,
 } from '@rookery/rooms';
+import { AccountDataService } from '@rookery/users';
 import { RoomActivity } from '../caches/room-activity.js';
 import { formatSyncToken, parseSyncToken } from '../request/sync-token.js';
+import { isKept } from '../sections/account-data.js';
 import { type SyncRequest, SyncService } from '../sync.service.js';
 
 /** Events of an answer of `/events`, of each room. */
@@ -35,6 +40,11 @@ export class OldSyncService {
     private readonly events: EventStore,
     private readonly notifier: Notifier,
     private readonly clock: Clock,
+    private readonly reading: RoomReadingService,
+    private readonly directory: RoomDirectory,
+    private readonly accountData: AccountDataService,
+    private readonly presence: PresenceService,
+    private readonly receipts: ReceiptService,
   ) {}
 
   /**
@@ -72,12 +82,77 @@ export class OldSyncService {
       end: answer['next_batch'] ?? '',
       rooms: [...present, ...invites],
       presence: eventsIn(answer['presence']),
+      receipts: Object.entries(rooms['join'] ?? {}).flatMap(([roomId, room]) =>
+        inRoom(roomId, room['ephemeral']).filter((event) => event['type'] === 'm.receipt'),
+      ),
       account_data: eventsIn(answer['account_data']),
     };
   }
 
   /**
-   * Events of a user's rooms since a token; waits until there are some, or the time is over.
+   * One room as its reader may read it: state, the last events, and for members who is there and has read what.
+   * @param options.limit events
+   * @throws MatrixError 403 `M_FORBIDDEN`
+   * @spec client-server-api#get_matrixclientv3roomsroomidinitialsync
+   */
+  async initialSyncOfRoom(
+    requester: Requester,
+    roomId: string,
+    { limit, filter }: { readonly limit: number; readonly filter: EventFilter },
+  ): Promise<JsonObject> {
+    const { userId } = requester;
+    const reading = await this.access.read(requester, roomId);
+    const from = await this.reading.endToken(roomId);
+    const [page, state, isPublished, own, accountData, beside] = await Promise.all([
+      limit > 0 ? this.reading.messages(requester, roomId, { from, direction: 'b', limit, filter }) : { end: from },
+      this.reading.allState(requester, roomId),
+      this.directory.isPublished(roomId),
+      this.memberships.inRoom(userId, roomId),
+      this.accountData.forRooms(userId, [roomId]),
+      reading.kind === 'joined' ? this.#beside(requester, roomId) : { presence: [], receipts: [] },
+    ]);
+    const { end: earlier, chunk = [] } = page as { readonly end?: string; readonly chunk?: JsonObject[] };
+    return {
+      room_id: roomId,
+      ...(reading.kind !== 'peeking' && own && { membership: own.membership }),
+      messages: { ...(earlier !== undefined && { start: earlier }), end: from, chunk: chunk.toReversed() },
+      state: state as unknown as JsonObject[],
+      visibility: isPublished ? 'public' : 'private',
+      account_data: accountData
+        .filter(isKept)
+        .map(({ type, content }) => ({ type, content: JSON.parse(content) as JsonObject })),
+      ...beside,
+    };
+  }
+
+  /** Who is there, and has read what, in a room that the user is in. */
+  async #beside(
+    { userId, isGuest }: Requester,
+    roomId: string,
+  ): Promise<Record<'presence' | 'receipts', JsonObject[]>> {
+    const now = this.sync.currentToken();
+    const [states, receipts] = await Promise.all([
+      isGuest
+        ? []
+        : this.presence.changes({
+            ...{ userId, joinedRooms: new Set([roomId]), freshRooms: [] },
+            ...{ since: undefined, upTo: now.presence },
+          }),
+      this.receipts.forRooms(userId, [roomId], now.receipts),
+    ]);
+    const nowMs = this.clock.nowMs();
+    return {
+      presence: states.map((each) => ({
+        ...{ type: 'm.presence', sender: each.userId, content: presenceContent(each, nowMs) },
+      })),
+      receipts: [...receipts.values()].map((list) => ({
+        ...{ type: 'm.receipt', room_id: roomId, content: receiptContent(list) as JsonObject },
+      })),
+    };
+  }
+
+  /**
+   * Events of a user's rooms since a token, and beside them who is there, types and has read what, and account data; waits until there are some, or the time is over.
    * @throws MatrixError 400 `M_INVALID_PARAM` for a token that is not ours
    * @spec client-server-api#get_matrixclientv3events
    */
@@ -88,16 +163,14 @@ export class OldSyncService {
     signal: AbortSignal,
   ): Promise<JsonObject> {
     const since = from === undefined ? this.sync.currentToken() : parseSyncToken(from);
-    const nothing = { not_types: ['*'] };
-    const filter = {
-      presence: nothing,
-      account_data: nothing,
-      room: { timeline: { limit: eventsPerRoom }, ephemeral: nothing, account_data: nothing },
-    };
+    const filter = { room: { timeline: { limit: eventsPerRoom } } };
     const answer = await this.sync.sync({ ...syncRequest(requester, filter), since, timeoutMs }, signal);
-    const chunk = Object.entries(sectionsOf(answer)).flatMap(([, rooms]) =>
-      Object.entries(rooms).flatMap(([roomId, room]) => inRoom(roomId, room['timeline'])),
+    const ofRooms = Object.values(sectionsOf(answer)).flatMap((rooms) =>
+      Object.entries(rooms).flatMap(([roomId, room]) =>
+        [room['timeline'], room['ephemeral'], room['account_data']].flatMap((part) => inRoom(roomId, part)),
+      ),
     );
+    const chunk = [...ofRooms, ...eventsIn(answer['presence']), ...eventsIn(answer['account_data'])];
     return {
       start: formatSyncToken(since),
       end: answer['next_batch'] ?? '',
@@ -118,7 +191,7 @@ export class OldSyncService {
     signal: AbortSignal,
   ): Promise<JsonObject> {
     await this.access.read(requester, roomId);
-    const since = from === undefined ? this.sync.currentToken() : parseSyncToken(from);
+    const since = from === undefined ? this.sync.currentToken() : await this.sync.placed(parseSyncToken(from), signal);
     const deadlineMs = this.clock.monotonicMs() + timeoutMs;
     for (;;) {
       const leftMs = deadlineMs - this.clock.monotonicMs();
@@ -129,7 +202,7 @@ export class OldSyncService {
         inRoom: (changed) => changed === roomId,
       });
       try {
-        const now = { ...since, events: Math.max(this.sync.currentToken().events, since.events) };
+        const now = { ...since, events: this.sync.currentToken().events };
         const chunk = await this.#eventsOf(requester, roomId, since.events, now.events);
         if (chunk.length > 0 || (await wait.outcome) !== 'news')
           return { start: formatSyncToken(since), end: formatSyncToken(now), chunk };
