@@ -40,13 +40,18 @@ export class RemoteServer {
   readonly rules: RoomVersionRules;
   /** Every event that it has made, for those who ask. */
   readonly known = new Map<string, RoomEvent>();
-  #nowMs = Date.now();
+  #nowMs: number;
 
-  /** @throws Error for a version that there is not */
+  /**
+   * @param nowMs when its first event is made, milliseconds since the epoch
+   * @throws Error for a version that there is not
+   */
   constructor(
     readonly version: string,
     private readonly roomId: string,
+    nowMs = Date.now(),
   ) {
+    this.#nowMs = nowMs;
     const rules = roomVersionRules(version);
     if (!rules) throw new Error(`there is no room version ${version}`);
     this.rules = rules;

@@ -34,7 +34,8 @@ export async function startWithInside(
   return { homeserver, inside: insideOf(instance) };
 }
 
-function insideOf(inbound: InboundEvents): RoomsInside {
+/** The parts, of a server that was reached some other way. */
+export function insideOf(inbound: InboundEvents): RoomsInside {
   const { persister, events, remote, database } = inbound as unknown as InboundParts;
   return {
     inbound,
