@@ -46,6 +46,7 @@ import { backgroundUpdateSettingsOf } from './module-api/background-update-contr
 import { ModuleServices } from './module-api/module-services.js';
 import { AdministratorsRateLimits, ModuleRateLimiter } from './module-api/rate-limits.js';
 import type { PlatformParts } from './platform.module.js';
+import { databaseProblem, isDatabaseThere } from './database-health.js';
 import { databaseOptions } from './database-options.js';
 import { RootModule } from './root.module.js';
 import { backgroundUpdates, migrations } from './schema.js';
@@ -305,6 +306,8 @@ export class Homeserver {
           ...httpSettingsOf(config),
           ...{ clock, ids, logger: logger.child('http') },
           metrics: config.get('enable_metrics') ? metrics : undefined,
+          explain: databaseProblem,
+          healthy: () => isDatabaseThere(database, clock),
         });
         showActivityMetrics(metrics, this.service(MonthlyActiveUsers));
         countAccounts(metrics, this.service(UserHooks));

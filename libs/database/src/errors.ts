@@ -72,3 +72,9 @@ export function noted(error: unknown): unknown {
 export function isTransient(error: unknown): boolean {
   return typeof error === 'object' && error !== null && transients.has(error);
 }
+
+/** Whether something failed because there is no room left where the database lies. @param error as a `Database` threw it */
+export function isStorageFull(error: unknown): boolean {
+  const code = errorCode(error);
+  return isTransient(error) && (code === '53100' || code === 'SQLITE_FULL');
+}

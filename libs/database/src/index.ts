@@ -10,7 +10,7 @@ export {
   type Tx,
   type WriteOptions,
 } from './database.js';
-export { DatabaseError, isTransient, isUniqueViolation } from './errors.js';
+export { DatabaseError, isStorageFull, isTransient, isUniqueViolation } from './errors.js';
 export { likeText } from './like.js';
 export type { DatabaseClaim } from './claim/claim.js';
 export { claimDatabase, type ClaimOptions } from './claim/database-claim.js';

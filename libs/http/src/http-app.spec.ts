@@ -1,8 +1,9 @@
 import { Agent as HttpAgent, request as httpRequest } from 'node:http';
 import { Readable } from 'node:stream';
 import { gzipSync } from 'node:zlib';
+import { MatrixError } from '@rookery/matrix-types';
 import { eventually } from '@rookery/testing';
-import { HttpApp, HttpReply, type PageContent, type PageOptions } from './index.js';
+import { compileSchema, HttpApp, HttpReply, type PageContent, type PageOptions } from './index.js';
 import { FakeClock, lines, start, raw, auth, errorOf, probes } from './http.fixture.js';
 
 describe('HTTP front', () => {
@@ -159,6 +160,42 @@ describe('HTTP front', () => {
     expect(await errorOf(await post(262_145))).toEqual([413, 'M_TOO_LARGE']);
   });
 
+  it('takes null for an optional key that is not there', async () => {
+    const post = (body: string): Promise<Response> => send('POST', '/_matrix/client/v3/things/x', body);
+    expect((await post('{"name":"n","kind":null,"list":null,"other":null}')).status).toBe(200);
+    expect((await post('{"name":"n","list":[{"id":1,"note":null}]}')).status).toBe(200);
+    expect(await errorOf(await post('{"name":null}'))).toEqual([400, 'M_BAD_JSON']);
+    expect(await errorOf(await post('{"name":"n","list":[{"id":null}]}'))).toEqual([400, 'M_BAD_JSON']);
+    expect(await (await send('POST', '/_matrix/client/v3/optional', 'null')).json()).toEqual({});
+    const seen: unknown = { a: null, b: null, c: [{ a: null, b: 1 }], d: { x: { a: null } }, e: null };
+    compileSchema({
+      properties: {
+        a: { type: 'string' },
+        b: { type: ['string', 'null'] },
+        c: { items: { properties: { a: { type: 'string' }, b: { type: 'integer' } } } },
+        d: { additionalProperties: { properties: { a: { enum: ['x'] } } } },
+      },
+    })(seen);
+    expect(seen).toEqual({ b: null, c: [{ b: 1 }], d: { x: {} }, e: null });
+  });
+
+  it('serves under the prefixes of before the first release what has no route there', async () => {
+    for (const path of ['unstable/account/whoami', 'api/v1/account/whoami', 'unstable/account/whoami/']) {
+      expect([path, (await get(`/_matrix/client/${path}?access_token=good`)).status]).toEqual([path, 200]);
+    }
+    for (const path of ['unstable/nothing', 'api/v1/nothing', 'unstable/admin/whois', 'api/v2/account/whoami'])
+      expect([path, ...(await errorOf(await get(`/_matrix/client/${path}`)))]).toEqual([path, 404, 'M_UNRECOGNIZED']);
+  });
+
+  it('refuses requests that others might read differently', async () => {
+    const line = 'GET /health HTTP/1.1\r\n';
+    const end = 'Connection: close\r\n\r\n';
+    expect(await raw(port, `${line}Host: a\r\nHost: b\r\n${end}`)).toMatch(/^HTTP\/1\.1 400 /);
+    expect(await raw(port, `${line}HOST: a\r\n${end}`)).toMatch(/^HTTP\/1\.1 200 /);
+    expect(await raw(port, 'GET /health\r\n\r\n')).toMatch(/^HTTP\/1\.1 400 /);
+    expect(await raw(port, `${line}Host: a\r\n${end}`.replaceAll('\r', ''))).toMatch(/^HTTP\/1\.1 400 [^]*CR and LF/);
+  });
+
   it('reads long bodies in slices', async () => {
     const text = `{"list":[${'{"a":"é"},'.repeat(80_000)}1],"last":2}`;
     expect(await (await send('PUT', '/_matrix/client/v3/long', text)).json()).toEqual({ items: 80_001, last: 2 });
@@ -226,7 +263,11 @@ describe('HTTP front', () => {
   });
 
   it('sends the CORS headers on everything, and answers preflights', async () => {
-    const expected = ['*', 'GET, POST, PUT, DELETE, OPTIONS', 'X-Requested-With, Content-Type, Authorization'];
+    const expected = [
+      '*',
+      'GET, HEAD, POST, PUT, DELETE, OPTIONS',
+      'X-Requested-With, Content-Type, Authorization, Date',
+    ];
     const cors = ({ headers }: Response): (string | null)[] =>
       ['origin', 'methods', 'headers'].map((name) => headers.get(`access-control-allow-${name}`));
     for (const path of [
@@ -300,10 +341,11 @@ describe('HTTP front', () => {
     expect([(await ask('limit=5')).limit, (await ask('limit=0')).limit, (await ask('limit=1000')).limit]).toEqual([
       5, 1, 100,
     ]);
+    expect((await ask('limit=')).limit).toBeNull();
     for (const bad of [
       'limit=x',
       'limit=1e3',
-      'limit=',
+      'limit=-1',
       'limit=1&limit=2',
       'limit=99999999999999999999',
       `${'a=1&'.repeat(100)}b=1`,
@@ -421,6 +463,22 @@ describe('HTTP front', () => {
     expect(await errorOf(await get('/_synapse/client/mod/boom'))).toEqual([500, 'M_UNKNOWN']);
     expect(await errorOf(await get('/_synapse/client/model'))).toEqual([404, 'M_UNRECOGNIZED']);
     expect(() => app.mount('/_synapse/client/mod/', () => new Response())).toThrow('already');
+  });
+});
+
+describe('a server that lacks its database', () => {
+  it('says so, in its health check and where a request needed it', async () => {
+    let there = false;
+    const { app, base } = await start({
+      healthy: async () => there,
+      explain: (error) =>
+        (error as Error).message === 'secret detail' ? new MatrixError(503, 'M_UNKNOWN', 'Away') : undefined,
+    });
+    expect((await fetch(`${base}/health`)).status).toBe(503);
+    there = true;
+    expect((await fetch(`${base}/health`)).status).toBe(200);
+    expect(await errorOf(await fetch(`${base}/_matrix/client/v3/fail/x`))).toEqual([503, 'M_UNKNOWN']);
+    await app.close();
   });
 });
 

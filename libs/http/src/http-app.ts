@@ -1,5 +1,6 @@
 import type { INestApplication, LoggerService, Type } from '@nestjs/common';
 import { MetadataScanner, ModulesContainer, NestFactory } from '@nestjs/core';
+import type { MatrixError } from '@rookery/matrix-types';
 import type { Clock, Ids, Logger, Metrics, Timer } from '@rookery/platform';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { RequestAuthenticator } from './access.js';
@@ -24,6 +25,10 @@ export interface HttpAppOptions {
   readonly clock: Clock;
   readonly ids: Ids;
   readonly logger: Logger;
+  /** What an error of a lower layer means for a client: a database that is away. Whatever else is 500 `M_UNKNOWN`. */
+  readonly explain?: ((error: unknown) => MatrixError | undefined) | undefined;
+  /** Whether the server can do its work; asked by `/health`. Default: it can. */
+  readonly healthy?: (() => Promise<boolean>) | undefined;
 }
 
 /** How often bodies that do not arrive and answers that nobody reads are looked for. */
@@ -76,6 +81,9 @@ export class HttpApp {
       store: this.#store,
       newRequestId: requestIds(ids),
       route: routing,
+      explain: (error) => options.explain?.(error),
+      healthy: async () => (await options.healthy?.()) ?? true,
+      knows: (path) => adapter.knows(path),
       draining: () => this.#draining,
       metricsText: () =>
         metrics?.render().then(({ contentType, body }) => ({ contentType, text: body + requestMetrics.expose() })),
@@ -90,9 +98,10 @@ export class HttpApp {
    * @throws Error when a route declares no `@Access`, or a provider is missing
    */
   static async create(root: RootModule, options: HttpAppOptions): Promise<HttpApp> {
-    const adapter = new MatrixFastifyAdapter((_exchange, error) =>
-      options.logger.error('A request failed', { err: error }),
-    );
+    const adapter = new MatrixFastifyAdapter((_exchange, error) => {
+      options.logger.error('A request failed', { err: error });
+      return options.explain?.(error);
+    });
     const nest = await NestFactory.create(root, adapter, {
       bodyParser: false,
       abortOnError: false,

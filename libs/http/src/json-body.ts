@@ -48,23 +48,80 @@ function toMatrixError(error: ErrorObject | undefined): MatrixError {
   return valueKeywords.has(error.keyword) ? MatrixError.invalidParam(message) : MatrixError.badJson(message);
 }
 
+/** The parts of a JSON Schema that say where optional keys are. */
+interface Shape {
+  readonly type?: string | readonly string[];
+  readonly nullable?: boolean;
+  readonly enum?: readonly unknown[];
+  readonly const?: unknown;
+  readonly anyOf?: readonly Shape[];
+  readonly oneOf?: readonly Shape[];
+  readonly allOf?: readonly Shape[];
+  readonly required?: readonly string[];
+  readonly properties?: Readonly<Record<string, Shape>>;
+  readonly additionalProperties?: boolean | Shape;
+  readonly items?: Shape | boolean;
+}
+
+/** Whether `null` is one of the values that a schema is about. */
+function takesNull({ type, nullable, enum: values, const: value, anyOf, oneOf }: Shape): boolean {
+  if (nullable === true || value === null || values?.includes(null)) return true;
+  if (type !== undefined) return [type].flat().includes('null');
+  return [...(anyOf ?? []), ...(oneOf ?? [])].some(takesNull);
+}
+
+type Cleaner = (value: unknown) => void;
+
+/** What takes optional keys away whose value is `null`, in place; `undefined` where a schema has none. */
+function nullCleaner(schema: Shape | boolean | undefined): Cleaner | undefined {
+  if (typeof schema !== 'object') return undefined;
+  const { properties = {}, required = [], additionalProperties, items, allOf = [] } = schema;
+  const optional = Object.keys(properties).filter((key) => !required.includes(key) && !takesNull(properties[key]!));
+  const inner = Object.entries(properties).flatMap(([key, value]): [string, Cleaner][] => {
+    const cleaner = nullCleaner(value);
+    return cleaner === undefined ? [] : [[key, cleaner]];
+  });
+  const others = nullCleaner(additionalProperties);
+  const ofItems = nullCleaner(items);
+  const parts = allOf.flatMap((part) => nullCleaner(part) ?? []);
+  if (optional.length + inner.length + parts.length === 0 && others === undefined && ofItems === undefined)
+    return undefined;
+  return (value) => {
+    for (const clean of parts) clean(value);
+    if (Array.isArray(value)) {
+      if (ofItems !== undefined) value.forEach(ofItems);
+      return;
+    }
+    if (!isJsonObject(value)) return;
+    for (const key of optional) if (value[key] === null) delete value[key];
+    for (const [key, clean] of inner) if (Object.hasOwn(value, key)) clean(value[key]);
+    if (others !== undefined) for (const key of Object.keys(value)) if (!(key in properties)) others(value[key]);
+  };
+}
+
 /**
  * Makes a JSON Schema into a check that throws what a client should see. It is compiled once, when it is first needed: of the
- * many endpoints most servers use a few.
+ * many endpoints most servers use a few. Typed clients write `null` for what they leave out: an optional key whose value is
+ * `null` is taken away, unless the schema knows that value.
  * @returns a function that throws MatrixError 400: `M_MISSING_PARAM` for an absent top-level key, `M_INVALID_PARAM` for a
  *   value out of its range, `M_BAD_JSON` naming the path for everything else
  */
 export function compileSchema(schema: object): (value: unknown) => void {
   let validate: ValidateFunction | undefined;
+  let clean: Cleaner | undefined;
   return (value) => {
-    validate ??= ajv.compile(schema);
+    if (validate === undefined) {
+      validate = ajv.compile(schema);
+      clean = nullCleaner(schema);
+    }
+    clean?.(value);
     if (!validate(value)) throw toMatrixError(validate.errors?.[0]);
   };
 }
 
 /** How {@link JsonBody} treats what it gets. */
 export interface JsonBodyOptions {
-  /** An absent or empty body counts as `{}`. Default false: 400 `M_NOT_JSON`. */
+  /** An absent or empty body, and `null`, count as `{}`. Default false: 400 `M_NOT_JSON`. */
   readonly optional?: boolean;
 }
 
@@ -75,7 +132,7 @@ export interface JsonBodyOptions {
 export function JsonBody(schema?: object, options: JsonBodyOptions = {}): ParameterDecorator {
   const check = schema === undefined ? undefined : compileSchema(schema);
   const take = (given: unknown): JsonObject => {
-    const body = given === undefined && options.optional ? {} : given;
+    const body = (given === undefined || given === null) && options.optional ? {} : given;
     if (body === undefined) throw new MatrixError(400, 'M_NOT_JSON', 'A JSON body is required');
     if (!isJsonObject(body)) throw MatrixError.badJson('The body must be a JSON object');
     check?.(body);

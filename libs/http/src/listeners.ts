@@ -64,7 +64,7 @@ const rawError = (status: string, errcode: string, message: string): string => {
 };
 
 /** What the parser refused, before there was a request. */
-function answerClientError(error: NodeJS.ErrnoException, socket: Socket): void {
+function answerClientError(error: NodeJS.ErrnoException & { readonly reason?: string }, socket: Socket): void {
   if (!socket.writable || error.code === 'ECONNRESET') {
     socket.destroy();
     return;
@@ -73,6 +73,9 @@ function answerClientError(error: NodeJS.ErrnoException, socket: Socket): void {
     socket.end(rawError('431 Request Header Fields Too Large', 'M_TOO_LARGE', 'The headers are too large'));
   else if (error.code === 'ERR_HTTP_REQUEST_TIMEOUT')
     socket.end(rawError('408 Request Timeout', 'M_UNKNOWN', 'The request took too long'));
+  // The parser's words for lines that end with LF alone.
+  else if (/\bCR/.test(error.reason ?? ''))
+    socket.end(rawError('400 Bad Request', 'M_UNKNOWN', 'The lines of a request end with CR and LF'));
   else socket.end(rawError('400 Bad Request', 'M_UNKNOWN', 'The request is not HTTP'));
 }
 

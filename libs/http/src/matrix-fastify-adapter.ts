@@ -10,8 +10,8 @@ import { respond, respondError } from './respond.js';
 /** No identifier is longer than 255 bytes; percent-encoding triples that, and some paths carry keys. */
 const maxPathParameterLength = 2048;
 
-/** Told of errors that are not the client's doing. */
-export type UnexpectedErrorSink = (exchange: Exchange, error: unknown) => void;
+/** Told of errors that are not the client's doing; what it gives is the answer. */
+export type UnexpectedErrorSink = (exchange: Exchange, error: unknown) => MatrixError | undefined;
 
 const isFrameworkError = (error: unknown): error is { code: string } =>
   typeof error === 'object' && error !== null && String((error as { code?: unknown }).code).startsWith('FST_ERR_');
@@ -93,6 +93,11 @@ export class MatrixFastifyAdapter extends FastifyAdapter {
     const router = FindMyWay({ ignoreTrailingSlash: true, maxParamLength: maxPathParameterLength });
     for (const [path, methods] of this.#methods) router.on('GET', path, () => undefined, methods);
     return router;
+  }
+
+  /** Whether there is a route for a path, whatever the method. */
+  knows(path: string): boolean {
+    return (this.#known ??= this.#everyPath()).find('GET', path) !== null;
   }
 
   #answerUnknown(request: FastifyRequest, reply: FastifyReply): void {

@@ -9,17 +9,17 @@ export interface IntegerBounds {
   readonly min?: number;
   /** Largest value; a larger one is refused, or lowered to it with `clamp`. */
   readonly max?: number;
-  /** Move a value that is out of bounds to the nearest bound: page sizes. */
+  /** Move a value that is out of bounds to the nearest bound: page sizes. A negative one is refused all the same. */
   readonly clamp?: boolean;
 }
 
 /**
- * One value of the query string; `undefined` when absent.
+ * One value of the query string; `undefined` when absent or empty, which means the same.
  * @throws MatrixError 400 `M_INVALID_PARAM` when it is given more than once
  */
 export function queryString(request: WithQuery, name: string): string | undefined {
   const value = request.query[name];
-  if (value === undefined || typeof value === 'string') return value;
+  if (value === undefined || typeof value === 'string') return value === '' ? undefined : value;
   throw MatrixError.invalidParam(`Query parameter '${name}' may be given once only`);
 }
 
@@ -41,10 +41,10 @@ export function requiredQueryString(request: WithQuery, name: string): string {
   return value;
 }
 
-/** All values of a parameter that may be repeated (`via`, `server_name`), in order; empty when absent. */
+/** All values of a parameter that may be repeated (`via`, `server_name`), in order; empty when absent. Empty ones do not count. */
 export function queryStrings(request: WithQuery, name: string): readonly string[] {
   const value = request.query[name];
-  return value === undefined ? [] : typeof value === 'string' ? [value] : value;
+  return [value ?? []].flat().filter((one) => one !== '');
 }
 
 /**

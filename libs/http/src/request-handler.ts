@@ -43,6 +43,12 @@ export interface HandlerCore {
   readonly route: (raw: IncomingMessage, response: ServerResponse) => void;
   /** Metrics as text; `undefined` when they are switched off. */
   readonly metricsText: () => Promise<{ text: string; contentType: string }> | undefined;
+  /** Whether there is a route for a path, whatever the method. */
+  readonly knows: (path: string) => boolean;
+  /** Whether the server can do its work. */
+  readonly healthy: () => Promise<boolean>;
+  /** What an error means that is not the client's doing; `undefined`: nothing that could be told. */
+  readonly explain: (error: unknown) => MatrixError | undefined;
   readonly draining: () => boolean;
   /** Told after each request. */
   readonly onFinished: () => void;
@@ -95,9 +101,39 @@ const firstReleases = '/_matrix/client/r0/';
 const withoutAliases = (url: string): string =>
   url.startsWith(firstReleases) ? `/_matrix/client/v3/${url.slice(firstReleases.length)}` : url;
 
+const formerPrefix = /^\/_matrix\/client\/(?:unstable|api\/v1)\//;
+
+/**
+ * What has no route of its own under the prefixes of experiments and of the time before the first release is the same as
+ * under `v3`, where that has one: old bots use them.
+ */
+function withoutFormerPrefix(url: string, knows: (path: string) => boolean): string {
+  const prefix = formerPrefix.exec(url)?.[0];
+  if (prefix === undefined) return url;
+  const [path = ''] = url.split('?', 1);
+  const rest = url.slice(prefix.length);
+  // The administrators' API was here once; it is not anymore.
+  if (knows(path) || rest.startsWith('admin/')) return url;
+  const stable = `/_matrix/client/v3/${rest}`;
+  return knows(stable.split('?', 1)[0]!) ? stable : url;
+}
+
+/** What is wrong with the frame of a request, where different readers of the same bytes may see different requests. */
+function frameProblem({ httpVersionMajor, rawHeaders }: IncomingMessage): MatrixError | undefined {
+  if (httpVersionMajor !== 1) return new MatrixError(400, 'M_UNKNOWN', 'The request line names no version of HTTP/1');
+  let hosts = 0;
+  for (let i = 0; i < rawHeaders.length; i += 2)
+    if (rawHeaders[i]!.length === 4 && rawHeaders[i]!.toLowerCase() === 'host') hosts++;
+  return hosts > 1 ? new MatrixError(400, 'M_UNKNOWN', 'The request has more than one Host header') : undefined;
+}
+
 /** The function a listener's server calls for each request. */
 export function createRequestHandler(core: HandlerCore, plan: HandlerPlan): RequestListener {
-  const unexpected = (error: unknown): void => core.logger.error('A request failed', { err: error });
+  const unexpected = (error: unknown): MatrixError | undefined => {
+    core.logger.error('A request failed', { err: error });
+    return core.explain(error);
+  };
+  let toldOfProto = false;
 
   async function serveMetrics(exchange: Exchange): Promise<void> {
     exchange.servlet = 'metrics';
@@ -118,10 +154,19 @@ export function createRequestHandler(core: HandlerCore, plan: HandlerPlan): Requ
     const reads = method === 'GET' || method === 'HEAD';
     if (path === '/health' && reads) {
       exchange.servlet = 'health';
-      return respond(
-        exchange,
-        new HttpReply(200, { 'content-type': 'text/plain; charset=utf-8', 'cache-control': 'no-store' }, 'OK'),
+      core.healthy().then(
+        (isHealthy) =>
+          respond(
+            exchange,
+            new HttpReply(
+              isHealthy ? 200 : 503,
+              { 'content-type': 'text/plain; charset=utf-8', 'cache-control': 'no-store' },
+              isHealthy ? 'OK' : 'The database is away',
+            ),
+          ),
+        (error: unknown) => respondError(exchange, error, unexpected),
       );
+      return;
     }
     if (reads && (plan.metricsOnly || (path === '/_synapse/metrics' && plan.serves(path)))) {
       serveMetrics(exchange).catch((error: unknown) => respondError(exchange, error, unexpected));
@@ -167,7 +212,8 @@ export function createRequestHandler(core: HandlerCore, plan: HandlerPlan): Requ
   return (raw, response) => {
     const own = plan.requestIdHeader === undefined ? undefined : raw.headers[plan.requestIdHeader];
     const requestId = typeof own === 'string' && /^[\w.:/=+-]{1,128}$/.test(own) ? own : core.newRequestId();
-    const target = normalizeTarget(raw.url ?? '/', core.prefixes);
+    const named = normalizeTarget(raw.url ?? '/', core.prefixes);
+    const target = typeof named === 'string' ? withoutFormerPrefix(named, core.knows) : named;
     const url = typeof target === 'string' ? target : (raw.url ?? '/').slice(0, 500);
     if (typeof target === 'string') raw.url = target;
     const exchange = new Exchange(requestId, url, raw, response, plan, core.clock.monotonicMs(), core.store);
@@ -175,11 +221,18 @@ export function createRequestHandler(core: HandlerCore, plan: HandlerPlan): Requ
     LogContext.run({ requestId }, () => {
       response.once('close', () => finish(exchange));
       if (core.draining()) response.shouldKeepAlive = false;
-      if (plan.xForwarded && exchange.headers['x-forwarded-proto'] === undefined) {
+      const { headers } = exchange;
+      if (
+        plan.xForwarded &&
+        !toldOfProto &&
+        headers['x-forwarded-for'] !== undefined &&
+        headers['x-forwarded-proto'] === undefined
+      ) {
+        toldOfProto = true;
         core.logger.warn('The proxy sent no X-Forwarded-Proto header; set it to https or http');
       }
       try {
-        serve(exchange, typeof target === 'string' ? undefined : target);
+        serve(exchange, frameProblem(raw) ?? (typeof target === 'string' ? undefined : target));
       } catch (error) {
         respondError(exchange, error, unexpected);
       }

@@ -11,8 +11,10 @@ import { HttpReply } from './reply.js';
  */
 export const corsHeaders = {
   'access-control-allow-origin': '*',
-  'access-control-allow-methods': 'GET, POST, PUT, DELETE, OPTIONS',
-  'access-control-allow-headers': 'X-Requested-With, Content-Type, Authorization',
+  'access-control-allow-methods': 'GET, HEAD, POST, PUT, DELETE, OPTIONS',
+  'access-control-allow-headers': 'X-Requested-With, Content-Type, Authorization, Date',
+  // What a client in a browser has to see beside what browsers show anyway.
+  'access-control-expose-headers': 'Retry-After, ETag, Date',
 } as const;
 
 const jsonHeaders = {
@@ -154,16 +156,20 @@ function sendReply(exchange: Exchange, { status, headers: own, body }: HttpReply
 export function errorReply(error: MatrixError): HttpReply {
   const headers: Record<string, string> = {};
   const retryAfterMs = error.extra['retry_after_ms'];
-  if (error.status === 429 && typeof retryAfterMs === 'number')
+  if ((error.status === 429 || error.status === 503) && typeof retryAfterMs === 'number')
     headers['retry-after'] = String(Math.max(0, Math.ceil(retryAfterMs / 1000)));
   return HttpReply.json(error.status, error.toBody(), headers);
 }
 
 /**
  * Answers with an error. Anything but a {@link MatrixError} becomes 500 `M_UNKNOWN` without details.
- * @param onUnexpected is told of errors that are not the client's doing
+ * @param onUnexpected is told of errors that are not the client's doing; what it gives is the answer
  */
-export function respondError(exchange: Exchange, error: unknown, onUnexpected: (error: unknown) => void): void {
+export function respondError(
+  exchange: Exchange,
+  error: unknown,
+  onUnexpected: (error: unknown) => MatrixError | undefined,
+): void {
   if (MatrixError.is(error)) {
     // Modules may carry another copy of the class: rely on its data alone. Our own may write themselves differently.
     const { status, errcode, message, extra } = error;
@@ -172,6 +178,6 @@ export function respondError(exchange: Exchange, error: unknown, onUnexpected: (
     return;
   }
   // A client that went away while its request ran is nobody's fault.
-  if (!exchange.response.destroyed) onUnexpected(error);
-  respond(exchange, errorReply(new MatrixError(500, 'M_UNKNOWN', 'Internal server error')));
+  const known = exchange.response.destroyed ? undefined : onUnexpected(error);
+  respond(exchange, errorReply(known ?? new MatrixError(500, 'M_UNKNOWN', 'Internal server error')));
 }

@@ -1,5 +1,6 @@
 import { RequestMethod } from '@nestjs/common';
 import { MetadataScanner, ModulesContainer } from '@nestjs/core';
+import type { AccessOptions } from '@rookery/http';
 import type { TestHomeserver } from '@rookery/testing';
 
 /** One endpoint as the running server knows it. */
@@ -9,6 +10,8 @@ export interface Route {
   readonly paths: readonly string[];
   /** Method and path without version: the same for all its paths. */
   readonly name: string;
+  /** What it declares of itself with `@Access`. */
+  readonly access: AccessOptions | undefined;
 }
 
 type Controller = { readonly name: string; readonly prototype: Record<string, object> };
@@ -30,7 +33,9 @@ export function routesOf(homeserver: TestHomeserver, prefixes: readonly string[]
         const paths = [declared ?? []].flat().filter((path) => prefixes.some((prefix) => path.startsWith(prefix)));
         if (paths.length === 0) continue;
         const method = RequestMethod[Reflect.getMetadata('method', handler) as RequestMethod] ?? 'GET';
-        routes.push({ method, paths, name: `${method} ${withoutVersion(paths[0]!)}` });
+        const access = (Reflect.getMetadata('rookery:access', handler) ??
+          Reflect.getMetadata('rookery:access', metatype as object)) as AccessOptions | undefined;
+        routes.push({ method, paths, name: `${method} ${withoutVersion(paths[0]!)}`, access });
       }
     }
   }

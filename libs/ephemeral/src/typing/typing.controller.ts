@@ -7,7 +7,7 @@ import { TypingService } from './typing.service.js';
 
 const schema = {
   required: ['typing'],
-  properties: { typing: { type: 'boolean' }, timeout: { type: 'integer' } },
+  properties: { typing: { type: 'boolean' }, timeout: { type: 'number' } },
 };
 
 @Controller()
@@ -31,7 +31,7 @@ export class TypingController {
     // A shadow-banned user's typing is answered as if it went somewhere.
     if (requester.shadowBanned) return {};
     const { typing, timeout } = body as { typing: boolean; timeout?: number };
-    await this.typing.setByClient(roomId, userId, typing, timeout);
+    await this.typing.setByClient(roomId, userId, typing, timeout === undefined ? undefined : Math.floor(timeout));
     this.presence.active(userId, requester.deviceId);
     return {};
   }

@@ -1,0 +1,416 @@
+// What the worst body of every route costs the server: the longest turn of its event loop, CPU seconds and resident memory;
+// then slow senders and readers that come by the thousand. Without arguments all routes; a word chooses those that hold it.
+//
+// The server runs in this process, the load in another. The longest turn is the CPU time that the main thread used between
+// two looks of a timer, so that a busy machine does not lengthen it.
+import { canonicalJson } from '@rookery/events';
+import type { JsonObject } from '@rookery/matrix-types';
+import type { TestHomeserver } from '@rookery/testing';
+import { type ChildProcess, fork } from 'node:child_process';
+import { once } from 'node:events';
+import { connect, type Socket } from 'node:net';
+import { fileURLToPath } from 'node:url';
+import { FederationWorld } from '../e2e/federation/federation-world.js';
+import { examples } from '../e2e/hostile/examples.js';
+import { type Route, routesOf } from '../e2e/hostile/routes.js';
+import { makeWorld, startUnlimited, type World } from '../e2e/hostile/world.js';
+import { table } from './support.js';
+
+/** The longest turn that a request may take, milliseconds. */
+const longestTurnMs = 50;
+
+/** A body as the other process is to make it. */
+interface Shape {
+  readonly name: string;
+  /** Text before, a repeated part in which `#` becomes a number, text after. */
+  readonly parts: readonly [head: string, part: string, tail: string];
+}
+interface Load {
+  readonly port: number;
+  readonly method: string;
+  readonly path: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body?: { readonly shape: Shape; readonly bytes: number } | string;
+  /** `once`: one request; `slow-send`: half a body each; `slow-read`: none reads its answer. */
+  readonly mode: 'once' | 'slow-send' | 'slow-read';
+  readonly connections?: number;
+  readonly holdMs?: number;
+}
+
+function textOf({ parts: [head, part, tail] }: Shape, bytes: number): string {
+  const pieces = [head];
+  let length = Buffer.byteLength(head) + Buffer.byteLength(tail);
+  for (let i = 0; ; i++) {
+    const piece = (i === 0 ? '' : ',') + part.replaceAll('#', String(i));
+    length += Buffer.byteLength(piece);
+    if (length > bytes) break;
+    pieces.push(piece);
+  }
+  return pieces.join('') + tail;
+}
+
+// ---- the other process
+
+async function serveLoad(): Promise<void> {
+  process.on('message', (load: Load) => {
+    void run(load).then((answer) => process.send!(answer));
+  });
+  await Promise.resolve();
+}
+
+async function run(load: Load): Promise<string> {
+  const body =
+    load.body === undefined || typeof load.body === 'string' ? load.body : textOf(load.body.shape, load.body.bytes);
+  const bytes = body === undefined ? undefined : Buffer.from(body);
+  const head =
+    `${load.method} ${load.path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n` +
+    Object.entries(load.headers)
+      .map(([name, value]) => `${name}: ${value}\r\n`)
+      .join('') +
+    (bytes === undefined ? '' : `Content-Length: ${bytes.length}\r\n`) +
+    '\r\n';
+  if (load.mode === 'once') {
+    const socket = connect(load.port, '127.0.0.1');
+    let answer = '';
+    socket.on('data', (chunk: Buffer) => (answer += answer.length < 400 ? chunk.toString() : ''));
+    socket.on('error', () => undefined);
+    socket.write(head);
+    if (bytes !== undefined) socket.write(bytes);
+    await Promise.race([
+      new Promise((resolve) => socket.on('close', resolve)),
+      new Promise((resolve) => setTimeout(resolve, 60_000)),
+    ]);
+    socket.destroy();
+    return `${/^HTTP\/1.1 (\d+)/.exec(answer)?.[1] ?? 'none'} ${/"errcode":"(\w+)"/.exec(answer)?.[1] ?? ''}`.trim();
+  }
+  const sockets: Socket[] = [];
+  for (let i = 0; i < (load.connections ?? 1); i++) {
+    const socket = connect(load.port, '127.0.0.1');
+    socket.on('error', () => undefined);
+    socket.write(head);
+    if (load.mode === 'slow-send') socket.write(bytes!.subarray(0, Math.floor(bytes!.length * 0.9)));
+    else socket.pause();
+    sockets.push(socket);
+  }
+  await new Promise((resolve) => setTimeout(resolve, load.holdMs ?? 3_000));
+  const left = sockets.filter((socket) => !socket.closed && !socket.destroyed).length;
+  for (const socket of sockets) socket.destroy();
+  return `${left} left`;
+}
+
+// ---- this process
+
+/** What the main thread did since the last look. */
+class Turns {
+  #last = process.threadCpuUsage();
+  #longestMs = 0;
+  #largestRss = 0;
+  readonly #timer = setInterval(() => this.#tick(), 1);
+
+  #tick(): void {
+    const now = process.threadCpuUsage();
+    const ms = (now.user + now.system - this.#last.user - this.#last.system) / 1000;
+    this.#last = now;
+    if (ms > this.#longestMs) this.#longestMs = ms;
+    this.#largestRss = Math.max(this.#largestRss, process.memoryUsage.rss());
+  }
+  take(): { turnMs: number; rssMib: number } {
+    this.#tick();
+    const taken = { turnMs: this.#longestMs, rssMib: this.#largestRss / 1_048_576 };
+    this.#longestMs = 0;
+    this.#largestRss = 0;
+    return taken;
+  }
+  stop(): void {
+    clearInterval(this.#timer);
+  }
+}
+
+const escaped = (text: string): string => JSON.stringify(text).slice(1, -1).replaceAll('#', '');
+
+/** Bodies of every kind that costs: many keys, many values, escapes, and what the route itself takes, as often as it goes in. */
+function shapesFor(example: unknown): Shape[] {
+  const shapes: Shape[] = [
+    { name: 'keys', parts: ['{', '"k#":1', '}'] },
+    { name: 'lists', parts: ['{"a":[', '[]', ']}'] },
+    { name: 'objects', parts: ['{"a":[', '{"k#":1}', ']}'] },
+    { name: 'escapes', parts: ['{"a":["', '\\u0001\\n', '"]}'] },
+    { name: 'numbers', parts: ['{"a":[', '1#e-5', ']}'] },
+  ];
+  if (typeof example !== 'object' || example === null) return shapes;
+  const members = Object.entries(example as JsonObject);
+  const others = (name: string): string =>
+    members
+      .filter(([other]) => other !== name)
+      .map(([other, value]) => `${JSON.stringify(other)}:${JSON.stringify(value)},`)
+      .join('');
+  for (const [name, value] of members) {
+    const head = `{${others(name)}${JSON.stringify(name)}:`;
+    if (typeof value === 'string') shapes.push({ name: `${name} long`, parts: [`${head}"`, 'é\\"', '"}'] });
+    else if (Array.isArray(value))
+      shapes.push({ name: `${name} many`, parts: [`${head}[`, numbered(value[0] ?? 'x#'), ']}'] });
+    else if (typeof value === 'object' && value !== null) {
+      const [first] = Object.entries(value as JsonObject);
+      if (first === undefined) continue;
+      const key = escaped(first[0]);
+      shapes.push({
+        name: `${name} many`,
+        parts: [`${head}{`, `${numberedKey(key)}:${JSON.stringify(first[1])}`, '}}'],
+      });
+      if (typeof first[1] !== 'object' || first[1] === null || Array.isArray(first[1])) continue;
+      const [inner] = Object.entries(first[1] as JsonObject);
+      if (inner === undefined) continue;
+      const part = `${numberedKey(escaped(inner[0]))}:${JSON.stringify(inner[1])}`;
+      shapes.push({ name: `${name} deep`, parts: [`${head}{"${key}":{`, part, '}}}'] });
+      // Sessions of a room in a key backup.
+      if (typeof inner[1] !== 'object' || inner[1] === null) continue;
+      const [third] = Object.entries(inner[1] as JsonObject);
+      if (third === undefined) continue;
+      const deepest = `${numberedKey(escaped(third[0]))}:${JSON.stringify(third[1])}`;
+      shapes.push({ name: `${name} deeper`, parts: [`${head}{"${key}":{"${inner[0]}":{`, deepest, '}}}}'] });
+    }
+  }
+  return shapes;
+}
+/** Ids stay ids. */
+const numberedKey = (key: string): string => (key.startsWith('@') ? `"@n#${key.slice(1)}"` : `"${key}#"`);
+const numbered = (value: unknown): string =>
+  typeof value === 'string'
+    ? numberedKey(escaped(value)).replace(/^"(.*)"$/, '"$1"')
+    : JSON.stringify(value).replace(/"([^"]*)"(?=[,}\]])/, '"$1#"');
+
+interface Limits {
+  readonly auth: string;
+  readonly bodyLimitBytes?: number;
+  readonly ownAuth?: boolean;
+  readonly streamBody?: boolean;
+}
+
+/** The limit of a route, as its guard finds it. */
+function limitOf(access: Limits): number {
+  return access.bodyLimitBytes ?? (access.auth === 'required' && access.ownAuth !== true ? 262_144 : 65_536);
+}
+
+class Bench {
+  readonly #child: ChildProcess = fork(fileURLToPath(import.meta.url), ['--load'], { serialization: 'advanced' });
+  readonly #turns = new Turns();
+
+  async #send(load: Load): Promise<string> {
+    this.#child.send(load);
+    const [answer] = (await once(this.#child, 'message')) as [string];
+    return answer;
+  }
+
+  /** One request; what it cost. */
+  async cost(load: Load): Promise<{ answer: string; turnMs: number; cpuMs: number; rssMib: number }> {
+    await this.#rest();
+    this.#turns.take();
+    const before = process.cpuUsage();
+    const answer = await this.#send(load);
+    const used = process.cpuUsage(before);
+    return { answer, ...this.#turns.take(), cpuMs: (used.user + used.system) / 1000 };
+  }
+
+  /** Lets what is under way end: the collector, timers. */
+  async #rest(): Promise<void> {
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+
+  stop(): void {
+    this.#turns.stop();
+    this.#child.kill();
+  }
+}
+
+type Row = (string | number)[];
+const heading: Row = ['route', 'limit', 'worst body', 'answer', 'turn ms', 'CPU ms', 'RSS MiB'];
+const tooLong: string[] = [];
+
+function note(
+  rows: Row[],
+  name: string,
+  limit: number | string,
+  shape: string,
+  cost: Awaited<ReturnType<Bench['cost']>>,
+): void {
+  rows.push([name, String(limit), shape, cost.answer, cost.turnMs, cost.cpuMs, cost.rssMib]);
+  console.error(`${name}, ${shape}: ${cost.answer}, ${cost.turnMs.toFixed(0)} ms, ${cost.rssMib.toFixed(0)} MiB`);
+  if (cost.turnMs > longestTurnMs) tooLong.push(`${name} (${shape}): ${cost.turnMs.toFixed(0)} ms`);
+}
+
+const portOf = (homeserver: TestHomeserver): number => Number(new URL(homeserver.baseUrl).port);
+
+async function routes(bench: Bench, only: string): Promise<void> {
+  const homeserver = await startUnlimited('sqlite');
+  const port = portOf(homeserver);
+  const rows: Row[] = [heading];
+  try {
+    let world = await makeWorld(homeserver);
+    const all = routesOf(homeserver, [
+      '/_matrix/client/',
+      '/_matrix/media/',
+      '/_matrix/consent',
+      '/_matrix/key/',
+      '/_synapse/',
+    ]);
+    for (const route of all) {
+      const { access } = route;
+      if (route.method === 'GET' || access === undefined || access.streamBody || !route.name.includes(only)) continue;
+      // The route before may have been one that ends sessions.
+      if ((await world.user.request('GET', '/account/whoami')).status !== 200) world = await makeWorld(homeserver);
+      const limit = limitOf(access as Limits);
+      const cost = await worst(bench, port, route, world, limit);
+      if (cost !== undefined) note(rows, route.name, limit, cost.shape, cost);
+    }
+    table('The worst body of each route', [heading, ...rows.slice(1).toSorted((a, b) => Number(b[4]) - Number(a[4]))]);
+    if (only === '') await crowds(bench, port, world);
+  } finally {
+    await homeserver.stop();
+  }
+}
+
+async function worst(bench: Bench, port: number, route: Route, world: World, limit: number) {
+  const path = route.paths[0]!.replace(/:\w+/g, (name) => encodeURIComponent(parameter(name.slice(1), world)));
+  const example = examples[route.name]?.(world.names);
+  const query = new URLSearchParams(example?.query ?? {}).toString();
+  const admin = /^\w+ \/(?:_synapse\/)?admin\//.test(route.name) || path.startsWith('/_synapse/admin');
+  let found: (Awaited<ReturnType<Bench['cost']>> & { shape: string }) | undefined;
+  for (const shape of shapesFor(example?.body)) {
+    for (const token of [world.tokens[admin ? 'admin' : 'user'], undefined]) {
+      const headers: Record<string, string> = token === undefined ? {} : { authorization: `Bearer ${token}` };
+      const load: Load = {
+        port,
+        method: route.method,
+        path: `${path}?${query}`,
+        headers,
+        body: { shape, bytes: limit },
+        mode: 'once',
+      };
+      let cost = await bench.cost(load);
+      // Code that runs for the first time is slow, and so may the collector have made it.
+      for (let again = 0; again < 2 && cost.turnMs > longestTurnMs / 2; again++) {
+        const other = await bench.cost(load);
+        if (other.turnMs < cost.turnMs) cost = other;
+      }
+      if (found === undefined || cost.turnMs > found.turnMs)
+        found = { ...cost, shape: `${shape.name}${token === undefined ? ', no token' : ''}` };
+    }
+  }
+  return found;
+}
+
+function parameter(name: string, { names }: World): string {
+  const known: Record<string, string> = {
+    ...{ userId: names.userId, roomId: names.roomId, roomIdOrAlias: names.roomId, roomAlias: names.alias },
+    ...{ eventId: names.eventId, deviceId: names.deviceId, version: names.backupVersion, scope: 'global' },
+    ...{ kind: 'override', eventType: 'm.room.message', type: 'x.y', field: 'displayname', receiptType: 'm.read' },
+    stage: 'm.login.dummy',
+  };
+  return known[name] ?? 'x';
+}
+
+/** A thousand connections that send or read slowly. */
+async function crowds(bench: Bench, port: number, { tokens, names }: World): Promise<void> {
+  const rows: Row[] = [['what', 'connections', 'answer', 'turn ms', 'CPU ms', 'RSS MiB']];
+  const keys: Shape = { name: 'keys', parts: ['{', '"k#":1', '}'] };
+  const token = { authorization: `Bearer ${tokens['user']}` };
+  const v3 = '/_matrix/client/v3';
+  for (let i = 0; i < 60; i++) {
+    const body = JSON.stringify({ msgtype: 'm.text', body: 'x'.repeat(60_000) });
+    const path = `${v3}/rooms/${encodeURIComponent(names.roomId)}/send/m.room.message/big${i}`;
+    await bench.cost({ ...{ port, method: 'PUT', path, headers: token, body }, mode: 'once' });
+  }
+  const messages = `${v3}/rooms/${encodeURIComponent(names.roomId)}/messages?dir=b&limit=100`;
+  const send = (path: string, bytes: number, headers: Record<string, string>): Load => ({
+    ...{ port, method: 'PUT', path, headers, body: { shape: keys, bytes }, mode: 'slow-send', connections: 1_000 },
+  });
+  const crowd: readonly (readonly [string, Load])[] = [
+    ['slow senders, no token', { ...send(`${v3}/login`, 65_536, {}), method: 'POST' }],
+    ['slow senders, token', send(`${v3}/user/${names.userId}/account_data/x`, 2_097_152, token)],
+    ['slow senders, large', send(`${v3}/room_keys/keys?version=${names.backupVersion}`, 8_388_608, token)],
+    ['slow senders of other servers', send('/_matrix/federation/v1/send/t', 13_107_200, {})],
+    [
+      'slow readers',
+      { port, method: 'GET', path: messages, headers: token, mode: 'slow-read', connections: 1_000, holdMs: 20_000 },
+    ],
+    [
+      'slow readers of nothing much',
+      { port, method: 'GET', path: '/_matrix/client/versions', headers: {}, mode: 'slow-read', connections: 1_000 },
+    ],
+  ];
+  for (const [name, load] of crowd) {
+    const cost = await bench.cost(load);
+    rows.push([name, '1,000', cost.answer, cost.turnMs, cost.cpuMs, cost.rssMib]);
+  }
+  table('Crowds', rows);
+}
+
+/** Requests of other servers: unproven, proven, and written in another way than they were signed. */
+async function federation(bench: Bench): Promise<void> {
+  const world = await FederationWorld.create();
+  const rows: Row[] = [heading];
+  try {
+    const here = await world.homeserver('here.test');
+    const there = await world.played('there.test');
+    const port = portOf(here);
+    await there.request(here, 'GET', '/_matrix/federation/v1/publicRooms?limit=1');
+    const lists = (count: number): unknown[] => Array.from({ length: count }, () => []);
+    const keys = (count: number): JsonObject =>
+      Object.fromEntries(Array.from({ length: count }, (_, i) => [`k${i}`, 1]));
+    const pdus = (content: JsonObject): JsonObject => ({
+      edus: [],
+      pdus: Array.from({ length: 50 }, () => ({
+        ...{ type: 'x', room_id: '!a:b', sender: '@a:there.test', depth: 1, origin_server_ts: 1 },
+        ...{ hashes: {}, signatures: {}, auth_events: [], prev_events: [], content },
+      })),
+    });
+    const bodies: readonly (readonly [string, JsonObject])[] = [
+      ['nothing', {}],
+      ['240,000 lists', { a: lists(240_000) }],
+      ['200,000 keys', { a: keys(200_000) }],
+      ['24,000 keys', { a: keys(24_000) }],
+      ['a text of 13 MB', { a: 'é'.repeat(6_500_000) }],
+      ['50 PDUs of lists', pdus({ a: lists(4_900) })],
+      ['50 PDUs of keys', pdus(keys(4_900))],
+    ];
+    let number = 0;
+    for (const [name, content] of bodies) {
+      const body = canonicalJson({ ...content, origin: 'there.test', origin_server_ts: 1 });
+      for (const how of ['signed', 'rewritten', 'not signed', 'of nobody']) {
+        const uri = `/_matrix/federation/v1/send/t${number++}`;
+        const signed = { ...content, origin: 'there.test', origin_server_ts: 1 };
+        const authorization =
+          how === 'of nobody'
+            ? `X-Matrix origin="nobody.test",destination="here.test",key="ed25519:1",sig="${'a'.repeat(86)}"`
+            : there.authorization('PUT', how === 'not signed' ? '/other' : uri, 'here.test', signed);
+        const text = how === 'rewritten' || how === 'not signed' ? ` ${body}` : body;
+        const cost = await bench.cost({
+          ...{ port, method: 'PUT', path: uri, headers: { authorization }, body: text },
+          mode: 'once',
+        });
+        note(rows, `send, ${how}`, text.length, name, cost);
+      }
+    }
+    table('Transactions of other servers', rows);
+  } finally {
+    await world.stop();
+  }
+}
+
+if (process.argv.includes('--load')) await serveLoad();
+else {
+  const only = process.argv[2] ?? '';
+  const bench = new Bench();
+  try {
+    if (only === '' || only === 'federation') await federation(bench);
+    if (only !== 'federation') await routes(bench, only);
+  } finally {
+    bench.stop();
+  }
+  console.log(
+    tooLong.length === 0
+      ? `\nNo turn of more than ${longestTurnMs} ms`
+      : `\nLonger than ${longestTurnMs} ms:\n  ${tooLong.join('\n  ')}`,
+  );
+  process.exit(tooLong.length === 0 ? 0 : 1);
+}
