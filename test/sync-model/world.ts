@@ -197,6 +197,8 @@ export class World {
   async #elsewhere(roomId: string): Promise<void> {
     const { dice } = this;
     await this.#truth.refresh();
+    // A server in which nobody is in a room any more is not sent its events.
+    if (!this.#truth.isFollowed(roomId)) return;
     const events = this.#truth.events.get(roomId) ?? [];
     const heads = await this.#inside.heads(roomId);
     let prev: readonly RoomEvent[] = heads;
