@@ -1,6 +1,6 @@
 import { Module } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { IpGuard, OutboundHttp } from '@rookery/http';
+import { federationGuardOf, OutboundHttp } from '@rookery/http';
 import { Clock, Config, Ids, Lifecycle, Logger, Metrics } from '@rookery/platform';
 import { Destinations } from './destinations/destinations.js';
 import { ServerDiscovery } from './discovery/server-discovery.js';
@@ -40,7 +40,7 @@ import { ServerSoftware } from './server-software.js';
         lifecycle: Lifecycle,
       ): FederationClient => {
         const trust = TlsTrust.load(config);
-        const guard = new IpGuard(config.get('ip_range_blacklist'), config.get('ip_range_whitelist'));
+        const guard = federationGuardOf(config);
         const dialer = new Dialer({ resolver, guard, trust, proxy: Proxy.of(config) });
         const { userAgent } = software;
         const wellKnown = new WellKnown({ config, clock, ids, dialer, trust, userAgent });

@@ -53,11 +53,23 @@ export function httpSettingsOf(config: Config): Pick<HttpAppOptions, 'serverName
   };
 }
 
+/**
+ * Which addresses requests to other servers and to identity servers may reach: the old setting for these stands in for the default
+ * of the present one, and beside what is set there.
+ */
+export function federationGuardOf(config: Config): IpGuard {
+  const own = config.get('federation_ip_range_blacklist');
+  const general = config.get('ip_range_blacklist');
+  const blocked = own === undefined ? general : config.isGiven('ip_range_blacklist') ? [...general, ...own] : own;
+  return new IpGuard(blocked, config.get('ip_range_whitelist'));
+}
+
 /** How outgoing requests that are not federation leave the server. */
 export function outboundOptionsOf(config: Config, version: string, metrics?: Metrics): OutboundOptions {
   const suffix = config.get('user_agent_suffix');
   return {
     guard: new IpGuard(config.get('ip_range_blacklist'), config.get('ip_range_whitelist')),
+    federationGuard: federationGuardOf(config),
     userAgent: `Rookery/${version}${suffix === undefined ? '' : ` ${suffix}`}`,
     httpProxy: config.get('http_proxy'),
     httpsProxy: config.get('https_proxy'),

@@ -8,7 +8,7 @@ export {
   RequestAuthenticator,
   Who,
 } from './access.js';
-export { httpSettingsOf, outboundOptionsOf, rateLimitsOf } from './from-config.js';
+export { federationGuardOf, httpSettingsOf, outboundOptionsOf, rateLimitsOf } from './from-config.js';
 export { HttpApp, type HttpAppOptions } from './http-app.js';
 export { IpGuard } from './ip-guard.js';
 export { compileSchema, FormBody, JsonBody, type JsonBodyOptions } from './json-body.js';

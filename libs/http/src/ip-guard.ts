@@ -14,25 +14,46 @@ function listOf(ranges: readonly string[]): BlockList {
   return list;
 }
 
-/** IPv6 prefixes that carry an IPv4 address in their last 32 bits, which the network turns back into that address. */
-const translated = listOf(['64:ff9b::/96', '::/96']);
+/** Where IPv6 addresses carry IPv4 addresses that somebody on the way turns them back into: 16-bit groups, from the first. */
+const carriers: readonly { readonly prefix: BlockList; readonly at: readonly number[]; readonly inverted?: boolean }[] =
+  [
+    // NAT64, the well-known prefix and the one for local use (RFC 6052, 8215), IPv4-compatible and IPv4-translated addresses.
+    { prefix: listOf(['64:ff9b::/96', '64:ff9b:1::/48', '::/96', '::ffff:0:0:0/96']), at: [6] },
+    // 6to4 (RFC 3056).
+    { prefix: listOf(['2002::/16']), at: [1] },
+    // Teredo (RFC 4380): its server, and the client with its bits turned round.
+    { prefix: listOf(['2001::/32']), at: [2] },
+    { prefix: listOf(['2001::/32']), at: [6], inverted: true },
+  ];
 
-/** The IPv4 address in the last 32 bits of an IPv6 address; `undefined` when it is written in a way we do not take apart. */
-function embeddedIpv4(address: string): string | undefined {
-  const dotted = /:(\d+\.\d+\.\d+\.\d+)$/.exec(address)?.[1];
-  if (dotted !== undefined) return dotted;
-  const [head = '', tail] = address.split('%')[0]!.split('::');
-  const groups = (part: string): string[] => (part === '' ? [] : part.split(':'));
-  const after = tail === undefined ? [] : groups(tail);
-  const before = groups(head);
-  const all =
-    tail === undefined
-      ? before
-      : [...before, ...new Array<string>(Math.max(0, 8 - before.length - after.length)).fill('0'), ...after];
-  if (all.length !== 8) return undefined;
-  const high = parseInt(all[6]!, 16);
-  const low = parseInt(all[7]!, 16);
-  return [high >> 8, high & 255, low >> 8, low & 255].join('.');
+/** The eight groups of an IPv6 address. */
+function groupsOf(address: string): number[] {
+  const bare = address.split('%')[0]!.replace(/\d+\.\d+\.\d+\.\d+$/, (dotted) => {
+    const [a = 0, b = 0, c = 0, d = 0] = dotted.split('.').map(Number);
+    return `${((a << 8) | b).toString(16)}:${((c << 8) | d).toString(16)}`;
+  });
+  const [head = '', tail] = bare.split('::');
+  const numbers = (part: string): number[] => (part === '' ? [] : part.split(':').map((group) => parseInt(group, 16)));
+  const [before, after] = [numbers(head), tail === undefined ? [] : numbers(tail)];
+  return [...before, ...new Array<number>(Math.max(0, 8 - before.length - after.length)).fill(0), ...after];
+}
+
+/** IPv4 addresses inside of an IPv6 address to which a packet may go in the end. */
+function embeddedIpv4(address: string): string[] {
+  const groups = groupsOf(address);
+  const at = (index: number, inverted = false): string => {
+    const [high, low] = [groups[index]!, groups[index + 1]!].map((group) => (inverted ? group ^ 0xffff : group)) as [
+      number,
+      number,
+    ];
+    return [high >> 8, high & 255, low >> 8, low & 255].join('.');
+  };
+  const found = carriers.flatMap(({ prefix, at: places, inverted }) =>
+    prefix.check(address.split('%')[0]!, 'ipv6') ? places.map((place) => at(place, inverted)) : [],
+  );
+  // ISATAP (RFC 5214) tells itself by its second half, under any prefix.
+  if ((groups[4] === 0 || groups[4] === 0x200) && groups[5] === 0x5efe) found.push(at(6));
+  return found;
 }
 
 /** Decides which addresses outgoing requests may reach, so that nobody makes the server talk to its own network. */
@@ -59,10 +80,6 @@ export class IpGuard {
     if (this.#always.check(bare, type)) return false;
     if (this.#allowed.check(bare, type)) return true;
     if (this.#blocked.check(bare, type)) return false;
-    if (type === 'ipv6' && translated.check(bare, 'ipv6')) {
-      const inner = embeddedIpv4(bare);
-      return inner !== undefined && this.allows(inner);
-    }
-    return true;
+    return type === 'ipv4' || embeddedIpv4(bare).every((inner) => this.allows(inner));
   }
 }

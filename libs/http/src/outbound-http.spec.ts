@@ -1,9 +1,19 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { type AddressInfo, connect, type Socket } from 'node:net';
 import { gzipSync } from 'node:zlib';
-import { IpGuard, OutboundError, OutboundHttp, type OutboundOptions } from './index.js';
+import { Config } from '@rookery/platform';
+import {
+  federationGuardOf,
+  IpGuard,
+  OutboundError,
+  OutboundHttp,
+  type OutboundOptions,
+  outboundOptionsOf,
+} from './index.js';
 
 const none = new IpGuard([]);
+/** The default of `ip_range_blacklist`. */
+const localRanges = Config.fromObject({ server_name: 'a.test' }).get('ip_range_blacklist');
 const standard = ['127.0.0.0/8', '10.0.0.0/8', '169.254.0.0/16', '::1/128', 'fc00::/7', 'fe80::/10'];
 
 describe('IpGuard', () => {
@@ -57,6 +67,43 @@ describe('IpGuard', () => {
       '': false,
       '2130706433': false,
     });
+  });
+
+  it.each([
+    ...['2002:7f00:1::', '2002:a9fe:a9fe::', '2002:a00:1:0:1:2:3:4', '64:ff9b:1::7f00:1', '64:ff9b:1:2:3:4:a00:1'],
+    ...[
+      '::ffff:0:7f00:1',
+      '::ffff:0:127.0.0.1',
+      '2001:0:7f00:1::',
+      '2001:0:808:808::80ff:fffe',
+      '2001:0:808:808:0:0:f5ff:fffe',
+    ],
+    ...['2a01::5efe:7f00:1', '2a01::200:5efe:10.0.0.1', '64:ff9b::7f00:1%eth0', '240.0.0.1', '255.255.255.255'],
+  ])('refuses %s, behind which the own network is', (address) => {
+    expect(new IpGuard([...localRanges]).allows(address)).toBe(false);
+  });
+
+  it.each([
+    '2002:808:808::',
+    '64:ff9b:1::808:808',
+    '::ffff:0:8.8.8.8',
+    '2001:0:808:808::f7f7:f7f7',
+    '2a01::5efe:808:808',
+  ])('allows %s, behind which the world is', (address) => {
+    expect(new IpGuard([...localRanges]).allows(address)).toBe(true);
+  });
+
+  it('has a list of its own for other servers and identity servers, where the old setting is given', () => {
+    const allowed = (settings: object): boolean[] => {
+      const config = Config.fromObject({ server_name: 'a.test', ...settings });
+      const [general, federation] = [outboundOptionsOf(config, '1').guard, federationGuardOf(config)];
+      return ['127.0.0.1', '10.1.1.1', '8.8.8.8'].flatMap((ip) => [general.allows(ip), federation.allows(ip)]);
+    };
+    expect(allowed({})).toEqual([false, false, false, false, true, true]);
+    const federation_ip_range_blacklist = ['10.0.0.0/8'];
+    expect(allowed({ federation_ip_range_blacklist })).toEqual([false, true, false, false, true, true]);
+    const both = { federation_ip_range_blacklist, ip_range_blacklist: ['8.0.0.0/8'] };
+    expect(allowed(both)).toEqual([true, true, true, false, false, false]);
   });
 
   it('always refuses the unspecified addresses', () => {

@@ -66,6 +66,8 @@ export interface OutboundResponse extends Omit<OutboundStream, 'body'> {
 /** How a client reaches the world. */
 export interface OutboundOptions {
   readonly guard: IpGuard;
+  /** In place of `guard` for identity servers, see {@link OutboundHttp.toIdentityServers}. */
+  readonly federationGuard?: IpGuard | undefined;
   readonly userAgent: string;
   /** Proxy for `http:` addresses, for example `http://user:password@proxy:3128`. */
   readonly httpProxy?: string | undefined;
@@ -143,10 +145,19 @@ const decoders: Readonly<Record<string, () => Transform>> = {
  */
 export class OutboundHttp {
   #dispatchers: Dispatchers | undefined;
+  #toIdentityServers: OutboundHttp | undefined;
   readonly #bypasses: (host: string) => boolean;
 
   constructor(private readonly options: OutboundOptions) {
     this.#bypasses = bypassOf(options.noProxyHosts ?? []);
+  }
+
+  /** The same for identity servers, which may be at addresses where other servers may be. Ends with this one. */
+  get toIdentityServers(): OutboundHttp {
+    const { federationGuard, ...options } = this.options;
+    if (federationGuard === undefined) return this;
+    this.#toIdentityServers ??= new OutboundHttp({ ...options, guard: federationGuard });
+    return this.#toIdentityServers;
   }
 
   /**
@@ -252,6 +263,7 @@ export class OutboundHttp {
 
   /** Ends all connections. */
   async close(): Promise<void> {
+    await this.#toIdentityServers?.close();
     const { direct, proxies } = this.#dispatchers ?? { direct: undefined, proxies: new Map<string, ProxyAgent>() };
     await Promise.all([direct?.destroy(), ...[...proxies.values()].map((proxy) => proxy.destroy())]);
   }

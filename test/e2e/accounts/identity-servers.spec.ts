@@ -143,6 +143,20 @@ describe.each(['sqlite', 'postgres'] as const)('identity servers (%s)', (kind) =
   const done = { status: 200, id_server_unbind_result: 'success' };
   const notDone = { status: 200, id_server_unbind_result: 'no-support' };
 
+  it.each([
+    [403, 'M_UNKNOWN_TOKEN'],
+    [400, 'M_MISSING_TOKEN'],
+    [401, 'M_FORBIDDEN'],
+    [403, 'M_USER_LOCKED'],
+  ])('do not end a session here by what they refuse with (%i %s)', async (status, errcode) => {
+    identity.answer = { status, body: { errcode, error: 'No', soft_logout: true } };
+    try {
+      expect(await bind(ann, 'refused@example.org')).toMatchObject({ status: 403, errcode: 'M_FORBIDDEN' });
+    } finally {
+      identity.answer = undefined;
+    }
+  });
+
   it('are told of an address with the user’s token there, and found by it when somebody is invited', async () => {
     expect(await bind(ann, 'ann@example.org')).toEqual({ status: 200 });
     expect(identity.requests.at(-1)).toEqual({

@@ -157,6 +157,40 @@ describe.each(databases)('sending to other servers (%s)', (database) => {
     });
   });
 
+  it.each([
+    [403, 'M_UNKNOWN_TOKEN'],
+    [400, 'M_MISSING_TOKEN'],
+    [401, 'M_UNAUTHORIZED'],
+    [403, 'M_USER_LOCKED'],
+  ])('never hands on what a client would take for the end of its session (%i %s)', async (status, errcode) => {
+    const { roomId } = await sharedRoom();
+    played.answer = (_, response) =>
+      void response.writeHead(status).end(JSON.stringify({ errcode, error: 'No', soft_logout: true }));
+    const via = `via=${played.name}`;
+    const alias = encodeURIComponent(`#a:${played.name}`);
+    const attempts: [method: string, path: string, body?: object][] = [
+      ['GET', `/profile/${zoe}`],
+      ['GET', `/directory/room/${alias}`],
+      ['GET', `/publicRooms?server=${played.name}`],
+      ['GET', `/publicRooms?server=${played.name}&since=x`],
+      ['POST', `/publicRooms?server=${played.name}`, { filter: { generic_search_term: 'x' } }],
+      ['POST', `/join/!r:${played.name}?${via}`, {}],
+      ['POST', `/knock/!r:${played.name}?${via}`, {}],
+      ['POST', `/rooms/${roomId}/invite`, { user_id: `@yan:${played.name}` }],
+      ['GET', `/_matrix/client/v1/media/download/${played.name}/abc`],
+      ['GET', `/_matrix/client/v1/media/thumbnail/${played.name}/abc?width=10&height=10`],
+      ['GET', `/_matrix/client/v1/room_summary/${alias}`],
+      ['GET', `/_matrix/client/v1/rooms/${roomId}/timestamp_to_event?ts=1&dir=b`],
+    ];
+    for (const [method, path, body] of attempts) {
+      const answer = await alice.request<JsonObject>(method as 'GET', path, body);
+      expect([path, answer.status === 401, answer.body['errcode'] === errcode]).toEqual([path, false, false]);
+      expect(answer.body).not.toHaveProperty('soft_logout');
+    }
+    const keys = await ok(alice, 'POST', '/keys/query', { device_keys: { [zoe]: [] } });
+    expect(JSON.stringify(keys)).not.toContain(errcode);
+  });
+
   it('sends fifty events at most, whatever waits for a slow server', async () => {
     const { roomId } = await sharedRoom();
     const held: ServerResponse[] = [];

@@ -1,4 +1,4 @@
-import { MatrixError } from '@rookery/matrix-types';
+import { errorOfOther, MatrixError } from '@rookery/matrix-types';
 
 /**
  * Why a request to another server brought nothing.
@@ -80,17 +80,16 @@ export class FederationRequestError extends Error {
   }
 
   /**
-   * The failure as a client may see it: a refusal of the other server with its own code and status, everything else as
-   * 502, too long as 504.
+   * The failure as a client may see it: a refusal of the other server with its own code and status unless the client would take
+   * it for this server's ({@link errorOfOther}), everything else as 502, too long as 504.
    */
   toMatrixError(): MatrixError {
     const { status, errcode } = this;
     if (this.reason === 'denied') return MatrixError.forbidden(this.message);
-    if (status !== undefined && status >= 400 && status < 500 && errcode !== undefined && status !== 401) {
-      const text = this.body?.['error'];
-      const message = typeof text === 'string' ? text.slice(0, 1_000) : this.message;
-      return new MatrixError(status, errcode as MatrixError['errcode'], message);
-    }
+    const text = this.body?.['error'];
+    const message = typeof text === 'string' ? text.slice(0, 1_000) : this.message;
+    const refusal = status === undefined ? undefined : errorOfOther(status, errcode, message);
+    if (refusal) return refusal;
     return new MatrixError(this.reason === 'timeout' ? 504 : 502, 'M_UNKNOWN', this.message);
   }
 }

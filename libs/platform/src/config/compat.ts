@@ -7,7 +7,6 @@ import type { SettingName, SettingValue } from './table.js';
 /** Writes what old names say under the present ones, so that nobody else has to know the old. */
 export function applyOldForms(draft: Draft): void {
   renamed(draft, 'use_presence', 'presence.enabled');
-  renamed(draft, 'federation_ip_range_blacklist', 'ip_range_blacklist');
   renamed(draft, 'caches.expiry_time', 'caches.cache_entry_ttl');
   renamed(draft, 'email.riot_base_url', 'email.client_base_url');
   renamed(draft, 'allow_underscore_prefixed_registration', 'allow_underscore_prefixed_localpart');

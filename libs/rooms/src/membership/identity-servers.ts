@@ -105,7 +105,12 @@ export class IdentityServers {
     if (address.protocol !== 'https:') return false;
     address.searchParams.set('public_key', publicKey);
     try {
-      const answer = await this.http.json({ url: address, timeoutMs, maxBytes: maxAnswerBytes, maxRedirects: 0 });
+      const answer = await this.http.toIdentityServers.json({
+        url: address,
+        timeoutMs,
+        maxBytes: maxAnswerBytes,
+        maxRedirects: 0,
+      });
       return isJsonObject(answer) && answer['valid'] === true;
     } catch (error) {
       if (!(error instanceof OutboundError)) throw error;
@@ -131,7 +136,7 @@ export class IdentityServers {
 
   async #ask(invite: ThreepidInvite, method: 'GET' | 'POST', path: string, json?: JsonObject): Promise<Answer> {
     try {
-      const { status, body } = await this.http.request({
+      const { status, body } = await this.http.toIdentityServers.request({
         method,
         url: `https://${invite.idServer}/_matrix/identity/v2/${path}`,
         headers: {

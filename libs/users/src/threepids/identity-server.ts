@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { canonicalJson, SigningKey } from '@rookery/events';
 import { authorizationHeader } from '@rookery/federation-client';
 import { OutboundError, OutboundHttp } from '@rookery/http';
-import { isJsonObject, isValidServerName, type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { errorOfOther, isJsonObject, isValidServerName, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Config, Logger } from '@rookery/platform';
 import { canonicalAddress } from './addresses.js';
 
@@ -86,7 +86,7 @@ export class IdentityServer {
   ): Promise<Answer> {
     const uri = `/_matrix/identity/v2/3pid/${action}`;
     try {
-      const { status, body } = await this.http.request({
+      const { status, body } = await this.http.toIdentityServers.request({
         method: 'POST',
         url: `https://${idServer}${uri}`,
         headers: {
@@ -125,13 +125,16 @@ function parsed(body: Buffer): JsonObject | undefined {
 }
 
 /**
- * An error of the identity server's as the client sees it; `undefined` where the answer is none. It is never 401: the
- * client would take its own session for ended.
+ * An error of the identity server's as the client sees it; `undefined` where the answer is none. What the client would take for
+ * the end of its own session is a refusal.
  */
 function refusal(status: number, body: JsonObject | undefined): MatrixError | undefined {
-  if (status === 401) return new MatrixError(403, 'M_FORBIDDEN', 'The identity server does not take the token');
+  const message = 'The identity server refused';
+  if (status === 401) return MatrixError.forbidden(message);
   const errcode = body?.['errcode'];
   if (status < 400 || status > 599 || typeof errcode !== 'string' || !/^[A-Z0-9_.]{1,100}$/.test(errcode))
     return undefined;
-  return new MatrixError(status < 500 || status === 501 ? status : 502, errcode, 'The identity server refused');
+  if (status < 500) return errorOfOther(status, errcode, message) ?? MatrixError.forbidden(message);
+  const code = errorOfOther(400, errcode, message)?.errcode ?? 'M_UNKNOWN';
+  return new MatrixError(status === 501 ? 501 : 502, code, message);
 }

@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import type { Tx } from '@rookery/database';
 import { OutboundError, OutboundHttp, ownUrl } from '@rookery/http';
-import { isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { errorOfOther, isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Clock, Config, Ids, Logger } from '@rookery/platform';
 import { secretHash } from '../common/secrets.js';
 import { canonicalMsisdn } from './addresses.js';
@@ -130,9 +130,6 @@ export class MsisdnVerification {
 const unreachable = (): MatrixError => new MatrixError(502, 'M_UNKNOWN', 'The identity server did not answer');
 
 function refusal(answer: JsonObject): MatrixError {
-  const errcode =
-    typeof answer['errcode'] === 'string' && /^[A-Z0-9_.]{1,100}$/.test(answer['errcode'])
-      ? answer['errcode']
-      : 'M_UNKNOWN';
-  return new MatrixError(400, errcode, 'The identity server refused');
+  const message = 'The identity server refused';
+  return errorOfOther(400, answer['errcode'], message) ?? new MatrixError(400, 'M_UNKNOWN', message);
 }

@@ -1,4 +1,4 @@
-/** Loopback, private, link-local, shared, test, benchmark and multicast ranges: nothing a server on the internet lives in. */
+/** Loopback, private, link-local, shared, test, benchmark, multicast and reserved ranges: nothing a server on the internet lives in. */
 export const localRanges: readonly string[] = [
   '127.0.0.0/8',
   '10.0.0.0/8',
@@ -13,6 +13,7 @@ export const localRanges: readonly string[] = [
   '198.51.100.0/24',
   '203.0.113.0/24',
   '224.0.0.0/4',
+  '240.0.0.0/4',
   '::1/128',
   'fe80::/10',
   'fc00::/7',

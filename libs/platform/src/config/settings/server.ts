@@ -142,9 +142,11 @@ export const serverSettings = {
     rule: '`0.0.0.0` and `::` are always blocked.',
   }),
   ip_range_whitelist: setting(k.list(k.ipRange), [], 'Exceptions from `ip_range_blacklist`.', { since: '1.25' }),
-  federation_ip_range_blacklist: optional(k.list(k.ipRange), 'Old form of `ip_range_blacklist` for federation.', {
-    deprecated: 'write ip_range_blacklist',
-  }),
+  federation_ip_range_blacklist: optional(
+    k.list(k.ipRange),
+    'Old form of `ip_range_blacklist` for other servers and identity servers; where both are set, both hold for these.',
+    { deprecated: 'write ip_range_blacklist' },
+  ),
   http_proxy: optional(k.text({ empty: false }), 'Proxy for outgoing http requests.', {
     rule: 'Else the environment variable `http_proxy`.',
   }),
