@@ -24,7 +24,8 @@ export type ScopedName =
   | 'runAsBackgroundProcess'
   | 'onStop'
   | 'sleep'
-  | 'getCurrentTimeMsec';
+  | 'getCurrentTimeMsec'
+  | 'completeSsoLogin';
 
 /** What is the same for all modules. Results that are handed to modules are plain data; events come from `toModuleEvent`. */
 export type SharedCapabilities = Omit<ModuleApi, keyof RegistrationApi | ScopedName>;

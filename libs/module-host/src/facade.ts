@@ -95,6 +95,7 @@ function scoped(parts: FacadeParts): Pick<ModuleApi, ScopedName> {
   const { loaded, scope, capabilities, caches, clock, metrics, contribute } = parts;
   const { name } = loaded.definition;
   const assertRegistering = (method: string): void => contribute(method, () => {});
+  let isWarned = false;
   return {
     moduleName: name,
     store: storeOf(name, capabilities.documents),
@@ -133,6 +134,11 @@ function scoped(parts: FacadeParts): Pick<ModuleApi, ScopedName> {
     onStop: (fn) => scope.add(fn),
     sleep: (delayMs) => clock.sleep(delayMs, scope.signal),
     getCurrentTimeMsec: () => clock.nowMs(),
+    completeSsoLogin(...login) {
+      if (!isWarned) scope.log.warn('completeSsoLogin is deprecated: use completeSsoLoginAsync', { module: name });
+      isWarned = true;
+      return runAsServer(() => capabilities.shared.completeSsoLoginAsync(...login));
+    },
   };
 }
 

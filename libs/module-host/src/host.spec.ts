@@ -50,6 +50,36 @@ const refusing = (name: string, message: string): RookeryModule =>
     api.registerSpamCheckerCallbacks({ userMayJoinRoom: () => ({ errcode: Codes.FORBIDDEN, message }) }),
   );
 
+it('ends a sign-on by the deprecated name, too, and says once what to write', async () => {
+  const warnings: string[] = [];
+  class Said extends SilentLogger {
+    override warn(message = ''): void {
+      warnings.push(message);
+    }
+    override child(): this {
+      return this;
+    }
+  }
+  const host = new ModuleHost({ clock: new SystemClock(), logger: new Said(), configDir: '/nowhere' });
+  const given: unknown[] = [];
+  const completeSsoLoginAsync = async (...args: unknown[]): Promise<Response> => {
+    given.push(args);
+    return new Response('done');
+  };
+  let api: ModuleApi | undefined;
+  await host.start([loaded(module('old', (own) => void (api = own)))], {
+    ...capabilities,
+    shared: { ...capabilities.shared, completeSsoLoginAsync },
+  });
+  const request = new Request('https://example.org/');
+  for (let i = 0; i < 2; i++) {
+    const answer = await api?.completeSsoLogin('@a:example.org', request, 'https://client.example/');
+    expect(await answer?.text()).toBe('done');
+  }
+  expect(given).toEqual(Array.from({ length: 2 }, () => ['@a:example.org', request, 'https://client.example/']));
+  expect(warnings).toEqual(['completeSsoLogin is deprecated: use completeSsoLoginAsync']);
+});
+
 it('registers modules in order and puts them in force together', async () => {
   const host = hostWith();
   const order: string[] = [];

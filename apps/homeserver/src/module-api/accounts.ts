@@ -51,7 +51,7 @@ const longestProvider = 255;
 const origin = { byAdmin: true };
 
 /** The part of the module API that is about accounts. */
-export function accountCapabilities(parts: AccountParts): AccountApi {
+export function accountCapabilities(parts: AccountParts): Omit<AccountApi, 'completeSsoLogin'> {
   const { database, config, clock, accounts, local, sessions, profiles, threepids } = parts;
   const { serverName } = config;
 

@@ -105,6 +105,11 @@ export interface AccountApi {
     newUser?: boolean,
     authProviderId?: string,
   ): Promise<Response>;
+  /**
+   * `complete_sso_login`: as {@link completeSsoLoginAsync} for a user who is not new. The log has a warning.
+   * @deprecated use {@link completeSsoLoginAsync}
+   */
+  completeSsoLogin(registeredUserId: string, request: Request, clientRedirectUrl: string): Promise<Response>;
   /** `store_remote_3pid_association`: notes that an address was bound at an identity server. */
   storeRemote3pidAssociation(userId: string, medium: string, address: string, idServer: string): Promise<void>;
   /** `get_user_ip_and_agents`, since a moment (milliseconds since the epoch; default: all that is kept). Newest first. */

@@ -89,7 +89,7 @@ export interface BackgroundApi {
   /** Prepares the module's own tables. Only while `register` runs; runs before the server listens. Ours. */
   migrate(migrations: readonly ModuleMigration[]): Promise<void>;
   /**
-   * `register_cached_function`: remembers answers by key in every process, at most `maxEntries` (default 1,000), each for
+   * `register_cached_function`: remembers answers by key, each process for itself, at most `maxEntries` (default 1,000), each for
    * `ttlMs` (default: until invalidated).
    */
   registerCachedFunction<T>(
