@@ -101,7 +101,17 @@ describe.each(databaseKinds)('an operator (%s)', (kind) => {
     expect(await rookery(['reload', '--config', server.configFile])).toMatchObject({ code: 0 });
     await eventually(async () => (await greeting()) === 'hello' || undefined);
     withModule('goodbye');
-    await rookery(['reload', '--config', server.configFile]);
+    const told = await rookery(['reload', '--config', server.configFile]);
+    expect(told).toMatchObject({ code: 0, output: expect.stringContaining('modules changed: counter') as string });
+    // It has happened when the command ends, whatever the outcome.
+    expect(await greeting()).toBe('goodbye');
+    writeFileSync(server.configFile, `${settings}\nmodules:\n  - module: ./counter/gone.mjs\n`);
+    const refused = await rookery(['reload', '--config', server.configFile]);
+    expect(refused.code).not.toBe(0);
+    expect(refused.output).toContain('Nothing was reloaded');
+    expect(refused.output).toContain('counter/gone.mjs');
+    expect(await greeting()).toBe('goodbye');
+    withModule('goodbye');
     await eventually(async () => (await greeting()) === 'goodbye' || undefined);
     expect((await rookery(['module', 'list', '--config', server.configFile])).output).toContain('counter');
 

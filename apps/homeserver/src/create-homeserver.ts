@@ -68,6 +68,20 @@ export interface HomeserverOverrides {
   readonly backgroundUpdates?: readonly BackgroundUpdate[];
 }
 
+/** What a reload did, for whoever asked for it. */
+export interface ReloadReport {
+  /** Settings that changed and hold now. */
+  readonly changed: readonly string[];
+  /** Names of modules by what became of them. */
+  readonly modules: {
+    readonly added: readonly string[];
+    readonly changed: readonly string[];
+    readonly removed: readonly string[];
+  };
+  /** What changed and holds after a restart only, or could not be taken over; a line each. */
+  readonly left: readonly string[];
+}
+
 /** How long a stop may take, milliseconds; the rest is cut. */
 const stopLimitMs = 4_500;
 const drainLimitMs = 3_000;
@@ -154,25 +168,29 @@ export class Homeserver {
    * Takes over changed settings and modules, certificates included, without dropping a connection.
    * @throws ModuleLoadError when a module is wrong; then everything stays as it was. What goes wrong afterwards is in the log.
    */
-  async reload(next: Config): Promise<void> {
+  async reload(next: Config): Promise<ReloadReport> {
     const {
       needRestart: stale,
       keptProviders,
       ...modules
     } = await this.modules.reload([...moduleEntriesOf(next), ...this.#moreModules]);
     const { changed, needRestart } = this.config.reload(next);
+    const left: string[] = [];
     try {
       this.#http?.reloadTls();
     } catch (err) {
+      left.push('the TLS certificate could not be read again');
       this.logger.error('The TLS certificate could not be read again; the one from before stays in use', { err });
     }
     await this.#moduleServices?.refresh();
     this.logger.info('Settings reloaded', { changed: [...changed], modules });
     if (needRestart.length > 0) {
       this.logger.warn('Settings that changed hold after a restart only', { settings: needRestart });
+      left.push(`these settings hold after a restart only: ${needRestart.join(', ')}`);
     }
     for (const provider of keptProviders) {
       this.logger.warn('What a module provides is made once: restart the server where it is in use', provider);
+      left.push(`what module ${provider.module} provides as ${provider.provider} stays until a restart`);
     }
     for (const { module, changedFile } of stale) {
       const reason = 'code is loaded once while a process runs';
@@ -181,7 +199,10 @@ export class Homeserver {
         changedFile,
         reason,
       });
+      left.push(`the code of module ${module} has changed and runs after a restart only (${changedFile})`);
     }
+    const { added, removed, changed: changedModules } = modules;
+    return { changed: [...changed], modules: { added, changed: changedModules, removed }, left };
   }
 
   /** Keeps what modules let escape from ending the process; for programs that are nothing but this server. */

@@ -1,5 +1,7 @@
 /** The homeserver as a library: for tests, and for programs that embed it. */
-export { Homeserver, type HomeserverOverrides } from './create-homeserver.js';
+export { Homeserver, type HomeserverOverrides, type ReloadReport } from './create-homeserver.js';
 export { deleteModuleData } from './module-api/module-data.query.js';
 export { forgetModule } from './module-api/forget-module.js';
 export { startProblems } from './start-problems.js';
+export { missingProviders, type OfflineServices, offlineServices } from './module-api/offline-checks.js';
+export type { ReloadOutcome } from './reload-outcome.js';

@@ -4,6 +4,7 @@ import { existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import { Homeserver } from './create-homeserver.js';
 import { writeFirstConfig } from './first-run.js';
+import { type ReloadOutcome, reloadOutcomeFile, writeReloadOutcome } from './reload-outcome.js';
 import { fileProblem, StartupError, startupMessage } from './startup-error.js';
 import { version } from './version.js';
 import { welcomeScreen } from './welcome.js';
@@ -39,10 +40,10 @@ function settingsFiles(options: Options): string[] {
   return [file];
 }
 
-/** Leaves the process id where the settings want it, until the process ends. @throws StartupError */
-function writePidFile(config: Config): void {
+/** Leaves the process id where the settings want it, until the process ends. @returns where @throws StartupError */
+function writePidFile(config: Config): string | undefined {
   const file = config.get('worker_app') === undefined ? config.get('pid_file') : config.get('worker_pid_file');
-  if (file === undefined) return;
+  if (file === undefined) return undefined;
   if (config.get('print_pidfile')) process.stdout.write(`${file}\n`);
   try {
     mkdirSync(dirname(file), { recursive: true });
@@ -50,7 +51,11 @@ function writePidFile(config: Config): void {
   } catch (error) {
     throw new StartupError(`Cannot write the pid file ${file}: ${fileProblem(error)}`);
   }
-  process.once('exit', () => rmSync(file, { force: true }));
+  process.once('exit', () => {
+    rmSync(file, { force: true });
+    rmSync(reloadOutcomeFile(file), { force: true });
+  });
+  return file;
 }
 
 async function run(): Promise<void> {
@@ -64,12 +69,18 @@ async function run(): Promise<void> {
   process.once('SIGTERM', stop);
   process.once('SIGINT', stop);
   await server.start();
-  writePidFile(server.config);
+  const pidFile = writePidFile(server.config);
+  const tell = (outcome: ReloadOutcome): void => {
+    if (pidFile !== undefined) writeReloadOutcome(pidFile, outcome);
+  };
   process.on('SIGHUP', () => {
     Promise.resolve()
       .then(() => server.reload(load()))
+      .then((report) => tell({ report }))
       .catch((error: unknown) => {
-        process.stderr.write(`Nothing was reloaded. ${startupMessage(error) ?? String(error)}\n`);
+        const problem = startupMessage(error) ?? String(error);
+        process.stderr.write(`Nothing was reloaded. ${problem}\n`);
+        tell({ problem });
       });
   });
   process.stdout.write(

@@ -64,7 +64,8 @@ export class ModuleHost {
    * @throws ModuleLoadError
    */
   import(entries: readonly ModuleEntry[]): Promise<LoadedModule[]> {
-    return importModules(entries, this.options);
+    const { configDir, clock } = this.options;
+    return importModules(entries, { configDir, clock, logger: this.#log });
   }
 
   /**
@@ -190,9 +191,10 @@ export class ModuleHost {
     };
     const api = createModuleApi({ loaded, scope, capabilities, caches, clock, metrics, contribute });
     try {
-      await whileLoading({ ...loaded, clock, late: 'it did not finish' }, async () =>
-        loaded.definition.register(api, loaded.config),
-      );
+      await whileLoading({ ...loaded, clock, late: 'it did not finish' }, async () => {
+        this.#log.info('Registering module', { module: name });
+        return loaded.definition.register(api, loaded.config);
+      });
     } catch (error) {
       throw asLoadError(name, error, 'register() failed: ');
     } finally {

@@ -4,7 +4,7 @@ import { dirname, isAbsolute, join, resolve as resolvePath } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { ConfigError, isRookeryModule, MODULE_API_VERSION, type RookeryModule } from '@rookery/module-api';
 import { isJsonObject } from '@rookery/matrix-types';
-import type { Clock } from '@rookery/platform';
+import type { Clock, Logger } from '@rookery/platform';
 import { rememberCode } from './code-files.js';
 import { ModuleLoadError } from './errors.js';
 import { isPath, packageOfModule, splitFragment } from './names.js';
@@ -47,16 +47,23 @@ const provided = ['@rookery/module-api', '@rookery/matrix-types'];
 let providing = false;
 const moduleName = /^[a-z0-9][a-z0-9._-]{0,63}$/;
 
-/** Imports modules in order and checks their configuration. @throws ModuleLoadError */
-export async function importModules(
-  entries: readonly ModuleEntry[],
-  options: { readonly configDir: string; readonly clock: Clock },
-): Promise<LoadedModule[]> {
+/** What importing takes. */
+interface ImportOptions {
+  readonly configDir: string;
+  readonly clock: Clock;
+  readonly logger?: Logger;
+}
+
+/**
+ * Imports modules in order and checks their configuration. The log names each before: its code may never give the thread back.
+ * @throws ModuleLoadError
+ */
+export async function importModules(entries: readonly ModuleEntry[], options: ImportOptions): Promise<LoadedModule[]> {
   if (entries.length > 0) provideModuleApi();
   const loaded: LoadedModule[] = [];
   for (const entry of entries) {
     try {
-      loaded.push(await importModule(entry, options.configDir, options.clock));
+      loaded.push(await importModule(entry, options));
     } catch (error) {
       throw asLoadError(entry.module, error).at(entry.where?.([]));
     }
@@ -95,16 +102,16 @@ function provideModuleApi(): void {
   });
 }
 
-async function importModule(entry: ModuleEntry, configDir: string, clock: Clock): Promise<LoadedModule> {
+async function importModule(entry: ModuleEntry, { configDir, clock, logger }: ImportOptions): Promise<LoadedModule> {
   const [specifier, exportName] = splitFragment(entry.module);
   const url = resolveModule(specifier, configDir, entry.settingsOption);
   const owner: Owner = { name: entry.module };
   let namespace: Readonly<Record<string, unknown>>;
   try {
-    namespace = await whileLoading(
-      { entry, owner, clock, late: 'its code did not finish loading' },
-      async () => (await import(url)) as Record<string, unknown>,
-    );
+    namespace = await whileLoading({ entry, owner, clock, late: 'its code did not finish loading' }, async () => {
+      logger?.info('Loading module', { module: entry.module });
+      return (await import(url)) as Record<string, unknown>;
+    });
   } catch (error) {
     const file = fileURLToPath(url);
     const place = placeIn(error, dirname(file));

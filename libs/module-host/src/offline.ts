@@ -1,4 +1,10 @@
-import type { AccountDataManager, FederationClientApi, HttpClient, PublicRoomListManager } from '@rookery/module-api';
+import type {
+  AccountDataManager,
+  FederationClientApi,
+  HttpClient,
+  ModuleMigration,
+  PublicRoomListManager,
+} from '@rookery/module-api';
 import { MatrixError } from '@rookery/matrix-types';
 import {
   type DocumentBackend,
@@ -12,6 +18,10 @@ import {
 export interface OfflineServer {
   readonly serverName: string;
   readonly publicBaseurl?: string | undefined;
+  /** Where templates can be read; without it that needs a running server, too. */
+  readonly readTemplates?: SharedCapabilities['readTemplates'];
+  /** Says what is wrong with a module's migrations, by throwing. */
+  readonly checkMigrations?: (module: string, migrations: readonly ModuleMigration[]) => void;
 }
 
 const wanting = 'needs a running server';
@@ -24,7 +34,12 @@ export const needsServer = (error: unknown): error is MatrixError =>
  * Capabilities without a server behind them: for checking that modules load, and for tests. Documents live in memory, jobs
  * are taken and never run, tables are not made; whatever needs accounts, rooms or other servers rejects with 503.
  */
-export function offlineCapabilities({ serverName, publicBaseurl }: OfflineServer): ModuleCapabilities {
+export function offlineCapabilities({
+  serverName,
+  publicBaseurl,
+  readTemplates,
+  checkMigrations,
+}: OfflineServer): ModuleCapabilities {
   const refuse = (name: string) => (): Promise<never> =>
     Promise.reject(new MatrixError(503, 'M_UNKNOWN', `${name} ${wanting}`));
   const each = <T>(object: string, names: readonly (keyof T & string)[]): T =>
@@ -39,6 +54,7 @@ export function offlineCapabilities({ serverName, publicBaseurl }: OfflineServer
     isMine: (id) => id.slice(id.indexOf(':') + 1) === serverName,
     getQualifiedUserId: (username) => (username.startsWith('@') ? username : `@${username}:${serverName}`),
     checkPushRuleActions: () => {},
+    ...(readTemplates ? { readTemplates } : {}),
     httpClient: each<HttpClient>('httpClient', [
       'getJson',
       'postJsonGetJson',
@@ -65,7 +81,10 @@ export function offlineCapabilities({ serverName, publicBaseurl }: OfflineServer
       runAt: async () => {},
       cancel: async () => false,
     },
-    tables: { run: refuse('runDbInteraction'), migrate: async () => {} },
+    tables: {
+      run: refuse('runDbInteraction'),
+      migrate: async (module, migrations) => checkMigrations?.(module, migrations),
+    },
   };
 }
 

@@ -1,4 +1,4 @@
-import { spawnSync } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -48,7 +48,11 @@ it('logs an exception of a module’s timer, and the process lives on', () => {
 });
 
 /** Runs code of two modules as a host does, in the guarded process: `loaded` has them. */
-function runHosted(modules: Readonly<Record<string, string>>): { code: number | null; out: string } {
+function runHosted(
+  modules: Readonly<Record<string, string>>,
+  before = '',
+  after = '',
+): { code: number | null; out: string } {
   const entries = Object.entries(modules).map(([file, code]) => {
     writeFileSync(join(folder, file), code);
     return { module: `./${file}`, onError: 'deny', allowFederationTo: [] };
@@ -68,11 +72,13 @@ function runHosted(modules: Readonly<Record<string, string>>): { code: number | 
     const say = (message, fields) => console.log(message, fields.module, String(fields.err).replace(/.*ECONNREFUSED.*/, 'ECONNREFUSED'));
     const logger = new SilentLogger();
     const host = new ModuleHost({ clock: new SystemClock(), logger, configDir: ${JSON.stringify(folder)} });
+    ${before}
     guardProcess(() => host.running, { error: say });
     const loaded = await host.import(${JSON.stringify(entries)});
     await host.start(loaded, offlineCapabilities({ serverName: 'example.org' }));
     const context = { source: 'client', isAdmin: false, duringRoomCreation: false };
     await host.dispatcher.gate('checkEventForSpam', context, { type: 'x' });
+    ${after}
     setTimeout(() => console.log('done'), 100);
   `,
   );
@@ -209,4 +215,53 @@ it('takes no code of the server for that of a module that lies in its folder', (
   }
   expect(ownerOf(thrownIn(join(root, 'near', 'other.js')), [module(join(root, 'near', 'index.js'))])).toBe('near');
   expect(ownerOf('a text', [module(join(root, 'near.mjs'))])).toBeUndefined();
+});
+
+it.each([
+  ['is imported', 'for (;;);'],
+  ['registers', definition('for (;;);')],
+])(
+  'a module that never gives the thread back while it %s is named before, and a signal ends the process',
+  async (_, module) => {
+    writeFileSync(join(folder, 'module.mjs'), module);
+    const script = `
+    import { writeSync } from 'node:fs';
+    import { guardProcess, ModuleHost, offlineCapabilities } from '${join(here, '../dist/index.js')}';
+    import { SilentLogger, SystemClock } from '${join(here, '../../platform/dist/index.js')}';
+    class Said extends SilentLogger {
+      info(message, fields) { writeSync(1, message + ' ' + fields.module + '\\n'); }
+      child() { return this; }
+    }
+    process.on('SIGTERM', () => process.exit(0));
+    const host = new ModuleHost({ clock: new SystemClock(), logger: new Said(), configDir: process.cwd() });
+    guardProcess(() => host.running, new SilentLogger());
+    const loaded = await host.import([{ module: './module.mjs', onError: 'deny', allowFederationTo: [] }]);
+    await host.start(loaded, offlineCapabilities({ serverName: 'example.org' }));`;
+    const env = { ...process.env, NODE_OPTIONS: '' };
+    const child = spawn(process.execPath, ['--input-type=module', '-e', script], { env, cwd: folder });
+    const closed = new Promise((resolve) => child.on('close', (__, by) => resolve(by)));
+    const last = module.startsWith('for') ? 'Loading module ./module.mjs' : 'Registering module m';
+    let out = '';
+    await new Promise<void>((resolve) => {
+      child.stdout.on('data', (data: Buffer) => {
+        out += data.toString();
+        if (out.includes(last)) resolve();
+      });
+      void closed.then(() => resolve());
+    });
+    child.kill('SIGTERM');
+    const signal = await closed;
+    expect({ out: out.trim().split('\n').at(-1), signal }).toEqual({ out: last, signal: 'SIGTERM' });
+  },
+);
+
+it('gives signals back to their listeners once modules are loaded', () => {
+  const { out } = runHosted(
+    { 'quiet.mjs': hosted('quiet', '') },
+    `
+    process.on('SIGTERM', () => { console.log('told'); });
+    process.once('SIGTERM', () => { console.log('told once'); });`,
+    `process.kill(process.pid, 'SIGTERM'); process.kill(process.pid, 'SIGTERM');`,
+  );
+  expect(out).toMatch(/^told\ntold once\n(told\n)?done\n$/);
 });

@@ -65,18 +65,46 @@ export async function notEndingTheProcess<T>(owner: Owner, report: () => string,
     process.stderr.write(`${report()}\n`);
   };
   process.on('exit', onExit);
+  const listenAgain = letSignalsEnd();
   try {
     return await work();
   } finally {
+    listenAgain();
     process.off('exit', onExit);
   }
+}
+
+/** Whether this program is guarded: then what happens to its signals is for us to say. */
+let isGuarded = false;
+let loading = 0;
+let held: readonly (readonly [NodeJS.Signals, readonly Function[]])[] = [];
+
+/**
+ * Code that never gives the thread back keeps every listener from running, those of signals as well; without any, the system ends
+ * the process by itself. So it is while a module is loaded, at the start or by a reload.
+ * @returns what brings the listeners back
+ */
+function letSignalsEnd(): () => void {
+  if (!isGuarded) return () => {};
+  if (loading++ === 0) {
+    held = (['SIGTERM', 'SIGINT'] as const).map((signal) => [signal, process.rawListeners(signal)]);
+    for (const [signal] of held) process.removeAllListeners(signal);
+  }
+  return () => {
+    if (--loading > 0) return;
+    for (const [signal, listeners] of held) {
+      for (const listener of listeners) process.on(signal, listener as NodeJS.SignalsListener);
+    }
+    held = [];
+  };
 }
 
 /**
  * Keeps what modules let escape from ending the process. A promise that is rejected with nobody listening is logged,
  * whoever made it. An exception that nobody caught, an `error` event without a listener among them, is logged when it comes
  * from a module or from anything that a module set going; any other still ends the process.
- * A module that ends the process itself is named, and the process counts as failed.
+ * A module that ends the process itself is named, and the process counts as failed. One that hangs while it is loaded does not
+ * keep signals from ending the process.
  * For the program, once per process. The result undoes it.
  * @param modules the modules in service, asked when something has escaped where no module is known to have been called
  */
@@ -104,7 +132,9 @@ export function guardProcess(modules: () => readonly ModuleCode[], logger: Logge
     process.exitCode = 1;
     logger.error('A module ended the process', { module });
   };
+  isGuarded = true;
   const undo = (): void => {
+    isGuarded = false;
     process.off('exit', onExit);
     process.off('unhandledRejection', onRejection);
     process.off('uncaughtException', onException);

@@ -24,6 +24,13 @@ export interface CheckedModule {
   readonly problem?: string;
 }
 
+/** What was found. */
+export interface CheckResult {
+  readonly modules: readonly CheckedModule[];
+  /** Why the server would not start although each module loads. */
+  readonly problems: readonly string[];
+}
+
 /** Keeps what is said about each module. */
 class Warnings extends Logger {
   readonly byModule = new Map<string, string[]>();
@@ -50,7 +57,7 @@ class Warnings extends Logger {
  * Imports every module of the settings, checks its configuration and lets it register, without a server.
  * @throws ConfigError when the settings themselves are wrong
  */
-export async function checkModules(files: readonly string[]): Promise<CheckedModule[]> {
+export async function checkModules(files: readonly string[]): Promise<CheckResult> {
   const config = loadConfig(files);
   const warnings = new Warnings();
   const imported: LoadedModule[] = [];
@@ -62,12 +69,14 @@ export async function checkModules(files: readonly string[]): Promise<CheckedMod
   }
 }
 
-async function tryOut(config: Config, warnings: Warnings, imported: LoadedModule[]): Promise<CheckedModule[]> {
+async function tryOut(config: Config, warnings: Warnings, imported: LoadedModule[]): Promise<CheckResult> {
   const newHost = (logger: Logger): ModuleHost =>
     new ModuleHost({ clock: new SystemClock(), logger, configDir: config.configDir });
+  const { missingProviders, offlineServices } = await import('@rookery/homeserver');
   const capabilities = offlineCapabilities({
     serverName: config.serverName,
     publicBaseurl: config.get('public_baseurl'),
+    ...offlineServices(config),
   });
   // What every attempt would repeat is said once, by the last one.
   const quiet = new Warnings();
@@ -103,8 +112,10 @@ async function tryOut(config: Config, warnings: Warnings, imported: LoadedModule
   const host = newHost(warnings);
   await host.start(good, capabilities);
   const summary = new Map(host.dispatcher.summary().map((row) => [row.module, row]));
+  const allLoad = results.every(({ problem }) => problem === undefined);
+  const problems = allLoad ? missingProviders(config, host.dispatcher) : [];
   await host.stop();
-  return results.map(({ entry, loaded, problem, untried }) => {
+  const modules = results.map(({ entry, loaded, problem, untried }) => {
     const name = loaded?.definition.name;
     const row = problem === undefined && name !== undefined ? summary.get(name) : undefined;
     return {
@@ -119,6 +130,7 @@ async function tryOut(config: Config, warnings: Warnings, imported: LoadedModule
       ...(problem === undefined ? {} : { problem }),
     };
   });
+  return { modules, problems };
 }
 
 /** What a module of the settings calls itself; `undefined` when it cannot be loaded. Other modules are left alone. */

@@ -54,6 +54,66 @@ async function rookery(...args: string[]): Promise<{ code: number; out: string; 
 }
 
 describe('module check', () => {
+  it.each([
+    [
+      'a template that is nowhere',
+      `await api.readTemplates(['nowhere.html'], import.meta.dirname);`,
+      'There is no template nowhere.html',
+    ],
+    [
+      'a table of another name',
+      `await api.migrate([{ name: '1', sql: ['CREATE TABLE mine (x INTEGER)'] }]);`,
+      'the name of mine has to begin with module_bad_',
+    ],
+  ])('fails, as the server would, for %s', async (_, body, said) => {
+    write('bad.mjs', source('bad', body).replace('register(', 'async register('));
+    settings('modules: [{ module: ./bad.mjs }]\n');
+    const { code, out } = await rookery('check', '-c', file);
+    expect(out).toContain('FAILED');
+    expect(out).toContain(said);
+    expect(code).toBe(1);
+  });
+
+  it('reads templates where a server would, and takes a module that finds its own', async () => {
+    write('templates/mine.html', 'Hello {{ name }}');
+    write(
+      'good.mjs',
+      source('good', `await api.readTemplates(['mine.html'], ${JSON.stringify(join(folder, 'templates'))});`).replace(
+        'register(',
+        'async register(',
+      ),
+    );
+    settings('modules: [{ module: ./good.mjs }]\n');
+    expect(await rookery('check', '-c', file)).toMatchObject({
+      code: 0,
+      out: expect.not.stringContaining('not tried') as string,
+    });
+  });
+
+  it('fails where other settings want something that no module provides, or that cannot be made', async () => {
+    write(
+      'tape.mjs',
+      source(
+        'tape',
+        `api.registerMediaStorageProvider('tape', (config) => { if (!config) throw new Error('no config'); return {}; });`,
+      ),
+    );
+    const check = async (name: string): Promise<{ code: number; out: string }> => {
+      settings(
+        `modules: [{ module: ./tape.mjs }]\nmedia_storage_providers: [{ module: ${name}, store_local: true }]\n`,
+      );
+      return rookery('check', '-c', file);
+    };
+    for (const [name, said] of [
+      ['disk', 'no module provides a media storage of this name'],
+      ['tape', 'no config'],
+    ] as const) {
+      const { code, out } = await check(name);
+      expect(out).toContain(`homeserver.yaml:5: media storage ${name}: ${said}`);
+      expect(code).toBe(1);
+    }
+  });
+
   it('shows what each module registers', async () => {
     write(
       'good.mjs',

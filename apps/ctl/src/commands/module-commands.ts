@@ -37,7 +37,7 @@ export function registerModuleCommands(program: Command, terminal: Terminal): vo
     .description('Shows the modules of the settings and what they register.')
     .option(configFlags, configHelp, collect)
     .action(async (options: Options) => {
-      for (const checked of await checkModules(pathsOf(options))) show(checked, terminal);
+      for (const checked of (await checkModules(pathsOf(options))).modules) show(checked, terminal);
     });
   module
     .command('check')
@@ -84,7 +84,7 @@ async function add(name: string, paths: readonly string[], terminal: Terminal): 
   const added = before.length === 0 && addModuleEntry(file, entry);
   const listed = before[0] ?? entry;
   terminal.note(added ? `${file} now lists ${listed}.` : `${file} lists ${listed} already.`);
-  const checked = (await checkModules(paths)).find((module) => module.entry === listed);
+  const checked = (await checkModules(paths)).modules.find((module) => module.entry === listed);
   if (checked) show(checked, terminal);
   const option = optionOf(paths);
   if (checked?.problem !== undefined) {
@@ -127,10 +127,11 @@ function install(name: string, folder: string, file: string): string {
 }
 
 async function check(files: readonly string[], terminal: Terminal): Promise<void> {
-  const modules = await checkModules(files);
+  const { modules, problems } = await checkModules(files);
   for (const module of modules) show(module, terminal);
+  for (const problem of problems) terminal.out(`FAILED ${problem}`);
   if (modules.length === 0) terminal.out('The settings list no module.');
-  if (modules.some(({ problem }) => problem !== undefined))
+  if (problems.length > 0 || modules.some(({ problem }) => problem !== undefined))
     throw new CommandError('The server would not start with these modules.');
 }
 

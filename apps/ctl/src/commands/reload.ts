@@ -1,9 +1,15 @@
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, readFileSync, rmSync } from 'node:fs';
+import { setTimeout as pause } from 'node:timers/promises';
 import type { Command } from 'commander';
+import type { ReloadOutcome } from '@rookery/homeserver';
 import { loadConfig } from '@rookery/platform';
 import { CommandError } from '../command-error.js';
 import type { Terminal } from '../terminal.js';
 import { collect } from './common.js';
+
+/** Modules have 30 seconds to be imported, and as long to register. */
+const limitMs = 120_000;
+const lookEveryMs = 100;
 
 interface ReloadOptions {
   readonly config?: readonly string[];
@@ -13,14 +19,12 @@ interface ReloadOptions {
 export function registerReloadCommand(program: Command, terminal: Terminal): void {
   program
     .command('reload')
-    .description(
-      'Lets the running server take over changed settings, modules and certificates. Its log says what it took.',
-    )
+    .description('Lets the running server take over changed settings, modules and certificates, and says what it took.')
     .option('-c, --config <file>', 'settings file or folder; may be given several times', collect)
     .action(({ config = ['homeserver.yaml'] }: ReloadOptions) => reload(config, terminal));
 }
 
-function reload(files: readonly string[], terminal: Terminal): void {
+async function reload(files: readonly string[], terminal: Terminal): Promise<void> {
   // What is wrong with the settings is said here, where somebody reads it, and nothing is sent.
   const config = loadConfig(files);
   const file = config.get('pid_file');
@@ -32,6 +36,9 @@ function reload(files: readonly string[], terminal: Terminal): void {
   const pid = existsSync(file) ? Number(readFileSync(file, 'utf8').trim()) : Number.NaN;
   if (!Number.isSafeInteger(pid) || pid <= 0)
     throw new CommandError(`${file} names no process: the server does not run`);
+  // As the server calls it: reloadOutcomeFile. The server is too large to be loaded for a name.
+  const outcomeFile = `${file}.reload`;
+  rmSync(outcomeFile, { force: true });
   try {
     process.kill(pid, 'SIGHUP');
   } catch (error) {
@@ -40,5 +47,29 @@ function reload(files: readonly string[], terminal: Terminal): void {
       isGone ? `The process ${pid} of ${file} does not run any more` : `The process ${pid} cannot be told: not allowed`,
     );
   }
-  terminal.note(`The server (process ${pid}) was told to reload.`);
+  const outcome = await outcomeOf(outcomeFile, pid);
+  if ('problem' in outcome) throw new CommandError(`Nothing was reloaded. ${outcome.problem}`);
+  const { changed, modules, left } = outcome.report;
+  terminal.note(`The server (process ${pid}) has taken over the settings.`);
+  const parts = { 'changed settings': changed, 'modules added': modules.added, 'modules changed': modules.changed };
+  for (const [what, names] of Object.entries({ ...parts, 'modules removed': modules.removed })) {
+    if (names.length > 0) terminal.note(`${what}: ${names.join(', ')}`);
+  }
+  for (const line of left) terminal.note(`not taken over: ${line}`);
+}
+
+/** What the server says became of the reload. @throws CommandError when it says nothing */
+async function outcomeOf(file: string, pid: number): Promise<ReloadOutcome> {
+  for (let waitedMs = 0; waitedMs < limitMs; waitedMs += lookEveryMs) {
+    if (existsSync(file)) return JSON.parse(readFileSync(file, 'utf8')) as ReloadOutcome;
+    try {
+      process.kill(pid, 0);
+    } catch {
+      throw new CommandError(`The server (process ${pid}) has ended; its log says why`);
+    }
+    await pause(lookEveryMs);
+  }
+  throw new CommandError(
+    `The server (process ${pid}) was told to reload and did not say what became of it; its log may`,
+  );
 }

@@ -83,9 +83,9 @@ export function messagingCapabilities(parts: MessagingParts): MessagingApi {
   };
 }
 
-/** @throws MatrixError 404 when a template is nowhere; Error when one is wrong */
-function readTemplates(
-  { config, ids, logger }: MessagingParts,
+/** `api.readTemplates`. @throws MatrixError 404 when a template is nowhere; Error when one is wrong */
+export function readTemplates(
+  { config, ids, logger }: Pick<MessagingParts, 'config' | 'ids' | 'logger'>,
   filenames: readonly string[],
   folder: string | undefined,
 ): readonly ModuleTemplate[] {

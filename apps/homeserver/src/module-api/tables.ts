@@ -61,7 +61,8 @@ function moduleTransaction(tx: Tx, wall: ModuleWall): ModuleTransaction {
   } satisfies ModuleTransaction);
 }
 
-function checkSteps(module: string, migrations: readonly ModuleMigration[]): void {
+/** Says what is wrong with the steps of a module, whatever the database. @throws RangeError */
+export function checkSteps(module: string, migrations: readonly ModuleMigration[]): void {
   const seen = new Set<string>();
   const prefix = tablePrefix(module);
   for (const { name, sql } of migrations) {
