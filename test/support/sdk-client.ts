@@ -64,15 +64,21 @@ export async function loginClient(
   return loggedIn(baseUrl, answer.user_id, answer.access_token, answer.device_id);
 }
 
-/** A client with a token that is known. */
-export function loggedIn(baseUrl: string, userId: string, accessToken: string, deviceId: string): RegisteredClient {
+/** A client with a token that is known. @param fetchFn what asks; answers of this server are held against the specification */
+export function loggedIn(
+  baseUrl: string,
+  userId: string,
+  accessToken: string,
+  deviceId: string,
+  fetchFn: typeof fetch = validatedFetch,
+): RegisteredClient {
   const client = createClient({
     baseUrl,
     userId,
     accessToken,
     deviceId,
     store: new MemoryStore(),
-    fetchFn: validatedFetch,
+    fetchFn,
     useAuthorizationHeader: true,
     logger: quiet,
   });
