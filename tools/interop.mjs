@@ -3,11 +3,13 @@
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { become, ensureBuilt, ensureInstalled, projectNode, root, run } from './lib.mjs';
+import { become, ensureInstalled, root, run } from './lib.mjs';
 
 const release = 'matrix-synapse==1.163.2';
 const place = join(root, 'node_modules', '.cache', 'interop');
 const python = join(place, 'bin', 'python');
+/** There once the environment is whole; another release makes it anew. */
+const stamp = join(place, release);
 
 function findPython() {
   for (const name of ['python3', 'python']) {
@@ -18,7 +20,7 @@ function findPython() {
 }
 
 function ensurePeer() {
-  if (existsSync(join(place, release))) return true;
+  if (existsSync(stamp)) return true;
   const system = findPython();
   if (system === undefined) return false;
   console.log(`Installing ${release} from PyPI (once; about a minute)...`);
@@ -26,7 +28,7 @@ function ensurePeer() {
   mkdirSync(place, { recursive: true });
   run(system, ['-m', 'venv', place]);
   run(python, ['-m', 'pip', 'install', '--quiet', '--disable-pip-version-check', release]);
-  writeFileSync(join(place, release), '');
+  writeFileSync(stamp, '');
   return true;
 }
 
@@ -37,16 +39,6 @@ if (!ensurePeer()) {
   );
   process.exit(0);
 }
-ensureBuilt();
-become(
-  projectNode(),
-  [join(root, 'node_modules', 'jest', 'bin', 'jest.js'), '-c', 'jest.interop.mjs', '-i', ...process.argv.slice(2)],
-  {
-    env: {
-      ...process.env,
-      INTEROP_PYTHON: python,
-      NODE_OPTIONS: `${process.env.NODE_OPTIONS ?? ''} --enable-source-maps --import @swc-node/register/esm-register --conditions=@rookery/source --disable-warning=ExperimentalWarning`,
-      SWC_NODE_PROJECT: join(root, 'tsconfig.check.json'),
-    },
-  },
-);
+become(process.execPath, [join(root, 'tools', 'test.mjs'), '--lane=interop', '-i', ...process.argv.slice(2)], {
+  env: { ...process.env, INTEROP_PYTHON: python },
+});

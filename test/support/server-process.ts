@@ -23,14 +23,19 @@ async function withAdministrator<T>(fn: (client: pg.Client) => Promise<T>): Prom
 
 let databaseNumber = 0;
 
-/** A `database` section for an empty database, and how to remove it. */
+/** Where a database lies: a file of SQLite, or its name in the PostgreSQL of the tests. */
+export type DatabasePlace = { readonly file: string } | { readonly name: string };
+
+/** A `database` section for an empty database, where that is, and how to remove it. */
 export async function emptyDatabase(
   kind: DatabaseKind,
   folder: string,
-): Promise<{ section: object; drop(): Promise<void> }> {
+): Promise<{ section: object; place: DatabasePlace; drop(): Promise<void> }> {
   if (kind === 'sqlite') {
+    const file = join(folder, 'homeserver.db');
     return {
-      section: { name: 'sqlite3', args: { database: join(folder, 'homeserver.db') } },
+      section: { name: 'sqlite3', args: { database: file } },
+      place: { file },
       drop: () => Promise.resolve(),
     };
   }
@@ -53,6 +58,7 @@ export async function emptyDatabase(
         cp_max: 5,
       },
     },
+    place: { name },
     drop: () =>
       withAdministrator((client) => client.query(`DROP DATABASE IF EXISTS ${name} WITH (FORCE)`)).then(() => undefined),
   };
@@ -68,6 +74,8 @@ export class ServerProcess {
     readonly configFile: string,
     readonly baseUrl: string,
     readonly registrationSecret: string,
+    /** Where its rows are, unless the settings name another database. */
+    readonly database: DatabasePlace,
     private readonly dropDatabase: () => Promise<void>,
   ) {}
 
@@ -98,12 +106,24 @@ export class ServerProcess {
       ...unlimited,
     };
     await writeFile(configFile, stringify({ ...defaults, ...settings }));
-    return new ServerProcess(folder, configFile, `http://127.0.0.1:${port}`, secret, database.drop);
+    return new ServerProcess(folder, configFile, `http://127.0.0.1:${port}`, secret, database.place, database.drop);
   }
 
   /** Everything the program has printed. */
   get output(): string {
     return this.#output;
+  }
+
+  /** The process's id. @throws Error when it does not run */
+  get pid(): number {
+    const pid = this.#child?.pid;
+    if (pid === undefined) throw new Error('the server does not run');
+    return pid;
+  }
+
+  /** Sends a signal that does not end it. */
+  signal(signal: 'SIGHUP'): void {
+    this.#child?.kill(signal);
   }
 
   /** Starts the program and waits until it answers. */

@@ -16,8 +16,17 @@ export class FederatingProcesses {
 
   constructor(private readonly database: DatabaseKind) {}
 
-  /** Starts one more. @param settings besides those that it needs to be found and believed */
-  async start(settings: object = {}): Promise<FederatingProcess> {
+  /**
+   * Starts one more.
+   * @param settings besides those that it needs to be found and believed
+   * @param files put into its folder, by name
+   * @param resources what its first listener serves besides clients
+   */
+  async start(
+    settings: object = {},
+    files: Readonly<Record<string, string>> = {},
+    resources: readonly string[] = [],
+  ): Promise<FederatingProcess> {
     const [port, tlsPort] = [await freePort(), await freePort()];
     const name = `localhost:${tlsPort}`;
     const listener = { bind_addresses: ['127.0.0.1'], type: 'http' };
@@ -28,7 +37,7 @@ export class FederatingProcesses {
       tls_certificate_path: 'tls.cert',
       tls_private_key_path: 'tls.key',
       listeners: [
-        { ...listener, port, resources: [{ names: ['client'] }] },
+        { ...listener, port, resources: [{ names: ['client', ...resources] }] },
         { ...listener, port: tlsPort, tls: true, resources: [{ names: ['federation'] }] },
       ],
       ...settings,
@@ -38,6 +47,7 @@ export class FederatingProcesses {
     await writeFile(join(process.folder, 'ca.pem'), this.#authority.cert);
     await writeFile(join(process.folder, 'tls.cert'), cert);
     await writeFile(join(process.folder, 'tls.key'), key);
+    for (const [file, text] of Object.entries(files)) await writeFile(join(process.folder, file), text);
     const started = { process, name };
     this.#started.push(started);
     await process.start();
@@ -85,6 +95,17 @@ export class ProcessUser {
     } catch {
       return { ok: false, body: undefined };
     }
+  }
+
+  /** Puts a file into the media repository; whether it was taken. */
+  async upload(bytes: Uint8Array<ArrayBuffer>): Promise<boolean> {
+    const answer = await fetch(`${this.home.process.baseUrl}/_matrix/media/v3/upload`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${this.token}`, 'content-type': 'application/octet-stream' },
+      body: bytes,
+    });
+    await answer.arrayBuffer();
+    return answer.ok;
   }
 
   /** The answer. @throws Error for any but 2xx */
