@@ -29,7 +29,7 @@ interface Sync {
 
 interface Sliding {
   readonly pos: string;
-  readonly rooms: Record<string, { required_state?: WireEvent[]; timeline?: WireEvent[] }>;
+  readonly rooms: Record<string, { required_state?: WireEvent[]; timeline?: WireEvent[]; limited?: boolean }>;
 }
 
 const slidingPath = '/_matrix/client/unstable/org.matrix.simplified_msc3575/sync';
@@ -146,6 +146,29 @@ describe.each(databases)('a sync leaves nothing out (%s)', (database) => {
     expect(lists?.changed).toContain(frank.userId);
     await leave(frank, roomId);
     expect((await sync(bob, { since: invited })).device_lists?.left).toEqual([frank.userId]);
+  });
+
+  it('tells of a gap, also where all that follows is hidden', async () => {
+    const [grace, henry] = [
+      await homeserver.registerUser(`grace-${database}`),
+      await homeserver.registerUser(`henry-${database}`),
+    ];
+    const roomId = await createRoom(alice, { preset: 'public_chat' });
+    for (const user of [grace, henry]) await join(user, roomId);
+    await ok(henry, 'PUT', `/user/${henry.userId}/account_data/m.ignored_user_list`, {
+      ignored_users: { [grace.userId]: {} },
+    });
+    const list = { ranges: [[0, 50]], timeline_limit: 1, required_state: [] };
+    const slide = (query: string): Promise<Sliding> =>
+      ok(henry, 'POST', `${slidingPath}?timeout=0${query}`, { lists: { all: list } });
+    const { pos } = await slide('');
+    const { next_batch: since } = await sync(henry);
+    await say(alice, roomId, 'to be seen');
+    await say(grace, roomId, 'not to be seen');
+    const { limited, timeline } = (await slide(`&pos=${pos}`)).rooms[roomId] ?? {};
+    expect({ limited, timeline }).toEqual({ limited: true, timeline: [] });
+    const room = (await sync(henry, { since, filter: { room: { timeline: { limit: 1 } } } })).rooms?.join?.[roomId];
+    expect(room?.timeline).toMatchObject({ limited: true, events: [] });
   });
 
   it('gives the member events of those by whom a room is called', async () => {

@@ -136,7 +136,8 @@ export class RoomAnswerWriter {
       const summary = details.summaries.get(roomId);
       const shown = timelineByRoom.get(roomId) ?? [];
       const required = stateByRoom.get(roomId) ?? [];
-      const isWorth = part.initial || part.expanded || part.always || summary !== undefined;
+      // A gap is told, also where all that would be shown behind it is hidden.
+      const isWorth = part.initial || part.expanded || part.always || summary !== undefined || slice?.limited === true;
       if (!isWorth && shown.length === 0 && required.length === 0) continue;
       const hasTimeline = part.initial || part.expanded || shown.length > 0 || slice?.limited === true;
       rooms.set(roomId, {
