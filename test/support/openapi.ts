@@ -162,7 +162,9 @@ function problemsOf(endpoint: Endpoint, exchange: Exchange): string[] {
   const isError = exchange.status >= 400;
   // A request that was refused may well be wrong; one that was accepted may not.
   if (!isError && endpoint.request !== undefined && exchange.requestBody !== undefined) {
-    if (!endpoint.request(exchange.requestBody)) report('request', endpoint.request);
+    // Typed clients write null for what they do not have.
+    const counts = ({ keyword, data }: ErrorObject): boolean => keyword !== 'type' || data !== null;
+    if (!endpoint.request(exchange.requestBody)) report('request', endpoint.request, counts);
   }
   const response = endpoint.responses.get(String(exchange.status));
   if (response !== undefined && !response(exchange.responseBody)) {

@@ -205,6 +205,17 @@ describe.each(['sqlite', 'postgres'] as const)('callbacks fire (%s)', (kind) => 
     expect(topic.body['topic']).toBe('from a module');
   });
 
+  it('when a room that is to be public may not be in the directory: it is made, unlisted', async () => {
+    probe.answers.userMayPublishRoom = () => Codes.FORBIDDEN;
+    const made = await ann.request<{ room_id: string }>('POST', '/createRoom', { visibility: 'public' });
+    expect(made.status).toBe(200);
+    const listing = `/directory/list/room/${made.body.room_id}`;
+    expect((await ann.request('GET', listing)).body).toEqual({ visibility: 'private' });
+    expect((await ann.request('PUT', listing, { visibility: 'public' })).status).toBe(403);
+    probe.answers = {};
+    expect((await ann.request('PUT', listing, { visibility: 'public' })).status).toBe(200);
+  });
+
   it('when somebody is invited and joins', async () => {
     const invite = (userId: string): ReturnType<TestUser['request']> =>
       ann.request('POST', room('invite'), { user_id: userId });

@@ -179,6 +179,9 @@ describe.each(databases)('what clients and scripts in use expect of rooms (%s)',
       '/publicRooms?since=&server=',
     ])
       expect([path, (await alice.request('GET', path)).status]).toEqual([path, 200]);
+    const nothing = { since: null, filter: null, include_all_networks: null, third_party_instance_id: null };
+    for (const body of [nothing, { filter: { generic_search_term: null, room_types: null } }])
+      expect((await alice.request('POST', '/publicRooms', body)).status).toBe(200);
   });
 
   it('says that a request is wrong where nobody could send it', async () => {

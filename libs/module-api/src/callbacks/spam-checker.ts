@@ -72,7 +72,10 @@ export interface SpamCheckerCallbacks {
     roomAlias: string,
     context: CallbackContext,
   ): Promise<SpamVerdict> | SpamVerdict;
-  /** `user_may_publish_room`: a user adds a room to the public directory. */
+  /**
+   * `user_may_publish_room`: a user adds a room to the public directory. One that is to be public from the start is made all
+   * the same, unlisted.
+   */
   userMayPublishRoom?(userId: string, roomId: string, context: CallbackContext): Promise<SpamVerdict> | SpamVerdict;
   /** `user_may_send_state_event`: a local client sends a state event by the state endpoint. */
   userMaySendStateEvent?(

@@ -7,16 +7,16 @@ import { type PublicRoomsRequest, RoomDirectory } from './directory.service.js';
 const searchSchema = {
   properties: {
     limit: { type: 'integer', minimum: 0 },
-    since: { type: 'string' },
+    since: { type: ['string', 'null'] },
     filter: {
-      type: 'object',
+      type: ['object', 'null'],
       properties: {
-        generic_search_term: { type: 'string' },
-        room_types: { type: 'array', maxItems: 100, items: { type: ['string', 'null'] } },
+        generic_search_term: { type: ['string', 'null'] },
+        room_types: { type: ['array', 'null'], maxItems: 100, items: { type: ['string', 'null'] } },
       },
     },
-    include_all_networks: { type: 'boolean' },
-    third_party_instance_id: { type: 'string' },
+    include_all_networks: { type: ['boolean', 'null'] },
+    third_party_instance_id: { type: ['string', 'null'] },
   },
 };
 const visibilitySchema = { properties: { visibility: { enum: ['public', 'private'] } } };

@@ -18,14 +18,16 @@ import {
 } from './directory.query.js';
 import { PublicationRules } from './publication-rules.js';
 
-/** What somebody looks for in the directory; the wire's names. */
+/** What somebody looks for in the directory; the wire's names, where clients write `null` for what they do not have. */
 export interface PublicRoomsRequest {
   readonly limit?: number | undefined;
-  readonly since?: string | undefined;
+  readonly since?: string | null | undefined;
   readonly filter?:
-    { readonly generic_search_term?: string; readonly room_types?: readonly (string | null)[] } | undefined;
-  readonly include_all_networks?: boolean | undefined;
-  readonly third_party_instance_id?: string | undefined;
+    | { readonly generic_search_term?: string | null; readonly room_types?: readonly (string | null)[] | null }
+    | null
+    | undefined;
+  readonly include_all_networks?: boolean | null | undefined;
+  readonly third_party_instance_id?: string | null | undefined;
 }
 
 const maxPage = 100;
@@ -54,11 +56,12 @@ export class RoomDirectory {
       if (!isValidServerName(server)) throw MatrixError.invalidParam('This is not a server name');
       const { gateway } = this.remote;
       if (!gateway) throw MatrixError.notFound('The server cannot be reached');
-      return gateway.publicRooms(server, { ...request });
+      const given = Object.entries(request).filter(([, value]) => value !== null && value !== undefined);
+      return gateway.publicRooms(server, Object.fromEntries(given));
     }
     if (!this.config.get('enable_room_list_search')) return { chunk: [], total_room_count_estimate: 0 };
     const limit = Math.max(1, Math.min(request.limit || maxPage, maxPage));
-    const since = request.since === undefined ? undefined : readToken(request.since);
+    const since = request.since ? readToken(request.since) : undefined;
     const search: PublicRoomSearch = {
       term: request.filter?.generic_search_term?.slice(0, maxTermLength).replaceAll('\0', '') || undefined,
       types: request.filter?.room_types?.filter((type) => !type?.includes('\0')),
@@ -66,7 +69,7 @@ export class RoomDirectory {
       backwards: since?.backwards ?? false,
       limit: limit + 1,
       federatableOnly: forServer,
-      network: request.include_all_networks ? 'all' : networkOf(request.third_party_instance_id),
+      network: request.include_all_networks ? 'all' : networkOf(request.third_party_instance_id ?? undefined),
     };
     const [found, total] = await Promise.all([
       selectPublicRooms(this.database, search),
