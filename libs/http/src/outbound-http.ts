@@ -4,7 +4,7 @@ import { BlockList, isIP, type LookupFunction } from 'node:net';
 import { Readable, Transform, type TransformCallback } from 'node:stream';
 import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
 import type { Agent, Dispatcher, ProxyAgent } from 'undici';
-import type { IpGuard } from './ip-guard.js';
+import { IpGuard } from './ip-guard.js';
 import { undici } from './undici.js';
 
 /** Why an outgoing request failed. */
@@ -44,6 +44,8 @@ export interface OutboundRequest {
   readonly maxBytes?: number;
   /** Redirects followed; 0 hands over the redirect itself. Default 5 for `GET` and `HEAD`, else 0. */
   readonly maxRedirects?: number;
+  /** The address stands in the settings and often lies in the operator's own network: no range of addresses is closed. */
+  readonly operatorsChoice?: boolean;
   readonly signal?: AbortSignal;
 }
 
@@ -146,6 +148,7 @@ const decoders: Readonly<Record<string, () => Transform>> = {
 export class OutboundHttp {
   #dispatchers: Dispatchers | undefined;
   #toIdentityServers: OutboundHttp | undefined;
+  #unguarded: OutboundHttp | undefined;
   readonly #bypasses: (host: string) => boolean;
 
   constructor(private readonly options: OutboundOptions) {
@@ -165,6 +168,10 @@ export class OutboundHttp {
    * @throws OutboundError
    */
   async stream(request: OutboundRequest): Promise<OutboundStream> {
+    if (request.operatorsChoice) {
+      this.#unguarded ??= new OutboundHttp({ ...this.options, guard: new IpGuard([]) });
+      return this.#unguarded.stream({ ...request, operatorsChoice: false });
+    }
     const timeoutMs = request.timeoutMs ?? 30_000;
     const timeout = AbortSignal.timeout(timeoutMs);
     const signal = request.signal === undefined ? timeout : AbortSignal.any([timeout, request.signal]);
@@ -265,7 +272,11 @@ export class OutboundHttp {
   async close(): Promise<void> {
     await this.#toIdentityServers?.close();
     const { direct, proxies } = this.#dispatchers ?? { direct: undefined, proxies: new Map<string, ProxyAgent>() };
-    await Promise.all([direct?.destroy(), ...[...proxies.values()].map((proxy) => proxy.destroy())]);
+    await Promise.all([
+      this.#unguarded?.close(),
+      direct?.destroy(),
+      ...[...proxies.values()].map((proxy) => proxy.destroy()),
+    ]);
   }
 
   #dispatcherFor(url: URL): Dispatcher {

@@ -50,7 +50,6 @@ describe.each(['sqlite', 'postgres'] as const)('interactive auth (%s)', (kind) =
           require_at_registration: true,
           policy_name: 'House rules',
         },
-        ip_range_blacklist: [],
         rc_registration_token_validity: { per_second: 1000, burst_count: 1000 },
       },
     });
@@ -302,7 +301,6 @@ describe.each(['sqlite', 'postgres'] as const)('registration with addresses (%s)
           { medium: 'msisdn', pattern: '^44' },
         ],
         rc_3pid_validation: { per_second: 1000, burst_count: 1000 },
-        ip_range_blacklist: [],
       },
     });
   });

@@ -31,7 +31,7 @@ export class NoticeAppearance {
       sender,
       {
         displayname: this.config.get('server_notices.system_mxid_display_name'),
-        avatar_url: this.config.get('server_notices.system_mxid_avatar_url'),
+        avatar_url: this.config.get('server_notices.system_mxid_avatar_url') || undefined,
       },
       { origin: { byAdmin: true }, byAdmin: true, propagate: false },
     );
@@ -55,7 +55,7 @@ export class NoticeAppearance {
     };
     await set('m.room.name', 'name', this.config.get('server_notices.room_name'));
     await set('m.room.topic', 'topic', this.config.get('server_notices.room_topic'));
-    await set('m.room.avatar', 'url', this.config.get('server_notices.room_avatar_url'));
+    await set('m.room.avatar', 'url', this.config.get('server_notices.room_avatar_url') || undefined);
     const profile = await this.members.of(sender);
     await this.#send(sender, roomId, 'm.room.member', sender, { ...profile, membership: 'join' });
     this.#rooms.set(roomId, wanted);

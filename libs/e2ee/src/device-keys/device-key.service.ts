@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { Database, type Tx } from '@rookery/database';
-import { domainOf, isJsonObject, isValidUserId, type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { domainOf, isValidUserId, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Clock, Config } from '@rookery/platform';
 import { MembershipReader } from '@rookery/rooms';
 import { UserHooks } from '@rookery/users';

@@ -173,6 +173,11 @@ const refusals: [name: string, lines: string, expected: string[]][] = [
     ['error homeserver.yaml:4: refresh_token_lifetime: must not be longer than session_lifetime'],
   ],
   [
+    'addresses to prove that nobody can prove',
+    'enable_registration: true\nregistrations_require_3pid: [email, msisdn]',
+    ['error homeserver.yaml:4: registrations_require_3pid: nobody could register: to prove mail addresses'],
+  ],
+  [
     'captcha without keys',
     'enable_registration_captcha: true',
     ['error homeserver.yaml:3: enable_registration_captcha: needs recaptcha_public_key', 'error'],

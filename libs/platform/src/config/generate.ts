@@ -74,6 +74,9 @@ report_stats: ${options.reportStats ?? false}
 # registrations_require_3pid, enable_registration_captcha and registration_requires_token.
 enable_registration: false
 
+# Whoever asks for a mail is not told whether an address has an account here; its owner is, by mail.
+request_token_inhibit_3pid_errors: true
+
 # Random, and secret.
 registration_shared_secret: ${value(options.secrets.registrationSharedSecret)}
 macaroon_secret_key: ${value(options.secrets.macaroonSecretKey)}

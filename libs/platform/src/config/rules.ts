@@ -35,6 +35,20 @@ const accountRules: readonly Rule[] = [
         : undefined;
     },
   ),
+  rule(
+    ['registrations_require_3pid', 'account_threepid_delegates.msisdn', 'disable_msisdn_registration'],
+    ({ get, given }) => {
+      if (!get('enable_registration')) return undefined;
+      if (get('registration_requires_token') && get('enable_registration_token_3pid_bypass')) return undefined;
+      const required = get('registrations_require_3pid');
+      if (required.includes('email') && !given('email'))
+        return 'nobody could register: to prove mail addresses, set up the email section';
+      const asksForNumber = required.includes('msisdn') && !get('disable_msisdn_registration');
+      return asksForNumber && get('account_threepid_delegates.msisdn') === undefined
+        ? 'nobody could register: to prove phone numbers, set account_threepid_delegates.msisdn'
+        : undefined;
+    },
+  ),
   needs('enable_registration_captcha', 'recaptcha_public_key'),
   needs('enable_registration_captcha', 'recaptcha_private_key'),
   rule(['trust_identity_server_for_password_resets', 'trusted_third_party_id_servers'], ({ get }) => {

@@ -53,6 +53,8 @@ eachDatabase('invites of other servers', (open) => {
     await push.get(EventPersister).receiveOutOfBand('10', event);
     expect(await notified()).toEqual([event.eventId]);
     expect((await push.get(PushCounts).read(bob, [roomId])).get(roomId)).toEqual(new Map());
+    // The invite itself waits for an answer: badges tell of it.
+    expect(await push.get(PushCounts).badge(bob)).toEqual({ messages: 1, rooms: 1 });
   });
 
   it('but not when they are only part of what another server tells about a room', async () => {

@@ -6,7 +6,7 @@ import { LRUCache } from 'lru-cache';
 import { selectGroupsOf } from '../rules/rule-groups.query.js';
 import type { EventPush } from './event-push.js';
 import { OwnReads } from './own-reads.js';
-import { raiseMark, selectCountedRooms, selectCounts, type ThreadMark } from './push-actions.query.js';
+import { countInvites, raiseMark, selectCountedRooms, selectCounts, type ThreadMark } from './push-actions.query.js';
 import { selectUnreadMessages } from './unread-messages.query.js';
 
 /** Unread notifications. */
@@ -120,13 +120,17 @@ export class PushCounts {
     return selectUnreadMessages(this.database, userId, roomIds);
   }
 
-  /** Unread notifications in all rooms of a user, and in how many rooms there are any: for badges. */
+  /** Unread notifications in all rooms of a user, and in how many rooms there are any: for badges. An open invite is one. */
   async badge(userId: string): Promise<{ readonly messages: number; readonly rooms: number }> {
-    const counts = await this.read(userId, await selectCountedRooms(this.database, userId));
+    const [rooms, invites] = await Promise.all([
+      selectCountedRooms(this.database, userId),
+      countInvites(this.database, userId),
+    ]);
+    const counts = await this.read(userId, rooms);
     const totals = [...counts.values()].map((room) => totalOf(room).notify);
     return {
-      messages: totals.reduce((sum, total) => sum + total, 0),
-      rooms: totals.filter((total) => total > 0).length,
+      messages: totals.reduce((sum, total) => sum + total, invites),
+      rooms: totals.filter((total) => total > 0).length + invites,
     };
   }
 

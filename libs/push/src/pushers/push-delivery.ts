@@ -1,9 +1,11 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
+import type { RoomEvent } from '@rookery/events';
+import { isJsonObject } from '@rookery/matrix-types';
 import { Clock, Config, Ids, Lifecycle, Logger, Metrics, type Timer } from '@rookery/platform';
 import type { PushAction } from '@rookery/push-rules';
 import { Follower, Notifier, saveCursor } from '@rookery/replication';
-import { EventStore, RoomStateReader } from '@rookery/rooms';
+import { EventStore, prejoinStateOf, RoomStateReader, type StoredEvent } from '@rookery/rooms';
 import { stateKeyOf } from '@rookery/state-res';
 import { LRUCache } from 'lru-cache';
 import { OwnReads } from '../actions/own-reads.js';
@@ -214,7 +216,7 @@ export class PushDelivery implements OnModuleInit {
     if (stored === undefined || stored.redactedBy !== undefined) return this.#sent(pusher, row, upTo);
     const [unread, surroundings] = await Promise.all([
       this.#withBadge(pusher) ? this.#badge(pusher.userId) : undefined,
-      pusher.data['format'] === 'event_id_only' ? {} : this.#surroundings(row.room_id, stored.event.sender),
+      pusher.data['format'] === 'event_id_only' ? {} : this.#surroundings(row.room_id, stored),
     ]);
     const verdict = await this.gateway.notify(
       pusher,
@@ -314,7 +316,10 @@ export class PushDelivery implements OnModuleInit {
     return this.config.get('push.group_unread_count_by_room') ? rooms : messages;
   }
 
-  async #surroundings(roomId: string, sender: string): Promise<EventSurroundings> {
+  async #surroundings(roomId: string, { event, outlier }: StoredEvent): Promise<EventSurroundings> {
+    const { sender } = event;
+    // Of a room that this server is not in, all that is known is what the invite shows.
+    if (outlier) return surroundingsOf(sender, (type, stateKey, key) => shownText(event, type, stateKey, key));
     const ids = await this.state.currentIds(roomId, {
       types: [
         ['m.room.name', ''],
@@ -323,20 +328,36 @@ export class PushDelivery implements OnModuleInit {
       ],
     });
     const events = await this.events.events(ids.values());
-    const text = (type: string, stateKey: string, key: string): string | undefined => {
-      const value = events.get(ids.get(stateKeyOf(type, stateKey)) ?? '')?.content[key];
-      return typeof value === 'string' && value !== '' ? value : undefined;
-    };
-    const roomAlias = text('m.room.canonical_alias', '', 'alias');
-    return {
-      senderDisplayName: text('m.room.member', sender, 'displayname'),
-      roomName: text('m.room.name', '', 'name') ?? roomAlias,
-      roomAlias,
-    };
+    return surroundingsOf(
+      sender,
+      (type, stateKey, key) => events.get(ids.get(stateKeyOf(type, stateKey)) ?? '')?.content[key],
+    );
   }
 
   #track(task: Promise<void>): void {
     this.#tasks.add(task);
     void task.finally(() => this.#tasks.delete(task));
   }
+}
+
+/** A value of a room's state. */
+type StateValue = (type: string, stateKey: string, key: string) => unknown;
+
+function surroundingsOf(sender: string, state: StateValue): EventSurroundings {
+  const text: (...which: Parameters<StateValue>) => string | undefined = (...which) => {
+    const value = state(...which);
+    return typeof value === 'string' && value !== '' ? value : undefined;
+  };
+  const roomAlias = text('m.room.canonical_alias', '', 'alias');
+  return {
+    senderDisplayName: text('m.room.member', sender, 'displayname'),
+    roomName: text('m.room.name', '', 'name') ?? roomAlias,
+    roomAlias,
+  };
+}
+
+/** A value of the state that an invite shows to its target. */
+function shownText(event: RoomEvent, type: string, stateKey: string, key: string): unknown {
+  const found = prejoinStateOf(event).find((one) => one['type'] === type && one['state_key'] === stateKey);
+  return isJsonObject(found?.['content']) ? found['content'][key] : undefined;
 }

@@ -1,3 +1,5 @@
+import { buildEvent, roomVersionRules, signEvent, SigningKey } from '@rookery/events';
+import { EventPersister } from '@rookery/rooms';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -102,6 +104,44 @@ describe.each(['sqlite', 'postgres'] as const)('pushers (%s)', (database) => {
     user.request('POST', '/pushers/set', pusher(more));
   const list = async (user: TestUser): Promise<{ pushkey: string }[]> =>
     (await user.request<{ pushers: { pushkey: string }[] }>('GET', '/pushers')).body.pushers;
+
+  it('says which room an invite of another server is to', async () => {
+    expect((await set(bob)).status).toBe(200);
+    const zoe = '@zoe:remote.test';
+    const far = '!far:remote.test';
+    const shown = (type: string, stateKey: string, content: object): object => ({
+      type,
+      state_key: stateKey,
+      sender: zoe,
+      content,
+    });
+    const rules = roomVersionRules('10')!;
+    const invite = signEvent(
+      buildEvent(
+        {
+          ...{ type: 'm.room.member', stateKey: bob.userId, sender: zoe, content: { membership: 'invite' } },
+          ...{ roomId: far, originServerTs: 1, depth: 1, prevEventIds: [], authEventIds: [] },
+        },
+        rules,
+      ),
+      'remote.test',
+      SigningKey.fromSeed('remote', new Uint8Array(32).fill(9)),
+    );
+    const state = [
+      shown('m.room.name', '', { name: 'Far away' }),
+      shown('m.room.member', zoe, { membership: 'join', displayname: 'Zoe' }),
+    ];
+    const event = { ...invite, pdu: { ...invite.pdu, unsigned: { invite_room_state: state } } };
+    await server.server.service(EventPersister).receiveOutOfBand('10', event);
+    const [notification] = await gateway.events(1);
+    expect(notification).toMatchObject({
+      room_id: far,
+      room_name: 'Far away',
+      sender_display_name: 'Zoe',
+      user_is_target: true,
+      counts: { unread: 1 },
+    });
+  });
 
   it('brings a notification to the gateway, with everything a client can show', async () => {
     await send('before the pusher');

@@ -112,6 +112,8 @@ export class MsisdnVerification {
         ...(json === undefined ? {} : { body: JSON.stringify(json) }),
         timeoutMs: 20_000,
         maxBytes: 65_536,
+        maxRedirects: 0,
+        operatorsChoice: true,
       });
       const answer: unknown = JSON.parse(body.toString('utf8'));
       if (!isJsonObject(answer)) throw unreachable();

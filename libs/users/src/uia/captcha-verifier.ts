@@ -27,6 +27,7 @@ export class CaptchaVerifier {
         body: form.toString(),
         timeoutMs: 10_000,
         maxBytes: 65_536,
+        operatorsChoice: true,
       });
       const answer: unknown = status === 200 ? JSON.parse(body.toString('utf8')) : undefined;
       if (isJsonObject(answer)) return answer['success'] === true;

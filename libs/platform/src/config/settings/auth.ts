@@ -2,6 +2,8 @@ import * as k from '../kinds.js';
 import { optional, refused, secretFile, setting } from '../setting.js';
 import { localpart, providerEntry } from './shapes.js';
 
+/** An empty text is what some files have for none. */
+const mxcOrNone = k.text({ pattern: /^(?:mxc:\/\/[^/]+\/[^/]+)?$/, expected: 'an mxc:// URI' });
 const mxc = k.text({ pattern: /^mxc:\/\/[^/]+\/[^/]+$/, expected: 'an mxc:// URI' });
 
 const requirements = k.list(
@@ -220,9 +222,9 @@ export const authSettings = {
     'Localpart of the user who sends server notices; switches them on.',
   ),
   'server_notices.system_mxid_display_name': optional(k.text(), 'Name of that user.'),
-  'server_notices.system_mxid_avatar_url': optional(mxc, 'Avatar of that user.'),
+  'server_notices.system_mxid_avatar_url': optional(mxcOrNone, 'Avatar of that user.'),
   'server_notices.room_name': setting(k.text(), 'Server Notices', 'Name of the room.'),
-  'server_notices.room_avatar_url': optional(mxc, 'Avatar of the room.'),
+  'server_notices.room_avatar_url': optional(mxcOrNone, 'Avatar of the room.'),
   'server_notices.room_topic': optional(k.text(), 'Topic of the room.'),
   'server_notices.auto_join': setting(k.flag, false, 'Users join without asking.'),
 };
