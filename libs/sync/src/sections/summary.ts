@@ -60,12 +60,13 @@ export class RoomSummaries {
       const users = heroes.get(roomId);
       const { joined: joinedCount = 0, invited = 0 } = counts.get(roomId) ?? {};
       const change = changes.get(roomId);
-      // Of more members than are named, one who moves may bring in another who did not.
+      const others = joinedCount + invited - 1;
+      // Of more members than are named, one who moves may bring in another who did not; where nobody is left, who went is named.
       const mayDiffer = (): boolean =>
         change !== undefined &&
         !named.has(roomId) &&
         (change.names ||
-          (change.members.size > 0 && joinedCount + invited - 1 > (users?.length ?? 0)) ||
+          (change.members.size > 0 && (others === 0 || others > (users?.length ?? 0))) ||
           users?.some((userId) => change.members.has(userId)) === true);
       if (change !== undefined && !change.counts && !mayDiffer()) continue;
       summaries.set(roomId, {
