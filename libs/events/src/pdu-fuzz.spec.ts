@@ -3,11 +3,14 @@ import { runInNewContext } from 'node:vm';
 import type { JsonObject } from '@rookery/matrix-types';
 import {
   buildEvent,
+  canonicalJson,
   clientEventView,
   eventFromRow,
   hasValidContentHash,
   InvalidEventError,
   maxPduBytes,
+  overlongKey,
+  parseJson,
   parsePdu,
   redactEvent,
   requiredSigners,
@@ -80,7 +83,17 @@ const scalars = [
     '__proto__',
     'm.room.create',
   ],
-  ...['a'.repeat(256), '$'.padEnd(256, 'é'), '9'.repeat(20), () => 1, new Date(0), new Uint8Array(3), new Map(), /x/],
+  ...[
+    'a'.repeat(256),
+    '$'.padEnd(256, 'é'),
+    '@é:'.padEnd(255, 'é'),
+    '9'.repeat(20),
+    () => 1,
+    new Date(0),
+    new Uint8Array(3),
+    new Map(),
+    /x/,
+  ],
 ];
 const fragments = [
   ...[
@@ -99,6 +112,9 @@ const fragments = [
     'true',
     '1.0',
     '1e400',
+    '1e-7',
+    '1E16',
+    '-0.0',
     '-0',
     '-',
     '0',
@@ -195,6 +211,9 @@ function useAccepted(input: unknown, rules: RoomVersionRules): void {
   }
   if (redactEvent(event).eventId !== event.eventId) throw new Error('redaction changed the id');
   if (Buffer.byteLength(row) > 2 * maxPduBytes) throw new Error('too large');
+  const text = canonicalJson(event.pdu);
+  if (canonicalJson(parseJson(text)) !== text) throw new Error('has another canonical form when it is read again');
+  if (rules.strictByteLimits && overlongKey(event) !== undefined) throw new Error('too long a name');
   hasValidContentHash(event);
   requiredSigners(event);
   clientEventView(event);

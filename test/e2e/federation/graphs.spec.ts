@@ -208,6 +208,7 @@ describe.each(databases)('graphs of other servers (%s)', (database) => {
     servers.inside.useMissingEvents({
       missingEvents: () => Promise.resolve([endless(), endless()]),
       events: () => Promise.resolve([endless()]),
+      authChain: () => Promise.resolve([endless()]),
       stateBefore: () => Promise.resolve(undefined),
     });
     expect(await servers.receive(orphan)).toBe('missingAncestors');
@@ -223,6 +224,7 @@ describe.each(databases)('graphs of other servers (%s)', (database) => {
     servers.inside.useMissingEvents({
       missingEvents: () => Promise.resolve([other.head]),
       events: () => Promise.resolve([other.head]),
+      authChain: () => Promise.resolve([...other.state.values()]),
       stateBefore: () => Promise.resolve({ state: [...other.state.values()], authChain: [...other.state.values()] }),
     });
     expect(await servers.receive(orphan)).toBe('missingAncestors');
@@ -278,6 +280,7 @@ describe.each(databases)('graphs of other servers (%s)', (database) => {
           latest.flatMap((id) => server.known.get(id)?.prevEventIds ?? []).flatMap((id) => server.known.get(id) ?? []),
         ),
       events: (_origin, _room, ids) => Promise.resolve(ids.flatMap((id) => server.known.get(id) ?? [])),
+      authChain: () => Promise.resolve(cycle),
       stateBefore: () => Promise.resolve({ state: [...state.values()], authChain: [...state.values(), ...cycle] }),
     });
     for (const event of cycle) await servers.receive(event);

@@ -51,7 +51,9 @@ describe.each(databases)('poison from other servers (%s)', (database) => {
       { type: 'a\0b' },
       { type: 't'.repeat(256) },
       { sender: `@${'z'.repeat(256)}:${remoteName}` },
-      { state_key: 'ü'.repeat(128) },
+      { state_key: 'ü'.repeat(256) },
+      // Counted in characters before version 11, where an event like this one is kept as rejected.
+      ...(version === '12' ? [{ state_key: 'ü'.repeat(128) }] : []),
       { prev_events: many(21) },
       { auth_events: many(11) },
       { prev_events: ['$'.padEnd(300, 'x')] },

@@ -30,6 +30,7 @@ const settings = { room_list_publication_rules: [{ action: 'allow' }], rc_report
 export const nobodyHelps: MissingEventsSource = {
   missingEvents: () => Promise.resolve([]),
   events: () => Promise.resolve([]),
+  authChain: () => Promise.resolve([]),
   stateBefore: () => Promise.resolve(undefined),
 };
 

@@ -16,6 +16,8 @@ const gapPage = 20;
 const gapPages = 10;
 /** Heads of the room that are named. */
 const maxHeads = 20;
+/** Events of an auth chain that are looked at; a long one is of some hundreds. */
+const maxAuthChain = 2_000;
 /** Single events that are asked for at once. */
 const parallel = 8;
 /** Other servers that are asked for what the origin does not give. */
@@ -98,6 +100,27 @@ export class MissingEvents implements MissingEventsSource {
       if (missing().length === 0) break;
     }
     return [...found.values()];
+  }
+
+  /** @spec server-server-api#get_matrixfederationv1event_authroomideventid */
+  async authChain(origin: string, roomId: string, eventId: string): Promise<readonly RoomEvent[]> {
+    const rules = await this.#rulesOf(roomId);
+    if (!rules) return [];
+    const path = federationPath`/_matrix/federation/v1/event_auth/${roomId}/${eventId}`;
+    const ask = (server: string): Promise<readonly RoomEvent[] | undefined> =>
+      this.#helping(server, async () => {
+        const answer = await this.client.requestExactJson({
+          ...{ destination: server, method: 'GET', path, maxBytes, timeoutMs: this.#patienceMs },
+        });
+        return this.checker.sound(listOf(server, answer['auth_chain'], maxAuthChain), rules, roomId);
+      });
+    const chain = await ask(origin);
+    if (chain) return chain;
+    for (const server of await this.hosts.likely(roomId, maxOthers + 1)) {
+      const other = server === origin ? undefined : await ask(server);
+      if (other) return other;
+    }
+    return [];
   }
 
   /** @spec server-server-api#get_matrixfederationv1state_idsroomid */

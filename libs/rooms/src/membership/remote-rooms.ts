@@ -67,6 +67,8 @@ export interface MissingEventsSource {
   ): Promise<readonly RoomEvent[]>;
   /** Single events; those that the origin does not have, or that fail the checks, are left out. */
   events(origin: string, roomId: string, eventIds: readonly string[]): Promise<readonly RoomEvent[]>;
+  /** The auth chain of an event, as far as one server gives it at once and it passes the checks; may be empty. */
+  authChain(origin: string, roomId: string, eventId: string): Promise<readonly RoomEvent[]>;
   /** The state before an event, with its auth chain; `undefined` when the origin will not tell. */
   stateBefore(origin: string, roomId: string, eventId: string): Promise<ForeignState | undefined>;
 }

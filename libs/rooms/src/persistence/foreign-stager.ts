@@ -105,7 +105,10 @@ export class ForeignStager {
     const known = room.stagedById.get(event.eventId) ?? (await this.events.one(event.eventId));
     if (known && !known.outlier) return { kind: 'known' };
     const auth = await this.#authEvents(room, event);
-    if (auth.missing.length > 0) return { kind: 'missing', eventIds: auth.missing };
+    if (auth.missing.length > 0) {
+      const prev = given ? [] : await this.placement.unknown(room, event.prevEventIds);
+      return { kind: 'missing', eventIds: [...new Set([...auth.missing, ...prev])] };
+    }
     // Only a room's first event follows upon nothing. Whatever else says so, be it a second first event, is refused where the
     // room stands.
     const isRootless = event.prevEventIds.length === 0 && !isBeginning(room, event);

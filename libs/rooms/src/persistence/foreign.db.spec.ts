@@ -571,6 +571,58 @@ eachDatabase('events of other servers', (open) => {
     expect(groups).toEqual([]);
   });
 
+  it('asks for what is between first, and for auth events all at once', async () => {
+    const { roomId, server, state, head } = await shared();
+    // Zoe renames herself 30 times; none of it has come in. The last message rests upon the last name.
+    let now: ReadonlyMap<string, RoomEvent> = state;
+    const chain = [head];
+    for (let n = 0; n < 30; n++) {
+      const content = { membership: 'join', displayname: `${n}` };
+      const rename = server.make({ type: 'm.room.member', stateKey: zoe, sender: zoe, content }, chain.slice(-1), now);
+      chain.push(rename);
+      now = applied(now, rename);
+    }
+    const message = server.make({ type: 'm.room.message', sender: zoe, content: { body: 'x' } }, chain.slice(-1), now);
+    const asked: string[] = [];
+    const given = { withholds: false };
+    rooms.get(RemoteRooms).useMissingEvents({
+      missingEvents: async () => {
+        asked.push('get_missing_events');
+        return given.withholds ? [] : chain.slice(1);
+      },
+      events: async (_origin, _room, ids) => {
+        asked.push(...ids.map(() => 'event'));
+        return ids.flatMap((id) => server.known.get(id) ?? []);
+      },
+      authChain: async () => {
+        asked.push('event_auth');
+        return chain.slice(1);
+      },
+      stateBefore: async () => {
+        asked.push('state');
+        return { state: [...now.values()], authChain: [...state.values(), ...chain.slice(1)] };
+      },
+    });
+    const inbound = rooms.get(InboundEvents);
+    expect(await inbound.receive(remoteServer, roomId, { event: message })).toMatchObject({ kind: 'accepted' });
+    expect(asked).toEqual(['get_missing_events']);
+    expect((await headsOf(roomId)).map((event) => event.eventId)).toEqual([message.eventId]);
+    // Where nothing is told of what is between, one answer brings all that the event rests upon.
+    const more = [message];
+    for (let n = 0; n < 30; n++) {
+      const content = { membership: 'join', displayname: `again ${n}` };
+      const rename = server.make({ type: 'm.room.member', stateKey: zoe, sender: zoe, content }, more.slice(-1), now);
+      more.push(rename);
+      now = applied(now, rename);
+    }
+    const last = server.make({ type: 'm.room.message', sender: zoe, content: { body: 'y' } }, more.slice(-1), now);
+    given.withholds = true;
+    chain.splice(1, chain.length, ...more.slice(1));
+    asked.length = 0;
+    expect(await inbound.receive(remoteServer, roomId, { event: last })).toMatchObject({ kind: 'accepted' });
+    expect(asked).toEqual(['get_missing_events', 'event_auth', 'state']);
+  });
+
   it('fetches what a server withholds, and takes its state where the gap stays', async () => {
     const { roomId, server, state, head } = await shared();
     const chain: RoomEvent[] = [head];
@@ -586,6 +638,7 @@ eachDatabase('events of other servers', (open) => {
         return chain.slice(3, 6).reverse();
       },
       events: async (_origin, _room, ids) => ids.flatMap((id) => server.known.get(id) ?? []),
+      authChain: async () => [],
       stateBefore: async () => ({ state: [...state.values()], authChain: [...state.values()] }),
     });
     const verdict = await rooms.get(InboundEvents).receive(remoteServer, roomId, { event: chain[6]! });

@@ -64,6 +64,12 @@ export class Placement {
     return this.#merged(room, [...distinct]);
   }
 
+  /** Which of these events have no known state. */
+  async unknown(room: WorkingRoom, eventIds: readonly string[]): Promise<string[]> {
+    const groups = await this.#groupsOf(room, eventIds);
+    return eventIds.filter((id) => !groups.has(id));
+  }
+
   /** The same state, for whoever looks at it through {@link WorkingRoom.still}. */
   asSeen(still: WorkingRoom, before: StateBefore): StateBefore {
     return still.chain !== undefined && before.chain === still.chain ? this.#live(still, still.chain) : before;
