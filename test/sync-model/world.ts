@@ -230,6 +230,7 @@ export class World {
     this.#inside.useMissingEvents({
       missingEvents: () => Promise.resolve([]),
       events: () => Promise.resolve([]),
+      authChain: () => Promise.resolve([]),
       stateBefore: () =>
         Promise.resolve(isCut ? { state: [...state.values()], authChain: [...state.values()] } : undefined),
     });
