@@ -15,9 +15,10 @@ export interface InboundRequest {
   /**
    * The JSON body parsed, whatever the content type says; `undefined` when there is none. A long one comes as a promise,
    * for it is read in slices.
+   * @param maxValues most values and keys; default 500,000
    * @throws MatrixError 400 `M_NOT_JSON`, 400 `M_BAD_JSON`, 413 `M_TOO_LARGE` (see `parseJsonInSlices`)
    */
-  json(): unknown;
+  json(maxValues?: number): unknown;
   /** The body as received; `undefined` when there was none, on routes that declare `streamBody`, and on those with `lateBody` until it was read. */
   readonly rawBody?: Buffer | undefined;
   /** The body on routes that declare `streamBody`; the route counts its bytes itself. */

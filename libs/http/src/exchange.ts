@@ -157,8 +157,10 @@ export class Exchange implements LateRequest {
     const length = this.headers['content-length'];
     return length === undefined ? this.headers['transfer-encoding'] !== undefined : length !== '0';
   }
-  json(): unknown {
-    return this.rawBody === undefined ? undefined : parseJsonText(this.rawBody);
+  json(maxValues?: number): unknown {
+    return this.rawBody === undefined
+      ? undefined
+      : parseJsonText(this.rawBody, maxValues === undefined ? {} : { maxValues });
   }
   get stream(): Readable {
     if (!this.#streaming) {

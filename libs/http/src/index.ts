@@ -34,7 +34,6 @@ export {
   queryInteger,
   queryString,
   queryStrings,
-  queryToken,
   requiredQueryString,
 } from './query-params.js';
 export { HttpReply, type PageContent, type PageOptions } from './reply.js';

@@ -24,14 +24,6 @@ export function queryString(request: WithQuery, name: string): string | undefine
 }
 
 /**
- * The same for what clients write without a value while they have none: an empty token counts as absent.
- * @throws MatrixError 400 `M_INVALID_PARAM` when it is given more than once
- */
-export function queryToken(request: WithQuery, name: string): string | undefined {
-  return queryString(request, name) || undefined;
-}
-
-/**
  * One value that must be there.
  * @throws MatrixError 400 `M_MISSING_PARAM`
  */

@@ -34,7 +34,8 @@ const bodyLimit = (what: string, most: number, source: string, name = 'bodyLimit
 /** Routes that take more, or less, than the others. */
 const bodies: readonly Row[] = [
   bodyLimit('Account data', 2_097_152, 'libs/users/src/account-data/account-data.controller.ts'),
-  bodyLimit('Making a room', 1_048_576, 'libs/rooms/src/creation/create-room.controller.ts'),
+  bodyLimit('Changes of memberships', 65_536, 'libs/rooms/src/membership/membership.controller.ts'),
+  bodyLimit('Redactions', 65_536, 'libs/rooms/src/sending/send.controller.ts', 'redactionBytes'),
   bodyLimit('Uploads, queries and claims of keys', 1_048_576, 'libs/e2ee/src/device-keys/keys.controller.ts'),
   bodyLimit('Uploads of signatures', 2_097_152, 'libs/e2ee/src/device-keys/keys.controller.ts', 'signaturesBytes'),
   bodyLimit(
@@ -44,7 +45,7 @@ const bodies: readonly Row[] = [
     'crossSigningBytes',
   ),
   bodyLimit('To-device messages', 8_388_608, 'libs/e2ee/src/to-device/to-device.controller.ts'),
-  bodyLimit('Uploads to a key backup', 8_388_608, 'libs/e2ee/src/key-backup/key-backup.controller.ts'),
+  bodyLimit('Uploads to a key backup', 4_194_304, 'libs/e2ee/src/key-backup/key-backup.controller.ts'),
   bodyLimit('A dehydrated device', 1_048_576, 'libs/e2ee/src/dehydrated/dehydrated-device.controller.ts'),
   bodyLimit('A sign-in by SAML', 262_144, 'libs/sso/src/saml/saml.controller.ts'),
   bodyLimit(
@@ -395,12 +396,12 @@ const rows: Readonly<Record<string, readonly Row[]>> = {
       "queryInteger(request, 'limit', { min: 1, max",
     ],
     [
-      'Children of a space that are followed',
+      'Children of a space that other servers are told of',
       50,
       '',
       cut,
       'libs/rooms/src/directory/space-hierarchy.service.ts',
-      'maxChildren',
+      'maxChildrenForServers',
     ],
     [
       'Rooms of a space that are followed',

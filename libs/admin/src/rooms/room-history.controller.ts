@@ -5,7 +5,6 @@ import {
   queryChoice,
   queryInteger,
   queryString,
-  queryToken,
   requiredQueryString,
   Who,
 } from '@rookery/http';
@@ -39,8 +38,8 @@ export class RoomHistoryController {
     const roomId = await this.targets.known(text);
     const filter = filterIn(request);
     return this.reading.messages(requester, roomId, {
-      from: queryToken(request, 'from'),
-      to: queryToken(request, 'to'),
+      from: queryString(request, 'from'),
+      to: queryString(request, 'to'),
       direction: queryChoice(request, 'dir', ['f', 'b']) ?? 'f',
       limit: pageSize(request, filter),
       filter,
@@ -88,7 +87,7 @@ export class RoomHistoryController {
       suggestedOnly: false,
       limit: queryInteger(request, 'limit', { min: 1, max: 50, clamp: true }) ?? 50,
       maxDepth: queryInteger(request, 'max_depth'),
-      from: queryToken(request, 'from'),
+      from: queryString(request, 'from'),
       everything: true,
     });
   }

@@ -27,6 +27,8 @@ const crossSigning = (rest: string): string[] => client(['v3', 'unstable'], rest
 const bodyLimitBytes = 1_048_576;
 /** Largest upload of signatures, bytes. */
 const signaturesBytes = 2_097_152;
+/** Most values and keys of such an upload: a thousand objects with what belongs to them. */
+const signatureValues = 50_000;
 /** Largest upload of cross-signing keys, bytes. */
 const crossSigningBytes = 65_536;
 
@@ -101,7 +103,10 @@ export class KeysController {
   /** POST /_matrix/client/v3/keys/signatures/upload */
   @Post(crossSigning('/keys/signatures/upload'))
   @Access({ auth: 'required', bodyLimitBytes: signaturesBytes })
-  async uploadSignatures(@Who() requester: Requester, @JsonBody() body: JsonObject): Promise<object> {
+  async uploadSignatures(
+    @Who() requester: Requester,
+    @JsonBody(undefined, { maxValues: signatureValues }) body: JsonObject,
+  ): Promise<object> {
     return { failures: await this.signatures.upload(requester.userId, body) };
   }
 

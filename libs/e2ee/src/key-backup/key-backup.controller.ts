@@ -28,7 +28,7 @@ const versionOf = (request: InboundRequest): string => requiredQueryString(reque
 const textReply = (text: string): HttpReply => new HttpReply(200, { 'content-type': 'application/json' }, text);
 
 /** Largest upload of many sessions, bytes. */
-const bodyLimitBytes = 8_388_608;
+const bodyLimitBytes = 4_194_304;
 
 @Controller()
 export class KeyBackupController {

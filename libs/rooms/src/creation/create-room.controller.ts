@@ -6,9 +6,6 @@ import { AnsweredTransactions } from '../sending/answered-transactions.js';
 import { createRoomSchema } from './create-room.schema.js';
 import { type CreateRoomRequest, RoomCreation } from './room-creation.service.js';
 
-/** Largest request, bytes. */
-const bodyLimitBytes = 1_048_576;
-
 @Controller()
 export class CreateRoomController {
   constructor(
@@ -29,7 +26,7 @@ export class CreateRoomController {
 
   /** POST /_matrix/client/v3/createRoom */
   @Post(stable('/createRoom'))
-  @Access({ auth: 'required', suspended: false, bodyLimitBytes })
+  @Access({ auth: 'required', suspended: false })
   async create(@Who() requester: Requester, @JsonBody(createRoomSchema) body: CreateRoomRequest): Promise<object> {
     const room = await this.creation.create(requester, body);
     const notInvited = [...room.notInvited].map(([userId, { errcode, message }]) => [

@@ -1,5 +1,5 @@
 import { Controller, Get, Param, Post, Put } from '@nestjs/common';
-import { Access, Inbound, type InboundRequest, JsonBody, queryInteger, queryToken, stable, Who } from '@rookery/http';
+import { Access, Inbound, type InboundRequest, JsonBody, queryInteger, queryString, stable, Who } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import { Config, type Requester } from '@rookery/platform';
 import { type PublicRoomsRequest, RoomDirectory } from './directory.service.js';
@@ -41,8 +41,8 @@ export class DirectoryController {
       throw new MatrixError(401, 'M_MISSING_TOKEN', 'An access token is required');
     }
     return this.directory.search(
-      { limit: queryInteger(request, 'limit'), since: queryToken(request, 'since') },
-      queryToken(request, 'server'),
+      { limit: queryInteger(request, 'limit'), since: queryString(request, 'since') },
+      queryString(request, 'server'),
     );
   }
 
@@ -53,7 +53,7 @@ export class DirectoryController {
     @Inbound() request: InboundRequest,
     @JsonBody(searchSchema, { optional: true }) body: PublicRoomsRequest,
   ): Promise<object> {
-    return this.directory.search(body, queryToken(request, 'server'));
+    return this.directory.search(body, queryString(request, 'server'));
   }
 
   /** GET /_matrix/client/v3/directory/list/room/{roomId} */

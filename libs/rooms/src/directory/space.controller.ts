@@ -7,7 +7,7 @@ import {
   queryBoolean,
   queryInteger,
   queryStrings,
-  queryToken,
+  queryString,
   Who,
 } from '@rookery/http';
 import { Config, type Requester } from '@rookery/platform';
@@ -41,7 +41,7 @@ export class SpaceController {
       suggestedOnly: queryBoolean(request, 'suggested_only') ?? false,
       limit: queryInteger(request, 'limit', { min: 1, max: 50, clamp: true }) ?? 50,
       maxDepth: queryInteger(request, 'max_depth', { min: 0 }),
-      from: queryToken(request, 'from'),
+      from: queryString(request, 'from'),
       via: this.#via(request),
     });
   }

@@ -8,7 +8,6 @@ import {
   queryChoice,
   queryInteger,
   queryString,
-  queryToken,
   stable,
   Who,
 } from '@rookery/http';
@@ -52,8 +51,8 @@ export class HistoryController {
   ): Promise<object> {
     const filter = filterIn(request);
     return this.reading.messages(requester, roomId, {
-      from: queryToken(request, 'from'),
-      to: queryToken(request, 'to'),
+      from: queryString(request, 'from'),
+      to: queryString(request, 'to'),
       direction: queryChoice(request, 'dir', ['f', 'b']) ?? 'b',
       limit: Math.min(queryInteger(request, 'limit') ?? filter.limit ?? 10, maxLimit),
       filter,
@@ -110,9 +109,9 @@ export class HistoryController {
     @Param('roomId') roomId: string,
   ): Promise<object> {
     const chunk = await this.reading.members(requester, roomId, {
-      at: queryToken(request, 'at'),
-      membership: queryToken(request, 'membership'),
-      notMembership: queryToken(request, 'not_membership'),
+      at: queryString(request, 'at'),
+      membership: queryString(request, 'membership'),
+      notMembership: queryString(request, 'not_membership'),
     });
     return { chunk };
   }

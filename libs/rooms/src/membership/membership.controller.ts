@@ -54,6 +54,9 @@ interface InviteBody extends Partial<TargetBody> {
 
 const maxVia = 50;
 
+/** Largest request that changes a membership, bytes. */
+const bodyLimitBytes = 65_536;
+
 /** Joining, leaving, inviting, removing. */
 @Controller()
 export class MembershipController {
@@ -67,7 +70,7 @@ export class MembershipController {
 
   /** POST /_matrix/client/v3/rooms/{roomId}/join */
   @Post(stable('/rooms/:roomId/join'))
-  @Access({ auth: 'required', guests: true, suspended: false })
+  @Access({ auth: 'required', guests: true, suspended: false, bodyLimitBytes })
   joinById(
     @Who() requester: Requester,
     @Inbound() request: InboundRequest,
@@ -79,7 +82,7 @@ export class MembershipController {
 
   /** PUT /_matrix/client/v3/rooms/{roomId}/join/{txnId}, of clients from before the specification */
   @Put(stable('/rooms/:roomId/join/:txnId'))
-  @Access({ auth: 'required', guests: true, suspended: false })
+  @Access({ auth: 'required', guests: true, suspended: false, bodyLimitBytes })
   joinByIdOnce(
     @Who() requester: Requester,
     @Inbound() request: InboundRequest,
@@ -94,7 +97,7 @@ export class MembershipController {
 
   /** POST /_matrix/client/v3/join/{roomIdOrAlias} */
   @Post(stable('/join/:roomIdOrAlias'))
-  @Access({ auth: 'required', guests: true, suspended: false })
+  @Access({ auth: 'required', guests: true, suspended: false, bodyLimitBytes })
   join(
     @Who() requester: Requester,
     @Inbound() request: InboundRequest,
@@ -106,7 +109,7 @@ export class MembershipController {
 
   /** PUT /_matrix/client/v3/join/{roomIdOrAlias}/{txnId}, of clients from before the specification */
   @Put(stable('/join/:roomIdOrAlias/:txnId'))
-  @Access({ auth: 'required', guests: true, suspended: false })
+  @Access({ auth: 'required', guests: true, suspended: false, bodyLimitBytes })
   joinOnce(
     @Who() requester: Requester,
     @Inbound() request: InboundRequest,
@@ -121,7 +124,7 @@ export class MembershipController {
 
   /** POST /_matrix/client/v3/knock/{roomIdOrAlias} */
   @Post(stable('/knock/:roomIdOrAlias'))
-  @Access({ auth: 'required', suspended: false })
+  @Access({ auth: 'required', suspended: false, bodyLimitBytes })
   async knock(
     @Who() requester: Requester,
     @Inbound() request: InboundRequest,
@@ -135,7 +138,7 @@ export class MembershipController {
 
   /** POST /_matrix/client/v3/rooms/{roomId}/leave */
   @Post(stable('/rooms/:roomId/leave'))
-  @Access({ auth: 'required', guests: true })
+  @Access({ auth: 'required', guests: true, bodyLimitBytes })
   async leave(
     @Who() requester: Requester,
     @Param('roomId') roomId: string,
@@ -147,7 +150,7 @@ export class MembershipController {
 
   /** POST /_matrix/client/v3/rooms/{roomId}/forget */
   @Post(stable('/rooms/:roomId/forget'))
-  @Access({ auth: 'required', guests: true })
+  @Access({ auth: 'required', guests: true, bodyLimitBytes })
   async forget(@Who() requester: Requester, @Param('roomId') roomId: string): Promise<object> {
     await this.memberships.forget(requester, roomId);
     return {};
@@ -155,7 +158,7 @@ export class MembershipController {
 
   /** POST /_matrix/client/v3/rooms/{roomId}/invite */
   @Post(stable('/rooms/:roomId/invite'))
-  @Access({ auth: 'required', suspended: false })
+  @Access({ auth: 'required', suspended: false, bodyLimitBytes })
   async invite(
     @Who() requester: Requester,
     @Param('roomId') roomId: string,
@@ -175,7 +178,7 @@ export class MembershipController {
 
   /** PUT /_matrix/client/v3/rooms/{roomId}/invite/{txnId}, of clients from before the specification */
   @Put(stable('/rooms/:roomId/invite/:txnId'))
-  @Access({ auth: 'required', suspended: false })
+  @Access({ auth: 'required', suspended: false, bodyLimitBytes })
   inviteOnce(
     @Who() requester: Requester,
     @Param('roomId') roomId: string,
@@ -189,7 +192,7 @@ export class MembershipController {
 
   /** POST /_matrix/client/v3/rooms/{roomId}/kick */
   @Post(stable('/rooms/:roomId/kick'))
-  @Access({ auth: 'required', suspended: false })
+  @Access({ auth: 'required', suspended: false, bodyLimitBytes })
   async kick(
     @Who() requester: Requester,
     @Param('roomId') roomId: string,
@@ -201,7 +204,7 @@ export class MembershipController {
 
   /** POST /_matrix/client/v3/rooms/{roomId}/ban */
   @Post(stable('/rooms/:roomId/ban'))
-  @Access({ auth: 'required', suspended: false })
+  @Access({ auth: 'required', suspended: false, bodyLimitBytes })
   async ban(
     @Who() requester: Requester,
     @Param('roomId') roomId: string,
@@ -213,7 +216,7 @@ export class MembershipController {
 
   /** POST /_matrix/client/v3/rooms/{roomId}/unban */
   @Post(stable('/rooms/:roomId/unban'))
-  @Access({ auth: 'required', suspended: false })
+  @Access({ auth: 'required', suspended: false, bodyLimitBytes })
   async unban(
     @Who() requester: Requester,
     @Param('roomId') roomId: string,

@@ -7,7 +7,7 @@ import {
   queryBoolean,
   queryChoice,
   queryInteger,
-  queryToken,
+  queryString,
   Who,
 } from '@rookery/http';
 import type { Requester } from '@rookery/platform';
@@ -39,8 +39,8 @@ export class RelationsController {
       eventId,
       relType,
       eventType,
-      from: queryToken(request, 'from'),
-      to: queryToken(request, 'to'),
+      from: queryString(request, 'from'),
+      to: queryString(request, 'to'),
       direction: queryChoice(request, 'dir', ['f', 'b']) ?? 'b',
       limit: queryInteger(request, 'limit', { min: 1, max: 100, clamp: true }) ?? 5,
       recurse: queryBoolean(request, 'recurse') ?? queryBoolean(request, 'org.matrix.msc3981.recurse') ?? false,
@@ -57,7 +57,7 @@ export class RelationsController {
   ): Promise<object> {
     return this.relations.threads(requester, roomId, {
       participated: queryChoice(request, 'include', ['all', 'participated']) === 'participated',
-      from: queryToken(request, 'from'),
+      from: queryString(request, 'from'),
       limit: queryInteger(request, 'limit', { min: 1, max: 100, clamp: true }) ?? 20,
     });
   }

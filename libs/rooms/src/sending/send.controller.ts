@@ -20,6 +20,8 @@ const stickyParameter = 'org.matrix.msc4354.sticky_duration_ms';
 const stickyIn = (request: InboundRequest): number | undefined =>
   queryInteger(request, stickyParameter, { min: 0, max: longestStickyMs });
 
+/** Largest request to redact, bytes. */
+const redactionBytes = 65_536;
 const redactSchema = { properties: { reason: { type: 'string' } } };
 
 /** Sending events and reading state. */
@@ -65,7 +67,7 @@ export class SendController {
 
   /** PUT /_matrix/client/v3/rooms/{roomId}/redact/{eventId}/{txnId} */
   @Put(stable('/rooms/:roomId/redact/:eventId/:txnId'))
-  @Access({ auth: 'required', guests: true })
+  @Access({ auth: 'required', guests: true, bodyLimitBytes: redactionBytes })
   async redact(
     @Who() requester: Requester,
     @Param('roomId') roomId: string,
@@ -81,7 +83,7 @@ export class SendController {
 
   /** POST /_matrix/client/v3/rooms/{roomId}/redact/{eventId}, of clients from before the specification */
   @Post(stable('/rooms/:roomId/redact/:eventId'))
-  @Access({ auth: 'required', guests: true })
+  @Access({ auth: 'required', guests: true, bodyLimitBytes: redactionBytes })
   redactAnew(
     @Who() requester: Requester,
     @Param('roomId') roomId: string,
