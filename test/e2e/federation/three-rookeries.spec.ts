@@ -1,9 +1,11 @@
 import { eventually, freePort, type TestHomeserver, type TestUser } from '@rookery/testing';
 import { createRoom, databases, ok, say, type WireEvent } from '../rooms/rooms-client.js';
 import { FederationWorld } from './federation-world.js';
+import { Visit } from './visiting-server.js';
 
 describe.each(databases)('a room on three servers (%s)', (database) => {
   let world: FederationWorld;
+  let one: TestHomeserver;
   let three: TestHomeserver;
   let users: TestUser[];
   let roomId: string;
@@ -11,7 +13,7 @@ describe.each(databases)('a room on three servers (%s)', (database) => {
   beforeAll(async () => {
     world = await FederationWorld.create();
     const metrics_flags = { known_servers: true };
-    const one = await world.homeserver('one.test', { database, settings: { metrics_flags } });
+    one = await world.homeserver('one.test', { database, settings: { metrics_flags } });
     const two = await world.homeserver('two.test', { database });
     three = await world.homeserver('three.test', { database });
     users = [await one.registerUser('alice'), await two.registerUser('bob'), await three.registerUser('carol')];
@@ -38,6 +40,24 @@ describe.each(databases)('a room on three servers (%s)', (database) => {
       const seen = new Set(await texts(user));
       return wanted.every((text) => seen.has(text)) || undefined;
     }, 60_000);
+
+  it('has a join told to the others by the server that helped with it, and by nobody else', async () => {
+    const [alice, bob] = users as [TestUser, TestUser];
+    const watch = await world.played('watch.test');
+    watch.answer = (_, response) => void response.end('{"pdus":{}}');
+    const shared = await createRoom(alice, { preset: 'public_chat' });
+    await Visit.join(watch, one, shared, '@w:watch.test');
+    await ok(bob, 'POST', `/join/${encodeURIComponent(shared)}?via=one.test`, {});
+    await say(bob, shared, 'inside');
+    const told = (): string[] =>
+      watch.asked
+        .filter(({ url }) => url.includes('/v1/send/'))
+        .map(({ body }) => JSON.parse(body) as { origin: string; pdus: { type: string; sender: string }[] })
+        .flatMap(({ origin, pdus }) => pdus.map(({ type, sender }) => `${origin} ${type} ${sender}`));
+    await eventually(() => told().includes(`two.test m.room.message ${bob.userId}`));
+    await eventually(() => told().includes(`one.test m.room.member ${bob.userId}`));
+    expect(told()).not.toContain(`two.test m.room.member ${bob.userId}`);
+  }, 60_000);
 
   it('shows everybody everything once, and what each said in its order', async () => {
     const said = users.map((_, i) => Array.from({ length: 15 }, (_, n) => `${i}-${n}`));

@@ -3,8 +3,9 @@ import { addSignatures, parsePdu, InvalidEventError, type RoomEvent } from '@roo
 import { FederationRequestError, KeyRing } from '@rookery/federation-client';
 import { type JsonObject, MatrixError, type Signatures } from '@rookery/matrix-types';
 import { Logger } from '@rookery/platform';
-import { EventPersister, InboundEvents, RoomStateReader } from '@rookery/rooms';
+import { EventPersister, InboundEvents, type ReceiveVerdict, RoomStateReader } from '@rookery/rooms';
 import { type Attempt, Candidates, WrongAnswer } from './candidates.js';
+import { HandedOver } from './handed-over.js';
 import { MembershipHandshake } from './membership-handshake.js';
 import { RemoteState } from './remote-state.js';
 import { refusalOf } from './room-proof.js';
@@ -42,6 +43,7 @@ export class RemoteJoins {
     private readonly persister: EventPersister,
     private readonly inbound: InboundEvents,
     private readonly state: RoomStateReader,
+    private readonly handedOver: HandedOver,
     logger: Logger,
   ) {
     this.#logger = logger.child('federation');
@@ -91,7 +93,8 @@ export class RemoteJoins {
     }
     const refused = refusalOf(event, proven);
     if (refused !== undefined) throw new WrongAnswer(server, `the state does not allow the join: ${refused}`);
-    const verdict = await this.persister.receiveWithState(rules.version, event, proven);
+    const store = (): Promise<ReceiveVerdict> => this.persister.receiveWithState(rules.version, event, proven);
+    const verdict = await this.handedOver.while(event.eventId, store);
     if (verdict.kind === 'accepted' || verdict.kind === 'known') return;
     this.#logger.warn('A join through another server could not be stored', { roomId, verdict: verdict.kind });
     throw new WrongAnswer(server, 'the join does not stand in the state that it told');
@@ -112,7 +115,8 @@ export class RemoteJoins {
       this.candidates.first(servers, async (server, attempt) => {
         const create = (await this.state.currentEvent(roomId, 'm.room.create'))?.event;
         await this.#handOver(server, attempt, { userId, roomId, content, create }, async (event) => {
-          const verdict = await this.inbound.receive(server, roomId, { event, origin: server });
+          const store = (): Promise<ReceiveVerdict> => this.inbound.receive(server, roomId, { event, origin: server });
+          const verdict = await this.handedOver.while(event.eventId, store);
           if (verdict.kind === 'accepted' || verdict.kind === 'known') return;
           if (verdict.kind === 'missingAncestors')
             throw new WrongAnswer(server, 'the room before the join is not known');

@@ -4,6 +4,7 @@ import { RoomsModule } from '@rookery/rooms';
 import { Backfiller } from './backfiller.js';
 import { Candidates } from './candidates.js';
 import { FederationGateway } from './gateway.js';
+import { HandedOver } from './handed-over.js';
 import { MembershipHandshake } from './membership-handshake.js';
 import { MissingEvents } from './missing-events.js';
 import { PastEvents } from './past-events.js';
@@ -24,6 +25,7 @@ import { RoomHosts } from './room-hosts.js';
     Backfiller,
     Candidates,
     FederationGateway,
+    HandedOver,
     MembershipHandshake,
     MissingEvents,
     PastEvents,
@@ -37,6 +39,6 @@ import { RoomHosts } from './room-hosts.js';
     RemoteState,
     RoomHosts,
   ],
-  exports: [FederationGateway, PduChecker, RoomHosts],
+  exports: [FederationGateway, HandedOver, PduChecker, RoomHosts],
 })
 export class RemoteRoomsModule {}

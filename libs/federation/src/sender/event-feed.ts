@@ -4,6 +4,7 @@ import { domainOf } from '@rookery/matrix-types';
 import { Clock, Config, Logger, Metrics } from '@rookery/platform';
 import { Follower, Notifier, saveCursor } from '@rookery/replication';
 import { type EventBatch, isServable, RoomHooks } from '@rookery/rooms';
+import { HandedOver } from '../remote-rooms/handed-over.js';
 import { EventTexts } from './event-texts.js';
 import { type Audience, audienceOf, RemoteAudience } from './remote-audience.js';
 import {
@@ -68,6 +69,7 @@ export class EventFeed implements OnModuleInit {
     private readonly hooks: RoomHooks,
     private readonly audience: RemoteAudience,
     private readonly texts: EventTexts,
+    private readonly handedOver: HandedOver,
     metrics: Metrics,
   ) {
     this.#lag = metrics.gauge('synapse_event_processing_positions');
@@ -127,6 +129,7 @@ export class EventFeed implements OnModuleInit {
       if (room.remoteServers.length === 0 && (target === '' || target === this.config.serverName)) continue;
       if (domainOf(event.sender) !== this.config.serverName) continue;
       if (!isServable(stored) || event.type === hiddenType) continue;
+      if (this.handedOver.has(event.eventId)) continue;
       const { aclId, servers } = audienceOf(room);
       this.#pending.push({
         ...{ eventId: event.eventId, roomId, streamOrdering: stored.streamOrdering },
