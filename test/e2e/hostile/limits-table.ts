@@ -34,6 +34,14 @@ const bodyLimit = (what: string, most: number, source: string, name = 'bodyLimit
 /** Routes that take more, or less, than the others. */
 const bodies: readonly Row[] = [
   bodyLimit('Account data', 2_097_152, 'libs/users/src/account-data/account-data.controller.ts'),
+  [
+    'Values and keys of account data',
+    50_000,
+    '',
+    tooLarge,
+    'libs/users/src/account-data/account-data.controller.ts',
+    'maxValues',
+  ],
   bodyLimit('Changes of memberships', 65_536, 'libs/rooms/src/membership/membership.controller.ts'),
   bodyLimit('Redactions', 65_536, 'libs/rooms/src/sending/send.controller.ts', 'redactionBytes'),
   bodyLimit('Uploads, queries and claims of keys', 1_048_576, 'libs/e2ee/src/device-keys/keys.controller.ts'),

@@ -7,6 +7,8 @@ import { FilterStore } from './filter-store.js';
 
 /** Largest account data of one type, however it is written; bytes. */
 const bodyLimitBytes = 2_097_152;
+/** Most values and keys of account data. */
+const maxValues = 50_000;
 
 @Controller()
 export class AccountDataController {
@@ -23,7 +25,7 @@ export class AccountDataController {
     @Who() requester: Requester,
     @Param('userId') userId: string,
     @Param('type') type: string,
-    @JsonBody() body: JsonObject,
+    @JsonBody(undefined, { maxValues }) body: JsonObject,
   ): Promise<object> {
     await this.accountData.setByClient(own(requester, userId), undefined, type, body, { requester });
     return {};
@@ -44,7 +46,7 @@ export class AccountDataController {
     @Param('userId') userId: string,
     @Param('roomId') roomId: string,
     @Param('type') type: string,
-    @JsonBody() body: JsonObject,
+    @JsonBody(undefined, { maxValues }) body: JsonObject,
   ): Promise<object> {
     await this.accountData.setByClient(own(requester, userId), room(roomId), type, body, { requester });
     return {};
@@ -125,7 +127,7 @@ export class AccountDataController {
   async createFilter(
     @Who() requester: Requester,
     @Param('userId') userId: string,
-    @JsonBody() body: JsonObject,
+    @JsonBody(undefined, { maxValues }) body: JsonObject,
   ): Promise<object> {
     return { filter_id: await this.filters.create(own(requester, userId), body) };
   }
