@@ -40,6 +40,7 @@ import {
   SystemIds,
 } from '@rookery/platform';
 import { type Bus, InProcessBus, Notifier } from '@rookery/replication';
+import { RoomHooks } from '@rookery/rooms';
 import { Mailer, mailerOptionsOf, Pages, pagesOptionsOf } from '@rookery/templates';
 import { MonthlyActiveUsers, StoredRateLimitOverrides, UserHooks } from '@rookery/users';
 import { backgroundUpdateSettingsOf } from './module-api/background-update-control.js';
@@ -50,7 +51,14 @@ import { databaseProblem, isDatabaseThere } from './database-health.js';
 import { databaseOptions } from './database-options.js';
 import { RootModule } from './root.module.js';
 import { backgroundUpdates, migrations } from './schema.js';
-import { countAccounts, showActivityMetrics, showServerMetrics, transactionMetrics } from './server-metrics.js';
+import {
+  countAccounts,
+  countEvents,
+  countMails,
+  showActivityMetrics,
+  showServerMetrics,
+  transactionMetrics,
+} from './server-metrics.js';
 import { loadOwnKeys } from './signing-keys.js';
 import { StartupError } from './startup-error.js';
 import { version } from './version.js';
@@ -332,6 +340,8 @@ export class Homeserver {
         });
         showActivityMetrics(metrics, this.service(MonthlyActiveUsers));
         countAccounts(metrics, this.service(UserHooks));
+        if (config.get('enable_metrics')) countEvents(metrics, this.service(RoomHooks), config.serverName);
+        countMails(metrics, mailer);
         const services = (this.#moduleServices = new ModuleServices(parts, this.#http, modules));
         await services.register(loaded);
         lifecycle.on('streams', {

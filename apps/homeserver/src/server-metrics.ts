@@ -1,6 +1,9 @@
 import type { BackgroundUpdates, Database, TransactionReport } from '@rookery/database';
 import { cacheReports, type Clock, type Config, type Metrics } from '@rookery/platform';
+import { domainOf } from '@rookery/matrix-types';
 import type { Notifier } from '@rookery/replication';
+import type { RoomHooks } from '@rookery/rooms';
+import type { Mailer, MailKind } from '@rookery/templates';
 import type { MonthlyActiveUsers, UserHooks } from '@rookery/users';
 import { release, type } from 'node:os';
 import { type ServerFigures, serverFigures } from './server-figures.query.js';
@@ -96,6 +99,46 @@ export function countAccounts(metrics: Metrics, hooks: UserHooks): void {
       return Promise.resolve();
     },
   });
+}
+
+/** Types of events that are counted by their own name; clients may make up any number of others. */
+const maxEventTypes = 200;
+
+/** Counts events that were stored, old ones that were fetched apart: they are no news. Costs an addition for each. */
+export function countEvents(metrics: Metrics, hooks: RoomHooks, serverName: string): void {
+  const total = metrics.counter('synapse_storage_events_persisted_events');
+  const byType = metrics.counter('synapse_storage_events_persisted_events_sep');
+  const types = new Set<string>();
+  hooks.subscribe({
+    afterCommit: ({ events, backfilled }) => {
+      if (backfilled) return;
+      total.inc({}, events.length);
+      for (const { event } of events) {
+        const isKnown = types.has(event.type) || types.size < maxEventTypes;
+        if (isKnown) types.add(event.type);
+        byType.inc({
+          type: isKnown ? event.type : 'other',
+          origin_type: domainOf(event.sender) === serverName ? 'local' : 'remote',
+        });
+      }
+    },
+  });
+}
+
+/** What dashboards call the kinds of mails. */
+const mailTypes: Readonly<Record<MailKind, string>> = {
+  notif: 'notification',
+  expiry: 'expiry',
+  password_reset: 'password_reset',
+  registration: 'registration',
+  add_threepid: 'add_threepid',
+  already_in_use: 'already_in_use',
+};
+
+/** Counts mails as they are queued. */
+export function countMails(metrics: Metrics, mailer: Mailer | undefined): void {
+  const sent = metrics.counter('synapse_emails_sent_total');
+  mailer?.onQueued((kind) => sent.inc({ type: mailTypes[kind] }));
 }
 
 /** Shows how many users were active this month, where they are counted. */

@@ -156,6 +156,7 @@ export class Mailer {
   #timer: Timer | undefined;
   #work: Promise<void> | undefined;
   #again = false;
+  #queued: (kind: MailKind) => void = () => {};
 
   /** @throws Error when the sender's address is none */
   constructor(
@@ -168,6 +169,11 @@ export class Mailer {
   ) {
     this.#from = oneLine(fill(options.from, { app: options.appName }));
     if (!this.#from.includes('@')) throw new Error(`email.notif_from holds no mail address: ${this.#from}`);
+  }
+
+  /** Calls `fn` with the kind of each mail that was queued, for metrics. It must not throw. */
+  onQueued(fn: (kind: MailKind) => void): void {
+    this.#queued = fn;
   }
 
   /** A subject of the settings, in one line, with `%(app)s`, `%(server_name)s` and the given placeholders filled in. */
@@ -183,6 +189,7 @@ export class Mailer {
    */
   async queue(tx: Tx, mail: MailRequest): Promise<void> {
     const { html, text } = this.options.templates[mail.kind];
+    tx.afterCommit(() => this.#queued(mail.kind));
     await this.#queueWritten(tx, {
       ...mail,
       // A wrong address is told before a wrong template.

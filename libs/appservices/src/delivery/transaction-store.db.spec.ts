@@ -139,7 +139,7 @@ eachDatabase('transactions of application services', (open) => {
     expect(failure?.hint).toContain('Stop every process of the server, set the sequence to 90000');
     const statements = failure!.hint.split('\n').slice(1);
     await database.write(async (tx) => {
-      for (const statement of statements) await tx.run(statement.trim().replace(/;$/, ''));
+      for (const statement of statements) await tx.query(statement.trim().replace(/;$/, ''));
     });
     const mended = new TransactionStore(database);
     await mended.open();

@@ -1,13 +1,19 @@
 import { Injectable } from '@nestjs/common';
-import { Database, DatabaseError, Sequence, type Tx } from '@rookery/database';
+import { Database, DatabaseError, type Tx } from '@rookery/database';
 import { KeyedQueue } from '@rookery/replication';
+import {
+  openTransactionIds,
+  settingStatements,
+  type TransactionIds,
+  txnIdPosition,
+  txnIdSequence,
+} from './transaction-ids.js';
 import {
   deleteTransaction,
   highestTransactionId,
   insertTransactions,
   isStored,
   oldestTransaction,
-  sequencePosition,
   servicesDown,
   type Transaction,
   type TransactionExtras,
@@ -15,7 +21,6 @@ import {
   writeState,
 } from './transactions.query.js';
 
-const sequenceName = 'application_services_txn_id_seq';
 /** Most events, and most to-device messages, of one transaction. */
 export const transactionLimit = 100;
 
@@ -35,22 +40,20 @@ export class TransactionStore {
   readonly #growing = new Map<string, Transaction>();
   /** Reading a transaction to send it and adding to it exclude each other. */
   readonly #locks = new KeyedQueue();
-  #sequence: Sequence | undefined;
+  #opened: TransactionIds | undefined;
 
   constructor(private readonly database: Database) {}
 
   /** @throws DatabaseError when the sequence of ids stands before a transaction that is stored */
   async check(): Promise<void> {
-    const [position, highest] = await Promise.all([
-      sequencePosition(this.database, sequenceName),
-      highestTransactionId(this.database),
-    ]);
+    const [position, highest] = await Promise.all([txnIdPosition(this.database), highestTransactionId(this.database)]);
     if (position < highest) {
       throw new DatabaseError(
-        `The sequence ${sequenceName} stands at ${position}, but application_services_txns has a transaction ${highest}.`,
-        `Stop every process of the server, set the sequence to ${highest}, the highest txn_id, and start again:
-  DELETE FROM stream_positions WHERE stream_name = '${sequenceName}';
-  INSERT INTO stream_positions (stream_name, instance_name, stream_id) VALUES ('${sequenceName}', '', ${highest});`,
+        `The sequence ${txnIdSequence} stands at ${position}, but application_services_txns has a transaction ${highest}.`,
+        [
+          `Stop every process of the server, set the sequence to ${highest}, the highest txn_id, and start again:`,
+          ...settingStatements(this.database, highest),
+        ].join('\n  '),
       );
     }
   }
@@ -58,12 +61,12 @@ export class TransactionStore {
   /** Loads the sequence of ids. @throws DatabaseError as {@link check} */
   async open(): Promise<void> {
     await this.check();
-    this.#sequence = await Sequence.load(this.database, sequenceName);
+    this.#opened = await openTransactionIds(this.database);
   }
 
   /** An id for a transaction that is not stored. */
   nextId(): Promise<number> {
-    return this.#ids.next();
+    return this.database.write(async (tx) => (await this.#ids.takeIn(tx, 1))[0] ?? 0, { name: 'appservice_txn_id' });
   }
 
   /**
@@ -85,17 +88,25 @@ export class TransactionStore {
         if (Object.keys(extras).length > 0) fresh.push({ asId, eventIds: left.splice(0, transactionLimit), ...extras });
         while (left.length > 0) fresh.push({ asId, eventIds: left.splice(0, transactionLimit) });
       }
-      const ids = fresh.length > 0 ? await this.#ids.take(fresh.length) : [];
-      const made = fresh.map((one, index): Transaction => ({ ...one, txnId: ids[index] ?? 0 }));
-      const [first] = [...grown.values(), ...made];
+      let made: Transaction[] = [];
       await this.database.write(
         async (tx) => {
+          const ids = fresh.length > 0 ? await this.#ids.takeIn(tx, fresh.length) : [];
+          made = fresh.map((one, index): Transaction => ({ ...one, txnId: ids[index] ?? 0 }));
           for (const { asId, txnId, eventIds } of grown.values()) await updateEventIds(tx, asId, txnId, eventIds);
           if (made.length > 0) await insertTransactions(tx, made);
           await also(tx);
         },
         // Nobody takes it meanwhile: whoever wants to waits for the lock.
-        { name: 'appservice_transactions', ...(first && { happened: (db) => isStored(db, first) }) },
+        {
+          name: 'appservice_transactions',
+          ...(grown.size + fresh.length > 0 && {
+            happened: (db) => {
+              const [first] = [...grown.values(), ...made];
+              return first === undefined ? Promise.resolve(false) : isStored(db, first);
+            },
+          }),
+        },
       );
       for (const one of [...grown.values(), ...made]) this.#growing.set(one.asId, one);
     });
@@ -131,9 +142,9 @@ export class TransactionStore {
     return servicesDown(this.database);
   }
 
-  get #ids(): Sequence {
-    if (!this.#sequence) throw new Error('TransactionStore.open() has not finished');
-    return this.#sequence;
+  get #ids(): TransactionIds {
+    if (!this.#opened) throw new Error('TransactionStore.open() has not finished');
+    return this.#opened;
   }
 
   /** @param services sorted, so that two who want several never wait for each other */

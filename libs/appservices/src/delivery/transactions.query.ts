@@ -71,15 +71,6 @@ export async function highestTransactionId(db: Db): Promise<number> {
   return (await db.get<{ top: number | null }>('SELECT MAX(txn_id) AS top FROM application_services_txns'))?.top ?? 0;
 }
 
-/** Where the sequence of transaction ids stands, 0 before its first use. */
-export async function sequencePosition(db: Db, name: string): Promise<number> {
-  const row = await db.get<{ stream_id: number }>(
-    "SELECT stream_id FROM stream_positions WHERE stream_name = ? AND instance_name = ''",
-    [name],
-  );
-  return row?.stream_id ?? 0;
-}
-
 /** Notes whether a service could be reached. */
 export async function writeState(tx: Tx, asId: string, state: 'up' | 'down'): Promise<void> {
   await tx.exec(

@@ -1,4 +1,5 @@
 import type { Migration } from '@rookery/database';
+import { txnIdSequence } from '../delivery/transaction-ids.js';
 
 /**
  * `event_ids` is a JSON list; `extra_json` holds what else a transaction brings and must not be lost: to-device messages and
@@ -17,6 +18,20 @@ export const appservicesMigrations: readonly Migration[] = [
     name: 'appservices_01_transactions',
     async up(tx) {
       for (const statement of statements) await tx.run(statement);
+    },
+  },
+  {
+    version: 1,
+    // What operators know how to set; SQLite has no sequences.
+    name: 'appservices_02_txn_id_sequence',
+    async up(tx) {
+      if (tx.dialect.name !== 'postgres') return;
+      await tx.run(`CREATE SEQUENCE ${txnIdSequence}`);
+      await tx.query(
+        `SELECT setval('${txnIdSequence}', stream_id) FROM stream_positions WHERE stream_name = ? AND stream_id > 0`,
+        [txnIdSequence],
+      );
+      await tx.run('DELETE FROM stream_positions WHERE stream_name = ?', [txnIdSequence]);
     },
   },
 ];

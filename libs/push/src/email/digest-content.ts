@@ -1,5 +1,6 @@
 import type { RoomEvent } from '@rookery/events';
 import type { SubjectName } from '@rookery/templates';
+import { mailHtml, plainHtml } from './message-html.js';
 
 /** A room of a mail about missed messages. */
 export interface DigestRoom {
@@ -10,6 +11,11 @@ export interface DigestRoom {
   readonly isSpace: boolean;
   /** What was missed there, oldest first. */
   readonly events: readonly RoomEvent[];
+  /** What was said just before and just after each of them and the user may see, by the missed event. */
+  readonly around: ReadonlyMap<
+    string,
+    { readonly before?: RoomEvent | undefined; readonly after?: RoomEvent | undefined }
+  >;
 }
 
 /** Names and pictures of those who wrote, by room and user. */
@@ -61,44 +67,108 @@ const hashOf = (text: string): number => [...text].reduce((sum, character) => su
 const maxBody = 2_000;
 
 /** The variables `rooms` of the template. */
-export function roomValues(
+export async function roomValues(
   rooms: readonly DigestRoom[],
   senders: Senders,
   options: { readonly clientUrl: string | undefined; readonly withContent: boolean },
-): object[] {
+): Promise<object[]> {
   const link = (...path: string[]): string =>
     `${options.clientUrl === undefined ? 'https://matrix.to/#' : `${options.clientUrl.replace(/\/$/, '')}/#/room`}/${path
       .map((part) => encodeURIComponent(part))
       .join('/')}`;
-  return rooms.map(({ roomId, name, avatarUrl, events }) => ({
-    title: name ?? [...new Set(events.map((event) => senders(roomId, event.sender).name))].slice(0, 3).join(', '),
-    hash: hashOf(roomId),
-    invite: events.every(isInvite),
-    link: link(roomId),
-    avatar_url: avatarUrl ?? null,
-    notifs: events
-      .filter((event) => !isInvite(event))
-      .map((event) => ({
-        link: link(roomId, event.eventId),
-        ts: event.originServerTs,
-        messages: [messageValues(event, senders(roomId, event.sender), options.withContent)],
-      })),
-  }));
+  return Promise.all(
+    rooms.map(async ({ roomId, name, avatarUrl, events, around }) => ({
+      title: name ?? [...new Set(events.map((event) => senders(roomId, event.sender).name))].slice(0, 3).join(', '),
+      hash: hashOf(roomId),
+      invite: events.every(isInvite),
+      link: link(roomId),
+      avatar_url: avatarUrl ?? null,
+      notifs: withoutRepeats(
+        await Promise.all(
+          events
+            .filter((event) => !isInvite(event))
+            .map(async (event) => {
+              const { before, after } = around.get(event.eventId) ?? {};
+              const shown = [before, event, after].filter(
+                (one) => one !== undefined && (one === event || isMessage(one)),
+              );
+              return {
+                link: link(roomId, event.eventId),
+                ts: event.originServerTs,
+                messages: await Promise.all(
+                  shown.map((one) =>
+                    messageValues(one!, senders(roomId, one!.sender), { ...options, isHistorical: one !== event }),
+                  ),
+                ),
+              };
+            }),
+        ),
+      ),
+    })),
+  );
 }
 
-function messageValues(event: RoomEvent, sender: ReturnType<Senders>, withContent: boolean): object {
+const isMessage = (event: RoomEvent): boolean => event.type === 'm.room.message' || event.type === 'm.room.encrypted';
+
+interface MessageValues {
+  readonly id: string;
+  readonly is_historical: boolean;
+}
+
+interface Notification<Message extends MessageValues> {
+  readonly link: string;
+  readonly ts: number;
+  readonly messages: Message[];
+}
+
+/** Messages that follow each other are told in one piece: what is one's neighbor is not told twice. */
+function withoutRepeats<Message extends MessageValues>(all: readonly Notification<Message>[]): Notification<Message>[] {
+  const result: Notification<Message>[] = [];
+  for (const one of all) {
+    const last = result.at(-1);
+    const told = new Map(last?.messages.map((message, index) => [message.id, index]));
+    if (last === undefined || !one.messages.some(({ id }) => told.has(id))) {
+      result.push({ ...one, messages: [...one.messages] });
+      continue;
+    }
+    for (const message of one.messages) {
+      const index = told.get(message.id);
+      if (index === undefined) last.messages.push(message);
+      else if (!message.is_historical) last.messages[index] = message;
+    }
+  }
+  return result;
+}
+
+interface MessageOptions {
+  readonly withContent: boolean;
+  readonly isHistorical: boolean;
+}
+
+async function messageValues(
+  event: RoomEvent,
+  sender: ReturnType<Senders>,
+  { withContent, isHistorical }: MessageOptions,
+): Promise<MessageValues> {
   const { body, msgtype, url } = event.content;
+  const plain = withContent && typeof body === 'string' ? body.slice(0, maxBody) : undefined;
   return {
     event_type: event.type,
-    is_historical: false,
+    is_historical: isHistorical,
     id: event.eventId,
     ts: event.originServerTs,
     sender_name: sender.name,
     sender_avatar_url: sender.avatarUrl ?? null,
     sender_hash: hashOf(event.sender),
     msgtype: withContent && typeof msgtype === 'string' ? msgtype : null,
-    body_text_html: '',
-    body_text_plain: withContent && typeof body === 'string' ? body.slice(0, maxBody) : 'sent something',
+    body_text_html: plain === undefined ? '' : ((await formattedBody(event)) ?? plainHtml(plain)),
+    body_text_plain: plain ?? 'sent something',
     image_url: withContent && msgtype === 'm.image' && typeof url === 'string' ? url : null,
-  };
+  } as MessageValues;
+}
+
+/** @spec client-server-api#mroommessage-msgtypes */
+async function formattedBody({ content }: RoomEvent): Promise<string | undefined> {
+  const { format, formatted_body: formatted } = content;
+  return format === 'org.matrix.custom.html' && typeof formatted === 'string' ? mailHtml(formatted) : undefined;
 }

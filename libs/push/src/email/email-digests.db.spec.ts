@@ -67,8 +67,8 @@ eachDatabase('mails about missed messages', (open) => {
     });
     return created.roomId;
   };
-  const say = async (body: string, where = roomId): Promise<void> => {
-    const content = { msgtype: 'm.text', body };
+  const say = async (body: string, where = roomId, more: JsonObject = {}): Promise<void> => {
+    const content = { msgtype: 'm.text', body, ...more };
     const sent = await persister().send({ roomId: where, type: 'm.room.message', sender: alice, content });
     lastPosition = sent.streamOrdering;
     await eventually(async () => {
@@ -97,7 +97,13 @@ eachDatabase('mails about missed messages', (open) => {
             title: 'Rook',
             invite: false,
             link: `https://matrix.to/#/${encodeURIComponent(roomId)}`,
-            notifs: [{ messages: [{ sender_name: 'Alice', body_text_plain: 'hello <there>', body_text_html: '' }] }],
+            notifs: [
+              {
+                messages: [
+                  { sender_name: 'Alice', body_text_plain: 'hello <there>', body_text_html: 'hello &lt;there&gt;' },
+                ],
+              },
+            ],
           },
         ],
         reason: { room_name: 'Rook', last_sent_ts: null },
@@ -106,6 +112,37 @@ eachDatabase('mails about missed messages', (open) => {
     });
     await clock.advance(60 * minuteMs);
     expect(await look()).toEqual([]);
+  });
+
+  it('show what was said just before and just after, and formatted messages as they may stand in a mail', async () => {
+    await say('one');
+    await test.database.write((tx) => raiseMark(tx, bob, roomId, undefined, lastPosition));
+    await say('zero', roomId, { format: 'org.matrix.custom.html', formatted_body: '<b>z</b><script>x</script>' });
+    await persister().send({
+      roomId,
+      type: 'm.room.message',
+      sender: bob,
+      content: { msgtype: 'm.text', body: 'mine' },
+    });
+    await say('two');
+    await clock.advance(11 * minuteMs);
+    expect(await look()).toHaveLength(1);
+    const [shown] = push.mails[0]?.values['rooms'] as { notifs: { messages: Record<string, unknown>[] }[] }[];
+    const told = shown?.notifs.map(({ messages }) =>
+      messages.map(({ body_text_plain, body_text_html, is_historical }) => [
+        body_text_plain,
+        body_text_html,
+        is_historical,
+      ]),
+    );
+    expect(told).toEqual([
+      [
+        ['one', 'one', true],
+        ['zero', '<b>z</b>', false],
+        ['mine', 'mine', true],
+        ['two', 'two', false],
+      ],
+    ]);
   });
 
   it('say nothing of what was read meanwhile', async () => {

@@ -1,7 +1,14 @@
 import { Inject, Injectable, type OnModuleInit, Optional } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { Clock, Config, Lifecycle, Logger, type Timer } from '@rookery/platform';
-import { EventStore, prejoinStateOf, RoomStateReader, type StoredEvent } from '@rookery/rooms';
+import {
+  EventStore,
+  prejoinStateOf,
+  RoomStateReader,
+  type StoredEvent,
+  TimelineReader,
+  VisibilityFilter,
+} from '@rookery/rooms';
 import { stateKeyOf } from '@rookery/state-res';
 import { Mailer, type MailRequest } from '@rookery/templates';
 import { ProfileService } from '@rookery/users';
@@ -48,6 +55,8 @@ export class EmailDigests implements OnModuleInit {
     private readonly lifecycle: Lifecycle,
     private readonly events: EventStore,
     private readonly state: RoomStateReader,
+    private readonly timeline: TimelineReader,
+    private readonly visibility: VisibilityFilter,
     private readonly profiles: ProfileService,
     private readonly links: UnsubscribeLinks,
     private readonly ownReads: OwnReads,
@@ -142,7 +151,7 @@ export class EmailDigests implements OnModuleInit {
     throttle: RoomThrottle | undefined,
   ): Promise<MailRequest> {
     const { userId, pushkey: address } = pusher;
-    const { rooms, senders } = await this.#read(unread);
+    const { rooms, senders } = await this.#read(userId, unread);
     const profile = await this.profiles.get(userId);
     const { name, values } = subjectOf(rooms, senders);
     const subject = this.mailer?.subject(name, values) ?? '';
@@ -155,7 +164,7 @@ export class EmailDigests implements OnModuleInit {
         user_display_name: profile?.displayname ?? localpartOf(userId),
         unsubscribe_link: link ?? null,
         summary_text: subject,
-        rooms: roomValues(rooms, senders, {
+        rooms: await roomValues(rooms, senders, {
           clientUrl: this.config.get('email.client_base_url'),
           withContent: this.config.get('push.include_content'),
         }),
@@ -175,11 +184,33 @@ export class EmailDigests implements OnModuleInit {
     };
   }
 
-  /** Names and pictures of rooms and senders, in two queries and the events themselves. */
-  async #read(unread: readonly StoredEvent[]): Promise<{ rooms: DigestRoom[]; senders: Senders }> {
+  /** What a user may see of what stands just before and just after some events, by the event. */
+  async #around(userId: string, unread: readonly StoredEvent[]): Promise<DigestRoom['around']> {
+    const neighbors = await this.timeline.neighbors(unread.map(({ event }) => event.eventId));
+    const ids = new Set([...neighbors.values()].flatMap(({ before, after }) => [before, after]));
+    const stored = await this.events.inOrder([...ids].filter((id) => id !== undefined));
+    const seen = await this.visibility.visible(
+      userId,
+      stored.filter(({ redactedBy }) => redactedBy === undefined),
+    );
+    const byId = new Map(seen.map((one) => [one.stored.event.eventId, one.stored.event]));
+    return new Map(
+      [...neighbors].map(([id, { before, after }]) => [
+        id,
+        { before: byId.get(before ?? ''), after: byId.get(after ?? '') },
+      ]),
+    );
+  }
+
+  /** Names and pictures of rooms and senders, in a few queries and the events themselves. */
+  async #read(userId: string, unread: readonly StoredEvent[]): Promise<{ rooms: DigestRoom[]; senders: Senders }> {
+    const around = await this.#around(userId, unread);
+    const beside = [...around.values()].flatMap(({ before, after }) => [before, after]);
     const byRoom = Map.groupBy(unread, ({ event }) => event.roomId);
     const types = ['m.room.name', 'm.room.canonical_alias', 'm.room.avatar', 'm.room.create'] as const;
-    const members = [...new Set(unread.map(({ event }) => event.sender))];
+    const members = [
+      ...new Set([...unread.map(({ event }) => event.sender), ...beside.flatMap((event) => event?.sender ?? [])]),
+    ];
     const states = await this.state.currentIdsOf([...byRoom.keys()], {
       types: [
         ...types.map((type) => [type, ''] as const),
@@ -206,6 +237,7 @@ export class EmailDigests implements OnModuleInit {
       avatarUrl: text(roomId, 'm.room.avatar', '', 'url'),
       isSpace: text(roomId, 'm.room.create', '', 'type') === 'm.space',
       events: events.map(({ event }) => event),
+      around,
     }));
     const senders: Senders = (roomId, userId) => ({
       name: text(roomId, 'm.room.member', userId, 'displayname') ?? localpartOf(userId),

@@ -182,6 +182,25 @@ export class TimelineReader {
     return { events, end };
   }
 
+  /** The ids of the servable events just before and just after each of some events, in the rooms' own order. */
+  async neighbors(
+    eventIds: readonly string[],
+  ): Promise<Map<string, { readonly before: string | undefined; readonly after: string | undefined }>> {
+    const place = '(n.topological_ordering, n.stream_ordering)';
+    const own = '(e.topological_ordering, e.stream_ordering)';
+    const neighbor = (comparison: '<' | '>', order: 'ASC' | 'DESC'): string =>
+      `(SELECT n.event_id FROM events n WHERE n.room_id = e.room_id AND ${servableSql('n.')} AND ${place} ${comparison} ${own}
+         ORDER BY n.topological_ordering ${order}, n.stream_ordering ${order} LIMIT 1)`;
+    const rows = await this.database.query<{ event_id: string; prior: string | null; next: string | null }>(
+      `SELECT e.event_id, ${neighbor('<', 'DESC')} AS prior, ${neighbor('>', 'ASC')} AS next
+         FROM events e WHERE ${this.database.dialect.anyOf('e.event_id')}`,
+      [eventIds],
+    );
+    return new Map(
+      rows.map(({ event_id, prior, next }) => [event_id, { before: prior ?? undefined, after: next ?? undefined }]),
+    );
+  }
+
   /** Whether something is missing before an event of a room whose depth lies between two, both included. */
   async hasGap(roomId: string, from = 0, upTo = Number.MAX_SAFE_INTEGER): Promise<boolean> {
     const row = await this.database.get(
