@@ -6,7 +6,7 @@ import {
   type MediaFile,
   NOT_SPAM,
 } from '@rookery/module-api';
-import { defineBackgroundUpdate } from '@rookery/database';
+import { Database, defineBackgroundUpdate } from '@rookery/database';
 import { eventually, type TestUser } from '@rookery/testing';
 import { operatorOf } from '../admin/operator-world.js';
 import { type Fired, probe, type ProbeServer, startProbe } from './probe-server.js';
@@ -392,9 +392,11 @@ describe.each(['sqlite', 'postgres'] as const)('callbacks fire (%s)', (kind) => 
       minBatchSize: () => 3,
     };
     const { answers } = probe;
-    await probe.api!.runDbInteraction('queue', (tx) =>
-      tx.run(`INSERT INTO background_updates (update_name, progress_json) VALUES ('test_update', '{}')`),
-    );
+    await server.server
+      .service(Database)
+      .write((tx) =>
+        tx.run(`INSERT INTO background_updates (update_name, progress_json) VALUES ('test_update', '{}')`),
+      );
     await server.restart();
     probe.answers = answers;
     await eventually(() => (rows.length > 0 && released > 0 ? true : undefined));

@@ -191,10 +191,7 @@ describe.each(['sqlite', 'postgres'] as const)('what modules learn of where a ca
     let pushers: unknown;
     probe.answers = {
       onLoggedOut: async () => {
-        const kept = probe.api!.runDbInteraction('look', (tx) =>
-          tx.query('SELECT app_id FROM pushers WHERE user_name = ?', [userId]),
-        );
-        pushers = await kept;
+        pushers = (await send('GET', '/pushers', undefined, token)).body['pushers'];
       },
     };
     const out = await send('POST', '/logout', {}, one);

@@ -1,6 +1,7 @@
 import { join } from 'node:path';
 import { Config } from '@rookery/platform';
 import { eventually, createTestHomeserver } from '@rookery/testing';
+import { operatorOf } from '../admin/operator-world.js';
 import { probe, startProbe } from './probe-server.js';
 
 const limited = { per_second: 0.001, burst_count: 2 };
@@ -12,11 +13,9 @@ describe.each(['sqlite', 'postgres'] as const)('what a server does around its mo
     try {
       const ann = await server.registerUser('ann');
       const ben = await server.registerUser('ben');
-      await probe.api!.runDbInteraction('override', (tx) =>
-        tx.run('INSERT INTO ratelimit_override (user_id, messages_per_second, burst_count) VALUES (?, 0, 0)', [
-          ben.userId,
-        ]),
-      );
+      const operator = await operatorOf(server);
+      const path = `/v1/users/${encodeURIComponent(ben.userId)}/override_ratelimit`;
+      await operator.ok('POST', path, { messages_per_second: 0, burst_count: 0 });
       const sends = async (user: typeof ann): Promise<number[]> => {
         const room = await user.request<{ room_id: string }>('POST', '/createRoom', {});
         const path = `/rooms/${encodeURIComponent(room.body.room_id)}/send/m.room.message/`;
