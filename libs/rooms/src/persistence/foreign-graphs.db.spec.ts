@@ -406,6 +406,10 @@ eachDatabase('graphs that other servers make up', (open) => {
           .send(alice, { roomId: world.roomId, type: 'm.room.message', content: { msgtype: 'm.text', body: 'own' } });
       await world.check();
     }
+    // Whoever says that the room begins anew, with an event that follows upon nothing as only the first one does.
+    const anew = await world.say({ type: 'm.room.create', stateKey: '', content: { room_version: version } }, zoe, []);
+    expect(await world.receive([anew])).toEqual(['rejected']);
+    await world.check();
     await world.checkHidden();
     const kinds = [...(await world.rows()).values()];
     // Without any of these it would have proven little.
