@@ -13,7 +13,7 @@ const astral = /[\ud800-\udbff]/;
  * `undefined` are left out.
  *
  * Numbers that the strict form does not know are written so that events of room versions 1 to 5 hash as at their
- * origin: integers as they came, whatever has a fraction or an exponent by {@link floatText}.
+ * origin: integers as they came, also behind an exponent where they are safe, and everything else by {@link floatText}.
  * @throws InvalidEventError for what is not JSON or nests too deeply
  * @spec appendices#canonical-json
  */
@@ -87,6 +87,8 @@ function quoteKey(key: string): string {
 function canonicalNumber({ source, value }: NumberText): string {
   if (!Number.isFinite(value)) throw new InvalidEventError('json', 'a number is out of range');
   if (/^-?\d+$/.test(source)) return value === 0 ? '0' : source;
+  // The specification's own example of an exponent is an integer.
+  if (/[eE]/.test(source) && Number.isSafeInteger(value)) return String(value);
   return floatText(value);
 }
 

@@ -79,8 +79,10 @@ export function pduText({ pdu, rules }: RoomEvent): string {
  * in a room where other servers took it.
  * @spec client-server-api#size-limits
  */
-export function overlongKey({ pdu }: RoomEvent): string | undefined {
+export function overlongKey({ pdu, rules }: RoomEvent): string | undefined {
   return limitedKeys.find((key) => {
+    // Later formats do not know this key.
+    if (key === 'event_id' && rules.eventFormat !== 'v1') return false;
     const value = Object.hasOwn(pdu, key) ? pdu[key] : undefined;
     return typeof value === 'string' && !fitsBytes(value, maxIdBytes);
   });
