@@ -369,6 +369,35 @@ describe('requests to other servers', () => {
       expect(await reason(clientWith({ names }).client.getJson('b.test', path, {}, none))).toBe('timeout');
     });
 
+    it('in silence, where much may come for long', async () => {
+      const patient = { retries: 'none', timeoutMs: 600_000, silenceMs: 50, ignoreBackoff: true } as const;
+      const mute = await pair(() => undefined);
+      expect(await reason(mute.client.getJson('b.test', path, {}, patient))).toBe('timeout');
+      const breaking = await pair((_, response) => void response.write('{'));
+      expect(await reason(breaking.client.getJson('b.test', path, {}, patient))).toBe('timeout');
+      const slow = await pair((_, response) => {
+        let pieces = 0;
+        const timer = setInterval(() => {
+          response.write(' ');
+          if (++pieces < 6) return;
+          clearInterval(timer);
+          response.end('{"ok":true}');
+        }, 1_000);
+      });
+      const longer = { ...patient, silenceMs: 4_000 };
+      expect(await slow.client.getJson('b.test', path, {}, longer)).toEqual({ ok: true });
+    });
+
+    it('in all its tries together, while somebody waits', async () => {
+      const clock = new FakeClock(Date.now());
+      const { client, server } = await pair(
+        (_, response) => void clock.advance(60_000).then(() => json(response, {}, 503)),
+        { clock },
+      );
+      expect(await failure(client.getJson('b.test', path, {}, { timeoutMs: 60_000 }))).toMatchObject({ status: 503 });
+      expect(server.seen).toHaveLength(1);
+    });
+
     it('while a server rests, for whoever waits, now and then and once', async () => {
       const clock = new FakeClock(Date.now());
       const { client, server, destinations } = await pair((_, response) => json(response, {}, 503), { clock });

@@ -12,6 +12,7 @@ import { FederationRequestError } from './federation-request-error.js';
 import { type RequestQuery, requestUri } from './request-path.js';
 import { boundedBody, isNestedTooDeeply, readAll } from './response-body.js';
 import { pauseBefore, type RetryPlan, retryPlan } from './retries.js';
+import { Silence } from './silence.js';
 import { Turnstile, TurnstileFull } from './turnstile.js';
 
 /** One request to another server. */
@@ -27,11 +28,16 @@ export interface FederationRequest {
   readonly canonicalContent?: string | undefined;
   /** For each try, from its turn to the last byte. Default `federation.client_timeout`. */
   readonly timeoutMs?: number | undefined;
+  /**
+   * How long the other server may say nothing: until its answer begins, and between two pieces of it. For what may take long
+   * because there is much of it. Default `timeoutMs`.
+   */
+  readonly silenceMs?: number | undefined;
   /** Largest answer, bytes, after decompression. Default 100 MiB. */
   readonly maxBytes?: number | undefined;
   /**
-   * How often a server that does not answer is tried again: `short` while somebody waits, `long` for what must arrive,
-   * `none` for what must not happen twice. Default `short` for `GET` and `PUT`, else `none`.
+   * How often a server that does not answer is tried again: `short` while somebody waits, and only as long as one try might
+   * take, `long` for what must arrive, `none` for what must not happen twice. Default `short` for `GET` and `PUT`, else `none`.
    */
   readonly retries?: RetryPlan | undefined;
   /**
@@ -181,6 +187,7 @@ export class FederationClient {
     const usual = request.retries ?? (request.method === 'GET' || request.method === 'PUT' ? 'short' : 'none');
     const plan = isResting ? 'none' : usual;
     const { tries, longestPauseMs } = retryPlan(config, plan);
+    const untilMs = plan === 'short' ? clock.monotonicMs() + this.#timeoutOf(request) : Infinity;
     for (let attempt = 1; ; attempt++) {
       try {
         const taken = await this.#attempt(request, turnstile, take);
@@ -190,7 +197,8 @@ export class FederationClient {
         const failure = failureOf(destination, error);
         if (this.#closed) throw failure;
         const pauseMs = pauseBefore(plan, attempt, longestPauseMs, failure, ids);
-        if (attempt >= tries || pauseMs === undefined || signal?.aborted === true) {
+        const isOver = attempt >= tries || clock.monotonicMs() >= untilMs || signal?.aborted === true;
+        if (isOver || pauseMs === undefined) {
           if (failure.isDown) {
             if (request.ignoreBackoff !== true) await destinations.failed(destination);
           } else if (failure.status !== undefined) await destinations.alive(destination);
@@ -222,15 +230,24 @@ export class FederationClient {
     });
   }
 
+  #timeoutOf({ timeoutMs }: FederationRequest): number {
+    return timeoutMs ?? this.parts.config.get('federation.client_timeout');
+  }
+
   async #attempt<T>(
     request: FederationRequest,
     turnstile: Turnstile,
     take: (answer: FederationStream, release: () => void) => Promise<T>,
   ): Promise<T> {
     const { destination } = request;
-    const timeoutMs = request.timeoutMs ?? this.parts.config.get('federation.client_timeout');
+    const timeoutMs = this.#timeoutOf(request);
     const timeout = AbortSignal.timeout(timeoutMs);
-    const signal = request.signal === undefined ? timeout : AbortSignal.any([timeout, request.signal]);
+    const silence = new Silence(Math.min(request.silenceMs ?? timeoutMs, timeoutMs));
+    const signal = AbortSignal.any([
+      timeout,
+      silence.signal,
+      ...(request.signal === undefined ? [] : [request.signal]),
+    ]);
     let release: (() => void) | undefined;
     const explain = (error: unknown): FederationRequestError => {
       if (error instanceof FederationRequestError) return error;
@@ -245,12 +262,20 @@ export class FederationClient {
           'timeout',
           `${destination} did not answer within ${timeoutMs} ms`,
         );
+      if (silence.signal.aborted)
+        return new FederationRequestError(
+          destination,
+          'timeout',
+          `${destination} said nothing for ${silence.longestMs} ms`,
+        );
       return failureOf(destination, error);
     };
     try {
       release = await turnstile.enter(destination, signal);
-      return await take(await this.#send(request, signal, explain), release);
+      silence.begin();
+      return await take(await this.#send(request, signal, silence, explain), release);
     } catch (error) {
+      silence.end();
       release?.();
       throw explain(error);
     }
@@ -259,6 +284,7 @@ export class FederationClient {
   async #send(
     request: FederationRequest,
     signal: AbortSignal,
+    silence: Silence,
     explain: (error: unknown) => FederationRequestError,
   ): Promise<FederationStream> {
     const { destination, method } = request;
@@ -288,6 +314,7 @@ export class FederationClient {
     const good = status >= 200 && status < 300;
     const limit = good ? (request.maxBytes ?? defaultMaxBytes) : maxErrorBytes;
     const body = boundedBody(destination, answer, limit, explain);
+    silence.follow(answer.body);
     if (good) return { status, headers, body };
     throw await refusalOf(destination, status, headers, body);
   }
@@ -296,7 +323,7 @@ export class FederationClient {
 /** The parts of a request that the short forms take. */
 export type RequestOptions = Pick<
   FederationRequest,
-  'timeoutMs' | 'maxBytes' | 'retries' | 'ignoreBackoff' | 'awaited' | 'signal'
+  'timeoutMs' | 'silenceMs' | 'maxBytes' | 'retries' | 'ignoreBackoff' | 'awaited' | 'signal'
 >;
 
 async function refusalOf(

@@ -27,7 +27,7 @@ const usualJoinBytes = 32 * 1_048_576;
 const maxJoinBytes = 256 * 1_048_576;
 /** Who leaves waits for one server no longer than this; milliseconds. */
 const leaveTimeoutMs = 15_000;
-/** How much longer than any other answer the one to a join may take. */
+/** How much longer than any other answer the one to a join may take, while it keeps coming. */
 const joinPatience = 3;
 
 /**
@@ -115,6 +115,7 @@ export class MembershipHandshake {
       retries: 'none',
       ignoreBackoff: true,
       timeoutMs: this.#timeoutMs(kind) * (isJoin ? joinPatience : 1),
+      silenceMs: this.#timeoutMs(kind),
     } as const;
     const path = federationPath`/${event.roomId}/${event.eventId}`;
     const latest = kind === 'knock' ? 'v1' : 'v2';
