@@ -28,6 +28,7 @@ export class CapabilitiesController {
         'm.set_avatar_url': { enabled: avatarUrl },
         'm.3pid_changes': { enabled: config.get('enable_3pid_changes') },
         'm.get_login_token': { enabled: config.get('login_via_existing_session.enabled') },
+        'm.forget_forced_upon_leave': { enabled: config.get('forget_rooms_on_leave') },
         ...(requester.isAdmin ? { 'm.account_management': { suspend: true, lock: true } } : {}),
         'org.matrix.msc4140.delayed_events': this.#delayedEvents(),
         ...(config.get('experimental_features.msc3720_enabled')

@@ -13,7 +13,7 @@ export const specVersions: readonly string[] = [
   'r0.5.0',
   'r0.6.0',
   'r0.6.1',
-  ...Array.from({ length: 12 }, (_, index) => `v1.${index + 1}`),
+  ...Array.from({ length: 19 }, (_, index) => `v1.${index + 1}`),
 ];
 
 /** Features without a switch, by the names under which clients look for them. */
@@ -26,6 +26,7 @@ const always: Readonly<Record<string, boolean>> = {
   'org.matrix.msc3827.stable': true,
   'org.matrix.msc3440.stable': true,
   'org.matrix.msc3771': true,
+  'fi.mau.msc2659.stable': true,
   'org.matrix.msc3981': true,
   'uk.tcpip.msc4133.stable': true,
   'org.matrix.msc4222': true,
