@@ -1,5 +1,5 @@
 import { compileRuleset, evaluate, outcomeOf, type PushContext, type PushEvent } from './evaluate.js';
-import { migrateStoredRule, parseUserRule } from './rule-input.js';
+import { parseUserRule, presentRuleId } from './rule-input.js';
 import {
   buildRuleset,
   defaultRuleset,
@@ -253,19 +253,44 @@ describe('input', () => {
     expect(parseUserRule(...args).ok).toBe(ok);
   });
 
-  it('drops actions that were removed', () => {
-    const parsed = parseUserRule('room', '!a:b', { actions: ['dont_notify', 'coalesce', 'notify'] });
-    expect(parsed).toEqual({ ok: true, value: { kind: 'room', ruleId: '!a:b', actions: ['notify'] } });
+  it('keeps actions that were removed, and they do nothing', () => {
+    const parsed = parseUserRule('room', '!a:b', { actions: ['dont_notify', 'coalesce'] });
+    expect(parsed).toEqual({ ok: true, value: { kind: 'room', ruleId: '!a:b', actions: ['dont_notify', 'coalesce'] } });
+    expect(outcomeOf(['dont_notify', 'coalesce'])).toEqual({ notify: false, highlight: false, sound: undefined });
+    expect(outcomeOf(['coalesce', 'notify']).notify).toBe(true);
   });
 
-  it('brings stored rules up to date', () => {
-    expect(migrateStoredRule({ ruleId: '.m.rule.contains_user_name', actions: [] })).toBeUndefined();
-    expect(
-      migrateStoredRule({ ruleId: '.org.matrix.msc3952.is_user_mention', actions: ['coalesce', 'notify'] }),
-    ).toEqual({
-      ruleId: '.m.rule.is_user_mention',
-      actions: ['notify'],
-    });
-    expect(migrateStoredRule({ ruleId: 'mine', actions: ['dont_notify'] })).toEqual({ ruleId: 'mine', actions: [] });
+  it('knows rules by the ids that they had before', () => {
+    expect(presentRuleId('.org.matrix.msc3952.is_user_mention')).toBe('.m.rule.is_user_mention');
+    expect(presentRuleId('.m.rule.contains_user_name')).toBe('.m.rule.contains_user_name');
+    expect(presentRuleId('mine')).toBe('mine');
+  });
+});
+
+describe('mentions of clients that do not list them', () => {
+  const legacy = compileRuleset(defaultRuleset(me, { legacyMentions: true }));
+  const named = context({ displayName: 'Alice (*) Žofie' });
+  const decidedBy = (content: object, ctx = named, rules = legacy): string | undefined =>
+    evaluate(rules, message(content), ctx)?.ruleId;
+
+  it.each([
+    ['so, alice (*) žofie: hello', '.m.rule.contains_display_name'],
+    ['so, alice (x) žofie: hello', '.m.rule.contains_user_name'],
+    ['ALICE?', '.m.rule.contains_user_name'],
+    ['malice', '.m.rule.message'],
+    ['alice2', '.m.rule.message'],
+    ['@room come', '.m.rule.message'],
+  ])('%s: %s', (body, ruleId) => {
+    expect(decidedBy({ body })).toBe(ruleId);
+  });
+
+  it('mention the room where the sender may', () => {
+    expect(decidedBy({ body: 'come @room!' }, { ...named, senderPowerLevel: 50 })).toBe('.m.rule.roomnotif');
+  });
+
+  it('count for no event that lists its mentions, and nowhere where the server does not have them', () => {
+    const body = 'alice (*) žofie, alice, @room';
+    expect(decidedBy({ body, 'm.mentions': {} }, { ...named, senderPowerLevel: 50 })).toBe('.m.rule.message');
+    expect(decidedBy({ body }, { ...named, senderPowerLevel: 50 }, defaults)).toBe('.m.rule.message');
   });
 });

@@ -1,6 +1,7 @@
-import { compileGlob } from './glob.js';
+import { compileGlob, holdsWords } from './glob.js';
 import { propertyAt, splitPath } from './event-properties.js';
 import {
+  isLegacyMention,
   type PushAction,
   type PushCondition,
   type PushRule,
@@ -117,7 +118,7 @@ function compileCondition(condition: PushCondition): Check {
       return (event, context) => {
         const body = propertyAt(event, ['content', 'body']);
         if (typeof body !== 'string' || !context.displayName) return false;
-        return compileGlob(context.displayName.replace(/[*?]/g, '?'), 'words')(body);
+        return holdsWords(body.toLowerCase(), context.displayName.toLowerCase());
       };
     case 'io.element.msc4306.thread_subscription': {
       const { subscribed } = condition;
@@ -145,8 +146,11 @@ function compileRelated({ key, pattern, rel_type: type, include_fallbacks: withF
   };
 }
 
+/** An event that says whom it mentions mentions nobody else. */
+const namesNobodyItself: Check = (event) => propertyAt(event, ['content', 'm.mentions']) === undefined;
+
 function compileRule(kind: RuleKind, rule: PushRule): CompiledRule {
-  const checks: Check[] = [];
+  const checks: Check[] = rule.default && isLegacyMention(rule.rule_id) ? [namesNobodyItself] : [];
   if (kind === 'override' || kind === 'postcontent' || kind === 'underride')
     checks.push(...(rule.conditions ?? []).map(compileCondition));
   else if (kind === 'content') {
@@ -154,6 +158,15 @@ function compileRule(kind: RuleKind, rule: PushRule): CompiledRule {
   } else if (kind === 'room') checks.push((event) => event['room_id'] === rule.rule_id);
   else checks.push((event) => event['sender'] === rule.rule_id);
   return { ruleId: rule.rule_id, kind, actions: rule.actions, checks };
+}
+
+/**
+ * The text in which people may be mentioned by their names alone; undefined for an event that has none, or that says itself
+ * whom it mentions.
+ */
+export function textOfOldMentions(content: Readonly<Record<string, unknown>>): string | undefined {
+  const { body } = content;
+  return typeof body === 'string' && content['m.mentions'] === undefined ? body : undefined;
 }
 
 /** Prepares a ruleset once, so that evaluating it per event is a loop over functions. */

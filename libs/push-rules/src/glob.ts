@@ -48,6 +48,17 @@ function search(
   return undefined;
 }
 
+/**
+ * Whether a text holds these words as they are, beginning and ending at word boundaries. Both have to be in lower case.
+ * @spec client-server-api#conditions-1
+ */
+export function holdsWords(text: string, words: string): boolean {
+  if (words === '') return false;
+  for (let at = text.indexOf(words); at !== -1; at = text.indexOf(words, at + 1))
+    if (isBoundary(text, at) && isBoundary(text, at + words.length)) return true;
+  return false;
+}
+
 const always = (): boolean => true;
 
 /**

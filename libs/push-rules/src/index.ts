@@ -9,17 +9,11 @@ export {
   type PushMatch,
   type PushOutcome,
   type RelatedEvent,
+  textOfOldMentions,
 } from './evaluate.js';
 export { propertyAt, splitPath } from './event-properties.js';
-export { compileGlob, type Matcher } from './glob.js';
-export {
-  isRuleKind,
-  migrateStoredRule,
-  parseActions,
-  type Parsed,
-  parseUserRule,
-  type StoredRule,
-} from './rule-input.js';
+export { compileGlob, holdsWords, type Matcher } from './glob.js';
+export { isRuleKind, parseActions, type Parsed, parseUserRule, presentRuleId } from './rule-input.js';
 export {
   buildRuleset,
   defaultRuleKinds,

@@ -15,7 +15,8 @@ const maxPatternLength = 1000;
 export const isRuleKind = (value: string): value is RuleKind => (ruleKinds as readonly string[]).includes(value);
 
 /**
- * Checks a list of actions. The removed `dont_notify` and `coalesce` are taken and dropped, since old clients send them.
+ * Checks a list of actions. The removed `dont_notify` and `coalesce` are kept as given, since old clients send them and look
+ * for them: like every action that is unknown, they do nothing.
  * @spec client-server-api#actions
  */
 export function parseActions(value: unknown): Parsed<PushAction[]> {
@@ -23,8 +24,7 @@ export function parseActions(value: unknown): Parsed<PushAction[]> {
   if (value.length > maxActions) return fail(`more than ${maxActions} actions`);
   const actions: PushAction[] = [];
   for (const action of value as unknown[]) {
-    if (action === 'dont_notify' || action === 'coalesce') continue;
-    if (action === 'notify') actions.push(action);
+    if (action === 'notify' || action === 'dont_notify' || action === 'coalesce') actions.push(action);
     else if (isJsonObject(action) && typeof action['set_tweak'] === 'string') {
       actions.push(action as { set_tweak: string; value?: unknown });
     } else return fail('an action must be "notify" or an object with set_tweak');
@@ -85,28 +85,5 @@ const formerIds: ReadonlyMap<string, string> = new Map([
   ['.com.beeper.suppress_edits', '.m.rule.suppress_edits'],
 ]);
 
-/** Rules of the server that exist no more (MSC4210 and before). */
-const removedIds: ReadonlySet<string> = new Set([
-  '.m.rule.contains_display_name',
-  '.m.rule.contains_user_name',
-  '.m.rule.roomnotif',
-]);
-
-/** A change to a rule of the server, or a user's rule, as older versions stored it. */
-export interface StoredRule {
-  readonly ruleId: string;
-  readonly actions: readonly unknown[];
-}
-
-/**
- * Brings a stored rule up to date: new ids for rules that became stable, without actions that were removed.
- * @returns `undefined` for a rule that exists no more
- */
-export function migrateStoredRule<Rule extends StoredRule>(stored: Rule): Rule | undefined {
-  if (removedIds.has(stored.ruleId)) return undefined;
-  return {
-    ...stored,
-    ruleId: formerIds.get(stored.ruleId) ?? stored.ruleId,
-    actions: stored.actions.filter((action) => action !== 'dont_notify' && action !== 'coalesce'),
-  };
-}
+/** The id of a stored rule as it is now: rules that became stable have a new one. */
+export const presentRuleId = (storedId: string): string => formerIds.get(storedId) ?? storedId;

@@ -1,3 +1,5 @@
+import { localpartOf } from '@rookery/matrix-types';
+
 /**
  * The kinds of push rules, highest priority first; `postcontent` (MSC4306) holds rules of the server only.
  * @spec client-server-api#push-rules
@@ -43,6 +45,11 @@ export type Ruleset = Lists<Exclude<RuleKind, 'postcontent'>> & Partial<Lists<'p
 
 /** What the server offers beyond the specification, each with rules of its own. */
 export interface RuleFeatures {
+  /**
+   * Mentions by a name in the text, as clients and bridges write them that know no `m.mentions`; such rules hold for events
+   * without this property only. Matrix 1.17 removed them (MSC4210).
+   */
+  readonly legacyMentions?: boolean;
   /** Subscriptions to threads (MSC4306). */
   readonly threads?: boolean;
   /** Polls (MSC3930). */
@@ -134,6 +141,17 @@ const replyTo = (userId: string): PushRule =>
     [notify, highlight, sound('default')],
   );
 
+const named: readonly PushAction[] = [notify, sound('default'), highlight];
+const mayNotifyRoom: PushCondition = { kind: 'sender_notification_permission', key: 'room' };
+const legacyMentions: ReadonlySet<string> = new Set([
+  '.m.rule.contains_display_name',
+  '.m.rule.contains_user_name',
+  '.m.rule.roomnotif',
+]);
+
+/** Whether a rule of the server finds mentions that an event does not list. */
+export const isLegacyMention = (ruleId: string): boolean => legacyMentions.has(ruleId);
+
 /**
  * The rules that every user starts with. They name the user, so each has their own copy.
  * @spec client-server-api#predefined-rules
@@ -154,20 +172,30 @@ export function defaultRuleset(userId: string, features: RuleFeatures = {}): Rul
       rule(
         'is_user_mention',
         [{ kind: 'event_property_contains', key: 'content.m\\.mentions.user_ids', value: userId }],
-        [notify, sound('default'), highlight],
+        named,
       ),
-      rule(
-        'is_room_mention',
-        [is('content.m\\.mentions.room', true), { kind: 'sender_notification_permission', key: 'room' }],
-        [notify, highlight],
-      ),
+      ...(features.legacyMentions ? [rule('contains_display_name', [{ kind: 'contains_display_name' }], named)] : []),
+      rule('is_room_mention', [is('content.m\\.mentions.room', true), mayNotifyRoom], [notify, highlight]),
+      ...(features.legacyMentions
+        ? [rule('roomnotif', [match('content.body', '@room'), mayNotifyRoom], [notify, highlight])]
+        : []),
       rule('tombstone', [match('type', 'm.room.tombstone'), match('state_key', '')], [notify, highlight]),
       rule('reaction', [match('type', 'm.reaction')], []),
       rule('room.server_acl', [match('type', 'm.room.server_acl'), match('state_key', '')], []),
       rule('suppress_edits', [is('content.m\\.relates_to.rel_type', 'm.replace')], []),
       ...(features.polls ? [pollResponse] : []),
     ],
-    content: [],
+    content: features.legacyMentions
+      ? [
+          {
+            rule_id: '.m.rule.contains_user_name',
+            default: true,
+            enabled: true,
+            pattern: localpartOf(userId),
+            actions: named,
+          },
+        ]
+      : [],
     ...(features.threads && { postcontent: threadRules }),
     room: [],
     sender: [],
@@ -184,7 +212,9 @@ export function defaultRuleset(userId: string, features: RuleFeatures = {}): Rul
 
 const masterRuleId = '.m.rule.master';
 
-const everything: Required<RuleFeatures> = { threads: true, polls: true, replies: true, encryptedEvents: true };
+const everything: Required<RuleFeatures> = {
+  ...{ legacyMentions: true, threads: true, polls: true, replies: true, encryptedEvents: true },
+};
 
 /** The kind of each rule of the server. */
 export const defaultRuleKinds: ReadonlyMap<string, RuleKind> = new Map(

@@ -3,6 +3,7 @@ import { RoomsModule } from '@rookery/rooms';
 import { UsersModule } from '@rookery/users';
 import { EventTiesReader } from './actions/event-ties.js';
 import { IgnoredSenders } from './actions/ignored-senders.js';
+import { NamesInText } from './actions/names-in-text.js';
 import { NotificationHistory } from './actions/notification-history.js';
 import { NotificationsController } from './actions/notifications.controller.js';
 import { OwnReads } from './actions/own-reads.js';
@@ -34,7 +35,7 @@ const face = [
 /** Push rules, counts and pushers; safe in any process. */
 @Module({
   imports: [UsersModule, RoomsModule],
-  providers: [...face, PushActions, EventTiesReader, IgnoredSenders, LocalNotificationSettings],
+  providers: [...face, PushActions, EventTiesReader, IgnoredSenders, NamesInText, LocalNotificationSettings],
   exports: face,
 })
 export class PushModule {}

@@ -56,8 +56,8 @@ describe.each(['sqlite', 'postgres'] as const)('previews and thumbnails over HTT
       { token: alice.accessToken },
     );
     expect(thumbnail.status).toBe(200);
-    expect(thumbnail.headers.get('content-type')).toBe('image/jpeg');
-    expect(thumbnail.headers.get('content-disposition')).toBe('inline; filename=thumbnail.jpg');
+    expect(thumbnail.headers.get('content-type')).toBe('image/png');
+    expect(thumbnail.headers.get('content-disposition')).toBe('inline; filename=thumbnail.png');
     expect(await sharp(thumbnail.bytes).metadata()).toMatchObject({ width: 32, height: 32 });
     for (const path of ['/_matrix/media/v3/preview_url', '/_matrix/media/r0/preview_url'])
       expect((await alice.request('GET', `${path}?${query}`)).status).toBe(200);

@@ -11,7 +11,6 @@ export const withoutEffect: ReadonlySet<SettingName> = new Set<SettingName>([
   'databases',
   'enable_ephemeral_messages',
   'experimental_features.msc1767_enabled',
-  'experimental_features.msc4210_enabled',
   'experimental_features.msc4222_enabled',
   'experimental_features.msc4242_enabled',
   'federation_sender_instances',

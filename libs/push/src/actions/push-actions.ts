@@ -32,6 +32,7 @@ import {
 } from './event-push.js';
 import { type EventTies, EventTiesReader } from './event-ties.js';
 import { IgnoredSenders } from './ignored-senders.js';
+import { type NameIndex, NamesInText, usersNamedIn } from './names-in-text.js';
 import {
   currentInvites,
   deleteMarks,
@@ -53,6 +54,23 @@ interface Audience {
   readonly ignorers: ReadonlySet<string>;
   /** Who has rules that are looked at one by one. */
   readonly candidates: readonly PushCandidate[];
+}
+
+/** What an event is looked at with. */
+interface Surroundings extends EventTies {
+  /** Who is told of an invite although not in the room. */
+  readonly invited: string | undefined;
+  /** The names of members, where the text may hold some. */
+  readonly names: NameIndex | undefined;
+}
+
+/** Whom an event means in particular. */
+interface Singled {
+  readonly singled: ReadonlySet<string>;
+  /** Those whose name may be in its text. */
+  readonly inText: ReadonlySet<string>;
+  /** Of its thread. */
+  readonly subscribers: ReadonlySet<string> | undefined;
 }
 
 const nobody: readonly PushCandidate[] = [];
@@ -86,6 +104,7 @@ export class PushActions implements OnModuleInit {
     private readonly rules: PushRulesService,
     private readonly ties: EventTiesReader,
     private readonly ignored: IgnoredSenders,
+    private readonly names: NamesInText,
     private readonly counts: PushCounts,
     private readonly events: EventStore,
     private readonly inviteWishes: InviteWishes,
@@ -109,6 +128,7 @@ export class PushActions implements OnModuleInit {
         this.counts.changeIn(tx, roomId, () => {
           this.counts.forget(roomId);
           this.rules.forgetGroups(roomId);
+          this.names.forget(roomId);
         });
         await deleteRoomPushes(tx, roomId);
         await deleteGroups(tx, roomId);
@@ -117,6 +137,10 @@ export class PushActions implements OnModuleInit {
   }
 
   #prepare(batch: EventBatch): Soon<Prepared> {
+    return soon(this.names.namesFor(batch), (names) => this.#prepareWith(batch, names));
+  }
+
+  #prepareWith(batch: EventBatch, names: NameIndex | undefined): Soon<Prepared> {
     const { room } = batch;
     const moved = new Map<string, number>();
     const withdrawn: Soon<string | undefined>[] = [];
@@ -130,7 +154,7 @@ export class PushActions implements OnModuleInit {
       if (event.redacts !== undefined && isServable(stored))
         withdrawn.push(this.#withdrawn(event, event.redacts, room));
       if (isSentByHand(stored)) reads.push(this.#readBySender(stored));
-      evaluated.push(isServable(stored) ? this.#evaluate(stored, room) : this.#invite(stored, room));
+      evaluated.push(isServable(stored) ? this.#evaluate(stored, room, names) : this.#invite(stored, room));
     }
     return soon(allSoon([allSoon(evaluated), allSoon(withdrawn), allSoon(reads)]), ([found, gone, read]) => {
       const pushes = found.map((judge) => judge?.()).filter((push) => push !== undefined);
@@ -195,7 +219,7 @@ export class PushActions implements OnModuleInit {
     }));
   }
 
-  #evaluate(stored: StoredEvent, room: RoomView): Soon<Judgement | undefined> {
+  #evaluate(stored: StoredEvent, room: RoomView, names?: NameIndex): Soon<Judgement | undefined> {
     const { event } = stored;
     const { localMembers } = room;
     const alone = localMembers.size === 0 || (localMembers.size === 1 && localMembers.has(event.sender));
@@ -203,20 +227,20 @@ export class PushActions implements OnModuleInit {
     if (alone && !invites) return undefined;
     const invited = invites ? this.#welcome(event) : undefined;
     return soon(allSoon([invited, this.ties.of(event), this.rules.learn(localMembers)]), ([target, ties]) =>
-      this.#evaluateWith(stored, room, target, ties),
+      this.#evaluateWith(stored, room, { invited: target, names, ...ties }),
     );
   }
 
-  /** @param invited who is told of an invite although not in the room */
   #evaluateWith(
     { event, streamOrdering }: StoredEvent,
     room: RoomView,
-    invited: string | undefined,
-    { threadId, subscribers, related }: EventTies,
+    { invited, names, threadId, subscribers, related }: Surroundings,
   ): Soon<Judgement> {
     const { localMembers } = room;
     const singled = new Set<string>();
     for (const userId of namedUsers(event)) if (localMembers.has(userId) || userId === invited) singled.add(userId);
+    const inText = usersNamedIn(names, event.content);
+    for (const userId of inText) if (localMembers.has(userId)) singled.add(userId);
     if (subscribers !== undefined) for (const userId of common(localMembers, subscribers)) singled.add(userId);
     for (const { event: target } of related?.values() ?? []) {
       const sender = String(target['sender']);
@@ -228,7 +252,7 @@ export class PushActions implements OnModuleInit {
     const surroundings = [
       contextOf(event, room),
       this.ignored.ignorersOf(event.sender),
-      candidates.size === 0 ? nobody : this.#candidates(candidates, singled, room, subscribers),
+      candidates.size === 0 ? nobody : this.#candidates(candidates, { singled, inText, subscribers }, room),
       this.rules.readGroups(event.roomId),
     ] as const;
     return soon(allSoon(surroundings), ([context, ignorers, own]) => () => {
@@ -278,9 +302,8 @@ export class PushActions implements OnModuleInit {
 
   async #candidates(
     userIds: Iterable<string>,
-    singled: ReadonlySet<string>,
+    { singled, inText, subscribers }: Singled,
     room: RoomView,
-    subscribers: ReadonlySet<string> | undefined,
   ): Promise<PushCandidate[]> {
     const compiled = await this.rules.compiled(userIds);
     return allSoon(
@@ -288,7 +311,7 @@ export class PushActions implements OnModuleInit {
         const isLikeOthers = !ready.needsDisplayName && !singled.has(userId);
         const ruleset = isLikeOthers ? ready.unnamed : ready.rules;
         const candidate = { userId, ruleset, isLikeOthers, threadSubscribed: subscribers?.has(userId) };
-        if (!ready.needsDisplayName) return candidate;
+        if (!ready.needsDisplayName && !inText.has(userId)) return candidate;
         return soon(displayNameOf(userId, room), (displayName) => ({ ...candidate, displayName }));
       }),
     );

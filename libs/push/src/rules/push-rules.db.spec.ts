@@ -101,10 +101,15 @@ describe.each(['sqlite', 'postgres'] as const)('push rules (%s)', (database) => 
       return [body.next_batch, event?.content.global];
     };
     const [first, initial] = await sync();
-    expect(initial?.content).toEqual([]);
+    expect(initial?.content).toEqual([
+      expect.objectContaining({ rule_id: '.m.rule.contains_user_name', default: true }),
+    ]);
     await put('content/word', { pattern: 'word', actions: ['notify'] });
     const [second, changed] = await sync(first);
-    expect(changed?.content).toMatchObject([{ rule_id: 'word', pattern: 'word' }]);
+    expect(changed?.content).toMatchObject([
+      { rule_id: 'word', pattern: 'word' },
+      { rule_id: '.m.rule.contains_user_name' },
+    ]);
     expect((await sync(second))[1]).toBeUndefined();
   });
 });

@@ -1,6 +1,6 @@
 import type { Db, Tx } from '@rookery/database';
 import {
-  migrateStoredRule,
+  presentRuleId,
   type PushAction,
   type PushCondition,
   type RuleChanges,
@@ -65,21 +65,19 @@ export async function ruleChanges(db: Db, userIds: readonly string[]): Promise<M
     return changes;
   };
   for (const row of switches) {
-    const stored = migrateStoredRule({ ruleId: plainId(row.rule_id), actions: [] });
-    if (stored?.ruleId.startsWith('.')) changesOf(row.user_name).enabled.set(stored.ruleId, row.enabled !== 0);
+    const ruleId = presentRuleId(plainId(row.rule_id));
+    if (ruleId.startsWith('.')) changesOf(row.user_name).enabled.set(ruleId, row.enabled !== 0);
     else own.set(`${row.user_name} ${row.rule_id}`, row.enabled !== 0);
   }
   for (const row of rules) {
     const kind = ruleKinds.find((each) => priorityClasses[each] === row.priority_class);
-    const stored = migrateStoredRule({
-      ruleId: plainId(row.rule_id),
-      actions: JSON.parse(row.actions) as PushAction[],
-    });
-    if (kind === undefined || stored === undefined) continue;
+    if (kind === undefined) continue;
+    const ruleId = presentRuleId(plainId(row.rule_id));
+    const actions = JSON.parse(row.actions) as PushAction[];
     const changes = changesOf(row.user_name);
-    if (stored.ruleId.startsWith('.')) changes.actions.set(stored.ruleId, stored.actions);
+    if (ruleId.startsWith('.')) changes.actions.set(ruleId, actions);
     else {
-      const rule = userRule(kind, stored.ruleId, stored.actions, JSON.parse(row.conditions) as PushCondition[]);
+      const rule = userRule(kind, ruleId, actions, JSON.parse(row.conditions) as PushCondition[]);
       changes.rules.push(own.get(`${row.user_name} ${row.rule_id}`) === false ? { ...rule, enabled: false } : rule);
     }
   }

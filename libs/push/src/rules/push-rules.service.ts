@@ -93,6 +93,7 @@ export class PushRulesService implements OnModuleInit {
     config: Config,
   ) {
     this.features = {
+      legacyMentions: !config.get('experimental_features.msc4210_enabled'),
       threads: config.get('experimental_features.msc4306_enabled'),
       polls: config.get('experimental_features.msc3381_polls_enabled'),
       replies: config.get('experimental_features.msc3664_enabled'),

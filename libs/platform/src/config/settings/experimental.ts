@@ -31,7 +31,8 @@ const features = {
   msc4143_enabled: 'Endpoint that tells the backends of group calls.',
   msc4155_enabled: 'Filtering invites.',
   msc4169_enabled: 'Telling clients of redacting through the send endpoint, which is there anyway.',
-  msc4210_enabled: 'Push rules without the old mentions; always on.',
+  msc4210_enabled:
+    'Push rules without mentions by a name in the text: `m.mentions` alone counts, as since Matrix 1.17.',
   msc4222_enabled: 'State after the timeline in a sync; always on.',
   msc4235_enabled: 'Parameter `via` of the space hierarchy.',
   msc4242_enabled: 'Room version with a graph of state.',
