@@ -131,9 +131,12 @@ describe.each(['sqlite', 'postgres'] as const)('accounts by the module API (%s)'
     expect(await server.call('createLoginToken', '@carl:rookery.test', 0)).toMatchObject({ error: 'RangeError' });
   });
 
-  it('ends a single sign-on: at once for a trusted client, after a question for others', async () => {
+  it.each([
+    ['completeSsoLoginAsync', ''],
+    ['completeSsoLogin', '&deprecated'],
+  ])('%s ends a single sign-on: at once for a trusted client, after a question for others', async (_, more) => {
     const path = (to: string): string =>
-      `/_synapse/client/probe/sso/%40carl%3Arookery.test?to=${encodeURIComponent(to)}`;
+      `/_synapse/client/probe/sso/%40carl%3Arookery.test?to=${encodeURIComponent(to)}${more}`;
     const trusted = await fetch(server.baseUrl + path('https://trusted.example/app?x=1'), { redirect: 'manual' });
     expect(trusted.status).toBe(302);
     const target = new URL(trusted.headers.get('location') ?? '');

@@ -298,6 +298,37 @@ eachDatabase('tables of modules', (open, kind) => {
     });
   });
 
+  it('does not look at steps again that an older server took, whatever is in them', async () => {
+    const tables = tableBackend(place.database, clock);
+    const old = [
+      step('1', `CREATE TABLE module_m_a (x TEXT DEFAULT E'\\n')`, 'COMMENT ON TABLE module_m_a IS $$mine$$'),
+      step('2', 'CREATE /* a /* b */ */ INDEX module_m_a_x ON module_m_a (x)', 'DROP TABLE users'),
+    ];
+    await place.database.write(async (tx) => {
+      await tx.run('CREATE TABLE module_m_a (x TEXT)');
+      await tx.run(`INSERT INTO module_tables (table_name, module_name) VALUES ('module_m_a', 'm')`);
+      for (const { name } of old)
+        await tx.run(`INSERT INTO applied_module_schemas (module_name, file) VALUES ('m', ?)`, [name]);
+    });
+    await tables.migrate('m', [...old, step('3', 'ALTER TABLE module_m_a ADD COLUMN y TEXT')]);
+    expect(await applied()).toEqual(['1', '2', '3']);
+    await tables.run('m', 'use', (tx) => tx.run(`INSERT INTO module_m_a (x, y) VALUES ('x', 'y')`));
+    // Another module, or one whose step was not taken, is judged as ever.
+    for (const [module, name] of [
+      ['other', '1'],
+      ['m', '4'],
+    ] as const) {
+      await expect(tables.migrate(module, [step(name, 'SELECT $$mine$$')])).rejects.toThrow('A dollar sign');
+    }
+  });
+
+  it('looks at the statements of its own database only', async () => {
+    const other = kind === 'sqlite' ? 'postgres' : 'sqlite';
+    const sql = { [kind]: ['CREATE TABLE module_m_a (x TEXT)'], [other]: [`SELECT $$a$$`, 'VACUUM'] };
+    await tableBackend(place.database, clock).migrate('m', [{ name: '1', sql } as unknown as ModuleMigration]);
+    expect(await applied()).toEqual(['1']);
+  });
+
   it('refuses two steps of one name and steps without one', async () => {
     const tables = tableBackend(place.database, clock);
     await expect(tables.migrate('m', [step('1', 'SELECT 1'), step('1', 'SELECT 2')])).rejects.toThrow('Two migrations');

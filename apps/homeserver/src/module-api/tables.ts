@@ -29,10 +29,15 @@ export function tableBackend(database: Database, clock: Clock): TableBackend {
       });
     },
     async migrate(module, migrations) {
-      checkSteps(module, migrations);
+      checkNames(migrations);
+      // What was taken once is not looked at again: an older server may have taken what this one would refuse.
+      const applied = await appliedSteps(database, module);
+      const pending = migrations.filter(({ name }) => !applied.has(name));
+      if (pending.length === 0) return;
+      for (const migration of pending) checkStep(module, migration, [database.dialect.name]);
       const own = await wall.of(module);
       try {
-        for (const migration of migrations) {
+        for (const migration of pending) {
           const step = (tx: Tx): Promise<void> => applyStep(tx, module, own, migration);
           await database.write(step, { name: 'module_migrate', limitMs: Infinity });
         }
@@ -41,6 +46,13 @@ export function tableBackend(database: Database, clock: Clock): TableBackend {
       }
     },
   };
+}
+
+async function appliedSteps(database: Database, module: string): Promise<ReadonlySet<string>> {
+  const rows = await database.query<{ file: string }>('SELECT file FROM applied_module_schemas WHERE module_name = ?', [
+    module,
+  ]);
+  return new Set(rows.map(({ file }) => file));
 }
 
 function moduleTransaction(tx: Tx, wall: ModuleWall): ModuleTransaction {
@@ -61,30 +73,38 @@ function moduleTransaction(tx: Tx, wall: ModuleWall): ModuleTransaction {
   } satisfies ModuleTransaction);
 }
 
-/** Says what is wrong with the steps of a module, whatever the database. @throws RangeError */
+/** Says what is wrong with the steps of a module, whatever the database, for one that has taken none of them. @throws RangeError */
 export function checkSteps(module: string, migrations: readonly ModuleMigration[]): void {
+  checkNames(migrations);
+  for (const migration of migrations) checkStep(module, migration, ['postgres', 'sqlite']);
+}
+
+function checkNames(migrations: readonly ModuleMigration[]): void {
   const seen = new Set<string>();
-  const prefix = tablePrefix(module);
-  for (const { name, sql } of migrations) {
+  for (const { name } of migrations) {
     if (typeof name !== 'string' || name === '' || name.length > maxName) {
       throw new RangeError(`A migration needs a name of 1 to ${maxName} characters`);
     }
     if (seen.has(name)) throw new RangeError(`Two migrations are called ${name}`);
     seen.add(name);
-    for (const dialect of ['postgres', 'sqlite'] as const) {
-      for (const statement of isList(sql) ? sql : sql[dialect]) {
-        const tokens = checkStatement(statement, dialect, allowedSteps);
-        if (allowedStatements.has(firstWord(tokens))) continue;
-        const defined = definitionIn(tokens);
-        if (!defined) throw new RangeError(`${name}: only tables and indexes can be created, altered, dropped`);
-        for (const object of defined.objects) {
-          if (!object.startsWith(prefix)) {
-            throw new RangeError(`${name}: the name of ${object} has to begin with ${prefix}`);
-          }
+  }
+}
+
+function checkStep(module: string, { name, sql }: ModuleMigration, dialects: readonly DialectName[]): void {
+  const prefix = tablePrefix(module);
+  for (const dialect of dialects) {
+    for (const statement of isList(sql) ? sql : sql[dialect]) {
+      const tokens = checkStatement(statement, dialect, allowedSteps);
+      if (allowedStatements.has(firstWord(tokens))) continue;
+      const defined = definitionIn(tokens);
+      if (!defined) throw new RangeError(`${name}: only tables and indexes can be created, altered, dropped`);
+      for (const object of defined.objects) {
+        if (!object.startsWith(prefix)) {
+          throw new RangeError(`${name}: the name of ${object} has to begin with ${prefix}`);
         }
-        if (tokens.some(({ kind, value }, i) => kind === 'name' && value === 'rename' && tokens[i + 1]?.value === 'to'))
-          throw new RangeError(`${name}: names of tables stay as they are`);
       }
+      if (tokens.some(({ kind, value }, i) => kind === 'name' && value === 'rename' && tokens[i + 1]?.value === 'to'))
+        throw new RangeError(`${name}: names of tables stay as they are`);
     }
   }
 }
