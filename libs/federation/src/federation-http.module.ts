@@ -12,6 +12,7 @@ import { FederationSenderModule } from './federation-sender.module.js';
 import { FederationGuard } from './inbound/federation-guard.js';
 import { FederationRateLimiter } from './inbound/federation-rate-limiter.js';
 import { RequestVerifier } from './inbound/request-verifier.js';
+import { UnprovenLimits } from './inbound/unproven-limits.js';
 import { KeyPublisher } from './keys/key-publisher.js';
 import { KeyServerController } from './keys/key-server.controller.js';
 import { MediaForServersController } from './media/media-for-servers.controller.js';
@@ -54,6 +55,7 @@ import { StagedEvents } from './transactions/staged-events.js';
   ],
   providers: [
     RequestVerifier,
+    UnprovenLimits,
     FederationRateLimiter,
     FederationGuard,
     KeyPublisher,

@@ -61,6 +61,23 @@ describe('JSON text from outside', () => {
     expect(await outcome(`["${'[{,'.repeat(500)}"]`, { maxValues: 10 })).toHaveLength(1);
   });
 
+  it('has an end to the length of a string, where one is asked for', async () => {
+    const rules = { maxStringBytes: 10 };
+    for (const [text, made] of [
+      ['["xxxxxxxxxx",1]', ['xxxxxxxxxx', 1]],
+      ['["éé\\n\\u00",1]', 'M_NOT_JSON'],
+      ['["\\u0041\\n\\"",1]', ['A\n"', 1]],
+      ['["xxxxxxxxxxx",1]', 'M_TOO_LARGE'],
+      ['{"xxxxxxxxxxx":1}', 'M_TOO_LARGE'],
+      ['["éééééé"]', 'M_TOO_LARGE'],
+      ['["xxxxxxxxx\\n"]', 'M_TOO_LARGE'],
+      ['["xxxxxxxxxx', 'M_NOT_JSON'],
+      ['["xxxxxxxxx\\', 'M_NOT_JSON'],
+    ] as const)
+      expect([text, await outcome(text, rules)]).toEqual([text, made]);
+    expect(await outcome(`["${pad}"]`)).toEqual([pad]);
+  });
+
   it('refuses numbers that would come out as others', async () => {
     for (const bad of ['1e999', '-1e999', '9007199254740993', '-9007199254740993', '12345678901234567890', '1E+400'])
       expect([bad, await outcome(`{"a":[${bad}]}`)]).toEqual([bad, 'M_BAD_JSON']);

@@ -17,6 +17,8 @@ export interface JsonRules {
   readonly maxDepth?: number;
   /** Default 500,000. */
   readonly maxValues?: number;
+  /** Longest string as it is written, bytes: it is parsed in one go. Default: as long as the text. */
+  readonly maxStringBytes?: number;
   /** Parses a piece of the text; `JSON.parse` unless given. Whatever it throws makes the text no JSON. */
   readonly parse?: (text: string) => unknown;
   /** Take numbers as `parse` gives them. Default false: what would come out as another integer, or as none, is refused. */
@@ -56,6 +58,7 @@ class JsonReader {
   readonly #frames: Frame[] = [];
   readonly #maxDepth: number;
   readonly #maxValues: number;
+  readonly #maxStringBytes: number;
   readonly #exact: boolean;
   readonly #parseText: (text: string) => unknown;
   #values = 1;
@@ -67,6 +70,7 @@ class JsonReader {
   ) {
     this.#maxDepth = rules.maxDepth ?? maxJsonDepth;
     this.#maxValues = rules.maxValues ?? maxJsonValues;
+    this.#maxStringBytes = rules.maxStringBytes ?? Infinity;
     this.#exact = rules.anyNumber !== true;
     this.#parseText = rules.parse ?? ((text) => JSON.parse(text) as unknown);
   }
@@ -80,11 +84,14 @@ class JsonReader {
     for (let i = start; i < bytes.length; i++) {
       const byte = bytes[i]!;
       if (byte === 0x22) {
-        for (i++; i < bytes.length; i++) {
+        const end = Math.min(bytes.length, ++i + this.#maxStringBytes);
+        for (; i < end; i++) {
           const inside = bytes[i]!;
           if (inside === 0x5c) i++;
           else if (inside === 0x22) break;
         }
+        if (i < bytes.length && (i > end || (i === end && bytes[i] !== 0x22)))
+          throw MatrixError.tooLarge(`A string of the JSON is longer than ${this.#maxStringBytes} bytes`);
       } else if (byte === 0x2c) {
         if (this.#comma(i)) yield;
       } else if (byte === 0x7b || byte === 0x5b) this.#open(byte === 0x5b, i);

@@ -6,6 +6,7 @@ import { databases } from '../rooms/rooms-client.js';
 import { FederationWorld, type PlayedServer, send } from './federation-world.js';
 
 const mebibyte = 1_048_576;
+const text = (bytes: number): string => 'x'.repeat(Math.min(bytes, mebibyte));
 
 describe.each(databases)('requests of which nobody knows yet whether they are signed (%s)', (database) => {
   let world: FederationWorld;
@@ -24,7 +25,12 @@ describe.each(databases)('requests of which nobody knows yet whether they are si
     origin,
     origin_server_ts: 1,
     pdus: [],
-    edus: [{ edu_type: 'org.example', content: { text: 'x'.repeat(bytes) } }],
+    edus: [
+      {
+        edu_type: 'org.example',
+        content: { text: Array.from({ length: Math.ceil(bytes / mebibyte) }, (_, i) => text(bytes - i * mebibyte)) },
+      },
+    ],
   });
   const put = async (uri: string, body: string, authorization: string): Promise<unknown[]> => {
     const answer = await send(here, 'PUT', uri, authorization, body);
@@ -92,13 +98,13 @@ describe.each(databases)('requests of which nobody knows yet whether they are si
       JSON.stringify(Object.fromEntries(Object.entries(value).toReversed())),
       JSON.stringify(value).replaceAll('x', '\\u0078'),
     ];
-    for (const text of ways(content(100_000))) {
+    for (const written of ways(content(100_000))) {
       const uri = transaction();
-      expect(await put(uri, text, there.authorization('PUT', uri, 'here.test', content(100_000)))).toEqual([
+      expect(await put(uri, written, there.authorization('PUT', uri, 'here.test', content(100_000)))).toEqual([
         200,
         'answered',
       ]);
-      expect(await put(uri, text, there.authorization('PUT', uri, 'here.test', content(99_999)))).toEqual([
+      expect(await put(uri, written, there.authorization('PUT', uri, 'here.test', content(99_999)))).toEqual([
         401,
         'M_UNAUTHORIZED',
       ]);
@@ -122,5 +128,44 @@ describe.each(databases)('requests of which nobody knows yet whether they are si
     expect(await put(uri, '', authorization)).toEqual([401, 'M_UNAUTHORIZED']);
     expect(await put(uri, '[]', authorization)).toEqual([400, 'M_BAD_JSON']);
     expect(await put(uri, '{}', authorization)).toEqual([200, 'answered']);
+  });
+
+  it('may not hold a string that no event has room for', async () => {
+    const uri = transaction();
+    const long = { ...content(1), more: 'é'.repeat(mebibyte) };
+    expect(await put(uri, canonicalJson(long), there.authorization('PUT', uri, 'here.test', long))).toEqual([
+      413,
+      'M_TOO_LARGE',
+    ]);
+  });
+
+  /** What a server answers to a transaction of nothing. */
+  const empty = async (to: TestHomeserver, from: PlayedServer): Promise<number> =>
+    (await from.request(to, 'PUT', transaction(), { ...content(0, from.name), edus: [] })).status;
+
+  it('are refused once many with made-up names have come from an address, but for servers that are known there', async () => {
+    const asked = await world.homeserver('asked.test', { database });
+    expect(await empty(asked, there)).toBe(200);
+    const ask = async (origin: string): Promise<number> => {
+      const authorization = `X-Matrix origin="${origin}",destination="asked.test",key="ed25519:a",sig="${'a'.repeat(86)}"`;
+      return (await send(asked, 'GET', '/_matrix/federation/v1/publicRooms', authorization)).status;
+    };
+    const answers = new Set<number>();
+    for (let i = 0; i < 1_000 && !answers.has(429); i++) answers.add(await ask(`made-up-${i}.invalid`));
+    expect([...answers].toSorted()).toEqual([401, 429]);
+    expect(await empty(asked, there)).toBe(200);
+  });
+
+  it('are refused once much with wrong signatures has come from an address, but for servers that are known there', async () => {
+    const other = await world.homeserver('other.test', { database });
+    const known = await world.played('known.test');
+    expect(await empty(other, there)).toBe(200);
+    const junk = canonicalJson(content(3 * mebibyte));
+    const forge = async (): Promise<number> =>
+      (await send(other, 'PUT', transaction(), known.authorization('PUT', '/x', 'other.test', {}), junk)).status;
+    const answers = new Set<number>();
+    for (let i = 0; i < 50 && !answers.has(429); i++) answers.add(await forge());
+    expect([...answers].toSorted()).toEqual([401, 429]);
+    expect(await empty(other, there)).toBe(200);
   });
 });

@@ -21,6 +21,8 @@ const tooLarge = '413 `M_TOO_LARGE`';
 type Row = readonly [what: string, most: number, unit: Limit['unit'], beyond: string, source: string, name: string];
 
 const limited = '429 `M_LIMIT_EXCEEDED`';
+/** Servers that have proven themselves from an address are still served. */
+const strangersRefused = `${limited}, but for servers that signed rightly from there`;
 
 const bodyLimit = (what: string, most: number, source: string, name = 'bodyLimitBytes'): Row => [
   what,
@@ -98,6 +100,64 @@ const bodies: readonly Row[] = [
     'libs/federation/src/inbound/request-verifier.ts',
     'rewrittenValues',
   ],
+  [
+    'One string of a body of another server',
+    1_048_576,
+    'bytes',
+    tooLarge,
+    'libs/federation/src/inbound/request-verifier.ts',
+    'maxStringBytes',
+  ],
+  [
+    'Bodies of other servers with wrong signatures from one address, in a burst',
+    16_777_216,
+    'bytes',
+    strangersRefused,
+    'libs/federation/src/inbound/unproven-limits.ts',
+    'forgedBytes',
+  ],
+  [
+    'The same in a second',
+    262_144,
+    'bytes',
+    strangersRefused,
+    'libs/federation/src/inbound/unproven-limits.ts',
+    'forgedBytesPerSecond',
+  ],
+  [
+    'Look-ups of keys of other servers at once, for one address',
+    16,
+    '',
+    limited,
+    'libs/federation/src/inbound/unproven-limits.ts',
+    'lookUpsOfAddress',
+  ],
+  [
+    'The same for all addresses',
+    256,
+    '',
+    limited,
+    'libs/federation/src/inbound/unproven-limits.ts',
+    'lookUpsAltogether',
+  ],
+  [
+    'Look-ups for one address, in a burst',
+    100,
+    '',
+    limited,
+    'libs/federation/src/inbound/unproven-limits.ts',
+    'addressBurst',
+  ],
+  ['The same in a second', 5, '', limited, 'libs/federation/src/inbound/unproven-limits.ts', 'addressPerSecond'],
+  [
+    'Look-ups for all addresses, in a burst',
+    1_000,
+    '',
+    limited,
+    'libs/federation/src/inbound/unproven-limits.ts',
+    'burstAltogether',
+  ],
+  ['The same in a second', 50, '', limited, 'libs/federation/src/inbound/unproven-limits.ts', 'perSecondAltogether'],
 ];
 
 const rows: Readonly<Record<string, readonly Row[]>> = {

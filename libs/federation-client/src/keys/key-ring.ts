@@ -65,18 +65,22 @@ export class KeyRing {
    */
   async keyOf(serverName: string, keyId: string, minimumValidUntilTs: number): Promise<KnownKey | undefined> {
     if (serverName === this.parts.own.serverName) return this.parts.own.known(keyId);
-    if (!isValidServerName(serverName) || !keyId.startsWith('ed25519:') || keyId.length > maxKeyIdLength)
-      return undefined;
+    if (!isLookedFor(serverName, keyId)) return undefined;
     const known = this.#known.get(cacheKey(serverName, keyId));
     if (known !== undefined && known.validUntilTs >= minimumValidUntilTs) return known;
     const found = await this.#find(new Map([[serverName, new Map([[keyId, minimumValidUntilTs]])]]));
     return found.get(serverName)?.get(keyId);
   }
 
-  /** Whether a key of a server is kept already, so that nobody has to be asked for it. */
-  async keeps(serverName: string, keyId: string): Promise<boolean> {
-    if (this.#known.get(cacheKey(serverName, keyId)) !== undefined) return true;
-    return (await storedKeys(this.parts.database, [serverName], [keyId])).has(serverName);
+  /** A key of a server as it is kept, without asking anybody. */
+  async keptKey(serverName: string, keyId: string): Promise<KnownKey | undefined> {
+    if (!isLookedFor(serverName, keyId)) return undefined;
+    const known = this.#known.get(cacheKey(serverName, keyId));
+    if (known !== undefined) return known;
+    const stored = await storedKeys(this.parts.database, [serverName], [keyId]);
+    const key = stored.get(serverName)?.find((one) => one.keyId === keyId);
+    if (key !== undefined) this.#known.set(cacheKey(serverName, keyId), key);
+    return key;
   }
 
   /** {@link keyOf} for keys that must hold at one time, for `verifyEventSignatures`. */
@@ -254,6 +258,9 @@ export class KeyRing {
     return found;
   }
 }
+
+const isLookedFor = (serverName: string, keyId: string): boolean =>
+  isValidServerName(serverName) && keyId.startsWith('ed25519:') && keyId.length <= maxKeyIdLength;
 
 const cacheKey = (serverName: string, keyId: string): string => `${serverName} ${keyId}`;
 

@@ -1,5 +1,5 @@
 import { Injectable } from '@nestjs/common';
-import { canonicalJson, InvalidEventError, parseJson, type VerifyKey } from '@rookery/events';
+import { canonicalJson, InvalidEventError, type KnownKey, parseJson, type VerifyKey } from '@rookery/events';
 import {
   Destinations,
   FederationClient,
@@ -11,6 +11,7 @@ import {
 import { type JsonRules, type LateRequest, parseJsonInSlices } from '@rookery/http';
 import { isJsonObject, isValidServerName, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Clock, Config, Logger } from '@rookery/platform';
+import { UnprovenLimits } from './unproven-limits.js';
 
 /** A request whose signature is right. */
 export interface VerifiedRequest {
@@ -26,11 +27,13 @@ const strangerBodyBytes = 4_194_304;
 const rewrittenBodyBytes = 4_194_304;
 /** Most values of such a body: the canonical form is made before anything is proven. */
 const rewrittenValues = 50_000;
+/** Longest string of a body, bytes: no PDU has a longer one than its 64 KiB, and messages to devices have some room. */
+const maxStringBytes = 1_048_576;
 
 const unauthorized = (message: string): MatrixError => new MatrixError(401, 'M_UNAUTHORIZED', message);
 
 /** Nesting is judged for each event alone, so that one cannot spoil the transaction around it. */
-const bodyRules: JsonRules = { maxDepth: Infinity, anyNumber: true, parse: parseJson };
+const bodyRules: JsonRules = { maxDepth: Infinity, maxStringBytes, anyNumber: true, parse: parseJson };
 
 /** Checks who a request of another server is from. @spec server-server-api#request-authentication */
 @Injectable()
@@ -42,6 +45,7 @@ export class RequestVerifier {
     private readonly keys: KeyRing,
     private readonly client: FederationClient,
     private readonly destinations: Destinations,
+    private readonly unproven: UnprovenLimits,
   ) {}
 
   /**
@@ -49,30 +53,39 @@ export class RequestVerifier {
    * be: what has no signature costs its bytes.
    * @param bodyLimitBytes of the route; a server whose key was not known before may send 4 MiB at most
    * @throws MatrixError 401 `M_UNAUTHORIZED` without a valid signature, 403 `M_FORBIDDEN` from a server that the settings
-   *   do not allow, 400 `M_NOT_JSON` or `M_BAD_JSON` for a body that cannot have been signed, 413 `M_TOO_LARGE`,
-   *   429 `M_LIMIT_EXCEEDED` when too many bytes of unproven requests are held
+   *   do not allow, 400 `M_NOT_JSON` or `M_BAD_JSON` for a body that cannot have been signed, 413 `M_TOO_LARGE`
+   *   (also for a string of more than 1 MiB),
+   *   429 `M_LIMIT_EXCEEDED` when too many bytes of unproven requests are held, and for an address that has asked for too many
+   *   keys or sent too much with wrong signatures
    */
   async verify(request: LateRequest, bodyLimitBytes: number): Promise<VerifiedRequest> {
     const credentials = this.#credentialsOf(request);
     const { origin, keyId } = credentials;
-    const nowTs = this.clock.nowMs();
-    const limit = await this.#limitFor(request, credentials, bodyLimitBytes);
-    const known = await this.keys.keyOf(origin, keyId, nowTs);
-    if (known === undefined || known.validUntilTs < nowTs)
-      throw unauthorized(`The key ${keyId.slice(0, 150)} of ${origin} is not known`);
+    await this.unproven.assertMayProve(request.ip, origin);
+    const kept = await this.keys.keptKey(origin, keyId);
+    const known = await this.#validKey(request, credentials, kept);
+    const limit = kept === undefined ? Math.min(bodyLimitBytes, strangerBodyBytes) : bodyLimitBytes;
     await request.readBody(limit);
     const content = await this.#provenContent(request, credentials, known.key);
+    this.unproven.noteProven(request.ip, origin);
     this.destinations.alive(origin).catch((error: unknown) => {
       this.logger.error('Could not note that a server lives', { origin, err: error });
     });
     return { origin, content };
   }
 
-  async #limitFor(request: LateRequest, { origin, keyId }: RequestCredentials, ofRoute: number): Promise<number> {
-    if (ofRoute <= strangerBodyBytes) return ofRoute;
-    const length = Number(request.headers['content-length'] ?? Infinity);
-    if (length <= strangerBodyBytes || (await this.keys.keeps(origin, keyId))) return ofRoute;
-    return strangerBodyBytes;
+  async #validKey(
+    request: LateRequest,
+    { origin, keyId }: RequestCredentials,
+    kept: KnownKey | undefined,
+  ): Promise<KnownKey> {
+    const nowTs = this.clock.nowMs();
+    if (kept !== undefined && kept.validUntilTs >= nowTs) return kept;
+    const name = `${origin} ${keyId.slice(0, 150)}`;
+    const known = await this.unproven.lookUp(request.ip, name, () => this.keys.keyOf(origin, keyId, nowTs));
+    if (known === undefined || known.validUntilTs < nowTs)
+      throw unauthorized(`The key ${keyId.slice(0, 150)} of ${origin} is not known`);
+    return known;
   }
 
   /** The body, of which the signature is right. */
@@ -85,19 +98,22 @@ export class RequestVerifier {
     const signedText = (canonicalContent: Uint8Array | undefined): Buffer =>
       signedRequestBytes({ method: request.method, uri: request.url, origin, destination }, canonicalContent);
     // Most servers send what they signed, byte by byte.
-    const asItCame = await key.verifyInBackground(signedText(bytes), signature);
-    if (asItCame) request.vouchFor(origin);
-    if (bytes === undefined) {
-      if (!asItCame) throw unauthorized(`The signature of ${origin} is not valid`);
-      return undefined;
+    if (await key.verifyInBackground(signedText(bytes), signature)) {
+      request.vouchFor(origin);
+      return bytes === undefined ? undefined : contentOf(await parseJsonInSlices(bytes, bodyRules));
     }
-    if (asItCame) return contentOf(await parseJsonInSlices(bytes, bodyRules));
-    if (bytes.length > rewrittenBodyBytes) throw unauthorized(`The signature of ${origin} is not valid`);
-    const content = contentOf(await parseJsonInSlices(bytes, { ...bodyRules, maxValues: rewrittenValues }));
-    if (!(await key.verifyInBackground(signedText(Buffer.from(canonicalOf(content))), signature)))
-      throw unauthorized(`The signature of ${origin} is not valid`);
-    request.vouchFor(origin);
-    return content;
+    try {
+      if (bytes === undefined || bytes.length > rewrittenBodyBytes)
+        throw unauthorized(`The signature of ${origin} is not valid`);
+      const content = contentOf(await parseJsonInSlices(bytes, { ...bodyRules, maxValues: rewrittenValues }));
+      if (!(await key.verifyInBackground(signedText(Buffer.from(canonicalOf(content))), signature)))
+        throw unauthorized(`The signature of ${origin} is not valid`);
+      request.vouchFor(origin);
+      return content;
+    } catch (error) {
+      await this.unproven.noteForged(request.ip, bytes?.length ?? 0);
+      throw error;
+    }
   }
 
   #credentialsOf({ headers }: LateRequest): RequestCredentials {

@@ -1,0 +1,102 @@
+import { Injectable } from '@nestjs/common';
+import { LeakyBucketRateLimiter, networkOf, type RateLimit } from '@rookery/http';
+import { MatrixError } from '@rookery/matrix-types';
+import { Cache, Clock, Config } from '@rookery/platform';
+
+/** Look-ups of keys under way for one address. */
+const lookUpsOfAddress = 16;
+/** The same for all addresses. */
+const lookUpsAltogether = 256;
+/** Look-ups that one address may ask for in a burst. */
+const addressBurst = 100;
+const addressPerSecond = 5;
+/** The same for all addresses. */
+const burstAltogether = 1_000;
+const perSecondAltogether = 50;
+/** Bytes of requests with wrong signatures that one address may send in a burst; a small request counts as {@link pieceBytes}. */
+const forgedBytes = 16_777_216;
+const forgedBytesPerSecond = 262_144;
+/** What is counted of forged requests. */
+const pieceBytes = 65_536;
+/** When to come again where too many look-ups are under way, milliseconds. */
+const retryMs = 5_000;
+/** Pairs of an address and a server that are remembered to have proven something. */
+const maxProven = 20_000;
+
+const limits: Readonly<Record<string, RateLimit>> = {
+  address: { perSecond: addressPerSecond, burstCount: addressBurst },
+  altogether: { perSecond: perSecondAltogether, burstCount: burstAltogether },
+  forged: { perSecond: forgedBytesPerSecond / pieceBytes, burstCount: forgedBytes / pieceBytes },
+};
+
+/** What an address may make this server do in the name of servers before it has proven to be one of them. */
+@Injectable()
+export class UnprovenLimits {
+  readonly #buckets: LeakyBucketRateLimiter;
+  readonly #proven: Cache<string, true>;
+  readonly #running = new Map<string, number>();
+  readonly #lookUps = new Map<string, Promise<unknown>>();
+
+  constructor(config: Config, clock: Clock) {
+    this.#buckets = new LeakyBucketRateLimiter(clock, (name) => limits[name]);
+    this.#proven = new Cache(config, 'federation_proven_origins', { max: maxProven });
+  }
+
+  /**
+   * Looks for a key that is not kept, within the limits; several requests with one key share a look-up.
+   * @param ip of the request
+   * @param key server and key id
+   * @throws MatrixError 429 `M_LIMIT_EXCEEDED`
+   */
+  async lookUp<T>(ip: string, key: string, find: () => Promise<T>): Promise<T> {
+    const shared = this.#lookUps.get(key);
+    if (shared !== undefined) return shared as Promise<T>;
+    const network = networkOf(ip);
+    const running = this.#running.get(network) ?? 0;
+    if (running >= lookUpsOfAddress || this.#lookUps.size >= lookUpsAltogether)
+      throw MatrixError.limitExceeded(retryMs);
+    const lookUp = this.#counted(ip, find).finally(() => {
+      this.#lookUps.delete(key);
+      const left = this.#running.get(network)! - 1;
+      if (left === 0) this.#running.delete(network);
+      else this.#running.set(network, left);
+    });
+    this.#running.set(network, running + 1);
+    this.#lookUps.set(key, lookUp);
+    return lookUp;
+  }
+
+  async #counted<T>(ip: string, find: () => Promise<T>): Promise<T> {
+    await this.#buckets.take('address', ip);
+    await this.#buckets.take('altogether', '');
+    return find();
+  }
+
+  /**
+   * Refuses an address that has sent too much with wrong signatures. Whoever has signed rightly from there is let through:
+   * servers may share an address, or their proxy may be all that is seen of them.
+   * @throws MatrixError 429 `M_LIMIT_EXCEEDED`
+   */
+  async assertMayProve(ip: string, origin: string): Promise<void> {
+    if (this.#proven.get(pairOf(ip, origin)) !== undefined) return;
+    // Asked for the refusal with its time only; what is taken comes back within the second.
+    if (!(await this.#buckets.mayTake('forged', ip))) await this.#buckets.take('forged', ip);
+  }
+
+  /** A request of that address carried a wrong signature. */
+  async noteForged(ip: string, bytes: number): Promise<void> {
+    // Piece by piece: what does not fit fills the bucket.
+    for (let left = Math.max(bytes, 1); left > 0; left -= pieceBytes) {
+      if (!(await this.#buckets.mayTake('forged', ip))) return;
+      await this.#buckets.take('forged', ip).catch(() => undefined);
+    }
+  }
+
+  /** A server has signed rightly. */
+  noteProven(ip: string, origin: string): void {
+    const pair = pairOf(ip, origin);
+    if (this.#proven.get(pair) === undefined) this.#proven.set(pair, true);
+  }
+}
+
+const pairOf = (ip: string, origin: string): string => `${networkOf(ip)} ${origin}`;
