@@ -9,6 +9,7 @@ import {
   type RequestAuthenticator,
 } from './access.js';
 import { Exchange, smallBodyBytes, userBodyBytes } from './exchange.js';
+import type { RateLimiter } from './rate-limiter.js';
 
 type Handler = ReturnType<ExecutionContext['getHandler']>;
 type Controller = ReturnType<ExecutionContext['getClass']>;
@@ -29,8 +30,14 @@ export function accessOf(handler: object, controller: object): AccessOptions | u
 export class AccessGuard implements CanActivate {
   readonly #endpoints = new WeakMap<Controller, WeakMap<Handler, Endpoint>>();
 
-  /** @param authenticator absent on a process that serves no route with a token */
-  constructor(private readonly authenticator: RequestAuthenticator | undefined) {}
+  /**
+   * @param authenticator absent on a process that serves no route with a token
+   * @param limiter absent where no route names one
+   */
+  constructor(
+    private readonly authenticator: RequestAuthenticator | undefined,
+    private readonly limiter?: RateLimiter,
+  ) {}
 
   async canActivate(context: ExecutionContext): Promise<true> {
     const request = context.switchToHttp().getRequest<FrameworkRequest>();
@@ -51,6 +58,7 @@ export class AccessGuard implements CanActivate {
         exchange.vouchFor(requester.userId);
       }
     }
+    if (access.limiter !== undefined && exchange.hasBody) await this.#assertLeft(access.limiter, exchange);
     if (!access.streamBody && !access.lateBody) {
       const reading = exchange.readBody(
         access.bodyLimitBytes ?? (access.auth === 'required' && !access.ownAuth ? userBodyBytes : smallBodyBytes),
@@ -58,6 +66,14 @@ export class AccessGuard implements CanActivate {
       if (reading !== undefined) await reading;
     }
     return true;
+  }
+
+  /** @throws MatrixError 429 `M_LIMIT_EXCEEDED` where the route would throw it once it has the body */
+  async #assertLeft(name: string, exchange: Exchange): Promise<void> {
+    const { authenticator, limiter } = this;
+    if (limiter === undefined) throw new Error('No RateLimiter is provided');
+    if (authenticator?.isOfAppservice(exchange) || (await limiter.mayTake(name, exchange.ip))) return;
+    await limiter.take(name, exchange.ip);
   }
 
   #endpointOf(controller: Controller, handler: Handler): Endpoint {

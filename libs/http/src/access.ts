@@ -1,6 +1,7 @@
 import { SetMetadata, createParamDecorator, type ExecutionContext } from '@nestjs/common';
 import type { Requester } from '@rookery/platform';
 import type { Readable } from 'node:stream';
+import type { LimiterName } from './rate-limiter.js';
 
 /** One inbound request, without the framework's types. */
 export interface InboundRequest {
@@ -63,6 +64,11 @@ export interface AccessOptions {
   readonly admin?: boolean;
   /** Largest body accepted, bytes; default 262,144 where a token is required, 65,536 elsewhere and with {@link ownAuth}. */
   readonly bodyLimitBytes?: number;
+  /**
+   * A limiter by the client's address that the route asks: where it has nothing left, the request is refused before its body is
+   * read. Nothing is taken. Requests of application services are left to the route.
+   */
+  readonly limiter?: LimiterName;
   /** The body is left for another guard to read, once it knows who sends it ({@link LateRequest.readBody}). */
   readonly lateBody?: boolean;
   /** The route reads {@link InboundRequest.stream} itself (uploads): nothing is buffered, no limit is applied. */
@@ -79,6 +85,10 @@ export const Access = (options: AccessOptions): MethodDecorator & ClassDecorator
 export abstract class RequestAuthenticator {
   /** Whether another service authenticates users. */
   get isDelegated(): boolean {
+    return false;
+  }
+  /** Whether a request carries the token of an application service; limits by address are not for those. */
+  isOfAppservice(_request: InboundRequest): boolean {
     return false;
   }
   /**

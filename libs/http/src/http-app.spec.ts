@@ -42,6 +42,24 @@ describe('HTTP front', () => {
     expect([head.status, head.headers.get('content-length'), await head.text()]).toEqual([200, '25', '']);
   });
 
+  it('reads no body for an address that has nothing left of the limit of a route', async () => {
+    const post = (body: string, headers = {}): Promise<Response> =>
+      send('POST', '/_matrix/client/v3/limited', body, headers);
+    expect(await errorOf(await post('no JSON'))).toEqual([400, 'M_NOT_JSON']);
+    probes.limited = true;
+    try {
+      const refused = await post('no JSON');
+      expect([refused.headers.get('retry-after'), ...(await errorOf(refused))]).toEqual(['2', 429, 'M_LIMIT_EXCEEDED']);
+      // Nothing but its head has come: nobody waits for the rest.
+      const head = 'POST /_matrix/client/v3/limited HTTP/1.1\r\nHost: x\r\nContent-Length: 60000\r\n\r\n{"a"';
+      expect(await raw(port, head, 30_000, /M_LIMIT_EXCEEDED/)).toMatch(/^HTTP\/1\.1 429 /);
+      expect(await (await post('{"a":1}', { authorization: 'Bearer appservice' })).json()).toEqual({ a: 1 });
+    } finally {
+      probes.limited = false;
+    }
+    expect(await (await post('{"a":1}')).json()).toEqual({ a: 1 });
+  });
+
   it('takes the token from the header or the query', async () => {
     expect((await get('/_matrix/client/v3/account/whoami?access_token=good')).status).toBe(200);
     expect(await errorOf(await get('/_matrix/client/v3/account/whoami'))).toEqual([401, 'M_MISSING_TOKEN']);

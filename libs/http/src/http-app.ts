@@ -9,6 +9,7 @@ import { ExchangeStore } from './exchange.js';
 import { type BoundAddress, Listeners, type ListenerSettings, type TlsFiles } from './listeners.js';
 import { MatrixErrorFilter, MatrixFastifyAdapter } from './matrix-fastify-adapter.js';
 import { createRequestHandler, type HandlerCore, type PathPrefixes, requestIds } from './request-handler.js';
+import { RateLimiter } from './rate-limiter.js';
 import { RequestMetrics } from './request-metrics.js';
 import { resourceFilter } from './resources.js';
 import { type WebHandler, WebMounts } from './web-mounts.js';
@@ -110,13 +111,10 @@ export class HttpApp {
     });
     const undeclared = routesWithoutAccess(nest);
     if (undeclared.length > 0) throw new Error(`Routes without @Access: ${undeclared.join(', ')}`);
-    let authenticator: RequestAuthenticator | undefined;
-    try {
-      authenticator = nest.get(RequestAuthenticator, { strict: false });
-    } catch {
+    const authenticator = providedIn(nest, RequestAuthenticator);
+    if (authenticator === undefined)
       options.logger.debug('No module provides a RequestAuthenticator; routes with a token will fail');
-    }
-    nest.useGlobalGuards(new AccessGuard(authenticator));
+    nest.useGlobalGuards(new AccessGuard(authenticator, providedIn(nest, RateLimiter)));
     nest.useGlobalFilters(new MatrixErrorFilter(adapter));
     await nest.init();
     await adapter.getInstance().ready();
@@ -191,6 +189,15 @@ export class HttpApp {
   async close(limitMs = 5_000): Promise<void> {
     await this.drain(limitMs);
     await this.nest.close();
+  }
+}
+
+/** `undefined` when no module provides it. */
+function providedIn<T>(nest: INestApplication, type: abstract new (...args: never[]) => T): T | undefined {
+  try {
+    return nest.get<T>(type as Type<T>, { strict: false });
+  } catch {
+    return undefined;
   }
 }
 

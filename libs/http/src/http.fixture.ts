@@ -16,6 +16,7 @@ import {
   JsonBody,
   queryInteger,
   queryString,
+  RateLimiter,
   RequestAuthenticator,
   stable,
   Who,
@@ -25,6 +26,9 @@ const clock = new SystemClock();
 
 /** A small application with a route for each thing to be tried, for the specs of this folder. */
 class TestAuthenticator extends RequestAuthenticator {
+  override isOfAppservice(request: InboundRequest): boolean {
+    return request.headers['authorization'] === 'Bearer appservice';
+  }
   async authenticate(request: InboundRequest, access: AccessOptions): Promise<Requester | undefined> {
     const token =
       /^Bearer (\S+)$/.exec(String(request.headers['authorization']))?.[1] ?? queryString(request, 'access_token');
@@ -42,8 +46,19 @@ class TestAuthenticator extends RequestAuthenticator {
   }
 }
 
+/** Has nothing left while {@link probes} say so. */
+class TestRateLimiter extends RateLimiter {
+  async take(limiter: string): Promise<void> {
+    if (!(await this.mayTake(limiter))) throw MatrixError.limitExceeded(1500);
+  }
+  async mayTake(limiter: string): Promise<boolean> {
+    return limiter !== 'rc_probe' || !probes.limited;
+  }
+}
+
 /** What requests to the probes leave for the tests. */
-export const probes: { waiting: (() => void) | undefined; waitedMs: number | undefined } = {
+export const probes: { waiting: (() => void) | undefined; waitedMs: number | undefined; limited: boolean } = {
+  limited: false,
   waiting: undefined,
   waitedMs: undefined,
 };
@@ -112,6 +127,12 @@ class ProbeController {
   @Access({ auth: 'none' })
   ignored(): undefined {
     return undefined;
+  }
+
+  @Post(client(['v3'], '/limited'))
+  @Access({ auth: 'none', limiter: 'rc_probe' })
+  limited(@JsonBody() body: object): object {
+    return body;
   }
 
   @Post('/_synapse/client/form')
@@ -240,7 +261,13 @@ class ProbeController {
   }
 }
 
-@Module({ controllers: [ProbeController], providers: [{ provide: RequestAuthenticator, useClass: TestAuthenticator }] })
+@Module({
+  controllers: [ProbeController],
+  providers: [
+    { provide: RequestAuthenticator, useClass: TestAuthenticator },
+    { provide: RateLimiter, useClass: TestRateLimiter },
+  ],
+})
 export class ProbeModule {}
 
 /** Stands still until told. */

@@ -95,6 +95,9 @@ describe('LeakyBucketRateLimiter', () => {
     for (const address of ['2001:db8:1:3::5', '2001:db8::5', '::1', '10.0.0.1']) {
       expect([address, await buckets.mayTake('rc_login.address', address)]).toEqual([address, true]);
     }
+    // Whatever the limiter is: many are asked by address or by something else.
+    await buckets.take('unheard_of', '2001:db8:1:2::5', undefined, 3);
+    expect(await buckets.mayTake('unheard_of', '2001:db8:1:2::6')).toBe(false);
   });
 
   it('asks for a long pause where nothing ever leaks', async () => {

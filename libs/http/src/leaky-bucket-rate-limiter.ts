@@ -18,16 +18,8 @@ const byUser = new Set<LimiterName>([
   'rc_user_directory',
 ]);
 
-/** Limits by the client's address. */
-const byAddress = new Set<LimiterName>([
-  'rc_login.address',
-  'rc_registration',
-  'rc_registration_token_validity',
-  'rc_ui_auth',
-]);
-
-const bucketKey = (limiter: LimiterName, key: string): string =>
-  `${limiter}\n${byAddress.has(limiter) ? networkOf(key) : key}`;
+/** Keys may be addresses, and whoever has one IPv6 address has its whole network; other keys stand for themselves. */
+const bucketKey = (limiter: LimiterName, key: string): string => `${limiter}\n${networkOf(key)}`;
 
 /** Where nothing else is said. */
 const fallback: RateLimit = { perSecond: 0.17, burstCount: 3 };

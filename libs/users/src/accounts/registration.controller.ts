@@ -44,7 +44,7 @@ export class RegistrationController {
 
   /** POST /_matrix/client/v3/register */
   @Post(stable('/register'))
-  @Access({ auth: 'none' })
+  @Access({ auth: 'none', limiter: 'rc_registration' })
   register(
     @Inbound() request: InboundRequest,
     @JsonBody(registrationSchema, { optional: true }) body: RegistrationBody,

@@ -126,7 +126,7 @@ export class RegistrationService {
    */
   async register(request: InboundRequest, given: RegistrationBody): Promise<JsonObject> {
     this.flows.assertEnabled();
-    if (accessTokenAppservice(request, this.appservices))
+    if (this.appservices.isSender(request))
       throw MatrixError.missingParam("Application services register with type 'm.login.application_service'");
     const { body, outcome } = await this.uia.recall(request, given);
     if (outcome !== undefined) return this.#answer(outcome, sameDevice(body), request);
@@ -278,13 +278,4 @@ const sessionOf = ({ auth }: RegistrationBody): string | undefined =>
 function withoutSecrets(body: RegistrationBody): JsonObject {
   const { password: _password, auth: _auth, guest_access_token: _token, ...rest } = body;
   return rest;
-}
-
-function accessTokenAppservice(request: InboundRequest, appservices: AppserviceDirectory): boolean {
-  try {
-    const found = accessTokenOf(request);
-    return found !== undefined && appservices.byToken(found.token, request.ip) !== undefined;
-  } catch {
-    return false;
-  }
 }

@@ -1,4 +1,6 @@
 import { Injectable } from '@nestjs/common';
+import type { InboundRequest } from '@rookery/http';
+import { accessTokenOf } from './access-token.js';
 
 /** What this lib needs to know of an application service. */
 export interface AppserviceIdentity {
@@ -31,6 +33,15 @@ export class AppserviceDirectory {
   /** @param ip whence the request came */
   byToken(token: string, ip: string): AppserviceIdentity | undefined {
     return this.#source?.byToken(token, ip);
+  }
+  /** Whether a request carries the token of a service. */
+  isSender(request: InboundRequest): boolean {
+    try {
+      const found = accessTokenOf(request);
+      return found !== undefined && this.byToken(found.token, request.ip) !== undefined;
+    } catch {
+      return false;
+    }
   }
   byId(id: string): AppserviceIdentity | undefined {
     return this.#source?.byId(id);

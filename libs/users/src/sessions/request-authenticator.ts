@@ -59,6 +59,10 @@ export class UserRequestAuthenticator extends RequestAuthenticator {
     return this.service.isEnabled;
   }
 
+  override isOfAppservice(request: InboundRequest): boolean {
+    return this.appservices.isSender(request);
+  }
+
   async authenticate(request: InboundRequest, access: AccessOptions): Promise<Requester | undefined> {
     if (access.auth === 'none') return undefined;
     const found = accessTokenOf(request);

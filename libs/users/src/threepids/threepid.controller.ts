@@ -45,42 +45,42 @@ export class ThreepidController {
 
   /** POST /_matrix/client/v3/register/email/requestToken */
   @Post(stable('/register/email/requestToken'))
-  @Access({ ownAuth: true, auth: 'none' })
+  @Access({ ownAuth: true, auth: 'none', limiter: 'rc_3pid_validation' })
   registerByEmail(@Inbound() request: InboundRequest, @JsonBody(emailSchema) body: EmailTokenBody): Promise<object> {
     return this.requests.forEmail('registration', body, request);
   }
 
   /** POST /_matrix/client/v3/register/msisdn/requestToken */
   @Post(stable('/register/msisdn/requestToken'))
-  @Access({ ownAuth: true, auth: 'none' })
+  @Access({ ownAuth: true, auth: 'none', limiter: 'rc_3pid_validation' })
   registerByNumber(@Inbound() request: InboundRequest, @JsonBody(msisdnSchema) body: MsisdnTokenBody): Promise<object> {
     return this.requests.forMsisdn('registration', body, request);
   }
 
   /** POST /_matrix/client/v3/account/password/email/requestToken */
   @Post(stable('/account/password/email/requestToken'))
-  @Access({ ownAuth: true, auth: 'none' })
+  @Access({ ownAuth: true, auth: 'none', limiter: 'rc_3pid_validation' })
   resetByEmail(@Inbound() request: InboundRequest, @JsonBody(emailSchema) body: EmailTokenBody): Promise<object> {
     return this.requests.forEmail('password_reset', body, request);
   }
 
   /** POST /_matrix/client/v3/account/password/msisdn/requestToken */
   @Post(stable('/account/password/msisdn/requestToken'))
-  @Access({ ownAuth: true, auth: 'none' })
+  @Access({ ownAuth: true, auth: 'none', limiter: 'rc_3pid_validation' })
   resetByNumber(@Inbound() request: InboundRequest, @JsonBody(msisdnSchema) body: MsisdnTokenBody): Promise<object> {
     return this.requests.forMsisdn('password_reset', body, request);
   }
 
   /** POST /_matrix/client/v3/account/3pid/email/requestToken */
   @Post(stable('/account/3pid/email/requestToken'))
-  @Access({ ownAuth: true, auth: 'none' })
+  @Access({ ownAuth: true, auth: 'none', limiter: 'rc_3pid_validation' })
   addEmail(@Inbound() request: InboundRequest, @JsonBody(emailSchema) body: EmailTokenBody): Promise<object> {
     return this.requests.forEmail('add_threepid', body, request);
   }
 
   /** POST /_matrix/client/v3/account/3pid/msisdn/requestToken */
   @Post(stable('/account/3pid/msisdn/requestToken'))
-  @Access({ ownAuth: true, auth: 'none' })
+  @Access({ ownAuth: true, auth: 'none', limiter: 'rc_3pid_validation' })
   addNumber(@Inbound() request: InboundRequest, @JsonBody(msisdnSchema) body: MsisdnTokenBody): Promise<object> {
     return this.requests.forMsisdn('add_threepid', body, request);
   }
