@@ -94,6 +94,31 @@ describe('starting', () => {
     expect(second.output).not.toMatch(/Upgrading the database/);
   });
 
+  it('writes nothing but JSON into a log of JSON: one line says what runs', async () => {
+    const at = folder();
+    const args = ['--server-name', 'lines.test', '--port', String(await freePort())];
+    for (const line of ['There is no account yet', 'is running as lines.test']) {
+      const { code, output } = await run(at, args);
+      expect(code).toBe(0);
+      const lines = output
+        .trim()
+        .split('\n')
+        .map((text) => JSON.parse(text) as Record<string, unknown>);
+      expect(lines.filter(({ msg }) => String(msg).includes(line))).toHaveLength(1);
+      expect(lines.filter(({ msg }) => / is running as /.test(String(msg)))).toMatchObject([
+        {
+          ...{ level: 'info', version: expect.stringMatching(/^\d+\.\d+/) as string, server_name: 'lines.test' },
+          ...{ database: 'sqlite', schema: expect.any(Number) as number },
+          listening: [expect.stringMatching(/^http:/)],
+        },
+      ]);
+    }
+    writeFileSync(join(at, 'text.yaml'), 'log_format: text\n');
+    const text = await run(at, ['--config', 'homeserver.yaml', 'text.yaml']);
+    expect(text.output).toMatch(/^Rookery \S+ is running as lines\.test$/m);
+    expect(text.output).toContain('Make the first administrator');
+  });
+
   describe('refuses with one clear line', () => {
     let taken: Server;
     let takenPort: number;
@@ -212,6 +237,7 @@ describe('starting', () => {
       const page = await fetch(base);
       expect(page.status).toBe(200);
       expect(await page.text()).toContain('front.test');
+      expect((await fetch(`${base}_matrix/static/`)).status).toBe(200);
     });
     const file = join(at, 'homeserver.yaml');
     const settings = readFileSync(file, 'utf8');

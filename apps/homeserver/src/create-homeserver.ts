@@ -62,6 +62,7 @@ import {
 import { loadOwnKeys } from './signing-keys.js';
 import { StartupError } from './startup-error.js';
 import { version } from './version.js';
+import { urlOf } from './welcome.js';
 
 /** What may be given in place of the real thing. */
 export interface HomeserverOverrides {
@@ -98,6 +99,7 @@ const drainLimitMs = 3_000;
 export class Homeserver {
   #http: HttpApp | undefined;
   #database: Database | undefined;
+  #schemaVersion: number | undefined;
   #moduleServices: ModuleServices | undefined;
   #moreModules: readonly ModuleEntry[] = [];
   #tellDisplaced: (reason: Error) => void = () => {};
@@ -110,7 +112,8 @@ export class Homeserver {
 
   private constructor(
     readonly config: Config,
-    private readonly logger: Logger,
+    /** Where it logs, for the program around it. */
+    readonly logger: Logger,
     private readonly lifecycle: Lifecycle,
     private readonly modules: ModuleHost,
   ) {}
@@ -165,6 +168,15 @@ export class Homeserver {
   async start(): Promise<void> {
     for (const problem of this.config.warnings) this.logger.warn('Settings', { problem: describeProblem(problem) });
     await this.lifecycle.start(stopLimitMs);
+  }
+
+  /** Writes a line into the log that says what runs here. */
+  logRunning(): void {
+    const { serverName } = this.config;
+    this.logger.info(`Rookery ${version} is running as ${serverName}`, {
+      ...{ version, server_name: serverName, database: this.#database?.dialect.name, schema: this.#schemaVersion },
+      ...{ listening: this.addresses.map(urlOf), modules: this.moduleNames },
+    });
   }
 
   /** Answers what is under way, then stops everything. Never rejects. */
@@ -280,7 +292,7 @@ export class Homeserver {
           this.#tellDisplaced(reason);
           return this.stop();
         });
-        await migrate(this.#database, migrations, { logger: log, clock });
+        ({ version: this.#schemaVersion } = await migrate(this.#database, migrations, { logger: log, clock }));
       },
       stop: async () => {
         await this.#database?.close();

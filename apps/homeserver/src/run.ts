@@ -1,4 +1,4 @@
-import { type Config, loadConfig, SystemIds } from '@rookery/platform';
+import { type Config, isReadable, loadConfig, loggerOptions, SystemIds } from '@rookery/platform';
 import { Command } from 'commander';
 import { existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
@@ -7,7 +7,7 @@ import { writeFirstConfig } from './first-run.js';
 import { type ReloadOutcome, reloadOutcomeFile, writeReloadOutcome } from './reload-outcome.js';
 import { fileProblem, StartupError, startupMessage } from './startup-error.js';
 import { version } from './version.js';
-import { welcomeScreen } from './welcome.js';
+import { firstAdministratorCommand, welcomeScreen } from './welcome.js';
 
 interface Options {
   readonly config?: string[];
@@ -79,18 +79,28 @@ async function run(): Promise<void> {
       .then((report) => tell({ report }))
       .catch((error: unknown) => {
         const problem = startupMessage(error) ?? String(error);
-        process.stderr.write(`Nothing was reloaded. ${problem}\n`);
+        server.logger.error('Nothing was reloaded', { problem });
         tell({ problem });
       });
   });
+  const [configFile] = files;
+  const isEmpty = await server.isEmpty();
+  server.logRunning();
+  const logs = loggerOptions(server.config);
+  // Whoever reads the standard output as a log in JSON gets nothing else there.
+  if (logs.file === undefined && !isReadable(logs)) {
+    const command = firstAdministratorCommand(configFile);
+    if (isEmpty) server.logger.info('There is no account yet: make the first administrator', { command });
+    return;
+  }
   process.stdout.write(
     `\n${welcomeScreen({
       version,
       serverName: server.config.serverName,
       addresses: server.addresses,
-      configFile: files[0],
+      configFile,
       publicBaseUrl: server.config.isGiven('public_baseurl') ? server.config.get('public_baseurl') : undefined,
-      isEmpty: await server.isEmpty(),
+      isEmpty,
       modules: server.moduleNames,
     })}\n`,
   );

@@ -21,21 +21,26 @@ export function urlOf(address: BoundAddress): string {
   return `${address.tls ? 'https' : 'http'}://${host}:${address.port}`;
 }
 
+const shownFile = (configFile: string | undefined): string =>
+  configFile === undefined ? 'homeserver.yaml' : relative(process.cwd(), configFile) || '.';
+
+/** What an operator types to make the first account. */
+export const firstAdministratorCommand = (configFile: string | undefined): string =>
+  `npx rookery register-user --config ${shownFile(configFile)} --admin`;
+
 /** One screen: where the server listens, how to make the first administrator, how to point a client at it. */
 export function welcomeScreen(welcome: Welcome): string {
   const urls = welcome.addresses.map(urlOf);
   const base = welcome.publicBaseUrl ?? urls.find((url) => url.startsWith('http')) ?? '';
-  const file =
-    welcome.configFile === undefined ? 'homeserver.yaml' : relative(process.cwd(), welcome.configFile) || '.';
   const lines = [
     `Rookery ${welcome.version} is running as ${welcome.serverName}`,
     '',
     `  Listening   ${urls.join('\n              ')}`,
   ];
-  if (welcome.configFile !== undefined) lines.push(`  Settings    ${file}`);
+  if (welcome.configFile !== undefined) lines.push(`  Settings    ${shownFile(welcome.configFile)}`);
   if (welcome.modules.length > 0) lines.push(`  Modules     ${welcome.modules.join(', ')}`);
   if (welcome.isEmpty)
-    lines.push('', '  Make the first administrator:', `    npx rookery register-user --config ${file} --admin`);
+    lines.push('', '  Make the first administrator:', `    ${firstAdministratorCommand(welcome.configFile)}`);
   lines.push('', `  Point a Matrix client at ${base} as its homeserver.`, '  Stop with Ctrl+C.', '');
   return lines.join('\n');
 }

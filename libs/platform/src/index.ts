@@ -20,7 +20,7 @@ export { Lifecycle, type LifecycleStep, type Phase, phases } from './lifecycle.j
 export { LogContext, type LogContextFields } from './logging/log-context.js';
 export { type LogFields, Logger, type LogLevel, SilentLogger } from './logging/logger.js';
 export { loggerOptions, readLogConfig } from './logging/log-config.js';
-export { type LoggerOptions, PinoLogger } from './logging/pino-logger.js';
+export { isReadable, type LoggerOptions, PinoLogger } from './logging/pino-logger.js';
 export type { MetricName } from './metrics/metric-table.js';
 export {
   type CounterMetric,

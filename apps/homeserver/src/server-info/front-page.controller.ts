@@ -23,8 +23,8 @@ export class FrontPageController {
     this.#page = page(escaped(config.serverName));
   }
 
-  /** GET / */
-  @Get('/')
+  /** GET /, and the address of this page where a proxy passes on the paths of Matrix only */
+  @Get(['/', '/_matrix/static'])
   @Access({ auth: 'none' })
   frontPage(): HttpReply {
     return this.#webClient === undefined ? HttpReply.html(200, this.#page) : HttpReply.redirect(this.#webClient);

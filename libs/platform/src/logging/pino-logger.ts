@@ -24,6 +24,10 @@ interface Levels {
   byName: Readonly<Record<string, LogLevel>>;
 }
 
+/** Whether lines are written for persons to read, not as JSON. */
+export const isReadable = ({ format, file, write }: LoggerOptions): boolean =>
+  format === 'text' || (format !== 'json' && !file && !write && process.stdout.isTTY === true);
+
 const hide = (): string => '[hidden]';
 
 /** Fields of a line that hold what must not be in a log, whoever passes them. Serializers cost less than pino's redaction. */
@@ -58,9 +62,7 @@ export class PinoLogger extends Logger {
 
   /** Opens the destination. @throws Error when the file cannot be opened */
   static create(options: LoggerOptions): PinoLogger {
-    const readable =
-      options.format === 'text' ||
-      (options.format !== 'json' && !options.file && !options.write && process.stdout.isTTY === true);
+    const readable = isReadable(options);
     const target: DestinationStream = options.write ? { write: options.write } : new LineWriter(options.file, readable);
     const color =
       readable && !options.file && !options.write && process.stdout.isTTY === true && !process.env['NO_COLOR'];
