@@ -263,6 +263,11 @@ describe.each(['sqlite', 'postgres'] as const)('the admin API of users (%s)', (d
       // Tools send whole records, with null for what they do not know.
       const unknown = { password: null, threepids: null, external_ids: null, creation_ts: 1, is_guest: false };
       expect(await admin<{ threepids: Json[] }>('PUT', path, unknown)).toMatchObject({ status: 200, body });
+      expect((await admin('PUT', path, { threepids: { a: 1 } })).status).toBe(400);
+      // Scripts write that for nothing; some put a slash at the end, too.
+      const nothing = { threepids: {}, external_ids: {} };
+      expect((await admin('PUT', `${path}/`, nothing)).body).toMatchObject({ threepids: [], external_ids: [] });
+      expect((await admin('PUT', path, { threepids })).body).toMatchObject({ threepids: [{}, {}] });
       expect((await admin('PUT', path, { threepids: [] })).body).toMatchObject({ threepids: [] });
       expect(
         (await admin('PUT', path, { external_ids: [{ auth_provider: 'p', external_id: 'changed' }] })).status,

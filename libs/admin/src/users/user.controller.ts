@@ -1,6 +1,6 @@
 import { Controller, Delete, Get, Param, Post, Put } from '@nestjs/common';
 import { HttpReply, Inbound, type InboundRequest, JsonBody, Who } from '@rookery/http';
-import { type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { AccountService, DeactivationService, SessionService } from '@rookery/users';
 import { admin, AdminAccess } from '../http/admin-endpoint.js';
@@ -18,6 +18,14 @@ const named = (...keys: string[]): object => ({
   ),
 });
 
+/** Scripts write `{}` for a list of nothing. */
+const listOrNothing = { type: ['array', 'object', 'null'], maxProperties: 0 };
+const nothingAsList = (body: UserChange): UserChange => ({
+  ...body,
+  ...(isJsonObject(body.threepids) && { threepids: [] }),
+  ...(isJsonObject(body.external_ids) && { external_ids: [] }),
+});
+
 const changeSchema = {
   properties: {
     password: { ...nullableText, maxLength: 512 },
@@ -25,7 +33,7 @@ const changeSchema = {
     displayname: nullableText,
     avatar_url: nullableText,
     threepids: {
-      type: ['array', 'null'],
+      ...listOrNothing,
       maxItems: 100,
       items: {
         type: 'object',
@@ -33,7 +41,7 @@ const changeSchema = {
         properties: { medium: { type: 'string' }, address: { type: 'string' } },
       },
     },
-    external_ids: { type: ['array', 'null'], maxItems: 100, items: named('auth_provider', 'external_id') },
+    external_ids: { ...listOrNothing, maxItems: 100, items: named('auth_provider', 'external_id') },
     admin: flag,
     deactivated: flag,
     locked: flag,
@@ -68,7 +76,7 @@ export class UserController {
     @Param('userId') userId: string,
     @JsonBody(changeSchema) body: UserChange,
   ): Promise<object> {
-    const isNew = await this.changes.apply(requester, request, this.targets.localUserId(userId), body);
+    const isNew = await this.changes.apply(requester, request, this.targets.localUserId(userId), nothingAsList(body));
     const details = await this.get(userId);
     return isNew ? HttpReply.json(201, details) : details;
   }
