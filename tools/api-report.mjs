@@ -160,6 +160,12 @@ Every callback gets a [context](api.md#callbackcontext) as its last argument. Th
 
 A callback has 5 seconds (those for signing in 20), or the \`time_limit\` of the module's entry. Only \`onUpdate\` may wait as long as a day.
 
+A callback that hung five times in a row for one asker (the sender of the event, else the user, the address or the server that
+asks) is not asked for that one for 30 seconds: \`on_error\` decides at once. Everybody else is asked as ever: nobody can stop a
+module for others. Only when it hung for five different askers, and nobody had an answer in between, it counts as dead: nobody
+waits for it any more, and it is tried with questions in the background until it answers one of them, 20 at once at most, one at
+a time of those whom it hung for. Those questions \`on_error\` has decided already: what the callback says to them has no effect.
+
 ${sections.join('\n\n')}
 `;
 }

@@ -69,6 +69,7 @@ class Question<T> extends Wait implements EndedCall {
         this.startedAtMs = startedAtMs;
         if (watch.anyHung && watch.isSuspended(handler, given, startedAtMs)) {
           watch.suspended(handler, given, startedAtMs);
+          if (watch.mayProbe(handler, given, startedAtMs)) void new Probe(watch, handler, [...given]).ask();
           this.fail(undefined);
         } else {
           try {
@@ -130,6 +131,54 @@ class Question<T> extends Wait implements EndedCall {
   private decide(result: T): void {
     this.watch.deadlines.end(this);
     this.resolve(result);
+  }
+}
+
+/** Asks a callback that is dead for everybody with a question that was answered without it: nobody waits for what it says. */
+class Probe extends Wait {
+  private startedAtMs = 0;
+  private isLate = false;
+  private readonly context: LogContextFields | undefined = LogContext.current();
+
+  constructor(
+    private readonly watch: ModuleWatch,
+    private readonly handler: Handler,
+    private readonly given: readonly unknown[],
+  ) {
+    super();
+  }
+
+  /** Never rejects. */
+  async ask(): Promise<void> {
+    const { watch, handler, given } = this;
+    const { clock } = watch.services;
+    this.startedAtMs = clock.monotonicMs();
+    try {
+      const answer = handler.call(...given);
+      const nowMs = clock.monotonicMs();
+      if (nowMs - this.startedAtMs > blockingMs) watch.blocked(handler, nowMs - this.startedAtMs);
+      if (isThenable(answer)) {
+        watch.deadlines.begin(this, handler.timeLimitMs, nowMs);
+        await answer;
+      }
+    } catch (error) {
+      // Whoever fails does not hang.
+      if (!this.isLate) watch.caught(handler, this.startedAtMs, error);
+    }
+    if (this.isLate) return;
+    watch.deadlines.end(this);
+    watch.ended(handler, given);
+    watch.probed(handler, given);
+  }
+
+  override late(): void {
+    this.isLate = true;
+    const report = (): void => {
+      this.watch.timedOut(this.handler, this.given, this.startedAtMs);
+      this.watch.probed(this.handler, this.given);
+    };
+    if (this.context) LogContext.run(this.context, report);
+    else report();
   }
 }
 

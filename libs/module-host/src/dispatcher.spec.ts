@@ -436,8 +436,15 @@ describe('a module that hangs', () => {
   });
 
   it('keeps a bounded number of askers in mind', async () => {
-    const { modules, clock, outcomes } = host(hanging);
+    // For one it never hangs, so it is not dead.
+    const answering = ({ sender }: ModuleEvent): Promise<typeof NOT_SPAM> =>
+      sender === '@fine:x' ? Promise.resolve(NOT_SPAM) : never();
+    const { modules, clock, outcomes } = host([
+      ...(['slow', 'spamChecker', { checkEventForSpam: answering }] as const),
+      { timeLimitMs: 200 },
+    ]);
     for (let i = 0; i < 1_005; i++) {
+      await modules.gate('checkEventForSpam', context, { ...event, sender: '@fine:x' });
       const asked = Array.from({ length: 5 }, () =>
         modules.gate('checkEventForSpam', context, { ...event, sender: `@u${i}:x` }),
       );
@@ -453,6 +460,126 @@ describe('a module that hangs', () => {
     };
     expect(await last('@u1004:x')).toBe('slow checkEventForSpam suspended');
     expect(await last('@u0:x')).toBe('slow checkEventForSpam timeout');
+  });
+
+  describe('for many', () => {
+    const start = (): Told & {
+      ask(sender: string): Promise<{ allowed: boolean }>;
+      hang(...senders: string[]): Promise<void>;
+      hanging: Set<string>;
+      asked: string[];
+    } => {
+      const asked: string[] = [];
+      const hanging = new Set<string>();
+      const told = host([
+        'm',
+        'spamChecker',
+        {
+          checkEventForSpam: ({ sender }) => {
+            asked.push(sender);
+            return hanging.has(sender) || hanging.has('all') ? never() : Promise.resolve(NOT_SPAM);
+          },
+        },
+        { timeLimitMs: 200 },
+      ]);
+      const ask = (sender: string): Promise<{ allowed: boolean }> =>
+        told.modules.gate('checkEventForSpam', context, { ...event, sender });
+      const hang = async (...senders: string[]): Promise<void> => {
+        for (const sender of senders) hanging.add(sender);
+        const verdicts = senders.map(ask);
+        told.clock.pass(200);
+        await Promise.all(verdicts);
+      };
+      return { ...told, ask, hang, hanging, asked };
+    };
+    const five = ['@a:x', '@b:x', '@c:x', '@d:x', '@e:x'];
+
+    it('is waited for by nobody once it hung for several, until it answers one that nobody waits for', async () => {
+      const { ask, hang, hanging, outcomes, logged, asked, clock } = start();
+      await hang('all', ...five);
+      expect(outcomes.at(-1)).toBe('m checkEventForSpam timeout');
+      asked.length = 0;
+      // Nobody waits, and each new asker is one to try it with; each of them once at a time.
+      for (const sender of ['@f:x', '@g:x', '@g:x']) {
+        expect((await ask(sender)).allowed).toBe(false);
+        expect(outcomes.at(-1)).toBe('m checkEventForSpam suspended');
+      }
+      expect(asked).toEqual(['@f:x', '@g:x']);
+      expect(logged.at(-1)?.message).toBe('A module is not waited for until it answers again: it hung for everybody');
+      // Of those whom it let down it is tried with one at a time, and not at once again.
+      expect((await ask('@a:x')).allowed).toBe(false);
+      expect(asked).toHaveLength(2);
+      clock.pass(200);
+      expect(outcomes.slice(-2)).toEqual(['m checkEventForSpam timeout', 'm checkEventForSpam timeout']);
+      expect((await ask('@a:x')).allowed).toBe(false);
+      expect(asked).toHaveLength(2);
+      clock.pass(1_000);
+      hanging.clear();
+      expect((await ask('@a:x')).allowed).toBe(false);
+      expect(asked).toEqual(['@f:x', '@g:x', '@a:x']);
+      expect((await ask('@a:x')).allowed).toBe(true);
+      expect((await ask('@h:x')).allowed).toBe(true);
+    });
+
+    it('is waited for as ever by others while it answers any of them, however many it hangs for', async () => {
+      const { ask, hang, outcomes } = start();
+      for (const sender of [...five, '@f:x', '@g:x']) {
+        await hang(sender);
+        expect((await ask('@fine:x')).allowed).toBe(true);
+      }
+      expect(outcomes).not.toContain('m checkEventForSpam suspended');
+      // One user counts once.
+      await hang('@a:x', '@a:x', '@a:x', '@a:x', '@a:x', '@a:x');
+      expect((await ask('@fine:x')).allowed).toBe(true);
+    });
+
+    it('cannot be kept dead by those whom it hangs for', async () => {
+      const { ask, hang, asked } = start();
+      await hang(...five);
+      expect((await ask('@a:x')).allowed).toBe(false);
+      for (const sender of five) await ask(sender);
+      expect(asked.slice(5)).toEqual(['@a:x']);
+      // The first other one is not waited for either, but shows that it lives.
+      expect((await ask('@fine:x')).allowed).toBe(false);
+      expect((await ask('@fine:x')).allowed).toBe(true);
+      expect((await ask('@other:x')).allowed).toBe(true);
+    });
+
+    it('is tried with a bounded number of questions at once', async () => {
+      const { ask, hang, asked } = start();
+      await hang('all', ...five);
+      asked.length = 0;
+      for (let i = 0; i < 50; i++) expect((await ask(`@u${i}:x`)).allowed).toBe(false);
+      expect(asked).toHaveLength(20);
+    });
+
+    it('lives again when it fails instead', async () => {
+      let isBroken = false;
+      const { modules, clock, outcomes } = host([
+        'm',
+        'spamChecker',
+        {
+          checkEventForSpam: () => {
+            if (isBroken) throw new Error('broken');
+            return never();
+          },
+        },
+        { timeLimitMs: 200 },
+      ]);
+      const ask = (sender: string): Promise<unknown> =>
+        modules.gate('checkEventForSpam', context, { ...event, sender });
+      const verdicts = five.map(ask);
+      clock.pass(200);
+      await Promise.all(verdicts);
+      isBroken = true;
+      await ask('@f:x');
+      await ask('@f:x');
+      expect(outcomes.slice(-3)).toEqual([
+        'm checkEventForSpam suspended',
+        'm checkEventForSpam error',
+        'm checkEventForSpam error',
+      ]);
+    });
   });
 
   it('is waited for as before once it has answered again', async () => {

@@ -26,6 +26,12 @@ export interface ModulePolicy {
 export interface Health {
   /** For whom it hung without an answer since, how often in a row, and until when it is not asked for them. */
   readonly hung: Map<string, { readonly timeouts: number; readonly suspendedUntilMs: number }>;
+  /** Who ran out of time since anybody was answered last; no more than it takes to count as dead for everybody. */
+  readonly unanswered: Set<string>;
+  /** Whose questions it is tried with in the background, while it counts as dead. */
+  readonly probing: Set<string>;
+  /** When it may be tried next with a question of somebody for whom it hung. */
+  probeAgainAtMs: number;
   /** By fault: each is logged at most once in a while; how often it was not. */
   readonly logged: Map<string, { readonly nextAtMs: number; unlogged: number }>;
 }
@@ -336,7 +342,13 @@ export class ModuleRegistry {
       timeLimitMs: patient[callback] ?? policy.timeLimitMs ?? slow[callback] ?? timeLimitMs,
       call: (...args: readonly unknown[]) => runAs(owner, call, ...args),
       owner,
-      health: { hung: new Map(), logged: new Map() },
+      health: {
+        hung: new Map(),
+        unanswered: new Set<string>(),
+        probing: new Set<string>(),
+        probeAgainAtMs: -Infinity,
+        logged: new Map(),
+      },
     });
   }
 

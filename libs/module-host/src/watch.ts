@@ -10,6 +10,11 @@ export const blockingMs = 100;
 /** So many time-outs in a row for one asker, and the callback counts as failed for a while, without being asked for that one. */
 const maxTimeouts = 5;
 const suspensionMs = 30_000;
+/** So many askers in a row without an answer, for them or anybody else in between, and the callback counts as dead for everybody. */
+const maxUnanswered = 5;
+/** What is dead is tried with so many questions at once, and with those of whom it hung for one by one, with pauses. */
+const maxProbes = 20;
+const probePauseMs = 1_000;
 /** So many askers are kept in mind per callback; of more, those who hung last. */
 const maxAskers = 1_000;
 const logPauseMs = 10_000;
@@ -33,22 +38,47 @@ export class ModuleWatch {
   }
 
   /**
-   * Whether a callback is not to be asked now, because it hung for whoever is behind the question several times in a row. What
-   * hangs for one is no reason to refuse the others: anybody could make it hang.
+   * Whether a callback is not to be asked now, because it hung for whoever is behind the question several times in a row, or
+   * for several askers while nobody had an answer. What hangs for one is no reason to refuse the others: anybody could make
+   * it hang.
    */
   isSuspended(handler: Handler, given: readonly unknown[], nowMs: number): boolean {
     const { hung } = handler.health;
+    if (isDead(handler)) return true;
     return hung.size > 0 && (hung.get(askerOf(given))?.suspendedUntilMs ?? -Infinity) > nowMs;
   }
 
   /** To be told of a callback that is not asked for now. */
   suspended(handler: Handler, given: readonly unknown[], startedAtMs: number): void {
-    const message = 'A module is not asked for a while: it hung several times in a row';
+    const message = isDead(handler)
+      ? 'A module is not waited for until it answers again: it hung for everybody'
+      : 'A module is not asked for a while: it hung several times in a row';
     this.#failed(handler, 'suspended', startedAtMs, message, { askedFor: askerOf(given) });
+  }
+
+  /**
+   * Whether a question that is not asked now is one to find out with, behind its answer, whether a dead callback lives again.
+   * Somebody for whom it never hung comes first: those who make it hang shall not be the ones to keep it dead.
+   */
+  mayProbe(handler: Handler, given: readonly unknown[], nowMs: number): boolean {
+    const { hung, probing, probeAgainAtMs } = handler.health;
+    const asker = askerOf(given);
+    if (!isDead(handler) || probing.size >= maxProbes || probing.has(asker)) return false;
+    if (hung.has(asker) && (probing.size > 0 || nowMs < probeAgainAtMs)) return false;
+    probing.add(asker);
+    return true;
+  }
+
+  /** To be told when a try that {@link mayProbe} allowed is over, whatever came of it. */
+  probed(handler: Handler, given: readonly unknown[]): void {
+    const { health } = handler;
+    health.probing.delete(askerOf(given));
+    health.probeAgainAtMs = this.services.clock.monotonicMs() + probePauseMs;
   }
 
   /** To be told of a callback that came to an end in time. */
   ended(handler: Handler, given: readonly unknown[]): void {
+    handler.health.unanswered.clear();
     if (handler.health.hung.size > 0) handler.health.hung.delete(askerOf(given));
   }
 
@@ -86,8 +116,9 @@ export class ModuleWatch {
   /** To be told of a callback that used up its time. */
   timedOut(handler: Handler, given: readonly unknown[], startedAtMs: number): void {
     this.anyHung = true;
-    const { hung } = handler.health;
+    const { hung, unanswered } = handler.health;
     const asker = askerOf(given);
+    if (!isDead(handler)) unanswered.add(asker);
     let timeouts = (hung.get(asker)?.timeouts ?? 0) + 1;
     let suspendedUntilMs = -Infinity;
     if (timeouts >= maxTimeouts) {
@@ -143,6 +174,8 @@ export class ModuleWatch {
     });
   }
 }
+
+const isDead = ({ health }: Handler): boolean => health.unanswered.size >= maxUnanswered;
 
 /** Who is behind a question: the sender of the event that it is about, else the user, else the address or server that asks. */
 function askerOf(given: readonly unknown[]): string {
