@@ -304,12 +304,51 @@ describe.each(databases)('sending to other servers (%s)', (database) => {
     // It speaks to us.
     await played.request(home, 'GET', '/_matrix/federation/v1/query/profile?user_id=@alice:home.test');
     await eventually(() => bodies().includes('7') && bodies().includes('there'));
+    // Each of them once, and where it belongs.
+    expect(bodies()).toEqual([...numbers(1, 5), 'there', '6', '7']);
     await say(alice, first.roomId, '8');
     await eventually(() => bodies().includes('8'));
     // Once caught up, everything comes.
     for (const body of numbers(9, 12)) await say(alice, first.roomId, body);
     await eventually(() => bodies().includes('12'));
     expect(bodies().slice(-4)).toEqual(numbers(9, 12));
+  });
+
+  it('brings a server that is back nothing from the time when it was not in a room, or shut out', async () => {
+    const [left, shut] = [await sharedRoom(), await sharedRoom()];
+    const acl = (deny: string[]) => setState(alice, shut.roomId, 'm.room.server_acl', { allow: ['*'], deny });
+    played.answer = (asked, response) =>
+      isTransaction(asked) ? void response.writeHead(503).end('{}') : takeAll(asked, response);
+    await say(alice, left.roomId, 'before');
+    await eventually(() => got().length >= 3);
+    await ok(alice, 'POST', `/rooms/${left.roomId}/kick`, { user_id: zoe });
+    await say(alice, left.roomId, 'among us');
+    await acl([played.name]);
+    await say(alice, shut.roomId, 'in private');
+    await acl([]);
+    await say(alice, shut.roomId, 'after');
+    await Visit.join(played, home, left.roomId, zoe);
+    await say(alice, left.roomId, 'welcome back');
+    played.asked.length = 0;
+    played.answer = takeAll;
+    await played.request(home, 'GET', '/_matrix/federation/v1/query/profile?user_id=@alice:home.test');
+    await eventually(() => bodies().includes('after') && bodies().includes('welcome back'));
+    expect(bodies()).toEqual(['after', 'welcome back']);
+  });
+
+  it('brings a server that missed much the latest of each room', async () => {
+    const [first, second] = [await sharedRoom(), await sharedRoom()];
+    const down = (asked: Asked, response: ServerResponse): void =>
+      isTransaction(asked) ? void response.writeHead(503).end('{}') : takeAll(asked, response);
+    played.answer = down;
+    for (const body of numbers(1, 301)) await say(alice, first.roomId, body);
+    await say(alice, second.roomId, 'there');
+    await eventually(() => got().length >= 3);
+    played.asked.length = 0;
+    played.answer = takeAll;
+    await played.request(home, 'GET', '/_matrix/federation/v1/query/profile?user_id=@alice:home.test');
+    await eventually(() => bodies().includes('there'));
+    expect(bodies()).toEqual(['301', 'there']);
   });
 
   it('sends after a crash what it had not looked at, to those who were there then', async () => {
@@ -352,6 +391,7 @@ describe.each(databases)('sending to other servers (%s)', (database) => {
     played.answer = takeAll;
     await home.restart();
     await eventually(() => bodies().includes('3') && edusOf('m.direct_to_device').length > 0);
+    expect(bodies()).toEqual(numbers(1, 3));
     await say(alice, roomId, '4');
     await eventually(() => bodies().includes('4'));
     expect(edusOf('m.direct_to_device')).toEqual([

@@ -77,13 +77,14 @@ interface Transaction {
 
 /**
  * What one server is to get: one transaction at a time, events in their order. A server that does not answer is tried again
- * after growing pauses; once it counts as down, what waits in memory is dropped: later it gets the latest event of each room,
- * from the database.
+ * after growing pauses; once it counts as down, what waits in memory is dropped: later it gets it from the database, or the
+ * latest event of each room when that is much.
  */
 export class Destination implements TurnTaker {
   readonly #outbox = new EphemeralOutbox();
   /** Stores in which something may lie. */
   readonly #stored = new Set<EduStore>();
+  /** To be sent next: all that wait or, while it catches up, those that were read from the database. */
   #events: OutgoingEvent[] = [];
   #catchingUp = false;
   /** Events that were left to the database. */
@@ -321,19 +322,23 @@ export class Destination implements TurnTaker {
   }
 
   async #nextEvents(): Promise<readonly OutgoingEvent[]> {
-    const limit = this.#alone ? 1 : maxPdus;
-    if (!this.#catchingUp) return this.#events.slice(0, limit);
-    const { database, successes } = this.parts;
-    this.#reached ??= Math.max(await lastSuccessOf(database, this.name), successes.unwritten(this.name));
+    if (this.#catchingUp && this.#events.length === 0) await this.#recall();
+    return this.#events.slice(0, this.#alone ? 1 : maxPdus);
+  }
+
+  /** Takes what the server has not got from the database, or has caught up. */
+  async #recall(): Promise<void> {
+    const { config, database, successes } = this.parts;
     for (;;) {
       const skipped = this.#skipped;
-      const backlog = await backlogOf(database, this.name, this.#reached, limit);
-      if (backlog.length > 0) return backlog;
+      this.#reached ??= Math.max(await lastSuccessOf(database, this.name), successes.unwritten(this.name));
+      this.#events = await backlogOf(database, config.serverName, this.name, this.#reached);
+      if (this.#events.length > 0) return;
       // What came meanwhile lies in the database by now.
       if (skipped !== this.#skipped) continue;
       this.#catchingUp = false;
       this.#reached = undefined;
-      return [];
+      return;
     }
   }
 

@@ -10,6 +10,7 @@ import { type Audience, audienceOf, RemoteAudience } from './remote-audience.js'
 import {
   deleteRoomMarks,
   departuresFrom,
+  hiddenType,
   localEvents,
   type OutgoingEvent,
   type RoomMark,
@@ -27,8 +28,6 @@ const maxMarks = 5_000;
 const maxPending = 20_000;
 /** An idle server writes its position no oftener. */
 const saveEveryMs = 5_000;
-/** Joins heads of a room's graph; others find it when they need it. */
-const hiddenType = 'org.matrix.dummy_event';
 
 /** An event with the servers that were in its room, before or after it. */
 interface Addressed extends OutgoingEvent {

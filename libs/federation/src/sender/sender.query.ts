@@ -1,4 +1,7 @@
-import type { Db, Tx } from '@rookery/database';
+import type { Db, SqlBool, Tx } from '@rookery/database';
+
+/** Joins heads of a room's graph; others find it when they need it. */
+export const hiddenType = 'org.matrix.dummy_event';
 
 /** An event that a server is to get. */
 export interface OutgoingEvent {
@@ -73,15 +76,100 @@ export async function lastSuccessOf(db: Db, destination: string): Promise<number
   return row?.ordering ?? 0;
 }
 
-/** The latest event of each room that a server has not got, in stream order. Events that were deleted are left out. */
-export async function backlogOf(db: Db, destination: string, after: number, limit: number): Promise<OutgoingEvent[]> {
+/** Events that are sent to a server that was away, one by one; with more it gets the latest of each room. */
+const maxMissed = 300;
+/** Events of its rooms that are looked at for that. */
+const maxLookedAt = 1_000;
+/** Rooms of which the latest event is read at once. */
+const maxRooms = 50;
+
+/** An event between what a server has got and the latest event of its room. */
+interface Missed extends OutgoingEvent {
+  readonly isLatest: boolean;
+}
+
+/**
+ * What a server has not got, in stream order, maybe the first part of it. While that is little it is everything that local users
+ * did in rooms in which it was all the time; else, and in other rooms, the latest event that it was to get. Events that were
+ * deleted are left out.
+ * @param after everything up to this place was sent
+ */
+export async function backlogOf(
+  db: Db,
+  serverName: string,
+  destination: string,
+  after: number,
+): Promise<OutgoingEvent[]> {
+  const missed = await missedBy(db, serverName, destination, after);
+  if (missed === undefined) return latestOfRooms(db, destination, after);
+  const rooms = new Set(missed.filter(({ isLatest }) => !isLatest).map(({ roomId }) => roomId));
+  const since = rooms.size === 0 ? new Map<string, number>() : await presentSince(db, destination, [...rooms]);
+  return missed
+    .filter(({ roomId, streamOrdering, isLatest }) => isLatest || streamOrdering > (since.get(roomId) ?? Infinity))
+    .map(({ eventId, roomId, streamOrdering }) => ({ eventId, roomId, streamOrdering }));
+}
+
+/** What local users did in the rooms of a server, and the latest event of each room; `undefined` when that is much. */
+async function missedBy(db: Db, serverName: string, destination: string, after: number): Promise<Missed[] | undefined> {
+  const rows = await db.query<{
+    event_id: string;
+    room_id: string;
+    stream_ordering: number;
+    latest: number;
+    is_ours: SqlBool;
+    is_shown: SqlBool;
+  }>(
+    `SELECT e.event_id, e.room_id, e.stream_ordering, d.stream_ordering AS latest,
+       (${serverOf(db, 'e.sender')} = ? AND e.type <> '${hiddenType}') AS is_ours,
+       (e.outlier = FALSE AND e.soft_failed = FALSE AND e.rejection_reason IS NULL) AS is_shown
+     FROM destination_rooms d
+     JOIN events e ON e.room_id = d.room_id AND e.stream_ordering > ? AND e.stream_ordering <= d.stream_ordering
+     WHERE d.destination = ? AND d.stream_ordering > ? LIMIT ${maxLookedAt + 1}`,
+    [serverName, after, destination, after],
+  );
+  if (rows.length > maxLookedAt) return undefined;
+  const missed = rows
+    .map((row) => ({ ...row, isLatest: row.stream_ordering === row.latest }))
+    .filter((row) => row.isLatest || (row.is_ours && row.is_shown));
+  if (missed.length > maxMissed) return undefined;
+  return missed
+    .map((row) => ({
+      ...{ eventId: row.event_id, roomId: row.room_id, streamOrdering: row.stream_ordering },
+      isLatest: row.isLatest,
+    }))
+    .sort((a, b) => a.streamOrdering - b.streamOrdering);
+}
+
+/** The latest event of each room that a server has not got, in stream order. */
+async function latestOfRooms(db: Db, destination: string, after: number): Promise<OutgoingEvent[]> {
   const rows = await db.query<{ event_id: string; room_id: string; stream_ordering: number }>(
     `SELECT e.event_id, d.room_id, d.stream_ordering FROM destination_rooms d
      JOIN events e ON e.stream_ordering = d.stream_ordering
-     WHERE d.destination = ? AND d.stream_ordering > ? ORDER BY d.stream_ordering LIMIT ${Math.trunc(limit)}`,
+     WHERE d.destination = ? AND d.stream_ordering > ? ORDER BY d.stream_ordering LIMIT ${maxRooms}`,
     [destination, after],
   );
   return rows.map((row) => ({ eventId: row.event_id, roomId: row.room_id, streamOrdering: row.stream_ordering }));
+}
+
+/**
+ * By room, the place behind which a server was surely in it, and not shut out: the earliest of the memberships that its users have
+ * now, or the room's access control list if that is younger. Rooms in which it has nobody are missing.
+ */
+async function presentSince(db: Db, destination: string, roomIds: readonly string[]): Promise<Map<string, number>> {
+  const rows = await db.query<{ room_id: string; joined: number | null; listed: number | null }>(
+    `SELECT room_id, MIN(CASE WHEN type = 'm.room.member' THEN event_stream_ordering END) AS joined,
+       MAX(CASE WHEN type = 'm.room.server_acl' THEN event_stream_ordering END) AS listed
+     FROM current_state_events
+     WHERE ${db.dialect.anyOf('room_id')} AND ((type = 'm.room.server_acl' AND state_key = '')
+       OR (type = 'm.room.member' AND membership = 'join' AND ${serverOf(db, 'state_key')} = ?))
+     GROUP BY room_id`,
+    [roomIds, destination],
+  );
+  return new Map(
+    rows.flatMap(({ room_id: roomId, joined, listed }) =>
+      joined === null ? [] : [[roomId, Math.max(joined, listed ?? joined)] as const],
+    ),
+  );
 }
 
 /** Servers behind `after` in the alphabet for which events wait, and the last one that was looked at. */
