@@ -195,6 +195,18 @@ describe.each(['sqlite', 'postgres'] as const)('/sync (%s)', (database) => {
     expect(new Set(seen).size).toBe(seen.length);
   });
 
+  it('points behind the last event where none was asked for', async () => {
+    const roomId = await shared();
+    const last = await send(alice, roomId, 'the last line');
+    const room = (await sync(bob, { filter: { room: { timeline: { limit: 0 } } } })).rooms?.join?.[roomId];
+    expect(room?.timeline.events).toEqual([]);
+    const before = await bob.request<{ chunk: WireEvent[] }>(
+      'GET',
+      `/rooms/${roomId}/messages?dir=b&limit=1&from=${room?.timeline.prev_batch}`,
+    );
+    expect(before.body.chunk.map((event) => event.event_id)).toEqual([last]);
+  });
+
   it('tells of invites with what can be known before, of joins with everything, of leaving with the end', async () => {
     const { next_batch: before } = await sync(bob);
     const roomId = await createRoom(alice, { name: 'Visitors', invite: [bob.userId] });

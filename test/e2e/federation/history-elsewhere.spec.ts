@@ -150,6 +150,45 @@ describe.each(databases)('history of rooms elsewhere (%s)', (database) => {
     expect(context.state.find((event) => event.type === 'm.room.name')?.content['name']).toBe('Elsewhere 10');
   });
 
+  it('misses nothing on the way back from a timeline that begins with a late fork', async () => {
+    const room = new ElsewhereRoom(far, '11');
+    await join(room);
+    const { next_batch: since } = await ok<Sync>(alice, 'GET', '/sync');
+    const send = (body: string) =>
+      ok(alice, 'PUT', `/rooms/${room.roomId}/send/m.room.message/${body}`, { msgtype: 'm.text', body });
+    const late = room.make({ type: 'm.room.message', content: { body: 'late' } });
+    for (const body of ['one', 'two', 'three', 'four']) await send(body);
+    expect((await push(late)).status).toBe(200);
+    await seen(room, 'late');
+    for (const body of ['five', 'six', 'seven']) await send(body);
+    const before = ['four', 'three', 'two', 'one'];
+
+    const filter = encodeURIComponent('{"room":{"timeline":{"limit":4}}}');
+    const { rooms } = await ok<Sync>(alice, 'GET', `/sync?since=${since}&filter=${filter}`);
+    const { timeline } = rooms?.join[room.roomId] ?? {};
+    expect(timeline?.events.map((event) => event.content['body'])).toEqual(['late', 'five', 'six', 'seven']);
+    expect(bodiesOf(await page(room, `&from=${timeline?.prev_batch}&limit=4`))).toEqual(before);
+
+    const { body: slid } = await alice.request<{
+      rooms: Record<string, { timeline: WireEvent[]; prev_batch: string }>;
+    }>('POST', '/_matrix/client/unstable/org.matrix.simplified_msc3575/sync', {
+      room_subscriptions: { [room.roomId]: { timeline_limit: 4, required_state: [] } },
+    });
+    const window = slid.rooms[room.roomId];
+    expect(window?.timeline.map((event) => event.content['body'])).toEqual(['late', 'five', 'six', 'seven']);
+    expect(bodiesOf(await page(room, `&from=${window?.prev_batch}&limit=4`))).toEqual(before);
+  });
+
+  it('tells who was in the room in front of all that is known of it', async () => {
+    const room = new ElsewhereRoom(far, '11');
+    await join(room);
+    const { rooms } = await ok<Sync>(alice, 'GET', '/sync');
+    const { timeline } = rooms?.join[room.roomId] ?? {};
+    expect(timeline?.events.map((event) => event.state_key)).toEqual([alice.userId]);
+    const { chunk } = await ok<Page>(alice, 'GET', `/rooms/${room.roomId}/members?at=${timeline?.prev_batch}`);
+    expect(chunk.map((event) => event.state_key)).toEqual([room.creator]);
+  });
+
   it('takes nothing into the past that the room does not name', async () => {
     const room = new ElsewhereRoom(far, '10');
     for (let i = 0; i < 5; i++) room.say(`true ${i}`);

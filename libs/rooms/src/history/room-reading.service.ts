@@ -183,15 +183,15 @@ export class RoomReadingService {
     options: PageOptions,
     filling: { left: number },
   ): Promise<GappedPage> {
-    const from = await this.timeline.topological(roomId, start);
+    const from = await this.timeline.wayBack(roomId, start);
     const least = options.to && (await this.timeline.topological(roomId, options.to)).topological;
-    let page = await this.timeline.page(roomId, from, options);
+    let page = await this.timeline.page(roomId, start, options);
     const missesAny = (): Promise<boolean> =>
       this.timeline.hasGap(roomId, page.end?.topological ?? least ?? 0, from.topological);
     while (filling.left > 0 && (await missesAny())) {
       const hasCome = (await this.remote.gateway?.backfill(roomId, backfillSize, from.topological)) ?? false;
       filling.left = hasCome ? filling.left - 1 : 0;
-      if (hasCome) page = await this.timeline.page(roomId, from, options);
+      if (hasCome) page = await this.timeline.page(roomId, start, options);
     }
     const gap = await this.timeline.lastGap(roomId, from, page.end?.topological ?? least);
     if (!gap || (page.end && !isBehind(page.end, gap))) return page;
@@ -288,10 +288,17 @@ export class RoomReadingService {
       const place = parseRoomToken(at, 'at');
       const upTo = Math.min(place.stream, leftAt?.streamOrdering ?? place.stream);
       eventId = await this.timeline.lastEventId(roomId, upTo);
-      if (eventId === undefined) return [];
+      if (eventId === undefined) return this.#firstStateIds(roomId, filter);
     }
     if (eventId === undefined) return [...(await this.state.currentIds(roomId, filter)).values()];
     return [...((await this.state.idsAfter([eventId], filter)).get(eventId)?.values() ?? [])];
+  }
+
+  /** The state in front of all that this server knows of a room, such as what it found on joining through another server. */
+  async #firstStateIds(roomId: string, filter: StateFilter | undefined): Promise<string[]> {
+    const firstId = await this.timeline.firstEventId(roomId);
+    const first = firstId === undefined ? undefined : await this.events.one(firstId);
+    return [...((first && (await this.state.idsBefore(first, filter)))?.values() ?? [])];
   }
 
   async #writeState(requester: Requester, ids: Iterable<string>): Promise<ClientEvent[]> {

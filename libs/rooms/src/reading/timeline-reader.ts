@@ -13,7 +13,10 @@ export interface TimelineSlice {
   readonly events: readonly StoredEvent[];
   /** There are more between the lower bound and the first event. */
   readonly limited: boolean;
-  /** The place before the first event; pagination backwards goes on from it. */
+  /**
+   * The place before the first event, or behind what there is when none was asked for; pagination backwards goes on from it.
+   * In the order of arrival, as the events are: what arrived before them may lie deeper in the room.
+   */
   readonly start: RoomPosition | undefined;
 }
 
@@ -86,7 +89,7 @@ export class TimelineReader {
       slices.set(roomId, {
         events: slice.flatMap((place) => loaded.get(place.eventId) ?? []),
         limited: list.length > slice.length || cut.has(roomId),
-        start: first && { topological: first.topological, stream: first.stream - 1 },
+        start: first && { topological: undefined, stream: slice.length > 0 ? first.stream - 1 : first.stream },
       });
     }
     return slices;
@@ -126,7 +129,12 @@ export class TimelineReader {
     return places;
   }
 
-  /** The place just before or just after an event. */
+  /** The place before an event in the order of arrival. */
+  arrivalOf(stored: StoredEvent): RoomPosition {
+    return { topological: undefined, stream: stored.streamOrdering - 1 };
+  }
+
+  /** The place just before or just after an event, in the room's own order. */
   placeOf(stored: StoredEvent, side: 'before' | 'after'): RoomPosition {
     return {
       topological: stored.event.depth,
@@ -136,7 +144,8 @@ export class TimelineReader {
 
   /**
    * A page of history in the room's own order.
-   * @param from where to start; a place in the order of arrival is translated
+   * @param from where to start; a place in the order of arrival is translated, and what arrived behind it left out of this page
+   *   on the way back
    * @param to where to stop, at the latest
    */
   async page(
@@ -152,10 +161,15 @@ export class TimelineReader {
     },
   ): Promise<TimelinePage> {
     const backwards = options.direction === 'b';
-    const start = await this.topological(roomId, from, options.direction);
+    const start = backwards ? await this.wayBack(roomId, from) : await this.topological(roomId, from, 'f');
     const params: SqlValue[] = [roomId, start.topological, start.stream];
     const place = '(e.topological_ordering, e.stream_ordering)';
     const conditions = ['e.room_id = ?', `${place} ${backwards ? '<=' : '>'} (?, ?)`];
+    if (backwards && from.topological === undefined) {
+      // What came later, though it lies less deep, is what the reader begins with.
+      conditions.push('e.stream_ordering <= ?');
+      params.push(from.stream);
+    }
     if (options.to) {
       const stop = await this.topological(roomId, options.to);
       conditions.push(`${place} ${backwards ? '>' : '<='} (?, ?)`);
@@ -273,6 +287,32 @@ export class TimelineReader {
       [roomId, upTo],
     );
     return row?.event_id;
+  }
+
+  /** The first event of a room in the order of arrival. */
+  async firstEventId(roomId: string): Promise<string | undefined> {
+    const row = await this.database.get<{ event_id: string }>(
+      `SELECT e.event_id FROM events e WHERE e.room_id = ? AND ${servableSql('e.')} ORDER BY e.stream_ordering LIMIT 1`,
+      [roomId],
+    );
+    return row?.event_id;
+  }
+
+  /**
+   * Where the way back through a room begins in its own order. From a place in the order of arrival that is behind all that
+   * arrived before it, and no less deep than what came next: something may be missing between the two.
+   */
+  async wayBack(roomId: string, place: RoomPosition): Promise<PlaceInRoom> {
+    if (place.topological !== undefined) return { topological: place.topological, stream: place.stream };
+    const [end, next] = await Promise.all([
+      this.topological(roomId, place),
+      this.database.get<Pick<PlaceRow, 'topological_ordering' | 'stream_ordering'>>(
+        `SELECT topological_ordering, stream_ordering FROM events
+         WHERE room_id = ? AND outlier = FALSE AND stream_ordering > ? ORDER BY stream_ordering LIMIT 1`,
+        [roomId, place.stream],
+      ),
+    ]);
+    return next && next.topological_ordering > end.topological ? before(next) : end;
   }
 
   /** A place in the room's own order for one in the order of arrival: looking back from there, nothing is missed. */

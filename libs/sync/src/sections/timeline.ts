@@ -61,7 +61,7 @@ export class Timelines {
       if (first === 0) return [roomId, { events, limited: slice.limited, start: slice.start }];
       const rest = events.slice(first);
       const next = rest[0]?.stored;
-      return [roomId, { events: rest, limited: true, start: next && this.timelines.placeOf(next, 'before') }];
+      return [roomId, { events: rest, limited: true, start: next && this.timelines.arrivalOf(next) }];
     });
     return new Map([...shown, ...endings]);
   }

@@ -196,7 +196,7 @@ export class RoomAnswerWriter {
       events,
       // Where everything that was read is news, what cut the reading short lies among the news as well: a gap.
       limited: news.length > events.length || (slice.limited && news.length === slice.events.length),
-      start: first === undefined ? slice.start : this.timelines.placeOf(first, 'before'),
+      start: first === undefined ? behind(slice) : this.timelines.arrivalOf(first),
     };
   }
 
@@ -210,6 +210,12 @@ export class RoomAnswerWriter {
       (delta) => delta.roomId,
     );
   }
+}
+
+/** The place behind what was read of a room, where nothing of it is shown. */
+function behind({ events, start }: TimelineSlice): TimelineSlice['start'] {
+  const last = events.at(-1);
+  return last === undefined ? start : { topological: undefined, stream: last.streamOrdering };
 }
 
 /** @param written in the order of `visible` */
