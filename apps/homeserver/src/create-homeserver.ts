@@ -13,6 +13,7 @@ import {
   migrate,
   openDatabase,
 } from '@rookery/database';
+import { EphemeralHooks, PresenceService } from '@rookery/ephemeral';
 import { type NameResolver, ServerSoftware, SystemNameResolver } from '@rookery/federation-client';
 import {
   type BoundAddress,
@@ -55,9 +56,11 @@ import {
   countAccounts,
   countEvents,
   countMails,
+  databaseMetrics,
   showActivityMetrics,
+  showPresenceMetrics,
   showServerMetrics,
-  transactionMetrics,
+  wakeMetrics,
 } from './server-metrics.js';
 import { loadOwnKeys } from './signing-keys.js';
 import { StartupError } from './startup-error.js';
@@ -273,19 +276,21 @@ export class Homeserver {
   }): void {
     const { config, lifecycle, logger, modules } = this;
     const bus: Bus = new InProcessBus();
-    const notifier = new Notifier(clock, bus);
+    const notifier = new Notifier(clock, bus, {
+      onDelivered: config.get('enable_metrics') ? wakeMetrics(metrics) : undefined,
+    });
     let claim: DatabaseClaim | undefined;
 
     lifecycle.on('migrate', {
       name: 'database',
       start: async () => {
-        const onTransaction = config.get('enable_metrics') ? transactionMetrics(metrics) : undefined;
+        const observers = config.get('enable_metrics') ? databaseMetrics(metrics) : undefined;
         const options: DatabaseOptions =
           rehearsalFolder === undefined
             ? databaseOptions(config)
             : { name: 'sqlite3', path: join(rehearsalFolder, 'homeserver.db') };
         const log = logger.child('database');
-        this.#database = await openDatabase(options, clock, log, onTransaction);
+        this.#database = await openDatabase(options, clock, log, observers?.onTransaction, observers?.onStatement);
         claim = await claimDatabase(options, { logger: log });
         void claim.lost.then((reason) => {
           log.error('Another server has the database now: this one stops', { reason: reason.message });
@@ -354,6 +359,7 @@ export class Homeserver {
         countAccounts(metrics, this.service(UserHooks));
         if (config.get('enable_metrics')) countEvents(metrics, this.service(RoomHooks), config.serverName);
         countMails(metrics, mailer);
+        showPresenceMetrics(metrics, this.service(PresenceService), this.service(EphemeralHooks));
         const services = (this.#moduleServices = new ModuleServices(parts, this.#http, modules));
         await services.register(loaded);
         lifecycle.on('streams', {

@@ -1,6 +1,7 @@
 import { Metrics } from '@rookery/platform';
 import { type EventBatch, RoomHooks } from '@rookery/rooms';
-import { countEvents } from './server-metrics.js';
+import type { Mailer, MailKind } from '@rookery/templates';
+import { countEvents, countMails } from './server-metrics.js';
 
 describe('the count of stored events', () => {
   const batch = (backfilled: boolean, ...events: (readonly [type: string, sender: string])[]): EventBatch =>
@@ -26,4 +27,17 @@ describe('the count of stored events', () => {
     expect(lines.find((one) => one.includes('type="other"'))).toMatch(/ 101$/);
     expect(lines.length).toBeLessThan(210);
   });
+});
+
+it('mails are counted by what dashboards call their kinds', async () => {
+  const metrics = new Metrics('here.org');
+  let queued: (kind: MailKind) => void = () => {};
+  countMails(metrics, { onQueued: (listener) => (queued = listener) } as Pick<Mailer, 'onQueued'> as Mailer);
+  for (const kind of ['notif', 'notif', 'password_reset'] as const) queued(kind);
+  const { body } = await metrics.render();
+  const lines = body.split('\n').filter((line) => line.startsWith('synapse_emails_sent_total{'));
+  expect(lines).toEqual([
+    expect.stringMatching(/type="notification".* 2$/),
+    expect.stringMatching(/type="password_reset".* 1$/),
+  ]);
 });

@@ -1,6 +1,7 @@
-import type { BackgroundUpdates, Database, TransactionReport } from '@rookery/database';
-import { cacheReports, type Clock, type Config, type Metrics } from '@rookery/platform';
+import type { BackgroundUpdates, Database, StatementObserver, TransactionReport } from '@rookery/database';
+import { cacheReports, type Clock, type Config, LogContext, type Metrics } from '@rookery/platform';
 import { domainOf } from '@rookery/matrix-types';
+import type { EphemeralHooks, PresenceService } from '@rookery/ephemeral';
 import type { Notifier } from '@rookery/replication';
 import type { RoomHooks } from '@rookery/rooms';
 import type { Mailer, MailKind } from '@rookery/templates';
@@ -23,6 +24,22 @@ const dayMs = 86_400_000;
 /** For so long what was counted in the database is shown again. */
 const countedMs = 5 * 60_000;
 
+/** Counted when something happens, and shown before: an alert on a rate needs the zero. */
+const countedLater = [
+  'synapse_http_client_requests',
+  'synapse_http_client_responses',
+  'synapse_http_httppusher_http_pushes_processed',
+  'synapse_http_httppusher_http_pushes_failed',
+  'synapse_http_httppusher_badge_updates_processed',
+  'synapse_http_httppusher_badge_updates_failed',
+  'synapse_appservice_api_sent_transactions',
+  'synapse_appservice_api_sent_events',
+  'synapse_appservice_api_sent_ephemeral',
+  'synapse_appservice_api_sent_todevice',
+  'synapse_appservice_api_failed_transactions',
+  'synapse_handlers_appservice_events_processed',
+] as const;
+
 /** Shows the numbers that belong to no single part of the server. */
 export function showServerMetrics(parts: MeasuredParts): void {
   const { metrics, notifier, backgroundUpdates } = parts;
@@ -34,6 +51,8 @@ export function showServerMetrics(parts: MeasuredParts): void {
   metrics.gauge('synapse_background_update_status', async (gauge) =>
     gauge.set({ database_name: 'master' }, await statusOf(backgroundUpdates)),
   );
+  for (const name of countedLater) metrics.counter(name);
+  metrics.histogram('synapse_sliding_sync_processing_time');
   showCaches(metrics, parts.config);
   showFigures(parts);
 }
@@ -161,15 +180,85 @@ async function statusOf(updates: BackgroundUpdates): Promise<number> {
   return (await updates.isQueued()) ? 1 : 3;
 }
 
-/** Counts transactions of the database. */
-export function transactionMetrics(metrics: Metrics): (report: TransactionReport) => void {
-  const waits = metrics.histogram('synapse_storage_schedule_time');
+/** Each begins with a letter of its own. */
+const verbs = ['SELECT', 'INSERT', 'UPDATE', 'DELETE'] as const;
+/** Names of transactions are the program's own; modules may bring some. */
+const maxTransactionNames = 1_000;
+
+/** Counts transactions and statements of the database, and adds them to the request that they are for. */
+export function databaseMetrics(metrics: Metrics): {
+  readonly onTransaction: (report: TransactionReport) => void;
+  readonly onStatement: StatementObserver;
+} {
+  const waits = metrics.histogram('synapse_storage_schedule_time').child({});
   const counts = metrics.counter('synapse_storage_transaction_time_count');
   const sums = metrics.counter('synapse_storage_transaction_time_sum');
-  return ({ name, waitMs, durationMs }) => {
-    const labels = { desc: name };
-    waits.observe({}, waitMs / 1000);
-    counts.inc(labels);
-    sums.inc(labels, durationMs / 1000);
+  const times = metrics.histogram('synapse_storage_query_time');
+  const byVerb = new Map<string, ReturnType<typeof times.child>>();
+  for (const verb of verbs) byVerb.set(verb.charAt(0), times.child({ verb }));
+  const reads = byVerb.get('S')!;
+  const other = times.child({ verb: 'OTHER' });
+  const childrenOf = (desc: string) => ({ count: counts.child({ desc }), sum: sums.child({ desc }) });
+  const byName = new Map<string, ReturnType<typeof childrenOf>>();
+  const named = (name: string): ReturnType<typeof childrenOf> => {
+    let children = byName.get(name);
+    if (children === undefined) {
+      if (byName.size >= maxTransactionNames) return others;
+      byName.set(name, (children = childrenOf(name)));
+    }
+    return children;
   };
+  const others = named('other');
+  return {
+    onTransaction: ({ name, waitMs, durationMs }) => {
+      waits.observe(waitMs / 1000);
+      const { count, sum } = named(name);
+      count.inc();
+      sum.inc(durationMs / 1000);
+      const cost = LogContext.cost();
+      if (cost === undefined) return;
+      cost.transactions++;
+      cost.durationMs += durationMs;
+      cost.waitMs += waitMs;
+    },
+    onStatement: (sql, durationMs, isAlone) => {
+      // A read may begin with WITH or on a line of its own; what is no verb of the four is BEGIN, COMMIT and their like.
+      const first = sql.charAt(0);
+      const child = byVerb.get(first === '\n' || first === ' ' ? sql.trimStart().charAt(0) : first);
+      (child ?? (isAlone ? reads : other)).observe(durationMs / 1000);
+      if (!isAlone) return;
+      const cost = LogContext.cost();
+      if (cost === undefined) return;
+      cost.transactions++;
+      cost.durationMs += durationMs;
+    },
+  };
+}
+
+/** Counts what waiting requests are told. */
+export function wakeMetrics(metrics: Metrics): (stream: string, woken: number) => void {
+  const events = metrics.counter('synapse_notifier_notified_events').child({});
+  const woken = metrics.counter('synapse_notifier_users_woken_by_stream');
+  // The streams are the program's own.
+  const byStream = new Map<string, ReturnType<typeof woken.child>>();
+  return (stream, users) => {
+    if (stream === 'events') events.inc();
+    if (users === 0) return;
+    let child = byStream.get(stream);
+    if (child === undefined) byStream.set(stream, (child = woken.child({ stream })));
+    child.inc(users);
+  };
+}
+
+/** Shows how many presences are in memory, and counts changes of local users'. */
+export function showPresenceMetrics(metrics: Metrics, presence: PresenceService, hooks: EphemeralHooks): void {
+  metrics.gauge('synapse_handlers_presence_user_to_current_state_size', (gauge) => gauge.set({}, presence.known));
+  const changes = metrics.counter('synapse_handler_presence_presence_updates').child({});
+  const told = metrics.counter('synapse_handler_presence_notified_presence').child({});
+  hooks.subscribe({
+    presenceChanged: (states) => {
+      changes.inc(states.length);
+      told.inc(states.length);
+    },
+  });
 }

@@ -27,7 +27,7 @@ export { databaseMigrations } from './migrations.js';
 export type { IdBlocksOptions } from './streams/id-blocks.js';
 export { Sequence } from './streams/sequence.js';
 export { type Allocation, StreamIds, type StreamIdsOptions } from './streams/stream-ids.js';
-export type { TransactionReport } from './transaction.js';
+export type { StatementObserver, TransactionReport } from './transaction.js';
 export {
   type BackgroundUpdate,
   defineBackgroundUpdate,

@@ -2,11 +2,12 @@ import { type Clock, type Logger, SilentLogger } from '@rookery/platform';
 import type { Database } from './database.js';
 import type { DatabaseOptions } from './options.js';
 import { openSqlite } from './sqlite/open-sqlite.js';
-import type { TransactionReport } from './transaction.js';
+import type { StatementObserver, TransactionReport } from './transaction.js';
 
 /**
  * Connects to the database and checks that it can be trusted with data: version, collation, readable, writable.
  * @param onTransaction told about each finished transaction, for metrics; must be quick
+ * @param onStatement told about each statement, for metrics; must be quick
  * @throws DatabaseError with one line for the operator and a hint
  */
 export async function openDatabase(
@@ -14,9 +15,10 @@ export async function openDatabase(
   clock: Clock,
   logger: Logger = new SilentLogger(),
   onTransaction?: (report: TransactionReport) => void,
+  onStatement?: StatementObserver,
 ): Promise<Database> {
-  if (options.name === 'sqlite3') return openSqlite(options, clock, logger, onTransaction);
+  if (options.name === 'sqlite3') return openSqlite(options, clock, logger, onTransaction, onStatement);
   // The driver stays in memory once it is loaded.
   const { openPostgres } = await import('./postgres/open-postgres.js');
-  return openPostgres(options, clock, logger, onTransaction);
+  return openPostgres(options, clock, logger, onTransaction, onStatement);
 }

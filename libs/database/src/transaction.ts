@@ -29,6 +29,12 @@ export interface TransactionReport {
   readonly committed: boolean;
 }
 
+/**
+ * Told about each statement that was waited for, for metrics; those that travel together with a later one count with that.
+ * @param isAlone it was a read outside of any transaction
+ */
+export type StatementObserver = (sql: string, durationMs: number, isAlone: boolean) => void;
+
 /** What became of a transaction. `unknown`: its commit was sent and never answered. */
 export type Ending = 'committed' | 'rolled back' | 'unknown';
 

@@ -1,3 +1,4 @@
+import type { DatabaseCost } from '@rookery/platform';
 import { MatrixError } from '@rookery/matrix-types';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { BlockList, isIP } from 'node:net';
@@ -102,6 +103,8 @@ export class Exchange implements LateRequest {
   userId: string | undefined = undefined;
   /** Set once the answer is under way. */
   answered = false;
+  /** What the request has cost the database so far. */
+  readonly cost: DatabaseCost = { transactions: 0, durationMs: 0, waitMs: 0 };
   /** Length of the answer's body, bytes; 0 while unknown. */
   sentBytes = 0;
 

@@ -189,7 +189,8 @@ export function createRequestHandler(core: HandlerCore, plan: HandlerPlan): Requ
     exchange.finished();
     const { response, method, servlet } = exchange;
     const elapsedMs = core.clock.monotonicMs() - exchange.startedMs;
-    core.requestMetrics.record(method, servlet ?? 'unrecognized', response.statusCode, elapsedMs, exchange.sentBytes);
+    const { sentBytes, cost } = exchange;
+    core.requestMetrics.record(method, servlet ?? 'unrecognized', response.statusCode, elapsedMs, sentBytes, cost);
     const level = servlet === 'health' || servlet === 'metrics' ? 'debug' : 'info';
     if (core.logger.isEnabled(level)) logFinished(exchange, level, elapsedMs);
     core.onFinished();
@@ -218,7 +219,7 @@ export function createRequestHandler(core: HandlerCore, plan: HandlerPlan): Requ
     if (typeof target === 'string') raw.url = target;
     const exchange = new Exchange(requestId, url, raw, response, plan, core.clock.monotonicMs(), core.store);
     core.store.open.add(exchange);
-    LogContext.run({ requestId }, () => {
+    const begin = (): void => {
       response.once('close', () => finish(exchange));
       if (core.draining()) response.shouldKeepAlive = false;
       const { headers } = exchange;
@@ -236,6 +237,7 @@ export function createRequestHandler(core: HandlerCore, plan: HandlerPlan): Requ
       } catch (error) {
         respondError(exchange, error, unexpected);
       }
-    });
+    };
+    LogContext.run({ requestId }, begin, exchange.cost);
   };
 }

@@ -17,11 +17,11 @@ export { settingsReport, type SettingsReport } from './config/settings-report.js
 export { withoutEffect } from './config/without-effect.js';
 export { Ids, SystemIds } from './ids.js';
 export { Lifecycle, type LifecycleStep, type Phase, phases } from './lifecycle.js';
-export { LogContext, type LogContextFields } from './logging/log-context.js';
+export { type DatabaseCost, LogContext, type LogContextFields } from './logging/log-context.js';
 export { type LogFields, Logger, type LogLevel, SilentLogger } from './logging/logger.js';
 export { loggerOptions, readLogConfig } from './logging/log-config.js';
 export { isReadable, type LoggerOptions, PinoLogger } from './logging/pino-logger.js';
-export type { MetricName } from './metrics/metric-table.js';
+export { type MetricName, metricTable } from './metrics/metric-table.js';
 export {
   type CounterMetric,
   type GaugeMetric,

@@ -57,6 +57,8 @@ export interface NotifierOptions {
   /** Waits of one user at a time; the oldest ends early beyond that. 200 unless told. */
   readonly maxWaitsPerUser?: number | undefined;
   readonly logger?: Logger | undefined;
+  /** Told, for metrics, of each delivered announcement of a stream and how many waiting users it woke; must be quick. */
+  readonly onDelivered?: ((stream: string, woken: number) => void) | undefined;
 }
 
 const asSet = (values: ReadonlySet<string> | readonly string[]): ReadonlySet<string> =>
@@ -71,6 +73,7 @@ export class Notifier {
   readonly #maxWaitsPerUser: number;
   readonly #wheel: DeadlineWheel;
   readonly #logger: Logger;
+  readonly #onDelivered: NotifierOptions['onDelivered'];
   readonly #sources = new Map<string, PositionSource>();
   readonly #heard = new Map<string, number>();
   readonly #held = new Map<string, Held[]>();
@@ -86,6 +89,7 @@ export class Notifier {
     this.#maxWaitsPerUser = options.maxWaitsPerUser ?? 200;
     this.#wheel = new DeadlineWheel(clock);
     this.#logger = options.logger ?? new SilentLogger();
+    this.#onDelivered = options.onDelivered;
     this.#stops.push(
       bus.subscribe((message) => {
         if (message.writer !== this.#instance) this.#hear(message);
@@ -258,8 +262,11 @@ export class Notifier {
   }
 
   #deliver(stream: string, position: number, { users, rooms }: Audience): void {
+    const before = this.#waiters.size;
     if (users) this.#wakeUsers(users);
     if (rooms) this.#wakeRooms(rooms);
+    // Who is woken waits no more: each of their long polls ends.
+    this.#onDelivered?.(stream, before - this.#waiters.size);
     this.#bus.publish({ stream, writer: this.#instance, position, users, rooms });
   }
 

@@ -3,7 +3,7 @@ import type { Clock, Logger } from '@rookery/platform';
 import type { Database } from '../database.js';
 import { DatabaseError, errorCode, errorText } from '../errors.js';
 import { type PostgresOptions, postgresTarget, type PostgresTarget, type TlsChoice } from '../options.js';
-import type { TransactionReport } from '../transaction.js';
+import type { StatementObserver, TransactionReport } from '../transaction.js';
 import { checkPostgres, createStatement, type PostgresFacts } from './postgres-checks.js';
 import { PostgresDatabase } from './postgres-database.js';
 
@@ -48,6 +48,7 @@ export async function openPostgres(
   clock: Clock,
   logger: Logger,
   onTransaction?: (report: TransactionReport) => void,
+  onStatement?: StatementObserver,
 ): Promise<Database> {
   const target = postgresTarget(options);
   const pool = await connect(target, options.txnLimit ?? 0, logger);
@@ -64,7 +65,7 @@ export async function openPostgres(
     await pool.end();
     throw error instanceof DatabaseError ? error : explain(error, target);
   }
-  return new PostgresDatabase({ pool, clock, logger, onTransaction, disconnect: () => pool.end() });
+  return new PostgresDatabase({ pool, clock, logger, onTransaction, onStatement, disconnect: () => pool.end() });
 }
 
 async function connect(target: PostgresTarget, maxUses: number, logger: Logger): Promise<pg.Pool> {

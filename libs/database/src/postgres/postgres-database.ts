@@ -6,7 +6,7 @@ import type { Clock, Logger } from '@rookery/platform';
 import { Database, type SqlValue, type Tx, type WriteOptions } from '../database.js';
 import { postgresDialect } from '../dialect.js';
 import { DatabaseError, errorText, isTransient, noted, passing } from '../errors.js';
-import { type Ending, Transaction, type TransactionReport } from '../transaction.js';
+import { type Ending, type StatementObserver, Transaction, type TransactionReport } from '../transaction.js';
 import { ColumnTypes } from './column-types.js';
 import { isBrokenConnection, isConflict, isStalePlan } from './postgres-errors.js';
 import { PostgresStatements, runStatement, type TimedQuery } from './postgres-statements.js';
@@ -34,6 +34,7 @@ export interface PostgresParts {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly onTransaction?: ((report: TransactionReport) => void) | undefined;
+  readonly onStatement?: StatementObserver | undefined;
   readonly disconnect: () => Promise<void>;
 }
 
@@ -98,7 +99,11 @@ export class PostgresDatabase extends Database {
   }
 
   async #read<Row>(sql: string, params: readonly SqlValue[] | undefined): Promise<Row[]> {
-    return (await runStatement<Row>(this.#parts.pool, this.#names, sql, params, readTimeoutMs)).rows;
+    const { pool, clock, onStatement } = this.#parts;
+    const startedAtMs = clock.monotonicMs();
+    const { rows } = await runStatement<Row>(pool, this.#names, sql, params, readTimeoutMs);
+    onStatement?.(sql, clock.monotonicMs() - startedAtMs, true);
+    return rows;
   }
 
   async #withRetries<T>(fn: (tx: Tx) => Promise<T>, options: WriteOptions): Promise<T> {
@@ -123,7 +128,7 @@ export class PostgresDatabase extends Database {
   }
 
   async #attempt<T>(fn: (tx: Tx) => Promise<T>, options: WriteOptions): Promise<T> {
-    const { pool, clock, logger, onTransaction } = this.#parts;
+    const { pool, clock, logger, onTransaction, onStatement } = this.#parts;
     const calledAtMs = clock.monotonicMs();
     await this.#turns.take();
     const client = await pool.connect().catch((error: unknown) => {
@@ -131,7 +136,7 @@ export class PostgresDatabase extends Database {
       throw error;
     });
     const startedAtMs = clock.monotonicMs();
-    const statements = new PostgresStatements(client, this.#names, this.#types, opening(options));
+    const statements = new PostgresStatements(client, this.#names, this.#types, opening(options), clock, onStatement);
     const transaction = new Transaction(statements);
     let unusable: Error | undefined;
     let ending: Ending = 'rolled back';

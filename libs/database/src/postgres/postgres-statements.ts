@@ -1,7 +1,8 @@
 import type { QueryArrayConfig, QueryConfig, QueryResult, QueryResultRow } from 'pg';
 import type { SqlValue } from '../database.js';
 import { postgresDialect } from '../dialect.js';
-import type { Statements } from '../transaction.js';
+import type { Clock } from '@rookery/platform';
+import type { StatementObserver, Statements } from '../transaction.js';
 import type { ColumnTypes } from './column-types.js';
 import { type NamedStatement, StatementBatch } from './statement-batch.js';
 import type { StatementNames } from './statement-names.js';
@@ -75,12 +76,17 @@ export class PostgresStatements implements Statements {
   #hasSent = false;
   #hasUnclearNames = false;
 
-  /** @param opening what begins the transaction; sent with its first statement */
+  /**
+   * @param opening what begins the transaction; sent with its first statement
+   * @param onStatement told what the statements took that were waited for, by `clock`
+   */
   constructor(
     private readonly connection: Connection,
     private readonly names: StatementNames,
     private readonly types: ColumnTypes,
     opening: readonly string[],
+    private readonly clock?: Clock,
+    private readonly onStatement?: StatementObserver,
   ) {
     this.#openingLength = opening.length;
     for (const sql of opening) this.#hold(sql);
@@ -184,7 +190,12 @@ export class PostgresStatements implements Statements {
       void this.#send();
     }
     try {
-      return await runStatement<Row>(this.connection, this.names, sql, params);
+      const { clock, onStatement } = this;
+      if (!clock || !onStatement) return await runStatement<Row>(this.connection, this.names, sql, params);
+      const startedAtMs = clock.monotonicMs();
+      const outcome = await runStatement<Row>(this.connection, this.names, sql, params);
+      onStatement(sql, clock.monotonicMs() - startedAtMs, false);
+      return outcome;
     } catch (error) {
       // After a failure every further statement is refused, which says nothing of the reason.
       throw this.#failure ? this.#failure.error : error;

@@ -5,9 +5,9 @@ import type { Clock, Logger } from '@rookery/platform';
 import type { Database } from '../database.js';
 import { DatabaseError, errorCode, errorText } from '../errors.js';
 import type { SqliteOptions } from '../options.js';
-import type { TransactionReport } from '../transaction.js';
+import type { StatementObserver, TransactionReport } from '../transaction.js';
 import { isOlder } from '../version.js';
-import { SqliteConnection } from './sqlite-connection.js';
+import { SqliteConnection, TimedSqliteConnection } from './sqlite-connection.js';
 import { SqliteDatabase } from './sqlite-database.js';
 
 const oldest = '3.27';
@@ -32,6 +32,7 @@ export async function openSqlite(
   clock: Clock,
   logger: Logger,
   onTransaction?: (report: TransactionReport) => void,
+  onStatement?: StatementObserver,
 ): Promise<Database> {
   const { path } = options;
   if (path === ':memory:' || path === '') {
@@ -54,9 +55,11 @@ export async function openSqlite(
       new SqliteConnection(writer).get<{ version: string }>('SELECT sqlite_version() AS version')?.version ?? '0',
     );
     const reader = connect(path, true, opened);
+    const connection = (handle: Sqlite.Database): SqliteConnection =>
+      onStatement ? new TimedSqliteConnection(handle, clock, onStatement) : new SqliteConnection(handle);
     return new SqliteDatabase({
-      writer: new SqliteConnection(writer),
-      reader: new SqliteConnection(reader),
+      writer: connection(writer),
+      reader: connection(reader),
       clock,
       logger,
       onTransaction,

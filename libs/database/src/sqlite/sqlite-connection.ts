@@ -1,5 +1,7 @@
 import type Sqlite from 'better-sqlite3';
+import type { Clock } from '@rookery/platform';
 import type { SqlValue } from '../database.js';
+import type { StatementObserver } from '../transaction.js';
 
 const maxStatements = 500;
 /** Of one table; a table into which the program writes in more ways than that has ways that are made up as it goes. */
@@ -93,5 +95,39 @@ export class SqliteConnection {
       this.#statements.set(sql, prepared);
     }
     return prepared;
+  }
+}
+
+/** The same, telling how long each statement took. */
+export class TimedSqliteConnection extends SqliteConnection {
+  constructor(
+    handle: Sqlite.Database,
+    private readonly clock: Clock,
+    private readonly onStatement: StatementObserver,
+  ) {
+    super(handle);
+  }
+
+  override all<Row>(sql: string, params?: readonly SqlValue[]): Row[] {
+    const isAlone = !this.handle.inTransaction;
+    const startedAtMs = this.clock.monotonicMs();
+    const rows = super.all<Row>(sql, params);
+    this.onStatement(sql, this.clock.monotonicMs() - startedAtMs, isAlone);
+    return rows;
+  }
+
+  override get<Row>(sql: string, params?: readonly SqlValue[]): Row | undefined {
+    const isAlone = !this.handle.inTransaction;
+    const startedAtMs = this.clock.monotonicMs();
+    const row = super.get<Row>(sql, params);
+    this.onStatement(sql, this.clock.monotonicMs() - startedAtMs, isAlone);
+    return row;
+  }
+
+  override run(sql: string, params?: readonly SqlValue[]): number {
+    const startedAtMs = this.clock.monotonicMs();
+    const changes = super.run(sql, params);
+    this.onStatement(sql, this.clock.monotonicMs() - startedAtMs, false);
+    return changes;
   }
 }

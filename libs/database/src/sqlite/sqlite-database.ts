@@ -307,13 +307,15 @@ export class SqliteDatabase extends Database {
     job.context.runInAsyncScope(() => transaction.settle(refusal ? 'rolled back' : 'committed', logger));
     if (refusal) job.reject(noted(refusal.error));
     else job.resolve(value);
+    if (!onTransaction) return;
+    const report = {
+      name: job.options.name ?? 'unnamed',
+      waitMs: startedAtMs - job.queuedAtMs,
+      durationMs: clock.monotonicMs() - startedAtMs,
+      committed: refusal === undefined,
+    };
     try {
-      onTransaction?.({
-        name: job.options.name ?? 'unnamed',
-        waitMs: startedAtMs - job.queuedAtMs,
-        durationMs: clock.monotonicMs() - startedAtMs,
-        committed: refusal === undefined,
-      });
+      job.context.runInAsyncScope(onTransaction, undefined, report);
     } catch (error) {
       logger.error('The observer of transactions threw', { err: error });
     }

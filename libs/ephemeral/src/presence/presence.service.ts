@@ -110,6 +110,11 @@ export class PresenceService implements OnModuleInit, OnModuleDestroy {
     return this.publisher.stream;
   }
 
+  /** How many users' presence is in memory. */
+  get known(): number {
+    return this.publisher.board.size;
+  }
+
   /** Whether presence is shown at all. */
   get enabled(): boolean {
     return this.config.get('presence.enabled') !== false;

@@ -18,6 +18,7 @@ import {
   serversInRooms,
   writeRoomMarks,
 } from './sender.query.js';
+import { processingMetrics } from './sender-metrics.js';
 
 /** Name of the cursor, and in metrics. */
 export const eventCursor = 'federation_sender';
@@ -34,6 +35,8 @@ interface Addressed extends OutgoingEvent {
   readonly audience: Audience;
   /** Further servers: whose users were made to leave. */
   readonly more: readonly string[];
+  /** When it was stored, milliseconds since 1970, where that is known. */
+  readonly storedMs?: number;
 }
 
 /** What one step of the feed found. */
@@ -57,7 +60,7 @@ export class EventFeed implements OnModuleInit {
   /** Of events behind this place everything is noted. */
   #notedFrom = Number.MAX_SAFE_INTEGER;
   #follower: Follower | undefined;
-  readonly #lag;
+  readonly #measure;
 
   constructor(
     private readonly database: Database,
@@ -71,7 +74,7 @@ export class EventFeed implements OnModuleInit {
     private readonly handedOver: HandedOver,
     metrics: Metrics,
   ) {
-    this.#lag = metrics.gauge('synapse_event_processing_positions');
+    this.#measure = processingMetrics(metrics, eventCursor);
   }
 
   onModuleInit(): void {
@@ -101,7 +104,7 @@ export class EventFeed implements OnModuleInit {
       ...{ name: eventCursor, stream: 'events', database, notifier, clock, logger, saveEveryMs },
       advance: async (after, upTo) => {
         const reached = await this.#advance(after, upTo, take);
-        this.#lag.set({ name: eventCursor }, reached);
+        this.#measure.reached(reached);
         return reached;
       },
     });
@@ -121,6 +124,7 @@ export class EventFeed implements OnModuleInit {
 
   #note({ roomId, events, backfilled, room }: EventBatch): void {
     if (backfilled) return;
+    const nowMs = this.clock.nowMs();
     for (const stored of events) {
       const { event } = stored;
       if (event.redacts !== undefined) this.texts.forget([event.redacts]);
@@ -134,6 +138,7 @@ export class EventFeed implements OnModuleInit {
         ...{ eventId: event.eventId, roomId, streamOrdering: stored.streamOrdering },
         // Who is shut out by it hears that much.
         audience: { servers, aclId: aclId === event.eventId ? stored.replacesState : aclId },
+        storedMs: nowMs,
         more: leaves(event.content['membership']) && target !== this.config.serverName && target !== '' ? [target] : [],
       });
     }
@@ -151,7 +156,7 @@ export class EventFeed implements OnModuleInit {
     const destinationCounts: number[] = [];
     let { reached } = step;
     let looked = 0;
-    for (const { audience, more, ...event } of step.events) {
+    for (const { audience, more, storedMs: _storedMs, ...event } of step.events) {
       const servers = await this.audience.allowed(audience);
       if (looked > 0 && marks.size + servers.length > maxMarks) break;
       const all =
@@ -171,6 +176,7 @@ export class EventFeed implements OnModuleInit {
     if (marks.size > 0)
       await this.database.write((tx) => writeRoomMarks(tx, [...marks.values()]), { name: 'federation_queue' });
     await take({ byServer, destinationCounts, looked });
+    this.#measure.looked(step.events.slice(0, looked), this.clock.nowMs());
     const last = reached;
     this.#pending = this.#pending.filter((event) => event.streamOrdering > last);
     return reached;

@@ -60,3 +60,36 @@ export class SenderMetrics {
     this.#processed.inc({}, events);
   }
 }
+
+/** How far a follower of events is, under the field's names. */
+export function processingMetrics(
+  metrics: Metrics,
+  name: string,
+): {
+  reached(position: number): void;
+  looked(events: readonly { readonly roomId: string; readonly storedMs?: number }[], nowMs: number): void;
+} {
+  const labels = { name };
+  const position = metrics.gauge('synapse_event_processing_positions');
+  const lastTs = metrics.gauge('synapse_event_processing_last_ts');
+  const lag = metrics.gauge('synapse_event_processing_lag');
+  const lags = metrics.histogram('synapse_event_processing_lag_by_event').child(labels);
+  const rounds = metrics.counter('synapse_event_processing_loop_count').child(labels);
+  const rooms = metrics.counter('synapse_event_processing_loop_room_count').child(labels);
+  return {
+    reached: (value) => position.set(labels, value),
+    looked: (events, nowMs) => {
+      rounds.inc();
+      rooms.inc(new Set(events.map(({ roomId }) => roomId)).size);
+      let last: number | undefined;
+      for (const { storedMs } of events) {
+        if (storedMs === undefined) continue;
+        lags.observe(Math.max(0, nowMs - storedMs) / 1000);
+        last = storedMs;
+      }
+      if (last === undefined) return;
+      lastTs.set(labels, last);
+      lag.set(labels, Math.max(0, nowMs - last));
+    },
+  };
+}

@@ -6,16 +6,38 @@ export interface LogContextFields {
   readonly [field: string]: unknown;
 }
 
-const storage = new AsyncLocalStorage<LogContextFields>();
+/** What a request or task has cost the database so far. */
+export interface DatabaseCost {
+  /** Transactions, and reads outside of any. */
+  transactions: number;
+  /** In transactions and reads, milliseconds. */
+  durationMs: number;
+  /** Waiting for a connection or the writer, milliseconds. */
+  waitMs: number;
+}
 
-/** The request or background task that code runs for. For logs only: everything else is passed as an argument. */
+interface Context {
+  readonly fields: LogContextFields;
+  readonly cost: DatabaseCost | undefined;
+}
+
+const storage = new AsyncLocalStorage<Context>();
+
+/** The request or background task that code runs for. For logs and metrics only: everything else is passed as an argument. */
 export const LogContext = {
-  /** Runs `fn`; everything logged by it and by what it awaits carries the fields. */
-  run<T>(fields: LogContextFields, fn: () => T): T {
-    return storage.run(fields, fn);
+  /**
+   * Runs `fn`; everything logged by it and by what it awaits carries the fields.
+   * @param cost where the database's work is added up; that of the outer context unless told
+   */
+  run<T>(fields: LogContextFields, fn: () => T, cost = storage.getStore()?.cost): T {
+    return storage.run({ fields, cost }, fn);
   },
   /** The fields in force. */
   current(): LogContextFields | undefined {
-    return storage.getStore();
+    return storage.getStore()?.fields;
+  },
+  /** Where the database's work for the request is added up; `undefined` where nobody asks. */
+  cost(): DatabaseCost | undefined {
+    return storage.getStore()?.cost;
   },
 };

@@ -21,7 +21,7 @@ describe('metrics', () => {
       'synapse_notifier_users{server_name="example.org"} 7',
     ]);
     expect(await linesOf(metrics, 'synapse_storage_query_time_count')).toEqual([
-      'synapse_storage_query_time_count{server_name="example.org",verb="SELECT"} 1',
+      'synapse_storage_query_time_count{verb="SELECT",server_name="example.org"} 1',
     ]);
     expect(await linesOf(metrics, 'synapse_server_name_info')).toEqual([
       'synapse_server_name_info{server_name="example.org"} 1',

@@ -1,6 +1,7 @@
 import type * as PromClient from 'prom-client';
 import { type MetricName, metricTable, type MetricsOf } from './metric-table.js';
-import { Counter, Gauge, Histogram, Registry } from './prom-client.js';
+import { BucketCounts } from './bucket-counts.js';
+import { Counter, Gauge, Registry } from './prom-client.js';
 
 /** A metric of our own, beyond the table of the field's names. */
 export interface MetricDefinition<L extends string> {
@@ -19,6 +20,8 @@ export type Labels<L extends string> = Readonly<Record<L, string>>;
 export interface CounterMetric<L extends string> {
   /** Adds `amount`, 1 by default. */
   inc(labels: Labels<L>, amount?: number): void;
+  /** One combination of labels, found once: adding to it is an addition. Keep it. */
+  child(labels: Labels<L>): { inc(amount?: number): void };
 }
 /** Goes up and down. */
 export interface GaugeMetric<L extends string> {
@@ -31,6 +34,8 @@ export interface GaugeMetric<L extends string> {
 /** Counts values in buckets. */
 export interface HistogramMetric<L extends string> {
   observe(labels: Labels<L>, value: number): void;
+  /** One combination of labels, found once. Keep it. */
+  child(labels: Labels<L>): { observe(value: number): void };
 }
 
 type LabelsOf<K extends MetricName> = (typeof metricTable)[K]['labels'][number];
@@ -42,6 +47,7 @@ type LabelsOf<K extends MetricName> = (typeof metricTable)[K]['labels'][number];
  */
 export class Metrics {
   readonly #registry = new Registry();
+  readonly #counters = new Map<string, CounterMetric<string>>();
 
   /** @param version release of this program, for `synapse_build_info` */
   constructor(serverName: string, version?: string) {
@@ -64,9 +70,29 @@ export class Metrics {
   counter(which: MetricName | MetricDefinition<string>): CounterMetric<string> {
     const { name, help, labels } = resolve(which);
     const full = name.endsWith('_total') ? name : `${name}_total`;
-    const found = this.#registry.getSingleMetric(full) as PromClient.Counter | undefined;
-    const metric = found ?? new Counter({ name: full, help, labelNames: [...labels], registers: [this.#registry] });
-    return { inc: (values, amount = 1) => metric.inc(values, amount) };
+    const known = this.#counters.get(full);
+    if (known) return known;
+    // What the children were told since the last scrape.
+    const pending: { readonly values: Labels<string>; amount: number }[] = [];
+    const metric: PromClient.Counter = new Counter({
+      ...{ name: full, help, labelNames: [...labels], registers: [this.#registry] },
+      collect() {
+        for (const child of pending) {
+          metric.inc(child.values, child.amount);
+          child.amount = 0;
+        }
+      },
+    });
+    const face: CounterMetric<string> = {
+      inc: (values, amount = 1) => metric.inc(values, amount),
+      child: (values) => {
+        const child = { values, amount: 0 };
+        pending.push(child);
+        return { inc: (amount = 1) => void (child.amount += amount) };
+      },
+    };
+    this.#counters.set(full, face);
+    return face;
   }
 
   /**
@@ -110,17 +136,11 @@ export class Metrics {
   histogram<L extends string = never>(definition: MetricDefinition<L>): HistogramMetric<L>;
   histogram(which: MetricName | MetricDefinition<string>): HistogramMetric<string> {
     const { name, help, labels, buckets } = resolve(which);
-    const found = this.#registry.getSingleMetric(name) as PromClient.Histogram | undefined;
-    const metric =
-      found ??
-      new Histogram({
-        name,
-        help,
-        labelNames: [...labels],
-        ...(buckets ? { buckets: [...buckets] } : {}),
-        registers: [this.#registry],
-      });
-    return { observe: (values, value) => metric.observe(values, value) };
+    const found = this.#registry.getSingleMetric(name) as unknown as BucketCounts | undefined;
+    if (found) return found;
+    const metric = new BucketCounts(name, help, labels, buckets);
+    this.#registry.registerMetric(metric as unknown as PromClient.Histogram);
+    return metric;
   }
 
   /** Whether there is a metric of this name, as it is on the page. */

@@ -9,7 +9,5 @@ const require = createRequire(import.meta.url);
 export const Counter = require('prom-client/lib/counter') as typeof PromClient.Counter;
 /** A number that goes up and down. */
 export const Gauge = require('prom-client/lib/gauge') as typeof PromClient.Gauge;
-/** Numbers counted in buckets. */
-export const Histogram = require('prom-client/lib/histogram') as typeof PromClient.Histogram;
 /** What is shown together. */
 export const Registry = require('prom-client/lib/registry') as typeof PromClient.Registry;
