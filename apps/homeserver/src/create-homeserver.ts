@@ -353,6 +353,7 @@ export class Homeserver {
           ...{ clock, ids, logger: logger.child('http') },
           metrics: config.get('enable_metrics') ? metrics : undefined,
           explain: databaseProblem,
+          notFoundPage: () => pages.page('not_found.html'),
           healthy: () => isDatabaseThere(database, clock),
         });
         showActivityMetrics(metrics, this.service(MonthlyActiveUsers));

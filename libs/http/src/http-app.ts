@@ -10,6 +10,7 @@ import { type BoundAddress, Listeners, type ListenerSettings, type TlsFiles } fr
 import { MatrixErrorFilter, MatrixFastifyAdapter } from './matrix-fastify-adapter.js';
 import { createRequestHandler, type HandlerCore, type PathPrefixes, requestIds } from './request-handler.js';
 import { RateLimiter } from './rate-limiter.js';
+import type { PageContent } from './reply.js';
 import { RequestMetrics } from './request-metrics.js';
 import { resourceFilter } from './resources.js';
 import { type WebHandler, WebMounts } from './web-mounts.js';
@@ -28,6 +29,8 @@ export interface HttpAppOptions {
   readonly logger: Logger;
   /** What an error of a lower layer means for a client: a database that is away. Whatever else is 500 `M_UNKNOWN`. */
   readonly explain?: ((error: unknown) => MatrixError | undefined) | undefined;
+  /** What a browser shows where there is nothing; default: the error that programs get. */
+  readonly notFoundPage?: (() => PageContent) | undefined;
   /** Whether the server can do its work; asked by `/health`. Default: it can. */
   readonly healthy?: (() => Promise<boolean>) | undefined;
 }
@@ -83,6 +86,7 @@ export class HttpApp {
       newRequestId: requestIds(ids),
       route: routing,
       explain: (error) => options.explain?.(error),
+      answerUnknown: (exchange) => adapter.answerUnknown(exchange),
       healthy: async () => (await options.healthy?.()) ?? true,
       knows: (path) => adapter.knows(path),
       draining: () => this.#draining,
@@ -102,7 +106,7 @@ export class HttpApp {
     const adapter = new MatrixFastifyAdapter((_exchange, error) => {
       options.logger.error('A request failed', { err: error });
       return options.explain?.(error);
-    });
+    }, options.notFoundPage);
     const nest = await NestFactory.create(root, adapter, {
       bodyParser: false,
       abortOnError: false,

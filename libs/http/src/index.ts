@@ -9,6 +9,7 @@ export {
   Who,
 } from './access.js';
 export { federationGuardOf, httpSettingsOf, outboundOptionsOf, rateLimitsOf } from './from-config.js';
+export { wantsPage } from './for-people.js';
 export { HttpApp, type HttpAppOptions } from './http-app.js';
 export { IpGuard } from './ip-guard.js';
 export { compileSchema, FormBody, JsonBody, type JsonBodyOptions } from './json-body.js';

@@ -4,7 +4,8 @@ import { MatrixError } from '@rookery/matrix-types';
 import { fastify, type FastifyReply, type FastifyRequest } from 'fastify';
 import FindMyWay from 'find-my-way';
 import { Exchange } from './exchange.js';
-import { HttpReply } from './reply.js';
+import { isForPeople, wantsPage } from './for-people.js';
+import { HttpReply, type PageContent } from './reply.js';
 import { respond, respondError } from './respond.js';
 
 /** No identifier is longer than 255 bytes; percent-encoding triples that, and some paths carry keys. */
@@ -25,7 +26,10 @@ export class MatrixFastifyAdapter extends FastifyAdapter {
   #known: FindMyWay.Instance<FindMyWay.HTTPVersion.V1> | undefined;
   readonly #methods = new Map<string, Set<string>>();
 
-  constructor(private readonly onUnexpected: UnexpectedErrorSink) {
+  constructor(
+    private readonly onUnexpected: UnexpectedErrorSink,
+    private readonly notFoundPage?: () => PageContent,
+  ) {
     const instance = fastify({
       logger: false,
       // The request handler makes a GET of it.
@@ -100,11 +104,19 @@ export class MatrixFastifyAdapter extends FastifyAdapter {
     return (this.#known ??= this.#everyPath()).find('GET', path) !== null;
   }
 
+  /** Answers where there is nothing: a page for a person who has gone astray, else an error. */
+  answerUnknown(exchange: Exchange): void {
+    const reads = exchange.method === 'GET' || exchange.method === 'HEAD';
+    if (this.notFoundPage && reads && wantsPage(exchange.headers) && isForPeople(exchange.path))
+      return respond(exchange, HttpReply.page(404, this.notFoundPage()));
+    respondError(exchange, MatrixError.unrecognized(), (cause) => this.onUnexpected(exchange, cause));
+  }
+
   #answerUnknown(request: FastifyRequest, reply: FastifyReply): void {
     const exchange = Exchange.of(request.raw);
     const found = (this.#known ??= this.#everyPath()).find('GET', exchange.path) as { store?: Set<string> } | null;
-    if (found?.store === undefined) return this.answerError(request, reply, MatrixError.unrecognized());
     reply.hijack();
+    if (found?.store === undefined) return this.answerUnknown(exchange);
     const body = new MatrixError(405, 'M_UNRECOGNIZED', 'Method not allowed').toBody();
     respond(exchange, HttpReply.json(405, body, { allow: [...found.store, 'OPTIONS'].join(', ') }));
   }

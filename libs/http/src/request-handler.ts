@@ -45,6 +45,8 @@ export interface HandlerCore {
   readonly metricsText: () => Promise<{ text: string; contentType: string }> | undefined;
   /** Whether there is a route for a path, whatever the method. */
   readonly knows: (path: string) => boolean;
+  /** Answers where there is nothing. */
+  readonly answerUnknown: (exchange: Exchange) => void;
   /** Whether the server can do its work. */
   readonly healthy: () => Promise<boolean>;
   /** What an error means that is not the client's doing; `undefined`: nothing that could be told. */
@@ -178,7 +180,7 @@ export function createRequestHandler(core: HandlerCore, plan: HandlerPlan): Requ
       mount.serve(exchange).catch((error: unknown) => respondError(exchange, error, unexpected));
       return;
     }
-    if (!plan.serves(path)) return respondError(exchange, MatrixError.unrecognized(), unexpected);
+    if (!plan.serves(path)) return core.answerUnknown(exchange);
     // Answered like GET, without the body: routes of its own would be as many again.
     if (method === 'HEAD') raw.method = 'GET';
     core.route(raw, exchange.response);

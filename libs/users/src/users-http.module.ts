@@ -11,6 +11,7 @@ import { DeviceController } from './devices/device.controller.js';
 import { OpenIdController } from './openid/openid.controller.js';
 import { ProfileController } from './profiles/profile.controller.js';
 import { AuthMetadataController } from './sessions/auth-metadata.controller.js';
+import { LoginFallbackController } from './sessions/login-fallback.controller.js';
 import { LoginController } from './sessions/login.controller.js';
 import { SessionController } from './sessions/session.controller.js';
 import { SubmitTokenController } from './threepids/submit-token.controller.js';
@@ -33,6 +34,7 @@ import { UsersModule } from './users.module.js';
     DeviceController,
     FallbackController,
     LoginController,
+    LoginFallbackController,
     OpenIdController,
     ProfileController,
     RegistrationController,

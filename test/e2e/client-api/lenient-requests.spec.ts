@@ -39,6 +39,8 @@ describe.each(databases)('requests as clients write them (%s)', (database) => {
       ['PUT', `${room}/typing/${alice.userId}`, { typing: true, timeout: 1500.5 }],
       ['PUT', `${room}/typing/${alice.userId}`, { typing: false, timeout: null }],
       ['POST', '/keys/query', { device_keys: { [alice.userId]: [] }, timeout: null }],
+      // A list of devices is none when it is an object.
+      ['POST', '/keys/query', { device_keys: { [alice.userId]: { device_id1: true } } }, '400 M_BAD_JSON'],
       ['POST', '/keys/upload', { device_keys: null, one_time_keys: null, fallback_keys: null }],
       [
         'POST',

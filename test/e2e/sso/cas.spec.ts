@@ -106,6 +106,9 @@ describe.each(['sqlite', 'postgres'] as const)('sign-on through CAS (%s)', (kind
     const old = await world.browser().follow(`${base}/_matrix/client/r0/login/cas/redirect?redirectUrl=${trusted}`);
     expect((await world.logIn(old)).userId).toBe('@anna:rookery.test');
     expect(cas.requests.map(({ pathname }) => pathname)).toContain('/cas/p3/proxyValidate');
+    // Registries of CAS servers hold this address.
+    const services = cas.requests.map(({ searchParams }) => searchParams.get('service') ?? '');
+    for (const service of services) expect(service.split('?')[0]).toBe(`${base}/_matrix/client/r0/login/cas/ticket`);
     person('4711');
     expect((await world.logIn(await world.begin(world.browser()))).userId).toBe('@c4711:rookery.test');
   });

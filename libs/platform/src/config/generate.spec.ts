@@ -19,6 +19,8 @@ describe('the first settings file', () => {
       expect(problems).toEqual([]);
       expect(config?.serverName).toBe('example.org');
       expect(config?.get('registration_shared_secret')).toBe('a'.repeat(50));
+      // A new server tells nobody which addresses have accounts.
+      expect(config?.get('request_token_inhibit_3pid_errors')).toBe(true);
     } finally {
       rmSync(folder, { recursive: true });
     }

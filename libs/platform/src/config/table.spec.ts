@@ -67,6 +67,8 @@ describe('the JSON Schema', () => {
         listeners: [{ port: 1, type: 'http', resources: [{ names: ['client'] }] }],
       }),
     ).toBe(true);
+    expect(accepts({ server_notices: { system_mxid_localpart: 'notices', system_mxid_avatar_url: '' } })).toBe(true);
+    expect(accepts({ server_notices: { system_mxid_localpart: 'notices', system_mxid_avatar_url: 'x' } })).toBe(false);
     expect(accepts({ max_upload_size: 'much' })).toBe(false);
     expect(accepts({ enable_serach: true })).toBe(false);
     expect(accepts({ email: { smtp_prot: 1 } })).toBe(false);

@@ -137,6 +137,11 @@ export class EmailVerification {
     return isClean(sid) && (await findSession(this.database, sid, secretHash(clientSecret))) !== undefined;
   }
 
+  /** Whether a link leads somewhere. @throws MatrixError 400 like {@link submit} */
+  async check(sid: string, clientSecret: string, token: string): Promise<void> {
+    await this.#checkLink(sid, clientSecret, token);
+  }
+
   /** Uses a proof up. @returns whether it was still there */
   use(tx: Tx, sid: string): Promise<boolean> {
     return consumeSession(tx, sid);

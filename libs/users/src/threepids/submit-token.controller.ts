@@ -46,8 +46,13 @@ export class SubmitTokenController {
   /** GET /_synapse/client/password_reset/email/submit_token: changes nothing, since mail scanners follow links, too */
   @Get(resetPath)
   @Access({ auth: 'none' })
-  confirmReset(@Inbound() request: InboundRequest): HttpReply {
+  async confirmReset(@Inbound() request: InboundRequest): Promise<HttpReply> {
     const { sid, clientSecret, token } = linkOf((name) => queryString(request, name));
+    try {
+      await this.emails.check(sid, clientSecret, token);
+    } catch (error) {
+      return this.#failed('password_reset', error);
+    }
     const page = this.config.get('email.password_reset_template_confirmation_html');
     return HttpReply.page(200, this.pages.page(page, { sid, client_secret: clientSecret, token }), {
       // The client's `next_link` comes behind the form.
@@ -71,10 +76,15 @@ export class SubmitTokenController {
       if (nextLink !== undefined) return HttpReply.redirect(nextLink);
       return HttpReply.page(200, this.pages.page(this.config.get(`email.${kind}_template_success_html`)));
     } catch (error) {
-      if (!MatrixError.is(error)) throw error;
-      const page = this.config.get(`email.${kind}_template_failure_html`);
-      return HttpReply.page(error.status, this.pages.page(page, { failure_reason: error.message }));
+      return this.#failed(kind, error);
     }
+  }
+
+  /** @throws what is no matter of the link */
+  #failed(kind: EmailPurpose, error: unknown): HttpReply {
+    if (!MatrixError.is(error)) throw error;
+    const page = this.config.get(`email.${kind}_template_failure_html`);
+    return HttpReply.page(error.status, this.pages.page(page, { failure_reason: error.message }));
   }
 }
 

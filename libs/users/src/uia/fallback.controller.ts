@@ -82,14 +82,16 @@ export class FallbackController {
     error: string | undefined,
   ): HttpReply {
     const params = this.uia.stage('m.login.terms')?.params?.() as
-      { policies?: { privacy_policy?: { en?: { url?: string } } } } | undefined;
+      { policies?: { privacy_policy?: { en?: { name?: string; url?: string } } } } | undefined;
+    const policy = params?.policies?.privacy_policy?.en;
     return HttpReply.page(
       status,
       this.pages.page(template, {
         session,
         myurl: ownPath(this.config, `_matrix/client/v3/auth/${stage}/fallback/web`),
         sitekey: this.config.get('recaptcha_public_key'),
-        terms_url: params?.policies?.privacy_policy?.en?.url,
+        terms_url: policy?.url,
+        policy_name: policy?.name,
         error,
       }),
     );
