@@ -211,8 +211,10 @@ describe.each(['sqlite', 'postgres'] as const)('login (%s)', (kind) => {
     });
 
     it('knows no token that is not one', async () => {
-      for (const token of ['', 'guess', `syr_${'x'.repeat(40)}`, ann.accessToken, 'x'.repeat(100_000)])
+      for (const token of ['', 'guess', `syr_${'x'.repeat(40)}`, ann.accessToken, 'x'.repeat(60_000)])
         expect(await refresh(token)).toMatchObject({ status: 401, errcode: 'M_UNKNOWN_TOKEN' });
+      // Nobody is known yet, so little is read.
+      expect(await refresh('x'.repeat(100_000))).toMatchObject({ status: 413, errcode: 'M_TOO_LARGE' });
       expect(asJson(await homeserver.request('POST', '/refresh', {}))).toMatchObject({
         status: 400,
         errcode: 'M_MISSING_PARAM',

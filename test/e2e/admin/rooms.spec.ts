@@ -157,7 +157,6 @@ describe.each(databases)('rooms in the admin API (%s)', (database) => {
       '?dir=up',
       '?limit=-1',
       '?from=x',
-      '?search_term=',
       '?public_rooms=1',
       '?empty_rooms=yes',
     ])('refuses %s', async (query) =>

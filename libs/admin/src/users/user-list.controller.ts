@@ -36,7 +36,8 @@ export class UserListController {
     const name = queryString(request, 'name');
     const approval = this.config.get('experimental_features.msc3866')?.enabled === true;
     const approved = queryBoolean(request, 'approved') ?? true;
-    const notUserTypes = queryStrings(request, 'not_user_type');
+    // Empty, it stands for accounts without a type.
+    const notUserTypes = [request.query['not_user_type'] ?? []].flat();
     if (notUserTypes.length > maxTypes) throw MatrixError.invalidParam(`At most ${maxTypes} types can be left out`);
     const withGuests = queryBoolean(request, 'guests');
     if (withGuests === true && this.config.get('matrix_authentication_service.enabled'))
