@@ -1,6 +1,6 @@
 import { Controller, Get } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { Inbound, type InboundRequest, queryBoolean, queryChoice, queryString, queryStrings } from '@rookery/http';
+import { Inbound, type InboundRequest, queryBoolean, queryChoice, queryString } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
 import { accountOrders, listAccounts, type ListedAccount } from '@rookery/users';
