@@ -84,17 +84,23 @@ const closedToSuspended: ReadonlySet<string> = new Set([
   'POST /rooms/:roomId/invite',
   'POST /rooms/:roomId/join',
   'POST /rooms/:roomId/kick',
+  'POST /rooms/:roomId/send/:eventType',
   'POST /rooms/:roomId/unban',
   'POST /rooms/:roomId/upgrade',
   'PUT /_matrix/media/r0/upload/:serverName/:mediaId',
+  'PUT /createRoom/:txnId',
   'PUT /directory/list/room/:roomId',
   'PUT /directory/room/:roomAlias',
+  'PUT /join/:roomIdOrAlias/:txnId',
   'PUT /profile/:userId/:field',
+  'PUT /rooms/:roomId/invite/:txnId',
+  'PUT /rooms/:roomId/join/:txnId',
   'PUT /rooms/:roomId/send/:eventType/:txnId',
 ]);
 /** Suspended accounts may do some of it: the endpoint decides with the room at hand. */
 const decidedLater: ReadonlySet<string> = new Set([
   'PUT /rooms/:roomId/state/:eventType/:stateKey',
+  'POST /rooms/:roomId/redact/:eventId',
   'PUT /rooms/:roomId/redact/:eventId/:txnId',
 ]);
 /** What guests may do: look into rooms that let them, talk there, and what encryption needs. */
@@ -136,6 +142,8 @@ const forGuests: ReadonlySet<string> = new Set([
   'POST /rooms/:roomId/leave',
   'POST /rooms/:roomId/read_markers',
   'POST /rooms/:roomId/receipt/:receiptType/:eventId',
+  'POST /rooms/:roomId/redact/:eventId',
+  'POST /rooms/:roomId/send/:eventType',
   'POST /sync',
   'POST /user/:userId/filter',
   'PUT /devices/:deviceId',

@@ -123,7 +123,7 @@ describe.each(['sqlite', 'postgres'] as const)('attacks on accounts (%s)', (kind
       status: 403,
       errcode: 'M_FORBIDDEN',
     });
-    for (const session of ['x', '', begun.session.slice(0, -1), `${begun.session}\0`, '../../x', 'x'.repeat(100_000)]) {
+    for (const session of ['x', '', begun.session.slice(0, -1), `${begun.session}\0`, '../../x', 'x'.repeat(50_000)]) {
       const answer = await ann.request('POST', path, { auth: { ...auth, session } });
       expect([401, 403]).toContain(answer.status);
       expect(answer.body['session']).not.toBe(session);
@@ -261,7 +261,8 @@ describe.each(['sqlite', 'postgres'] as const)('attacks on accounts (%s)', (kind
     expect(await login(named('long'), `${start}real`)).toMatchObject({ status: 200 });
     expect(await login(named('ann'), 'password of ann\0')).toMatchObject({ status: 403 });
     expect(await login(named('ann'), '')).toMatchObject({ status: 403 });
-    expect(await login(named('ann'), 'x'.repeat(1_000_000))).toMatchObject({ status: 403 });
+    expect(await login(named('ann'), 'x'.repeat(50_000))).toMatchObject({ status: 403 });
+    expect(await login(named('ann'), 'x'.repeat(1_000_000))).toMatchObject({ status: 413 });
   });
 
   it.each(['аnn', 'ＡＮＮ', 'ann\u200b', 'ａnn', 'ann\u0301', 'K\u212aim', '@ann:rookery.test\u2024', 'ann ', '\tann'])(

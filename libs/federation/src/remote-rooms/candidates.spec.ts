@@ -5,12 +5,14 @@ import { type Attempt, Candidates } from './candidates.js';
 
 describe('servers that may help', () => {
   const clock = new FakeClock();
+  const failed: string[] = [];
   const make = (resting: readonly string[] = []): Candidates => {
     const config = Config.fromObject({ server_name: 'home.test', federation: { client_timeout: '60s' } });
     const client = { allows: () => true } as unknown as FederationClient;
     const destinations = {
       prepare: () => Promise.resolve(),
       state: (server: string) => Promise.resolve({ retryAtTs: resting.includes(server) ? 1 : 0 }),
+      failed: (server: string) => Promise.resolve(void failed.push(server)),
     } as unknown as Destinations;
     return new Candidates(client, destinations, config, clock, new SilentLogger());
   };
@@ -20,6 +22,7 @@ describe('servers that may help', () => {
 
   it('are asked in their order, those that were down lately at the end', async () => {
     const asked: string[] = [];
+    failed.length = 0;
     const ask = async (server: string): Promise<string> => {
       asked.push(server);
       return server === 'd.test' ? 'helped' : failing(server, 'unreachable');
@@ -27,6 +30,8 @@ describe('servers that may help', () => {
     const servers = ['a.test', 'b.test', 'home.test', 'c.test', 'd.test', 'e.test'];
     expect(await make(['a.test', 'b.test']).first(servers, ask)).toBe('helped');
     expect(asked).toEqual(['c.test', 'd.test']);
+    // It is behind the others next time; those that rest are not made to rest longer.
+    expect(failed).toEqual(['c.test']);
     asked.length = 0;
     expect(await make(['d.test']).first(servers, ask)).toBe('helped');
     expect(asked).toEqual(['a.test', 'b.test', 'c.test', 'e.test', 'd.test']);

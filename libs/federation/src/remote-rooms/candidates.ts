@@ -103,8 +103,11 @@ export class Candidates {
       } catch (error) {
         if (!(error instanceof FederationRequestError)) throw error;
         this.#logger.info('Another server did not help', { destination: server, reason: error.message });
-        if (error.reason === 'timeout' && attempt.timeoutMs !== undefined && !isLast)
-          turns.push({ server, attempt: { retries: 'none' }, isLast: true });
+        const wasHurried = error.reason === 'timeout' && attempt.timeoutMs !== undefined;
+        if (wasHurried && !isLast) turns.push({ server, attempt: { retries: 'none' }, isLast: true });
+        // Whoever is asked next is not to wait for it first. One that rests already rests no longer for it.
+        if (error.isDown && !wasHurried && (await this.destinations.state(server)).retryAtTs === 0)
+          await this.destinations.failed(server);
         const shown = asMatrixError(error);
         if (best === undefined || weight(shown) > weight(best)) best = shown;
         if (shown.status === 403 && ++refusals >= maxRefusals) break;

@@ -72,6 +72,7 @@ eachDatabase('proofs of addresses', (open) => {
     const settings = {
       public_baseurl: 'https://matrix.example.org/',
       registrations_require_3pid: ['email'],
+      email: { smtp_host: '127.0.0.1', notif_from: 'Tests <tests@example.org>' },
       'account_threepid_delegates.msisdn': 'https://id.example.org',
     };
     users = await buildUsers({ database: test.database, clock, mails, outbound, settings });
