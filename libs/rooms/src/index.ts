@@ -4,7 +4,7 @@ export type { EventReportRow, UserReportRow } from './administration/report-libr
 export { ReportLibrary } from './administration/report-library.service.js';
 export { type RoomOrder, roomOrders, type RoomRow } from './administration/room-library.query.js';
 export { type RoomDetails, RoomLibrary } from './administration/room-library.service.js';
-export { roomStatsUpdate } from './administration/room-stats.update.js';
+export { roomStatsUpdate, userStatsUpdate } from './administration/room-stats.update.js';
 export { roomsMigrations } from './migrations/index.js';
 export { type EventBatch, type MemberMove, type PushNote, type RoomHook, RoomHooks, type RoomView } from './hooks.js';
 export {

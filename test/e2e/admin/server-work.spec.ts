@@ -58,6 +58,19 @@ describe.each(databases)('the server’s own work in the admin API (%s)', (datab
     expect(await root.ok('GET', `/v1/rooms/${roomId}`)).toEqual(before);
   });
 
+  it('leaves nothing queued of the repair of statistics that operators know', async () => {
+    await stored().write((tx) =>
+      tx.run(
+        `INSERT INTO background_updates (update_name, progress_json, depends_on)
+         VALUES ('populate_stats_process_rooms', '{}', NULL),
+                ('populate_stats_process_users', '{}', 'populate_stats_process_rooms')`,
+      ),
+    );
+    await homeserver.restart();
+    await allDone();
+    expect(await stored().query('SELECT update_name FROM background_updates')).toEqual([]);
+  });
+
   it('fills the directory of users anew', async () => {
     const search = async (): Promise<string[]> => {
       const found = await ok<{ results: { user_id: string }[] }>(alice, 'POST', '/user_directory/search', {
