@@ -12,7 +12,7 @@ export class FrontPageController {
   ) {}
 
   /** GET /, and the address of this page where a proxy passes on the paths of Matrix only */
-  @Get(['/', '/_matrix/static'])
+  @Get('/')
   @Access({ auth: 'none' })
   frontPage(): HttpReply {
     const webClient = this.config.get('web_client_location');
