@@ -1,5 +1,7 @@
-// What the worst body of every route costs the server: the longest turn of its event loop, CPU seconds and resident memory;
-// then slow senders and readers that come by the thousand. Without arguments all routes; a word chooses those that hold it.
+// What the worst request to every route costs the server: the longest turn of its event loop, CPU seconds and resident memory;
+// then slow senders and readers that come by the thousand, and a summary: the ten worst of each. Without arguments all of it; a
+// word chooses the routes of clients that hold it, `federation` those of other servers, `crowds` the thousands. Ends with 1 when
+// a turn or the memory is over its bound.
 //
 // The server runs in this process, the load in another. The longest turn is the CPU time that the main thread used between
 // two looks of a timer, so that a busy machine does not lengthen it.
@@ -10,7 +12,7 @@ import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { fileURLToPath } from 'node:url';
-import { FederationWorld } from '../e2e/federation/federation-world.js';
+import { FederationWorld, type PlayedServer } from '../e2e/federation/federation-world.js';
 import { examples } from '../e2e/hostile/examples.js';
 import { type Route, routesOf } from '../e2e/hostile/routes.js';
 import { makeWorld, startUnlimited, type World } from '../e2e/hostile/world.js';
@@ -18,6 +20,11 @@ import { table } from './support.js';
 
 /** The longest turn that a request may take, milliseconds. */
 const longestTurnMs = 50;
+/**
+ * What resident memory may grow by from the first request on, MiB: the bodies and unread answers that are held at most (640
+ * MiB), what a collector leaves lying about as well, and what the server keeps of the rooms.
+ */
+const largestGrowthMib = 1_024;
 
 /** A body as the other process is to make it. */
 interface Shape {
@@ -223,19 +230,34 @@ class Bench {
 }
 
 type Row = (string | number)[];
-const heading: Row = ['route', 'limit', 'worst body', 'answer', 'turn ms', 'CPU ms', 'RSS MiB'];
-const tooLong: string[] = [];
+type Cost = Awaited<ReturnType<Bench['cost']>>;
+const heading: Row = ['route', 'limit', 'worst request', 'answer', 'turn ms', 'CPU ms', 'RSS MiB'];
 
-function note(
-  rows: Row[],
-  name: string,
-  limit: number | string,
-  shape: string,
-  cost: Awaited<ReturnType<Bench['cost']>>,
-): void {
+const seen: { readonly name: string; readonly cost: Cost }[] = [];
+let firstRssMib: number | undefined;
+
+function note(rows: Row[], name: string, limit: number | string, shape: string, cost: Cost): void {
+  firstRssMib ??= cost.rssMib;
   rows.push([name, String(limit), shape, cost.answer, cost.turnMs, cost.cpuMs, cost.rssMib]);
+  seen.push({ name: `${name} (${shape})`, cost });
   console.error(`${name}, ${shape}: ${cost.answer}, ${cost.turnMs.toFixed(0)} ms, ${cost.rssMib.toFixed(0)} MiB`);
-  if (cost.turnMs > longestTurnMs) tooLong.push(`${name} (${shape}): ${cost.turnMs.toFixed(0)} ms`);
+}
+
+/** The ten worst of each figure. @returns what is over its bound */
+function summary(): string[] {
+  for (const [title, figure] of [
+    ['Longest turns, ms', (cost: Cost) => cost.turnMs],
+    ['CPU, s', (cost: Cost) => cost.cpuMs / 1000],
+    ['Resident, MiB', (cost: Cost) => cost.rssMib],
+  ] as const) {
+    const worst = seen.toSorted((left, right) => figure(right.cost) - figure(left.cost)).slice(0, 10);
+    table(title, [['request', 'answer', 'worst'], ...worst.map(({ name, cost }) => [name, cost.answer, figure(cost)])]);
+  }
+  const bound = (firstRssMib ?? 0) + largestGrowthMib;
+  return seen.flatMap(({ name, cost }) => [
+    ...(cost.turnMs > longestTurnMs ? [`${name}: a turn of ${cost.turnMs.toFixed(0)} ms`] : []),
+    ...(cost.rssMib > bound ? [`${name}: ${cost.rssMib.toFixed(0)} MiB resident, of ${bound.toFixed(0)}`] : []),
+  ]);
 }
 
 const portOf = (homeserver: TestHomeserver): number => Number(new URL(homeserver.baseUrl).port);
@@ -255,15 +277,15 @@ async function routes(bench: Bench, only: string): Promise<void> {
     ]);
     for (const route of all) {
       const { access } = route;
-      if (route.method === 'GET' || access === undefined || access.streamBody || !route.name.includes(only)) continue;
+      if (access === undefined || !route.name.includes(only)) continue;
       // The route before may have been one that ends sessions.
       if ((await world.user.request('GET', '/account/whoami')).status !== 200) world = await makeWorld(homeserver);
-      const limit = limitOf(access as Limits);
+      const limit = route.method === 'GET' ? 16_000 : access.streamBody ? 50_000_000 : limitOf(access as Limits);
       const cost = await worst(bench, port, route, world, limit);
       if (cost !== undefined) note(rows, route.name, limit, cost.shape, cost);
     }
     table('The worst body of each route', [heading, ...rows.slice(1).toSorted((a, b) => Number(b[4]) - Number(a[4]))]);
-    if (only === '') await crowds(bench, port, world);
+    if (only === '' || only === 'crowds') await crowds(bench, port, world);
   } finally {
     await homeserver.stop();
   }
@@ -274,17 +296,28 @@ async function worst(bench: Bench, port: number, route: Route, world: World, lim
   const example = examples[route.name]?.(world.names);
   const query = new URLSearchParams(example?.query ?? {}).toString();
   const admin = /^\w+ \/(?:_synapse\/)?admin\//.test(route.name) || path.startsWith('/_synapse/admin');
-  let found: (Awaited<ReturnType<Bench['cost']>> & { shape: string }) | undefined;
-  for (const shape of shapesFor(example?.body)) {
+  const request = { port, method: route.method };
+  const plain = `${path}?${query}`;
+  const attempts: {
+    readonly name: string;
+    readonly load: Omit<Load, 'headers'>;
+    readonly headers?: Load['headers'];
+  }[] =
+    route.method === 'GET'
+      ? hardQueries(limit - path.length - query.length).map(([name, text, headers]) => ({
+          ...{ name, headers },
+          load: { ...request, path: `${plain}&${text}`, mode: 'once' },
+        }))
+      : (route.access?.streamBody ? files : shapesFor(example?.body)).map((shape) => ({
+          name: shape.name,
+          load: { ...request, path: plain, body: { shape, bytes: limit }, mode: 'once' },
+        }));
+  let found: (Cost & { shape: string }) | undefined;
+  for (const { name, load: attempt, headers: more } of attempts) {
     for (const token of [world.tokens[admin ? 'admin' : 'user'], undefined]) {
-      const headers: Record<string, string> = token === undefined ? {} : { authorization: `Bearer ${token}` };
       const load: Load = {
-        port,
-        method: route.method,
-        path: `${path}?${query}`,
-        headers,
-        body: { shape, bytes: limit },
-        mode: 'once',
+        ...attempt,
+        headers: { ...more, ...(token !== undefined && { authorization: `Bearer ${token}` }) },
       };
       let cost = await bench.cost(load);
       // Code that runs for the first time is slow, and so may the collector have made it.
@@ -293,10 +326,39 @@ async function worst(bench: Bench, port: number, route: Route, world: World, lim
         if (other.turnMs < cost.turnMs) cost = other;
       }
       if (found === undefined || cost.turnMs > found.turnMs)
-        found = { ...cost, shape: `${shape.name}${token === undefined ? ', no token' : ''}` };
+        found = { ...cost, shape: `${name}${token === undefined ? ', no token' : ''}` };
     }
   }
   return found;
+}
+
+/** Files that are none: what looks at them has to see that soon. */
+const files: readonly Shape[] = [
+  { name: 'no picture', parts: ['\u0089PNG\r\n', 'x#'.padEnd(10_000, 'x'), ''] },
+  { name: 'a page', parts: ['<html><head>', '<meta property="og:title" content="#">'.repeat(100), '</head></html>'] },
+];
+
+/** Queries of a length, and headers, that cost as much as they can. */
+function hardQueries(length: number): (readonly [name: string, query: string, headers?: Record<string, string>])[] {
+  const repeated = (part: string, room: number): string => part.repeat(Math.max(1, Math.floor(room / part.length)));
+  const filter = (head: string, part: string, tail: string): string => {
+    const wrapped = encodeURIComponent(head).length + encodeURIComponent(tail).length + 'filter='.length;
+    return `filter=${encodeURIComponent(head)}${repeated(encodeURIComponent(part), length - wrapped)}${encodeURIComponent(tail)}`;
+  };
+  const text = (name: string): string => `${name}=${'x'.repeat(Math.min(length, 8_000))}`;
+  return [
+    ['many parameters', Array.from({ length: 90 }, (_, i) => `p${i}=%F0%9F%98%80`).join('&')],
+    ['a filter of many types', filter('{"room":{"timeline":{"types":["a"', ',"*a*"', ']}}}')],
+    ['a filter of depth', filter('{"a":', '[', '')],
+    ['large numbers', 'limit=9007199254740991&timeout=1&ts=9007199254740991&dir=b&at=9007199254740991'],
+    ['a large page', 'limit=1000&dir=b&timeout=1&full_state=true&order_by=displayname'],
+    ['long texts', [text('from'), text('since').slice(0, Math.max(10, length - 8_010))].join('&')],
+    [
+      'long headers',
+      'timeout=1',
+      Object.fromEntries(Array.from({ length: 90 }, (_, i) => [`x-h${i}`, 'x'.repeat(100)])),
+    ],
+  ];
 }
 
 function parameter(name: string, { names }: World): string {
@@ -311,7 +373,7 @@ function parameter(name: string, { names }: World): string {
 
 /** A thousand connections that send or read slowly. */
 async function crowds(bench: Bench, port: number, { tokens, names }: World): Promise<void> {
-  const rows: Row[] = [['what', 'connections', 'answer', 'turn ms', 'CPU ms', 'RSS MiB']];
+  const rows: Row[] = [['what', 'connections', 'how', 'left at the end', 'turn ms', 'CPU ms', 'RSS MiB']];
   const keys: Shape = { name: 'keys', parts: ['{', '"k#":1', '}'] };
   const token = { authorization: `Bearer ${tokens['user']}` };
   const v3 = '/_matrix/client/v3';
@@ -328,10 +390,12 @@ async function crowds(bench: Bench, port: number, { tokens, names }: World): Pro
     ['slow senders, no token', { ...send(`${v3}/login`, 65_536, {}), method: 'POST' }],
     ['slow senders, token', send(`${v3}/user/${names.userId}/account_data/x`, 2_097_152, token)],
     ['slow senders, large', send(`${v3}/room_keys/keys?version=${names.backupVersion}`, 8_388_608, token)],
+    ['slow uploads', { ...send('/_matrix/media/v3/upload', 1_048_576, token), method: 'POST' }],
+    ['slow senders to the administrators', send(`/_synapse/admin/v2/users/${names.userId}`, 262_144, token)],
     ['slow senders of other servers', send('/_matrix/federation/v1/send/t', 13_107_200, {})],
     [
       'slow readers',
-      { port, method: 'GET', path: messages, headers: token, mode: 'slow-read', connections: 1_000, holdMs: 20_000 },
+      { port, method: 'GET', path: messages, headers: token, mode: 'slow-read', connections: 1_000, holdMs: 75_000 },
     ],
     [
       'slow readers of nothing much',
@@ -340,7 +404,7 @@ async function crowds(bench: Bench, port: number, { tokens, names }: World): Pro
   ];
   for (const [name, load] of crowd) {
     const cost = await bench.cost(load);
-    rows.push([name, '1,000', cost.answer, cost.turnMs, cost.cpuMs, cost.rssMib]);
+    note(rows, name, 1_000, load.mode, cost);
   }
   table('Crowds', rows);
 }
@@ -392,9 +456,44 @@ async function federation(bench: Bench): Promise<void> {
       }
     }
     table('Transactions of other servers', rows);
+    await federationRoutes(bench, port, there, here);
   } finally {
     await world.stop();
   }
+}
+
+/** The worst signed request to every route for other servers. */
+async function federationRoutes(bench: Bench, port: number, there: PlayedServer, here: TestHomeserver): Promise<void> {
+  const rows: Row[] = [heading];
+  for (const route of routesOf(here, ['/_matrix/federation/'])) {
+    const path = route.paths[0]!.replace(/:roomId/g, '!a:here.test')
+      .replace(/:userId/g, '@a:here.test')
+      .replace(/:\w+/g, 'x');
+    let found: (Cost & { shape: string }) | undefined;
+    const send = async (shape: string, uri: string, content?: JsonObject): Promise<Cost> => {
+      const authorization = there.authorization(route.method, uri, 'here.test', content);
+      const body = content === undefined ? {} : { body: canonicalJson(content) };
+      const cost = await bench.cost({
+        port,
+        method: route.method,
+        path: uri,
+        headers: { authorization },
+        ...body,
+        mode: 'once',
+      });
+      if (found === undefined || cost.turnMs > found.turnMs) found = { ...cost, shape };
+      return cost;
+    };
+    if (route.method === 'GET') for (const [name, query] of hardQueries(12_000)) await send(name, `${path}?${query}`);
+    else
+      for (const shape of shapesFor(undefined).filter(({ name }) => name !== 'numbers'))
+        for (const bytes of [1_048_576, 262_144]) {
+          const cost = await send(shape.name, path, JSON.parse(textOf(shape, bytes)) as JsonObject);
+          if (!cost.answer.startsWith('413')) break;
+        }
+    if (found !== undefined) note(rows, route.name, '', (found as { shape: string }).shape, found);
+  }
+  table('The worst request of another server to each route', rows);
 }
 
 if (process.argv.includes('--load')) await serveLoad();
@@ -407,10 +506,11 @@ else {
   } finally {
     bench.stop();
   }
+  const over = summary();
   console.log(
-    tooLong.length === 0
-      ? `\nNo turn of more than ${longestTurnMs} ms`
-      : `\nLonger than ${longestTurnMs} ms:\n  ${tooLong.join('\n  ')}`,
+    over.length === 0
+      ? `\nNo turn of more than ${longestTurnMs} ms, and no more than ${largestGrowthMib} MiB above ${firstRssMib?.toFixed(0)}`
+      : `\nOver the bounds:\n  ${over.join('\n  ')}`,
   );
-  process.exit(tooLong.length === 0 ? 0 : 1);
+  process.exit(over.length === 0 ? 0 : 1);
 }
