@@ -1,4 +1,4 @@
-import { SigningKey, verifyJson, VerifyKey } from '@rookery/events';
+import { canonicalJson, SigningKey, verifyJson, VerifyKey } from '@rookery/events';
 import type { JsonObject } from '@rookery/matrix-types';
 import type { TestHomeserver } from '@rookery/testing';
 import { databases } from '../rooms/rooms-client.js';
@@ -49,6 +49,7 @@ describe.each(databases)('the key server (%s)', (database) => {
       valid_until_ts: expect.any(Number) as number,
       signatures: { 'here.test': expect.any(Object) as object },
     });
+    expect(JSON.stringify(body)).toBe(canonicalJson(body));
     const validMs = (body as Statement).valid_until_ts - nowMs;
     expect(validMs).toBeGreaterThan(3_600_000);
     expect(validMs).toBeLessThanOrEqual(2 * 3_600_000 + 5_000);

@@ -1,5 +1,5 @@
 import { Injectable } from '@nestjs/common';
-import { signJson } from '@rookery/events';
+import { canonicalJson, parseJson, signJson } from '@rookery/events';
 import { KeyRing, OwnKeys, type WantedKeys } from '@rookery/federation-client';
 import type { JsonObject } from '@rookery/matrix-types';
 import { Clock, Config } from '@rookery/platform';
@@ -34,6 +34,8 @@ export class KeyPublisher {
       ),
     };
     for (const key of signing) statement = signJson(statement, serverName, key);
+    // In the order of what was signed, for readers that check the bytes as they come.
+    statement = parseJson(canonicalJson(statement)) as JsonObject;
     this.#own = { statement, renewTs: nowTs + lifetimeMs / 2 };
     return statement;
   }
