@@ -20,7 +20,8 @@ import { EventStore } from './event-store.js';
 import type { ForeignEvent } from './event-persister.js';
 import { groupOf, Placement, type StateBefore } from './placement.js';
 import { selectReferenced } from './room-snapshot.query.js';
-import type { StagedEvent, WorkingRoom } from './working-room.js';
+import type { StagedEvent } from './staged-event.js';
+import type { WorkingRoom } from './working-room.js';
 
 /** What came of a foreign event. */
 export type ForeignOutcome =

@@ -6,7 +6,7 @@ import { ChainMemory } from '../state/chain-memory.js';
 import { type ChainLink, selectChain } from '../state/state-groups.query.js';
 import { knownRules } from './event-store.js';
 import type { GroupPlan } from '../state/state-groups.js';
-import type { StagedEvent } from './working-room.js';
+import type { StagedEvent } from './staged-event.js';
 import { selectCurrentState, selectExtremities, selectRoom } from './room-snapshot.query.js';
 
 /** A forward extremity: an event that no other names as previous. */

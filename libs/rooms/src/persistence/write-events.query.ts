@@ -6,7 +6,8 @@ import type { PushNote } from '../hooks.js';
 import { servableSql } from '../reading/servable-sql.js';
 import { sameServer } from './event-store.js';
 import { isServable, type StoredEvent } from './stored-event.js';
-import { membershipIn, type StagedEvent, type WorkingRoom } from './working-room.js';
+import type { StagedEvent } from './staged-event.js';
+import { membershipIn, type WorkingRoom } from './working-room.js';
 import { writeCurrentState } from './write-current-state.query.js';
 
 /** A batch with its stream orderings. */
