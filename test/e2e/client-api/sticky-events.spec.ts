@@ -95,7 +95,7 @@ describe.each(['sqlite', 'postgres'] as const)('sticky events (%s)', (database) 
     const first = await alice.request('PUT', set, { n: 1 });
     // The same once more is sticky anew.
     expect((await alice.request('PUT', set, { n: 1 })).body['event_id']).not.toBe(first.body['event_id']);
-    for (const wrong of ['3600001', '-1', '1.5', 'x', '1e3', '']) {
+    for (const wrong of ['3600001', '-1', '1.5', 'x', '1e3']) {
       const path = `/rooms/${roomId}/send/m.room.message/w${(transaction += 1)}?org.matrix.msc4354.sticky_duration_ms=`;
       expect(await alice.request('PUT', path + wrong, { body: 'x' })).toMatchObject({
         status: 400,
