@@ -90,8 +90,8 @@ describe.each(['sqlite', 'postgres'] as const)('registration (%s)', (database) =
     const query = new URLSearchParams({ username }).toString();
     expect(asJson(await homeserver.request('GET', `/register/available?${query}`))).toMatchObject({
       status: 400,
-      // NUL has no business in a query at all.
-      errcode: username.includes('\0') ? 'M_INVALID_PARAM' : errcode,
+      // NUL has no business in a query at all, and an empty parameter is an absent one.
+      errcode: username.includes('\0') ? 'M_INVALID_PARAM' : username === '' ? 'M_MISSING_PARAM' : errcode,
     });
   });
 

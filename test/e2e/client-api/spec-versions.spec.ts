@@ -84,10 +84,17 @@ const demands: Readonly<Record<string, Readonly<Record<string, Demand>>>> = {
       'event_id' in (await alice.request('GET', `/rooms/${roomId}/state/m.room.topic/?format=event`)).body,
   },
   'v1.17': {
-    'no push rules that look for names': async ({ alice }) =>
-      !/contains_display_name|contains_user_name|roomnotif/.test(
-        JSON.stringify((await alice.request('GET', '/pushrules/')).body),
-      ),
+    // The rules of before are kept for messages that do not list whom they mention, as clients of before write them.
+    'no names looked for in messages that list their mentions': async ({ alice, bob }) => {
+      const roomId = await createRoom(alice, { preset: 'public_chat' });
+      await bob.request('POST', `/rooms/${roomId}/join`, {});
+      const body = `alice, ${alice.userId} and @room`;
+      const path = `/rooms/${roomId}/send/m.room.message/unlisted`;
+      await bob.request('PUT', path, { msgtype: 'm.text', body, 'm.mentions': {} });
+      type Counts = { rooms: { join: Record<string, { unread_notifications: { highlight_count: number } }> } };
+      const { body: sync } = await alice.request<Counts>('GET', '/sync?timeout=0');
+      return sync.rooms.join[roomId]!.unread_notifications.highlight_count === 0;
+    },
   },
   'v1.18': {
     'locking accounts': (world) => is(200, 'root', 'GET', `${v1}/admin/lock/${world.bob.userId}`)(world),
