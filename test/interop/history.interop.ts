@@ -90,7 +90,7 @@ describe.each(databaseKinds)('history shared with a live Synapse (%s)', (databas
         await dan.join(roomId, home);
         await ann.seesMember(roomId, dan.userId, 'join');
         const levels = (await ann.state(roomId)).find((event) => event.type === 'm.room.power_levels')?.content ?? {};
-        const users = { ...(levels['users'] as object), [bob.userId]: 99 };
+        const users = { ...(levels['users'] as object), [bob.userId]: 100 };
         const granted = await ann.setState(roomId, 'm.room.power_levels', { ...levels, users });
         await bob.reads(roomId, granted);
         return { roomId, ann, bob, cat, dan, levels: { ...levels, users } };
