@@ -32,11 +32,10 @@ describe('paging of the admin API', () => {
     expect(nextFrom({ from: 0, limit: 0 }, 3)).toBeUndefined();
   });
 
-  it('refuses other directions and empty or endless searches', () => {
+  it('refuses other directions and endless searches', () => {
     expect(refusal(() => directionOf({ query: { dir: 'up' } }))).toBe('M_INVALID_PARAM');
-    expect(refusal(() => searchTerm({ query: { name: '' } }, 'name'))).toBe('M_INVALID_PARAM');
     expect(refusal(() => searchTerm({ query: { name: 'a'.repeat(256) } }, 'name'))).toBe('M_INVALID_PARAM');
-    expect(searchTerm({ query: {} }, 'name')).toBeUndefined();
+    for (const query of [{}, { name: '' }]) expect(searchTerm({ query }, 'name')).toBeUndefined();
     expect(searchTerm({ query: { name: 'A' } }, 'name')).toBe('A');
   });
 });
