@@ -10,7 +10,6 @@ import {
   type MailServer,
   openPage,
   startMailServer,
-  submitForm,
   withPassword,
 } from './support.js';
 

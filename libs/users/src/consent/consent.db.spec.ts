@@ -78,8 +78,7 @@ eachDatabase('consent', (open) => {
     for (const h of ['', 'x', '0'.repeat(64)])
       await expect(show(`u=alice&h=${h}`)).rejects.toMatchObject({ status: 403 });
     await expect(show(query('@ghost:example.org').toString())).rejects.toMatchObject({ status: 404 });
-    for (const v of ['2.0', '../../1.0', 'nul%00'])
-      await expect(show(`v=${v}`)).rejects.toMatchObject({ status: 404 });
+    for (const v of ['2.0', '../../1.0', 'nul%00']) await expect(show(`v=${v}`)).rejects.toMatchObject({ status: 404 });
     const form = { v: ['success'], u: ['alice'], h: [signature] };
     await expect(
       users.get(ConsentController).agree(users.request('POST', '/_matrix/consent'), form),
