@@ -22,7 +22,8 @@ const left = (name: 'start_pushers' | 'send_federation' | 'update_user_directory
     get(name) === false ? `false leaves it to a worker, and ${oneProcess}. Leave it out` : undefined,
 });
 
-const lists = [
+/** The settings that say which process writes a stream. */
+export const streamWriters = [
   'stream_writers.events',
   'stream_writers.typing',
   'stream_writers.to_device',
@@ -33,6 +34,10 @@ const lists = [
   'stream_writers.device_lists',
   'stream_writers.thread_subscriptions',
   'stream_writers.quarantined_media_changes',
+] as const satisfies readonly SettingName[];
+
+const lists = [
+  ...streamWriters,
   'pusher_instances',
   'federation_sender_instances',
   'outbound_federation_restricted_to',

@@ -1,28 +1,14 @@
-import { isMain } from './no-workers.js';
+import { isMain, streamWriters } from './no-workers.js';
 import type { Rule, RuleView } from './rule.js';
-import type { SettingName } from './table.js';
 
 /** The name of the process that reads the settings. */
 const ownName = ({ get }: RuleView): string =>
   get('worker_app') === undefined ? 'master' : (get('worker_name') ?? '');
 
-const streams = [
-  'stream_writers.events',
-  'stream_writers.typing',
-  'stream_writers.to_device',
-  'stream_writers.account_data',
-  'stream_writers.receipts',
-  'stream_writers.presence',
-  'stream_writers.push_rules',
-  'stream_writers.device_lists',
-  'stream_writers.thread_subscriptions',
-  'stream_writers.quarantined_media_changes',
-] as const satisfies readonly SettingName[];
-
 /** Every process that the settings speak of, other than the main one. */
 function workersNamed({ get }: RuleView): string[] {
   const names = [
-    ...streams.flatMap((stream) => get(stream)),
+    ...streamWriters.flatMap((stream) => get(stream)),
     ...get('pusher_instances'),
     ...get('federation_sender_instances'),
     ...(get('outbound_federation_restricted_to') ?? []),
@@ -112,7 +98,7 @@ export const workerRules: readonly Rule[] = [
         ? 'main and master are names of the main process'
         : undefined,
   },
-  ...streams.map((stream): Rule => ({
+  ...streamWriters.map((stream): Rule => ({
     about: [stream, 'instance_map'],
     check({ get }) {
       const unknown = get(stream).find((name) => !isMain(name) && !Object.hasOwn(get('instance_map'), name));
