@@ -95,6 +95,7 @@ describe.each(['sqlite', 'postgres'] as const)('end-to-end encryption (%s)', (da
         },
       });
     }
+    await eventually(() => hers.userHasCrossSigningKeys(bob.userId));
     const asked = new Promise<VerificationRequest>((resolve) => {
       bob.client.on(CryptoEvent.VerificationRequestReceived, resolve);
     });
