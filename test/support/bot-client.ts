@@ -55,7 +55,7 @@ export function nextOf<T = Record<string, unknown>>(
   client: MatrixClient,
   name: string,
   wanted: (roomId: string, event: T) => boolean = () => true,
-  limitMs = 15_000,
+  limitMs = 90_000,
 ): Promise<T> {
   const happened = new Promise<T>((resolve, reject) => {
     const timer = setTimeout(() => reject(new Error(`no ${name} within ${limitMs} ms`)), limitMs);

@@ -105,7 +105,7 @@ export async function startSyncing(
 export function nextEvent(
   client: MatrixClient,
   wanted: (event: MatrixEvent) => boolean,
-  limitMs = 15_000,
+  limitMs = 90_000,
 ): Promise<MatrixEvent> {
   const happened = new Promise<MatrixEvent>((resolve, reject) => {
     const timer = setTimeout(() => reject(new Error(`no such event within ${limitMs} ms`)), limitMs);

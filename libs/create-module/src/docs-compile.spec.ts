@@ -78,4 +78,4 @@ it('the code of the pages for authors compiles against the module API', () => {
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
-}, 60_000);
+});

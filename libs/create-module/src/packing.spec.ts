@@ -23,7 +23,7 @@ beforeAll(() => {
   });
   const answer: unknown = JSON.parse(stdout || `"${stderr}"`);
   packages = Object.values(answer as Record<string, Packed>);
-}, 60_000);
+});
 
 it('no package for everybody holds what only its build needs', () => {
   const needless = packages

@@ -7,7 +7,7 @@ const pauseMs = 10;
  */
 export async function eventually<T>(
   check: () => T | undefined | false | Promise<T | undefined | false>,
-  limitMs = 30_000,
+  limitMs = 90_000,
 ): Promise<T> {
   const endMs = performance.now() + limitMs;
   for (;;) {

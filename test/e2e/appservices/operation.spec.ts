@@ -75,7 +75,7 @@ describe.each(databaseKinds)('a server that is killed while it sends (%s)', (kin
   const request = async (method: string, url: string, body?: object): Promise<Record<string, unknown>> => {
     const headers = { authorization: 'Bearer as-irc', 'content-type': 'application/json' };
     const response = await fetch(`${server.baseUrl}/_matrix/client/v3${url}`, {
-      ...{ method, headers, signal: AbortSignal.timeout(5_000) },
+      ...{ method, headers, signal: AbortSignal.timeout(60_000) },
       ...(body ? { body: JSON.stringify(body) } : {}),
     });
     const answer = (await response.json()) as Record<string, unknown>;

@@ -24,7 +24,7 @@ async function startEncrypted(registered: RegisteredClient): Promise<MatrixClien
 }
 
 /** Waits until an event with this text arrived and was decrypted. */
-function decrypted(client: MatrixClient, body: string, limitMs = 20_000): Promise<MatrixEvent> {
+function decrypted(client: MatrixClient, body: string, limitMs = 90_000): Promise<MatrixEvent> {
   return eventually(() => {
     for (const room of client.getRooms()) {
       for (const event of room.getLiveTimeline().getEvents()) {
@@ -143,7 +143,7 @@ describe.each(['sqlite', 'postgres'] as const)('end-to-end encryption (%s)', (da
         alice.accessToken,
       );
       return body.count > 0 || undefined;
-    }, 30_000);
+    });
 
     const second = await loginClient(homeserver.baseUrl, 'alice');
     clients.push(await startEncrypted(second));
@@ -167,7 +167,7 @@ describe.each(['sqlite', 'postgres'] as const)('end-to-end encryption (%s)', (da
     await homeserver.restart();
     await alice.client.sendMessage(roomId, text('after the restart'));
     // The client takes its time until it tries again.
-    await decrypted(bob.client, 'after the restart', 40_000);
+    await decrypted(bob.client, 'after the restart');
     await clients[2]?.logout(true);
     await bob.client.sendMessage(roomId, text('to the device that is left'));
     await decrypted(alice.client, 'to the device that is left');

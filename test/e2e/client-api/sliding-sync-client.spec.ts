@@ -133,7 +133,7 @@ describe.each(['sqlite', 'postgres'] as const)('a client that lives on sliding s
       await alice.client.sendMessage(roomId, text('after the restart'));
       return true;
     });
-    await eventually(() => bodies(bob.client, roomId).includes('after the restart') || undefined, 25_000);
+    await eventually(() => bodies(bob.client, roomId).includes('after the restart') || undefined);
     expect(bodies(bob.client, roomId).filter((body) => body === 'after the restart')).toHaveLength(1);
   });
 });

@@ -26,7 +26,7 @@ describe.each(databases)('encryption between servers (%s)', (database) => {
     const two = await world.homeserver('two.test', { database });
     alice = await start(one.baseUrl, 'alice');
     bob = await start(two.baseUrl, 'bob');
-  }, 60_000);
+  });
   afterAll(async () => {
     for (const client of clients) client.stopClient();
     await world?.stop();
@@ -58,7 +58,7 @@ describe.each(databases)('encryption between servers (%s)', (database) => {
     await reads(bob, roomId, 'a secret for bob');
     await bob.client.sendMessage(roomId, text('a secret for alice'));
     await reads(alice, roomId, 'a secret for alice');
-  }, 60_000);
+  });
 
   it('tells across servers who a user says to be', async () => {
     const crypto = bob.client.getCrypto();
@@ -77,5 +77,5 @@ describe.each(databases)('encryption between servers (%s)', (database) => {
       JSON.stringify(await alice.client.downloadKeysForUsers([bob.userId])).includes(own ?? 'nothing');
     await eventually(seen);
     await eventually(async () => (await alice.client.getCrypto()?.userHasCrossSigningKeys(bob.userId)) || undefined);
-  }, 60_000);
+  });
 });

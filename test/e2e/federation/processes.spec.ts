@@ -8,7 +8,7 @@ describe.each(databaseKinds)('two servers in their own processes (%s)', (databas
   const servers: FederatingProcess[] = [];
   beforeAll(async () => {
     servers.push(await programs.start(), await programs.start());
-  }, 90_000);
+  });
   afterAll(() => programs.remove());
 
   const call = async (base: string, method: string, path: string, body?: object, token = ''): Promise<Response> =>

@@ -23,7 +23,7 @@ describe.each(databases)('a room on three servers (%s)', (database) => {
     // The server that lets her in tells the other one.
     await ok(carol, 'POST', `/join/${encodeURIComponent(roomId)}?via=two.test`, {});
     for (const user of users) await eventually(async () => (await members(user)).length === 3);
-  }, 60_000);
+  });
   afterAll(() => world?.stop());
 
   const members = async (user: TestUser): Promise<string[]> =>
@@ -39,7 +39,7 @@ describe.each(databases)('a room on three servers (%s)', (database) => {
     eventually(async () => {
       const seen = new Set(await texts(user));
       return wanted.every((text) => seen.has(text)) || undefined;
-    }, 60_000);
+    });
 
   it('has a join told to the others by the server that helped with it, and by nobody else', async () => {
     const [alice, bob] = users as [TestUser, TestUser];
@@ -57,7 +57,7 @@ describe.each(databases)('a room on three servers (%s)', (database) => {
     await eventually(() => told().includes(`two.test m.room.message ${bob.userId}`));
     await eventually(() => told().includes(`one.test m.room.member ${bob.userId}`));
     expect(told()).not.toContain(`two.test m.room.member ${bob.userId}`);
-  }, 60_000);
+  });
 
   it('shows everybody everything once, and what each said in its order', async () => {
     const said = users.map((_, i) => Array.from({ length: 15 }, (_, n) => `${i}-${n}`));

@@ -34,7 +34,7 @@ describe.each(databaseKinds)('modules of a program that is killed (%s)', (kind) 
     expect(await server.stop('SIGKILL')).toBe('SIGKILL');
     await server.start();
     const wanted = ['event', 'job'].flatMap((kindOf) => numbers.map((n) => `${kindOf}/${n}`));
-    await eventually(async () => ((await diary()).length >= wanted.length ? true : undefined), 20_000);
+    await eventually(async () => ((await diary()).length >= wanted.length ? true : undefined));
     expect(await diary()).toEqual(wanted);
   });
 

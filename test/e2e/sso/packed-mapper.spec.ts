@@ -70,4 +70,4 @@ it('a packed module maps people on the built server, without TLS on this machine
     await server.remove();
     await provider.stop();
   }
-}, 90_000);
+});

@@ -170,7 +170,7 @@ describe('module check', () => {
     const options = { encoding: 'utf8', env: { ...process.env, NODE_OPTIONS: '' }, timeout: 30_000 } as const;
     const { status, stdout } = spawnSync(process.execPath, [main, 'module', 'check', '-c', file], options);
     expect([status, stdout]).toEqual([0, expect.stringMatching(/^ok {5}timer[^]*callbacks: userMayJoinRoom\n$/)]);
-  }, 60_000);
+  });
 
   it('shows warnings, and nothing when there is no module', async () => {
     write('old.mjs', source('old', 'api.registerThirdPartyRulesCallbacks({ onThreepidBind() {} });'));

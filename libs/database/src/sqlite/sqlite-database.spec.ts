@@ -210,7 +210,7 @@ describe('SqliteDatabase', () => {
     other.close();
     await insert(4);
     expect(await ids()).toEqual([4]);
-  }, 60_000);
+  });
 
   it('goes on after SQLite could not even take a transaction back', async () => {
     class Stubborn extends SqliteConnection {
