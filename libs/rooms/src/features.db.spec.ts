@@ -330,6 +330,16 @@ eachDatabase('the rest of the rooms API', (open) => {
     await rooms.get(SuccessorData).settled();
     expect(await accountData.tags(bob.userId, replacement)).toEqual({ 'm.favourite': { order: 0.5 } });
     expect(await accountData.find(bob.userId, undefined, 'm.direct')).toEqual({ [alice.userId]: [old, replacement] });
+
+    // What was taken along once is the user's to change: a new name is no second coming.
+    await accountData.setTag(bob.userId, replacement, 'm.favourite', undefined, { requester: bob });
+    await rooms.get(ProfileService).setField(bob, bob.userId, 'displayname', `Bob of ${replacement}`);
+    await rooms.get(ProfilePropagation).settled(bob.userId);
+    await rooms.get(SuccessorData).settled();
+    expect(await stateOf(replacement, 'm.room.member', bob.userId)).toMatchObject({
+      displayname: `Bob of ${replacement}`,
+    });
+    expect(await accountData.tags(bob.userId, replacement)).toEqual({});
   });
 
   it('keeps reports, of what the reporter can see only', async () => {

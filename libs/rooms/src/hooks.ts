@@ -76,6 +76,11 @@ export interface RoomHook<Prepared = unknown> {
   afterCommit?(batch: EventBatch, prepared: Prepared | undefined): void;
   /** A user of this server has forgotten a room. Must not throw. */
   onForgotten?(userId: string, roomId: string): void;
+  /**
+   * A user of this server came into the room that replaces one that they know: takes along what they have set for that one.
+   * Runs after the join is durable; a rejection is logged.
+   */
+  onFollowed?(userId: string, oldRoomId: string, newRoomId: string): Promise<void>;
   /** A room was replaced by another. Must not throw. */
   onUpgraded?(oldRoomId: string, newRoomId: string, userId: string): void;
   /** Deletes what was derived from events that are being purged: they leave the timeline, and most of them the database. */

@@ -1,4 +1,4 @@
-import { createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
+import { createTestHomeserver, eventually, type TestHomeserver, type TestUser } from '@rookery/testing';
 
 interface Rule {
   readonly rule_id: string;
@@ -111,5 +111,44 @@ describe.each(['sqlite', 'postgres'] as const)('push rules (%s)', (database) => 
       { rule_id: '.m.rule.contains_user_name' },
     ]);
     expect((await sync(second))[1]).toBeUndefined();
+  });
+
+  it('takes rules about a room along into the one that replaces it, once', async () => {
+    const { body: made } = await user.request<{ room_id: string }>('POST', '/createRoom', { preset: 'public_chat' });
+    const old = made.room_id;
+    const isHere = [{ kind: 'event_match', key: 'room_id', pattern: old }];
+    const named = [...isHere, { kind: 'event_match', key: 'content.body', pattern: 'lunch' }];
+    const elsewhere = [{ kind: 'event_match', key: 'room_id', pattern: '!other:example.org' }];
+    for (const [path, rule] of [
+      [`room/${old}`, { actions: ['dont_notify'] }],
+      [`override/elsewhere`, { conditions: elsewhere, actions: [] }],
+      [`override/lunch`, { conditions: named, actions: ['notify'] }],
+      [`override/off`, { conditions: isHere, actions: [] }],
+      [`override/${old}`, { conditions: isHere, actions: [] }],
+    ] as const) {
+      expect(await put(path, rule)).toEqual(ok);
+    }
+    expect(await put('override/off/enabled', { enabled: false })).toEqual(ok);
+
+    const { body } = await user.request<{ replacement_room: string }>('POST', `/rooms/${old}/upgrade`, {
+      new_version: '12',
+    });
+    const room = body.replacement_room;
+    const own = async (kind: keyof Rules): Promise<Rule[]> => (await rules())[kind].filter((rule) => !rule.default);
+    await eventually(async () => (await own('override')).length === 6);
+    const [muted, mutedThere, off, lunch, lunchThere, other] = await own('override');
+    const there = { kind: 'event_match', key: 'room_id', pattern: room };
+    expect([muted, off, other]).toMatchObject([{ rule_id: old }, { rule_id: 'off' }, { rule_id: 'elsewhere' }]);
+    expect(mutedThere).toMatchObject({ rule_id: room, conditions: [there], actions: [], enabled: true });
+    expect(lunch).toMatchObject({ rule_id: 'lunch', conditions: named });
+    expect(lunchThere).toMatchObject({
+      rule_id: `lunch ${room}`,
+      conditions: [there, named[1]],
+      actions: ['notify'],
+    });
+    expect(await own('room')).toMatchObject([
+      { rule_id: old },
+      { rule_id: room, actions: (await own('room'))[0]!.actions },
+    ]);
   });
 });

@@ -19,8 +19,10 @@ import {
 } from '@rookery/push-rules';
 import { Config } from '@rookery/platform';
 import { Notifier, StreamChangeCache } from '@rookery/replication';
+import { RoomHooks } from '@rookery/rooms';
 import { AccountDataService } from '@rookery/users';
 import { LRUCache } from 'lru-cache';
+import { rulesWithSuccessor } from './followed-room.js';
 import { OwnRules, type Regrouped, type RuleGroup } from './own-rules.js';
 import { type Soon } from '../soon.js';
 import { selectGroups } from './rule-groups.query.js';
@@ -90,6 +92,7 @@ export class PushRulesService implements OnModuleInit {
     private readonly database: Database,
     private readonly notifier: Notifier,
     private readonly accountData: AccountDataService,
+    private readonly roomHooks: RoomHooks,
     config: Config,
   ) {
     this.features = {
@@ -109,6 +112,7 @@ export class PushRulesService implements OnModuleInit {
     this.#changes = new StreamChangeCache(this.#stream.current());
     this.#ownRules = this.#newOwnRules(await usersWithChanges(this.database));
     this.notifier.track(this.#stream);
+    this.roomHooks.subscribe({ onFollowed: (...args) => this.#takeAlong(...args) });
     this.accountData.serve('m.push_rules', async (userId) => this.content(userId));
   }
 
@@ -262,6 +266,16 @@ export class PushRulesService implements OnModuleInit {
           rules.map((rule) => (rule.ruleId === ruleId ? { ...rule, actions: parsed.value } : rule)),
         );
       }
+    });
+  }
+
+  /** Says about a room what the user's rules say about the one that it replaces. */
+  async #takeAlong(userId: string, oldRoomId: string, newRoomId: string): Promise<void> {
+    const moved = ({ rules }: RuleChanges): Map<RuleKind, UserRule[]> =>
+      rulesWithSuccessor(rules, oldRoomId, newRoomId, maxUserRules);
+    if (moved(await this.#changesOf(userId)).size === 0) return;
+    await this.#change(userId, async (tx, changes) => {
+      for (const [kind, rules] of moved(changes)) await writeRules(tx, userId, kind, rules);
     });
   }
 

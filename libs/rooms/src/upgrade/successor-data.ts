@@ -7,19 +7,21 @@ import { AccountDataService } from '@rookery/users';
 import { selectAliasesOf } from '../directory/alias.query.js';
 import { isPublished, moveListing } from '../directory/directory.query.js';
 import { RoomHooks, type RoomView } from '../hooks.js';
+import { EventStore } from '../persistence/event-store.js';
 import { MembershipReader } from '../reading/membership-reader.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
 import { serverRequester } from '../upkeep/room-shutdown.service.js';
 
 /**
  * Takes along into a room that replaces another what this server holds of that one: a user's tags and direct chats when the
- * user comes into it; local aliases and the place in the directory once both rooms name each other, whoever replaced it.
+ * user comes into it, and by a hook what others hold; local aliases and the place in the directory once both rooms name each other, whoever replaced it.
  */
 @Injectable()
 export class SuccessorData implements OnModuleInit {
   readonly #running = new Set<Promise<void>>();
 
   constructor(
+    private readonly events: EventStore,
     private readonly hooks: RoomHooks,
     private readonly memberships: MembershipReader,
     private readonly accountData: AccountDataService,
@@ -33,14 +35,14 @@ export class SuccessorData implements OnModuleInit {
     this.hooks.subscribe({
       afterCommit: (batch) => {
         if (batch.backfilled) return;
-        for (const { event } of batch.events) {
+        for (const { event, replacesState } of batch.events) {
           if (event.type === 'm.room.tombstone' && batch.room.stateId(event.type, '') === event.eventId) {
             this.#run(this.#moveFrom(batch.roomId, event), { roomId: batch.roomId });
           }
           const isJoin = event.type === 'm.room.member' && event.content['membership'] === 'join';
           if (!isJoin || batch.room.stateId('m.room.member', event.stateKey!) !== event.eventId) continue;
           if (domainOf(event.stateKey!) === this.config.serverName) {
-            this.#run(this.#moveAlong(event.stateKey!, batch.room), { userId: event.stateKey! });
+            this.#run(this.#moveAlong(event.stateKey!, batch.room, replacesState), { userId: event.stateKey! });
           }
         }
       },
@@ -77,7 +79,7 @@ export class SuccessorData implements OnModuleInit {
     await this.database.write((tx) => moveListing(tx, oldRoomId, newRoomId), { name: 'move_aliases' });
   }
 
-  async #moveAlong(userId: string, room: RoomView): Promise<void> {
+  async #moveAlong(userId: string, room: RoomView, memberEventBefore: string | undefined): Promise<void> {
     const create = await room.state('m.room.create', '');
     const oldRoomId = create && predecessorOf(create);
     if (oldRoomId === undefined || oldRoomId === room.roomId) return;
@@ -85,9 +87,14 @@ export class SuccessorData implements OnModuleInit {
     // Anybody can make a room that claims to follow another.
     if (tombstone?.event.content['replacement_room'] === room.roomId) await this.#moveListing(oldRoomId, room.roomId);
     if (!(await this.memberships.inRoom(userId, oldRoomId))) return;
+    // Who only changes the name is there already, and may have changed what was taken along.
+    const before = memberEventBefore === undefined ? undefined : await this.events.one(memberEventBefore);
+    if (before?.event.content['membership'] === 'join') return;
     const requester = serverRequester(userId);
+    const followed = this.hooks.all.map(async (hook) => hook.onFollowed?.(userId, oldRoomId, room.roomId));
     await this.#copyTags(requester, oldRoomId, room.roomId);
     await this.#copyDirectChats(requester, oldRoomId, room.roomId);
+    await Promise.all(followed);
   }
 
   async #copyTags(requester: Requester, oldRoomId: string, newRoomId: string): Promise<void> {
