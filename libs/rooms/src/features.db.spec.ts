@@ -13,7 +13,7 @@ import { EventByTime } from './history/event-by-time.service.js';
 import { RoomReadingService } from './history/room-reading.service.js';
 import { JoinService } from './membership/join.service.js';
 import { MembershipService } from './membership/membership.service.js';
-import { ProfilePropagation } from './membership/profile-propagation.js';
+import { ProfilePropagation } from './accounts/profile-propagation.js';
 import { roomsMigrations } from './migrations/index.js';
 import { MembershipReader } from './reading/membership-reader.js';
 import { RelationsService } from './relations/relations.service.js';

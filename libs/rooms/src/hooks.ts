@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import type { RoomEvent, RoomVersionRules } from '@rookery/events';
 import type { Tx } from '@rookery/database';
-import type { StoredEvent } from './persistence/stored-event.js';
+import type { StoredEvent } from './model/stored-event.js';
 
 /** A room as it is after a batch of events; valid for the duration of a hook. */
 export interface RoomView {

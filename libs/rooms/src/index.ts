@@ -15,11 +15,11 @@ export {
   type ForeignState,
   type NewRoom,
   type ReceiveVerdict,
-} from './persistence/event-persister.js';
-export { byAuth, byPrev, restsUpon } from './persistence/foreign-stager.js';
-export { InboundEvents } from './persistence/inbound-events.service.js';
-export { EventStore } from './persistence/event-store.js';
-export { type ClientTransaction, isServable, type SentEvent, type StoredEvent } from './persistence/stored-event.js';
+} from './pipeline/event-persister.js';
+export { byAuth, byPrev, restsUpon } from './pipeline/remote-stager.js';
+export { InboundEvents } from './pipeline/inbound-events.service.js';
+export { EventStore } from './store/event-store.js';
+export { type ClientTransaction, isServable, type SentEvent, type StoredEvent } from './model/stored-event.js';
 export { type EventFilter, eventFilterSql } from './reading/event-filter.js';
 export {
   type JoinedMember,
@@ -40,9 +40,9 @@ export {
 } from './reading/event-serializer.js';
 export { VisibilityFilter, type VisibleEvent } from './reading/visibility-filter.js';
 export { historyVisibilityIn, type HistoryVisibility } from './reading/visibility-rule.js';
-export { Aggregations, type Aggregation } from './relations/aggregations.js';
-export { type Relation, relationOf } from './relations/relation.js';
-export { RoomIds } from './persistence/room-ids.js';
+export { Aggregations, type Aggregation } from './reading/aggregations.js';
+export { type Relation, relationOf } from './model/relation.js';
+export { RoomIds } from './store/room-ids.js';
 export { formatRoomToken, parseRoomToken, type RoomPosition } from './reading/room-token.js';
 export { type TimelinePage, TimelineReader, type TimelineSlice } from './reading/timeline-reader.js';
 export { RoomStateReader, type StateDelta } from './state/room-state-reader.js';
@@ -52,7 +52,7 @@ export { type CreatedRoom, type CreateRoomRequest, RoomCreation } from './creati
 export { AliasClaims, type AliasClaimSource } from './directory/alias-claims.js';
 export { AliasService } from './directory/alias.service.js';
 export { PublicationRules } from './directory/publication-rules.js';
-export { filterIn } from './history/history.controller.js';
+export { filterIn } from './http/history.controller.js';
 export { RoomAccess, type RoomReading } from './history/room-access.js';
 export { RoomReadingService } from './history/room-reading.service.js';
 export { ComplexRooms } from './membership/complex-rooms.js';
@@ -62,22 +62,17 @@ export { JoinService } from './membership/join.service.js';
 export { MemberEvents, type MembershipOptions } from './membership/member-events.js';
 export { MemberProfiles } from './membership/member-profiles.js';
 export { MembershipService } from './membership/membership.service.js';
-export {
-  type MissingEventsSource,
-  type RemoteRoomGateway,
-  RemoteRooms,
-  type ResolvedAlias,
-} from './membership/remote-rooms.js';
+export { type MissingEventsSource, type RemoteRoomGateway, RemoteRooms, type ResolvedAlias } from './remote-rooms.js';
 export { RestrictedJoins } from './membership/restricted-joins.js';
 export type { ThreepidInvite } from './membership/identity-servers.js';
 export { type ThreepidInviteOptions, ThreepidInvites } from './membership/threepid-invites.js';
-export { PrejoinState, stripped, strippedStateFrom } from './persistence/prejoin-state.js';
+export { PrejoinState, stripped, strippedStateFrom } from './pipeline/prejoin-state.js';
 export { DelayedEvents } from './delayed/delayed-events.service.js';
 export { EventCreation, type SendRequest } from './sending/event-creation.service.js';
-export { type UserRedactionRequest, UserRedactions } from './sending/user-redactions.service.js';
+export { type UserRedactionRequest, UserRedactions } from './moderation/user-redactions.service.js';
 export { UserMemberships } from './reading/user-memberships.js';
-export { originOf, readerOf } from './sending/origin.js';
-export { RoomsHttpModule } from './rooms-http.module.js';
+export { originOf, readerOf } from './model/requesters.js';
+export { RoomsHttpModule } from './http/rooms-http.module.js';
 export { RoomsModule } from './rooms.module.js';
 export { RoomsWriterModule } from './rooms-writer.module.js';
 export { publicRoom, type PublicRoomsRequest, RoomDirectory } from './directory/directory.service.js';
@@ -87,10 +82,10 @@ export { EventByTime } from './history/event-by-time.service.js';
 export { RelationsService } from './relations/relations.service.js';
 export { Reports } from './reports/reports.service.js';
 export { RoomUpgrade } from './upgrade/room-upgrade.service.js';
-export { Participation } from './membership/participation.js';
-export { ProfilePropagation } from './membership/profile-propagation.js';
+export { Participation } from './sending/participation.js';
+export { ProfilePropagation } from './accounts/profile-propagation.js';
 export { type PurgeLimit, PurgeService } from './upkeep/purge.service.js';
-export { AutoAcceptInvites } from './membership/auto-accept.service.js';
+export { AutoAcceptInvites } from './accounts/auto-accept.service.js';
 export { ChainCovers } from './upkeep/chain-covers.service.js';
 export { DummyEvents } from './upkeep/dummy-events.service.js';
 export { ForgottenRooms } from './upkeep/forgotten-rooms.service.js';

@@ -1,11 +1,11 @@
 import { Module, type OnApplicationBootstrap, type OnModuleDestroy } from '@nestjs/common';
 import { UsersModule } from '@rookery/users';
-import { AutoJoinRooms } from './membership/auto-join-rooms.js';
-import { AutoJoins } from './membership/auto-joins.js';
-import { Departures } from './membership/departures.js';
-import { GuestDepartures } from './membership/guest-departures.service.js';
-import { AutoAcceptInvites } from './membership/auto-accept.service.js';
-import { ProfilePropagation } from './membership/profile-propagation.js';
+import { AutoJoinRooms } from './accounts/auto-join-rooms.js';
+import { AutoJoins } from './accounts/auto-joins.js';
+import { Departures } from './accounts/departures.js';
+import { GuestDepartures } from './accounts/guest-departures.service.js';
+import { AutoAcceptInvites } from './accounts/auto-accept.service.js';
+import { ProfilePropagation } from './accounts/profile-propagation.js';
 import { RoomsModule } from './rooms.module.js';
 import { SuccessorData } from './upgrade/successor-data.js';
 import { ChainCovers } from './upkeep/chain-covers.service.js';

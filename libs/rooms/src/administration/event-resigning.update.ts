@@ -9,7 +9,7 @@ import {
   VerifyKey,
 } from '@rookery/events';
 import { domainOf, type Signatures } from '@rookery/matrix-types';
-import { type EventStore, knownRules } from '../persistence/event-store.js';
+import { type EventStore, knownRules } from '../store/event-store.js';
 
 /** What {@link eventResigning} needs. */
 export interface ResigningParts {

@@ -1,7 +1,7 @@
 import { type BackgroundUpdate, defineBackgroundUpdate, type SqlValue, type Tx } from '@rookery/database';
-import type { EventStore } from '../persistence/event-store.js';
-import { type FigureColumn, figureColumnNames, figuresIn, figureTypes } from '../persistence/room-figures.js';
-import { countColumns, upsertFigures } from '../persistence/write-current-state.query.js';
+import type { EventStore } from '../store/event-store.js';
+import { type FigureColumn, figureColumnNames, figuresIn, figureTypes } from '../store/room-figures.js';
+import { countColumns, upsertFigures } from '../pipeline/write-current-state.query.js';
 
 interface CountRow {
   readonly room_id: string;

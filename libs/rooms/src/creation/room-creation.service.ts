@@ -10,12 +10,12 @@ import { InvitePolicy } from '../membership/invite-policy.js';
 import { MemberProfiles } from '../membership/member-profiles.js';
 import type { ThreepidInvite } from '../membership/identity-servers.js';
 import { MembershipService } from '../membership/membership.service.js';
-import { Participation } from '../membership/participation.js';
+import { Participation } from '../sending/participation.js';
 import { ThreepidInvites } from '../membership/threepid-invites.js';
-import { AuthRefusal } from '../persistence/draft-builder.js';
-import { type EventDraft, EventPersister } from '../persistence/event-persister.js';
-import { checkContent } from '../sending/content-rules.js';
-import { originOf } from '../sending/origin.js';
+import { AuthRefusal } from '../pipeline/draft-builder.js';
+import { type EventDraft, EventPersister } from '../pipeline/event-persister.js';
+import { checkContent } from '../model/content-rules.js';
+import { originOf } from '../model/requesters.js';
 import { checkCreateRoom, inviteReasonKey, inviteReasonsKey } from './create-room.schema.js';
 import { additionalCreators, initialPowerLevels, objectIn, type Preset, type PresetName, presets } from './presets.js';
 

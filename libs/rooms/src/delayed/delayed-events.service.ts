@@ -7,13 +7,13 @@ import { AccountService, qualifyUserId, UserHooks } from '@rookery/users';
 import { AliasService } from '../directory/alias.service.js';
 import { RoomHooks } from '../hooks.js';
 import { MembershipService } from '../membership/membership.service.js';
-import { isServable } from '../persistence/stored-event.js';
+import { isServable } from '../model/stored-event.js';
 import { delayedTxnPrefix } from '../reading/event-serializer.js';
 import { MembershipReader } from '../reading/membership-reader.js';
-import { checkContent, checkNesting } from '../sending/content-rules.js';
-import { Participation } from '../membership/participation.js';
+import { checkContent, checkNesting } from '../model/content-rules.js';
+import { Participation } from '../sending/participation.js';
 import { EventCreation, type SendRequest } from '../sending/event-creation.service.js';
-import { deviceKeyOf } from '../sending/origin.js';
+import { deviceKeyOf } from '../model/requesters.js';
 import {
   deleteDelayed,
   deleteDelayedOfUser,

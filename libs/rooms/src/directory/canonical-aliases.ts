@@ -2,10 +2,10 @@ import { Injectable } from '@nestjs/common';
 import { MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { authStateOf, powerLevelsOf } from '@rookery/state-res';
-import { EventPersister } from '../persistence/event-persister.js';
+import { EventPersister } from '../pipeline/event-persister.js';
 import { MembershipReader } from '../reading/membership-reader.js';
-import { aliasesIn } from '../sending/content-rules.js';
-import { originOf } from '../sending/origin.js';
+import { aliasesIn } from '../model/content-rules.js';
+import { originOf } from '../model/requesters.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
 
 const type = 'm.room.canonical_alias';

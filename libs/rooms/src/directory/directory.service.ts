@@ -3,7 +3,7 @@ import { Database } from '@rookery/database';
 import { isValidServerName, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { assertAllowed, callbackContext, ModuleDispatcher, toStateView } from '@rookery/module-host';
 import { Config, type Requester } from '@rookery/platform';
-import { RemoteRooms } from '../membership/remote-rooms.js';
+import { RemoteRooms } from '../remote-rooms.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
 import { selectAliasesOf } from './alias.query.js';
 import { CanonicalAliases } from './canonical-aliases.js';

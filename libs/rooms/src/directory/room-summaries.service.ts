@@ -3,7 +3,7 @@ import { Database } from '@rookery/database';
 import { roomVersionRules } from '@rookery/events';
 import { domainOf, isJsonObject, type JsonObject, MatrixError, type Membership } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
-import { RemoteRooms } from '../membership/remote-rooms.js';
+import { RemoteRooms } from '../remote-rooms.js';
 import { allowedRooms } from '../membership/restricted-joins.js';
 import { MembershipReader } from '../reading/membership-reader.js';
 import { RoomServers } from '../servers/room-servers.js';

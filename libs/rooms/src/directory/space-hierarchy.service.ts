@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Clock } from '@rookery/platform';
-import type { StoredEvent } from '../persistence/stored-event.js';
+import type { StoredEvent } from '../model/stored-event.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
 import { type RoomSummary, RoomSummaries, viaOf } from './room-summaries.service.js';
 

@@ -3,10 +3,10 @@ import { canonicalJson, redactEvent } from '@rookery/events';
 import { type ClientEvent, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Config, type Requester } from '@rookery/platform';
 import { PowerLevels } from '@rookery/state-res';
-import { EventStore } from '../persistence/event-store.js';
-import type { StoredEvent } from '../persistence/stored-event.js';
+import { EventStore } from '../store/event-store.js';
+import type { StoredEvent } from '../model/stored-event.js';
 import { EventSerializer } from '../reading/event-serializer.js';
-import { readerOf } from '../sending/origin.js';
+import { readerOf } from '../model/requesters.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
 import { RoomReadingService } from './room-reading.service.js';
 

@@ -9,14 +9,14 @@ import {
   passesRoom,
 } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
-import { RemoteRooms } from '../membership/remote-rooms.js';
-import { EventStore } from '../persistence/event-store.js';
-import { isInTimeline, isServable, type StoredEvent } from '../persistence/stored-event.js';
+import { RemoteRooms } from '../remote-rooms.js';
+import { EventStore } from '../store/event-store.js';
+import { isInTimeline, isServable, type StoredEvent } from '../model/stored-event.js';
 import { EventSerializer } from '../reading/event-serializer.js';
 import { formatRoomToken, parseRoomToken, type RoomPosition } from '../reading/room-token.js';
 import { type TimelinePage, TimelineReader } from '../reading/timeline-reader.js';
 import { type VisibleEvent, VisibilityFilter } from '../reading/visibility-filter.js';
-import { readerOf } from '../sending/origin.js';
+import { readerOf } from '../model/requesters.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
 import type { StateFilter } from '../state/state-filter.js';
 import { RoomAccess } from './room-access.js';

@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { MatrixError } from '@rookery/matrix-types';
 import { Config, type Requester } from '@rookery/platform';
-import { RemoteRooms } from './remote-rooms.js';
+import { RemoteRooms } from '../remote-rooms.js';
 
 /** State events of a room of complexity 1. */
 const stateEventsPerUnit = 500;

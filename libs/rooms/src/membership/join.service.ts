@@ -4,15 +4,15 @@ import { RateLimiter } from '@rookery/http';
 import { domainOf, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { assertAllowed, callbackContext, ModuleDispatcher } from '@rookery/module-host';
 import { Config, type Requester } from '@rookery/platform';
-import type { SentEvent } from '../persistence/stored-event.js';
+import type { SentEvent } from '../model/stored-event.js';
 import { ComplexRooms } from './complex-rooms.js';
 import { MemberProfiles } from './member-profiles.js';
 import { MemberEvents, type MembershipOptions } from './member-events.js';
-import { Participation } from './participation.js';
+import { Participation } from '../sending/participation.js';
 import { isBlocked, selectJoinFacts } from './membership.query.js';
-import { RemoteRooms } from './remote-rooms.js';
+import { RemoteRooms } from '../remote-rooms.js';
 import { RestrictedJoins } from './restricted-joins.js';
-import { checkNesting } from '../sending/content-rules.js';
+import { checkNesting } from '../model/content-rules.js';
 
 /** Joining and knocking. */
 @Injectable()

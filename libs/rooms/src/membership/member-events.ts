@@ -2,11 +2,11 @@ import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { domainOf, type JsonObject, type Membership } from '@rookery/matrix-types';
 import { Config, type Requester } from '@rookery/platform';
-import { EventPersister } from '../persistence/event-persister.js';
-import { EventStore } from '../persistence/event-store.js';
-import type { SentEvent } from '../persistence/stored-event.js';
+import { EventPersister } from '../pipeline/event-persister.js';
+import { EventStore } from '../store/event-store.js';
+import type { SentEvent } from '../model/stored-event.js';
 import { MembershipReader, type RoomMembership } from '../reading/membership-reader.js';
-import { originOf } from '../sending/origin.js';
+import { originOf } from '../model/requesters.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
 import { hasAnyMember, hasLocalMember } from './membership.query.js';
 

@@ -8,11 +8,11 @@ import { InvitePolicy } from './invite-policy.js';
 import { JoinService } from './join.service.js';
 import { MemberProfiles } from './member-profiles.js';
 import { MemberEvents, type MembershipOptions } from './member-events.js';
-import { Participation } from './participation.js';
-import type { SentEvent } from '../persistence/stored-event.js';
+import { Participation } from '../sending/participation.js';
+import type { SentEvent } from '../model/stored-event.js';
 import { forget, roomExists } from './membership.query.js';
 import { OutOfBandMemberships } from './out-of-band.js';
-import { RemoteRooms } from './remote-rooms.js';
+import { RemoteRooms } from '../remote-rooms.js';
 
 /** Inviting, leaving, kicking, banning, forgetting. */
 @Injectable()

@@ -2,8 +2,8 @@ import { Injectable } from '@nestjs/common';
 import { buildEvent, referenceHash, signEvent, SigningKey } from '@rookery/events';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Clock, Config, Ids } from '@rookery/platform';
-import { EventPersister } from '../persistence/event-persister.js';
-import { EventStore } from '../persistence/event-store.js';
+import { EventPersister } from '../pipeline/event-persister.js';
+import { EventStore } from '../store/event-store.js';
 
 /** Memberships of rooms whose state this server does not know: invites from elsewhere. */
 @Injectable()

@@ -5,14 +5,14 @@ import { domainOf, isJsonObject, isValidUserId, type JsonObject, MatrixError } f
 import { assertAllowed, callbackContext, ModuleDispatcher, toStateView } from '@rookery/module-host';
 import { Config, type Requester } from '@rookery/platform';
 import { EventCreation } from '../sending/event-creation.service.js';
-import { EventPersister } from '../persistence/event-persister.js';
-import type { SentEvent } from '../persistence/stored-event.js';
-import { originOf } from '../sending/origin.js';
+import { EventPersister } from '../pipeline/event-persister.js';
+import type { SentEvent } from '../model/stored-event.js';
+import { originOf } from '../model/requesters.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
 import { IdentityServers, type ThreepidInvite } from './identity-servers.js';
 import { MemberProfiles } from './member-profiles.js';
 import { MembershipService } from './membership.service.js';
-import { Participation } from './participation.js';
+import { Participation } from '../sending/participation.js';
 
 /** How an address is invited. */
 export interface ThreepidInviteOptions {

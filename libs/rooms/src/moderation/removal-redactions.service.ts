@@ -2,9 +2,13 @@ import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Config } from '@rookery/platform';
 import { PowerLevels } from '@rookery/state-res';
 import { type EventBatch, RoomHooks, type RoomView } from '../hooks.js';
-import { EventStore } from '../persistence/event-store.js';
-import { isServable, type StoredEvent } from '../persistence/stored-event.js';
-import { endRemovalRedaction, type RemovalRedaction, upsertRemovalRedactions } from './removal-redactions.query.js';
+import { EventStore } from '../store/event-store.js';
+import { isServable, type StoredEvent } from '../model/stored-event.js';
+import {
+  endRemovalRedaction,
+  type RemovalRedaction,
+  upsertRemovalRedactions,
+} from '../store/removal-redactions.query.js';
 
 interface Removals {
   readonly redactions: readonly RemovalRedaction[];

@@ -1,5 +1,5 @@
 import { type Dialect, likeText, type SqlValue } from '@rookery/database';
-import { servableSql } from './servable-sql.js';
+import { servableSql } from '../model/servable-sql.js';
 
 /**
  * The part of a room event filter that selects events by themselves.

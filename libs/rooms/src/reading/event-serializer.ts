@@ -3,9 +3,9 @@ import { clientEventView, type RoomEvent, stickyDurationOf, stickyKey } from '@r
 import type { ClientEvent, JsonObject, UnsignedData } from '@rookery/matrix-types';
 import { callbackContext, ModuleDispatcher, toModuleEvent } from '@rookery/module-host';
 import { Clock, Config, LogContext } from '@rookery/platform';
-import { EventStore } from '../persistence/event-store.js';
-import type { StoredEvent } from '../persistence/stored-event.js';
-import { type Aggregation, Aggregations } from '../relations/aggregations.js';
+import { EventStore } from '../store/event-store.js';
+import type { StoredEvent } from '../model/stored-event.js';
+import { type Aggregation, Aggregations } from './aggregations.js';
 import type { VisibleEvent } from './visibility-filter.js';
 
 /** For whom events are written. */

@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { Database, type SqlBool } from '@rookery/database';
 import type { Membership } from '@rookery/matrix-types';
 import { membershipsOfUserSql } from './membership-reader.js';
-import { servableSql } from './servable-sql.js';
+import { servableSql } from '../model/servable-sql.js';
 
 /** A user's membership of a room as it was at some position. */
 export interface PastMembership {

@@ -3,7 +3,7 @@ import { Database } from '@rookery/database';
 import { Cache, Config } from '@rookery/platform';
 import { stateKeyOf } from '@rookery/state-res';
 import { selectGroupsOf, selectStates } from '../state/state-groups.query.js';
-import { RecentEvents } from './recent-events.js';
+import { RecentEvents } from '../store/recent-events.js';
 
 /** The two pieces of state at an event that decide who sees it. */
 export interface ReaderState {

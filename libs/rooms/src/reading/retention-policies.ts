@@ -4,7 +4,7 @@ import type { JsonObject } from '@rookery/matrix-types';
 import { Clock, Config } from '@rookery/platform';
 import { LRUCache } from 'lru-cache';
 import { RoomHooks } from '../hooks.js';
-import { EventStore } from '../persistence/event-store.js';
+import { EventStore } from '../store/event-store.js';
 
 /** Another process may have stored a new policy. */
 const cacheMs = 60_000;

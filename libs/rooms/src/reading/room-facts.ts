@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { Database, type SqlBool } from '@rookery/database';
-import { servableSql } from './servable-sql.js';
+import { servableSql } from '../model/servable-sql.js';
 
 /** What lists of rooms are sorted and filtered by. */
 export interface RoomFacts {

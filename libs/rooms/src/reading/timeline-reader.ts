@@ -1,12 +1,12 @@
 import { Injectable } from '@nestjs/common';
 import { Database, type SqlValue } from '@rookery/database';
-import { EventStore } from '../persistence/event-store.js';
-import type { StoredEvent } from '../persistence/stored-event.js';
+import { EventStore } from '../store/event-store.js';
+import type { StoredEvent } from '../model/stored-event.js';
 import { type EventFilter, eventFilterSql } from './event-filter.js';
-import { servableSql } from './servable-sql.js';
-import { type EventPlace, RecentEvents } from './recent-events.js';
+import { servableSql } from '../model/servable-sql.js';
+import { type EventPlace, RecentEvents } from '../store/recent-events.js';
 import type { PlaceInRoom, RoomPosition } from './room-token.js';
-import { TimelineGaps } from './timeline-gaps.js';
+import { TimelineGaps } from '../store/timeline-gaps.js';
 
 /** The last events of a room, oldest first. */
 export interface TimelineSlice {

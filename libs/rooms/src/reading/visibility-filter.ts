@@ -1,8 +1,8 @@
 import { Injectable } from '@nestjs/common';
 import { redactEvent } from '@rookery/events';
 import { isMembership, type Membership } from '@rookery/matrix-types';
-import { EventStore } from '../persistence/event-store.js';
-import { dummyEventType, isInTimeline, isServable, type StoredEvent } from '../persistence/stored-event.js';
+import { EventStore } from '../store/event-store.js';
+import { dummyEventType, isInTimeline, isServable, type StoredEvent } from '../model/stored-event.js';
 import { MembershipHistory } from './membership-history.js';
 import { ReaderStates } from './reader-states.js';
 import { ReaderWishes } from './reader-wishes.js';

@@ -1,5 +1,5 @@
 import type { Db, SqlValue } from '@rookery/database';
-import { servableSql } from '../reading/servable-sql.js';
+import { servableSql } from '../model/servable-sql.js';
 
 export interface RelatedRow {
   readonly event_id: string;

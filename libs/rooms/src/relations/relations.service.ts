@@ -5,13 +5,13 @@ import type { JsonObject } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { RoomAccess } from '../history/room-access.js';
 import { RoomReadingService } from '../history/room-reading.service.js';
-import { EventStore } from '../persistence/event-store.js';
+import { EventStore } from '../store/event-store.js';
 import { EventSerializer } from '../reading/event-serializer.js';
 import { ReaderWishes } from '../reading/reader-wishes.js';
 import { formatRoomToken, parseRoomToken, type RoomPosition } from '../reading/room-token.js';
 import { TimelineReader } from '../reading/timeline-reader.js';
 import { type VisibleEvent, VisibilityFilter } from '../reading/visibility-filter.js';
-import { readerOf } from '../sending/origin.js';
+import { readerOf } from '../model/requesters.js';
 import { type RelatedRow, selectRelations, selectThreadRoots } from './relations.query.js';
 
 /** What somebody asks about the relations of an event. */

@@ -6,7 +6,7 @@ import { Clock, Config, type Requester } from '@rookery/platform';
 import { existingAccounts, isLocalUser } from '@rookery/users';
 import { RoomReadingService } from '../history/room-reading.service.js';
 import { roomExists } from '../membership/membership.query.js';
-import { RoomIds } from '../persistence/room-ids.js';
+import { RoomIds } from '../store/room-ids.js';
 import { MembershipReader } from '../reading/membership-reader.js';
 import { insertEventReport, insertRoomReport, insertUserReport } from './reports.query.js';
 

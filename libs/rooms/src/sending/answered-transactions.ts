@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { LRUCache } from 'lru-cache';
-import { deviceKeyOf } from './origin.js';
+import { deviceKeyOf } from '../model/requesters.js';
 
 const maxRemembered = 10_000;
 const maxKeyLength = 2000;

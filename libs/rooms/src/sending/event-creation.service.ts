@@ -5,15 +5,15 @@ import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { assertAllowed, callbackContext, ModuleDispatcher } from '@rookery/module-host';
 import { Clock, Config, Ids, type Requester } from '@rookery/platform';
 import { LRUCache } from 'lru-cache';
-import { Participation } from '../membership/participation.js';
-import { EventStore } from '../persistence/event-store.js';
-import { EventPersister } from '../persistence/event-persister.js';
-import type { ClientTransaction, SentEvent } from '../persistence/stored-event.js';
+import { Participation } from './participation.js';
+import { EventStore } from '../store/event-store.js';
+import { EventPersister } from '../pipeline/event-persister.js';
+import type { ClientTransaction, SentEvent } from '../model/stored-event.js';
 import { redactionTxnPrefix } from '../reading/event-serializer.js';
-import { checkRelation } from '../relations/relation-rules.js';
-import { checkContent } from './content-rules.js';
-import { deviceKeyOf, originOf } from './origin.js';
-import { findSentEvent } from './transactions.query.js';
+import { checkRelation } from './relation-rules.js';
+import { checkContent } from '../model/content-rules.js';
+import { deviceKeyOf, originOf } from '../model/requesters.js';
+import { findSentEvent } from '../store/transactions.query.js';
 
 /** What a client asks to be sent. */
 export interface SendRequest {

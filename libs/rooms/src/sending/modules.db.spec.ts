@@ -12,7 +12,7 @@ import { InvitePolicy } from '../membership/invite-policy.js';
 import { JoinService } from '../membership/join.service.js';
 import { MembershipService } from '../membership/membership.service.js';
 import { roomsMigrations } from '../migrations/index.js';
-import { InboundEvents } from '../persistence/inbound-events.service.js';
+import { InboundEvents } from '../pipeline/inbound-events.service.js';
 import { MembershipReader } from '../reading/membership-reader.js';
 import { buildRooms, requesterOf, type RoomsFixture } from '../rooms.fixture.js';
 import { RoomStateReader } from '../state/room-state-reader.js';

@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { EventStore } from '../persistence/event-store.js';
-import { isInTimeline, type StoredEvent } from '../persistence/stored-event.js';
+import { EventStore } from '../store/event-store.js';
+import { isInTimeline, type StoredEvent } from '../model/stored-event.js';
 import { authChainOf } from '../state/auth-chains.query.js';
 
 /** How far to walk back. */

@@ -2,9 +2,9 @@ import { Injectable } from '@nestjs/common';
 import type { RoomEvent } from '@rookery/events';
 import type { JsonObject } from '@rookery/matrix-types';
 import { MatrixError } from '@rookery/matrix-types';
-import { DraftBuilder } from '../persistence/draft-builder.js';
-import { RoomSnapshots } from '../persistence/room-snapshots.js';
-import { WorkingRoom } from '../persistence/working-room.js';
+import { DraftBuilder } from '../pipeline/draft-builder.js';
+import { RoomSnapshots } from '../room/room-snapshots.js';
+import { WorkingRoom } from '../room/working-room.js';
 
 /** A member event that a user of another server wants to send. */
 export interface MembershipDraft {

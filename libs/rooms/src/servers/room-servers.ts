@@ -1,7 +1,7 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Cache, Config } from '@rookery/platform';
 import { RoomHooks } from '../hooks.js';
-import { EventStore } from '../persistence/event-store.js';
+import { EventStore } from '../store/event-store.js';
 import { MembershipReader } from '../reading/membership-reader.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
 import { type ServerAcl, serverAclOf } from './server-acl.js';

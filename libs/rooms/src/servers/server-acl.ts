@@ -1,6 +1,6 @@
 import { isIP } from 'node:net';
 import type { JsonObject } from '@rookery/matrix-types';
-import { matchesGlob } from '../sending/content-rules.js';
+import { matchesGlob } from '../model/content-rules.js';
 
 /** Which servers may take part in a room. */
 export interface ServerAcl {

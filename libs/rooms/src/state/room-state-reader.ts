@@ -1,9 +1,9 @@
 import { Injectable } from '@nestjs/common';
 import { Database, type Db } from '@rookery/database';
 import { stateKeyOf, type StateMap } from '@rookery/state-res';
-import { EventStore } from '../persistence/event-store.js';
-import type { StoredEvent } from '../persistence/stored-event.js';
-import { RecentEvents } from '../reading/recent-events.js';
+import { EventStore } from '../store/event-store.js';
+import type { StoredEvent } from '../model/stored-event.js';
+import { RecentEvents } from '../store/recent-events.js';
 import { type StateFilter, stateFilterSql } from './state-filter.js';
 import { selectGroupsOf, selectStates } from './state-groups.query.js';
 

@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import type { RoomEvent, RoomVersionRules } from '@rookery/events';
 import { type AuthLinks, resolveState, type StateMap, type StateResProvider } from '@rookery/state-res';
-import { EventStore } from '../persistence/event-store.js';
+import { EventStore } from '../store/event-store.js';
 import { authDifference, generationAfter, selectChainPositions } from './auth-chains.query.js';
 import { selectAuthLinks } from './auth-links.query.js';
 

@@ -9,9 +9,9 @@ import { authStateOf, creatorsOf, parsePowerLevel, powerLevelsOf } from '@rooker
 import { RoomCreation } from '../creation/room-creation.service.js';
 import { moveListing } from '../directory/directory.query.js';
 import { RoomHooks } from '../hooks.js';
-import { Participation } from '../membership/participation.js';
-import { EventPersister } from '../persistence/event-persister.js';
-import { originOf } from '../sending/origin.js';
+import { Participation } from '../sending/participation.js';
+import { EventPersister } from '../pipeline/event-persister.js';
+import { originOf } from '../model/requesters.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
 
 /** State that is taken along as it is. */

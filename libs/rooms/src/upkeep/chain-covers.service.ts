@@ -1,8 +1,8 @@
 import { Injectable, type OnApplicationBootstrap, type OnModuleDestroy } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { Clock, Logger } from '@rookery/platform';
-import { EventPersister } from '../persistence/event-persister.js';
-import { RoomIds } from '../persistence/room-ids.js';
+import { EventPersister } from '../pipeline/event-persister.js';
+import { RoomIds } from '../store/room-ids.js';
 import { coverEvents, markCovered, selectUncovered, selectUncoveredEvents } from './chain-covers.query.js';
 import { PeriodicJob } from './periodic-job.js';
 

@@ -3,8 +3,8 @@ import { Database } from '@rookery/database';
 import { MatrixError } from '@rookery/matrix-types';
 import { Clock, Config, Logger } from '@rookery/platform';
 import { LRUCache } from 'lru-cache';
-import { EventPersister } from '../persistence/event-persister.js';
-import { dummyEventType } from '../persistence/stored-event.js';
+import { EventPersister } from '../pipeline/event-persister.js';
+import { dummyEventType } from '../model/stored-event.js';
 import { PeriodicJob } from './periodic-job.js';
 
 const periodMs = 60_000;

@@ -7,7 +7,7 @@ import { eachDatabase, eventually, FakeClock, SeededIds, type TestDatabase } fro
 import { AccountDataService, usersMigrations } from '@rookery/users';
 import { type CreateRoomRequest, RoomCreation } from '../creation/room-creation.service.js';
 import { RoomReadingService } from '../history/room-reading.service.js';
-import { AutoAcceptInvites } from '../membership/auto-accept.service.js';
+import { AutoAcceptInvites } from '../accounts/auto-accept.service.js';
 import { JoinService } from '../membership/join.service.js';
 import { MembershipService } from '../membership/membership.service.js';
 import { roomsMigrations } from '../migrations/index.js';

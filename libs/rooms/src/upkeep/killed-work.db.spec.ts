@@ -7,7 +7,7 @@ import { JoinService } from '../membership/join.service.js';
 import { roomsMigrations } from '../migrations/index.js';
 import { buildRooms, requesterOf, type RoomsFixture } from '../rooms.fixture.js';
 import { EventCreation } from '../sending/event-creation.service.js';
-import type { SentEvent } from '../persistence/stored-event.js';
+import type { SentEvent } from '../model/stored-event.js';
 import { PurgeService } from './purge.service.js';
 import { RedactionCensor } from './redaction-censor.js';
 import { RoomShutdown } from './room-shutdown.service.js';

@@ -1,6 +1,6 @@
 import { type Db, likeText, type SqlValue, type Tx } from '@rookery/database';
 import { domainOf } from '@rookery/matrix-types';
-import { deleteEventJson, shortenThreads, threadsWith } from '../persistence/write-events.query.js';
+import { deleteEventJson, shortenThreads, threadsWith } from '../pipeline/write-events.query.js';
 
 /** Tables that hold one row or more per event, by the column that names it. */
 const eventTables: readonly (readonly [table: string, column: string])[] = [

@@ -3,8 +3,8 @@ import { Database } from '@rookery/database';
 import { MatrixError } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
 import { RoomHooks } from '../hooks.js';
-import { EventPersister } from '../persistence/event-persister.js';
-import { EventStore } from '../persistence/event-store.js';
+import { EventPersister } from '../pipeline/event-persister.js';
+import { EventStore } from '../store/event-store.js';
 import { StateGroups } from '../state/state-groups-cache.js';
 import {
   deleteEvents,

@@ -2,7 +2,7 @@ import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/com
 import { Database } from '@rookery/database';
 import { eventFromRow, pduText, redactEvent } from '@rookery/events';
 import { Clock, Config, Logger, type Timer } from '@rookery/platform';
-import { EventStore, knownRules, sameServer } from '../persistence/event-store.js';
+import { EventStore, knownRules, sameServer } from '../store/event-store.js';
 
 interface DueRow {
   readonly event_id: string;

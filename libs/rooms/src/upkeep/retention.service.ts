@@ -1,7 +1,7 @@
 import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { Clock, Config, Logger } from '@rookery/platform';
-import { EventStore } from '../persistence/event-store.js';
+import { EventStore } from '../store/event-store.js';
 import { RetentionPolicies } from '../reading/retention-policies.js';
 import { PeriodicJob } from './periodic-job.js';
 import { PurgeService } from './purge.service.js';

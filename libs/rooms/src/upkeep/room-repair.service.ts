@@ -3,8 +3,8 @@ import { Database } from '@rookery/database';
 import { domainOf, isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
 import { authStateOf, powerLevelsOf } from '@rookery/state-res';
-import { EventPersister } from '../persistence/event-persister.js';
-import { dummyEventType } from '../persistence/stored-event.js';
+import { EventPersister } from '../pipeline/event-persister.js';
+import { dummyEventType } from '../model/stored-event.js';
 import { MembershipReader } from '../reading/membership-reader.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
 

@@ -9,7 +9,7 @@ import { RoomCreation } from '../creation/room-creation.service.js';
 import { JoinService } from '../membership/join.service.js';
 import { forget, hasLocalMember } from '../membership/membership.query.js';
 import { MembershipService } from '../membership/membership.service.js';
-import { EventPersister } from '../persistence/event-persister.js';
+import { EventPersister } from '../pipeline/event-persister.js';
 import { PurgeService } from './purge.service.js';
 import { RoomBlocking } from './room-blocking.service.js';
 import { RoomTasks, TaskInterrupted } from './room-tasks.js';

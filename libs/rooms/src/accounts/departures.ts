@@ -1,0 +1,46 @@
+import { Injectable, type OnModuleInit } from '@nestjs/common';
+import { MatrixError } from '@rookery/matrix-types';
+import { Logger } from '@rookery/platform';
+import { UserHooks } from '@rookery/users';
+import { MembershipReader } from '../reading/membership-reader.js';
+import { serverRequester } from '../upkeep/room-shutdown.service.js';
+import { MembershipService } from '../membership/membership.service.js';
+
+const parallelRooms = 8;
+
+/** Takes users whose accounts are closed out of their rooms, and gives up their invites and knocks. */
+@Injectable()
+export class Departures implements OnModuleInit {
+  constructor(
+    private readonly hooks: UserHooks,
+    private readonly memberships: MembershipReader,
+    private readonly membership: MembershipService,
+    private readonly logger: Logger,
+  ) {}
+
+  onModuleInit(): void {
+    this.hooks.deactivated.subscribe({ afterCommit: ({ userId }) => this.leaveAll(userId) });
+  }
+
+  /**
+   * Leaves every room and forgets it. A room that refuses is passed over: asking again would change nothing.
+   * @throws what is not a refusal; what is left is done by calling it again
+   */
+  async leaveAll(userId: string): Promise<void> {
+    const rooms = await this.memberships.roomsOf(userId, ['join', 'invite', 'knock']);
+    const requester = serverRequester(userId);
+    const worker = async (): Promise<void> => {
+      for (let room = rooms.pop(); room; room = rooms.pop()) {
+        const { roomId } = room;
+        try {
+          await this.membership.leave(requester, roomId, { unchecked: true });
+          await this.membership.forget(requester, roomId);
+        } catch (error) {
+          if (!MatrixError.is(error)) throw error;
+          this.logger.warn('A closed account could not leave a room', { userId, roomId, reason: error.message });
+        }
+      }
+    };
+    await Promise.all(Array.from({ length: parallelRooms }, worker));
+  }
+}

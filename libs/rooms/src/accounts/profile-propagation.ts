@@ -1,0 +1,88 @@
+import { Injectable, type OnModuleInit } from '@nestjs/common';
+import { MatrixError } from '@rookery/matrix-types';
+import { Logger } from '@rookery/platform';
+import { UserHooks } from '@rookery/users';
+import { EventPersister } from '../pipeline/event-persister.js';
+import { MembershipReader } from '../reading/membership-reader.js';
+import { RoomStateReader } from '../state/room-state-reader.js';
+import { MemberProfiles } from '../membership/member-profiles.js';
+
+const shownFields: ReadonlySet<string> = new Set(['displayname', 'avatar_url']);
+const parallelRooms = 8;
+
+/** Tells a user's rooms about a new name or avatar: the member events are sent again. */
+@Injectable()
+export class ProfilePropagation implements OnModuleInit {
+  readonly #running = new Map<string, Promise<void>>();
+  readonly #again = new Set<string>();
+
+  constructor(
+    private readonly hooks: UserHooks,
+    private readonly memberships: MembershipReader,
+    private readonly state: RoomStateReader,
+    private readonly profiles: MemberProfiles,
+    private readonly persister: EventPersister,
+    private readonly logger: Logger,
+  ) {}
+
+  onModuleInit(): void {
+    this.hooks.profileChanged.subscribe({
+      afterCommit: async ({ userId, fields, propagate }) => {
+        if (propagate && fields.some((field) => shownFields.has(field))) this.start(userId);
+        return Promise.resolve();
+      },
+    });
+  }
+
+  /** Brings all rooms of a user up to date, in the background; a change while that goes on starts it once more. */
+  start(userId: string): void {
+    if (this.#running.has(userId)) {
+      this.#again.add(userId);
+      return;
+    }
+    const run = this.#run(userId).finally(() => {
+      this.#running.delete(userId);
+      if (this.#again.delete(userId)) this.start(userId);
+    });
+    this.#running.set(userId, run);
+  }
+
+  /** Resolves when nothing is under way for a user. */
+  async settled(userId: string): Promise<void> {
+    for (let run = this.#running.get(userId); run; run = this.#running.get(userId)) await run;
+  }
+
+  async #run(userId: string): Promise<void> {
+    try {
+      const profile = await this.profiles.of(userId);
+      const pending = await this.memberships.joinedRoomIds(userId);
+      const worker = async (): Promise<void> => {
+        for (let roomId = pending.pop(); roomId !== undefined; roomId = pending.pop()) {
+          await this.#tell(userId, roomId, profile);
+        }
+      };
+      await Promise.all(Array.from({ length: parallelRooms }, worker));
+    } catch (error) {
+      this.logger.error('A profile could not be shown in rooms', { userId, err: error });
+    }
+  }
+
+  async #tell(userId: string, roomId: string, profile: Readonly<Record<string, unknown>>): Promise<void> {
+    const member = await this.state.currentEvent(roomId, 'm.room.member', userId);
+    if (member?.event.content['membership'] !== 'join') return;
+    const { displayname: _name, avatar_url: _avatar, reason: _reason, ...rest } = member.event.content;
+    try {
+      await this.persister.send({
+        roomId,
+        type: 'm.room.member',
+        stateKey: userId,
+        sender: userId,
+        content: { ...rest, ...profile, membership: 'join' },
+        skipUnchanged: true,
+      });
+    } catch (error) {
+      if (!MatrixError.is(error)) throw error;
+      this.logger.warn('A room refuses a new profile', { userId, roomId, reason: error.message });
+    }
+  }
+}

@@ -1,0 +1,248 @@
+import { Controller, Param, Post, Put } from '@nestjs/common';
+import { Access, Inbound, type InboundRequest, JsonBody, queryStrings, stable, Who } from '@rookery/http';
+import { type JsonObject, MatrixError } from '@rookery/matrix-types';
+import type { Requester } from '@rookery/platform';
+import { AliasService } from '../directory/alias.service.js';
+import { AnsweredTransactions } from '../sending/answered-transactions.js';
+import { JoinService } from '../membership/join.service.js';
+import { MembershipService } from '../membership/membership.service.js';
+import { type SignedClaim, ThreepidInvites } from '../membership/threepid-invites.js';
+
+const text = { type: 'string', maxLength: 4096 };
+const reasonSchema = { properties: { reason: text } };
+const joinSchema = {
+  properties: {
+    reason: text,
+    third_party_signed: {
+      type: 'object',
+      required: ['sender', 'mxid', 'token', 'signatures'],
+      properties: { sender: text, mxid: text, token: text, signatures: { type: 'object' } },
+    },
+  },
+};
+const targetSchema = { required: ['user_id'], properties: { user_id: { type: 'string' }, reason: text } };
+const inviteSchema = {
+  properties: {
+    user_id: { type: 'string' },
+    reason: text,
+    id_server: text,
+    id_access_token: text,
+    medium: text,
+    address: text,
+  },
+};
+
+interface ReasonBody {
+  readonly reason?: string | undefined;
+}
+
+interface JoinBody extends ReasonBody {
+  readonly third_party_signed?: SignedClaim | undefined;
+  readonly [key: string]: unknown;
+}
+
+interface TargetBody extends ReasonBody {
+  readonly user_id: string;
+}
+
+interface InviteBody extends Partial<TargetBody> {
+  readonly id_server?: string;
+  readonly id_access_token?: string;
+  readonly medium?: string;
+  readonly address?: string;
+}
+
+const maxVia = 50;
+
+/** Largest request that changes a membership, bytes. */
+const bodyLimitBytes = 65_536;
+
+/** Joining, leaving, inviting, removing. */
+@Controller()
+export class MembershipController {
+  constructor(
+    private readonly joins: JoinService,
+    private readonly memberships: MembershipService,
+    private readonly aliases: AliasService,
+    private readonly threepidInvites: ThreepidInvites,
+    private readonly transactions: AnsweredTransactions,
+  ) {}
+
+  /** POST /_matrix/client/v3/rooms/{roomId}/join */
+  @Post(stable('/rooms/:roomId/join'))
+  @Access({ auth: 'required', guests: true, suspended: false, bodyLimitBytes })
+  joinById(
+    @Who() requester: Requester,
+    @Inbound() request: InboundRequest,
+    @Param('roomId') roomId: string,
+    @JsonBody(joinSchema, { optional: true }) body: JoinBody,
+  ): Promise<object> {
+    return this.#join(requester, request, roomId, { reason: body.reason, third_party_signed: body.third_party_signed });
+  }
+
+  /** PUT /_matrix/client/v3/rooms/{roomId}/join/{txnId}, of clients from before the specification */
+  @Put(stable('/rooms/:roomId/join/:txnId'))
+  @Access({ auth: 'required', guests: true, suspended: false, bodyLimitBytes })
+  joinByIdOnce(
+    @Who() requester: Requester,
+    @Inbound() request: InboundRequest,
+    @Param('roomId') roomId: string,
+    @Param('txnId') txnId: string,
+    @JsonBody(joinSchema, { optional: true }) body: JoinBody,
+  ): Promise<object> {
+    return this.transactions.once(requester, ['rooms/join', roomId, txnId], () =>
+      this.joinById(requester, request, roomId, body),
+    );
+  }
+
+  /** POST /_matrix/client/v3/join/{roomIdOrAlias} */
+  @Post(stable('/join/:roomIdOrAlias'))
+  @Access({ auth: 'required', guests: true, suspended: false, bodyLimitBytes })
+  join(
+    @Who() requester: Requester,
+    @Inbound() request: InboundRequest,
+    @Param('roomIdOrAlias') roomIdOrAlias: string,
+    @JsonBody(joinSchema, { optional: true }) body: JoinBody,
+  ): Promise<object> {
+    return this.#join(requester, request, roomIdOrAlias, body);
+  }
+
+  /** PUT /_matrix/client/v3/join/{roomIdOrAlias}/{txnId}, of clients from before the specification */
+  @Put(stable('/join/:roomIdOrAlias/:txnId'))
+  @Access({ auth: 'required', guests: true, suspended: false, bodyLimitBytes })
+  joinOnce(
+    @Who() requester: Requester,
+    @Inbound() request: InboundRequest,
+    @Param('roomIdOrAlias') roomIdOrAlias: string,
+    @Param('txnId') txnId: string,
+    @JsonBody(joinSchema, { optional: true }) body: JoinBody,
+  ): Promise<object> {
+    return this.transactions.once(requester, ['join', roomIdOrAlias, txnId], () =>
+      this.join(requester, request, roomIdOrAlias, body),
+    );
+  }
+
+  /** POST /_matrix/client/v3/knock/{roomIdOrAlias} */
+  @Post(stable('/knock/:roomIdOrAlias'))
+  @Access({ auth: 'required', suspended: false, bodyLimitBytes })
+  async knock(
+    @Who() requester: Requester,
+    @Inbound() request: InboundRequest,
+    @Param('roomIdOrAlias') roomIdOrAlias: string,
+    @JsonBody(reasonSchema, { optional: true }) body: ReasonBody,
+  ): Promise<object> {
+    const { roomId, servers } = await this.aliases.resolveRoom(checkedId(roomIdOrAlias), viaIn(request));
+    await this.joins.knock(requester, roomId, { reason: body.reason, via: servers });
+    return { room_id: roomId };
+  }
+
+  /** POST /_matrix/client/v3/rooms/{roomId}/leave */
+  @Post(stable('/rooms/:roomId/leave'))
+  @Access({ auth: 'required', guests: true, bodyLimitBytes })
+  async leave(
+    @Who() requester: Requester,
+    @Param('roomId') roomId: string,
+    @JsonBody(reasonSchema, { optional: true }) body: ReasonBody,
+  ): Promise<object> {
+    await this.memberships.leave(requester, roomId, { reason: body.reason });
+    return {};
+  }
+
+  /** POST /_matrix/client/v3/rooms/{roomId}/forget */
+  @Post(stable('/rooms/:roomId/forget'))
+  @Access({ auth: 'required', guests: true, bodyLimitBytes })
+  async forget(@Who() requester: Requester, @Param('roomId') roomId: string): Promise<object> {
+    await this.memberships.forget(requester, roomId);
+    return {};
+  }
+
+  /** POST /_matrix/client/v3/rooms/{roomId}/invite */
+  @Post(stable('/rooms/:roomId/invite'))
+  @Access({ auth: 'required', suspended: false, bodyLimitBytes })
+  async invite(
+    @Who() requester: Requester,
+    @Param('roomId') roomId: string,
+    @JsonBody(inviteSchema) body: InviteBody,
+  ): Promise<object> {
+    if (body.user_id !== undefined) {
+      await this.memberships.invite(requester, roomId, body.user_id, { reason: body.reason });
+      return {};
+    }
+    const { medium, address, id_server: idServer, id_access_token: idAccessToken } = body;
+    if (medium === undefined || address === undefined || idServer === undefined) {
+      throw MatrixError.missingParam("Missing parameter 'user_id'");
+    }
+    await this.threepidInvites.invite(requester, roomId, { medium, address, idServer, idAccessToken });
+    return {};
+  }
+
+  /** PUT /_matrix/client/v3/rooms/{roomId}/invite/{txnId}, of clients from before the specification */
+  @Put(stable('/rooms/:roomId/invite/:txnId'))
+  @Access({ auth: 'required', suspended: false, bodyLimitBytes })
+  inviteOnce(
+    @Who() requester: Requester,
+    @Param('roomId') roomId: string,
+    @Param('txnId') txnId: string,
+    @JsonBody(inviteSchema) body: InviteBody,
+  ): Promise<object> {
+    return this.transactions.once(requester, ['rooms/invite', roomId, txnId], () =>
+      this.invite(requester, roomId, body),
+    );
+  }
+
+  /** POST /_matrix/client/v3/rooms/{roomId}/kick */
+  @Post(stable('/rooms/:roomId/kick'))
+  @Access({ auth: 'required', suspended: false, bodyLimitBytes })
+  async kick(
+    @Who() requester: Requester,
+    @Param('roomId') roomId: string,
+    @JsonBody(targetSchema) body: TargetBody,
+  ): Promise<object> {
+    await this.memberships.kick(requester, roomId, body.user_id, { reason: body.reason });
+    return {};
+  }
+
+  /** POST /_matrix/client/v3/rooms/{roomId}/ban */
+  @Post(stable('/rooms/:roomId/ban'))
+  @Access({ auth: 'required', suspended: false, bodyLimitBytes })
+  async ban(
+    @Who() requester: Requester,
+    @Param('roomId') roomId: string,
+    @JsonBody(targetSchema) body: TargetBody,
+  ): Promise<object> {
+    await this.memberships.ban(requester, roomId, body.user_id, { reason: body.reason });
+    return {};
+  }
+
+  /** POST /_matrix/client/v3/rooms/{roomId}/unban */
+  @Post(stable('/rooms/:roomId/unban'))
+  @Access({ auth: 'required', suspended: false, bodyLimitBytes })
+  async unban(
+    @Who() requester: Requester,
+    @Param('roomId') roomId: string,
+    @JsonBody(targetSchema) body: TargetBody,
+  ): Promise<object> {
+    await this.memberships.unban(requester, roomId, body.user_id, { reason: body.reason });
+    return {};
+  }
+
+  async #join(requester: Requester, request: InboundRequest, idOrAlias: string, body: JoinBody): Promise<object> {
+    const { roomId, servers } = await this.aliases.resolveRoom(checkedId(idOrAlias), viaIn(request));
+    const { reason, third_party_signed: claim, ...more } = body;
+    if (claim) await this.threepidInvites.claim(requester, roomId, claim);
+    // NOTSPEC: clients put keys of their own into their member event this way.
+    const content = Object.keys(more).length > 0 ? (more as JsonObject) : undefined;
+    await this.joins.join(requester, roomId, { reason, content, via: servers });
+    return { room_id: roomId };
+  }
+}
+
+function viaIn(request: InboundRequest): string[] {
+  const servers = [...queryStrings(request, 'via'), ...queryStrings(request, 'server_name')];
+  return [...new Set(servers)].slice(0, maxVia);
+}
+
+function checkedId(idOrAlias: string): string {
+  if (!/^[!#]/.test(idOrAlias)) throw MatrixError.invalidParam('This is neither a room id nor an alias');
+  return idOrAlias;
+}

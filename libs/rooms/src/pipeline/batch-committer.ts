@@ -1,0 +1,180 @@
+import { Injectable } from '@nestjs/common';
+import { Database, type Tx } from '@rookery/database';
+import { domainOf } from '@rookery/matrix-types';
+import { Clock, Config } from '@rookery/platform';
+import { Notifier } from '@rookery/replication';
+import { isStored } from '../store/event-store.query.js';
+import { type EventBatch, type MemberMove, type PushNote, RoomHooks, type RoomView } from '../hooks.js';
+import { RecentEvents } from '../store/recent-events.js';
+import { TimelineGaps } from '../store/timeline-gaps.js';
+import { EventStore, sameServer } from '../store/event-store.js';
+import { Gathering } from './gathering.js';
+import { RoomIds } from '../store/room-ids.js';
+import { isServable, type StoredEvent } from '../model/stored-event.js';
+import type { WorkingRoom } from '../room/working-room.js';
+import { type WritableBatch, writeBatches } from './write-events.query.js';
+
+/** A batch of more events is written by itself: a room with a long past must not hold up those that send a message. */
+const maxShared = 20;
+
+/** How a batch is written. */
+export interface CommitOptions {
+  /** Written before the events, in the same transaction: the row of a new room. */
+  readonly first?: (tx: Tx) => Promise<void>;
+  /** The events are older than what is known: they get negative stream orderings and wake nobody. */
+  readonly backfilled?: boolean;
+}
+
+/** A batch on its way into the database. */
+interface Writing extends WritableBatch {
+  readonly batch: EventBatch;
+  /** What the hooks have prepared, in their order. */
+  readonly prepared: readonly unknown[];
+  readonly first: CommitOptions['first'];
+}
+
+/** Makes a batch of staged events durable, with everything that hooks add, and tells the world. */
+@Injectable()
+export class BatchCommitter {
+  readonly #gathering = new Gathering<Writing>(
+    (writings) => this.#write(writings),
+    (ms, then) => this.clock.after(ms, then),
+  );
+
+  constructor(
+    private readonly database: Database,
+    private readonly ids: RoomIds,
+    private readonly events: EventStore,
+    private readonly recent: RecentEvents,
+    private readonly gaps: TimelineGaps,
+    private readonly hooks: RoomHooks,
+    private readonly notifier: Notifier,
+    private readonly clock: Clock,
+    private readonly config: Config,
+  ) {}
+
+  /**
+   * @returns the events with their stream orderings, once they are durable
+   * @throws what the database or a hook throws; then nothing was written and `room` must be thrown away
+   */
+  async commit(room: WorkingRoom, options: CommitOptions = {}): Promise<StoredEvent[]> {
+    const stream = options.backfilled ? this.ids.backfill : this.ids.events;
+    const chainIds = await this.ids.authChains(
+      room.staged.filter((staged) => staged.event.stateKey !== undefined).length,
+    );
+    const allocation = await stream.allocate(room.staged.length);
+    // The past goes downwards: the older, the smaller.
+    const orderings = options.backfilled ? [...allocation.ids].reverse() : allocation.ids;
+    try {
+      const receivedTs = this.clock.nowMs();
+      const stored = room.staged.map((staged, index): StoredEvent => ({
+        event: staged.event,
+        streamOrdering: orderings[index]!,
+        receivedTs,
+        outlier: staged.outlier,
+        rejectedReason: staged.rejectedReason,
+        softFailed: staged.softFailed,
+        transaction: staged.transaction,
+        replacesState: staged.replacesState,
+        redactedBy: undefined,
+      }));
+      room.applyToBase();
+      const notes = new Map<string, PushNote>();
+      const batch: EventBatch = {
+        roomId: room.roomId,
+        events: stored,
+        moves: movesIn(room, stored),
+        backfilled: options.backfilled ?? false,
+        room: this.#view(room),
+        note: (eventId, note) => void notes.set(eventId, note),
+      };
+      const hooks = this.hooks.all;
+      const prepared: unknown[] = [];
+      for (const hook of hooks) {
+        const answer = hook.prepare?.(batch);
+        prepared.push(answer instanceof Promise ? await answer : answer);
+      }
+      const { first } = options;
+      const writing = { room, stored, chainIds, notes, batch, prepared, first, serverName: this.config.serverName };
+      const isAlone = first !== undefined || stored.length > maxShared;
+      if (isAlone) await this.#write([writing]);
+      else await this.#gathering.add(writing);
+      room.base.unwritten = undefined;
+      this.#remember(room, stored);
+      if (!options.backfilled) this.recent.remember(room, stored);
+      this.gaps.note(room.roomId, room.gaps);
+      allocation.done();
+      if (!options.backfilled) this.#announce(room, stored);
+      for (const [index, hook] of hooks.entries()) hook.afterCommit?.(batch, prepared[index]);
+      return stored;
+    } finally {
+      allocation.done();
+    }
+  }
+
+  /** Writes batches of different rooms, all or none. */
+  #write(writings: readonly Writing[]): Promise<void> {
+    const hooks = this.hooks.all;
+    const [{ stored }] = writings as [Writing, ...Writing[]];
+    return this.database.write(
+      async (tx) => {
+        for (const { first } of writings) if (first) await first(tx);
+        await writeBatches(tx, writings);
+        for (const { batch, prepared } of writings) {
+          for (const [index, hook] of hooks.entries()) {
+            if (hook.inTransaction) await hook.inTransaction(tx, batch, prepared[index]);
+          }
+        }
+      },
+      { name: 'persist_events', happened: (db) => isStored(db, stored[0]!) },
+    );
+  }
+
+  #view(room: WorkingRoom): RoomView {
+    const { events } = this;
+    return {
+      roomId: room.roomId,
+      rules: room.rules,
+      stateId: (type, stateKey) => room.stateId(type, stateKey),
+      state(type, stateKey) {
+        const id = room.stateId(type, stateKey);
+        if (id === undefined) return undefined;
+        return (room.stagedById.get(id) ?? events.peek(id))?.event ?? events.one(id).then((stored) => stored?.event);
+      },
+      localMembers: room.base.localMembers,
+      joinedCount: room.base.tally.join,
+      remoteServers: room.base.remoteServers,
+    };
+  }
+
+  /** Local events go into the cache; foreign ones may have a redaction waiting for them and are read when needed. */
+  #remember(room: WorkingRoom, stored: readonly StoredEvent[]): void {
+    for (const [index, entry] of stored.entries()) {
+      const staged = room.staged[index]!;
+      const { event } = entry;
+      if (staged.replacesOutlier) this.events.forget([event.eventId]);
+      if (domainOf(event.sender) === this.config.serverName) this.events.remember(entry, staged.json.length * 2);
+      if (staged.redactionRecheck === undefined || event.redacts === undefined || !isServable(entry)) continue;
+      const target = this.events.peek(event.redacts);
+      if (target && target.event.roomId !== event.roomId) continue;
+      const counts = !target || !staged.redactionRecheck || sameServer(event.sender, target.event.sender);
+      if (counts) this.events.redact(event.redacts, event.eventId);
+    }
+  }
+
+  #announce(room: WorkingRoom, stored: readonly StoredEvent[]): void {
+    const members = stored.flatMap(({ event }) => (event.type === 'm.room.member' ? (event.stateKey ?? []) : []));
+    const affected = [...members, ...movesIn(room, stored).map((move) => move.userId)].filter(
+      (userId) => !room.base.localMembers.has(userId),
+    );
+    this.notifier.announce('events', stored.at(-1)!.streamOrdering, {
+      users: affected.length === 0 ? room.base.localMembers : new Set([...room.base.localMembers, ...affected]),
+      rooms: [room.roomId],
+    });
+  }
+}
+
+const movesIn = ({ changes }: WorkingRoom, stored: readonly StoredEvent[]): MemberMove[] =>
+  changes.flatMap(({ type, stateKey: userId, cause, eventId, prevEventId }) =>
+    type === 'm.room.member' ? [{ userId, streamOrdering: stored[cause]!.streamOrdering, eventId, prevEventId }] : [],
+  );

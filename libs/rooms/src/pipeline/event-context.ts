@@ -1,0 +1,299 @@
+import { Injectable } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import type { RoomEvent } from '@rookery/events';
+import { stateKeyOf, type StateMap } from '@rookery/state-res';
+import { LRUCache } from 'lru-cache';
+import { StateGroups } from '../state/state-groups-cache.js';
+import { fullGroup, planGroup, type GroupPlan } from '../state/state-groups.js';
+import { type ChainLink, selectChain, selectDeltas, selectGroupsIn } from '../state/state-groups.query.js';
+import { StateResolver } from '../state/state-resolver.js';
+import { EventStore } from '../store/event-store.js';
+import { RoomIds } from '../store/room-ids.js';
+import { stateDiff, type WorkingRoom } from '../room/working-room.js';
+
+/** The state of a room before an event. */
+export interface StateBefore {
+  /** Chain of the group that holds it. */
+  readonly chain: readonly ChainLink[];
+  readonly size: number;
+  idAt(key: string): string | undefined;
+  whole(): Promise<StateMap>;
+}
+
+/** So many events that do not count are looked at between an event and the heads below it. */
+const maxBetween = 500;
+
+/** Finds the state before an event, makes the group after it, moves extremities and current state on. */
+@Injectable()
+export class Placement {
+  /** Groups of events stored lately: forks start from these. */
+  readonly #recentGroups = new LRUCache<string, { readonly roomId: string; readonly group: number }>({
+    maxSize: 20_000,
+    sizeCalculation: () => 1,
+  });
+
+  constructor(
+    private readonly database: Database,
+    private readonly groups: StateGroups,
+    private readonly resolver: StateResolver,
+    private readonly ids: RoomIds,
+    private readonly events: EventStore,
+  ) {}
+
+  /** The state on top of which the next event is sent: current state. */
+  async current(room: WorkingRoom): Promise<StateBefore> {
+    room.chain ??= await this.#chainForCurrent(room);
+    return this.#live(room, room.chain);
+  }
+
+  /** The state before an event with these previous events, or which of them have no known state. */
+  async before(
+    room: WorkingRoom,
+    prevEventIds: readonly string[],
+  ): Promise<StateBefore | { readonly missing: readonly string[] }> {
+    const heads = room.extremities;
+    // Only the event that begins the room follows upon nothing, and it may come in long after others.
+    if (prevEventIds.length === 0) return noState;
+    if (prevEventIds.length === heads.size && prevEventIds.every((id) => heads.has(id))) return this.current(room);
+    const groups = await this.#groupsOf(room, prevEventIds);
+    const missing = prevEventIds.filter((id) => !groups.has(id));
+    if (missing.length > 0) return { missing };
+    const distinct = new Set(groups.values());
+    const { chain } = room;
+    if (distinct.size === 1 && chain?.[0] && distinct.has(chain[0].group)) return this.#live(room, chain);
+    return this.#merged(room, [...distinct]);
+  }
+
+  /** Which of these events have no known state. */
+  async unknown(room: WorkingRoom, eventIds: readonly string[]): Promise<string[]> {
+    const groups = await this.#groupsOf(room, eventIds);
+    return eventIds.filter((id) => !groups.has(id));
+  }
+
+  /** The same state, for whoever looks at it through {@link WorkingRoom.still}. */
+  asSeen(still: WorkingRoom, before: StateBefore): StateBefore {
+    return still.chain !== undefined && before.chain === still.chain ? this.#live(still, still.chain) : before;
+  }
+
+  /** A group for a state that came from elsewhere. */
+  async given(room: WorkingRoom, state: StateMap): Promise<StateBefore> {
+    const plan = fullGroup(await this.ids.stateGroup(), state);
+    room.groups.set(plan.group, plan);
+    return fixed(plan.chain, state);
+  }
+
+  /** The group after an accepted event; makes one when the event is state. */
+  async groupAfter(room: WorkingRoom, before: StateBefore, event: RoomEvent): Promise<readonly ChainLink[]> {
+    if (event.stateKey === undefined) return before.chain;
+    const key = stateKeyOf(event.type, event.stateKey);
+    const changes = new Map([[key, event.eventId]]);
+    if (before.size === 0) return this.#keep(room, fullGroup(await this.ids.stateGroup(), changes));
+    const size = before.size + (before.idAt(key) === undefined ? 1 : 0);
+    const plan = await planGroup(
+      await this.ids.stateGroup(),
+      before.chain,
+      changes,
+      (groups) => this.#deltasOf(room, groups),
+      size,
+      async () => new Map(await before.whole()).set(key, event.eventId),
+    );
+    return this.#keep(room, plan);
+  }
+
+  /**
+   * Makes an accepted event an extremity, after it was staged.
+   * @param isReferenced an event that came later names it already: then it is none
+   */
+  async advance(
+    room: WorkingRoom,
+    event: RoomEvent,
+    before: StateBefore,
+    chain: readonly ChainLink[],
+    isReferenced = false,
+  ): Promise<void> {
+    const group = groupOf(chain);
+    if (group === undefined) throw new Error(`An accepted event without a state: ${event.eventId}`);
+    this.#recentGroups.set(event.eventId, { roomId: room.roomId, group });
+    const covered = await this.#cover(room, event);
+    // What names it need not lead to a head, as a piece of the past that another server made up: a room is never without one.
+    const isHead = !isReferenced || room.extremities.size === 0;
+    if (!isHead && covered === 0) return;
+    const wasOnTop = before.chain === room.chain && isHead;
+    if (isHead) room.extremities.set(event.eventId, { depth: event.depth, group });
+    const key = event.stateKey === undefined ? undefined : stateKeyOf(event.type, event.stateKey);
+    if (room.extremities.size === 1 && wasOnTop) {
+      if (key !== undefined) room.change(key, event);
+      room.chain = chain;
+      return;
+    }
+    const groups = new Set([...room.extremities.values()].map((extremity) => extremity.group));
+    if (groups.size === 1 && room.chain?.[0]?.group === [...groups][0]) return;
+    const now = await this.#merged(room, [...groups]);
+    const changes = stateDiff(room.wholeState(), await now.whole());
+    const wanted = [...changes.values()].filter((id) => id !== undefined);
+    const events = await this.resolver.load(wanted, room.stagedById);
+    for (const [changed, eventId] of changes)
+      room.change(changed, eventId === undefined ? undefined : events.get(eventId));
+    room.chain = now.chain;
+  }
+
+  /** Told when a batch has failed. */
+  forget(room: WorkingRoom): void {
+    for (const staged of room.staged) this.#recentGroups.delete(staged.event.eventId);
+  }
+
+  /**
+   * Takes away the heads upon which an event follows, be it by way of events that are kept and do not count.
+   * @returns how many
+   */
+  async #cover(room: WorkingRoom, event: RoomEvent): Promise<number> {
+    const { extremities } = room;
+    const before = extremities.size;
+    const seen = new Set(event.prevEventIds);
+    let level = event.prevEventIds.filter((id) => !extremities.delete(id));
+    while (level.length > 0 && extremities.size > 0 && seen.size <= maxBetween) {
+      const stored = await this.events.many(level.filter((id) => !room.stagedById.has(id)));
+      const next: string[] = [];
+      for (const id of level) {
+        const entry = room.stagedById.get(id) ?? stored.get(id);
+        if (!entry || entry.outlier || (entry.rejectedReason === undefined && !entry.softFailed)) continue;
+        for (const prev of entry.event.prevEventIds) {
+          if (seen.has(prev)) continue;
+          seen.add(prev);
+          if (!extremities.delete(prev)) next.push(prev);
+        }
+      }
+      level = next;
+    }
+    return before - extremities.size;
+  }
+
+  /** Told when something else than storing events has changed a room's tables: groups may be gone. */
+  forgetRoom(roomId: string): void {
+    for (const [eventId, recent] of this.#recentGroups)
+      if (recent.roomId === roomId) this.#recentGroups.delete(eventId);
+  }
+
+  #live(room: WorkingRoom, chain: readonly ChainLink[]): StateBefore {
+    return {
+      chain,
+      size: room.size,
+      idAt: (key) => room.idAt(key),
+      whole: () => Promise.resolve(room.wholeState()),
+    };
+  }
+
+  #keep(room: WorkingRoom, plan: GroupPlan): readonly ChainLink[] {
+    room.groups.set(plan.group, plan);
+    return plan.chain;
+  }
+
+  async #groupsOf(room: WorkingRoom, eventIds: readonly string[]): Promise<Map<string, number>> {
+    const groups = new Map<string, number>();
+    const unknown: string[] = [];
+    for (const id of eventIds) {
+      const staged = room.stagedById.get(id);
+      const group = staged ? staged.group : (room.extremities.get(id)?.group ?? this.#recentGroupOf(room, id));
+      if (group !== undefined) groups.set(id, group);
+      else unknown.push(id);
+    }
+    for (const [id, group] of await selectGroupsIn(this.database, room.roomId, unknown)) groups.set(id, group);
+    return groups;
+  }
+
+  #recentGroupOf({ roomId }: WorkingRoom, eventId: string): number | undefined {
+    const recent = this.#recentGroups.get(eventId);
+    return recent?.roomId === roomId ? recent.group : undefined;
+  }
+
+  async #chainForCurrent(room: WorkingRoom): Promise<readonly ChainLink[]> {
+    const groups = [...new Set([...room.extremities.values()].map((extremity) => extremity.group))];
+    if (groups.length === 0) return [];
+    return (await this.#merged(room, groups)).chain;
+  }
+
+  /** One state for several groups, by state resolution. */
+  async #merged(room: WorkingRoom, groups: readonly number[]): Promise<StateBefore> {
+    const states = await this.#statesOf(room, groups);
+    const [first, ...others] = states;
+    if (!first) return noState;
+    if (others.length === 0) return fixed(await this.#chainOf(room, first[0]), first[1]);
+    const resolved = await this.resolver.resolve([...states.values()], room.rules, room.stagedById);
+    let best = { group: first[0], diff: stateDiff(first[1], resolved) };
+    for (const [group, state] of others) {
+      const diff = stateDiff(state, resolved);
+      if (diff.size < best.diff.size) best = { group, diff };
+    }
+    const chain = await this.#chainOf(room, best.group);
+    if (best.diff.size === 0) return fixed(chain, resolved);
+    const isRemoval = [...best.diff.values()].includes(undefined);
+    const plan = isRemoval
+      ? fullGroup(await this.ids.stateGroup(), resolved)
+      : await planGroup(
+          await this.ids.stateGroup(),
+          chain,
+          best.diff as StateMap,
+          (skipped) => this.#deltasOf(room, skipped),
+          resolved.size,
+          () => Promise.resolve(resolved),
+        );
+    return fixed(this.#keep(room, plan), resolved);
+  }
+
+  /** The states of all these groups, in their order: what is staged of them, laid over what is stored. */
+  async #statesOf(room: WorkingRoom, groups: readonly number[]): Promise<Map<number, StateMap>> {
+    // What is staged is told from what is stored once, before anything is waited for.
+    const layers = groups.map((group) => {
+      const plans: GroupPlan[] = [];
+      let stored: number | undefined = group;
+      for (let plan = room.groups.get(group); plan; plan = stored === undefined ? undefined : room.groups.get(stored)) {
+        plans.push(plan);
+        stored = plan.prev;
+      }
+      return { group, plans, stored };
+    });
+    const states = await this.groups.all(layers.flatMap(({ stored }) => stored ?? []));
+    const below = (stored: number | undefined): StateMap => {
+      const state = stored === undefined ? new Map<string, string>() : states.get(stored);
+      if (!state) throw new Error(`State group ${stored} was not read`);
+      return state;
+    };
+    return new Map(
+      layers.map(({ group, plans, stored }) => {
+        if (plans.length === 0) return [group, below(stored)];
+        const state = new Map(below(stored));
+        for (const plan of plans.reverse()) for (const [key, eventId] of plan.rows) state.set(key, eventId);
+        return [group, state];
+      }),
+    );
+  }
+
+  /** @throws Error when there is no such group: nothing may be built upon a state that nobody knows */
+  async #chainOf(room: WorkingRoom, group: number): Promise<readonly ChainLink[]> {
+    const chain = room.groups.get(group)?.chain ?? (await selectChain(this.database, group));
+    if (chain.length === 0) throw new Error(`There is no state group ${group}`);
+    return chain;
+  }
+
+  async #deltasOf(room: WorkingRoom, groups: readonly number[]): Promise<Map<number, StateMap>> {
+    const deltas = new Map<number, StateMap>();
+    const stored: number[] = [];
+    for (const group of groups) {
+      const plan = room.groups.get(group);
+      if (plan) deltas.set(group, plan.rows);
+      else stored.push(group);
+    }
+    if (stored.length === 0) return deltas;
+    for (const [group, delta] of await selectDeltas(this.database, stored)) deltas.set(group, delta);
+    return deltas;
+  }
+}
+
+/** The group at the top of a chain; a chain that holds no state has none. */
+export const groupOf = (chain: readonly ChainLink[]): number | undefined => chain[0]?.group;
+
+const noState: StateBefore = fixed([], new Map());
+
+function fixed(chain: readonly ChainLink[], state: StateMap): StateBefore {
+  return { chain, size: state.size, idAt: (key) => state.get(key), whole: () => Promise.resolve(state) };
+}

@@ -1,0 +1,115 @@
+import { Injectable } from '@nestjs/common';
+import type { RoomEvent } from '@rookery/events';
+import type { JsonObject } from '@rookery/matrix-types';
+import {
+  callbackContext,
+  type GateVerdict,
+  ModuleDispatcher,
+  refusalError,
+  type StateReader,
+  toModuleDraft,
+  toModuleEvent,
+  toStateView,
+} from '@rookery/module-host';
+import { splitStateKey, stateKeyOf } from '@rookery/state-res';
+import { EventStore } from '../store/event-store.js';
+import type { DraftOrigin, EventDraft } from './event-persister.js';
+import type { StateBefore } from './event-context.js';
+import type { WorkingRoom } from '../room/working-room.js';
+
+/** Asks the modules about events before they are stored. */
+@Injectable()
+export class EventGates {
+  constructor(
+    private readonly modules: ModuleDispatcher,
+    private readonly events: EventStore,
+  ) {}
+
+  /** Whether any module wants to see events. */
+  get active(): boolean {
+    return this.transforms || this.judges;
+  }
+
+  /** Whether third-party rules want to see drafts. */
+  get transforms(): boolean {
+    return this.modules.has('checkEventAllowed');
+  }
+
+  /** Whether spam checkers want to see finished events. */
+  get judges(): boolean {
+    return this.modules.has('checkEventForSpam');
+  }
+
+  /**
+   * Lets third-party rules see a draft, and change its content.
+   * @throws MatrixError when a module refuses
+   */
+  async transform(room: WorkingRoom, draft: EventDraft, before: StateBefore, nowMs: number): Promise<JsonObject> {
+    const given = toModuleDraft({
+      roomId: room.roomId,
+      roomVersion: room.rules.version,
+      type: draft.type,
+      stateKey: draft.stateKey,
+      sender: draft.sender,
+      content: draft.content,
+      originServerTs: draft.originServerTs ?? nowMs,
+      redacts: draft.redacts,
+    });
+    const view = toStateView(new StateOfPlace(this.events, room, before));
+    const verdict = await this.modules.transform('checkEventAllowed', context(draft.origin), given, view);
+    if (!verdict.allowed) throw refusalError(verdict);
+    return verdict.value === given ? draft.content : verdict.value.content;
+  }
+
+  /** What spam checkers say about a finished event. */
+  spam(event: RoomEvent, origin?: DraftOrigin): Promise<GateVerdict> {
+    return this.modules.gate('checkEventForSpam', context(origin), toModuleEvent(event));
+  }
+
+  /**
+   * What third-party rules and spam checkers say about an event of another server.
+   * @param origin the server that sent it
+   */
+  async foreignAllowed(room: WorkingRoom, event: RoomEvent, before: StateBefore, origin: string): Promise<boolean> {
+    if (!this.active) return true;
+    const foreign = callbackContext(undefined, { source: 'federation', origin });
+    const given = toModuleEvent(event);
+    if (this.transforms) {
+      const view = toStateView(new StateOfPlace(this.events, room, before));
+      if (!(await this.modules.transform('checkEventAllowed', foreign, given, view)).allowed) return false;
+    }
+    return (await this.modules.gate('checkEventForSpam', foreign, given)).allowed;
+  }
+}
+
+/** The state at a place in a room, staged events included. */
+class StateOfPlace implements StateReader {
+  constructor(
+    private readonly events: EventStore,
+    private readonly room: WorkingRoom,
+    private readonly before: StateBefore,
+  ) {}
+
+  async get(type: string, stateKey: string): Promise<RoomEvent | undefined> {
+    const id = this.before.idAt(stateKeyOf(type, stateKey));
+    return id === undefined ? undefined : (await this.#load([id]))[0];
+  }
+
+  async ofType(type: string): Promise<RoomEvent[]> {
+    const whole = await this.before.whole();
+    return this.#load([...whole].filter(([key]) => splitStateKey(key)[0] === type).map(([, id]) => id));
+  }
+
+  async all(): Promise<RoomEvent[]> {
+    return this.#load([...(await this.before.whole()).values()]);
+  }
+
+  async #load(ids: readonly string[]): Promise<RoomEvent[]> {
+    const { stagedById } = this.room;
+    const stored = await this.events.events(ids.filter((id) => !stagedById.has(id)));
+    return ids.flatMap((id) => stagedById.get(id)?.event ?? stored.get(id) ?? []);
+  }
+}
+
+const context = (origin: DraftOrigin | undefined): ReturnType<typeof callbackContext> =>
+  callbackContext(origin?.requester, origin);

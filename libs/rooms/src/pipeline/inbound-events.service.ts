@@ -1,0 +1,186 @@
+import { Injectable } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import type { RoomEvent } from '@rookery/events';
+import { type MissingEventsSource, RemoteRooms } from '../remote-rooms.js';
+import { EventPersister, type ForeignEvent, type ForeignState, type ReceiveVerdict } from './event-persister.js';
+import { EventStore } from '../store/event-store.js';
+import { byAuth, byPrev } from './remote-stager.js';
+import { selectExtremities, selectRoom } from '../room/room-snapshot.query.js';
+
+/** How often the ancestors of one event are asked for before its state is taken from the origin, or it is given up. */
+const maxRounds = 5;
+/** Auth events that are fetched for one event, over all rounds. */
+const maxAuthEvents = 500;
+/** Events of a gap whose auth chain is asked for as a whole. */
+const maxChains = 5;
+/** Places in a gap at which the state is taken from the origin. */
+const maxStates = 5;
+
+/**
+ * Receives events of other servers, and fetches what is missing before them: previous events first, since most of the auth
+ * events that are missing are among them, then the auth chain, and where the gap is too wide the state that the origin has.
+ * @spec server-server-api#checks-performed-on-receipt-of-a-pdu
+ */
+@Injectable()
+export class InboundEvents {
+  constructor(
+    private readonly persister: EventPersister,
+    private readonly events: EventStore,
+    private readonly remote: RemoteRooms,
+    private readonly database: Database,
+  ) {}
+
+  /**
+   * @param origin the server to ask for what is missing
+   * @returns what became of the event; `missingAncestors` when the origin would not fill the gap: nothing was stored then
+   */
+  async receive(origin: string, roomId: string, foreign: ForeignEvent): Promise<ReceiveVerdict> {
+    let verdict = await this.#try(origin, roomId, foreign);
+    const source = this.remote.missingEvents;
+    if (!source) return verdict;
+    const { event } = foreign;
+    const auth = new AuthBudget();
+    let askedForPrev = false;
+    for (let round = 0; round < maxRounds && verdict.kind === 'missingAncestors'; round++) {
+      const { eventIds } = verdict;
+      const isPrev = (id: string): boolean => event.prevEventIds.includes(id);
+      // The same event may be both: once it is known it still lacks a place in the timeline.
+      const named = eventIds.filter((id) => event.authEventIds.includes(id) || !isPrev(id));
+      const missingAuth = await this.#unknown(named);
+      if (!askedForPrev && (eventIds.length === 0 || eventIds.some(isPrev))) {
+        askedForPrev = true;
+        await this.#fetchPrev(source, origin, event);
+      } else if (missingAuth.length > 0) {
+        const isSomeThere = await this.#fetchAuth(source, origin, event, missingAuth, auth);
+        if (!isSomeThere) return verdict;
+      } else {
+        return this.#withOriginsState(source, origin, foreign, verdict);
+      }
+      verdict = await this.#try(origin, roomId, foreign);
+    }
+    return verdict;
+  }
+
+  /**
+   * Fetches the auth events of events that are about to be stored, where they are not known.
+   * @param given what comes with the events
+   */
+  async completeAuth(
+    origin: string,
+    roomId: string,
+    events: readonly RoomEvent[],
+    given: ForeignState = { state: [], authChain: [] },
+  ): Promise<void> {
+    const own = new Set([...events, ...given.state, ...given.authChain].map((event) => event.eventId));
+    const named = new Set(events.flatMap((event) => event.authEventIds).filter((id) => !own.has(id)));
+    const known = await this.events.many(named);
+    const missing = [...named].filter((id) => !known.has(id));
+    const source = this.remote.missingEvents;
+    const first = events.find(
+      (event) => event.roomId === roomId && event.authEventIds.some((id) => missing.includes(id)),
+    );
+    if (first && source) await this.#fetchAuth(source, origin, first, missing, new AuthBudget());
+  }
+
+  async #try(origin: string, roomId: string, foreign: ForeignEvent): Promise<ReceiveVerdict> {
+    const [verdict] = await this.persister.receive(roomId, [{ origin, ...foreign }]);
+    if (!verdict) throw new Error(`No verdict for ${foreign.event.eventId}`);
+    return verdict;
+  }
+
+  /**
+   * Fetches auth events, their auth events and so on, and stores them as outliers.
+   * @param above an event that rests upon them
+   * @returns whether any came that was not known
+   */
+  async #fetchAuth(
+    source: MissingEventsSource,
+    origin: string,
+    above: RoomEvent,
+    eventIds: readonly string[],
+    budget: AuthBudget,
+  ): Promise<boolean> {
+    const { roomId } = above;
+    const room = await selectRoom(this.database, roomId);
+    if (!room || budget.events <= 0) return false;
+    const fetched = new Map<string, RoomEvent>();
+    const take = async (told: readonly RoomEvent[]): Promise<void> => {
+      const known = await this.events.many(told.map((event) => event.eventId));
+      for (const event of told) {
+        const isFresh = event.roomId === roomId && !known.has(event.eventId) && !fetched.has(event.eventId);
+        if (isFresh && budget.events > 0) {
+          fetched.set(event.eventId, event);
+          budget.events--;
+        }
+      }
+    };
+    if (budget.chains-- > 0) await take(await source.authChain(origin, roomId, above.eventId));
+    // What one answer did not bring is asked for singly, level by level.
+    const asked = new Set<string>();
+    for (let wanted = [...eventIds]; budget.events > 0;) {
+      wanted = await this.#unknown(
+        [...wanted, ...[...fetched.values()].flatMap((event) => event.authEventIds)],
+        fetched,
+      );
+      wanted = wanted.filter((id) => !asked.has(id)).slice(0, budget.events);
+      if (wanted.length === 0) break;
+      for (const id of wanted) asked.add(id);
+      await take(await source.events(origin, roomId, wanted));
+    }
+    if (fetched.size === 0) return false;
+    await this.persister.receiveOutliers(roomId, room.room_version, byAuth([...fetched.values()]));
+    return true;
+  }
+
+  /** Those of some events that are neither stored nor fetched, each once. */
+  async #unknown(eventIds: readonly string[], fetched?: ReadonlyMap<string, RoomEvent>): Promise<string[]> {
+    const named = new Set(eventIds.filter((id) => !fetched?.has(id)));
+    const known = await this.events.many(named);
+    return [...named].filter((id) => !known.has(id));
+  }
+
+  /** Fetches what lies between the room's heads and an event, and stores it in order. */
+  async #fetchPrev(source: MissingEventsSource, origin: string, event: RoomEvent): Promise<void> {
+    const { roomId } = event;
+    const heads = await selectExtremities(this.database, roomId);
+    const found = await source.missingEvents(
+      origin,
+      roomId,
+      heads.map((head) => head.event_id),
+      [event.eventId],
+    );
+    const auth = new AuthBudget();
+    let states = maxStates;
+    for (const each of byPrev(found.filter((one) => one.roomId === roomId))) {
+      let verdict = await this.#try(origin, roomId, { event: each });
+      if (verdict.kind !== 'missingAncestors') continue;
+      const missingAuth = verdict.eventIds.filter((id) => each.authEventIds.includes(id));
+      if (missingAuth.length > 0 && (await this.#fetchAuth(source, origin, each, missingAuth, auth))) {
+        verdict = await this.#try(origin, roomId, { event: each });
+      }
+      // The oldest of them stands alone: with the state before it the others can be placed.
+      if (verdict.kind === 'missingAncestors' && states-- > 0) {
+        await this.#withOriginsState(source, origin, { event: each }, verdict);
+      }
+    }
+  }
+
+  async #withOriginsState(
+    source: MissingEventsSource,
+    origin: string,
+    foreign: ForeignEvent,
+    verdict: ReceiveVerdict,
+  ): Promise<ReceiveVerdict> {
+    const { roomId, eventId } = foreign.event;
+    const room = await selectRoom(this.database, roomId);
+    const state = room && (await source.stateBefore(origin, roomId, eventId));
+    if (!room || !state) return verdict;
+    return this.persister.receiveWithState(room.room_version, foreign.event, state);
+  }
+}
+
+/** What may still be fetched of auth events. */
+class AuthBudget {
+  events = maxAuthEvents;
+  chains = maxChains;
+}

@@ -1,0 +1,436 @@
+import { Injectable } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import { type RoomEvent, roomVersionRules } from '@rookery/events';
+import { type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { Clock, Config, Logger } from '@rookery/platform';
+import { stateKeyOf } from '@rookery/state-res';
+import { findSentEvent } from '../store/transactions.query.js';
+import { BatchCommitter, type CommitOptions } from './batch-committer.js';
+import {
+  type EventDraft,
+  EventPersister,
+  type ForeignEvent,
+  type ForeignState,
+  type NewRoom,
+  type ReceiveVerdict,
+} from './event-persister.js';
+import { type ForeignJudgement, type ForeignOutcome, ForeignStager } from './remote-stager.js';
+import { type DraftOutcome, type Judged, LocalStager, StillThinking } from './local-stager.js';
+import { insertForeignRoom, insertRoom } from './new-room.query.js';
+import { Placement } from './event-context.js';
+import { BatchQueue } from '../room/room-queue.js';
+import { RoomSnapshot } from '../room/room-snapshot.js';
+import { RoomSnapshots } from '../room/room-snapshots.js';
+import type { SentEvent, StoredEvent } from '../model/stored-event.js';
+import { WorkingRoom } from '../room/working-room.js';
+
+/** Something that needs the room's tables to itself. Settles itself and never rejects. */
+interface ExclusiveTask {
+  readonly alone: () => Promise<void>;
+}
+
+/** Something to be done with a room, in its turn. */
+interface Task {
+  /** Rooms that are not known yet are made with this version; absent: they are refused. */
+  readonly roomVersion?: string;
+  /** The version comes from the room's state: it counts more than what an invite to the room said. */
+  readonly isVersionProven?: boolean;
+  /** Commits alone: its options are its own. */
+  readonly options?: CommitOptions;
+  /** Stages events. What it returns is called once they are durable. */
+  readonly stage: (room: WorkingRoom) => Promise<(stored: ReadonlyMap<string, StoredEvent>) => void>;
+  /** Asked when a batch has failed: whether this task was done by an earlier one after all. */
+  readonly alreadyDone?: () => Promise<boolean>;
+  readonly reject: (error: unknown) => void;
+}
+
+const maxBatch = 64;
+const createKey = stateKeyOf('m.room.create', '');
+const maxAttempts = 10;
+
+/** The state that an event was built upon is not the room's any more; as an answer, that it should be tried again. */
+class RoomMovedOn extends MatrixError {
+  constructor() {
+    super(429, 'M_LIMIT_EXCEEDED', 'The room changes too fast', { retry_after_ms: 1000 });
+  }
+}
+
+/** The persister of the process that writes a room's events. */
+@Injectable()
+export class LocalEventPersister extends EventPersister {
+  readonly #queue = new BatchQueue<Task | ExclusiveTask>((roomId, tasks) => this.#work(roomId, tasks), maxBatch);
+  #lastCreatedMs = 0;
+
+  constructor(
+    private readonly database: Database,
+    private readonly snapshots: RoomSnapshots,
+    private readonly placement: Placement,
+    private readonly local: LocalStager,
+    private readonly foreign: ForeignStager,
+    private readonly committer: BatchCommitter,
+    private readonly config: Config,
+    private readonly clock: Clock,
+    private readonly logger: Logger,
+  ) {
+    super();
+  }
+
+  async send(draft: EventDraft): Promise<SentEvent> {
+    let judged: Judged | undefined;
+    if (!this.local.asksServer(draft)) {
+      try {
+        return await this.#sendInTurn(draft, (room) => this.local.stageInTurn(room, draft));
+      } catch (error) {
+        if (!(error instanceof StillThinking)) throw error;
+        judged = await error.judged;
+      }
+    }
+    // Who takes time is waited for outside the room's turn, so that one slow answer holds up nobody else. When the room has
+    // moved on meanwhile in a way that matters, all are asked again.
+    for (let attempt = 1; ; attempt++) {
+      const prepared = judged && !('content' in judged) ? judged : await this.#prepareOutside(draft, judged);
+      judged = undefined;
+      if ('kind' in prepared) return outcomeOf(prepared, new Map(), draft.roomId);
+      try {
+        return await this.#sendInTurn(draft, async (room) => {
+          const outcome = await this.local.stagePrepared(room, draft, prepared);
+          if (!outcome) throw new RoomMovedOn();
+          return outcome;
+        });
+      } catch (error) {
+        if (!(error instanceof RoomMovedOn) || attempt === maxAttempts) throw error;
+      }
+    }
+  }
+
+  async #prepareOutside(
+    draft: EventDraft,
+    judged: { readonly content: JsonObject } | undefined,
+  ): ReturnType<LocalStager['prepareWithOthers']> {
+    const snapshot = await this.snapshots.get(draft.roomId);
+    if (!snapshot) throw unknownRoom();
+    const room = WorkingRoom.aside(snapshot);
+    try {
+      return await this.local.prepareWithOthers(room, draft, judged);
+    } finally {
+      room.release();
+    }
+  }
+
+  #sendInTurn(draft: EventDraft, stage: (room: WorkingRoom) => Promise<DraftOutcome>): Promise<SentEvent> {
+    const { transaction } = draft;
+    return new Promise((resolve, reject) => {
+      this.#queue.push(draft.roomId, {
+        stage: async (room) => {
+          const outcome = await stage(room);
+          return (stored) => resolve(outcomeOf(outcome, stored, draft.roomId));
+        },
+        ...(transaction && {
+          alreadyDone: async () => {
+            const sent = await findSentEvent(this.database, draft.roomId, transaction);
+            if (sent) resolve(sent);
+            return sent !== undefined;
+          },
+        }),
+        reject,
+      });
+    });
+  }
+
+  async createRoom(request: NewRoom): Promise<{ roomId: string; events: SentEvent[] }> {
+    const rules = roomVersionRules(request.roomVersion);
+    if (!rules) throw new MatrixError(400, 'M_UNSUPPORTED_ROOM_VERSION', 'This server does not know the room version');
+    const { serverName } = this.config;
+    const [create, ...rest] = request.drafts;
+    const anonymous = new WorkingRoom(new RoomSnapshot(request.roomId ?? '', rules, serverName));
+    // Equal create events would be the same room where its id is their hash: no two are made in the same millisecond.
+    this.#lastCreatedMs = Math.max(this.clock.nowMs(), this.#lastCreatedMs + 1);
+    const first: EventDraft = { ...create!, roomId: anonymous.roomId, originServerTs: this.#lastCreatedMs };
+    const built = await this.local.prepare(anonymous, first);
+    if ('kind' in built) throw MatrixError.forbidden('The room may not be created');
+    const room = new WorkingRoom(new RoomSnapshot(built.event.roomId, rules, serverName));
+    const stored = await this.#storeNew(room, request, async () => {
+      await this.local.stage(room, first, built);
+      for (const draft of rest) await this.local.stageDraft(room, { ...draft, roomId: room.roomId });
+    });
+    return {
+      roomId: room.roomId,
+      events: stored.map(({ event, streamOrdering }) => ({
+        eventId: event.eventId,
+        roomId: room.roomId,
+        streamOrdering,
+      })),
+    };
+  }
+
+  async #storeNew(room: WorkingRoom, request: NewRoom, stage: () => Promise<void>): Promise<StoredEvent[]> {
+    try {
+      await stage();
+      const stored = await this.committer.commit(room, { first: (tx) => insertRoom(tx, room.roomId, request) });
+      this.snapshots.keep(room.base);
+      return stored;
+    } catch (error) {
+      this.placement.forget(room);
+      throw error;
+    }
+  }
+
+  async receive(roomId: string, events: readonly ForeignEvent[]): Promise<ReceiveVerdict[]> {
+    const verdicts: ReceiveVerdict[] = [];
+    let judgement: ForeignJudgement | undefined;
+    do {
+      const { done, thinking } = await this.#receiveInTurn(roomId, events.slice(verdicts.length), judgement);
+      verdicts.push(...done);
+      // Who takes time is waited for outside the room's turn.
+      judgement = await thinking;
+    } while (verdicts.length < events.length);
+    return verdicts;
+  }
+
+  /**
+   * Stores events up to the first one about which a module, or another server, thinks.
+   * @param judgement what was said about the first one, where somebody was asked already
+   */
+  #receiveInTurn(
+    roomId: string,
+    events: readonly ForeignEvent[],
+    judgement: ForeignJudgement | undefined,
+  ): Promise<{ readonly done: readonly ReceiveVerdict[]; readonly thinking: Promise<ForeignJudgement> | undefined }> {
+    return new Promise((resolve, reject) => {
+      this.#queue.push(roomId, {
+        stage: async (room) => {
+          const outcomes: [RoomEvent, ForeignOutcome][] = [];
+          let thinking: Promise<ForeignJudgement> | undefined;
+          for (const [index, event] of events.entries()) {
+            const outcome = await this.foreign.stageInTurn(room, event, index === 0 ? judgement : undefined);
+            if (outcome.kind === 'thinking') {
+              thinking = outcome.judgement;
+              break;
+            }
+            outcomes.push([event.event, outcome]);
+          }
+          return (stored) =>
+            resolve({ done: outcomes.map(([event, outcome]) => verdictOf(event, outcome, stored)), thinking });
+        },
+        reject,
+      });
+    });
+  }
+
+  async receiveOutliers(roomId: string, roomVersion: string, events: readonly RoomEvent[]): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#queue.push(roomId, {
+        roomVersion,
+        stage: async (room) => {
+          const own = events.filter((event) => event.roomId === roomId);
+          await this.foreign.stageOutliers(room, own);
+          return () => resolve();
+        },
+        reject,
+      });
+    });
+  }
+
+  async receiveWithState(roomVersion: string, event: RoomEvent, given: ForeignState): Promise<ReceiveVerdict> {
+    return new Promise((resolve, reject) => {
+      this.#queue.push(event.roomId, {
+        roomVersion,
+        isVersionProven: true,
+        stage: async (room) => {
+          const around = surroundings(room.roomId, given, [event]);
+          await this.foreign.stageOutliers(room, [...around.authChain, ...around.state]);
+          const accepted = await this.foreign.acceptedState(room, around.state);
+          // What is no state of this room must not decide about an event for ever.
+          if (!accepted.has(createKey)) {
+            return () => resolve({ kind: 'missingAncestors', eventIds: event.prevEventIds });
+          }
+          const state = await this.placement.given(room, accepted);
+          // Without a member of ours what was known of the room has not been kept up to date.
+          const isAfresh = room.base.localMembers.size === 0;
+          const heads = [...room.extremities];
+          if (isAfresh) room.extremities.clear();
+          const outcome = await this.foreign.stage(room, { event }, state, isAfresh ? 'afresh' : undefined);
+          // Nothing has taken their place.
+          if (room.extremities.size === 0) for (const [id, head] of heads) room.extremities.set(id, head);
+          return (stored) => resolve(verdictOf(event, outcome, stored));
+        },
+        reject,
+      });
+    });
+  }
+
+  async backfill(roomId: string, events: readonly RoomEvent[], given?: ForeignState): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#queue.push(roomId, {
+        options: { backfilled: true },
+        stage: async (room) => {
+          const around = given && surroundings(roomId, given, events);
+          if (around) await this.foreign.stageOutliers(room, [...around.authChain, ...around.state]);
+          const state =
+            around && (await this.placement.given(room, await this.foreign.acceptedState(room, around.state)));
+          for (const [index, event] of events.entries()) {
+            await this.foreign.stage(room, { event }, index === 0 ? state : undefined, 'past');
+          }
+          return () => resolve();
+        },
+        reject,
+      });
+    });
+  }
+
+  async receiveOutOfBand(roomVersion: string, event: RoomEvent): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#queue.push(event.roomId, {
+        roomVersion,
+        stage: async (room) => {
+          await this.foreign.stageOutOfBand(room, event);
+          return () => resolve();
+        },
+        reject,
+      });
+    });
+  }
+
+  keepNewestHead(draft: EventDraft): Promise<number> {
+    return new Promise((resolve, reject) => {
+      this.#queue.push(draft.roomId, {
+        stage: async (room) => {
+          const dropped = room.extremities.size - 1;
+          if (dropped > 0) await this.local.stageOnNewestHead(room, draft);
+          return () => resolve(Math.max(0, dropped));
+        },
+        reject,
+      });
+    });
+  }
+
+  exclusively<T>(roomId: string, work: () => Promise<T>): Promise<T> {
+    return new Promise((resolve, reject) => {
+      this.#queue.push(roomId, {
+        alone: async () => {
+          this.snapshots.drop(roomId);
+          try {
+            resolve(await work());
+          } catch (error) {
+            reject(error);
+          } finally {
+            // Whoever looked at the room meanwhile saw it by halves.
+            this.snapshots.drop(roomId);
+            this.placement.forgetRoom(roomId);
+          }
+        },
+      });
+    });
+  }
+
+  async #work(roomId: string, tasks: readonly (Task | ExclusiveTask)[]): Promise<void> {
+    let together: Task[] = [];
+    for (const task of tasks) {
+      const isPlain = !('alone' in task) && !task.options && task.roomVersion === undefined;
+      if (isPlain) together.push(task);
+      else {
+        if (together.length > 0) await this.#attempt(roomId, together);
+        together = [];
+        if ('alone' in task) await task.alone();
+        else await this.#attempt(roomId, [task]);
+      }
+    }
+    if (together.length > 0) await this.#attempt(roomId, together);
+  }
+
+  /** Does tasks in one transaction; when that fails, each in its own. Settles all of them. */
+  async #attempt(roomId: string, tasks: readonly Task[]): Promise<void> {
+    let room: WorkingRoom | undefined;
+    const done: ((stored: ReadonlyMap<string, StoredEvent>) => void)[] = [];
+    const refused = new Set<Task>();
+    try {
+      room = await this.#open(roomId, tasks[0]!);
+      for (const task of tasks) {
+        const { length } = room.staged;
+        try {
+          done.push(await task.stage(room));
+        } catch (error) {
+          // What failed half-way has left the room in an unknown state.
+          if (room.staged.length !== length || !MatrixError.is(error)) throw error;
+          refused.add(task);
+          task.reject(error);
+        }
+      }
+      const stored = room.staged.length > 0 ? await this.#commit(room, tasks[0]!) : [];
+      const byId = new Map(stored.map((entry) => [entry.event.eventId, entry]));
+      for (const settle of done) settle(byId);
+    } catch (error) {
+      this.snapshots.drop(roomId);
+      if (room) this.placement.forget(room);
+      await this.#afterFailure(
+        roomId,
+        tasks.filter((task) => !refused.has(task)),
+        error,
+      );
+    }
+  }
+
+  async #afterFailure(roomId: string, tasks: readonly Task[], error: unknown): Promise<void> {
+    for (const [index, task] of tasks.entries()) {
+      try {
+        if (await task.alreadyDone?.()) continue;
+      } catch (lookUpError) {
+        // The database is away: each would wait for it anew.
+        for (const each of tasks.slice(index)) each.reject(lookUpError);
+        return;
+      }
+      if (tasks.length > 1) await this.#attempt(roomId, [task]);
+      else {
+        if (!MatrixError.is(error)) this.logger.error('An event could not be stored', { roomId, err: error });
+        task.reject(error);
+      }
+    }
+  }
+
+  async #open(roomId: string, { roomVersion, isVersionProven }: Task): Promise<WorkingRoom> {
+    const snapshot = await this.snapshots.get(roomId);
+    const isWrong =
+      isVersionProven && snapshot && snapshot.rules.version !== roomVersion && snapshot.extremities.size === 0;
+    if (snapshot && !isWrong) return new WorkingRoom(snapshot);
+    const rules = roomVersion === undefined ? undefined : roomVersionRules(roomVersion);
+    if (!rules) throw unknownRoom();
+    return new WorkingRoom(new RoomSnapshot(roomId, rules, this.config.serverName), true);
+  }
+
+  async #commit(room: WorkingRoom, { options }: Task): Promise<StoredEvent[]> {
+    const stored = await this.committer.commit(room, {
+      ...options,
+      ...(room.isNew && { first: (tx) => insertForeignRoom(tx, room.roomId, room.rules.version) }),
+    });
+    this.snapshots.keep(room.base);
+    return stored;
+  }
+}
+
+/** What another server gave as the state around events, without those events themselves and without other rooms. */
+function surroundings(roomId: string, given: ForeignState, events: readonly RoomEvent[]): ForeignState {
+  const isAround = (each: RoomEvent): boolean =>
+    each.roomId === roomId && !events.some((event) => event.eventId === each.eventId);
+  return { state: given.state.filter(isAround), authChain: given.authChain.filter(isAround) };
+}
+
+/** A room that is not known here has no members here. */
+const unknownRoom = (): MatrixError => MatrixError.forbidden('You are not in this room');
+
+function outcomeOf(outcome: DraftOutcome, stored: ReadonlyMap<string, StoredEvent>, roomId: string): SentEvent {
+  if (outcome.kind === 'dropped') return { eventId: outcome.eventId, roomId, streamOrdering: 0 };
+  const { eventId } = outcome.event;
+  return { eventId, roomId, streamOrdering: stored.get(eventId)?.streamOrdering ?? 0 };
+}
+
+function verdictOf(
+  event: RoomEvent,
+  outcome: ForeignOutcome,
+  stored: ReadonlyMap<string, StoredEvent>,
+): ReceiveVerdict {
+  if (outcome.kind === 'known') return outcome;
+  if (outcome.kind === 'missing') return { kind: 'missingAncestors', eventIds: outcome.eventIds };
+  if (outcome.rejectedReason !== undefined) return { kind: 'rejected', reason: outcome.rejectedReason };
+  if (outcome.softFailed) return { kind: 'softFailed' };
+  return { kind: 'accepted', stored: stored.get(event.eventId)! };
+}

@@ -1,0 +1,294 @@
+import { Injectable } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import { overlongKey, pduText, type RoomEvent } from '@rookery/events';
+import { domainOf } from '@rookery/matrix-types';
+import {
+  authStateOf,
+  authTypesFor,
+  checkAuth,
+  checkAuthEvents,
+  powerLevelsOf,
+  stateKeyOf,
+  type StateMap,
+} from '@rookery/state-res';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { EventGates } from './event-gates.js';
+import { PolicyServers } from './policy-servers.js';
+import { atOnce, later } from './at-once.js';
+import { DraftBuilder } from './draft-builder.js';
+import { EventStore } from '../store/event-store.js';
+import type { ForeignEvent } from './event-persister.js';
+import { groupOf, Placement, type StateBefore } from './event-context.js';
+import { selectReferenced } from '../room/room-snapshot.query.js';
+import type { StagedEvent } from '../room/staged-event.js';
+import type { WorkingRoom } from '../room/working-room.js';
+
+/** What came of a foreign event. */
+export type ForeignOutcome =
+  | { readonly kind: 'staged'; readonly rejectedReason: string | undefined; readonly softFailed: boolean }
+  | { readonly kind: 'known' }
+  | { readonly kind: 'missing'; readonly eventIds: readonly string[] };
+
+/** Outliers that are looked at before others get a turn. */
+const eventsPerTurn = 500;
+
+/** What modules and the room's policy server say about an event. */
+export interface ForeignJudgement {
+  readonly allowed: boolean;
+  /** With the policy server's signature, where one was wanted. */
+  readonly event: RoomEvent;
+}
+
+/** Nothing is staged: a module, or another server, thinks about the event, for longer than a turn of the event loop. */
+export interface ForeignThinking {
+  readonly kind: 'thinking';
+  readonly judgement: Promise<ForeignJudgement>;
+}
+
+/** Stages events of other servers: auth events, state before, current state. Nothing here throws for what an event says. */
+@Injectable()
+export class ForeignStager {
+  constructor(
+    private readonly database: Database,
+    private readonly events: EventStore,
+    private readonly builder: DraftBuilder,
+    private readonly placement: Placement,
+    private readonly gates: EventGates,
+    private readonly policies: PolicyServers,
+  ) {}
+
+  /**
+   * Stages one event with its place in the timeline.
+   * @param given the state before it, where its ancestors are not known
+   * @param how `past`: it is older than what is known, so it is no extremity and no current state, and neither modules nor
+   *   the room's policy server are asked; `afresh`: what was known of the room is out of date and decides nothing
+   * @spec server-server-api#checks-performed-on-receipt-of-a-pdu
+   */
+  async stage(
+    room: WorkingRoom,
+    foreign: ForeignEvent,
+    given?: StateBefore,
+    how?: 'past' | 'afresh',
+  ): Promise<ForeignOutcome> {
+    const outcome = await this.#stage(room, foreign, { given, how });
+    if (outcome.kind !== 'thinking') return outcome;
+    const judgement = await outcome.judgement;
+    return (await this.#stage(room, foreign, { given, how, judgement })) as ForeignOutcome;
+  }
+
+  /**
+   * As {@link stage}, without waiting for who thinks: nothing is staged then.
+   * @param judgement what was said already
+   */
+  stageInTurn(
+    room: WorkingRoom,
+    foreign: ForeignEvent,
+    judgement: ForeignJudgement | undefined,
+  ): Promise<ForeignOutcome | ForeignThinking> {
+    return this.#stage(room, foreign, { judgement });
+  }
+
+  async #stage(
+    room: WorkingRoom,
+    foreign: ForeignEvent,
+    {
+      given,
+      how,
+      judgement,
+    }: {
+      given?: StateBefore | undefined;
+      how?: 'past' | 'afresh' | undefined;
+      judgement?: ForeignJudgement | undefined;
+    },
+  ): Promise<ForeignOutcome | ForeignThinking> {
+    const past = how === 'past';
+    let event = judgement?.event ?? foreign.event;
+    const known = room.stagedById.get(event.eventId) ?? (await this.events.one(event.eventId));
+    if (known && !known.outlier) return { kind: 'known' };
+    const auth = await this.#authEvents(room, event);
+    if (auth.missing.length > 0) {
+      const prev = given ? [] : await this.placement.unknown(room, event.prevEventIds);
+      return { kind: 'missing', eventIds: [...new Set([...auth.missing, ...prev])] };
+    }
+    // Only a room's first event follows upon nothing. Whatever else says so, be it a second first event, is refused where the
+    // room stands.
+    const isRootless = event.prevEventIds.length === 0 && !isBeginning(room, event);
+    if (isRootless && room.extremities.size === 0) return { kind: 'missing', eventIds: [] };
+    const before = isRootless
+      ? await this.placement.current(room)
+      : (given ?? (await this.placement.before(room, event.prevEventIds)));
+    if ('missing' in before) return { kind: 'missing', eventIds: before.missing };
+    const wanted = authTypesFor(event, room.rules);
+    const stateBefore = await this.builder.authState(room, before, wanted);
+    let verdict = auth.verdict;
+    if (verdict.allowed) verdict = checkAuth(event, stateBefore);
+    const refusal = isRootless ? 'The event follows upon nothing' : undefined;
+    const rejectedReason = verdict.allowed ? refusal : verdict.reason;
+    const accepted = rejectedReason === undefined;
+    let softFailed = false;
+    if (accepted && !past) {
+      const now = checkAuth(event, await this.builder.authState(room, room, wanted));
+      const isFirst = room.size === 0 || how === 'afresh';
+      softFailed = !!foreign.softFail || (!isFirst && !now.allowed) || judgement?.allowed === false;
+      // What the room was like before this server joined says nothing about who approves of events now.
+      const asksPolicy = how !== 'afresh' && this.policies.concerns(room, event);
+      if (!softFailed && judgement === undefined && (asksPolicy || this.gates.active)) {
+        const still = room.still();
+        const seen = this.placement.asSeen(still, before);
+        const answer = this.#judge(still, foreign, seen, asksPolicy).finally(() => still.release());
+        const judged = await atOnce(answer);
+        if (judged === later) return { kind: 'thinking', judgement: answer };
+        softFailed = !judged.allowed;
+        ({ event } = judged);
+      }
+    }
+    const chain = accepted ? await this.placement.groupAfter(room, before, event) : before.chain;
+    const levels = powerLevelsOf(stateBefore, room.rules);
+    const isRedaction = event.type === 'm.room.redaction' && event.redacts !== undefined;
+    room.stage({
+      ...stagedAs(event),
+      rejectedReason,
+      softFailed,
+      replacesState: event.stateKey === undefined ? undefined : before.idAt(stateKeyOf(event.type, event.stateKey)),
+      group: groupOf(chain),
+      redactionRecheck: isRedaction ? levels.user(event.sender) < levels.scalar('redact') : undefined,
+      replacesOutlier: known !== undefined,
+    });
+    if (accepted && !softFailed && !past) {
+      const referenced = await selectReferenced(this.database, room.roomId, [event.eventId]);
+      await this.placement.advance(room, event, before, chain, referenced.has(event.eventId));
+    }
+    return { kind: 'staged', rejectedReason, softFailed };
+  }
+
+  async #judge(
+    room: WorkingRoom,
+    { event, origin = domainOf(event.sender) }: ForeignEvent,
+    before: StateBefore,
+    asksPolicy: boolean,
+  ): Promise<ForeignJudgement> {
+    if (this.gates.active && !(await this.gates.foreignAllowed(room, event, before, origin)))
+      return { allowed: false, event };
+    const approved = asksPolicy ? await this.policies.checked(room, event) : event;
+    return { allowed: approved !== undefined, event: approved ?? event };
+  }
+
+  /**
+   * Stages events without a place in the timeline: each is checked against its own auth events. Known ones are skipped, and
+   * those whose auth events are not all there: whoever withholds an auth event must not have an event rejected for ever.
+   */
+  async stageOutliers(room: WorkingRoom, events: readonly RoomEvent[]): Promise<void> {
+    const known = await this.events.many(events.map((event) => event.eventId));
+    for (const [index, event] of byAuth(events).entries()) {
+      // The state of a large room must not hold up the rooms of others.
+      if (index % eventsPerTurn === eventsPerTurn - 1) await nextTurn();
+      if (known.has(event.eventId) || room.stagedById.has(event.eventId)) continue;
+      const auth = await this.#authEvents(room, event);
+      if (auth.missing.length > 0) continue;
+      const rejectedReason = auth.verdict.allowed ? undefined : auth.verdict.reason;
+      room.stage({ ...stagedAs(event), outlier: true, rejectedReason });
+    }
+  }
+
+  /**
+   * Stages a member event of a room in which this server has nobody. A known one is skipped, and one about somebody who has
+   * joined meanwhile: they must not look invited for ever.
+   */
+  async stageOutOfBand(room: WorkingRoom, event: RoomEvent): Promise<void> {
+    if (room.base.localMembers.has(event.stateKey ?? '') || (await this.events.one(event.eventId))) return;
+    room.stage({ ...stagedAs(event), outlier: true, isOutOfBand: true });
+  }
+
+  /** The accepted part of a state that another server told, by key. Its events must be staged or stored. */
+  async acceptedState(room: WorkingRoom, state: readonly RoomEvent[]): Promise<StateMap> {
+    const stored = await this.events.many(state.map((event) => event.eventId));
+    const accepted = new Map<string, string>();
+    for (const event of state) {
+      const entry = room.stagedById.get(event.eventId) ?? stored.get(event.eventId);
+      if (event.stateKey === undefined || !entry || entry.rejectedReason !== undefined) continue;
+      accepted.set(stateKeyOf(event.type, event.stateKey), event.eventId);
+    }
+    return accepted;
+  }
+
+  async #authEvents(
+    room: WorkingRoom,
+    event: RoomEvent,
+  ): Promise<{ missing: string[]; verdict: ReturnType<typeof checkAuth> }> {
+    const wanted = restsUpon(event);
+    const stored = await this.events.many(wanted.filter((id) => !room.stagedById.has(id)));
+    const overlong = overlongKey(event);
+    const missing: string[] = [];
+    const rejected = new Set<string>();
+    const found: RoomEvent[] = [];
+    for (const id of wanted) {
+      const entry = room.stagedById.get(id) ?? stored.get(id);
+      if (!entry) missing.push(id);
+      else {
+        found.push(entry.event);
+        if (entry.rejectedReason !== undefined) rejected.add(id);
+      }
+    }
+    const named = found.filter((auth) => event.authEventIds.includes(auth.eventId));
+    let verdict = checkAuthEvents(event, named, { rejected });
+    if (verdict.allowed) verdict = checkAuth(event, authStateOf(found));
+    if (overlong) verdict = { allowed: false, rule: 'size', reason: `${overlong} is longer than 255 bytes` };
+    return { missing, verdict };
+  }
+}
+
+/** Whether a room begins with an event: it has no beginning yet, or this is the one that it has. */
+function isBeginning(room: WorkingRoom, { type, eventId }: RoomEvent): boolean {
+  const beginning = room.stateId('m.room.create', '');
+  return type === 'm.room.create' && (beginning === undefined || beginning === eventId);
+}
+
+const stagedAs = (event: RoomEvent): StagedEvent => ({
+  event,
+  json: pduText(event),
+  outlier: false,
+  rejectedReason: undefined,
+  softFailed: false,
+  transaction: undefined,
+  replacesState: undefined,
+  group: undefined,
+  redactionRecheck: undefined,
+  replacesOutlier: false,
+  isForeign: true,
+});
+
+/** Ids of the events that allow an event: its auth events, and the create event also where that is implied. */
+export function restsUpon({ authEventIds, roomId, rules, type }: RoomEvent): string[] {
+  const isImplied = rules.createEventImplied && type !== 'm.room.create';
+  return isImplied ? [...authEventIds, `$${roomId.slice(1)}`] : [...authEventIds];
+}
+
+/** Events with each behind those of its auth events that are among them. */
+export const byAuth = (events: readonly RoomEvent[]): RoomEvent[] => behind(events, restsUpon);
+
+/** Events with each behind those of its previous events that are among them, whatever depths they claim. */
+export const byPrev = (events: readonly RoomEvent[]): RoomEvent[] => behind(events, (event) => event.prevEventIds);
+
+/** Events with each behind those that it names. A cycle, which hashes forbid, ends anywhere. */
+function behind(events: readonly RoomEvent[], namedBy: (event: RoomEvent) => readonly string[]): RoomEvent[] {
+  const byId = new Map(events.map((event) => [event.eventId, event]));
+  const done = new Set<string>();
+  const sorted: RoomEvent[] = [];
+  for (const start of events) {
+    const pending: { event: RoomEvent; expanded: boolean }[] = [{ event: start, expanded: false }];
+    for (let next = pending.pop(); next; next = pending.pop()) {
+      if (next.expanded) {
+        sorted.push(next.event);
+        continue;
+      }
+      if (done.has(next.event.eventId)) continue;
+      done.add(next.event.eventId);
+      pending.push({ event: next.event, expanded: true });
+      for (const id of namedBy(next.event)) {
+        const named = byId.get(id);
+        if (named && !done.has(id)) pending.push({ event: named, expanded: false });
+      }
+    }
+  }
+  return sorted;
+}

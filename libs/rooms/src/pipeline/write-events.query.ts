@@ -1,0 +1,423 @@
+import type { SqlValue, Tx } from '@rookery/database';
+import { splitStateKey } from '@rookery/state-res';
+import { type ChainPlan, insertAuthChains, planAuthChains, selectChainPositions } from '../state/auth-chains.query.js';
+import { relationOf } from '../model/relation.js';
+import type { PushNote } from '../hooks.js';
+import { servableSql } from '../model/servable-sql.js';
+import { sameServer } from '../store/event-store.js';
+import { isServable, type StoredEvent } from '../model/stored-event.js';
+import type { StagedEvent } from '../room/staged-event.js';
+import { membershipIn, type WorkingRoom } from '../room/working-room.js';
+import { writeCurrentState } from './write-current-state.query.js';
+
+/** A batch with its stream orderings. */
+export interface WritableBatch {
+  readonly room: WorkingRoom;
+  readonly stored: readonly StoredEvent[];
+  readonly serverName: string;
+  /** What hooks noted, by event. */
+  readonly notes: ReadonlyMap<string, PushNote>;
+  /** One per staged state event, for the chain cover. */
+  readonly chainIds: readonly number[];
+}
+
+const formatVersions = { v1: 1, v3: 2, v4: 3 } as const;
+
+/**
+ * Writes everything that batches of events change in this lib's tables. The batches are of different rooms: what all of them
+ * write anyway is one statement for all.
+ */
+export async function writeBatches(tx: Tx, batches: readonly WritableBatch[]): Promise<void> {
+  for (const { room } of batches) await deleteReplaced(tx, room);
+  await writeEventRows(tx, batches);
+  await writeStateGroups(tx, batches);
+  for (const { room, stored } of batches) await writeReferences(tx, room, stored);
+  await writeStateEvents(tx, batches);
+  await writeExtremities(tx, batches);
+  for (const { room, stored } of batches) await writeBackwardExtremities(tx, room, stored);
+  await writeCurrentState(tx, batches);
+}
+
+/** Deletes the texts of events whose rows in `events` are still there. */
+export async function deleteEventJson(tx: Tx, eventIds: readonly string[]): Promise<void> {
+  await tx.exec(
+    `DELETE FROM event_json WHERE stream_ordering IN (
+       SELECT stream_ordering FROM events WHERE ${tx.dialect.anyOf('event_id')})`,
+    [eventIds],
+  );
+}
+
+async function deleteReplaced(tx: Tx, room: WorkingRoom): Promise<void> {
+  const eventIds = room.staged.filter((staged) => staged.replacesOutlier).map((staged) => staged.event.eventId);
+  if (eventIds.length === 0) return;
+  await deleteEventJson(tx, eventIds);
+  for (const table of ['events', 'event_auth', 'state_events', 'room_memberships']) {
+    await tx.exec(`DELETE FROM ${table} WHERE ${tx.dialect.anyOf('event_id')}`, [eventIds]);
+  }
+}
+
+function metadataOf(staged: StagedEvent): string {
+  if (!staged.transaction && !staged.softFailed) return '{}';
+  return JSON.stringify({
+    ...(staged.transaction && { txn_id: staged.transaction.txnId, device_id: staged.transaction.deviceId }),
+    ...(staged.softFailed && { soft_failed: true }),
+  });
+}
+
+const eventColumns = [
+  'event_id',
+  'type',
+  'room_id',
+  'sender',
+  'state_key',
+  'topological_ordering',
+  'depth',
+  'stream_ordering',
+  'origin_server_ts',
+  'received_ts',
+  'outlier',
+  'soft_failed',
+  'contains_url',
+  'rejection_reason',
+  'push_thread',
+  'push_highlight',
+  'push_actions',
+  'push_except',
+];
+
+const noNote = [null, null, null, null] as const;
+const pushColumns = (note: PushNote | undefined): readonly SqlValue[] =>
+  note ? [note.thread, note.highlight ? 1 : 0, note.actions ?? null, note.except ?? null] : noNote;
+
+async function writeEventRows(tx: Tx, batches: readonly WritableBatch[]): Promise<void> {
+  await tx.insertMany(
+    'events',
+    eventColumns,
+    batches.flatMap(({ room, stored, notes }) =>
+      stored.map(({ event, streamOrdering, receivedTs, outlier, softFailed, rejectedReason }) => [
+        event.eventId,
+        event.type,
+        room.roomId,
+        event.sender,
+        event.stateKey ?? null,
+        event.depth,
+        event.depth,
+        streamOrdering,
+        event.originServerTs,
+        receivedTs,
+        outlier,
+        softFailed,
+        typeof event.content['url'] === 'string',
+        rejectedReason ?? null,
+        ...pushColumns(notes.get(event.eventId)),
+      ]),
+    ),
+  );
+  await tx.insertMany(
+    'event_json',
+    ['stream_ordering', 'event_id', 'room_id', 'internal_metadata', 'json', 'format_version'],
+    batches.flatMap(({ room, stored }) =>
+      room.staged.map((staged, index) => [
+        stored[index]!.streamOrdering,
+        staged.event.eventId,
+        room.roomId,
+        metadataOf(staged),
+        staged.json,
+        room.rules.createEventImplied ? 4 : formatVersions[room.rules.eventFormat],
+      ]),
+    ),
+  );
+  const rejected = batches.flatMap(({ stored }) => stored.filter((entry) => entry.rejectedReason !== undefined));
+  if (rejected.length > 0) {
+    await tx.insertMany(
+      'rejections',
+      ['event_id', 'reason', 'last_check'],
+      rejected.map((entry) => [entry.event.eventId, entry.rejectedReason!, String(entry.receivedTs)]),
+      'ON CONFLICT (event_id) DO NOTHING',
+    );
+  }
+  const sent = batches.flatMap(({ room, stored }) =>
+    stored.flatMap(({ event, transaction, receivedTs }) =>
+      transaction
+        ? [[event.eventId, room.roomId, transaction.userId, transaction.deviceId, transaction.txnId, receivedTs]]
+        : [],
+    ),
+  );
+  if (sent.length > 0) {
+    const columns = ['event_id', 'room_id', 'user_id', 'device_id', 'txn_id', 'inserted_ts'];
+    await tx.insertMany('event_txn_id_device_id', columns, sent);
+  }
+}
+
+async function writeStateGroups(tx: Tx, batches: readonly WritableBatch[]): Promise<void> {
+  const plans = batches.flatMap(({ room }) => [...room.groups.values()].map((plan) => ({ plan, room })));
+  if (plans.length > 0) {
+    await tx.insertMany(
+      'state_groups',
+      ['id', 'room_id', 'event_id', 'chain_position'],
+      plans.map(({ plan, room }) => [plan.group, room.roomId, room.staged[0]?.event.eventId ?? '', plan.position]),
+    );
+    await tx.insertMany(
+      'state_group_edges',
+      ['state_group', 'prev_state_group'],
+      plans.flatMap(({ plan }) => (plan.prev === undefined ? [] : [[plan.group, plan.prev]])),
+    );
+    await tx.insertMany(
+      'state_groups_state',
+      ['state_group', 'room_id', 'type', 'state_key', 'event_id'],
+      plans.flatMap(({ plan, room }) =>
+        [...plan.rows].map(([key, eventId]) => [plan.group, room.roomId, ...splitStateKey(key), eventId]),
+      ),
+    );
+  }
+  await tx.insertMany(
+    'event_to_state_groups',
+    ['event_id', 'state_group'],
+    batches.flatMap(({ room }) =>
+      room.staged.flatMap(({ event, group }) => (group === undefined ? [] : [[event.eventId, group]])),
+    ),
+  );
+}
+
+async function writeReferences(tx: Tx, room: WorkingRoom, stored: readonly StoredEvent[]): Promise<void> {
+  const accepted = room.staged.filter(
+    (staged) => !staged.outlier && !staged.softFailed && staged.rejectedReason === undefined,
+  );
+  const relations = accepted.flatMap(({ event }) => {
+    const relation = event.stateKey === undefined ? relationOf(event.content) : undefined;
+    return relation ? [[event.eventId, relation.eventId, relation.type, relation.key ?? null]] : [];
+  });
+  if (relations.length > 0) {
+    await tx.insertMany(
+      'event_relations',
+      ['event_id', 'relates_to_id', 'relation_type', 'aggregation_key'],
+      relations,
+    );
+    await writeThreads(tx, accepted, room.roomId, stored);
+  }
+  const redactions = accepted.filter(({ event, redactionRecheck }) => redactionRecheck !== undefined && event.redacts);
+  if (redactions.length > 0) {
+    await tx.insertMany(
+      'redactions',
+      ['event_id', 'redacts', 'received_ts', 'recheck'],
+      redactions.map(({ event, redactionRecheck }) => [
+        event.eventId,
+        event.redacts!,
+        event.originServerTs,
+        redactionRecheck!,
+      ]),
+    );
+    await dropRelations(tx, room.roomId, redactions);
+  }
+}
+
+/** A redacted event relates to nothing any more. What a redaction names in another room is none of its business. */
+async function dropRelations(tx: Tx, roomId: string, redactions: readonly StagedEvent[]): Promise<void> {
+  const targets = await tx.query<{ event_id: string; sender: string }>(
+    `SELECT event_id, sender FROM events WHERE ${tx.dialect.anyOf('event_id')} AND room_id = ?`,
+    [redactions.map(({ event }) => event.redacts!), roomId],
+  );
+  const senders = new Map(targets.map((target) => [target.event_id, target.sender]));
+  const redacted = redactions.flatMap(({ event, redactionRecheck }) => {
+    const sender = senders.get(event.redacts!);
+    return sender !== undefined && (!redactionRecheck || sameServer(event.sender, sender)) ? [event.redacts!] : [];
+  });
+  if (redacted.length === 0) return;
+  const threadIds = await threadsWith(tx, redacted);
+  await tx.exec(`DELETE FROM event_relations WHERE ${tx.dialect.anyOf('event_id')}`, [redacted]);
+  await shortenThreads(tx, roomId, threadIds);
+}
+
+/** Threads in which any of these events is a reply. */
+export async function threadsWith(tx: Tx, eventIds: readonly string[]): Promise<string[]> {
+  const rows = await tx.query<{ relates_to_id: string }>(
+    `SELECT DISTINCT relates_to_id FROM event_relations WHERE ${tx.dialect.anyOf('event_id')} AND relation_type = 'm.thread'`,
+    [eventIds],
+  );
+  return rows.map((row) => row.relates_to_id);
+}
+
+/** Lets threads end with the newest reply that is left; those of which none is left are no threads. */
+export async function shortenThreads(tx: Tx, roomId: string, threadIds: readonly string[]): Promise<void> {
+  if (threadIds.length === 0) return;
+  const replies = `FROM event_relations r JOIN events e ON e.event_id = r.event_id
+    WHERE r.relates_to_id = threads.thread_id AND r.relation_type = 'm.thread' AND e.room_id = threads.room_id
+      AND ${servableSql('e.')}`;
+  const which = `room_id = ? AND ${tx.dialect.anyOf('thread_id')}`;
+  await tx.run(`DELETE FROM threads WHERE ${which} AND NOT EXISTS (SELECT 1 ${replies})`, [roomId, threadIds]);
+  await tx.run(
+    `UPDATE threads SET (latest_event_id, topological_ordering, stream_ordering) = (
+       SELECT e.event_id, e.topological_ordering, e.stream_ordering ${replies}
+       ORDER BY e.topological_ordering DESC, e.stream_ordering DESC LIMIT 1) WHERE ${which}`,
+    [roomId, threadIds],
+  );
+}
+
+async function writeThreads(
+  tx: Tx,
+  accepted: readonly StagedEvent[],
+  roomId: string,
+  stored: readonly StoredEvent[],
+): Promise<void> {
+  const orderings = new Map(stored.map((entry) => [entry.event.eventId, entry.streamOrdering]));
+  const latest = new Map<string, readonly [string, string, string, number, number]>();
+  for (const { event } of accepted) {
+    const relation = event.stateKey === undefined ? relationOf(event.content) : undefined;
+    if (relation?.type !== 'm.thread') continue;
+    latest.set(relation.eventId, [roomId, relation.eventId, event.eventId, event.depth, orderings.get(event.eventId)!]);
+  }
+  if (latest.size === 0) return;
+  await tx.insertMany(
+    'threads',
+    ['room_id', 'thread_id', 'latest_event_id', 'topological_ordering', 'stream_ordering'],
+    [...latest.values()],
+    `ON CONFLICT (room_id, thread_id) DO UPDATE SET latest_event_id = excluded.latest_event_id,
+     topological_ordering = excluded.topological_ordering, stream_ordering = excluded.stream_ordering
+     WHERE excluded.topological_ordering >= threads.topological_ordering`,
+  );
+}
+
+async function writeStateEvents(tx: Tx, batches: readonly WritableBatch[]): Promise<void> {
+  const state = batches.flatMap(({ stored }) => stored.filter(({ event }) => event.stateKey !== undefined));
+  if (state.length === 0) return;
+  await tx.insertMany(
+    'state_events',
+    ['event_id', 'room_id', 'type', 'state_key', 'prev_state'],
+    state.map(({ event, replacesState }) => [
+      event.eventId,
+      event.roomId,
+      event.type,
+      event.stateKey!,
+      replacesState ?? null,
+    ]),
+  );
+  const auth = state.flatMap(({ event }) =>
+    [...new Set(event.authEventIds)].map((id) => [event.eventId, id, event.roomId]),
+  );
+  await tx.insertMany('event_auth', ['event_id', 'auth_id', 'room_id'], auth);
+  const members = state.filter(({ event }) => event.type === 'm.room.member');
+  await tx.insertMany(
+    'room_memberships',
+    ['event_id', 'user_id', 'sender', 'room_id', 'membership', 'display_name', 'avatar_url', 'event_stream_ordering'],
+    members.map(({ event, streamOrdering }) => [
+      event.eventId,
+      event.stateKey!,
+      event.sender,
+      event.roomId,
+      membershipIn(event),
+      text(event.content['displayname']),
+      text(event.content['avatar_url']),
+      streamOrdering,
+    ]),
+  );
+  const plans: ChainPlan[] = [];
+  for (const { room, stored, chainIds } of batches) plans.push(await planPlaces(tx, room, stored, chainIds));
+  await insertAuthChains(tx, plans);
+}
+
+/**
+ * Gives state events their places in the chain cover. A rejected event is in no auth chain that counts, and what nobody has
+ * checked may name events of other rooms: on their chains it would stand in the way of those rooms.
+ */
+async function planPlaces(
+  tx: Tx,
+  room: WorkingRoom,
+  stored: readonly StoredEvent[],
+  chainIds: readonly number[],
+): Promise<ChainPlan> {
+  const accepted = room.staged.filter(
+    (staged, index) => staged.event.stateKey !== undefined && stored[index]!.rejectedReason === undefined,
+  );
+  if (accepted.length === 0) return { positions: [], links: [], unplaced: new Set() };
+  // What was known before it got its place in the timeline may have its place among the chains.
+  const replaced = accepted.filter((staged) => staged.replacesOutlier).map((staged) => staged.event.eventId);
+  const placed = await selectChainPositions(tx, replaced);
+  const plan = await planAuthChains(
+    tx,
+    accepted.filter((staged) => !staged.isOutOfBand && !placed.has(staged.event.eventId)).map(({ event }) => event),
+    chainIds,
+    room.base.chains,
+  );
+  const isIncomplete = plan.unplaced.size > 0 || accepted.some((staged) => staged.isOutOfBand);
+  if (isIncomplete) await tx.exec('UPDATE rooms SET has_auth_chain_index = FALSE WHERE room_id = ?', [room.roomId]);
+  return plan;
+}
+
+/** A text that both databases can hold. */
+const text = (value: unknown): string | null => (typeof value === 'string' ? value.replaceAll('\0', '') : null);
+
+async function writeExtremities(tx: Tx, batches: readonly WritableBatch[]): Promise<void> {
+  const moved: { roomId: string; from: string; to: string }[] = [];
+  const gone: { roomId: string; eventIds: string[] }[] = [];
+  const fresh: [eventId: string, roomId: string][] = [];
+  for (const { room } of batches) {
+    const { roomId, headsBefore, extremities } = room;
+    const off = [...headsBefore].filter((id) => !extremities.has(id));
+    const on = [...extremities.keys()].filter((id) => !headsBefore.has(id));
+    if (off.length === 1 && on.length === 1) moved.push({ roomId, from: off[0]!, to: on[0]! });
+    else {
+      if (off.length > 0) gone.push({ roomId, eventIds: off });
+      for (const id of on) fresh.push([id, roomId]);
+    }
+  }
+  for (const { roomId, from, to } of moved) {
+    // One statement for all would join, and join with every row that has died since the table was vacuumed.
+    const set = 'UPDATE event_forward_extremities SET event_id = ? WHERE room_id = ? AND event_id = ?';
+    await tx.exec(set, [to, roomId, from]);
+  }
+  for (const { roomId, eventIds } of gone) {
+    await tx.exec(`DELETE FROM event_forward_extremities WHERE room_id = ? AND ${tx.dialect.anyOf('event_id')}`, [
+      roomId,
+      eventIds,
+    ]);
+  }
+  await tx.insertMany('event_forward_extremities', ['event_id', 'room_id'], fresh);
+}
+
+/**
+ * Notes which previous events of foreign events are unknown: where history goes on elsewhere. `event_edges` holds who names
+ * them, for the day on which they arrive; the edges between stored events lie in the events themselves.
+ */
+async function writeBackwardExtremities(tx: Tx, room: WorkingRoom, stored: readonly StoredEvent[]): Promise<void> {
+  const foreign = room.staged.filter((staged) => staged.isForeign && !staged.outlier);
+  if (foreign.length === 0) return;
+  const { roomId } = room;
+  const own = foreign.map((staged) => staged.event.eventId);
+  await tx.exec(`DELETE FROM event_backward_extremities WHERE room_id = ? AND ${tx.dialect.anyOf('event_id')}`, [
+    roomId,
+    own,
+  ]);
+  await tx.exec(`DELETE FROM event_edges WHERE ${tx.dialect.anyOf('prev_event_id')}`, [own]);
+  const named = [...new Set(foreign.flatMap((staged) => staged.event.prevEventIds))];
+  const known = await tx.query<{ event_id: string }>(
+    `SELECT event_id FROM events WHERE ${tx.dialect.anyOf('event_id')} AND outlier = FALSE`,
+    [named],
+  );
+  const isKnown = new Set(known.map((row) => row.event_id));
+  const unknown = named.filter((id) => !isKnown.has(id));
+  if (unknown.length === 0) return;
+  const open = new Set(unknown);
+  await tx.insertMany(
+    'event_edges',
+    ['event_id', 'prev_event_id', 'room_id'],
+    foreign.flatMap(({ event }) =>
+      [...new Set(event.prevEventIds)].filter((id) => open.has(id)).map((id) => [event.eventId, id, roomId]),
+    ),
+  );
+  await tx.insertMany(
+    'event_backward_extremities',
+    ['event_id', 'room_id'],
+    unknown.map((id) => [id, roomId]),
+    'ON CONFLICT (event_id, room_id) DO NOTHING',
+  );
+  room.gaps = stored
+    .filter((entry) => entry.streamOrdering > 0 && isServable(entry))
+    .filter(({ event }) => event.prevEventIds.some((id) => open.has(id)))
+    .map((entry) => entry.streamOrdering);
+  if (room.gaps.length === 0) return;
+  await tx.insertMany(
+    'timeline_gaps',
+    ['room_id', 'instance_name', 'stream_ordering'],
+    room.gaps.map((position) => [roomId, 'master', position]),
+  );
+}

@@ -1,0 +1,129 @@
+import type { Db } from '@rookery/database';
+import { servableSql } from '../model/servable-sql.js';
+
+/** An event that belongs to another one: an edit, a reference, a reply. */
+export interface ChildRow {
+  readonly target: string;
+  readonly event_id: string;
+}
+
+/** A summary of a thread. */
+export interface ThreadRow {
+  readonly target: string;
+  readonly count: number;
+  readonly latest: string;
+  readonly participated: number;
+  readonly room_id: string;
+  /** Position of the reply that was stored first. */
+  readonly oldest: number;
+}
+
+/**
+ * The newest edits of each event by its own sender, of its own type; the newest first, at most `limit` per event. Edits
+ * themselves have none.
+ * @spec client-server-api#validity-of-replacement-events
+ */
+export function selectEdits(db: Db, eventIds: readonly string[], limit: number): Promise<ChildRow[]> {
+  return db.query<ChildRow>(
+    `SELECT target, event_id FROM (
+       SELECT r.relates_to_id AS target, e.event_id,
+         ROW_NUMBER() OVER (PARTITION BY r.relates_to_id ORDER BY e.origin_server_ts DESC, e.event_id DESC) AS place
+       FROM event_relations r JOIN events e ON e.event_id = r.event_id JOIN events t ON t.event_id = r.relates_to_id
+       WHERE ${db.dialect.anyOf('r.relates_to_id')} AND r.relation_type = 'm.replace' AND e.sender = t.sender
+         AND e.type = t.type AND e.room_id = t.room_id AND e.state_key IS NULL AND t.state_key IS NULL
+         AND NOT EXISTS (
+           SELECT 1 FROM event_relations x WHERE x.event_id = t.event_id AND x.relation_type = 'm.replace')
+         AND ${servableSql('e.')}) AS ranked
+     WHERE place <= ? ORDER BY target, place`,
+    [eventIds, limit],
+  );
+}
+
+/** The newest replies in each thread, the newest first, at most `limit` per thread. */
+export function selectReplies(db: Db, rootIds: readonly string[], limit: number): Promise<ChildRow[]> {
+  return db.query<ChildRow>(
+    `SELECT target, event_id FROM (
+       SELECT r.relates_to_id AS target, e.event_id,
+         ROW_NUMBER() OVER (PARTITION BY r.relates_to_id
+           ORDER BY e.topological_ordering DESC, e.stream_ordering DESC) AS place
+       FROM event_relations r JOIN events e ON e.event_id = r.event_id JOIN events t ON t.event_id = r.relates_to_id
+       WHERE ${db.dialect.anyOf('r.relates_to_id')} AND r.relation_type = 'm.thread' AND e.room_id = t.room_id
+         AND ${servableSql('e.')}) AS ranked
+     WHERE place <= ? ORDER BY target, place`,
+    [rootIds, limit],
+  );
+}
+
+/** Events that refer to each event, oldest first; at most `limit` per event. */
+export function selectReferences(db: Db, eventIds: readonly string[], limit: number): Promise<ChildRow[]> {
+  return db.query<ChildRow>(
+    `SELECT target, event_id FROM (
+       SELECT r.relates_to_id AS target, e.event_id, e.stream_ordering,
+         ROW_NUMBER() OVER (PARTITION BY r.relates_to_id ORDER BY e.topological_ordering, e.stream_ordering) AS place
+       FROM event_relations r JOIN events e ON e.event_id = r.event_id JOIN events t ON t.event_id = r.relates_to_id
+       WHERE ${db.dialect.anyOf('r.relates_to_id')} AND r.relation_type = 'm.reference' AND e.room_id = t.room_id
+         AND ${servableSql('e.')}) AS ranked
+     WHERE place <= ? ORDER BY target, place`,
+    [eventIds, limit],
+  );
+}
+
+/** When a user's present stay in each room began; rooms that the user is not in are absent. */
+export async function selectStays(db: Db, userId: string, roomIds: readonly string[]): Promise<Map<string, number>> {
+  const ended = `SELECT o.room_id, MAX(o.event_stream_ordering) AS last FROM room_memberships o
+    JOIN events x ON x.event_id = o.event_id
+    WHERE o.user_id = ? AND ${db.dialect.anyOf('o.room_id')} AND o.membership <> 'join' AND ${servableSql('x.')}
+    GROUP BY o.room_id`;
+  const rows = await db.query<{ room_id: string; began: number }>(
+    `SELECT m.room_id, MIN(m.event_stream_ordering) AS began FROM room_memberships m
+     JOIN events e ON e.event_id = m.event_id LEFT JOIN (${ended}) AS ended ON ended.room_id = m.room_id
+     WHERE m.user_id = ? AND ${db.dialect.anyOf('m.room_id')} AND m.membership = 'join' AND ${servableSql('e.')}
+       AND (ended.last IS NULL OR m.event_stream_ordering > ended.last)
+     GROUP BY m.room_id`,
+    [userId, roomIds, userId, roomIds],
+  );
+  return new Map(rows.map((row) => [row.room_id, row.began]));
+}
+
+/** Replies in a thread from before a position, the newest first, without what ignored users said. */
+export async function selectEarlyReplies(
+  db: Db,
+  rootId: string,
+  before: number,
+  ignored: readonly string[],
+  limit: number,
+): Promise<string[]> {
+  const rows = await db.query<{ event_id: string }>(
+    `SELECT e.event_id FROM event_relations r JOIN events e ON e.event_id = r.event_id
+       JOIN events t ON t.event_id = r.relates_to_id
+     WHERE r.relates_to_id = ? AND r.relation_type = 'm.thread' AND e.room_id = t.room_id AND e.stream_ordering < ?
+       AND ${servableSql('e.')} ${ignored.length > 0 ? `AND ${db.dialect.noneOf('e.sender')}` : ''}
+     ORDER BY e.stream_ordering DESC LIMIT ?`,
+    [rootId, before, ...(ignored.length > 0 ? [ignored] : []), limit],
+  );
+  return rows.map((row) => row.event_id);
+}
+
+/** Thread summaries of the events that are thread roots, without what ignored users said. */
+export async function selectThreads(
+  db: Db,
+  eventIds: readonly string[],
+  userId: string,
+  ignored: readonly string[],
+): Promise<ThreadRow[]> {
+  const notIgnored = ignored.length > 0 ? `AND ${db.dialect.noneOf('e.sender')}` : '';
+  return db.query<ThreadRow>(
+    `SELECT target, COUNT(*) AS count, MAX(CASE WHEN place = 1 THEN event_id END) AS latest,
+       MAX(CASE WHEN sender = ? OR root_sender = ? THEN 1 ELSE 0 END) AS participated,
+       MIN(room_id) AS room_id, MIN(stream_ordering) AS oldest
+     FROM (
+       SELECT r.relates_to_id AS target, e.event_id, e.sender, t.sender AS root_sender, e.room_id, e.stream_ordering,
+         ROW_NUMBER() OVER (PARTITION BY r.relates_to_id
+           ORDER BY e.topological_ordering DESC, e.stream_ordering DESC) AS place
+       FROM event_relations r JOIN events e ON e.event_id = r.event_id JOIN events t ON t.event_id = r.relates_to_id
+       WHERE ${db.dialect.anyOf('r.relates_to_id')} AND r.relation_type = 'm.thread' AND e.room_id = t.room_id
+         AND ${servableSql('e.')} ${notIgnored}) AS ranked
+     GROUP BY target`,
+    [userId, userId, eventIds, ...(ignored.length > 0 ? [ignored] : [])],
+  );
+}

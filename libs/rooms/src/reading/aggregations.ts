@@ -1,0 +1,169 @@
+import { Injectable } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import { isJsonObject } from '@rookery/matrix-types';
+import { EventStore } from '../store/event-store.js';
+import type { StoredEvent } from '../model/stored-event.js';
+import { ReaderWishes } from './reader-wishes.js';
+import { RecentEvents } from '../store/recent-events.js';
+import { VisibilityFilter } from './visibility-filter.js';
+import { historyVisibilityIn } from './visibility-rule.js';
+import { RoomStateReader } from '../state/room-state-reader.js';
+import {
+  type ChildRow,
+  selectEarlyReplies,
+  selectEdits,
+  selectReferences,
+  selectReplies,
+  selectStays,
+  selectThreads,
+  type ThreadRow,
+} from './aggregations.query.js';
+
+/** What is bundled with an event. */
+export interface Aggregation {
+  readonly edit?: StoredEvent;
+  readonly references?: readonly string[];
+  readonly thread?: { readonly latest: StoredEvent; readonly count: number; readonly participated: boolean };
+}
+
+const maxReferences = 100;
+/** How far back an edit or a reply is looked for when the newest one may not be seen. */
+const maxOlder = 50;
+/** Of a thread's replies from before the reader's time, so many are looked at one by one; what is older counts. */
+const maxEarly = 500;
+
+/** Finds what other events add to events: edits, references, threads. */
+@Injectable()
+export class Aggregations {
+  constructor(
+    private readonly database: Database,
+    private readonly events: EventStore,
+    private readonly recent: RecentEvents,
+    private readonly wishes: ReaderWishes,
+    private readonly visibility: VisibilityFilter,
+    private readonly state: RoomStateReader,
+  ) {}
+
+  /**
+   * Aggregations of the events that have any, by event id, in a bounded number of queries. Children that the reader may
+   * not see are left out.
+   * @spec client-server-api#aggregations-of-child-events
+   */
+  async of(userId: string, events: readonly StoredEvent[]): Promise<Map<string, Aggregation>> {
+    const targets = events
+      .filter((stored) => stored.event.stateKey === undefined)
+      .map((stored) => stored.event.eventId)
+      .filter((eventId) => !this.recent.isUnrelated(eventId));
+    const found = new Map<string, Aggregation>();
+    if (targets.length === 0) return found;
+    const related = await this.database.query<{ relates_to_id: string }>(
+      `SELECT DISTINCT relates_to_id FROM event_relations WHERE ${this.database.dialect.anyOf('relates_to_id')}`,
+      [targets],
+    );
+    if (related.length === 0) return found;
+    const ids = related.map((row) => row.relates_to_id);
+    const ignored = [...(await this.wishes.ignoredBy(userId))];
+    const [threads, references] = await Promise.all([
+      selectThreads(this.database, ids, userId, ignored),
+      selectReferences(this.database, ids, maxReferences),
+    ]);
+    const latest = threads.map((thread) => ({ target: thread.target, event_id: thread.latest }));
+    const [replies, shownReferences] = await Promise.all([
+      this.#newestVisible(userId, latest, (hidden) => selectReplies(this.database, hidden, maxOlder)),
+      this.#visible(userId, references),
+    ]);
+    // What is redacted keeps its replies, but there is nothing left to edit.
+    const redacted = new Set(events.filter((each) => each.redactedBy !== undefined).map(({ event }) => event.eventId));
+    const editable = [
+      ...new Set([
+        ...ids.filter((eventId) => !redacted.has(eventId)),
+        ...[...replies.values()].map((reply) => reply.event.eventId),
+      ]),
+    ];
+    const edits = await this.#newestVisible(
+      userId,
+      await selectEdits(this.database, editable, 1),
+      (hidden) => selectEdits(this.database, hidden, maxOlder),
+      isEdit,
+    );
+    const add = (target: string, more: Aggregation): void => void found.set(target, { ...found.get(target), ...more });
+    for (const [target, edit] of edits) add(target, { edit });
+    for (const row of references) {
+      if (!shownReferences.has(row.event_id)) continue;
+      add(row.target, { references: [...(found.get(row.target)?.references ?? []), row.event_id] });
+    }
+    const shown = threads.filter((row) => replies.has(row.target));
+    const hidden = await this.#hiddenReplies(userId, shown, ignored);
+    for (const row of shown) {
+      const latest = replies.get(row.target)!;
+      const count = row.count - (hidden.get(row.target) ?? 0);
+      add(row.target, { thread: { latest, count, participated: !!row.participated } });
+    }
+    return found;
+  }
+
+  /** How many replies of threads the reader may not see: they lie before the reader's stay, where history is not shared. */
+  async #hiddenReplies(
+    userId: string,
+    threads: readonly ThreadRow[],
+    ignored: readonly string[],
+  ): Promise<Map<string, number>> {
+    const hidden = new Map<string, number>();
+    if (threads.length === 0) return hidden;
+    const stays = await selectStays(this.database, userId, [...new Set(threads.map((row) => row.room_id))]);
+    const began = (row: ThreadRow): number => stays.get(row.room_id) ?? Number.MAX_SAFE_INTEGER;
+    const openRooms = new Map<string, boolean>();
+    for (const row of threads.filter((each) => each.oldest < began(each))) {
+      let isOpen = openRooms.get(row.room_id);
+      if (isOpen === undefined) openRooms.set(row.room_id, (isOpen = await this.#wasAlwaysOpen(row.room_id)));
+      if (isOpen && stays.has(row.room_id)) continue;
+      const early = await selectEarlyReplies(this.database, row.target, began(row), ignored, maxEarly);
+      const visible = await this.visibility.visible(userId, await this.events.inOrder(early));
+      hidden.set(row.target, early.length - visible.length);
+    }
+    return hidden;
+  }
+
+  /** Whether everybody who joins has ever seen what was said before. */
+  async #wasAlwaysOpen(roomId: string): Promise<boolean> {
+    const event = await this.state.currentEvent(roomId, 'm.room.history_visibility');
+    if (event === undefined) return false;
+    const visibility = historyVisibilityIn(event.event.content);
+    return event.replacesState === undefined && (visibility === 'shared' || visibility === 'world_readable');
+  }
+
+  /**
+   * Of each target the first child that the reader may see and that is valid; older ones are looked at only where the newest
+   * is not.
+   */
+  async #newestVisible(
+    userId: string,
+    newest: readonly ChildRow[],
+    older: (targets: readonly string[]) => Promise<ChildRow[]>,
+    isValid: (child: StoredEvent) => boolean = () => true,
+  ): Promise<Map<string, StoredEvent>> {
+    const chosen = new Map<string, StoredEvent>();
+    const choose = async (rows: readonly ChildRow[]): Promise<void> => {
+      const visible = await this.#visible(userId, rows);
+      for (const row of rows) {
+        const child = visible.get(row.event_id);
+        if (child && !chosen.has(row.target) && isValid(child)) chosen.set(row.target, child);
+      }
+    };
+    await choose(newest);
+    const hidden = newest.map((row) => row.target).filter((target) => !chosen.has(target));
+    if (hidden.length > 0) await choose(await older(hidden));
+    return chosen;
+  }
+
+  async #visible(userId: string, rows: readonly ChildRow[]): Promise<Map<string, StoredEvent>> {
+    if (rows.length === 0) return new Map();
+    const stored = await this.events.inOrder([...new Set(rows.map((row) => row.event_id))]);
+    const visible = await this.visibility.visible(userId, stored);
+    return new Map(visible.map((each) => [each.stored.event.eventId, each.stored]));
+  }
+}
+
+/** Whether an edit says what an event is to be replaced with, as far as can be seen from outside. */
+const isEdit = ({ event, redactedBy }: StoredEvent): boolean =>
+  redactedBy === undefined && (event.type === 'm.room.encrypted' || isJsonObject(event.content['m.new_content']));

@@ -1,0 +1,37 @@
+import type { Db } from '@rookery/database';
+import { type JsonObject, MatrixError } from '@rookery/matrix-types';
+import type { EventStore } from '../store/event-store.js';
+import { servableSql } from '../model/servable-sql.js';
+import { relationOf } from '../model/relation.js';
+
+/** What somebody is about to send. */
+interface Draft {
+  readonly roomId: string;
+  readonly type: string;
+  readonly content: Readonly<JsonObject>;
+}
+
+/**
+ * What this server does not let its own users relate although the auth rules would: the same reaction twice, and threads on
+ * events that themselves are part of something. Where the event related to is not known here, nothing is said.
+ * @throws MatrixError 400 `M_DUPLICATE_ANNOTATION`, 400 `M_UNKNOWN`
+ * @spec client-server-api#avoiding-duplicate-annotations
+ * @spec client-server-api#threading
+ */
+export async function checkRelation(db: Db, events: EventStore, sender: string, draft: Draft): Promise<void> {
+  const relation = relationOf(draft.content);
+  if (relation?.type === 'm.annotation' && relation.key !== undefined) {
+    const same = await db.get(
+      `SELECT 1 AS found FROM event_relations r JOIN events e ON e.event_id = r.event_id
+       WHERE r.relates_to_id = ? AND r.relation_type = 'm.annotation' AND r.aggregation_key = ?
+         AND e.sender = ? AND e.type = ? AND e.room_id = ? AND ${servableSql('e.')} LIMIT 1`,
+      [relation.eventId, relation.key, sender, draft.type, draft.roomId],
+    );
+    if (same !== undefined)
+      throw new MatrixError(400, 'M_DUPLICATE_ANNOTATION', 'You have said this of the event already');
+  } else if (relation?.type === 'm.thread') {
+    const root = await events.one(relation.eventId);
+    if (root?.event.roomId === draft.roomId && relationOf(root.event.content) !== undefined)
+      throw new MatrixError(400, 'M_UNKNOWN', 'A thread cannot begin at an event that relates to another');
+  }
+}

@@ -1,0 +1,187 @@
+import { Injectable } from '@nestjs/common';
+import { Database, type Db } from '@rookery/database';
+import { eventFromRow, redactEvent, roomVersionRules, type RoomEvent, type RoomVersionRules } from '@rookery/events';
+import { domainOf } from '@rookery/matrix-types';
+import { Cache, Config } from '@rookery/platform';
+import { type EventRow, selectEvents, selectRedactions } from './event-store.query.js';
+import { selectRemovalRedactions } from './removal-redactions.query.js';
+import type { ClientTransaction, StoredEvent } from '../model/stored-event.js';
+
+/** What an event is reckoned with in the setting `event_cache_size`. */
+const bytesPerEvent = 6 * 1024;
+
+interface CachedEvent {
+  readonly stored: StoredEvent;
+  readonly sizeBytes: number;
+}
+
+/** What `event_json.internal_metadata` holds; the field's names. */
+export interface InternalMetadata {
+  txn_id?: string;
+  device_id?: string;
+  soft_failed?: boolean;
+  out_of_band_membership?: boolean;
+}
+
+/** @throws Error when a row names a version that this server does not know */
+export function knownRules(version: string): RoomVersionRules {
+  const rules = roomVersionRules(version);
+  if (!rules) throw new Error(`Room version ${version} in the database is not known`);
+  return rules;
+}
+
+function transactionOf(metadata: InternalMetadata, sender: string): ClientTransaction | undefined {
+  if (metadata.txn_id === undefined || metadata.device_id === undefined) return undefined;
+  return { userId: sender, deviceId: metadata.device_id, txnId: metadata.txn_id };
+}
+
+function fromRow(row: EventRow): StoredEvent {
+  const event = eventFromRow(row.json, row.event_id, knownRules(row.room_version));
+  const metadata = row.internal_metadata === '{}' ? {} : (JSON.parse(row.internal_metadata) as InternalMetadata);
+  return {
+    event,
+    streamOrdering: row.stream_ordering,
+    receivedTs: row.received_ts,
+    outlier: !!row.outlier,
+    rejectedReason: row.rejection_reason ?? undefined,
+    softFailed: !!row.soft_failed,
+    transaction: transactionOf(metadata, event.sender),
+    replacesState: row.prev_state ?? undefined,
+    redactedBy: undefined,
+  };
+}
+
+/** An event as it is after a redaction. */
+export function pruned(stored: StoredEvent, redactionId: string): StoredEvent {
+  return stored.redactedBy === undefined
+    ? { ...stored, event: redactEvent(stored.event), redactedBy: redactionId }
+    : stored;
+}
+
+/** Whether a redaction by `redactor` that lacked the redact level still counts: same server as the target's sender. */
+export const sameServer = (redactor: string, sender: string): boolean => domainOf(redactor) === domainOf(sender);
+
+/**
+ * Events by id, through a cache bounded in bytes. Redactions are applied here, so that no reader can forget them.
+ */
+@Injectable()
+export class EventStore {
+  readonly #cache: Cache<string, CachedEvent>;
+
+  readonly #withRemovals: boolean;
+  #changes = 0;
+
+  constructor(
+    private readonly database: Database,
+    config: Config,
+  ) {
+    const max = (): number => config.get('event_cache_size') * bytesPerEvent;
+    this.#withRemovals = config.get('experimental_features.msc4293_enabled');
+    this.#cache = new Cache(config, 'get_event', { max, sizeOf: (entry) => entry.sizeBytes });
+  }
+
+  /** The events that exist, by id; in two queries for those that are not cached. */
+  async many(eventIds: Iterable<string>, db: Db = this.database): Promise<Map<string, StoredEvent>> {
+    const found = new Map<string, StoredEvent>();
+    const missing = new Set<string>();
+    for (const eventId of eventIds) {
+      const cached = this.#cache.get(eventId);
+      if (cached) found.set(eventId, cached.stored);
+      else missing.add(eventId);
+    }
+    if (missing.size === 0) return found;
+    const changes = this.#changes;
+    for (const [eventId, entry] of await load(db, [...missing], this.#withRemovals)) {
+      found.set(eventId, entry.stored);
+      // What was read while something was redacted or deleted may be older than that.
+      if (db === this.database && changes === this.#changes) this.#cache.set(eventId, entry);
+    }
+    return found;
+  }
+
+  /** The events that exist, in the order asked for. */
+  async inOrder(eventIds: readonly string[]): Promise<StoredEvent[]> {
+    const found = await this.many(eventIds);
+    return eventIds.flatMap((eventId) => found.get(eventId) ?? []);
+  }
+
+  async one(eventId: string): Promise<StoredEvent | undefined> {
+    return this.#cache.get(eventId)?.stored ?? (await this.many([eventId])).get(eventId);
+  }
+
+  /** The protocol's part of {@link many}. */
+  async events(eventIds: Iterable<string>): Promise<Map<string, RoomEvent>> {
+    const events = new Map<string, RoomEvent>();
+    for (const [eventId, stored] of await this.many(eventIds)) events.set(eventId, stored.event);
+    return events;
+  }
+
+  /** An event from the cache, without a query. */
+  peek(eventId: string): StoredEvent | undefined {
+    return this.#cache.get(eventId)?.stored;
+  }
+
+  /** An event as it was sent, redacted or not; what was redacted finally stays so. For the eyes of moderators only. */
+  async unredacted(eventId: string): Promise<RoomEvent | undefined> {
+    const [row] = await selectEvents(this.database, [eventId]);
+    return row && fromRow(row).event;
+  }
+
+  /** Told by the persister about an event that just became durable. */
+  remember(stored: StoredEvent, sizeBytes: number): void {
+    this.#cache.set(stored.event.eventId, { stored, sizeBytes: sizeBytes + 512 });
+  }
+
+  /** Told by the persister that a redaction of `eventId` became durable. */
+  redact(eventId: string, redactionId: string): void {
+    this.#changes++;
+    const cached = this.#cache.get(eventId);
+    if (cached) this.#cache.set(eventId, { ...cached, stored: pruned(cached.stored, redactionId) });
+  }
+
+  /** Told that what a user said in a room is redacted from now on. */
+  forgetOf(roomId: string, sender: string): void {
+    this.#changes++;
+    this.#cache.deleteIf(({ stored: { event } }) => event.sender === sender && event.roomId === roomId);
+  }
+
+  forget(eventIds: Iterable<string>): void {
+    this.#changes++;
+    for (const eventId of eventIds) this.#cache.delete(eventId);
+  }
+}
+
+async function load(db: Db, eventIds: readonly string[], withRemovals: boolean): Promise<Map<string, CachedEvent>> {
+  const loaded = new Map<string, CachedEvent>();
+  const rows = await selectEvents(db, eventIds);
+  if (rows.length === 0) return loaded;
+  for (const row of rows) {
+    loaded.set(row.event_id, { stored: fromRow(row), sizeBytes: row.json.length * 2 + 512 });
+  }
+  for (const redaction of await selectRedactions(db, [...loaded.keys()])) {
+    const entry = loaded.get(redaction.redacts)!;
+    if (entry.stored.redactedBy !== undefined) continue;
+    if (redaction.recheck && !sameServer(redaction.sender, entry.stored.event.sender)) continue;
+    loaded.set(redaction.redacts, { ...entry, stored: pruned(entry.stored, redaction.event_id) });
+  }
+  if (withRemovals) await applyRemovals(db, loaded);
+  return loaded;
+}
+
+/** Redacts what removed users have said, and how they called themselves; the room's state stays as they left it. */
+async function applyRemovals(db: Db, loaded: Map<string, CachedEvent>): Promise<void> {
+  const isTheirs = ({ event }: StoredEvent): boolean =>
+    event.type !== 'm.room.redaction' && (event.stateKey === undefined || event.stateKey === event.sender);
+  const entries = [...loaded.values()].filter(({ stored }) => stored.redactedBy === undefined && isTheirs(stored));
+  if (entries.length === 0) return;
+  const roomIds = new Set(entries.map(({ stored }) => stored.event.roomId));
+  const senders = new Set(entries.map(({ stored }) => stored.event.sender));
+  const found = await selectRemovalRedactions(db, [...roomIds], [...senders]);
+  const byUser = new Map(found.map((redaction) => [`${redaction.roomId} ${redaction.userId}`, redaction]));
+  for (const entry of entries) {
+    const { event, streamOrdering } = entry.stored;
+    const redaction = byUser.get(`${event.roomId} ${event.sender}`);
+    if (!redaction || streamOrdering >= (redaction.endOrdering ?? Infinity)) continue;
+    loaded.set(event.eventId, { ...entry, stored: pruned(entry.stored, redaction.eventId) });
+  }
+}

@@ -1,0 +1,142 @@
+import { databaseMigrations } from '@rookery/database';
+import { replicationMigrations } from '@rookery/replication';
+import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
+import { usersMigrations } from '@rookery/users';
+import { RoomCreation } from '../creation/room-creation.service.js';
+import { RoomHooks } from '../hooks.js';
+import { JoinService } from '../membership/join.service.js';
+import { roomsMigrations } from '../migrations/index.js';
+import { EventStore } from './event-store.js';
+import { RoomIds } from './room-ids.js';
+import { Aggregations } from '../reading/aggregations.js';
+import { buildRooms, requesterOf, type RoomsFixture } from '../rooms.fixture.js';
+import { EventCreation } from '../sending/event-creation.service.js';
+import { RoomStateReader } from '../state/room-state-reader.js';
+import { ReaderStates } from '../reading/reader-states.js';
+import { RecentEvents } from './recent-events.js';
+import { TimelineGaps } from './timeline-gaps.js';
+import { TimelineReader } from '../reading/timeline-reader.js';
+import { VisibilityFilter } from '../reading/visibility-filter.js';
+
+eachDatabase('recent events', (open) => {
+  let test: TestDatabase;
+  let rooms: RoomsFixture;
+  const alice = requesterOf('alice');
+  const bob = requesterOf('bob');
+
+  beforeAll(async () => {
+    const clock = new FakeClock();
+    test = await open(clock);
+    await test.migrate([...databaseMigrations, ...replicationMigrations, ...usersMigrations, ...roomsMigrations]);
+    rooms = await buildRooms({ database: test.database, clock });
+  });
+  afterAll(() => rooms.close());
+
+  const say = async (roomId: string, body: string, more: object = {}): Promise<string> => {
+    const content = { msgtype: 'm.text', body, ...more };
+    return (await rooms.get(EventCreation).send(alice, { roomId, type: 'm.room.message', content })).eventId;
+  };
+  const create = async (): Promise<string> =>
+    (await rooms.get(RoomCreation).create(alice, { preset: 'public_chat' })).roomId;
+
+  /** How many queries are asked outside of transactions while `work` is done. */
+  async function queriesOf(work: () => Promise<unknown>): Promise<number> {
+    const { database } = test;
+    const { query, get } = database;
+    let count = 0;
+    const counted = <T extends (...args: never[]) => unknown>(method: T): T =>
+      ((...args: Parameters<T>) => {
+        count++;
+        return method.apply(database, args);
+      }) as T;
+    Object.assign(database, { query: counted(query), get: counted(get) });
+    try {
+      await work();
+    } finally {
+      Object.assign(database, { query, get });
+    }
+    return count;
+  }
+
+  it('answers as the database does, for every range and limit', async () => {
+    const roomIds = [await create(), await create(), await create()];
+    const [first = '', second = ''] = roomIds;
+    for (let n = 0; n < 30; n++) await say(n % 3 === 0 ? second : first, `message ${n}`);
+    await rooms
+      .get(EventCreation)
+      .send(alice, { roomId: first, type: 'm.room.topic', stateKey: '', content: { topic: 'Ranges' } });
+    for (let n = 0; n < 30; n++) await say(first, `message ${n}`);
+    const end = rooms.get(RoomIds).events.current();
+    // One that has heard of nothing asks the database every time.
+    const ignorant = new RecentEvents(new RoomHooks());
+    const events = rooms.get(EventStore);
+    const cached = rooms.get(TimelineReader);
+    const asking = new TimelineReader(test.database, events, ignorant, new TimelineGaps(test.database));
+    const states = rooms.get(RoomStateReader);
+    const askingStates = new RoomStateReader(test.database, events, ignorant);
+    for (let after = 0; after <= end; after += 3) {
+      for (const upTo of [end, end - 7]) {
+        for (const limit of [0, 1, 10, 39, 100]) {
+          const range = { after, upTo, limit };
+          const answer = await cached.latest(roomIds, range);
+          const wanted = await asking.latest(roomIds, range);
+          expect({ range, answer: new Map([...answer].sort()) }).toEqual({
+            range,
+            answer: new Map([...wanted].sort()),
+          });
+        }
+        expect(await states.deltas(roomIds, after, upTo)).toEqual(await askingStates.deltas(roomIds, after, upTo));
+      }
+    }
+  });
+
+  it('lets a reader who is up to date ask the database nothing', async () => {
+    const roomId = await create();
+    await rooms.get(JoinService).join(bob, roomId);
+    const read = async (since: number): Promise<string[]> => {
+      const upTo = rooms.get(RoomIds).events.current();
+      const [slice] = (await rooms.get(TimelineReader).latest([roomId], { after: since, upTo, limit: 10 })).values();
+      const visible = await rooms.get(VisibilityFilter).visible(bob.userId, slice?.events ?? []);
+      await rooms.get(Aggregations).of(
+        bob.userId,
+        visible.map(({ stored }) => stored),
+      );
+      expect(await rooms.get(RoomStateReader).deltas([roomId], since, upTo)).toEqual([]);
+      return visible.map(({ stored }) => stored.event.eventId);
+    };
+    let since = rooms.get(RoomIds).events.current();
+    await say(roomId, 'the first costs what is remembered of the room and its reader');
+    await read(since);
+    since = rooms.get(RoomIds).events.current();
+    const eventId = await say(roomId, 'the second');
+    let seen: string[] = [];
+    expect(await queriesOf(async () => (seen = await read(since)))).toBe(0);
+    expect(seen).toEqual([eventId]);
+  });
+
+  it('knows at once that something relates to an event', async () => {
+    const roomId = await create();
+    const root = await say(roomId, 'root');
+    const recent = rooms.get(RecentEvents);
+    expect(recent.isUnrelated(root)).toBe(true);
+    const reply = await say(roomId, 'reply', { 'm.relates_to': { rel_type: 'm.thread', event_id: root } });
+    expect(recent.isUnrelated(root)).toBe(false);
+    const stored = await rooms.get(EventStore).inOrder([root]);
+    const { thread } = (await rooms.get(Aggregations).of(alice.userId, stored)).get(root) ?? {};
+    expect(thread).toMatchObject({ count: 1, latest: { event: { eventId: reply } } });
+  });
+
+  it('knows the state group of what was stored', async () => {
+    const roomId = await create();
+    const eventId = await say(roomId, 'where');
+    const { state_group } = (await test.database.get<{ state_group: number }>(
+      'SELECT state_group FROM event_to_state_groups WHERE event_id = ?',
+      [eventId],
+    )) ?? { state_group: undefined };
+    expect(rooms.get(RecentEvents).groupOf(eventId)).toBe(state_group);
+    expect(rooms.get(RecentEvents).groupOf('$unknown')).toBeUndefined();
+    expect(await rooms.get(ReaderStates).at(bob.userId, [eventId])).toEqual(
+      new Map([[eventId, { visibility: expect.any(String) as string, member: undefined }]]),
+    );
+  });
+});

@@ -1,0 +1,127 @@
+import { Injectable } from '@nestjs/common';
+import { StreamChangeCache } from '@rookery/replication';
+import { LRUCache } from 'lru-cache';
+import { RoomHooks } from '../hooks.js';
+import { isServable, type StoredEvent } from '../model/stored-event.js';
+import type { WorkingRoom } from '../room/working-room.js';
+import { relationOf } from '../model/relation.js';
+
+/** Where an event lies in its room. */
+export interface EventPlace {
+  readonly eventId: string;
+  readonly topological: number;
+  readonly stream: number;
+}
+
+/** The end of a room's timeline: every event that clients may see, of all that lie after `since`. */
+interface Tail {
+  readonly since: number;
+  readonly places: readonly EventPlace[];
+}
+
+interface Stored {
+  readonly group: number | undefined;
+  /** No event relates to it. */
+  readonly isUnrelated: boolean;
+}
+
+const maxRooms = 5_000;
+const maxPerRoom = 40;
+const maxEvents = 20_000;
+
+/**
+ * What this process has stored lately, told by the persister before anybody can be told of it. Readers that are up to date
+ * find here what they would ask the database for, all of them the same. Says "unknown" where it cannot be certain: about
+ * everything before it began, and in processes that store no events.
+ */
+@Injectable()
+export class RecentEvents {
+  /** In the order of the last event. */
+  readonly #tails = new Map<string, Tail>();
+  readonly #events = new LRUCache<string, Stored>({ maxSize: maxEvents, sizeCalculation: () => 1 });
+  #states: StreamChangeCache | undefined;
+  /** Rooms without a tail have had no event after this position. */
+  #since = Number.POSITIVE_INFINITY;
+  #last = 0;
+
+  constructor(hooks: RoomHooks) {
+    hooks.subscribe({
+      onEventsPurged: async (_tx, roomId) => this.#forget(roomId),
+      onRoomPurged: async (_tx, roomId) => this.#forget(roomId),
+    });
+  }
+
+  /** Told by the persister about live events that just became durable, in stream order. */
+  remember(room: WorkingRoom, stored: readonly StoredEvent[]): void {
+    const [first] = stored;
+    if (first === undefined) return;
+    if (this.#states === undefined) {
+      this.#since = first.streamOrdering - 1;
+      this.#states = new StreamChangeCache(this.#since);
+    }
+    this.#last = Math.max(this.#last, stored.at(-1)!.streamOrdering);
+    if (room.changes.length > 0) this.#states.changed(room.roomId, stored.at(-1)!.streamOrdering);
+    for (const staged of room.staged) {
+      // Only what was made here cannot have been related to before it was stored.
+      this.#events.set(staged.event.eventId, { group: staged.group, isUnrelated: !staged.isForeign });
+    }
+    for (const { event } of stored) {
+      const target = relationOf(event.content)?.eventId;
+      const known = target === undefined ? undefined : this.#events.peek(target);
+      if (target !== undefined && known?.isUnrelated) this.#events.set(target, { ...known, isUnrelated: false });
+    }
+    const places = stored.filter(isServable).map(placeOf);
+    if (places.length > 0) this.#append(room.roomId, places);
+  }
+
+  /**
+   * The last events of a room with `after < stream ordering <= upTo`, one more than `limit` where there are more.
+   * @returns `undefined` when that is not known
+   */
+  latest(roomId: string, after: number, upTo: number, limit: number): readonly EventPlace[] | undefined {
+    const tail = this.#tails.get(roomId);
+    const places = tail?.places.filter(({ stream }) => stream > after && stream <= upTo) ?? [];
+    const isKnown = after >= (tail?.since ?? this.#since) || places.length > limit;
+    return isKnown ? places.slice(-(limit + 1)) : undefined;
+  }
+
+  /** Those of the rooms whose current state may have changed after `position`. */
+  stateChanged(roomIds: readonly string[], position: number): readonly string[] {
+    return this.#states?.changedSince(roomIds, position) ?? roomIds;
+  }
+
+  /** The state group after an event, where it is known. */
+  groupOf(eventId: string): number | undefined {
+    return this.#events.get(eventId)?.group;
+  }
+
+  /** Whether it is certain that no event relates to this one. */
+  isUnrelated(eventId: string): boolean {
+    return this.#events.peek(eventId)?.isUnrelated ?? false;
+  }
+
+  #append(roomId: string, fresh: readonly EventPlace[]): void {
+    const tail = this.#tails.get(roomId);
+    const all = [...(tail?.places ?? []), ...fresh];
+    const dropped = all.at(-maxPerRoom - 1);
+    this.#tails.delete(roomId);
+    this.#tails.set(roomId, { since: dropped?.stream ?? tail?.since ?? this.#since, places: all.slice(-maxPerRoom) });
+    if (this.#tails.size <= maxRooms) return;
+    for (const [oldest, { since, places }] of this.#tails) {
+      this.#tails.delete(oldest);
+      this.#since = Math.max(this.#since, since, places.at(-1)?.stream ?? 0);
+      break;
+    }
+  }
+
+  /** Events of the room are going: what was there up to now is not known any more. */
+  #forget(roomId: string): void {
+    if (this.#states !== undefined) this.#tails.set(roomId, { since: this.#last, places: [] });
+  }
+}
+
+const placeOf = ({ event, streamOrdering }: StoredEvent): EventPlace => ({
+  eventId: event.eventId,
+  topological: event.depth,
+  stream: streamOrdering,
+});
