@@ -7,15 +7,9 @@ export { type RoomDetails, RoomLibrary } from './administration/room-library.ser
 export { roomStatsUpdate, userStatsUpdate } from './administration/room-stats.update.js';
 export { roomsMigrations } from './migrations/index.js';
 export { type EventBatch, type MemberMove, type PushNote, type RoomHook, RoomHooks, type RoomView } from './hooks.js';
-export {
-  type DraftOrigin,
-  type EventDraft,
-  EventPersister,
-  type ForeignEvent,
-  type ForeignState,
-  type NewRoom,
-  type ReceiveVerdict,
-} from './pipeline/event-persister.js';
+export { EventPersister } from './pipeline/event-persister.js';
+export type { DraftOrigin, EventDraft, NewRoom } from './model/drafts.js';
+export type { ForeignEvent, ForeignState, ReceiveVerdict } from './model/remote-events.js';
 export { byAuth, byPrev, restsUpon } from './pipeline/remote-stager.js';
 export { InboundEvents } from './pipeline/inbound-events.service.js';
 export { EventStore } from './store/event-store.js';
@@ -35,9 +29,9 @@ export {
   delayedTxnPrefix,
   EventSerializer,
   prejoinStateOf,
-  type Reader,
   type SerializeOptions,
 } from './reading/event-serializer.js';
+export type { Reader } from './model/requesters.js';
 export { VisibilityFilter, type VisibleEvent } from './reading/visibility-filter.js';
 export { historyVisibilityIn, type HistoryVisibility } from './reading/visibility-rule.js';
 export { Aggregations, type Aggregation } from './reading/aggregations.js';
@@ -95,12 +89,8 @@ export { SpaceReclaimer } from './upkeep/space-reclaimer.js';
 export { RedactionCensor } from './upkeep/redaction-censor.js';
 export { RoomBlocking } from './upkeep/room-blocking.service.js';
 export { type ForwardExtremity, RoomRepair } from './upkeep/room-repair.service.js';
-export {
-  RoomShutdown,
-  serverRequester,
-  type ShutdownRequest,
-  type ShutdownResult,
-} from './upkeep/room-shutdown.service.js';
+export { RoomShutdown, type ShutdownRequest, type ShutdownResult } from './upkeep/room-shutdown.service.js';
+export { serverRequester } from './model/requesters.js';
 export type { TaskSearch, TaskStatus } from './upkeep/room-tasks.query.js';
 export { type RoomTask, RoomTasks } from './upkeep/room-tasks.js';
 export { ReaderWishes } from './reading/reader-wishes.js';

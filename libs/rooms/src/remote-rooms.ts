@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import type { RoomEvent } from '@rookery/events';
 import type { JsonObject } from '@rookery/matrix-types';
-import type { ForeignState } from './pipeline/event-persister.js';
+import type { ForeignState } from './model/remote-events.js';
 
 /** A room alias as its server resolves it. */
 export interface ResolvedAlias {

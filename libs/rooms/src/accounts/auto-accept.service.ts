@@ -5,7 +5,7 @@ import { AccountDataService, AccountService, isLocalUser } from '@rookery/users'
 import { RoomHooks } from '../hooks.js';
 import type { StoredEvent } from '../model/stored-event.js';
 import { MembershipReader } from '../reading/membership-reader.js';
-import { serverRequester } from '../upkeep/room-shutdown.service.js';
+import { serverRequester } from '../model/requesters.js';
 import { JoinService } from '../membership/join.service.js';
 
 /** Invites that are being accepted at a time; further ones are left to their users. */

@@ -3,7 +3,7 @@ import { domainOf, MatrixError } from '@rookery/matrix-types';
 import { Config, Logger } from '@rookery/platform';
 import { UserHooks } from '@rookery/users';
 import { AliasService } from '../directory/alias.service.js';
-import { serverRequester } from '../upkeep/room-shutdown.service.js';
+import { serverRequester } from '../model/requesters.js';
 import { AutoJoinRooms } from './auto-join-rooms.js';
 import { JoinService } from '../membership/join.service.js';
 

@@ -3,7 +3,7 @@ import { MatrixError } from '@rookery/matrix-types';
 import { Logger } from '@rookery/platform';
 import { UserHooks } from '@rookery/users';
 import { MembershipReader } from '../reading/membership-reader.js';
-import { serverRequester } from '../upkeep/room-shutdown.service.js';
+import { serverRequester } from '../model/requesters.js';
 import { MembershipService } from '../membership/membership.service.js';
 
 const parallelRooms = 8;

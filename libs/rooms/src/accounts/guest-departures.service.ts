@@ -3,7 +3,7 @@ import { Database } from '@rookery/database';
 import { Logger } from '@rookery/platform';
 import { guestsAmong } from '@rookery/users';
 import { type EventBatch, RoomHooks } from '../hooks.js';
-import { serverRequester } from '../upkeep/room-shutdown.service.js';
+import { serverRequester } from '../model/requesters.js';
 import { MembershipService } from '../membership/membership.service.js';
 
 const accessType = 'm.room.guest_access';

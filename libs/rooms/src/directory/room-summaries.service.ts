@@ -4,7 +4,7 @@ import { roomVersionRules } from '@rookery/events';
 import { domainOf, isJsonObject, type JsonObject, MatrixError, type Membership } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
 import { RemoteRooms } from '../remote-rooms.js';
-import { allowedRooms } from '../membership/restricted-joins.js';
+import { allowedRooms } from '../model/join-rules.js';
 import { MembershipReader } from '../reading/membership-reader.js';
 import { RoomServers } from '../servers/room-servers.js';
 import { RoomStateReader } from '../state/room-state-reader.js';

@@ -1,6 +1,6 @@
 import type { JsonObject } from '@rookery/matrix-types';
 import { createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
-import { openApiValidator } from '../../../test/support/openapi.js';
+import { openApiValidator } from '../../../../test/support/openapi.js';
 
 const faults: string[] = [];
 

@@ -1,9 +1,10 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { roomVersionRules } from '@rookery/events';
-import { domainOf, isJsonObject, MatrixError } from '@rookery/matrix-types';
+import { domainOf, MatrixError } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
 import { authStateOf, powerLevelsOf } from '@rookery/state-res';
+import { allowedRooms } from '../model/join-rules.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
 
 /** Joins by membership of another room. */
@@ -107,19 +108,4 @@ export class RestrictedJoins {
       .filter((userId) => domainOf(userId) === this.config.serverName && levels.user(userId) >= needed)
       .sort((a, b) => levels.user(b) - levels.user(a) || (a < b ? -1 : 1))[0];
   }
-}
-
-const maxAllowed = 100;
-
-/** The rooms named by a restricted join rule. */
-export function allowedRooms(content: Readonly<Record<string, unknown>>): string[] {
-  const { allow } = content;
-  if (!Array.isArray(allow)) return [];
-  return allow
-    .slice(0, maxAllowed)
-    .flatMap((entry) =>
-      isJsonObject(entry) && entry['type'] === 'm.room_membership' && typeof entry['room_id'] === 'string'
-        ? [entry['room_id']]
-        : [],
-    );
 }

@@ -1,6 +1,12 @@
 import type { Requester } from '@rookery/platform';
-import type { DraftOrigin } from '../pipeline/event-persister.js';
-import type { Reader } from '../reading/event-serializer.js';
+import type { DraftOrigin } from './drafts.js';
+
+/** For whom events are written. */
+export interface Reader {
+  readonly userId: string;
+  /** The device that gets `transaction_id` of what it sent; `as:<id>` for an application service. */
+  readonly deviceId?: string | undefined;
+}
 
 /** How transactions of a requester are told apart from those of the user's other devices. */
 export const deviceKeyOf = (requester: Requester): string =>
@@ -16,4 +22,15 @@ export const readerOf = (requester: Requester): Reader => ({
 export const originOf = (requester: Requester, duringRoomCreation = false): DraftOrigin => ({
   requester,
   duringRoomCreation,
+});
+
+/** A user for whom the server acts. */
+export const serverRequester = (userId: string): Requester => ({
+  userId,
+  isGuest: false,
+  isAdmin: false,
+  shadowBanned: false,
+  suspended: false,
+  locked: false,
+  rateLimitExempt: true,
 });

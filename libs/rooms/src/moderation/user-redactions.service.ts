@@ -2,7 +2,7 @@ import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { EventPersister } from '../pipeline/event-persister.js';
-import { serverRequester } from '../upkeep/room-shutdown.service.js';
+import { serverRequester } from '../model/requesters.js';
 import { type RoomTask, RoomTasks, TaskInterrupted } from '../upkeep/room-tasks.js';
 import { redactableEvents, roomsToRedactIn } from './user-redactions.query.js';
 

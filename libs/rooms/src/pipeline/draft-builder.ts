@@ -12,7 +12,7 @@ import { domainOf, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Clock, Config, Ids } from '@rookery/platform';
 import { authTypesFor, checkAuth, powerLevelsOf, type AuthState, stateKeyOf } from '@rookery/state-res';
 import { EventStore } from '../store/event-store.js';
-import type { EventDraft } from './event-persister.js';
+import type { EventDraft } from '../model/drafts.js';
 import { Placement, type StateBefore } from './event-context.js';
 import type { WorkingRoom } from '../room/working-room.js';
 

@@ -13,7 +13,7 @@ import {
 } from '@rookery/module-host';
 import { splitStateKey, stateKeyOf } from '@rookery/state-res';
 import { EventStore } from '../store/event-store.js';
-import type { DraftOrigin, EventDraft } from './event-persister.js';
+import type { DraftOrigin, EventDraft } from '../model/drafts.js';
 import type { StateBefore } from './event-context.js';
 import type { WorkingRoom } from '../room/working-room.js';
 

@@ -6,14 +6,9 @@ import { Clock, Config, Logger } from '@rookery/platform';
 import { stateKeyOf } from '@rookery/state-res';
 import { findSentEvent } from '../store/transactions.query.js';
 import { BatchCommitter, type CommitOptions } from './batch-committer.js';
-import {
-  type EventDraft,
-  EventPersister,
-  type ForeignEvent,
-  type ForeignState,
-  type NewRoom,
-  type ReceiveVerdict,
-} from './event-persister.js';
+import { EventPersister } from './event-persister.js';
+import type { EventDraft, NewRoom } from '../model/drafts.js';
+import type { ForeignEvent, ForeignState, ReceiveVerdict } from '../model/remote-events.js';
 import { type ForeignJudgement, type ForeignOutcome, ForeignStager } from './remote-stager.js';
 import { type DraftOutcome, type Judged, LocalStager, StillThinking } from './local-stager.js';
 import { insertForeignRoom, insertRoom } from './new-room.query.js';

@@ -10,7 +10,7 @@ import { PolicyServers } from './policy-servers.js';
 import { LRUCache } from 'lru-cache';
 import { atOnce, later } from './at-once.js';
 import { type BuiltEvent, DraftBuilder, type PlaceOfDraft } from './draft-builder.js';
-import type { EventDraft } from './event-persister.js';
+import type { EventDraft } from '../model/drafts.js';
 import { groupOf, Placement } from './event-context.js';
 import { PrejoinState, stripped } from './prejoin-state.js';
 import type { WorkingRoom } from '../room/working-room.js';

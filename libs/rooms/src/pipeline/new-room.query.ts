@@ -1,6 +1,6 @@
 import type { Tx } from '@rookery/database';
 import { MatrixError } from '@rookery/matrix-types';
-import type { NewRoom } from './event-persister.js';
+import type { NewRoom } from '../model/drafts.js';
 
 /** @throws MatrixError 400 `M_ROOM_IN_USE` when an alias is taken */
 export async function insertRoom(tx: Tx, roomId: string, room: NewRoom): Promise<void> {

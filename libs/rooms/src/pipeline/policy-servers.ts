@@ -4,7 +4,7 @@ import { domainOf, isJsonObject, isValidServerName, MatrixError } from '@rookery
 import { Config, Logger } from '@rookery/platform';
 import { stateKeyOf } from '@rookery/state-res';
 import { RemoteRooms } from '../remote-rooms.js';
-import type { EventDraft } from './event-persister.js';
+import type { EventDraft } from '../model/drafts.js';
 import { EventStore } from '../store/event-store.js';
 import type { WorkingRoom } from '../room/working-room.js';
 

@@ -17,7 +17,7 @@ import { PolicyServers } from './policy-servers.js';
 import { atOnce, later } from './at-once.js';
 import { DraftBuilder } from './draft-builder.js';
 import { EventStore } from '../store/event-store.js';
-import type { ForeignEvent } from './event-persister.js';
+import type { ForeignEvent } from '../model/remote-events.js';
 import { groupOf, Placement, type StateBefore } from './event-context.js';
 import { selectReferenced } from '../room/room-snapshot.query.js';
 import type { StagedEvent } from '../room/staged-event.js';

@@ -7,13 +7,7 @@ import { EventStore } from '../store/event-store.js';
 import type { StoredEvent } from '../model/stored-event.js';
 import { type Aggregation, Aggregations } from './aggregations.js';
 import type { VisibleEvent } from './visibility-filter.js';
-
-/** For whom events are written. */
-export interface Reader {
-  readonly userId: string;
-  /** The device that gets `transaction_id` of what it sent; `as:<id>` for an application service. */
-  readonly deviceId?: string | undefined;
-}
+import type { Reader } from '../model/requesters.js';
 
 /** How events are written. */
 export interface SerializeOptions {

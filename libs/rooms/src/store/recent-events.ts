@@ -3,7 +3,6 @@ import { StreamChangeCache } from '@rookery/replication';
 import { LRUCache } from 'lru-cache';
 import { RoomHooks } from '../hooks.js';
 import { isServable, type StoredEvent } from '../model/stored-event.js';
-import type { WorkingRoom } from '../room/working-room.js';
 import { relationOf } from '../model/relation.js';
 
 /** Where an event lies in its room. */
@@ -17,6 +16,18 @@ export interface EventPlace {
 interface Tail {
   readonly since: number;
   readonly places: readonly EventPlace[];
+}
+
+/** What it is told of a room's events that became durable together. */
+export interface JustStored {
+  readonly roomId: string;
+  /** What they changed of the room's current state. */
+  readonly changes: readonly unknown[];
+  readonly staged: readonly {
+    readonly event: { readonly eventId: string };
+    readonly group: number | undefined;
+    readonly isForeign: boolean;
+  }[];
 }
 
 interface Stored {
@@ -52,7 +63,7 @@ export class RecentEvents {
   }
 
   /** Told by the persister about live events that just became durable, in stream order. */
-  remember(room: WorkingRoom, stored: readonly StoredEvent[]): void {
+  remember(room: JustStored, stored: readonly StoredEvent[]): void {
     const [first] = stored;
     if (first === undefined) return;
     if (this.#states === undefined) {

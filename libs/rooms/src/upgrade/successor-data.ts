@@ -10,7 +10,7 @@ import { RoomHooks, type RoomView } from '../hooks.js';
 import { EventStore } from '../persistence/event-store.js';
 import { MembershipReader } from '../reading/membership-reader.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
-import { serverRequester } from '../upkeep/room-shutdown.service.js';
+import { serverRequester } from '../model/requesters.js';
 
 /**
  * Takes along into a room that replaces another what this server holds of that one: a user's tags and direct chats when the

@@ -10,6 +10,7 @@ import { JoinService } from '../membership/join.service.js';
 import { forget, hasLocalMember } from '../membership/membership.query.js';
 import { MembershipService } from '../membership/membership.service.js';
 import { EventPersister } from '../pipeline/event-persister.js';
+import { serverRequester } from '../model/requesters.js';
 import { PurgeService } from './purge.service.js';
 import { RoomBlocking } from './room-blocking.service.js';
 import { RoomTasks, TaskInterrupted } from './room-tasks.js';
@@ -218,14 +219,3 @@ export class RoomShutdown implements OnModuleInit {
     }
   }
 }
-
-/** A user for whom the server acts. */
-export const serverRequester = (userId: string): Requester => ({
-  userId,
-  isGuest: false,
-  isAdmin: false,
-  shadowBanned: false,
-  suspended: false,
-  locked: false,
-  rateLimitExempt: true,
-});

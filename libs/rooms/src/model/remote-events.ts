@@ -1,0 +1,28 @@
+import type { RoomEvent } from '@rookery/events';
+import type { StoredEvent } from './stored-event.js';
+
+/** A PDU whose format, hash and signatures were checked. */
+export interface ForeignEvent {
+  readonly event: RoomEvent;
+  /** A gate refused it, or a policy server: it is kept and never served. */
+  readonly softFail?: boolean | undefined;
+  /** The server that sent it, for modules; else its sender's. */
+  readonly origin?: string | undefined;
+}
+
+/** State of a room at an event, from a server that knows it: with it an event without known ancestors can be placed. */
+export interface ForeignState {
+  /** The state before the event. */
+  readonly state: readonly RoomEvent[];
+  /** Its auth chain. */
+  readonly authChain: readonly RoomEvent[];
+}
+
+/** What became of a foreign event. */
+export type ReceiveVerdict =
+  | { readonly kind: 'accepted'; readonly stored: StoredEvent }
+  | { readonly kind: 'known' }
+  | { readonly kind: 'softFailed' }
+  | { readonly kind: 'rejected'; readonly reason: string }
+  /** Nothing was stored: these ancestors are missing and the room's state before it cannot be known. */
+  | { readonly kind: 'missingAncestors'; readonly eventIds: readonly string[] };
