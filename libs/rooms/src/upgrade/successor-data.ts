@@ -7,7 +7,7 @@ import { AccountDataService } from '@rookery/users';
 import { selectAliasesOf } from '../directory/alias.query.js';
 import { isPublished, moveListing } from '../directory/directory.query.js';
 import { RoomHooks, type RoomView } from '../hooks.js';
-import { EventStore } from '../persistence/event-store.js';
+import { EventStore } from '../store/event-store.js';
 import { MembershipReader } from '../reading/membership-reader.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
 import { serverRequester } from '../model/requesters.js';
