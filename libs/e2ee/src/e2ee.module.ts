@@ -4,7 +4,7 @@ import { UsersModule } from '@rookery/users';
 import { RemoteKeys } from './common/remote-keys.js';
 import { ServiceKeys } from './common/service-keys.js';
 import { CrossSigningService } from './cross-signing/cross-signing.service.js';
-import { SignatureService } from './cross-signing/signature.service.js';
+import { SignatureService } from './device-keys/signature.service.js';
 import { DehydratedDeviceService } from './dehydrated/dehydrated-device.service.js';
 import { DeviceKeyService } from './device-keys/device-key.service.js';
 import { OneTimeKeyService } from './device-keys/one-time-key.service.js';

@@ -10,7 +10,7 @@ export {
 export { type ServiceDeviceKeys, ServiceKeys, type ServiceKeySource } from './common/service-keys.js';
 export type { CrossSigningRow, CrossSigningType } from './cross-signing/cross-signing.query.js';
 export { CrossSigningService } from './cross-signing/cross-signing.service.js';
-export { type SignatureFailures, SignatureService } from './cross-signing/signature.service.js';
+export { type SignatureFailures, SignatureService } from './device-keys/signature.service.js';
 export { DehydratedDeviceService } from './dehydrated/dehydrated-device.service.js';
 export { type DeviceKeysAnswer, DeviceKeyService, type LocalKeys } from './device-keys/device-key.service.js';
 export { type KeyCounts, OneTimeKeyService } from './device-keys/one-time-key.service.js';

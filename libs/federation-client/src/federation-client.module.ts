@@ -7,7 +7,7 @@ import { ServerDiscovery } from './discovery/server-discovery.js';
 import { WellKnown } from './discovery/well-known.js';
 import { KeyFetcher } from './keys/key-fetcher.js';
 import { KeyRing } from './keys/key-ring.js';
-import { OwnKeys } from './keys/own-keys.js';
+import { OwnKeys } from './signing/own-keys.js';
 import { Dialer } from './network/dialer.js';
 import { NameResolver } from './network/name-resolver.js';
 import { Proxy } from './network/proxies.js';

@@ -4,7 +4,7 @@ export { Destinations, type DestinationState, type RecoveryListener } from './de
 export { FederationClientModule } from './federation-client.module.js';
 export { KeyRing } from './keys/key-ring.js';
 export type { WantedKeys } from './keys/key-fetcher.js';
-export { type OldKey, OwnKeys } from './keys/own-keys.js';
+export { type OldKey, OwnKeys } from './signing/own-keys.js';
 export { federationClientMigrations } from './migrations/federation-client-01.migration.js';
 export { type Endpoint, NameResolver, type SrvRecord } from './network/name-resolver.js';
 export { SystemNameResolver } from './network/system-name-resolver.js';
@@ -15,7 +15,7 @@ export {
   signedRequestBytes,
   signedRequestText,
   type SignedRequestParts,
-} from './requests/authorization.js';
+} from './signing/authorization.js';
 export {
   FederationClient,
   type FederationRequest,

@@ -6,7 +6,7 @@ import { MediaModule } from '@rookery/media';
 import { RoomsModule } from '@rookery/rooms';
 import { UsersModule } from '@rookery/users';
 import { DeviceKeysForServersController } from './devices/device-keys.controller.js';
-import { EduHandlers } from './edus/edu-handlers.js';
+import { EduHandlers } from './transactions/edu-handlers.js';
 import { FederationModule } from './federation.module.js';
 import { FederationSenderModule } from './federation-sender.module.js';
 import { FederationGuard } from './inbound/federation-guard.js';

@@ -6,7 +6,7 @@ export {
   type RemoteMediaRequest,
   RemoteMediaSource,
 } from './downloads/remote-media-fetcher.js';
-export { type MediaPage, MediaLibrary } from './media-library.service.js';
+export { type MediaPage, MediaLibrary } from './records/media-library.service.js';
 export { MediaHttpModule, MediaModule, MediaUpkeepModule } from './media.module.js';
 export { mediaMigrations } from './migrations/index.js';
 export { mediaInContent } from './moderation/media-in-content.js';

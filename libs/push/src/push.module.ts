@@ -5,21 +5,21 @@ import { EventTiesReader } from './actions/event-ties.js';
 import { IgnoredSenders } from './actions/ignored-senders.js';
 import { NamesInText } from './actions/names-in-text.js';
 import { NotificationHistory } from './actions/notification-history.js';
-import { NotificationsController } from './actions/notifications.controller.js';
+import { NotificationsController } from './http/notifications.controller.js';
 import { OwnReads } from './actions/own-reads.js';
 import { PushActions } from './actions/push-actions.js';
 import { PushCounts } from './actions/push-counts.js';
 import { EmailDigests } from './email/email-digests.js';
 import { UnsubscribeLinks } from './email/unsubscribe-links.js';
-import { UnsubscribeController } from './email/unsubscribe.controller.js';
+import { UnsubscribeController } from './http/unsubscribe.controller.js';
 import { PushDelivery } from './pushers/push-delivery.js';
 import { PushGateway } from './pushers/push-gateway.js';
-import { PushersController } from './pushers/pushers.controller.js';
+import { PushersController } from './http/pushers.controller.js';
 import { LocalNotificationSettings } from './pushers/local-notifications.js';
 import { PushersService } from './pushers/pushers.service.js';
-import { PushRulesController } from './rules/push-rules.controller.js';
+import { PushRulesController } from './http/push-rules.controller.js';
 import { PushRulesService } from './rules/push-rules.service.js';
-import { ThreadSubscriptionsController } from './threads/thread-subscriptions.controller.js';
+import { ThreadSubscriptionsController } from './http/thread-subscriptions.controller.js';
 import { ThreadSubscriptions } from './threads/thread-subscriptions.service.js';
 
 const face = [

@@ -14,7 +14,7 @@ import {
   requestOf,
 } from '../e2ee.fixture.js';
 import { CrossSigningService } from './cross-signing.service.js';
-import { SignatureService } from './signature.service.js';
+import { SignatureService } from '../device-keys/signature.service.js';
 
 let serial = 0;
 

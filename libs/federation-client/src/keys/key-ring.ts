@@ -13,7 +13,7 @@ import {
 import { isJsonObject, isValidServerName, type JsonObject } from '@rookery/matrix-types';
 import { Cache, type Clock, type Config } from '@rookery/platform';
 import type { KeyFetcher, ToldStatement, WantedKeys } from './key-fetcher.js';
-import type { OwnKeys } from './own-keys.js';
+import type { OwnKeys } from '../signing/own-keys.js';
 import { type StoredStatement, storedKeys, storedStatements, storeStatements } from './server-key.query.js';
 import type { ServerKey } from './server-keys.js';
 

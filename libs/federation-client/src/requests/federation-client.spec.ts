@@ -22,7 +22,7 @@ import {
   type TestClient,
 } from '../federation-client.fixture.js';
 import { federationClientMigrations } from '../migrations/federation-client-01.migration.js';
-import { parseAuthorization, signedRequestText } from './authorization.js';
+import { parseAuthorization, signedRequestText } from '../signing/authorization.js';
 import type { FederationRequestError } from './federation-request-error.js';
 
 const __filename = fileURLToPath(import.meta.url);

@@ -3,9 +3,9 @@ import { isJsonObject, isValidServerName, type JsonObject } from '@rookery/matri
 import type { Clock, Config, Ids, Logger, Metrics } from '@rookery/platform';
 import type { Readable } from 'node:stream';
 import type { Destinations } from '../destinations/destinations.js';
-import type { OwnKeys } from '../keys/own-keys.js';
+import type { OwnKeys } from '../signing/own-keys.js';
 import { untilAborted } from '../network/until-aborted.js';
-import { authorizationHeader } from './authorization.js';
+import { authorizationHeader } from '../signing/authorization.js';
 import type { Connections } from './connections.js';
 import { failureOf } from './failure-of.js';
 import { FederationRequestError } from './federation-request-error.js';

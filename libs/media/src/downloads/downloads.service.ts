@@ -6,7 +6,7 @@ import { isValidMediaId, isValidMediaServer, type Media } from '../records/media
 import { findMedia } from '../records/media.query.js';
 import { placeOf } from '../storage/file-place.js';
 import { MediaFiles, type OpenFile } from '../storage/media-files.js';
-import { AccessTimes } from '../upkeep/access-times.js';
+import { AccessTimes } from '../records/access-times.js';
 import { Arrivals } from '../uploads/arrivals.js';
 import { RemoteMedia } from './remote-media.service.js';
 

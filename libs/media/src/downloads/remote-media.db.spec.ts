@@ -2,11 +2,11 @@ import { rm } from 'node:fs/promises';
 import { Readable } from 'node:stream';
 import { MatrixError } from '@rookery/matrix-types';
 import { eventually, eachDatabase, FakeClock } from '@rookery/testing';
-import { MediaLibrary } from '../media-library.service.js';
+import { MediaLibrary } from '../records/media-library.service.js';
 import { buildMedia, fixtureMigrations, type MediaFixture } from '../media.fixture.js';
 import { MediaRemoval } from '../moderation/media-removal.service.js';
 import { Quarantine } from '../moderation/quarantine.service.js';
-import { AccessTimes } from '../upkeep/access-times.js';
+import { AccessTimes } from '../records/access-times.js';
 import { Downloads, type DownloadWish } from './downloads.service.js';
 import {
   type RemoteFile,

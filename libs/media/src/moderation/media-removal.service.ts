@@ -11,7 +11,7 @@ import {
 } from '../records/media.query.js';
 import { placeOf, thumbnailFolder, thumbnailPlace } from '../storage/file-place.js';
 import { MediaFiles } from '../storage/media-files.js';
-import { thumbnailOf, thumbnailsOf } from '../thumbnails/thumbnail.query.js';
+import { thumbnailOf, thumbnailsOf } from '../records/thumbnail.query.js';
 import { byOrigin } from './quarantine.query.js';
 
 const batchSize = 500;

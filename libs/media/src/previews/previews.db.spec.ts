@@ -8,7 +8,7 @@ import { gzipSync } from 'node:zlib';
 import { ConfigError } from '@rookery/platform';
 import { eachDatabase, eventually, FakeClock } from '@rookery/testing';
 import sharp from 'sharp';
-import { MediaLibrary } from '../media-library.service.js';
+import { MediaLibrary } from '../records/media-library.service.js';
 import { buildMedia, fixtureMigrations, type MediaFixture, requesterOf } from '../media.fixture.js';
 import { parseMxc } from '../records/media.js';
 import { MediaRetention } from '../upkeep/retention.service.js';

@@ -1,5 +1,5 @@
 import type { Db, SqlBool, SqlValue, Tx } from '@rookery/database';
-import type { ThumbnailRow } from '../thumbnails/thumbnail.query.js';
+import type { ThumbnailRow } from './thumbnail.query.js';
 import type { Media, MediaKey } from './media.js';
 
 interface Row {

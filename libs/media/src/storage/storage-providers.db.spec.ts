@@ -4,7 +4,7 @@ import type { MediaFileInfo, MediaStorageProvider } from '@rookery/module-api';
 import { ModuleDispatcher } from '@rookery/module-host';
 import { SystemClock } from '@rookery/platform';
 import { eachDatabase, eventually } from '@rookery/testing';
-import { MediaLibrary } from '../media-library.service.js';
+import { MediaLibrary } from '../records/media-library.service.js';
 import { buildMedia, fixtureMigrations, type MediaFixture } from '../media.fixture.js';
 import { MediaRemoval } from '../moderation/media-removal.service.js';
 import type { MediaKey } from '../records/media.js';

@@ -4,7 +4,7 @@ import { MatrixError } from '@rookery/matrix-types';
 import { Config, Logger } from '@rookery/platform';
 import type { Sharp, SharpConstructor } from 'sharp';
 import { Slots } from '../storage/turns.js';
-import { commonBase, fittedSize, type ThumbnailSize } from './thumbnail-choice.js';
+import { commonBase, fittedSize, type ThumbnailSize } from '../records/thumbnail-choice.js';
 
 /** What an image is, before it is decoded. */
 export interface ImageFacts {

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { eachDatabase, FakeClock } from '@rookery/testing';
 import sharp, { type Sharp } from 'sharp';
 import { Database } from '@rookery/database';
-import { MediaLibrary } from '../media-library.service.js';
+import { MediaLibrary } from '../records/media-library.service.js';
 import { buildMedia, fixtureMigrations, type MediaFixture } from '../media.fixture.js';
 import type { MediaKey } from '../records/media.js';
 import { MediaRemoval } from '../moderation/media-removal.service.js';

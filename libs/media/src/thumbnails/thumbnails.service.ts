@@ -7,8 +7,8 @@ import type { Media } from '../records/media.js';
 import { placeOf, thumbnailFolder, thumbnailPlace } from '../storage/file-place.js';
 import { MediaFiles, type OpenFile } from '../storage/media-files.js';
 import { ImageEngine, type MadeThumbnail } from './image-engine.js';
-import { bestThumbnail, type ThumbnailSize } from './thumbnail-choice.js';
-import { insertThumbnails, type StoredThumbnail, thumbnailsOf } from './thumbnail.query.js';
+import { bestThumbnail, type ThumbnailSize } from '../records/thumbnail-choice.js';
+import { insertThumbnails, type StoredThumbnail, thumbnailsOf } from '../records/thumbnail.query.js';
 
 /** What a client would like to have. */
 export interface ThumbnailWish extends ThumbnailSize {

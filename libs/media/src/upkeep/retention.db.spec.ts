@@ -2,13 +2,13 @@ import { Readable } from 'node:stream';
 import type { Database } from '@rookery/database';
 import { eventually, eachDatabase, FakeClock } from '@rookery/testing';
 import sharp from 'sharp';
-import { MediaLibrary } from '../media-library.service.js';
+import { MediaLibrary } from '../records/media-library.service.js';
 import { buildMedia, fixtureMigrations, type MediaFixture, requesterOf } from '../media.fixture.js';
 import { MediaRemoval } from '../moderation/media-removal.service.js';
 import { Quarantine } from '../moderation/quarantine.service.js';
 import { Thumbnails } from '../thumbnails/thumbnails.service.js';
 import { UploadService } from '../uploads/upload.service.js';
-import { AccessTimes } from './access-times.js';
+import { AccessTimes } from '../records/access-times.js';
 import { MediaRetention } from './retention.service.js';
 
 const hour = 3_600_000;

@@ -2,11 +2,10 @@ import { Injectable } from '@nestjs/common';
 import { ownUrl } from '@rookery/http';
 import { Config } from '@rookery/platform';
 import { createHmac, timingSafeEqual } from 'node:crypto';
+import { emailAppId } from '../pushers/pusher.js';
 
 /** Path of the page that ends mails about missed messages. */
 export const unsubscribePath = '/_synapse/client/unsubscribe';
-/** The app id of pushers that send mails. @spec client-server-api#post_matrixclientv3pushersset */
-export const emailAppId = 'm.email';
 
 /** Links in mails that end them without a login. */
 @Injectable()

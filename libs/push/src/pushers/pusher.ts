@@ -1,5 +1,8 @@
 import { isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
 
+/** The app id of pushers that send mails. @spec client-server-api#post_matrixclientv3pushersset */
+export const emailAppId = 'm.email';
+
 /** A place to which a user's notifications are sent, as the user set it up. */
 export interface PusherSettings {
   readonly kind: 'http' | 'email';

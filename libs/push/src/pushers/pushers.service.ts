@@ -4,8 +4,7 @@ import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Clock, Config, type Requester } from '@rookery/platform';
 import { Notifier } from '@rookery/replication';
 import { ExperimentalFeatures, type ThreepidEvent, ThreepidService, UserHooks } from '@rookery/users';
-import { emailAppId } from '../email/unsubscribe-links.js';
-import { parsePusher, parsePusherKey, type Pusher, type PusherSettings } from './pusher.js';
+import { emailAppId, parsePusher, parsePusherKey, type Pusher, type PusherSettings } from './pusher.js';
 import {
   deleteAllPushers,
   deletePusher,

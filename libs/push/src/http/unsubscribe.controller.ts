@@ -3,8 +3,9 @@ import { Database } from '@rookery/database';
 import { Access, HttpReply, Inbound, type InboundRequest, requiredQueryString, wantsPage } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import { Pages } from '@rookery/templates';
+import { UnsubscribeLinks, unsubscribePath } from '../email/unsubscribe-links.js';
+import { emailAppId } from '../pushers/pusher.js';
 import { deletePusher } from '../pushers/pusher.query.js';
-import { emailAppId, UnsubscribeLinks, unsubscribePath } from './unsubscribe-links.js';
 
 /** Whose mails about missed messages a link ends. */
 interface Link {

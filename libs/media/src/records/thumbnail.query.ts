@@ -1,5 +1,5 @@
 import type { Db, Tx } from '@rookery/database';
-import type { Media, MediaKey } from '../records/media.js';
+import type { Media, MediaKey } from './media.js';
 import type { ThumbnailMethod, ThumbnailSize } from './thumbnail-choice.js';
 
 /** A thumbnail that was made. */

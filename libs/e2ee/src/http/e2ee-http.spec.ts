@@ -1,7 +1,7 @@
 import { canonicalJson, SigningKey } from '@rookery/events';
 import type { JsonObject } from '@rookery/matrix-types';
 import { createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
-import { openApiValidator } from '../../../test/support/openapi.js';
+import { openApiValidator } from '../../../../test/support/openapi.js';
 
 const faults: string[] = [];
 

@@ -2,7 +2,7 @@ import { Controller, Delete, Get, Param, Post, Put } from '@nestjs/common';
 import { Access, client, HttpReply, Inbound, type InboundRequest, ownUrl } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
-import { type RendezvousSession, RendezvousSessions } from './rendezvous-sessions.js';
+import { type RendezvousSession, RendezvousSessions } from '../rendezvous/rendezvous-sessions.js';
 
 const sessionPath = '/_synapse/client/rendezvous';
 const lifetimeMs = 60_000;

@@ -2,7 +2,7 @@ import { Controller, Delete, Get, Param, Post, Put } from '@nestjs/common';
 import { Access, client, Inbound, type InboundRequest, JsonBody, queryInteger, queryString, Who } from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Config, type Requester } from '@rookery/platform';
-import { DehydratedDeviceService } from './dehydrated-device.service.js';
+import { DehydratedDeviceService } from '../dehydrated/dehydrated-device.service.js';
 
 const path = (rest = ''): string[] => client(['unstable'], `/org.matrix.msc3814.v1/dehydrated_device${rest}`);
 const maxEvents = 1_000;

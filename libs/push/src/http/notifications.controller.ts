@@ -1,7 +1,7 @@
 import { Controller, Get } from '@nestjs/common';
 import { Access, Inbound, type InboundRequest, queryInteger, queryString, stable, Who } from '@rookery/http';
 import type { Requester } from '@rookery/platform';
-import { NotificationHistory, type NotificationsPage } from './notification-history.js';
+import { NotificationHistory, type NotificationsPage } from '../actions/notification-history.js';
 
 const defaultLimit = 50;
 const maxLimit = 500;

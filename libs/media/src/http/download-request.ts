@@ -1,6 +1,6 @@
 import { type InboundRequest, queryBoolean, queryInteger } from '@rookery/http';
 import type { Requester } from '@rookery/platform';
-import type { DownloadWish } from './downloads.service.js';
+import type { DownloadWish } from '../downloads/downloads.service.js';
 
 const defaultTimeoutMs = 20_000;
 const longestTimeoutMs = 60_000;

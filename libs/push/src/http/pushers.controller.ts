@@ -2,8 +2,8 @@ import { Controller, Get, Post } from '@nestjs/common';
 import { Access, JsonBody, stable, Who } from '@rookery/http';
 import type { JsonObject } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
-import { pusherContent } from './pusher.js';
-import { PushersService } from './pushers.service.js';
+import { pusherContent } from '../pushers/pusher.js';
+import { PushersService } from '../pushers/pushers.service.js';
 
 const setSchema = {
   type: 'object',

@@ -2,7 +2,7 @@ import { Controller, Delete, Get, Param, Post, Put } from '@nestjs/common';
 import { Access, client, HttpReply, Inbound, type InboundRequest, JsonBody, Who } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import { Clock, Config, type Requester } from '@rookery/platform';
-import { RendezvousSessions } from './rendezvous-sessions.js';
+import { RendezvousSessions } from '../rendezvous/rendezvous-sessions.js';
 
 const path = '/io.element.msc4388/rendezvous';
 const lifetimeMs = 120_000;

@@ -11,9 +11,16 @@ import {
 } from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
-import type { BackupVersion, SessionSelector } from './backup.query.js';
-import { KeyBackupService } from './key-backup.service.js';
-import { parseRooms, parseSession, parseSessions, roomsText, sessionsText, sessionText } from './session-rules.js';
+import type { BackupVersion, SessionSelector } from '../key-backup/backup.query.js';
+import { KeyBackupService } from '../key-backup/key-backup.service.js';
+import {
+  parseRooms,
+  parseSession,
+  parseSessions,
+  roomsText,
+  sessionsText,
+  sessionText,
+} from '../key-backup/session-rules.js';
 
 const path = (rest: string): string[] => client(['v3', 'unstable'], `/room_keys${rest}`);
 

@@ -12,11 +12,11 @@ import {
 } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
-import { downloadWish } from '../downloads/download-request.js';
+import { downloadWish } from './download-request.js';
 import { Downloads } from '../downloads/downloads.service.js';
 import { fileReply } from '../downloads/file-reply.js';
-import { clientMediaPath, mediaPaths } from '../media-paths.js';
-import { Thumbnails, type ThumbnailWish } from './thumbnails.service.js';
+import { clientMediaPath, mediaPaths } from './media-paths.js';
+import { Thumbnails, type ThumbnailWish } from '../thumbnails/thumbnails.service.js';
 
 const largestPx = 8_192;
 const extensions: Readonly<Record<string, string>> = { 'image/png': 'png', 'image/webp': 'webp', 'image/gif': 'gif' };

@@ -14,11 +14,11 @@ import type { Requester } from '@rookery/platform';
 import { MembershipReader } from '@rookery/rooms';
 import { remoteTimeoutOf } from '../common/limits.js';
 import { CrossSigningService } from '../cross-signing/cross-signing.service.js';
-import { SignatureService } from '../cross-signing/signature.service.js';
+import { SignatureService } from '../device-keys/signature.service.js';
 import { DeviceListService } from '../device-lists/device-list.service.js';
 import { SyncPositions } from '../device-lists/sync-positions.js';
-import { DeviceKeyService } from './device-key.service.js';
-import { OneTimeKeyService } from './one-time-key.service.js';
+import { DeviceKeyService } from '../device-keys/device-key.service.js';
+import { OneTimeKeyService } from '../device-keys/one-time-key.service.js';
 
 const needs = (name: string): object => ({ required: [name], properties: { [name]: { type: 'object' } } });
 const crossSigning = (rest: string): string[] => client(['v3', 'unstable'], rest);

@@ -5,15 +5,20 @@ import { verifyJson, VerifyKey } from '@rookery/events';
 import { Config } from '@rookery/platform';
 import { byServer, isName, limits } from '../common/limits.js';
 import { RemoteKeys } from '../common/remote-keys.js';
-import { deviceKeysOf } from '../device-keys/device-key.query.js';
+import { deviceKeysOf } from './device-key.query.js';
 import { DeviceListService } from '../device-lists/device-list.service.js';
-import { coveredText, type CrossSigningKey, parseCrossSigningKey, signaturesBy } from './cross-signing-key.js';
+import {
+  coveredText,
+  type CrossSigningKey,
+  parseCrossSigningKey,
+  signaturesBy,
+} from '../cross-signing/cross-signing-key.js';
 import {
   type SignatureRow,
   crossSigningKeysOf,
   type CrossSigningType,
   writeSignatures,
-} from './cross-signing.query.js';
+} from '../cross-signing/cross-signing.query.js';
 
 /** Why a signature was not stored, by user and key. */
 export type SignatureFailures = Record<string, Record<string, { errcode: string; error: string }>>;

@@ -2,7 +2,7 @@ import { Controller, Delete, Get, Param, Put } from '@nestjs/common';
 import { Access, client, JsonBody, Who } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
-import { ThreadSubscriptions } from './thread-subscriptions.service.js';
+import { ThreadSubscriptions } from '../threads/thread-subscriptions.service.js';
 
 const path = client(['unstable'], '/io.element.msc4306/rooms/:roomId/thread/:threadId/subscription');
 const body = { properties: { automatic: { type: 'string' } } };

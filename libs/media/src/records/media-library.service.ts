@@ -1,8 +1,8 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import type { Media, MediaKey } from './records/media.js';
-import { type MediaUsageRow, type MediaUsageSearch, selectMediaUsage } from './records/media-usage.query.js';
-import { findMedia, mediaOfUser, type UserMediaOrder } from './records/media.query.js';
+import type { Media, MediaKey } from './media.js';
+import { type MediaUsageRow, type MediaUsageSearch, selectMediaUsage } from './media-usage.query.js';
+import { findMedia, mediaOfUser, type UserMediaOrder } from './media.query.js';
 
 /** A page of a list. */
 export interface MediaPage {

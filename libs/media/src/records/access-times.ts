@@ -1,8 +1,8 @@
 import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { Clock, Logger, type Timer } from '@rookery/platform';
-import type { MediaKey } from '../records/media.js';
-import { touchMedia } from '../records/media.query.js';
+import type { MediaKey } from './media.js';
+import { touchMedia } from './media.query.js';
 
 const periodMs = 60_000;
 /** Files whose use waits to be noted; the use of further ones is forgotten until the next round. */

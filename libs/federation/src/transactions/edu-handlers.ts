@@ -4,9 +4,9 @@ import { InboundEphemeral } from '@rookery/ephemeral';
 import type { JsonObject } from '@rookery/matrix-types';
 import { RemoteDeviceLists } from '../devices/remote-device-lists.js';
 import { RemoteAudience } from '../sender/remote-audience.js';
-import { AfterEvents } from '../transactions/after-events.js';
-import { StagedEvents } from '../transactions/staged-events.js';
-import { type EduHandler, InboundEdus } from './inbound-edus.js';
+import { AfterEvents } from './after-events.js';
+import { StagedEvents } from './staged-events.js';
+import { type EduHandler, InboundEdus } from '../edus/inbound-edus.js';
 
 /** Rooms that one EDU of receipts may be about. */
 const maxRooms = 500;

@@ -1,11 +1,11 @@
 import { Controller, Get, Param } from '@nestjs/common';
 import { Access, type HttpReply, Inbound, type InboundRequest, Who } from '@rookery/http';
 import type { Requester } from '@rookery/platform';
-import { clientMediaPath, mediaPaths } from '../media-paths.js';
+import { clientMediaPath, mediaPaths } from './media-paths.js';
 import { cleanName } from '../uploads/incoming-file.js';
 import { downloadWish } from './download-request.js';
-import { Downloads } from './downloads.service.js';
-import { fileReply } from './file-reply.js';
+import { Downloads } from '../downloads/downloads.service.js';
+import { fileReply } from '../downloads/file-reply.js';
 
 /** Downloads, with a token and without. */
 @Controller()

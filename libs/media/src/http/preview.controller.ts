@@ -1,8 +1,8 @@
 import { Controller, Get } from '@nestjs/common';
 import { Access, Inbound, type InboundRequest, queryInteger, requiredQueryString, Who } from '@rookery/http';
 import type { Requester } from '@rookery/platform';
-import { clientMediaPath, mediaPaths } from '../media-paths.js';
-import { Previews } from './preview.service.js';
+import { clientMediaPath, mediaPaths } from './media-paths.js';
+import { Previews } from '../previews/preview.service.js';
 
 /** Previews of links. */
 @Controller()

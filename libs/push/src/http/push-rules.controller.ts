@@ -3,7 +3,7 @@ import { Access, Inbound, type InboundRequest, JsonBody, queryString, stable, Wh
 import { MatrixError } from '@rookery/matrix-types';
 import { isRuleKind, type PushAction, type PushRule, type RuleKind, type Ruleset } from '@rookery/push-rules';
 import type { Requester } from '@rookery/platform';
-import { PushRulesService } from './push-rules.service.js';
+import { PushRulesService } from '../rules/push-rules.service.js';
 
 const enabledSchema = { type: 'object', required: ['enabled'], properties: { enabled: { type: 'boolean' } } };
 const actionsSchema = { type: 'object', required: ['actions'], properties: { actions: { type: 'array' } } };

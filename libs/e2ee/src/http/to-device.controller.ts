@@ -2,7 +2,7 @@ import { Controller, Param, Put } from '@nestjs/common';
 import { Access, JsonBody, stable, Who } from '@rookery/http';
 import type { JsonObject } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
-import { ToDeviceService } from './to-device.service.js';
+import { ToDeviceService } from '../to-device/to-device.service.js';
 
 const schema = { required: ['messages'], properties: { messages: { type: 'object' } } };
 

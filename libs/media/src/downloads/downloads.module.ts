@@ -1,0 +1,15 @@
+import { Module } from '@nestjs/common';
+import { MediaStorageModule } from '../storage/storage.module.js';
+import { ThumbnailsModule } from '../thumbnails/thumbnails.module.js';
+import { UploadsModule } from '../uploads/uploads.module.js';
+import { Downloads } from './downloads.service.js';
+import { RemoteMediaSource } from './remote-media-fetcher.js';
+import { RemoteMedia } from './remote-media.service.js';
+
+/** Files that are asked for, those of other servers among them. */
+@Module({
+  imports: [MediaStorageModule, ThumbnailsModule, UploadsModule],
+  providers: [Downloads, RemoteMedia, RemoteMediaSource],
+  exports: [Downloads, RemoteMediaSource],
+})
+export class DownloadsModule {}

@@ -1,0 +1,15 @@
+import { Module } from '@nestjs/common';
+import { MediaModerationModule } from '../moderation/moderation.module.js';
+import { MediaStorageModule } from '../storage/storage.module.js';
+import { ThumbnailsModule } from '../thumbnails/thumbnails.module.js';
+import { PageFetcher } from './page-fetcher.js';
+import { PreviewCache } from './preview-cache.js';
+import { Previews } from './preview.service.js';
+
+/** What a page on the web shows of itself. */
+@Module({
+  imports: [MediaStorageModule, ThumbnailsModule, MediaModerationModule],
+  providers: [PageFetcher, PreviewCache, Previews],
+  exports: [PreviewCache, Previews],
+})
+export class PreviewsModule {}
