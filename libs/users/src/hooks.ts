@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { Logger } from '@rookery/platform';
 import { HookPoint } from './common/hook-point.js';
-import type { Profile } from './profiles/profile.js';
+import type { Profile } from './common/profile.js';
 
 /** A new account. */
 export interface RegisteredEvent {

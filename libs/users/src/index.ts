@@ -9,7 +9,7 @@ export {
   existingAccounts,
   guestsAmong,
   isErased,
-} from './accounts/account.query.js';
+} from './store/account.query.js';
 export {
   type AccountFilter,
   type AccountOrder,
@@ -28,7 +28,7 @@ export {
   type RemoteStatusSource,
 } from './accounts/account-status.service.js';
 export { AccountValidity } from './accounts/account-validity.js';
-export { AdminRegistrationService } from './accounts/admin-registration.service.js';
+export { AdminRegistrationService } from './registration/admin-registration.service.js';
 export {
   deleteExternalId,
   type ExternalId,
@@ -36,7 +36,7 @@ export {
   recordExternalId,
   replaceExternalIds,
   userOfExternalId,
-} from './accounts/external-id.query.js';
+} from './store/external-id.query.js';
 export { DeactivationService } from './accounts/deactivation.service.js';
 export { PasswordService } from './accounts/password.service.js';
 export {
@@ -47,17 +47,17 @@ export {
   listRegistrationTokens,
   type RegistrationToken,
   updateRegistrationToken,
-} from './accounts/registration-token.query.js';
+} from './store/registration-token.query.js';
 export { StoredRateLimitOverrides } from './accounts/rate-limit-overrides.js';
-export { RegistrationFlows } from './accounts/registration-flows.js';
-export { RegistrationService } from './accounts/registration.service.js';
-export { type SsoNewcomer, SsoRegistration } from './accounts/sso-registration.service.js';
+export { RegistrationFlows } from './registration/registration-flows.js';
+export { RegistrationService } from './registration/registration.service.js';
+export { type SsoNewcomer, SsoRegistration } from './registration/sso-registration.service.js';
 export type { Origin } from './common/account-modules.js';
 export type { Hook, HookPoint } from './common/hook-point.js';
 export { isLocalUser, qualifyUserId } from './common/user-names.js';
 export { ConsentService } from './consent/consent.service.js';
-export type { Device, ProviderLogins } from './devices/device.query.js';
-export { DeviceService } from './devices/device.service.js';
+export type { Device, ProviderLogins } from './store/device.query.js';
+export { DeviceService } from './sessions/device.service.js';
 export { ExperimentalFeatures, type UserFeature, userFeatures } from './experimental/experimental-features.js';
 export {
   type AccountDataChangedEvent,
@@ -75,7 +75,7 @@ export {
 export { usersMigrations } from './migrations/users-01.migration.js';
 export { OpenIdService } from './openid/openid.service.js';
 export { checkProfileField } from './profiles/profile-rules.js';
-export type { Profile } from './profiles/profile.js';
+export type { Profile } from './common/profile.js';
 export { type ProfileChangeOptions, ProfileService } from './profiles/profile.service.js';
 export { RemoteProfiles, type RemoteProfileSource } from './profiles/remote-profiles.js';
 export {
@@ -83,13 +83,13 @@ export {
   type AppserviceIdentity,
   type AppserviceSource,
 } from './sessions/appservice-directory.js';
-export { AuthenticationService } from './sessions/authentication-service.js';
+export { AuthenticationService } from './authentication/authentication-service.js';
 export { ClientActivity } from './sessions/client-activity.js';
 export { addressesOf, type UserAddress } from './sessions/client-activity.query.js';
-export type { LoginMethod } from './sessions/login-proofs.js';
-export { type DeviceRequest, type LoginFlow, LoginService } from './sessions/login.service.js';
+export type { LoginMethod } from './login/login-proofs.js';
+export { type DeviceRequest, type LoginFlow, LoginService } from './login/login.service.js';
 export { type IssuedSession, SessionService, type SessionRequest } from './sessions/session.service.js';
-export { SessionWatch } from './sessions/session-watch.js';
+export { SessionWatch } from './authentication/session-watch.js';
 export { canonicalAddress } from './threepids/addresses.js';
 export { EmailVerification } from './threepids/email-verification.service.js';
 export { insertThreepid, userOfThreepid } from './threepids/threepid.query.js';

@@ -35,13 +35,13 @@ const bodyLimit = (what: string, most: number, source: string, name = 'bodyLimit
 
 /** Routes that take more, or less, than the others. */
 const bodies: readonly Row[] = [
-  bodyLimit('Account data', 2_097_152, 'libs/users/src/account-data/account-data.controller.ts'),
+  bodyLimit('Account data', 2_097_152, 'libs/users/src/http/account-data.controller.ts'),
   [
     'Values and keys of account data',
     50_000,
     '',
     tooLarge,
-    'libs/users/src/account-data/account-data.controller.ts',
+    'libs/users/src/http/account-data.controller.ts',
     'maxValues',
   ],
   bodyLimit('Changes of memberships', 65_536, 'libs/rooms/src/http/membership.controller.ts'),
@@ -268,11 +268,11 @@ const rows: Readonly<Record<string, readonly Row[]>> = {
       100,
       'characters',
       '400 `M_TOO_LARGE`; at login cut off',
-      'libs/users/src/devices/device-names.ts',
+      'libs/users/src/sessions/device-names.ts',
       'longestDeviceName',
     ],
-    ['Devices deleted at once', 1_000, '', invalid, 'libs/users/src/devices/device.controller.ts', 'maxDeleted'],
-    ['JSON web token', 16_384, 'characters', '403 `M_FORBIDDEN`', 'libs/users/src/sessions/jwt.ts', 'longestToken'],
+    ['Devices deleted at once', 1_000, '', invalid, 'libs/users/src/http/device.controller.ts', 'maxDeleted'],
+    ['JSON web token', 16_384, 'characters', '403 `M_FORBIDDEN`', 'libs/users/src/login/jwt.ts', 'longestToken'],
     ['Mail address', 500, 'characters', invalid, 'libs/users/src/threepids/addresses.ts', 'longestEmail'],
     ['Display name', 256, 'characters', invalid, 'libs/users/src/profiles/profile-rules.ts', 'longestDisplayName'],
     [

@@ -5,7 +5,7 @@ import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
 import { usersMigrations } from '../migrations/users-01.migration.js';
 import { SessionService } from '../sessions/session.service.js';
 import { buildUsers, type UsersFixture } from '../users.fixture.js';
-import { AccountRenewalController } from './account-renewal.controller.js';
+import { AccountRenewalController } from '../http/account-renewal.controller.js';
 import { AccountRenewal } from './account-renewal.service.js';
 import { AccountService } from './account.service.js';
 

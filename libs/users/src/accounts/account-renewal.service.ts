@@ -9,7 +9,7 @@ import { newSecret, secretHash } from '../common/secrets.js';
 import { findProfile } from '../profiles/profile.query.js';
 import { AccountMailer } from '../threepids/account-mailer.js';
 import { threepidsOf } from '../threepids/threepid.query.js';
-import { findAccount } from './account.query.js';
+import { findAccount } from '../store/account.query.js';
 import {
   findByRenewalToken,
   findExpiry,

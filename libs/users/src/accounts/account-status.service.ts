@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { domainOf, isJsonObject, isValidUserId, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
-import { accountStates } from './account.query.js';
+import { accountStates } from '../store/account.query.js';
 import { AccountValidity } from './account-validity.js';
 
 /** What is told of an account (MSC3720). */

@@ -21,13 +21,13 @@ import {
   somePeople,
   upgradeGuest,
   upgradePasswordHash,
-} from './account.query.js';
+} from '../store/account.query.js';
 import { setExpiry } from './account-validity.query.js';
 import { AccountValidity } from './account-validity.js';
 import { needsApproval } from './approval.js';
 import { PasswordService } from './password.service.js';
-import { recordExternalId } from './external-id.query.js';
-import { completeUse } from './registration-token.query.js';
+import { recordExternalId } from '../store/external-id.query.js';
+import { completeUse } from '../store/registration-token.query.js';
 
 /** A new account, after everything about it was checked. */
 export interface Registration {

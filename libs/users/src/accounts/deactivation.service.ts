@@ -19,7 +19,7 @@ import {
   setAccountFlags,
   setErased,
   setPasswordHash,
-} from './account.query.js';
+} from '../store/account.query.js';
 import { deleteExpiry } from './account-validity.query.js';
 
 /** How long an answer waits for rooms to be left, and for identity servers. */

@@ -6,7 +6,7 @@ import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
 import { AccountService } from '../accounts/account.service.js';
 import { usersMigrations } from '../migrations/users-01.migration.js';
 import { buildUsers, type UsersFixture } from '../users.fixture.js';
-import { ConsentController } from './consent.controller.js';
+import { ConsentController } from '../http/consent.controller.js';
 import { ConsentService } from './consent.service.js';
 
 eachDatabase('consent', (open) => {

@@ -5,7 +5,7 @@ import { Database } from '@rookery/database';
 import { localpartOf, MatrixError } from '@rookery/matrix-types';
 import { Clock, Config } from '@rookery/platform';
 import { LRUCache } from 'lru-cache';
-import { findAccount, setConsent } from '../accounts/account.query.js';
+import { findAccount, setConsent } from '../store/account.query.js';
 import { qualifyUserId } from '../common/user-names.js';
 import { setReminded, usersToRemind } from './consent-notice.query.js';
 

@@ -1,5 +1,5 @@
 import { MatrixError } from '@rookery/matrix-types';
-import type { Profile } from './profile.js';
+import type { Profile } from '../common/profile.js';
 
 const longestDisplayName = 256;
 const longestAvatarUrl = 1000;

@@ -1,6 +1,6 @@
 import type { Db, Tx } from '@rookery/database';
 import { isJsonObject } from '@rookery/matrix-types';
-import type { Profile } from './profile.js';
+import type { Profile } from '../common/profile.js';
 
 interface Row {
   user_id: string;

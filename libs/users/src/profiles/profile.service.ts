@@ -5,7 +5,7 @@ import { Config, type Requester } from '@rookery/platform';
 import { AccountModules, type Origin } from '../common/account-modules.js';
 import { isLocalUser } from '../common/user-names.js';
 import { type ProfileChangedEvent, UserHooks } from '../hooks.js';
-import type { Profile } from './profile.js';
+import type { Profile } from '../common/profile.js';
 import { checkProfileField, checkProfileSize } from './profile-rules.js';
 import { findProfile, findProfiles, lockProfile, writeProfile } from './profile.query.js';
 import { RemoteProfiles } from './remote-profiles.js';

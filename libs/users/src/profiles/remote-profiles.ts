@@ -1,5 +1,5 @@
 import { Injectable } from '@nestjs/common';
-import type { Profile } from './profile.js';
+import type { Profile } from '../common/profile.js';
 
 /** Fetches the profile of another server's user; `undefined` when that server has none or cannot be asked. */
 export type RemoteProfileSource = (userId: string, field: string | undefined) => Promise<Profile | undefined>;

@@ -1,5 +1,5 @@
 import type { Tx } from '@rookery/database';
-import type { ProviderLogins } from '../devices/device.query.js';
+import type { ProviderLogins } from '../store/device.query.js';
 
 /** A token that logs somebody in, once. */
 export interface LoginToken {

@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { Database, type Tx } from '@rookery/database';
 import { MatrixError } from '@rookery/matrix-types';
 import { Clock, Config, Ids } from '@rookery/platform';
-import { type Account, findAccount } from '../accounts/account.query.js';
+import { type Account, findAccount } from '../store/account.query.js';
 import { AccountModules, type Origin } from '../common/account-modules.js';
 import { newSecret, secretHash } from '../common/secrets.js';
 import {
@@ -13,8 +13,8 @@ import {
   forgetDeviceAuthProviders,
   type ProviderLogins,
   setDeviceAuthProvider,
-} from '../devices/device.query.js';
-import { checkDeviceName } from '../devices/device-names.js';
+} from '../store/device.query.js';
+import { checkDeviceName } from './device-names.js';
 import { UserHooks } from '../hooks.js';
 import { deleteLoginTokensOfProvider } from './login-token.query.js';
 import { AccountCache, TokenCache } from './user-cache.js';

@@ -1,5 +1,5 @@
 import { LRUCache } from 'lru-cache';
-import type { Account } from '../accounts/account.query.js';
+import type { Account } from '../store/account.query.js';
 import type { TokenOwner } from './token.query.js';
 
 /** Entries kept: one per active session or user. */

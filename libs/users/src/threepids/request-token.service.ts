@@ -3,7 +3,7 @@ import { Database } from '@rookery/database';
 import { type InboundRequest, RateLimiter } from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
-import { findAccount } from '../accounts/account.query.js';
+import { findAccount } from '../store/account.query.js';
 import { AccountModules } from '../common/account-modules.js';
 import { canonicalEmail, canonicalPhone } from './addresses.js';
 import { type EmailPurpose, EmailVerification } from './email-verification.service.js';

@@ -3,10 +3,10 @@ import { Database } from '@rookery/database';
 import type { InboundRequest } from '@rookery/http';
 import type { JsonObject } from '@rookery/matrix-types';
 import { Clock, Config, type Requester } from '@rookery/platform';
-import { findAccount } from '../accounts/account.query.js';
+import { findAccount } from '../store/account.query.js';
 import { AccountModules } from '../common/account-modules.js';
 import { lastValidatedMs, markValidated } from '../sessions/token.query.js';
-import { AuthenticationService } from '../sessions/authentication-service.js';
+import { AuthenticationService } from '../authentication/authentication-service.js';
 import { InteractiveAuthRequired } from './uia-errors.js';
 import { UiaService } from './uia.service.js';
 

@@ -1,0 +1,71 @@
+import { Injectable } from '@nestjs/common';
+import { type InboundRequest, RequestAuthenticator } from '@rookery/http';
+import { MatrixError } from '@rookery/matrix-types';
+import { Logger } from '@rookery/platform';
+import { SessionService } from '../sessions/session.service.js';
+
+interface Watched {
+  readonly request: InboundRequest;
+  readonly end: AbortController;
+  /** Done when the session was looked at again; absent while nothing has changed. */
+  looked?: Promise<void>;
+  /** Why the session may not have the answer. */
+  refusal?: MatrixError;
+}
+
+/** Ends requests that wait for news when the session that asked is over: logged out, deleted, locked, deactivated. */
+@Injectable()
+export class SessionWatch {
+  readonly #watched = new Map<string, Set<Watched>>();
+
+  constructor(
+    private readonly authenticator: RequestAuthenticator,
+    private readonly logger: Logger,
+    sessions: SessionService,
+  ) {
+    sessions.onChange((userId) => this.#look(userId));
+  }
+
+  /**
+   * Does `work` for a request that may wait long.
+   * @param userId whom the request's token belongs to, or as whom it acts
+   * @param work is to end soon when its signal aborts: the client has gone, or may not have the answer any more
+   * @throws what the request would be refused with if it came now, once the session is over; what `work` throws
+   */
+  async during<T>(request: InboundRequest, userId: string, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
+    const watched: Watched = { request, end: new AbortController() };
+    const ofUser = this.#watched.get(userId);
+    if (ofUser) ofUser.add(watched);
+    else this.#watched.set(userId, new Set([watched]));
+    // Not `AbortSignal.any`, which costs ten times as much and leaves it to the collector to tidy up.
+    const gone = (): void => watched.end.abort(request.signal.reason);
+    request.signal.addEventListener('abort', gone, { once: true });
+    if (request.signal.aborted) gone();
+    try {
+      const answer = await work(watched.end.signal);
+      await watched.looked;
+      if (watched.refusal !== undefined) throw watched.refusal;
+      return answer;
+    } finally {
+      request.signal.removeEventListener('abort', gone);
+      const left = this.#watched.get(userId);
+      left?.delete(watched);
+      if (left?.size === 0) this.#watched.delete(userId);
+    }
+  }
+
+  #look(userId: string): void {
+    for (const watched of this.#watched.get(userId) ?? []) {
+      // What else the endpoint asks of its users was asked when the request came.
+      watched.looked = this.authenticator.authenticate(watched.request, { auth: 'required', guests: true }).then(
+        () => undefined,
+        (err: unknown) => {
+          if (err instanceof MatrixError) {
+            watched.refusal = err;
+            watched.end.abort(err);
+          } else this.logger.error('A waiting request could not be checked again', { userId, err });
+        },
+      );
+    }
+  }
+}

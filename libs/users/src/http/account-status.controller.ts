@@ -1,0 +1,25 @@
+import { Controller, Post } from '@nestjs/common';
+import { Access, client, JsonBody } from '@rookery/http';
+import { MatrixError } from '@rookery/matrix-types';
+import { Config } from '@rookery/platform';
+import { AccountStatusService } from '../accounts/account-status.service.js';
+
+const schema = { required: ['user_ids'], properties: { user_ids: { type: 'array', items: { type: 'string' } } } };
+
+/** Whether accounts exist (MSC3720). */
+@Controller()
+export class AccountStatusController {
+  constructor(
+    private readonly service: AccountStatusService,
+    private readonly config: Config,
+  ) {}
+
+  /** POST /_matrix/client/unstable/org.matrix.msc3720/account_status */
+  @Post(client(['unstable'], '/org.matrix.msc3720/account_status'))
+  @Access({ auth: 'required' })
+  async status(@JsonBody(schema) body: { readonly user_ids: readonly string[] }): Promise<object> {
+    if (!this.config.get('experimental_features.msc3720_enabled')) throw MatrixError.unrecognized();
+    const { statuses, failures } = await this.service.of(body.user_ids);
+    return { account_statuses: statuses, failures };
+  }
+}

@@ -1,0 +1,71 @@
+import { Controller, Get, Post } from '@nestjs/common';
+import { Access, Inbound, type InboundRequest, JsonBody, stable, Who } from '@rookery/http';
+import { type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { Config, type Requester } from '@rookery/platform';
+import { UserAuthGate } from '../uia/user-auth-gate.js';
+import { DeactivationService } from '../accounts/deactivation.service.js';
+import { PasswordReset } from '../uia/password-reset.service.js';
+import { AccountService } from '../accounts/account.service.js';
+import { PasswordService } from '../accounts/password.service.js';
+
+@Controller()
+export class AccountController {
+  constructor(
+    private readonly accounts: AccountService,
+    private readonly passwords: PasswordService,
+    private readonly resets: PasswordReset,
+    private readonly deactivation: DeactivationService,
+    private readonly gate: UserAuthGate,
+    private readonly config: Config,
+  ) {}
+
+  /** GET /_matrix/client/v3/password_policy (MSC2000) */
+  @Get(stable('/password_policy'))
+  @Access({ auth: 'none' })
+  passwordPolicy(): object {
+    return this.passwords.policy() ?? {};
+  }
+
+  /** POST /_matrix/client/v3/account/password: with a token for oneself, without one after proving an address */
+  @Post(stable('/account/password'))
+  @Access({ ownAuth: true, auth: 'optional', expired: true })
+  async changePassword(
+    @Who() requester: Requester | undefined,
+    @Inbound() request: InboundRequest,
+    @JsonBody(
+      { properties: { new_password: { type: 'string' }, logout_devices: { type: 'boolean' } } },
+      { optional: true },
+    )
+    body: JsonObject & { new_password?: string; logout_devices?: boolean },
+  ): Promise<object> {
+    if (!this.config.get('password_config.localdb_enabled') || this.config.get('password_config.enabled') === false)
+      throw MatrixError.forbidden('Passwords cannot be changed on this server');
+    if (!requester) {
+      await this.resets.reset(request, body);
+      return {};
+    }
+    const { new_password: password, logout_devices: logout = true } = body;
+    if (password !== undefined) this.passwords.assertAcceptable(password);
+    else if (body['auth'] !== undefined) throw MatrixError.missingParam("Missing parameter 'new_password'");
+    if (requester.puppetedBy !== undefined) throw MatrixError.forbidden('Not while acting as another user');
+    await this.gate.require(requester, request, body, { description: 'change your password' });
+    if (password === undefined) throw MatrixError.missingParam("Missing parameter 'new_password'");
+    await this.accounts.setPassword(requester.userId, password, logout, requester.deviceId);
+    return {};
+  }
+
+  /** POST /_matrix/client/v3/account/deactivate */
+  @Post(stable('/account/deactivate'))
+  @Access({ ownAuth: true, auth: 'required', expired: true })
+  async deactivate(
+    @Who() requester: Requester,
+    @Inbound() request: InboundRequest,
+    @JsonBody({ properties: { erase: { type: 'boolean' }, id_server: { type: 'string' } } }, { optional: true })
+    body: JsonObject & { erase?: boolean },
+  ): Promise<object> {
+    if (requester.puppetedBy !== undefined) throw MatrixError.forbidden('Not while acting as another user');
+    await this.gate.require(requester, request, body, { description: 'deactivate your account' });
+    const unbound = await this.deactivation.deactivate(requester.userId, body.erase ?? false, false, { requester });
+    return { id_server_unbind_result: unbound ? 'success' : 'no-support' };
+  }
+}

@@ -1,0 +1,99 @@
+import { Controller, Get, Param, Post } from '@nestjs/common';
+import {
+  Access,
+  FormBody,
+  HttpReply,
+  Inbound,
+  type InboundRequest,
+  ownPath,
+  requiredQueryString,
+  stable,
+} from '@rookery/http';
+import { MatrixError } from '@rookery/matrix-types';
+import { Config } from '@rookery/platform';
+import { Pages } from '@rookery/templates';
+import { AuthenticationService } from '../authentication/authentication-service.js';
+import { UiaService } from '../uia/uia.service.js';
+
+/** A stage that has a page: its template, the field of its form, and what the stage calls that. */
+interface FallbackPage {
+  readonly template: string;
+  readonly field?: readonly [form: string, auth: string];
+}
+
+const fallbacks: ReadonlyMap<string, FallbackPage> = new Map([
+  ['m.login.recaptcha', { template: 'recaptcha.html', field: ['g-recaptcha-response', 'response'] }],
+  ['m.login.terms', { template: 'terms.html' }],
+  ['m.login.registration_token', { template: 'registration_token.html', field: ['token', 'token'] }],
+]);
+
+/** Pages for clients that cannot show a stage themselves. @spec client-server-api#fallback */
+@Controller()
+export class FallbackController {
+  constructor(
+    private readonly uia: UiaService,
+    private readonly pages: Pages,
+    private readonly config: Config,
+    private readonly service: AuthenticationService,
+  ) {}
+
+  /** GET /_matrix/client/v3/auth/{stage}/fallback/web */
+  @Get(stable('/auth/:stage/fallback/web'))
+  @Access({ auth: 'none' })
+  async show(@Inbound() request: InboundRequest, @Param('stage') stage: string): Promise<HttpReply> {
+    if (stage === 'm.oauth' && this.service.isEnabled) return HttpReply.redirect(await this.service.keyResetUrl());
+    const session = requiredQueryString(request, 'session');
+    const page = this.#pageOf(stage);
+    if (!(await this.uia.describe(session))) throw MatrixError.notFound('Unknown or expired session');
+    return this.#page(200, page, stage, session, undefined);
+  }
+
+  /** POST /_matrix/client/v3/auth/{stage}/fallback/web */
+  @Post(stable('/auth/:stage/fallback/web'))
+  @Access({ auth: 'none' })
+  async submit(
+    @Inbound() request: InboundRequest,
+    @Param('stage') stage: string,
+    @FormBody() form: Record<string, string[]>,
+  ): Promise<HttpReply> {
+    const page = this.#pageOf(stage);
+    const session = form['session']?.[0] ?? requiredQueryString(request, 'session');
+    const fields = page.field ? { [page.field[1]]: form[page.field[0]]?.[0] } : {};
+    try {
+      await this.uia.attemptFromPage(session, stage, fields, request);
+    } catch (error) {
+      if (!MatrixError.is(error) || error.status === 404 || error.status >= 500) throw error;
+      return this.#page(error.status === 401 ? 403 : error.status, page, stage, session, error.message);
+    }
+    return HttpReply.page(200, this.pages.page('auth_success.html'));
+  }
+
+  #pageOf(stage: string): FallbackPage {
+    const page = fallbacks.get(stage);
+    if (!page) throw MatrixError.notFound('This stage has no page');
+    return page;
+  }
+
+  #page(
+    status: number,
+    { template }: FallbackPage,
+    stage: string,
+    session: string,
+    error: string | undefined,
+  ): HttpReply {
+    const params = this.uia.stage('m.login.terms')?.params?.() as
+      { policies?: { privacy_policy?: { en?: { name?: string; url?: string } } } } | undefined;
+    const policy = params?.policies?.privacy_policy?.en;
+    return HttpReply.page(
+      status,
+      this.pages.page(template, {
+        session,
+        myurl: ownPath(this.config, `_matrix/client/v3/auth/${stage}/fallback/web`),
+        sitekey: this.config.get('recaptcha_public_key'),
+        terms_url: policy?.url,
+        policy_name: policy?.name,
+        error,
+      }),
+    );
+  }
+}

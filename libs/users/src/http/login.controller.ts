@@ -1,0 +1,74 @@
+import { Controller, Get, Post } from '@nestjs/common';
+import { Access, client, Inbound, type InboundRequest, JsonBody, RateLimiter, stable, Who } from '@rookery/http';
+import { type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { Config, type Requester } from '@rookery/platform';
+import { UserAuthGate } from '../uia/user-auth-gate.js';
+import { LoginService } from '../login/login.service.js';
+
+const loginSchema = {
+  required: ['type'],
+  properties: {
+    type: { type: 'string', maxLength: 255 },
+    identifier: { type: 'object' },
+    device_id: { type: 'string', maxLength: 255 },
+    initial_device_display_name: { type: ['string', 'null'] },
+    refresh_token: { type: 'boolean' },
+  },
+};
+
+/** What a login may ask for; also part of a registration. */
+export interface LoginBody extends JsonObject {
+  readonly type: string;
+  readonly device_id?: string;
+  readonly initial_device_display_name?: string | null;
+  readonly refresh_token?: boolean;
+}
+
+@Controller()
+export class LoginController {
+  constructor(
+    private readonly logins: LoginService,
+    private readonly gate: UserAuthGate,
+    private readonly config: Config,
+    private readonly limiter: RateLimiter,
+  ) {}
+
+  /** GET /_matrix/client/v3/login */
+  @Get([...stable('/login'), ...client(['api/v1'], '/login')])
+  @Access({ ownAuth: true, auth: 'none' })
+  flows(): object {
+    return { flows: this.logins.flows() };
+  }
+
+  /** POST /_matrix/client/v3/login */
+  @Post([...stable('/login'), ...client(['api/v1'], '/login')])
+  @Access({ ownAuth: true, auth: 'none', limiter: 'rc_login.address' })
+  login(@Inbound() request: InboundRequest, @JsonBody(loginSchema) body: LoginBody): Promise<object> {
+    return this.logins.login(request, body, {
+      deviceId: body.device_id,
+      initialDisplayName: body.initial_device_display_name ?? undefined,
+      refreshable: body.refresh_token,
+    });
+  }
+
+  /** POST /_matrix/client/v1/login/get_token */
+  @Post([...client(['v1'], '/login/get_token'), ...client(['unstable'], '/org.matrix.msc3882/login/token')])
+  @Access({ ownAuth: true, auth: 'required' })
+  async createToken(
+    @Who() requester: Requester,
+    @Inbound() request: InboundRequest,
+    @JsonBody(undefined, { optional: true }) body: JsonObject,
+  ): Promise<object> {
+    if (!this.config.get('login_via_existing_session.enabled')) throw MatrixError.unrecognized();
+    if (requester.puppetedBy !== undefined) throw MatrixError.forbidden('Not while acting as another user');
+    if (this.config.get('login_via_existing_session.require_ui_auth'))
+      await this.gate.require(requester, request, body, { description: 'log in on another device' });
+    await this.limiter.take('login_via_existing_session', requester.userId, requester);
+    const lifetimeMs = this.config.get('login_via_existing_session.token_timeout');
+    return {
+      login_token: await this.logins.createToken(requester.userId, lifetimeMs),
+      expires_in_ms: lifetimeMs,
+      expires_in: Math.floor(lifetimeMs / 1000),
+    };
+  }
+}

@@ -1,0 +1,95 @@
+import { Controller, Delete, Get, Param, Put } from '@nestjs/common';
+import {
+  Access,
+  client,
+  Inbound,
+  type InboundRequest,
+  JsonBody,
+  queryBoolean,
+  RateLimiter,
+  stable,
+  Who,
+} from '@rookery/http';
+import { isValidUserId, type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { Config, type Requester } from '@rookery/platform';
+import type { Profile } from '../common/profile.js';
+import { ProfileService } from '../profiles/profile.service.js';
+
+const fieldPaths = [
+  ...stable('/profile/:userId/:field'),
+  ...client(['unstable'], '/uk.tcpip.msc4133/profile/:userId/:field'),
+];
+
+@Controller()
+export class ProfileController {
+  constructor(
+    private readonly profiles: ProfileService,
+    private readonly limiter: RateLimiter,
+    private readonly config: Config,
+  ) {}
+
+  /** GET /_matrix/client/v3/profile/{userId} */
+  @Get([...stable('/profile/:userId'), ...client(['unstable'], '/uk.tcpip.msc4133/profile/:userId')])
+  @Access({ auth: 'optional', guests: true })
+  get(@Who() requester: Requester | undefined, @Param('userId') userId: string): Promise<Profile> {
+    return this.profiles.lookUp(requester, checkUserId(userId));
+  }
+
+  /** GET /_matrix/client/v3/profile/{userId}/{keyName} */
+  @Get(fieldPaths)
+  @Access({ auth: 'optional', guests: true })
+  getField(
+    @Who() requester: Requester | undefined,
+    @Param('userId') userId: string,
+    @Param('field') field: string,
+  ): Promise<Profile> {
+    return this.profiles.lookUp(requester, checkUserId(userId), field);
+  }
+
+  /** PUT /_matrix/client/v3/profile/{userId}/{keyName} */
+  @Put(fieldPaths)
+  @Access({ auth: 'required', guests: true, suspended: false })
+  async setField(
+    @Who() requester: Requester,
+    @Inbound() request: InboundRequest,
+    @Param('userId') userId: string,
+    @Param('field') field: string,
+    @JsonBody() body: JsonObject,
+  ): Promise<object> {
+    checkUserId(userId);
+    if (requester.isGuest && field !== 'displayname')
+      throw new MatrixError(403, 'M_GUEST_ACCESS_FORBIDDEN', 'Guests may not do this');
+    if (!Object.hasOwn(body, field)) throw MatrixError.missingParam(`Missing parameter '${field.slice(0, 255)}'`);
+    await this.limiter.take('rc_message', requester.userId, requester);
+    await this.profiles.setField(requester, userId, field, body[field], this.#propagates(request));
+    return {};
+  }
+
+  /** DELETE /_matrix/client/v3/profile/{userId}/{keyName} */
+  @Delete(fieldPaths)
+  @Access({ auth: 'required', guests: true, suspended: false })
+  async deleteField(
+    @Who() requester: Requester,
+    @Inbound() request: InboundRequest,
+    @Param('userId') userId: string,
+    @Param('field') field: string,
+  ): Promise<object> {
+    checkUserId(userId);
+    if (requester.isGuest && field !== 'displayname')
+      throw new MatrixError(403, 'M_GUEST_ACCESS_FORBIDDEN', 'Guests may not do this');
+    await this.limiter.take('rc_message', requester.userId, requester);
+    await this.profiles.setField(requester, userId, field, undefined, this.#propagates(request));
+    return {};
+  }
+
+  /** MSC4069: a client may keep a change out of its rooms. */
+  #propagates(request: InboundRequest): boolean {
+    if (!this.config.get('experimental_features.msc4069_profile_inhibit_propagation')) return true;
+    return queryBoolean(request, 'org.matrix.msc4069.propagate') ?? true;
+  }
+}
+
+function checkUserId(userId: string): string {
+  if (!isValidUserId(userId)) throw MatrixError.invalidParam('Not a valid user id');
+  return userId;
+}

@@ -1,0 +1,112 @@
+import { createHmac, timingSafeEqual } from 'node:crypto';
+import { Injectable } from '@nestjs/common';
+import type { InboundRequest } from '@rookery/http';
+import { type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { Clock, Config, Ids } from '@rookery/platform';
+import { LRUCache } from 'lru-cache';
+import { LoginService } from '../login/login.service.js';
+import { SessionService } from '../sessions/session.service.js';
+import { AccountService } from '../accounts/account.service.js';
+import { PasswordService } from '../accounts/password.service.js';
+
+const nonceLifetimeMs = 60_000;
+/** Nonces kept; more push out the oldest. */
+const maxNonces = 10_000;
+
+/** A registration by somebody who knows the shared secret. */
+export interface SharedSecretRegistration extends JsonObject {
+  readonly nonce: string;
+  readonly username: string;
+  readonly password: string;
+  readonly mac: string;
+  readonly admin?: boolean;
+  readonly user_type?: string | null;
+  readonly displayname?: string | null;
+  readonly refresh_token?: boolean;
+  readonly device_id?: string;
+  readonly initial_device_display_name?: string;
+  readonly inhibit_login?: boolean;
+}
+
+/** Registration with the secret that the operator's tools share with the server. */
+@Injectable()
+export class AdminRegistrationService {
+  readonly #nonces = new LRUCache<string, number>({ maxSize: maxNonces, sizeCalculation: () => 1 });
+
+  constructor(
+    private readonly clock: Clock,
+    private readonly ids: Ids,
+    private readonly config: Config,
+    private readonly accounts: AccountService,
+    private readonly passwords: PasswordService,
+    private readonly sessions: SessionService,
+    private readonly logins: LoginService,
+  ) {}
+
+  /** A number used once, within a minute. @throws MatrixError 400 `M_UNKNOWN` when there is no shared secret */
+  nonce(): string {
+    this.#secret();
+    const nonce = this.ids.bytes(64).toString('hex');
+    this.#nonces.set(nonce, this.clock.nowMs());
+    return nonce;
+  }
+
+  /**
+   * @returns the answer for the client, as for a registration
+   * @throws MatrixError 400 `M_UNKNOWN`, `M_INVALID_PARAM`, `M_USER_IN_USE`...; 403 `M_FORBIDDEN` (the MAC is wrong)
+   */
+  async register(body: SharedSecretRegistration, request: InboundRequest): Promise<JsonObject> {
+    const secret = this.#secret();
+    const madeMs = this.#nonces.get(body.nonce);
+    // Used up whatever comes of it: a nonce is one attempt.
+    this.#nonces.delete(body.nonce);
+    if (madeMs === undefined || this.clock.nowMs() - madeMs > nonceLifetimeMs)
+      throw new MatrixError(400, 'M_UNKNOWN', 'Unknown nonce');
+    for (const name of ['username', 'password'] as const) {
+      if (body[name].includes('\0') || body[name].length > 512)
+        throw new MatrixError(400, 'M_UNKNOWN', `Not a valid ${name}`);
+    }
+    const userType = body.user_type ?? undefined;
+    if (
+      userType !== undefined &&
+      !['support', 'bot', ...this.config.get('user_types.extra_user_types')].includes(userType)
+    )
+      throw new MatrixError(400, 'M_UNKNOWN', 'Unknown user type');
+    if (!macHolds(secret, body)) throw MatrixError.forbidden('The MAC is wrong');
+    const localpart = await this.accounts.checkAvailable(body.username);
+    this.passwords.assertAcceptable(body.password);
+    const userId = await this.accounts.register({
+      localpart,
+      passwordHash: await this.passwords.hash(body.password),
+      isAdmin: body.admin ?? false,
+      userType,
+      displayName: body.displayname ?? undefined,
+      approved: true,
+      origin: { request, byAdmin: true },
+    });
+    if (body.inhibit_login) return { user_id: userId, home_server: this.config.serverName };
+    const session = await this.sessions.open({
+      userId,
+      deviceId: body.device_id,
+      initialDisplayName: body.initial_device_display_name,
+      refreshable: body.refresh_token,
+    });
+    return this.logins.response(session);
+  }
+
+  #secret(): string {
+    const secret = this.config.get('registration_shared_secret');
+    if (secret === undefined || secret === '')
+      throw new MatrixError(400, 'M_UNKNOWN', 'Shared-secret registration is not enabled on this server');
+    return secret;
+  }
+}
+
+/** The MAC covers the fields as they were sent, separated by NUL, which none of them may hold. */
+function macHolds(secret: string, body: SharedSecretRegistration): boolean {
+  const parts = [body.nonce, body.username, body.password, body.admin ? 'admin' : 'notadmin'];
+  if (body.user_type != null && body.user_type !== '') parts.push(body.user_type);
+  const expected = createHmac('sha1', secret).update(parts.join('\0')).digest();
+  const given = /^[0-9a-f]{40}$/i.test(body.mac) ? Buffer.from(body.mac, 'hex') : Buffer.alloc(expected.length);
+  return timingSafeEqual(given, expected) && body.mac.length === 40;
+}

@@ -1,0 +1,105 @@
+import { databaseMigrations } from '@rookery/database';
+import { eachDatabase, FakeClock } from '@rookery/testing';
+import { AccountService } from '../accounts/account.service.js';
+import { DeactivationService } from '../accounts/deactivation.service.js';
+import { insertRegistrationToken } from '../store/registration-token.query.js';
+import { RegistrationService } from '../registration/registration.service.js';
+import { UserHooks } from '../hooks.js';
+import { usersMigrations } from '../migrations/users-01.migration.js';
+import { OpenIdService } from '../openid/openid.service.js';
+import { ClientActivity } from '../sessions/client-activity.js';
+import { LoginService } from '../login/login.service.js';
+import { SessionService } from '../sessions/session.service.js';
+import { buildUsers } from '../users.fixture.js';
+import { ExpiredRows } from './expired-rows.js';
+
+const day = 86_400_000;
+
+eachDatabase('what expires', (open) => {
+  it('is deleted, and gives back what it held', async () => {
+    const clock = new FakeClock();
+    const test = await open(clock);
+    await test.migrate([...databaseMigrations, ...usersMigrations]);
+    const settings = { registration_requires_token: true, delete_stale_devices_after: '10d', user_ips_max_age: '20d' };
+    const users = await buildUsers({ database: test.database, clock, settings });
+    const count = async (table: string): Promise<number> =>
+      (await test.database.get<{ n: number }>(`SELECT COUNT(*) AS n FROM ${table}`))!.n;
+    const alice = await users.get(AccountService).register({ localpart: 'alice', origin: {} });
+
+    await test.database.write((tx) => insertRegistrationToken(tx, 'held', 1, undefined));
+    const body = { username: 'never', password: 'pw', auth: { type: 'm.login.registration_token', token: 'held' } };
+    await users
+      .get(RegistrationService)
+      .register(users.request('POST', '/register', body), body)
+      .catch(() => undefined);
+    await users.get(LoginService).createToken(alice, 1000);
+    await users.get(OpenIdService).create(alice);
+    await users.get(SessionService).open({ userId: alice, refreshable: true, deviceId: 'OLD' });
+    await users.get(SessionService).open({ userId: alice, deviceId: 'UNSEEN' });
+    users.get(ClientActivity).seen(alice, 'OLD', '192.0.2.1', 'agent', clock.nowMs());
+    await users.get(ClientActivity).flush();
+    expect(await test.database.get('SELECT pending FROM registration_tokens')).toEqual({ pending: 1 });
+    // The rows age, rather than the clock: its timers would fire thousands of times.
+    const purgeAfter = (ms: number): Promise<void> => users.get(ExpiredRows).purge(clock.nowMs() + ms);
+
+    await purgeAfter(0);
+    expect(
+      await Promise.all(
+        ['ui_auth_sessions', 'login_tokens', 'open_id_tokens', 'user_ips', 'access_tokens', 'devices'].map(count),
+      ),
+    ).toEqual([1, 1, 1, 1, 2, 2]);
+    await purgeAfter(3 * day);
+    expect(
+      await Promise.all(
+        [
+          'ui_auth_sessions',
+          'ui_auth_sessions_credentials',
+          'login_tokens',
+          'open_id_tokens',
+          'user_ips',
+          'access_tokens',
+          'devices',
+        ].map(count),
+      ),
+    ).toEqual([0, 0, 0, 0, 1, 2, 2]);
+    expect(await test.database.get('SELECT pending, completed FROM registration_tokens')).toEqual({
+      pending: 0,
+      completed: 0,
+    });
+    await purgeAfter(11 * day);
+    expect(await test.database.query('SELECT device_id FROM devices')).toEqual([{ device_id: 'UNSEEN' }]);
+    expect(await Promise.all(['access_tokens', 'refresh_tokens'].map(count))).toEqual([1, 0]);
+    await purgeAfter(21 * day);
+    expect(await count('user_ips')).toBe(0);
+    await users.close();
+  });
+
+  it('goes on with a deactivation that was interrupted', async () => {
+    const clock = new FakeClock();
+    const test = await open(clock);
+    await test.migrate([...databaseMigrations, ...usersMigrations]);
+    const users = await buildUsers({ database: test.database, clock });
+    const userId = await users.get(AccountService).register({ localpart: 'leaver', origin: {} });
+    const left: boolean[] = [];
+    let broken = true;
+    users.get(UserHooks).deactivated.subscribe({
+      afterCommit: async ({ erase }) => {
+        if (broken) throw new Error('crash');
+        left.push(erase);
+      },
+    });
+    await users.get(DeactivationService).deactivate(userId, true, false, {});
+    expect(left).toEqual([]);
+    broken = false;
+    await users.get(DeactivationService).resume();
+    await users.get(DeactivationService).resume();
+    broken = true;
+    await users.get(DeactivationService).deactivate(userId, false, false, {});
+    await users.get(DeactivationService).reactivate(userId, {});
+    broken = false;
+    // Who is back keeps the rooms.
+    await users.get(DeactivationService).resume();
+    expect(left).toEqual([true]);
+    await users.close();
+  });
+});
