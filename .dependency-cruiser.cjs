@@ -23,6 +23,9 @@ const within = {
   templates: ['platform', 'database'], // the mail queue
 };
 
+// What of rooms stores and decides: plain data, tables, state, a room in memory, the way of an event; and what it offers upwards.
+const roomsBelow = ['model', 'store', 'state', 'room', 'pipeline', 'hooks', 'remote-rooms'];
+
 const lib = (names) => `^libs/(${names.join('|')})/`;
 const spec = '\\.(spec|fixture)\\.ts$'; // not part of what is built
 const rule = (name, from, to) => ({ name, severity: 'error', from, to });
@@ -39,6 +42,18 @@ module.exports = {
       ),
     ),
     rule('no-cycles', {}, { circular: true }),
+    // Inside rooms: what stores and decides, below what people do. Rings of folders, in any lib, are found by tools/folders.mjs.
+    rule(
+      'rooms-store-and-decide-below',
+      { path: `^libs/rooms/src/(${roomsBelow.join('|')})(/|\\.ts$)`, pathNot: spec },
+      { path: '^libs/rooms/src/', pathNot: `^libs/rooms/src/(${roomsBelow.join('|')})(/|\\.ts$)` },
+    ),
+    // Controllers lie in `http` and nothing rests upon them; the admin API is nothing else, and its `http` what its controllers share.
+    rule(
+      'http-on-top',
+      { path: '^(libs|apps)/([^/]+)/src/', pathNot: `^(libs|apps)/[^/]+/src/(http/|index\\.ts$)|^libs/admin/|${spec}` },
+      { path: '^$1/$2/src/http/' },
+    ),
     rule(
       'front-door-only',
       { path: '^(libs|apps|test)/([^/]+)/' },

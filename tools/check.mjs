@@ -21,6 +21,7 @@ const checks = [
       'test',
     ],
   ],
+  ['folders', [join(root, 'tools', 'folders.mjs')]],
   ['lint', [bin('eslint', 'bin', 'eslint.js'), '.', '--max-warnings=0']],
   ['format', [bin('prettier', 'bin', 'prettier.cjs'), '--check', '--log-level', 'warn', '.']],
   ['docs', [join(root, 'tools', 'docs.mjs'), '--check']],

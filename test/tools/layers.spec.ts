@@ -87,6 +87,22 @@ describe('the layer rules', () => {
       },
     ],
     [
+      'a store of rooms that knows what people do',
+      'rooms-store-and-decide-below',
+      {
+        'libs/rooms/src/store/up.ts': `export { sent } from '../sending/sent.js';\n`,
+        'libs/rooms/src/sending/sent.ts': 'export const sent = 1;\n',
+      },
+    ],
+    [
+      'a service that knows of HTTP',
+      'http-on-top',
+      {
+        'libs/rooms/src/sending/up.ts': `export { answer } from '../http/answer.js';\n`,
+        'libs/rooms/src/http/answer.ts': 'export const answer = 1;\n',
+      },
+    ],
+    [
       'a way in beside the front door',
       'front-door-only',
       { 'libs/rooms/src/side.ts': `import { inner } from '../../users/src/inner.js';\nexport const x = inner;\n` },
