@@ -51,7 +51,10 @@ module.exports = {
     // Controllers lie in `http` and nothing rests upon them; the admin API is nothing else, and its `http` what its controllers share.
     rule(
       'http-on-top',
-      { path: '^(libs|apps)/([^/]+)/src/', pathNot: `^(libs|apps)/[^/]+/src/(http/|index\\.ts$)|^libs/admin/|${spec}` },
+      {
+        path: '^(libs|apps)/([^/]+)/src/',
+        pathNot: `^(libs|apps)/[^/]+/src/(http/|index\\.ts$|[^/]+\\.module\\.ts$)|^libs/admin/|${spec}`,
+      },
       { path: '^$1/$2/src/http/' },
     ),
     rule(
