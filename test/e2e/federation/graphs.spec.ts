@@ -125,6 +125,46 @@ describe.each(databases)('graphs of other servers (%s)', (database) => {
     expect(await ok(alice, 'GET', `${v1}/room_summary/${roomId}`)).not.toHaveProperty('name');
   });
 
+  it('shows everything on either way, when as much arrives of another branch as there was of the longer one', async () => {
+    const { roomId, server, state, head } = await servers.shared('11');
+    const said: string[] = [];
+    for (let n = 0; n < 130; n++) said.push(await say(alice, roomId, `here ${n}`));
+    const { next_batch: between } = await servers.syncOf(roomId);
+    const there: string[] = [];
+    let last = head;
+    for (let n = 0; n < 115; n++) {
+      last = server.make({ type: 'm.room.message', sender: zoe, content: { body: `there ${n}` } }, [last], state);
+      expect(await servers.receive(last)).toBe('accepted');
+      there.push(last.eventId);
+    }
+    const read = async (direction: string, from?: string): Promise<string[]> => {
+      const ids: string[] = [];
+      for (let token = from; ;) {
+        const start = token === undefined ? '' : `&from=${token}`;
+        const page = await ok<{ chunk: WireEvent[]; end?: string }>(
+          alice,
+          'GET',
+          `/rooms/${roomId}/messages?dir=${direction}&limit=40${start}`,
+        );
+        for (const event of page.chunk) if (event.type === 'm.room.message') ids.push(event.event_id);
+        if (page.end === undefined || page.chunk.length === 0) return ids;
+        token = page.end;
+      }
+    };
+    const all = [...said, ...there].sort();
+    expect((await read('b')).sort()).toEqual(all);
+    const filter = encodeURIComponent(JSON.stringify({ room: { rooms: [roomId], timeline: { limit: 5 } } }));
+    const { rooms } = await ok<{
+      rooms: { join: Record<string, { timeline: { events: WireEvent[]; prev_batch: string } }> };
+    }>(alice, 'GET', `/sync?filter=${filter}`);
+    const { events, prev_batch: start } = rooms.join[roomId]!.timeline;
+    const seen = new Set([...events.map((event) => event.event_id), ...(await read('b', start))]);
+    expect(all.filter((id) => !seen.has(id))).toEqual([]);
+    // A place in the order of arrival, the other way: what came behind it, however deep.
+    const after = new Set(await read('f', between));
+    expect(there.filter((id) => !after.has(id))).toEqual([]);
+  });
+
   it.each(['1', '12'])(
     'stores a graph once, however it comes: forked, shuffled, repeated (version %s)',
     async (version) => {

@@ -27,14 +27,20 @@ export interface TimelinePage {
   readonly end: RoomPosition | undefined;
 }
 
-/** Events among which the deepest is looked for: those that arrive while servers do not see each other's. */
-const maxForked = 100;
+/** Events next to a place in the order of arrival among which the outermost is looked for first. */
+const nearest = 100;
+/** Events beyond it that are looked at for others of that side, each time that one was found; and how often at most. */
+const beyond = 1_000;
+const maxRounds = 50;
 
-interface PlaceRow {
-  readonly event_id: string;
-  readonly room_id: string;
+interface Place {
   readonly topological_ordering: number;
   readonly stream_ordering: number;
+}
+
+interface PlaceRow extends Place {
+  readonly event_id: string;
+  readonly room_id: string;
 }
 
 const inTimelineSql = 'e.outlier = FALSE AND e.rejection_reason IS NULL';
@@ -165,9 +171,9 @@ export class TimelineReader {
     const params: SqlValue[] = [roomId, start.topological, start.stream];
     const place = '(e.topological_ordering, e.stream_ordering)';
     const conditions = ['e.room_id = ?', `${place} ${backwards ? '<=' : '>'} (?, ?)`];
-    if (backwards && from.topological === undefined) {
-      // What came later, though it lies less deep, is what the reader begins with.
-      conditions.push('e.stream_ordering <= ?');
+    if (from.topological === undefined) {
+      // What came later, though it lies less deep, is what the reader begins with on the way back; and the other way round.
+      conditions.push(`e.stream_ordering ${backwards ? '<=' : '>'} ?`);
       params.push(from.stream);
     }
     if (options.to) {
@@ -232,7 +238,7 @@ export class TimelineReader {
    * @param least only events at least this deep
    */
   async lastGap(roomId: string, from: PlaceInRoom, least = 0): Promise<PlaceInRoom | undefined> {
-    const row = await this.database.get<Pick<PlaceRow, 'topological_ordering' | 'stream_ordering'>>(
+    const row = await this.database.get<Place>(
       `SELECT e.topological_ordering, e.stream_ordering FROM event_backward_extremities b
        JOIN event_edges g ON g.prev_event_id = b.event_id JOIN events e ON e.event_id = g.event_id
        WHERE b.room_id = ? AND (e.topological_ordering, e.stream_ordering) <= (?, ?) AND e.topological_ordering >= ?
@@ -264,19 +270,48 @@ export class TimelineReader {
   }
 
   /**
-   * The place in the room's own order behind what arrived last, up to `upTo`. Not that of the very last event: one of another
-   * server may be less deep than those that arrived before it.
+   * The place in the room's own order behind everything that arrived up to `upTo`. Not that of the last event: while servers do
+   * not see each other's, any number of them arrive that are less deep than those that were there before.
    */
   async endPlace(roomId: string, upTo?: number): Promise<RoomPosition | undefined> {
-    const row = await this.database.get<Pick<PlaceRow, 'topological_ordering' | 'stream_ordering'>>(
-      `SELECT topological_ordering, stream_ordering FROM (
-         SELECT topological_ordering, stream_ordering FROM events
-         WHERE room_id = ? AND outlier = FALSE ${upTo === undefined ? '' : 'AND stream_ordering <= ?'}
-         ORDER BY stream_ordering DESC LIMIT ${maxForked}) AS latest
-       ORDER BY topological_ordering DESC, stream_ordering DESC LIMIT 1`,
-      upTo === undefined ? [roomId] : [roomId, upTo],
-    );
+    const row = await (upTo === undefined ? this.#deepest(roomId) : this.#outermost(roomId, upTo, 'b'));
     return row && { topological: row.topological_ordering, stream: row.stream_ordering };
+  }
+
+  #deepest(roomId: string): Promise<Place | undefined> {
+    return this.database.get<Place>(
+      `SELECT topological_ordering, stream_ordering FROM events WHERE room_id = ? AND outlier = FALSE
+       ORDER BY topological_ordering DESC, stream_ordering DESC LIMIT 1`,
+      [roomId],
+    );
+  }
+
+  /**
+   * The deepest of the events that arrived up to a place (`b`), or the least deep of those that arrived behind it (`f`). Costs
+   * what those cost that lie between it and the nearest arrivals: other branches of the room, not its whole history.
+   */
+  async #outermost(roomId: string, stream: number, direction: 'f' | 'b'): Promise<Place | undefined> {
+    const [outwards, inwards, further, side] =
+      direction === 'b' ? ['DESC', 'ASC', '>', 'stream_ordering <= ?'] : ['ASC', 'DESC', '<', 'stream_ordering > ?'];
+    const columns = 'topological_ordering, stream_ordering';
+    const first = `ORDER BY topological_ordering ${outwards}, stream_ordering ${outwards} LIMIT 1`;
+    let found = await this.database.get<Place>(
+      `SELECT ${columns} FROM (SELECT ${columns} FROM events WHERE room_id = ? AND outlier = FALSE AND ${side}
+         ORDER BY stream_ordering ${outwards} LIMIT ${nearest}) AS arrivals ${first}`,
+      [roomId, stream],
+    );
+    for (let round = 0; found && round < maxRounds; round++) {
+      const next: Place | undefined = await this.database.get<Place>(
+        `SELECT ${columns} FROM (SELECT ${columns} FROM events
+           WHERE room_id = ? AND outlier = FALSE AND (${columns}) ${further} (?, ?)
+           ORDER BY topological_ordering ${inwards}, stream_ordering ${inwards} LIMIT ${beyond}) AS others
+         WHERE ${side} ${first}`,
+        [roomId, found.topological_ordering, found.stream_ordering, stream],
+      );
+      if (!next) break;
+      found = next;
+    }
+    return found;
   }
 
   /** The last event of a room in the order of arrival, up to `upTo`. */
@@ -306,7 +341,7 @@ export class TimelineReader {
     if (place.topological !== undefined) return { topological: place.topological, stream: place.stream };
     const [end, next] = await Promise.all([
       this.topological(roomId, place),
-      this.database.get<Pick<PlaceRow, 'topological_ordering' | 'stream_ordering'>>(
+      this.database.get<Place>(
         `SELECT topological_ordering, stream_ordering FROM events
          WHERE room_id = ? AND outlier = FALSE AND stream_ordering > ? ORDER BY stream_ordering LIMIT 1`,
         [roomId, place.stream],
@@ -315,15 +350,20 @@ export class TimelineReader {
     return next && next.topological_ordering > end.topological ? before(next) : end;
   }
 
-  /** A place in the room's own order for one in the order of arrival: looking back from there, nothing is missed. */
+  /**
+   * A place in the room's own order for one in the order of arrival. Looking back from there, nothing is missed that arrived
+   * before; looking forwards (`f`), nothing that arrived behind it.
+   */
   async topological(roomId: string, place: RoomPosition, direction: 'f' | 'b' = 'b'): Promise<PlaceInRoom> {
     if (place.topological !== undefined) return { topological: place.topological, stream: place.stream };
-    const last = await (direction === 'b' ? this.endPlace(roomId, place.stream) : this.lastPlace(roomId, place.stream));
+    const next = direction === 'f' ? await this.#outermost(roomId, place.stream, 'f') : undefined;
+    if (next) return before(next);
+    const last = await this.endPlace(roomId, place.stream);
     return { topological: last?.topological ?? 0, stream: last?.stream ?? place.stream };
   }
 }
 
-const before = (row: Pick<PlaceRow, 'topological_ordering' | 'stream_ordering'>): PlaceInRoom => ({
+const before = (row: Place): PlaceInRoom => ({
   topological: row.topological_ordering,
   stream: row.stream_ordering - 1,
 });
