@@ -118,12 +118,35 @@ export abstract class Database implements Db {
   abstract close(): Promise<void>;
 }
 
+/** What a step costs on a database that holds something: told to operators before they upgrade. */
+export interface MigrationCost {
+  /** The database on which it costs that; both unless told. */
+  readonly on?: DialectName;
+  /** Tables over whose rows it goes, under the names from before the step. */
+  readonly tables: readonly string[];
+  /** How long it takes for a million of their rows, on a plain disk. */
+  readonly secondsPerMillion: number;
+  /** It writes the tables anew: while it runs they occupy their size on disk once more. */
+  readonly rewrites?: boolean;
+}
+
 /** A forward-only step of the schema. Each lib exports its list; the app concatenates them. */
 export interface Migration {
   /** The schema version it belongs to. */
   readonly version: number;
   /** Unique name within the version, with the lib's name first: `users_01_accounts`. Recorded in `applied_schema_deltas`. */
   readonly name: string;
+  /**
+   * The oldest schema version whose programs can serve a database that has this step. Its own unless told: programs that do
+   * not know the step refuse the database.
+   */
+  readonly servedFrom?: number;
+  /** What it goes over; nothing where it only makes tables, columns without values, and their indexes. */
+  readonly cost?: readonly MigrationCost[];
+  /** Background updates that it may queue, which go on while the server runs. */
+  readonly queues?: readonly string[];
+  /** The way back, in a transaction of its own; a text says why there is none. Nothing told: there is none. */
+  readonly back?: ((tx: Tx) => Promise<void>) | string;
   /** Must finish in seconds: moving many rows is a background update. Runs in a transaction of its own. */
   up(tx: Tx): Promise<void>;
 }

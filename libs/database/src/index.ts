@@ -5,6 +5,7 @@ export {
   type Dialect,
   type DialectName,
   type Migration,
+  type MigrationCost,
   type SqlBool,
   type SqlValue,
   type Tx,
@@ -15,6 +16,7 @@ export { likeText } from './like.js';
 export type { DatabaseClaim } from './claim/claim.js';
 export { claimDatabase, type ClaimOptions } from './claim/database-claim.js';
 export { openDatabase } from './open-database.js';
+export { type DatabaseReader, openReader } from './open-reader.js';
 export {
   checkDatabaseOptions,
   type DatabaseOptions,
@@ -24,6 +26,16 @@ export {
 } from './options.js';
 export { migrate, type MigrateOptions, type MigrateResult } from './migrate.js';
 export { databaseMigrations } from './migrations.js';
+export { planRollback, rollback, type SchemaRollback } from './rollback.js';
+export {
+  type AppliedDelta,
+  checkServable,
+  compatVersionOf,
+  pendingMigrations,
+  readSchemaState,
+  type SchemaState,
+  tablesAmong,
+} from './schema-state.js';
 export type { IdBlocksOptions } from './streams/id-blocks.js';
 export { Sequence } from './streams/sequence.js';
 export { type Allocation, StreamIds, type StreamIdsOptions } from './streams/stream-ids.js';

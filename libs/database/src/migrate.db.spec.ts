@@ -1,11 +1,13 @@
 import { eachDatabase, RecordingLogger, type TestDatabase } from '@rookery/testing';
 import { SystemClock } from '@rookery/platform';
-import { type Database, DatabaseError, type Migration, migrate } from './index.js';
+import { type Database, DatabaseError, type Migration, migrate, planRollback, rollback } from './index.js';
 
-const table = (version: number, name: string, sql = `CREATE TABLE ${name} (id BIGINT)`): Migration => ({
+const table = (version: number, name: string, servedFrom = version): Migration => ({
   version,
   name,
-  up: async (tx) => void (await tx.run(sql)),
+  servedFrom,
+  up: async (tx) => void (await tx.run(`CREATE TABLE ${name} (id BIGINT)`)),
+  back: async (tx) => void (await tx.run(`DROP TABLE ${name}`)),
 });
 
 eachDatabase('migrate', (open) => {
@@ -31,7 +33,7 @@ eachDatabase('migrate', (open) => {
     const { version, upgraded } =
       (await db.get<{ version: number; upgraded: unknown }>('SELECT version, upgraded FROM schema_version')) ?? {};
     expect([version, Boolean(upgraded)]).toEqual([2, false]);
-    expect(await db.query('SELECT compat_version FROM schema_compat_version')).toEqual([{ compat_version: 1 }]);
+    expect(await db.query('SELECT compat_version FROM schema_compat_version')).toEqual([{ compat_version: 2 }]);
   });
 
   it('goes on after an interruption between two steps, and undoes the step that broke', async () => {
@@ -62,7 +64,7 @@ eachDatabase('migrate', (open) => {
     const logger = new RecordingLogger();
     await migrate(db, [table(1, 'a')], { logger });
     expect(logger.lines).toEqual([]);
-    expect(await migrate(db, [table(1, 'a'), table(1, 'late'), table(3, 'c')], { logger, compatVersion: 2 })).toEqual({
+    expect(await migrate(db, [table(1, 'a'), table(1, 'late'), table(3, 'c', 2)], { logger })).toEqual({
       version: 3,
       applied: ['late', 'c'],
     });
@@ -72,10 +74,9 @@ eachDatabase('migrate', (open) => {
   });
 
   it('works with a newer schema that is compatible and refuses one that is not, before it changes anything', async () => {
-    const newer = [table(1, 'a'), table(5, 'e')];
-    await migrate(db, newer, { compatVersion: 1 });
+    await migrate(db, [table(1, 'a'), table(5, 'e', 1)]);
     expect(await migrate(db, [table(1, 'a')])).toEqual({ version: 5, applied: [] });
-    await migrate(db, newer, { compatVersion: 5 });
+    await migrate(db, [table(1, 'a'), table(5, 'e', 1), table(5, 'f')]);
     const refusal = await migrate(db, [table(1, 'a'), table(2, 'b')]).catch((error: unknown) => error);
     expect(refusal).toBeInstanceOf(DatabaseError);
     expect((refusal as DatabaseError).message).toBe(
@@ -84,6 +85,66 @@ eachDatabase('migrate', (open) => {
     expect((refusal as DatabaseError).hint).toMatch(/5 or newer/);
     await expect(db.query('SELECT * FROM b')).rejects.toThrow();
     expect(await db.query('SELECT compat_version FROM schema_compat_version')).toEqual([{ compat_version: 5 }]);
+  });
+
+  it('refuses a database with steps that it should know', async () => {
+    await migrate(db, [table(1, 'a'), table(1, 'from_a_newer_build'), table(2, 'c', 1)]);
+    const refusal = migrate(db, [table(1, 'a'), table(1, 'b')]);
+    await expect(refusal).rejects.toThrow(/does not know: from_a_newer_build$/);
+    await expect(db.query('SELECT * FROM b')).rejects.toThrow();
+    // A step of a version that it need not know does no harm.
+    await migrate(db, [table(1, 'a'), table(1, 'from_a_newer_build')]);
+  });
+
+  it('goes back by the way of each step, the last one first, and an older program serves it then', async () => {
+    const order: string[] = [];
+    const step = (version: number, name: string): Migration => ({
+      ...table(version, name),
+      back: async (tx) => {
+        order.push(name);
+        await tx.run(`DROP TABLE ${name}`);
+      },
+    });
+    const older = [table(1, 'a')];
+    const newer = [...older, step(2, 'b'), step(2, 'first'), step(3, 'c')];
+    await migrate(db, newer);
+    await expect(migrate(db, older)).rejects.toThrow(/newer Rookery/);
+    expect((await planRollback(db, newer, 1)).steps.map(({ name }) => name)).toEqual(['c', 'first', 'b']);
+    await rollback(db, newer, 1);
+    expect(order).toEqual(['c', 'first', 'b']);
+    expect(await migrate(db, older)).toEqual({ version: 1, applied: [] });
+    await expect(db.query('SELECT * FROM b')).rejects.toThrow();
+    expect(await migrate(db, newer)).toEqual({ version: 3, applied: ['b', 'first', 'c'] });
+  });
+
+  it('changes nothing when there is no way back, or when there is no need', async () => {
+    const one = table(1, 'a');
+    const stuck: Migration = { ...table(3, 'c'), back: 'what it merged cannot be told apart' };
+    await migrate(db, [one, table(2, 'b'), stuck]);
+    await expect(rollback(db, [one, table(2, 'b'), stuck], 1)).rejects.toThrow(
+      /c of schema version 3: what it merged cannot be told apart/,
+    );
+    expect(await db.query('SELECT * FROM b')).toEqual([]);
+    expect(await db.get('SELECT version FROM schema_version')).toEqual({ version: 3 });
+    expect(await planRollback(db, [one, table(2, 'b'), stuck], 3)).toMatchObject({ isServable: true, steps: [] });
+  });
+
+  it('goes on with going back after an interruption', async () => {
+    let broken = true;
+    const first: Migration = {
+      ...table(2, 'b'),
+      back: async (tx) => {
+        await tx.run('DROP TABLE b');
+        if (broken) throw new Error('power failure');
+      },
+    };
+    const steps = [table(1, 'a'), first, table(3, 'c')];
+    await migrate(db, steps);
+    await expect(rollback(db, steps, 1)).rejects.toThrow('power failure');
+    await expect(migrate(db, [table(1, 'a')])).rejects.toThrow(/newer Rookery/);
+    broken = false;
+    await rollback(db, steps, 1);
+    expect(await migrate(db, [table(1, 'a')])).toEqual({ version: 1, applied: [] });
   });
 
   it('refuses the database of another homeserver', async () => {

@@ -1,16 +1,19 @@
 import type { Database, Migration, Tx } from './database.js';
 import { DatabaseError } from './errors.js';
+import {
+  checkNames,
+  checkServable,
+  pendingMigrations,
+  readSchemaState,
+  type SchemaState,
+  servedFrom,
+} from './schema-state.js';
 import { type Clock, type Logger, SilentLogger } from '@rookery/platform';
 
 export interface MigrateOptions {
   readonly logger?: Logger | undefined;
   /** Given, a migration that takes long is reported while it runs. */
   readonly clock?: Clock | undefined;
-  /**
-   * The oldest schema version whose programs can still work with a database of the newest version; 1 unless told. A program
-   * older than that refuses to start on it.
-   */
-  readonly compatVersion?: number | undefined;
 }
 
 export interface MigrateResult {
@@ -41,15 +44,15 @@ const bookkeeping = [
 export async function migrate(
   database: Database,
   migrations: readonly Migration[],
-  { logger = new SilentLogger(), clock, compatVersion = 1 }: MigrateOptions = {},
+  { logger = new SilentLogger(), clock }: MigrateOptions = {},
 ): Promise<MigrateResult> {
-  const ordered = migrations.toSorted((left, right) => left.version - right.version);
-  checkNames(ordered);
-  const newest = ordered.at(-1)?.version ?? 0;
+  checkNames(migrations);
+  const newest = Math.max(0, ...migrations.map((migration) => migration.version));
 
-  const before = await database.write((tx) => prepare(tx, newest), { name: 'migrate_prepare' });
-  const pending = ordered.filter((migration) => !before.applied.has(keyOf(migration)));
+  const before = await database.write((tx) => prepare(tx, migrations), { name: 'migrate_prepare' });
+  const pending = pendingMigrations(before, migrations);
   const version = Math.max(before.version ?? 0, newest);
+  const compatVersion = servedFrom(before, migrations);
   if (pending.length === 0 && before.version === version && (before.compatVersion ?? 0) >= compatVersion) {
     return { version, applied: [] };
   }
@@ -86,53 +89,18 @@ export async function migrate(
   return { version, applied: pending.map((migration) => migration.name) };
 }
 
-interface Before {
-  readonly version: number | undefined;
-  readonly compatVersion: number | undefined;
-  readonly applied: ReadonlySet<string>;
-}
-
-const keyOf = ({ version, name }: Migration): string => `${version} ${name}`;
-
-function checkNames(migrations: readonly Migration[]): void {
-  const seen = new Set<string>();
-  for (const migration of migrations) {
-    if (!Number.isInteger(migration.version) || migration.version < 1)
-      throw new Error(`Migration ${migration.name} has no valid version`);
-    if (seen.has(keyOf(migration)))
-      throw new Error(`Two migrations of version ${migration.version} are called ${migration.name}`);
-    seen.add(keyOf(migration));
-  }
-}
-
-async function lock(tx: Tx): Promise<void> {
+/** Two processes that change the schema do so one after the other. */
+export async function lock(tx: Tx): Promise<void> {
   if (tx.dialect.name === 'postgres') await tx.query('SELECT pg_advisory_xact_lock(?)', [advisoryLock]);
 }
 
 /** Makes the tables of the bookkeeping where they are missing, and reads what they say. */
-async function prepare(tx: Tx, newest: number): Promise<Before> {
+async function prepare(tx: Tx, migrations: readonly Migration[]): Promise<SchemaState> {
   await lock(tx);
   for (const statement of bookkeeping) await tx.run(statement);
-  const version = (await tx.get<{ version: number }>('SELECT version FROM schema_version'))?.version;
-  const compatVersion = (await tx.get<{ compat_version: number }>('SELECT compat_version FROM schema_compat_version'))
-    ?.compat_version;
-  const foreign = await tx.get(
-    "SELECT 1 AS found FROM applied_schema_deltas WHERE file LIKE '%.sql' OR file LIKE '%.py' LIMIT 1",
-  );
-  if (foreign !== undefined) {
-    throw new DatabaseError(
-      'The database belongs to another homeserver',
-      'Give Rookery an empty database and import the old one into it; the old one stays as it is.',
-    );
-  }
-  if (compatVersion !== undefined && compatVersion > newest) {
-    throw new DatabaseError(
-      `The database has schema version ${version ?? compatVersion}, made by a newer Rookery; this one knows versions up to ${newest}`,
-      `Start a Rookery that knows schema version ${compatVersion} or newer, or restore the backup made before the upgrade.`,
-    );
-  }
-  const rows = await tx.query<{ version: number; file: string }>('SELECT version, file FROM applied_schema_deltas');
-  return { version, compatVersion, applied: new Set(rows.map((row) => `${row.version} ${row.file}`)) };
+  const state = await readSchemaState(tx);
+  checkServable(state, migrations);
+  return state;
 }
 
 async function apply(tx: Tx, migration: Migration): Promise<void> {
