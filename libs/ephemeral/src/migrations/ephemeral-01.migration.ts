@@ -38,6 +38,7 @@ export const ephemeralMigrations: readonly Migration[] = [
   {
     version: 1,
     name: 'ephemeral_03_receipts_by_event',
+    cost: [{ tables: ['receipts_linearized'], secondsPerMillion: 2 }],
     async up(tx) {
       await tx.run('CREATE INDEX receipts_linearized_event ON receipts_linearized (event_id)');
     },

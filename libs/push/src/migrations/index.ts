@@ -1,5 +1,5 @@
 import type { Migration, Tx } from '@rookery/database';
-import { notesSchema } from './notes.migration.js';
+import { notesCost, notesSchema, pushNotesUpdate } from './notes.migration.js';
 
 const ruleTables = [
   `CREATE TABLE push_rules (
@@ -85,9 +85,12 @@ const step = (name: string, statements: readonly string[]): Migration => ({
 /** The tables of push rules, counts and pushers, in the order in which they are made; after those of rooms. */
 export const pushMigrations: readonly Migration[] = [
   step('push_01_rules', ruleTables),
-  step('push_02_counts', countTables),
+  {
+    ...step('push_02_counts', countTables),
+    cost: [{ tables: ['local_current_membership'], secondsPerMillion: 3 }],
+  },
   step('push_03_pushers', pusherTables),
   step('push_04_threads', threadTables),
-  { version: 1, name: 'push_05_notes', up: notesSchema },
+  { version: 1, name: 'push_05_notes', up: notesSchema, cost: notesCost, queues: [pushNotesUpdate.name] },
   { version: 1, name: 'push_06_groups', up: groupsSchema },
 ];

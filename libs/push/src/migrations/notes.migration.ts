@@ -1,4 +1,10 @@
-import { type BackgroundUpdate, defineBackgroundUpdate, queueBackgroundUpdate, type Tx } from '@rookery/database';
+import {
+  type BackgroundUpdate,
+  defineBackgroundUpdate,
+  type MigrationCost,
+  queueBackgroundUpdate,
+  type Tx,
+} from '@rookery/database';
 
 /**
  * The columns `push_*` of `events`: what an event means to all joined users but its sender and those in `push_except` (a JSON
@@ -63,6 +69,12 @@ const onSqlite = [
   `INSERT INTO push_read_marks_new SELECT user_id, room_id, thread_id, joined_at, read_up_to FROM push_read_marks`,
   `DROP TABLE push_read_marks`,
   `ALTER TABLE push_read_marks_new RENAME TO push_read_marks`,
+];
+
+/** What the step goes over. Of the notes of events it moves so many that it does not matter how many there are. */
+export const notesCost: readonly MigrationCost[] = [
+  { tables: ['event_push_actions', 'events', 'event_push_defaults'], secondsPerMillion: 8 },
+  { on: 'sqlite', tables: ['push_read_marks'], secondsPerMillion: 8, rewrites: true },
 ];
 
 /**

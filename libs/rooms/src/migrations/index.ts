@@ -9,8 +9,8 @@ import { inviteSendersSchema } from './invite-senders.migration.js';
 import { memberDeltasSchema } from './member-deltas.migration.js';
 import { pushNotesSchema } from './push-notes.migration.js';
 import { removalRedactionsSchema } from './removal-redactions.migration.js';
-import { slimSchema } from './slim.migration.js';
-import { stateRowsSchema } from './state-rows.migration.js';
+import { slimCost, slimSchema } from './slim.migration.js';
+import { stateRowsCost, stateRowsSchema } from './state-rows.migration.js';
 import { stateSchema } from './state.migration.js';
 import { timelineGapsSchema } from './timeline-gaps.migration.js';
 import { upkeepSchema } from './upkeep.migration.js';
@@ -22,14 +22,34 @@ export const roomsMigrations: readonly Migration[] = [
   { version: 1, name: 'rooms_03_directory', up: directorySchema },
   { version: 1, name: 'rooms_04_upkeep', up: upkeepSchema },
   { version: 1, name: 'rooms_05_delayed', up: delayedSchema },
-  { version: 1, name: 'rooms_06_generations', up: generationsSchema },
+  {
+    version: 1,
+    name: 'rooms_06_generations',
+    up: generationsSchema,
+    cost: [{ tables: ['rooms'], secondsPerMillion: 20 }],
+  },
   { version: 1, name: 'rooms_07_forgotten', up: forgottenSchema },
-  { version: 1, name: 'rooms_08_slim', up: slimSchema },
+  { version: 1, name: 'rooms_08_slim', up: slimSchema, cost: slimCost },
   { version: 1, name: 'rooms_09_push_notes', up: pushNotesSchema },
-  { version: 1, name: 'rooms_10_event_json', up: eventJsonSchema },
-  { version: 1, name: 'rooms_11_invite_senders', up: inviteSendersSchema },
+  {
+    version: 1,
+    name: 'rooms_10_event_json',
+    up: eventJsonSchema,
+    cost: [{ tables: ['event_json', 'events'], secondsPerMillion: 10, rewrites: true }],
+  },
+  {
+    version: 1,
+    name: 'rooms_11_invite_senders',
+    up: inviteSendersSchema,
+    cost: [{ tables: ['room_memberships'], secondsPerMillion: 1 }],
+  },
   { version: 1, name: 'rooms_12_timeline_gaps', up: timelineGapsSchema },
   { version: 1, name: 'rooms_13_removal_redactions', up: removalRedactionsSchema },
-  { version: 1, name: 'rooms_14_state_rows', up: stateRowsSchema },
-  { version: 1, name: 'rooms_15_member_deltas', up: memberDeltasSchema },
+  { version: 1, name: 'rooms_14_state_rows', up: stateRowsSchema, cost: stateRowsCost },
+  {
+    version: 1,
+    name: 'rooms_15_member_deltas',
+    up: memberDeltasSchema,
+    cost: [{ tables: ['current_state_delta_stream'], secondsPerMillion: 1 }],
+  },
 ];

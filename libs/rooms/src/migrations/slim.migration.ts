@@ -1,4 +1,4 @@
-import type { Tx } from '@rookery/database';
+import type { MigrationCost, Tx } from '@rookery/database';
 
 /**
  * What SQLite writes anew, so that each row lies where it is looked for: a table without row ids is its own index, and the
@@ -107,6 +107,12 @@ const onPostgres = [
   `ALTER TABLE event_forward_extremities DROP CONSTRAINT event_forward_extremities_event_id_room_id_key`,
   `DROP INDEX event_forward_extremities_room`,
   `ALTER TABLE event_forward_extremities ADD PRIMARY KEY (room_id, event_id)`,
+];
+
+/** What the step goes over. */
+export const slimCost: readonly MigrationCost[] = [
+  { on: 'sqlite', tables: rebuilt.map(([table]) => table), secondsPerMillion: 5, rewrites: true },
+  { on: 'postgres', tables: ['event_txn_id_device_id', 'event_forward_extremities'], secondsPerMillion: 2 },
 ];
 
 /** Keys and indexes that the storing of an event does not have to wait for. */

@@ -63,7 +63,13 @@ async function userSchema(tx: Tx): Promise<void> {
 
 /** The tables of both indexes; after those of users, rooms and followers. */
 export const searchMigrations: readonly Migration[] = [
-  { version: 1, name: 'search_01_messages', up: messageSchema },
-  { version: 1, name: 'search_02_users', up: userSchema },
-  { version: 1, name: 'search_03_lean_messages', up: leanMessageSchema },
+  { version: 1, name: 'search_01_messages', up: messageSchema, queues: [rebuildUpdates.messages] },
+  { version: 1, name: 'search_02_users', up: userSchema, queues: [rebuildUpdates.users] },
+  {
+    version: 1,
+    name: 'search_03_lean_messages',
+    up: leanMessageSchema,
+    cost: [{ tables: ['event_search'], secondsPerMillion: 2 }],
+    queues: [rebuildUpdates.messages],
+  },
 ];

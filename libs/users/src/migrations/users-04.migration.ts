@@ -7,6 +7,12 @@ import type { Migration } from '@rookery/database';
 export const rememberedParameters: Migration = {
   version: 1,
   name: 'users_04_ui_auth_parameters',
+  cost: [
+    {
+      tables: ['ui_auth_sessions', 'ui_auth_sessions_credentials', 'ui_auth_sessions_ips', 'registration_tokens'],
+      secondsPerMillion: 5,
+    },
+  ],
   async up(tx) {
     for (const column of ['parameters TEXT', 'finished_ts BIGINT', 'outcome TEXT'])
       await tx.run(`ALTER TABLE ui_auth_sessions ADD COLUMN ${column}`);
