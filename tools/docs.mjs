@@ -27,7 +27,7 @@ const check = process.argv.includes('--check');
 const { configurationReference, configurationSchema, settingsReport, withoutEffect } = await import(
   join(root, 'libs', 'platform', 'src', 'index.ts')
 );
-const { createProgram } = await import(join(root, 'apps', 'ctl', 'src', 'index.ts'));
+const { createProgram, createSynctl } = await import(join(root, 'apps', 'ctl', 'src', 'index.ts'));
 const { format, resolveConfig } = await import('prettier');
 
 let wrong = 0;
@@ -86,12 +86,14 @@ function commandReference() {
     `## ${path}\n\n\`\`\`text\n${command.configureHelp({ helpWidth: 100 }).helpInformation().trimEnd()}\n\`\`\`\n`,
     ...command.commands.flatMap((inner) => chapters(inner, `${path} ${inner.name()}`)),
   ];
-  const program = createProgram({ out() {}, note() {}, ask: async () => '', askSecret: async () => '' });
+  const terminal = { out() {}, note() {}, ask: async () => '', askSecret: async () => '' };
+  const [program, synctl] = [createProgram(terminal), createSynctl(terminal)];
   return [
     '# Commands',
     '<!-- Written by `npm run docs` from apps/ctl. -->',
     'Exit codes: 0 done, 1 failed (one line says why), 2 called wrongly.',
     ...chapters(program, program.name()),
+    ...chapters(synctl, synctl.name()),
   ].join('\n\n');
 }
 

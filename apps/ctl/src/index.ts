@@ -1,4 +1,5 @@
 /** Operator commands. */
 export { CommandError } from './command-error.js';
+export { createSynctl } from './process-control/synctl-program.js';
 export { createProgram, runProgram } from './program.js';
 export type { Terminal } from './terminal.js';

@@ -7,16 +7,16 @@ import { registerHashPasswordCommand } from './commands/hash-password.js';
 import { registerModuleCommands } from './commands/module-commands.js';
 import { registerReloadCommand } from './commands/reload.js';
 import { registerRegisterUserCommand } from './commands/register-user.js';
+import { registerUpgradeCommands } from './commands/upgrade.js';
 import type { Terminal } from './terminal.js';
 
 const { version } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as {
   version: string;
 };
 
-/** The `rookery` program with all its commands. */
-export function createProgram(terminal: Terminal): Command {
-  const program = new Command('rookery')
-    .description('Operates a Rookery homeserver.')
+/** A program of this package that speaks through a terminal. */
+export function createCommand(name: string, terminal: Terminal): Command {
+  return new Command(name)
     .version(version)
     .showHelpAfterError('(--help tells more)')
     .configureOutput({
@@ -24,21 +24,30 @@ export function createProgram(terminal: Terminal): Command {
       writeErr: (text) => terminal.note(text.trimEnd()),
     })
     .exitOverride();
+}
+
+/** The `rookery` program with all its commands. */
+export function createProgram(terminal: Terminal): Command {
+  const program = createCommand('rookery', terminal).description('Operates a Rookery homeserver.');
   registerConfigCommands(program, terminal);
   registerRegisterUserCommand(program, terminal);
   registerHashPasswordCommand(program, terminal);
   registerModuleCommands(program, terminal);
   registerReloadCommand(program, terminal);
+  registerUpgradeCommands(program, terminal, version);
   return program;
 }
 
 /**
- * Runs one command.
+ * Runs one command of `rookery`.
  * @param args without the names of runtime and script
  * @returns the exit code: 0 done, 1 failed, 2 called wrongly
  */
-export async function runProgram(args: readonly string[], terminal: Terminal): Promise<number> {
-  const program = createProgram(terminal);
+export const runProgram = (args: readonly string[], terminal: Terminal): Promise<number> =>
+  runCommands(createProgram(terminal), args, terminal);
+
+/** Runs one command of a program. @returns the exit code, as {@link runProgram} */
+export async function runCommands(program: Command, args: readonly string[], terminal: Terminal): Promise<number> {
   try {
     if (args.length === 0) {
       program.outputHelp();

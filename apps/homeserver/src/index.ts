@@ -5,3 +5,5 @@ export { forgetModule } from './module-api/forget-module.js';
 export { startProblems } from './start-problems.js';
 export { missingProviders, type OfflineServices, offlineServices } from './module-api/offline-checks.js';
 export type { ReloadOutcome } from './reload-outcome.js';
+export { databaseOptions } from './database-options.js';
+export { backgroundUpdates, migrations } from './schema.js';

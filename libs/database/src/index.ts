@@ -26,6 +26,7 @@ export {
 } from './options.js';
 export { migrate, type MigrateOptions, type MigrateResult } from './migrate.js';
 export { databaseMigrations } from './migrations.js';
+export { planUpgrade, type PlannedStep, type UpgradePlan } from './upgrade-plan.js';
 export { planRollback, rollback, type SchemaRollback } from './rollback.js';
 export {
   type AppliedDelta,

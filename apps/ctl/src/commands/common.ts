@@ -14,3 +14,22 @@ export async function askTwice(terminal: Terminal): Promise<string> {
   }
   throw new CommandError('No password given', 2);
 }
+
+/** `1 row`, `1,234 rows`. */
+export const many = (number: number, what: string): string =>
+  `${number.toLocaleString('en-US')} ${what}${number === 1 ? '' : 's'}`;
+
+/** `3 KiB`, `1.5 GiB`. */
+export function inBytes(bytes: number): string {
+  const units = ['bytes', 'KiB', 'MiB', 'GiB', 'TiB'];
+  const power = Math.min(Math.floor(Math.log2(Math.max(bytes, 1)) / 10), units.length - 1);
+  const number = bytes / 1024 ** power;
+  return `${number < 10 && power > 0 ? number.toFixed(1) : Math.round(number)} ${units[power]}`;
+}
+
+/** `less than a second`, `40 seconds`, `12 minutes`. */
+export function inTime(seconds: number): string {
+  if (seconds < 1) return 'less than a second';
+  if (seconds < 120) return many(Math.round(seconds), 'second');
+  return seconds < 7200 ? many(Math.round(seconds / 60), 'minute') : many(Math.round(seconds / 3600), 'hour');
+}

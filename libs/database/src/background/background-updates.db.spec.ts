@@ -63,6 +63,22 @@ eachDatabase('Background updates', (open) => {
     expect(await updates.isQueued()).toBe(false);
   };
 
+  it('says each minute how far a long one has come', async () => {
+    const updates = runner([mover('long', 500)], { defaultBatchSize: 10, durationMs: 5_000 });
+    await updates.queue('long');
+    await finished(updates);
+    const lines = logger.lines.filter((line) => line.message === 'Background update goes on');
+    // 1,000 rows of half a second each.
+    expect(lines.length).toBeGreaterThan(4);
+    expect(lines.length).toBeLessThan(9);
+    expect(lines[0]?.fields).toEqual({
+      update: 'long',
+      items: expect.any(Number) as number,
+      itemsPerSecond: 2,
+      progress: { next: lines[0]?.fields['items'] },
+    });
+  });
+
   it('sizes its batches to the time they should take', async () => {
     const updates = runner([mover('move', 2)], { defaultBatchSize: 10, durationMs: 200 });
     expect(await updates.queue('move')).toBe(true);

@@ -64,6 +64,7 @@ const maxGrowth = 4;
 const memory = 0.8;
 const firstRetryMs = 5000;
 const longestRetryMs = 3_600_000;
+const reportEveryMs = 60_000;
 
 /** What is known of one update since the start. */
 class Pace {
@@ -71,6 +72,7 @@ class Pace {
   totalDurationMs = 0;
   failures = 0;
   notBeforeMs = 0;
+  reportedAtMs: number | undefined;
   #recentItems = 0;
   #recentMs = 0;
   #lastSize: number | undefined;
@@ -275,13 +277,27 @@ export class BackgroundUpdates {
       { name: 'background_update', ...(update.oneShot && { limitMs: Infinity }) },
     );
     pace.add(result.items, tookMs);
-    if (!result.finished) return;
+    if (!result.finished) return this.#report(update, pace, result.progress);
     logger.info('Background update finished', {
       update: update.name,
       items: pace.totalItems,
       ms: Math.round(pace.totalDurationMs),
     });
     this.#paces.delete(update.name);
+  }
+
+  /** Says now and then how far a long update has come. */
+  #report(update: BackgroundUpdate, pace: Pace, progress: UpdateProgress): void {
+    const nowMs = this.#parts.clock.monotonicMs();
+    pace.reportedAtMs ??= nowMs;
+    if (nowMs - pace.reportedAtMs < reportEveryMs) return;
+    pace.reportedAtMs = nowMs;
+    this.#parts.logger.info('Background update goes on', {
+      update: update.name,
+      items: pace.totalItems,
+      itemsPerSecond: Math.round((pace.itemsPerMs ?? 0) * 1000),
+      progress,
+    });
   }
 
   async #sleep(delayMs: number): Promise<void> {

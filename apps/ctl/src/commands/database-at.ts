@@ -1,0 +1,39 @@
+import { type DatabaseOptions, type DatabaseReader, DatabaseError, openReader } from '@rookery/database';
+import { type Config, SystemClock } from '@rookery/platform';
+import { CommandError } from '../command-error.js';
+
+/** Where the settings' database is, for people: a path, or a name at a host. */
+export function placeOf(options: DatabaseOptions): string {
+  if (options.name === 'sqlite3') return `${options.path} (SQLite)`;
+  const args = options.args ?? {};
+  const name = args['dbname'] ?? args['database'] ?? args['user'] ?? '';
+  return `${String(name)} at ${String(args['host'] ?? 'localhost')} (PostgreSQL)`;
+}
+
+/** Calls a function with the settings' database, only to look at; with nothing where there is none yet. @throws CommandError */
+export async function readingDatabase<T>(
+  config: Config,
+  fn: (reader: DatabaseReader['db'] | undefined, options: DatabaseOptions) => Promise<T>,
+): Promise<T> {
+  // The server is large: it is loaded only when it is needed.
+  const { databaseOptions } = await import('@rookery/homeserver');
+  return withDatabaseErrors(async () => {
+    const options = databaseOptions(config);
+    const reader = await openReader(options, new SystemClock());
+    try {
+      return await fn(reader?.db, options);
+    } finally {
+      await reader?.close();
+    }
+  });
+}
+
+/** What is wrong with a database is said to the operator in a line. */
+export async function withDatabaseErrors<T>(fn: () => Promise<T>): Promise<T> {
+  try {
+    return await fn();
+  } catch (error) {
+    if (!(error instanceof DatabaseError)) throw error;
+    throw new CommandError(error.hint === undefined ? error.message : `${error.message}\n${error.hint}`);
+  }
+}

@@ -1,0 +1,106 @@
+import { statfsSync } from 'node:fs';
+import { dirname } from 'node:path';
+import type { Command } from 'commander';
+import { type DatabaseOptions, planUpgrade, type UpgradePlan } from '@rookery/database';
+import { checkConfig, describeProblem } from '@rookery/platform';
+import { CommandError } from '../command-error.js';
+import type { Terminal } from '../terminal.js';
+import { collect, inBytes, inTime, many } from './common.js';
+import { placeOf, readingDatabase } from './database-at.js';
+
+interface CheckOptions {
+  readonly config?: readonly string[];
+  readonly json?: boolean;
+}
+
+/** `rookery upgrade check` */
+export function registerUpgradeCommands(program: Command, terminal: Terminal, version: string): void {
+  const upgrade = program.command('upgrade').description('Says what an upgrade does, before it does it.');
+  upgrade
+    .command('check')
+    .description(
+      'Says what the first start of this version will do to the database and thinks of the settings, how long it takes, how much disk, and what cannot be undone. Changes nothing; the server may run.',
+    )
+    .option('-c, --config <file>', 'settings file or folder; may be given several times', collect)
+    .option('--json', 'for programs')
+    .action((options: CheckOptions) => check(options, terminal, version));
+}
+
+async function check(
+  { config: files = ['homeserver.yaml'], json }: CheckOptions,
+  terminal: Terminal,
+  version: string,
+): Promise<void> {
+  const { config, problems } = checkConfig(files);
+  const lines = problems.map((problem) => `${problem.level}: ${describeProblem(problem)}`);
+  if (config === undefined) {
+    for (const line of lines) terminal.out(line);
+    throw new CommandError('This version would not start with these settings.');
+  }
+  const { migrations } = await import('@rookery/homeserver');
+  await readingDatabase(config, async (db, options) => {
+    const plan = db && (await planUpgrade(db, migrations));
+    const freeBytes = freeSpace(options);
+    const needed = Math.max(0, ...(plan?.steps ?? []).map((step) => step.diskBytes));
+    const isTooFull = freeBytes !== undefined && needed > freeBytes;
+    if (json) {
+      terminal.out(JSON.stringify({ version, ...plan, freeBytes, settings: lines }, null, 2));
+    } else {
+      terminal.out(`Rookery ${version} and the database ${placeOf(options)}`);
+      for (const line of plan === undefined ? ['There is no database yet: the first start makes one.'] : describe(plan))
+        terminal.out(line);
+      if (needed > 0 && freeBytes !== undefined) terminal.out(`Free where the database lies: ${inBytes(freeBytes)}.`);
+      terminal.out(lines.length === 0 ? 'The settings are as this version wants them.' : '\nSettings:');
+      for (const line of lines) terminal.out(line);
+    }
+    if (isTooFull)
+      throw new CommandError(`The disk is too full: ${inBytes(needed)} are needed, ${inBytes(freeBytes)} free.`);
+    if (problems.some((problem) => problem.level === 'error'))
+      throw new CommandError('This version would not start with these settings.');
+  });
+}
+
+/** The plan in words. */
+function describe({ from, to, servedFrom, steps, running, queues }: UpgradePlan): string[] {
+  if (from === undefined)
+    return [`It is empty: the first start makes ${many(steps.length, 'step')} of schema version ${to}.`];
+  const lines: string[] = [];
+  if (steps.length === 0) lines.push(`Schema version ${from}: nothing to do.`);
+  else {
+    const seconds = steps.reduce((all, step) => all + step.seconds, 0);
+    lines.push(
+      from === to ? `Schema version ${from}, some steps are missing.` : `Schema version ${from} becomes ${to}.`,
+      `${many(steps.length, 'step')} before the server answers, about ${inTime(seconds)}:`,
+      ...steps.map(
+        (step) =>
+          `  ${step.name}: ${
+            step.rows === 0
+              ? 'nothing to go over'
+              : `${many(step.rows, 'row')}, ${inTime(step.seconds)}${step.diskBytes > 0 ? `, ${inBytes(step.diskBytes)} of disk meanwhile` : ''}`
+          }`,
+      ),
+    );
+    const final = steps.filter((step) => step.final !== undefined);
+    lines.push(
+      final.length === 0
+        ? `All of it can be undone: rookery rollback.`
+        : `Cannot be undone, so make a backup first (rookery backup):`,
+      ...final.map((step) => `  ${step.name}: ${step.final}`),
+    );
+  }
+  lines.push(`Afterwards programs that know schema version ${servedFrom} or newer can serve the database.`);
+  if (queues.length > 0) lines.push(`While the server runs, in the background: ${queues.join(', ')}.`);
+  if (running.length > 0) lines.push(`Under way in the background already: ${running.join(', ')}.`);
+  return lines;
+}
+
+/** Free bytes where a database of SQLite lies; what a PostgreSQL server has is its own business. */
+function freeSpace(options: DatabaseOptions): number | undefined {
+  if (options.name !== 'sqlite3') return undefined;
+  try {
+    const { bavail, bsize } = statfsSync(dirname(options.path));
+    return bavail * bsize;
+  } catch {
+    return undefined;
+  }
+}

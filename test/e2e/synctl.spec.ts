@@ -1,0 +1,96 @@
+import { spawn } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { freePort } from '@rookery/testing';
+import { stringify } from 'yaml';
+
+const command = join(process.cwd(), 'apps/ctl/bin/synctl.mjs');
+
+describe('synctl', () => {
+  let folder: string;
+  let file: string;
+  let baseUrl: string;
+  const settings = (more: object = {}): void =>
+    writeFileSync(
+      file,
+      stringify({
+        server_name: 'rookery.test',
+        report_stats: false,
+        pid_file: join(folder, 'run', 'homeserver.pid'),
+        database: { name: 'sqlite3', args: { database: join(folder, 'homeserver.db') } },
+        signing_key_path: join(folder, 'signing.key'),
+        media_store_path: join(folder, 'media'),
+        listeners: [
+          { port: Number(new URL(baseUrl).port), bind_addresses: ['127.0.0.1'], type: 'http', resources: [] },
+        ],
+        ...more,
+      }),
+    );
+  beforeAll(async () => {
+    folder = mkdtempSync(join(tmpdir(), 'rookery-synctl-'));
+    file = join(folder, 'homeserver.yaml');
+    baseUrl = `http://127.0.0.1:${await freePort()}`;
+    settings();
+  });
+  afterAll(async () => {
+    await synctl('stop', file);
+    rmSync(folder, { recursive: true, force: true });
+  });
+
+  function synctl(...args: string[]): Promise<{ code: number | null; output: string }> {
+    const environment = { ...process.env };
+    delete environment['NODE_OPTIONS'];
+    const child = spawn(process.execPath, [command, ...args], { cwd: folder, env: environment });
+    let output = '';
+    child.stdout.on('data', (data: Buffer) => (output += data.toString()));
+    child.stderr.on('data', (data: Buffer) => (output += data.toString()));
+    return new Promise((resolve) => child.on('close', (code) => resolve({ code, output })));
+  }
+  const answers = async (): Promise<boolean> => (await fetch(`${baseUrl}/health`).catch(() => undefined))?.ok ?? false;
+  const pid = (): number => Number(readFileSync(join(folder, 'run', 'homeserver.pid'), 'utf8'));
+
+  it('starts, restarts and stops, with homeserver.yaml of this folder unless told', async () => {
+    const started = await synctl('start');
+    expect(started).toMatchObject({ code: 0, output: expect.stringMatching(/^homeserver started \(process \d+\)/) });
+    expect(await answers()).toBe(true);
+    const first = pid();
+    expect(await synctl('start')).toEqual({ code: 1, output: `homeserver runs already (process ${first})\n` });
+    const restarted = await synctl('restart', file);
+    expect(restarted).toMatchObject({
+      code: 0,
+      output: expect.stringMatching(/^homeserver stopped\nhomeserver started/),
+    });
+    expect(pid()).not.toBe(first);
+    expect(await answers()).toBe(true);
+    expect(await synctl('stop')).toEqual({ code: 0, output: 'homeserver stopped\n' });
+    expect(await answers()).toBe(false);
+    expect(await synctl('stop')).toEqual({ code: 0, output: 'homeserver does not run\n' });
+  });
+
+  it('tells why a server does not start', async () => {
+    settings({ signing_key_path: join(folder, 'homeserver.yaml') });
+    const { code, output } = await synctl('start');
+    settings();
+    expect({ code, output }).toMatchObject({ code: 1, output: expect.stringContaining('homeserver.yaml') });
+    expect(output).toMatch(/^homeserver did not start \(it ended with 1\):\n/);
+  });
+
+  it('needs to know where the process id is kept, and what to do', async () => {
+    settings({ pid_file: undefined });
+    const nowhere = await synctl('start');
+    settings();
+    expect(nowhere).toEqual({
+      code: 1,
+      output: 'Set pid_file in homeserver.yaml, so that the process can be found again\n',
+    });
+    expect((await synctl('jump')).code).toBe(2);
+    expect((await synctl('--help')).output).toContain('--all-processes');
+  });
+
+  it('starts a worker by its own settings, behind those of the main process', async () => {
+    writeFileSync(join(folder, 'nothing.yaml'), 'worker_name: one\n');
+    expect((await synctl('start', '-w', 'nothing.yaml')).code).toBe(1);
+    expect((await synctl('start', '-w', 'nothing.yaml', '-a', '.')).code).toBe(2);
+  });
+});
