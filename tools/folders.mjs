@@ -1,20 +1,9 @@
 // Part of `npm run check`: inside a lib or app calls run one way. The folders right below its `src`, and the files that lie
 // there themselves, must not import each other in a ring, be it for types only. Prints every ring with the imports that make
-// it. `--project=PATH` looks at another project, `--lib=libs/rooms` at one lib, listed here or not.
+// it. `--project=PATH` looks at another project, `--lib=libs/rooms` at one lib.
 import { dirname, join, normalize, relative, sep } from 'node:path';
 import { root } from './lib.mjs';
 import { importsOf, isBuilt, packagesIn, sourcesIn } from './sources.mjs';
-
-/** Those that have rings still. The list shrinks; one that has none any more must go from it. */
-const untied = [
-  'libs/e2ee',
-  'libs/ephemeral',
-  'libs/federation',
-  'libs/federation-client',
-  'libs/media',
-  'libs/push',
-  'libs/users',
-];
 
 const option = (name) => process.argv.find((arg) => arg.startsWith(`--${name}=`))?.slice(name.length + 3);
 const project = option('project') ?? root;
@@ -23,12 +12,7 @@ let failed = false;
 
 for (const name of packagesIn(project)) {
   if (only !== undefined && name !== only) continue;
-  const rings = ringsIn(join(project, name, 'src'));
-  if (untied.includes(name) && only === undefined && project === root) {
-    if (rings.length === 0) fail(`${name} has no rings any more: take it from the list in tools/folders.mjs`);
-    continue;
-  }
-  for (const { folders, imports } of rings) {
+  for (const { folders, imports } of ringsIn(join(project, name, 'src'))) {
     fail(`${name}: ${folders.join(', ')} import each other in a ring`);
     for (const each of imports) console.log(`  ${each}`);
   }

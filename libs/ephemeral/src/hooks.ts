@@ -1,8 +1,8 @@
 import { Injectable } from '@nestjs/common';
 import type { Tx } from '@rookery/database';
 import { Logger } from '@rookery/platform';
-import type { PresenceState } from './presence/presence-state.js';
-import type { Receipt } from './receipts/receipt.js';
+import type { PresenceState } from './model/presence-state.js';
+import type { Receipt } from './model/receipt.js';
 
 /** What higher libs do when users of this server type, read, come and go. */
 export interface EphemeralHook {

@@ -10,10 +10,10 @@ import {
 } from '@rookery/matrix-types';
 import { Clock, Logger } from '@rookery/platform';
 import { EventStore, relationOf, RoomHooks, type StoredEvent } from '@rookery/rooms';
-import type { PresenceName, PresenceState } from '../presence/presence-state.js';
+import type { PresenceName, PresenceState } from '../model/presence-state.js';
 import { PresenceService } from '../presence/presence.service.js';
 import { EarlyReceipts } from '../receipts/early-receipts.js';
-import type { Receipt } from '../receipts/receipt.js';
+import type { Receipt } from '../model/receipt.js';
 import { ReceiptService } from '../receipts/receipt.service.js';
 import { TypingService } from '../typing/typing.service.js';
 import { joinedAmong, knownAmong } from './joined-users.query.js';

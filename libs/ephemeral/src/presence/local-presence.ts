@@ -5,7 +5,7 @@ import {
   type PresenceName,
   type PresenceState,
   type PresenceTimers,
-} from './presence-state.js';
+} from '../model/presence-state.js';
 
 /** Devices of one user that are kept; the one seen longest ago goes first. */
 const maxDevices = 50;

@@ -1,5 +1,5 @@
 import type { Interest } from './presence-routing.js';
-import { offlineState, type PresenceState } from './presence-state.js';
+import { offlineState, type PresenceState } from '../model/presence-state.js';
 
 /** Changes remembered one by one. */
 const maxChanges = 20_000;

@@ -7,7 +7,7 @@ import { RoomAudience } from '../common/room-audience.js';
 import { EphemeralHooks } from '../hooks.js';
 import { PresenceBoard } from './presence-board.js';
 import { PresenceRouting } from './presence-routing.js';
-import { isNews, offlineState, type PresenceState } from './presence-state.js';
+import { isNews, offlineState, type PresenceState } from '../model/presence-state.js';
 import {
   highestPresence,
   presenceOf,

@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { PRESENCE_ALL_USERS, type UserPresenceState } from '@rookery/module-api';
 import { callbackContext, ModuleDispatcher } from '@rookery/module-host';
 import { Logger } from '@rookery/platform';
-import type { PresenceState } from './presence-state.js';
+import type { PresenceState } from '../model/presence-state.js';
 
 /** Whose presence somebody gets beyond the usual. */
 export type Interest = (userId: string) => boolean;

@@ -1,5 +1,11 @@
 import { LocalPresence } from './local-presence.js';
-import { combine, type DevicePresence, offlineState, presenceContent, type PresenceState } from './presence-state.js';
+import {
+  combine,
+  type DevicePresence,
+  offlineState,
+  presenceContent,
+  type PresenceState,
+} from '../model/presence-state.js';
 
 const timers = { activeMs: 60_000, syncGapMs: 30_000, idleMs: 300_000 };
 const now = 10_000_000;

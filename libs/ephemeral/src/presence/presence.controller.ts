@@ -2,7 +2,7 @@ import { Controller, Get, Param, Put } from '@nestjs/common';
 import { Access, JsonBody, stable, Who } from '@rookery/http';
 import { isValidUserId, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Clock, type Requester } from '@rookery/platform';
-import { presenceContent, type PresenceName } from './presence-state.js';
+import { presenceContent, type PresenceName } from '../model/presence-state.js';
 import { PresenceService } from './presence.service.js';
 
 const schema = {

@@ -4,7 +4,7 @@ import { JoinService, MembershipService } from '@rookery/rooms';
 import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
 import { buildEphemeral, type EphemeralFixture, fixtureMigrations, requesterOf } from '../ephemeral.fixture.js';
 import { EphemeralHooks } from '../hooks.js';
-import type { PresenceState } from './presence-state.js';
+import type { PresenceState } from '../model/presence-state.js';
 import { PresenceService, presenceStream } from './presence.service.js';
 
 let serial = 0;

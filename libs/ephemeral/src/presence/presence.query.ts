@@ -1,5 +1,5 @@
 import type { Db, SqlBool, Tx } from '@rookery/database';
-import type { PresenceName, PresenceState } from './presence-state.js';
+import type { PresenceName, PresenceState } from '../model/presence-state.js';
 
 /** A presence with its place in the stream `presence`. */
 export interface StoredPresence extends PresenceState {

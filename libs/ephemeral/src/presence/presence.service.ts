@@ -12,7 +12,7 @@ import { LocalPresence } from './local-presence.js';
 import { type BoardQuery, shares } from './presence-board.js';
 import { PresencePublisher } from './presence-publisher.js';
 import { PresenceRouting } from './presence-routing.js';
-import { isNews, offlineState, type PresenceName, type PresenceState } from './presence-state.js';
+import { isNews, offlineState, type PresenceName, type PresenceState } from '../model/presence-state.js';
 import { presenceInStream, presenceOf, roomsOfUsers, type StoredPresence } from './presence.query.js';
 
 const sweepEveryMs = 5_000;

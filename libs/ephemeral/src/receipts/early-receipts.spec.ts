@@ -1,5 +1,5 @@
 import { EarlyReceipts } from './early-receipts.js';
-import type { Receipt } from './receipt.js';
+import type { Receipt } from '../model/receipt.js';
 
 describe('EarlyReceipts', () => {
   const receipt = (user: string, eventId: string, threadId?: string): Receipt => ({

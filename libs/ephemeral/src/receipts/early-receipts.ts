@@ -1,5 +1,5 @@
 import { domainOf } from '@rookery/matrix-types';
-import type { Receipt } from './receipt.js';
+import type { Receipt } from '../model/receipt.js';
 
 /** Receipts that are kept: of one server's users, and in all. */
 const maxPerServer = 500;

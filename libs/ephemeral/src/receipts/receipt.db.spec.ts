@@ -3,7 +3,7 @@ import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
 import { AccountDataService } from '@rookery/users';
 import { buildEphemeral, type EphemeralFixture, fixtureMigrations, requesterOf } from '../ephemeral.fixture.js';
 import { EphemeralHooks } from '../hooks.js';
-import { type Receipt, receiptContent, type StoredReceipt } from './receipt.js';
+import { type Receipt, receiptContent, type StoredReceipt } from '../model/receipt.js';
 import { type MarkerType, ReceiptService, receiptsStream } from './receipt.service.js';
 
 const alice = requesterOf('alice');

@@ -1,5 +1,5 @@
 import type { Db, Tx } from '@rookery/database';
-import type { ReceiptType, StoredReceipt } from './receipt.js';
+import type { ReceiptType, StoredReceipt } from '../model/receipt.js';
 
 interface ReceiptRow {
   readonly stream_id: number;

@@ -7,7 +7,7 @@ import { EventStore, isServable, relationOf, RoomHooks, type StoredEvent } from 
 import { AccountDataService } from '@rookery/users';
 import { RoomAudience } from '../common/room-audience.js';
 import { EphemeralHooks } from '../hooks.js';
-import type { Receipt, ReceiptType, StoredReceipt } from './receipt.js';
+import type { Receipt, ReceiptType, StoredReceipt } from '../model/receipt.js';
 import {
   deleteReceiptsOfRoom,
   highestReceipt,
