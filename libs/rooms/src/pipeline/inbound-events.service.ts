@@ -1,5 +1,5 @@
 import { Injectable } from '@nestjs/common';
-import { Database } from '@rookery/database';
+import { Database, isTransient } from '@rookery/database';
 import type { RoomEvent } from '@rookery/events';
 import { type MissingEventsSource, RemoteRooms } from '../remote-rooms.js';
 import { EventPersister } from './event-persister.js';
@@ -140,7 +140,7 @@ export class InboundEvents {
     return [...named].filter((id) => !known.has(id));
   }
 
-  /** Fetches what lies between the room's heads and an event, and stores it in order. */
+  /** Fetches what lies between the room's heads and an event, and stores it in order, as much as possible of it at once. */
   async #fetchPrev(source: MissingEventsSource, origin: string, event: RoomEvent): Promise<void> {
     const { roomId } = event;
     const heads = await selectExtremities(this.database, roomId);
@@ -150,20 +150,47 @@ export class InboundEvents {
       heads.map((head) => head.event_id),
       [event.eventId],
     );
+    const ids = new Set(found.map(({ eventId }) => eventId));
+    let misplaced = await this.#tryAll(origin, roomId, byPrev(found.filter((one) => one.roomId === roomId)));
     const auth = new AuthBudget();
-    let states = maxStates;
-    for (const each of byPrev(found.filter((one) => one.roomId === roomId))) {
-      let verdict = await this.#try(origin, roomId, { event: each });
-      if (verdict.kind !== 'missingAncestors') continue;
-      const missingAuth = verdict.eventIds.filter((id) => each.authEventIds.includes(id));
-      if (missingAuth.length > 0 && (await this.#fetchAuth(source, origin, each, missingAuth, auth))) {
-        verdict = await this.#try(origin, roomId, { event: each });
+    for (let states = maxStates; misplaced.length > 0;) {
+      const above = misplaced.findLast((each) => authLackedBy(each, ids).length > 0)?.event;
+      const missingAuth = new Set(misplaced.flatMap((each) => authLackedBy(each, ids)));
+      if (above && auth.chains > 0 && (await this.#fetchAuth(source, origin, above, [...missingAuth], auth))) {
+        misplaced = await this.#tryAll(origin, roomId, eventsOf(misplaced));
+        continue;
       }
       // The oldest of them stands alone: with the state before it the others can be placed.
-      if (verdict.kind === 'missingAncestors' && states-- > 0) {
-        await this.#withOriginsState(source, origin, { event: each }, verdict);
-      }
+      const [{ event: oldest, missing }, ...others] = misplaced as [Misplaced, ...Misplaced[]];
+      if (states-- === 0) return;
+      const verdict: ReceiveVerdict = { kind: 'missingAncestors', eventIds: missing };
+      const { kind } = await this.#withOriginsState(source, origin, { event: oldest }, verdict);
+      misplaced = kind === 'missingAncestors' ? others : await this.#tryAll(origin, roomId, eventsOf(others));
     }
+  }
+
+  /**
+   * Stores events in their order, together where nothing prevents it.
+   * @returns those that could not be placed, in order
+   */
+  async #tryAll(origin: string, roomId: string, events: readonly RoomEvent[]): Promise<readonly Misplaced[]> {
+    if (events.length === 0) return [];
+    let verdicts: readonly ReceiveVerdict[];
+    try {
+      verdicts = await this.persister.receive(
+        roomId,
+        events.map((event) => ({ origin, event })),
+      );
+    } catch (error) {
+      if (events.length === 1 || isTransient(error)) throw error;
+      // One of them may be to blame: each on its own.
+      const each: Misplaced[] = [];
+      for (const event of events) each.push(...(await this.#tryAll(origin, roomId, [event])));
+      return each;
+    }
+    return verdicts.flatMap((verdict, index) =>
+      verdict.kind === 'missingAncestors' ? [{ event: events[index]!, missing: verdict.eventIds }] : [],
+    );
   }
 
   async #withOriginsState(
@@ -179,6 +206,18 @@ export class InboundEvents {
     return this.persister.receiveWithState(room.room_version, foreign.event, state);
   }
 }
+
+/** An event that cannot be placed yet, and what it lacks. */
+interface Misplaced {
+  readonly event: RoomEvent;
+  readonly missing: readonly string[];
+}
+
+/** Auth events that an event lacks, but for those of the gap: they come in their turn. */
+const authLackedBy = ({ event, missing }: Misplaced, gap: ReadonlySet<string>): string[] =>
+  missing.filter((id) => event.authEventIds.includes(id) && !gap.has(id));
+
+const eventsOf = (misplaced: readonly Misplaced[]): RoomEvent[] => misplaced.map(({ event }) => event);
 
 /** What may still be fetched of auth events. */
 class AuthBudget {

@@ -9,7 +9,7 @@ import { BatchCommitter, type CommitOptions } from './batch-committer.js';
 import { EventPersister } from './event-persister.js';
 import type { EventDraft, NewRoom } from '../model/drafts.js';
 import type { ForeignEvent, ForeignState, ReceiveVerdict } from '../model/remote-events.js';
-import { type ForeignJudgement, type ForeignOutcome, ForeignStager } from './remote-stager.js';
+import { type BatchFacts, type ForeignJudgement, type ForeignOutcome, ForeignStager } from './remote-stager.js';
 import { type DraftOutcome, type Judged, LocalStager, StillThinking } from './local-stager.js';
 import { insertForeignRoom, insertRoom } from './new-room.query.js';
 import { Placement } from './event-context.js';
@@ -195,9 +195,15 @@ export class LocalEventPersister extends EventPersister {
       this.#queue.push(roomId, {
         stage: async (room) => {
           const outcomes: [RoomEvent, ForeignOutcome][] = [];
+          const facts = await this.foreign.factsOf(roomId, events);
+          const misplaced = new Set<string>();
           let thinking: Promise<ForeignJudgement> | undefined;
           for (const [index, event] of events.entries()) {
-            const outcome = await this.foreign.stageInTurn(room, event, index === 0 ? judgement : undefined);
+            // What follows upon an event that has no place has none either, and nobody needs to be asked.
+            const outcome =
+              lackingOf(event.event, misplaced, facts) ??
+              (await this.foreign.stageInTurn(room, event, facts, index === 0 ? judgement : undefined));
+            if (outcome.kind === 'missing') misplaced.add(event.event.eventId);
             if (outcome.kind === 'thinking') {
               thinking = outcome.judgement;
               break;
@@ -407,6 +413,17 @@ function surroundings(roomId: string, given: ForeignState, events: readonly Room
   const isAround = (each: RoomEvent): boolean =>
     each.roomId === roomId && !events.some((event) => event.eventId === each.eventId);
   return { state: given.state.filter(isAround), authChain: given.authChain.filter(isAround) };
+}
+
+/** What an event lacks of a batch in which some events could not be placed. */
+function lackingOf(
+  { eventId, prevEventIds, authEventIds }: RoomEvent,
+  misplaced: ReadonlySet<string>,
+  { stored }: BatchFacts,
+): Extract<ForeignOutcome, { kind: 'missing' }> | undefined {
+  if (misplaced.size === 0 || stored.has(eventId)) return undefined;
+  const eventIds = [...new Set([...authEventIds, ...prevEventIds])].filter((id) => misplaced.has(id));
+  return eventIds.length === 0 ? undefined : { kind: 'missing', eventIds };
 }
 
 /** A room that is not known here has no members here. */

@@ -659,6 +659,58 @@ eachDatabase('events of other servers', (open) => {
     expect((await headsOf(roomId)).map((event) => event.eventId)).toEqual([chain[6]!.eventId]);
   });
 
+  it('stores what it fetched of a gap together', async () => {
+    const { roomId, server, state, head } = await shared();
+    const lost = server.make({ type: 'm.room.message', sender: zoe, content: { body: 'lost' } }, [head], state);
+    let now: ReadonlyMap<string, RoomEvent> = state;
+    const chain = [lost];
+    for (let n = 0; n < 100; n++) {
+      const content = { membership: 'join', displayname: `${n}` };
+      const rename = server.make({ type: 'm.room.member', stateKey: zoe, sender: zoe, content }, chain.slice(-1), now);
+      chain.push(rename);
+      now = applied(now, rename);
+    }
+    const last = server.make({ type: 'm.room.message', sender: zoe, content: { body: 'x' } }, chain.slice(-1), now);
+    let states = 0;
+    rooms.get(RemoteRooms).useMissingEvents({
+      missingEvents: async () => chain.slice(1).reverse(),
+      events: async () => [],
+      authChain: async () => [],
+      stateBefore: async () => {
+        states++;
+        return { state: [...state.values()], authChain: [...state.values()] };
+      },
+    });
+    const { database } = test;
+    const before = { write: database.write, query: database.query, get: database.get };
+    const count = { writes: 0, reads: 0 };
+    database.write = (...args) => {
+      count.writes++;
+      return before.write.apply(database, args as Parameters<typeof database.write>) as never;
+    };
+    database.query = ((...args: Parameters<typeof database.query>) => {
+      count.reads++;
+      return before.query.apply(database, args);
+    }) as typeof database.query;
+    database.get = ((...args: Parameters<typeof database.get>) => {
+      count.reads++;
+      return before.get.apply(database, args);
+    }) as typeof database.get;
+    try {
+      const verdict = await rooms.get(InboundEvents).receive(remoteServer, roomId, { event: last });
+      expect(verdict.kind).toBe('accepted');
+    } finally {
+      Object.assign(database, before);
+    }
+    expect(states).toBe(1);
+    expect((await headsOf(roomId)).map((event) => event.eventId)).toContain(last.eventId);
+    const seen = await timeline(roomId);
+    for (const event of [...chain.slice(1), last]) expect(seen).toContain(event.eventId);
+    expect(count.writes).toBeLessThan(10);
+    // Less than one for each, though the room has two heads and its state is resolved anew with each.
+    expect(count.reads).toBeLessThan(chain.length);
+  });
+
   it.each(['10', '12'])('joins a room of another server with the state it is given (version %s)', async (version) => {
     const roomId = version === '12' ? undefined : `!elsewhere${version}:${remoteServer}`;
     const server = new RemoteServer(version, roomId);
@@ -737,6 +789,21 @@ eachDatabase('events of other servers', (open) => {
     await rooms.get(MembershipService).forget(bob, roomId);
     const [change] = (await memberships.changesOf(bob.userId, 0, Number.MAX_SAFE_INTEGER)).slice(-1);
     expect(change).toMatchObject({ roomId, membership: 'leave' });
+  });
+
+  it('joins and knocks by the servers that are named, and by that of the room id where none is', async () => {
+    const asked: (readonly string[])[] = [];
+    const note = async (_user: string, _room: string, servers: readonly string[]): Promise<void> => {
+      asked.push(servers);
+    };
+    rooms.get(RemoteRooms).use({ join: note, knock: note } as unknown as RemoteRoomGateway);
+    const elsewhere = '!far:named.test';
+    await rooms.get(JoinService).join(alice, elsewhere, { via: ['one.test', 'example.org', 'one.test', 'two.test'] });
+    await rooms.get(JoinService).knock(alice, elsewhere, { via: ['one.test'] });
+    await rooms.get(JoinService).join(alice, elsewhere, { via: ['example.org'] });
+    await rooms.get(JoinService).join(alice, elsewhere);
+    expect(asked).toEqual([['one.test', 'two.test'], ['one.test'], ['named.test'], ['named.test']]);
+    rooms.get(RemoteRooms).use(undefined);
   });
 
   it('asks the server of whom it invites for its signature', async () => {

@@ -1,5 +1,5 @@
 import { Injectable } from '@nestjs/common';
-import { Database } from '@rookery/database';
+import { Database, type Db } from '@rookery/database';
 import { overlongKey, pduText, type RoomEvent } from '@rookery/events';
 import { domainOf } from '@rookery/matrix-types';
 import {
@@ -22,6 +22,7 @@ import { groupOf, Placement, type StateBefore } from './event-context.js';
 import { selectReferenced } from '../room/room-snapshot.query.js';
 import type { StagedEvent } from '../room/staged-event.js';
 import type { WorkingRoom } from '../room/working-room.js';
+import type { StoredEvent } from '../model/stored-event.js';
 
 /** What came of a foreign event. */
 export type ForeignOutcome =
@@ -43,6 +44,25 @@ export interface ForeignJudgement {
 export interface ForeignThinking {
   readonly kind: 'thinking';
   readonly judgement: Promise<ForeignJudgement>;
+}
+
+/** What the database says of events that are to be staged one after the other: asked once for all of them. */
+export class BatchFacts {
+  #referenced: Promise<ReadonlySet<string>> | undefined;
+
+  /** @param stored those of the events that are stored */
+  constructor(
+    private readonly db: Db,
+    private readonly roomId: string,
+    private readonly eventIds: readonly string[],
+    readonly stored: ReadonlyMap<string, StoredEvent>,
+  ) {}
+
+  /** Whether an event that is stored names it as one before it. */
+  async isReferenced(eventId: string): Promise<boolean> {
+    this.#referenced ??= selectReferenced(this.db, this.roomId, this.eventIds);
+    return (await this.#referenced).has(eventId);
+  }
 }
 
 /** Stages events of other servers: auth events, state before, current state. Nothing here throws for what an event says. */
@@ -78,14 +98,22 @@ export class ForeignStager {
 
   /**
    * As {@link stage}, without waiting for who thinks: nothing is staged then.
+   * @param facts of the batch to which the event belongs
    * @param judgement what was said already
    */
   stageInTurn(
     room: WorkingRoom,
     foreign: ForeignEvent,
+    facts: BatchFacts,
     judgement: ForeignJudgement | undefined,
   ): Promise<ForeignOutcome | ForeignThinking> {
-    return this.#stage(room, foreign, { judgement });
+    return this.#stage(room, foreign, { facts, judgement });
+  }
+
+  /** Asks for what staging these events one after the other, in the room's turn, will need of each. */
+  async factsOf(roomId: string, events: readonly ForeignEvent[]): Promise<BatchFacts> {
+    const eventIds = events.map(({ event }) => event.eventId);
+    return new BatchFacts(this.database, roomId, eventIds, await this.events.many(eventIds));
   }
 
   async #stage(
@@ -94,16 +122,19 @@ export class ForeignStager {
     {
       given,
       how,
+      facts,
       judgement,
     }: {
       given?: StateBefore | undefined;
+      facts?: BatchFacts | undefined;
       how?: 'past' | 'afresh' | undefined;
       judgement?: ForeignJudgement | undefined;
     },
   ): Promise<ForeignOutcome | ForeignThinking> {
     const past = how === 'past';
     let event = judgement?.event ?? foreign.event;
-    const known = room.stagedById.get(event.eventId) ?? (await this.events.one(event.eventId));
+    facts ??= await this.factsOf(room.roomId, [{ event }]);
+    const known = room.stagedById.get(event.eventId) ?? facts.stored.get(event.eventId);
     if (known && !known.outlier) return { kind: 'known' };
     const auth = await this.#authEvents(room, event);
     if (auth.missing.length > 0) {
@@ -155,8 +186,7 @@ export class ForeignStager {
       replacesOutlier: known !== undefined,
     });
     if (accepted && !softFailed && !past) {
-      const referenced = await selectReferenced(this.database, room.roomId, [event.eventId]);
-      await this.placement.advance(room, event, before, chain, referenced.has(event.eventId));
+      await this.placement.advance(room, event, before, chain, await facts.isReferenced(event.eventId));
     }
     return { kind: 'staged', rejectedReason, softFailed };
   }

@@ -77,12 +77,13 @@ export async function selectGroupsIn(
   eventIds: readonly string[],
 ): Promise<Map<string, number>> {
   if (eventIds.length === 0) return new Map();
-  const rows = await db.query<{ event_id: string; state_group: number }>(
-    `SELECT g.event_id, g.state_group FROM event_to_state_groups g JOIN events e ON e.event_id = g.event_id
-     WHERE ${db.dialect.anyOf('g.event_id')} AND e.room_id = ?`,
-    [eventIds, roomId],
+  const rows = await db.query<{ event_id: string; state_group: number; room_id: string }>(
+    `SELECT g.event_id, g.state_group, e.room_id FROM event_to_state_groups g JOIN events e ON e.event_id = g.event_id
+     WHERE ${db.dialect.anyOf('g.event_id')}`,
+    [eventIds],
   );
-  return new Map(rows.map((row) => [row.event_id, row.state_group]));
+  // Told apart here: a condition on the room would let PostgreSQL go through the whole of it.
+  return new Map(rows.flatMap((row) => (row.room_id === roomId ? [[row.event_id, row.state_group]] : [])));
 }
 
 /** The groups of events: the state after each. Outliers have none. */

@@ -3,7 +3,7 @@ import { Database } from '@rookery/database';
 import type { RoomEvent, RoomVersionRules } from '@rookery/events';
 import { type AuthLinks, resolveState, type StateMap, type StateResProvider } from '@rookery/state-res';
 import { EventStore } from '../store/event-store.js';
-import { authDifference, generationAfter, selectChainPositions } from './auth-chains.query.js';
+import { authDifference, generationAfter } from './auth-chains.query.js';
 import { selectAuthLinks } from './auth-links.query.js';
 
 /** Events that are about to be written and can only be found here. */
@@ -15,6 +15,9 @@ export type StagedEvents = ReadonlyMap<
 /** State resolution over the database, with the chain cover for auth differences. */
 @Injectable()
 export class StateResolver {
+  /** By what is staged: for as long as that is on its way. */
+  readonly #links = new WeakMap<StagedEvents, Map<string, AuthLinks>>();
+
   constructor(
     private readonly database: Database,
     private readonly events: EventStore,
@@ -30,7 +33,6 @@ export class StateResolver {
     signal?: AbortSignal,
   ): Promise<StateMap> {
     const involvesStaged = states.some((state) => [...state.values()].some((id) => staged.has(id)));
-    let stagedLinks: Promise<ReadonlyMap<string, AuthLinks>> | undefined;
     const provider: StateResProvider = {
       events: (ids) => this.load(ids, staged),
       isRejected: async (ids) => {
@@ -41,18 +43,7 @@ export class StateResolver {
         }
         return rejected;
       },
-      authLinks: async (ids) => {
-        const links = new Map(
-          await selectAuthLinks(
-            this.database,
-            ids.filter((id) => !staged.has(id)),
-          ),
-        );
-        if (!ids.some((id) => staged.has(id))) return links;
-        stagedLinks ??= this.#stagedLinks(staged);
-        for (const [id, own] of await stagedLinks) links.set(id, own);
-        return links;
-      },
+      authLinks: (ids) => this.#linksOf(ids, staged),
       // Staged events have no place in the chain cover yet.
       ...(!involvesStaged && {
         authDifference: (conflicted, unconflicted) => authDifference(this.database, conflicted, unconflicted.values()),
@@ -75,22 +66,28 @@ export class StateResolver {
     return found;
   }
 
-  /** Links of all staged state events; each is staged behind its auth events. */
-  async #stagedLinks(staged: StagedEvents): Promise<ReadonlyMap<string, AuthLinks>> {
-    const named = new Set<string>();
-    for (const { event } of staged.values()) {
-      if (event.stateKey === undefined) continue;
-      for (const id of event.authEventIds) if (!staged.has(id)) named.add(id);
+  /** Links of state events, staged or stored; what is staged together asks for each only once. */
+  async #linksOf(ids: readonly string[], staged: StagedEvents): Promise<ReadonlyMap<string, AuthLinks>> {
+    let links = this.#links.get(staged);
+    if (!links) this.#links.set(staged, (links = new Map()));
+    const own = ids.some((id) => staged.has(id)) ? [...staged.values()].filter(({ event }) => isNew(event, links)) : [];
+    const named = own.flatMap(({ event }) => event.authEventIds);
+    const missing = new Set([...ids, ...named].filter((id) => !links.has(id) && !staged.has(id)));
+    for (const [id, link] of await selectAuthLinks(this.database, [...missing])) links.set(id, link);
+    // Each is staged behind its auth events.
+    for (const { event } of own) {
+      const { eventId, authEventIds } = event;
+      const generation = generationAfter(authEventIds.map((auth) => links.get(auth)?.generation));
+      links.set(eventId, { authEventIds, generation });
     }
-    const stored = await selectChainPositions(this.database, [...named]);
-    const links = new Map<string, AuthLinks>();
-    for (const [id, { event }] of staged) {
-      if (event.stateKey === undefined) continue;
-      const generation = generationAfter(
-        event.authEventIds.map((auth) => (links.get(auth) ?? stored.get(auth))?.generation),
-      );
-      links.set(id, { authEventIds: event.authEventIds, generation });
+    const found = new Map<string, AuthLinks>();
+    for (const id of ids) {
+      const link = links.get(id);
+      if (link) found.set(id, link);
     }
-    return links;
+    return found;
   }
 }
+
+const isNew = ({ eventId, stateKey }: RoomEvent, links: ReadonlyMap<string, AuthLinks>): boolean =>
+  stateKey !== undefined && !links.has(eventId);

@@ -16,6 +16,7 @@ export interface EventRow {
   readonly room_version: string;
 }
 
+/** A redaction that was accepted. */
 export interface RedactionRow {
   readonly event_id: string;
   readonly redacts: string;
@@ -23,22 +24,31 @@ export interface RedactionRow {
   readonly sender: string;
 }
 
+// The room is looked up for each event that was found: where few rooms are known, PostgreSQL would go through all that happened
+// in them to find events that it is given the ids of.
 const columns = `e.event_id, e.room_id, e.stream_ordering, e.received_ts, e.outlier, e.soft_failed, e.rejection_reason,
-  j.json, j.internal_metadata, s.prev_state, r.room_version`;
-const tables = `events e JOIN event_json j ON j.stream_ordering = e.stream_ordering JOIN rooms r ON r.room_id = e.room_id
+  j.json, j.internal_metadata, s.prev_state, (SELECT r.room_version FROM rooms r WHERE r.room_id = e.room_id) AS room_version`;
+const tables = `events e JOIN event_json j ON j.stream_ordering = e.stream_ordering
   LEFT JOIN state_events s ON s.event_id = e.event_id`;
 
-export function selectEvents(db: Db, eventIds: readonly string[]): Promise<EventRow[]> {
-  return db.query<EventRow>(`SELECT ${columns} FROM ${tables} WHERE ${db.dialect.anyOf('e.event_id')}`, [eventIds]);
+export async function selectEvents(db: Db, eventIds: readonly string[]): Promise<EventRow[]> {
+  const rows = await db.query<EventRow & { readonly room_version: string | null }>(
+    `SELECT ${columns} FROM ${tables} WHERE ${db.dialect.anyOf('e.event_id')}`,
+    [eventIds],
+  );
+  // What is left of a room that is gone is nothing.
+  return rows.filter(({ room_version: version }) => version !== null);
 }
 
 /** Redactions of these events that were accepted, each in its target's room, oldest first. */
-export function selectRedactions(db: Db, eventIds: readonly string[]): Promise<RedactionRow[]> {
-  return db.query<RedactionRow>(
-    `SELECT r.event_id, r.redacts, r.recheck, e.sender FROM redactions r JOIN events e ON e.event_id = r.event_id
-     JOIN events t ON t.event_id = r.redacts AND t.room_id = e.room_id WHERE ${db.dialect.anyOf('r.redacts')} AND e.rejection_reason IS NULL ORDER BY e.stream_ordering`,
+export async function selectRedactions(db: Db, eventIds: readonly string[]): Promise<RedactionRow[]> {
+  const rows = await db.query<RedactionRow & { readonly room_id: string; readonly target_room_id: string }>(
+    `SELECT r.event_id, r.redacts, r.recheck, e.sender, e.room_id, t.room_id AS target_room_id
+     FROM redactions r JOIN events e ON e.event_id = r.event_id JOIN events t ON t.event_id = r.redacts
+     WHERE ${db.dialect.anyOf('r.redacts')} AND e.rejection_reason IS NULL ORDER BY e.stream_ordering`,
     [eventIds],
   );
+  return rows.filter((row) => row.room_id === row.target_room_id);
 }
 
 /** Whether an event lies in its place: the same event in another place is from another attempt to store it. */
