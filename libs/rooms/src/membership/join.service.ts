@@ -132,10 +132,15 @@ export class JoinService {
     throw this.complex.refusal;
   }
 
-  /** Servers that may know the room, likeliest first, without this one. */
+  /**
+   * Servers that may know the room, likeliest first, without this one. The server in the room's id is no more than a guess: it
+   * need not be there any more, so it is asked only where nobody else is named.
+   */
   #servers(roomId: string, via: readonly string[] = [], inviter: string | undefined): string[] {
-    const named = [...(inviter === undefined ? [] : [domainOf(inviter)]), ...via, domainOf(roomId)];
-    return [...new Set(named)].filter((server) => server !== '' && server !== this.config.serverName);
+    const others = (servers: readonly string[]): string[] =>
+      servers.filter((server) => server !== '' && server !== this.config.serverName);
+    const named = others([...(inviter === undefined ? [] : [domainOf(inviter)]), ...via]);
+    return named.length > 0 ? [...new Set(named)] : others([domainOf(roomId)]);
   }
 
   /** What a client wrote into its own member event; the profile only where rooms may have their own. */
