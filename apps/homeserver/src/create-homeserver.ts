@@ -40,7 +40,7 @@ import {
   SystemClock,
   SystemIds,
 } from '@rookery/platform';
-import { type Bus, InProcessBus, Notifier } from '@rookery/replication';
+import { type Bus, InProcessBus, Notifier, Streams } from '@rookery/replication';
 import { RoomHooks } from '@rookery/rooms';
 import { Mailer, mailerOptionsOf, Pages, pagesOptionsOf } from '@rookery/templates';
 import { MonthlyActiveUsers, StoredRateLimitOverrides, UserHooks } from '@rookery/users';
@@ -335,6 +335,7 @@ export class Homeserver {
             database,
             bus,
             notifier,
+            streams: new Streams(database, notifier),
             ownKeys,
             nameResolver,
             dispatcher,

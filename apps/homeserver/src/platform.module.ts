@@ -5,7 +5,7 @@ import { NameResolver, OwnKeys, ServerSoftware } from '@rookery/federation-clien
 import { OutboundHttp, RateLimiter } from '@rookery/http';
 import { ModuleDispatcher } from '@rookery/module-host';
 import { Clock, Config, Ids, Lifecycle, Logger, Metrics } from '@rookery/platform';
-import { Bus, Notifier } from '@rookery/replication';
+import { Bus, Notifier, Streams } from '@rookery/replication';
 import { Mailer, Pages } from '@rookery/templates';
 import { StoredRateLimitOverrides } from '@rookery/users';
 
@@ -21,6 +21,7 @@ export interface PlatformParts {
   readonly backgroundUpdates: BackgroundUpdates;
   readonly bus: Bus;
   readonly notifier: Notifier;
+  readonly streams: Streams;
   readonly rateLimiter: RateLimiter;
   readonly outboundHttp: OutboundHttp;
   readonly dispatcher: ModuleDispatcher;
@@ -53,6 +54,7 @@ export class PlatformModule {
       { provide: BackgroundUpdates, useValue: parts.backgroundUpdates },
       { provide: Bus, useValue: parts.bus },
       { provide: Notifier, useValue: parts.notifier },
+      { provide: Streams, useValue: parts.streams },
       { provide: RateLimiter, useValue: parts.rateLimiter },
       { provide: OutboundHttp, useValue: parts.outboundHttp },
       { provide: ModuleDispatcher, useValue: parts.dispatcher },

@@ -8,7 +8,7 @@ import { type InboundRequest, LeakyBucketRateLimiter, OutboundHttp, RateLimiter 
 import type { JsonObject } from '@rookery/matrix-types';
 import { ModuleDispatcher } from '@rookery/module-host';
 import { Clock, Config, Ids, Logger, type Requester, SilentLogger, SystemIds } from '@rookery/platform';
-import { InProcessBus, Notifier, replicationMigrations } from '@rookery/replication';
+import { InProcessBus, Notifier, replicationMigrations, Streams } from '@rookery/replication';
 import { JoinService, RoomCreation, roomsMigrations, RoomsWriterModule } from '@rookery/rooms';
 import { AccountService, SessionService, usersMigrations } from '@rookery/users';
 import { E2eeModule } from './e2ee.module.js';
@@ -59,6 +59,7 @@ export async function buildE2ee(parts: E2eeFixtureParts): Promise<E2eeFixture> {
       useValue: new LeakyBucketRateLimiter(parts.clock, (name) => limits[name] ?? { perSecond: 1e6, burstCount: 1e6 }),
     },
     { provide: Notifier, useValue: notifier },
+    { provide: Streams, useValue: new Streams(parts.database, notifier) },
     { provide: ModuleDispatcher, useValue: new ModuleDispatcher() },
     { provide: OutboundHttp, useValue: {} },
     { provide: SigningKey, useValue: SigningKey.fromSeed('test', new Uint8Array(32).fill(7)) },

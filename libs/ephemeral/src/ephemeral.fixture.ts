@@ -6,7 +6,7 @@ import { SigningKey } from '@rookery/events';
 import { OutboundHttp, RateLimiter } from '@rookery/http';
 import { ModuleDispatcher } from '@rookery/module-host';
 import { Clock, Config, Ids, Logger, type Requester, SilentLogger, SystemIds } from '@rookery/platform';
-import { InProcessBus, Notifier, replicationMigrations } from '@rookery/replication';
+import { InProcessBus, Notifier, replicationMigrations, Streams } from '@rookery/replication';
 import { EventCreation, JoinService, RoomCreation, roomsMigrations, RoomsWriterModule } from '@rookery/rooms';
 import { usersMigrations } from '@rookery/users';
 import { EphemeralModule } from './ephemeral.module.js';
@@ -58,6 +58,7 @@ export async function buildEphemeral(parts: EphemeralFixtureParts): Promise<Ephe
     { provide: Logger, useValue: new SilentLogger() },
     { provide: RateLimiter, useValue: new Unlimited() },
     { provide: Notifier, useValue: notifier },
+    { provide: Streams, useValue: new Streams(parts.database, notifier) },
     { provide: ModuleDispatcher, useValue: parts.modules ?? new ModuleDispatcher() },
     { provide: OutboundHttp, useValue: {} },
     { provide: SigningKey, useValue: SigningKey.fromSeed('test', new Uint8Array(32).fill(7)) },

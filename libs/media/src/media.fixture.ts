@@ -20,7 +20,7 @@ import {
   SilentLogger,
   SystemIds,
 } from '@rookery/platform';
-import { InProcessBus, Notifier, replicationMigrations } from '@rookery/replication';
+import { InProcessBus, Notifier, replicationMigrations, Streams } from '@rookery/replication';
 import { Mailer, Pages } from '@rookery/templates';
 import { usersMigrations } from '@rookery/users';
 import { MediaModule, MediaUpkeepModule } from './media.module.js';
@@ -68,6 +68,7 @@ export async function buildMedia(parts: {
   const logger = new SilentLogger();
   const lifecycle = new Lifecycle(parts.clock, logger);
   const wide = { perSecond: 1_000_000, burstCount: 1_000_000 };
+  const notifier = new Notifier(parts.clock, new InProcessBus());
   const globals = [
     { provide: Database, useValue: parts.database },
     { provide: Clock, useValue: parts.clock },
@@ -83,7 +84,8 @@ export async function buildMedia(parts: {
     { provide: Lifecycle, useValue: lifecycle },
     { provide: Metrics, useValue: new Metrics('example.org') },
     { provide: RateLimiter, useValue: new LeakyBucketRateLimiter(parts.clock, () => wide) },
-    { provide: Notifier, useValue: new Notifier(parts.clock, new InProcessBus()) },
+    { provide: Notifier, useValue: notifier },
+    { provide: Streams, useValue: new Streams(parts.database, notifier) },
     { provide: ModuleDispatcher, useValue: parts.modules ?? new ModuleDispatcher() },
     { provide: OutboundHttp, useValue: parts.outbound ?? {} },
     { provide: SigningKey, useValue: SigningKey.fromSeed('test', new Uint8Array(32).fill(7)) },

@@ -6,7 +6,7 @@ import { SigningKey } from '@rookery/events';
 import { OutboundHttp, RateLimiter } from '@rookery/http';
 import { ModuleDispatcher } from '@rookery/module-host';
 import { Clock, Config, Ids, Lifecycle, Logger, Metrics, SilentLogger, SystemIds } from '@rookery/platform';
-import { InProcessBus, Notifier, replicationMigrations } from '@rookery/replication';
+import { InProcessBus, Notifier, replicationMigrations, Streams } from '@rookery/replication';
 import { roomsMigrations, RoomsWriterModule } from '@rookery/rooms';
 import { Mailer, type MailRequest } from '@rookery/templates';
 import { usersMigrations } from '@rookery/users';
@@ -45,6 +45,7 @@ export async function buildPush(parts: {
 }): Promise<PushFixture> {
   const mails: MailRequest[] = [];
   const logger = new SilentLogger();
+  const notifier = new Notifier(parts.clock, new InProcessBus());
   const globals = [
     { provide: Database, useValue: parts.database },
     { provide: Clock, useValue: parts.clock },
@@ -54,7 +55,8 @@ export async function buildPush(parts: {
     { provide: Lifecycle, useValue: new Lifecycle(parts.clock, logger) },
     { provide: Metrics, useValue: new Metrics('example.org') },
     { provide: RateLimiter, useValue: new Unlimited() },
-    { provide: Notifier, useValue: new Notifier(parts.clock, new InProcessBus()) },
+    { provide: Notifier, useValue: notifier },
+    { provide: Streams, useValue: new Streams(parts.database, notifier) },
     { provide: ModuleDispatcher, useValue: new ModuleDispatcher() },
     { provide: OutboundHttp, useValue: {} },
     { provide: SigningKey, useValue: SigningKey.fromSeed('test', new Uint8Array(32).fill(7)) },

@@ -7,6 +7,10 @@ export interface BusMessage {
   /** Whom the new rows concern, where the writer knew; readers use it to wake fewer. */
   readonly users?: ReadonlySet<string> | readonly string[] | undefined;
   readonly rooms?: ReadonlySet<string> | readonly string[] | undefined;
+  /** 1, 2, 3… of the writer's messages about this stream: a gap shows that one was lost. */
+  readonly number?: number | undefined;
+  /** Keys with something new, by kind, for the change caches of other processes. */
+  readonly changed?: Readonly<Partial<Record<string, ReadonlySet<string> | readonly string[]>>> | undefined;
 }
 
 /**

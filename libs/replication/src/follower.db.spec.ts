@@ -17,7 +17,7 @@ interface NoteRow {
   readonly text: string;
 }
 
-const notes = defineStream<NoteRow>({
+const notes = defineStream({
   name: 'notes',
   read: (db, after, upTo, limit) =>
     db.query<NoteRow>('SELECT id AS position, body AS text FROM notes WHERE id > ? AND id <= ? ORDER BY id LIMIT ?', [

@@ -1,7 +1,7 @@
 import type { Database, Tx } from '@rookery/database';
 import { type Clock, type Logger, SilentLogger } from '@rookery/platform';
 import type { Notifier } from './notifier.js';
-import type { StreamDefinition, StreamRow } from './stream.js';
+import type { StreamReader, StreamRow } from './streams/stream-definition.js';
 
 export interface FollowerOptions {
   /** Name of its cursor, unique in the database: `push_sender`. */
@@ -38,7 +38,7 @@ export async function saveCursor(tx: Tx, name: string, position: number): Promis
 /** The `advance` of a follower that takes a stream's rows in batches. */
 export function inBatches<Row extends StreamRow>(
   database: Database,
-  stream: StreamDefinition<Row>,
+  stream: StreamReader<Row>,
   handle: (rows: readonly Row[]) => Promise<void>,
   limit = 100,
 ): (after: number, upTo: number) => Promise<number> {

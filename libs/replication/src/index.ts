@@ -4,7 +4,9 @@ export { Follower, type FollowerOptions, inBatches, saveCursor } from './followe
 export { KeyedQueue, type KeyedQueueOptions } from './keyed-queue.js';
 export { replicationMigrations } from './migrations.js';
 export {
+  type Announcement,
   type Audience,
+  type Keys,
   Notifier,
   type NotifierOptions,
   type PositionSource,
@@ -13,5 +15,17 @@ export {
   type WaitOutcome,
 } from './notifier.js';
 export { defineRpc, InProcessRpc, Rpc, type RpcMethod } from './rpc.js';
-export { defineStream, type StreamDefinition, type StreamRow } from './stream.js';
-export { StreamChangeCache } from './stream-change-cache.js';
+export { type ChangedKeys, type News, type Reserved, Stream } from './streams/stream.js';
+export { StreamChangeCache } from './streams/stream-change-cache.js';
+export {
+  type ChangeKey,
+  defineStream,
+  type KeysOf,
+  type ReadStream,
+  type StreamDefinition,
+  type StreamReader,
+  type StreamRow,
+} from './streams/stream-definition.js';
+export { Streams, type StreamsOptions } from './streams/streams.js';
+export { StreamWriters, type StreamWriterTable } from './streams/stream-writers.js';
+export { WriterPositions } from './streams/writer-positions.js';

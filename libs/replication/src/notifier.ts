@@ -9,6 +9,9 @@ export interface PositionSource {
   onAdvance(listener: (position: number) => void): () => void;
 }
 
+/** A few or many names. */
+export type Keys = ReadonlySet<string> | readonly string[];
+
 /** Whom new rows concern. Without either, only followers of the stream hear of them. */
 export interface Audience {
   /** Full ids of local users whose long polls are to wake. */
@@ -47,7 +50,13 @@ interface Waiter extends Deadline {
   readonly finish: (outcome: WaitOutcome) => void;
 }
 
-interface Held extends Audience {
+/** What is said of new rows. */
+export interface Announcement extends Audience {
+  /** Keys with something new, by kind, for the change caches of other processes. */
+  readonly changed?: Readonly<Partial<Record<string, Keys>>> | undefined;
+}
+
+interface Held extends Announcement {
   readonly position: number;
 }
 
@@ -76,6 +85,8 @@ export class Notifier {
   readonly #onDelivered: NotifierOptions['onDelivered'];
   readonly #sources = new Map<string, PositionSource>();
   readonly #heard = new Map<string, number>();
+  readonly #published = new Map<string, number>();
+  readonly #hearers = new Set<(message: BusMessage) => void>();
   readonly #held = new Map<string, Held[]>();
   readonly #followers = new Map<string, Set<(position: number) => void>>();
   readonly #waiters = new Map<string, Set<Waiter>>();
@@ -95,6 +106,16 @@ export class Notifier {
         if (message.writer !== this.#instance) this.#hear(message);
       }),
     );
+  }
+
+  /** Name of this process on the bus. */
+  get instance(): string {
+    return this.#instance;
+  }
+
+  /** Calls `listener` with what other processes announce, before anybody is woken by it. It must not throw. */
+  onHeard(listener: (message: BusMessage) => void): void {
+    this.#hearers.add(listener);
   }
 
   /** How many users have a long poll that waits. */
@@ -122,17 +143,17 @@ export class Notifier {
   }
 
   /** Says that rows up to `position` are committed. Call it after the commit: `tx.afterCommit(() => notifier.announce(…))`. */
-  announce(stream: string, position: number, audience: Audience = {}): void {
+  announce(stream: string, position: number, news: Announcement = {}): void {
     const source = this.#sources.get(stream);
     if (!source) {
       this.#note(stream, position);
-      this.#deliver(stream, position, audience);
+      this.#deliver(stream, position, news);
     } else if (Math.abs(position) <= Math.abs(source.current())) {
-      this.#deliver(stream, position, audience);
+      this.#deliver(stream, position, news);
     } else {
       const held = this.#held.get(stream);
-      if (held) held.push({ ...audience, position });
-      else this.#held.set(stream, [{ ...audience, position }]);
+      if (held) held.push({ ...news, position });
+      else this.#held.set(stream, [{ ...news, position }]);
     }
   }
 
@@ -235,7 +256,9 @@ export class Notifier {
   }
 
   /** Another process announced. */
-  #hear({ stream, position, users, rooms }: BusMessage): void {
+  #hear(message: BusMessage): void {
+    const { stream, position, users, rooms } = message;
+    for (const listener of this.#hearers) listener(message);
     this.#note(stream, position);
     this.#wakeUsers(users ?? []);
     this.#wakeRooms(rooms ?? []);
@@ -261,13 +284,15 @@ export class Notifier {
     this.#tellFollowers(stream, position);
   }
 
-  #deliver(stream: string, position: number, { users, rooms }: Audience): void {
+  #deliver(stream: string, position: number, { users, rooms, changed }: Announcement): void {
     const before = this.#waiters.size;
     if (users) this.#wakeUsers(users);
     if (rooms) this.#wakeRooms(rooms);
     // Who is woken waits no more: each of their long polls ends.
     this.#onDelivered?.(stream, before - this.#waiters.size);
-    this.#bus.publish({ stream, writer: this.#instance, position, users, rooms });
+    const number = (this.#published.get(stream) ?? 0) + 1;
+    this.#published.set(stream, number);
+    this.#bus.publish({ stream, writer: this.#instance, position, number, users, rooms, changed });
   }
 
   #tellFollowers(stream: string, position: number): void {

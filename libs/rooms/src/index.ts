@@ -36,7 +36,7 @@ export { VisibilityFilter, type VisibleEvent } from './reading/visibility-filter
 export { historyVisibilityIn, type HistoryVisibility } from './reading/visibility-rule.js';
 export { Aggregations, type Aggregation } from './reading/aggregations.js';
 export { type Relation, relationOf } from './model/relation.js';
-export { RoomIds } from './store/room-ids.js';
+export { eventsStream, RoomIds } from './store/room-ids.js';
 export { formatRoomToken, parseRoomToken, type RoomPosition } from './reading/room-token.js';
 export { type TimelinePage, TimelineReader, type TimelineSlice } from './reading/timeline-reader.js';
 export { RoomStateReader, type StateDelta } from './state/room-state-reader.js';

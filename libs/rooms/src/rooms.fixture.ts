@@ -6,7 +6,7 @@ import { SigningKey } from '@rookery/events';
 import { OutboundHttp, RateLimiter } from '@rookery/http';
 import { ModuleDispatcher } from '@rookery/module-host';
 import { Clock, Config, Ids, Logger, type Requester, SilentLogger, SystemIds } from '@rookery/platform';
-import { InProcessBus, Notifier } from '@rookery/replication';
+import { InProcessBus, Notifier, Streams } from '@rookery/replication';
 import { RoomsWriterModule } from './rooms-writer.module.js';
 
 /** What the tests of this lib bring. */
@@ -49,6 +49,7 @@ export async function buildRooms(parts: RoomsFixtureParts): Promise<RoomsFixture
     { provide: Logger, useValue: parts.logger ?? new SilentLogger() },
     { provide: RateLimiter, useValue: parts.limiter ?? new Unlimited() },
     { provide: Notifier, useValue: notifier },
+    { provide: Streams, useValue: new Streams(parts.database, notifier) },
     { provide: ModuleDispatcher, useValue: parts.modules ?? new ModuleDispatcher() },
     { provide: OutboundHttp, useValue: parts.http ?? {} },
     { provide: SigningKey, useValue: SigningKey.fromSeed('test', new Uint8Array(32).fill(7)) },

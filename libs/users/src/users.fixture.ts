@@ -14,7 +14,7 @@ import {
 import type { JsonObject } from '@rookery/matrix-types';
 import { ModuleDispatcher } from '@rookery/module-host';
 import { Clock, Config, Ids, Logger, SilentLogger, SystemIds } from '@rookery/platform';
-import { InProcessBus, Notifier } from '@rookery/replication';
+import { InProcessBus, Notifier, Streams } from '@rookery/replication';
 import { Mailer, type MailRequest, Pages, pagesOptionsOf } from '@rookery/templates';
 import { UsersHttpModule } from './users-http.module.js';
 
@@ -74,6 +74,7 @@ export async function buildUsers({
     rc_ui_auth: { perSecond: 0.5, burstCount: 5 },
   };
   const ids = new SystemIds();
+  const notifier = new Notifier(clock, new InProcessBus());
   const globals = [
     { provide: Database, useValue: database },
     { provide: Clock, useValue: clock },
@@ -88,7 +89,8 @@ export async function buildUsers({
         ? new LeakyBucketRateLimiter(clock, (name) => limits[name] ?? { perSecond: 100, burstCount: 100 })
         : new Unlimited(),
     },
-    { provide: Notifier, useValue: new Notifier(clock, new InProcessBus()) },
+    { provide: Notifier, useValue: notifier },
+    { provide: Streams, useValue: new Streams(database, notifier) },
     {
       provide: OutboundHttp,
       useValue: {

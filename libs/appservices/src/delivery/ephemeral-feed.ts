@@ -11,7 +11,7 @@ import {
 } from '@rookery/ephemeral';
 import type { JsonObject } from '@rookery/matrix-types';
 import { Clock, Config, Logger } from '@rookery/platform';
-import { Follower, inBatches, Notifier, type StreamDefinition, type StreamRow } from '@rookery/replication';
+import { Follower, inBatches, Notifier, type StreamReader, type StreamRow } from '@rookery/replication';
 import type { Registration } from '../registration/registration.js';
 import { RoomInterest } from './room-interest.js';
 
@@ -63,7 +63,7 @@ export class EphemeralFeed implements OnModuleInit {
 
   async #follow<Row extends StreamRow>(
     name: string,
-    stream: StreamDefinition<Row>,
+    stream: StreamReader<Row>,
     handle: (rows: readonly Row[]) => Promise<void>,
   ): Promise<void> {
     const { database, notifier, clock, logger } = this;

@@ -1,13 +1,13 @@
-import { Injectable, type OnModuleInit } from '@nestjs/common';
+import { Injectable } from '@nestjs/common';
 import { Database, type Tx } from '@rookery/database';
 import { domainOf, isJsonObject, isValidUserId, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Clock, Config } from '@rookery/platform';
-import { Notifier, StreamChangeCache } from '@rookery/replication';
+import { type ChangedKeys, type Stream, Streams } from '@rookery/replication';
 import { LRUCache } from 'lru-cache';
 import { byServer, isName, limits } from '../common/limits.js';
 import { type ClaimedKeys, type RemoteFailures, RemoteKeys } from '../common/remote-keys.js';
 import { ServiceKeys } from '../common/service-keys.js';
-import { ToDeviceService } from '../to-device/to-device.service.js';
+import { toDeviceStream } from '../to-device/to-device.service.js';
 import {
   type ClaimedKey,
   claimOneTimeKeys,
@@ -38,9 +38,10 @@ const deviceKey = (userId: string, deviceId: string): string => `${userId}\n${de
 
 /** One-time and fallback keys. A one-time key is handed out once, whoever asks and how often. */
 @Injectable()
-export class OneTimeKeyService implements OnModuleInit {
+export class OneTimeKeyService {
   readonly #counts = new LRUCache<string, Promise<KeyCounts>>({ maxSize: maxCounted, sizeCalculation: () => 1 });
-  #changes = new StreamChangeCache(Number.MAX_SAFE_INTEGER);
+  readonly #stream: Stream<'device' | 'counts'>;
+  readonly #changes: ChangedKeys;
 
   constructor(
     private readonly database: Database,
@@ -48,13 +49,10 @@ export class OneTimeKeyService implements OnModuleInit {
     private readonly config: Config,
     private readonly remote: RemoteKeys,
     private readonly services: ServiceKeys,
-    private readonly toDevice: ToDeviceService,
-    private readonly notifier: Notifier,
-  ) {}
-
-  async onModuleInit(): Promise<void> {
-    await this.toDevice.open();
-    this.#changes = new StreamChangeCache(this.toDevice.stream.current());
+    streams: Streams,
+  ) {
+    this.#stream = streams.of(toDeviceStream);
+    this.#changes = this.#stream.changes('counts');
   }
 
   /** Whether the {@link counts} of a device may differ from those at a position of the to-device stream; `false` is certain. */
@@ -168,12 +166,10 @@ export class OneTimeKeyService implements OnModuleInit {
 
   /** Key counts have no stream of their own: a change takes a place in that of to-device messages, and wakes the devices. */
   async #changed(tx: Tx, devices: readonly { readonly userId: string; readonly deviceId: string }[]): Promise<void> {
-    const { stream } = this.toDevice;
-    const [position = 0] = await stream.allocateIn(tx);
     for (const { userId, deviceId } of devices) this.forget(tx, userId, [deviceId]);
-    tx.unlessRolledBack(() => {
-      for (const { userId, deviceId } of devices) this.#changes.changed(deviceKey(userId, deviceId), position);
-      this.notifier.announce(stream.name, position, { users: new Set(devices.map(({ userId }) => userId)) });
+    await this.#stream.write(tx, {
+      changed: { counts: devices.map(({ userId, deviceId }) => deviceKey(userId, deviceId)) },
+      users: new Set(devices.map(({ userId }) => userId)),
     });
   }
 

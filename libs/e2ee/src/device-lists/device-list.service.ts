@@ -1,11 +1,10 @@
-import { Injectable, type OnModuleInit } from '@nestjs/common';
-import { Database, StreamIds, type Tx } from '@rookery/database';
-import { defineStream, Notifier, StreamChangeCache } from '@rookery/replication';
-import { EventStore, MembershipReader, RoomHooks, RoomIds } from '@rookery/rooms';
+import { Injectable } from '@nestjs/common';
+import { Database, type Tx } from '@rookery/database';
+import { type ChangedKeys, defineStream, type Stream, Streams } from '@rookery/replication';
+import { eventsStream, MembershipReader } from '@rookery/rooms';
 import {
   changedUsersSharing,
   changesInStream,
-  type DeviceListChange,
   highestDeviceListId,
   insertChanges,
   insertSignatureChange,
@@ -15,8 +14,15 @@ import {
   usersSignedBy,
 } from './device-list.query.js';
 
-/** Changes of device lists in stream order, for followers. */
-export const deviceListsStream = defineStream<DeviceListChange>({ name: 'device_lists', read: changesInStream });
+const maxRecipients = 300_000;
+
+/** Changes of device lists, by the users whom they concern. */
+export const deviceListsStream = defineStream({
+  name: 'device_lists',
+  takenUpTo: highestDeviceListId,
+  keys: { concerned: { maxKeys: maxRecipients } },
+  read: changesInStream,
+});
 
 /** Positions that device lists depend on: their own stream, and memberships in `events`. */
 export interface DeviceListPosition {
@@ -40,57 +46,29 @@ export interface DeviceListQuery {
 }
 
 const none: DeviceListNews = { changed: [], left: [] };
-const maxRecipients = 300_000;
-
 /**
  * Which users' devices changed, for those who share rooms with them. A change is recorded in the transaction that makes it;
  * who joins or leaves rooms is read from the rooms' state.
  * @spec client-server-api#tracking-the-device-list-for-a-user
  */
 @Injectable()
-export class DeviceListService implements OnModuleInit {
-  // By whom a change concerns.
-  #concerned = new StreamChangeCache(Number.MAX_SAFE_INTEGER);
-  // By room and by local user: when somebody last joined or left. Positions of `events`.
-  #rooms = new StreamChangeCache(Number.MAX_SAFE_INTEGER);
-  #members = new StreamChangeCache(Number.MAX_SAFE_INTEGER);
-  #stream: StreamIds | undefined;
-  #opening: Promise<void> | undefined;
+export class DeviceListService {
+  readonly stream: Stream<'concerned'>;
+  readonly #concerned: ChangedKeys;
+  // By room and by user: when somebody last joined or left. Positions of `events`.
+  readonly #rooms: ChangedKeys;
+  readonly #members: ChangedKeys;
 
   constructor(
     private readonly database: Database,
-    private readonly notifier: Notifier,
     private readonly memberships: MembershipReader,
-    private readonly events: EventStore,
-    private readonly roomIds: RoomIds,
-    roomHooks: RoomHooks,
+    streams: Streams,
   ) {
-    roomHooks.subscribe({
-      afterCommit: ({ roomId, moves }) => {
-        for (const { userId, eventId, prevEventId, streamOrdering } of moves) {
-          // A new name or avatar is the commonest change of a member, and none of our business.
-          if (this.#membershipIn(eventId) === 'join' && this.#membershipIn(prevEventId) === 'join') continue;
-          this.#rooms.changed(roomId, streamOrdering);
-          this.#members.changed(userId, streamOrdering);
-        }
-      },
-    });
-  }
-
-  onModuleInit(): Promise<void> {
-    return this.open();
-  }
-
-  /** Loads the stream's counter. Needs the migrated schema. */
-  open(): Promise<void> {
-    this.#opening ??= this.#open();
-    return this.#opening;
-  }
-
-  /** The stream; `current()` is what readers may read up to. */
-  get stream(): StreamIds {
-    if (!this.#stream) throw new Error('DeviceListService.open() has not finished');
-    return this.#stream;
+    this.stream = streams.of(deviceListsStream);
+    this.#concerned = this.stream.changes('concerned');
+    const events = streams.of(eventsStream);
+    this.#rooms = events.changes('room_entered_or_left');
+    this.#members = events.changes('entered_or_left');
   }
 
   /**
@@ -205,28 +183,8 @@ export class DeviceListService implements OnModuleInit {
     };
   }
 
-  /** As far as it is known without a query. */
-  #membershipIn(eventId: string | undefined): unknown {
-    return eventId === undefined ? undefined : this.events.peek(eventId)?.event.content['membership'];
-  }
-
   #tell(tx: Tx, position: number, users: Iterable<string>): void {
     const concerned = [...users];
-    tx.unlessRolledBack(() => {
-      for (const userId of concerned) this.#concerned.changed(userId, position);
-      this.notifier.announce(this.stream.name, position, { users: concerned });
-    });
-  }
-
-  async #open(): Promise<void> {
-    await this.roomIds.open();
-    this.#stream = await StreamIds.load(this.database, 'device_lists', {
-      takenUpTo: await highestDeviceListId(this.database),
-    });
-    this.#concerned = new StreamChangeCache(this.#stream.current(), maxRecipients);
-    const events = this.roomIds.events.current();
-    this.#rooms = new StreamChangeCache(events);
-    this.#members = new StreamChangeCache(events);
-    this.notifier.track(this.#stream);
+    this.stream.announceIn(tx, position, { changed: { concerned }, users: concerned });
   }
 }

@@ -1,9 +1,9 @@
 import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
-import { Database, StreamIds, type Tx } from '@rookery/database';
+import { Database, type Tx } from '@rookery/database';
 import { RateLimiter } from '@rookery/http';
 import { domainOf, isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Clock, Config, Ids, Logger, type Requester, type Timer } from '@rookery/platform';
-import { Notifier, StreamChangeCache } from '@rookery/replication';
+import { type ChangedKeys, defineStream, type Stream, Streams } from '@rookery/replication';
 import { UserHooks } from '@rookery/users';
 import { LRUCache } from 'lru-cache';
 import { byServer, isName } from '../common/limits.js';
@@ -27,6 +27,16 @@ import {
   outboxOf,
 } from './to-device.query.js';
 
+/**
+ * To-device messages by device (`device`), and changes of how many one-time keys a device has left (`counts`), which have no
+ * stream of their own.
+ */
+export const toDeviceStream = defineStream({
+  name: 'to_device',
+  takenUpTo: highestToDeviceId,
+  keys: { device: {}, counts: {} },
+});
+
 /** How long a repeated request is recognised. */
 const rememberMs = 7 * 24 * 3_600_000;
 const forgetEveryMs = 3_600_000;
@@ -40,7 +50,8 @@ export interface ToDevicePage {
   readonly position: number;
 }
 
-const inboxKey = (userId: string, deviceId: string): string => `${userId}\n${deviceId}`;
+/** A device among those of all users, in {@link toDeviceStream}. */
+export const inboxKey = (userId: string, deviceId: string): string => `${userId}\n${deviceId}`;
 
 /**
  * Messages from device to device. A message stays in the inbox until the device comes back with a token from behind it, so
@@ -49,47 +60,36 @@ const inboxKey = (userId: string, deviceId: string): string => `${userId}\n${dev
  */
 @Injectable()
 export class ToDeviceService implements OnModuleInit, OnModuleDestroy {
-  #arrived = new StreamChangeCache(Number.MAX_SAFE_INTEGER);
+  readonly stream: Stream<'device' | 'counts'>;
+  readonly #arrived: ChangedKeys;
   // Up to where messages of a device were deleted.
   readonly #acknowledged = new LRUCache<string, number>({ maxSize: maxAcknowledged, sizeCalculation: () => 1 });
   readonly #queuedListeners: ((destinations: readonly string[]) => void)[] = [];
-  #stream: StreamIds | undefined;
-  #opening: Promise<void> | undefined;
   #forgetter: Timer | undefined;
 
   constructor(
     private readonly database: Database,
-    private readonly notifier: Notifier,
     private readonly clock: Clock,
     private readonly ids: Ids,
     private readonly config: Config,
     private readonly logger: Logger,
     private readonly rateLimiter: RateLimiter,
+    streams: Streams,
     userHooks: UserHooks,
   ) {
+    this.stream = streams.of(toDeviceStream);
+    this.#arrived = this.stream.changes('device');
     userHooks.devicesDeleted.subscribe({
       inTransaction: (tx, { userId, deviceIds }) => deleteInboxes(tx, userId, deviceIds),
     });
   }
 
-  onModuleInit(): Promise<void> {
-    return this.open();
+  onModuleInit(): void {
+    this.#forgetter = this.clock.every(forgetEveryMs, () => void this.#forget());
   }
 
   onModuleDestroy(): void {
     this.#forgetter?.cancel();
-  }
-
-  /** Loads the stream's counter. Needs the migrated schema. */
-  open(): Promise<void> {
-    this.#opening ??= this.#open();
-    return this.#opening;
-  }
-
-  /** The stream; `current()` is what readers may read up to. */
-  get stream(): StreamIds {
-    if (!this.#stream) throw new Error('ToDeviceService.open() has not finished');
-    return this.#stream;
   }
 
   /**
@@ -215,11 +215,15 @@ export class ToDeviceService implements OnModuleInit, OnModuleDestroy {
           });
           await insertOutbox(tx, outbox, this.clock.nowMs());
         }
-        tx.unlessRolledBack(() => {
-          for (const { userId, deviceId } of inbox) this.#arrived.changed(inboxKey(userId, deviceId), position);
-          this.notifier.announce(this.stream.name, position, { users: new Set(inbox.map(({ userId }) => userId)) });
-          if (servers.size > 0) for (const listener of this.#queuedListeners) listener([...servers.keys()]);
+        this.stream.announceIn(tx, position, {
+          changed: { device: inbox.map(({ userId, deviceId }) => inboxKey(userId, deviceId)) },
+          users: new Set(inbox.map(({ userId }) => userId)),
         });
+        if (servers.size > 0) {
+          tx.unlessRolledBack(() => {
+            for (const listener of this.#queuedListeners) listener([...servers.keys()]);
+          });
+        }
       },
       { name: 'to_device_send' },
     );
@@ -231,14 +235,5 @@ export class ToDeviceService implements OnModuleInit, OnModuleDestroy {
     } catch (error) {
       this.logger.error('Could not forget old to-device requests', { err: error });
     }
-  }
-
-  async #open(): Promise<void> {
-    this.#stream = await StreamIds.load(this.database, 'to_device', {
-      takenUpTo: await highestToDeviceId(this.database),
-    });
-    this.#arrived = new StreamChangeCache(this.#stream.current());
-    this.notifier.track(this.#stream);
-    this.#forgetter = this.clock.every(forgetEveryMs, () => void this.#forget());
   }
 }

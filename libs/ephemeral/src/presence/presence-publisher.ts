@@ -1,8 +1,8 @@
 import { Injectable, type OnModuleDestroy } from '@nestjs/common';
-import { Database, StreamIds } from '@rookery/database';
+import { Database } from '@rookery/database';
 import { domainOf } from '@rookery/matrix-types';
 import { Clock, Config, Logger, type Timer } from '@rookery/platform';
-import { Notifier } from '@rookery/replication';
+import { defineStream, type Stream, Streams } from '@rookery/replication';
 import { RoomAudience } from '../common/room-audience.js';
 import { EphemeralHooks } from '../hooks.js';
 import { PresenceBoard } from './presence-board.js';
@@ -10,12 +10,16 @@ import { PresenceRouting } from './presence-routing.js';
 import { isNews, offlineState, type PresenceState } from '../model/presence-state.js';
 import {
   highestPresence,
+  presenceInStream,
   presenceOf,
   presentUsers,
   roomsOfUsers,
   type StoredPresence,
   writePresence,
 } from './presence.query.js';
+
+/** Changes of presence; by whom it concerns is on the {@link PresenceBoard}. */
+export const presenceStream = defineStream({ name: 'presence', takenUpTo: highestPresence, read: presenceInStream });
 
 /** Changes are told together, so often at most. */
 const flushEveryMs = 1_000;
@@ -33,8 +37,8 @@ const maxRestored = 50_000;
  */
 @Injectable()
 export class PresencePublisher implements OnModuleDestroy {
+  readonly stream: Stream;
   #board = new PresenceBoard(0);
-  #stream: StreamIds | undefined;
   #opening: Promise<readonly PresenceState[]> | undefined;
   // Who may have changed, with the new presence where it is not computed from devices.
   #dirty = new Map<string, PresenceState | undefined>();
@@ -51,30 +55,26 @@ export class PresencePublisher implements OnModuleDestroy {
 
   constructor(
     private readonly database: Database,
-    private readonly notifier: Notifier,
     private readonly clock: Clock,
     private readonly config: Config,
     private readonly logger: Logger,
     private readonly audience: RoomAudience,
     private readonly routing: PresenceRouting,
     private readonly hooks: EphemeralHooks,
-  ) {}
+    streams: Streams,
+  ) {
+    this.stream = streams.of(presenceStream);
+  }
 
   async onModuleDestroy(): Promise<void> {
     this.#timer?.cancel();
     await this.flush();
   }
 
-  /** Loads the stream's counter and who was there. Needs the migrated schema. @returns who was there */
+  /** Opens the stream and loads who was there. Needs the migrated schema. @returns who was there */
   open(): Promise<readonly PresenceState[]> {
     this.#opening ??= this.#open();
     return this.#opening;
-  }
-
-  /** The stream; `current()` is what readers may read up to. */
-  get stream(): StreamIds {
-    if (!this.#stream) throw new Error('PresencePublisher.open() has not finished');
-    return this.#stream;
   }
 
   /** What was told. */
@@ -115,11 +115,9 @@ export class PresencePublisher implements OnModuleDestroy {
    * @param note remembers what it stands for, before anybody can be told of it
    */
   async announceTo(users: readonly string[], note: (position: number) => void): Promise<void> {
-    const { ids, done } = await this.stream.allocate();
-    const position = ids[0] ?? 0;
-    note(position);
-    done();
-    this.notifier.announce(this.stream.name, position, { users });
+    const { ids, commit } = await this.stream.allocate();
+    note(ids[0] ?? 0);
+    commit({ users });
   }
 
   /** Writes and tells what changed until now; resolves when that is done. */
@@ -193,8 +191,8 @@ export class PresencePublisher implements OnModuleDestroy {
           for (const { position, ...state } of placed) this.#board.show(state, position, roomsOf(state.userId));
           this.#loading.clear();
           for (const [userId, roomId, joined] of this.#missed.splice(0)) this.moved(userId, roomId, joined);
-          this.notifier.announce(this.stream.name, placed.at(-1)?.position ?? 0, { users });
         });
+        this.stream.announceIn(tx, placed.at(-1)?.position ?? 0, { users });
       },
       { name: 'presence' },
     );
@@ -226,12 +224,9 @@ export class PresencePublisher implements OnModuleDestroy {
   }
 
   async #open(): Promise<readonly PresenceState[]> {
-    this.#stream = await StreamIds.load(this.database, 'presence', {
-      takenUpTo: await highestPresence(this.database),
-    });
+    await this.stream.open();
     this.#excluded = new Set(this.config.get('exclude_rooms_from_presence'));
-    this.#board = new PresenceBoard(this.#stream.current());
-    this.notifier.track(this.#stream);
+    this.#board = new PresenceBoard(this.stream.current());
     if (this.config.get('presence.enabled') === false) return [];
     const present = await presentUsers(this.database, maxRestored);
     if (present.length === 0) return [];

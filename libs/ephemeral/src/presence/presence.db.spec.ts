@@ -5,7 +5,8 @@ import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
 import { buildEphemeral, type EphemeralFixture, fixtureMigrations, requesterOf } from '../ephemeral.fixture.js';
 import { EphemeralHooks } from '../hooks.js';
 import type { PresenceState } from '../model/presence-state.js';
-import { PresenceService, presenceStream } from './presence.service.js';
+import { presenceStream } from './presence-publisher.js';
+import { PresenceService } from './presence.service.js';
 
 let serial = 0;
 

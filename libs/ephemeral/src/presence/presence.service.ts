@@ -1,9 +1,9 @@
 import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
-import { Database, type StreamIds } from '@rookery/database';
+import { Database } from '@rookery/database';
 import { RateLimiter } from '@rookery/http';
 import { domainOf, MatrixError } from '@rookery/matrix-types';
 import { Clock, Config, Logger, type Timer } from '@rookery/platform';
-import { defineStream } from '@rookery/replication';
+import type { Stream } from '@rookery/replication';
 import { MembershipReader, RoomHooks } from '@rookery/rooms';
 import { UserHooks } from '@rookery/users';
 import { LRUCache } from 'lru-cache';
@@ -13,7 +13,7 @@ import { type BoardQuery, shares } from './presence-board.js';
 import { PresencePublisher } from './presence-publisher.js';
 import { PresenceRouting } from './presence-routing.js';
 import { isNews, offlineState, type PresenceName, type PresenceState } from '../model/presence-state.js';
-import { presenceInStream, presenceOf, roomsOfUsers, type StoredPresence } from './presence.query.js';
+import { presenceInStream, presenceOf, roomsOfUsers } from './presence.query.js';
 
 const sweepEveryMs = 5_000;
 /** Users of another server go offline when nothing is heard of them for so long. */
@@ -23,9 +23,6 @@ const maxOffline = 50_000;
 /** Changes that somebody is told who was away since before this process began. */
 const maxCaughtUp = 1_000;
 const longestStatusBytes = 1_024;
-
-/** Presences in stream order, for followers. */
-export const presenceStream = defineStream<StoredPresence>({ name: 'presence', read: presenceInStream });
 
 /** Whom somebody may see, and since when. */
 export interface PresenceQuery {
@@ -106,7 +103,7 @@ export class PresenceService implements OnModuleInit, OnModuleDestroy {
   }
 
   /** The stream; `current()` is what readers may read up to. */
-  get stream(): StreamIds {
+  get stream(): Stream {
     return this.publisher.stream;
   }
 

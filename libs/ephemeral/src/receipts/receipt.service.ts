@@ -1,8 +1,8 @@
-import { Injectable, type OnModuleInit } from '@nestjs/common';
-import { Database, StreamIds } from '@rookery/database';
+import { Injectable } from '@nestjs/common';
+import { Database, type Tx } from '@rookery/database';
 import { domainOf, isValidEventId, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Clock, Config, type Requester } from '@rookery/platform';
-import { defineStream, Notifier, StreamChangeCache } from '@rookery/replication';
+import { type ChangedKeys, defineStream, type Stream, Streams } from '@rookery/replication';
 import { EventStore, isServable, relationOf, RoomHooks, type StoredEvent } from '@rookery/rooms';
 import { AccountDataService } from '@rookery/users';
 import { RoomAudience } from '../common/room-audience.js';
@@ -38,8 +38,13 @@ const newestPerRoom = 250;
 const maxRelationSteps = 3;
 const longestThreadIdBytes = 255;
 
-/** Receipts in stream order, for followers. */
-export const receiptsStream = defineStream<StoredReceipt>({ name: 'receipts', read: receiptsInStream });
+/** Receipts: public ones by room, private ones by user. */
+export const receiptsStream = defineStream({
+  name: 'receipts',
+  takenUpTo: highestReceipt,
+  keys: { room: {}, user: {} },
+  read: receiptsInStream,
+});
 
 /**
  * How far users have read: public and private receipts, in threads or not, and the fully-read marker. A receipt never
@@ -47,40 +52,26 @@ export const receiptsStream = defineStream<StoredReceipt>({ name: 'receipts', re
  * @spec client-server-api#receipts
  */
 @Injectable()
-export class ReceiptService implements OnModuleInit {
-  #inRooms = new StreamChangeCache(Number.MAX_SAFE_INTEGER);
-  #ofUsers = new StreamChangeCache(Number.MAX_SAFE_INTEGER);
-  #stream: StreamIds | undefined;
-  #opening: Promise<void> | undefined;
+export class ReceiptService {
+  readonly stream: Stream<'room' | 'user'>;
+  readonly #inRooms: ChangedKeys;
+  readonly #ofUsers: ChangedKeys;
 
   constructor(
     private readonly database: Database,
-    private readonly notifier: Notifier,
     private readonly clock: Clock,
     private readonly config: Config,
     private readonly audience: RoomAudience,
     private readonly events: EventStore,
     private readonly accountData: AccountDataService,
     private readonly hooks: EphemeralHooks,
+    streams: Streams,
     roomHooks: RoomHooks,
   ) {
+    this.stream = streams.of(receiptsStream);
+    this.#inRooms = this.stream.changes('room');
+    this.#ofUsers = this.stream.changes('user');
     roomHooks.subscribe({ onRoomPurged: deleteReceiptsOfRoom });
-  }
-
-  onModuleInit(): Promise<void> {
-    return this.open();
-  }
-
-  /** Loads the stream's counter. Needs the migrated schema. */
-  open(): Promise<void> {
-    this.#opening ??= this.#open();
-    return this.#opening;
-  }
-
-  /** The stream; `current()` is what readers may read up to. */
-  get stream(): StreamIds {
-    if (!this.#stream) throw new Error('ReceiptService.open() has not finished');
-    return this.#stream;
   }
 
   /** Whether {@link changes} could find anything; `false` is certain. Costs no query. */
@@ -182,9 +173,7 @@ export class ReceiptService implements OnModuleInit {
         const news = placed.filter((_, index) => kept[index]);
         if (news.length === 0) return news;
         await this.hooks.receiptsInTransaction(tx, news);
-        tx.unlessRolledBack(() => {
-          for (const receipt of news) this.#announce(receipt, audiences.get(receipt.roomId) ?? new Set());
-        });
+        for (const receipt of news) this.#announce(tx, receipt, audiences.get(receipt.roomId) ?? new Set());
         return news;
       },
       { name: 'receipts' },
@@ -194,14 +183,12 @@ export class ReceiptService implements OnModuleInit {
     return stored;
   }
 
-  #announce({ type, roomId, userId, position }: StoredReceipt, members: ReadonlySet<string>): void {
-    if (type === 'm.read.private') {
-      this.#ofUsers.changed(userId, position);
-      this.notifier.announce(this.stream.name, position, { users: [userId] });
-    } else {
-      this.#inRooms.changed(roomId, position);
-      this.notifier.announce(this.stream.name, position, { users: members });
-    }
+  #announce(tx: Tx, { type, roomId, userId, position }: StoredReceipt, members: ReadonlySet<string>): void {
+    const isPrivate = type === 'm.read.private';
+    this.stream.announceIn(tx, position, {
+      changed: isPrivate ? { user: [userId] } : { room: [roomId] },
+      users: isPrivate ? [userId] : members,
+    });
   }
 
   async #event(roomId: string, eventId: string): Promise<StoredEvent> {
@@ -237,15 +224,6 @@ export class ReceiptService implements OnModuleInit {
     }
     const content: JsonObject = { event_id: stored.event.eventId };
     await this.accountData.set(userId, roomId, 'm.fully_read', content, { requester });
-  }
-
-  async #open(): Promise<void> {
-    this.#stream = await StreamIds.load(this.database, 'receipts', {
-      takenUpTo: await highestReceipt(this.database),
-    });
-    this.#inRooms = new StreamChangeCache(this.#stream.current());
-    this.#ofUsers = new StreamChangeCache(this.#stream.current());
-    this.notifier.track(this.#stream);
   }
 }
 

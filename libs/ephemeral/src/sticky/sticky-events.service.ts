@@ -1,8 +1,8 @@
 import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
-import { Database, StreamIds } from '@rookery/database';
+import { Database } from '@rookery/database';
 import { stickyDurationOf } from '@rookery/events';
 import { Clock, Config, Logger, type Timer } from '@rookery/platform';
-import { Notifier, StreamChangeCache } from '@rookery/replication';
+import { type ChangedKeys, defineStream, type Stream, Streams } from '@rookery/replication';
 import { type EventBatch, EventStore, isServable, ReaderWishes, RoomHooks, type StoredEvent } from '@rookery/rooms';
 import {
   deleteExpiredSticky,
@@ -13,6 +13,13 @@ import {
   type NewStickyRow,
   selectSticky,
 } from './sticky-event.query.js';
+
+/** Sticky events, by room. */
+export const stickyEventsStream = defineStream({
+  name: 'sticky_events',
+  takenUpTo: highestSticky,
+  keys: { room: {} },
+});
 
 /** A sticky event with its place in the stream. */
 export interface StickyEvent {
@@ -38,31 +45,28 @@ const sweepEveryMs = 3_600_000;
 @Injectable()
 export class StickyEvents implements OnModuleInit, OnModuleDestroy {
   readonly isEnabled: boolean;
-  #inRooms = new StreamChangeCache(Number.MAX_SAFE_INTEGER);
-  #stream: StreamIds | undefined;
+  readonly #stream: Stream<'room'> | undefined;
+  readonly #inRooms: ChangedKeys | undefined;
   #sweeper: Timer | undefined;
 
   constructor(
     private readonly database: Database,
-    private readonly notifier: Notifier,
     private readonly clock: Clock,
     private readonly logger: Logger,
     private readonly events: EventStore,
     private readonly wishes: ReaderWishes,
     private readonly hooks: RoomHooks,
     config: Config,
+    streams: Streams,
   ) {
     this.isEnabled = config.get('experimental_features.msc4354_enabled');
+    this.#stream = this.isEnabled ? streams.of(stickyEventsStream) : undefined;
+    this.#inRooms = this.#stream?.changes('room');
   }
 
-  async onModuleInit(): Promise<void> {
-    if (!this.isEnabled) return;
-    const stream = await StreamIds.load(this.database, 'sticky_events', {
-      takenUpTo: await highestSticky(this.database),
-    });
-    this.#stream = stream;
-    this.#inRooms = new StreamChangeCache(stream.current());
-    this.notifier.track(stream);
+  onModuleInit(): void {
+    const stream = this.#stream;
+    if (stream === undefined) return;
     this.hooks.subscribe<readonly Omit<NewStickyRow, 'stream_id'>[]>({
       prepare: async (batch) => this.#stickyOf(batch),
       inTransaction: async (tx, { roomId, room }, rows = []) => {
@@ -73,11 +77,7 @@ export class StickyEvents implements OnModuleInit, OnModuleDestroy {
           rows.map((row, index) => ({ ...row, stream_id: positions[index] ?? 0 })),
         );
         const users = new Set(room.localMembers);
-        const last = positions.at(-1) ?? 0;
-        tx.afterCommit(() => {
-          this.#inRooms.changed(roomId, last);
-          this.notifier.announce(stream.name, last, { users });
-        });
+        stream.announceIn(tx, positions.at(-1) ?? 0, { changed: { room: [roomId] }, users });
       },
       onEventsPurged: (tx, _, eventIds) => deleteSticky(tx, eventIds),
       onRoomPurged: deleteStickyOfRoom,
@@ -91,7 +91,7 @@ export class StickyEvents implements OnModuleInit, OnModuleDestroy {
 
   /** Rooms that may have new sticky events since a position; all others have none. Costs no query. */
   changedRooms(roomIds: ReadonlySet<string>, since: number): string[] {
-    return this.isEnabled ? this.#inRooms.changedSince(roomIds, since) : [];
+    return this.#inRooms?.changedSince(roomIds, since) ?? [];
   }
 
   /**

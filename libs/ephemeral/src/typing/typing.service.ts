@@ -1,8 +1,8 @@
 import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
-import { Database, StreamIds } from '@rookery/database';
+import { Database } from '@rookery/database';
 import { domainOf, MatrixError } from '@rookery/matrix-types';
 import { Clock, Config, Logger, type Timer } from '@rookery/platform';
-import { Notifier, StreamChangeCache } from '@rookery/replication';
+import { type ChangedKeys, defineRpc, defineStream, type Stream, Streams } from '@rookery/replication';
 import { RoomHooks } from '@rookery/rooms';
 import { RoomAudience } from '../common/room-audience.js';
 import { EphemeralHooks } from '../hooks.js';
@@ -15,6 +15,19 @@ const longestTimeoutMs = 120_000;
 const maxTypistsPerRoom = 500;
 const maxTypists = 50_000;
 
+/** Changes of who is typing, by room. The rows are in the memory of its writer. */
+export const typingStream = defineStream({ name: 'typing', keys: { room: {} } });
+
+/** Somebody types, or not any more; answered by the process that knows who does. */
+const setTyping = defineRpc<TypingChange, void>('set_typing');
+
+interface TypingChange {
+  readonly roomId: string;
+  readonly userId: string;
+  /** For how long, milliseconds; absent for one who types no more. */
+  readonly timeoutMs?: number | undefined;
+}
+
 /**
  * Who is typing where. Kept in the memory of the process that writes the stream `typing`; positions go on over a restart,
  * so that tokens stay valid.
@@ -22,24 +35,26 @@ const maxTypists = 50_000;
  */
 @Injectable()
 export class TypingService implements OnModuleInit, OnModuleDestroy {
+  readonly stream: Stream<'room'>;
   readonly #rooms = new Map<string, Map<string, Timer>>();
-  #changes = new StreamChangeCache(0);
-  #stream: StreamIds | undefined;
-  #opening: Promise<void> | undefined;
+  readonly #changes: ChangedKeys;
   #typists = 0;
   // Rooms in which somebody was typing when the process before this one stopped: clients from then must hear that it is over.
   #before: readonly string[] = [];
 
   constructor(
     private readonly database: Database,
-    private readonly notifier: Notifier,
     private readonly clock: Clock,
     private readonly config: Config,
     private readonly logger: Logger,
     private readonly audience: RoomAudience,
     private readonly hooks: EphemeralHooks,
+    streams: Streams,
     roomHooks: RoomHooks,
   ) {
+    this.stream = streams.of(typingStream);
+    this.#changes = this.stream.changes('room');
+    this.stream.serve(setTyping, ({ roomId, userId, timeoutMs }) => this.#set(roomId, userId, timeoutMs));
     roomHooks.subscribe({
       afterCommit: ({ roomId, events }) => {
         if (!this.#rooms.has(roomId)) return;
@@ -53,8 +68,8 @@ export class TypingService implements OnModuleInit, OnModuleDestroy {
     });
   }
 
-  onModuleInit(): Promise<void> {
-    return this.open();
+  async onModuleInit(): Promise<void> {
+    this.#before = await this.database.write((tx) => takeTypingAtStop(tx), { name: 'typing_at_start' });
   }
 
   async onModuleDestroy(): Promise<void> {
@@ -65,18 +80,6 @@ export class TypingService implements OnModuleInit, OnModuleDestroy {
       await this.database.write((tx) => writeTypingAtStop(tx, roomIds), { name: 'typing_at_stop' });
   }
 
-  /** Loads the stream's counter. Needs the migrated schema. */
-  open(): Promise<void> {
-    this.#opening ??= this.#open();
-    return this.#opening;
-  }
-
-  /** The stream; `current()` is what readers may read up to. */
-  get stream(): StreamIds {
-    if (!this.#stream) throw new Error('TypingService.open() has not finished');
-    return this.#stream;
-  }
-
   /**
    * A local user says to be typing, or not any more.
    * @param timeoutMs how long, unless said again; clamped to two minutes
@@ -85,12 +88,13 @@ export class TypingService implements OnModuleInit, OnModuleDestroy {
   async setByClient(roomId: string, userId: string, typing: boolean, timeoutMs = defaultTimeoutMs): Promise<void> {
     if (!(await this.audience.localMembers(roomId)).has(userId))
       throw MatrixError.forbidden('You are not in this room');
-    await this.#set(roomId, userId, typing ? Math.min(Math.max(timeoutMs, 1), longestTimeoutMs) : undefined);
+    const forMs = typing ? Math.min(Math.max(timeoutMs, 1), longestTimeoutMs) : undefined;
+    await this.stream.atWriter(setTyping, { roomId, userId, timeoutMs: forMs });
   }
 
   /** Another server says that its user types, or not any more; that the user is in the room was checked. */
   setRemote(roomId: string, userId: string, typing: boolean): Promise<void> {
-    return this.#set(roomId, userId, typing ? 60_000 : undefined);
+    return this.stream.atWriter(setTyping, { roomId, userId, timeoutMs: typing ? 60_000 : undefined });
   }
 
   /** Who is typing in a room now. */
@@ -148,18 +152,8 @@ export class TypingService implements OnModuleInit, OnModuleDestroy {
 
   async #announce(roomId: string): Promise<void> {
     const users = await this.audience.localMembers(roomId);
-    const { ids, done } = await this.stream.allocate();
-    const position = ids[0] ?? 0;
-    this.#changes.changed(roomId, position);
-    done();
-    this.notifier.announce(this.stream.name, position, { users });
+    const reserved = await this.stream.allocate();
+    reserved.commit({ changed: { room: [roomId] }, users });
     this.hooks.typistsChanged(roomId, this.typists(roomId));
-  }
-
-  async #open(): Promise<void> {
-    this.#stream = await StreamIds.load(this.database, 'typing');
-    this.#changes = new StreamChangeCache(this.#stream.current());
-    this.#before = await this.database.write((tx) => takeTypingAtStop(tx), { name: 'typing_at_start' });
-    this.notifier.track(this.#stream);
   }
 }

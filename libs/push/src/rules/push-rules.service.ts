@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { Injectable, type OnModuleInit } from '@nestjs/common';
-import { Database, StreamIds, type Tx } from '@rookery/database';
+import { Database, type Tx } from '@rookery/database';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import {
   buildRuleset,
@@ -18,7 +18,7 @@ import {
   type UserRule,
 } from '@rookery/push-rules';
 import { Config } from '@rookery/platform';
-import { Notifier, StreamChangeCache } from '@rookery/replication';
+import { type ChangedKeys, defineStream, type Stream, Streams } from '@rookery/replication';
 import { RoomHooks } from '@rookery/rooms';
 import { AccountDataService } from '@rookery/users';
 import { LRUCache } from 'lru-cache';
@@ -60,6 +60,13 @@ interface Cached {
   readonly sizeBytes: number;
 }
 
+/** Changes of push rules, by user. */
+export const pushRulesStream = defineStream({
+  name: 'push_rules',
+  takenUpTo: highestPosition,
+  keys: { user: {} },
+});
+
 /** Where a new rule goes. */
 export interface RulePlace {
   /** Right above this rule of the same kind. */
@@ -75,8 +82,8 @@ export interface RulePlace {
 @Injectable()
 export class PushRulesService implements OnModuleInit {
   readonly #compiled = new LRUCache<string, Cached>({ maxSize: maxBytes, sizeCalculation: (entry) => entry.sizeBytes });
-  #stream: StreamIds | undefined;
-  #changes = new StreamChangeCache(0);
+  readonly stream: Stream<'user'>;
+  readonly #changes: ChangedKeys;
   /** Rulesets for users whom an event does not name, by what was changed. */
   readonly #unnamed = new LRUCache<string, CompiledRuleset>({
     maxSize: maxBytes / 4,
@@ -90,11 +97,13 @@ export class PushRulesService implements OnModuleInit {
 
   constructor(
     private readonly database: Database,
-    private readonly notifier: Notifier,
     private readonly accountData: AccountDataService,
     private readonly roomHooks: RoomHooks,
     config: Config,
+    streams: Streams,
   ) {
+    this.stream = streams.of(pushRulesStream);
+    this.#changes = this.stream.changes('user');
     this.features = {
       legacyMentions: !config.get('experimental_features.msc4210_enabled'),
       threads: config.get('experimental_features.msc4306_enabled'),
@@ -106,12 +115,7 @@ export class PushRulesService implements OnModuleInit {
   }
 
   async onModuleInit(): Promise<void> {
-    this.#stream = await StreamIds.load(this.database, 'push_rules', {
-      takenUpTo: await highestPosition(this.database),
-    });
-    this.#changes = new StreamChangeCache(this.#stream.current());
     this.#ownRules = this.#newOwnRules(await usersWithChanges(this.database));
-    this.notifier.track(this.#stream);
     this.roomHooks.subscribe({ onFollowed: (...args) => this.#takeAlong(...args) });
     this.accountData.serve('m.push_rules', async (userId) => this.content(userId));
   }
@@ -279,12 +283,6 @@ export class PushRulesService implements OnModuleInit {
     });
   }
 
-  /** The stream; `current()` is what readers may read up to. */
-  get stream(): StreamIds {
-    if (!this.#stream) throw new Error('The push rules were asked for before they were opened');
-    return this.#stream;
-  }
-
   #newOwnRules(userIds: Iterable<string>): OwnRules {
     return new OwnRules(userIds, (changes) => this.#unnamedRules(changes));
   }
@@ -309,16 +307,15 @@ export class PushRulesService implements OnModuleInit {
   async #change(userId: string, change: (tx: Tx, changes: RuleChanges) => Promise<void>): Promise<void> {
     await this.database.write(
       async (tx) => {
-        const [streamId = 0] = await this.stream.allocateIn(tx);
+        // What is told to others comes after what is forgotten here.
+        tx.unlessRolledBack(() => {
+          this.#compiled.delete(userId);
+          this.#ownRules.changed(userId);
+        });
+        const streamId = await this.stream.write(tx, { changed: { user: [userId] }, users: [userId] });
         // Written first, so that a second change of the same user's rules waits for this one.
         await writePosition(tx, userId, streamId);
         await change(tx, (await ruleChanges(tx, [userId])).get(userId) ?? noRuleChanges);
-        tx.unlessRolledBack(() => {
-          this.#changes.changed(userId, streamId);
-          this.#compiled.delete(userId);
-          this.#ownRules.changed(userId);
-          this.notifier.announce(this.stream.name, streamId, { users: [userId] });
-        });
       },
       { name: 'push_rules' },
     );

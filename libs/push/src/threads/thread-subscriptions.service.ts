@@ -1,8 +1,8 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
-import { Database, StreamIds } from '@rookery/database';
+import { Database } from '@rookery/database';
 import { isValidEventId, MatrixError } from '@rookery/matrix-types';
 import { Config, type Requester } from '@rookery/platform';
-import { Notifier, StreamChangeCache } from '@rookery/replication';
+import { type ChangedKeys, defineStream, type Stream, Streams } from '@rookery/replication';
 import { EventStore, isServable, RoomHooks, RoomReadingService, TimelineReader } from '@rookery/rooms';
 import { UserHooks } from '@rookery/users';
 import {
@@ -22,6 +22,13 @@ import { threadOf } from './thread-of.js';
 
 export type { ThreadSubscription } from './thread-subscription.query.js';
 
+/** Changes of subscriptions to threads, by user. */
+export const threadSubscriptionsStream = defineStream({
+  name: 'thread_subscriptions',
+  takenUpTo: highestSubscription,
+  keys: { user: {} },
+});
+
 /** Most threads of one user about which anything is remembered. */
 const maxPerUser = 50_000;
 const nobody: ReadonlySet<string> = new Set();
@@ -30,32 +37,28 @@ const nobody: ReadonlySet<string> = new Set();
 @Injectable()
 export class ThreadSubscriptions implements OnModuleInit {
   readonly isEnabled: boolean;
-  #changes = new StreamChangeCache(Number.MAX_SAFE_INTEGER);
-  #stream: StreamIds | undefined;
+  readonly #stream: Stream<'user'> | undefined;
+  readonly #changes: ChangedKeys | undefined;
 
   constructor(
     private readonly database: Database,
-    private readonly notifier: Notifier,
     private readonly events: EventStore,
     private readonly reading: RoomReadingService,
     private readonly timeline: TimelineReader,
     private readonly roomHooks: RoomHooks,
     private readonly userHooks: UserHooks,
     config: Config,
+    streams: Streams,
   ) {
     this.isEnabled = config.get('experimental_features.msc4306_enabled');
+    this.#stream = this.isEnabled ? streams.of(threadSubscriptionsStream) : undefined;
+    this.#changes = this.#stream?.changes('user');
   }
 
-  async onModuleInit(): Promise<void> {
+  onModuleInit(): void {
     // What was stored goes with its room and its account, also where the feature was switched off since.
     this.roomHooks.subscribe({ onEventsPurged: deleteThreads, onRoomPurged: deleteThreadsOfRoom });
     this.userHooks.deactivated.subscribe({ inTransaction: (tx, { userId }) => deleteThreadsOfUser(tx, userId) });
-    if (!this.isEnabled) return;
-    this.#stream = await StreamIds.load(this.database, 'thread_subscriptions', {
-      takenUpTo: await highestSubscription(this.database),
-    });
-    this.#changes = new StreamChangeCache(this.#stream.current());
-    this.notifier.track(this.#stream);
   }
 
   /**
@@ -95,7 +98,7 @@ export class ThreadSubscriptions implements OnModuleInit {
 
   /** A user's subscriptions that changed in `(after, upTo]`, the latest first, at most `limit`. No query where nothing did. */
   async changes(userId: string, after: number, upTo: number, limit: number): Promise<ThreadSubscription[]> {
-    if (!this.isEnabled || !this.#changes.hasChanged(userId, after)) return [];
+    if (this.#changes === undefined || !this.#changes.hasChanged(userId, after)) return [];
     return latestSubscriptions(this.database, userId, after, upTo, limit);
   }
 
@@ -135,12 +138,8 @@ export class ThreadSubscriptions implements OnModuleInit {
         if (after === undefined) return;
         if (before === undefined && (await countSubscriptions(tx, userId, maxPerUser)) >= maxPerUser)
           throw MatrixError.tooLarge(`Not more than ${maxPerUser} threads can be subscribed to`);
-        const [position = 0] = await stream.allocateIn(tx);
+        const position = await stream.write(tx, { changed: { user: [userId] }, users: [userId] });
         await writeSubscription(tx, position, { userId, roomId, threadId, ...after });
-        tx.unlessRolledBack(() => {
-          this.#changes.changed(userId, position);
-          this.notifier.announce(stream.name, position, { users: [userId] });
-        });
       },
       { name: 'thread_subscription' },
     );

@@ -2,14 +2,14 @@ import { Injectable } from '@nestjs/common';
 import { Database, type Tx } from '@rookery/database';
 import { domainOf } from '@rookery/matrix-types';
 import { Clock, Config } from '@rookery/platform';
-import { Notifier } from '@rookery/replication';
+import type { News } from '@rookery/replication';
 import { isStored } from '../store/event-store.query.js';
 import { type EventBatch, type MemberMove, type PushNote, RoomHooks, type RoomView } from '../hooks.js';
 import { RecentEvents } from '../store/recent-events.js';
 import { TimelineGaps } from '../store/timeline-gaps.js';
 import { EventStore, sameServer } from '../store/event-store.js';
 import { Gathering } from './gathering.js';
-import { RoomIds } from '../store/room-ids.js';
+import { type EventKey, RoomIds } from '../store/room-ids.js';
 import { isServable, type StoredEvent } from '../model/stored-event.js';
 import type { WorkingRoom } from '../room/working-room.js';
 import { type WritableBatch, writeBatches } from './write-events.query.js';
@@ -48,7 +48,6 @@ export class BatchCommitter {
     private readonly recent: RecentEvents,
     private readonly gaps: TimelineGaps,
     private readonly hooks: RoomHooks,
-    private readonly notifier: Notifier,
     private readonly clock: Clock,
     private readonly config: Config,
   ) {}
@@ -58,11 +57,10 @@ export class BatchCommitter {
    * @throws what the database or a hook throws; then nothing was written and `room` must be thrown away
    */
   async commit(room: WorkingRoom, options: CommitOptions = {}): Promise<StoredEvent[]> {
-    const stream = options.backfilled ? this.ids.backfill : this.ids.events;
     const chainIds = await this.ids.authChains(
       room.staged.filter((staged) => staged.event.stateKey !== undefined).length,
     );
-    const allocation = await stream.allocate(room.staged.length);
+    const allocation = await (options.backfilled ? this.ids.backfill : this.ids.events).allocate(room.staged.length);
     // The past goes downwards: the older, the smaller.
     const orderings = options.backfilled ? [...allocation.ids].reverse() : allocation.ids;
     try {
@@ -103,8 +101,8 @@ export class BatchCommitter {
       this.#remember(room, stored);
       if (!options.backfilled) this.recent.remember(room, stored);
       this.gaps.note(room.roomId, room.gaps);
-      allocation.done();
-      if (!options.backfilled) this.#announce(room, stored);
+      if (options.backfilled) allocation.done();
+      else allocation.commit(this.#news(room, stored));
       for (const [index, hook] of hooks.entries()) hook.afterCommit?.(batch, prepared[index]);
       return stored;
     } finally {
@@ -162,15 +160,34 @@ export class BatchCommitter {
     }
   }
 
-  #announce(room: WorkingRoom, stored: readonly StoredEvent[]): void {
-    const members = stored.flatMap(({ event }) => (event.type === 'm.room.member' ? (event.stateKey ?? []) : []));
-    const affected = [...members, ...movesIn(room, stored).map((move) => move.userId)].filter(
-      (userId) => !room.base.localMembers.has(userId),
-    );
-    this.notifier.announce('events', stored.at(-1)!.streamOrdering, {
+  #news(room: WorkingRoom, stored: readonly StoredEvent[]): News<EventKey> {
+    const moves = movesIn(room, stored);
+    const member = stored.flatMap(({ event }) => (event.type === 'm.room.member' ? (event.stateKey ?? []) : []));
+    // Resolution may choose among events of long ago.
+    for (const { userId } of moves) member.push(userId);
+    const affected = member.filter((userId) => !room.base.localMembers.has(userId));
+    const rooms = [room.roomId];
+    const moved = moves.length === 0 ? [] : moves.filter((move) => this.#isMove(move)).map(({ userId }) => userId);
+    return {
+      changed: {
+        room: rooms,
+        ...(room.changes.length > 0 && { state: rooms }),
+        ...(member.length > 0 && { member }),
+        ...(moved.length > 0 && { entered_or_left: moved, room_entered_or_left: rooms }),
+      },
       users: affected.length === 0 ? room.base.localMembers : new Set([...room.base.localMembers, ...affected]),
-      rooms: [room.roomId],
-    });
+      rooms,
+    };
+  }
+
+  /** A new name or avatar is the commonest change of a member, and no move. */
+  #isMove({ eventId, prevEventId }: MemberMove): boolean {
+    return this.#membershipIn(eventId) !== 'join' || this.#membershipIn(prevEventId) !== 'join';
+  }
+
+  /** As far as it is known without a query. */
+  #membershipIn(eventId: string | undefined): unknown {
+    return eventId === undefined ? undefined : this.events.peek(eventId)?.event.content['membership'];
   }
 }
 

@@ -1,5 +1,5 @@
 import { databaseMigrations } from '@rookery/database';
-import { replicationMigrations } from '@rookery/replication';
+import { replicationMigrations, Streams } from '@rookery/replication';
 import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
 import { usersMigrations } from '@rookery/users';
 import { RoomCreation } from '../creation/room-creation.service.js';
@@ -68,7 +68,7 @@ eachDatabase('recent events', (open) => {
     for (let n = 0; n < 30; n++) await say(first, `message ${n}`);
     const end = rooms.get(RoomIds).events.current();
     // One that has heard of nothing asks the database every time.
-    const ignorant = new RecentEvents(new RoomHooks());
+    const ignorant = new RecentEvents(new RoomHooks(), new Streams(test.database, rooms.notifier));
     const events = rooms.get(EventStore);
     const cached = rooms.get(TimelineReader);
     const asking = new TimelineReader(test.database, events, ignorant, new TimelineGaps(test.database));

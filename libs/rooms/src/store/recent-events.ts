@@ -1,9 +1,10 @@
 import { Injectable } from '@nestjs/common';
-import { StreamChangeCache } from '@rookery/replication';
+import { type ChangedKeys, Streams } from '@rookery/replication';
 import { LRUCache } from 'lru-cache';
 import { RoomHooks } from '../hooks.js';
 import { isServable, type StoredEvent } from '../model/stored-event.js';
 import { relationOf } from '../model/relation.js';
+import { eventsStream } from './room-ids.js';
 
 /** Where an event lies in its room. */
 export interface EventPlace {
@@ -50,12 +51,14 @@ export class RecentEvents {
   /** In the order of the last event. */
   readonly #tails = new Map<string, Tail>();
   readonly #events = new LRUCache<string, Stored>({ maxSize: maxEvents, sizeCalculation: () => 1 });
-  #states: StreamChangeCache | undefined;
+  readonly #states: ChangedKeys;
+  #hasBegun = false;
   /** Rooms without a tail have had no event after this position. */
   #since = Number.POSITIVE_INFINITY;
   #last = 0;
 
-  constructor(hooks: RoomHooks) {
+  constructor(hooks: RoomHooks, streams: Streams) {
+    this.#states = streams.of(eventsStream).changes('state');
     hooks.subscribe({
       onEventsPurged: async (_tx, roomId) => this.#forget(roomId),
       onRoomPurged: async (_tx, roomId) => this.#forget(roomId),
@@ -66,12 +69,11 @@ export class RecentEvents {
   remember(room: JustStored, stored: readonly StoredEvent[]): void {
     const [first] = stored;
     if (first === undefined) return;
-    if (this.#states === undefined) {
+    if (!this.#hasBegun) {
+      this.#hasBegun = true;
       this.#since = first.streamOrdering - 1;
-      this.#states = new StreamChangeCache(this.#since);
     }
     this.#last = Math.max(this.#last, stored.at(-1)!.streamOrdering);
-    if (room.changes.length > 0) this.#states.changed(room.roomId, stored.at(-1)!.streamOrdering);
     for (const staged of room.staged) {
       // Only what was made here cannot have been related to before it was stored.
       this.#events.set(staged.event.eventId, { group: staged.group, isUnrelated: !staged.isForeign });
@@ -98,7 +100,7 @@ export class RecentEvents {
 
   /** Those of the rooms whose current state may have changed after `position`. */
   stateChanged(roomIds: readonly string[], position: number): readonly string[] {
-    return this.#states?.changedSince(roomIds, position) ?? roomIds;
+    return this.#states.changedSince(roomIds, position);
   }
 
   /** The state group after an event, where it is known. */
@@ -127,7 +129,7 @@ export class RecentEvents {
 
   /** Events of the room are going: what was there up to now is not known any more. */
   #forget(roomId: string): void {
-    if (this.#states !== undefined) this.#tails.set(roomId, { since: this.#last, places: [] });
+    if (this.#hasBegun) this.#tails.set(roomId, { since: this.#last, places: [] });
   }
 }
 

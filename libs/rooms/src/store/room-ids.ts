@@ -1,10 +1,27 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
-import { Database, Sequence, StreamIds } from '@rookery/database';
-import { Notifier } from '@rookery/replication';
+import { Database, type Db, Sequence } from '@rookery/database';
+import { defineStream, type KeysOf, type Stream, Streams } from '@rookery/replication';
+
+/**
+ * Events as they come, by stream ordering. Keys:
+ * `room`: rooms with a new event;
+ * `state`: rooms whose current state may have changed;
+ * `member`: users whose membership of a room may have changed;
+ * `entered_or_left`, `room_entered_or_left`: users who joined or left a room, and the rooms.
+ */
+export const eventsStream = defineStream({
+  name: 'events',
+  takenUpTo: highestOrdering,
+  keys: { room: {}, state: {}, member: {}, entered_or_left: {}, room_entered_or_left: {} },
+});
+
+/** Events from before the server knew the room, by negative stream ordering. Wakes nobody. */
+export const backfillStream = defineStream({ name: 'backfill', direction: 'down', takenUpTo: lowestOrdering });
+
+/** A kind of key of {@link eventsStream}. */
+export type EventKey = KeysOf<typeof eventsStream>;
 
 interface Counters {
-  readonly events: StreamIds;
-  readonly backfill: StreamIds;
   readonly stateGroups: Sequence;
   readonly authChains: Sequence;
   readonly reports: Sequence;
@@ -13,13 +30,20 @@ interface Counters {
 /** The counters of this lib: stream orderings, state groups, auth chains. Open them before anything is read or sent. */
 @Injectable()
 export class RoomIds implements OnModuleInit {
+  /** Positive stream orderings. `current()` is what readers may read up to. */
+  readonly events: Stream<EventKey>;
+  /** Negative stream orderings, for history that is fetched later. */
+  readonly backfill: Stream;
   #counters: Counters | undefined;
   #opening: Promise<void> | undefined;
 
   constructor(
     private readonly database: Database,
-    private readonly notifier: Notifier,
-  ) {}
+    streams: Streams,
+  ) {
+    this.events = streams.of(eventsStream);
+    this.backfill = streams.of(backfillStream);
+  }
 
   onModuleInit(): Promise<void> {
     return this.open();
@@ -29,16 +53,6 @@ export class RoomIds implements OnModuleInit {
   open(): Promise<void> {
     this.#opening ??= this.#load();
     return this.#opening;
-  }
-
-  /** The `events` stream: positive stream orderings. `current()` is what readers may read up to. */
-  get events(): StreamIds {
-    return this.#opened.events;
-  }
-
-  /** Negative stream orderings, for history that is fetched later. */
-  get backfill(): StreamIds {
-    return this.#opened.backfill;
   }
 
   stateGroup(): Promise<number> {
@@ -60,21 +74,24 @@ export class RoomIds implements OnModuleInit {
 
   async #load(): Promise<void> {
     const { database } = this;
-    const taken = await database.get<Record<'live' | 'past' | 'groups' | 'chains' | 'reports', number | null>>(
-      `SELECT (SELECT MAX(stream_ordering) FROM events) AS live, (SELECT MIN(stream_ordering) FROM events) AS past,
-         (SELECT MAX(id) FROM state_groups) AS groups, (SELECT MAX(chain_id) FROM event_auth_chains) AS chains,
+    const taken = await database.get<Record<'groups' | 'chains' | 'reports', number | null>>(
+      `SELECT (SELECT MAX(id) FROM state_groups) AS groups, (SELECT MAX(chain_id) FROM event_auth_chains) AS chains,
          (SELECT MAX(id) FROM event_reports) AS reports`,
     );
     this.#counters = {
-      events: await StreamIds.load(database, 'events', { takenUpTo: Math.max(0, taken?.live ?? 0) }),
-      backfill: await StreamIds.load(database, 'backfill', {
-        direction: 'down',
-        takenUpTo: Math.max(0, -(taken?.past ?? 0)),
-      }),
       stateGroups: await Sequence.load(database, 'state_group_id_seq', { takenUpTo: taken?.groups ?? 0 }),
       authChains: await Sequence.load(database, 'event_auth_chain_id', { takenUpTo: taken?.chains ?? 0 }),
       reports: await Sequence.load(database, 'reports', { takenUpTo: taken?.reports ?? 0 }),
     };
-    this.notifier.track(this.#counters.events);
   }
+}
+
+async function highestOrdering(db: Db): Promise<number> {
+  const row = await db.get<{ highest: number | null }>('SELECT MAX(stream_ordering) AS highest FROM events');
+  return Math.max(0, row?.highest ?? 0);
+}
+
+async function lowestOrdering(db: Db): Promise<number> {
+  const row = await db.get<{ lowest: number | null }>('SELECT MIN(stream_ordering) AS lowest FROM events');
+  return Math.max(0, -(row?.lowest ?? 0));
 }

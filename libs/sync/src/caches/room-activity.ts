@@ -1,7 +1,7 @@
-import { Injectable, type OnModuleInit } from '@nestjs/common';
+import { Injectable } from '@nestjs/common';
 import { Cache, Config } from '@rookery/platform';
-import { Notifier, StreamChangeCache } from '@rookery/replication';
-import { MembershipReader, RoomHooks, type RoomMembership } from '@rookery/rooms';
+import { type ChangedKeys, Streams } from '@rookery/replication';
+import { eventsStream, MembershipReader, RoomHooks, type RoomMembership } from '@rookery/rooms';
 
 const maxBytes = 64 * 1024 * 1024;
 const bytesPerMembership = 500;
@@ -18,39 +18,34 @@ export interface UserRooms {
  * quiet room costs a sync nothing.
  */
 @Injectable()
-export class RoomActivity implements OnModuleInit {
+export class RoomActivity {
   readonly #lists: Cache<string, { readonly rooms: Promise<UserRooms> }>;
-  #rooms = new StreamChangeCache(Number.MAX_SAFE_INTEGER);
-  #users = new StreamChangeCache(Number.MAX_SAFE_INTEGER);
+  readonly #rooms: ChangedKeys;
+  readonly #members: ChangedKeys;
 
   constructor(
     private readonly memberships: MembershipReader,
-    private readonly notifier: Notifier,
+    streams: Streams,
     hooks: RoomHooks,
     config: Config,
   ) {
+    const events = streams.of(eventsStream);
+    this.#rooms = events.changes('room');
+    this.#members = events.changes('member');
     this.#lists = new Cache(config, 'rooms_of_users', { max: maxBytes });
     hooks.subscribe({
       afterCommit: (batch) => {
         for (const { event, streamOrdering } of batch.events) {
-          if (streamOrdering < 0) continue;
-          this.#rooms.changed(batch.roomId, streamOrdering);
-          if (event.type === 'm.room.member' && event.stateKey !== undefined)
-            this.#memberChanged(event.stateKey, streamOrdering);
+          if (streamOrdering >= 0 && event.type === 'm.room.member' && event.stateKey !== undefined)
+            this.forget(event.stateKey);
         }
         // Resolution may choose among events of long ago.
-        for (const { userId, streamOrdering } of batch.moves) this.#memberChanged(userId, streamOrdering);
+        for (const { userId } of batch.moves) this.forget(userId);
       },
       onForgotten: (userId) => this.forget(userId),
       // Rare, and nobody says who had been in it.
       onRoomPurged: async (tx) => tx.unlessRolledBack(() => this.#lists.clear()),
     });
-  }
-
-  onModuleInit(): void {
-    const position = this.notifier.position('events');
-    this.#rooms = new StreamChangeCache(position);
-    this.#users = new StreamChangeCache(position);
   }
 
   /** The user's rooms now, whatever the membership. */
@@ -82,12 +77,7 @@ export class RoomActivity implements OnModuleInit {
 
   /** Whether a membership of the user may have changed after `position`. */
   membershipsChanged(userId: string, position: number): boolean {
-    return this.#users.hasChanged(userId, position);
-  }
-
-  #memberChanged(userId: string, position: number): void {
-    this.#users.changed(userId, position);
-    this.#lists.delete(userId);
+    return this.#members.hasChanged(userId, position);
   }
 }
 

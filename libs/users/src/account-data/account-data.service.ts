@@ -1,7 +1,7 @@
-import { Injectable, type OnModuleInit } from '@nestjs/common';
-import { Database, StreamIds, type Tx } from '@rookery/database';
+import { Injectable } from '@nestjs/common';
+import { Database, type Tx } from '@rookery/database';
 import { isJsonObject, isValidUserId, type JsonObject, MatrixError, maxIdBytes } from '@rookery/matrix-types';
-import { Notifier, StreamChangeCache } from '@rookery/replication';
+import { type ChangedKeys, defineStream, type Stream, Streams } from '@rookery/replication';
 import { AccountModules, type Origin } from '../common/account-modules.js';
 import { UserHooks } from '../hooks.js';
 import {
@@ -35,6 +35,13 @@ const largestTagBytes = 4_096;
 /** Types that clients change by endpoints of their own. */
 const controlled = new Set(['m.fully_read', 'm.push_rules']);
 
+/** Changes of account data, by user. */
+export const accountDataStream = defineStream({
+  name: 'account_data',
+  takenUpTo: highestStreamId,
+  keys: { user: {} },
+});
+
 /** A piece of account data whose content another lib keeps (push rules). */
 export type AccountDataSource = (userId: string) => Promise<JsonObject>;
 
@@ -43,33 +50,19 @@ export type AccountDataSource = (userId: string) => Promise<JsonObject>;
  * stream `account_data` numbers all changes.
  */
 @Injectable()
-export class AccountDataService implements OnModuleInit {
+export class AccountDataService {
+  readonly stream: Stream<'user'>;
   readonly #sources = new Map<string, AccountDataSource>();
-  #stream: StreamIds | undefined;
-  #changes: StreamChangeCache | undefined;
-  #opening: Promise<void> | undefined;
+  readonly #changes: ChangedKeys;
 
   constructor(
     private readonly database: Database,
-    private readonly notifier: Notifier,
     private readonly hooks: UserHooks,
     private readonly modules: AccountModules,
-  ) {}
-
-  onModuleInit(): Promise<void> {
-    return this.open();
-  }
-
-  /** Loads the stream's counter. Needs the migrated schema. */
-  open(): Promise<void> {
-    this.#opening ??= this.#open();
-    return this.#opening;
-  }
-
-  /** The stream; `current()` is what readers may read up to. */
-  get stream(): StreamIds {
-    if (!this.#stream) throw new Error('AccountDataService.open() has not finished');
-    return this.#stream;
+    streams: Streams,
+  ) {
+    this.stream = streams.of(accountDataStream);
+    this.#changes = this.stream.changes('user');
   }
 
   /** Serves a type of the account's own data from elsewhere. */
@@ -79,7 +72,7 @@ export class AccountDataService implements OnModuleInit {
 
   /** Whether anything changed for the user since a position; `false` is certain. Costs no query. */
   hasChanged(userId: string, since: number): boolean {
-    return this.#changes?.hasChanged(userId, since) ?? true;
+    return this.#changes.hasChanged(userId, since);
   }
 
   /** The account's own data that changed in `(after, upTo]`, oldest first. */
@@ -209,28 +202,16 @@ export class AccountDataService implements OnModuleInit {
   ): Promise<void> {
     const event = await this.database.write(
       async (tx) => {
-        const [streamId = 0] = await this.stream.allocateIn(tx);
+        const streamId = await this.stream.write(tx, { changed: { user: [userId] }, users: [userId] });
         const content = await change(tx, streamId);
         const changed = { userId, roomId, type, content, streamId };
         await this.hooks.accountDataChanged.inTransaction(tx, changed);
-        tx.unlessRolledBack(() => {
-          this.#changes?.changed(userId, streamId);
-          this.notifier.announce(this.stream.name, streamId, { users: [userId] });
-        });
         return changed;
       },
       { name: 'account_data' },
     );
     await this.hooks.accountDataChanged.afterCommit(event);
     if (type !== 'm.tag') await this.modules.accountDataUpdated(userId, roomId, type, event.content, origin);
-  }
-
-  async #open(): Promise<void> {
-    this.#stream = await StreamIds.load(this.database, 'account_data', {
-      takenUpTo: await highestStreamId(this.database),
-    });
-    this.#changes = new StreamChangeCache(this.#stream.current());
-    this.notifier.track(this.#stream);
   }
 }
 

@@ -2,7 +2,7 @@
  * Remembers when each key last changed, so that "anything new for these since then?" is mostly answered without the database.
  * Bounded: it forgets the keys that changed longest ago, and then knows from which position on it can still tell.
  *
- * Record changes in `afterCommit`, before anybody can be told of the position.
+ * A {@link Stream} has one for each kind of key, and records changes before anybody can be told of the position.
  */
 export class StreamChangeCache {
   readonly #maxKeys: number;
@@ -19,6 +19,13 @@ export class StreamChangeCache {
     this.#earliest = position;
     this.#latest = position;
     this.#maxKeys = maxKeys;
+  }
+
+  /** Begins anew: nothing is known of changes before `position`, and everything after it will be told. */
+  startAt(position: number): void {
+    this.#positions.clear();
+    this.#earliest = position;
+    this.#latest = position;
   }
 
   /** Since this position every change is known. */

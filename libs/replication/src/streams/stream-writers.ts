@@ -1,0 +1,40 @@
+/** Which processes write a stream; those that are not listed are written by the process that asks. */
+export type StreamWriterTable = Readonly<Record<string, readonly string[]>>;
+
+/**
+ * The one place that knows which process writes which stream. A server that is a single process writes all of them.
+ *
+ * A stream whose rows lie in the database may have any number of writers, each with positions of its own
+ * ({@link WriterPositions}); one whose rows lie in memory has one, and what changes it is a call to that process
+ * ({@link Stream.atWriter}).
+ */
+export class StreamWriters {
+  readonly #table: StreamWriterTable;
+
+  /**
+   * @param instance name of this process
+   * @param table streams that are not written by every process
+   */
+  constructor(
+    readonly instance = 'main',
+    table: StreamWriterTable = {},
+  ) {
+    this.#table = table;
+  }
+
+  /** Names of the processes that write a stream; at least one. */
+  of(stream: string): readonly string[] {
+    const writers = this.#table[stream] ?? [];
+    return writers.length > 0 ? writers : [this.instance];
+  }
+
+  /** Whether this process writes a stream. */
+  isHere(stream: string): boolean {
+    return this.of(stream).includes(this.instance);
+  }
+
+  /** The process to ask for a change of a stream: this one where it may. */
+  writerOf(stream: string): string {
+    return this.isHere(stream) ? this.instance : this.of(stream)[0]!;
+  }
+}

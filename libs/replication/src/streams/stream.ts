@@ -1,0 +1,193 @@
+import { type Database, StreamIds, type Tx } from '@rookery/database';
+import type { BusMessage } from '../bus.js';
+import type { Audience, Keys, Notifier } from '../notifier.js';
+import type { Rpc, RpcMethod } from '../rpc.js';
+import { StreamChangeCache } from './stream-change-cache.js';
+import type { StreamDefinition } from './stream-definition.js';
+import type { StreamWriters } from './stream-writers.js';
+import { WriterPositions } from './writer-positions.js';
+
+/** What is to be told about new rows: whom it wakes, and which keys changed. */
+export interface News<Key extends string> extends Audience {
+  /** Keys with something new, by kind; {@link Stream.changes} tells of them. */
+  readonly changed?: Readonly<Partial<Record<Key, Keys>>> | undefined;
+}
+
+/** Positions that were taken outside of a transaction. */
+export interface Reserved<Key extends string> {
+  /** In the order in which they were given out: ascending, or descending for a stream that counts down. */
+  readonly ids: readonly number[];
+  /** The rows are durable: readers may read them, and those who are concerned hear of the last one. */
+  commit(news: News<Key>): void;
+  /** The rows will never be, or nobody is to hear of them. May be called more than once, and after {@link commit}. */
+  done(): void;
+}
+
+/** When keys of one kind last changed. */
+export type ChangedKeys = Pick<
+  StreamChangeCache,
+  'hasChanged' | 'changedSince' | 'anyChanged' | 'earliestKnown' | 'size'
+>;
+
+/** What the streams of a process share. */
+export interface StreamParts {
+  readonly database: Database;
+  readonly notifier: Notifier;
+  readonly writers: StreamWriters;
+  readonly rpc: Rpc;
+}
+
+/**
+ * A numbered log of changes: positions, who has changed since, and telling those who wait. Rows and their number become
+ * durable in one transaction; positions are seen in order and without gaps that could still be filled.
+ *
+ * ```ts
+ * const position = await stream.write(tx, { changed: { user: [userId] }, users: [userId] });
+ * await tx.run('INSERT …', [position]);
+ * ```
+ */
+export class Stream<Key extends string = never> {
+  readonly name: string;
+  readonly #definition: StreamDefinition;
+  readonly #parts: StreamParts;
+  readonly #caches = new Map<string, StreamChangeCache>();
+  // Number of the last message of each other writer.
+  readonly #heard = new Map<string, number>();
+  #ids: StreamIds | undefined;
+  #opening: Promise<void> | undefined;
+
+  constructor(definition: StreamDefinition, parts: StreamParts) {
+    this.name = definition.name;
+    this.#definition = definition;
+    this.#parts = parts;
+    for (const [key, { maxKeys }] of Object.entries(definition.keys ?? {}))
+      this.#caches.set(key, new StreamChangeCache(Number.MAX_SAFE_INTEGER, maxKeys));
+  }
+
+  /** Whether this process writes the stream. */
+  get isWrittenHere(): boolean {
+    return this.#parts.writers.isHere(this.name);
+  }
+
+  /** Loads the counter, behind everything the tables hold. Needs the migrated schema. Done once, however often called. */
+  open(): Promise<void> {
+    this.#opening ??= this.#open();
+    return this.#opening;
+  }
+
+  /** The furthest position up to which everything is committed or given up: what a reader may read. 0 in a new stream. */
+  current(): number {
+    return this.#ids?.current() ?? this.#parts.notifier.position(this.name);
+  }
+
+  /** How far each writer may be read. */
+  positions(): WriterPositions {
+    return WriterPositions.at(Math.abs(this.current()));
+  }
+
+  /** Which keys of a kind changed when. Costs no query; keep it. */
+  changes(key: Key): ChangedKeys {
+    const cache = this.#caches.get(key);
+    if (!cache) throw new Error(`The stream ${this.name} has no keys of the kind ${key}`);
+    return cache;
+  }
+
+  /**
+   * Takes one position for rows of this transaction, and tells the news once they are durable.
+   * @returns the position
+   */
+  async write(tx: Tx, news: News<Key>): Promise<number> {
+    const [position = 0] = await this.allocateIn(tx);
+    this.announceIn(tx, position, news);
+    return position;
+  }
+
+  /**
+   * Takes positions for rows of this transaction and frees them with its outcome. What they stand for is told with
+   * {@link announceIn}.
+   */
+  allocateIn(tx: Tx, count = 1): Promise<readonly number[]> {
+    return this.#writable.allocateIn(tx, count);
+  }
+
+  /** Tells news of a position that this transaction has taken, unless the transaction is rolled back. */
+  announceIn(tx: Tx, position: number, news: News<Key>): void {
+    tx.unlessRolledBack(() => {
+      this.#note(position, news.changed);
+      this.#announce(position, news);
+    });
+  }
+
+  /**
+   * Takes positions outside of a transaction: for rows in memory, or when they must be known before it begins. One of
+   * {@link Reserved.commit} and {@link Reserved.done} must be called in every case, or readers stop before them for good.
+   * Never call it inside a transaction.
+   */
+  async allocate(count = 1): Promise<Reserved<Key>> {
+    const { ids, done } = await this.#writable.allocate(count);
+    return {
+      ids,
+      done,
+      commit: (news) => {
+        const position = ids.at(-1) ?? 0;
+        // Before anybody can see the position: who looks for changes up to it must find them.
+        this.#note(position, news.changed);
+        done();
+        this.#announce(position, news);
+      },
+    };
+  }
+
+  /** Answers a call that only the process can answer that writes this stream. */
+  serve<Request, Response>(
+    method: RpcMethod<Request, Response>,
+    handler: (request: Request) => Promise<Response>,
+  ): void {
+    if (this.isWrittenHere) this.#parts.rpc.handle(method, handler);
+  }
+
+  /** Calls the process that writes this stream, which is this one where it may. Rejects as the handler did. */
+  atWriter<Request, Response>(method: RpcMethod<Request, Response>, request: Request): Promise<Response> {
+    return this.#parts.rpc.call(method, request, this.#parts.writers.writerOf(this.name));
+  }
+
+  /** Another process wrote. Where something of it was missed, all that is known of earlier changes is forgotten. */
+  hear({ writer, position, number = 0, changed }: BusMessage): void {
+    const isNext = this.#heard.get(writer) === number - 1;
+    this.#heard.set(writer, number);
+    if (isNext) this.#note(position, changed);
+    else for (const cache of this.#caches.values()) cache.invalidate(Math.max(position, this.current()));
+  }
+
+  get #writable(): StreamIds {
+    if (this.#ids) return this.#ids;
+    throw new Error(
+      this.isWrittenHere
+        ? `The stream ${this.name} is not open yet`
+        : `The stream ${this.name} is written by ${this.#parts.writers.writerOf(this.name)}`,
+    );
+  }
+
+  #note(position: number, changed: Readonly<Partial<Record<string, Keys>>> | undefined): void {
+    for (const key in changed) {
+      const cache = this.#caches.get(key);
+      if (cache) for (const one of changed[key] ?? []) cache.changed(one, position);
+    }
+  }
+
+  #announce(position: number, { users, rooms, changed }: News<Key>): void {
+    this.#parts.notifier.announce(this.name, position, { users, rooms, changed });
+  }
+
+  async #open(): Promise<void> {
+    const { database, notifier } = this.#parts;
+    const takenUpTo = (await this.#definition.takenUpTo?.(database)) ?? 0;
+    if (this.isWrittenHere) {
+      const { direction } = this.#definition;
+      this.#ids = await StreamIds.load(database, this.name, { takenUpTo, direction });
+      notifier.track(this.#ids);
+    }
+    const known = this.#ids?.current() ?? takenUpTo;
+    for (const cache of this.#caches.values()) cache.startAt(known);
+  }
+}

@@ -1,0 +1,57 @@
+import type { Database } from '@rookery/database';
+import type { Notifier } from '../notifier.js';
+import { InProcessRpc, type Rpc } from '../rpc.js';
+import { Stream } from './stream.js';
+import type { KeysOf, StreamDefinition } from './stream-definition.js';
+import { StreamWriters } from './stream-writers.js';
+
+/** How the streams of this process reach others. */
+export interface StreamsOptions {
+  /** Who writes what; this process everything unless told. */
+  readonly writers?: StreamWriters;
+  readonly rpc?: Rpc;
+}
+
+/** The streams of a server, each opened once. Provide it globally, so that they are open before anything else is initialised. */
+export class Streams {
+  readonly writers: StreamWriters;
+  readonly #database: Database;
+  readonly #notifier: Notifier;
+  readonly #rpc: Rpc;
+  readonly #byName = new Map<string, { readonly definition: StreamDefinition; readonly stream: Stream<string> }>();
+
+  constructor(database: Database, notifier: Notifier, options: StreamsOptions = {}) {
+    this.#database = database;
+    this.#notifier = notifier;
+    this.writers = options.writers ?? new StreamWriters(notifier.instance);
+    this.#rpc = options.rpc ?? new InProcessRpc();
+    notifier.onHeard((message) => this.#byName.get(message.stream)?.stream.hear(message));
+  }
+
+  /** The stream of a definition; the same for everybody who asks. Ask in the constructor: what is known then is opened by {@link open}. */
+  of<D extends StreamDefinition>(definition: D): Stream<KeysOf<D>> {
+    const known = this.#byName.get(definition.name);
+    if (known !== undefined && known.definition !== definition)
+      throw new Error(`There are two definitions of the stream ${definition.name}`);
+    if (known !== undefined) return known.stream;
+    const parts = { database: this.#database, notifier: this.#notifier, writers: this.writers, rpc: this.#rpc };
+    const stream = new Stream<string>(definition, parts);
+    this.#byName.set(definition.name, { definition, stream });
+    return stream;
+  }
+
+  /** Names of the streams that are in use. */
+  get names(): readonly string[] {
+    return [...this.#byName.keys()];
+  }
+
+  /** Opens all streams that are in use. Needs the migrated schema. */
+  async open(): Promise<void> {
+    await Promise.all([...this.#byName.values()].map(({ stream }) => stream.open()));
+  }
+
+  /** For the container: everything is constructed, and nothing initialised yet. */
+  onModuleInit(): Promise<void> {
+    return this.open();
+  }
+}
