@@ -16,7 +16,7 @@ import { UnprovenLimits } from './inbound/unproven-limits.js';
 import { KeyPublisher } from './keys/key-publisher.js';
 import { KeyServerController } from './keys/key-server.controller.js';
 import { MediaForServersController } from './media/media-for-servers.controller.js';
-import { ForeignInvites } from './membership/foreign-invites.js';
+import { InboundInvites } from './membership/inbound-invites.js';
 import { InvitesForServersController } from './membership/invites.controller.js';
 import { JoinAnswers } from './membership/join-answers.js';
 import { MembershipForServersController } from './membership/membership.controller.js';
@@ -71,7 +71,7 @@ import { StagedEvents } from './transactions/staged-events.js';
     PduReplies,
     MembershipRequests,
     JoinAnswers,
-    ForeignInvites,
+    InboundInvites,
     ThreepidExchange,
   ],
   controllers: [

@@ -9,7 +9,7 @@ export { roomsMigrations } from './migrations/index.js';
 export { type EventBatch, type MemberMove, type PushNote, type RoomHook, RoomHooks, type RoomView } from './hooks.js';
 export { EventPersister } from './pipeline/event-persister.js';
 export type { DraftOrigin, EventDraft, NewRoom } from './model/drafts.js';
-export type { ForeignEvent, ForeignState, ReceiveVerdict } from './model/remote-events.js';
+export type { RemoteEvent, StateAtEvent, ReceiveVerdict } from './model/remote-events.js';
 export { byAuth, byPrev, restsUpon } from './pipeline/remote-stager.js';
 export { InboundEvents } from './pipeline/inbound-events.service.js';
 export { EventStore } from './store/event-store.js';

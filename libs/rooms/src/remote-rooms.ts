@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import type { RoomEvent } from '@rookery/events';
 import type { JsonObject } from '@rookery/matrix-types';
-import type { ForeignState } from './model/remote-events.js';
+import type { StateAtEvent } from './model/remote-events.js';
 
 /** A room alias as its server resolves it. */
 export interface ResolvedAlias {
@@ -56,7 +56,7 @@ export interface RemoteRoomGateway {
   backfill(roomId: string, limit: number, depth?: number): Promise<boolean>;
 }
 
-/** Fetches events that are missing before foreign ones, from the server that sent those. Implemented by federation. */
+/** Fetches events that are missing before remote ones, from the server that sent those. Implemented by federation. */
 export interface MissingEventsSource {
   /** Ancestors of `latest` that are not older than `earliest`, as the origin has them; may be incomplete or empty. */
   missingEvents(
@@ -70,7 +70,7 @@ export interface MissingEventsSource {
   /** The auth chain of an event, as far as one server gives it at once and it passes the checks; may be empty. */
   authChain(origin: string, roomId: string, eventId: string): Promise<readonly RoomEvent[]>;
   /** The state before an event, with its auth chain; `undefined` when the origin will not tell. */
-  stateBefore(origin: string, roomId: string, eventId: string): Promise<ForeignState | undefined>;
+  stateBefore(origin: string, roomId: string, eventId: string): Promise<StateAtEvent | undefined>;
 }
 
 /** Where federation attaches. Without it rooms of other servers cannot be reached. */

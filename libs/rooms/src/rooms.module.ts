@@ -29,11 +29,11 @@ import { BatchCommitter } from './pipeline/batch-committer.js';
 import { DraftBuilder } from './pipeline/draft-builder.js';
 import { EventPersister } from './pipeline/event-persister.js';
 import { EventStore } from './store/event-store.js';
-import { ForeignStager } from './pipeline/remote-stager.js';
+import { RemoteStager } from './pipeline/remote-stager.js';
 import { InboundEvents } from './pipeline/inbound-events.service.js';
 import { LocalEventPersister } from './pipeline/local-event-persister.js';
 import { LocalStager } from './pipeline/local-stager.js';
-import { Placement } from './pipeline/event-context.js';
+import { EventContexts } from './pipeline/event-context.js';
 import { PrejoinState } from './pipeline/prejoin-state.js';
 import { RoomIds } from './store/room-ids.js';
 import { RoomSnapshots } from './room/room-snapshots.js';
@@ -151,10 +151,10 @@ const inside = [
   DraftBuilder,
   EventGates,
   PolicyServers,
-  ForeignStager,
+  RemoteStager,
   LocalEventPersister,
   LocalStager,
-  Placement,
+  EventContexts,
   ProfilePrivacy,
   RemovalRedactions,
   RoomSnapshots,

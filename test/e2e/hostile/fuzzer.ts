@@ -65,7 +65,7 @@ export async function fuzz(options: FuzzOptions): Promise<Report> {
     return { answer, blockMs: delays.max / 1e6 };
   };
 
-  const attemptOne = async (id: string, route: Route, { request, mayWait, isForeign }: Attempt): Promise<void> => {
+  const attemptOne = async (id: string, route: Route, { request, mayWait, isRemote }: Attempt): Promise<void> => {
     requests += 1;
     let { answer, blockMs } = await sendOnce(request, mayWait);
     // Other programs on the machine block, too: only what blocks each time counts.
@@ -75,7 +75,7 @@ export async function fuzz(options: FuzzOptions): Promise<Report> {
       answer = answer.status === undefined ? repeated.answer : answer;
     }
     if (answer.status !== undefined) statuses.set(answer.status, (statuses.get(answer.status) ?? 0) + 1);
-    const problems = wrongWith(route, request, answer, mayWait, isForeign);
+    const problems = wrongWith(route, request, answer, mayWait, isRemote);
     if (blockMs > longestBlockMs) problems.push(`blocked for ${Math.round(blockMs)} ms`);
     for (const problem of problems) {
       const offense = describeOffense(id, request, problem, answer);
@@ -137,14 +137,14 @@ function wrongWith(
   { method }: WireRequest,
   { status, headers, text, error }: WireAnswer,
   mayWait: boolean,
-  isForeign: boolean,
+  isRemote: boolean,
 ): string[] {
   if (status === undefined) {
     if (error !== undefined) return [`no answer: ${error}`];
     return mayWait ? [] : [`no answer within ${patienceMs} ms`];
   }
   const problems: string[] = [];
-  const unreachable = isForeign && (status === 502 || status === 504);
+  const unreachable = isRemote && (status === 502 || status === 504);
   if (status >= 400 && !allowedRefusals.has(status) && !unreachable) problems.push(`status ${status}`);
   if (headers['access-control-allow-origin'] !== '*') problems.push('no CORS headers');
   if (status === 204 || method === 'HEAD' || method === 'OPTIONS' || (status >= 300 && status < 400)) return problems;

@@ -26,7 +26,7 @@ export interface Attempt {
   readonly request: WireRequest;
   readonly mayWait: boolean;
   /** It names another server: that one cannot be reached, which may be said. */
-  readonly isForeign: boolean;
+  readonly isRemote: boolean;
 }
 
 /** A request with at least one thing wrong, mostly. */
@@ -81,7 +81,7 @@ export function hostileRequest(dice: Dice, route: Route, { names, tokens }: Worl
   return {
     request: { method, target, headers, body },
     mayWait: waits.test(path),
-    isForeign: foreign.test(`${target}${String(body)}`),
+    isRemote: foreign.test(`${target}${String(body)}`),
   };
 }
 
@@ -191,7 +191,7 @@ export function* sweepRequests(dice: Dice, route: Route, world: World): Generato
   const attempt = (target: string, text: string | undefined): Attempt => ({
     request: { method: route.method, target, headers, body: text },
     mayWait: waits.test(path),
-    isForeign: foreign.test(`${target}${String(text)}`),
+    isRemote: foreign.test(`${target}${String(text)}`),
   });
   const rightBody =
     route.method === 'GET' || (route.method === 'DELETE' && body === undefined) ? undefined : toJsonText(body ?? {});

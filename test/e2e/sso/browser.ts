@@ -109,13 +109,13 @@ export class Browser {
   }
 
   #cookiesFor(url: URL, method: string, from: URL | undefined): Cookie[] {
-    const isForeign = from !== undefined && from.hostname !== url.hostname;
+    const isRemote = from !== undefined && from.hostname !== url.hostname;
     return this.#cookies.filter(
       ({ host, path, secure, sameSite }) =>
         host === url.hostname &&
         (url.pathname === path || url.pathname.startsWith(path.endsWith('/') ? path : `${path}/`)) &&
         (!secure || url.protocol === 'https:') &&
-        (method === 'GET' || !isForeign || sameSite === 'none'),
+        (method === 'GET' || !isRemote || sameSite === 'none'),
     );
   }
 }

@@ -2,7 +2,7 @@ import { Controller, Param, Post, Put } from '@nestjs/common';
 import { compileSchema, Inbound, type InboundRequest, JsonBody, Access } from '@rookery/http';
 import { isJsonObject, type JsonObject } from '@rookery/matrix-types';
 import { FederationAccess, Origin, SignedContent } from '../inbound/federation-access.js';
-import { ForeignInvites } from './foreign-invites.js';
+import { InboundInvites } from './inbound-invites.js';
 import { type BoundInvite, ThreepidExchange } from './threepid-exchange.js';
 
 const checkInvite = compileSchema({
@@ -58,7 +58,7 @@ const bodyLimitBytes = 1_048_576;
 @Controller()
 export class InvitesForServersController {
   constructor(
-    private readonly invites: ForeignInvites,
+    private readonly invites: InboundInvites,
     private readonly exchange: ThreepidExchange,
   ) {}
 

@@ -3,7 +3,7 @@ import { type RoomEvent, roomVersionRules, type RoomVersionRules } from '@rooker
 import { FederationClient, federationPath, FederationRequestError } from '@rookery/federation-client';
 import { isValidEventId, type JsonObject } from '@rookery/matrix-types';
 import { Clock, Config, Logger } from '@rookery/platform';
-import { EventStore, type ForeignState, type MissingEventsSource, RoomStateReader } from '@rookery/rooms';
+import { EventStore, type StateAtEvent, type MissingEventsSource, RoomStateReader } from '@rookery/rooms';
 import { WrongAnswer } from './candidates.js';
 import { PduChecker } from './pdu-checker.js';
 import { maxStateEvents, RemoteState } from './remote-state.js';
@@ -124,7 +124,7 @@ export class MissingEvents implements MissingEventsSource {
   }
 
   /** @spec server-server-api#get_matrixfederationv1state_idsroomid */
-  async stateBefore(origin: string, roomId: string, eventId: string): Promise<ForeignState | undefined> {
+  async stateBefore(origin: string, roomId: string, eventId: string): Promise<StateAtEvent | undefined> {
     const rules = await this.#rulesOf(roomId);
     if (!rules) return undefined;
     return this.#helping(origin, async () => {

@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import type { RoomEvent } from '@rookery/events';
-import { EventPersister, EventStore, type ForeignState, InboundEvents } from '@rookery/rooms';
+import { EventPersister, EventStore, type StateAtEvent, InboundEvents } from '@rookery/rooms';
 import { MissingEvents } from './missing-events.js';
 
 /** Places in one list whose state is not known and must be fetched. */
@@ -25,7 +25,7 @@ export class PastEvents {
     const placed = new Set([...known].flatMap(([id, stored]) => (stored.outlier ? [] : [id])));
     const fresh = events.filter(({ eventId }) => !placed.has(eventId));
     let run: RoomEvent[] = [];
-    let state: ForeignState | undefined;
+    let state: StateAtEvent | undefined;
     let roots = 0;
     const flush = async (): Promise<void> => {
       if (run.length === 0) return;
@@ -50,7 +50,7 @@ export class PastEvents {
   }
 
   /** The state before an event without known ancestors. The room's first event has none. */
-  async #stateBefore(server: string, event: RoomEvent): Promise<ForeignState | undefined> {
+  async #stateBefore(server: string, event: RoomEvent): Promise<StateAtEvent | undefined> {
     if (event.prevEventIds.length > 0) return this.missing.stateBefore(server, event.roomId, event.eventId);
     return event.type === 'm.room.create' ? { state: [], authChain: [] } : undefined;
   }

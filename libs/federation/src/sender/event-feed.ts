@@ -116,7 +116,7 @@ export class EventFeed implements OnModuleInit {
   }
 
   /** Adds an event of another server that is to be sent on; whether that was in time for its place in the order. */
-  addForeign(event: OutgoingEvent, audience: Audience): boolean {
+  addRemote(event: OutgoingEvent, audience: Audience): boolean {
     if (this.#follower === undefined || this.#follower.position >= event.streamOrdering) return false;
     this.#pending.push({ ...event, audience, more: [] });
     return true;

@@ -109,7 +109,7 @@ export class FederationSender implements OnModuleInit {
     if (servers.length === 0) return;
     const { eventId, roomId, streamOrdering } = event;
     const outgoing = { eventId, roomId, streamOrdering };
-    if (this.feed.addForeign(outgoing, { servers, aclId: undefined })) return;
+    if (this.feed.addRemote(outgoing, { servers, aclId: undefined })) return;
     const marks = servers.map((destination) => ({ ...outgoing, destination }));
     await this.database.write((tx) => writeRoomMarks(tx, marks), { name: 'federation_queue' });
     for (const server of servers) this.to(server).addOutOfOrder(outgoing);

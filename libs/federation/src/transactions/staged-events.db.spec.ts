@@ -3,7 +3,7 @@ import type { TestDatabase } from '@rookery/testing';
 import { buildEvent, type RoomEvent, roomVersionRules, type RoomVersionRules } from '@rookery/events';
 import { MatrixError } from '@rookery/matrix-types';
 import { Lifecycle, Metrics, SilentLogger } from '@rookery/platform';
-import type { EventPersister, ForeignEvent, InboundEvents, ReceiveVerdict, RoomStateReader } from '@rookery/rooms';
+import type { EventPersister, RemoteEvent, InboundEvents, ReceiveVerdict, RoomStateReader } from '@rookery/rooms';
 import { eachDatabase, eventually, FakeClock, RecordingLogger } from '@rookery/testing';
 import { inboundTables } from '../migrations/federation-inbound.migration.js';
 import { GapFillers } from './gap-fillers.js';
@@ -33,7 +33,7 @@ class Rooms {
   fill: (event: RoomEvent) => Promise<ReceiveVerdict> = () => Promise.resolve(known);
 
   readonly persister = {
-    receive: async (_: string, events: readonly ForeignEvent[]): Promise<ReceiveVerdict[]> => {
+    receive: async (_: string, events: readonly RemoteEvent[]): Promise<ReceiveVerdict[]> => {
       const verdicts: ReceiveVerdict[] = [];
       for (const { event } of events) verdicts.push(await this.verdict(event));
       this.batches.push(events.length);
@@ -43,7 +43,7 @@ class Rooms {
     },
   } as unknown as EventPersister;
   readonly inbound = {
-    receive: async (_: string, __: string, { event }: ForeignEvent): Promise<ReceiveVerdict> => {
+    receive: async (_: string, __: string, { event }: RemoteEvent): Promise<ReceiveVerdict> => {
       const verdict = await this.fill(event);
       this.stored.push(event.eventId);
       return verdict;

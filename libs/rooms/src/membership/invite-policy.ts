@@ -47,7 +47,7 @@ export class InvitePolicy {
    * @returns whether to store it; `false`: sign and answer it, and do nothing more
    * @throws MatrixError 403 `M_FORBIDDEN` or `M_INVITE_BLOCKED`, 429 `M_LIMIT_EXCEEDED`
    */
-  async checkForeign(origin: string, event: RoomEvent): Promise<boolean> {
+  async checkRemote(origin: string, event: RoomEvent): Promise<boolean> {
     const target = event.stateKey ?? '';
     if (this.config.get('block_non_admin_invites')) {
       throw MatrixError.forbidden('Invites have been disabled on this server');

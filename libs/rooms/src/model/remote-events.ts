@@ -2,7 +2,7 @@ import type { RoomEvent } from '@rookery/events';
 import type { StoredEvent } from './stored-event.js';
 
 /** A PDU whose format, hash and signatures were checked. */
-export interface ForeignEvent {
+export interface RemoteEvent {
   readonly event: RoomEvent;
   /** A gate refused it, or a policy server: it is kept and never served. */
   readonly softFail?: boolean | undefined;
@@ -11,14 +11,14 @@ export interface ForeignEvent {
 }
 
 /** State of a room at an event, from a server that knows it: with it an event without known ancestors can be placed. */
-export interface ForeignState {
+export interface StateAtEvent {
   /** The state before the event. */
   readonly state: readonly RoomEvent[];
   /** Its auth chain. */
   readonly authChain: readonly RoomEvent[];
 }
 
-/** What became of a foreign event. */
+/** What became of a remote event. */
 export type ReceiveVerdict =
   | { readonly kind: 'accepted'; readonly stored: StoredEvent }
   | { readonly kind: 'known' }

@@ -44,5 +44,5 @@ export interface SentEvent {
   readonly streamOrdering: number;
 }
 
-/** Type of events that servers send to join the heads of a room's graph; no client is to see them. */
+/** Type of events that servers send to join the forward extremities of a room; no client is to see them. */
 export const dummyEventType = 'org.matrix.dummy_event';

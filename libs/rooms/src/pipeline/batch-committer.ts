@@ -145,7 +145,7 @@ export class BatchCommitter {
     };
   }
 
-  /** Local events go into the cache; foreign ones may have a redaction waiting for them and are read when needed. */
+  /** Local events go into the cache; remote ones may have a redaction waiting for them and are read when needed. */
   #remember(room: WorkingRoom, stored: readonly StoredEvent[]): void {
     for (const [index, entry] of stored.entries()) {
       const staged = room.staged[index]!;

@@ -13,7 +13,7 @@ import { Clock, Config, Ids } from '@rookery/platform';
 import { authTypesFor, checkAuth, powerLevelsOf, type AuthState, stateKeyOf } from '@rookery/state-res';
 import { EventStore } from '../store/event-store.js';
 import type { EventDraft } from '../model/drafts.js';
-import { Placement, type StateBefore } from './event-context.js';
+import { EventContexts, type StateBefore } from './event-context.js';
 import type { WorkingRoom } from '../room/working-room.js';
 
 /** An event of this server that the auth rules allow, not signed yet. */
@@ -37,14 +37,14 @@ export class AuthRefusal extends MatrixError {
   }
 }
 
-/** More heads than that are merged by and by: a PDU holds 20, and each costs every server. */
-const maxHeads = 10;
+/** More forward extremities than that are merged by and by: a PDU holds 20, and each costs every server. */
+const maxPrevEvents = 10;
 
 /** Makes events of local users: previous and auth events, format, hash, auth rules. */
 @Injectable()
 export class DraftBuilder {
   constructor(
-    private readonly placement: Placement,
+    private readonly contexts: EventContexts,
     private readonly events: EventStore,
     private readonly clock: Clock,
     private readonly ids: Ids,
@@ -54,14 +54,14 @@ export class DraftBuilder {
 
   /** The state that a draft will be built upon. */
   async before(room: WorkingRoom): Promise<PlaceOfDraft> {
-    const heads = [...room.extremities];
-    if (heads.length <= maxHeads) {
-      return { prevEventIds: heads.map(([id]) => id), state: await this.placement.current(room) };
+    const extremities = [...room.extremities];
+    if (extremities.length <= maxPrevEvents) {
+      return { prevEventIds: extremities.map(([id]) => id), state: await this.contexts.current(room) };
     }
-    heads.sort(([, a], [, b]) => b.depth - a.depth);
-    const prevEventIds = heads.slice(0, maxHeads).map(([id]) => id);
-    const state = await this.placement.before(room, prevEventIds);
-    if ('missing' in state) throw new Error(`Heads without state: ${state.missing.join(', ')}`);
+    extremities.sort(([, a], [, b]) => b.depth - a.depth);
+    const prevEventIds = extremities.slice(0, maxPrevEvents).map(([id]) => id);
+    const state = await this.contexts.before(room, prevEventIds);
+    if ('missing' in state) throw new Error(`Forward extremities without state: ${state.missing.join(', ')}`);
     return { prevEventIds, state };
   }
 

@@ -20,12 +20,12 @@ export interface StateBefore {
   whole(): Promise<StateMap>;
 }
 
-/** So many events that do not count are looked at between an event and the heads below it. */
+/** So many events that do not count are looked at between an event and the forward extremities below it. */
 const maxBetween = 500;
 
 /** Finds the state before an event, makes the group after it, moves extremities and current state on. */
 @Injectable()
-export class Placement {
+export class EventContexts {
   /** Groups of events stored lately: forks start from these. */
   readonly #recentGroups = new LRUCache<string, { readonly roomId: string; readonly group: number }>({
     maxSize: 20_000,
@@ -51,10 +51,11 @@ export class Placement {
     room: WorkingRoom,
     prevEventIds: readonly string[],
   ): Promise<StateBefore | { readonly missing: readonly string[] }> {
-    const heads = room.extremities;
+    const extremities = room.extremities;
     // Only the event that begins the room follows upon nothing, and it may come in long after others.
     if (prevEventIds.length === 0) return noState;
-    if (prevEventIds.length === heads.size && prevEventIds.every((id) => heads.has(id))) return this.current(room);
+    if (prevEventIds.length === extremities.size && prevEventIds.every((id) => extremities.has(id)))
+      return this.current(room);
     const groups = await this.#groupsOf(room, prevEventIds);
     const missing = prevEventIds.filter((id) => !groups.has(id));
     if (missing.length > 0) return { missing };
@@ -115,11 +116,11 @@ export class Placement {
     if (group === undefined) throw new Error(`An accepted event without a state: ${event.eventId}`);
     this.#recentGroups.set(event.eventId, { roomId: room.roomId, group });
     const covered = await this.#cover(room, event);
-    // What names it need not lead to a head, as a piece of the past that another server made up: a room is never without one.
-    const isHead = !isReferenced || room.extremities.size === 0;
-    if (!isHead && covered === 0) return;
-    const wasOnTop = before.chain === room.chain && isHead;
-    if (isHead) room.extremities.set(event.eventId, { depth: event.depth, group });
+    // What names it need not lead to a forward extremity, as a piece of the past that another server made up: a room is never without one.
+    const isExtremity = !isReferenced || room.extremities.size === 0;
+    if (!isExtremity && covered === 0) return;
+    const wasOnTop = before.chain === room.chain && isExtremity;
+    if (isExtremity) room.extremities.set(event.eventId, { depth: event.depth, group });
     const key = event.stateKey === undefined ? undefined : stateKeyOf(event.type, event.stateKey);
     if (room.extremities.size === 1 && wasOnTop) {
       if (key !== undefined) room.change(key, event);
@@ -143,7 +144,7 @@ export class Placement {
   }
 
   /**
-   * Takes away the heads upon which an event follows, be it by way of events that are kept and do not count.
+   * Takes away the forward extremities upon which an event follows, be it by way of events that are kept and do not count.
    * @returns how many
    */
   async #cover(room: WorkingRoom, event: RoomEvent): Promise<number> {

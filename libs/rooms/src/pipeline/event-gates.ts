@@ -70,15 +70,15 @@ export class EventGates {
    * What third-party rules and spam checkers say about an event of another server.
    * @param origin the server that sent it
    */
-  async foreignAllowed(room: WorkingRoom, event: RoomEvent, before: StateBefore, origin: string): Promise<boolean> {
+  async remoteAllowed(room: WorkingRoom, event: RoomEvent, before: StateBefore, origin: string): Promise<boolean> {
     if (!this.active) return true;
-    const foreign = callbackContext(undefined, { source: 'federation', origin });
+    const remote = callbackContext(undefined, { source: 'federation', origin });
     const given = toModuleEvent(event);
     if (this.transforms) {
       const view = toStateView(new StateOfPlace(this.events, room, before));
-      if (!(await this.modules.transform('checkEventAllowed', foreign, given, view)).allowed) return false;
+      if (!(await this.modules.transform('checkEventAllowed', remote, given, view)).allowed) return false;
     }
-    return (await this.modules.gate('checkEventForSpam', foreign, given)).allowed;
+    return (await this.modules.gate('checkEventForSpam', remote, given)).allowed;
   }
 }
 

@@ -1,6 +1,6 @@
 import type { RoomEvent } from '@rookery/events';
 import type { EventDraft, NewRoom } from '../model/drafts.js';
-import type { ForeignEvent, ForeignState, ReceiveVerdict } from '../model/remote-events.js';
+import type { RemoteEvent, StateAtEvent, ReceiveVerdict } from '../model/remote-events.js';
 import type { SentEvent } from '../model/stored-event.js';
 
 /**
@@ -17,9 +17,9 @@ export abstract class EventPersister {
   /** Makes a room and all its first events in one transaction. @throws MatrixError as {@link send} */
   abstract createRoom(room: NewRoom): Promise<{ readonly roomId: string; readonly events: readonly SentEvent[] }>;
   /**
-   * Stores foreign events of one room in the order given. Each must have its auth events known (or earlier in the list).
+   * Stores remote events of one room in the order given. Each must have its auth events known (or earlier in the list).
    */
-  abstract receive(roomId: string, events: readonly ForeignEvent[]): Promise<ReceiveVerdict[]>;
+  abstract receive(roomId: string, events: readonly RemoteEvent[]): Promise<ReceiveVerdict[]>;
   /** Stores events outside the timeline: auth chains, out-of-band invites. Checked against their own auth events. */
   abstract receiveOutliers(roomId: string, roomVersion: string, events: readonly RoomEvent[]): Promise<void>;
   /**
@@ -28,20 +28,20 @@ export abstract class EventPersister {
    */
   abstract receiveOutOfBand(roomVersion: string, event: RoomEvent): Promise<void>;
   /** Stores an event with the state before it, replacing what was known of the room: a join through another server. */
-  abstract receiveWithState(roomVersion: string, event: RoomEvent, state: ForeignState): Promise<ReceiveVerdict>;
+  abstract receiveWithState(roomVersion: string, event: RoomEvent, state: StateAtEvent): Promise<ReceiveVerdict>;
   /**
    * Stores history older than what is known, oldest first; the events get negative stream orderings. What has no known
    * ancestors, or an auth event that is not known, is left out.
    * @param state the state before the first of them, where its ancestors are not known
    */
-  abstract backfill(roomId: string, events: readonly RoomEvent[], state?: ForeignState): Promise<void>;
+  abstract backfill(roomId: string, events: readonly RoomEvent[], state?: StateAtEvent): Promise<void>;
   /**
-   * Goes on from the newest head of a room alone: the others count no more, nor does the state that only they know.
-   * @param draft the event that says so, on top of that head; not shown to modules
-   * @returns how many heads went; with none nothing is sent
+   * Goes on from the newest forward extremity of a room alone: the others count no more, nor does the state that only they know.
+   * @param draft the event that says so, on top of that one; not shown to modules
+   * @returns how many went; with none nothing is sent
    * @throws MatrixError 403 `M_FORBIDDEN` when the sender may not send it there
    */
-  abstract keepNewestHead(draft: EventDraft): Promise<number>;
+  abstract keepNewestExtremity(draft: EventDraft): Promise<number>;
   /**
    * Does something with a room's tables while none of its events is being stored, and forgets afterwards what is held in
    * memory about the room.

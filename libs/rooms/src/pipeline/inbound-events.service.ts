@@ -3,7 +3,7 @@ import { Database, isTransient } from '@rookery/database';
 import type { RoomEvent } from '@rookery/events';
 import { type MissingEventsSource, RemoteRooms } from '../remote-rooms.js';
 import { EventPersister } from './event-persister.js';
-import type { ForeignEvent, ForeignState, ReceiveVerdict } from '../model/remote-events.js';
+import type { RemoteEvent, StateAtEvent, ReceiveVerdict } from '../model/remote-events.js';
 import { EventStore } from '../store/event-store.js';
 import { byAuth, byPrev } from './remote-stager.js';
 import { selectExtremities, selectRoom } from '../room/room-snapshot.query.js';
@@ -35,11 +35,11 @@ export class InboundEvents {
    * @param origin the server to ask for what is missing
    * @returns what became of the event; `missingAncestors` when the origin would not fill the gap: nothing was stored then
    */
-  async receive(origin: string, roomId: string, foreign: ForeignEvent): Promise<ReceiveVerdict> {
-    let verdict = await this.#try(origin, roomId, foreign);
+  async receive(origin: string, roomId: string, remote: RemoteEvent): Promise<ReceiveVerdict> {
+    let verdict = await this.#try(origin, roomId, remote);
     const source = this.remote.missingEvents;
     if (!source) return verdict;
-    const { event } = foreign;
+    const { event } = remote;
     const auth = new AuthBudget();
     let askedForPrev = false;
     for (let round = 0; round < maxRounds && verdict.kind === 'missingAncestors'; round++) {
@@ -55,9 +55,9 @@ export class InboundEvents {
         const isSomeThere = await this.#fetchAuth(source, origin, event, missingAuth, auth);
         if (!isSomeThere) return verdict;
       } else {
-        return this.#withOriginsState(source, origin, foreign, verdict);
+        return this.#withOriginsState(source, origin, remote, verdict);
       }
-      verdict = await this.#try(origin, roomId, foreign);
+      verdict = await this.#try(origin, roomId, remote);
     }
     return verdict;
   }
@@ -70,7 +70,7 @@ export class InboundEvents {
     origin: string,
     roomId: string,
     events: readonly RoomEvent[],
-    given: ForeignState = { state: [], authChain: [] },
+    given: StateAtEvent = { state: [], authChain: [] },
   ): Promise<void> {
     const own = new Set([...events, ...given.state, ...given.authChain].map((event) => event.eventId));
     const named = new Set(events.flatMap((event) => event.authEventIds).filter((id) => !own.has(id)));
@@ -83,9 +83,9 @@ export class InboundEvents {
     if (first && source) await this.#fetchAuth(source, origin, first, missing, new AuthBudget());
   }
 
-  async #try(origin: string, roomId: string, foreign: ForeignEvent): Promise<ReceiveVerdict> {
-    const [verdict] = await this.persister.receive(roomId, [{ origin, ...foreign }]);
-    if (!verdict) throw new Error(`No verdict for ${foreign.event.eventId}`);
+  async #try(origin: string, roomId: string, remote: RemoteEvent): Promise<ReceiveVerdict> {
+    const [verdict] = await this.persister.receive(roomId, [{ origin, ...remote }]);
+    if (!verdict) throw new Error(`No verdict for ${remote.event.eventId}`);
     return verdict;
   }
 
@@ -140,14 +140,14 @@ export class InboundEvents {
     return [...named].filter((id) => !known.has(id));
   }
 
-  /** Fetches what lies between the room's heads and an event, and stores it in order, as much as possible of it at once. */
+  /** Fetches what lies between the forward extremities and an event, and stores it in order, as much as possible at once. */
   async #fetchPrev(source: MissingEventsSource, origin: string, event: RoomEvent): Promise<void> {
     const { roomId } = event;
-    const heads = await selectExtremities(this.database, roomId);
+    const extremities = await selectExtremities(this.database, roomId);
     const found = await source.missingEvents(
       origin,
       roomId,
-      heads.map((head) => head.event_id),
+      extremities.map((extremity) => extremity.event_id),
       [event.eventId],
     );
     const ids = new Set(found.map(({ eventId }) => eventId));
@@ -196,14 +196,14 @@ export class InboundEvents {
   async #withOriginsState(
     source: MissingEventsSource,
     origin: string,
-    foreign: ForeignEvent,
+    remote: RemoteEvent,
     verdict: ReceiveVerdict,
   ): Promise<ReceiveVerdict> {
-    const { roomId, eventId } = foreign.event;
+    const { roomId, eventId } = remote.event;
     const room = await selectRoom(this.database, roomId);
     const state = room && (await source.stateBefore(origin, roomId, eventId));
     if (!room || !state) return verdict;
-    return this.persister.receiveWithState(room.room_version, foreign.event, state);
+    return this.persister.receiveWithState(room.room_version, remote.event, state);
   }
 }
 

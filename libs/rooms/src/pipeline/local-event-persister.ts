@@ -8,11 +8,11 @@ import { findSentEvent } from '../store/transactions.query.js';
 import { BatchCommitter, type CommitOptions } from './batch-committer.js';
 import { EventPersister } from './event-persister.js';
 import type { EventDraft, NewRoom } from '../model/drafts.js';
-import type { ForeignEvent, ForeignState, ReceiveVerdict } from '../model/remote-events.js';
-import { type BatchFacts, type ForeignJudgement, type ForeignOutcome, ForeignStager } from './remote-stager.js';
+import type { RemoteEvent, StateAtEvent, ReceiveVerdict } from '../model/remote-events.js';
+import { type BatchFacts, type RemoteJudgement, type RemoteOutcome, RemoteStager } from './remote-stager.js';
 import { type DraftOutcome, type Judged, LocalStager, StillThinking } from './local-stager.js';
-import { insertForeignRoom, insertRoom } from './new-room.query.js';
-import { Placement } from './event-context.js';
+import { insertRemoteRoom, insertRoom } from './new-room.query.js';
+import { EventContexts } from './event-context.js';
 import { BatchQueue } from '../room/room-queue.js';
 import { RoomSnapshot } from '../room/room-snapshot.js';
 import { RoomSnapshots } from '../room/room-snapshots.js';
@@ -59,9 +59,9 @@ export class LocalEventPersister extends EventPersister {
   constructor(
     private readonly database: Database,
     private readonly snapshots: RoomSnapshots,
-    private readonly placement: Placement,
+    private readonly contexts: EventContexts,
     private readonly local: LocalStager,
-    private readonly foreign: ForeignStager,
+    private readonly remote: RemoteStager,
     private readonly committer: BatchCommitter,
     private readonly config: Config,
     private readonly clock: Clock,
@@ -165,14 +165,14 @@ export class LocalEventPersister extends EventPersister {
       this.snapshots.keep(room.base);
       return stored;
     } catch (error) {
-      this.placement.forget(room);
+      this.contexts.forget(room);
       throw error;
     }
   }
 
-  async receive(roomId: string, events: readonly ForeignEvent[]): Promise<ReceiveVerdict[]> {
+  async receive(roomId: string, events: readonly RemoteEvent[]): Promise<ReceiveVerdict[]> {
     const verdicts: ReceiveVerdict[] = [];
-    let judgement: ForeignJudgement | undefined;
+    let judgement: RemoteJudgement | undefined;
     do {
       const { done, thinking } = await this.#receiveInTurn(roomId, events.slice(verdicts.length), judgement);
       verdicts.push(...done);
@@ -188,21 +188,21 @@ export class LocalEventPersister extends EventPersister {
    */
   #receiveInTurn(
     roomId: string,
-    events: readonly ForeignEvent[],
-    judgement: ForeignJudgement | undefined,
-  ): Promise<{ readonly done: readonly ReceiveVerdict[]; readonly thinking: Promise<ForeignJudgement> | undefined }> {
+    events: readonly RemoteEvent[],
+    judgement: RemoteJudgement | undefined,
+  ): Promise<{ readonly done: readonly ReceiveVerdict[]; readonly thinking: Promise<RemoteJudgement> | undefined }> {
     return new Promise((resolve, reject) => {
       this.#queue.push(roomId, {
         stage: async (room) => {
-          const outcomes: [RoomEvent, ForeignOutcome][] = [];
-          const facts = await this.foreign.factsOf(roomId, events);
+          const outcomes: [RoomEvent, RemoteOutcome][] = [];
+          const facts = await this.remote.factsOf(roomId, events);
           const misplaced = new Set<string>();
-          let thinking: Promise<ForeignJudgement> | undefined;
+          let thinking: Promise<RemoteJudgement> | undefined;
           for (const [index, event] of events.entries()) {
             // What follows upon an event that has no place has none either, and nobody needs to be asked.
             const outcome =
               lackingOf(event.event, misplaced, facts) ??
-              (await this.foreign.stageInTurn(room, event, facts, index === 0 ? judgement : undefined));
+              (await this.remote.stageInTurn(room, event, facts, index === 0 ? judgement : undefined));
             if (outcome.kind === 'missing') misplaced.add(event.event.eventId);
             if (outcome.kind === 'thinking') {
               thinking = outcome.judgement;
@@ -224,7 +224,7 @@ export class LocalEventPersister extends EventPersister {
         roomVersion,
         stage: async (room) => {
           const own = events.filter((event) => event.roomId === roomId);
-          await this.foreign.stageOutliers(room, own);
+          await this.remote.stageOutliers(room, own);
           return () => resolve();
         },
         reject,
@@ -232,27 +232,28 @@ export class LocalEventPersister extends EventPersister {
     });
   }
 
-  async receiveWithState(roomVersion: string, event: RoomEvent, given: ForeignState): Promise<ReceiveVerdict> {
+  async receiveWithState(roomVersion: string, event: RoomEvent, given: StateAtEvent): Promise<ReceiveVerdict> {
     return new Promise((resolve, reject) => {
       this.#queue.push(event.roomId, {
         roomVersion,
         isVersionProven: true,
         stage: async (room) => {
           const around = surroundings(room.roomId, given, [event]);
-          await this.foreign.stageOutliers(room, [...around.authChain, ...around.state]);
-          const accepted = await this.foreign.acceptedState(room, around.state);
+          await this.remote.stageOutliers(room, [...around.authChain, ...around.state]);
+          const accepted = await this.remote.acceptedState(room, around.state);
           // What is no state of this room must not decide about an event for ever.
           if (!accepted.has(createKey)) {
             return () => resolve({ kind: 'missingAncestors', eventIds: event.prevEventIds });
           }
-          const state = await this.placement.given(room, accepted);
+          const state = await this.contexts.given(room, accepted);
           // Without a member of ours what was known of the room has not been kept up to date.
           const isAfresh = room.base.localMembers.size === 0;
-          const heads = [...room.extremities];
+          const extremities = [...room.extremities];
           if (isAfresh) room.extremities.clear();
-          const outcome = await this.foreign.stage(room, { event }, state, isAfresh ? 'afresh' : undefined);
+          const outcome = await this.remote.stage(room, { event }, state, isAfresh ? 'afresh' : undefined);
           // Nothing has taken their place.
-          if (room.extremities.size === 0) for (const [id, head] of heads) room.extremities.set(id, head);
+          if (room.extremities.size === 0)
+            for (const [id, extremity] of extremities) room.extremities.set(id, extremity);
           return (stored) => resolve(verdictOf(event, outcome, stored));
         },
         reject,
@@ -260,17 +261,17 @@ export class LocalEventPersister extends EventPersister {
     });
   }
 
-  async backfill(roomId: string, events: readonly RoomEvent[], given?: ForeignState): Promise<void> {
+  async backfill(roomId: string, events: readonly RoomEvent[], given?: StateAtEvent): Promise<void> {
     return new Promise((resolve, reject) => {
       this.#queue.push(roomId, {
         options: { backfilled: true },
         stage: async (room) => {
           const around = given && surroundings(roomId, given, events);
-          if (around) await this.foreign.stageOutliers(room, [...around.authChain, ...around.state]);
+          if (around) await this.remote.stageOutliers(room, [...around.authChain, ...around.state]);
           const state =
-            around && (await this.placement.given(room, await this.foreign.acceptedState(room, around.state)));
+            around && (await this.contexts.given(room, await this.remote.acceptedState(room, around.state)));
           for (const [index, event] of events.entries()) {
-            await this.foreign.stage(room, { event }, index === 0 ? state : undefined, 'past');
+            await this.remote.stage(room, { event }, index === 0 ? state : undefined, 'past');
           }
           return () => resolve();
         },
@@ -284,7 +285,7 @@ export class LocalEventPersister extends EventPersister {
       this.#queue.push(event.roomId, {
         roomVersion,
         stage: async (room) => {
-          await this.foreign.stageOutOfBand(room, event);
+          await this.remote.stageOutOfBand(room, event);
           return () => resolve();
         },
         reject,
@@ -292,12 +293,12 @@ export class LocalEventPersister extends EventPersister {
     });
   }
 
-  keepNewestHead(draft: EventDraft): Promise<number> {
+  keepNewestExtremity(draft: EventDraft): Promise<number> {
     return new Promise((resolve, reject) => {
       this.#queue.push(draft.roomId, {
         stage: async (room) => {
           const dropped = room.extremities.size - 1;
-          if (dropped > 0) await this.local.stageOnNewestHead(room, draft);
+          if (dropped > 0) await this.local.stageOnNewestExtremity(room, draft);
           return () => resolve(Math.max(0, dropped));
         },
         reject,
@@ -317,7 +318,7 @@ export class LocalEventPersister extends EventPersister {
           } finally {
             // Whoever looked at the room meanwhile saw it by halves.
             this.snapshots.drop(roomId);
-            this.placement.forgetRoom(roomId);
+            this.contexts.forgetRoom(roomId);
           }
         },
       });
@@ -362,7 +363,7 @@ export class LocalEventPersister extends EventPersister {
       for (const settle of done) settle(byId);
     } catch (error) {
       this.snapshots.drop(roomId);
-      if (room) this.placement.forget(room);
+      if (room) this.contexts.forget(room);
       await this.#afterFailure(
         roomId,
         tasks.filter((task) => !refused.has(task)),
@@ -401,7 +402,7 @@ export class LocalEventPersister extends EventPersister {
   async #commit(room: WorkingRoom, { options }: Task): Promise<StoredEvent[]> {
     const stored = await this.committer.commit(room, {
       ...options,
-      ...(room.isNew && { first: (tx) => insertForeignRoom(tx, room.roomId, room.rules.version) }),
+      ...(room.isNew && { first: (tx) => insertRemoteRoom(tx, room.roomId, room.rules.version) }),
     });
     this.snapshots.keep(room.base);
     return stored;
@@ -409,7 +410,7 @@ export class LocalEventPersister extends EventPersister {
 }
 
 /** What another server gave as the state around events, without those events themselves and without other rooms. */
-function surroundings(roomId: string, given: ForeignState, events: readonly RoomEvent[]): ForeignState {
+function surroundings(roomId: string, given: StateAtEvent, events: readonly RoomEvent[]): StateAtEvent {
   const isAround = (each: RoomEvent): boolean =>
     each.roomId === roomId && !events.some((event) => event.eventId === each.eventId);
   return { state: given.state.filter(isAround), authChain: given.authChain.filter(isAround) };
@@ -420,7 +421,7 @@ function lackingOf(
   { eventId, prevEventIds, authEventIds }: RoomEvent,
   misplaced: ReadonlySet<string>,
   { stored }: BatchFacts,
-): Extract<ForeignOutcome, { kind: 'missing' }> | undefined {
+): Extract<RemoteOutcome, { kind: 'missing' }> | undefined {
   if (misplaced.size === 0 || stored.has(eventId)) return undefined;
   const eventIds = [...new Set([...authEventIds, ...prevEventIds])].filter((id) => misplaced.has(id));
   return eventIds.length === 0 ? undefined : { kind: 'missing', eventIds };
@@ -435,11 +436,7 @@ function outcomeOf(outcome: DraftOutcome, stored: ReadonlyMap<string, StoredEven
   return { eventId, roomId, streamOrdering: stored.get(eventId)?.streamOrdering ?? 0 };
 }
 
-function verdictOf(
-  event: RoomEvent,
-  outcome: ForeignOutcome,
-  stored: ReadonlyMap<string, StoredEvent>,
-): ReceiveVerdict {
+function verdictOf(event: RoomEvent, outcome: RemoteOutcome, stored: ReadonlyMap<string, StoredEvent>): ReceiveVerdict {
   if (outcome.kind === 'known') return outcome;
   if (outcome.kind === 'missing') return { kind: 'missingAncestors', eventIds: outcome.eventIds };
   if (outcome.rejectedReason !== undefined) return { kind: 'rejected', reason: outcome.rejectedReason };

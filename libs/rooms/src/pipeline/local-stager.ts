@@ -11,7 +11,7 @@ import { LRUCache } from 'lru-cache';
 import { atOnce, later } from './at-once.js';
 import { type BuiltEvent, DraftBuilder, type PlaceOfDraft } from './draft-builder.js';
 import type { EventDraft } from '../model/drafts.js';
-import { groupOf, Placement } from './event-context.js';
+import { groupOf, EventContexts } from './event-context.js';
 import { PrejoinState, stripped } from './prejoin-state.js';
 import type { WorkingRoom } from '../room/working-room.js';
 
@@ -55,7 +55,7 @@ export class LocalStager {
 
   constructor(
     private readonly builder: DraftBuilder,
-    private readonly placement: Placement,
+    private readonly contexts: EventContexts,
     private readonly gates: EventGates,
     private readonly policies: PolicyServers,
     private readonly prejoin: PrejoinState,
@@ -141,7 +141,7 @@ export class LocalStager {
     let { content = draft.content } = how;
     if (this.gates.transforms && how.content === undefined) {
       const still = room.still();
-      const seen = this.placement.asSeen(still, place.state);
+      const seen = this.contexts.asSeen(still, place.state);
       const answer = this.gates.transform(still, draft, seen, this.clock.nowMs()).finally(() => still.release());
       const now = inTurn ? await atOnce(answer) : await answer;
       if (now === later) throw new StillThinking(answer.then((changed) => ({ content: changed })));
@@ -182,7 +182,7 @@ export class LocalStager {
    */
   async stagePrepared(room: WorkingRoom, draft: EventDraft, built: BuiltEvent): Promise<DraftOutcome | undefined> {
     const { event } = built;
-    const before = await this.placement.before(room, event.prevEventIds);
+    const before = await this.contexts.before(room, event.prevEventIds);
     if ('missing' in before || (await this.builder.load(room, [event.eventId])).size > 0) return undefined;
     const wanted = authTypesFor(event, room.rules);
     const authIds = wanted.flatMap(([type, stateKey]) => before.idAt(stateKeyOf(type, stateKey)) ?? []);
@@ -195,15 +195,15 @@ export class LocalStager {
   }
 
   /**
-   * Stages an event on top of the newest head alone, and drops the others. Nobody is asked.
+   * Stages an event on top of the newest forward extremity alone, and drops the others. Nobody is asked.
    * @throws MatrixError as {@link DraftBuilder.build}
    */
-  async stageOnNewestHead(room: WorkingRoom, draft: EventDraft): Promise<DraftOutcome> {
+  async stageOnNewestExtremity(room: WorkingRoom, draft: EventDraft): Promise<DraftOutcome> {
     // They lie in the order in which they came.
     const newest = [...room.extremities.keys()].at(-1);
-    if (newest === undefined) throw new Error(`A room without heads: ${room.roomId}`);
-    const state = await this.placement.before(room, [newest]);
-    if ('missing' in state) throw new Error(`A head without state: ${newest}`);
+    if (newest === undefined) throw new Error(`A room without forward extremities: ${room.roomId}`);
+    const state = await this.contexts.before(room, [newest]);
+    if ('missing' in state) throw new Error(`A forward extremity without state: ${newest}`);
     const built = await this.builder.build(room, draft, { prevEventIds: [newest], state });
     for (const id of [...room.extremities.keys()]) if (id !== newest) room.extremities.delete(id);
     return this.stage(room, draft, built);
@@ -213,7 +213,7 @@ export class LocalStager {
   async stage(room: WorkingRoom, draft: EventDraft, built: BuiltEvent): Promise<DraftOutcome> {
     const { before } = built;
     const event = await this.#withPrejoinState(room, this.builder.sign(built.event));
-    const chain = await this.placement.groupAfter(room, before, event);
+    const chain = await this.contexts.groupAfter(room, before, event);
     const key = event.stateKey === undefined ? undefined : stateKeyOf(event.type, event.stateKey);
     room.stage({
       event,
@@ -226,9 +226,9 @@ export class LocalStager {
       group: groupOf(chain),
       redactionRecheck: built.redactionRecheck,
       replacesOutlier: false,
-      isForeign: false,
+      isRemote: false,
     });
-    await this.placement.advance(room, event, before, chain);
+    await this.contexts.advance(room, event, before, chain);
     return { kind: 'staged', event };
   }
 

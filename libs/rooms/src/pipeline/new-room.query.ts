@@ -19,7 +19,7 @@ export async function insertRoom(tx: Tx, roomId: string, room: NewRoom): Promise
 }
 
 /** A room that this server joins or is invited to. An invite may have told a wrong version of it before. */
-export async function insertForeignRoom(tx: Tx, roomId: string, version: string): Promise<void> {
+export async function insertRemoteRoom(tx: Tx, roomId: string, version: string): Promise<void> {
   await tx.insertMany(
     'rooms',
     ['room_id', 'is_public', 'room_version', 'has_auth_chain_index'],

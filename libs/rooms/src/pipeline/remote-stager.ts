@@ -17,15 +17,15 @@ import { PolicyServers } from './policy-servers.js';
 import { atOnce, later } from './at-once.js';
 import { DraftBuilder } from './draft-builder.js';
 import { EventStore } from '../store/event-store.js';
-import type { ForeignEvent } from '../model/remote-events.js';
-import { groupOf, Placement, type StateBefore } from './event-context.js';
+import type { RemoteEvent } from '../model/remote-events.js';
+import { groupOf, EventContexts, type StateBefore } from './event-context.js';
 import { selectReferenced } from '../room/room-snapshot.query.js';
 import type { StagedEvent } from '../room/staged-event.js';
 import type { WorkingRoom } from '../room/working-room.js';
 import type { StoredEvent } from '../model/stored-event.js';
 
-/** What came of a foreign event. */
-export type ForeignOutcome =
+/** What came of a remote event. */
+export type RemoteOutcome =
   | { readonly kind: 'staged'; readonly rejectedReason: string | undefined; readonly softFailed: boolean }
   | { readonly kind: 'known' }
   | { readonly kind: 'missing'; readonly eventIds: readonly string[] };
@@ -34,16 +34,16 @@ export type ForeignOutcome =
 const eventsPerTurn = 500;
 
 /** What modules and the room's policy server say about an event. */
-export interface ForeignJudgement {
+export interface RemoteJudgement {
   readonly allowed: boolean;
   /** With the policy server's signature, where one was wanted. */
   readonly event: RoomEvent;
 }
 
 /** Nothing is staged: a module, or another server, thinks about the event, for longer than a turn of the event loop. */
-export interface ForeignThinking {
+export interface RemoteThinking {
   readonly kind: 'thinking';
-  readonly judgement: Promise<ForeignJudgement>;
+  readonly judgement: Promise<RemoteJudgement>;
 }
 
 /** What the database says of events that are to be staged one after the other: asked once for all of them. */
@@ -67,12 +67,12 @@ export class BatchFacts {
 
 /** Stages events of other servers: auth events, state before, current state. Nothing here throws for what an event says. */
 @Injectable()
-export class ForeignStager {
+export class RemoteStager {
   constructor(
     private readonly database: Database,
     private readonly events: EventStore,
     private readonly builder: DraftBuilder,
-    private readonly placement: Placement,
+    private readonly contexts: EventContexts,
     private readonly gates: EventGates,
     private readonly policies: PolicyServers,
   ) {}
@@ -86,14 +86,14 @@ export class ForeignStager {
    */
   async stage(
     room: WorkingRoom,
-    foreign: ForeignEvent,
+    remote: RemoteEvent,
     given?: StateBefore,
     how?: 'past' | 'afresh',
-  ): Promise<ForeignOutcome> {
-    const outcome = await this.#stage(room, foreign, { given, how });
+  ): Promise<RemoteOutcome> {
+    const outcome = await this.#stage(room, remote, { given, how });
     if (outcome.kind !== 'thinking') return outcome;
     const judgement = await outcome.judgement;
-    return (await this.#stage(room, foreign, { given, how, judgement })) as ForeignOutcome;
+    return (await this.#stage(room, remote, { given, how, judgement })) as RemoteOutcome;
   }
 
   /**
@@ -103,22 +103,22 @@ export class ForeignStager {
    */
   stageInTurn(
     room: WorkingRoom,
-    foreign: ForeignEvent,
+    remote: RemoteEvent,
     facts: BatchFacts,
-    judgement: ForeignJudgement | undefined,
-  ): Promise<ForeignOutcome | ForeignThinking> {
-    return this.#stage(room, foreign, { facts, judgement });
+    judgement: RemoteJudgement | undefined,
+  ): Promise<RemoteOutcome | RemoteThinking> {
+    return this.#stage(room, remote, { facts, judgement });
   }
 
   /** Asks for what staging these events one after the other, in the room's turn, will need of each. */
-  async factsOf(roomId: string, events: readonly ForeignEvent[]): Promise<BatchFacts> {
+  async factsOf(roomId: string, events: readonly RemoteEvent[]): Promise<BatchFacts> {
     const eventIds = events.map(({ event }) => event.eventId);
     return new BatchFacts(this.database, roomId, eventIds, await this.events.many(eventIds));
   }
 
   async #stage(
     room: WorkingRoom,
-    foreign: ForeignEvent,
+    remote: RemoteEvent,
     {
       given,
       how,
@@ -128,17 +128,17 @@ export class ForeignStager {
       given?: StateBefore | undefined;
       facts?: BatchFacts | undefined;
       how?: 'past' | 'afresh' | undefined;
-      judgement?: ForeignJudgement | undefined;
+      judgement?: RemoteJudgement | undefined;
     },
-  ): Promise<ForeignOutcome | ForeignThinking> {
+  ): Promise<RemoteOutcome | RemoteThinking> {
     const past = how === 'past';
-    let event = judgement?.event ?? foreign.event;
+    let event = judgement?.event ?? remote.event;
     facts ??= await this.factsOf(room.roomId, [{ event }]);
     const known = room.stagedById.get(event.eventId) ?? facts.stored.get(event.eventId);
     if (known && !known.outlier) return { kind: 'known' };
     const auth = await this.#authEvents(room, event);
     if (auth.missing.length > 0) {
-      const prev = given ? [] : await this.placement.unknown(room, event.prevEventIds);
+      const prev = given ? [] : await this.contexts.unknown(room, event.prevEventIds);
       return { kind: 'missing', eventIds: [...new Set([...auth.missing, ...prev])] };
     }
     // Only a room's first event follows upon nothing. Whatever else says so, be it a second first event, is refused where the
@@ -146,8 +146,8 @@ export class ForeignStager {
     const isRootless = event.prevEventIds.length === 0 && !isBeginning(room, event);
     if (isRootless && room.extremities.size === 0) return { kind: 'missing', eventIds: [] };
     const before = isRootless
-      ? await this.placement.current(room)
-      : (given ?? (await this.placement.before(room, event.prevEventIds)));
+      ? await this.contexts.current(room)
+      : (given ?? (await this.contexts.before(room, event.prevEventIds)));
     if ('missing' in before) return { kind: 'missing', eventIds: before.missing };
     const wanted = authTypesFor(event, room.rules);
     const stateBefore = await this.builder.authState(room, before, wanted);
@@ -160,20 +160,20 @@ export class ForeignStager {
     if (accepted && !past) {
       const now = checkAuth(event, await this.builder.authState(room, room, wanted));
       const isFirst = room.size === 0 || how === 'afresh';
-      softFailed = !!foreign.softFail || (!isFirst && !now.allowed) || judgement?.allowed === false;
+      softFailed = !!remote.softFail || (!isFirst && !now.allowed) || judgement?.allowed === false;
       // What the room was like before this server joined says nothing about who approves of events now.
       const asksPolicy = how !== 'afresh' && this.policies.concerns(room, event);
       if (!softFailed && judgement === undefined && (asksPolicy || this.gates.active)) {
         const still = room.still();
-        const seen = this.placement.asSeen(still, before);
-        const answer = this.#judge(still, foreign, seen, asksPolicy).finally(() => still.release());
+        const seen = this.contexts.asSeen(still, before);
+        const answer = this.#judge(still, remote, seen, asksPolicy).finally(() => still.release());
         const judged = await atOnce(answer);
         if (judged === later) return { kind: 'thinking', judgement: answer };
         softFailed = !judged.allowed;
         ({ event } = judged);
       }
     }
-    const chain = accepted ? await this.placement.groupAfter(room, before, event) : before.chain;
+    const chain = accepted ? await this.contexts.groupAfter(room, before, event) : before.chain;
     const levels = powerLevelsOf(stateBefore, room.rules);
     const isRedaction = event.type === 'm.room.redaction' && event.redacts !== undefined;
     room.stage({
@@ -186,18 +186,18 @@ export class ForeignStager {
       replacesOutlier: known !== undefined,
     });
     if (accepted && !softFailed && !past) {
-      await this.placement.advance(room, event, before, chain, await facts.isReferenced(event.eventId));
+      await this.contexts.advance(room, event, before, chain, await facts.isReferenced(event.eventId));
     }
     return { kind: 'staged', rejectedReason, softFailed };
   }
 
   async #judge(
     room: WorkingRoom,
-    { event, origin = domainOf(event.sender) }: ForeignEvent,
+    { event, origin = domainOf(event.sender) }: RemoteEvent,
     before: StateBefore,
     asksPolicy: boolean,
-  ): Promise<ForeignJudgement> {
-    if (this.gates.active && !(await this.gates.foreignAllowed(room, event, before, origin)))
+  ): Promise<RemoteJudgement> {
+    if (this.gates.active && !(await this.gates.remoteAllowed(room, event, before, origin)))
       return { allowed: false, event };
     const approved = asksPolicy ? await this.policies.checked(room, event) : event;
     return { allowed: approved !== undefined, event: approved ?? event };
@@ -284,7 +284,7 @@ const stagedAs = (event: RoomEvent): StagedEvent => ({
   group: undefined,
   redactionRecheck: undefined,
   replacesOutlier: false,
-  isForeign: true,
+  isRemote: true,
 });
 
 /** Ids of the events that allow an event: its auth events, and the create event also where that is implied. */

@@ -351,9 +351,9 @@ async function writeExtremities(tx: Tx, batches: readonly WritableBatch[]): Prom
   const gone: { roomId: string; eventIds: string[] }[] = [];
   const fresh: [eventId: string, roomId: string][] = [];
   for (const { room } of batches) {
-    const { roomId, headsBefore, extremities } = room;
-    const off = [...headsBefore].filter((id) => !extremities.has(id));
-    const on = [...extremities.keys()].filter((id) => !headsBefore.has(id));
+    const { roomId, extremitiesBefore, extremities } = room;
+    const off = [...extremitiesBefore].filter((id) => !extremities.has(id));
+    const on = [...extremities.keys()].filter((id) => !extremitiesBefore.has(id));
     if (off.length === 1 && on.length === 1) moved.push({ roomId, from: off[0]!, to: on[0]! });
     else {
       if (off.length > 0) gone.push({ roomId, eventIds: off });
@@ -375,20 +375,20 @@ async function writeExtremities(tx: Tx, batches: readonly WritableBatch[]): Prom
 }
 
 /**
- * Notes which previous events of foreign events are unknown: where history goes on elsewhere. `event_edges` holds who names
+ * Notes which previous events of remote events are unknown: where history goes on elsewhere. `event_edges` holds who names
  * them, for the day on which they arrive; the edges between stored events lie in the events themselves.
  */
 async function writeBackwardExtremities(tx: Tx, room: WorkingRoom, stored: readonly StoredEvent[]): Promise<void> {
-  const foreign = room.staged.filter((staged) => staged.isForeign && !staged.outlier);
-  if (foreign.length === 0) return;
+  const remote = room.staged.filter((staged) => staged.isRemote && !staged.outlier);
+  if (remote.length === 0) return;
   const { roomId } = room;
-  const own = foreign.map((staged) => staged.event.eventId);
+  const own = remote.map((staged) => staged.event.eventId);
   await tx.exec(`DELETE FROM event_backward_extremities WHERE room_id = ? AND ${tx.dialect.anyOf('event_id')}`, [
     roomId,
     own,
   ]);
   await tx.exec(`DELETE FROM event_edges WHERE ${tx.dialect.anyOf('prev_event_id')}`, [own]);
-  const named = [...new Set(foreign.flatMap((staged) => staged.event.prevEventIds))];
+  const named = [...new Set(remote.flatMap((staged) => staged.event.prevEventIds))];
   const known = await tx.query<{ event_id: string }>(
     `SELECT event_id FROM events WHERE ${tx.dialect.anyOf('event_id')} AND outlier = FALSE`,
     [named],
@@ -400,7 +400,7 @@ async function writeBackwardExtremities(tx: Tx, room: WorkingRoom, stored: reado
   await tx.insertMany(
     'event_edges',
     ['event_id', 'prev_event_id', 'room_id'],
-    foreign.flatMap(({ event }) =>
+    remote.flatMap(({ event }) =>
       [...new Set(event.prevEventIds)].filter((id) => open.has(id)).map((id) => [event.eventId, id, roomId]),
     ),
   );

@@ -18,7 +18,7 @@ export interface StagedEvent {
   /** It was stored as an outlier before. */
   readonly replacesOutlier: boolean;
   /** Another server made it: its previous events may be unknown. */
-  readonly isForeign: boolean;
+  readonly isRemote: boolean;
   /** A membership of a local user that is known without the room's state. */
   readonly isOutOfBand?: boolean;
 }

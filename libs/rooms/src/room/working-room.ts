@@ -30,8 +30,8 @@ export class WorkingRoom implements SnapshotReader {
   readonly changes: CurrentChange[] = [];
   /** Stream orderings of those before which something is missing, once they are written. */
   gaps: readonly number[] = [];
-  /** Heads before the batch. */
-  readonly headsBefore: ReadonlySet<string>;
+  /** Forward extremities before the batch. */
+  readonly extremitiesBefore: ReadonlySet<string>;
   readonly #delta = new Map<string, string | undefined>();
   #size: number;
 
@@ -41,7 +41,7 @@ export class WorkingRoom implements SnapshotReader {
   ) {
     this.chain = base.chain;
     this.extremities = new Map(base.extremities);
-    this.headsBefore = new Set(base.extremities.keys());
+    this.extremitiesBefore = new Set(base.extremities.keys());
     this.#size = base.state.size;
   }
 

@@ -197,7 +197,7 @@ eachDatabase('modules and hooks', (open) => {
         roomVersionRules('11')!,
       );
     const check = (sender: string, target: string): Promise<boolean> =>
-      rooms.get(InvitePolicy).checkForeign('relay.org', inviteBy(sender, target));
+      rooms.get(InvitePolicy).checkRemote('relay.org', inviteBy(sender, target));
     asked.length = 0;
     expect(await check('@zoe:elsewhere.org', bob.userId)).toBe(true);
     expect(asked).toEqual([
@@ -213,7 +213,7 @@ eachDatabase('modules and hooks', (open) => {
     await expect(check('@zoe:elsewhere.org', bob.userId)).rejects.toMatchObject({ errcode: 'M_INVITE_BLOCKED' });
   });
 
-  it('learn which server sent a foreign event', async () => {
+  it('learn which server sent a remote event', async () => {
     const request = { preset: 'public_chat', room_version: '11' } as const;
     const { roomId } = await rooms.get(RoomCreation).create(alice, request);
     const state = await rooms.get(RoomStateReader).current(roomId);
@@ -287,23 +287,23 @@ eachDatabase('modules and hooks', (open) => {
       rooms.get(EventCreation).send(alice, { roomId, type: 'm.room.topic', stateKey: '', content: { topic } });
     await setTopic('one');
     // Once in the room's turn; and again outside of it, where what was said about it counts no more.
-    for (const isForeign of [false, true]) {
+    for (const isRemote of [false, true]) {
       looks.length = 0;
       let release = (): void => {};
       hold = new Promise((resolve) => (release = resolve));
       const state = await rooms.get(RoomStateReader).current(roomId);
-      const looking = isForeign
+      const looking = isRemote
         ? rooms.get(InboundEvents).receive('relay.org', roomId, { event: await zoesJoin(roomId, 'slow look') })
         : say(roomId, 'slow look');
       const current = await rooms.get(RoomStateReader).currentEvent(roomId, 'm.room.topic');
       await eventually(() => looks.length === 1);
       await setTopic('two');
-      await rooms.get(JoinService).join(isForeign ? requesterOf('carol') : bob, roomId);
+      await rooms.get(JoinService).join(isRemote ? requesterOf('carol') : bob, roomId);
       await setTopic('three');
       release();
       await looking;
       const one = current?.event.content['topic'];
-      const bobs = isForeign ? 'join' : undefined;
+      const bobs = isRemote ? 'join' : undefined;
       expect(looks).toEqual([
         [one, bobs, state.length],
         [one, bobs, state.length],

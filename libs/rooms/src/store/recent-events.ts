@@ -27,7 +27,7 @@ export interface JustStored {
   readonly staged: readonly {
     readonly event: { readonly eventId: string };
     readonly group: number | undefined;
-    readonly isForeign: boolean;
+    readonly isRemote: boolean;
   }[];
 }
 
@@ -76,7 +76,7 @@ export class RecentEvents {
     this.#last = Math.max(this.#last, stored.at(-1)!.streamOrdering);
     for (const staged of room.staged) {
       // Only what was made here cannot have been related to before it was stored.
-      this.#events.set(staged.event.eventId, { group: staged.group, isUnrelated: !staged.isForeign });
+      this.#events.set(staged.event.eventId, { group: staged.group, isUnrelated: !staged.isRemote });
     }
     for (const { event } of stored) {
       const target = relationOf(event.content)?.eventId;

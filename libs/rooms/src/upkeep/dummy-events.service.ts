@@ -16,7 +16,7 @@ const restMs = 3_600_000;
 
 /**
  * Joins forward extremities that have piled up, by an event without meaning that clients never see: every send and every
- * state in a room with many heads costs more.
+ * state in a room with many forward extremities costs more.
  */
 @Injectable()
 export class DummyEvents implements OnModuleInit, OnModuleDestroy {
@@ -43,7 +43,7 @@ export class DummyEvents implements OnModuleInit, OnModuleDestroy {
     return this.#job.stop();
   }
 
-  /** Works on the rooms with the most heads, now. Never rejects. */
+  /** Works on the rooms with the most forward extremities, now. Never rejects. */
   run(): Promise<void> {
     return this.#job.run();
   }
@@ -62,14 +62,14 @@ export class DummyEvents implements OnModuleInit, OnModuleDestroy {
     }
   }
 
-  /** One event joins as many heads as it can name: a few are sent until all are joined. Whether anybody could. */
+  /** One event joins as many forward extremities as it can name: a few are sent until all are joined. Whether anybody could. */
   async #join(roomId: string): Promise<boolean> {
     for (let round = 0; round < roundsPerRoom; round++) {
-      const row = await this.database.get<{ heads: number }>(
-        'SELECT COUNT(*) AS heads FROM event_forward_extremities WHERE room_id = ?',
+      const row = await this.database.get<{ extremities: number }>(
+        'SELECT COUNT(*) AS extremities FROM event_forward_extremities WHERE room_id = ?',
         [roomId],
       );
-      if ((row?.heads ?? 0) <= 1) return true;
+      if ((row?.extremities ?? 0) <= 1) return true;
       if (!(await this.#sendByAnybody(roomId))) return false;
     }
     return true;

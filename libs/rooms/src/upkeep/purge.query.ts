@@ -63,7 +63,7 @@ export interface Purgeable {
   readonly setAside: readonly string[];
 }
 
-/** What may be purged: no state, no heads. At most `limit`. */
+/** What may be purged: no state, no forward extremities. At most `limit`. */
 export async function selectPurgeable(db: Db, point: PurgePoint, limit: number): Promise<Purgeable> {
   const { topological, stream } = point.before;
   const order = topological === undefined ? 'e.stream_ordering' : 'e.topological_ordering, e.stream_ordering';

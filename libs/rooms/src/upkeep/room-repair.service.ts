@@ -8,10 +8,10 @@ import { dummyEventType } from '../model/stored-event.js';
 import { MembershipReader } from '../reading/membership-reader.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
 
-/** So many users are tried to say something where heads are dropped. */
+/** So many users are tried to say something where forward extremities are dropped. */
 const maxSenders = 10;
 
-/** A head of a room's graph, as an administrator sees it. */
+/** A forward extremity of a room, as an administrator sees it. */
 export interface ForwardExtremity {
   readonly eventId: string;
   readonly stateGroup: number;
@@ -19,7 +19,7 @@ export interface ForwardExtremity {
   readonly receivedTs: number;
 }
 
-/** Mends rooms: heads that have piled up, rooms without anybody in charge. */
+/** Mends rooms: forward extremities that have piled up, rooms without anybody in charge. */
 @Injectable()
 export class RoomRepair {
   constructor(
@@ -30,7 +30,7 @@ export class RoomRepair {
     private readonly config: Config,
   ) {}
 
-  /** The heads of a room, the newest first. */
+  /** The forward extremities of a room, the newest first. */
   async forwardExtremities(roomId: string): Promise<ForwardExtremity[]> {
     const rows = await this.database.query<{
       event_id: string;
@@ -52,19 +52,20 @@ export class RoomRepair {
   }
 
   /**
-   * Keeps only the newest head of a room, and the state there. A local user says so where one may: whoever holds the room's
+   * Keeps only the newest forward extremity of a room, and the state there. A local user says so where one may: whoever holds the room's
    * state in memory, and every client, then learns what has changed of it.
    * @returns how many went
-   * @throws MatrixError 400 `M_UNKNOWN` when the room has no heads, or its state would change and nobody here can say so
+   * @throws MatrixError 400 `M_UNKNOWN` when the room has no forward extremities, or its state would change and nobody here can say so
    */
   async dropExtremities(roomId: string): Promise<number> {
-    const heads = await this.forwardExtremities(roomId);
-    const members = heads.length > 1 ? await this.memberships.joinedUserIds([roomId]) : new Map<string, Set<string>>();
+    const extremities = await this.forwardExtremities(roomId);
+    const members =
+      extremities.length > 1 ? await this.memberships.joinedUserIds([roomId]) : new Map<string, Set<string>>();
     const local = [...(members.get(roomId) ?? [])].filter((member) => domainOf(member) === this.config.serverName);
     for (const sender of local.slice(0, maxSenders)) {
       try {
         const draft = { roomId, type: dummyEventType, sender, content: {}, unchecked: true };
-        return await this.persister.keepNewestHead(draft);
+        return await this.persister.keepNewestExtremity(draft);
       } catch (error) {
         if (!MatrixError.is(error)) throw error;
       }
@@ -72,7 +73,7 @@ export class RoomRepair {
     return this.#dropRows(roomId);
   }
 
-  /** Where nobody of this server can say anything: possible only where all heads know the same state. */
+  /** Where nobody of this server can say anything: possible only where all of them know the same state. */
   #dropRows(roomId: string): Promise<number> {
     return this.persister.exclusively(roomId, async () => {
       const [newest, ...others] = await this.forwardExtremities(roomId);

@@ -40,7 +40,7 @@ const maxShown = 100;
 
 /** Takes invites of local users to rooms of other servers. */
 @Injectable()
-export class ForeignInvites {
+export class InboundInvites {
   constructor(
     private readonly keys: KeyRing,
     private readonly key: SigningKey,
@@ -79,7 +79,7 @@ export class ForeignInvites {
     if ((await this.blocking.blockedBy(roomId)) !== undefined)
       throw MatrixError.forbidden('This room has been blocked on this server');
     const roomState = rules.createEventImplied ? await this.#proven(event, shown.roomState ?? []) : shown.roomState;
-    const isWanted = await this.policy.checkForeign(origin, event);
+    const isWanted = await this.policy.checkRemote(origin, event);
     const signed = signEvent(event, this.config.serverName, this.key);
     if (isWanted) await this.#store(origin, signed, target, roomState);
     return signed.pdu;
