@@ -36,6 +36,7 @@ import { RoomHistory } from './rooms/room-history.js';
 import { RoomHistoryController } from './rooms/room-history.controller.js';
 import { AfterEvents } from './transactions/after-events.js';
 import { GapFillers } from './transactions/gap-fillers.js';
+import { GapRetries } from './transactions/gap-retries.js';
 import { InboundTransactions } from './transactions/inbound-transactions.js';
 import { PduIntake } from './transactions/pdu-intake.js';
 import { SendTransactionController } from './transactions/send.controller.js';
@@ -62,6 +63,7 @@ import { StagedEvents } from './transactions/staged-events.js';
     OutOfBandDepartures,
     PduIntake,
     GapFillers,
+    GapRetries,
     StagedEvents,
     AfterEvents,
     EduHandlers,

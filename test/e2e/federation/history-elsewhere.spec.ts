@@ -113,6 +113,24 @@ describe.each(databases)('history of rooms elsewhere (%s)', (database) => {
     expect(bodiesOf(await page(room, `&from=${first.end}`))).toEqual(said.reverse());
   });
 
+  it('shows what was sent right before its server could not be reached, as soon as that is there again', async () => {
+    const faint = await world.played('fading.test');
+    const room = new ElsewhereRoom(faint, '11');
+    await ok(alice, 'POST', `/join/${room.roomId}?via=${faint.name}`, {});
+    const kinds = ['get_missing_events', 'event', 'event_auth', 'state_ids', 'backfill'];
+    for (const kind of kinds) room.lies.set(kind, () => new Refusal(503, { errcode: 'M_UNKNOWN', error: 'Down' }));
+    room.say('before the last');
+    expect((await sendTransaction(faint, home, [pduOf(room.say('the last'))])).status).toBe(200);
+    await eventually(() => room.requests.includes('get_missing_events'));
+    for (const kind of kinds) room.lies.delete(kind);
+    // It says nothing more in this room.
+    await eventually(async () => {
+      expect((await sendTransaction(faint, home, [])).status).toBe(200);
+      const bodies = bodiesOf(await page(room));
+      return ['before the last', 'the last'].every((body) => bodies.includes(body));
+    });
+  });
+
   it('goes on behind a gap that nobody fills', async () => {
     const room = new ElsewhereRoom(far, '10');
     room.say('before');

@@ -62,23 +62,25 @@ export class MissingEvents implements MissingEventsSource {
   ): Promise<readonly RoomEvent[]> {
     const found = new Map<string, RoomEvent>();
     const rules = await this.#rulesOf(roomId);
+    if (!rules) return [];
     let wanted = latest;
-    for (let page = 0; rules && wanted.length > 0 && page < gapPages; page++) {
-      const events = await this.#helping(origin, async () => {
-        const answer = await this.client.requestExactJson({
-          destination: origin,
-          method: 'POST',
-          path: federationPath`/_matrix/federation/v1/get_missing_events/${roomId}`,
-          content: {
-            earliest_events: earliest.slice(0, maxHeads),
-            latest_events: wanted,
-            limit: gapPage,
-            min_depth: 0,
-          },
-          ...{ maxBytes, timeoutMs: this.#patienceMs },
-        });
-        return this.checker.sound(listOf(origin, answer['events'], gapPage), rules, roomId);
+    const ask = async (server: string): Promise<readonly RoomEvent[]> => {
+      const answer = await this.client.requestExactJson({
+        destination: server,
+        method: 'POST',
+        path: federationPath`/_matrix/federation/v1/get_missing_events/${roomId}`,
+        content: {
+          earliest_events: earliest.slice(0, maxHeads),
+          latest_events: wanted,
+          limit: gapPage,
+          min_depth: 0,
+        },
+        ...{ maxBytes, timeoutMs: this.#patienceMs },
       });
+      return this.checker.sound(listOf(server, answer['events'], gapPage), rules, roomId);
+    };
+    for (let page = 0; wanted.length > 0 && page < gapPages; page++) {
+      const events = await this.#orAnother(origin, roomId, ask);
       const fresh = (events ?? []).filter(({ eventId }) => !found.has(eventId));
       if (fresh.length === 0) break;
       for (const event of fresh) found.set(event.eventId, event);
@@ -107,53 +109,46 @@ export class MissingEvents implements MissingEventsSource {
     const rules = await this.#rulesOf(roomId);
     if (!rules) return [];
     const path = federationPath`/_matrix/federation/v1/event_auth/${roomId}/${eventId}`;
-    const ask = (server: string): Promise<readonly RoomEvent[] | undefined> =>
-      this.#helping(server, async () => {
-        const answer = await this.client.requestExactJson({
-          ...{ destination: server, method: 'GET', path, maxBytes, timeoutMs: this.#patienceMs },
-        });
-        return this.checker.sound(listOf(server, answer['auth_chain'], maxAuthChain), rules, roomId);
+    const ask = async (server: string): Promise<readonly RoomEvent[]> => {
+      const answer = await this.client.requestExactJson({
+        ...{ destination: server, method: 'GET', path, maxBytes, timeoutMs: this.#patienceMs },
       });
-    const chain = await ask(origin);
-    if (chain) return chain;
-    for (const server of await this.hosts.likely(roomId, maxOthers + 1)) {
-      const other = server === origin ? undefined : await ask(server);
-      if (other) return other;
-    }
-    return [];
+      return this.checker.sound(listOf(server, answer['auth_chain'], maxAuthChain), rules, roomId);
+    };
+    return (await this.#orAnother(origin, roomId, ask)) ?? [];
   }
 
   /** @spec server-server-api#get_matrixfederationv1state_idsroomid */
   async stateBefore(origin: string, roomId: string, eventId: string): Promise<StateAtEvent | undefined> {
     const rules = await this.#rulesOf(roomId);
     if (!rules) return undefined;
-    return this.#helping(origin, async () => {
-      const request = { destination: origin, method: 'GET', query: { event_id: eventId } } as const;
+    return this.#orAnother(origin, roomId, async (server) => {
+      const request = { destination: server, method: 'GET', query: { event_id: eventId } } as const;
       const ids = await this.client.requestExactJson({
         ...request,
         path: federationPath`/_matrix/federation/v1/state_ids/${roomId}`,
         ...{ maxBytes, timeoutMs: this.#patienceMs },
       });
-      const state = idsOf(origin, ids['pdu_ids']);
-      const authChain = idsOf(origin, ids['auth_chain_ids']);
+      const state = idsOf(server, ids['pdu_ids']);
+      const authChain = idsOf(server, ids['auth_chain_ids']);
       const all = new Set([...state, ...authChain]);
       const known = await this.stored.events(all);
       const missing = [...all].filter((id) => !known.has(id));
       if (missing.length > fewEvents) {
-        return this.#wholeStates.take(origin, async () => {
+        return this.#wholeStates.take(server, async () => {
           const whole = await this.client.requestExactJson({
             ...request,
             path: federationPath`/_matrix/federation/v1/state/${roomId}`,
             ...{ maxBytes: maxStateBytes, retries: 'none' },
           });
-          return this.remoteState.read(origin, { state: whole['pdus'], authChain: whole['auth_chain'] }, rules, roomId);
+          return this.remoteState.read(server, { state: whole['pdus'], authChain: whole['auth_chain'] }, rules, roomId);
         });
       }
-      for (const event of missing.length > 0 ? await this.events(origin, roomId, missing) : []) {
+      for (const event of missing.length > 0 ? await this.events(server, roomId, missing) : []) {
         known.set(event.eventId, event);
       }
       const pick = (list: readonly string[]): RoomEvent[] => list.flatMap((id) => known.get(id) ?? []);
-      return this.remoteState.prove(origin, { state: pick(state), authChain: pick(authChain) }, rules);
+      return this.remoteState.prove(server, { state: pick(state), authChain: pick(authChain) }, rules);
     });
   }
 
@@ -202,6 +197,17 @@ export class MissingEvents implements MissingEventsSource {
 
   get #patienceMs(): number {
     return Math.min(patienceMs, this.config.get('federation.client_timeout'));
+  }
+
+  /** What the origin gives, or where it does not help another server in the room; `undefined` when none does. */
+  async #orAnother<T>(origin: string, roomId: string, ask: (server: string) => Promise<T>): Promise<T | undefined> {
+    const given = await this.#helping(origin, () => ask(origin));
+    if (given !== undefined) return given;
+    for (const server of await this.hosts.likely(roomId, maxOthers + 1)) {
+      const other = server === origin ? undefined : await this.#helping(server, () => ask(server));
+      if (other !== undefined) return other;
+    }
+    return undefined;
   }
 
   /** What came of asking a server; `undefined` when it did not help. */

@@ -1,12 +1,14 @@
 import { isTransient } from '@rookery/database';
 import type { TestDatabase } from '@rookery/testing';
 import { buildEvent, type RoomEvent, roomVersionRules, type RoomVersionRules } from '@rookery/events';
+import type { Destinations, RecoveryListener } from '@rookery/federation-client';
 import { MatrixError } from '@rookery/matrix-types';
 import { Lifecycle, Metrics, SilentLogger } from '@rookery/platform';
 import type { EventPersister, RemoteEvent, InboundEvents, ReceiveVerdict, RoomStateReader } from '@rookery/rooms';
 import { eachDatabase, eventually, FakeClock, RecordingLogger } from '@rookery/testing';
 import { inboundTables } from '../migrations/federation-inbound.migration.js';
 import { GapFillers } from './gap-fillers.js';
+import { GapRetries } from './gap-retries.js';
 import { StagedEvents } from './staged-events.js';
 
 const rules = roomVersionRules('11') as RoomVersionRules;
@@ -29,6 +31,8 @@ class Rooms {
   /** Ids, by the order in which they were stored. */
   readonly stored: string[] = [];
   readonly batches: number[] = [];
+  /** Ids of those whose gaps were to be filled, each time. */
+  readonly filled: string[] = [];
   verdict: (event: RoomEvent) => ReceiveVerdict | Promise<ReceiveVerdict> = () => known;
   fill: (event: RoomEvent) => Promise<ReceiveVerdict> = () => Promise.resolve(known);
 
@@ -45,7 +49,8 @@ class Rooms {
   readonly inbound = {
     receive: async (_: string, __: string, { event }: RemoteEvent): Promise<ReceiveVerdict> => {
       const verdict = await this.fill(event);
-      this.stored.push(event.eventId);
+      this.filled.push(event.eventId);
+      if (verdict.kind !== 'missingAncestors') this.stored.push(event.eventId);
       return verdict;
     },
   } as unknown as InboundEvents;
@@ -69,15 +74,23 @@ eachDatabase('events that wait for their rooms', (open) => {
     await test.database.write((tx) => tx.run('DELETE FROM federation_inbound_events_staging'));
   });
 
-  const start = (rooms: Rooms): { staged: StagedEvents; lifecycle: Lifecycle } => {
+  interface Started {
+    readonly staged: StagedEvents;
+    readonly lifecycle: Lifecycle;
+    readonly recovered: RecoveryListener;
+  }
+  const start = (rooms: Rooms): Started => {
     const lifecycle = new Lifecycle(clock, new SilentLogger());
     const gaps = new GapFillers(clock, lifecycle, logger);
+    let recovered: RecoveryListener = () => undefined;
+    const destinations = { onRecovery: (listener: RecoveryListener) => (recovered = listener) };
+    const retries = new GapRetries(clock, destinations as unknown as Destinations);
     const { persister, inbound, state } = rooms;
     const staged = new StagedEvents(
-      ...([test.database, persister, inbound, state, gaps, clock, lifecycle, logger] as const),
+      ...([test.database, persister, inbound, state, gaps, retries, clock, lifecycle, logger] as const),
       new Metrics('home.test'),
     );
-    return { staged, lifecycle };
+    return { staged, lifecycle, recovered: (server) => recovered(server) };
   };
   const waiting = async (): Promise<string[]> =>
     (
@@ -217,11 +230,109 @@ eachDatabase('events that wait for their rooms', (open) => {
     await eventually(() => fill !== undefined);
     await lifecycle.stop();
     fill?.({ kind: 'missingAncestors', eventIds: ['$missing'] });
-    await eventually(() => rooms.stored.length === 1);
+    await eventually(() => rooms.filled.length === 1);
     // Something that would come behind a deletion.
     await test.database.write((tx) => tx.run('DELETE FROM received_transactions'));
     await test.database.write((tx) => tx.run('DELETE FROM received_transactions'));
     expect(await waiting()).toEqual([late.eventId]);
+  });
+
+  const nothing: ReceiveVerdict = { kind: 'missingAncestors', eventIds: ['$missing'] };
+
+  it('wait for a server that could not help, and are tried when it is there again', async () => {
+    const rooms = new Rooms();
+    const [late, later] = [message('!a:x'), message('!b:x')];
+    let isThere = false;
+    rooms.verdict = () => nothing;
+    rooms.fill = () => Promise.resolve(isThere ? known : nothing);
+    const { staged, recovered } = start(rooms);
+    await staged.stage(origin, [late, later]);
+    await eventually(() => clock.pendingTimers === 2);
+    expect((await waiting()).sort()).toEqual(idsOf([late, later]).sort());
+    isThere = true;
+    recovered('third.test');
+    expect(clock.pendingTimers).toBe(2);
+    recovered(origin);
+    await empty();
+    expect(rooms.stored.sort()).toEqual(idsOf([late, later]).sort());
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  it('are tried less and less often, not for ever, and not held against the server when it starts', async () => {
+    const rooms = new Rooms();
+    const late = message('!a:x');
+    rooms.verdict = () => nothing;
+    rooms.fill = () => Promise.resolve(nothing);
+    await start(rooms).staged.stage(origin, [late]);
+    await eventually(() => clock.pendingTimers === 1);
+    const tries = async (ms: number): Promise<number> => {
+      const before = rooms.filled.length;
+      await clock.advance(ms - 1);
+      expect(rooms.filled).toHaveLength(before);
+      await clock.advance(1);
+      await eventually(
+        async () => rooms.filled.length > before && (clock.pendingTimers === 1 || !(await waiting())[0]),
+      );
+      return rooms.filled.length;
+    };
+    const minute = 60_000;
+    expect([await tries(10_000), await tries(40_000), await tries(160_000)]).toEqual([2, 3, 4]);
+    for (let n = 0; n < 7; n++) {
+      const { staged, lifecycle } = start(rooms);
+      const before = rooms.filled.length;
+      await staged.start();
+      await eventually(() => rooms.filled.length > before);
+      await eventually(async () => {
+        const row = await test.database.get<{ attempts: number }>(
+          'SELECT attempts FROM federation_inbound_events_staging',
+        );
+        return row?.attempts === 0;
+      });
+      await lifecycle.stop();
+    }
+    clock = new FakeClock();
+    const { staged } = start(rooms);
+    await staged.start();
+    await eventually(() => clock.pendingTimers === 1);
+    for (const pauseMs of [10_000, 40_000, 160_000, 640_000, 2_560_000, 10_240_000, 360 * minute, 360 * minute])
+      await tries(pauseMs);
+    await empty();
+    expect(rooms.stored).toEqual([]);
+  });
+
+  it('wait for no place, where many wait for the same server', async () => {
+    const rooms = new Rooms();
+    const events = Array.from({ length: 130 }, () => message('!a:x'));
+    let release = (): void => undefined;
+    const held = new Promise<void>((resolve) => (release = resolve));
+    rooms.verdict = () => nothing;
+    rooms.fill = () => held.then(() => known);
+    const { staged } = start(rooms);
+    await staged.stage(origin, events);
+    await eventually(() => clock.pendingTimers > 29);
+    release();
+    await eventually(async () => {
+      await clock.advance(10_000);
+      return (await waiting()).length === 0;
+    });
+    expect(rooms.stored.toSorted()).toEqual(idsOf(events).toSorted());
+  });
+
+  it('are tried with another server that sends them too', async () => {
+    const rooms = new Rooms();
+    const late = message('!a:x');
+    const asked: string[] = [];
+    rooms.verdict = () => nothing;
+    rooms.inbound.receive = (server) => {
+      asked.push(server);
+      return Promise.resolve(server === origin ? nothing : known);
+    };
+    const { staged } = start(rooms);
+    await staged.stage(origin, [late]);
+    await eventually(() => clock.pendingTimers === 1);
+    await staged.stage('honest.test', [late]);
+    await empty();
+    expect(asked).toEqual([origin, origin, 'honest.test']);
   });
 
   it('wait for nobody longer than is good', async () => {

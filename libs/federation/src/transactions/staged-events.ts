@@ -5,10 +5,13 @@ import { MatrixError } from '@rookery/matrix-types';
 import { Clock, Lifecycle, Logger, Metrics } from '@rookery/platform';
 import { EventPersister, InboundEvents, type ReceiveVerdict, RoomStateReader } from '@rookery/rooms';
 import { GapFillers } from './gap-fillers.js';
+import { GapRetries } from './gap-retries.js';
 import { superfluousOf } from './backlog.js';
 import {
   countAttempt,
   deleteStaged,
+  forgetAttempts,
+  originsOf,
   selectBacklog,
   selectOldestTs,
   selectStaged,
@@ -35,7 +38,7 @@ interface StagedEvent {
 /**
  * Puts events of other servers into their rooms: durable before they are acknowledged, in their order of arrival, one room
  * after the other never waiting for another. Events whose ancestors are missing step aside, so that nobody waits for a server
- * that does not answer.
+ * that does not answer; they are tried again when it may, since whoever sent them was told that they have arrived.
  */
 @Injectable()
 export class StagedEvents {
@@ -63,6 +66,7 @@ export class StagedEvents {
     private readonly inbound: InboundEvents,
     private readonly state: RoomStateReader,
     private readonly gaps: GapFillers,
+    private readonly retries: GapRetries,
     private readonly clock: Clock,
     private readonly lifecycle: Lifecycle,
     logger: Logger,
@@ -150,7 +154,11 @@ export class StagedEvents {
       },
       { name: 'stage_events' },
     );
-    for (const { roomId } of events) this.#backlog.set(roomId, (this.#backlog.get(roomId) ?? 0) + 1);
+    for (const { roomId, eventId } of events) {
+      this.#backlog.set(roomId, (this.#backlog.get(roomId) ?? 0) + 1);
+      // Whoever sends it now may help with what is missing before it.
+      this.retries.now(keyOf(roomId, eventId));
+    }
     for (const roomId of new Set(events.map((event) => event.roomId))) this.#wake(roomId);
   }
 
@@ -198,8 +206,10 @@ export class StagedEvents {
           roomId,
           rows.map((row) => row.event_id),
         );
-      else if (isLeftover && !(await this.#mayTry(roomId, rows[0]!))) continue;
-      else await this.#take(roomId, rules, rows);
+      else if (!isLeftover) await this.#take(roomId, rules, rows);
+      else if (await this.#mayTry(roomId, rows[0]!)) {
+        await this.#take(roomId, rules, [{ ...rows[0]!, attempts: rows[0]!.attempts + 1 }]);
+      } else continue;
       this.#reached(roomId, rows.at(-1)!.ordering);
     }
   }
@@ -249,10 +259,9 @@ export class StagedEvents {
       if (verdict.kind !== 'missingAncestors') {
         done.push(row.event_id);
         this.#note(row, event, verdict);
-      } else if (this.#fillGap(roomId, staged[index]!)) this.#putAside(roomId, row.event_id);
-      else {
-        this.#pruned.inc({});
-        done.push(row.event_id);
+      } else {
+        this.#putAside(roomId, row.event_id);
+        if (!this.#fillGap(roomId, staged[index]!)) await this.#postpone(roomId, staged[index]!);
       }
     }
     await this.#drop(roomId, done);
@@ -263,15 +272,36 @@ export class StagedEvents {
     return this.gaps.add(row.origin, roomId, async () => {
       try {
         const verdict = await this.inbound.receive(row.origin, roomId, { event });
-        // Who was asked could not answer any more: it is tried again after the start.
-        if (verdict.kind === 'missingAncestors' && this.lifecycle.stopping.aborted) return;
-        this.#note(row, event, verdict);
-        await this.#drop(roomId, [row.event_id], row.origin);
-        this.#takeBack(roomId, row.event_id);
+        if (verdict.kind === 'missingAncestors') await this.#postpone(roomId, { row, event });
+        else await this.#settled(roomId, { row, event }, verdict);
       } catch (error) {
         await this.#failed(roomId, { row, event }, error);
       }
     });
+  }
+
+  /** Nobody gives what is missing before an event: it waits for another try. Not for ever, and not where another server sent it too. */
+  async #postpone(roomId: string, { row, event }: StagedEvent): Promise<void> {
+    // Who was asked could not answer any more: it is tried again after the start.
+    if (this.lifecycle.stopping.aborted) return;
+    const again = (): void => {
+      this.#takeBack(roomId, row.event_id);
+      this.#wake(roomId);
+    };
+    const isOnly = (await originsOf(this.database, roomId, row.event_id)) === 1;
+    if (isOnly && this.retries.later(keyOf(roomId, row.event_id), row.origin, again)) {
+      // It did not end the server.
+      if (row.attempts > 0) await forgetAttempts(this.database, roomId, row.event_id);
+      return;
+    }
+    if (isOnly) this.#pruned.inc({});
+    await this.#settled(roomId, { row, event }, { kind: 'missingAncestors', eventIds: event.prevEventIds });
+  }
+
+  async #settled(roomId: string, { row, event }: StagedEvent, verdict: ReceiveVerdict): Promise<void> {
+    this.#note(row, event, verdict);
+    await this.#drop(roomId, [row.event_id], row.origin);
+    this.#takeBack(roomId, row.event_id);
   }
 
   #note({ origin }: StagedRow, { roomId, eventId }: RoomEvent, verdict: ReceiveVerdict): void {
@@ -287,7 +317,7 @@ export class StagedEvents {
   async #failed(roomId: string, { row }: StagedEvent, err: unknown): Promise<void> {
     if (this.lifecycle.stopping.aborted) return;
     const { event_id: eventId } = row;
-    const key = `${roomId}\n${eventId}`;
+    const key = keyOf(roomId, eventId);
     const tries = (this.#tries.get(key) ?? 0) + (isTransient(err) ? 0 : 1);
     // A room that is gone, or a refusal that will be the same next time.
     const isFinal = MatrixError.is(err) && err.status < 500 && err.status !== 429;
@@ -326,12 +356,15 @@ export class StagedEvents {
     const left = (this.#backlog.get(roomId) ?? 0) - eventIds.length;
     if (left > 0) this.#backlog.set(roomId, left);
     else this.#backlog.delete(roomId);
-    for (const eventId of eventIds) this.#tries.delete(`${roomId}\n${eventId}`);
+    for (const eventId of eventIds) {
+      this.#tries.delete(keyOf(roomId, eventId));
+      this.retries.forget(keyOf(roomId, eventId));
+    }
   }
 
   /** Too many wait: those go that others lead to, for they can be fetched again, and then the oldest. */
   async #prune(roomId: string, rules: RoomVersionRules): Promise<void> {
-    const rows = await selectStaged(this.database, roomId, [...(this.#aside.get(roomId) ?? [])], 2 * maxBacklog);
+    const rows = await selectStaged(this.database, roomId, [], 2 * maxBacklog);
     const events = rows.map((row) => eventFromRow(row.event_json, row.event_id, rules));
     const superfluous = superfluousOf(events, maxBacklog / 5);
     if (superfluous.length === 0) return;
@@ -340,5 +373,8 @@ export class StagedEvents {
     });
     this.#pruned.inc({}, superfluous.length);
     await this.#drop(roomId, superfluous);
+    for (const eventId of superfluous) this.#takeBack(roomId, eventId);
   }
 }
+
+const keyOf = (roomId: string, eventId: string): string => `${roomId}\n${eventId}`;

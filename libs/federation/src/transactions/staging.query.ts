@@ -86,6 +86,27 @@ export async function countAttempt(database: Database, roomId: string, eventId: 
   );
 }
 
+/** An event did not end the server after all. */
+export async function forgetAttempts(database: Database, roomId: string, eventId: string): Promise<void> {
+  await database.write(
+    (tx) =>
+      tx.run('UPDATE federation_inbound_events_staging SET attempts = 0 WHERE room_id = ? AND event_id = ?', [
+        roomId,
+        eventId,
+      ]),
+    { name: 'forget_staged_attempts' },
+  );
+}
+
+/** How many servers have sent an event that waits. */
+export async function originsOf(db: Db, roomId: string, eventId: string): Promise<number> {
+  const row = await db.get<{ count: number }>(
+    'SELECT COUNT(*) AS count FROM federation_inbound_events_staging WHERE room_id = ? AND event_id = ?',
+    [roomId, eventId],
+  );
+  return row?.count ?? 0;
+}
+
 /** The answer that a transaction got; `undefined` for a new one. */
 export async function selectAnswer(db: Db, origin: string, txnId: string): Promise<string | undefined> {
   const row = await db.get<{ response_json: string }>(
