@@ -43,7 +43,7 @@ import {
 import { type Bus, InProcessBus, Notifier, Streams } from '@rookery/replication';
 import { RoomHooks } from '@rookery/rooms';
 import { Mailer, mailerOptionsOf, Pages, pagesOptionsOf } from '@rookery/templates';
-import { MonthlyActiveUsers, StoredRateLimitOverrides, UserHooks } from '@rookery/users';
+import { hasAccounts, MonthlyActiveUsers, StoredRateLimitOverrides, UserHooks } from '@rookery/users';
 import { backgroundUpdateSettingsOf } from './module-api/background-update-control.js';
 import { ModuleServices } from './module-api/module-services.js';
 import { AdministratorsRateLimits, ModuleRateLimiter } from './module-api/rate-limits.js';
@@ -254,7 +254,7 @@ export class Homeserver {
 
   /** Whether nobody has registered yet. */
   async isEmpty(): Promise<boolean> {
-    return (await this.#database?.get('SELECT 1 AS found FROM users LIMIT 1')) === undefined;
+    return this.#database === undefined || !(await hasAccounts(this.#database));
   }
 
   #plan({

@@ -27,5 +27,5 @@ export { E2eeHttpModule } from './e2ee-http.module.js';
 export { E2eeModule } from './e2ee.module.js';
 export { type BackupState, KeyBackupService } from './key-backup/key-backup.service.js';
 export { e2eeMigrations } from './migrations/e2ee-01.migration.js';
-export type { OutboxMessage } from './to-device/to-device.query.js';
+export { deleteInboxEntries, inboxEntries, type InboxEntry, type OutboxMessage } from './to-device/to-device.query.js';
 export { type ToDevicePage, ToDeviceService } from './to-device/to-device.service.js';

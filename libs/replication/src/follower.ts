@@ -1,5 +1,6 @@
-import type { Database, Tx } from '@rookery/database';
+import type { Database } from '@rookery/database';
 import { type Clock, type Logger, SilentLogger } from '@rookery/platform';
+import { cursorOf, saveCursor } from './cursor.query.js';
 import type { Notifier } from './notifier.js';
 import type { StreamReader, StreamRow } from './streams/stream-definition.js';
 
@@ -25,15 +26,6 @@ export interface FollowerOptions {
 
 const firstRetryMs = 500;
 const longestRetryMs = 60_000;
-
-/** Stores how far a follower has come, within the transaction that did the work. */
-export async function saveCursor(tx: Tx, name: string, position: number): Promise<void> {
-  await tx.run(
-    `INSERT INTO stream_cursors (name, position) VALUES (?, ?) ON CONFLICT (name) DO UPDATE
-       SET position = excluded.position WHERE stream_cursors.position < excluded.position`,
-    [name, position],
-  );
-}
 
 /** The `advance` of a follower that takes a stream's rows in batches. */
 export function inBatches<Row extends StreamRow>(
@@ -88,9 +80,9 @@ export class Follower {
   /** Reads the cursor and begins. */
   async start(): Promise<void> {
     const { database, name, notifier, stream, startAt } = this.#options;
-    const row = await database.get<{ position: number }>('SELECT position FROM stream_cursors WHERE name = ?', [name]);
-    this.#position = row?.position ?? (startAt === 'now' ? notifier.position(stream) : 0);
-    if (row) this.#saved = this.#position;
+    const stored = await cursorOf(database, name);
+    this.#position = stored ?? (startAt === 'now' ? notifier.position(stream) : 0);
+    if (stored !== undefined) this.#saved = this.#position;
     // Otherwise a crash before the first batch would make "now" a later one.
     else await this.#save();
     this.#unsubscribe = notifier.onAdvance(stream, () => this.#wake?.());

@@ -1,6 +1,7 @@
 /** Streams, the bus that announces them, remote calls. */
 export { Bus, type BusMessage, InProcessBus } from './bus.js';
-export { Follower, type FollowerOptions, inBatches, saveCursor } from './follower.js';
+export { cursorOf, forgetCursor, forgetCursors, saveCursor } from './cursor.query.js';
+export { Follower, type FollowerOptions, inBatches } from './follower.js';
 export { KeyedQueue, type KeyedQueueOptions } from './keyed-queue.js';
 export { replicationMigrations } from './migrations.js';
 export {

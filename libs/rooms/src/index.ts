@@ -12,7 +12,9 @@ export type { DraftOrigin, EventDraft, NewRoom } from './model/drafts.js';
 export type { RemoteEvent, StateAtEvent, ReceiveVerdict } from './model/remote-events.js';
 export { byAuth, byPrev, restsUpon } from './pipeline/remote-stager.js';
 export { InboundEvents } from './pipeline/inbound-events.service.js';
+export { withdrawPushNotes } from './store/event-notes.query.js';
 export { EventStore } from './store/event-store.js';
+export { backwardGaps, type BackwardGap, forgetFailedPulls, noteFailedPulls } from './store/pull-attempts.query.js';
 export { type ClientTransaction, isServable, type SentEvent, type StoredEvent } from './model/stored-event.js';
 export { type EventFilter, eventFilterSql } from './reading/event-filter.js';
 export {

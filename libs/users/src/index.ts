@@ -8,6 +8,7 @@ export {
   erasedUsers,
   existingAccounts,
   guestsAmong,
+  hasAccounts,
   isErased,
 } from './store/account.query.js';
 export {
@@ -85,7 +86,7 @@ export {
 } from './sessions/appservice-directory.js';
 export { AuthenticationService } from './authentication/authentication-service.js';
 export { ClientActivity } from './sessions/client-activity.js';
-export { addressesOf, type UserAddress } from './sessions/client-activity.query.js';
+export { activeUsersByService, addressesOf, type UserAddress } from './sessions/client-activity.query.js';
 export type { LoginMethod } from './login/login-proofs.js';
 export { type DeviceRequest, type LoginFlow, LoginService } from './login/login.service.js';
 export { type IssuedSession, SessionService, type SessionRequest } from './sessions/session.service.js';

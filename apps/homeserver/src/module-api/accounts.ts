@@ -7,6 +7,7 @@ import type { Clock, Config } from '@rookery/platform';
 import {
   type AccountDataService,
   type AccountService,
+  activeUsersByService,
   addressesOf,
   type ClientActivity,
   type DeactivationService,
@@ -14,11 +15,11 @@ import {
   type LoginService,
   type ProfileService,
   qualifyUserId,
+  recordExternalId,
   type SessionService,
   type ThreepidService,
   type UserAddress,
 } from '@rookery/users';
-import { activeUsersByService, consentNoticeSent, insertExternalId } from './account-lookups.query.js';
 import type { LocalAccounts } from './module-requester.js';
 import type { SsoCompletion } from './sso-completion.js';
 import { inboundOf } from './web-resources.js';
@@ -62,7 +63,7 @@ export function accountCapabilities(parts: AccountParts): Omit<AccountApi, 'comp
       return Object.freeze({
         userId: account.userId,
         appserviceId: account.appserviceId,
-        consentServerNoticeSent: await consentNoticeSent(database, userId),
+        consentServerNoticeSent: account.consentNoticeSent,
         consentVersion: account.consentVersion,
         consentTs: account.consentMs,
         userType: account.userType,
@@ -161,7 +162,7 @@ export function accountCapabilities(parts: AccountParts): Omit<AccountApi, 'comp
       checkText(authProviderId, 'The provider');
       checkText(remoteUserId, 'The id at the provider');
       await local.get(registeredUserId);
-      const free = await database.write((tx) => insertExternalId(tx, authProviderId, remoteUserId, registeredUserId), {
+      const free = await database.write((tx) => recordExternalId(tx, authProviderId, remoteUserId, registeredUserId), {
         name: 'user_external_id',
       });
       if (!free) throw new MatrixError(409, 'M_UNKNOWN', 'This user of the provider has another account');

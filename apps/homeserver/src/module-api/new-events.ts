@@ -8,7 +8,7 @@ import {
   toStateView,
 } from '@rookery/module-host';
 import type { Clock, Logger } from '@rookery/platform';
-import { Follower, type Notifier } from '@rookery/replication';
+import { Follower, forgetCursor, type Notifier } from '@rookery/replication';
 import type { EventStore, RoomStateReader, StoredEvent, TimelineReader } from '@rookery/rooms';
 import { filterState, type StateFilter } from '@rookery/rooms';
 import { stateKeyOf, type StateMap } from '@rookery/state-res';
@@ -62,7 +62,7 @@ export class NewEvents {
         await this.#follower.start();
       } else if (!wanted) {
         await this.#end();
-        await this.parts.database.write((tx) => tx.run('DELETE FROM stream_cursors WHERE name = ?', [cursor]), {
+        await this.parts.database.write((tx) => forgetCursor(tx, cursor), {
           name: 'module_new_events',
         });
       }

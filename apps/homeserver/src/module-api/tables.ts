@@ -5,6 +5,7 @@ import type { Clock } from '@rookery/platform';
 import { inModuleTransaction } from './module-transaction.js';
 import { type Definition, type ModuleWall, SqlWall, tablePrefix } from './sql-wall.query.js';
 import { type SqlToken, sqlTokens } from './sql-tokens.js';
+import { appliedSteps, insertStep, isApplied, releaseTable, takeTable } from './tables.query.js';
 
 /** Two processes that start together must not take a step twice. Any fixed number that nobody else uses will do. */
 const advisoryLock = 7_246_502;
@@ -46,13 +47,6 @@ export function tableBackend(database: Database, clock: Clock): TableBackend {
       }
     },
   };
-}
-
-async function appliedSteps(database: Database, module: string): Promise<ReadonlySet<string>> {
-  const rows = await database.query<{ file: string }>('SELECT file FROM applied_module_schemas WHERE module_name = ?', [
-    module,
-  ]);
-  return new Set(rows.map(({ file }) => file));
 }
 
 function moduleTransaction(tx: Tx, wall: ModuleWall): ModuleTransaction {
@@ -111,15 +105,13 @@ function checkStep(module: string, { name, sql }: ModuleMigration, dialects: rea
 
 async function applyStep(tx: Tx, module: string, wall: ModuleWall, { name, sql }: ModuleMigration): Promise<void> {
   if (tx.dialect.name === 'postgres') await tx.query('SELECT pg_advisory_xact_lock(?)', [advisoryLock]);
-  const step = [module, name];
-  const known = 'SELECT 1 AS found FROM applied_module_schemas WHERE module_name = ? AND file = ?';
-  if ((await tx.get(known, step)) !== undefined) return;
+  if (await isApplied(tx, module, name)) return;
   for (const statement of isList(sql) ? sql : sql[tx.dialect.name]) {
     const defined = definitionIn(sqlTokens(statement, tx.dialect.name));
     await wall.migrate(tx, statement, defined);
     await record(tx, module, defined);
   }
-  await tx.run('INSERT INTO applied_module_schemas (module_name, file) VALUES (?, ?)', step);
+  await insertStep(tx, module, name);
 }
 
 /** Keeps track of whose tables are whose: prefixes of modules may begin with each other's. */
@@ -127,14 +119,9 @@ async function record(tx: Tx, module: string, defined: Definition | undefined): 
   if (defined?.kind !== 'TABLE') return;
   const { verb, objects } = defined;
   for (const object of objects) {
-    if (verb === 'DROP') await tx.run('DELETE FROM module_tables WHERE table_name = ?', [object]);
+    if (verb === 'DROP') await releaseTable(tx, object);
     if (verb !== 'CREATE') continue;
-    const mine = await tx.run(
-      `INSERT INTO module_tables (table_name, module_name) VALUES (?, ?) ON CONFLICT (table_name) DO UPDATE
-         SET module_name = excluded.module_name WHERE module_tables.module_name = excluded.module_name`,
-      [object, module],
-    );
-    if (mine === 0) throw new RangeError(`The table ${object} belongs to another module`);
+    if (!(await takeTable(tx, module, object))) throw new RangeError(`The table ${object} belongs to another module`);
   }
 }
 

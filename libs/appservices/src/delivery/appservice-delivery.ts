@@ -1,6 +1,7 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { Clock, Lifecycle, Logger, Metrics } from '@rookery/platform';
+import { cursorOf, forgetCursors } from '@rookery/replication';
 import { AppserviceClient } from '../queries/appservice-client.js';
 import { AppserviceQueries } from '../queries/appservice-queries.js';
 import { AppserviceRegistry } from '../registration/appservice-registry.js';
@@ -81,11 +82,7 @@ export class AppserviceDelivery implements OnModuleInit {
 
   /** A service that comes later begins with what happens then, and not where a former one ended. */
   async #forgetPosition(): Promise<void> {
-    const cursors = 'SELECT name FROM stream_cursors WHERE name = ?';
-    if (!(await this.database.get(cursors, [eventCursor]))) return;
-    await this.database.write(
-      (tx) => tx.exec("DELETE FROM stream_cursors WHERE name LIKE 'appservice!_%' ESCAPE '!'"),
-      { name: 'appservice_forget' },
-    );
+    if ((await cursorOf(this.database, eventCursor)) === undefined) return;
+    await this.database.write((tx) => forgetCursors(tx, 'appservice_'), { name: 'appservice_forget' });
   }
 }

@@ -1,11 +1,16 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { type DeviceListChange, deviceListsStream } from '@rookery/e2ee';
+import {
+  deleteInboxEntries,
+  type DeviceListChange,
+  deviceListsStream,
+  inboxEntries,
+  type InboxEntry,
+} from '@rookery/e2ee';
 import type { JsonObject } from '@rookery/matrix-types';
 import { Clock, Config, Logger } from '@rookery/platform';
 import { Follower, Notifier, saveCursor } from '@rookery/replication';
 import type { Registration } from '../registration/registration.js';
-import { deleteInboxEntries, type InboxEntry, inboxEntries } from './devices.query.js';
 import { wantsEphemeral } from './ephemeral-feed.js';
 import { RoomInterest } from './room-interest.js';
 import { type Parcel, TransactionStore } from './transaction-store.js';

@@ -11,7 +11,7 @@ import {
 } from '@rookery/ephemeral';
 import type { JsonObject } from '@rookery/matrix-types';
 import { Clock, Config, Logger } from '@rookery/platform';
-import { Follower, inBatches, Notifier, type StreamReader, type StreamRow } from '@rookery/replication';
+import { Follower, forgetCursor, inBatches, Notifier, type StreamReader, type StreamRow } from '@rookery/replication';
 import type { Registration } from '../registration/registration.js';
 import { RoomInterest } from './room-interest.js';
 
@@ -68,7 +68,7 @@ export class EphemeralFeed implements OnModuleInit {
   ): Promise<void> {
     const { database, notifier, clock, logger } = this;
     // What happened while nobody looked is no news: an old cursor would only cost time.
-    await database.write((tx) => tx.exec('DELETE FROM stream_cursors WHERE name = ?', [name]), {
+    await database.write((tx) => forgetCursor(tx, name), {
       name: 'appservice_start',
     });
     const follower = new Follower({

@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { Clock, Logger, Metrics } from '@rookery/platform';
-import { Follower, Notifier, saveCursor } from '@rookery/replication';
+import { cursorOf, Follower, Notifier, saveCursor } from '@rookery/replication';
 import { EventStore, type StoredEvent } from '@rookery/rooms';
 import { RoomInterest } from './room-interest.js';
 import { newEventIds } from './room-interest.query.js';
@@ -36,10 +36,8 @@ export class EventFeed {
       ...{ name: eventCursor, stream: 'events', database, notifier, clock, logger, startAt: 'now' },
       advance: (after, upTo) => this.#advance(after, upTo, wake),
     });
-    const row = await database.get<{ position: number }>('SELECT position FROM stream_cursors WHERE name = ?', [
-      eventCursor,
-    ]);
-    if (row) await this.interest.recall(row.position);
+    const position = await cursorOf(database, eventCursor);
+    if (position !== undefined) await this.interest.recall(position);
     this.#follower = follower;
     await follower.start();
   }

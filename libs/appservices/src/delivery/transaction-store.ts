@@ -7,7 +7,7 @@ import {
   type TransactionIds,
   txnIdPosition,
   txnIdSequence,
-} from './transaction-ids.js';
+} from './transaction-ids.query.js';
 import {
   deleteTransaction,
   highestTransactionId,

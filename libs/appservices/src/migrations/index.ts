@@ -1,5 +1,5 @@
 import type { Migration } from '@rookery/database';
-import { txnIdSequence } from '../delivery/transaction-ids.js';
+import { txnIdSequence } from '../delivery/transaction-ids.query.js';
 
 /**
  * `event_ids` is a JSON list; `extra_json` holds what else a transaction brings and must not be lost: to-device messages and

@@ -1,4 +1,4 @@
-import type { Database, Tx } from '../database.js';
+import type { Database, Db, Tx } from '../database.js';
 import { IdBlocks, type IdBlocksOptions } from './id-blocks.js';
 
 /**
@@ -19,6 +19,23 @@ export class Sequence {
   /** Needs the tables of `databaseMigrations`. One process may have it open at a time. */
   static async load(database: Database, name: string, options: IdBlocksOptions = {}): Promise<Sequence> {
     return new Sequence(name, await IdBlocks.load(database, name, options));
+  }
+
+  /** The number up to which a sequence reserved any, as the database tells; 0 before the first. */
+  static async positionOf(db: Db, name: string): Promise<number> {
+    const row = await db.get<{ stream_id: number }>(
+      "SELECT stream_id FROM stream_positions WHERE stream_name = ? AND instance_name = ''",
+      [name],
+    );
+    return row?.stream_id ?? 0;
+  }
+
+  /** The statements that set a sequence, for an operator whose server does not run; `name` is one of ours. */
+  static settingStatements(name: string, position: number): string[] {
+    return [
+      `DELETE FROM stream_positions WHERE stream_name = '${name}';`,
+      `INSERT INTO stream_positions (stream_name, instance_name, stream_id) VALUES ('${name}', '', ${position});`,
+    ];
   }
 
   /** The next number, within a transaction. */

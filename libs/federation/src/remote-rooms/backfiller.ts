@@ -3,8 +3,7 @@ import { Database } from '@rookery/database';
 import { type RoomEvent, roomVersionRules } from '@rookery/events';
 import { FederationClient, federationPath, FederationRequestError } from '@rookery/federation-client';
 import { Clock, Config, Logger } from '@rookery/platform';
-import { RoomStateReader } from '@rookery/rooms';
-import { forgetFailedPulls, type GapRow, noteFailedPulls, selectGaps } from './backfill.query.js';
+import { type BackwardGap, backwardGaps, forgetFailedPulls, noteFailedPulls, RoomStateReader } from '@rookery/rooms';
 import { leadingTo } from './history-order.js';
 import { PastEvents } from './past-events.js';
 import { PduChecker } from './pdu-checker.js';
@@ -60,7 +59,7 @@ export class Backfiller {
 
   async #backfill(roomId: string, limit: number, depth: number): Promise<boolean> {
     const untilMs = this.clock.nowMs() + patienceMs;
-    const gaps = await selectGaps(this.database, roomId, maxGaps);
+    const gaps = await backwardGaps(this.database, roomId, maxGaps);
     const due = gaps.filter((gap) => this.#isDue(gap));
     // What lies at or before the reader's place comes first, the nearest of it at the head.
     const wanted = [...due.filter((gap) => gap.depth <= depth), ...due.filter((gap) => gap.depth > depth).reverse()]
@@ -86,7 +85,7 @@ export class Backfiller {
     return false;
   }
 
-  #isDue({ num_attempts: attempts, last_attempt_ts: lastTs }: GapRow): boolean {
+  #isDue({ num_attempts: attempts, last_attempt_ts: lastTs }: BackwardGap): boolean {
     if (attempts === null || lastTs === null) return true;
     return this.clock.nowMs() >= lastTs + Math.min(firstPauseMs * 2 ** (attempts - 1), longestPauseMs);
   }

@@ -2,7 +2,7 @@ import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { domainOf } from '@rookery/matrix-types';
 import { Clock, Config, Logger, Metrics } from '@rookery/platform';
-import { Follower, Notifier, saveCursor } from '@rookery/replication';
+import { cursorOf, Follower, Notifier, saveCursor } from '@rookery/replication';
 import { type EventBatch, isServable, RoomHooks } from '@rookery/rooms';
 import { HandedOver } from '../remote-rooms/handed-over.js';
 import { EventTexts } from './event-texts.js';
@@ -91,8 +91,7 @@ export class EventFeed implements OnModuleInit {
   /** Begins with what comes from now on, unless there is a position already. Before anything can be sent. */
   async open(): Promise<void> {
     const { database, notifier } = this;
-    const found = await database.get('SELECT position FROM stream_cursors WHERE name = ?', [eventCursor]);
-    if (found === undefined)
+    if ((await cursorOf(database, eventCursor)) === undefined)
       await database.write((tx) => saveCursor(tx, eventCursor, notifier.position('events')), { name: 'save_cursor' });
   }
 

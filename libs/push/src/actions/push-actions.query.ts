@@ -1,4 +1,5 @@
 import type { Db, Dialect, SqlValue, Tx } from '@rookery/database';
+import { withdrawPushNotes } from '@rookery/rooms';
 import { type EventPush, usualActions } from './event-push.js';
 
 /** Stores how members are notified who are notified in a way of their own, in at most one statement. */
@@ -33,11 +34,7 @@ export async function currentInvites(tx: Tx, eventIds: readonly string[]): Promi
 
 /** Takes back what events meant: they were redacted. @returns whether they had notified anybody */
 export async function withdrawPushes(tx: Tx, eventIds: readonly string[]): Promise<boolean> {
-  const shared = await tx.run(
-    `UPDATE events SET push_thread = NULL, push_highlight = NULL, push_actions = NULL, push_except = NULL
-     WHERE ${tx.dialect.anyOf('event_id')} AND push_thread IS NOT NULL`,
-    [eventIds],
-  );
+  const shared = await withdrawPushNotes(tx, eventIds);
   const own = await deleteOwnPushes(tx, eventIds);
   return shared + own > 0;
 }

@@ -62,3 +62,18 @@ export async function addressesOf(db: Db, userId: string, sinceMs = 0): Promise<
 export async function pruneAddresses(tx: Tx, beforeMs: number): Promise<number> {
   return tx.run('DELETE FROM user_ips WHERE last_seen < ?', [beforeMs]);
 }
+
+/** Users who were seen between two moments, by id, with the application service that made their account; else `native`. */
+export async function activeUsersByService(
+  db: Db,
+  startMs: number,
+  endMs: number,
+): Promise<{ readonly service: string; readonly userId: string }[]> {
+  const rows = await db.query<{ user_id: string; appservice_id: string | null }>(
+    `SELECT u.name AS user_id, u.appservice_id FROM users u
+     WHERE EXISTS (SELECT 1 FROM user_ips i WHERE i.user_id = u.name AND i.last_seen >= ? AND i.last_seen <= ?)
+     ORDER BY u.name`,
+    [startMs, endMs],
+  );
+  return rows.map((row) => ({ service: row.appservice_id ?? 'native', userId: row.user_id }));
+}

@@ -250,3 +250,8 @@ export async function setDeactivationPending(tx: Tx, userId: string, pending: bo
     await tx.run('INSERT INTO users_pending_deactivation (user_id) VALUES (?) ON CONFLICT DO NOTHING', [userId]);
   else await tx.run('DELETE FROM users_pending_deactivation WHERE user_id = ?', [userId]);
 }
+
+/** Whether anybody has an account. */
+export async function hasAccounts(db: Db): Promise<boolean> {
+  return (await db.get('SELECT 1 AS found FROM users LIMIT 1')) !== undefined;
+}

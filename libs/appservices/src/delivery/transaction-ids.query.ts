@@ -25,10 +25,9 @@ export async function openTransactionIds(database: Database): Promise<Transactio
 
 /** The id that was given out last, as far as the database tells; 0 before the first. */
 export async function txnIdPosition(db: Db): Promise<number> {
+  if (db.dialect.name === 'sqlite') return Sequence.positionOf(db, txnIdSequence);
   const row = await db.get<{ position: number }>(
-    db.dialect.name === 'postgres'
-      ? `SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END AS position FROM ${txnIdSequence}`
-      : `SELECT stream_id AS position FROM stream_positions WHERE stream_name = '${txnIdSequence}' AND instance_name = ''`,
+    `SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END AS position FROM ${txnIdSequence}`,
   );
   return row?.position ?? 0;
 }
@@ -36,8 +35,5 @@ export async function txnIdPosition(db: Db): Promise<number> {
 /** The statements that set the sequence, for an operator. */
 export function settingStatements(db: Db, position: number): string[] {
   if (db.dialect.name === 'postgres') return [`SELECT setval('${txnIdSequence}', ${position});`];
-  return [
-    `DELETE FROM stream_positions WHERE stream_name = '${txnIdSequence}';`,
-    `INSERT INTO stream_positions (stream_name, instance_name, stream_id) VALUES ('${txnIdSequence}', '', ${position});`,
-  ];
+  return Sequence.settingStatements(txnIdSequence, position);
 }

@@ -1,7 +1,7 @@
 import type { Db, Tx } from '@rookery/database';
 
 /** An event that is missing before others, and what came of asking for it. */
-export interface GapRow {
+export interface BackwardGap {
   readonly event_id: string;
   /** Depth of the deepest event that names it. */
   readonly depth: number;
@@ -10,8 +10,8 @@ export interface GapRow {
 }
 
 /** Where a room's history goes on elsewhere, the latest first; at most `limit`. */
-export function selectGaps(db: Db, roomId: string, limit: number): Promise<GapRow[]> {
-  return db.query<GapRow>(
+export function backwardGaps(db: Db, roomId: string, limit: number): Promise<BackwardGap[]> {
+  return db.query<BackwardGap>(
     `SELECT b.event_id, MAX(e.topological_ordering) AS depth, MAX(f.num_attempts) AS num_attempts,
        MAX(f.last_attempt_ts) AS last_attempt_ts
      FROM event_backward_extremities b JOIN event_edges g ON g.prev_event_id = b.event_id
