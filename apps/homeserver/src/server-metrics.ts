@@ -7,7 +7,7 @@ import type { RoomHooks } from '@rookery/rooms';
 import type { Mailer, MailKind } from '@rookery/templates';
 import type { MonthlyActiveUsers, UserHooks } from '@rookery/users';
 import { release, type } from 'node:os';
-import { type ServerFigures, serverFigures } from './server-figures.query.js';
+import { type ServerFigures, serverFigures } from './server-figures.js';
 import { version } from './version.js';
 
 /** What the numbers are read from when somebody asks for them. */

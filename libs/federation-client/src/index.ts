@@ -1,5 +1,11 @@
 /** Requests to other servers, and their keys. */
-export { destinationOrders, type DestinationRow, type DestinationSearch } from './destinations/destination.query.js';
+export {
+  destinationOrders,
+  type DestinationRow,
+  type DestinationSearch,
+  lastSuccessOf,
+  writeSuccesses,
+} from './destinations/destination.query.js';
 export { Destinations, type DestinationState, type RecoveryListener } from './destinations/destinations.js';
 export { FederationClientModule } from './federation-client.module.js';
 export { KeyRing } from './keys/key-ring.js';

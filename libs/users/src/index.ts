@@ -1,10 +1,11 @@
 /** Accounts, login, interactive auth, sessions, profiles. */
-export type { AccountDataRow, RoomAccountDataRow } from './account-data/account-data.query.js';
+export { type AccountDataRow, allIgnorersOf, type RoomAccountDataRow } from './account-data/account-data.query.js';
 export { AccountDataService, type AccountDataSource } from './account-data/account-data.service.js';
 export { FilterStore } from './account-data/filter-store.js';
 export {
   type Account,
   type AccountFlags,
+  countAccounts,
   erasedUsers,
   existingAccounts,
   guestsAmong,
@@ -57,7 +58,7 @@ export type { Origin } from './common/account-modules.js';
 export type { Hook, HookPoint } from './common/hook-point.js';
 export { isLocalUser, qualifyUserId } from './common/user-names.js';
 export { ConsentService } from './consent/consent.service.js';
-export type { Device, ProviderLogins } from './store/device.query.js';
+export { type Device, type DeviceOfUser, devicesOfUsers, type ProviderLogins } from './store/device.query.js';
 export { DeviceService } from './sessions/device.service.js';
 export { ExperimentalFeatures, type UserFeature, userFeatures } from './experimental/experimental-features.js';
 export {
@@ -86,7 +87,12 @@ export {
 } from './sessions/appservice-directory.js';
 export { AuthenticationService } from './authentication/authentication-service.js';
 export { ClientActivity } from './sessions/client-activity.js';
-export { activeUsersByService, addressesOf, type UserAddress } from './sessions/client-activity.query.js';
+export {
+  activeUsersByService,
+  addressesOf,
+  countActiveUsers,
+  type UserAddress,
+} from './sessions/client-activity.query.js';
 export type { LoginMethod } from './login/login-proofs.js';
 export { type DeviceRequest, type LoginFlow, LoginService } from './login/login.service.js';
 export { type IssuedSession, SessionService, type SessionRequest } from './sessions/session.service.js';

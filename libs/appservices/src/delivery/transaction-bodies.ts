@@ -4,10 +4,13 @@ import { OneTimeKeyService } from '@rookery/e2ee';
 import type { ClientEvent, JsonObject } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
 import { EventSerializer, EventStore, prejoinStateOf, type StoredEvent } from '@rookery/rooms';
+import { devicesOfUsers } from '@rookery/users';
 import type { Registration } from '../registration/registration.js';
-import { devicesOf } from './devices.query.js';
 import { RoomInterest } from './room-interest.js';
 import type { Transaction } from './transactions.query.js';
+
+/** Most devices of which the keys are counted. */
+const maxDevices = 1_000;
 
 /** A transaction as it goes out, with what it counts as. */
 export interface TransactionBody {
@@ -81,7 +84,7 @@ export class TransactionBodies {
     for (const { to_user_id: userId } of toDevice) users.add(String(userId));
     for (const { event } of events)
       for (const userId of this.interest.membersOf(event.roomId)) if (service.covers(userId)) users.add(userId);
-    const devices = await devicesOf(this.database, [...users].slice(0, maxCountedUsers));
+    const devices = await devicesOfUsers(this.database, [...users].slice(0, maxCountedUsers), maxDevices);
     const counts: Record<string, JsonObject> = {};
     const fallbacks: Record<string, JsonObject> = {};
     await Promise.all(

@@ -1,4 +1,5 @@
 import type { Db, Tx } from '@rookery/database';
+import { devicesOfUsers } from '@rookery/users';
 
 /** A message in the inbox of one device. */
 export interface InboxMessage {
@@ -24,15 +25,11 @@ export interface OutboxMessage {
 
 /** The devices of users, cross-signing keys left out. */
 export async function devicesOf(db: Db, userIds: readonly string[]): Promise<Map<string, string[]>> {
-  const rows = await db.query<{ user_id: string; device_id: string }>(
-    `SELECT user_id, device_id FROM devices WHERE ${db.dialect.anyOf('user_id')} AND hidden = ?`,
-    [userIds, false],
-  );
   const devices = new Map<string, string[]>();
-  for (const row of rows) {
-    const list = devices.get(row.user_id);
-    if (list) list.push(row.device_id);
-    else devices.set(row.user_id, [row.device_id]);
+  for (const { userId, deviceId } of await devicesOfUsers(db, userIds)) {
+    const list = devices.get(userId);
+    if (list) list.push(deviceId);
+    else devices.set(userId, [deviceId]);
   }
   return devices;
 }

@@ -5,6 +5,7 @@ import {
   type FederationClient,
   federationPath,
   FederationRequestError,
+  lastSuccessOf,
 } from '@rookery/federation-client';
 import type { PresenceState, Receipt } from '@rookery/ephemeral';
 import { isJsonObject } from '@rookery/matrix-types';
@@ -13,7 +14,7 @@ import { EphemeralOutbox, type TypingNews } from './ephemeral-outbox.js';
 import type { EventTexts } from './event-texts.js';
 import type { EduStore, OutgoingEdu } from './outgoing-edu.js';
 import type { SenderMetrics } from './sender-metrics.js';
-import { backlogOf, lastSuccessOf, type OutgoingEvent } from './sender.query.js';
+import { backlogOf, type OutgoingEvent } from './sender.query.js';
 import type { SuccessLog } from './success-log.js';
 import type { SendingTurns, TurnTaker } from './turns.js';
 

@@ -56,26 +56,6 @@ export async function knowsServers(db: Db): Promise<boolean> {
   return row !== undefined;
 }
 
-/** Up to which place servers have got what they were to get. */
-export async function writeSuccesses(tx: Tx, successes: ReadonlyMap<string, number>): Promise<void> {
-  await tx.insertMany(
-    'destinations',
-    ['destination', 'last_successful_stream_ordering'],
-    [...successes].map(([destination, ordering]) => [destination, ordering]),
-    `ON CONFLICT (destination) DO UPDATE SET last_successful_stream_ordering = excluded.last_successful_stream_ordering
-       WHERE COALESCE(destinations.last_successful_stream_ordering, 0) < excluded.last_successful_stream_ordering`,
-  );
-}
-
-/** The place up to which a server has got everything, or what took its place. */
-export async function lastSuccessOf(db: Db, destination: string): Promise<number> {
-  const row = await db.get<{ ordering: number | null }>(
-    'SELECT last_successful_stream_ordering AS ordering FROM destinations WHERE destination = ?',
-    [destination],
-  );
-  return row?.ordering ?? 0;
-}
-
 /** Events that are sent to a server that was away, one by one; with more it gets the latest of each room. */
 const maxMissed = 300;
 /** Events of its rooms that are looked at for that. */

@@ -1,6 +1,6 @@
 import type { Database } from '@rookery/database';
+import { writeSuccesses } from '@rookery/federation-client';
 import type { Clock, Logger, Timer } from '@rookery/platform';
-import { writeSuccesses } from './sender.query.js';
 
 const writeEveryMs = 1_000;
 

@@ -1,8 +1,7 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { UserHooks } from '@rookery/users';
+import { allIgnorersOf, UserHooks } from '@rookery/users';
 import { LRUCache } from 'lru-cache';
-import { selectIgnorers } from './ignored-senders.query.js';
 import type { Soon } from '../soon.js';
 
 const none: ReadonlySet<string> = new Set();
@@ -41,7 +40,7 @@ export class IgnoredSenders implements OnModuleInit {
 
   async #load(sender: string): Promise<ReadonlySet<string>> {
     const before = this.#generation;
-    const found = await selectIgnorers(this.database, sender);
+    const found = await allIgnorersOf(this.database, sender);
     const ignorers = found.length === 0 ? none : new Set(found);
     // A list that changed meanwhile may or may not be in what was read.
     if (this.#generation === before) this.#ignorers.set(sender, ignorers);

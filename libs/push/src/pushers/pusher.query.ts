@@ -229,3 +229,16 @@ export async function recordSuccess(tx: Tx, id: number, position: number, nowMs:
 export async function recordFailure(tx: Tx, id: number, nowMs: number): Promise<void> {
   await tx.run('UPDATE pushers SET failing_since = COALESCE(failing_since, ?) WHERE id = ?', [nowMs, id]);
 }
+
+/** Most kinds of pushers that are told apart: clients choose the names. */
+const maxApps = 100;
+
+/** How many pushers there are of each kind and app, the most used first. */
+export async function countPushers(
+  db: Db,
+): Promise<{ readonly kind: string; readonly appId: string; readonly total: number }[]> {
+  const rows = await db.query<{ kind: string; app_id: string; total: number }>(
+    `SELECT kind, app_id, COUNT(*) AS total FROM pushers GROUP BY kind, app_id ORDER BY COUNT(*) DESC LIMIT ${maxApps}`,
+  );
+  return rows.map((row) => ({ kind: row.kind, appId: row.app_id, total: Number(row.total) }));
+}

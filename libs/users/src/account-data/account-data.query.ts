@@ -166,3 +166,12 @@ export async function ignorersOf(db: Db, userId: string, among: readonly string[
   );
   return rows.map((row) => row.ignorer_user_id);
 }
+
+/** Users of this server who ignore a user. */
+export async function allIgnorersOf(db: Db, userId: string): Promise<string[]> {
+  const rows = await db.query<{ ignorer_user_id: string }>(
+    'SELECT ignorer_user_id FROM ignored_users WHERE ignored_user_id = ?',
+    [userId],
+  );
+  return rows.map((row) => row.ignorer_user_id);
+}

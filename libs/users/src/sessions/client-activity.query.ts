@@ -77,3 +77,12 @@ export async function activeUsersByService(
   );
   return rows.map((row) => ({ service: row.appservice_id ?? 'native', userId: row.user_id }));
 }
+
+/** How many users made a request since a time. */
+export async function countActiveUsers(db: Db, sinceMs: number): Promise<number> {
+  const row = await db.get<{ total: number }>(
+    'SELECT COUNT(DISTINCT user_id) AS total FROM user_ips WHERE last_seen > ?',
+    [sinceMs],
+  );
+  return Number(row?.total ?? 0);
+}

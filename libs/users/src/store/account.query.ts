@@ -255,3 +255,12 @@ export async function setDeactivationPending(tx: Tx, userId: string, pending: bo
 export async function hasAccounts(db: Db): Promise<boolean> {
   return (await db.get('SELECT 1 AS found FROM users LIMIT 1')) !== undefined;
 }
+
+/** How many accounts are in use, guests left out, by the application service that made them; `native` for all others. */
+export async function countAccounts(db: Db): Promise<{ readonly service: string; readonly total: number }[]> {
+  const rows = await db.query<{ service: string; total: number }>(
+    `SELECT COALESCE(appservice_id, 'native') AS service, COUNT(*) AS total FROM users
+     WHERE deactivated = FALSE AND is_guest = FALSE GROUP BY COALESCE(appservice_id, 'native')`,
+  );
+  return rows.map(({ service, total }) => ({ service, total: Number(total) }));
+}

@@ -168,3 +168,23 @@ export async function findStaleDevices(
     [beforeMs, false, limit],
   );
 }
+
+/** Whose device it is, and which one. */
+export interface DeviceOfUser {
+  readonly userId: string;
+  readonly deviceId: string;
+}
+
+/** Devices of users, by user and id; cross-signing keys, which share their ids' space, are left out. */
+export async function devicesOfUsers(
+  db: Db,
+  userIds: readonly string[],
+  limit = Number.MAX_SAFE_INTEGER,
+): Promise<DeviceOfUser[]> {
+  const rows = await db.query<{ user_id: string; device_id: string }>(
+    `SELECT user_id, device_id FROM devices WHERE ${db.dialect.anyOf('user_id')} AND hidden = ?
+     ORDER BY user_id, device_id LIMIT ${Math.trunc(limit)}`,
+    [userIds, false],
+  );
+  return rows.map((row) => ({ userId: row.user_id, deviceId: row.device_id }));
+}
