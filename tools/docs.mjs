@@ -27,7 +27,7 @@ const check = process.argv.includes('--check');
 const { configurationReference, configurationSchema, settingsReport, withoutEffect } = await import(
   join(root, 'libs', 'platform', 'src', 'index.ts')
 );
-const { createProgram, createSynctl } = await import(join(root, 'apps', 'ctl', 'src', 'index.ts'));
+const { createProgram, createSynctl, upgradePage } = await import(join(root, 'apps', 'ctl', 'src', 'index.ts'));
 const { format, resolveConfig } = await import('prettier');
 
 let wrong = 0;
@@ -66,6 +66,7 @@ const documents = [
   ['docs/operators/configuration.md', configurationReference],
   ['docs/operators/homeserver.schema.json', () => JSON.stringify(configurationSchema())],
   ['docs/operators/commands.md', commandReference],
+  ['docs/operators/upgrade.md', upgradePage],
 ];
 
 for (const [path, text] of documents) {

@@ -6,6 +6,7 @@ import { registerConfigCommands } from './commands/config.js';
 import { registerHashPasswordCommand } from './commands/hash-password.js';
 import { registerModuleCommands } from './commands/module-commands.js';
 import { registerReloadCommand } from './commands/reload.js';
+import { registerReleasesCommand } from './commands/releases.js';
 import { registerRegisterUserCommand } from './commands/register-user.js';
 import { registerUpgradeCommands } from './commands/upgrade.js';
 import type { Terminal } from './terminal.js';
@@ -34,6 +35,7 @@ export function createProgram(terminal: Terminal): Command {
   registerHashPasswordCommand(program, terminal);
   registerModuleCommands(program, terminal);
   registerReloadCommand(program, terminal);
+  registerReleasesCommand(program, terminal);
   registerUpgradeCommands(program, terminal, version);
   return program;
 }

@@ -7,13 +7,14 @@ import { CommandError } from '../command-error.js';
 import type { Terminal } from '../terminal.js';
 import { collect, inBytes, inTime, many } from './common.js';
 import { placeOf, readingDatabase } from './database-at.js';
+import { type NotesOptions, upgradeNotes } from './releases.js';
 
 interface CheckOptions {
   readonly config?: readonly string[];
   readonly json?: boolean;
 }
 
-/** `rookery upgrade check` */
+/** `rookery upgrade check|notes` */
 export function registerUpgradeCommands(program: Command, terminal: Terminal, version: string): void {
   const upgrade = program.command('upgrade').description('Says what an upgrade does, before it does it.');
   upgrade
@@ -24,6 +25,15 @@ export function registerUpgradeCommands(program: Command, terminal: Terminal, ve
     .option('-c, --config <file>', 'settings file or folder; may be given several times', collect)
     .option('--json', 'for programs')
     .action((options: CheckOptions) => check(options, terminal, version));
+  upgrade
+    .command('notes')
+    .description('Says what changes from one release to another, in order; with settings, what changes for them.')
+    .requiredOption('--from <version>', 'release that runs now, such as 1.40')
+    .option('--to <version>', 'release to go to. Default: this one')
+    .option('-c, --config <file>', 'settings file or folder; may be given several times', collect)
+    .option('--all', 'also what does not concern these settings')
+    .option('--json', 'for programs')
+    .action((options: NotesOptions) => upgradeNotes(options, version, terminal));
 }
 
 async function check(
