@@ -1,0 +1,32 @@
+import { Module } from '@nestjs/common';
+import { UsersModule } from '@rookery/users';
+import { CreationModule } from '../creation/creation.module.js';
+import { DirectoryModule } from '../directory/directory.module.js';
+import { MembershipModule } from '../membership/membership.module.js';
+import { PipelineModule } from '../pipeline/pipeline.module.js';
+import { ReadingModule } from '../reading/reading.module.js';
+import { RoomStateModule } from '../state/state.module.js';
+import { RoomStoreModule } from '../store/store.module.js';
+import { AutoAcceptInvites } from './auto-accept.service.js';
+import { AutoJoinRooms } from './auto-join-rooms.js';
+import { AutoJoins } from './auto-joins.js';
+import { Departures } from './departures.js';
+import { GuestDepartures } from './guest-departures.service.js';
+import { ProfilePropagation } from './profile-propagation.js';
+
+/** What becomes of rooms when accounts come, change and go, in the process that writes events. */
+@Module({
+  imports: [
+    UsersModule,
+    CreationModule,
+    DirectoryModule,
+    MembershipModule,
+    PipelineModule,
+    ReadingModule,
+    RoomStateModule,
+    RoomStoreModule,
+  ],
+  providers: [AutoAcceptInvites, AutoJoinRooms, AutoJoins, Departures, GuestDepartures, ProfilePropagation],
+  exports: [AutoAcceptInvites, ProfilePropagation],
+})
+export class RoomAccountsModule {}
