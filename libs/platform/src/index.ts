@@ -1,6 +1,18 @@
 /** Configuration, logging, metrics, clock, lifecycle. */
 export { Cache, type CacheBounds, type CacheReport, cacheReports } from './caches/caches.js';
 export { Clock, SystemClock, type Timer } from './clock.js';
+export { eachLimit, type EachOptions } from './concurrency/each-limit.js';
+export { KeyedCounter } from './concurrency/keyed-counter.js';
+export { KeyedMutex } from './concurrency/keyed-mutex.js';
+export { KeyedSemaphore } from './concurrency/keyed-semaphore.js';
+export {
+  type Acquiring,
+  QueueFullError,
+  Semaphore,
+  type SemaphoreLimits,
+  type WaitingLimits,
+} from './concurrency/semaphore.js';
+export { SingleFlight } from './concurrency/single-flight.js';
 export { Config, type FromObjectOptions } from './config/config.js';
 export { generateConfig, type GenerateOptions } from './config/generate.js';
 export { checkConfig, loadConfig, type LoadOptions } from './config/load.js';

@@ -2,7 +2,6 @@
 export { Bus, type BusMessage, InProcessBus } from './bus.js';
 export { cursorOf, forgetCursor, forgetCursors, saveCursor } from './cursor.query.js';
 export { Follower, type FollowerOptions, inBatches } from './follower.js';
-export { KeyedQueue, type KeyedQueueOptions } from './keyed-queue.js';
 export { replicationMigrations } from './migrations.js';
 export {
   type Announcement,

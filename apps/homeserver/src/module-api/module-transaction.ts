@@ -1,5 +1,5 @@
 import type { Database, Tx } from '@rookery/database';
-import type { Clock } from '@rookery/platform';
+import { type Clock, KeyedSemaphore } from '@rookery/platform';
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 
@@ -15,31 +15,18 @@ const turnMs = 10;
 const atOnce = { sqlite: 1, postgres: 4 } as const;
 /** More of one module do not wait: it begins them faster than the database can end them. */
 const maxWaiting = 1_000;
-interface Turns {
-  running: number;
-  readonly waiting: (() => void)[];
-}
-const turns = new WeakMap<Database, Map<string, Turns>>();
+const permits = new WeakMap<Database, KeyedSemaphore>();
 /** Whoever is in a transaction does not wait for its turn: it would be its own. The database says what is wrong with it. */
 const inside = new AsyncLocalStorage<true>();
 
 async function inTurn<T>(database: Database, module: string, work: () => Promise<T>): Promise<T> {
   if (inside.getStore()) return work();
-  const modules = turns.get(database) ?? new Map<string, Turns>();
-  turns.set(database, modules);
-  const mine = modules.get(module) ?? { running: 0, waiting: [] };
-  modules.set(module, mine);
-  if (mine.running < atOnce[database.dialect.name]) mine.running++;
-  else if (mine.waiting.length >= maxWaiting) throw new Error(`${maxWaiting} transactions of this module wait already`);
-  // Whoever ends hands its turn on.
-  else await new Promise<void>((resolve) => mine.waiting.push(resolve));
-  try {
-    return await inside.run(true, work);
-  } finally {
-    const next = mine.waiting.shift();
-    if (next) next();
-    else if (--mine.running === 0) modules.delete(module);
+  let ofModules = permits.get(database);
+  if (!ofModules) {
+    const refuse = (): Error => new Error(`${maxWaiting} transactions of this module wait already`);
+    permits.set(database, (ofModules = new KeyedSemaphore(atOnce[database.dialect.name], { maxWaiting, refuse })));
   }
+  return ofModules.run(module, () => inside.run(true, work));
 }
 
 /**

@@ -7,7 +7,7 @@ import {
   toModuleEvent,
   toStateView,
 } from '@rookery/module-host';
-import type { Clock, Logger } from '@rookery/platform';
+import { type Clock, eachLimit, type Logger } from '@rookery/platform';
 import { Follower, forgetCursor, type Notifier } from '@rookery/replication';
 import type { EventStore, RoomStateReader, StoredEvent, TimelineReader } from '@rookery/rooms';
 import { filterState, type StateFilter } from '@rookery/rooms';
@@ -102,18 +102,14 @@ export class NewEvents {
       if (queue) queue.push(one);
       else rooms.set(one.event.roomId, [one]);
     }
-    const queues = rooms.values();
     const untold = new Set(stored);
-    const work = async (): Promise<void> => {
-      for (const queue of queues) {
-        for (const one of queue) {
-          if (this.#cut) return;
-          await this.#tell(one);
-          untold.delete(one);
-        }
+    await eachLimit(rooms.values(), maxRooms, async (queue) => {
+      for (const one of queue) {
+        if (this.#cut) return;
+        await this.#tell(one);
+        untold.delete(one);
       }
-    };
-    await Promise.all(Array.from({ length: Math.min(maxRooms, rooms.size) }, work));
+    });
     const [first] = untold;
     if (first) return reached(first.streamOrdering - 1, after);
     return stored.length < batchSize ? upTo : (stored.at(-1)?.streamOrdering ?? upTo);

@@ -1,7 +1,7 @@
 import { Injectable, type OnApplicationBootstrap } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
-import { Config, Logger } from '@rookery/platform';
+import { Config, Logger, SingleFlight } from '@rookery/platform';
 import {
   EventPersister,
   JoinService,
@@ -34,7 +34,7 @@ export interface NoticeOptions {
 @Injectable()
 export class ServerNotices implements OnApplicationBootstrap {
   /** Rooms that are being looked for or made, so that a user gets one. */
-  readonly #rooms = new Map<string, Promise<string>>();
+  readonly #rooms = new SingleFlight<string>();
 
   constructor(
     private readonly database: Database,
@@ -110,11 +110,7 @@ export class ServerNotices implements OnApplicationBootstrap {
   }
 
   #roomFor(sender: string, userId: string): Promise<string> {
-    const running = this.#rooms.get(userId);
-    if (running) return running;
-    const room = this.#findOrMake(sender, userId).finally(() => this.#rooms.delete(userId));
-    this.#rooms.set(userId, room);
-    return room;
+    return this.#rooms.run(userId, () => this.#findOrMake(sender, userId));
   }
 
   async #findOrMake(sender: string, userId: string): Promise<string> {

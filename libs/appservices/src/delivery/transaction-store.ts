@@ -1,6 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { Database, DatabaseError, type Tx } from '@rookery/database';
-import { KeyedQueue } from '@rookery/replication';
+import { MatrixError } from '@rookery/matrix-types';
+import { KeyedMutex } from '@rookery/platform';
 import {
   openTransactionIds,
   settingStatements,
@@ -39,7 +40,7 @@ export class TransactionStore {
   /** By service: the newest transaction, while it may grow. */
   readonly #growing = new Map<string, Transaction>();
   /** Reading a transaction to send it and adding to it exclude each other. */
-  readonly #locks = new KeyedQueue();
+  readonly #locks = new KeyedMutex({ maxWaiting: 1_000, refuse: () => MatrixError.limitExceeded(2_000) });
   #opened: TransactionIds | undefined;
 
   constructor(private readonly database: Database) {}

@@ -2,7 +2,7 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 // Real time, not the clock's: what is waited for happens in another process.
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Pool, PoolClient } from 'pg';
-import type { Clock, Logger } from '@rookery/platform';
+import { type Clock, type Logger, Semaphore } from '@rookery/platform';
 import { Database, type SqlValue, type Tx, type WriteOptions } from '../database.js';
 import { postgresDialect } from '../dialect.js';
 import { DatabaseError, errorText, isTransient, noted, passing } from '../errors.js';
@@ -45,7 +45,7 @@ export class PostgresDatabase extends Database {
   readonly #names = new StatementNames();
   readonly #types = new ColumnTypes();
   readonly #open = new AsyncLocalStorage<Transaction>();
-  readonly #turns: Turns;
+  readonly #permits: Semaphore;
   readonly #running = new Set<Promise<unknown>>();
   #closed = false;
 
@@ -53,7 +53,10 @@ export class PostgresDatabase extends Database {
     super();
     this.#parts = parts;
     // Some connections are left to reads: transactions that held all of them while each waits for a read would wait for ever.
-    this.#turns = new Turns(Math.max(1, parts.pool.options.max - Math.ceil(parts.pool.options.max / 4)));
+    this.#permits = new Semaphore(Math.max(1, parts.pool.options.max - Math.ceil(parts.pool.options.max / 4)), {
+      maxWaiting: maxWaitingWrites,
+      refuse: () => passing(new DatabaseError('Too many writes are waiting for the database')),
+    });
   }
 
   async query<Row>(sql: string, params?: readonly SqlValue[]): Promise<Row[]> {
@@ -130,9 +133,9 @@ export class PostgresDatabase extends Database {
   async #attempt<T>(fn: (tx: Tx) => Promise<T>, options: WriteOptions): Promise<T> {
     const { pool, clock, logger, onTransaction, onStatement } = this.#parts;
     const calledAtMs = clock.monotonicMs();
-    await this.#turns.take();
+    const release = await this.#permits.acquire();
     const client = await pool.connect().catch((error: unknown) => {
-      this.#turns.giveBack();
+      release();
       throw error;
     });
     const startedAtMs = clock.monotonicMs();
@@ -162,7 +165,7 @@ export class PostgresDatabase extends Database {
         : error;
     } finally {
       if (!(unusable instanceof UncertainCommit)) letGo(client, unusable);
-      this.#turns.giveBack();
+      release();
       transaction.settle(ending, logger);
       try {
         onTransaction?.({
@@ -245,32 +248,6 @@ function letGo(client: PoolClient, unusable: Error | undefined): void {
 
 /** What the driver's connections have besides what its types say. */
 type Closable = PoolClient & { readonly connection?: { readonly stream?: { destroy(): void } } };
-
-/** Lets a number of transactions run at a time, first come, first served. */
-class Turns {
-  readonly #waiting: (() => void)[] = [];
-  #free: number;
-
-  constructor(count: number) {
-    this.#free = count;
-  }
-
-  async take(): Promise<void> {
-    if (this.#free > 0) {
-      this.#free--;
-      return;
-    }
-    if (this.#waiting.length >= maxWaitingWrites)
-      throw passing(new DatabaseError('Too many writes are waiting for the database'));
-    await new Promise<void>((resolve) => this.#waiting.push(resolve));
-  }
-
-  giveBack(): void {
-    const next = this.#waiting.shift();
-    if (next) next();
-    else this.#free++;
-  }
-}
 
 function opening({ limitMs }: WriteOptions): readonly string[] {
   return limitMs === undefined ? [begin] : [begin, `SET LOCAL statement_timeout = ${statementLimit(limitMs)}`];

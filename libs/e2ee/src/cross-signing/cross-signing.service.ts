@@ -3,8 +3,7 @@ import { Database } from '@rookery/database';
 import { canonicalJson, verifyJson } from '@rookery/events';
 import type { InboundRequest } from '@rookery/http';
 import { isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
-import { Clock, type Requester } from '@rookery/platform';
-import { KeyedQueue } from '@rookery/replication';
+import { Clock, KeyedMutex, type Requester } from '@rookery/platform';
 import { DeviceService, UserAuthGate, UserHooks } from '@rookery/users';
 import { DeviceListService } from '../device-lists/device-list.service.js';
 import { coveredText, type CrossSigningKey, parseCrossSigningKey } from './cross-signing-key.js';
@@ -32,7 +31,7 @@ const types: readonly CrossSigningType[] = ['master', 'self_signing', 'user_sign
 @Injectable()
 export class CrossSigningService {
   // Two uploads of one user must not both find that there is nothing yet.
-  readonly #uploads = new KeyedQueue({ maxPerKey: 20 });
+  readonly #uploads = new KeyedMutex({ maxWaiting: 20, refuse: () => MatrixError.limitExceeded(2_000) });
 
   constructor(
     private readonly database: Database,

@@ -1,5 +1,5 @@
 import { parseServerName } from '@rookery/matrix-types';
-import { Cache, type Clock, type Config, type Ids } from '@rookery/platform';
+import { Cache, type Clock, type Config, type Ids, SingleFlight } from '@rookery/platform';
 import type { Route } from '../network/dialer.js';
 import type { NameResolver, SrvRecord } from '../network/name-resolver.js';
 import type { WellKnown } from './well-known.js';
@@ -36,7 +36,7 @@ export class DiscoveryError extends Error {
 /** Finds the way from server names to servers. @spec server-server-api#resolving-server-names */
 export class ServerDiscovery {
   readonly #found: Cache<string, { readonly target: ServerTarget; readonly untilMs: number }>;
-  readonly #finding = new Map<string, Promise<ServerTarget>>();
+  readonly #finding = new SingleFlight<ServerTarget>();
 
   constructor(private readonly parts: DiscoveryParts) {
     this.#found = new Cache(parts.config, 'server_discovery', { max: 10_000 });
@@ -46,16 +46,11 @@ export class ServerDiscovery {
   async find(serverName: string): Promise<ServerTarget> {
     const known = this.#found.get(serverName);
     if (known !== undefined && known.untilMs > this.parts.clock.nowMs()) return known.target;
-    const running = this.#finding.get(serverName);
-    if (running !== undefined) return running;
-    const finding = this.#look(serverName)
-      .then((target) => {
-        this.#found.set(serverName, { target, untilMs: this.parts.clock.nowMs() + keptMs });
-        return target;
-      })
-      .finally(() => this.#finding.delete(serverName));
-    this.#finding.set(serverName, finding);
-    return finding;
+    return this.#finding.run(serverName, async () => {
+      const target = await this.#look(serverName);
+      this.#found.set(serverName, { target, untilMs: this.parts.clock.nowMs() + keptMs });
+      return target;
+    });
   }
 
   /** Looks again at the next use: the way that was known leads nowhere. */

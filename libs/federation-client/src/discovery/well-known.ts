@@ -1,6 +1,6 @@
 import { undici } from '@rookery/http';
 import { isJsonObject, isValidServerName, parseServerName } from '@rookery/matrix-types';
-import { Cache, type Clock, type Config, type Ids } from '@rookery/platform';
+import { Cache, type Clock, type Config, type Ids, SingleFlight } from '@rookery/platform';
 import type { Client, Dispatcher } from 'undici';
 import { type Dialer, DialError } from '../network/dialer.js';
 import type { TlsTrust } from '../network/tls-trust.js';
@@ -53,7 +53,7 @@ export interface WellKnownParts {
 /** The documents in which hosts say that another one speaks for them. @spec server-server-api#resolving-server-names */
 export class WellKnown {
   readonly #known: Cache<string, Entry>;
-  readonly #asking = new Map<string, Promise<Entry>>();
+  readonly #asking = new SingleFlight<Entry>();
 
   constructor(private readonly parts: WellKnownParts) {
     this.#known = new Cache(parts.config, 'well_known', { max: 10_000 });
@@ -73,17 +73,11 @@ export class WellKnown {
   }
 
   #ask(host: string, before: Entry | undefined): Promise<Entry> {
-    const running = this.#asking.get(host);
-    if (running !== undefined) return running;
-    const asking = this.#fetch(host)
-      .then((answer) => {
-        const entry = this.#entryOf(answer, before);
-        this.#known.set(host, entry);
-        return entry;
-      })
-      .finally(() => this.#asking.delete(host));
-    this.#asking.set(host, asking);
-    return asking;
+    return this.#asking.run(host, async () => {
+      const entry = this.#entryOf(await this.#fetch(host), before);
+      this.#known.set(host, entry);
+      return entry;
+    });
   }
 
   #entryOf(answer: Answer, before: Entry | undefined): Entry {

@@ -1,8 +1,7 @@
 import { VerifyKey } from '@rookery/events';
 import { isJsonObject, type JsonObject } from '@rookery/matrix-types';
-import { type Clock, type Config, ConfigError, type Logger } from '@rookery/platform';
+import { type Clock, type Config, ConfigError, type Logger, Semaphore } from '@rookery/platform';
 import type { FederationClient } from '../requests/federation-client.js';
-import { Turnstile } from '../requests/turnstile.js';
 import { isSignedBy, readServerKeys, type ServerKeysStatement } from './server-keys.js';
 
 /** Keys that are wanted: by server, by key id, until when they should hold (milliseconds since the epoch). */
@@ -34,7 +33,7 @@ const maxWaiting = 2_000;
 /** Asks servers for their keys, and notaries for the keys of others. Nothing is kept here. */
 export class KeyFetcher {
   readonly #notaries: readonly Notary[];
-  readonly #places = new Turnstile(parallelFetches, maxWaiting);
+  readonly #places = new Semaphore(parallelFetches, { maxWaiting });
 
   /** @throws ConfigError for a key of `trusted_key_servers` that is none */
   constructor(
@@ -72,7 +71,7 @@ export class KeyFetcher {
   /** What a server says about its keys now; `undefined` when it cannot be had. */
   async fromOrigin(serverName: string): Promise<ServerKeysStatement | undefined> {
     try {
-      const leave = await this.#places.enter('', AbortSignal.timeout(originTimeoutMs));
+      const leave = await this.#places.acquire({ signal: AbortSignal.timeout(originTimeoutMs) });
       try {
         const answer = await this.client.requestExactJson({
           ...{ destination: serverName, method: 'GET', path: '/_matrix/key/v2/server', retries: 'none' },

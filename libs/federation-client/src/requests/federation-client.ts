@@ -1,6 +1,14 @@
 import { canonicalJson, parseJson } from '@rookery/events';
 import { isJsonObject, isValidServerName, type JsonObject } from '@rookery/matrix-types';
-import type { Clock, Config, Ids, Logger, Metrics } from '@rookery/platform';
+import {
+  type Clock,
+  type Config,
+  type Ids,
+  KeyedSemaphore,
+  type Logger,
+  type Metrics,
+  QueueFullError,
+} from '@rookery/platform';
 import type { Readable } from 'node:stream';
 import type { Destinations } from '../destinations/destinations.js';
 import type { OwnKeys } from '../signing/own-keys.js';
@@ -13,7 +21,6 @@ import { type RequestQuery, requestUri } from './request-path.js';
 import { boundedBody, isNestedTooDeeply, readAll } from './response-body.js';
 import { pauseBefore, type RetryPlan, retryPlan } from './retries.js';
 import { Silence } from './silence.js';
-import { Turnstile, TurnstileFull } from './turnstile.js';
 
 /** One request to another server. */
 export interface FederationRequest {
@@ -95,8 +102,8 @@ const maxErrorBytes = 65_536;
  * life are left alone for a while. Failures are {@link FederationRequestError}.
  */
 export class FederationClient {
-  readonly #requests = new Turnstile(maxRequests, maxWaiting);
-  readonly #streams = new Turnstile(maxStreams, maxWaiting);
+  readonly #requests = new KeyedSemaphore(maxRequests, { maxWaiting });
+  readonly #streams = new KeyedSemaphore(maxStreams, { maxWaiting });
   readonly #allowed: ReadonlySet<string> | undefined;
   readonly #requestCount;
   readonly #responseCount;
@@ -178,7 +185,7 @@ export class FederationClient {
   /** Tries until an answer is there, the plan is used up, or trying again is no use. */
   async #persist<T>(
     request: FederationRequest,
-    turnstile: Turnstile,
+    places: KeyedSemaphore,
     take: (answer: FederationStream, release: () => void) => Promise<T>,
   ): Promise<T> {
     const { destination, signal } = request;
@@ -190,7 +197,7 @@ export class FederationClient {
     const untilMs = plan === 'short' ? clock.monotonicMs() + this.#timeoutOf(request) : Infinity;
     for (let attempt = 1; ; attempt++) {
       try {
-        const taken = await this.#attempt(request, turnstile, take);
+        const taken = await this.#attempt(request, places, take);
         await destinations.alive(destination);
         return taken;
       } catch (error) {
@@ -236,7 +243,7 @@ export class FederationClient {
 
   async #attempt<T>(
     request: FederationRequest,
-    turnstile: Turnstile,
+    places: KeyedSemaphore,
     take: (answer: FederationStream, release: () => void) => Promise<T>,
   ): Promise<T> {
     const { destination } = request;
@@ -254,7 +261,7 @@ export class FederationClient {
       if (request.signal?.aborted)
         return new FederationRequestError(destination, 'aborted', `The request to ${destination} was given up`);
       // Whose turn did not come knows nothing of the other server.
-      if (error instanceof TurnstileFull || (timeout.aborted && release === undefined))
+      if (error instanceof QueueFullError || (timeout.aborted && release === undefined))
         return new FederationRequestError(destination, 'busy', `Too many requests to ${destination} wait`);
       if (timeout.aborted)
         return new FederationRequestError(
@@ -271,7 +278,7 @@ export class FederationClient {
       return failureOf(destination, error);
     };
     try {
-      release = await turnstile.enter(destination, signal);
+      release = await places.acquire(destination, { signal });
       silence.begin();
       return await take(await this.#send(request, signal, silence, explain), release);
     } catch (error) {

@@ -2,9 +2,8 @@ import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database, type Tx } from '@rookery/database';
 import { DeviceListService, type RemoteDeviceKeys } from '@rookery/e2ee';
 import { FederationClient, federationPath, FederationRequestError } from '@rookery/federation-client';
-import { domainOf, isJsonObject, isValidUserId, type JsonObject } from '@rookery/matrix-types';
-import { Clock, Config, Lifecycle, Logger } from '@rookery/platform';
-import { KeyedQueue } from '@rookery/replication';
+import { domainOf, isJsonObject, isValidUserId, type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { Clock, Config, eachLimit, KeyedMutex, Lifecycle, Logger } from '@rookery/platform';
 import { type EventBatch, PeriodicJob, RoomHooks } from '@rookery/rooms';
 import {
   deleteResyncs,
@@ -54,7 +53,7 @@ interface DeviceList {
  */
 @Injectable()
 export class RemoteDeviceLists implements OnModuleInit {
-  readonly #turns = new KeyedQueue({ maxPerKey: maxWaiting });
+  readonly #turns = new KeyedMutex({ maxWaiting, refuse: () => MatrixError.limitExceeded(2_000) });
   /** Users whose lists are being asked for; true when a change was told meanwhile. */
   readonly #asking = new Map<string, { changed: boolean; readonly list: Promise<DeviceList | undefined> }>();
   readonly #job: PeriodicJob;
@@ -219,12 +218,10 @@ export class RemoteDeviceLists implements OnModuleInit {
     const failed = new Set<string>();
     for (let after = ''; !signal.aborted;) {
       const page = await resyncsBehind(this.database, after, pageSize);
-      const waiting = [...page];
-      const worker = async (): Promise<void> => {
-        for (let userId = waiting.shift(); userId !== undefined && !signal.aborted; userId = waiting.shift())
-          if (!failed.has(domainOf(userId)) && !(await this.#tryAgain(userId))) failed.add(domainOf(userId));
+      const tryAgain = async (userId: string): Promise<void> => {
+        if (!failed.has(domainOf(userId)) && !(await this.#tryAgain(userId))) failed.add(domainOf(userId));
       };
-      await Promise.all(Array.from({ length: parallel }, worker));
+      await eachLimit(page, parallel, tryAgain, { while: () => !signal.aborted });
       const last = page.at(-1);
       if (page.length < pageSize || last === undefined) return;
       after = last;

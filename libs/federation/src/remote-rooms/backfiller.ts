@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { type RoomEvent, roomVersionRules } from '@rookery/events';
 import { FederationClient, federationPath, FederationRequestError } from '@rookery/federation-client';
-import { Clock, Config, Logger } from '@rookery/platform';
+import { Clock, Config, Logger, SingleFlight } from '@rookery/platform';
 import { type BackwardGap, backwardGaps, forgetFailedPulls, noteFailedPulls, RoomStateReader } from '@rookery/rooms';
 import { leadingTo } from './history-order.js';
 import { PastEvents } from './past-events.js';
@@ -25,7 +25,7 @@ const longestPauseMs = 24 * 3_600_000;
 /** Fetches the history of rooms that other servers have and this one has not. */
 @Injectable()
 export class Backfiller {
-  readonly #running = new Map<string, Promise<boolean>>();
+  readonly #running = new SingleFlight<boolean>();
   readonly #logger: Logger;
 
   constructor(
@@ -49,12 +49,7 @@ export class Backfiller {
    * @spec server-server-api#backfilling-and-retrieving-missing-events
    */
   backfill(roomId: string, limit: number, depth = Number.MAX_SAFE_INTEGER): Promise<boolean> {
-    let running = this.#running.get(roomId);
-    if (!running) {
-      running = this.#backfill(roomId, Math.min(limit, maxEvents), depth).finally(() => this.#running.delete(roomId));
-      this.#running.set(roomId, running);
-    }
-    return running;
+    return this.#running.run(roomId, () => this.#backfill(roomId, Math.min(limit, maxEvents), depth));
   }
 
   async #backfill(roomId: string, limit: number, depth: number): Promise<boolean> {

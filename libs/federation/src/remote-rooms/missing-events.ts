@@ -1,14 +1,13 @@
 import { Injectable } from '@nestjs/common';
 import { type RoomEvent, roomVersionRules, type RoomVersionRules } from '@rookery/events';
 import { FederationClient, federationPath, FederationRequestError } from '@rookery/federation-client';
-import { isValidEventId, type JsonObject } from '@rookery/matrix-types';
-import { Clock, Config, Logger } from '@rookery/platform';
+import { isValidEventId, type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { Clock, Config, eachLimit, Logger, Semaphore } from '@rookery/platform';
 import { EventStore, type StateAtEvent, type MissingEventsSource, RoomStateReader } from '@rookery/rooms';
 import { WrongAnswer } from './candidates.js';
 import { PduChecker } from './pdu-checker.js';
 import { maxStateEvents, RemoteState } from './remote-state.js';
 import { RoomHosts } from './room-hosts.js';
-import { Turns } from './turns.js';
 
 /** Events of a gap that are asked for at a time. */
 const gapPage = 20;
@@ -36,7 +35,11 @@ const maxWaitingStates = 100;
 /** Fetches what is missing before events of other servers. Whoever does not help has nothing. */
 @Injectable()
 export class MissingEvents implements MissingEventsSource {
-  readonly #wholeStates = new Turns(maxWholeStates, maxWaitingStates, maxWaitingStates);
+  readonly #wholeStates = new Semaphore(maxWholeStates, {
+    maxWaiting: maxWaitingStates,
+    maxPerHolder: maxWaitingStates,
+    refuse: () => MatrixError.limitExceeded(10_000),
+  });
   readonly #logger: Logger;
 
   constructor(
@@ -135,14 +138,22 @@ export class MissingEvents implements MissingEventsSource {
       const known = await this.stored.events(all);
       const missing = [...all].filter((id) => !known.has(id));
       if (missing.length > fewEvents) {
-        return this.#wholeStates.take(server, async () => {
-          const whole = await this.client.requestExactJson({
-            ...request,
-            path: federationPath`/_matrix/federation/v1/state/${roomId}`,
-            ...{ maxBytes: maxStateBytes, retries: 'none' },
-          });
-          return this.remoteState.read(server, { state: whole['pdus'], authChain: whole['auth_chain'] }, rules, roomId);
-        });
+        return this.#wholeStates.run(
+          async () => {
+            const whole = await this.client.requestExactJson({
+              ...request,
+              path: federationPath`/_matrix/federation/v1/state/${roomId}`,
+              ...{ maxBytes: maxStateBytes, retries: 'none' },
+            });
+            return this.remoteState.read(
+              server,
+              { state: whole['pdus'], authChain: whole['auth_chain'] },
+              rules,
+              roomId,
+            );
+          },
+          { holder: server },
+        );
       }
       for (const event of missing.length > 0 ? await this.events(server, roomId, missing) : []) {
         known.set(event.eventId, event);
@@ -160,10 +171,12 @@ export class MissingEvents implements MissingEventsSource {
     rules: RoomVersionRules,
   ): Promise<Map<string, RoomEvent>> {
     const found = new Map<string, RoomEvent>();
-    const waiting = [...eventIds];
     const untilMs = this.clock.nowMs() + 2 * patienceMs;
-    const work = async (): Promise<void> => {
-      for (let id = waiting.shift(); id !== undefined && this.clock.nowMs() < untilMs; id = waiting.shift()) {
+    let isInVain = false;
+    await eachLimit(
+      eventIds,
+      parallel,
+      async (id) => {
         const path = federationPath`/_matrix/federation/v1/event/${id}`;
         const answer = await this.#helping(server, () =>
           this.client.requestExactJson({
@@ -171,14 +184,14 @@ export class MissingEvents implements MissingEventsSource {
           }),
         );
         // Who is down, or has none of the first few, is not asked for hundreds more.
-        if (answer === undefined && found.size === 0) waiting.length = 0;
+        if (answer === undefined && found.size === 0) isInVain = true;
         const pdus = answer?.['pdus'];
-        if (!Array.isArray(pdus)) continue;
+        if (!Array.isArray(pdus)) return;
         const [event] = await this.checker.sound(pdus.slice(0, 1), rules, roomId);
         if (event?.eventId === id) found.set(id, event);
-      }
-    };
-    await Promise.all(Array.from({ length: Math.min(parallel, waiting.length) }, work));
+      },
+      { while: () => !isInVain && this.clock.nowMs() < untilMs },
+    );
     return found;
   }
 

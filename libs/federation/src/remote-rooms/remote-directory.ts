@@ -8,7 +8,7 @@ import {
   type JsonObject,
   MatrixError,
 } from '@rookery/matrix-types';
-import { Cache, Clock, Config, Metrics } from '@rookery/platform';
+import { Cache, Clock, Config, Metrics, SingleFlight } from '@rookery/platform';
 import type { ResolvedAlias } from '@rookery/rooms';
 import { asMatrixError, Candidates } from './candidates.js';
 
@@ -40,7 +40,7 @@ interface ToldRoom {
 @Injectable()
 export class RemoteDirectory {
   readonly #rooms: Cache<string, ToldRoom>;
-  readonly #asking = new Map<string, Promise<JsonObject | undefined>>();
+  readonly #asking = new SingleFlight<JsonObject | undefined>();
   readonly #count;
 
   constructor(
@@ -141,12 +141,7 @@ export class RemoteDirectory {
     for (const server of usable) {
       if (this.#kept(server, roomId, suggestedOnly)) continue;
       const key = cacheKey(server, roomId, suggestedOnly);
-      let asking = this.#asking.get(key);
-      if (!asking) {
-        asking = this.#ask(server, roomId, suggestedOnly).finally(() => this.#asking.delete(key));
-        this.#asking.set(key, asking);
-      }
-      const room = await asking;
+      const room = await this.#asking.run(key, () => this.#ask(server, roomId, suggestedOnly));
       if (room) return { room };
     }
     return undefined;

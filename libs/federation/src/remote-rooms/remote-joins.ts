@@ -2,14 +2,13 @@ import { Injectable } from '@nestjs/common';
 import { addSignatures, parsePdu, InvalidEventError, type RoomEvent } from '@rookery/events';
 import { FederationRequestError, KeyRing } from '@rookery/federation-client';
 import { type JsonObject, MatrixError, type Signatures } from '@rookery/matrix-types';
-import { Logger } from '@rookery/platform';
+import { Logger, Semaphore, SingleFlight } from '@rookery/platform';
 import { EventPersister, InboundEvents, type ReceiveVerdict, RoomStateReader } from '@rookery/rooms';
 import { type Attempt, Candidates, WrongAnswer } from './candidates.js';
 import { HandedOver } from './handed-over.js';
 import { MembershipHandshake } from './membership-handshake.js';
 import { RemoteState } from './remote-state.js';
 import { refusalOf } from './room-proof.js';
-import { Turns } from './turns.js';
 
 /** Joins whose answers are in memory at once; and those of one user. */
 const maxAtOnce = 8;
@@ -26,13 +25,15 @@ interface JoinAttempt {
   readonly create: RoomEvent | undefined;
 }
 
+const refuse = (): MatrixError => MatrixError.limitExceeded(10_000);
+
 /** Joins rooms through servers that are in them. */
 @Injectable()
 export class RemoteJoins {
-  readonly #turns = new Turns(maxAtOnce, maxWaiting, maxPerUser);
-  readonly #hugeTurns = new Turns(maxHugeAtOnce, maxAtOnce, maxAtOnce);
+  readonly #turns = new Semaphore(maxAtOnce, { maxWaiting, maxPerHolder: maxPerUser, refuse });
+  readonly #hugeTurns = new Semaphore(maxHugeAtOnce, { maxWaiting: maxAtOnce, maxPerHolder: maxAtOnce, refuse });
   /** By user and room: who asks again meanwhile waits for the same. */
-  readonly #joining = new Map<string, Promise<void>>();
+  readonly #joining = new SingleFlight<void>();
   readonly #logger: Logger;
 
   constructor(
@@ -57,12 +58,7 @@ export class RemoteJoins {
    */
   join(userId: string, roomId: string, servers: readonly string[], content: Readonly<JsonObject>): Promise<void> {
     const key = `${userId} ${roomId}`;
-    let joining = this.#joining.get(key);
-    if (!joining) {
-      joining = this.#join(userId, roomId, servers, content).finally(() => this.#joining.delete(key));
-      this.#joining.set(key, joining);
-    }
-    return joining;
+    return this.#joining.run(key, () => this.#join(userId, roomId, servers, content));
   }
 
   async #join(
@@ -74,13 +70,15 @@ export class RemoteJoins {
     const member = (await this.state.currentEvent(roomId, 'm.room.member', userId))?.event;
     // Done by an earlier request, after this one was looked at.
     if (member?.content['membership'] === 'join') return;
-    await this.#turns.take(userId, () =>
-      this.candidates.first(servers, async (server, attempt) => {
-        const create = (await this.state.currentEvent(roomId, 'm.room.create'))?.event;
-        await this.#handOver(server, attempt, { userId, roomId, content, create }, (event, answer) =>
-          this.#enter(server, create, event, answer),
-        );
-      }),
+    await this.#turns.run(
+      () =>
+        this.candidates.first(servers, async (server, attempt) => {
+          const create = (await this.state.currentEvent(roomId, 'm.room.create'))?.event;
+          await this.#handOver(server, attempt, { userId, roomId, content, create }, (event, answer) =>
+            this.#enter(server, create, event, answer),
+          );
+        }),
+      { holder: userId },
     );
   }
 
@@ -111,18 +109,21 @@ export class RemoteJoins {
     servers: readonly string[],
     content: Readonly<JsonObject>,
   ): Promise<void> {
-    await this.#turns.take(userId, () =>
-      this.candidates.first(servers, async (server, attempt) => {
-        const create = (await this.state.currentEvent(roomId, 'm.room.create'))?.event;
-        await this.#handOver(server, attempt, { userId, roomId, content, create }, async (event) => {
-          const store = (): Promise<ReceiveVerdict> => this.inbound.receive(server, roomId, { event, origin: server });
-          const verdict = await this.handedOver.while(event.eventId, store);
-          if (verdict.kind === 'accepted' || verdict.kind === 'known') return;
-          if (verdict.kind === 'missingAncestors')
-            throw new WrongAnswer(server, 'the room before the join is not known');
-          throw MatrixError.forbidden('The room does not let you in');
-        });
-      }),
+    await this.#turns.run(
+      () =>
+        this.candidates.first(servers, async (server, attempt) => {
+          const create = (await this.state.currentEvent(roomId, 'm.room.create'))?.event;
+          await this.#handOver(server, attempt, { userId, roomId, content, create }, async (event) => {
+            const store = (): Promise<ReceiveVerdict> =>
+              this.inbound.receive(server, roomId, { event, origin: server });
+            const verdict = await this.handedOver.while(event.eventId, store);
+            if (verdict.kind === 'accepted' || verdict.kind === 'known') return;
+            if (verdict.kind === 'missingAncestors')
+              throw new WrongAnswer(server, 'the room before the join is not known');
+            throw MatrixError.forbidden('The room does not let you in');
+          });
+        }),
+      { holder: userId },
     );
   }
 
@@ -149,7 +150,7 @@ export class RemoteJoins {
     } catch (error) {
       if (!(error instanceof FederationRequestError) || error.reason !== 'too_large') throw error;
       // The same event once more: how large an answer is shows only while it comes.
-      await this.#hugeTurns.take(server, () => finish(true));
+      await this.#hugeTurns.run(() => finish(true), { holder: server });
     }
   }
 

@@ -3,14 +3,13 @@ import { Database } from '@rookery/database';
 import { LeakyBucketRateLimiter } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import { callbackContext } from '@rookery/module-host';
-import { Clock, Config, Ids, Logger } from '@rookery/platform';
+import { Clock, Config, Ids, KeyedCounter, Logger } from '@rookery/platform';
 import type { Media } from '../records/media.js';
 import { findMedia, upsertRemoteMedia } from '../records/media.query.js';
 import { placeOf } from '../storage/file-place.js';
 import { MediaFiles } from '../storage/media-files.js';
 import { MediaIntake } from '../storage/media-intake.js';
 import type { StagedFile } from '../storage/staged-file.js';
-import { Tally } from '../storage/turns.js';
 import { Thumbnails } from '../thumbnails/thumbnails.service.js';
 import { claimedType, cleanName } from '../uploads/incoming-file.js';
 import { type RemoteFile, RemoteMediaSource } from './remote-media-fetcher.js';
@@ -37,7 +36,7 @@ const longestName = 1_000;
 export class RemoteMedia {
   readonly #limiter: LeakyBucketRateLimiter;
   readonly #fetching = new Map<string, Promise<Media>>();
-  readonly #ofServer = new Tally();
+  readonly #ofServer = new KeyedCounter();
 
   constructor(
     private readonly config: Config,

@@ -3,13 +3,12 @@ import { Readable } from 'node:stream';
 import { Database } from '@rookery/database';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { callbackContext } from '@rookery/module-host';
-import { Clock, Config, ConfigError, Ids, type Requester } from '@rookery/platform';
+import { Clock, Config, ConfigError, Ids, KeyedCounter, type Requester, Semaphore } from '@rookery/platform';
 import { formatMxc } from '../records/media.js';
 import { insertLocalMedia } from '../records/media.query.js';
 import { placeOf } from '../storage/file-place.js';
 import { MediaFiles } from '../storage/media-files.js';
 import { MediaIntake } from '../storage/media-intake.js';
-import { Slots, Tally } from '../storage/turns.js';
 import { ImageEngine } from '../thumbnails/image-engine.js';
 import { Embeddings } from './oembed.js';
 import { type PageFacts, readPage, summaryOf } from './page-facts.js';
@@ -45,9 +44,9 @@ interface Found {
 /** Shows what is behind a link. */
 @Injectable()
 export class Previews implements OnModuleInit {
-  readonly #slots = new Slots(maxAtOnce);
+  readonly #slots = new Semaphore(maxAtOnce);
   readonly #making = new Map<string, Promise<JsonObject>>();
-  readonly #ofUser = new Tally();
+  readonly #ofUser = new KeyedCounter();
   readonly #failures = new Map<string, { readonly error: MatrixError; readonly untilMs: number }>();
   #embeddings: Embeddings | undefined;
 

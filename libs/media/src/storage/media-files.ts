@@ -3,7 +3,7 @@ import { createReadStream } from 'node:fs';
 import { type FileHandle, mkdir, open, readdir, rename, rm, rmdir, stat, unlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { Readable } from 'node:stream';
-import { Clock, Config, Ids } from '@rookery/platform';
+import { Clock, Config, Ids, SingleFlight } from '@rookery/platform';
 import type { FilePlace } from './file-place.js';
 import { isMissing, pathBelow, syncFolder } from './file-system-provider.js';
 import { StagedFile } from './staged-file.js';
@@ -33,7 +33,7 @@ const readBytes = 262_144;
 export class MediaFiles {
   readonly #folder: string;
   readonly #keepsLocally: boolean;
-  readonly #fetching = new Map<string, Promise<boolean>>();
+  readonly #fetching = new SingleFlight<boolean>();
   #staging: Promise<string> | undefined;
 
   constructor(
@@ -115,12 +115,7 @@ export class MediaFiles {
 
   /** Two requests for the same file fetch it once. */
   #fetchOnce(place: FilePlace, path: string): Promise<boolean> {
-    let fetching = this.#fetching.get(path);
-    if (fetching === undefined) {
-      fetching = this.#fetchTo(place, path).finally(() => this.#fetching.delete(path));
-      this.#fetching.set(path, fetching);
-    }
-    return fetching;
+    return this.#fetching.run(path, () => this.#fetchTo(place, path));
   }
 
   async #fetchTo(place: FilePlace, path: string): Promise<boolean> {

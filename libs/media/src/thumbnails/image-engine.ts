@@ -1,9 +1,8 @@
 import { Injectable, type OnModuleDestroy } from '@nestjs/common';
 import { availableParallelism } from 'node:os';
 import { MatrixError } from '@rookery/matrix-types';
-import { Config, Logger } from '@rookery/platform';
+import { Config, Logger, Semaphore } from '@rookery/platform';
 import type { Sharp, SharpConstructor } from 'sharp';
-import { Slots } from '../storage/turns.js';
 import { commonBase, fittedSize, type ThumbnailSize } from '../records/thumbnail-choice.js';
 
 /** What an image is, before it is decoded. */
@@ -71,7 +70,7 @@ function loadSharp(): Promise<SharpConstructor> {
 @Injectable()
 export class ImageEngine implements OnModuleDestroy {
   #stopping = false;
-  readonly #slots = new Slots(Math.min(maxAtOnce, availableParallelism()));
+  readonly #slots = new Semaphore(Math.min(maxAtOnce, availableParallelism()));
 
   constructor(
     private readonly config: Config,

@@ -2,7 +2,7 @@ import { Injectable, type OnModuleDestroy } from '@nestjs/common';
 import { Readable } from 'node:stream';
 import { Database } from '@rookery/database';
 import { MatrixError } from '@rookery/matrix-types';
-import { Clock, Config, Logger } from '@rookery/platform';
+import { Clock, Config, Logger, SingleFlight } from '@rookery/platform';
 import type { Media } from '../records/media.js';
 import { placeOf, thumbnailFolder, thumbnailPlace } from '../storage/file-place.js';
 import { MediaFiles, type OpenFile } from '../storage/media-files.js';
@@ -28,7 +28,7 @@ const maxRemembered = 2_000;
 /** Small images of images: of the sizes in the settings, or made to order. */
 @Injectable()
 export class Thumbnails implements OnModuleDestroy {
-  readonly #making = new Map<string, Promise<readonly StoredThumbnail[]>>();
+  readonly #making = new SingleFlight<readonly StoredThumbnail[]>();
   readonly #failed = new Map<string, MatrixError>();
   readonly #background = new Set<Promise<unknown>>();
 
@@ -133,12 +133,7 @@ export class Thumbnails implements OnModuleDestroy {
   ): Promise<readonly StoredThumbnail[]> {
     const names = sizes.map(({ widthPx, heightPx, method }) => `${widthPx}x${heightPx}${method}`);
     const key = `${media.origin ?? ''}/${media.fileId} ${animated} ${names.join()}`;
-    let making = this.#making.get(key);
-    if (making === undefined) {
-      making = this.#makeNow(media, sizes, animated, toOrder).finally(() => this.#making.delete(key));
-      this.#making.set(key, making);
-    }
-    return making;
+    return this.#making.run(key, () => this.#makeNow(media, sizes, animated, toOrder));
   }
 
   async #makeNow(

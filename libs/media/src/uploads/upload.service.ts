@@ -3,14 +3,13 @@ import { Database } from '@rookery/database';
 import { RateLimiter } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import { callbackContext } from '@rookery/module-host';
-import { Clock, Config, Ids, type Requester } from '@rookery/platform';
+import { Clock, Config, Ids, KeyedCounter, KeyedMutex, type Requester } from '@rookery/platform';
 import { formatMxc, isValidMediaId, type Media } from '../records/media.js';
 import { fillLocalMedia, findMedia, insertLocalMedia, pendingOf } from '../records/media.query.js';
 import { placeOf } from '../storage/file-place.js';
 import { MediaFiles } from '../storage/media-files.js';
 import { MediaIntake } from '../storage/media-intake.js';
 import type { StagedFile } from '../storage/staged-file.js';
-import { Tally, Turns } from '../storage/turns.js';
 import { Thumbnails } from '../thumbnails/thumbnails.service.js';
 import { Arrivals } from './arrivals.js';
 import type { IncomingFile } from './incoming-file.js';
@@ -30,8 +29,8 @@ export interface ReservedMedia {
 /** Takes files from the users of this server. */
 @Injectable()
 export class UploadService {
-  readonly #turns = new Turns();
-  readonly #underWay = new Tally();
+  readonly #turns = new KeyedMutex();
+  readonly #underWay = new KeyedCounter();
   readonly #filling = new Set<string>();
 
   constructor(

@@ -1,6 +1,6 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { MatrixError } from '@rookery/matrix-types';
-import { Logger } from '@rookery/platform';
+import { eachLimit, Logger } from '@rookery/platform';
 import { UserHooks } from '@rookery/users';
 import { MembershipReader } from '../reading/membership-reader.js';
 import { serverRequester } from '../model/requesters.js';
@@ -29,18 +29,14 @@ export class Departures implements OnModuleInit {
   async leaveAll(userId: string): Promise<void> {
     const rooms = await this.memberships.roomsOf(userId, ['join', 'invite', 'knock']);
     const requester = serverRequester(userId);
-    const worker = async (): Promise<void> => {
-      for (let room = rooms.pop(); room; room = rooms.pop()) {
-        const { roomId } = room;
-        try {
-          await this.membership.leave(requester, roomId, { unchecked: true });
-          await this.membership.forget(requester, roomId);
-        } catch (error) {
-          if (!MatrixError.is(error)) throw error;
-          this.logger.warn('A closed account could not leave a room', { userId, roomId, reason: error.message });
-        }
+    await eachLimit(rooms, parallelRooms, async ({ roomId }) => {
+      try {
+        await this.membership.leave(requester, roomId, { unchecked: true });
+        await this.membership.forget(requester, roomId);
+      } catch (error) {
+        if (!MatrixError.is(error)) throw error;
+        this.logger.warn('A closed account could not leave a room', { userId, roomId, reason: error.message });
       }
-    };
-    await Promise.all(Array.from({ length: parallelRooms }, worker));
+    });
   }
 }

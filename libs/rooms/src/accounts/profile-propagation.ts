@@ -1,6 +1,6 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { MatrixError } from '@rookery/matrix-types';
-import { Logger } from '@rookery/platform';
+import { eachLimit, Logger } from '@rookery/platform';
 import { UserHooks } from '@rookery/users';
 import { EventPersister } from '../pipeline/event-persister.js';
 import { MembershipReader } from '../reading/membership-reader.js';
@@ -55,13 +55,8 @@ export class ProfilePropagation implements OnModuleInit {
   async #run(userId: string): Promise<void> {
     try {
       const profile = await this.profiles.of(userId);
-      const pending = await this.memberships.joinedRoomIds(userId);
-      const worker = async (): Promise<void> => {
-        for (let roomId = pending.pop(); roomId !== undefined; roomId = pending.pop()) {
-          await this.#tell(userId, roomId, profile);
-        }
-      };
-      await Promise.all(Array.from({ length: parallelRooms }, worker));
+      const roomIds = await this.memberships.joinedRoomIds(userId);
+      await eachLimit(roomIds, parallelRooms, (roomId) => this.#tell(userId, roomId, profile));
     } catch (error) {
       this.logger.error('A profile could not be shown in rooms', { userId, err: error });
     }

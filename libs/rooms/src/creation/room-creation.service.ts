@@ -3,7 +3,7 @@ import { RateLimiter } from '@rookery/http';
 import { roomVersionRules, type RoomVersionRules } from '@rookery/events';
 import { domainOf, isValidRoomAlias, isValidUserId, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { assertAllowed, callbackContext, ModuleDispatcher, refusalError } from '@rookery/module-host';
-import { Clock, Config, Ids, type Requester } from '@rookery/platform';
+import { Clock, Config, eachLimit, Ids, type Requester } from '@rookery/platform';
 import { AliasClaims } from '../directory/alias-claims.js';
 import { PublicationRules } from '../directory/publication-rules.js';
 import { InvitePolicy } from '../membership/invite-policy.js';
@@ -145,7 +145,7 @@ export class RoomCreation {
   ): Promise<Map<string, MatrixError>> {
     const failures = new Map<string, MatrixError>();
     const untilMs = this.clock.monotonicMs() + invitePatienceMs;
-    const servers = [...Map.groupBy(targets, domainOf).values()];
+    const servers = Map.groupBy(targets, domainOf).values();
     const invite = async (target: string): Promise<void> => {
       if (this.clock.monotonicMs() >= untilMs) throw new MatrixError(504, 'M_UNKNOWN', 'There was no time left');
       await this.memberships.invite(requester, roomId, target, {
@@ -154,19 +154,16 @@ export class RoomCreation {
         reason: this.#reasonFor(request, target),
       });
     };
-    const work = async (): Promise<void> => {
-      for (let ofServer = servers.shift(); ofServer; ofServer = servers.shift()) {
-        for (const target of ofServer) {
-          try {
-            await invite(target);
-          } catch (error) {
-            if (!MatrixError.is(error)) throw error;
-            failures.set(target, error);
-          }
+    await eachLimit(servers, parallelServers, async (ofServer) => {
+      for (const target of ofServer) {
+        try {
+          await invite(target);
+        } catch (error) {
+          if (!MatrixError.is(error)) throw error;
+          failures.set(target, error);
         }
       }
-    };
-    await Promise.all(Array.from({ length: Math.min(parallelServers, servers.length) }, work));
+    });
     return failures;
   }
 

@@ -2,7 +2,7 @@ import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database, isTransient } from '@rookery/database';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { assertAllowed, callbackContext, ModuleDispatcher } from '@rookery/module-host';
-import { Clock, Logger, type Requester } from '@rookery/platform';
+import { Clock, eachLimit, Logger, type Requester } from '@rookery/platform';
 import { moveAliases, selectAliasesOf } from '../directory/alias.query.js';
 import { setPublished } from '../directory/directory.query.js';
 import { RoomCreation } from '../creation/room-creation.service.js';
@@ -143,16 +143,13 @@ export class RoomShutdown implements OnModuleInit {
     let removed = 0;
     // One after the other, so that what is older does not come later.
     let noting = Promise.resolve();
-    const worker = async (): Promise<void> => {
-      for (let userId = pending.pop(); userId !== undefined; userId = pending.pop()) {
-        if (this.tasks.stopping) break;
-        if (await this.#remove(roomId, userId, newRoomId)) kicked.add(userId);
-        else failed.add(userId);
-        // All of them are named each time: in a large room not after everybody.
-        if (++removed % reportEvery === 0) await (noting = noting.then(() => report(soFar())));
-      }
+    const remove = async (userId: string): Promise<void> => {
+      if (await this.#remove(roomId, userId, newRoomId)) kicked.add(userId);
+      else failed.add(userId);
+      // All of them are named each time: in a large room not after everybody.
+      if (++removed % reportEvery === 0) await (noting = noting.then(() => report(soFar())));
     };
-    await Promise.all(Array.from({ length: parallelLeaves }, worker));
+    await eachLimit(pending, parallelLeaves, remove, { while: () => !this.tasks.stopping });
     if (this.tasks.stopping) {
       await report(soFar());
       throw new TaskInterrupted();

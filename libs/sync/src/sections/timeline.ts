@@ -1,5 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { passesFilter, passesRoom } from '@rookery/matrix-types';
+import { eachLimit } from '@rookery/platform';
 import { EventStore, type TimelineSlice, TimelineReader, type VisibleEvent, VisibilityFilter } from '@rookery/rooms';
 import { stateKeyOf } from '@rookery/state-res';
 import type { SyncContext } from '../sync-context.js';
@@ -87,18 +88,14 @@ export class Timelines {
     const limit = limitMax === undefined ? asked : Math.min(asked, limitMax);
     const groups = Map.groupBy(entries, (entry) => `${entry.after}:${entry.upTo}`);
     const slices = new Map<string, TimelineSlice>();
-    const pending = [...groups.values()];
-    const worker = async (): Promise<void> => {
-      for (let group = pending.pop(); group !== undefined; group = pending.pop()) {
-        const [{ after, upTo } = { after: 0, upTo: 0 }] = group;
-        const found = await this.timelines.latest(
-          group.map((entry) => entry.roomId),
-          { after, upTo, limit, ...(filter.passesEverything ? {} : { filter }) },
-        );
-        for (const [roomId, slice] of found) slices.set(roomId, slice);
-      }
-    };
-    await Promise.all(Array.from({ length: parallelReads }, worker));
+    await eachLimit(groups.values(), parallelReads, async (group) => {
+      const [{ after, upTo } = { after: 0, upTo: 0 }] = group;
+      const found = await this.timelines.latest(
+        group.map((entry) => entry.roomId),
+        { after, upTo, limit, ...(filter.passesEverything ? {} : { filter }) },
+      );
+      for (const [roomId, slice] of found) slices.set(roomId, slice);
+    });
     return slices;
   }
 }

@@ -1,5 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import type { JsonObject } from '@rookery/matrix-types';
+import { eachLimit } from '@rookery/platform';
 import { PushCounts, totalOf } from '@rookery/push';
 import {
   EventSerializer,
@@ -171,20 +172,17 @@ export class RoomAnswerWriter {
       }).values(),
     ];
     const found = new Map<string, Timeline>();
-    const worker = async (): Promise<void> => {
-      for (let group = groups.pop(); group !== undefined; group = groups.pop()) {
-        const limit = group[0]?.config.timelineLimit ?? 0;
-        const starts = new Map(group.map((part) => [part.roomId, part.initial || part.expanded ? 0 : part.after]));
-        const slices = await this.timelines.latest([...starts.keys()], {
-          after: Math.min(...starts.values()),
-          upTo,
-          // One more, to see whether the room that begins later than others has more than the limit.
-          limit: limit + 1,
-        });
-        for (const [roomId, slice] of slices) found.set(roomId, this.#cut(slice, starts.get(roomId) ?? 0, limit));
-      }
-    };
-    await Promise.all(Array.from({ length: parallelReads }, worker));
+    await eachLimit(groups, parallelReads, async (group) => {
+      const limit = group[0]?.config.timelineLimit ?? 0;
+      const starts = new Map(group.map((part) => [part.roomId, part.initial || part.expanded ? 0 : part.after]));
+      const slices = await this.timelines.latest([...starts.keys()], {
+        after: Math.min(...starts.values()),
+        upTo,
+        // One more, to see whether the room that begins later than others has more than the limit.
+        limit: limit + 1,
+      });
+      for (const [roomId, slice] of slices) found.set(roomId, this.#cut(slice, starts.get(roomId) ?? 0, limit));
+    });
     return found;
   }
 

@@ -2,8 +2,7 @@ import { createHmac } from 'node:crypto';
 import { Injectable } from '@nestjs/common';
 import { hash as bcryptHash, verify as bcryptVerify } from '@node-rs/bcrypt';
 import { MatrixError } from '@rookery/matrix-types';
-import { Config } from '@rookery/platform';
-import { WorkSlots } from '../common/work-slots.js';
+import { Config, Semaphore } from '@rookery/platform';
 
 /** bcrypt looks at no more than this. */
 const bcryptBytes = 72;
@@ -37,7 +36,10 @@ export interface PasswordVerdict {
 export class PasswordService {
   readonly #pepper: string;
   readonly #rounds: number;
-  readonly #slots = new WorkSlots(hashesAtATime, maxHashesWaiting);
+  readonly #slots = new Semaphore(hashesAtATime, {
+    maxWaiting: maxHashesWaiting,
+    refuse: () => MatrixError.limitExceeded(5_000),
+  });
   #decoy: Promise<string> | undefined;
 
   constructor(private readonly config: Config) {

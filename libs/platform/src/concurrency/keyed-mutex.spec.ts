@@ -1,11 +1,10 @@
-import { MatrixError } from '@rookery/matrix-types';
-import { KeyedQueue } from './index.js';
+import { KeyedMutex, QueueFullError } from '../index.js';
 
 const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
-describe('KeyedQueue', () => {
+describe('KeyedMutex', () => {
   it('keeps the order within a key and runs keys side by side', async () => {
-    const queue = new KeyedQueue();
+    const queue = new KeyedMutex();
     const log: string[] = [];
     const task = (key: string, n: number, ms: number): Promise<number> =>
       queue.run(key, async () => {
@@ -31,7 +30,7 @@ describe('KeyedQueue', () => {
   });
 
   it('goes on after failures of either kind', async () => {
-    const queue = new KeyedQueue();
+    const queue = new KeyedMutex();
     const first = queue.run('a', async () => {
       await pause(5);
       throw new Error('late');
@@ -53,19 +52,19 @@ describe('KeyedQueue', () => {
   });
 
   it('refuses what a key can not hold, and takes more later', async () => {
-    const queue = new KeyedQueue({ maxPerKey: 2 });
+    const queue = new KeyedMutex({ maxWaiting: 2 });
     const running = queue.run('a', () => pause(10));
     const waiting = [queue.run('a', () => pause(0)), queue.run('a', () => pause(0))];
     expect(queue.waiting('a')).toBe(2);
     const refused = await queue.run('a', () => pause(0)).catch((error: unknown) => error);
-    expect(MatrixError.is(refused) && refused.errcode).toBe('M_LIMIT_EXCEEDED');
+    expect(refused).toBeInstanceOf(QueueFullError);
     await queue.run('other', () => pause(0));
     await Promise.all([running, ...waiting]);
     expect(await queue.run('a', async () => 'again')).toBe('again');
   });
 
   it('keeps the order when a task arrives in the very moment another ends', async () => {
-    const queue = new KeyedQueue();
+    const queue = new KeyedMutex();
     const done: number[] = [];
     let running = 0;
     const task = async (n: number): Promise<void> => {
