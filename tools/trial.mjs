@@ -1,7 +1,8 @@
 // `npm run test:trial`: all tests several times, each time in another order and beside busy processes that take the cores
 // away. A test that needs a quiet machine, or another suite before it, shows itself here.
 // `--runs N` (5), `--busy N` (4), `--seed S` (of the first run; the others count on). What is left over goes to Jest.
-import { spawn, spawnSync } from 'node:child_process';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { projectNode, root } from './lib.mjs';
@@ -17,7 +18,9 @@ const { values, positionals } = parseArgs({
 const busy = Array.from({ length: Number(values.busy) }, () =>
   spawn(projectNode(), ['-e', 'for (;;);'], { stdio: 'ignore' }),
 );
+let running;
 const end = (code) => {
+  running?.kill();
   for (const child of busy) child.kill('SIGKILL');
   process.exit(code);
 };
@@ -29,11 +32,12 @@ for (let run = 0; run < Number(values.runs); run += 1) {
   console.log(`Run ${run + 1} of ${values.runs}, order ${seed}, beside ${busy.length} busy processes`);
   const order = `--testSequencer=${join(root, 'test', 'setup', 'random-order.cjs')}`;
   const started = performance.now();
-  const { status } = spawnSync(process.execPath, [join(root, 'tools', 'test.mjs'), order, ...positionals], {
+  running = spawn(process.execPath, [join(root, 'tools', 'test.mjs'), order, ...positionals], {
     cwd: root,
     stdio: 'inherit',
     env: { ...process.env, ROOKERY_TEST_ORDER: seed },
   });
+  const [status] = await once(running, 'exit');
   console.log(
     `Run ${run + 1}: ${status === 0 ? 'green' : 'RED'} after ${Math.round((performance.now() - started) / 1000)} s`,
   );
