@@ -1,0 +1,74 @@
+// `npm run release`: everything that is handed out for this version, each thing tried in an empty place before it counts.
+// Writes into `release/` (or `--out FOLDER`): the npm packages, an archive that carries its Node.js, a Debian package, the
+// container file with its context, a bill of materials, notes of the version, and SHA256SUMS.
+// `--only npm,archive,debian,container` makes a part; `--root` also installs the Debian package into a root of its own
+// (debootstrap, as root).
+import { createHash } from 'node:crypto';
+import { mkdirSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { parseArgs } from 'node:util';
+import { build, ensureInstalled, root } from './lib.mjs';
+import { makeArchive } from './release/archive.mjs';
+import { makeBill } from './release/bill.mjs';
+import { makeContainerContext } from './release/container.mjs';
+import { makeDebianPackage } from './release/debian.mjs';
+import { makeNpmPackages } from './release/npm.mjs';
+import { notesOf } from './release/notes.mjs';
+import { installInto } from './release/install.mjs';
+
+const { values } = parseArgs({
+  options: {
+    out: { type: 'string', default: join(root, 'release') },
+    only: { type: 'string', default: 'npm,archive,debian,container' },
+    root: { type: 'boolean', default: false },
+    help: { type: 'boolean', default: false },
+  },
+});
+if (values.help) {
+  console.log('npm run release -- [--out FOLDER] [--only npm,archive,debian,container] [--root]');
+  process.exit(0);
+}
+const out = resolve(values.out);
+const wanted = new Set(values.only.split(','));
+const work = join(out, '.work');
+const { version } = JSON.parse(readFileSync(join(root, 'apps', 'homeserver', 'package.json'), 'utf8'));
+
+const step = async (name, make) => {
+  const started = performance.now();
+  process.stdout.write(`${name} ... `);
+  const made = await make();
+  console.log(`${((performance.now() - started) / 1000).toFixed(1)} s`);
+  return made;
+};
+
+try {
+  rmSync(out, { recursive: true, force: true });
+  mkdirSync(work, { recursive: true });
+  const notes = notesOf(version);
+  writeFileSync(join(out, 'NOTES.md'), notes);
+  ensureInstalled();
+  await step('build', () => build());
+  const server = await step('npm packages, each installed in an empty folder', () => makeNpmPackages({ out, work }));
+  const tree = await step('a tree of the server and its Node.js, started', () => installInto(join(work, 'tree'), server));
+  await step('bill of materials', () => makeBill({ out, tree, version }));
+  if (wanted.has('archive')) await step('archive, unpacked and started', () => makeArchive({ out, work, tree, version }));
+  if (wanted.has('debian'))
+    await step(values.root ? 'Debian package, installed into a root of its own' : 'Debian package, unpacked and started', () =>
+      makeDebianPackage({ out, work, tree, version, inRoot: values.root }),
+    );
+  if (wanted.has('container')) await step('container file', () => makeContainerContext({ out, work, server, version }));
+  rmSync(work, { recursive: true, force: true });
+  const files = readdirSync(out).filter((name) => name !== 'SHA256SUMS' && statSync(join(out, name)).isFile());
+  writeFileSync(
+    join(out, 'SHA256SUMS'),
+    files
+      .sort()
+      .map((name) => `${createHash('sha256').update(readFileSync(join(out, name))).digest('hex')}  ${name}\n`)
+      .join(''),
+  );
+  console.log(`Rookery ${version} is in ${out}:`);
+  for (const name of files) console.log(`  ${name}  ${(statSync(join(out, name)).size / 1e6).toFixed(1)} MB`);
+} catch (error) {
+  console.error(`\nThis version cannot be released: ${error.message}`);
+  process.exit(1);
+}
