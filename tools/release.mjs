@@ -47,14 +47,24 @@ try {
   const notes = notesOf(version);
   writeFileSync(join(out, 'NOTES.md'), notes);
   ensureInstalled();
-  await step('build', () => build());
+  await step('build, from nothing', () => {
+    // What an older source left behind would be handed out, too.
+    for (const group of ['libs', 'apps'])
+      for (const name of readdirSync(join(root, group)))
+        rmSync(join(root, group, name, 'dist'), { recursive: true, force: true });
+    build();
+  });
   const server = await step('npm packages, each installed in an empty folder', () => makeNpmPackages({ out, work }));
-  const tree = await step('a tree of the server and its Node.js, started', () => installInto(join(work, 'tree'), server));
+  const tree = await step('a tree of the server and its Node.js, started', () =>
+    installInto(join(work, 'tree'), server),
+  );
   await step('bill of materials', () => makeBill({ out, tree, version }));
-  if (wanted.has('archive')) await step('archive, unpacked and started', () => makeArchive({ out, work, tree, version }));
+  if (wanted.has('archive'))
+    await step('archive, unpacked and started', () => makeArchive({ out, work, tree, version }));
   if (wanted.has('debian'))
-    await step(values.root ? 'Debian package, installed into a root of its own' : 'Debian package, unpacked and started', () =>
-      makeDebianPackage({ out, work, tree, version, inRoot: values.root }),
+    await step(
+      values.root ? 'Debian package, installed into a root of its own' : 'Debian package, unpacked and started',
+      () => makeDebianPackage({ out, work, tree, version, inRoot: values.root }),
     );
   if (wanted.has('container')) await step('container file', () => makeContainerContext({ out, work, server, version }));
   rmSync(work, { recursive: true, force: true });
@@ -63,7 +73,12 @@ try {
     join(out, 'SHA256SUMS'),
     files
       .sort()
-      .map((name) => `${createHash('sha256').update(readFileSync(join(out, name))).digest('hex')}  ${name}\n`)
+      .map(
+        (name) =>
+          `${createHash('sha256')
+            .update(readFileSync(join(out, name)))
+            .digest('hex')}  ${name}\n`,
+      )
       .join(''),
   );
   console.log(`Rookery ${version} is in ${out}:`);

@@ -41,14 +41,27 @@ export function makeBill({ out, tree, version }) {
   for (const one of installedIn(join(tree, 'node_modules'))) found.set(`${one.name}@${one.version}`, component(one));
   const node = process.versions.node;
   const components = [...found.values()].sort((a, b) => (a.purl < b.purl ? -1 : 1));
-  components.push({ type: 'platform', 'bom-ref': `pkg:generic/node@${node}`, name: 'node', version: node, purl: `pkg:generic/node@${node}` });
+  components.push({
+    type: 'platform',
+    'bom-ref': `pkg:generic/node@${node}`,
+    name: 'node',
+    version: node,
+    purl: `pkg:generic/node@${node}`,
+  });
   const unlicensed = components.filter(({ type, licenses }) => type === 'library' && !licenses).map(({ purl }) => purl);
   if (unlicensed.length > 0) throw new Error(`no licence is named by ${unlicensed.join(', ')}`);
   const bill = {
     bomFormat: 'CycloneDX',
     specVersion: '1.5',
     version: 1,
-    metadata: { component: { type: 'application', name: 'rookery', version, 'bom-ref': `pkg:npm/%40rookery/homeserver@${version}` } },
+    metadata: {
+      component: {
+        type: 'application',
+        name: 'rookery',
+        version,
+        'bom-ref': `pkg:npm/%40rookery/homeserver@${version}`,
+      },
+    },
     components,
   };
   writeFileSync(join(out, `rookery-${version}.cdx.json`), JSON.stringify(bill, null, 2) + '\n');

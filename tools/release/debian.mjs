@@ -1,5 +1,15 @@
 // The Debian package: the tree below /usr/lib/rookery, a unit with hardening, a user of its own, settings that removal leaves.
-import { chmodSync, copyFileSync, cpSync, existsSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  copyFileSync,
+  cpSync,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { root } from '../lib.mjs';
@@ -10,7 +20,8 @@ const architectures = { x64: 'amd64', arm64: 'arm64' };
 
 export async function makeDebianPackage({ out, work, tree, version, inRoot }) {
   const architecture = architectures[process.arch];
-  if (process.platform !== 'linux' || architecture === undefined) throw new Error('Debian packages are made on Linux, x64 or arm64');
+  if (process.platform !== 'linux' || architecture === undefined)
+    throw new Error('Debian packages are made on Linux, x64 or arm64');
   const at = join(work, 'debian');
   rmSync(at, { recursive: true, force: true });
   const place = (path) => {
@@ -18,7 +29,8 @@ export async function makeDebianPackage({ out, work, tree, version, inRoot }) {
     return join(at, path);
   };
   cpSync(tree, place('usr/lib/rookery'), { recursive: true, verbatimSymlinks: true });
-  for (const name of ['rookery', 'rookery-homeserver']) symlinkSync(`../lib/rookery/bin/${name}`, place(`usr/bin/${name}`));
+  for (const name of ['rookery', 'rookery-homeserver'])
+    symlinkSync(`../lib/rookery/bin/${name}`, place(`usr/bin/${name}`));
   copyFileSync(join(parts, 'rookery.service'), place('usr/lib/systemd/system/rookery.service'));
   copyFileSync(join(parts, 'rookery.default'), place('etc/default/rookery'));
   copyFileSync(join(root, 'LICENSE'), place('usr/share/doc/rookery/copyright'));
@@ -52,7 +64,11 @@ Description: fast Matrix homeserver that hosts typed modules
   const unpacked = join(work, 'deb-unpacked');
   command('dpkg-deb', ['-x', file, unpacked]);
   const env = { ...process.env, PATH: '/usr/bin:/bin' };
-  await tryServer([join(unpacked, 'usr/lib/rookery/bin/rookery-homeserver')], [join(unpacked, 'usr/lib/rookery/bin/rookery')], env);
+  await tryServer(
+    [join(unpacked, 'usr/lib/rookery/bin/rookery-homeserver')],
+    [join(unpacked, 'usr/lib/rookery/bin/rookery')],
+    env,
+  );
   if (inRoot) tryInRoot(file, join(work, 'debian-root'));
 }
 
@@ -63,7 +79,10 @@ function tryInRoot(file, at) {
     command('debootstrap', ['--variant=minbase', '--include=adduser,debconf,libstdc++6', stable, at]);
   }
   copyFileSync(file, join(at, 'rookery.deb'));
-  const inside = (script) => command('chroot', [at, '/bin/sh', '-ec', script], { env: { PATH: '/usr/sbin:/usr/bin:/sbin:/bin', DEBIAN_FRONTEND: 'noninteractive' } });
+  const inside = (script) =>
+    command('chroot', [at, '/bin/sh', '-ec', script], {
+      env: { PATH: '/usr/sbin:/usr/bin:/sbin:/bin', DEBIAN_FRONTEND: 'noninteractive' },
+    });
   inside('echo "rookery rookery/server-name string deb.test" | debconf-set-selections; dpkg -i /rookery.deb');
   const settings = readFileSync(join(at, 'etc/rookery/homeserver.yaml'), 'utf8');
   if (!/server_name: .?deb\.test/.test(settings)) throw new Error('the settings do not name the server');
@@ -73,15 +92,18 @@ function tryInRoot(file, at) {
     cd /var/lib/rookery
     setpriv --reuid=rookery --regid=rookery --init-groups rookery-homeserver --config /etc/rookery/homeserver.yaml > /tmp/log 2>&1 &
     pid=$!
-    for i in $(seq 200); do
+    for i in $(seq 600); do
       if grep -q 8008 /tmp/log; then break; fi
       sleep 0.2
     done
+    cat /tmp/log
     rookery register-user -c /etc/rookery/homeserver.yaml -u first -p "a long password" -a http://127.0.0.1:8008
     kill $pid
     wait $pid
     cat /tmp/log`);
   if (!served.includes('8008')) throw new Error(`the installed server did not start:\n${served}`);
-  inside('dpkg -i /rookery.deb; dpkg -r rookery; test -e /etc/rookery/homeserver.yaml; test -e /var/lib/rookery; dpkg -P rookery; test -n "$(ls /var/lib/rookery)"; test ! -e /usr/lib/rookery');
+  inside(
+    'dpkg -i /rookery.deb; dpkg -r rookery; test -e /etc/rookery/homeserver.yaml; test -e /var/lib/rookery; dpkg -P rookery; test -n "$(ls /var/lib/rookery)"; test ! -e /usr/lib/rookery',
+  );
   rmSync(join(at, 'rookery.deb'));
 }

@@ -14,9 +14,13 @@ export async function installInto(tree, archive) {
   mkdirSync(join(tree, 'bin'), { recursive: true });
   writeFileSync(join(tree, 'package.json'), '{ "private": true }\n');
   copyFileSync(archive, join(tree, basename(archive)));
-  command('npm', ['install', '--no-audit', '--no-fund', '--ignore-scripts', '--loglevel=error', `./${basename(archive)}`], {
-    cwd: tree,
-  });
+  command(
+    'npm',
+    ['install', '--no-audit', '--no-fund', '--ignore-scripts', '--loglevel=error', `./${basename(archive)}`],
+    {
+      cwd: tree,
+    },
+  );
   rmSync(join(tree, basename(archive)));
   rmSync(join(tree, 'package.json'));
   rmSync(join(tree, 'package-lock.json'), { force: true });

@@ -35,7 +35,10 @@ export async function makeNpmPackages({ out, work }) {
     .filter(({ manifest }) => !manifest.private)
     .map((one) => ({ ...one, packed: pack(one.folder, out) }));
   await installServer(server, join(work, 'empty-server'));
-  const packedOf = new Map([...others.map(({ manifest, packed }) => [manifest.name, packed]), ['@rookery/homeserver', server]]);
+  const packedOf = new Map([
+    ...others.map(({ manifest, packed }) => [manifest.name, packed]),
+    ['@rookery/homeserver', server],
+  ]);
   for (const { manifest, packed } of others) tryPackage(manifest, packed, packedOf, join(work, 'empty', manifest.name));
   return server;
 }
@@ -43,20 +46,28 @@ export async function makeNpmPackages({ out, work }) {
 async function installServer(packed, prefix) {
   mkdirSync(prefix, { recursive: true });
   command('npm', ['install', '-g', '--prefix', prefix, '--no-audit', '--no-fund', '--ignore-scripts', packed]);
-  const bin = (name) => [projectNode(), join(prefix, 'lib', 'node_modules', '@rookery', 'homeserver', 'bin', `${name}.mjs`)];
+  const bin = (name) => [
+    projectNode(),
+    join(prefix, 'lib', 'node_modules', '@rookery', 'homeserver', 'bin', `${name}.mjs`),
+  ];
   await tryServer(bin('rookery-homeserver'), bin('rookery'));
   // Optional libraries may be left out: a server on SQLite does not miss them.
   const lean = `${prefix}-lean`;
   mkdirSync(lean, { recursive: true });
   const options = ['--omit=optional', '--no-audit', '--no-fund', '--ignore-scripts'];
   command('npm', ['install', '-g', '--prefix', lean, ...options, packed]);
-  const leanBin = (name) => [projectNode(), join(lean, 'lib', 'node_modules', '@rookery', 'homeserver', 'bin', `${name}.mjs`)];
+  const leanBin = (name) => [
+    projectNode(),
+    join(lean, 'lib', 'node_modules', '@rookery', 'homeserver', 'bin', `${name}.mjs`),
+  ];
   await tryServer(leanBin('rookery-homeserver'), leanBin('rookery'));
 }
 
 function tryPackage(manifest, packed, packedOf, folder) {
   mkdirSync(folder, { recursive: true });
-  const needed = Object.keys({ ...manifest.dependencies, ...manifest.peerDependencies }).filter((name) => name.startsWith('@rookery/'));
+  const needed = Object.keys({ ...manifest.dependencies, ...manifest.peerDependencies }).filter((name) =>
+    name.startsWith('@rookery/'),
+  );
   const missing = needed.filter((name) => !packedOf.has(name));
   if (missing.length > 0) throw new Error(`${manifest.name} needs ${missing.join(', ')}, which is not published`);
   for (const name of ['LICENSE', 'README.md']) {
@@ -72,7 +83,10 @@ function tryPackage(manifest, packed, packedOf, folder) {
   };
   visit(manifest.name);
   const dependencies = Object.fromEntries([...closure].map((name) => [name, `file:${packedOf.get(name)}`]));
-  writeFileSync(join(folder, 'package.json'), JSON.stringify({ private: true, type: 'module', dependencies, overrides: dependencies }));
+  writeFileSync(
+    join(folder, 'package.json'),
+    JSON.stringify({ private: true, type: 'module', dependencies, overrides: dependencies }),
+  );
   command('npm', ['install', '--no-audit', '--no-fund', '--ignore-scripts', '--loglevel=error'], { cwd: folder });
   if (manifest.exports?.['.']) command(projectNode(), ['-e', `import('${manifest.name}')`], { cwd: folder });
   for (const path of Object.values(manifest.bin ?? {})) {

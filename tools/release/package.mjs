@@ -62,7 +62,8 @@ export function layOutPackage(folder) {
   bundled.add('@rookery/ctl');
   visit('@rookery/ctl');
   // Loaded by name at run time, by Nest.
-  for (const name of ['@nestjs/platform-fastify', 'reflect-metadata', 'rxjs']) others.set(name, rootManifest.dependencies[name]);
+  for (const name of ['@nestjs/platform-fastify', 'reflect-metadata', 'rxjs'])
+    others.set(name, rootManifest.dependencies[name]);
 
   rmSync(folder, { recursive: true, force: true });
   mkdirSync(folder, { recursive: true });
@@ -75,10 +76,14 @@ export function layOutPackage(folder) {
     mkdirSync(to, { recursive: true });
     copyBuilt(from, to, manifest.files);
     const { version, type, exports, license, description } = manifest;
-    writeFileSync(join(to, 'package.json'), JSON.stringify({ name, version, description, license, type, exports }, null, 2) + '\n');
+    writeFileSync(
+      join(to, 'package.json'),
+      JSON.stringify({ name, version, description, license, type, exports }, null, 2) + '\n',
+    );
     versions[name] = version;
   }
-  const pick = (wanted) => Object.fromEntries([...others].filter(([name]) => wanted(name)).sort(([a], [b]) => (a < b ? -1 : 1)));
+  const pick = (wanted) =>
+    Object.fromEntries([...others].filter(([name]) => wanted(name)).sort(([a], [b]) => (a < b ? -1 : 1)));
   const manifest = {
     name: server.name,
     version: server.version,
@@ -98,7 +103,9 @@ export function layOutPackage(folder) {
   };
   writeFileSync(join(folder, 'package.json'), JSON.stringify(manifest, null, 2) + '\n');
   mkdirSync(join(folder, 'bin'));
-  writeFileSync(join(folder, 'bin', 'rookery.mjs'), program('../node_modules/@rookery/ctl/dist/main.js'), { mode: 0o755 });
+  writeFileSync(join(folder, 'bin', 'rookery.mjs'), program('../node_modules/@rookery/ctl/dist/main.js'), {
+    mode: 0o755,
+  });
   writeFileSync(join(folder, 'bin', 'rookery-homeserver.mjs'), program('../dist/main.js'), { mode: 0o755 });
   for (const file of ['LICENSE', 'CHANGELOG.md']) cpSync(join(root, file), join(folder, file));
   writeFileSync(join(folder, 'README.md'), readme());

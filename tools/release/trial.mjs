@@ -33,7 +33,10 @@ export async function tryServer(serverCommand, toolCommand, env = process.env) {
   const port = await freePort();
   let printed = '';
   const [program, ...args] = serverCommand;
-  const server = spawn(program, [...args, '--server-name', 'release.test', '--port', String(port)], { cwd: folder, env });
+  const server = spawn(program, [...args, '--server-name', 'release.test', '--port', String(port)], {
+    cwd: folder,
+    env,
+  });
   const ended = once(server, 'exit');
   for (const stream of [server.stdout, server.stderr]) stream.on('data', (text) => (printed += text));
   try {

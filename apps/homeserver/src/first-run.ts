@@ -1,7 +1,7 @@
 import { generateConfig, type Ids } from '@rookery/platform';
 import { isValidServerName } from '@rookery/matrix-types';
 import { existsSync } from 'node:fs';
-import { basename, dirname, join, relative } from 'node:path';
+import { dirname, join, relative } from 'node:path';
 import { StartupError } from './startup-error.js';
 import { writeWhole } from './signing-keys.js';
 
@@ -33,7 +33,6 @@ export function writeFirstConfig({ file, serverName, port }: FirstRun, ids: Ids)
   const text = generateConfig({
     serverName,
     dataDir: relative(folder, dataDir),
-    signingKeyPath: join(basename(dataDir), `${serverName.replace(/[^A-Za-z0-9.-]/g, '_')}.signing.key`),
     secrets: { registrationSharedSecret: secret(), macaroonSecretKey: secret(), formSecret: secret() },
     ...(port === undefined ? {} : { port }),
   });

@@ -1,6 +1,6 @@
 // Starts the server on /data/homeserver.yaml. Without one it is made for ROOKERY_SERVER_NAME, listening to the container's network.
 import { spawnSync } from 'node:child_process';
-import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 
 const bin = new URL('node_modules/@rookery/homeserver/bin/', import.meta.url).pathname;
@@ -11,12 +11,21 @@ if (!existsSync(settings)) {
     console.error(`There is no ${settings}. Mount one, or set ROOKERY_SERVER_NAME to the name of the new server.`);
     process.exit(1);
   }
-  const args = ['config', 'generate', '--server-name', name, '--data-dir', '/data', '--output', settings];
+  const args = [
+    'config',
+    'generate',
+    '--server-name',
+    name,
+    '--data-dir',
+    '/data',
+    '--bind',
+    '0.0.0.0',
+    '--output',
+    settings,
+  ];
+  // The loopback address of a container is of use to nobody.
   const { status } = spawnSync(process.execPath, [join(bin, 'rookery.mjs'), ...args], { stdio: 'inherit' });
   if (status !== 0) process.exit(status ?? 1);
-  // The loopback address of a container is of use to nobody.
-  const text = readFileSync(settings, 'utf8');
-  writeFileSync(settings, text.replace(/bind_addresses: .*/, "bind_addresses: ['0.0.0.0']"));
 }
 process.argv.splice(2, 0, '--config', settings);
 await import(new URL('rookery-homeserver.mjs', `file://${bin}`).href);

@@ -30,6 +30,7 @@ interface GenerateOptions {
   readonly force?: boolean;
   readonly reportStats?: boolean;
   readonly port?: number;
+  readonly bind?: string[];
 }
 
 /** `rookery config check|generate|schema` */
@@ -51,6 +52,7 @@ export function registerConfigCommands(program: Command, terminal: Terminal): vo
     .option('-o, --output <file>', 'write there instead of to the standard output')
     .option('-f, --force', 'replace the file if it exists')
     .option('-p, --port <port>', 'where to listen', parsePort)
+    .option('-b, --bind <addresses...>', 'addresses to listen on; in a container 0.0.0.0 (default: 127.0.0.1)')
     .option('--report-stats', 'send anonymous usage numbers')
     .action((options: GenerateOptions) => generate(options, terminal));
   config
@@ -136,6 +138,7 @@ async function generate(options: GenerateOptions, terminal: Terminal): Promise<v
     secrets: { registrationSharedSecret: secret(), macaroonSecretKey: secret(), formSecret: secret() },
     reportStats: options.reportStats ?? false,
     ...(options.port === undefined ? {} : { port: options.port }),
+    ...(options.bind === undefined ? {} : { bindAddresses: options.bind }),
   });
   if (output === undefined) {
     terminal.out(text.trimEnd());

@@ -4,10 +4,8 @@ import { withoutEffect } from './without-effect.js';
 /** What goes into the first settings file. */
 export interface GenerateOptions {
   readonly serverName: string;
-  /** Folder of the database and the media. */
+  /** Folder of the database, the media and the signing key: what the server writes. */
   readonly dataDir: string;
-  /** File of the signing key. Default: `<serverName>.signing.key` beside the settings. */
-  readonly signingKeyPath?: string;
   /** Random secrets; made by the caller from `Ids`. */
   readonly secrets: {
     readonly registrationSharedSecret: string;
@@ -58,7 +56,7 @@ database:
 media_store_path: ${value(`${folder}/media_store`)}
 
 # Made at the first start. Whoever has it can speak as this server: keep it, and keep it secret.
-signing_key_path: ${value(options.signingKeyPath ?? `${options.serverName}.signing.key`)}
+signing_key_path: ${value(`${folder}/${options.serverName.replace(/[^A-Za-z0-9.-]/g, '_')}.signing.key`)}
 
 # Holds the process id while the server runs: "rookery reload" finds it there.
 pid_file: ${value(`${folder}/homeserver.pid`)}
