@@ -65,6 +65,11 @@ export class AccessGuard implements CanActivate {
       );
       if (reading !== undefined) await reading;
     }
+    const { largeAnswer: large } = access;
+    if (large === true || (large !== undefined && large !== false && large(exchange))) {
+      const waiting = exchange.takeTurn();
+      if (waiting !== undefined) await waiting;
+    }
     return true;
   }
 

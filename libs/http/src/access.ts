@@ -69,6 +69,11 @@ export interface AccessOptions {
    * read. Nothing is taken. Requests of application services are left to the route.
    */
   readonly limiter?: LimiterName;
+  /**
+   * The answer may be large: only a few of those are made at once for one client, and none while it leaves too much unread. A
+   * function says of which requests that is true, where the others wait for something to happen.
+   */
+  readonly largeAnswer?: boolean | ((request: InboundRequest) => boolean);
   /** The body is left for another guard to read, once it knows who sends it ({@link LateRequest.readBody}). */
   readonly lateBody?: boolean;
   /** The route reads {@link InboundRequest.stream} itself (uploads): nothing is buffered, no limit is applied. */

@@ -1,7 +1,8 @@
 import { eventually } from '@rookery/testing';
 import { connect, type Socket } from 'node:net';
 import { answerTimeoutMs, UnreadAnswers } from './answers.js';
-import { FakeClock, lines, start } from './http.fixture.js';
+import { turnLimits } from './answer-turns.js';
+import { FakeClock, lines, probes, start } from './http.fixture.js';
 
 class Answer {
   takenBytes: number | undefined = 0;
@@ -92,6 +93,37 @@ describe('answers that are not read', () => {
     });
     silent.destroy();
     slow.destroy();
+    await app.close(0);
+  });
+
+  it('are not made in numbers for one who does not read', async () => {
+    const clock = new FakeClock();
+    const { app, port } = await start({ clock });
+    // More than the system would take off our hands.
+    const size = 20_000_000;
+    const sockets: Socket[] = [];
+    let refused = 0;
+    for (let i = 0; i < 300; i++) {
+      const socket = connect(port, '127.0.0.1');
+      // The head of an answer tells; of what is large the rest stays where it is.
+      socket
+        .on('error', () => undefined)
+        .once('data', (chunk: Buffer) => {
+          if (chunk.toString().startsWith('HTTP/1.1 429')) refused++;
+          socket.pause();
+        });
+      socket.write(`GET /_matrix/client/v3/made/${size} HTTP/1.1\r\nHost: x\r\n\r\n`);
+      sockets.push(socket);
+    }
+    Object.assign(probes, { made: 0, making: 0, mostAtOnce: 0 });
+    await eventually(() => refused >= 300 - turnLimits.waiting - turnLimits.ofHolder);
+    expect(probes.mostAtOnce).toBeLessThanOrEqual(turnLimits.ofHolder);
+    expect(probes.made).toBeLessThanOrEqual(turnLimits.ofHolder);
+    // Who is answered is let go, and with it goes what nobody has read; then it is another's turn.
+    const { made } = probes;
+    for (const socket of sockets.slice(0, 50)) socket.destroy();
+    await eventually(() => probes.made > made);
+    for (const socket of sockets) socket.destroy();
     await app.close(0);
   });
 });

@@ -41,6 +41,11 @@ export class UnreadAnswers {
     return this.#entries.size;
   }
 
+  /** Bytes that somebody has not read yet. */
+  bytesOf(holder: string): number {
+    return this.#bytes.of(holder);
+  }
+
   /** Notes an answer of which the client has not taken everything at once. */
   add(answer: UnreadAnswer, bytes: number, nowMs: number): void {
     const holder = holderOf(answer);

@@ -5,6 +5,7 @@ import { BlockList, isIP } from 'node:net';
 import type { Readable } from 'node:stream';
 import { gunzip } from 'node:zlib';
 import type { InboundRequest, LateRequest } from './access.js';
+import { type AnswerTurn, AnswerTurns } from './answer-turns.js';
 import { UnreadAnswers } from './answers.js';
 import { HeldBytes, type HeldLimits, holderOf } from './held-bytes.js';
 import { parseJsonText } from './json-text.js';
@@ -41,6 +42,7 @@ export class ExchangeStore {
   readonly strangerBodies = new HeldBytes(strangerBodies);
   readonly knownBodies = new HeldBytes(knownBodies);
   readonly unread = new UnreadAnswers();
+  readonly turns = new AnswerTurns((holder) => this.unread.bytesOf(holder));
 
   /** @param nowMs the monotonic clock, milliseconds */
   constructor(readonly nowMs: () => number) {}
@@ -50,6 +52,7 @@ export class ExchangeStore {
     const nowMs = this.nowMs();
     for (const exchange of this.open) exchange.checkBody(nowMs);
     this.unread.check(nowMs);
+    this.turns.check(nowMs);
   }
 }
 
@@ -114,6 +117,7 @@ export class Exchange implements LateRequest {
   #ip: string | undefined = undefined;
   #abort: AbortController | undefined = undefined;
   #streaming = false;
+  #turn: AnswerTurn | undefined = undefined;
   #bodyReading: { readonly sinceMs: number; readonly fail: (error: MatrixError) => void } | undefined = undefined;
 
   /** Names in lower case. */
@@ -192,7 +196,9 @@ export class Exchange implements LateRequest {
   /** To be called once the answer is out, or the client is gone. */
   finished(): void {
     this.#release();
+    this.#turn?.end();
     this.store.unread.remove(this);
+    this.store.turns.wake(holderOf(this));
     if (this.#abort === undefined) return;
     this.store.waiting.delete(this);
     if (!this.response.writableFinished) this.#abort.abort();
@@ -206,6 +212,16 @@ export class Exchange implements LateRequest {
     const { response } = this;
     if (later || !response.writableEnded || response.writableLength > 0)
       this.store.unread.add(this, bytes, this.store.nowMs());
+    this.#turn?.end();
+  }
+
+  /**
+   * Waits until a large answer may be made for the client; `undefined`: at once.
+   * @throws MatrixError 429 `M_LIMIT_EXCEEDED` when too many of its requests wait, or this one did for too long
+   */
+  takeTurn(): Promise<void> | undefined {
+    this.#turn = this.store.turns.take(holderOf(this), this.store.nowMs());
+    return this.#turn.ready;
   }
   /** What the system took of this connection; `undefined` while nothing waits for the client. */
   get takenBytes(): number | undefined {

@@ -57,7 +57,16 @@ class TestRateLimiter extends RateLimiter {
 }
 
 /** What requests to the probes leave for the tests. */
-export const probes: { waiting: (() => void) | undefined; waitedMs: number | undefined; limited: boolean } = {
+export const probes: {
+  waiting: (() => void) | undefined;
+  waitedMs: number | undefined;
+  limited: boolean;
+  /** Large answers that were made so far, are being made, and were at most. */
+  made: number;
+  making: number;
+  mostAtOnce: number;
+} = {
+  ...{ made: 0, making: 0, mostAtOnce: 0 },
   limited: false,
   waiting: undefined,
   waitedMs: undefined,
@@ -193,6 +202,16 @@ class ProbeController {
   parts(): HttpReply {
     const parts = [Buffer.from('{"text":"'), Buffer.alloc(20_000, 'x'), Buffer.from('ü"}')];
     return new HttpReply(200, { 'content-type': 'application/json' }, parts);
+  }
+
+  @Get(client(['v3'], '/made/:size'))
+  @Access({ auth: 'none', largeAnswer: true })
+  async made(@Param('size') size: string): Promise<object> {
+    probes.made++;
+    probes.mostAtOnce = Math.max(probes.mostAtOnce, ++probes.making);
+    await new Promise((resolve) => setImmediate(resolve));
+    probes.making--;
+    return { text: 'x'.repeat(Number(size)) };
   }
 
   @Get(client(['v3'], '/big'))

@@ -32,7 +32,10 @@ export class SyncController {
 
   /** GET /_matrix/client/v3/sync */
   @Get(stable('/sync'))
-  @Access({ auth: 'required', guests: true, active: true })
+  @Access({
+    ...{ auth: 'required', guests: true, active: true },
+    largeAnswer: ({ query }) => query['since'] === undefined || query['full_state'] === 'true',
+  })
   async sync(@Who() requester: Requester, @Inbound() request: InboundRequest): Promise<JsonObject | HttpReply> {
     const since = queryString(request, 'since');
     const fullState = queryBoolean(request, 'full_state') ?? false;

@@ -124,7 +124,7 @@ export class KeyBackupController {
 
   /** GET /_matrix/client/v3/room_keys/keys */
   @Get(path('/keys'))
-  @Access({ auth: 'required' })
+  @Access({ auth: 'required', largeAnswer: true })
   async getAll(@Who() requester: Requester, @Inbound() request: InboundRequest): Promise<HttpReply> {
     const sessions = await this.backups.sessions(requester.userId, versionOf(request), {});
     return textReply(`{"rooms":${roomsText(sessions)}}`);
@@ -132,7 +132,7 @@ export class KeyBackupController {
 
   /** GET /_matrix/client/v3/room_keys/keys/{roomId} */
   @Get(path('/keys/:roomId'))
-  @Access({ auth: 'required' })
+  @Access({ auth: 'required', largeAnswer: true })
   async getRoom(
     @Who() requester: Requester,
     @Inbound() request: InboundRequest,

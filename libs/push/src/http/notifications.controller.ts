@@ -13,7 +13,7 @@ export class NotificationsController {
 
   /** GET /_matrix/client/v3/notifications */
   @Get(stable('/notifications'))
-  @Access({ auth: 'required' })
+  @Access({ auth: 'required', largeAnswer: true })
   list(@Who() requester: Requester, @Inbound() request: InboundRequest): Promise<NotificationsPage> {
     return this.history.page(requester, {
       from: queryString(request, 'from'),

@@ -43,7 +43,7 @@ export class HistoryController {
 
   /** GET /_matrix/client/v3/rooms/{roomId}/messages */
   @Get(stable('/rooms/:roomId/messages'))
-  @Access({ auth: 'required', guests: true })
+  @Access({ auth: 'required', guests: true, largeAnswer: true })
   messages(
     @Who() requester: Requester,
     @Inbound() request: InboundRequest,
@@ -75,7 +75,7 @@ export class HistoryController {
 
   /** GET /_matrix/client/v3/rooms/{roomId}/context/{eventId} */
   @Get(stable('/rooms/:roomId/context/:eventId'))
-  @Access({ auth: 'required', guests: true })
+  @Access({ auth: 'required', guests: true, largeAnswer: true })
   context(
     @Who() requester: Requester,
     @Inbound() request: InboundRequest,
@@ -102,7 +102,7 @@ export class HistoryController {
 
   /** GET /_matrix/client/v3/rooms/{roomId}/members */
   @Get(stable('/rooms/:roomId/members'))
-  @Access({ auth: 'required', guests: true })
+  @Access({ auth: 'required', guests: true, largeAnswer: true })
   async members(
     @Who() requester: Requester,
     @Inbound() request: InboundRequest,
@@ -118,7 +118,7 @@ export class HistoryController {
 
   /** GET /_matrix/client/v3/rooms/{roomId}/joined_members */
   @Get(stable('/rooms/:roomId/joined_members'))
-  @Access({ auth: 'required' })
+  @Access({ auth: 'required', largeAnswer: true })
   async joinedMembers(@Who() requester: Requester, @Param('roomId') roomId: string): Promise<object> {
     await this.access.joined(requester, roomId);
     const joined = (await this.memberships.joinedMembers(roomId)).map(({ userId, displayName, avatarUrl }) => [

@@ -121,7 +121,7 @@ export class SendController {
 
   /** GET /_matrix/client/v3/rooms/{roomId}/state */
   @Get(stable('/rooms/:roomId/state'))
-  @Access({ auth: 'required', guests: true })
+  @Access({ auth: 'required', guests: true, largeAnswer: true })
   allState(@Who() requester: Requester, @Param('roomId') roomId: string): Promise<object> {
     return this.reading.allState(requester, roomId);
   }

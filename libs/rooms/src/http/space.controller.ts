@@ -30,7 +30,7 @@ export class SpaceController {
     ...client(['v1'], '/rooms/:roomId/hierarchy'),
     ...client(['unstable'], '/org.matrix.msc2946/rooms/:roomId/hierarchy'),
   ])
-  @Access({ auth: 'required' })
+  @Access({ auth: 'required', largeAnswer: true })
   walk(
     @Who() requester: Requester,
     @Inbound() request: InboundRequest,

@@ -16,7 +16,7 @@ export class SearchController {
 
   /** POST /_matrix/client/v3/search */
   @Post(stable('/search'))
-  @Access({ auth: 'required' })
+  @Access({ auth: 'required', largeAnswer: true })
   async search(
     @Who() requester: Requester,
     @Inbound() request: InboundRequest,

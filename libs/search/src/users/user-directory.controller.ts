@@ -18,7 +18,7 @@ export class UserDirectoryController {
 
   /** POST /_matrix/client/v3/user_directory/search */
   @Post(stable('/user_directory/search'))
-  @Access({ auth: 'required' })
+  @Access({ auth: 'required', largeAnswer: true })
   async search(
     @Who() requester: Requester,
     @JsonBody(schema) body: { readonly search_term: string; readonly limit?: number },

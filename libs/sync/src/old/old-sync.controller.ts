@@ -33,7 +33,7 @@ export class OldSyncController {
 
   /** GET /_matrix/client/v3/initialSync */
   @Get(old('/initialSync'))
-  @Access({ auth: 'required', active: true })
+  @Access({ auth: 'required', active: true, largeAnswer: true })
   initialSync(@Who() requester: Requester, @Inbound() request: InboundRequest): Promise<JsonObject> {
     const limit = queryInteger(request, 'limit', { min: 0, max: maxLimit, clamp: true }) ?? 10;
     const archived = queryBoolean(request, 'archived') ?? false;
@@ -42,7 +42,7 @@ export class OldSyncController {
 
   /** GET /_matrix/client/v3/rooms/{roomId}/initialSync */
   @Get(stable('/rooms/:roomId/initialSync'))
-  @Access({ auth: 'required', guests: true })
+  @Access({ auth: 'required', guests: true, largeAnswer: true })
   initialSyncOfRoom(
     @Who() requester: Requester,
     @Inbound() request: InboundRequest,

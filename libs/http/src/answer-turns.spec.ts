@@ -1,0 +1,88 @@
+import { AnswerTurns, turnTimeoutMs } from './answer-turns.js';
+
+describe('turns at large answers', () => {
+  const limits = { ofHolder: 2, altogether: 3, waiting: 3, unreadBytes: 100 };
+  const unread = new Map<string, number>();
+  let turns: AnswerTurns;
+  let log: string[];
+
+  beforeEach(() => {
+    unread.clear();
+    log = [];
+    turns = new AnswerTurns((holder) => unread.get(holder) ?? 0, limits);
+  });
+
+  /** Takes a turn; notes when the answer may be made, or was refused. @returns what ends it */
+  const take = (holder: string, name: string, nowMs = 0): (() => void) => {
+    const { ready, end } = turns.take(holder, nowMs);
+    if (ready === undefined) log.push(name);
+    else
+      ready.then(
+        () => log.push(name),
+        (error: { status: number }) => log.push(`${name} ${error.status}`),
+      );
+    return end;
+  };
+  const settled = (): Promise<unknown> => new Promise((resolve) => setImmediate(resolve));
+
+  it('lets each have a few, all together some more, in order', async () => {
+    const ends = ['a1', 'a2', 'a3', 'b1', 'b2', 'c1'].map((name) => take(name[0]!, name));
+    await settled();
+    expect(log).toEqual(['a1', 'a2', 'b1']);
+    ends[0]!();
+    await settled();
+    // a3 has waited for a's own turns, b2 and c1 for anybody's.
+    expect(log).toEqual(['a1', 'a2', 'b1', 'b2']);
+    ends[1]!();
+    await settled();
+    ends[3]!();
+    await settled();
+    expect(log).toEqual(['a1', 'a2', 'b1', 'b2', 'c1', 'a3']);
+    for (const end of ends) end();
+    expect(turns.making).toBe(0);
+  });
+
+  it('does not let one who waits in numbers keep others from their turn', async () => {
+    const ends = ['a1', 'a2', 'a3', 'a4', 'a5', 'b1'].map((name) => take(name[0]!, name));
+    await settled();
+    expect(log).toEqual(['a1', 'a2', 'b1']);
+    take('c', 'c1');
+    ends[0]!();
+    ends[1]!();
+    await settled();
+    expect(log).toContain('c1');
+  });
+
+  it('makes nothing more for one who does not read, until that is read', async () => {
+    unread.set('a', 100);
+    take('a', 'a1');
+    take('b', 'b1');
+    await settled();
+    expect(log).toEqual(['b1']);
+    unread.set('a', 99);
+    turns.wake('a');
+    await settled();
+    expect(log).toEqual(['b1', 'a1']);
+  });
+
+  it('refuses more than may wait, and who has waited for too long', async () => {
+    unread.set('a', 100);
+    for (const name of ['a1', 'a2', 'a3']) take('a', name);
+    expect(() => take('a', 'a4')).toThrow(expect.objectContaining({ status: 429, errcode: 'M_LIMIT_EXCEEDED' }));
+    turns.check(turnTimeoutMs);
+    await settled();
+    expect(log).toEqual([]);
+    turns.check(turnTimeoutMs + 1);
+    await settled();
+    expect(log).toEqual(['a1 429', 'a2 429', 'a3 429']);
+  });
+
+  it('forgets a request whose client has gone while it waited', async () => {
+    const ends = ['a1', 'a2', 'a3', 'a4'].map((name) => take('a', name));
+    ends[2]!();
+    ends[0]!();
+    await settled();
+    expect(log).toEqual(['a1', 'a2', 'a3 429', 'a4']);
+    expect(turns.making).toBe(2);
+  });
+});
