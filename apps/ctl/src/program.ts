@@ -8,6 +8,7 @@ import { registerModuleCommands } from './commands/module-commands.js';
 import { registerReloadCommand } from './commands/reload.js';
 import { registerReleasesCommand } from './commands/releases.js';
 import { registerRegisterUserCommand } from './commands/register-user.js';
+import { registerRollbackCommands } from './commands/rollback.js';
 import { registerUpgradeCommands } from './commands/upgrade.js';
 import type { Terminal } from './terminal.js';
 
@@ -37,6 +38,7 @@ export function createProgram(terminal: Terminal): Command {
   registerReloadCommand(program, terminal);
   registerReleasesCommand(program, terminal);
   registerUpgradeCommands(program, terminal, version);
+  registerRollbackCommands(program, terminal);
   return program;
 }
 
