@@ -2,6 +2,7 @@ import { type FederationClient, FederationRequestError } from '@rookery/federati
 import { SilentLogger } from '@rookery/platform';
 import { FakeClock, SeededIds } from '@rookery/testing';
 import { Destination, type DestinationParts } from './destination.js';
+import type { EduStore } from './outgoing-edu.js';
 import { SendingTurns } from './turns.js';
 
 interface Tried {
@@ -99,6 +100,29 @@ describe('Destination', () => {
     expect(tried.map(({ id }) => id)).toEqual(['t1', 't1', 't1', 't1']);
     expect(destination.isIdle).toBe(true);
     destination.showedLife();
+    expect(destination.isIdle).toBe(true);
+  });
+
+  it('asks a server that refused everything again when it shows life, less and less often', async () => {
+    const refusals = Array.from({ length: 8 }, () => failed({ status: 403 }));
+    const { destination, clock, tried } = make(...refusals);
+    const edus = [{ type: 'm.test', text: '{}' }];
+    destination.addStored({
+      destinations: async () => [],
+      next: async () => ({ edus: [...edus], isAll: true, delivered: async () => void edus.pop() }),
+    } as unknown as EduStore);
+    await clock.advance(0);
+    const triesAfter = async (ms: number): Promise<number> => {
+      await clock.advance(ms);
+      destination.showedLife();
+      await clock.advance(0);
+      return tried.length;
+    };
+    expect([await triesAfter(1_900), await triesAfter(200)]).toEqual([1, 2]);
+    expect([await triesAfter(3_900), await triesAfter(200)]).toEqual([2, 3]);
+    expect([await triesAfter(7_900), await triesAfter(200)]).toEqual([3, 4]);
+    for (let i = 4; i < 8; i++) await triesAfter(60_000);
+    expect([tried.length, await triesAfter(59_900), await triesAfter(200)]).toEqual([8, 8, 9]);
     expect(destination.isIdle).toBe(true);
   });
 

@@ -183,10 +183,16 @@ export class Destination implements TurnTaker {
     this.#kick();
   }
 
-  /** A short trouble may be over: the rest of its pause is left out. Not at once, since it may be there and yet out of reach. */
+  /**
+   * A trouble may be over: the rest of its pause is left out. Not at once, since the server may be there and yet out of reach;
+   * and the later, the oftener it refused what it was sent, for it may well go on talking.
+   */
   showedLife(): void {
-    if (this.#pause === undefined || this.#failures === 0 || this.#givenUp) return;
-    if (this.parts.clock.monotonicMs() - this.#failedAtMs < firstPauseMs) return;
+    if (this.#pause === undefined) return;
+    const isShort = this.#failures > 0 && !this.#givenUp;
+    if (!isShort && this.#refusals === 0) return;
+    const shortestMs = isShort ? firstPauseMs : Math.min(firstPauseMs * 2 ** this.#refusals, refusedPauseMs);
+    if (this.parts.clock.monotonicMs() - this.#failedAtMs < shortestMs) return;
     this.#pause.cancel();
     this.#pause = undefined;
     this.#kick();
@@ -397,6 +403,7 @@ export class Destination implements TurnTaker {
       return undefined;
     }
     this.#refusals++;
+    this.#failedAtMs = clock.monotonicMs();
     return this.#giveUp(Math.min(refusedPauseMs * 2 ** Math.min(this.#refusals - 1, 10), longestRefusedPauseMs));
   }
 
