@@ -10,6 +10,7 @@ export { type EventBatch, type MemberMove, type PushNote, type RoomHook, RoomHoo
 export { EventPersister } from './pipeline/event-persister.js';
 export type { DraftOrigin, EventDraft, NewRoom } from './model/drafts.js';
 export type { RemoteEvent, StateAtEvent, ReceiveVerdict } from './model/remote-events.js';
+export { leadingTo } from './pipeline/history-order.js';
 export { byAuth, byPrev, restsUpon } from './pipeline/remote-stager.js';
 export { InboundEvents } from './pipeline/inbound-events.service.js';
 export { withdrawPushNotes } from './store/event-notes.query.js';

@@ -113,6 +113,42 @@ describe.each(databases)('history of rooms elsewhere (%s)', (database) => {
     expect(bodiesOf(await page(room, `&from=${first.end}`))).toEqual(said.reverse());
   });
 
+  it('takes what was before the join for history, and not for news that current state would refuse', async () => {
+    const room = new ElsewhereRoom(far, '11');
+    const users = { [room.creator]: 100, [alice.userId]: 100 };
+    const dave = `@dave:${far.name}`;
+    room.add({ type: 'm.room.power_levels', stateKey: '', content: { users, users_default: 0 } });
+    room.add({ type: 'm.room.member', stateKey: dave, sender: dave, content: { membership: 'join' } });
+    room.add({ type: 'm.room.message', sender: dave, content: { body: 'I was here' } });
+    const forked = room.say('old');
+    const tip = room.say('older than the join');
+    await join(room);
+    const { next_batch: since } = await ok<Sync>(alice, 'GET', '/sync');
+    // Only here is he banned: as long as the others do not know, his old events are none of the current state's business.
+    await ok(alice, 'POST', `/rooms/${room.roomId}/ban`, { user_id: dave });
+    room.say('new 1');
+    expect((await push(room.say('new 2'))).status).toBe(200);
+    await seen(room, 'new 1');
+    for (const [body, prev] of [
+      ['beside the join', tip],
+      ['beside an old one', forked],
+    ] as const) {
+      const late = room.make({ type: 'm.room.message', content: { body }, prev: [prev] });
+      room.known.set(late.eventId, late);
+      expect((await push(late)).status).toBe(200);
+      await seen(room, body);
+    }
+    const filter = encodeURIComponent('{"room":{"timeline":{"limit":50}}}');
+    const { rooms } = await ok<Sync>(alice, 'GET', `/sync?since=${since}&filter=${filter}`);
+    const told = rooms?.join[room.roomId]?.timeline.events ?? [];
+    const old = ['I was here', 'old', 'older than the join'];
+    expect(told.filter(({ content }) => old.includes(String(content['body'])))).toEqual([]);
+    expect(told.filter(({ type }) => type === 'm.room.create' || type === 'm.room.power_levels')).toEqual([]);
+    const all = await readAll(room);
+    expect(all).toEqual(expect.arrayContaining([...old, 'new 1', 'new 2', 'beside the join', 'beside an old one']));
+    expect(new Set(all).size).toBe(all.length);
+  });
+
   it('shows what was sent right before its server could not be reached, as soon as that is there again', async () => {
     const faint = await world.played('fading.test');
     const room = new ElsewhereRoom(faint, '11');

@@ -3,7 +3,7 @@ import { type RoomEvent, roomVersionRules, type RoomVersionRules } from '@rooker
 import { FederationClient, federationPath, FederationRequestError } from '@rookery/federation-client';
 import { isValidEventId, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Clock, Config, eachLimit, Logger, Semaphore } from '@rookery/platform';
-import { EventStore, type StateAtEvent, type MissingEventsSource, RoomStateReader } from '@rookery/rooms';
+import { EventStore, leadingTo, type MissingEventsSource, RoomStateReader, type StateAtEvent } from '@rookery/rooms';
 import { WrongAnswer } from './candidates.js';
 import { PduChecker } from './pdu-checker.js';
 import { maxStateEvents, RemoteState } from './remote-state.js';
@@ -87,7 +87,7 @@ export class MissingEvents implements MissingEventsSource {
       const fresh = (events ?? []).filter(({ eventId }) => !found.has(eventId));
       if (fresh.length === 0) break;
       for (const event of fresh) found.set(event.eventId, event);
-      wanted = await this.#withUnknownAncestors(fresh, found);
+      wanted = await this.#openEnds(found);
     }
     return [...found.values()];
   }
@@ -195,12 +195,16 @@ export class MissingEvents implements MissingEventsSource {
     return found;
   }
 
-  /** Those of some events before which something is missing. */
-  async #withUnknownAncestors(events: readonly RoomEvent[], found: ReadonlyMap<string, RoomEvent>): Promise<string[]> {
-    const named = new Set(events.flatMap((event) => event.prevEventIds).filter((id) => !found.has(id)));
-    const stored = await this.stored.many(named);
-    const isUnknown = (id: string): boolean => named.has(id) && (stored.get(id)?.outlier ?? true);
-    return events.filter((event) => event.prevEventIds.some(isUnknown)).map((event) => event.eventId);
+  /** Ids of the events of a gap before which something is missing still. What known events follow upon is no part of it. */
+  async #openEnds(found: ReadonlyMap<string, RoomEvent>): Promise<string[]> {
+    const named = new Set([...found.values()].flatMap((event) => event.prevEventIds));
+    const stored = await this.stored.many([...new Set([...found.keys(), ...named])]);
+    const isUnknown = (id: string): boolean => stored.get(id)?.outlier ?? true;
+    const fresh = [...found.values()].filter(({ eventId }) => isUnknown(eventId));
+    const newest = fresh.filter(({ eventId }) => !named.has(eventId)).map(({ eventId }) => eventId);
+    return leadingTo(newest, fresh)
+      .filter((event) => event.prevEventIds.some((id) => !found.has(id) && isUnknown(id)))
+      .map(({ eventId }) => eventId);
   }
 
   async #rulesOf(roomId: string): Promise<RoomVersionRules | undefined> {

@@ -5,8 +5,9 @@ import { type MissingEventsSource, RemoteRooms } from '../remote-rooms.js';
 import { EventPersister } from './event-persister.js';
 import type { RemoteEvent, StateAtEvent, ReceiveVerdict } from '../model/remote-events.js';
 import { EventStore } from '../store/event-store.js';
-import { byAuth, byPrev } from './remote-stager.js';
-import { selectExtremities, selectRoom } from '../room/room-snapshot.query.js';
+import { leadingTo } from './history-order.js';
+import { byAuth } from './remote-stager.js';
+import { selectExtremities, selectReferenced, selectRoom } from '../room/room-snapshot.query.js';
 
 /** How often the ancestors of one event are asked for before its state is taken from the origin, or it is given up. */
 const maxRounds = 5;
@@ -140,7 +141,10 @@ export class InboundEvents {
     return [...named].filter((id) => !known.has(id));
   }
 
-  /** Fetches what lies between the forward extremities and an event, and stores it in order, as much as possible at once. */
+  /**
+   * Fetches what lies between what is known of a room and an event, and stores it in order, as much as possible at once. What
+   * comes from behind the known events, from before this server joined as a rule, is no news: whoever wants to read it fetches it.
+   */
   async #fetchPrev(source: MissingEventsSource, origin: string, event: RoomEvent): Promise<void> {
     const { roomId } = event;
     const extremities = await selectExtremities(this.database, roomId);
@@ -150,8 +154,13 @@ export class InboundEvents {
       extremities.map((extremity) => extremity.event_id),
       [event.eventId],
     );
-    const ids = new Set(found.map(({ eventId }) => eventId));
-    let misplaced = await this.#tryAll(origin, roomId, byPrev(found.filter((one) => one.roomId === roomId)));
+    const known = await this.events.many(found.map(({ eventId }) => eventId));
+    const fresh = found.filter((one) => one.roomId === roomId && (known.get(one.eventId)?.outlier ?? true));
+    const gap = leadingTo(event.prevEventIds, fresh);
+    const past = await this.#takePast(source, origin, event, gap);
+    const news = gap.filter(({ eventId }) => !past.has(eventId));
+    const ids = new Set(news.map(({ eventId }) => eventId));
+    let misplaced = await this.#tryAll(origin, roomId, news);
     const auth = new AuthBudget();
     for (let states = maxStates; misplaced.length > 0;) {
       const above = misplaced.findLast((each) => authLackedBy(each, ids).length > 0)?.event;
@@ -167,6 +176,35 @@ export class InboundEvents {
       const { kind } = await this.#withOriginsState(source, origin, { event: oldest }, verdict);
       misplaced = kind === 'missingAncestors' ? others : await this.#tryAll(origin, roomId, eventsOf(others));
     }
+  }
+
+  /**
+   * Finds those of a gap that known events follow upon, and stores those of them that the others follow upon: as history, which
+   * current state does not judge and nobody is told of.
+   * @returns ids of all of them
+   */
+  async #takePast(
+    source: MissingEventsSource,
+    origin: string,
+    { roomId, prevEventIds }: RoomEvent,
+    gap: readonly RoomEvent[],
+  ): Promise<ReadonlySet<string>> {
+    const gapIds = gap.map(({ eventId }) => eventId);
+    const referenced = await selectReferenced(this.database, roomId, gapIds);
+    const past = new Set(leadingTo([...referenced], gap).map(({ eventId }) => eventId));
+    const named = new Set(prevEventIds);
+    for (const event of gap) if (!past.has(event.eventId)) for (const id of event.prevEventIds) named.add(id);
+    const needed = gap.filter(({ eventId }) => past.has(eventId) && named.has(eventId)).slice(-maxStates);
+    for (const event of needed) {
+      const state =
+        event.type === 'm.room.create'
+          ? { state: [], authChain: [] }
+          : await source.stateBefore(origin, roomId, event.eventId);
+      if (!state) continue;
+      await this.completeAuth(origin, roomId, [event], state);
+      await this.persister.backfill(roomId, [event], state);
+    }
+    return past;
   }
 
   /**

@@ -1,5 +1,5 @@
 import type { RoomEvent } from '@rookery/events';
-import { byPrev } from '@rookery/rooms';
+import { byPrev } from './remote-stager.js';
 
 /**
  * Those of some events that lead up to known ones, each behind its ancestors among them. Who names an event by its hash
