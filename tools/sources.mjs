@@ -29,28 +29,29 @@ export const isBuilt = (file) => !/\.(spec|fixture)\.ts$/.test(file);
 
 /**
  * What a file imports or exports from elsewhere, types included.
- * @returns {{ from: string, names: string[] | undefined, line: number }[]} names as they are called there; undefined for all
+ * @returns {{ from: string, names: string[] | undefined, as: string[] | undefined, line: number }[]} `names` as they are called
+ *   there, `as` as they are called here; undefined for all
  */
 export function importsOf(file) {
   const text = readFileSync(file, 'utf8');
   const statement = /^(?:import|export)\s+(?:type\s+)?(\*(?:\s+as\s+\w+)?|[\w\s,]*\{[^}]*\}|\w+)\s+from\s+'([^']+)'/gm;
   const other = /^import\s+'([^']+)'|\bimport\('([^']+)'\)/gm;
-  const found = [...text.matchAll(statement)].map((match) => ({ match, from: match[2], names: namesIn(match[1]) }));
-  for (const match of text.matchAll(other)) found.push({ match, from: match[1] ?? match[2], names: undefined });
-  return found.map(({ match, from, names }) => ({ from, names, line: text.slice(0, match.index).split('\n').length }));
+  const found = [...text.matchAll(statement)].map((match) => ({ match, from: match[2], list: listIn(match[1]) }));
+  for (const match of text.matchAll(other)) found.push({ match, from: match[1] ?? match[2], list: undefined });
+  return found.map(({ match, from, list }) => ({
+    from,
+    names: list?.map((name) => name.replace(/\s+as\s+.*/, '')),
+    as: list?.map((name) => name.replace(/.*\s+as\s+/, '')),
+    line: text.slice(0, match.index).split('\n').length,
+  }));
 }
 
-/** `{ type A, b as c }` → A, b; undefined for `*`, and for a default import. */
-function namesIn(clause) {
+/** `{ type A, b as c }` → A, b as c; undefined for `*`, and for a default import. */
+function listIn(clause) {
   const list = /\{([^}]*)\}/.exec(clause)?.[1];
   return list
     ?.replace(/\/\/.*|\/\*[^]*?\*\//g, '')
     .split(',')
-    .map((name) =>
-      name
-        .trim()
-        .replace(/^type\s+/, '')
-        .replace(/\s+as\s+.*/, ''),
-    )
+    .map((name) => name.trim().replace(/^type\s+/, ''))
     .filter((name) => name !== '');
 }

@@ -1,4 +1,4 @@
 /** Admin API, server notices, reports. */
 export { AdminHttpModule } from './admin-http.module.js';
-export { type NoticeOptions, ServerNotices } from './server-notices/server-notices.service.js';
+export { ServerNotices } from './server-notices/server-notices.service.js';
 export { ServerNoticesModule } from './server-notices/server-notices.module.js';

@@ -2,11 +2,10 @@
 export {
   destinationOrders,
   type DestinationRow,
-  type DestinationSearch,
   lastSuccessOf,
   writeSuccesses,
 } from './destinations/destination.query.js';
-export { Destinations, type DestinationState, type RecoveryListener } from './destinations/destinations.js';
+export { Destinations, type RecoveryListener } from './destinations/destinations.js';
 export { FederationClientModule } from './federation-client.module.js';
 export { KeyRing } from './keys/key-ring.js';
 export type { WantedKeys } from './keys/key-fetcher.js';
@@ -20,22 +19,10 @@ export {
   type RequestCredentials,
   signedRequestBytes,
   signedRequestText,
-  type SignedRequestParts,
 } from './signing/authorization.js';
-export {
-  FederationClient,
-  type FederationRequest,
-  type FederationResponse,
-  type FederationStream,
-  type RequestOptions,
-} from './requests/federation-client.js';
-export {
-  FederationMedia,
-  type MediaRequest,
-  type RemoteContent,
-  type ThumbnailSize,
-} from './requests/federation-media.js';
-export { type FederationFailure, FederationRequestError } from './requests/federation-request-error.js';
-export { federationPath, type RequestQuery } from './requests/request-path.js';
+export { FederationClient, type FederationRequest, type RequestOptions } from './requests/federation-client.js';
+export { FederationMedia, type RemoteContent } from './requests/federation-media.js';
+export { FederationRequestError } from './requests/federation-request-error.js';
+export { federationPath } from './requests/request-path.js';
 export type { RetryPlan } from './requests/retries.js';
 export { ServerSoftware } from './server-software.js';

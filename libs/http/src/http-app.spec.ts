@@ -3,7 +3,8 @@ import { Readable } from 'node:stream';
 import { gzipSync } from 'node:zlib';
 import { MatrixError } from '@rookery/matrix-types';
 import { eventually } from '@rookery/testing';
-import { compileSchema, HttpApp, HttpReply, type PageContent, type PageOptions } from './index.js';
+import { compileSchema, HttpApp, HttpReply, type PageOptions } from './index.js';
+import { type PageContent } from './reply.js';
 import { FakeClock, lines, start, raw, auth, errorOf, probes } from './http.fixture.js';
 
 describe('HTTP front', () => {

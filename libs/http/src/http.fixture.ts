@@ -9,7 +9,6 @@ import {
   client,
   FormBody,
   HttpApp,
-  type HttpAppOptions,
   HttpReply,
   Inbound,
   type InboundRequest,
@@ -21,6 +20,7 @@ import {
   stable,
   Who,
 } from './index.js';
+import { type HttpAppOptions } from './http-app.js';
 
 const clock = new SystemClock();
 

@@ -7,7 +7,8 @@ import { mkdtempSync, rmSync, statSync } from 'node:fs';
 import { request as httpRequest } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { HttpApp, type HttpAppOptions, httpSettingsOf } from './index.js';
+import { HttpApp, httpSettingsOf } from './index.js';
+import { type HttpAppOptions } from './http-app.js';
 import { lines, listener, start, errorOf, ProbeModule, probes } from './http.fixture.js';
 
 describe('listeners', () => {

@@ -2,14 +2,8 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import { type AddressInfo, connect, type Socket } from 'node:net';
 import { gzipSync } from 'node:zlib';
 import { Config } from '@rookery/platform';
-import {
-  federationGuardOf,
-  IpGuard,
-  OutboundError,
-  OutboundHttp,
-  type OutboundOptions,
-  outboundOptionsOf,
-} from './index.js';
+import { federationGuardOf, IpGuard, OutboundError, OutboundHttp, outboundOptionsOf } from './index.js';
+import { type OutboundOptions } from './outbound-http.js';
 
 const none = new IpGuard([]);
 /** The default of `ip_range_blacklist`. */

@@ -4,13 +4,13 @@ import { eventually, eachDatabase, FakeClock, RecordingLogger, type TestDatabase
 import {
   defineStream,
   Follower,
-  type FollowerOptions,
   InProcessBus,
   inBatches,
   Notifier,
   replicationMigrations,
   saveCursor,
 } from './index.js';
+import { type FollowerOptions } from './follower.js';
 
 interface NoteRow {
   readonly position: number;

@@ -1,6 +1,7 @@
 import { FakeClock, RecordingLogger } from '@rookery/testing';
 import { SystemClock } from '@rookery/platform';
-import { InProcessBus, Notifier, type PositionSource, type WaitOutcome } from './index.js';
+import { InProcessBus, Notifier } from './index.js';
+import { type PositionSource, type WaitOutcome } from './notifier.js';
 
 /** Positions that a test moves by hand. */
 class FakeSource implements PositionSource {

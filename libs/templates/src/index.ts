@@ -1,13 +1,5 @@
 /** HTML pages and mails. */
-export { Pages, type PagesOptions, pagesOptionsOf, type RenderedPage } from './pages.js';
+export { Pages, pagesOptionsOf } from './pages.js';
 export { compileText, TemplateError } from './template-set.js';
-export { isMailAddress } from './mail-address.js';
 export { templatesMigrations } from './mail-queue.query.js';
-export {
-  type MailKind,
-  Mailer,
-  type MailerOptions,
-  mailerOptionsOf,
-  type MailRequest,
-  type SubjectName,
-} from './mailer.js';
+export { type MailKind, Mailer, mailerOptionsOf, type MailRequest, type SubjectName } from './mailer.js';

@@ -4,16 +4,9 @@ import { Config, SystemIds } from '@rookery/platform';
 import { eventually, eachDatabase, FakeClock, RecordingLogger, type TestDatabase } from '@rookery/testing';
 import PostalMime, { type Email } from 'postal-mime';
 import { SMTPServer, type SMTPServerOptions } from 'smtp-server';
-import {
-  isMailAddress,
-  Mailer,
-  type MailerOptions,
-  mailerOptionsOf,
-  type MailRequest,
-  Pages,
-  pagesOptionsOf,
-  templatesMigrations,
-} from './index.js';
+import { Mailer, mailerOptionsOf, type MailRequest, Pages, pagesOptionsOf, templatesMigrations } from './index.js';
+import { isMailAddress } from './mail-address.js';
+import { type MailerOptions } from './mailer.js';
 
 /** Made for these tests; nothing else trusts it. */
 const certificate = `-----BEGIN CERTIFICATE-----

@@ -4,7 +4,8 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Config, SystemIds } from '@rookery/platform';
 import { RecordingLogger } from '@rookery/testing';
-import { compileText, Pages, type PagesOptions, pagesOptionsOf, TemplateError } from './index.js';
+import { compileText, Pages, pagesOptionsOf, TemplateError } from './index.js';
+import { type PagesOptions } from './pages.js';
 import { strftime } from './strftime.js';
 
 const message = {

@@ -1,4 +1,4 @@
-import { StreamChangeCache } from '../index.js';
+import { StreamChangeCache } from './stream-change-cache.js';
 
 describe('StreamChangeCache', () => {
   it('knows what changed since it began, and admits what it does not know', () => {

@@ -1,4 +1,4 @@
-import { WriterPositions } from '../index.js';
+import { WriterPositions } from './writer-positions.js';
 
 const at = (text: string): WriterPositions => WriterPositions.parse(text)!;
 

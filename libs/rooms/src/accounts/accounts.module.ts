@@ -27,6 +27,6 @@ import { ProfilePropagation } from './profile-propagation.js';
     RoomStoreModule,
   ],
   providers: [AutoAcceptInvites, AutoJoinRooms, AutoJoins, Departures, GuestDepartures, ProfilePropagation],
-  exports: [AutoAcceptInvites, ProfilePropagation],
+  exports: [ProfilePropagation],
 })
 export class RoomAccountsModule {}

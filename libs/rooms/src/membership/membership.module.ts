@@ -43,7 +43,6 @@ import { ThreepidInvites } from './threepid-invites.js';
     MemberEvents,
     MemberProfiles,
     MembershipService,
-    OutOfBandMemberships,
     RestrictedJoins,
     ThreepidInvites,
   ],

@@ -33,7 +33,6 @@ import { VisibilityFilter } from './visibility-filter.js';
     VisibilityFilter,
   ],
   exports: [
-    Aggregations,
     EventSerializer,
     MembershipHistory,
     MembershipReader,

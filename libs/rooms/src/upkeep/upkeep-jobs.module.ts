@@ -14,6 +14,5 @@ import { UpkeepModule } from './upkeep.module.js';
 @Module({
   imports: [PipelineModule, ReadingModule, RoomStoreModule, UpkeepModule],
   providers: [ChainCovers, DummyEvents, ForgottenRooms, RedactionCensor, Retention, SpaceReclaimer],
-  exports: [ChainCovers, DummyEvents, ForgottenRooms, RedactionCensor, Retention, SpaceReclaimer],
 })
 export class UpkeepJobsModule {}
