@@ -6,7 +6,7 @@ import { Command } from 'commander';
 import { CommandError } from '../command-error.js';
 import type { Terminal } from '../terminal.js';
 import { registerModuleCommands } from './module-commands.js';
-import { assertWritable } from './replace-file.js';
+import { assertWritable } from '../replace-file.js';
 
 let folder: string;
 let file: string;

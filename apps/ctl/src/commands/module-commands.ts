@@ -9,7 +9,7 @@ import type { Terminal } from '../terminal.js';
 import { collect } from './common.js';
 import { checkModules, type CheckedModule, nameOfModule } from './module-check.js';
 import { addModuleEntry, entriesOfPackage, listsModules, moduleEntries, removeModuleEntry } from './module-entries.js';
-import { assertWritable, because } from './replace-file.js';
+import { assertWritable, because } from '../replace-file.js';
 
 interface Options {
   readonly config?: readonly string[];

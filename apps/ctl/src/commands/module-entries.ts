@@ -3,7 +3,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { type CST, type Document, isMap, isScalar, isSeq, parseDocument, stringify, type YAMLSeq } from 'yaml';
 import { packageOfModule } from '@rookery/module-host';
 import { CommandError } from '../command-error.js';
-import { because, replaceFile } from './replace-file.js';
+import { because, replaceFile } from '../replace-file.js';
 
 /** A settings file, read. */
 interface Source {

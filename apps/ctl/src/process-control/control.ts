@@ -3,7 +3,7 @@ import { closeSync, existsSync, mkdirSync, openSync, readFileSync, rmSync } from
 import { dirname, join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { because } from '../commands/replace-file.js';
+import { because } from '../replace-file.js';
 import { CommandError } from '../command-error.js';
 import type { Terminal } from '../terminal.js';
 import type { ManagedProcess } from './managed-processes.js';

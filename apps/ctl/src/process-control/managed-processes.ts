@@ -1,7 +1,7 @@
 import { readdirSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { type Config, loadConfig } from '@rookery/platform';
-import { because } from '../commands/replace-file.js';
+import { because } from '../replace-file.js';
 import { CommandError } from '../command-error.js';
 
 /** A process that is started and stopped by its settings. */

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { isDeepStrictEqual } from 'node:util';
 import { isMap, isScalar, parseDocument, type YAMLMap } from 'yaml';
-import { because, replaceFile } from '../commands/replace-file.js';
+import { because, replaceFile } from '../replace-file.js';
 import { CommandError } from '../command-error.js';
 
 const options = { version: '1.1', merge: true, logLevel: 'silent' } as const;

@@ -1,8 +1,8 @@
 import { Argument, type Command, Option } from 'commander';
-import { createCommand } from '../program.js';
-import type { Terminal } from '../terminal.js';
-import { startProcess, stopProcess } from './control.js';
-import { managedProcesses } from './managed-processes.js';
+import { createCommand } from './program.js';
+import type { Terminal } from './terminal.js';
+import { startProcess, stopProcess } from './process-control/control.js';
+import { managedProcesses } from './process-control/managed-processes.js';
 
 interface Options {
   readonly worker?: string;

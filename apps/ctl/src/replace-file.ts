@@ -9,7 +9,7 @@ import {
   statSync,
   writeFileSync,
 } from 'node:fs';
-import { CommandError } from '../command-error.js';
+import { CommandError } from './command-error.js';
 
 const reasons: Readonly<Record<string, string>> = {
   EACCES: 'permission denied',
