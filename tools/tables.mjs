@@ -1,6 +1,6 @@
 // Part of `npm run check`: every table belongs to the lib whose migrations create it. Nobody else writes it, migrations aside;
 // what reads it from elsewhere is listed in tools/tables.json, with the reason; statements lie in `.query.ts` files. Entries
-// that are not needed any more must go. `--project=PATH` looks at another project, `--report` prints owners and readers.
+// that are not needed any more must go. `texts` there are folders that show statements to people and run none. `--project=PATH` looks at another project, `--report` prints owners and readers.
 import { existsSync, readFileSync } from 'node:fs';
 import { join, relative, sep } from 'node:path';
 import ts from 'typescript';
@@ -13,7 +13,9 @@ const skipped = new Set(['libs/module-api', 'libs/testing', 'libs/create-module'
 /** Libs that make statements for others. */
 const sqlMakers = new Set(['libs/database']);
 const listFile = join(project, 'tools', 'tables.json');
-const list = existsSync(listFile) ? JSON.parse(readFileSync(listFile, 'utf8')) : { reads: [], outsideQueries: [] };
+const list = existsSync(listFile)
+  ? JSON.parse(readFileSync(listFile, 'utf8'))
+  : { reads: [], outsideQueries: [], texts: [] };
 
 let failed = false;
 function fail(message) {
@@ -26,6 +28,9 @@ const files = packagesIn(project)
   .flatMap((owner) =>
     sourcesIn(join(project, owner, 'src'))
       .filter(isBuilt)
+      .filter(
+        (path) => !(list.texts ?? []).some((folder) => relative(project, path).split(sep).join('/').startsWith(folder)),
+      )
       .map((path) => ({ owner, file: relative(project, path).split(sep).join('/'), texts: textsIn(path) })),
   );
 

@@ -6,7 +6,7 @@ import { AppservicesModule } from './appservices.module.js';
 import { AppserviceDelivery } from './delivery/appservice-delivery.js';
 import { DeviceFeed } from './delivery/device-feed.js';
 import { EphemeralFeed } from './delivery/ephemeral-feed.js';
-import { EventFeed } from './delivery/event-feed.js';
+import { AppserviceEventFeed } from './delivery/event-feed.js';
 import { RoomInterest } from './delivery/room-interest.js';
 import { TransactionBodies } from './delivery/transaction-bodies.js';
 import { TransactionStore } from './delivery/transaction-store.js';
@@ -18,7 +18,7 @@ import { TransactionStore } from './delivery/transaction-store.js';
     AppserviceDelivery,
     DeviceFeed,
     EphemeralFeed,
-    EventFeed,
+    AppserviceEventFeed,
     RoomInterest,
     TransactionBodies,
     TransactionStore,

@@ -8,8 +8,8 @@ import { AppserviceQueries } from './queries/appservice-queries.js';
 import { ThirdPartyNetworks } from './queries/third-party.service.js';
 import { AppserviceRegistry } from './registration/appservice-registry.js';
 
-const face = [AppserviceRegistry, AppserviceClient, AppserviceQueries, AppserviceKeys, ThirdPartyNetworks];
+const services = [AppserviceRegistry, AppserviceClient, AppserviceQueries, AppserviceKeys, ThirdPartyNetworks];
 
 /** The application services that the server knows, and questions to them; safe in any process. */
-@Module({ imports: [UsersModule, RoomsModule, E2eeModule], providers: face, exports: face })
+@Module({ imports: [UsersModule, RoomsModule, E2eeModule], providers: services, exports: services })
 export class AppservicesModule {}

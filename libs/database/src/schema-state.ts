@@ -31,8 +31,8 @@ export async function readSchemaState(db: Db): Promise<SchemaState> {
     ? await db.query<AppliedDelta>('SELECT version, file FROM applied_schema_deltas ORDER BY version, file')
     : [];
   // Those of others are files; ours have names.
-  const isForeign = applied.some(({ file }) => /\.(?:sql|py)(?:\.\w+)?$/.test(file));
-  const madeBy = isForeign ? 'another' : version === undefined && applied.length === 0 ? 'none' : 'rookery';
+  const isOther = applied.some(({ file }) => /\.(?:sql|py)(?:\.\w+)?$/.test(file));
+  const madeBy = isOther ? 'another' : version === undefined && applied.length === 0 ? 'none' : 'rookery';
   return { madeBy, version, compatVersion, applied };
 }
 

@@ -13,7 +13,7 @@ import { SyncPositions } from './device-lists/sync-positions.js';
 import { KeyBackupService } from './key-backup/key-backup.service.js';
 import { ToDeviceService } from './to-device/to-device.service.js';
 
-const face = [
+const services = [
   RemoteKeys,
   ServiceKeys,
   SyncPositions,
@@ -31,5 +31,5 @@ const face = [
  * Device lists, keys, signatures, to-device messages, key backups. Needs `Database`, `Clock`, `Ids`, `Config`, `Logger`,
  * `RateLimiter` and `Notifier` from the app's global modules.
  */
-@Module({ imports: [UsersModule, RoomsModule], providers: face, exports: face })
+@Module({ imports: [UsersModule, RoomsModule], providers: services, exports: services })
 export class E2eeModule {}

@@ -11,7 +11,7 @@ import { ReceiptService } from './receipts/receipt.service.js';
 import { StickyEvents } from './sticky/sticky-events.service.js';
 import { TypingService } from './typing/typing.service.js';
 
-const face = [
+const services = [
   EphemeralHooks,
   RoomAudience,
   TypingService,
@@ -26,7 +26,7 @@ const face = [
  */
 @Module({
   imports: [UsersModule, RoomsModule],
-  providers: [...face, PresencePublisher, PresenceRouting],
-  exports: face,
+  providers: [...services, PresencePublisher, PresenceRouting],
+  exports: services,
 })
 export class EphemeralModule {}

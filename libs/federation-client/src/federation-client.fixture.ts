@@ -19,7 +19,7 @@ import { OwnKeys } from './signing/own-keys.js';
 import { Dialer } from './network/dialer.js';
 import { Proxy } from './network/proxies.js';
 import { TlsTrust } from './network/tls-trust.js';
-import { Connections } from './requests/connections.js';
+import { ServerConnections } from './requests/connections.js';
 import { FederationClient } from './requests/federation-client.js';
 
 /** The authority that the clients of these tests trust. */
@@ -139,7 +139,7 @@ export function makeClient({
   const userAgent = 'Rookery/test';
   const wellKnown = new WellKnown({ config, clock, ids, dialer, trust, userAgent });
   const discovery = new ServerDiscovery({ config, clock, ids, resolver: names, wellKnown });
-  const connections = new Connections({ clock, discovery, dialer, trust });
+  const connections = new ServerConnections({ clock, discovery, dialer, trust });
   const destinations = new Destinations(database, config, clock, ids, logger);
   const metrics = new Metrics('origin.test');
   const client = new FederationClient({

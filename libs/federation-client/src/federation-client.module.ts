@@ -12,7 +12,7 @@ import { Dialer } from './network/dialer.js';
 import { NameResolver } from './network/name-resolver.js';
 import { Proxy } from './network/proxies.js';
 import { TlsTrust } from './network/tls-trust.js';
-import { Connections } from './requests/connections.js';
+import { ServerConnections } from './requests/connections.js';
 import { FederationClient } from './requests/federation-client.js';
 import { FederationMedia } from './requests/federation-media.js';
 import { ServerSoftware } from './server-software.js';
@@ -45,7 +45,7 @@ import { ServerSoftware } from './server-software.js';
         const { userAgent } = software;
         const wellKnown = new WellKnown({ config, clock, ids, dialer, trust, userAgent });
         const discovery = new ServerDiscovery({ config, clock, ids, resolver, wellKnown });
-        const connections = new Connections({ clock, discovery, dialer, trust });
+        const connections = new ServerConnections({ clock, discovery, dialer, trust });
         const client = new FederationClient({
           ...{ config, clock, ids, metrics, keys, destinations, connections, userAgent },
           logger: logger.child('federation'),

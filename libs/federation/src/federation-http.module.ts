@@ -21,7 +21,7 @@ import { InvitesForServersController } from './membership/invites.controller.js'
 import { JoinAnswers } from './membership/join-answers.js';
 import { MembershipForServersController } from './membership/membership.controller.js';
 import { MembershipRequests } from './membership/membership-requests.js';
-import { OutOfBandDepartures } from './membership/out-of-band-departures.js';
+import { OutOfBandLeaves } from './membership/out-of-band-leaves.js';
 import { ThreepidExchange } from './membership/threepid-exchange.js';
 import { FederationWhitelistController } from './queries/federation-whitelist.controller.js';
 import { OpenIdUserinfoController } from './queries/openid-userinfo.controller.js';
@@ -33,7 +33,7 @@ import { ExtremitiesController } from './rooms/extremities.controller.js';
 import { PduReplies } from './rooms/pdu-replies.js';
 import { ResidentRooms } from './rooms/resident-rooms.js';
 import { RoomHistory } from './rooms/room-history.js';
-import { RoomHistoryController } from './rooms/room-history.controller.js';
+import { RoomHistoryForServersController } from './rooms/room-history.controller.js';
 import { AfterEvents } from './transactions/after-events.js';
 import { GapFillers } from './transactions/gap-fillers.js';
 import { GapRetries } from './transactions/gap-retries.js';
@@ -60,7 +60,7 @@ import { StagedEvents } from './transactions/staged-events.js';
     FederationRateLimiter,
     FederationGuard,
     KeyPublisher,
-    OutOfBandDepartures,
+    OutOfBandLeaves,
     PduIntake,
     GapFillers,
     GapRetries,
@@ -86,7 +86,7 @@ import { StagedEvents } from './transactions/staged-events.js';
     PublicRoomsForServersController,
     MediaForServersController,
     SendTransactionController,
-    RoomHistoryController,
+    RoomHistoryForServersController,
     ExtremitiesController,
     ComplexityController,
     MembershipForServersController,

@@ -8,7 +8,7 @@ import { FederationKeySource } from './devices/remote-key-source.js';
 import { RemoteDeviceLists } from './devices/remote-device-lists.js';
 import { OutgoingEphemeral } from './edus/outgoing-ephemeral.js';
 import { FederationModule } from './federation.module.js';
-import { EventFeed } from './sender/event-feed.js';
+import { FederationEventFeed } from './sender/event-feed.js';
 import { EventTexts } from './sender/event-texts.js';
 import { FederationSender } from './sender/federation-sender.js';
 import { KnownServers } from './sender/known-servers.js';
@@ -20,7 +20,7 @@ import { RemoteAudience } from './sender/remote-audience.js';
   providers: [
     EventTexts,
     RemoteAudience,
-    EventFeed,
+    FederationEventFeed,
     DeviceNews,
     FederationSender,
     OutgoingEphemeral,

@@ -122,7 +122,7 @@ function bypassOf(hosts: readonly string[]): (host: string) => boolean {
 }
 
 /** Lets `limit` bytes through. */
-class SizeLimit extends Transform {
+class AnswerSizeLimit extends Transform {
   #seen = 0;
   constructor(private readonly limit: number) {
     super();
@@ -339,7 +339,7 @@ function bounded(
   maxBytes: number,
   explain: (error: unknown) => OutboundError,
 ): Readable {
-  const limit = new SizeLimit(maxBytes);
+  const limit = new AnswerSizeLimit(maxBytes);
   const fail = (error: unknown): void => void limit.destroy(explain(error));
   const encoding = String(answer.headers['content-encoding'] ?? '').toLowerCase();
   const decoder = decoders[encoding]?.();

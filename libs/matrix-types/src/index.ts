@@ -1,7 +1,7 @@
 /** Identifiers, wire types and error codes of the Matrix protocol. */
 export type { AnyErrcode, Errcode } from './errcodes.js';
 export { MatrixError } from './errors.js';
-export { errorOfOther } from './foreign-errors.js';
+export { errorOfOther } from './remote-errors.js';
 export {
   emptyEventFilter,
   type EventFilter,

@@ -1,5 +1,5 @@
 /** Upload, download, thumbnails, URL previews. */
-export { type DownloadWish, Downloads } from './downloads/downloads.service.js';
+export { type DownloadRequest, Downloads } from './downloads/downloads.service.js';
 export {
   type RemoteFile,
   RemoteMediaFetcher,

@@ -22,7 +22,7 @@ import { PushRulesService } from './rules/push-rules.service.js';
 import { ThreadSubscriptionsController } from './http/thread-subscriptions.controller.js';
 import { ThreadSubscriptions } from './threads/thread-subscriptions.service.js';
 
-const face = [
+const services = [
   PushRulesService,
   PushCounts,
   OwnReads,
@@ -35,8 +35,8 @@ const face = [
 /** Push rules, counts and pushers; safe in any process. */
 @Module({
   imports: [UsersModule, RoomsModule],
-  providers: [...face, PushActions, EventTiesReader, IgnoredSenders, NamesInText, LocalNotificationSettings],
-  exports: face,
+  providers: [...services, PushActions, EventTiesReader, IgnoredSenders, NamesInText, LocalNotificationSettings],
+  exports: services,
 })
 export class PushModule {}
 

@@ -16,10 +16,10 @@ import { IdentityProviders } from './providers/identity-providers.js';
 import { ProviderHttp } from './providers/provider-http.js';
 import { SamlProvider } from './saml/saml-provider.service.js';
 
-const face = [SsoHandover, IdentityProviders, Avatars];
+const exported = [SsoHandover, IdentityProviders, Avatars];
 
 const services = [
-  ...face,
+  ...exported,
   SsoAddresses,
   SealedCookies,
   SsoSessions,

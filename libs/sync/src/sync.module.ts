@@ -15,12 +15,12 @@ import { RoomsSection } from './sections/rooms.js';
 import { EventWriter } from './sections/written-events.js';
 import { RoomStates } from './sections/state.js';
 import { StickySection } from './sections/sticky.js';
-import { RoomSummaries } from './sections/summary.js';
+import { SummarySection } from './sections/summary.js';
 import { Timelines } from './sections/timeline.js';
 import { RoomFactsCache } from './caches/room-facts.js';
-import { OldSyncController } from './old/old-sync.controller.js';
-import { OldSyncService } from './old/old-sync.service.js';
-import { Connections } from './sliding/connections.js';
+import { LegacySyncController } from './legacy/legacy-sync.controller.js';
+import { LegacySyncService } from './legacy/legacy-sync.service.js';
+import { SlidingConnections } from './sliding/connections.js';
 import { Extensions } from './sliding/extensions.js';
 import { RoomAnswerWriter } from './sliding/room-answers.js';
 import { RoomDetailsReader } from './sliding/room-details.js';
@@ -38,13 +38,13 @@ import { SyncService } from './sync.service.js';
 /** `/sync`. */
 @Module({
   imports: [UsersModule, RoomsModule, PushModule, EphemeralModule, E2eeModule],
-  controllers: [SyncController, SlidingSyncController, ThreadUpdatesController, OldSyncController],
+  controllers: [SyncController, SlidingSyncController, ThreadUpdatesController, LegacySyncController],
   providers: [
     RoomActivity,
     RoomList,
     Timelines,
     RoomStates,
-    RoomSummaries,
+    SummarySection,
     RoomsSection,
     AccountDataSection,
     EphemeralSection,
@@ -55,10 +55,10 @@ import { SyncService } from './sync.service.js';
     EventWriter,
     SyncResponses,
     SyncService,
-    OldSyncService,
+    LegacySyncService,
     RoomFactsCache,
     RoomsOfUser,
-    Connections,
+    SlidingConnections,
     RoomDetailsReader,
     RoomAnswerWriter,
     Extensions,

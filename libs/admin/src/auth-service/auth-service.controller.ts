@@ -12,7 +12,7 @@ import {
 import { isJsonObject, MatrixError } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
 import { AccountService } from '@rookery/users';
-import { type DeviceWish, type ProvisionWish, ServiceAccounts } from './service-accounts.service.js';
+import { type DeviceBody, type ProvisionBody, ServiceAccounts } from './service-accounts.service.js';
 
 const text = { type: 'string' };
 const flag = { type: 'boolean' };
@@ -73,8 +73,8 @@ export class AuthServiceController {
   /** POST /_synapse/mas/provision_user */
   @Post(path('provision_user'))
   async provisionUser(@Inbound() request: LateRequest): Promise<object> {
-    const wish = await this.#read<ProvisionWish>(request, provision);
-    return HttpReply.json((await this.service.provision(wish, request)) ? 201 : 200, {});
+    const body = await this.#read<ProvisionBody>(request, provision);
+    return HttpReply.json((await this.service.provision(body, request)) ? 201 : 200, {});
   }
 
   /** POST /_synapse/mas/delete_user */
@@ -120,21 +120,21 @@ export class AuthServiceController {
   /** POST /_synapse/mas/upsert_device */
   @Post(path('upsert_device'))
   async upsertDevice(@Inbound() request: LateRequest): Promise<object> {
-    const isNew = await this.service.upsertDevice(await this.#read<DeviceWish>(request, device));
+    const isNew = await this.service.upsertDevice(await this.#read<DeviceBody>(request, device));
     return HttpReply.json(isNew ? 201 : 200, {});
   }
 
   /** POST /_synapse/mas/delete_device */
   @Post(path('delete_device'))
   async deleteDevice(@Inbound() request: LateRequest): Promise<object> {
-    await this.service.deleteDevice(await this.#read<DeviceWish>(request, device));
+    await this.service.deleteDevice(await this.#read<DeviceBody>(request, device));
     return new HttpReply(204, {}, undefined);
   }
 
   /** POST /_synapse/mas/update_device_display_name */
   @Post(path('update_device_display_name'))
   async renameDevice(@Inbound() request: LateRequest): Promise<object> {
-    await this.service.renameDevice(await this.#read<DeviceWish & { display_name: string }>(request, deviceName));
+    await this.service.renameDevice(await this.#read<DeviceBody & { display_name: string }>(request, deviceName));
     return {};
   }
 

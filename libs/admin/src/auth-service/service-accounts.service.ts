@@ -17,7 +17,7 @@ import {
 } from '@rookery/users';
 
 /** How the authentication service wants an account to be. Of each pair at most one may be given. */
-export interface ProvisionWish {
+export interface ProvisionBody {
   readonly localpart: string;
   readonly set_displayname?: string;
   readonly unset_displayname?: boolean;
@@ -29,7 +29,7 @@ export interface ProvisionWish {
 }
 
 /** A device of a user. */
-export interface DeviceWish {
+export interface DeviceBody {
   readonly localpart: string;
   readonly device_id: string;
   readonly display_name?: string | null;
@@ -71,31 +71,31 @@ export class ServiceAccounts {
    * @returns whether it is new
    * @throws MatrixError 400 `M_INVALID_PARAM`, `M_INVALID_USERNAME`, `M_USER_IN_USE`, `M_THREEPID_IN_USE`
    */
-  async provision(wish: ProvisionWish, request: InboundRequest): Promise<boolean> {
+  async provision(body: ProvisionBody, request: InboundRequest): Promise<boolean> {
     for (const what of ['displayname', 'avatar_url', 'emails'] as const)
-      if (wish[`set_${what}`] !== undefined && wish[`unset_${what}`] === true)
+      if (body[`set_${what}`] !== undefined && body[`unset_${what}`] === true)
         throw MatrixError.invalidParam(`Only one of 'set_${what}' and 'unset_${what}' may be given`);
     const profile = {
-      ...changeOf('displayname', wish.set_displayname, wish.unset_displayname),
-      ...changeOf('avatar_url', wish.set_avatar_url, wish.unset_avatar_url),
+      ...changeOf('displayname', body.set_displayname, body.unset_displayname),
+      ...changeOf('avatar_url', body.set_avatar_url, body.unset_avatar_url),
     };
-    const emails = wish.unset_emails ? [] : wish.set_emails?.map((email) => canonicalAddress('email', email));
+    const emails = body.unset_emails ? [] : body.set_emails?.map((email) => canonicalAddress('email', email));
     const origin: Origin = { request, byAdmin: true };
-    const userId = qualifyUserId(wish.localpart, this.config.serverName);
+    const userId = qualifyUserId(body.localpart, this.config.serverName);
     const isNew = (await this.accounts.find(userId)) === undefined;
     if (isNew) {
-      await this.accounts.checkAvailable(wish.localpart, undefined, { exact: true });
+      await this.accounts.checkAvailable(body.localpart, undefined, { exact: true });
       await this.accounts.register({
-        localpart: wish.localpart,
-        displayName: wish.set_displayname || undefined,
-        avatarUrl: wish.set_avatar_url || undefined,
+        localpart: body.localpart,
+        displayName: body.set_displayname || undefined,
+        avatarUrl: body.set_avatar_url || undefined,
         origin,
       });
     } else if (Object.keys(profile).length > 0) {
       await this.profiles.update(userId, profile, { origin, byAdmin: true });
     }
     if (emails) await this.#replaceEmails(userId, emails, origin);
-    if (typeof wish.locked === 'boolean') await this.accounts.setFlags(userId, { locked: wish.locked });
+    if (typeof body.locked === 'boolean') await this.accounts.setFlags(userId, { locked: body.locked });
     return isNew;
   }
 
@@ -129,7 +129,7 @@ export class ServiceAccounts {
   }
 
   /** @returns whether the device is new. @throws MatrixError 404 `M_NOT_FOUND` */
-  async upsertDevice({ localpart, device_id: deviceId, display_name: name }: DeviceWish): Promise<boolean> {
+  async upsertDevice({ localpart, device_id: deviceId, display_name: name }: DeviceBody): Promise<boolean> {
     const { userId } = await this.#account(localpart);
     const isNew = await this.devices.create(userId, deviceId, name ?? undefined);
     if (!isNew && typeof name === 'string') await this.devices.rename(userId, deviceId, name);
@@ -137,15 +137,15 @@ export class ServiceAccounts {
   }
 
   /** @throws MatrixError 404 `M_NOT_FOUND` */
-  async deleteDevice({ localpart, device_id: deviceId }: DeviceWish): Promise<void> {
+  async deleteDevice({ localpart, device_id: deviceId }: DeviceBody): Promise<void> {
     const { userId } = await this.#account(localpart);
     await this.devices.delete(userId, [deviceId]);
   }
 
   /** @throws MatrixError 404 `M_NOT_FOUND`, 400 `M_TOO_LARGE` */
-  async renameDevice(wish: DeviceWish & { readonly display_name: string }): Promise<void> {
-    const { userId } = await this.#account(wish.localpart);
-    await this.devices.rename(userId, wish.device_id, wish.display_name);
+  async renameDevice(body: DeviceBody & { readonly display_name: string }): Promise<void> {
+    const { userId } = await this.#account(body.localpart);
+    await this.devices.rename(userId, body.device_id, body.display_name);
   }
 
   /** Makes these the only devices of a user, beside the dehydrated one. @throws MatrixError 404 `M_NOT_FOUND` */

@@ -7,7 +7,7 @@ import { AppserviceQueries } from '../queries/appservice-queries.js';
 import { AppserviceRegistry } from '../registration/appservice-registry.js';
 import { DeviceFeed } from './device-feed.js';
 import { EphemeralFeed } from './ephemeral-feed.js';
-import { eventCursor, EventFeed } from './event-feed.js';
+import { eventCursor, AppserviceEventFeed } from './event-feed.js';
 import { RoomInterest } from './room-interest.js';
 import { ServiceSender } from './service-sender.js';
 import { TransactionBodies } from './transaction-bodies.js';
@@ -33,7 +33,7 @@ export class AppserviceDelivery implements OnModuleInit {
     private readonly bodies: TransactionBodies,
     private readonly client: AppserviceClient,
     private readonly queries: AppserviceQueries,
-    private readonly events: EventFeed,
+    private readonly events: AppserviceEventFeed,
     private readonly ephemeral: EphemeralFeed,
     private readonly devices: DeviceFeed,
   ) {}

@@ -15,7 +15,7 @@ const hiddenType = 'org.matrix.dummy_event';
 
 /** Follows all events and puts those that services want into their transactions. */
 @Injectable()
-export class EventFeed {
+export class AppserviceEventFeed {
   #follower: Follower | undefined;
 
   constructor(

@@ -1,14 +1,14 @@
 import type { Db } from '@rookery/database';
 
 /** A local user who was in a room until a position of the stream `events`. */
-export interface Departure {
+export interface MemberGone {
   readonly roomId: string;
   readonly userId: string;
   readonly streamOrdering: number;
 }
 
-/** Most departures looked up at a start. */
-const maxDepartures = 10_000;
+/** Most of them looked up at a start. */
+const maxGone = 10_000;
 
 /** The local aliases of rooms. */
 export async function aliasesOfRooms(db: Db, roomIds: readonly string[]): Promise<Map<string, string[]>> {
@@ -42,11 +42,11 @@ export async function roomsOfUsers(db: Db, userIds: readonly string[]): Promise<
 }
 
 /** Local users who left, or were made to, behind a position of the stream. */
-export async function departuresAfter(db: Db, after: number, serverName: string): Promise<Departure[]> {
+export async function membersGoneSince(db: Db, after: number, serverName: string): Promise<MemberGone[]> {
   const rows = await db.query<{ room_id: string; user_id: string; event_stream_ordering: number }>(
     `SELECT m.room_id, m.user_id, m.event_stream_ordering FROM events e JOIN room_memberships m ON m.event_id = e.event_id
      WHERE e.stream_ordering > ? AND e.type = 'm.room.member' AND m.membership IN ('leave', 'ban') AND m.user_id LIKE ?
-     ORDER BY e.stream_ordering DESC LIMIT ${maxDepartures}`,
+     ORDER BY e.stream_ordering DESC LIMIT ${maxGone}`,
     [after, `%:${serverName}`],
   );
   return rows.map((row) => ({ roomId: row.room_id, userId: row.user_id, streamOrdering: row.event_stream_ordering }));

@@ -7,7 +7,7 @@ import { LRUCache } from 'lru-cache';
 import { AppserviceRegistry } from '../registration/appservice-registry.js';
 import type { Registration } from '../registration/registration.js';
 import { RoomMembers } from './room-members.js';
-import { aliasesOfRooms, departuresAfter, roomsOfUsers } from './room-interest.query.js';
+import { aliasesOfRooms, membersGoneSince, roomsOfUsers } from './room-interest.query.js';
 
 /** Services that are interested in something. */
 export type Services = ReadonlySet<Registration>;
@@ -73,8 +73,8 @@ export class RoomInterest implements OnModuleInit {
 
   /** Reads who went behind a position, as it was before a restart. */
   async recall(position: number): Promise<void> {
-    const departures = await departuresAfter(this.database, position, this.config.serverName);
-    for (const { roomId, userId, streamOrdering } of departures)
+    const gone = await membersGoneSince(this.database, position, this.config.serverName);
+    for (const { roomId, userId, streamOrdering } of gone)
       if (this.ofUser(userId).length > 0) this.#noteMove(roomId, { userId, streamOrdering, came: false });
   }
 

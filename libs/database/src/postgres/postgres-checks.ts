@@ -40,7 +40,7 @@ export function checkPostgres(facts: PostgresFacts, allowUnsafeLocale: boolean, 
     throw new DatabaseError(`The database ${database} is a read-only standby`, 'Connect to the primary server.');
   if (encoding !== 'UTF8')
     throw new DatabaseError(`The database ${database} has the encoding ${encoding} instead of UTF8`, recreate);
-  const found = foreignLocale(facts);
+  const found = unsuitedLocale(facts);
   if (found === undefined) return;
   const message = `The database ${database} has ${found} instead of 'C'`;
   if (!allowUnsafeLocale) {
@@ -52,7 +52,7 @@ export function checkPostgres(facts: PostgresFacts, allowUnsafeLocale: boolean, 
   logger.warn(message, { consequence: 'indexes on text may break when the system is updated' });
 }
 
-function foreignLocale({ collate, ctype, provider, locale }: PostgresFacts): string | undefined {
+function unsuitedLocale({ collate, ctype, provider, locale }: PostgresFacts): string | undefined {
   // PostgreSQL's own orders never change with the system, and sort as C does.
   if (provider === 'b') return undefined;
   if (provider === 'i') return `the ICU locale '${locale ?? ''}'`;

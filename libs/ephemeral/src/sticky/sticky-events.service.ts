@@ -3,7 +3,7 @@ import { Database } from '@rookery/database';
 import { stickyDurationOf } from '@rookery/events';
 import { Clock, Config, Logger, type Timer } from '@rookery/platform';
 import { type ChangedKeys, defineStream, type Stream, Streams } from '@rookery/replication';
-import { type EventBatch, EventStore, isServable, ReaderWishes, RoomHooks, type StoredEvent } from '@rookery/rooms';
+import { type EventBatch, EventStore, isServable, HiddenSenders, RoomHooks, type StoredEvent } from '@rookery/rooms';
 import {
   deleteExpiredSticky,
   deleteSticky,
@@ -54,7 +54,7 @@ export class StickyEvents implements OnModuleInit, OnModuleDestroy {
     private readonly clock: Clock,
     private readonly logger: Logger,
     private readonly events: EventStore,
-    private readonly wishes: ReaderWishes,
+    private readonly hidden: HiddenSenders,
     private readonly hooks: RoomHooks,
     config: Config,
     streams: Streams,
@@ -111,7 +111,7 @@ export class StickyEvents implements OnModuleInit, OnModuleDestroy {
     if (rows.length === 0) return { events: [], position };
     const [loaded, ignored] = await Promise.all([
       this.events.many(rows.map((row) => row.event_id)),
-      this.wishes.ignoredBy(userId),
+      this.hidden.ignoredBy(userId),
     ]);
     const events = rows.flatMap((row): StickyEvent[] => {
       const stored = loaded.get(row.event_id);

@@ -23,7 +23,7 @@ export interface ConnectionsParts {
 }
 
 /** The connections to other servers: by server name, so that two names never share one. */
-export class Connections {
+export class ServerConnections {
   readonly #pools: LRUCache<string, Pool>;
   readonly #sweeping: Timer;
 

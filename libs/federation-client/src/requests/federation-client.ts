@@ -14,7 +14,7 @@ import type { Destinations } from '../destinations/destinations.js';
 import type { OwnKeys } from '../signing/own-keys.js';
 import { untilAborted } from '../network/until-aborted.js';
 import { authorizationHeader } from '../signing/authorization.js';
-import type { Connections } from './connections.js';
+import type { ServerConnections } from './connections.js';
 import { failureOf } from './failure-of.js';
 import { FederationRequestError } from './federation-request-error.js';
 import { type RequestQuery, requestUri } from './request-path.js';
@@ -83,7 +83,7 @@ export interface FederationClientParts {
   readonly metrics: Metrics;
   readonly keys: OwnKeys;
   readonly destinations: Destinations;
-  readonly connections: Connections;
+  readonly connections: ServerConnections;
   readonly userAgent: string;
 }
 

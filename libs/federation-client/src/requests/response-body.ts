@@ -11,7 +11,7 @@ const decoders: Readonly<Record<string, () => Transform>> = {
 };
 
 /** Lets a number of bytes through. */
-class SizeLimit extends Transform {
+class BodySizeLimit extends Transform {
   #seen = 0;
   constructor(
     private readonly maxBytes: number,
@@ -38,7 +38,7 @@ export function boundedBody(
 ): Readable {
   const tooLarge = (): FederationRequestError =>
     new FederationRequestError(destination, 'too_large', `${destination} answered with more than ${maxBytes} bytes`);
-  const limit = new SizeLimit(maxBytes, tooLarge);
+  const limit = new BodySizeLimit(maxBytes, tooLarge);
   const fail = (error: unknown): void => void limit.destroy(explain(error));
   // Readers see the failure all the same; nobody may be reading yet.
   limit.on('error', () => undefined);

@@ -8,7 +8,7 @@ import {
   queryInteger,
   requiredQueryString,
 } from '@rookery/http';
-import { Downloads, type DownloadWish, type OpenFile, Thumbnails } from '@rookery/media';
+import { Downloads, type DownloadRequest, type OpenFile, Thumbnails } from '@rookery/media';
 import { Config, Ids } from '@rookery/platform';
 import { Readable } from 'node:stream';
 import { FederationAccess } from '../inbound/federation-access.js';
@@ -31,9 +31,9 @@ export class MediaForServersController {
   @Get('/_matrix/federation/v1/media/download/:mediaId')
   @FederationAccess()
   async download(@Inbound() request: InboundRequest, @Param('mediaId') mediaId: string): Promise<HttpReply> {
-    const wish = this.#wish(request, mediaId);
-    const media = await this.downloads.find(wish);
-    return this.#reply(await this.downloads.open(media, wish), media.mediaType, media.uploadName);
+    const download = this.#download(request, mediaId);
+    const media = await this.downloads.find(download);
+    return this.#reply(await this.downloads.open(media, download), media.mediaType, media.uploadName);
   }
 
   /** GET /_matrix/federation/v1/media/thumbnail/{mediaId} */
@@ -49,12 +49,12 @@ export class MediaForServersController {
       method: queryChoice(request, 'method', ['crop', 'scale']) ?? 'scale',
       animated: queryBoolean(request, 'animated') ?? false,
     };
-    const media = await this.downloads.find(this.#wish(request, mediaId));
+    const media = await this.downloads.find(this.#download(request, mediaId));
     const { thumbnail, file } = await this.thumbnails.open(media, wanted);
     return this.#reply(file, thumbnail.type, undefined);
   }
 
-  #wish(request: InboundRequest, mediaId: string): DownloadWish {
+  #download(request: InboundRequest, mediaId: string): DownloadRequest {
     const bounds = { max: longestUploadWaitMs, clamp: true };
     return {
       ...{ server: this.config.serverName, mediaId, authenticated: true, ip: request.ip },

@@ -8,7 +8,7 @@ const transferMs = 120_000;
 
 /** Brings media from the servers that have them. */
 @Injectable()
-export class RemoteMedia extends RemoteMediaFetcher {
+export class FederationMediaFetcher extends RemoteMediaFetcher {
   constructor(
     private readonly media: FederationMedia,
     source: RemoteMediaSource,

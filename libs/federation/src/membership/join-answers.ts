@@ -16,7 +16,7 @@ import { PduReplies, wirePdu } from '../rooms/pdu-replies.js';
 import { MembershipRequests } from './membership-requests.js';
 
 /** How a joining server wants its answer. */
-export interface JoinWishes {
+export interface JoinOptions {
   /** It can do without most of the members. */
   readonly omitMembers?: boolean;
   /** As the first version of the endpoint gave it. */
@@ -48,7 +48,7 @@ export class JoinAnswers {
     roomId: string,
     eventId: string,
     content: JsonObject,
-    { omitMembers = false, asPair = false }: JoinWishes,
+    { omitMembers = false, asPair = false }: JoinOptions,
   ): Promise<HttpReply> {
     const serversBefore = new Set(await this.servers.of(roomId));
     const stored = await this.requests.send('join', origin, roomId, eventId, content);

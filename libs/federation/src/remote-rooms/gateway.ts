@@ -6,7 +6,7 @@ import { type RemoteRoomGateway, RemoteRooms, type ResolvedAlias } from '@rooker
 import { Backfiller } from './backfiller.js';
 import { MissingEvents } from './missing-events.js';
 import { PolicyRequests } from './policy-requests.js';
-import { RemoteDepartures } from './remote-departures.js';
+import { RemoteLeaves } from './remote-leaves.js';
 import { RemoteDirectory } from './remote-directory.js';
 import { RemoteEventByTime } from './remote-event-by-time.js';
 import { RemoteInvites } from './remote-invites.js';
@@ -18,7 +18,7 @@ import { RoomHosts } from './room-hosts.js';
 export class FederationGateway implements RemoteRoomGateway {
   constructor(
     private readonly joins: RemoteJoins,
-    private readonly departures: RemoteDepartures,
+    private readonly leaves: RemoteLeaves,
     private readonly invites: RemoteInvites,
     private readonly directory: RemoteDirectory,
     private readonly backfiller: Backfiller,
@@ -49,11 +49,11 @@ export class FederationGateway implements RemoteRoomGateway {
   }
 
   knock(userId: string, roomId: string, servers: readonly string[], content: Readonly<JsonObject>): Promise<void> {
-    return this.departures.knock(userId, roomId, servers, content);
+    return this.leaves.knock(userId, roomId, servers, content);
   }
 
   leave(userId: string, roomId: string, servers: readonly string[], content: Readonly<JsonObject>): Promise<void> {
-    return this.departures.leave(userId, roomId, servers, content);
+    return this.leaves.leave(userId, roomId, servers, content);
   }
 
   invite(event: RoomEvent, roomState: readonly JsonObject[]): Promise<RoomEvent> {

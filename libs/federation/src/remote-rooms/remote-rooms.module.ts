@@ -10,7 +10,7 @@ import { MissingEvents } from './missing-events.js';
 import { PastEvents } from './past-events.js';
 import { PduChecker } from './pdu-checker.js';
 import { PolicyRequests } from './policy-requests.js';
-import { RemoteDepartures } from './remote-departures.js';
+import { RemoteLeaves } from './remote-leaves.js';
 import { RemoteDirectory } from './remote-directory.js';
 import { RemoteEventByTime } from './remote-event-by-time.js';
 import { RemoteInvites } from './remote-invites.js';
@@ -31,7 +31,7 @@ import { RoomHosts } from './room-hosts.js';
     PastEvents,
     PduChecker,
     PolicyRequests,
-    RemoteDepartures,
+    RemoteLeaves,
     RemoteDirectory,
     RemoteEventByTime,
     RemoteInvites,

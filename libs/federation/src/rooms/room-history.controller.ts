@@ -35,7 +35,7 @@ const checkRange = compileSchema({
 
 /** What a server may read of the rooms it is in. */
 @Controller()
-export class RoomHistoryController {
+export class RoomHistoryForServersController {
   constructor(
     private readonly history: RoomHistory,
     private readonly hierarchy: SpaceHierarchy,

@@ -9,7 +9,7 @@ import { EventTexts } from './event-texts.js';
 import { type Audience, audienceOf, RemoteAudience } from './remote-audience.js';
 import {
   deleteRoomMarks,
-  departuresFrom,
+  membersGoneSince,
   hiddenType,
   localEvents,
   type OutgoingEvent,
@@ -55,7 +55,7 @@ export interface FeedStep {
  * servers cost a look at a list.
  */
 @Injectable()
-export class EventFeed implements OnModuleInit {
+export class FederationEventFeed implements OnModuleInit {
   #pending: Addressed[] = [];
   /** Of events behind this place everything is noted. */
   #notedFrom = Number.MAX_SAFE_INTEGER;
@@ -203,10 +203,10 @@ export class EventFeed implements OnModuleInit {
     const wanted = rows.filter(({ type }) => type !== hiddenType);
     if (wanted.length === 0) return { events: [], reached };
     const roomIds = [...new Set(wanted.map(({ roomId }) => roomId))];
-    const [present, acls, departures] = await Promise.all([
+    const [present, acls, gone] = await Promise.all([
       serversInRooms(database, roomIds),
       serverAclsOf(database, roomIds),
-      departuresFrom(database, roomIds, after),
+      membersGoneSince(database, roomIds, after),
     ]);
     const audiences = new Map<string, Audience>();
     for (const [roomId, servers] of present)
@@ -214,7 +214,7 @@ export class EventFeed implements OnModuleInit {
         servers: servers.filter((server) => server !== config.serverName),
         aclId: acls.get(roomId),
       });
-    const departed = Map.groupBy(departures, ({ roomId }) => roomId);
+    const departed = Map.groupBy(gone, ({ roomId }) => roomId);
     return {
       reached,
       events: wanted.flatMap((event): Addressed[] => {

@@ -3,7 +3,7 @@ import { Database } from '@rookery/database';
 import { Destinations, FederationClient } from '@rookery/federation-client';
 import { Clock, Config, Ids, Lifecycle, Logger, Metrics } from '@rookery/platform';
 import { Destination, type DestinationParts } from './destination.js';
-import { EventFeed } from './event-feed.js';
+import { FederationEventFeed } from './event-feed.js';
 import { EventTexts } from './event-texts.js';
 import type { EduStore } from './outgoing-edu.js';
 import { RemoteAudience } from './remote-audience.js';
@@ -37,7 +37,7 @@ export class FederationSender implements OnModuleInit {
     private readonly logger: Logger,
     private readonly audience: RemoteAudience,
     private readonly known: Destinations,
-    private readonly feed: EventFeed,
+    private readonly feed: FederationEventFeed,
     ids: Ids,
     config: Config,
     metrics: Metrics,

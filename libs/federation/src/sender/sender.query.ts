@@ -19,7 +19,7 @@ export interface LocalEvent extends OutgoingEvent {
 }
 
 /** A server whose last member left a room, or may have. */
-export interface Departure {
+export interface MemberGone {
   readonly roomId: string;
   readonly userId: string;
   readonly streamOrdering: number;
@@ -204,7 +204,7 @@ export async function localEvents(
 }
 
 /** Users of other servers who left rooms, or were made to, behind a place. */
-export async function departuresFrom(db: Db, roomIds: readonly string[], after: number): Promise<Departure[]> {
+export async function membersGoneSince(db: Db, roomIds: readonly string[], after: number): Promise<MemberGone[]> {
   const rows = await db.query<{ room_id: string; user_id: string; event_stream_ordering: number }>(
     `SELECT room_id, user_id, event_stream_ordering FROM room_memberships
      WHERE ${db.dialect.anyOf('room_id')} AND event_stream_ordering > ? AND membership IN ('leave', 'ban')`,

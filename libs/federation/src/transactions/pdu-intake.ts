@@ -13,7 +13,7 @@ import { domainOf, isJsonObject, isValidRoomId } from '@rookery/matrix-types';
 import { callbackContext, ModuleDispatcher, toModuleEvent } from '@rookery/module-host';
 import { Config, Logger } from '@rookery/platform';
 import { EventStore, RoomServers, RoomStateReader } from '@rookery/rooms';
-import { OutOfBandDepartures } from '../membership/out-of-band-departures.js';
+import { OutOfBandLeaves } from '../membership/out-of-band-leaves.js';
 
 /** What became of each PDU of a transaction, by event id; the texts are for people. */
 export type PduResults = Map<string, { error?: string }>;
@@ -51,7 +51,7 @@ export class PduIntake {
     private readonly events: EventStore,
     private readonly state: RoomStateReader,
     private readonly servers: RoomServers,
-    private readonly departures: OutOfBandDepartures,
+    private readonly leaves: OutOfBandLeaves,
     private readonly modules: ModuleDispatcher,
     private readonly config: Config,
     logger: Logger,
@@ -120,7 +120,7 @@ export class PduIntake {
   /** Why an event is not wanted; empty when that is nobody's fault. */
   async #refusal(origin: string, event: RoomEvent, room: RoomFacts): Promise<string | undefined> {
     if (!room.isOurs) {
-      return (await this.departures.take(event)) ? '' : 'This server is not in the room';
+      return (await this.leaves.take(event)) ? '' : 'This server is not in the room';
     }
     if (!this.modules.has('shouldDropFederatedEvent')) return undefined;
     const context = callbackContext(undefined, { source: 'federation', origin });

@@ -11,7 +11,7 @@ import { Arrivals } from '../uploads/arrivals.js';
 import { RemoteMedia } from './remote-media.service.js';
 
 /** Who asks for a file, and how. */
-export interface DownloadWish {
+export interface DownloadRequest {
   readonly server: string;
   readonly mediaId: string;
   /** The request carried a token: media for logged-in users is shown. */
@@ -44,10 +44,10 @@ export class Downloads {
    * @throws MatrixError 404 `M_NOT_FOUND`: unknown, withheld or for logged-in users only; 504 `M_NOT_YET_UPLOADED`; and
    *   what {@link RemoteMedia.fetch} throws
    */
-  async find(wish: DownloadWish): Promise<Media> {
-    const { server, mediaId } = wish;
+  async find(download: DownloadRequest): Promise<Media> {
+    const { server, mediaId } = download;
     if (!isValidMediaServer(server) || !isValidMediaId(mediaId)) throw notFound();
-    const media = server === this.config.serverName ? await this.#local(wish) : await this.#remote(wish);
+    const media = server === this.config.serverName ? await this.#local(download) : await this.#remote(download);
     this.accessTimes.note(media);
     return media;
   }
@@ -56,14 +56,14 @@ export class Downloads {
    * The contents of a file that {@link find} gave.
    * @throws MatrixError as {@link find}
    */
-  async open(media: Media, wish: DownloadWish): Promise<OpenFile> {
+  async open(media: Media, download: DownloadRequest): Promise<OpenFile> {
     const opened = await this.files.open(placeOf(media));
     if (opened !== undefined) return opened;
     if (media.origin === undefined) {
       this.logger.warn('The file of a medium is missing', { media_id: media.mediaId });
       throw notFound();
     }
-    const again = await this.files.open(placeOf(await this.refetch(wish)));
+    const again = await this.files.open(placeOf(await this.refetch(download)));
     if (again === undefined) throw notFound();
     return again;
   }
@@ -72,50 +72,51 @@ export class Downloads {
    * Fetches a file of another server again: its row is here, but its contents are not.
    * @throws MatrixError as {@link find}
    */
-  async refetch(wish: DownloadWish): Promise<Media> {
-    if (wish.server === this.config.serverName) throw notFound();
-    return this.#fetch(wish);
+  async refetch(download: DownloadRequest): Promise<Media> {
+    if (download.server === this.config.serverName) throw notFound();
+    return this.#fetch(download);
   }
 
-  async #local(wish: DownloadWish): Promise<Media> {
-    const key = { origin: undefined, mediaId: wish.mediaId };
+  async #local(download: DownloadRequest): Promise<Media> {
+    const key = { origin: undefined, mediaId: download.mediaId };
     const found = await findMedia(this.database, key);
     if (found === undefined) throw notFound();
-    this.#mayShow(found, wish);
+    this.#mayShow(found, download);
     if (found.sizeBytes !== undefined) return found;
-    const arrived = await this.arrivals.wait(wish.mediaId, wish.timeoutMs, wish.signal, async () => {
+    const arrived = await this.arrivals.wait(download.mediaId, download.timeoutMs, download.signal, async () => {
       const media = await findMedia(this.database, key);
       return media === undefined || media.sizeBytes !== undefined ? { media } : undefined;
     });
     if (arrived === undefined) throw new MatrixError(504, 'M_NOT_YET_UPLOADED', 'The file was not uploaded yet');
     if (arrived.media === undefined) throw notFound();
-    this.#mayShow(arrived.media, wish);
+    this.#mayShow(arrived.media, download);
     return arrived.media;
   }
 
-  async #remote(wish: DownloadWish): Promise<Media> {
-    if (this.config.get('prevent_media_downloads_from').includes(wish.server)) throw notFound();
-    const found = await findMedia(this.database, { origin: wish.server, mediaId: wish.mediaId });
+  async #remote(download: DownloadRequest): Promise<Media> {
+    if (this.config.get('prevent_media_downloads_from').includes(download.server)) throw notFound();
+    const found = await findMedia(this.database, { origin: download.server, mediaId: download.mediaId });
     if (found !== undefined) {
-      this.#mayShow(found, wish);
+      this.#mayShow(found, download);
       if (found.sizeBytes !== undefined) return found;
     }
-    return this.#fetch(wish);
+    return this.#fetch(download);
   }
 
-  async #fetch(wish: DownloadWish): Promise<Media> {
-    if (wish.allowRemote === false) throw notFound();
+  async #fetch(download: DownloadRequest): Promise<Media> {
+    if (download.allowRemote === false) throw notFound();
     // What would be kept for logged-in users only is not fetched for others.
-    if (!wish.authenticated && this.config.get('enable_authenticated_media')) throw notFound();
-    const { server: origin, mediaId, timeoutMs, ip } = wish;
+    if (!download.authenticated && this.config.get('enable_authenticated_media')) throw notFound();
+    const { server: origin, mediaId, timeoutMs, ip } = download;
     const fetched = await this.remote.fetch({ origin, mediaId, timeoutMs, ip });
-    this.#mayShow(fetched, wish);
+    this.#mayShow(fetched, download);
     return fetched;
   }
 
-  #mayShow(media: Media, wish: DownloadWish): void {
-    if (media.quarantinedBy !== undefined && wish.evenQuarantined !== true) throw notFound();
-    if (media.authenticated && !wish.authenticated && this.config.get('enable_authenticated_media')) throw notFound();
+  #mayShow(media: Media, download: DownloadRequest): void {
+    if (media.quarantinedBy !== undefined && download.evenQuarantined !== true) throw notFound();
+    if (media.authenticated && !download.authenticated && this.config.get('enable_authenticated_media'))
+      throw notFound();
   }
 }
 

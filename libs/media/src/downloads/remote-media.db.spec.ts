@@ -7,7 +7,7 @@ import { buildMedia, fixtureMigrations, type MediaFixture } from '../media.fixtu
 import { MediaRemoval } from '../moderation/media-removal.service.js';
 import { Quarantine } from '../moderation/quarantine.service.js';
 import { AccessTimes } from '../records/access-times.js';
-import { Downloads, type DownloadWish } from './downloads.service.js';
+import { Downloads, type DownloadRequest } from './downloads.service.js';
 import {
   type RemoteFile,
   RemoteMediaFetcher,
@@ -46,7 +46,7 @@ eachDatabase('media of other servers', (open) => {
   };
   afterEach(() => media?.close());
 
-  const wish = (more: Partial<DownloadWish> = {}): DownloadWish => ({
+  const download = (more: Partial<DownloadRequest> = {}): DownloadRequest => ({
     server: 'other.example:8448',
     mediaId: 'abc-1',
     authenticated: true,
@@ -55,10 +55,10 @@ eachDatabase('media of other servers', (open) => {
     signal: new AbortController().signal,
     ...more,
   });
-  const get = async (more: Partial<DownloadWish> = {}): Promise<string> => {
+  const get = async (more: Partial<DownloadRequest> = {}): Promise<string> => {
     const downloads = media.get(Downloads);
-    const found = await downloads.find(wish(more));
-    const opened = await downloads.open(found, wish(more));
+    const found = await downloads.find(download(more));
+    const opened = await downloads.open(found, download(more));
     return Buffer.concat(await opened.stream().toArray()).toString();
   };
   const key = { origin: 'other.example:8448', mediaId: 'abc-1' };

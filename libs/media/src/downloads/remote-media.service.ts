@@ -15,7 +15,7 @@ import { claimedType, cleanName } from '../uploads/incoming-file.js';
 import { type RemoteFile, RemoteMediaSource } from './remote-media-fetcher.js';
 
 /** Who asks for a file of another server. */
-export interface RemoteMediaWish {
+export interface RemoteDownload {
   readonly origin: string;
   readonly mediaId: string;
   readonly timeoutMs: number;
@@ -60,22 +60,22 @@ export class RemoteMedia {
    * @throws MatrixError 404 `M_NOT_FOUND`, 429 `M_LIMIT_EXCEEDED`, 502 `M_TOO_LARGE`, 502 `M_UNKNOWN` when the other server
    *   cannot be reached, 504 `M_NOT_YET_UPLOADED`, and what a module refuses with
    */
-  async fetch(wish: RemoteMediaWish): Promise<Media> {
-    const key = `${wish.origin}/${wish.mediaId}`;
+  async fetch(download: RemoteDownload): Promise<Media> {
+    const key = `${download.origin}/${download.mediaId}`;
     let fetching = this.#fetching.get(key);
     if (fetching === undefined) {
-      if (!(await this.#limiter.mayTake(limiterName, wish.ip))) await this.#limiter.take(limiterName, wish.ip);
-      fetching = this.#fetching.get(key) ?? this.#begin(key, wish);
+      if (!(await this.#limiter.mayTake(limiterName, download.ip))) await this.#limiter.take(limiterName, download.ip);
+      fetching = this.#fetching.get(key) ?? this.#begin(key, download);
     }
     return fetching;
   }
 
-  #begin(key: string, wish: RemoteMediaWish): Promise<Media> {
-    const { origin } = wish;
+  #begin(key: string, download: RemoteDownload): Promise<Media> {
+    const { origin } = download;
     if (this.#fetching.size >= maxAtOnce || this.#ofServer.of(origin) >= maxAtOnceOfServer)
       throw MatrixError.limitExceeded(retryWhenBusyMs);
     this.#ofServer.add(origin);
-    const fetching = this.#fetch(wish).finally(() => {
+    const fetching = this.#fetch(download).finally(() => {
       this.#fetching.delete(key);
       this.#ofServer.remove(origin);
     });
@@ -83,18 +83,18 @@ export class RemoteMedia {
     return fetching;
   }
 
-  async #fetch(wish: RemoteMediaWish): Promise<Media> {
+  async #fetch(download: RemoteDownload): Promise<Media> {
     const maxBytes = this.config.get('max_upload_size');
-    const file = await this.#ask(wish, maxBytes);
+    const file = await this.#ask(download, maxBytes);
     const tooLarge = (): MatrixError => new MatrixError(502, 'M_TOO_LARGE', 'The file is too large for this server');
     const staged = await this.files.stage();
     try {
       if ((file.sizeBytes ?? 0) > maxBytes) throw tooLarge();
-      if (file.sizeBytes !== undefined) await this.#charge(wish.ip, file.sizeBytes);
-      await this.#read(staged, file, wish.origin, maxBytes, tooLarge);
+      if (file.sizeBytes !== undefined) await this.#charge(download.ip, file.sizeBytes);
+      await this.#read(staged, file, download.origin, maxBytes, tooLarge);
       // Whose size was not announced is paid for afterwards: the next one will have to wait.
-      if (file.sizeBytes === undefined) await this.#charge(wish.ip, staged.sizeBytes).catch(() => undefined);
-      return await this.#keep(wish, file, staged);
+      if (file.sizeBytes === undefined) await this.#charge(download.ip, staged.sizeBytes).catch(() => undefined);
+      return await this.#keep(download, file, staged);
     } catch (error) {
       endOf(file.body);
       await staged.discard();
@@ -102,8 +102,8 @@ export class RemoteMedia {
     }
   }
 
-  async #ask(wish: RemoteMediaWish, maxBytes: number): Promise<RemoteFile> {
-    const { origin, mediaId, timeoutMs } = wish;
+  async #ask(download: RemoteDownload, maxBytes: number): Promise<RemoteFile> {
+    const { origin, mediaId, timeoutMs } = download;
     const { fetcher } = this.source;
     if (fetcher === undefined) throw MatrixError.notFound('This server cannot reach other servers');
     let file: RemoteFile | undefined;
@@ -135,8 +135,8 @@ export class RemoteMedia {
     await staged.finish();
   }
 
-  async #keep(wish: RemoteMediaWish, file: RemoteFile, staged: StagedFile): Promise<Media> {
-    const { origin, mediaId } = wish;
+  async #keep(download: RemoteDownload, file: RemoteFile, staged: StagedFile): Promise<Media> {
+    const { origin, mediaId } = download;
     const fileId = this.ids.letters(24);
     const place = placeOf({ origin, fileId, urlCache: undefined });
     const mediaType = claimedType(file.mediaType);

@@ -1,6 +1,6 @@
 import { type InboundRequest, queryBoolean, queryInteger } from '@rookery/http';
 import type { Requester } from '@rookery/platform';
-import type { DownloadWish } from '../downloads/downloads.service.js';
+import type { DownloadRequest } from '../downloads/downloads.service.js';
 
 const defaultTimeoutMs = 20_000;
 const longestTimeoutMs = 60_000;
@@ -10,12 +10,12 @@ const longestTimeoutMs = 60_000;
  * @param requester `undefined` on the endpoints that take no token
  * @throws MatrixError 400 `M_INVALID_PARAM`
  */
-export function downloadWish(
+export function downloadRequest(
   request: InboundRequest,
   server: string,
   mediaId: string,
   requester: Requester | undefined,
-): DownloadWish {
+): DownloadRequest {
   const timeoutMs = queryInteger(request, 'timeout_ms', { max: longestTimeoutMs, clamp: true }) ?? defaultTimeoutMs;
   const bypass = requester?.isAdmin === true && queryBoolean(request, 'admin_unsafely_bypass_quarantine') === true;
   return {

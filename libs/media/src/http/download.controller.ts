@@ -3,7 +3,7 @@ import { Access, type HttpReply, Inbound, type InboundRequest, Who } from '@rook
 import type { Requester } from '@rookery/platform';
 import { clientMediaPath, mediaPaths } from './media-paths.js';
 import { cleanName } from '../uploads/incoming-file.js';
-import { downloadWish } from './download-request.js';
+import { downloadRequest } from './download-request.js';
 import { Downloads } from '../downloads/downloads.service.js';
 import { fileReply } from '../downloads/file-reply.js';
 
@@ -38,9 +38,9 @@ export class DownloadController {
     { serverName = '', mediaId = '', fileName }: Record<string, string>,
     requester: Requester | undefined,
   ): Promise<HttpReply> {
-    const wish = downloadWish(request, serverName, mediaId, requester);
-    const media = await this.downloads.find(wish);
-    const file = await this.downloads.open(media, wish);
+    const download = downloadRequest(request, serverName, mediaId, requester);
+    const media = await this.downloads.find(download);
+    const file = await this.downloads.open(media, download);
     return fileReply(request, file, {
       mediaType: media.mediaType,
       name: cleanName(fileName) ?? media.uploadName,

@@ -12,11 +12,11 @@ import {
 } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
-import { downloadWish } from './download-request.js';
+import { downloadRequest } from './download-request.js';
 import { Downloads } from '../downloads/downloads.service.js';
 import { fileReply } from '../downloads/file-reply.js';
 import { clientMediaPath, mediaPaths } from './media-paths.js';
-import { Thumbnails, type ThumbnailWish } from '../thumbnails/thumbnails.service.js';
+import { Thumbnails, type ThumbnailRequest } from '../thumbnails/thumbnails.service.js';
 
 const largestPx = 8_192;
 const extensions: Readonly<Record<string, string>> = { 'image/png': 'png', 'image/webp': 'webp', 'image/gif': 'gif' };
@@ -58,12 +58,12 @@ export class ThumbnailController {
     mediaId: string,
     requester: Requester | undefined,
   ): Promise<HttpReply> {
-    const wanted = thumbnailWish(request);
-    const wish = downloadWish(request, server, mediaId, requester);
-    const media = await this.downloads.find(wish);
+    const wanted = thumbnailRequest(request);
+    const download = downloadRequest(request, server, mediaId, requester);
+    const media = await this.downloads.find(download);
     const { thumbnail, file } = await this.thumbnails.open(media, wanted).catch(async (error: unknown) => {
       if (media.origin === undefined || !MatrixError.is(error) || error.status !== 404) throw error;
-      return this.thumbnails.open(await this.downloads.refetch(wish), wanted);
+      return this.thumbnails.open(await this.downloads.refetch(download), wanted);
     });
     const { widthPx, heightPx, method, type } = thumbnail;
     return fileReply(request, file, {
@@ -76,7 +76,7 @@ export class ThumbnailController {
 }
 
 /** @throws MatrixError 400 `M_MISSING_PARAM`, `M_INVALID_PARAM` */
-function thumbnailWish(request: InboundRequest): ThumbnailWish {
+function thumbnailRequest(request: InboundRequest): ThumbnailRequest {
   const pixels = (name: string): number => {
     requiredQueryString(request, name);
     return Math.min(queryInteger(request, name, { min: 1 }) ?? 1, largestPx);

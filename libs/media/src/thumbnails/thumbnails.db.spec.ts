@@ -10,7 +10,7 @@ import type { MediaKey } from '../records/media.js';
 import { MediaRemoval } from '../moderation/media-removal.service.js';
 import { MediaFiles } from '../storage/media-files.js';
 import { ImageEngine } from './image-engine.js';
-import { Thumbnails, type ThumbnailWish } from './thumbnails.service.js';
+import { Thumbnails, type ThumbnailRequest } from './thumbnails.service.js';
 
 const picture = (width: number, height: number, options: { alpha?: boolean } = {}): Sharp =>
   sharp({
@@ -55,13 +55,13 @@ eachDatabase('thumbnails', (open) => {
 
   const get = async (
     key: MediaKey,
-    wish: Partial<ThumbnailWish> = {},
+    wanted: Partial<ThumbnailRequest> = {},
   ): Promise<{ type: string; width: number; height: number; pages: number; format: string; path: string }> => {
     const found = await media.get(MediaLibrary).find(key);
     if (!found) throw new Error('unknown');
     const opened = await media
       .get(Thumbnails)
-      .open(found, { widthPx: 96, heightPx: 96, method: 'crop', animated: false, ...wish });
+      .open(found, { widthPx: 96, heightPx: 96, method: 'crop', animated: false, ...wanted });
     const bytes = await bytesOf(opened.file.stream());
     expect(bytes.length).toBe(opened.thumbnail.sizeBytes);
     const { width, height, pageHeight, pages = 1, format } = await sharp(bytes).metadata();
@@ -85,7 +85,7 @@ eachDatabase('thumbnails', (open) => {
     );
   });
 
-  it('fit the wish', async () => {
+  it('fit the wanted', async () => {
     await build();
     const key = await media.upload(await picture(1000, 500).jpeg().toBuffer(), 'image/jpeg');
     expect(await get(key)).toMatchObject({ type: 'image/jpeg', format: 'jpeg', width: 96, height: 96 });
@@ -95,8 +95,8 @@ eachDatabase('thumbnails', (open) => {
   it('keep transparency, and are never larger than the image', async () => {
     await build();
     const key = await media.upload(await picture(50, 20, { alpha: true }).png().toBuffer(), 'image/png');
-    const wish = { widthPx: 800, heightPx: 600, method: 'scale' } as const;
-    expect(await get(key, wish)).toMatchObject({ type: 'image/png', width: 50, height: 20 });
+    const wanted = { widthPx: 800, heightPx: 600, method: 'scale' } as const;
+    expect(await get(key, wanted)).toMatchObject({ type: 'image/png', width: 50, height: 20 });
     expect(await get(key)).toMatchObject({ type: 'image/png', width: 50, height: 20 });
   });
 

@@ -11,7 +11,7 @@ import { bestThumbnail, type ThumbnailSize } from '../records/thumbnail-choice.j
 import { insertThumbnails, type StoredThumbnail, thumbnailsOf } from '../records/thumbnail.query.js';
 
 /** What a client would like to have. */
-export interface ThumbnailWish extends ThumbnailSize {
+export interface ThumbnailRequest extends ThumbnailSize {
   /** An animation, if the file is one. */
   readonly animated: boolean;
 }
@@ -69,10 +69,10 @@ export class Thumbnails implements OnModuleDestroy {
    */
   async open(
     media: Media,
-    wish: ThumbnailWish,
+    wanted: ThumbnailRequest,
   ): Promise<{ readonly thumbnail: StoredThumbnail; readonly file: OpenFile }> {
     if (!isImage(media)) throw new MatrixError(400, 'M_UNKNOWN', 'There are no thumbnails of files of this kind');
-    const thumbnail = await this.#find(media, wish);
+    const thumbnail = await this.#find(media, wanted);
     const place = thumbnailPlace(media, thumbnail);
     const found = await this.files.open(place);
     if (found !== undefined) return { thumbnail, file: found };
@@ -83,34 +83,36 @@ export class Thumbnails implements OnModuleDestroy {
     return { thumbnail, file };
   }
 
-  async #find(media: Media, wish: ThumbnailWish): Promise<StoredThumbnail> {
+  async #find(media: Media, wanted: ThumbnailRequest): Promise<StoredThumbnail> {
     const stored = await thumbnailsOf(this.database, media);
     const still = stored.filter(({ type }) => type !== animatedType);
-    if (wish.animated) {
-      const animated = await this.#animated(media, wish, stored);
+    if (wanted.animated) {
+      const animated = await this.#animated(media, wanted, stored);
       if (animated !== undefined) return animated;
     }
     if (this.config.get('dynamic_thumbnails')) {
-      const size = toOrder(wish);
+      const size = toOrder(wanted);
       const exact = still.find((one) => isSameSize(one, size));
       if (exact !== undefined) return exact;
       if (still.length < maxDynamicCount) return only(await this.#make(media, [size], false, true));
     }
     const usual = still.length > 0 ? still : await this.#usual(media);
-    return bestThumbnail(usual, wish) ?? only(await this.#make(media, [toOrder(wish)], false, true));
+    return bestThumbnail(usual, wanted) ?? only(await this.#make(media, [toOrder(wanted)], false, true));
   }
 
   async #animated(
     media: Media,
-    wish: ThumbnailWish,
+    wanted: ThumbnailRequest,
     stored: readonly StoredThumbnail[],
   ): Promise<StoredThumbnail | undefined> {
     const sizes = this.config.get('thumbnail_sizes').map(sizeOf);
-    const size = this.config.get('dynamic_thumbnails') ? toOrder(wish) : (bestThumbnail(sizes, wish) ?? toOrder(wish));
+    const size = this.config.get('dynamic_thumbnails')
+      ? toOrder(wanted)
+      : (bestThumbnail(sizes, wanted) ?? toOrder(wanted));
     const animated = stored.filter(({ type }) => type === animatedType);
     const exact = animated.find((one) => isSameSize(one, size));
     if (exact !== undefined) return exact;
-    if (animated.length >= maxDynamicCount) return bestThumbnail(animated, wish);
+    if (animated.length >= maxDynamicCount) return bestThumbnail(animated, wanted);
     if (!mayBeAnimation(media)) return undefined;
     return (await this.#make(media, [size], true, true))[0];
   }

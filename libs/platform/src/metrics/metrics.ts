@@ -83,7 +83,7 @@ export class Metrics {
         }
       },
     });
-    const face: CounterMetric<string> = {
+    const counter: CounterMetric<string> = {
       inc: (values, amount = 1) => metric.inc(values, amount),
       child: (values) => {
         const child = { values, amount: 0 };
@@ -91,8 +91,8 @@ export class Metrics {
         return { inc: (amount = 1) => void (child.amount += amount) };
       },
     };
-    this.#counters.set(full, face);
-    return face;
+    this.#counters.set(full, counter);
+    return counter;
   }
 
   /**
@@ -120,15 +120,15 @@ export class Metrics {
         help,
         labelNames: [...labels],
         registers: [this.#registry],
-        ...(collect ? { collect: () => collect(face) } : {}),
+        ...(collect ? { collect: () => collect(gauge) } : {}),
       });
-    const face: GaugeMetric<string> = {
+    const gauge: GaugeMetric<string> = {
       set: (values, value) => metric.set(values, value),
       inc: (values, amount = 1) => metric.inc(values, amount),
       dec: (values, amount = 1) => metric.dec(values, amount),
       remove: (values) => metric.remove(values),
     };
-    return face;
+    return gauge;
   }
 
   /** A histogram from the table, or one of our own. */

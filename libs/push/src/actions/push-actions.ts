@@ -7,7 +7,7 @@ import {
   delayedTxnPrefix,
   type EventBatch,
   EventStore,
-  InviteWishes,
+  InvitePermissions,
   isServable,
   RoomHooks,
   type RoomView,
@@ -107,7 +107,7 @@ export class PushActions implements OnModuleInit {
     private readonly names: NamesInText,
     private readonly counts: PushCounts,
     private readonly events: EventStore,
-    private readonly inviteWishes: InviteWishes,
+    private readonly invitePermissions: InvitePermissions,
     private readonly hooks: RoomHooks,
     private readonly config: Config,
     private readonly logger: Logger,
@@ -348,8 +348,8 @@ export class PushActions implements OnModuleInit {
 
   /** Whom an invite is for, if they want to hear of it. */
   #welcome({ sender, stateKey }: RoomEvent & { readonly stateKey: string }): Soon<string | undefined> {
-    if (!this.inviteWishes.hasFilters) return stateKey;
-    return this.inviteWishes.of(stateKey).then((judge) => (judge(sender) === 'allow' ? stateKey : undefined));
+    if (!this.invitePermissions.hasFilters) return stateKey;
+    return this.invitePermissions.of(stateKey).then((judge) => (judge(sender) === 'allow' ? stateKey : undefined));
   }
 
   #isLocal(userId: string): boolean {

@@ -10,8 +10,8 @@ import { RoomStoreModule } from '../store/store.module.js';
 import { AutoAcceptInvites } from './auto-accept.service.js';
 import { AutoJoinRooms } from './auto-join-rooms.js';
 import { AutoJoins } from './auto-joins.js';
-import { Departures } from './departures.js';
-import { GuestDepartures } from './guest-departures.service.js';
+import { LeaveOnDeactivation } from './leave-on-deactivation.js';
+import { GuestEviction } from './guest-eviction.service.js';
 import { ProfilePropagation } from './profile-propagation.js';
 
 /** What becomes of rooms when accounts come, change and go, in the process that writes events. */
@@ -26,7 +26,7 @@ import { ProfilePropagation } from './profile-propagation.js';
     RoomStateModule,
     RoomStoreModule,
   ],
-  providers: [AutoAcceptInvites, AutoJoinRooms, AutoJoins, Departures, GuestDepartures, ProfilePropagation],
+  providers: [AutoAcceptInvites, AutoJoinRooms, AutoJoins, LeaveOnDeactivation, GuestEviction, ProfilePropagation],
   exports: [ProfilePropagation],
 })
 export class RoomAccountsModule {}

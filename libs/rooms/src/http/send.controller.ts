@@ -75,7 +75,7 @@ export class SendController {
     @Param('txnId') txnId: string | undefined,
     @JsonBody(redactSchema, { optional: true }) body: JsonObject,
   ): Promise<object> {
-    const { types, content } = this.related.wishesIn(body);
+    const { types, content } = this.related.optionsIn(body);
     const sent = await this.creation.send(requester, { roomId, type: 'm.room.redaction', content, redacts }, txnId);
     await this.related.redact(requester, roomId, redacts, types, content);
     return { event_id: sent.eventId };

@@ -5,7 +5,7 @@ import { MatrixError } from '@rookery/matrix-types';
 import { callbackContext, type GateVerdict, ModuleDispatcher, refusalError, toModuleEvent } from '@rookery/module-host';
 import { Config, type Requester } from '@rookery/platform';
 import { isLocalUser } from '@rookery/users';
-import { InviteWishes } from './invite-wishes.js';
+import { InvitePermissions } from './invite-permissions.js';
 
 /** Whether somebody may be invited: limits, settings, modules, and what the invited wish. */
 @Injectable()
@@ -14,7 +14,7 @@ export class InvitePolicy {
     private readonly limiter: RateLimiter,
     private readonly modules: ModuleDispatcher,
     private readonly config: Config,
-    private readonly wishes: InviteWishes,
+    private readonly permissions: InvitePermissions,
   ) {}
 
   /**
@@ -36,7 +36,7 @@ export class InvitePolicy {
       const verdict = await this.modules.gate('userMayInvite', context, requester.userId, target, roomId ?? '');
       if (!isDelivered(verdict)) return false;
     }
-    await this.checkWishes(requester.userId, target);
+    await this.checkPermissions(requester.userId, target);
     return true;
   }
 
@@ -63,7 +63,7 @@ export class InvitePolicy {
       const verdict = await this.modules.gate('userMayInvite', context, event.sender, target, event.roomId);
       if (!isDelivered(verdict)) return false;
     }
-    await this.checkWishes(event.sender, target);
+    await this.checkPermissions(event.sender, target);
     return true;
   }
 
@@ -71,9 +71,9 @@ export class InvitePolicy {
    * Honors what a local user has set about invites. What is to be ignored passes: it is not shown, and its sender not told.
    * @throws MatrixError 403 `M_INVITE_BLOCKED`
    */
-  async checkWishes(inviter: string, target: string): Promise<void> {
+  async checkPermissions(inviter: string, target: string): Promise<void> {
     if (!isLocalUser(target, this.config.serverName)) return;
-    if (await this.wishes.blocks(target, inviter)) {
+    if (await this.permissions.blocks(target, inviter)) {
       throw new MatrixError(403, 'M_INVITE_BLOCKED', `${target} does not take invites from ${inviter}`);
     }
   }

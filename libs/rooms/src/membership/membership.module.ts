@@ -8,7 +8,7 @@ import { RoomStoreModule } from '../store/store.module.js';
 import { ComplexRooms } from './complex-rooms.js';
 import { IdentityServers } from './identity-servers.js';
 import { InvitePolicy } from './invite-policy.js';
-import { InviteWishes } from './invite-wishes.js';
+import { InvitePermissions } from './invite-permissions.js';
 import { JoinService } from './join.service.js';
 import { MemberEvents } from './member-events.js';
 import { MemberProfiles } from './member-profiles.js';
@@ -25,7 +25,7 @@ import { ThreepidInvites } from './threepid-invites.js';
     ComplexRooms,
     IdentityServers,
     InvitePolicy,
-    InviteWishes,
+    InvitePermissions,
     JoinService,
     MemberEvents,
     MemberProfiles,
@@ -38,7 +38,7 @@ import { ThreepidInvites } from './threepid-invites.js';
   exports: [
     ComplexRooms,
     InvitePolicy,
-    InviteWishes,
+    InvitePermissions,
     JoinService,
     MemberEvents,
     MemberProfiles,

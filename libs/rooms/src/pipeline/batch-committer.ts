@@ -8,7 +8,7 @@ import { type EventBatch, type MemberMove, type PushNote, RoomHooks, type RoomVi
 import { RecentEvents } from '../store/recent-events.js';
 import { TimelineGaps } from '../store/timeline-gaps.js';
 import { EventStore, sameServer } from '../store/event-store.js';
-import { Gathering } from './gathering.js';
+import { GroupCommit } from './group-commit.js';
 import { type EventKey, RoomIds } from '../store/room-ids.js';
 import { isServable, type StoredEvent } from '../model/stored-event.js';
 import type { WorkingRoom } from '../room/working-room.js';
@@ -36,7 +36,7 @@ interface Writing extends WritableBatch {
 /** Makes a batch of staged events durable, with everything that hooks add, and tells the world. */
 @Injectable()
 export class BatchCommitter {
-  readonly #gathering = new Gathering<Writing>(
+  readonly #groupCommit = new GroupCommit<Writing>(
     (writings) => this.#write(writings),
     (ms, then) => this.clock.after(ms, then),
   );
@@ -96,7 +96,7 @@ export class BatchCommitter {
       const writing = { room, stored, chainIds, notes, batch, prepared, first, serverName: this.config.serverName };
       const isAlone = first !== undefined || stored.length > maxShared;
       if (isAlone) await this.#write([writing]);
-      else await this.#gathering.add(writing);
+      else await this.#groupCommit.add(writing);
       room.base.unwritten = undefined;
       this.#remember(room, stored);
       if (!options.backfilled) this.recent.remember(room, stored);

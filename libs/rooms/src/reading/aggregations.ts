@@ -3,7 +3,7 @@ import { Database } from '@rookery/database';
 import { isJsonObject } from '@rookery/matrix-types';
 import { EventStore } from '../store/event-store.js';
 import type { StoredEvent } from '../model/stored-event.js';
-import { ReaderWishes } from './reader-wishes.js';
+import { HiddenSenders } from './hidden-senders.js';
 import { RecentEvents } from '../store/recent-events.js';
 import { VisibilityFilter } from './visibility-filter.js';
 import { historyVisibilityIn } from './visibility-rule.js';
@@ -39,7 +39,7 @@ export class Aggregations {
     private readonly database: Database,
     private readonly events: EventStore,
     private readonly recent: RecentEvents,
-    private readonly wishes: ReaderWishes,
+    private readonly hidden: HiddenSenders,
     private readonly visibility: VisibilityFilter,
     private readonly state: RoomStateReader,
   ) {}
@@ -62,7 +62,7 @@ export class Aggregations {
     );
     if (related.length === 0) return found;
     const ids = related.map((row) => row.relates_to_id);
-    const ignored = [...(await this.wishes.ignoredBy(userId))];
+    const ignored = [...(await this.hidden.ignoredBy(userId))];
     const [threads, references] = await Promise.all([
       selectThreads(this.database, ids, userId, ignored),
       selectReferences(this.database, ids, maxReferences),

@@ -7,7 +7,7 @@ import { EventSerializer } from './event-serializer.js';
 import { MembershipHistory } from './membership-history.js';
 import { MembershipReader } from './membership-reader.js';
 import { ReaderStates } from './reader-states.js';
-import { ReaderWishes } from './reader-wishes.js';
+import { HiddenSenders } from './hidden-senders.js';
 import { RetentionPolicies } from './retention-policies.js';
 import { RoomFactsReader } from './room-facts.js';
 import { RoomHeroes } from './room-heroes.js';
@@ -24,7 +24,7 @@ import { VisibilityFilter } from './visibility-filter.js';
     MembershipHistory,
     MembershipReader,
     ReaderStates,
-    ReaderWishes,
+    HiddenSenders,
     RetentionPolicies,
     RoomFactsReader,
     RoomHeroes,
@@ -36,7 +36,7 @@ import { VisibilityFilter } from './visibility-filter.js';
     EventSerializer,
     MembershipHistory,
     MembershipReader,
-    ReaderWishes,
+    HiddenSenders,
     RetentionPolicies,
     RoomFactsReader,
     RoomHeroes,

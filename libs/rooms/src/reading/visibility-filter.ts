@@ -5,7 +5,7 @@ import { EventStore } from '../store/event-store.js';
 import { dummyEventType, isInTimeline, isServable, type StoredEvent } from '../model/stored-event.js';
 import { MembershipHistory } from './membership-history.js';
 import { ReaderStates } from './reader-states.js';
-import { ReaderWishes } from './reader-wishes.js';
+import { HiddenSenders } from './hidden-senders.js';
 import { RetentionPolicies } from './retention-policies.js';
 import { type HistoryVisibility, historyVisibilityIn, maySee, moreOpen } from './visibility-rule.js';
 
@@ -32,7 +32,7 @@ export class VisibilityFilter {
   constructor(
     private readonly events: EventStore,
     private readonly states: ReaderStates,
-    private readonly wishes: ReaderWishes,
+    private readonly hidden: HiddenSenders,
     private readonly history: MembershipHistory,
     private readonly retention: RetentionPolicies,
   ) {}
@@ -58,8 +58,8 @@ export class VisibilityFilter {
         userId,
         candidates.map((stored) => stored.event.eventId),
       ),
-      options.withIgnored ? nobody : this.wishes.ignoredBy(userId),
-      this.wishes.erasedOf(candidates.map((stored) => stored.event.sender)),
+      options.withIgnored ? nobody : this.hidden.ignoredBy(userId),
+      this.hidden.erasedOf(candidates.map((stored) => stored.event.sender)),
     ]);
     const needed = new Set<string>();
     for (const { visibility, member } of states.values()) {

@@ -7,7 +7,7 @@ import { RoomAccess } from '../history/room-access.js';
 import { RoomReadingService } from '../history/room-reading.service.js';
 import { EventStore } from '../store/event-store.js';
 import { EventSerializer } from '../reading/event-serializer.js';
-import { ReaderWishes } from '../reading/reader-wishes.js';
+import { HiddenSenders } from '../reading/hidden-senders.js';
 import { formatRoomToken, parseRoomToken, type RoomPosition } from '../reading/room-token.js';
 import { TimelineReader } from '../reading/timeline-reader.js';
 import { type VisibleEvent, VisibilityFilter } from '../reading/visibility-filter.js';
@@ -40,7 +40,7 @@ export class RelationsService {
     private readonly events: EventStore,
     private readonly timeline: TimelineReader,
     private readonly visibility: VisibilityFilter,
-    private readonly wishes: ReaderWishes,
+    private readonly hidden: HiddenSenders,
     private readonly serializer: EventSerializer,
   ) {}
 
@@ -106,7 +106,7 @@ export class RelationsService {
     const last = page.at(-1);
     const stored = await this.events.inOrder(page.map((row) => row.thread_id));
     const [ignored, visible] = await Promise.all([
-      this.wishes.ignoredBy(requester.userId),
+      this.hidden.ignoredBy(requester.userId),
       this.visibility.visible(
         requester.userId,
         stored.filter(({ event }) => event.roomId === roomId),

@@ -27,7 +27,7 @@ export class RelatedRedactions {
    * The types of relations that a request names, and the content without them; `*` stands for all types.
    * @throws MatrixError 400 `M_INVALID_PARAM`
    */
-  wishesIn(body: JsonObject): { readonly types: readonly string[]; readonly content: JsonObject } {
+  optionsIn(body: JsonObject): { readonly types: readonly string[]; readonly content: JsonObject } {
     const { [key]: types, ...content } = body;
     if (!this.#isEnabled || types === undefined) return { types: [], content: body };
     const isList = Array.isArray(types) && types.length <= maxTypes && types.every((type) => typeof type === 'string');

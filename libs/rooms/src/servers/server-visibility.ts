@@ -5,7 +5,7 @@ import { domainOf } from '@rookery/matrix-types';
 import { stateKeyOf } from '@rookery/state-res';
 import { EventStore } from '../store/event-store.js';
 import type { StoredEvent } from '../model/stored-event.js';
-import { ReaderWishes } from '../reading/reader-wishes.js';
+import { HiddenSenders } from '../reading/hidden-senders.js';
 import { historyVisibilityIn, type HistoryVisibility } from '../reading/visibility-rule.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
 
@@ -20,7 +20,7 @@ export class ServerVisibility {
     private readonly database: Database,
     private readonly events: EventStore,
     private readonly state: RoomStateReader,
-    private readonly wishes: ReaderWishes,
+    private readonly hidden: HiddenSenders,
   ) {}
 
   /**
@@ -31,7 +31,7 @@ export class ServerVisibility {
   async shown(serverName: string, roomId: string, events: readonly StoredEvent[]): Promise<RoomEvent[]> {
     const [hidden, erased] = await Promise.all([
       this.#hidden(serverName, roomId, events),
-      this.wishes.erasedOf(events.map(({ event }) => event.sender)),
+      this.hidden.erasedOf(events.map(({ event }) => event.sender)),
     ]);
     return events.map(({ event }) =>
       hidden.has(event.eventId) || erased.has(event.sender) ? redactEvent(event) : event,

@@ -8,7 +8,7 @@ import { SealedCookies } from '../common/sealed-cookies.js';
 import { settingError } from '../common/setting-error.js';
 import { SsoAddresses } from '../common/sso-addresses.js';
 import { providerError, SsoError } from '../common/sso-error.js';
-import type { Departure, IdentityProvider, SignOn, SsoPurpose } from '../providers/identity-provider.js';
+import type { SignOnRedirect, IdentityProvider, SignOn, SsoPurpose } from '../providers/identity-provider.js';
 import { IdentityProviders } from '../providers/identity-providers.js';
 import { checkRemoteId } from '../providers/mapping-call.js';
 import { ProviderHttp } from '../providers/provider-http.js';
@@ -77,7 +77,7 @@ export class CasProvider implements IdentityProvider, OnModuleInit {
     return this.config.get('cas_config.enable_registration');
   }
 
-  begin(purpose: SsoPurpose): Promise<Departure> {
+  begin(purpose: SsoPurpose): Promise<SignOnRedirect> {
     const session: CasSession = { purpose, state: this.ids.bytes(24).toString('base64url') };
     const sealed = this.cookies.seal(casCookie, session as unknown as JsonObject, casSessionMs);
     if (sealed === undefined) throw new SsoError('bad_param', 'The address of the app is too long.');

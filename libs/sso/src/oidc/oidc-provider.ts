@@ -5,7 +5,7 @@ import { checkRequirements } from '../common/attribute-requirements.js';
 import type { CookieOptions, SealedCookies } from '../common/sealed-cookies.js';
 import type { SsoAddresses } from '../common/sso-addresses.js';
 import { SsoError } from '../common/sso-error.js';
-import type { Departure, IdentityProvider, SignOn, SsoPurpose } from '../providers/identity-provider.js';
+import type { SignOnRedirect, IdentityProvider, SignOn, SsoPurpose } from '../providers/identity-provider.js';
 import type { OidcChecks, OidcClient } from './oidc-client.js';
 import type { OidcMapping } from './oidc-mapping.js';
 
@@ -51,7 +51,7 @@ export class OidcProvider implements IdentityProvider {
     this.registers = setting.enable_registration;
   }
 
-  async begin(purpose: SsoPurpose, request: InboundRequest): Promise<Departure> {
+  async begin(purpose: SsoPurpose, request: InboundRequest): Promise<SignOnRedirect> {
     const random = (): string => this.ids.bytes(32).toString('base64url');
     const session: OidcSession = {
       idp: this.id,

@@ -15,7 +15,7 @@ export type SsoPurpose =
     };
 
 /** Where a browser goes to sign on, and what it takes along. */
-export interface Departure {
+export interface SignOnRedirect {
   readonly location: string;
   /** Values of `Set-Cookie`. */
   readonly cookies: readonly string[];
@@ -35,7 +35,7 @@ export interface IdentityProvider {
    * Begins a sign-on.
    * @throws SsoError `provider_unavailable`
    */
-  begin(purpose: SsoPurpose, request: InboundRequest): Promise<Departure>;
+  begin(purpose: SsoPurpose, request: InboundRequest): Promise<SignOnRedirect>;
 }
 
 /** What becomes of a person's first sign-on. */

@@ -14,7 +14,7 @@ import { type CookieOptions, SealedCookies } from '../common/sealed-cookies.js';
 import { settingError } from '../common/setting-error.js';
 import { SsoAddresses } from '../common/sso-addresses.js';
 import { SsoError } from '../common/sso-error.js';
-import type { Departure, IdentityProvider, NewUser, SignOn, SsoPurpose } from '../providers/identity-provider.js';
+import type { SignOnRedirect, IdentityProvider, NewUser, SignOn, SsoPurpose } from '../providers/identity-provider.js';
 import { IdentityProviders } from '../providers/identity-providers.js';
 import { askMapping, checkRemoteId } from '../providers/mapping-call.js';
 import { ProviderHttp } from '../providers/provider-http.js';
@@ -107,7 +107,7 @@ export class SamlProvider implements IdentityProvider, OnModuleInit {
     return this.#client;
   }
 
-  async begin(purpose: SsoPurpose): Promise<Departure> {
+  async begin(purpose: SsoPurpose): Promise<SignOnRedirect> {
     const session: SamlSession = { purpose, requestId: `_${this.ids.bytes(20).toString('hex')}` };
     const sealed = this.cookies.seal(samlSeal, session as unknown as JsonObject, this.sessionMs);
     if (sealed === undefined) throw new SsoError('bad_param', 'The address of the app is too long.');

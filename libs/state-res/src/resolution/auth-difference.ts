@@ -1,6 +1,6 @@
 import type { RoomEvent } from '@rookery/events';
 import { stateKeyOf } from '../state-map.js';
-import type { EventStore } from './event-store.js';
+import type { ResolutionEvents } from './resolution-events.js';
 import { Heap } from './heap.js';
 import type { Conflict } from './conflict.js';
 
@@ -27,7 +27,7 @@ const sourceBatch = 500;
 export async function authDifference(
   conflict: Conflict,
   conflicted: ReadonlySet<string>,
-  store: EventStore,
+  store: ResolutionEvents,
 ): Promise<ReadonlySet<string>> {
   return (await store.indexedAuthDifference(conflict)) ?? new DifferenceWalk(conflict, conflicted, store).run();
 }
@@ -48,7 +48,7 @@ class DifferenceWalk {
   constructor(
     private readonly conflict: Conflict,
     private readonly conflicted: ReadonlySet<string>,
-    private readonly store: EventStore,
+    private readonly store: ResolutionEvents,
   ) {
     this.everySet = (1n << BigInt(conflict.sets.length)) - 1n;
   }

@@ -1,4 +1,4 @@
-import type { EventStore } from './event-store.js';
+import type { ResolutionEvents } from './resolution-events.js';
 
 /** Only events of these types are ever cited as auth events. */
 const citable = new Set([
@@ -14,7 +14,10 @@ const citable = new Set([
  * @param conflicted the conflicted state set, loaded
  * @spec rooms/v12#definitions
  */
-export async function conflictedSubgraph(conflicted: ReadonlySet<string>, store: EventStore): Promise<Set<string>> {
+export async function conflictedSubgraph(
+  conflicted: ReadonlySet<string>,
+  store: ResolutionEvents,
+): Promise<Set<string>> {
   const subgraph = new Set<string>();
   const ends = [...conflicted].filter((id) => citable.has(store.get(id)?.type ?? ''));
   if (ends.length === 0 || conflicted.size < 2) return subgraph;

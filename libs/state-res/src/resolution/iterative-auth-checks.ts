@@ -3,7 +3,7 @@ import { authTypesFor } from '../auth/auth-types.js';
 import { checkAuth } from '../auth/check-auth.js';
 import { stateKeyOf } from '../state-map.js';
 import type { Conflict } from './conflict.js';
-import type { EventStore } from './event-store.js';
+import type { ResolutionEvents } from './resolution-events.js';
 
 /**
  * Builds a state by applying sorted events, leaving out those that the auth rules refuse at their turn.
@@ -15,7 +15,7 @@ export class IterativeAuthChecks {
 
   private constructor(
     private readonly start: Conflict['unconflicted'],
-    private readonly store: EventStore,
+    private readonly store: ResolutionEvents,
     /** Of rooms whose create event is implied: nobody cites it, but the rules look at it. */
     readonly impliedCreate: RoomEvent | undefined,
   ) {}
@@ -27,7 +27,7 @@ export class IterativeAuthChecks {
   static async prepare(
     events: Iterable<RoomEvent>,
     start: Conflict['unconflicted'],
-    store: EventStore,
+    store: ResolutionEvents,
     rules: RoomVersionRules,
   ): Promise<IterativeAuthChecks> {
     const needed = new Set<string>();

@@ -1,5 +1,5 @@
 import type { RoomEvent } from '@rookery/events';
-import type { EventStore } from './event-store.js';
+import type { ResolutionEvents } from './resolution-events.js';
 import { compareByTime } from './power-order.js';
 
 /**
@@ -15,7 +15,7 @@ import { compareByTime } from './power-order.js';
 export async function mainlineOrder(
   events: readonly RoomEvent[],
   head: string | undefined,
-  store: EventStore,
+  store: ResolutionEvents,
 ): Promise<RoomEvent[]> {
   const starts = new Map(events.map((event) => [event, powerLevelsAmong(event.authEventIds, store)]));
   if (head === undefined) return [...events].sort(compareByTime);
@@ -61,7 +61,7 @@ export async function mainlineOrder(
   return rows.map((row) => row.event);
 }
 
-function powerLevelsAmong(authEventIds: readonly string[], store: EventStore): string | undefined {
+function powerLevelsAmong(authEventIds: readonly string[], store: ResolutionEvents): string | undefined {
   return authEventIds.find((id) => {
     const event = store.get(id);
     return event?.type === 'm.room.power_levels' && event.stateKey === '';

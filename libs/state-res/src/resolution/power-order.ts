@@ -1,6 +1,6 @@
 import type { RoomEvent, RoomVersionRules } from '@rookery/events';
 import { PowerLevels } from '../auth/power-levels.js';
-import type { EventStore } from './event-store.js';
+import type { ResolutionEvents } from './resolution-events.js';
 import { Heap } from './heap.js';
 
 /**
@@ -35,7 +35,7 @@ interface Vertex {
  */
 export async function powerOrder(
   events: readonly RoomEvent[],
-  store: EventStore,
+  store: ResolutionEvents,
   create: RoomEvent | undefined,
   rules: RoomVersionRules,
 ): Promise<RoomEvent[]> {
@@ -71,7 +71,7 @@ export async function powerOrder(
 /** The sender's power when the event was made, as far as its own auth events tell. */
 function senderLevel(
   event: RoomEvent,
-  store: EventStore,
+  store: ResolutionEvents,
   implied: RoomEvent | undefined,
   rules: RoomVersionRules,
 ): number {

@@ -1,7 +1,7 @@
 import type { RoomVersionRules } from '@rookery/events';
 import type { StateMap } from '../state-map.js';
 import { type Conflict, findConflict } from './conflict.js';
-import { EventStore } from './event-store.js';
+import { ResolutionEvents } from './resolution-events.js';
 import type { ResolveOptions, StateResProvider } from './provider.js';
 import { resolveV1 } from './v1.js';
 import { resolveV2 } from './v2.js';
@@ -41,6 +41,6 @@ export async function resolveConflict(
   options: ResolveOptions = {},
 ): Promise<StateMap> {
   if (conflict.sets.every((set) => set.size === 0)) return new Map();
-  const store = new EventStore(provider, options);
+  const store = new ResolutionEvents(provider, options);
   return rules.stateResolution === 'v1' ? resolveV1(conflict, store, rules) : resolveV2(conflict, store, rules);
 }

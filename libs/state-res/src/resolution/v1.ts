@@ -5,7 +5,7 @@ import { checkAuth } from '../auth/check-auth.js';
 import type { AuthState } from '../auth/verdict.js';
 import { splitStateKey, stateKeyOf, type StateMap } from '../state-map.js';
 import { type Conflict, idsByKey } from './conflict.js';
-import type { EventStore } from './event-store.js';
+import type { ResolutionEvents } from './resolution-events.js';
 
 const powerLevelsKey = stateKeyOf('m.room.power_levels', '');
 
@@ -14,7 +14,11 @@ const powerLevelsKey = stateKeyOf('m.room.power_levels', '');
  * @returns what counts besides the unconflicted state, by state key
  * @spec rooms/v1#state-resolution
  */
-export async function resolveV1(conflict: Conflict, store: EventStore, rules: RoomVersionRules): Promise<StateMap> {
+export async function resolveV1(
+  conflict: Conflict,
+  store: ResolutionEvents,
+  rules: RoomVersionRules,
+): Promise<StateMap> {
   const { unconflicted } = conflict;
   const conflicted = idsByKey(conflict);
   await store.load([...conflicted.values()].flatMap((ids) => [...ids]));

@@ -3,7 +3,7 @@ import { stateKeyOf, type StateMap } from '../state-map.js';
 import { authDifference } from './auth-difference.js';
 import { type Conflict, idsByKey } from './conflict.js';
 import { conflictedSubgraph } from './conflicted-subgraph.js';
-import type { EventStore } from './event-store.js';
+import type { ResolutionEvents } from './resolution-events.js';
 import { IterativeAuthChecks } from './iterative-auth-checks.js';
 import { mainlineOrder } from './mainline.js';
 import { isPowerEvent, powerOrder } from './power-order.js';
@@ -16,7 +16,11 @@ const nothing: StateMap = new Map();
  * @returns what counts besides the unconflicted state, by state key
  * @spec rooms/v12#state-resolution
  */
-export async function resolveV2(conflict: Conflict, store: EventStore, rules: RoomVersionRules): Promise<StateMap> {
+export async function resolveV2(
+  conflict: Conflict,
+  store: ResolutionEvents,
+  rules: RoomVersionRules,
+): Promise<StateMap> {
   const { unconflicted } = conflict;
   const isV21 = rules.stateResolution === 'v2.1';
   const events = await fullConflictedSet(conflict, store, isV21);
@@ -37,7 +41,7 @@ export async function resolveV2(conflict: Conflict, store: EventStore, rules: Ro
 /** @spec rooms/v12#definitions */
 async function fullConflictedSet(
   conflict: Conflict,
-  store: EventStore,
+  store: ResolutionEvents,
   isV21: boolean,
 ): Promise<Map<string, RoomEvent>> {
   const conflicted = new Set([...idsByKey(conflict).values()].flatMap((ids) => [...ids]));
@@ -62,7 +66,7 @@ async function fullConflictedSet(
  * NOTSPEC: dependence is followed along auth events within the set only, as other servers do. A path that leaves the
  * set and comes back does not count before version 12, where the conflicted subgraph brings all of it into the set.
  */
-async function powerSet(events: ReadonlyMap<string, RoomEvent>, store: EventStore): Promise<Set<RoomEvent>> {
+async function powerSet(events: ReadonlyMap<string, RoomEvent>, store: ResolutionEvents): Promise<Set<RoomEvent>> {
   const power = new Set<RoomEvent>();
   for (const event of events.values()) if (isPowerEvent(event)) power.add(event);
   for (const event of power) {

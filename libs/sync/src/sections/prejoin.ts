@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import type { JsonObject } from '@rookery/matrix-types';
-import { EventStore, InviteWishes, prejoinStateOf } from '@rookery/rooms';
+import { EventStore, InvitePermissions, prejoinStateOf } from '@rookery/rooms';
 import type { RoomEntry } from './room-list.js';
 
 /** Rooms that the user is not in yet: invites and knocks. */
@@ -8,13 +8,13 @@ import type { RoomEntry } from './room-list.js';
 export class PrejoinSection {
   constructor(
     private readonly events: EventStore,
-    private readonly wishes: InviteWishes,
+    private readonly permissions: InvitePermissions,
   ) {}
 
   /** The entries without invites that the user does not want to see. */
   async withoutUnwanted(entries: readonly RoomEntry[], userId: string): Promise<readonly RoomEntry[]> {
     if (!entries.some((entry) => entry.section === 'invite')) return entries;
-    const judge = await this.wishes.of(userId);
+    const judge = await this.permissions.of(userId);
     return entries.filter((entry) => entry.section !== 'invite' || judge(entry.membership.sender) === 'allow');
   }
 

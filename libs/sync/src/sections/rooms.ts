@@ -12,7 +12,7 @@ import { PrejoinSection } from './prejoin.js';
 import { type RoomEntry, RoomList } from './room-list.js';
 import { RoomStates } from './state.js';
 import { StickySection } from './sticky.js';
-import { heroesIn, RoomSummaries } from './summary.js';
+import { heroesIn, SummarySection } from './summary.js';
 import { type ShownTimeline, Timelines } from './timeline.js';
 import { EventWriter, type WrittenEvents } from './written-events.js';
 
@@ -47,7 +47,7 @@ export class RoomsSection {
     private readonly list: RoomList,
     private readonly timelines: Timelines,
     private readonly states: RoomStates,
-    private readonly summaries: RoomSummaries,
+    private readonly summaries: SummarySection,
     private readonly accountData: AccountDataSection,
     private readonly ephemeral: EphemeralSection,
     private readonly prejoin: PrejoinSection,

@@ -25,7 +25,7 @@ interface SummaryChange {
 
 /** Member counts and heroes. */
 @Injectable()
-export class RoomSummaries {
+export class SummarySection {
   constructor(
     private readonly memberships: MembershipReader,
     private readonly heroes: RoomHeroes,

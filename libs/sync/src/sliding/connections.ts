@@ -71,7 +71,7 @@ const told = { accountData: 1, receipts: 2 } as const;
  * stays good over restarts; the position before the newest stays good too, for a client that lost an answer.
  */
 @Injectable()
-export class Connections implements OnModuleInit, OnModuleDestroy {
+export class SlidingConnections implements OnModuleInit, OnModuleDestroy {
   readonly #cache = new LRUCache<string, CachedConnection>({
     maxSize: maxCachedRooms,
     sizeCalculation: ({ latest }) => latest.rooms.size + 10,
@@ -133,7 +133,7 @@ export class Connections implements OnModuleInit, OnModuleDestroy {
     changes: ReadonlyMap<string, RoomMemory>,
   ): Promise<ConnectionMemory> {
     if (base !== undefined && changes.size === 0) return base;
-    if (this.#positions === undefined) throw new Error('Connections.onModuleInit() has not finished');
+    if (this.#positions === undefined) throw new Error('SlidingConnections.onModuleInit() has not finished');
     const nowMs = this.clock.nowMs();
     const [position = 0, newKey = 0] = await this.#positions.take(2);
     const key = base?.key ?? newKey;

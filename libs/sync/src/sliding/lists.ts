@@ -99,11 +99,11 @@ export function selectRooms(
   request: SlidingRequest,
   factsOf: (list: SlidingList) => FilterFacts,
 ): Selection {
-  const wishes = new Map<ListedRoom, RoomConfig[]>();
+  const configsOf = new Map<ListedRoom, RoomConfig[]>();
   const wish = (room: ListedRoom, config: RoomConfig): void => {
-    const list = wishes.get(room);
+    const list = configsOf.get(room);
     if (list) list.push(config);
-    else wishes.set(room, [config]);
+    else configsOf.set(room, [config]);
   };
   const lists: JsonObject = {};
   let ids = 0;
@@ -130,7 +130,7 @@ export function selectRooms(
   const combine = combiner();
   const rooms = new Map<ListedRoom, RoomConfig>();
   for (const room of sorted) {
-    const configs = wishes.get(room);
+    const configs = configsOf.get(room);
     if (configs) rooms.set(room, combine(configs));
   }
   let interesting: Set<string> | undefined;

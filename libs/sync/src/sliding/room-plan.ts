@@ -81,7 +81,7 @@ export function planRooms(selection: Selection, left: readonly CurrentMembership
     const known = memory?.rooms.get(roomId);
     if (known === undefined || known.section === 'leave' || looked.has(roomId)) continue;
     looked.add(roomId);
-    parts.push(departure(membership, known, since));
+    parts.push(leavePart(membership, known, since));
   }
   for (const [roomId, known] of memory?.rooms ?? []) {
     if (known.sentUpTo !== undefined || looked.has(roomId) || known.section !== 'join') continue;
@@ -117,7 +117,7 @@ function partOf(
   };
 }
 
-function departure(membership: CurrentMembership, memory: RoomMemory, since: number): RoomPart {
+function leavePart(membership: CurrentMembership, memory: RoomMemory, since: number): RoomPart {
   return {
     roomId: membership.roomId,
     section: 'leave',

@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { isJsonObject, type Membership } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
-import { EventStore, type InviteJudge, InviteWishes, MembershipHistory, prejoinStateOf } from '@rookery/rooms';
+import { EventStore, type InviteJudge, InvitePermissions, MembershipHistory, prejoinStateOf } from '@rookery/rooms';
 import { AccountDataService } from '@rookery/users';
 import { LRUCache } from 'lru-cache';
 import { RoomActivity } from '../caches/room-activity.js';
@@ -49,7 +49,7 @@ export class RoomsOfUser {
     private readonly history: MembershipHistory,
     private readonly events: EventStore,
     private readonly accountData: AccountDataService,
-    private readonly wishes: InviteWishes,
+    private readonly permissions: InvitePermissions,
     config: Config,
   ) {
     this.#excluded = new Set(config.get('exclude_rooms_from_sync'));
@@ -138,7 +138,7 @@ export class RoomsOfUser {
     const position = this.accountData.stream.current();
     const [content, judgeInvite] = await Promise.all([
       this.accountData.find(userId, undefined, 'm.direct'),
-      this.wishes.of(userId),
+      this.permissions.of(userId),
     ]);
     const direct = new Set<string>();
     for (const rooms of Object.values(content ?? {})) {

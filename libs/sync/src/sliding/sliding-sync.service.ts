@@ -7,7 +7,7 @@ import { Notifier } from '@rookery/replication';
 import { LRUCache } from 'lru-cache';
 import { formatSyncToken, type SyncToken } from '../request/sync-token.js';
 import { SyncService } from '../sync.service.js';
-import { type ConnectionIdentity, type ConnectionMemory, Connections, unknownPosition } from './connections.js';
+import { type ConnectionIdentity, type ConnectionMemory, SlidingConnections, unknownPosition } from './connections.js';
 import { LazyMembers } from './lazy-members.js';
 import { parsePosition } from './position.js';
 import type { SlidingRequest } from './request.js';
@@ -41,7 +41,7 @@ export class SlidingSyncService {
 
   constructor(
     private readonly drafts: SlidingDrafts,
-    private readonly connections: Connections,
+    private readonly connections: SlidingConnections,
     private readonly sync: SyncService,
     private readonly presence: PresenceService,
     private readonly notifier: Notifier,

@@ -5,7 +5,7 @@ import { errorOfOther, isJsonObject, type JsonObject, MatrixError } from '@rooke
 import { Clock, Config, Ids, Logger } from '@rookery/platform';
 import { secretHash } from '../common/secrets.js';
 import { canonicalMsisdn } from './addresses.js';
-import { consumeForeignProof } from './validation.query.js';
+import { consumeRemoteProof } from './validation.query.js';
 import { checkClientSecret, checkNextLink } from './verification-rules.js';
 
 /** A client's wish to prove a phone number. */
@@ -92,7 +92,7 @@ export class MsisdnVerification {
 
   /** Uses a proof up. @returns whether it had not been used */
   use(tx: Tx, proof: Pick<ProvedMsisdn, 'address' | 'proofHash'>): Promise<boolean> {
-    return consumeForeignProof(tx, proof.proofHash, 'msisdn', proof.address, this.clock.nowMs());
+    return consumeRemoteProof(tx, proof.proofHash, 'msisdn', proof.address, this.clock.nowMs());
   }
 
   #submitUrl(): string {

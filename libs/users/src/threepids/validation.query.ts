@@ -123,7 +123,7 @@ export async function consumeSession(tx: Tx, sessionId: string): Promise<boolean
 }
 
 /** Remembers that a proof which another server keeps has been used. @returns whether this was the first time */
-export async function consumeForeignProof(
+export async function consumeRemoteProof(
   tx: Tx,
   proofHash: string,
   medium: string,

@@ -1,4 +1,4 @@
-import { errorOfOther } from './foreign-errors.js';
+import { errorOfOther } from './remote-errors.js';
 
 describe('errorOfOther', () => {
   it('passes on what another server refuses with', () => {

@@ -6,7 +6,7 @@ import { EventPersister, EventStore, MembershipReader } from '@rookery/rooms';
 
 /** Ends invites and knocks of local users in rooms in which this server has nobody: they were withdrawn or refused. */
 @Injectable()
-export class OutOfBandDepartures {
+export class OutOfBandLeaves {
   constructor(
     private readonly memberships: MembershipReader,
     private readonly events: EventStore,

@@ -5,7 +5,7 @@ import { Cache, Config } from '@rookery/platform';
 
 /** Whom a user ignores, and who asked to be forgotten: looked at for every event that is read, so both are remembered. */
 @Injectable()
-export class ReaderWishes implements OnModuleInit {
+export class HiddenSenders implements OnModuleInit {
   readonly #ignored: Cache<string, ReadonlySet<string>>;
   readonly #erased: Cache<string, boolean>;
   #changes = 0;

@@ -10,7 +10,7 @@ const accessType = 'm.room.guest_access';
 
 /** Lets this server's guests leave rooms that are closed to guests. @spec client-server-api#guest-access */
 @Injectable()
-export class GuestDepartures implements OnModuleInit, OnModuleDestroy {
+export class GuestEviction implements OnModuleInit, OnModuleDestroy {
   readonly #running = new Set<Promise<void>>();
   #isStopping = false;
 

@@ -17,7 +17,7 @@ const leavePatienceMs = 20_000;
 
 /** Knocks at rooms in which this server has nobody, and leaves them: invites that are rejected, knocks that are taken back. */
 @Injectable()
-export class RemoteDepartures {
+export class RemoteLeaves {
   constructor(
     private readonly candidates: Candidates,
     private readonly handshake: MembershipHandshake,

@@ -14,7 +14,7 @@ import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { EventStore, filterIn, RoomReadingService } from '@rookery/rooms';
 import { SessionWatch } from '@rookery/users';
-import { OldSyncService } from './old-sync.service.js';
+import { LegacySyncService } from './legacy-sync.service.js';
 
 const old = (path: string): string[] => client(['api/v1', 'v3'], path);
 const maxLimit = 100;
@@ -23,9 +23,9 @@ const maxTimeoutMs = 10 * 60 * 1000;
 
 /** Endpoints that `/sync` has taken the place of. */
 @Controller()
-export class OldSyncController {
+export class LegacySyncController {
   constructor(
-    private readonly service: OldSyncService,
+    private readonly service: LegacySyncService,
     private readonly reading: RoomReadingService,
     private readonly store: EventStore,
     private readonly sessions: SessionWatch,

@@ -26,7 +26,7 @@ const lists = [
 
 /** What local users have set about invites. */
 @Injectable()
-export class InviteWishes {
+export class InvitePermissions {
   /** Whether users may have filters (MSC4155). Without them nobody is ignored but by the list of ignored users. */
   readonly hasFilters: boolean;
 

@@ -28,7 +28,7 @@ const eventsPerRoom = 100;
  * joining it.
  */
 @Injectable()
-export class OldSyncService {
+export class LegacySyncService {
   constructor(
     private readonly sync: SyncService,
     private readonly activity: RoomActivity,

@@ -1,4 +1,4 @@
-import { judgeInvite } from './invite-wishes.js';
+import { judgeInvite } from './invite-permissions.js';
 
 const nice = '@nice:good.org';
 const spammer = '@spammer:bad.example:8448';

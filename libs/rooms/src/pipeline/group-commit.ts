@@ -18,7 +18,7 @@ const patienceMs = 25;
  * Writes what comes at the same time together: while something is being written, what comes gathers. When a common write
  * fails, each of its entries is written alone, so that nobody fails because of another.
  */
-export class Gathering<Entry> {
+export class GroupCommit<Entry> {
   #waiting: Waiting<Entry>[] = [];
   #running = 0;
   #impatient: { cancel(): void } | undefined;

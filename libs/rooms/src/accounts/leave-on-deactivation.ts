@@ -10,7 +10,7 @@ const parallelRooms = 8;
 
 /** Takes users whose accounts are closed out of their rooms, and gives up their invites and knocks. */
 @Injectable()
-export class Departures implements OnModuleInit {
+export class LeaveOnDeactivation implements OnModuleInit {
   constructor(
     private readonly hooks: UserHooks,
     private readonly memberships: MembershipReader,

@@ -1,4 +1,4 @@
-import { Gathering } from './gathering.js';
+import { GroupCommit } from './group-commit.js';
 
 /** A write that the test ends. */
 interface Open {
@@ -10,13 +10,13 @@ const turns = async (): Promise<void> => {
   for (let n = 0; n < 20; n++) await Promise.resolve();
 };
 
-describe('Gathering', () => {
+describe('GroupCommit', () => {
   const open: Open[] = [];
   const timers: { ms: number; then: () => void; cancelled: boolean }[] = [];
   const outcomes: string[] = [];
-  let gathering: Gathering<string>;
+  let groupCommit: GroupCommit<string>;
   const add = (entry: string): void => {
-    gathering.add(entry).then(
+    groupCommit.add(entry).then(
       () => outcomes.push(`${entry} written`),
       (error: unknown) => outcomes.push(`${entry}: ${String(error)}`),
     );
@@ -25,7 +25,7 @@ describe('Gathering', () => {
 
   beforeEach(() => {
     for (const list of [open, timers, outcomes]) list.length = 0;
-    gathering = new Gathering(
+    groupCommit = new GroupCommit(
       (entries) =>
         new Promise((resolve, reject) => {
           open.push({ entries, end: (error) => (error ? reject(error) : resolve()) });

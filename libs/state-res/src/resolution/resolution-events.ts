@@ -10,7 +10,7 @@ const batchSize = 1_000;
 const stride = 512;
 
 /** The events of one resolution: loaded in batches, each once, counted, and dropped together when it ends. */
-export class EventStore {
+export class ResolutionEvents {
   private readonly events = new Map<string, RoomEvent | undefined>();
   private readonly rejected = new Set<string>();
   private readonly linked = new Map<string, AuthLinks | undefined>();
