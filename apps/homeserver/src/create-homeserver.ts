@@ -41,7 +41,7 @@ import {
   SystemIds,
 } from '@rookery/platform';
 import { type Bus, InProcessBus, Notifier, Streams } from '@rookery/replication';
-import { RoomHooks } from '@rookery/rooms';
+import { queueEdgesRepair, RoomHooks } from '@rookery/rooms';
 import { Mailer, mailerOptionsOf, Pages, pagesOptionsOf } from '@rookery/templates';
 import { hasAccounts, MonthlyActiveUsers, StoredRateLimitOverrides, UserHooks } from '@rookery/users';
 import { backgroundUpdateSettingsOf } from './module-api/background-update-control.js';
@@ -298,6 +298,10 @@ export class Homeserver {
           return this.stop();
         });
         ({ version: this.#schemaVersion } = await migrate(this.#database, migrations, { logger: log, clock }));
+        if (await queueEdgesRepair(this.#database))
+          log.warn(
+            'The index that keeps rows of state_group_edges from being doubled is missing: it is made in the background',
+          );
       },
       stop: async () => {
         await this.#database?.close();

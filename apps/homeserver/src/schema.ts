@@ -7,7 +7,7 @@ import { federationClientMigrations } from '@rookery/federation-client';
 import { mediaMigrations } from '@rookery/media';
 import { pushMigrations, pushNotesUpdate } from '@rookery/push';
 import { replicationMigrations } from '@rookery/replication';
-import { roomsMigrations } from '@rookery/rooms';
+import { roomsMigrations, stateGroupEdgesUpdate } from '@rookery/rooms';
 import { messageIndexUpdate, searchMigrations, userDirectoryUpdate } from '@rookery/search';
 import { ssoMigrations } from '@rookery/sso';
 import { syncMigrations } from '@rookery/sync';
@@ -40,4 +40,5 @@ export const backgroundUpdates: readonly BackgroundUpdate[] = [
   messageIndexUpdate,
   userDirectoryUpdate,
   pushNotesUpdate,
+  stateGroupEdgesUpdate,
 ];

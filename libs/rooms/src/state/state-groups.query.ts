@@ -11,9 +11,10 @@ export interface ChainLink {
 /** Longest chain that is followed: far above what is ever written, so that a damaged table cannot spin. */
 const maxHops = 500;
 
+// UNION, not UNION ALL: where restored data have an edge twice, each hop would double the rows.
 const chainCte = (seed: string): string => `WITH RECURSIVE chain(root, state_group, hop) AS (
     ${seed}
-    UNION ALL
+    UNION
     SELECT c.root, e.prev_state_group, c.hop + 1 FROM chain c JOIN state_group_edges e ON e.state_group = c.state_group
     WHERE c.hop < ${maxHops}
   )`;
