@@ -8,7 +8,7 @@ import {
   type InboundRequest,
   type RequestAuthenticator,
 } from './access.js';
-import { Exchange, smallBodyBytes, userBodyBytes } from './exchange.js';
+import { RequestContext, smallBodyBytes, userBodyBytes } from './request-context.js';
 import type { RateLimiter } from './rate-limiter.js';
 
 type Handler = ReturnType<ExecutionContext['getHandler']>;
@@ -39,46 +39,46 @@ export class AccessGuard implements CanActivate {
     private readonly limiter?: RateLimiter,
   ) {}
 
-  async canActivate(context: ExecutionContext): Promise<true> {
-    const request = context.switchToHttp().getRequest<FrameworkRequest>();
-    const { access, servlet } = this.#endpointOf(context.getClass(), context.getHandler());
-    const exchange = Exchange.of(request.raw);
-    exchange.servlet = servlet;
-    exchange.query = request.query;
-    request.inbound = exchange;
+  async canActivate(execution: ExecutionContext): Promise<true> {
+    const request = execution.switchToHttp().getRequest<FrameworkRequest>();
+    const { access, servlet } = this.#endpointOf(execution.getClass(), execution.getHandler());
+    const context = RequestContext.of(request.raw);
+    context.servlet = servlet;
+    context.query = request.query;
+    request.inbound = context;
     if (access.ownAuth && this.authenticator?.isDelegated) throw MatrixError.unrecognized();
     if (access.auth !== 'none') {
       if (this.authenticator === undefined) throw new Error('No RequestAuthenticator is provided');
-      const requester = await this.authenticator.authenticate(exchange, access);
+      const requester = await this.authenticator.authenticate(context, access);
       if (requester === undefined && access.auth === 'required')
         throw new MatrixError(401, 'M_MISSING_TOKEN', 'Missing access token');
       request.requester = requester;
       if (requester !== undefined) {
-        exchange.userId = requester.userId;
-        exchange.vouchFor(requester.userId);
+        context.userId = requester.userId;
+        context.vouchFor(requester.userId);
       }
     }
-    if (access.limiter !== undefined && exchange.hasBody) await this.#assertLeft(access.limiter, exchange);
+    if (access.limiter !== undefined && context.hasBody) await this.#assertLeft(access.limiter, context);
     if (!access.streamBody && !access.lateBody) {
-      const reading = exchange.readBody(
+      const reading = context.readBody(
         access.bodyLimitBytes ?? (access.auth === 'required' && !access.ownAuth ? userBodyBytes : smallBodyBytes),
       );
       if (reading !== undefined) await reading;
     }
     const { largeAnswer: large } = access;
-    if (large === true || (large !== undefined && large !== false && large(exchange))) {
-      const waiting = exchange.takeTurn();
+    if (large === true || (large !== undefined && large !== false && large(context))) {
+      const waiting = context.takeTurn();
       if (waiting !== undefined) await waiting;
     }
     return true;
   }
 
   /** @throws MatrixError 429 `M_LIMIT_EXCEEDED` where the route would throw it once it has the body */
-  async #assertLeft(name: string, exchange: Exchange): Promise<void> {
+  async #assertLeft(name: string, context: RequestContext): Promise<void> {
     const { authenticator, limiter } = this;
     if (limiter === undefined) throw new Error('No RateLimiter is provided');
-    if (authenticator?.isOfAppservice(exchange) || (await limiter.mayTake(name, exchange.ip))) return;
-    await limiter.take(name, exchange.ip);
+    if (authenticator?.isOfAppservice(context) || (await limiter.mayTake(name, context.ip))) return;
+    await limiter.take(name, context.ip);
   }
 
   #endpointOf(controller: Controller, handler: Handler): Endpoint {

@@ -5,7 +5,7 @@ import type { Clock, Ids, Logger, Metrics, Timer } from '@rookery/platform';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { RequestAuthenticator } from './access.js';
 import { AccessGuard, accessOf } from './access-guard.js';
-import { ExchangeStore } from './exchange.js';
+import { RequestContexts } from './request-context.js';
 import { type BoundAddress, Listeners, type ListenerSettings, type TlsFiles } from './listeners.js';
 import { MatrixErrorFilter, MatrixFastifyAdapter } from './matrix-fastify-adapter.js';
 import { createRequestHandler, type HandlerCore, type PathPrefixes, requestIds } from './request-handler.js';
@@ -56,7 +56,7 @@ function nestLogger(logger: Logger): LoggerService {
 
 /** A Nest application on Fastify behind our listeners. */
 export class HttpApp {
-  readonly #store: ExchangeStore;
+  readonly #store: RequestContexts;
   readonly #mounts = new WebMounts();
   readonly #listeners: Listeners;
   readonly #core: HandlerCore;
@@ -74,7 +74,7 @@ export class HttpApp {
     const requestMetrics = new RequestMetrics(options.serverName, () => this.#store.open);
     const routing = adapter.getInstance().routing as (raw: IncomingMessage, response: ServerResponse) => void;
     this.#listeners = new Listeners(options.tls, logger);
-    this.#store = new ExchangeStore(() => clock.monotonicMs());
+    this.#store = new RequestContexts(() => clock.monotonicMs());
     this.#watch = clock.every(checkMs, () => this.#store.check());
     this.#core = {
       clock,
@@ -86,7 +86,7 @@ export class HttpApp {
       newRequestId: requestIds(ids),
       route: routing,
       explain: (error) => options.explain?.(error),
-      answerUnknown: (exchange) => adapter.answerUnknown(exchange),
+      answerUnknown: (context) => adapter.answerUnknown(context),
       healthy: async () => (await options.healthy?.()) ?? true,
       knows: (path) => adapter.knows(path),
       draining: () => this.#draining,
@@ -103,7 +103,7 @@ export class HttpApp {
    * @throws Error when a route declares no `@Access`, or a provider is missing
    */
   static async create(root: RootModule, options: HttpAppOptions): Promise<HttpApp> {
-    const adapter = new MatrixFastifyAdapter((_exchange, error) => {
+    const adapter = new MatrixFastifyAdapter((_context, error) => {
       options.logger.error('A request failed', { err: error });
       return options.explain?.(error);
     }, options.notFoundPage);
@@ -175,8 +175,8 @@ export class HttpApp {
   async drain(limitMs: number): Promise<boolean> {
     this.#draining = true;
     this.#listeners.stopAccepting();
-    for (const exchange of this.#store.open) exchange.response.shouldKeepAlive = false;
-    for (const exchange of this.#store.waiting) exchange.abort();
+    for (const context of this.#store.open) context.response.shouldKeepAlive = false;
+    for (const context of this.#store.waiting) context.abort();
     if (this.#store.open.size > 0) {
       const limit = new AbortController();
       const idle = new Promise<void>((resolve) => (this.#onIdle = resolve));

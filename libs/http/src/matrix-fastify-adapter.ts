@@ -3,7 +3,7 @@ import { FastifyAdapter } from '@nestjs/platform-fastify';
 import { MatrixError } from '@rookery/matrix-types';
 import { fastify, type FastifyReply, type FastifyRequest } from 'fastify';
 import FindMyWay from 'find-my-way';
-import { Exchange } from './exchange.js';
+import { RequestContext } from './request-context.js';
 import { isForPeople, wantsPage } from './for-people.js';
 import { HttpReply, type PageContent } from './reply.js';
 import { respond, respondError } from './respond.js';
@@ -12,7 +12,7 @@ import { respond, respondError } from './respond.js';
 const maxPathParameterLength = 2048;
 
 /** Told of errors that are not the client's doing; what it gives is the answer. */
-export type UnexpectedErrorSink = (exchange: Exchange, error: unknown) => MatrixError | undefined;
+export type UnexpectedErrorSink = (context: RequestContext, error: unknown) => MatrixError | undefined;
 
 const isFrameworkError = (error: unknown): error is { code: string } =>
   typeof error === 'object' && error !== null && String((error as { code?: unknown }).code).startsWith('FST_ERR_');
@@ -80,16 +80,16 @@ export class MatrixFastifyAdapter extends FastifyAdapter {
   /** The status that Nest proposes is not used: a plain object is a 200, `POST` or not; all else is an `HttpReply`. */
   override reply(reply: FastifyReply, body: unknown): FastifyReply {
     reply.hijack();
-    respond(Exchange.of(reply.request.raw), body);
+    respond(RequestContext.of(reply.request.raw), body);
     return reply;
   }
 
   /** Answers with an error, also one of the framework. */
   answerError(request: FastifyRequest, reply: FastifyReply, error: unknown): void {
-    const exchange = Exchange.of(request.raw);
+    const context = RequestContext.of(request.raw);
     reply.hijack();
-    respondError(exchange, isFrameworkError(error) ? MatrixError.badJson('The request is malformed') : error, (cause) =>
-      this.onUnexpected(exchange, cause),
+    respondError(context, isFrameworkError(error) ? MatrixError.badJson('The request is malformed') : error, (cause) =>
+      this.onUnexpected(context, cause),
     );
   }
 
@@ -105,20 +105,20 @@ export class MatrixFastifyAdapter extends FastifyAdapter {
   }
 
   /** Answers where there is nothing: a page for a person who has gone astray, else an error. */
-  answerUnknown(exchange: Exchange): void {
-    const reads = exchange.method === 'GET' || exchange.method === 'HEAD';
-    if (this.notFoundPage && reads && wantsPage(exchange.headers) && isForPeople(exchange.path))
-      return respond(exchange, HttpReply.page(404, this.notFoundPage()));
-    respondError(exchange, MatrixError.unrecognized(), (cause) => this.onUnexpected(exchange, cause));
+  answerUnknown(context: RequestContext): void {
+    const reads = context.method === 'GET' || context.method === 'HEAD';
+    if (this.notFoundPage && reads && wantsPage(context.headers) && isForPeople(context.path))
+      return respond(context, HttpReply.page(404, this.notFoundPage()));
+    respondError(context, MatrixError.unrecognized(), (cause) => this.onUnexpected(context, cause));
   }
 
   #answerUnknown(request: FastifyRequest, reply: FastifyReply): void {
-    const exchange = Exchange.of(request.raw);
-    const found = (this.#known ??= this.#everyPath()).find('GET', exchange.path) as { store?: Set<string> } | null;
+    const context = RequestContext.of(request.raw);
+    const found = (this.#known ??= this.#everyPath()).find('GET', context.path) as { store?: Set<string> } | null;
     reply.hijack();
-    if (found?.store === undefined) return this.answerUnknown(exchange);
+    if (found?.store === undefined) return this.answerUnknown(context);
     const body = new MatrixError(405, 'M_UNRECOGNIZED', 'Method not allowed').toBody();
-    respond(exchange, HttpReply.json(405, body, { allow: [...found.store, 'OPTIONS'].join(', ') }));
+    respond(context, HttpReply.json(405, body, { allow: [...found.store, 'OPTIONS'].join(', ') }));
   }
 }
 

@@ -1,7 +1,7 @@
 import { MatrixError } from '@rookery/matrix-types';
 import { type Clock, type Ids, LogContext, type Logger } from '@rookery/platform';
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
-import { Exchange, type ExchangeStore, type ListenerTraits } from './exchange.js';
+import { RequestContext, type RequestContexts, type ListenerTraits } from './request-context.js';
 import { HttpReply } from './reply.js';
 import type { RequestMetrics } from './request-metrics.js';
 import { respond, respondError } from './respond.js';
@@ -37,7 +37,7 @@ export interface HandlerCore {
   readonly prefixes: PathPrefixes;
   readonly requestMetrics: RequestMetrics;
   readonly mounts: WebMounts;
-  readonly store: ExchangeStore;
+  readonly store: RequestContexts;
   readonly newRequestId: () => string;
   /** The framework's entry. */
   readonly route: (raw: IncomingMessage, response: ServerResponse) => void;
@@ -46,7 +46,7 @@ export interface HandlerCore {
   /** Whether there is a route for a path, whatever the method. */
   readonly knows: (path: string) => boolean;
   /** Answers where there is nothing. */
-  readonly answerUnknown: (exchange: Exchange) => void;
+  readonly answerUnknown: (context: RequestContext) => void;
   /** Whether the server can do its work. */
   readonly healthy: () => Promise<boolean>;
   /** What an error means that is not the client's doing; `undefined`: nothing that could be told. */
@@ -137,78 +137,78 @@ export function createRequestHandler(core: HandlerCore, plan: HandlerPlan): Requ
   };
   let toldOfProto = false;
 
-  async function serveMetrics(exchange: Exchange): Promise<void> {
-    exchange.servlet = 'metrics';
+  async function serveMetrics(context: RequestContext): Promise<void> {
+    context.servlet = 'metrics';
     const metrics = await core.metricsText();
-    if (metrics === undefined) return respondError(exchange, MatrixError.unrecognized(), unexpected);
+    if (metrics === undefined) return respondError(context, MatrixError.unrecognized(), unexpected);
     respond(
-      exchange,
+      context,
       new HttpReply(200, { 'content-type': metrics.contentType, 'cache-control': 'no-store' }, metrics.text),
     );
   }
 
-  function serve(exchange: Exchange, refusal: MatrixError | undefined): void {
-    const { method, raw } = exchange;
-    if (refusal !== undefined) return respondError(exchange, refusal, unexpected);
+  function serve(context: RequestContext, refusal: MatrixError | undefined): void {
+    const { method, raw } = context;
+    if (refusal !== undefined) return respondError(context, refusal, unexpected);
     if (method === 'OPTIONS')
-      return respond(exchange, new HttpReply(204, { 'access-control-max-age': '86400' }, undefined));
-    const { path } = exchange;
+      return respond(context, new HttpReply(204, { 'access-control-max-age': '86400' }, undefined));
+    const { path } = context;
     const reads = method === 'GET' || method === 'HEAD';
     if (path === '/health' && reads) {
-      exchange.servlet = 'health';
+      context.servlet = 'health';
       core.healthy().then(
         (isHealthy) =>
           respond(
-            exchange,
+            context,
             new HttpReply(
               isHealthy ? 200 : 503,
               { 'content-type': 'text/plain; charset=utf-8', 'cache-control': 'no-store' },
               isHealthy ? 'OK' : 'The database is away',
             ),
           ),
-        (error: unknown) => respondError(exchange, error, unexpected),
+        (error: unknown) => respondError(context, error, unexpected),
       );
       return;
     }
     if (reads && (plan.metricsOnly || (path === '/_synapse/metrics' && plan.serves(path)))) {
-      serveMetrics(exchange).catch((error: unknown) => respondError(exchange, error, unexpected));
+      serveMetrics(context).catch((error: unknown) => respondError(context, error, unexpected));
       return;
     }
     const mount = core.mounts.find(path);
     if (mount !== undefined && !plan.metricsOnly) {
-      exchange.servlet = `web:${mount.path}`;
-      mount.serve(exchange).catch((error: unknown) => respondError(exchange, error, unexpected));
+      context.servlet = `web:${mount.path}`;
+      mount.serve(context).catch((error: unknown) => respondError(context, error, unexpected));
       return;
     }
-    if (!plan.serves(path)) return core.answerUnknown(exchange);
+    if (!plan.serves(path)) return core.answerUnknown(context);
     // Answered like GET, without the body: routes of its own would be as many again.
     if (method === 'HEAD') raw.method = 'GET';
-    core.route(raw, exchange.response);
+    core.route(raw, context.response);
   }
 
-  function finish(exchange: Exchange): void {
-    core.store.open.delete(exchange);
-    exchange.finished();
-    const { response, method, servlet } = exchange;
-    const elapsedMs = core.clock.monotonicMs() - exchange.startedMs;
-    const { sentBytes, cost } = exchange;
+  function finish(context: RequestContext): void {
+    core.store.open.delete(context);
+    context.finished();
+    const { response, method, servlet } = context;
+    const elapsedMs = core.clock.monotonicMs() - context.startedMs;
+    const { sentBytes, cost } = context;
     core.requestMetrics.record(method, servlet ?? 'unrecognized', response.statusCode, elapsedMs, sentBytes, cost);
     const level = servlet === 'health' || servlet === 'metrics' ? 'debug' : 'info';
-    if (core.logger.isEnabled(level)) logFinished(exchange, level, elapsedMs);
+    if (core.logger.isEnabled(level)) logFinished(context, level, elapsedMs);
     core.onFinished();
   }
 
-  function logFinished(exchange: Exchange, level: 'debug' | 'info', elapsedMs: number): void {
-    const { response, method, servlet } = exchange;
+  function logFinished(context: RequestContext, level: 'debug' | 'info', elapsedMs: number): void {
+    const { response, method, servlet } = context;
     const complete = response.writableFinished;
     core.logger[level](complete ? 'Answered' : 'Client went away', {
       method,
-      path: exchange.path.slice(0, 500),
+      path: context.path.slice(0, 500),
       route: servlet,
       status: complete ? response.statusCode : undefined,
       ms: Math.round(elapsedMs * 10) / 10,
-      user: exchange.userId,
-      ip: exchange.ip,
+      user: context.userId,
+      ip: context.ip,
     });
   }
 
@@ -219,12 +219,12 @@ export function createRequestHandler(core: HandlerCore, plan: HandlerPlan): Requ
     const target = typeof named === 'string' ? withoutFormerPrefix(named, core.knows) : named;
     const url = typeof target === 'string' ? target : (raw.url ?? '/').slice(0, 500);
     if (typeof target === 'string') raw.url = target;
-    const exchange = new Exchange(requestId, url, raw, response, plan, core.clock.monotonicMs(), core.store);
-    core.store.open.add(exchange);
+    const context = new RequestContext(requestId, url, raw, response, plan, core.clock.monotonicMs(), core.store);
+    core.store.open.add(context);
     const begin = (): void => {
-      response.once('close', () => finish(exchange));
+      response.once('close', () => finish(context));
       if (core.draining()) response.shouldKeepAlive = false;
-      const { headers } = exchange;
+      const { headers } = context;
       if (
         plan.xForwarded &&
         !toldOfProto &&
@@ -235,11 +235,11 @@ export function createRequestHandler(core: HandlerCore, plan: HandlerPlan): Requ
         core.logger.warn('The proxy sent no X-Forwarded-Proto header; set it to https or http');
       }
       try {
-        serve(exchange, frameProblem(raw) ?? (typeof target === 'string' ? undefined : target));
+        serve(context, frameProblem(raw) ?? (typeof target === 'string' ? undefined : target));
       } catch (error) {
-        respondError(exchange, error, unexpected);
+        respondError(context, error, unexpected);
       }
     };
-    LogContext.run({ requestId }, begin, exchange.cost);
+    LogContext.run({ requestId }, begin, context.cost);
   };
 }

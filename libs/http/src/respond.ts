@@ -2,7 +2,7 @@ import { MatrixError } from '@rookery/matrix-types';
 import { type ServerResponse, validateHeaderValue } from 'node:http';
 import { Readable, pipeline } from 'node:stream';
 import { gzip } from 'node:zlib';
-import type { Exchange } from './exchange.js';
+import type { RequestContext } from './request-context.js';
 import { HttpReply } from './reply.js';
 
 /**
@@ -42,9 +42,9 @@ function sizeOf(body: Body): number {
 const isInParts = (body: Body): body is readonly Uint8Array[] => Array.isArray(body);
 
 /** Keeps a client from sending a refused body for ever, without cutting off the answer it is to read. */
-function discardLeftover(exchange: Exchange): void {
-  const { raw } = exchange;
-  if (raw.complete || raw.destroyed || !exchange.hasBody) return;
+function discardLeftover(context: RequestContext): void {
+  const { raw } = context;
+  if (raw.complete || raw.destroyed || !context.hasBody) return;
   const timer = setTimeout(() => raw.socket.destroy(), leftoverTimeoutMs);
   timer.unref();
   raw.once('end', () => clearTimeout(timer)).once('close', () => clearTimeout(timer));
@@ -76,51 +76,51 @@ function pour(response: ServerResponse, slices: Generator<Uint8Array>): void {
   response.once('drain', () => pour(response, slices));
 }
 
-function write(exchange: Exchange, status: number, headers: Headers, body: Body): void {
-  const { response } = exchange;
+function write(context: RequestContext, status: number, headers: Headers, body: Body): void {
+  const { response } = context;
   if (response.destroyed) return;
-  exchange.sentBytes = sizeOf(body);
-  headers['content-length'] = exchange.sentBytes;
+  context.sentBytes = sizeOf(body);
+  headers['content-length'] = context.sentBytes;
   response.writeHead(status, headers);
-  if (exchange.method === 'HEAD') response.end();
-  else if (isInParts(body) || exchange.sentBytes > sliceBytes) pour(response, slicesOf(body));
+  if (context.method === 'HEAD') response.end();
+  else if (isInParts(body) || context.sentBytes > sliceBytes) pour(response, slicesOf(body));
   else response.end(body);
-  exchange.noteUnread(exchange.sentBytes);
-  discardLeftover(exchange);
+  context.noteUnread(context.sentBytes);
+  discardLeftover(context);
 }
 
-const mayCompress = (exchange: Exchange, body: Body): boolean =>
-  exchange.listener.compress &&
+const mayCompress = (context: RequestContext, body: Body): boolean =>
+  context.listener.compress &&
   sizeOf(body) >= compressFromBytes &&
-  /\bgzip\b(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))/.test(String(exchange.headers['accept-encoding'] ?? ''));
+  /\bgzip\b(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))/.test(String(context.headers['accept-encoding'] ?? ''));
 
-function send(exchange: Exchange, status: number, headers: Headers, body: Body): void {
-  if (exchange.listener.compress) headers['vary'] = ['Accept-Encoding', headers['vary'] ?? []].flat().join(', ');
-  if (headers['content-encoding'] !== undefined || !mayCompress(exchange, body))
-    return write(exchange, status, headers, body);
+function send(context: RequestContext, status: number, headers: Headers, body: Body): void {
+  if (context.listener.compress) headers['vary'] = ['Accept-Encoding', headers['vary'] ?? []].flat().join(', ');
+  if (headers['content-encoding'] !== undefined || !mayCompress(context, body))
+    return write(context, status, headers, body);
   // Once the body is packed, nobody is there to catch.
   for (const [name, value] of Object.entries(headers))
     for (const one of [value].flat()) validateHeaderValue(name, String(one));
   gzip(isInParts(body) ? Buffer.concat(body) : body, (error, packed) => {
-    if (error === null) write(exchange, status, { ...headers, 'content-encoding': 'gzip' }, packed);
-    else write(exchange, status, headers, body);
+    if (error === null) write(context, status, { ...headers, 'content-encoding': 'gzip' }, packed);
+    else write(context, status, headers, body);
   });
 }
 
-function sendStream(exchange: Exchange, status: number, headers: Headers, body: Readable): void {
-  const { response } = exchange;
-  if (response.destroyed || exchange.method === 'HEAD') {
+function sendStream(context: RequestContext, status: number, headers: Headers, body: Readable): void {
+  const { response } = context;
+  if (response.destroyed || context.method === 'HEAD') {
     body.destroy();
     if (response.destroyed) return;
   }
   response.writeHead(status, headers);
-  if (exchange.method === 'HEAD') response.end();
+  if (context.method === 'HEAD') response.end();
   // A source that fails half-way leaves the answer short: the connection is destroyed, which the client notices.
   else {
     pipeline(body, response, () => undefined);
-    exchange.noteUnread(streamedBytes, true);
+    context.noteUnread(streamedBytes, true);
   }
-  discardLeftover(exchange);
+  discardLeftover(context);
 }
 
 /**
@@ -129,27 +129,27 @@ function sendStream(exchange: Exchange, status: number, headers: Headers, body: 
  * @param result an {@link HttpReply}, or an object that goes out as JSON with status 200; `undefined` goes out as `{}`
  * @throws Error when the result cannot be sent (a cycle, a header with a line break); another answer may be given then
  */
-export function respond(exchange: Exchange, result: unknown): void {
-  if (exchange.answered) return;
-  exchange.answered = true;
+export function respond(context: RequestContext, result: unknown): void {
+  if (context.answered) return;
+  context.answered = true;
   try {
-    if (result instanceof HttpReply) sendReply(exchange, result);
-    else send(exchange, 200, { ...jsonHeaders }, JSON.stringify(result ?? {}));
+    if (result instanceof HttpReply) sendReply(context, result);
+    else send(context, 200, { ...jsonHeaders }, JSON.stringify(result ?? {}));
   } catch (error) {
-    exchange.answered = exchange.response.headersSent;
+    context.answered = context.response.headersSent;
     throw error;
   }
 }
 
-function sendReply(exchange: Exchange, { status, headers: own, body }: HttpReply): void {
+function sendReply(context: RequestContext, { status, headers: own, body }: HttpReply): void {
   const headers: Headers =
     own['content-type'] === 'application/json' ? { ...jsonHeaders, ...own } : { ...corsHeaders, ...own };
-  if (body instanceof Readable) sendStream(exchange, status, headers, body);
-  else if (body !== undefined) send(exchange, status, headers, body);
+  if (body instanceof Readable) sendStream(context, status, headers, body);
+  else if (body !== undefined) send(context, status, headers, body);
   else if (status === 204 || status === 304) {
-    exchange.response.writeHead(status, headers).end();
-    discardLeftover(exchange);
-  } else write(exchange, status, headers, '');
+    context.response.writeHead(status, headers).end();
+    discardLeftover(context);
+  } else write(context, status, headers, '');
 }
 
 /** The answer that a {@link MatrixError} becomes. @spec client-server-api#standard-error-response */
@@ -166,7 +166,7 @@ export function errorReply(error: MatrixError): HttpReply {
  * @param onUnexpected is told of errors that are not the client's doing; what it gives is the answer
  */
 export function respondError(
-  exchange: Exchange,
+  context: RequestContext,
   error: unknown,
   onUnexpected: (error: unknown) => MatrixError | undefined,
 ): void {
@@ -174,10 +174,10 @@ export function respondError(
     // Modules may carry another copy of the class: rely on its data alone. Our own may write themselves differently.
     const { status, errcode, message, extra } = error;
     const own = error instanceof MatrixError ? error : new MatrixError(status, errcode, message, extra);
-    respond(exchange, errorReply(own));
+    respond(context, errorReply(own));
     return;
   }
   // A client that went away while its request ran is nobody's fault.
-  const known = exchange.response.destroyed ? undefined : onUnexpected(error);
-  respond(exchange, errorReply(known ?? new MatrixError(500, 'M_UNKNOWN', 'Internal server error')));
+  const known = context.response.destroyed ? undefined : onUnexpected(error);
+  respond(context, errorReply(known ?? new MatrixError(500, 'M_UNKNOWN', 'Internal server error')));
 }

@@ -1,5 +1,5 @@
 import { MatrixError } from '@rookery/matrix-types';
-import { type Exchange, webBodyBytes } from './exchange.js';
+import { type RequestContext, webBodyBytes } from './request-context.js';
 import { HttpReply } from './reply.js';
 import { respond } from './respond.js';
 
@@ -24,24 +24,24 @@ class WebMount {
     readonly serves: (path: string) => boolean,
   ) {}
 
-  async serve(exchange: Exchange): Promise<void> {
-    await exchange.readBody(webBodyBytes);
+  async serve(context: RequestContext): Promise<void> {
+    await context.readBody(webBodyBytes);
     const headers = new Headers();
-    for (const [name, value] of Object.entries(exchange.headers)) {
+    for (const [name, value] of Object.entries(context.headers)) {
       for (const one of typeof value === 'string' ? [value] : (value ?? [])) headers.append(name, one);
     }
-    const host = /^[\w.:[\]-]+$/.exec(exchange.headers.host ?? '')?.[0] ?? 'localhost';
-    const { rawBody, method, signal } = exchange;
+    const host = /^[\w.:[\]-]+$/.exec(context.headers.host ?? '')?.[0] ?? 'localhost';
+    const { rawBody, method, signal } = context;
     if (method === 'TRACE' || method === 'CONNECT') {
       throw new MatrixError(405, 'M_UNRECOGNIZED', 'Requests of the web have no such method');
     }
-    const request = new Request(new URL(exchange.url, `http://${host}`), {
+    const request = new Request(new URL(context.url, `http://${host}`), {
       method,
       headers,
       signal,
       ...(rawBody === undefined || method === 'HEAD' ? {} : { body: new Uint8Array(rawBody) }),
     });
-    const response = await this.handler(request, { ip: exchange.ip });
+    const response = await this.handler(request, { ip: context.ip });
     if (Number(response.headers.get('content-length') ?? 0) > maxAnswerBytes)
       throw new Error('The answer of a web resource is too large');
     const body = response.body === null ? undefined : new Uint8Array(await response.arrayBuffer());
@@ -52,7 +52,7 @@ class WebMount {
     }
     const cookies = response.headers.getSetCookie();
     if (cookies.length > 0) answer['set-cookie'] = cookies;
-    respond(exchange, new HttpReply(response.status, answer, body));
+    respond(context, new HttpReply(response.status, answer, body));
   }
 }
 

@@ -11,7 +11,7 @@ export { type EventBatch, type PushNote, type RoomHook, RoomHooks, type RoomView
 export { EventPersister } from './pipeline/event-persister.js';
 export type { RemoteEvent, StateAtEvent, ReceiveVerdict } from './model/remote-events.js';
 export { leadingTo } from './pipeline/history-order.js';
-export { byAuth, byPrev, restsUpon } from './pipeline/remote-stager.js';
+export { byAuth, restsUpon } from './pipeline/remote-stager.js';
 export { InboundEvents } from './pipeline/inbound-events.service.js';
 export { withdrawPushNotes } from './store/event-notes.query.js';
 export { EventStore } from './store/event-store.js';

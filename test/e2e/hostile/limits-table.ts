@@ -59,7 +59,7 @@ const bodies: readonly Row[] = [
     'libs/admin/src/auth-service/auth-service.controller.ts',
   ),
   bodyLimit('A request for keys of servers', 262_144, 'libs/federation/src/keys/key-server.controller.ts'),
-  bodyLimit('Web resources of modules', 13_107_200, 'libs/http/src/exchange.ts', 'webBodyBytes'),
+  bodyLimit('Web resources of modules', 13_107_200, 'libs/http/src/request-context.ts', 'webBodyBytes'),
   bodyLimit(
     'Requests of other servers',
     262_144,
@@ -170,7 +170,14 @@ const rows: Readonly<Record<string, readonly Row[]>> = {
     ['Header lines', 200, '', 'are not looked at', 'libs/http/src/listeners.ts', 'maxHeadersCount'],
     ['Depth of a JSON body', 128, '', badJson, 'libs/http/src/json-text.ts', 'maxJsonDepth'],
     ['Values and keys of a JSON body', 500_000, '', tooLarge, 'libs/http/src/json-text.ts', 'maxJsonValues'],
-    ['Time for a body to arrive', 120_000, 'ms', '408 `M_UNKNOWN`', 'libs/http/src/exchange.ts', 'bodyTimeoutMs'],
+    [
+      'Time for a body to arrive',
+      120_000,
+      'ms',
+      '408 `M_UNKNOWN`',
+      'libs/http/src/request-context.ts',
+      'bodyTimeoutMs',
+    ],
     ['Fields of a form', 100, '', invalid, 'libs/http/src/json-body.ts', 'maxFormFields'],
     [
       'User id, room id, event id, alias',
@@ -183,13 +190,13 @@ const rows: Readonly<Record<string, readonly Row[]>> = {
     ['Server name', 230, 'bytes', invalid, 'libs/matrix-types/src/server-name.ts', 'maxServerNameBytes'],
   ],
   Bodies: [
-    ['With a token', 262_144, 'bytes', tooLarge, 'libs/http/src/exchange.ts', 'userBodyBytes'],
+    ['With a token', 262_144, 'bytes', tooLarge, 'libs/http/src/request-context.ts', 'userBodyBytes'],
     [
       'Without a token, and where users prove who they are',
       65_536,
       'bytes',
       tooLarge,
-      'libs/http/src/exchange.ts',
+      'libs/http/src/request-context.ts',
       'smallBodyBytes',
     ],
     ...bodies,
@@ -198,7 +205,7 @@ const rows: Readonly<Record<string, readonly Row[]>> = {
       33_554_432,
       'bytes',
       limited,
-      'libs/http/src/exchange.ts',
+      'libs/http/src/request-context.ts',
       'strangerBodies: HeldLimits = { ofHolder',
     ],
     [
@@ -206,7 +213,7 @@ const rows: Readonly<Record<string, readonly Row[]>> = {
       134_217_728,
       'bytes',
       limited,
-      'libs/http/src/exchange.ts',
+      'libs/http/src/request-context.ts',
       'strangerBodies: HeldLimits = { ofHolder: 33_554_432, altogether',
     ],
     [
@@ -214,7 +221,7 @@ const rows: Readonly<Record<string, readonly Row[]>> = {
       67_108_864,
       'bytes',
       limited,
-      'libs/http/src/exchange.ts',
+      'libs/http/src/request-context.ts',
       'knownBodies: HeldLimits = { ofHolder',
     ],
     [
@@ -222,7 +229,7 @@ const rows: Readonly<Record<string, readonly Row[]>> = {
       268_435_456,
       'bytes',
       limited,
-      'libs/http/src/exchange.ts',
+      'libs/http/src/request-context.ts',
       'knownBodies: HeldLimits = { ofHolder: 67_108_864, altogether',
     ],
   ],

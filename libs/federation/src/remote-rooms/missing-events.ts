@@ -14,7 +14,7 @@ const gapPage = 20;
 /** How often is asked for more of a gap. */
 const gapPages = 10;
 /** Heads of the room that are named. */
-const maxHeads = 20;
+const maxExtremities = 20;
 /** Events of an auth chain that are looked at; a long one is of some hundreds. */
 const maxAuthChain = 2_000;
 /** Single events that are asked for at once. */
@@ -73,7 +73,7 @@ export class MissingEvents implements MissingEventsSource {
         method: 'POST',
         path: federationPath`/_matrix/federation/v1/get_missing_events/${roomId}`,
         content: {
-          earliest_events: earliest.slice(0, maxHeads),
+          earliest_events: earliest.slice(0, maxExtremities),
           latest_events: wanted,
           limit: gapPage,
           min_depth: 0,

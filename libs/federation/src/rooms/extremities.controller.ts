@@ -17,7 +17,7 @@ export class ExtremitiesController {
   /** GET /_matrix/federation/unstable/org.matrix.msc4370/extremities/{roomId} */
   @Get('/_matrix/federation/unstable/org.matrix.msc4370/extremities/:roomId')
   @FederationAccess()
-  async heads(@Origin() origin: string, @Param('roomId') roomId: string): Promise<object> {
+  async extremities(@Origin() origin: string, @Param('roomId') roomId: string): Promise<object> {
     if (!this.config.get('experimental_features.msc4370_enabled')) throw MatrixError.unrecognized();
     await this.rooms.shared(origin, roomId);
     return { prev_events: (await this.repair.forwardExtremities(roomId)).map((head) => head.eventId) };

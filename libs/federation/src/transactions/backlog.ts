@@ -8,7 +8,7 @@ import type { RoomEvent } from '@rookery/events';
  */
 export function superfluousOf(events: readonly RoomEvent[], keep: number): string[] {
   const named = new Set(events.flatMap((event) => event.prevEventIds));
-  const heads = events.filter((event) => !named.has(event.eventId));
-  const kept = new Set(heads.slice(-keep).map((event) => event.eventId));
+  const ends = events.filter((event) => !named.has(event.eventId));
+  const kept = new Set(ends.slice(-keep).map((event) => event.eventId));
   return events.filter((event) => !kept.has(event.eventId)).map((event) => event.eventId);
 }

@@ -11,27 +11,27 @@ export interface ThumbnailSize {
 const area = ({ widthPx, heightPx }: ThumbnailSize): number => widthPx * heightPx;
 
 /** Whether nothing would have to be enlarged: a scaled one touches its frame on one side only. */
-const isLargeEnough = (size: ThumbnailSize, wish: ThumbnailSize): boolean =>
-  wish.method === 'crop'
-    ? size.widthPx >= wish.widthPx && size.heightPx >= wish.heightPx
-    : size.widthPx >= wish.widthPx || size.heightPx >= wish.heightPx;
+const isLargeEnough = (size: ThumbnailSize, wanted: ThumbnailSize): boolean =>
+  wanted.method === 'crop'
+    ? size.widthPx >= wanted.widthPx && size.heightPx >= wanted.heightPx
+    : size.widthPx >= wanted.widthPx || size.heightPx >= wanted.heightPx;
 
-const aspectDifference = (size: ThumbnailSize, wish: ThumbnailSize): number =>
-  Math.abs(Math.log((size.widthPx * wish.heightPx) / (size.heightPx * wish.widthPx)));
+const aspectDifference = (size: ThumbnailSize, wanted: ThumbnailSize): number =>
+  Math.abs(Math.log((size.widthPx * wanted.heightPx) / (size.heightPx * wanted.widthPx)));
 
 /**
  * The best of the thumbnails that there are: of the wanted method if possible; large enough and then as small as possible,
  * or else as large as possible.
  * @returns `undefined` only for an empty list
  */
-export function bestThumbnail<T extends ThumbnailSize>(sizes: readonly T[], wish: ThumbnailSize): T | undefined {
+export function bestThumbnail<T extends ThumbnailSize>(sizes: readonly T[], wanted: ThumbnailSize): T | undefined {
   const better = (a: T, b: T): number => {
-    const method = Number(b.method === wish.method) - Number(a.method === wish.method);
+    const method = Number(b.method === wanted.method) - Number(a.method === wanted.method);
     if (method !== 0) return method;
-    const large = Number(isLargeEnough(b, wish)) - Number(isLargeEnough(a, wish));
+    const large = Number(isLargeEnough(b, wanted)) - Number(isLargeEnough(a, wanted));
     if (large !== 0) return large;
-    if (!isLargeEnough(a, wish)) return area(b) - area(a);
-    const aspect = wish.method === 'crop' ? aspectDifference(a, wish) - aspectDifference(b, wish) : 0;
+    if (!isLargeEnough(a, wanted)) return area(b) - area(a);
+    const aspect = wanted.method === 'crop' ? aspectDifference(a, wanted) - aspectDifference(b, wanted) : 0;
     return Math.abs(aspect) > 0.01 ? aspect : area(a) - area(b);
   };
   return sizes.toSorted(better)[0];

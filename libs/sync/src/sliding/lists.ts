@@ -100,7 +100,7 @@ export function selectRooms(
   factsOf: (list: SlidingList) => FilterFacts,
 ): Selection {
   const configsOf = new Map<ListedRoom, RoomConfig[]>();
-  const wish = (room: ListedRoom, config: RoomConfig): void => {
+  const add = (room: ListedRoom, config: RoomConfig): void => {
     const list = configsOf.get(room);
     if (list) list.push(config);
     else configsOf.set(room, [config]);
@@ -119,12 +119,12 @@ export function selectRooms(
       name,
       shown.map((room) => room.roomId),
     );
-    for (const room of shown) wish(room, list.config);
+    for (const room of shown) add(room, list.config);
   }
   if (request.subscriptions.size > 0) {
     for (const room of sorted) {
       const config = request.subscriptions.get(room.roomId);
-      if (config) wish(room, config);
+      if (config) add(room, config);
     }
   }
   const combine = combiner();

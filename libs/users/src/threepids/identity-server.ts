@@ -41,8 +41,8 @@ export class IdentityServer {
     checkServer(idServer);
     if (!/^[\x21-\x7e]{1,2048}$/.test(idAccessToken))
       throw MatrixError.invalidParam("'id_access_token' is not a token");
-    const wish = { sid, client_secret: clientSecret, mxid: userId };
-    const { status, body } = await this.#post(idServer, 'bind', wish, () => `Bearer ${idAccessToken}`);
+    const claim = { sid, client_secret: clientSecret, mxid: userId };
+    const { status, body } = await this.#post(idServer, 'bind', claim, () => `Bearer ${idAccessToken}`);
     if (status !== 200) throw refusal(status, body) ?? unreachable();
     const { medium, address, mxid } = body ?? {};
     if (typeof medium !== 'string' || typeof address !== 'string' || mxid !== userId) throw garbled();
@@ -63,8 +63,8 @@ export class IdentityServer {
    */
   async unbind(idServer: string, userId: string, medium: string, address: string): Promise<boolean> {
     checkServer(idServer);
-    const wish = { mxid: userId, threepid: { medium, address } };
-    const { status, body } = await this.#post(idServer, 'unbind', wish, (uri) => this.#signed(idServer, uri, wish));
+    const claim = { mxid: userId, threepid: { medium, address } };
+    const { status, body } = await this.#post(idServer, 'unbind', claim, (uri) => this.#signed(idServer, uri, claim));
     if (status === 200) return true;
     const refused = refusal(status, body);
     if (refused && refused.errcode !== 'M_UNRECOGNIZED') throw refused;

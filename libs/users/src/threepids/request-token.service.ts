@@ -51,7 +51,7 @@ export class RequestTokenService {
       throw new MatrixError(400, 'M_THREEPID_MEDIUM_NOT_SUPPORTED', 'Email addresses cannot be proved on this server');
     const address = canonicalEmail(body.email);
     await this.#check(purpose, 'email', address, request);
-    const wish = {
+    const asked = {
       purpose,
       address,
       clientSecret: body.client_secret,
@@ -59,9 +59,9 @@ export class RequestTokenService {
       nextLink: body.next_link ?? undefined,
     };
     const refusal = await this.#refusal(purpose, 'email', address);
-    if (!refusal) return { sid: await this.emails.request(wish) };
+    if (!refusal) return { sid: await this.emails.request(asked) };
     if (!this.config.get('request_token_inhibit_3pid_errors')) throw refusal;
-    return { sid: await this.emails.pretend(wish, purpose !== 'password_reset') };
+    return { sid: await this.emails.pretend(asked, purpose !== 'password_reset') };
   }
 
   /** Has a text message sent to a number. @throws MatrixError as {@link forEmail} */

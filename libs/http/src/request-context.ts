@@ -33,12 +33,12 @@ export interface ListenerTraits {
   readonly compress: boolean;
 }
 
-/** What the exchanges of a process share. */
-export class ExchangeStore {
-  /** Exchanges that somebody waits in; aborted when the server shuts down. */
-  readonly waiting = new Set<Exchange>();
-  /** Exchanges under way. */
-  readonly open = new Set<Exchange>();
+/** What the requests of a process share. */
+export class RequestContexts {
+  /** Requests that somebody waits in; aborted when the server shuts down. */
+  readonly waiting = new Set<RequestContext>();
+  /** Requests under way. */
+  readonly open = new Set<RequestContext>();
   readonly strangerBodies = new HeldBytes(strangerBodies);
   readonly knownBodies = new HeldBytes(knownBodies);
   readonly unread = new UnreadAnswers();
@@ -50,15 +50,15 @@ export class ExchangeStore {
   /** Gives up on what takes too long to arrive, or to be read. To be called now and then. */
   check(): void {
     const nowMs = this.nowMs();
-    for (const exchange of this.open) exchange.checkBody(nowMs);
+    for (const context of this.open) context.checkBody(nowMs);
     this.unread.check(nowMs);
     this.turns.check(nowMs);
   }
 }
 
 const noHeaders: IncomingMessage['headers'] = Object.freeze({});
-const exchangeKey = Symbol('rookery.exchange');
-type Carrier = IncomingMessage & { [exchangeKey]?: Exchange };
+const contextKey = Symbol('rookery.request');
+type Carrier = IncomingMessage & { [contextKey]?: RequestContext };
 
 /** Addresses of proxies in front of the server, skipped when the client's own is looked for. */
 const privateRanges = new BlockList();
@@ -80,7 +80,7 @@ for (const [network, prefix] of [
   privateRanges.addSubnet(network, prefix, 'ipv6');
 }
 
-function clientAddress({ raw, headers }: Pick<Exchange, 'raw' | 'headers'>, xForwarded: boolean): string {
+function clientAddress({ raw, headers }: Pick<RequestContext, 'raw' | 'headers'>, xForwarded: boolean): string {
   if (xForwarded) {
     const header = headers['x-forwarded-for'];
     const hops = (typeof header === 'string' ? header : (header?.join(',') ?? ''))
@@ -97,7 +97,7 @@ function clientAddress({ raw, headers }: Pick<Exchange, 'raw' | 'headers'>, xFor
 }
 
 /** One request and its answer. Everything that not every request needs is made when first asked for. */
-export class Exchange implements LateRequest {
+export class RequestContext implements LateRequest {
   query: InboundRequest['query'] = {};
   rawBody: Buffer | undefined = undefined;
   /** Name of the endpoint in logs and metrics; `undefined` until one is found. */
@@ -132,20 +132,20 @@ export class Exchange implements LateRequest {
     readonly response: ServerResponse,
     readonly listener: ListenerTraits,
     readonly startedMs: number,
-    readonly store: ExchangeStore,
+    readonly store: RequestContexts,
   ) {
-    (raw as Carrier)[exchangeKey] = this;
+    (raw as Carrier)[contextKey] = this;
     this.headers = raw.headers;
     this.method = raw.method ?? 'GET';
     // The framework shall not look at content types or lengths: bodies are read here.
     raw.headers = noHeaders;
   }
 
-  /** The exchange that a raw request belongs to. */
-  static of(raw: IncomingMessage): Exchange {
-    const exchange = (raw as Carrier)[exchangeKey];
-    if (exchange === undefined) throw new Error('The request did not come in by one of our listeners');
-    return exchange;
+  /** The context that a raw request belongs to. */
+  static of(raw: IncomingMessage): RequestContext {
+    const context = (raw as Carrier)[contextKey];
+    if (context === undefined) throw new Error('The request did not come in by one of our listeners');
+    return context;
   }
 
   /** Path without query. */
