@@ -59,6 +59,15 @@ export type {
 } from './callbacks/third-party-rules.js';
 export type { CallbackContext } from './context.js';
 export { ConfigError } from './errors.js';
+export type {
+  IdentityProvider,
+  ProviderLogout,
+  SignedOn,
+  SignOnCallback,
+  SignOnContext,
+  SignOnProfile,
+  SignOnStep,
+} from './identity-provider.js';
 export type { ModuleEvent, ModuleEventDraft, RoomStateView, StateFilter } from './event.js';
 export {
   mapUsernameToMxidLocalpart,

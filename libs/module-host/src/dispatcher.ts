@@ -25,7 +25,14 @@ import {
   transformSteps,
   type TransformValues,
 } from './readings.js';
-import { EMPTY_REGISTRY, type Handler, type ProviderFactory, type Providers, type SealedRegistry } from './registry.js';
+import {
+  EMPTY_REGISTRY,
+  type Handler,
+  type ModuleIdentityProvider,
+  type ProviderFactory,
+  type Providers,
+  type SealedRegistry,
+} from './registry.js';
 import type { HostServices } from './services.js';
 import { ALLOWED, type GateVerdict, refusalError, type TransformVerdict } from './verdict.js';
 import { ModuleWatch } from './watch.js';
@@ -276,6 +283,11 @@ export class ModuleDispatcher {
   /** What a module provides under a name that the settings refer to. */
   provider<Kind extends keyof Providers>(kind: Kind, name: string): ProviderFactory<Providers[Kind]> | undefined {
     return this.#registry.providers[kind].get(name);
+  }
+
+  /** The places where people sign on that modules registered, by id. Another map after every reload. */
+  get identityProviders(): ReadonlyMap<string, ModuleIdentityProvider> {
+    return this.#registry.identityProviders;
   }
 
   async #firstAnswer(handlers: readonly Handler[], given: unknown[]): Promise<Found | undefined> {

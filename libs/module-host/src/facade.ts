@@ -55,6 +55,8 @@ function registrations({ loaded, contribute }: FacadeParts): RegistrationApi {
     registerBackgroundUpdateControllerCallbacks: callbacks('backgroundUpdateController'),
     registerWebResource: (path, handler) =>
       contribute('registerWebResource', (registry) => registry.addWebResource(name, path, handler)),
+    registerIdentityProvider: (provider) =>
+      contribute('registerIdentityProvider', (registry) => registry.addIdentityProvider(name, provider)),
     registerMediaStorageProvider: (provider, create) =>
       contribute('registerMediaStorageProvider', (registry) =>
         registry.addProvider(name, 'mediaStorage', provider, create),

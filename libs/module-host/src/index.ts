@@ -10,6 +10,6 @@ export { type LoadedModule, type ModuleEntry, modulesFolder } from './loader.js'
 export { packageOfModule } from './names.js';
 export { needsServer, offlineCapabilities } from './offline.js';
 export { guardProcess } from './process-guard.js';
-export { ModuleRegistry, type ProviderFactory } from './registry.js';
+export { type ModuleIdentityProvider, ModuleRegistry, type ProviderFactory } from './registry.js';
 export { assertAllowed, type GateVerdict, refusalError } from './verdict.js';
 export { webPathFilter } from './web-resources.js';

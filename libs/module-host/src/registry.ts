@@ -5,6 +5,7 @@ import {
   type CallbackInfo,
   type CallbackName,
   callbackTable,
+  type IdentityProvider,
   type MediaStorageProvider,
   type OidcMappingProvider,
   type SamlMappingProvider,
@@ -67,6 +68,13 @@ export interface ProviderFactory<Provider> {
   readonly create: (config: unknown) => Provider;
 }
 
+/** A place where people sign on that a module registered. */
+export interface ModuleIdentityProvider {
+  readonly module: string;
+  /** Its methods run as the module's. */
+  readonly provider: IdentityProvider;
+}
+
 type ProviderMaps = { readonly [Kind in keyof Providers]: ReadonlyMap<string, ProviderFactory<Providers[Kind]>> };
 
 /** Everything that modules registered, in its final form. */
@@ -79,6 +87,8 @@ export interface SealedRegistry {
   /** In the order of registration. */
   readonly webResources: readonly WebResource[];
   readonly providers: ProviderMaps;
+  /** By id, in the order of registration. */
+  readonly identityProviders: ReadonlyMap<string, ModuleIdentityProvider>;
 }
 
 /** A server without modules. */
@@ -88,6 +98,7 @@ export const EMPTY_REGISTRY: SealedRegistry = Object.freeze({
   loginTypes: new Map(),
   webResources: [],
   providers: { mediaStorage: new Map(), oidcMapping: new Map(), samlMapping: new Map() },
+  identityProviders: new Map(),
 });
 
 const table: Readonly<Record<CallbackName, CallbackInfo>> = callbackTable;
@@ -125,6 +136,9 @@ const removed: ReadonlyMap<string, string> = new Map([
   ],
 ]);
 
+/** Ids of the sign-in providers that the settings name. */
+const serverProviders = /^(?:cas|saml|oidc|oidc-.*)$/;
+
 const camelCase = (name: string): string => name.replace(/_([a-z0-9])/g, (_, letter: string) => letter.toUpperCase());
 const snakeCase = new Map(
   Object.entries(table).flatMap(([name, info]) => (info.snakeCase === undefined ? [] : [[info.snakeCase, name]])),
@@ -141,6 +155,7 @@ export class ModuleRegistry {
     oidcMapping: new Map<string, ProviderFactory<OidcMappingProvider>>(),
     samlMapping: new Map<string, ProviderFactory<SamlMappingProvider>>(),
   };
+  readonly #identityProviders = new Map<string, ModuleIdentityProvider>();
   #sealed = false;
 
   /** @param warn told of what is odd, but no reason to stop */
@@ -215,6 +230,32 @@ export class ModuleRegistry {
     known.set(name, { module, create: (config) => ownedBy(owner, runAs(owner, create, config)) });
   }
 
+  /** Takes a place where people sign on. @throws ModuleLoadError when its id is taken or the server's, or a part is missing */
+  addIdentityProvider(module: string, provider: IdentityProvider): void {
+    this.assertOpen(module, 'registerIdentityProvider');
+    const wrong = (what: string): ModuleLoadError => new ModuleLoadError(module, `registerIdentityProvider: ${what}`);
+    if (typeof provider !== 'object' || provider === null) throw wrong('takes an object');
+    const { id, name, icon, brand } = provider;
+    if (typeof id !== 'string' || !/^[\w.~-]{1,255}$/.test(id))
+      throw wrong(`${JSON.stringify(id)} is no id: take 1 to 255 of A-Z, a-z, 0-9, "-", ".", "_" and "~"`);
+    if (serverProviders.test(id)) throw wrong(`the id ${id} belongs to the server`);
+    const other = this.#identityProviders.get(id);
+    if (other) throw wrong(`${other.module} registers a provider ${id} already`);
+    if (typeof name !== 'string' || name === '') throw wrong(`${id} has no name for people`);
+    for (const [key, value] of Object.entries({ icon, brand })) {
+      if (value !== undefined && typeof value !== 'string') throw wrong(`the ${key} of ${id} is no text`);
+    }
+    if (icon !== undefined && !icon.startsWith('mxc://')) throw wrong(`the icon of ${id} is no mxc: URI`);
+    for (const method of ['begin', 'callback', 'profile'] as const) {
+      if (typeof provider[method] !== 'function') throw wrong(`${id} has no ${method}()`);
+    }
+    for (const method of ['logout', 'refresh'] as const) {
+      if (provider[method] !== undefined && typeof provider[method] !== 'function')
+        throw wrong(`${method} of ${id} is no function`);
+    }
+    this.#identityProviders.set(id, Object.freeze({ module, provider: ownedBy(this.#ownerOf(module), provider) }));
+  }
+
   /** @throws ModuleLoadError after {@link seal} */
   assertOpen(module: string, method: string): void {
     if (this.#sealed) throw new ModuleLoadError(module, `${method} was called too late: it belongs into register()`);
@@ -249,6 +290,7 @@ export class ModuleRegistry {
       loginTypes: this.#loginTypes,
       webResources: Object.freeze([...this.#webResources]),
       providers: this.#providers,
+      identityProviders: this.#identityProviders,
     });
   }
 

@@ -25,6 +25,7 @@ const reserved = [
     'pick_username',
     'rendezvous',
     'saml2',
+    'sso',
     'sso_register',
     'unsubscribe',
     'v1/config',

@@ -4,6 +4,7 @@ import { CasController } from './cas/cas.controller.js';
 import { NewUserController } from './login/new-user.controller.js';
 import { SsoRedirectController } from './login/sso-redirect.controller.js';
 import { SsoFallbackController } from './login/uia-fallback.controller.js';
+import { ModuleProviderController } from './modules/module-provider.controller.js';
 import { OidcController } from './oidc/oidc.controller.js';
 import { SamlController } from './saml/saml.controller.js';
 import { SsoModule } from './sso.module.js';
@@ -18,6 +19,7 @@ import { SsoModule } from './sso.module.js';
     OidcController,
     SamlController,
     CasController,
+    ModuleProviderController,
   ],
 })
 export class SsoHttpModule {}

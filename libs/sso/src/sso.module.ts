@@ -10,6 +10,8 @@ import { NewUsers } from './login/new-users.service.js';
 import { SsoLogin } from './login/sso-login.service.js';
 import { SsoPages } from './login/sso-pages.js';
 import { SsoProfiles } from './login/sso-profiles.service.js';
+import { ModuleProviders } from './modules/module-providers.service.js';
+import { ProviderTokens } from './modules/provider-tokens.service.js';
 import { BackchannelLogout } from './oidc/backchannel-logout.service.js';
 import { OidcProviders } from './oidc/oidc-providers.service.js';
 import { IdentityProviders } from './providers/identity-providers.js';
@@ -32,10 +34,12 @@ const services = [
   BackchannelLogout,
   SamlProvider,
   CasProvider,
+  ModuleProviders,
+  ProviderTokens,
 ];
 
 /**
- * Sign-on at the providers of the settings. Needs `Pages`, `Lifecycle`, `Metrics` and `ModuleDispatcher` from the app's
+ * Sign-on at the providers of the settings and of modules. Needs `Pages`, `Lifecycle`, `Metrics` and `ModuleDispatcher` from the app's
  * global modules, beside what `UsersModule` needs.
  */
 @Module({ imports: [UsersModule], providers: services, exports: services })

@@ -45,6 +45,12 @@ export interface ProfileLookUpEvent {
   readonly userId: string;
 }
 
+/** A client renews the access token of a session. */
+export interface RefreshingEvent {
+  readonly userId: string;
+  readonly deviceId: string;
+}
+
 /** Devices of one user. */
 export interface DevicesEvent {
   readonly userId: string;
@@ -108,6 +114,8 @@ export class UserHooks {
   readonly devicesDeleted = this.#point<DevicesEvent>('devicesDeleted');
   /** Sessions that were opened, by whatever way; `afterCommit` only. */
   readonly loggedIn = this.#point<LoggedInEvent>('loggedIn');
+  /** An access token is about to be renewed; `prepare` only, which may refuse. */
+  readonly refreshing = this.#point<RefreshingEvent>('refreshing');
   readonly loggedOut = this.#point<LoggedOutEvent>('loggedOut');
   readonly deactivated = this.#point<DeactivatedEvent>('deactivated');
   /** Users were active; `afterCommit` only, and it must not take long. */

@@ -58,7 +58,13 @@ export type { Origin } from './common/account-modules.js';
 export type { Hook, HookPoint } from './common/hook-point.js';
 export { isLocalUser, qualifyUserId } from './common/user-names.js';
 export { ConsentService } from './consent/consent.service.js';
-export { type Device, type DeviceOfUser, devicesOfUsers, type ProviderLogins } from './store/device.query.js';
+export {
+  type Device,
+  type DeviceOfUser,
+  devicesOfUsers,
+  type ProviderLogins,
+  providerLoginsOfDevice,
+} from './store/device.query.js';
 export { DeviceService } from './sessions/device.service.js';
 export { ExperimentalFeatures, type UserFeature, userFeatures } from './experimental/experimental-features.js';
 export {

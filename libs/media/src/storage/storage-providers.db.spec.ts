@@ -55,7 +55,7 @@ eachDatabase('storage providers', (open) => {
       Object.entries({ first, second }).map(([name, provider]) => [name, { module: name, create: () => provider }]),
     );
     modules.install({
-      ...{ modules: [], handlers: {}, loginTypes: new Map(), webResources: [] },
+      ...{ modules: [], handlers: {}, loginTypes: new Map(), webResources: [], identityProviders: new Map() },
       providers: { mediaStorage: factories, oidcMapping: new Map(), samlMapping: new Map() },
     });
     const { database, migrate } = await open();

@@ -1,4 +1,5 @@
 import type { CallbackCategories } from '../callbacks/table.js';
+import type { IdentityProvider } from '../identity-provider.js';
 import type { MediaStorageProvider } from '../media.js';
 import type { OidcMappingProvider, SamlMappingProvider } from '../mapping.js';
 
@@ -50,6 +51,8 @@ export interface RegistrationApi {
    *   (`:name`); a last `*` takes the rest. When two modules claim a path, the first has it and the second is named in the log.
    */
   registerWebResource(path: string, handler: WebHandler): void;
+  /** A place where people sign on, whole: clients list it beside those of the settings. As many as the module likes. */
+  registerIdentityProvider(provider: IdentityProvider): void;
   /** Another place for media, under the name that the settings' `media_storage_providers` refer to. */
   registerMediaStorageProvider(name: string, create: (config: unknown) => MediaStorageProvider): void;
   /** Maps OpenID Connect users to accounts, under the name that the settings' `user_mapping_provider` refers to. */

@@ -44,25 +44,34 @@ export class SealedCookies {
 
   /** `undefined` when the value is too large for a browser. */
   seal(name: string, value: JsonObject, lifetimeMs: number): string | undefined {
-    const iv = this.ids.bytes(ivBytes);
-    const encryption = createCipheriv(cipher, this.#key, iv).setAAD(Buffer.from(name));
-    const text = JSON.stringify({ v: value, exp: this.clock.nowMs() + lifetimeMs });
-    const sealed = Buffer.concat([encryption.update(text, 'utf8'), encryption.final()]);
-    const cookie = Buffer.concat([iv, encryption.getAuthTag(), sealed]).toString('base64url');
+    const cookie = this.encrypt(name, value, lifetimeMs);
     return cookie.length > maxCookieLength ? undefined : cookie;
   }
 
   /** What was sealed under the name; `undefined` when it was not, or has expired. */
   open(name: string, cookie: string): JsonObject | undefined {
-    if (cookie.length > maxCookieLength) return undefined;
-    const bytes = Buffer.from(cookie, 'base64url');
+    return cookie.length > maxCookieLength ? undefined : this.decrypt(name, cookie);
+  }
+
+  /** As {@link seal}, at any length: for what the server keeps itself. */
+  encrypt(name: string, value: JsonObject, lifetimeMs: number): string {
+    const iv = this.ids.bytes(ivBytes);
+    const encryption = createCipheriv(cipher, this.#key, iv).setAAD(Buffer.from(name));
+    const text = JSON.stringify({ v: value, exp: this.clock.nowMs() + lifetimeMs });
+    const sealed = Buffer.concat([encryption.update(text, 'utf8'), encryption.final()]);
+    return Buffer.concat([iv, encryption.getAuthTag(), sealed]).toString('base64url');
+  }
+
+  /** What {@link encrypt} made; `undefined` when it was made under another name or key, or has expired. */
+  decrypt(name: string, text: string): JsonObject | undefined {
+    const bytes = Buffer.from(text, 'base64url');
     if (bytes.length < ivBytes + tagBytes) return undefined;
     try {
       const decryption = createDecipheriv(cipher, this.#key, bytes.subarray(0, ivBytes))
         .setAAD(Buffer.from(name))
         .setAuthTag(bytes.subarray(ivBytes, ivBytes + tagBytes));
-      const text = Buffer.concat([decryption.update(bytes.subarray(ivBytes + tagBytes)), decryption.final()]);
-      const { v, exp } = JSON.parse(text.toString('utf8')) as { v: unknown; exp: number };
+      const plain = Buffer.concat([decryption.update(bytes.subarray(ivBytes + tagBytes)), decryption.final()]);
+      const { v, exp } = JSON.parse(plain.toString('utf8')) as { v: unknown; exp: number };
       return exp > this.clock.nowMs() && isJsonObject(v) ? v : undefined;
     } catch {
       return undefined;

@@ -1,8 +1,11 @@
 import type { Db, Migration, Tx } from '@rookery/database';
 import type { JsonObject } from '@rookery/matrix-types';
 
-/** What sign-ons remember: accounts about to be made, answers that were used, fields for the answer to a login. */
-export type SsoSessionKind = 'new_user' | 'used' | 'login_fields';
+/**
+ * What sign-ons remember: accounts about to be made, answers that were used, fields for the answer to a login, tokens of
+ * providers.
+ */
+export type SsoSessionKind = 'new_user' | 'used' | 'login_fields' | 'tokens';
 
 /** The tables of this lib, in order. */
 export const ssoMigrations: readonly Migration[] = [
@@ -68,6 +71,21 @@ export async function updateSsoSession(
     idHash,
   ]);
   return changed > 0;
+}
+
+/** Remembers this in place of what was there. */
+export async function replaceSsoSession(
+  tx: Tx,
+  kind: SsoSessionKind,
+  idHash: string,
+  value: JsonObject,
+  expiryMs: number,
+): Promise<void> {
+  await tx.run(
+    `INSERT INTO sso_sessions (kind, id_hash, value, expiry_ts) VALUES (?, ?, ?, ?)
+     ON CONFLICT (kind, id_hash) DO UPDATE SET value = excluded.value, expiry_ts = excluded.expiry_ts`,
+    [kind, idHash, JSON.stringify(value), expiryMs],
+  );
 }
 
 /** Takes what is remembered: of several that try, one gets it. `undefined` when it is gone or has expired. */

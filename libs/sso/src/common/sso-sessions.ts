@@ -7,6 +7,7 @@ import {
   findSsoSession,
   insertSsoSession,
   purgeSsoSessions,
+  replaceSsoSession,
   type SsoSessionKind,
   takeSsoSession,
   updateSsoSession,
@@ -50,6 +51,14 @@ export class SsoSessions implements OnModuleInit, OnModuleDestroy {
   /** Changes what is remembered; its time goes on. */
   update(kind: SsoSessionKind, id: string, value: JsonObject): Promise<boolean> {
     return this.database.write((tx) => updateSsoSession(tx, kind, hashOf(id), value), { name: 'sso_session' });
+  }
+
+  /** Remembers this in place of what was there. */
+  async replace(kind: SsoSessionKind, id: string, value: JsonObject, lifetimeMs: number): Promise<void> {
+    const expiryMs = this.clock.nowMs() + lifetimeMs;
+    await this.database.write((tx) => replaceSsoSession(tx, kind, hashOf(id), value, expiryMs), {
+      name: 'sso_session',
+    });
   }
 
   /** Takes what is remembered; once. */

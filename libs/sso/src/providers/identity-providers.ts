@@ -4,10 +4,11 @@ import { MatrixError } from '@rookery/matrix-types';
 import { externalIdsOf, type LoginFlow, LoginService, UiaService, UserAuthGate } from '@rookery/users';
 import type { IdentityProvider } from './identity-provider.js';
 
-/** The providers that the settings name, in their order; and what clients are told of them. */
+/** The providers that the settings name, in their order, then those of modules; and what clients are told of them. */
 @Injectable()
 export class IdentityProviders implements OnModuleInit {
   readonly #providers = new Map<string, IdentityProvider>();
+  readonly #sources: (() => readonly IdentityProvider[])[] = [];
 
   constructor(
     private readonly database: Database,
@@ -33,26 +34,32 @@ export class IdentityProviders implements OnModuleInit {
     this.#providers.set(provider.id, provider);
   }
 
+  /** Adds providers that come and go while the server runs. */
+  addSource(source: () => readonly IdentityProvider[]): void {
+    this.#sources.push(source);
+  }
+
   get all(): readonly IdentityProvider[] {
-    return [...this.#providers.values()];
+    return [...this.#providers.values(), ...this.#sources.flatMap((source) => source())];
   }
 
   find(id: string): IdentityProvider | undefined {
-    return this.#providers.get(id);
+    return this.#providers.get(id) ?? this.all.find((provider) => provider.id === id);
   }
 
   /** The providers that know a user. */
   async ofUser(userId: string): Promise<IdentityProvider[]> {
-    if (this.#providers.size === 0) return [];
+    if (this.all.length === 0) return [];
     const known = new Set((await externalIdsOf(this.database, userId)).map((one) => one.auth_provider));
     return this.all.filter(({ id }) => known.has(id));
   }
 
   #flow(): LoginFlow | undefined {
-    if (this.#providers.size === 0) return undefined;
+    const { all } = this;
+    if (all.length === 0) return undefined;
     return {
       type: 'm.login.sso',
-      identity_providers: this.all.map(({ id, name, icon, brand }) => ({
+      identity_providers: all.map(({ id, name, icon, brand }) => ({
         id,
         name,
         ...(icon === undefined ? {} : { icon }),

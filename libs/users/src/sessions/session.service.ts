@@ -25,12 +25,12 @@ import {
   deleteTokensOfUser,
   devicesWithTokens,
   findRefreshToken,
+  findRefreshTokenOwner,
   findTokenOwner,
   insertAccessToken,
   insertRefreshToken,
   isClosedForUpdate,
   markAccessTokenUsed,
-  refreshTokenExists,
   replaceRefreshToken,
   type RevokedToken,
   type TokenOwner,
@@ -142,8 +142,9 @@ export class SessionService {
    */
   async refresh(refreshToken: string): Promise<IssuedTokens> {
     // Rubbish is turned away before it costs a transaction.
-    if (!(await refreshTokenExists(this.database, secretHash(refreshToken))))
-      throw unknownToken('Unknown refresh token', false);
+    const owner = await findRefreshTokenOwner(this.database, secretHash(refreshToken));
+    if (!owner) throw unknownToken('Unknown refresh token', false);
+    await this.hooks.refreshing.prepare(owner);
     const secrets = this.#secrets(true);
     const nowMs = this.clock.nowMs();
     const outcome = await this.database.write(

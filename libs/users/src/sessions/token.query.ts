@@ -116,8 +116,16 @@ interface RefreshRow {
   next_used: SqlBool | null;
 }
 
-export async function refreshTokenExists(db: Db, tokenHash: string): Promise<boolean> {
-  return (await db.get('SELECT 1 AS one FROM refresh_tokens WHERE token_hash = ?', [tokenHash])) !== undefined;
+/** Whose a refresh token is, valid or not. */
+export async function findRefreshTokenOwner(
+  db: Db,
+  tokenHash: string,
+): Promise<{ readonly userId: string; readonly deviceId: string } | undefined> {
+  const row = await db.get<{ user_id: string; device_id: string }>(
+    'SELECT user_id, device_id FROM refresh_tokens WHERE token_hash = ?',
+    [tokenHash],
+  );
+  return row && { userId: row.user_id, deviceId: row.device_id };
 }
 
 /** Finds a refresh token and holds its row, so that of several exchanges each sees what the one before did. */

@@ -129,6 +129,19 @@ export async function setDeviceAuthProvider(
   );
 }
 
+/** By which logins of single sign-on providers a device came to be. */
+export async function providerLoginsOfDevice(
+  db: Db,
+  userId: string,
+  deviceId: string,
+): Promise<readonly { readonly providerId: string; readonly sessionId: string }[]> {
+  const rows = await db.query<{ auth_provider_id: string; auth_provider_session_id: string }>(
+    'SELECT auth_provider_id, auth_provider_session_id FROM device_auth_providers WHERE user_id = ? AND device_id = ?',
+    [userId, deviceId],
+  );
+  return rows.map((row) => ({ providerId: row.auth_provider_id, sessionId: row.auth_provider_session_id }));
+}
+
 /** A device that somebody logs in to anew no longer belongs to the login before. */
 export async function forgetDeviceAuthProviders(tx: Tx, userId: string, deviceId: string): Promise<void> {
   await tx.run('DELETE FROM device_auth_providers WHERE user_id = ? AND device_id = ?', [userId, deviceId]);
