@@ -75,7 +75,12 @@ module.exports = {
     rule(
       'examples-see-only-the-module-api',
       { path: '^modules-examples/' },
-      { path: '^(libs|apps)/', pathNot: '^libs/(module-api|matrix-types|testing)/src/index\\.ts$' },
+      { path: '^(libs|apps)/', pathNot: '^libs/(module-api|matrix-types|passport|testing)/src/index\\.ts$' },
+    ),
+    rule(
+      'bridges-see-only-the-module-api',
+      { path: '^libs/passport/', pathNot: spec },
+      { path: '^(libs|apps)/', pathNot: '^libs/(passport/|(module-api|matrix-types)/src/index\\.ts$)' },
     ),
     rule(
       'testing-is-for-tests',

@@ -1,8 +1,11 @@
-import { execFileSync } from 'node:child_process';
+import { execFile, execFileSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { NpmRegistry } from '../../../test/support/npm-registry.js';
+import { idpKeys } from '../../../test/e2e/sso/fixtures/saml-keys.js';
 
 const root = fileURLToPath(new URL('../../../', import.meta.url));
 const examples = readdirSync(join(root, 'modules-examples'), { withFileTypes: true })
@@ -12,8 +15,10 @@ const examples = readdirSync(join(root, 'modules-examples'), { withFileTypes: tr
 const manifest = (folder: string): { name: string } =>
   JSON.parse(readFileSync(join(root, folder, 'package.json'), 'utf8')) as { name: string };
 
+const certificate = idpKeys.cert;
+
 let folder: string;
-beforeAll(() => {
+beforeAll(async () => {
   folder = mkdtempSync(join(tmpdir(), 'rookery-packed-'));
   const packed = join(folder, 'packed');
   const empty = join(folder, 'server');
@@ -21,7 +26,12 @@ beforeAll(() => {
   mkdirSync(empty);
   const options = { cwd: root, stdio: 'pipe', env: { ...process.env, NODE_OPTIONS: '' } } as const;
   const tsc = join(root, 'node_modules/typescript7/bin/tsc');
-  const folders = ['libs/matrix-types', 'libs/module-api', ...examples.map((name) => `modules-examples/${name}`)];
+  const folders = [
+    'libs/matrix-types',
+    'libs/module-api',
+    'libs/passport',
+    ...examples.map((name) => `modules-examples/${name}`),
+  ];
   execFileSync(process.execPath, [tsc, '-b', ...folders, 'libs/module-host'], options);
   execFileSync(
     'npm',
@@ -30,8 +40,15 @@ beforeAll(() => {
   );
   writeFileSync(join(empty, 'package.json'), JSON.stringify({ name: 'empty', private: true }));
   const tarballs = readdirSync(packed).map((file) => join(packed, file));
-  const install = ['install', '--offline', '--no-audit', '--no-fund', '--ignore-scripts', '--silent', ...tarballs];
-  execFileSync('npm', install, { ...options, cwd: empty });
+  // What the examples need beside ours comes from where this checkout has it.
+  const registry = await NpmRegistry.start();
+  try {
+    await promisify(execFile)('npm', ['install', '--silent', ...tarballs], {
+      ...{ cwd: empty, env: registry.env(join(folder, 'cache')) },
+    });
+  } finally {
+    await registry.stop();
+  }
 });
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
@@ -74,6 +91,16 @@ const cases: Record<string, { config: unknown; question: string; answer: unknown
     question: `(modules, context) => modules.transform('onCreateRoom', context, {}, {}, false)`,
     answer: { allowed: true, value: { initial_state: [{ type: 'm.room.encryption' }] } },
   },
+  'github-login': {
+    config: {
+      providers: [
+        { client_id: 'a', client_secret: 'b' },
+        { id: 'work', client_id: 'a', client_secret: 'b' },
+      ],
+    },
+    question: `async (modules) => [...modules.identityProviders.keys()]`,
+    answer: ['github', 'work'],
+  },
   'http-antispam': {
     config: { url: 'https://spam.example/check', on_failure: 'deny' },
     question: `(modules, context, event) => modules.gate('checkEventForSpam', context, event)`,
@@ -83,6 +110,18 @@ const cases: Record<string, { config: unknown; question: string; answer: unknown
     config: { otherwise: 'drop' },
     question: `(modules, context) => modules.gate('userMayInvite', context, '@a:x', '@b:x', '!r:x')`,
     answer: { allowed: false, effect: 'dropSilently', module: 'invite-policy' },
+  },
+  'ldap-login': {
+    config: { directories: [{ url: 'ldaps://ldap.example', base: 'dc=example' }] },
+    question: `async (modules) => [...modules.identityProviders.keys()]`,
+    answer: ['ldap'],
+  },
+  'oidc-login': {
+    config: {
+      providers: [{ id: 'a', name: 'A', issuer: 'https://id.example', client_id: 'a', client_secret: 'b' }],
+    },
+    question: `async (modules) => [...modules.identityProviders.keys()]`,
+    answer: ['a'],
   },
   'oidc-mapper': {
     config: undefined,
@@ -103,6 +142,13 @@ const cases: Record<string, { config: unknown; question: string; answer: unknown
       return Object.keys(provider);
     }`,
     answer: ['storeFile', 'fetch', 'remove'],
+  },
+  'saml-login': {
+    config: {
+      providers: [{ id: 'a', name: 'A', entry_point: 'https://idp.example/sso', certificates: [certificate] }],
+    },
+    question: `async (modules) => [...modules.identityProviders.keys()]`,
+    answer: ['a'],
   },
   'shared-secret-auth': {
     config: { shared_secret: 'x'.repeat(32) },

@@ -174,3 +174,44 @@ it('takes an instance of a class, with its helpers and its own this', async () =
   }
   expect(registering(['m', 'spamChecker', new Old()]).seal).toThrow(/no callback any more/);
 });
+
+describe('sign-in providers', () => {
+  const whole = {
+    id: 'tickets',
+    name: 'Tickets',
+    begin: () => ({ redirect: 'https://tickets.example/' }),
+    callback: () => ({ redirect: 'https://tickets.example/' }),
+    profile: () => ({}),
+  };
+  const register = (...providers: [module: string, provider: unknown][]): SealedRegistry => {
+    const registry = new ModuleRegistry(() => {});
+    for (const name of new Set(providers.map(([module]) => module))) registry.addModule(name);
+    for (const [module, provider] of providers) registry.addIdentityProvider(module, provider as typeof whole);
+    return registry.seal();
+  };
+
+  it('several of one module are known by their ids', () => {
+    const { identityProviders } = register(['a', whole], ['a', { ...whole, id: 'more' }]);
+    expect([...identityProviders].map(([id, { module }]) => [id, module])).toEqual([
+      ['tickets', 'a'],
+      ['more', 'a'],
+    ]);
+  });
+
+  it.each<[string, unknown, RegExp]>([
+    ['nothing', undefined, /takes an object/],
+    ['no id', { ...whole, id: undefined }, /is no id/],
+    ['an id that no client could ask for', { ...whole, id: 'a/b' }, /"a\/b" is no id/],
+    ['an id of the server', { ...whole, id: 'oidc-x' }, /belongs to the server/],
+    ['no name', { ...whole, name: '' }, /no name/],
+    ['an icon from elsewhere', { ...whole, icon: 'https://a.example/b.png' }, /no mxc: URI/],
+    ['no callback', { ...whole, callback: undefined }, /no callback\(\)/],
+    ['a logout that is none', { ...whole, logout: true }, /logout of tickets is no function/],
+  ])('refuses %s', (_, provider, words) => {
+    expect(() => register(['a', provider])).toThrow(words);
+  });
+
+  it('refuses an id that another module has', () => {
+    expect(() => register(['a', whole], ['b', whole])).toThrow(/module b: .*a registers a provider tickets already/);
+  });
+});

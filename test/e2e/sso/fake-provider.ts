@@ -123,7 +123,9 @@ export class FakeProvider {
     this.asked = url.searchParams;
     const code = randomBytes(12).toString('hex');
     this.#codes.set(code, url.searchParams);
-    const back = new URLSearchParams({ code, state: url.searchParams.get('state') ?? '' });
+    const back = new URLSearchParams({ code });
+    const state = url.searchParams.get('state');
+    if (state !== null) back.set('state', state);
     const target = url.searchParams.get('redirect_uri') ?? '';
     if (this.answersWith === 'redirect') {
       response.writeHead(302, { location: `${target}?${back.toString()}` });
@@ -149,7 +151,7 @@ export class FakeProvider {
       aud: 'rookery',
       iat: seconds,
       exp: seconds + 300,
-      nonce: asked.get('nonce'),
+      ...(asked.has('nonce') ? { nonce: asked.get('nonce') } : {}),
       ...this.person,
     });
     json({
