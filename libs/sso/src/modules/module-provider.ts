@@ -13,7 +13,7 @@ import type { Clock, Ids } from '@rookery/platform';
 import { type CookieOptions, cookieOf, type SealedCookies } from '../common/sealed-cookies.js';
 import type { SsoAddresses } from '../common/sso-addresses.js';
 import { lostSession, SsoError } from '../common/sso-error.js';
-import type { Departure, IdentityProvider, SignOn, SsoPurpose } from '../providers/identity-provider.js';
+import type { SignOnRedirect, IdentityProvider, SignOn, SsoPurpose } from '../providers/identity-provider.js';
 import { askMapping, within } from '../providers/mapping-call.js';
 import { checkLogout, checkStep, type CheckedStep, tokensOf } from './module-steps.js';
 
@@ -73,7 +73,7 @@ export class ModuleProvider implements IdentityProvider {
     return this.registered.provider.refresh !== undefined;
   }
 
-  async begin(purpose: SsoPurpose, request: InboundRequest): Promise<Departure> {
+  async begin(purpose: SsoPurpose, request: InboundRequest): Promise<SignOnRedirect> {
     const session: ModuleSession = {
       idp: this.id,
       purpose,
