@@ -289,6 +289,15 @@ describe('limits of size', () => {
 
   it('does not even parse endless text', () => {
     expect(problem(`{"a":"${'x'.repeat(600_000)}"}`)).toBe('tooLarge: text too long');
+    // Told before any member is looked at.
+    const many: Record<string, unknown> = Object.fromEntries(Array.from({ length: 14_000 }, (_, i) => [`k${i}`, 1]));
+    Object.defineProperty(many, 'content', {
+      enumerable: true,
+      get: () => {
+        throw new Error('It was copied');
+      },
+    });
+    expect(problem(many)).toBe('tooLarge: too many keys');
   });
 });
 

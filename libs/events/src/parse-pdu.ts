@@ -42,6 +42,8 @@ export function parsePdu(
   if (typeof input === 'string' && input.length > maxPduText) throw new InvalidEventError('tooLarge', 'text too long');
   const value = typeof input === 'string' ? parseJson(input) : input;
   if (!isJsonObject(value) || value instanceof NumberText) return fail('not an object');
+  // Before anything is copied: no more members than that fit into an event, each of at least five bytes.
+  if (Object.keys(value).length > maxPduBytes / 5 + 1) throw new InvalidEventError('tooLarge', 'too many keys');
   const { unsigned: _, ...pdu } = value;
   const { odd, maxBytes } = inspectJson(pdu, rules.strictCanonicalJson);
   checkShape(pdu, rules, rules.strictByteLimits);

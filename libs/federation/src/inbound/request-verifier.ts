@@ -11,6 +11,7 @@ import {
 import { type JsonRules, type LateRequest, parseJsonInSlices } from '@rookery/http';
 import { isJsonObject, isValidServerName, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Clock, Config, Logger } from '@rookery/platform';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { UnprovenLimits } from './unproven-limits.js';
 
 /** A request whose signature is right. */
@@ -27,6 +28,8 @@ const strangerBodyBytes = 4_194_304;
 const rewrittenBodyBytes = 4_194_304;
 /** Most values of such a body: the canonical form is made before anything is proven. */
 const rewrittenValues = 50_000;
+/** Body that takes a while to copy, bytes. */
+const largeBodyBytes = 1_048_576;
 /** Longest string of a body, bytes: no PDU has a longer one than its 64 KiB, and messages to devices have some room. */
 const maxStringBytes = 1_048_576;
 
@@ -97,8 +100,13 @@ export class RequestVerifier {
     const bytes = request.rawBody?.length === 0 ? undefined : request.rawBody;
     const signedText = (canonicalContent: Uint8Array | undefined): Buffer =>
       signedRequestBytes({ method: request.method, uri: request.url, origin, destination }, canonicalContent);
+    // Each step copies the body: no two of them in one turn of the event loop where that takes time.
+    const isLarge = bytes !== undefined && bytes.length > largeBodyBytes;
+    if (isLarge) await nextTurn();
+    const signed = signedText(bytes);
+    if (isLarge) await nextTurn();
     // Most servers send what they signed, byte by byte.
-    if (await key.verifyInBackground(signedText(bytes), signature)) {
+    if (await key.verifyInBackground(signed, signature)) {
       request.vouchFor(origin);
       return bytes === undefined ? undefined : contentOf(await parseJsonInSlices(bytes, bodyRules));
     }
