@@ -3,7 +3,7 @@
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { become, ensureInstalled, root, run } from './lib.mjs';
+import { become, ensureInstalled, root } from './lib.mjs';
 
 const release = 'matrix-synapse==1.163.2';
 const place = join(root, 'node_modules', '.cache', 'interop');
@@ -19,26 +19,30 @@ function findPython() {
   return undefined;
 }
 
+/** Why there is no peer; `undefined` when there is one. */
 function ensurePeer() {
-  if (existsSync(stamp)) return true;
+  if (existsSync(stamp)) return undefined;
   const system = findPython();
-  if (system === undefined) return false;
+  if (system === undefined) return 'a live peer needs Python 3.10 or newer with venv (Debian: python3-venv)';
   console.log(`Installing ${release} from PyPI (once; about a minute)...`);
   rmSync(place, { recursive: true, force: true });
   mkdirSync(place, { recursive: true });
-  run(system, ['-m', 'venv', place]);
-  run(python, ['-m', 'pip', 'install', '--quiet', '--disable-pip-version-check', release]);
+  for (const [command, ...args] of [
+    [system, '-m', 'venv', place],
+    [python, '-m', 'pip', 'install', '--quiet', '--disable-pip-version-check', release],
+  ]) {
+    if (spawnSync(command, args, { cwd: root, stdio: 'inherit' }).status !== 0) return `${release} cannot be installed`;
+  }
   writeFileSync(stamp, '');
-  return true;
+  return undefined;
 }
 
 ensureInstalled();
-if (!ensurePeer()) {
-  console.log(
-    'Not run: a live peer needs Python 3.10 or newer with venv (Debian: python3-venv), and there is none here.',
-  );
+const missing = ensurePeer();
+if (missing !== undefined) {
+  console.log(`Not run: ${missing}.`);
   process.exit(0);
 }
-become(process.execPath, [join(root, 'tools', 'test.mjs'), '--lane=interop', '-i', ...process.argv.slice(2)], {
+become(process.execPath, [join(root, 'tools', 'test.mjs'), '--lane=interop', ...process.argv.slice(2)], {
   env: { ...process.env, INTEROP_PYTHON: python },
 });
