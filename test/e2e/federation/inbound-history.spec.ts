@@ -98,7 +98,6 @@ describe.each(databases)('the past of rooms for other servers (%s)', (database) 
     const room = part(visit.roomId);
     const event = part(eventId);
     const paths = [
-      `/event/${event}`,
       `/state/${room}?event_id=${event}`,
       `/state_ids/${room}?event_id=${event}`,
       `/event_auth/${room}/${event}`,
@@ -112,10 +111,16 @@ describe.each(databases)('the past of rooms for other servers (%s)', (database) 
     }
     const range = { earliest_events: [], latest_events: [eventId] };
     expect((await missing(visit, range, stranger)).status).toBe(403);
+    // Whose id is all that is known is not told apart from what there is not.
+    expect((await get(`/event/${event}`)).status).toBe(200);
+    const unknown = await get(`/event/${part('$unknown')}`, stranger);
+    expect(unknown).toMatchObject({ status: 404, body: { errcode: 'M_NOT_FOUND' } });
+    expect(await get(`/event/${event}`, stranger)).toEqual(unknown);
     // Also those who have left again, and those of other rooms.
     const leave = Visit.complete(visitor, (await Visit.make(visitor, home, 'leave', visit.roomId, bob)).body);
     await Visit.send(visitor, home, 'leave', leave);
     for (const path of paths) expect({ path, status: (await get(path)).status }).toEqual({ path, status: 403 });
+    expect(await get(`/event/${event}`)).toEqual(unknown);
     const other = part((await visitRoom()).roomId);
     for (const path of [`/state/${other}?event_id=${event}`, `/event_auth/${other}/${event}`])
       expect((await get(path)).body['errcode']).toBe('M_NOT_FOUND');

@@ -68,6 +68,22 @@ describe('requests to other servers', () => {
     );
   const reason = async (attempt: Promise<unknown>): Promise<string> => (await failure(attempt)).reason;
 
+  it('bring long answers piece by piece, so that nobody waits for them to be understood', async () => {
+    const events = Array.from({ length: 2_000 }, (_, n) => ({ n, odd: 1.5, text: 'x'.repeat(1_000), more: [[n], {}] }));
+    const { client } = await pair((_, response) => json(response, { events }));
+    const parse = jest.spyOn(JSON, 'parse');
+    try {
+      expect(await client.getJson('b.test', path)).toEqual({ events });
+      const exact = await client.requestExactJson({ destination: 'b.test', method: 'GET', path });
+      expect((exact['events'] as { n: number; odd: unknown }[]).map(({ n, odd }) => [n, String(odd)])).toHaveLength(
+        2_000,
+      );
+      expect(Math.max(...parse.mock.calls.map(([text]) => text.length))).toBeLessThan(200_000);
+    } finally {
+      parse.mockRestore();
+    }
+  });
+
   it('are signed, for one destination, over what is sent', async () => {
     const { client, server, own } = await pair(ok);
     const content = { ü: 1, a: { '10': true, '9': null } };

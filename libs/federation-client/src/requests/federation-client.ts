@@ -1,4 +1,5 @@
 import { canonicalJson, parseJson } from '@rookery/events';
+import { type JsonRules, parseJsonInSlices } from '@rookery/http';
 import { isJsonObject, isValidServerName, type JsonObject } from '@rookery/matrix-types';
 import {
   type Clock,
@@ -94,6 +95,12 @@ const maxStreams = 8;
 const maxWaiting = 500;
 /** Deepest nesting of an answer that holds no events. */
 const maxNesting = 128;
+/** Most values of an answer: some more than the state of the largest rooms has. */
+const maxValues = 20_000_000;
+/** Longest string of an answer, bytes. */
+const maxStringBytes = 8_388_608;
+const plainRules: JsonRules = { maxDepth: maxNesting, maxValues, maxStringBytes, anyNumber: true };
+const exactRules: JsonRules = { ...plainRules, maxDepth: Infinity, parse: parseJson };
 /** Largest body of an error that is looked at, bytes. */
 const maxErrorBytes = 65_536;
 
@@ -138,7 +145,7 @@ export class FederationClient {
 
   /** Sends a request and reads an answer that is a JSON object. @throws FederationRequestError */
   async requestJson(request: FederationRequest): Promise<JsonObject> {
-    return jsonObjectOf(request.destination, await this.request(request), parsePlain);
+    return jsonObjectOf(request.destination, await this.request(request), plainRules);
   }
 
   /**
@@ -146,7 +153,7 @@ export class FederationClient {
    * (see `parseJson` of events). @throws FederationRequestError
    */
   async requestExactJson(request: FederationRequest): Promise<JsonObject> {
-    return jsonObjectOf(request.destination, await this.request(request), parseJson);
+    return jsonObjectOf(request.destination, await this.request(request), exactRules);
   }
 
   /** Sends a request and reads the whole answer of status 2xx. @throws FederationRequestError */
@@ -360,10 +367,11 @@ function parsePlain(text: string): unknown {
   return JSON.parse(text);
 }
 
-function jsonObjectOf(destination: string, { body }: FederationResponse, parse: (text: string) => unknown): JsonObject {
+/** In slices where it is long: the state of a large room has hundreds of megabytes. */
+async function jsonObjectOf(destination: string, { body }: FederationResponse, rules: JsonRules): Promise<JsonObject> {
   let parsed: unknown;
   try {
-    parsed = parse(body.toString('utf8'));
+    parsed = await parseJsonInSlices(body, rules);
   } catch {
     throw new FederationRequestError(destination, 'bad_response', `${destination} did not answer with JSON`);
   }

@@ -5,9 +5,11 @@ import type { JsonObject } from '@rookery/matrix-types';
 import { Clock, Config } from '@rookery/platform';
 import { EventStore } from '@rookery/rooms';
 import { Readable } from 'node:stream';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 
-/** Events that are in memory at a time. */
-const chunkSize = 200;
+/** Events that are in memory at a time, and what is written of them in one turn of the event loop; characters. */
+const chunkSize = 50;
+const pieceChars = 262_144;
 
 /** Lists of ids of the events to be sent, by key. */
 export type EventLists = Readonly<Record<string, Iterable<string>>>;
@@ -65,6 +67,10 @@ export class PduReplies {
         if (rejectedReason !== undefined) continue;
         text += separator + JSON.stringify(wirePdu(event));
         separator = ',';
+        if (text.length < pieceChars) continue;
+        yield text;
+        text = '';
+        await nextTurn();
       }
       if (text !== '') yield text;
     }

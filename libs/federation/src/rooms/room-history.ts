@@ -42,11 +42,13 @@ export class RoomHistory {
     private readonly byTime: EventByTime,
   ) {}
 
-  /** One event. @spec server-server-api#get_matrixfederationv1eventeventid */
+  /** One event. Who may not see its room is not told whether there is such an event. @spec server-server-api#get_matrixfederationv1eventeventid */
   async event(origin: string, eventId: string): Promise<RoomEvent[]> {
     const stored = await this.events.one(eventId);
     if (!stored || stored.rejectedReason !== undefined) throw noEvent();
-    await this.rooms.shared(origin, stored.event.roomId);
+    await this.rooms.shared(origin, stored.event.roomId).catch((error: unknown) => {
+      throw MatrixError.is(error) && error.status < 500 ? noEvent() : error;
+    });
     return this.visibility.shown(origin, stored.event.roomId, [stored]);
   }
 
