@@ -116,7 +116,8 @@ export class EventContexts {
     if (group === undefined) throw new Error(`An accepted event without a state: ${event.eventId}`);
     this.#recentGroups.set(event.eventId, { roomId: room.roomId, group });
     const covered = await this.#cover(room, event);
-    // What names it need not lead to a forward extremity, as a piece of the past that another server made up: a room is never without one.
+    // What names it need not lead to a forward extremity, as a piece of the past that another server made up: a room always
+    // has one.
     const isExtremity = !isReferenced || room.extremities.size === 0;
     if (!isExtremity && covered === 0) return;
     const wasOnTop = before.chain === room.chain && isExtremity;
@@ -125,8 +126,11 @@ export class EventContexts {
     if (room.extremities.size === 1 && wasOnTop) {
       if (key !== undefined) room.change(key, event);
       room.chain = chain;
-      return;
-    }
+    } else await this.#resolveCurrent(room);
+  }
+
+  /** Makes the state of all forward extremities together the room's current state. */
+  async #resolveCurrent(room: WorkingRoom): Promise<void> {
     const groups = new Set([...room.extremities.values()].map((extremity) => extremity.group));
     if (groups.size === 1 && room.chain?.[0]?.group === [...groups][0]) return;
     const now = await this.#merged(room, [...groups]);
@@ -293,7 +297,8 @@ export class EventContexts {
 /** The group at the top of a chain; a chain that holds no state has none. */
 export const groupOf = (chain: readonly ChainLink[]): number | undefined => chain[0]?.group;
 
-const noState: StateBefore = fixed([], new Map());
+/** The state before the first event of a room. */
+export const noState: StateBefore = fixed([], new Map());
 
 function fixed(chain: readonly ChainLink[], state: StateMap): StateBefore {
   return { chain, size: state.size, idAt: (key) => state.get(key), whole: () => Promise.resolve(state) };

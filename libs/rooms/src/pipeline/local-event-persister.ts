@@ -10,9 +10,10 @@ import { EventPersister } from './event-persister.js';
 import type { EventDraft, NewRoom } from '../model/drafts.js';
 import type { RemoteEvent, StateAtEvent, ReceiveVerdict } from '../model/remote-events.js';
 import { type BatchFacts, type RemoteJudgement, type RemoteOutcome, RemoteStager } from './remote-stager.js';
-import { type DraftOutcome, type Judged, LocalStager, StillThinking } from './local-stager.js';
+import { type DraftOutcome, type Judged, LocalStager } from './local-stager.js';
 import { insertRemoteRoom, insertRoom } from './new-room.query.js';
 import { EventContexts } from './event-context.js';
+import { Waiting } from './waiting.js';
 import { BatchQueue } from '../room/room-queue.js';
 import { RoomSnapshot } from '../room/room-snapshot.js';
 import { RoomSnapshots } from '../room/room-snapshots.js';
@@ -32,8 +33,8 @@ interface Task {
   readonly isVersionProven?: boolean;
   /** Commits alone: its options are its own. */
   readonly options?: CommitOptions;
-  /** Stages events. What it returns is called once they are durable. */
-  readonly stage: (room: WorkingRoom) => Promise<(stored: ReadonlyMap<string, StoredEvent>) => void>;
+  /** Stages events. What it returns is called once they are durable; nothing where it is settled and has staged none. */
+  readonly stage: (room: WorkingRoom) => Promise<((stored: ReadonlyMap<string, StoredEvent>) => void) | undefined>;
   /** Asked when a batch has failed: whether this task was done by an earlier one after all. */
   readonly alreadyDone?: () => Promise<boolean>;
   readonly reject: (error: unknown) => void;
@@ -73,12 +74,9 @@ export class LocalEventPersister extends EventPersister {
   async send(draft: EventDraft): Promise<SentEvent> {
     let judged: Judged | undefined;
     if (!this.local.asksServer(draft)) {
-      try {
-        return await this.#sendInTurn(draft, (room) => this.local.stageInTurn(room, draft));
-      } catch (error) {
-        if (!(error instanceof StillThinking)) throw error;
-        judged = await error.judged;
-      }
+      const sent = await this.#sendInTurn(draft, (room) => this.local.stageInTurn(room, draft));
+      if (!(sent instanceof Waiting)) return sent;
+      judged = await sent.answer;
     }
     // Who takes time is waited for outside the room's turn, so that one slow answer holds up nobody else. When the room has
     // moved on meanwhile in a way that matters, all are asked again.
@@ -87,11 +85,12 @@ export class LocalEventPersister extends EventPersister {
       judged = undefined;
       if ('kind' in prepared) return outcomeOf(prepared, new Map(), draft.roomId);
       try {
-        return await this.#sendInTurn(draft, async (room) => {
+        const sent = await this.#sendInTurn<never>(draft, async (room) => {
           const outcome = await this.local.stagePrepared(room, draft, prepared);
           if (!outcome) throw new RoomMovedOn();
           return outcome;
         });
+        if (!(sent instanceof Waiting)) return sent;
       } catch (error) {
         if (!(error instanceof RoomMovedOn) || attempt === maxAttempts) throw error;
       }
@@ -112,12 +111,20 @@ export class LocalEventPersister extends EventPersister {
     }
   }
 
-  #sendInTurn(draft: EventDraft, stage: (room: WorkingRoom) => Promise<DraftOutcome>): Promise<SentEvent> {
+  /** @returns the event once it is durable, or at once that somebody takes time: nothing was staged then */
+  #sendInTurn<Answer>(
+    draft: EventDraft,
+    stage: (room: WorkingRoom) => Promise<DraftOutcome | Waiting<Answer>>,
+  ): Promise<SentEvent | Waiting<Answer>> {
     const { transaction } = draft;
     return new Promise((resolve, reject) => {
       this.#queue.push(draft.roomId, {
         stage: async (room) => {
           const outcome = await stage(room);
+          if (outcome instanceof Waiting) {
+            resolve(outcome);
+            return undefined;
+          }
           return (stored) => resolve(outcomeOf(outcome, stored, draft.roomId));
         },
         ...(transaction && {
@@ -177,7 +184,7 @@ export class LocalEventPersister extends EventPersister {
       const { done, thinking } = await this.#receiveInTurn(roomId, events.slice(verdicts.length), judgement);
       verdicts.push(...done);
       // Who takes time is waited for outside the room's turn.
-      judgement = await thinking;
+      judgement = await thinking?.answer;
     } while (verdicts.length < events.length);
     return verdicts;
   }
@@ -190,24 +197,24 @@ export class LocalEventPersister extends EventPersister {
     roomId: string,
     events: readonly RemoteEvent[],
     judgement: RemoteJudgement | undefined,
-  ): Promise<{ readonly done: readonly ReceiveVerdict[]; readonly thinking: Promise<RemoteJudgement> | undefined }> {
+  ): Promise<{ readonly done: readonly ReceiveVerdict[]; readonly thinking: Waiting<RemoteJudgement> | undefined }> {
     return new Promise((resolve, reject) => {
       this.#queue.push(roomId, {
         stage: async (room) => {
           const outcomes: [RoomEvent, RemoteOutcome][] = [];
           const facts = await this.remote.factsOf(roomId, events);
           const misplaced = new Set<string>();
-          let thinking: Promise<RemoteJudgement> | undefined;
+          let thinking: Waiting<RemoteJudgement> | undefined;
           for (const [index, event] of events.entries()) {
             // What follows upon an event that has no place has none either, and nobody needs to be asked.
             const outcome =
               lackingOf(event.event, misplaced, facts) ??
               (await this.remote.stageInTurn(room, event, facts, index === 0 ? judgement : undefined));
-            if (outcome.kind === 'missing') misplaced.add(event.event.eventId);
-            if (outcome.kind === 'thinking') {
-              thinking = outcome.judgement;
+            if (outcome instanceof Waiting) {
+              thinking = outcome;
               break;
             }
+            if (outcome.kind === 'missing') misplaced.add(event.event.eventId);
             outcomes.push([event.event, outcome]);
           }
           return (stored) =>
@@ -344,17 +351,19 @@ export class LocalEventPersister extends EventPersister {
   async #attempt(roomId: string, tasks: readonly Task[]): Promise<void> {
     let room: WorkingRoom | undefined;
     const done: ((stored: ReadonlyMap<string, StoredEvent>) => void)[] = [];
-    const refused = new Set<Task>();
+    const settled = new Set<Task>();
     try {
       room = await this.#open(roomId, tasks[0]!);
       for (const task of tasks) {
         const { length } = room.staged;
         try {
-          done.push(await task.stage(room));
+          const settle = await task.stage(room);
+          if (settle) done.push(settle);
+          else settled.add(task);
         } catch (error) {
           // What failed half-way has left the room in an unknown state.
           if (room.staged.length !== length || !MatrixError.is(error)) throw error;
-          refused.add(task);
+          settled.add(task);
           task.reject(error);
         }
       }
@@ -366,7 +375,7 @@ export class LocalEventPersister extends EventPersister {
       if (room) this.contexts.forget(room);
       await this.#afterFailure(
         roomId,
-        tasks.filter((task) => !refused.has(task)),
+        tasks.filter((task) => !settled.has(task)),
         error,
       );
     }

@@ -8,10 +8,11 @@ import { RemoteRooms } from '../remote-rooms.js';
 import { EventGates } from './event-gates.js';
 import { PolicyServers } from './policy-servers.js';
 import { LRUCache } from 'lru-cache';
-import { atOnce, later } from './at-once.js';
+import { goThrough, type Stage } from './stage.js';
+import { Waiting, withinTurn } from './waiting.js';
 import { type BuiltEvent, DraftBuilder, type PlaceOfDraft } from './draft-builder.js';
 import type { EventDraft } from '../model/drafts.js';
-import { groupOf, EventContexts } from './event-context.js';
+import { EventContexts, groupOf, noState } from './event-context.js';
 import { PrejoinState, stripped } from './prejoin-state.js';
 import type { WorkingRoom } from '../room/working-room.js';
 
@@ -29,29 +30,34 @@ export type Judged = { readonly content: JsonObject } | BuiltEvent | Exclude<Dra
 
 type Prepared = Exclude<Judged, { content: JsonObject }>;
 
-/** How a draft is prepared. */
-interface Preparation {
-  /** Others of the room wait, so whoever thinks ends it with {@link StillThinking}. */
-  readonly inTurn?: boolean;
-  /** What third-party rules have said already. */
-  readonly content?: JsonObject | undefined;
+/** A draft on its way to an event: what its stages have made of it. */
+interface DraftWay {
+  readonly room: WorkingRoom;
+  readonly draft: EventDraft;
+  /** Others of the room wait: who takes time is not waited for. */
+  readonly inTurn: boolean;
+  /** As third-party rules left it, once they have been asked. */
+  content: JsonObject | undefined;
+  place: PlaceOfDraft;
+  built: BuiltEvent | undefined;
 }
 
-/** Thrown in a room's turn: a module, or another server, thinks about the draft for longer than a turn of the event loop. */
-export class StillThinking extends MatrixError {
-  constructor(
-    /** How far the draft got, once the module has answered. */
-    readonly judged: Promise<Judged>,
-  ) {
-    super(503, 'M_UNKNOWN', 'A module of this server takes its time');
-  }
-}
+type DraftStage = Stage<DraftWay, Prepared, Judged>;
 
 /** Stages events of local users: draft, third-party rules, format and hash, auth rules, spam checkers, signature. */
 @Injectable()
 export class LocalStager {
   /** Events that were built lately and may not be stored yet, each with the last time that was given to one like it. */
   readonly #built = new LRUCache<string, { lastTs: number }>({ maxSize: 20_000, sizeCalculation: () => 1 });
+
+  /** The way of a draft to an event that everybody agreed to. The README says what each stage is for. */
+  readonly #stages: readonly DraftStage[] = [
+    (way) => this.#place(way),
+    (way) => this.#askThirdPartyRules(way),
+    (way) => this.#build(way),
+    (way) => this.#askSpamCheckers(way),
+    (way) => this.#askPolicyServer(way),
+  ];
 
   constructor(
     private readonly builder: DraftBuilder,
@@ -79,7 +85,7 @@ export class LocalStager {
     draft: EventDraft,
     judged?: { readonly content: JsonObject },
   ): Promise<Prepared> {
-    const built = await this.prepare(room, draft, { content: judged?.content });
+    const built = await this.prepare(room, draft, judged?.content);
     if ('kind' in built || !this.asksServer(draft)) return built;
     const shown = (await this.#prejoinEvents(room, built.event)).map(({ pdu }) => pdu);
     const { gateway } = this.remote;
@@ -91,14 +97,12 @@ export class LocalStager {
 
   /**
    * Builds an event on top of the room and lets the modules and the room's policy server judge it. Stages nothing.
+   * @param content as third-party rules left it, where they were asked already
    * @throws MatrixError 403 and what else {@link DraftBuilder.build}, modules and {@link PolicyServers.approved} throw
    */
-  async prepare(room: WorkingRoom, draft: EventDraft, how: Preparation = {}): Promise<Prepared> {
-    const judged = await this.#judge(room, draft, how);
-    if ('kind' in judged || !this.policies.concerns(room, judged.event)) return judged;
-    const answer = this.#approve(room, draft, judged);
-    const prepared = how.inTurn ? await atOnce(answer) : await answer;
-    if (prepared === later) throw new StillThinking(answer);
+  async prepare(room: WorkingRoom, draft: EventDraft, content?: JsonObject): Promise<Prepared> {
+    const prepared = await goThrough(this.#stages, wayOf(room, draft, false, content));
+    if (prepared instanceof Waiting) throw new Error('Outside of a turn everybody is waited for');
     return prepared;
   }
 
@@ -118,55 +122,68 @@ export class LocalStager {
     return built;
   }
 
-  async #approve(room: WorkingRoom, draft: EventDraft, judged: Prepared): Promise<Prepared> {
+  async #place(way: DraftWay): Promise<Prepared | undefined> {
+    const { room, draft } = way;
+    way.place = await this.builder.before(room);
+    if (!draft.skipUnchanged) return undefined;
+    const event = await this.builder.unchanged(room, draft, way.place.state);
+    return event && { kind: 'unchanged', event };
+  }
+
+  async #askThirdPartyRules(way: DraftWay): Promise<Waiting<Judged> | undefined> {
+    const { room, draft } = way;
+    if (draft.unchecked || !this.gates.transforms || way.content !== undefined) return undefined;
+    const still = room.still();
+    const seen = this.contexts.asSeen(still, way.place.state);
+    const answer = this.gates.transform(still, draft, seen, this.clock.nowMs()).finally(() => still.release());
+    const content = way.inTurn ? await withinTurn(answer) : await answer;
+    if (content instanceof Waiting) return content.map((changed) => ({ content: changed }));
+    way.content = content;
+    return undefined;
+  }
+
+  async #build(way: DraftWay): Promise<undefined> {
+    const { room, draft, inTurn, content = draft.content } = way;
+    const changed = content === draft.content ? draft : { ...draft, content };
+    const isAsked = (!draft.unchecked && this.gates.active) || this.policies.concerns(room, draft);
+    // What is staged at once follows upon what was staged before it, and so can equal nothing.
+    way.built =
+      inTurn && !isAsked
+        ? await this.builder.build(room, changed, way.place)
+        : await this.#buildUnlike(room, changed, way.place);
+  }
+
+  async #askSpamCheckers({ room, draft, inTurn, built }: DraftWay): Promise<Prepared | Waiting<Judged> | undefined> {
+    if (!built || draft.unchecked || !this.gates.judges) return undefined;
+    const answer = this.gates.spam(built.event, draft.origin);
+    const verdict = inTurn ? await withinTurn(answer) : await answer;
+    if (verdict instanceof Waiting) {
+      const still = room.still();
+      const approved = verdict.answer.then((late) => this.#approved(still, draft, afterVerdict(built, late)));
+      return new Waiting(approved.finally(() => still.release()));
+    }
+    const after = afterVerdict(built, verdict);
+    return 'kind' in after ? after : undefined;
+  }
+
+  async #askPolicyServer({ room, draft, inTurn, built }: DraftWay): Promise<Prepared | Waiting<Judged>> {
+    if (!built) throw new Error('A draft that was not built');
+    if (!this.policies.concerns(room, built.event)) return built;
+    const answer = this.#approved(room, draft, built);
+    return inTurn ? withinTurn(answer) : answer;
+  }
+
+  async #approved(room: WorkingRoom, draft: EventDraft, judged: Prepared): Promise<Prepared> {
     if ('kind' in judged || !this.policies.concerns(room, judged.event)) return judged;
     const isOwnLeave = draft.content['membership'] === 'leave' && draft.stateKey === draft.sender;
     const event = this.builder.sign(judged.event);
     return { ...judged, event: await this.policies.approved(room, event, isOwnLeave || draft.unchecked === true) };
   }
 
-  async #judge(room: WorkingRoom, draft: EventDraft, how: Preparation): Promise<Prepared> {
-    const place = await this.builder.before(room);
-    if (draft.skipUnchanged) {
-      const event = await this.builder.unchanged(room, draft, place.state);
-      if (event) return { kind: 'unchanged', event };
-    }
-    if (draft.unchecked || !this.gates.active) {
-      // What is staged at once follows upon what was staged before it, and so can equal nothing.
-      return how.inTurn && !this.policies.concerns(room, draft)
-        ? this.builder.build(room, draft, place)
-        : this.#buildUnlike(room, draft, place);
-    }
-    const { inTurn = false } = how;
-    let { content = draft.content } = how;
-    if (this.gates.transforms && how.content === undefined) {
-      const still = room.still();
-      const seen = this.contexts.asSeen(still, place.state);
-      const answer = this.gates.transform(still, draft, seen, this.clock.nowMs()).finally(() => still.release());
-      const now = inTurn ? await atOnce(answer) : await answer;
-      if (now === later) throw new StillThinking(answer.then((changed) => ({ content: changed })));
-      content = now;
-    }
-    const changed = content === draft.content ? draft : { ...draft, content };
-    const built = await this.#buildUnlike(room, changed, place);
-    if (!this.gates.judges) return built;
-    const answer = this.gates.spam(built.event, draft.origin);
-    const verdict = inTurn ? await atOnce(answer) : await answer;
-    if (verdict === later) {
-      const still = room.still();
-      const approved = answer.then((late) => this.#approve(still, draft, afterVerdict(built, late)));
-      throw new StillThinking(approved.finally(() => still.release()));
-    }
-    return afterVerdict(built, verdict);
-  }
-
-  /**
-   * {@link prepare} in the room's turn, and {@link stage}.
-   * @throws StillThinking when a module thinks: nothing is staged, the draft goes on outside
-   */
-  async stageInTurn(room: WorkingRoom, draft: EventDraft): Promise<DraftOutcome> {
-    const prepared = await this.prepare(room, draft, { inTurn: true });
-    return 'kind' in prepared ? prepared : this.stage(room, draft, prepared);
+  /** {@link prepare} in the room's turn, and {@link stage}. Where somebody takes time nothing is staged. */
+  async stageInTurn(room: WorkingRoom, draft: EventDraft): Promise<DraftOutcome | Waiting<Judged>> {
+    const prepared = await goThrough(this.#stages, wayOf(room, draft, true));
+    return prepared instanceof Waiting || 'kind' in prepared ? prepared : this.stage(room, draft, prepared);
   }
 
   /** {@link prepare} and {@link stage}, for a room that nobody else waits for. */
@@ -253,6 +270,18 @@ export class LocalStager {
     return ids.flatMap((id) => events.get(id) ?? []);
   }
 }
+
+/** A draft at the beginning of its way. */
+const wayOf = (room: WorkingRoom, draft: EventDraft, inTurn: boolean, content?: JsonObject): DraftWay => ({
+  room,
+  draft,
+  inTurn,
+  content,
+  place: nowhere,
+  built: undefined,
+});
+
+const nowhere: PlaceOfDraft = { prevEventIds: [], state: noState };
 
 /** @throws MatrixError when a module refuses */
 function afterVerdict(built: BuiltEvent, verdict: GateVerdict): Prepared {

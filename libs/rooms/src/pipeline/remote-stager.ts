@@ -3,6 +3,7 @@ import { Database, type Db } from '@rookery/database';
 import { overlongKey, pduText, type RoomEvent } from '@rookery/events';
 import { domainOf } from '@rookery/matrix-types';
 import {
+  type AuthState,
   authStateOf,
   authTypesFor,
   checkAuth,
@@ -14,11 +15,12 @@ import {
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { EventGates } from './event-gates.js';
 import { PolicyServers } from './policy-servers.js';
-import { atOnce, later } from './at-once.js';
+import { goThrough, type Stage } from './stage.js';
+import { Waiting, withinTurn } from './waiting.js';
 import { DraftBuilder } from './draft-builder.js';
 import { EventStore } from '../store/event-store.js';
 import type { RemoteEvent } from '../model/remote-events.js';
-import { groupOf, EventContexts, type StateBefore } from './event-context.js';
+import { EventContexts, groupOf, noState, type StateBefore } from './event-context.js';
 import { selectReferenced } from '../room/room-snapshot.query.js';
 import type { StagedEvent } from '../room/staged-event.js';
 import type { WorkingRoom } from '../room/working-room.js';
@@ -40,12 +42,6 @@ export interface RemoteJudgement {
   readonly event: RoomEvent;
 }
 
-/** Nothing is staged: a module, or another server, thinks about the event, for longer than a turn of the event loop. */
-export interface RemoteThinking {
-  readonly kind: 'thinking';
-  readonly judgement: Promise<RemoteJudgement>;
-}
-
 /** What the database says of events that are to be staged one after the other: asked once for all of them. */
 export class BatchFacts {
   #referenced: Promise<ReadonlySet<string>> | undefined;
@@ -65,9 +61,46 @@ export class BatchFacts {
   }
 }
 
+/** An event of another server on its way: what is known of it, and what its stages have found. */
+interface RemoteWay {
+  readonly room: WorkingRoom;
+  readonly remote: RemoteEvent;
+  /** What the database says of it and of those that come with it. */
+  readonly facts: BatchFacts;
+  /** The state before it, where its ancestors are not known. */
+  readonly given: StateBefore | undefined;
+  readonly how: 'past' | 'afresh' | undefined;
+  /** What modules and the policy server have said already. */
+  readonly judgement: RemoteJudgement | undefined;
+  /** With the policy server's signature, once it has given one. */
+  event: RoomEvent;
+  /** It was stored as an outlier before. */
+  replacesOutlier: boolean;
+  /** It follows upon nothing and does not begin the room. */
+  isRootless: boolean;
+  before: StateBefore;
+  stateBefore: AuthState;
+  /** Why it is rejected. */
+  rejectedReason: string | undefined;
+  softFailed: boolean;
+}
+
+type RemoteStage = Stage<RemoteWay, RemoteOutcome, RemoteJudgement>;
+
 /** Stages events of other servers: auth events, state before, current state. Nothing here throws for what an event says. */
 @Injectable()
 export class RemoteStager {
+  /** The way of an event of another server, after its format, signatures and hash. The README says which check is which. */
+  readonly #stages: readonly RemoteStage[] = [
+    (way) => this.#skipKnown(way),
+    (way) => this.#checkAuthEvents(way),
+    (way) => this.#findStateBefore(way),
+    (way) => this.#checkStateBefore(way),
+    (way) => this.#checkCurrentState(way),
+    (way) => this.#askOthers(way),
+    (way) => this.#put(way),
+  ];
+
   constructor(
     private readonly database: Database,
     private readonly events: EventStore,
@@ -90,10 +123,13 @@ export class RemoteStager {
     given?: StateBefore,
     how?: 'past' | 'afresh',
   ): Promise<RemoteOutcome> {
-    const outcome = await this.#stage(room, remote, { given, how });
-    if (outcome.kind !== 'thinking') return outcome;
-    const judgement = await outcome.judgement;
-    return (await this.#stage(room, remote, { given, how, judgement })) as RemoteOutcome;
+    const facts = await this.factsOf(room.roomId, [remote]);
+    let judgement: RemoteJudgement | undefined;
+    for (;;) {
+      const outcome = await goThrough(this.#stages, wayOf({ room, remote, facts, given, how, judgement }));
+      if (!(outcome instanceof Waiting)) return outcome;
+      judgement = await outcome.answer;
+    }
   }
 
   /**
@@ -106,8 +142,8 @@ export class RemoteStager {
     remote: RemoteEvent,
     facts: BatchFacts,
     judgement: RemoteJudgement | undefined,
-  ): Promise<RemoteOutcome | RemoteThinking> {
-    return this.#stage(room, remote, { facts, judgement });
+  ): Promise<RemoteOutcome | Waiting<RemoteJudgement>> {
+    return goThrough(this.#stages, wayOf({ room, remote, facts, given: undefined, how: undefined, judgement }));
   }
 
   /** Asks for what staging these events one after the other, in the room's turn, will need of each. */
@@ -116,65 +152,81 @@ export class RemoteStager {
     return new BatchFacts(this.database, roomId, eventIds, await this.events.many(eventIds));
   }
 
-  async #stage(
-    room: WorkingRoom,
-    remote: RemoteEvent,
-    {
-      given,
-      how,
-      facts,
-      judgement,
-    }: {
-      given?: StateBefore | undefined;
-      facts?: BatchFacts | undefined;
-      how?: 'past' | 'afresh' | undefined;
-      judgement?: RemoteJudgement | undefined;
-    },
-  ): Promise<RemoteOutcome | RemoteThinking> {
-    const past = how === 'past';
-    let event = judgement?.event ?? remote.event;
-    facts ??= await this.factsOf(room.roomId, [{ event }]);
-    const known = room.stagedById.get(event.eventId) ?? facts.stored.get(event.eventId);
+  async #skipKnown(way: RemoteWay): Promise<RemoteOutcome | undefined> {
+    const { eventId } = way.event;
+    const known = way.room.stagedById.get(eventId) ?? way.facts.stored.get(eventId);
     if (known && !known.outlier) return { kind: 'known' };
-    const auth = await this.#authEvents(room, event);
-    if (auth.missing.length > 0) {
-      const prev = given ? [] : await this.contexts.unknown(room, event.prevEventIds);
-      return { kind: 'missing', eventIds: [...new Set([...auth.missing, ...prev])] };
-    }
+    way.replacesOutlier = known !== undefined;
+    return undefined;
+  }
+
+  /** By its own auth events: rejected. */
+  async #checkAuthEvents(way: RemoteWay): Promise<RemoteOutcome | undefined> {
+    const { room, event, given } = way;
+    const { missing, verdict } = await this.#authEvents(room, event);
+    way.rejectedReason = verdict.allowed ? undefined : verdict.reason;
+    if (missing.length === 0) return undefined;
+    const prev = given ? [] : await this.contexts.unknown(room, event.prevEventIds);
+    return { kind: 'missing', eventIds: [...new Set([...missing, ...prev])] };
+  }
+
+  async #findStateBefore(way: RemoteWay): Promise<RemoteOutcome | undefined> {
+    const { room, event, given } = way;
     // Only a room's first event follows upon nothing. Whatever else says so, be it a second first event, is refused where the
     // room stands.
-    const isRootless = event.prevEventIds.length === 0 && !isBeginning(room, event);
-    if (isRootless && room.extremities.size === 0) return { kind: 'missing', eventIds: [] };
-    const before = isRootless
+    way.isRootless = event.prevEventIds.length === 0 && !isBeginning(room, event);
+    if (way.isRootless && room.extremities.size === 0) return { kind: 'missing', eventIds: [] };
+    const before = way.isRootless
       ? await this.contexts.current(room)
       : (given ?? (await this.contexts.before(room, event.prevEventIds)));
     if ('missing' in before) return { kind: 'missing', eventIds: before.missing };
-    const wanted = authTypesFor(event, room.rules);
-    const stateBefore = await this.builder.authState(room, before, wanted);
-    let verdict = auth.verdict;
-    if (verdict.allowed) verdict = checkAuth(event, stateBefore);
-    const refusal = isRootless ? 'The event follows upon nothing' : undefined;
-    const rejectedReason = verdict.allowed ? refusal : verdict.reason;
-    const accepted = rejectedReason === undefined;
-    let softFailed = false;
-    if (accepted && !past) {
-      const now = checkAuth(event, await this.builder.authState(room, room, wanted));
-      const isFirst = room.size === 0 || how === 'afresh';
-      softFailed = !!remote.softFail || (!isFirst && !now.allowed) || judgement?.allowed === false;
-      // What the room was like before this server joined says nothing about who approves of events now.
-      const asksPolicy = how !== 'afresh' && this.policies.concerns(room, event);
-      if (!softFailed && judgement === undefined && (asksPolicy || this.gates.active)) {
-        const still = room.still();
-        const seen = this.contexts.asSeen(still, before);
-        const answer = this.#judge(still, remote, seen, asksPolicy).finally(() => still.release());
-        const judged = await atOnce(answer);
-        if (judged === later) return { kind: 'thinking', judgement: answer };
-        softFailed = !judged.allowed;
-        ({ event } = judged);
-      }
-    }
-    const chain = accepted ? await this.contexts.groupAfter(room, before, event) : before.chain;
-    const levels = powerLevelsOf(stateBefore, room.rules);
+    way.before = before;
+    return undefined;
+  }
+
+  /** By the state before it: rejected. */
+  async #checkStateBefore(way: RemoteWay): Promise<undefined> {
+    const { room, event, before } = way;
+    way.stateBefore = await this.builder.authState(room, before, authTypesFor(event, room.rules));
+    if (way.rejectedReason !== undefined) return;
+    const verdict = checkAuth(event, way.stateBefore);
+    if (!verdict.allowed) way.rejectedReason = verdict.reason;
+    else if (way.isRootless) way.rejectedReason = 'The event follows upon nothing';
+  }
+
+  /** By the room's current state: soft-failed. */
+  async #checkCurrentState(way: RemoteWay): Promise<undefined> {
+    const { room, event, how } = way;
+    if (way.rejectedReason !== undefined || how === 'past') return;
+    way.softFailed = way.remote.softFail === true || way.judgement?.allowed === false;
+    // There is no current state that could speak against it.
+    if (room.size === 0 || how === 'afresh') return;
+    const now = checkAuth(event, await this.builder.authState(room, room, authTypesFor(event, room.rules)));
+    if (!now.allowed) way.softFailed = true;
+  }
+
+  /** By modules and the room's policy server: soft-failed. */
+  async #askOthers(way: RemoteWay): Promise<Waiting<RemoteJudgement> | undefined> {
+    const { room, event, how } = way;
+    if (way.rejectedReason !== undefined || way.softFailed || how === 'past' || way.judgement) return undefined;
+    // What the room was like before this server joined says nothing about who approves of events now.
+    const asksPolicy = how !== 'afresh' && this.policies.concerns(room, event);
+    if (!asksPolicy && !this.gates.active) return undefined;
+    const still = room.still();
+    const seen = this.contexts.asSeen(still, way.before);
+    const answer = this.#judge(still, way.remote, seen, asksPolicy).finally(() => still.release());
+    const judged = await withinTurn(answer);
+    if (judged instanceof Waiting) return judged;
+    way.softFailed = !judged.allowed;
+    way.event = judged.event;
+    return undefined;
+  }
+
+  async #put(way: RemoteWay): Promise<RemoteOutcome> {
+    const { room, event, before, rejectedReason, softFailed } = way;
+    const isAccepted = rejectedReason === undefined;
+    const chain = isAccepted ? await this.contexts.groupAfter(room, before, event) : before.chain;
+    const levels = powerLevelsOf(way.stateBefore, room.rules);
     const isRedaction = event.type === 'm.room.redaction' && event.redacts !== undefined;
     room.stage({
       ...stagedAs(event),
@@ -183,10 +235,10 @@ export class RemoteStager {
       replacesState: event.stateKey === undefined ? undefined : before.idAt(stateKeyOf(event.type, event.stateKey)),
       group: groupOf(chain),
       redactionRecheck: isRedaction ? levels.user(event.sender) < levels.scalar('redact') : undefined,
-      replacesOutlier: known !== undefined,
+      replacesOutlier: way.replacesOutlier,
     });
-    if (accepted && !softFailed && !past) {
-      await this.contexts.advance(room, event, before, chain, await facts.isReferenced(event.eventId));
+    if (isAccepted && !softFailed && way.how !== 'past') {
+      await this.contexts.advance(room, event, before, chain, await way.facts.isReferenced(event.eventId));
     }
     return { kind: 'staged', rejectedReason, softFailed };
   }
@@ -266,6 +318,18 @@ export class RemoteStager {
     return { missing, verdict };
   }
 }
+
+/** An event at the beginning of its way. */
+const wayOf = (from: Pick<RemoteWay, 'room' | 'remote' | 'facts' | 'given' | 'how' | 'judgement'>): RemoteWay => ({
+  ...from,
+  event: from.judgement?.event ?? from.remote.event,
+  replacesOutlier: false,
+  isRootless: false,
+  before: noState,
+  stateBefore: () => undefined,
+  rejectedReason: undefined,
+  softFailed: false,
+});
 
 /** Whether a room begins with an event: it has no beginning yet, or this is the one that it has. */
 function isBeginning(room: WorkingRoom, { type, eventId }: RoomEvent): boolean {
