@@ -1,6 +1,8 @@
 // Part of `npm run check`: every table belongs to the lib whose migrations create it. Nobody else writes it, migrations aside;
-// what reads it from elsewhere is listed in tools/tables.json, with the reason; statements lie in `.query.ts` files. Entries
-// that are not needed any more must go. `texts` there are folders that show statements to people and run none. `--project=PATH` looks at another project, `--report` prints owners and readers.
+// what reads it from elsewhere is listed in tools/tables.json, with the reason; statements lie in `.query.ts` files, those of
+// background updates (`.update.ts`), which are migrations of rows, aside. Entries that are not needed any more must go;
+// `exempt` there are folders that are not looked at. `--project=PATH` looks at another project, `--report` prints owners and
+// readers.
 import { existsSync, readFileSync } from 'node:fs';
 import { join, relative, sep } from 'node:path';
 import ts from 'typescript';
@@ -15,7 +17,13 @@ const sqlMakers = new Set(['libs/database']);
 const listFile = join(project, 'tools', 'tables.json');
 const list = existsSync(listFile)
   ? JSON.parse(readFileSync(listFile, 'utf8'))
-  : { reads: [], outsideQueries: [], texts: [] };
+  : { reads: [], outsideQueries: [], exempt: [] };
+
+/** Whether a file is not looked at. */
+function exempt(path) {
+  const file = relative(project, path).split(sep).join('/');
+  return (list.exempt ?? []).some(({ folder }) => file.startsWith(folder));
+}
 
 let failed = false;
 function fail(message) {
@@ -28,9 +36,7 @@ const files = packagesIn(project)
   .flatMap((owner) =>
     sourcesIn(join(project, owner, 'src'))
       .filter(isBuilt)
-      .filter(
-        (path) => !(list.texts ?? []).some((folder) => relative(project, path).split(sep).join('/').startsWith(folder)),
-      )
+      .filter((path) => !exempt(path))
       .map((path) => ({ owner, file: relative(project, path).split(sep).join('/'), texts: textsIn(path) })),
   );
 
@@ -65,7 +71,7 @@ for (const { owner, file, texts } of files) {
     for (const table of read)
       if (owners.get(table) !== owner && !written.includes(table))
         readers.set(file, (readers.get(file) ?? new Set()).add(table));
-    if (written.length + read.length > 0 && !file.endsWith('.query.ts') && !sqlMakers.has(owner))
+    if (written.length + read.length > 0 && !/\.(query|update)\.ts$/.test(file) && !sqlMakers.has(owner))
       outside.set(file, [...(outside.get(file) ?? []), line]);
   }
 }

@@ -74,7 +74,7 @@ export class ModuleHost {
    */
   async start(loaded: readonly LoadedModule[], capabilities: ModuleCapabilities): Promise<void> {
     this.#capabilities = capabilities;
-    await this.#exchange(loaded, new Map());
+    await this.#replace(loaded, new Map());
     for (const { loaded: module } of this.#running) {
       this.#log.info('Module loaded', { module: module.definition.name, apiVersion: module.definition.apiVersion });
     }
@@ -115,7 +115,7 @@ export class ModuleHost {
       const running = before.get(module.definition.name);
       if (running && isSame(running.loaded, module)) kept.set(module, running);
     }
-    const { providers } = await this.#exchange(loaded, kept);
+    const { providers } = await this.#replace(loaded, kept);
     const keptNames = new Set([...kept.keys()].map(({ definition }) => definition.name));
     const names = loaded.map(({ definition }) => definition.name);
     const fresh = loaded.filter((module) => !kept.has(module)).map(({ definition }) => definition.name);
@@ -137,7 +137,7 @@ export class ModuleHost {
   }
 
   /** Puts these modules in force. @returns what was in force before */
-  async #exchange(
+  async #replace(
     loaded: readonly LoadedModule[],
     kept: ReadonlyMap<LoadedModule, RunningModule>,
   ): Promise<SealedRegistry> {

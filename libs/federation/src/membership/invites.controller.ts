@@ -59,7 +59,7 @@ const bodyLimitBytes = 1_048_576;
 export class InvitesForServersController {
   constructor(
     private readonly invites: InboundInvites,
-    private readonly exchange: ThreepidExchange,
+    private readonly threepids: ThreepidExchange,
   ) {}
 
   /** PUT /_matrix/federation/v2/invite/{roomId}/{eventId} */
@@ -102,7 +102,7 @@ export class InvitesForServersController {
   ): Promise<object> {
     checkExchange(content);
     const { third_party_invite: invite } = content['content'] as { third_party_invite: { signed: JsonObject } };
-    await this.exchange.forServer(origin, roomId, {
+    await this.threepids.forServer(origin, roomId, {
       roomId: content['room_id'] as string,
       sender: content['sender'] as string,
       userId: content['state_key'] as string,
@@ -129,7 +129,7 @@ export class InvitesForServersController {
       userId: invite['mxid'] as string,
       signed: invite['signed'] as JsonObject,
     }));
-    await this.exchange.claim(request.ip, userId, invites);
+    await this.threepids.claim(request.ip, userId, invites);
     return {};
   }
 }

@@ -47,7 +47,7 @@ export class ThreepidExchange {
     if (!isValidUserId(invite.userId) || domainOf(invite.userId) !== origin)
       throw MatrixError.forbidden('The invited user is not one of your server');
     await this.rooms.open(origin, roomId);
-    await this.#exchange(invite);
+    await this.#invite(invite);
   }
 
   /**
@@ -62,7 +62,7 @@ export class ThreepidExchange {
     for (const invite of invites) {
       if (invite.userId !== userId || !isValidRoomId(invite.roomId) || !isValidUserId(invite.sender)) continue;
       try {
-        if (domainOf(invite.sender) === this.config.serverName) await this.#exchange(invite);
+        if (domainOf(invite.sender) === this.config.serverName) await this.#invite(invite);
         else await this.#ask(domainOf(invite.sender), invite);
       } catch (error) {
         if (!MatrixError.is(error) && !(error instanceof FederationRequestError)) throw error;
@@ -73,11 +73,11 @@ export class ThreepidExchange {
     }
   }
 
-  async #exchange({ roomId, sender, userId, signed }: BoundInvite): Promise<void> {
+  async #invite({ roomId, sender, userId, signed }: BoundInvite): Promise<void> {
     if (domainOf(sender) !== this.config.serverName)
       throw MatrixError.forbidden('Whoever left the invite is not a user of this server');
     if (signed['mxid'] !== userId) throw MatrixError.forbidden('The invite was claimed by somebody else');
-    await this.invites.exchange(roomId, sender, userId, signed);
+    await this.invites.exchangeInvite(roomId, sender, userId, signed);
   }
 
   /** Asks the server of whoever left an invite. */

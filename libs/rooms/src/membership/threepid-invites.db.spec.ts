@@ -240,7 +240,7 @@ eachDatabase('invites by address', (open) => {
     const dora = '@dora:example.org';
     const signed = signJson({ mxid: dora, token: offer!['token']! }, server.name, ephemeral) as unknown as JsonObject;
     const exchange = (given = signed, target = dora) =>
-      rooms.get(ThreepidInvites).exchange(roomId, alice.userId, target, given);
+      rooms.get(ThreepidInvites).exchangeInvite(roomId, alice.userId, target, given);
     server.keyIsValid = false;
     await expect(exchange()).rejects.toMatchObject({ status: 403 });
     server.keyIsValid = true;

@@ -136,7 +136,12 @@ export class ThreepidInvites {
    * @throws MatrixError 403 `M_FORBIDDEN`, 400 `M_BAD_JSON`
    * @spec server-server-api#third-party-invites
    */
-  async exchange(roomId: string, sender: string, target: string, signed: Readonly<JsonObject>): Promise<SentEvent> {
+  async exchangeInvite(
+    roomId: string,
+    sender: string,
+    target: string,
+    signed: Readonly<JsonObject>,
+  ): Promise<SentEvent> {
     const { token } = signed;
     if (typeof token !== 'string' || !isValidUserId(target)) throw MatrixError.badJson('The invite is not complete');
     const offer = (await this.state.currentEvent(roomId, 'm.room.third_party_invite', token))?.event;
@@ -172,7 +177,7 @@ export class ThreepidInvites {
     if (membership === 'join' || membership === 'invite') return;
     if (!isValidUserId(signed.sender) || domainOf(signed.sender) !== this.config.serverName) return;
     await this.limiter.take('rc_third_party_invite', requester.userId, requester);
-    await this.exchange(roomId, signed.sender, requester.userId, signed);
+    await this.exchangeInvite(roomId, signed.sender, requester.userId, signed);
   }
 
   async #isAnyValid(keys: readonly Readonly<JsonObject>[]): Promise<boolean> {
