@@ -101,6 +101,7 @@ export {
 } from './sessions/client-activity.query.js';
 export type { LoginMethod } from './login/login-proofs.js';
 export { type DeviceRequest, type LoginFlow, LoginService } from './login/login.service.js';
+export { isSessionHeld } from './sessions/token.query.js';
 export { type IssuedSession, SessionService, type SessionRequest } from './sessions/session.service.js';
 export { SessionWatch } from './authentication/session-watch.js';
 export { canonicalAddress } from './threepids/addresses.js';

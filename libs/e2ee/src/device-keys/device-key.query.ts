@@ -60,9 +60,13 @@ export async function deleteKeysOfDevices(tx: Tx, userId: string, deviceIds: rea
   );
 }
 
-/** Whether a user has a device. */
-export async function deviceExists(db: Db, userId: string, deviceId: string): Promise<boolean> {
-  const row = await db.get('SELECT 1 AS found FROM devices WHERE user_id = ? AND device_id = ? AND hidden = ?', [
+/**
+ * Whether a user has a device, for what is stored with it: one that is just being deleted is waited for, and one that is there
+ * is not deleted before the transaction ends.
+ */
+export async function isDeviceHeld(tx: Tx, userId: string, deviceId: string): Promise<boolean> {
+  const lock = tx.dialect.name === 'postgres' ? ' FOR KEY SHARE' : '';
+  const row = await tx.get(`SELECT 1 AS found FROM devices WHERE user_id = ? AND device_id = ? AND hidden = ?${lock}`, [
     userId,
     deviceId,
     false,

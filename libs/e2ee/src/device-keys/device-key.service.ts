@@ -11,7 +11,7 @@ import { CrossSigningService } from '../cross-signing/cross-signing.service.js';
 import { DeviceListService } from '../device-lists/device-list.service.js';
 import {
   deleteKeysOfDevices,
-  deviceExists,
+  isDeviceHeld,
   deviceKeysOf,
   devicesWithKeys,
   writeDeviceKeys,
@@ -69,7 +69,7 @@ export class DeviceKeyService {
     if (deviceKeys !== undefined || oneTimeKeys.length > 0 || fallbackKeys.length > 0) {
       await this.database.write(
         async (tx) => {
-          if (!(await deviceExists(tx, userId, deviceId)))
+          if (!(await isDeviceHeld(tx, userId, deviceId)))
             throw new MatrixError(400, 'M_UNKNOWN_DEVICE', 'There is no such device any more');
           await this.oneTimeKeys.store(tx, userId, deviceId, oneTimeKeys, fallbackKeys);
           if (deviceKeys === undefined) return;

@@ -3,7 +3,7 @@ import { Database, Sequence, type Tx } from '@rookery/database';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Clock, Config, type Requester } from '@rookery/platform';
 import { Notifier } from '@rookery/replication';
-import { ExperimentalFeatures, type ThreepidEvent, ThreepidService, UserHooks } from '@rookery/users';
+import { ExperimentalFeatures, isSessionHeld, type ThreepidEvent, ThreepidService, UserHooks } from '@rookery/users';
 import { emailAppId, parsePusher, parsePusherKey, type Pusher, type PusherSettings } from './pusher.js';
 import {
   deleteAllPushers,
@@ -80,7 +80,7 @@ export class PushersService implements OnModuleInit {
   /**
    * Sets up, changes or (`kind: null`) deletes a pusher.
    * @throws MatrixError 400 `M_MISSING_PARAM`, `M_INVALID_PARAM`, `M_THREEPID_NOT_FOUND` (an address that is not the user's),
-   *   413 `M_TOO_LARGE` (too many)
+   *   401 `M_UNKNOWN_TOKEN` (the session has ended meanwhile), 413 `M_TOO_LARGE` (too many)
    */
   async set(requester: Requester, body: JsonObject): Promise<void> {
     const { userId, deviceId, accessTokenId } = requester;
@@ -106,6 +106,9 @@ export class PushersService implements OnModuleInit {
     this.#any = true;
     await this.database.write(
       async (tx) => {
+        // It lives as long as the session: that must not have ended since the request came.
+        if (!(await isSessionHeld(tx, requester)))
+          throw new MatrixError(401, 'M_UNKNOWN_TOKEN', 'The session has ended', { soft_logout: false });
         if (append !== true) await deletePushersOfOthers(tx, userId, settings);
         await upsertPusher(tx, id, settings, owner, canToggle);
       },

@@ -254,6 +254,21 @@ export async function isClosedForUpdate(tx: Tx, userId: string): Promise<boolean
   return Boolean(row?.deactivated);
 }
 
+/**
+ * Whether the session of a request still exists, for what is stored with it: one that is just ending is waited for, and one
+ * that lives does not end before the transaction does.
+ */
+export async function isSessionHeld(
+  tx: Tx,
+  { userId, accessTokenId }: { readonly userId: string; readonly accessTokenId?: number | undefined },
+): Promise<boolean> {
+  if (await isClosedForUpdate(tx, userId)) return false;
+  // Application services have no session.
+  if (accessTokenId === undefined) return true;
+  const lock = tx.dialect.name === 'postgres' ? ' FOR KEY SHARE' : '';
+  return (await tx.get(`SELECT id FROM access_tokens WHERE id = ?${lock}`, [accessTokenId])) !== undefined;
+}
+
 /** When the session of an access token last confirmed to be its user's. */
 export async function lastValidatedMs(db: Db, tokenId: number): Promise<number | undefined> {
   return (
