@@ -24,7 +24,7 @@ export {
   type OutboundStream,
 } from './outbound-http.js';
 export { networkOf } from './networks.js';
-export { ownBaseUrl, ownPath, ownUrl } from './own-address.js';
+export { ownBaseUrl, ownPath, ownUrl, targetOnWire } from './own-address.js';
 export { client, stable } from './paths.js';
 export {
   queryBoolean,

@@ -23,6 +23,12 @@ export function ownPath(config: Addressed, path: string): string {
   return new URL(ownBaseUrl(config)).pathname + withOwnPrefix(config, path);
 }
 
+/**
+ * A request target as it goes over the wire, and as servers sign it, from one with the standard prefixes.
+ * @param target with a slash in front: `/_matrix/federation/v1/version`
+ */
+export const targetOnWire = (config: Addressed, target: string): string => `/${withOwnPrefix(config, target.slice(1))}`;
+
 function withOwnPrefix(config: Addressed, path: string): string {
   return path
     .replace(/^_matrix(?=\/|$)/, config.get('protocol_prefix'))

@@ -40,6 +40,24 @@ describe.each(databases)('requests that another server signs (%s)', (database) =
     expect((await other.request(server, 'GET', '/_matrix/federation/v1/query/profile')).status).toBe(400);
   });
 
+  it('have the prefix of the settings, on either way', async () => {
+    const settings = { protocol_prefix: '_proto' };
+    const prefixed = await world.homeserver('prefixed.test', { database, settings });
+    const likewise = await world.played('likewise.test');
+    likewise.answer = ({ url }, response) => {
+      if (url === '/_proto/key/v2/server') response.end(JSON.stringify(likewise.statement()));
+      else response.writeHead(404).end('{"errcode":"M_UNRECOGNIZED","error":"No"}');
+    };
+    const asked = '/_proto/federation/v1/query/profile?user_id=%40nobody%3Aprefixed.test';
+    expect(await likewise.request(prefixed, 'GET', asked)).toMatchObject({
+      ...{ status: 404, body: { errcode: 'M_NOT_FOUND' } },
+    });
+    expect(likewise.asked.map(({ url }) => url)).toEqual(['/_proto/key/v2/server']);
+    // What was signed is what was sent.
+    const other = likewise.authorization('GET', asked.replace('_proto', '_matrix'), 'prefixed.test');
+    expect((await send(prefixed, 'GET', asked, other)).status).toBe(401);
+  });
+
   it('ask once for the key', async () => {
     const fresh = await world.played('fresh.test');
     const answers = await Promise.all(Array.from({ length: 8 }, () => fresh.request(server, 'GET', uri)));

@@ -1,5 +1,5 @@
 import { canonicalJson, parseJson } from '@rookery/events';
-import { type JsonRules, parseJsonInSlices } from '@rookery/http';
+import { type JsonRules, parseJsonInSlices, targetOnWire } from '@rookery/http';
 import { isJsonObject, isValidServerName, type JsonObject } from '@rookery/matrix-types';
 import {
   type Clock,
@@ -27,7 +27,7 @@ import { Silence } from './silence.js';
 export interface FederationRequest {
   readonly destination: string;
   readonly method: 'GET' | 'PUT' | 'POST' | 'DELETE';
-  /** Percent-encoded; begins with `/_matrix/`. See `federationPath`. */
+  /** Percent-encoded; begins with `/_matrix/`, for which the settings' own prefix stands. See `federationPath`. */
   readonly path: string;
   readonly query?: RequestQuery | undefined;
   /** The JSON body. */
@@ -303,7 +303,7 @@ export class FederationClient {
   ): Promise<FederationStream> {
     const { destination, method } = request;
     const { keys, connections, userAgent } = this.parts;
-    const uri = requestUri(request.path, request.query);
+    const uri = targetOnWire(this.parts.config, requestUri(request.path, request.query));
     const canonicalContent =
       request.canonicalContent ?? (request.content === undefined ? undefined : canonicalJson(request.content));
     const signed = { method, uri, origin: keys.serverName, destination, canonicalContent };

@@ -8,7 +8,7 @@ import {
   type RequestCredentials,
   signedRequestBytes,
 } from '@rookery/federation-client';
-import { type JsonRules, type LateRequest, parseJsonInSlices } from '@rookery/http';
+import { type JsonRules, type LateRequest, parseJsonInSlices, targetOnWire } from '@rookery/http';
 import { isJsonObject, isValidServerName, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Clock, Config, Logger } from '@rookery/platform';
 import { setImmediate as nextTurn } from 'node:timers/promises';
@@ -98,8 +98,9 @@ export class RequestVerifier {
     key: VerifyKey,
   ): Promise<JsonObject | undefined> {
     const bytes = request.rawBody?.length === 0 ? undefined : request.rawBody;
+    const uri = targetOnWire(this.config, request.url);
     const signedText = (canonicalContent: Uint8Array | undefined): Buffer =>
-      signedRequestBytes({ method: request.method, uri: request.url, origin, destination }, canonicalContent);
+      signedRequestBytes({ method: request.method, uri, origin, destination }, canonicalContent);
     // Each step copies the body: no two of them in one turn of the event loop where that takes time.
     const isLarge = bytes !== undefined && bytes.length > largeBodyBytes;
     if (isLarge) await nextTurn();
