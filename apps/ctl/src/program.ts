@@ -3,6 +3,7 @@ import { Command, CommanderError } from 'commander';
 import { ConfigError } from '@rookery/platform';
 import { CommandError } from './command-error.js';
 import { registerConfigCommands } from './commands/config.js';
+import { registerDoctorCommand } from './commands/doctor.js';
 import { registerHashPasswordCommand } from './commands/hash-password.js';
 import { registerModuleCommands } from './commands/module-commands.js';
 import { registerReloadCommand } from './commands/reload.js';
@@ -39,6 +40,7 @@ export function createProgram(terminal: Terminal): Command {
   registerReleasesCommand(program, terminal);
   registerUpgradeCommands(program, terminal, version);
   registerRollbackCommands(program, terminal);
+  registerDoctorCommand(program, terminal);
   return program;
 }
 

@@ -5,7 +5,7 @@ export { ReportLibrary } from './administration/report-library.service.js';
 export { type RoomOrder, roomOrders, type RoomRow } from './administration/room-library.query.js';
 export { RoomLibrary } from './administration/room-library.service.js';
 export { roomStatsUpdate, userStatsUpdate } from './administration/room-stats.update.js';
-export { queueEdgesRepair, stateGroupEdgesUpdate } from './upkeep/state-group-edges.update.js';
+export { lacksUniqueEdges, queueEdgesRepair, stateGroupEdgesUpdate } from './upkeep/state-group-edges.update.js';
 export { roomsMigrations } from './migrations/index.js';
 export { type EventBatch, type PushNote, type RoomHook, RoomHooks, type RoomView } from './hooks.js';
 export { EventPersister } from './pipeline/event-persister.js';

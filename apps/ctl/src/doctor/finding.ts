@@ -1,0 +1,30 @@
+import type { Config } from '@rookery/platform';
+
+/** What a check found. */
+export interface Finding {
+  readonly level: 'ok' | 'warning' | 'error';
+  /** What is wrong, or right, in a line. */
+  readonly text: string;
+  /** What to do. */
+  readonly todo?: string;
+}
+
+/** One thing that is looked at. */
+export interface Check {
+  readonly name: string;
+  /** Asks other machines. */
+  readonly isRemote?: boolean;
+  run(config: Config, files: readonly string[]): Promise<readonly Finding[]>;
+}
+
+export const ok = (text: string): Finding => ({ level: 'ok', text });
+export const warning = (text: string, todo?: string): Finding => ({
+  level: 'warning',
+  text,
+  ...(todo !== undefined && { todo }),
+});
+export const error = (text: string, todo?: string): Finding => ({
+  level: 'error',
+  text,
+  ...(todo !== undefined && { todo }),
+});
