@@ -6,6 +6,7 @@ import { registerConfigCommands } from './commands/config.js';
 import { registerDoctorCommand } from './commands/doctor.js';
 import { registerHashPasswordCommand } from './commands/hash-password.js';
 import { registerModuleCommands } from './commands/module-commands.js';
+import { registerMoveDatabaseCommand } from './commands/move-database.js';
 import { registerReloadCommand } from './commands/reload.js';
 import { registerReleasesCommand } from './commands/releases.js';
 import { registerRegisterUserCommand } from './commands/register-user.js';
@@ -41,6 +42,7 @@ export function createProgram(terminal: Terminal): Command {
   registerUpgradeCommands(program, terminal, version);
   registerRollbackCommands(program, terminal);
   registerDoctorCommand(program, terminal);
+  registerMoveDatabaseCommand(program, terminal);
   return program;
 }
 

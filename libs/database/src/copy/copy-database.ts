@@ -1,0 +1,196 @@
+import { createHash } from 'node:crypto';
+import type { Database, Db, SqlValue, Tx } from '../database.js';
+import { DatabaseError } from '../errors.js';
+import { readSchemaState } from '../schema-state.js';
+import { type Cursor, nextPage, pageSourceOf } from './pages.js';
+import { columnsOf, resetIdentities, tablesOf } from './tables.js';
+
+/** For {@link copyDatabase}. */
+export interface CopyOptions {
+  /** Tables that are made anew from the others, and are not copied. */
+  readonly derived?: ReadonlySet<string>;
+  /** Told after each page; waited for. */
+  readonly onProgress?: (table: string, rows: number) => void | Promise<void>;
+  /** Put right within the target once everything is there. */
+  readonly finish?: (source: Db, tx: Tx) => Promise<void>;
+}
+
+/** What was copied of a table. */
+export interface CopiedTable {
+  readonly table: string;
+  readonly rows: number;
+}
+
+interface Progress {
+  readonly cursor: Cursor;
+  readonly rows: number;
+  /** Sum of the rows' hashes, so that their order does not matter. */
+  readonly sum: bigint;
+  readonly finished: boolean;
+}
+
+/** Where a copy that was interrupted goes on; gone once it is finished. */
+const progressTable = 'database_move_progress';
+const bookkeeping = new Set(['schema_version', 'schema_compat_version', 'applied_schema_deltas', progressTable]);
+const pageRows = 2_000;
+const mask = (1n << 64n) - 1n;
+
+/**
+ * Copies every row of a database into another one, whose schema is the same and which holds nothing yet, or what an interrupted
+ * copy has left. Nobody may use either meanwhile. At the end each table is read back and compared by count and hash.
+ * @throws DatabaseError when the databases do not fit, or what arrived is not what was sent
+ */
+export async function copyDatabase(
+  source: Database,
+  target: Database,
+  options: CopyOptions = {},
+): Promise<CopiedTable[]> {
+  const tables = await tablesToCopy(source, target, options.derived ?? new Set());
+  await begin(target, tables);
+  const copied: CopiedTable[] = [];
+  for (const table of tables) {
+    const sent = await copyTable(source, target, table, options.onProgress);
+    copied.push({ table, rows: sent.rows });
+  }
+  for (const table of tables) await compare(target, table);
+  await target.write(
+    async (tx) => {
+      await resetIdentities(tx, tables);
+      await options.finish?.(source, tx);
+      await tx.run(`DROP TABLE ${progressTable}`);
+    },
+    { name: 'move_finish', limitMs: Infinity },
+  );
+  return copied;
+}
+
+async function tablesToCopy(source: Database, target: Database, derived: ReadonlySet<string>): Promise<string[]> {
+  const deltasOf = async (db: Db): Promise<string> =>
+    (await readSchemaState(db)).applied.map(({ version, file }) => `${version} ${file}`).join();
+  if ((await deltasOf(source)) !== (await deltasOf(target))) {
+    throw new DatabaseError(
+      'The databases do not have the same schema',
+      'Start this version of the server once on the old database, stop it, and try again.',
+    );
+  }
+  const [from, to] = [await tablesOf(source), new Set(await tablesOf(target))];
+  const wanted = from.filter((table) => !bookkeeping.has(table) && !derived.has(table));
+  const missing = wanted.filter((table) => !to.has(table));
+  if (missing.length > 0) {
+    throw new DatabaseError(
+      `The new database has no tables ${missing.join(', ')}: they belong to modules, or to background updates under way`,
+      'Let background updates finish; remove the modules with what they stored (rookery module remove), or copy these tables by hand first.',
+    );
+  }
+  return wanted;
+}
+
+/** @throws DatabaseError when the target holds something that no copy of before has put there */
+async function begin(target: Database, tables: readonly string[]): Promise<void> {
+  const isResumed = (await tablesOf(target)).includes(progressTable);
+  if (isResumed) return;
+  await target.write(
+    async (tx) => {
+      // What the migrations themselves put into an empty database comes with the rest.
+      for (const table of tables) {
+        if (table === 'users' || table === 'events') {
+          if ((await tx.get(`SELECT 1 AS found FROM ${table} LIMIT 1`)) !== undefined)
+            throw new DatabaseError(`The new database is not empty: there are rows in ${table}`, 'Give an empty one.');
+        }
+        await tx.run(`DELETE FROM ${table}`);
+      }
+      await tx.run(
+        `CREATE TABLE ${progressTable} (
+           table_name TEXT PRIMARY KEY, cursor_json TEXT NOT NULL, row_count BIGINT NOT NULL, hash_sum TEXT NOT NULL,
+           finished SMALLINT NOT NULL)`,
+      );
+    },
+    { name: 'move_begin', limitMs: Infinity },
+  );
+}
+
+async function progressOf(target: Db, table: string): Promise<Progress> {
+  const row = await target.get<{ cursor_json: string; row_count: number; hash_sum: string; finished: number }>(
+    `SELECT cursor_json, row_count, hash_sum, finished FROM ${progressTable} WHERE table_name = ?`,
+    [table],
+  );
+  if (row === undefined) return { cursor: null, rows: 0, sum: 0n, finished: false };
+  return {
+    cursor: JSON.parse(row.cursor_json) as Cursor,
+    rows: row.row_count,
+    sum: BigInt(row.hash_sum),
+    finished: row.finished === 1,
+  };
+}
+
+async function copyTable(
+  source: Database,
+  target: Database,
+  table: string,
+  onProgress: CopyOptions['onProgress'],
+): Promise<Progress> {
+  const columns = await columnsOf(target, table);
+  const pages = await pageSourceOf(source, table);
+  let progress = await progressOf(target, table);
+  while (!progress.finished) {
+    const { rows, cursor, finished } = await nextPage(source, pages, columns, progress.cursor, pageRows);
+    progress = {
+      cursor,
+      rows: progress.rows + rows.length,
+      sum: (progress.sum + sumOf(rows)) & mask,
+      finished,
+    };
+    const { rows: total, sum } = progress;
+    await target.write(
+      async (tx) => {
+        await tx.insertMany(table, columns, rows);
+        await tx.run(
+          `INSERT INTO ${progressTable} (table_name, cursor_json, row_count, hash_sum, finished) VALUES (?, ?, ?, ?, ?)
+             ON CONFLICT (table_name) DO UPDATE SET cursor_json = excluded.cursor_json, row_count = excluded.row_count,
+               hash_sum = excluded.hash_sum, finished = excluded.finished`,
+          [table, JSON.stringify(cursor), total, String(sum), finished ? 1 : 0],
+        );
+      },
+      { name: 'move_rows', limitMs: Infinity },
+    );
+    await onProgress?.(table, total);
+  }
+  return progress;
+}
+
+async function compare(target: Database, table: string): Promise<void> {
+  const sent = await progressOf(target, table);
+  const columns = await columnsOf(target, table);
+  const pages = await pageSourceOf(target, table);
+  let cursor: Cursor = null;
+  let [rows, sum] = [0, 0n];
+  for (let finished = false; !finished;) {
+    const page = await nextPage(target, pages, columns, cursor, pageRows);
+    ({ cursor, finished } = page);
+    rows += page.rows.length;
+    sum = (sum + sumOf(page.rows)) & mask;
+  }
+  if (rows !== sent.rows || sum !== sent.sum) {
+    throw new DatabaseError(
+      `${table} did not arrive as it was sent: ${rows} rows of ${sent.rows}, hash ${sum} in place of ${sent.sum}`,
+      'The old database is as it was. Begin anew with an empty new one.',
+    );
+  }
+}
+
+/** The same on both databases, whatever the order of the rows. */
+function sumOf(rows: readonly (readonly SqlValue[])[]): bigint {
+  let sum = 0n;
+  for (const row of rows) {
+    const text = JSON.stringify(row.map(plain));
+    sum += createHash('sha1').update(text).digest().readBigUInt64BE();
+  }
+  return sum & mask;
+}
+
+function plain(value: SqlValue): unknown {
+  if (typeof value === 'boolean') return value ? 1 : 0;
+  if (typeof value === 'bigint') return String(value);
+  if (value instanceof Uint8Array) return { hex: Buffer.from(value).toString('hex') };
+  return value;
+}
