@@ -59,7 +59,13 @@ describe.each([
     const at = `rooms/${encodeURIComponent(room)}`;
     for (let i = 0; i < 20; i++)
       await call(token, 'PUT', `${at}/send/m.room.message/t${i}`, { msgtype: 'm.text', body: `parakeet ${i}` });
-    const before = await call(token, 'GET', `${at}/messages?dir=b&limit=100`);
+    // But for their age.
+    const history = async (): Promise<string> =>
+      JSON.stringify((await call(token, 'GET', `${at}/messages?dir=b&limit=100`))['chunk']).replaceAll(
+        /"age":\d+/g,
+        '',
+      );
+    const before = await history();
     const since = String((await call(token, 'GET', 'sync'))['next_batch']);
 
     const target = join(server.folder, 'next.yaml');
@@ -74,7 +80,7 @@ describe.each([
     await server.start();
 
     // The same session goes on where it was, and new events come behind the old ones.
-    expect(await call(token, 'GET', `${at}/messages?dir=b&limit=100`)).toMatchObject({ chunk: before['chunk'] });
+    expect(await history()).toBe(before);
     await call(token, 'PUT', `${at}/send/m.room.message/new`, { msgtype: 'm.text', body: 'budgerigar' });
     const sync = await call(token, 'GET', `sync?since=${encodeURIComponent(since)}`);
     expect(JSON.stringify(sync)).toContain('budgerigar');
