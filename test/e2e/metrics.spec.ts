@@ -8,7 +8,7 @@ import { createRoom, databases, join, say } from './rooms/rooms-client.js';
 const unfilled: Readonly<Record<string, string>> = {
   synapse_http_server_response_ru_: 'requests take turns on one thread: nothing tells whose the processor time was',
   synapse_http_server_in_flight_requests_ru_: 'the same',
-  synapse_background_process_: 'work in the background has no single place that it goes through',
+  synapse_background_process_ru_: 'tasks take turns on one thread with everything else',
   synapse_util_metrics_block_: 'no blocks are measured: a profiler tells more',
   synapse_util_caches_response_cache: 'no cache of whole answers counts its look-ups',
   synapse_util_caches_cache_pending: 'no cache counts look-ups that wait',
@@ -141,5 +141,12 @@ describe.each(databases)('the metrics of a server (%s)', (database) => {
       'synapse_storage_events_persisted_events_sep_total{',
     ])
       expect([start, sum(after, start) > sum(before, start)]).toEqual([start, true]);
+  });
+
+  it('tell what is done in the background', async () => {
+    const name = 'name="write_client_activity"';
+    await eventually(async () => sum(await page(), `synapse_background_process_start_count_total{${name}`) > 0);
+    expect(await page()).toContain(`synapse_background_process_in_flight_count{${name}`);
+    await eventually(async () => sum(await page(), `synapse_background_process_db_txn_count_total{${name}`) > 0);
   });
 });

@@ -27,6 +27,7 @@ import {
 } from '@rookery/http';
 import { guardProcess, type ModuleEntry, moduleEntriesOf, ModuleHost } from '@rookery/module-host';
 import {
+  BackgroundTasks,
   Clock,
   type Config,
   describeProblem,
@@ -279,6 +280,11 @@ export class Homeserver {
     const notifier = new Notifier(clock, bus, {
       onDelivered: config.get('enable_metrics') ? wakeMetrics(metrics) : undefined,
     });
+    const tasks = new BackgroundTasks(
+      clock,
+      logger.child('background'),
+      config.get('enable_metrics') ? metrics : undefined,
+    );
     let claim: DatabaseClaim | undefined;
 
     lifecycle.on('migrate', {
@@ -350,6 +356,7 @@ export class Homeserver {
           outboundHttp: new OutboundHttp(outboundOptions),
           software: new ServerSoftware('Rookery', version, outboundOptions.userAgent),
           backgroundUpdates: updating,
+          backgroundTasks: tasks,
           rateLimiter: new ModuleRateLimiter(limiter, overrides, dispatcher, clock),
         };
         showServerMetrics(parts);
@@ -384,6 +391,7 @@ export class Homeserver {
       },
       stop: async () => {
         notifier.close();
+        await tasks.stop();
         await modules.stop();
         await this.#http?.nest.close();
         await bus.close();

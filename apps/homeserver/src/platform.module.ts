@@ -4,7 +4,7 @@ import { SigningKey } from '@rookery/events';
 import { NameResolver, OwnKeys, ServerSoftware } from '@rookery/federation-client';
 import { OutboundHttp, RateLimiter } from '@rookery/http';
 import { ModuleDispatcher } from '@rookery/module-host';
-import { Clock, Config, Ids, Lifecycle, Logger, Metrics } from '@rookery/platform';
+import { BackgroundTasks, Clock, Config, Ids, Lifecycle, Logger, Metrics } from '@rookery/platform';
 import { Bus, Notifier, Streams } from '@rookery/replication';
 import { Mailer, Pages } from '@rookery/templates';
 import { StoredRateLimitOverrides } from '@rookery/users';
@@ -19,6 +19,7 @@ export interface PlatformParts {
   readonly lifecycle: Lifecycle;
   readonly database: Database;
   readonly backgroundUpdates: BackgroundUpdates;
+  readonly backgroundTasks: BackgroundTasks;
   readonly bus: Bus;
   readonly notifier: Notifier;
   readonly streams: Streams;
@@ -52,6 +53,7 @@ export class PlatformModule {
       { provide: Lifecycle, useValue: parts.lifecycle },
       { provide: Database, useValue: parts.database },
       { provide: BackgroundUpdates, useValue: parts.backgroundUpdates },
+      { provide: BackgroundTasks, useValue: parts.backgroundTasks },
       { provide: Bus, useValue: parts.bus },
       { provide: Notifier, useValue: parts.notifier },
       { provide: Streams, useValue: parts.streams },

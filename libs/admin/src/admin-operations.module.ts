@@ -14,6 +14,7 @@ import { AdminRoomsModule } from './rooms/admin-rooms.module.js';
 import { SendNoticeController } from './server-notices/send-notice.controller.js';
 import { ServerNoticesModule } from './server-notices/server-notices.module.js';
 import { StatisticsController } from './statistics/statistics.controller.js';
+import { BackgroundTasksController } from './tasks/background-tasks.controller.js';
 import { ScheduledTasksController } from './tasks/scheduled-tasks.controller.js';
 
 /** The admin API of rooms, reports, other servers and the server's own work. */
@@ -25,6 +26,7 @@ import { ScheduledTasksController } from './tasks/scheduled-tasks.controller.js'
     ExperimentalFeaturesController,
     ReportLibraryController,
     RoomMediaController,
+    BackgroundTasksController,
     ScheduledTasksController,
     SendNoticeController,
     StatisticsController,

@@ -7,7 +7,16 @@ import { SigningKey } from '@rookery/events';
 import { type InboundRequest, LeakyBucketRateLimiter, OutboundHttp, RateLimiter } from '@rookery/http';
 import type { JsonObject } from '@rookery/matrix-types';
 import { ModuleDispatcher } from '@rookery/module-host';
-import { Clock, Config, Ids, Logger, type Requester, SilentLogger, SystemIds } from '@rookery/platform';
+import {
+  BackgroundTasks,
+  Clock,
+  Config,
+  Ids,
+  Logger,
+  type Requester,
+  SilentLogger,
+  SystemIds,
+} from '@rookery/platform';
 import { InProcessBus, Notifier, replicationMigrations, Streams } from '@rookery/replication';
 import { JoinService, RoomCreation, roomsMigrations, RoomsWriterModule } from '@rookery/rooms';
 import { AccountService, SessionService, usersMigrations } from '@rookery/users';
@@ -51,6 +60,7 @@ export async function buildE2ee(parts: E2eeFixtureParts): Promise<E2eeFixture> {
   const globals = [
     { provide: Database, useValue: parts.database },
     { provide: Clock, useValue: parts.clock },
+    { provide: BackgroundTasks, useValue: new BackgroundTasks(parts.clock) },
     { provide: Ids, useValue: new SystemIds() },
     { provide: Config, useValue: config },
     { provide: Logger, useValue: new SilentLogger() },

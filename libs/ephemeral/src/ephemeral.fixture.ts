@@ -5,7 +5,16 @@ import { Database, databaseMigrations, type Migration } from '@rookery/database'
 import { SigningKey } from '@rookery/events';
 import { OutboundHttp, RateLimiter } from '@rookery/http';
 import { ModuleDispatcher } from '@rookery/module-host';
-import { Clock, Config, Ids, Logger, type Requester, SilentLogger, SystemIds } from '@rookery/platform';
+import {
+  BackgroundTasks,
+  Clock,
+  Config,
+  Ids,
+  Logger,
+  type Requester,
+  SilentLogger,
+  SystemIds,
+} from '@rookery/platform';
 import { InProcessBus, Notifier, replicationMigrations, Streams } from '@rookery/replication';
 import { EventCreation, JoinService, RoomCreation, roomsMigrations, RoomsWriterModule } from '@rookery/rooms';
 import { usersMigrations } from '@rookery/users';
@@ -53,6 +62,7 @@ export async function buildEphemeral(parts: EphemeralFixtureParts): Promise<Ephe
   const globals = [
     { provide: Database, useValue: parts.database },
     { provide: Clock, useValue: parts.clock },
+    { provide: BackgroundTasks, useValue: new BackgroundTasks(parts.clock) },
     { provide: Ids, useValue: new SystemIds() },
     { provide: Config, useValue: Config.fromObject({ server_name: 'example.org', ...parts.settings }) },
     { provide: Logger, useValue: new SilentLogger() },

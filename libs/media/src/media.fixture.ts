@@ -10,6 +10,7 @@ import { SigningKey } from '@rookery/events';
 import { LeakyBucketRateLimiter, OutboundHttp, RateLimiter } from '@rookery/http';
 import { ModuleDispatcher } from '@rookery/module-host';
 import {
+  BackgroundTasks,
   Clock,
   Config,
   Ids,
@@ -72,6 +73,7 @@ export async function buildMedia(parts: {
   const globals = [
     { provide: Database, useValue: parts.database },
     { provide: Clock, useValue: parts.clock },
+    { provide: BackgroundTasks, useValue: new BackgroundTasks(parts.clock) },
     { provide: Ids, useValue: new SystemIds() },
     {
       provide: Config,

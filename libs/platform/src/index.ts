@@ -1,4 +1,5 @@
 /** Configuration, logging, metrics, clock, lifecycle. */
+export { type BackgroundTask, BackgroundTasks } from './background/background-tasks.js';
 export { Cache, cacheReports } from './caches/caches.js';
 export { Clock, SystemClock, type Timer } from './clock.js';
 export { eachLimit } from './concurrency/each-limit.js';

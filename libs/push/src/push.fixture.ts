@@ -5,7 +5,17 @@ import { Database, databaseMigrations } from '@rookery/database';
 import { SigningKey } from '@rookery/events';
 import { OutboundHttp, RateLimiter } from '@rookery/http';
 import { ModuleDispatcher } from '@rookery/module-host';
-import { Clock, Config, Ids, Lifecycle, Logger, Metrics, SilentLogger, SystemIds } from '@rookery/platform';
+import {
+  BackgroundTasks,
+  Clock,
+  Config,
+  Ids,
+  Lifecycle,
+  Logger,
+  Metrics,
+  SilentLogger,
+  SystemIds,
+} from '@rookery/platform';
 import { InProcessBus, Notifier, replicationMigrations, Streams } from '@rookery/replication';
 import { roomsMigrations, RoomsWriterModule } from '@rookery/rooms';
 import { Mailer, type MailRequest } from '@rookery/templates';
@@ -49,6 +59,7 @@ export async function buildPush(parts: {
   const globals = [
     { provide: Database, useValue: parts.database },
     { provide: Clock, useValue: parts.clock },
+    { provide: BackgroundTasks, useValue: new BackgroundTasks(parts.clock) },
     { provide: Ids, useValue: new SystemIds() },
     { provide: Config, useValue: Config.fromObject({ server_name: 'example.org', ...parts.settings }) },
     { provide: Logger, useValue: logger },

@@ -63,7 +63,6 @@ export { EventByTime } from './history/event-by-time.service.js';
 export { Participation } from './sending/participation.js';
 export { ProfilePropagation } from './accounts/profile-propagation.js';
 export { PurgeService } from './upkeep/purge.service.js';
-export { PeriodicJob } from './upkeep/periodic-job.js';
 export { RoomBlocking } from './upkeep/room-blocking.service.js';
 export { RoomRepair } from './upkeep/room-repair.service.js';
 export { RoomShutdown, type ShutdownRequest, type ShutdownResult } from './upkeep/room-shutdown.service.js';

@@ -5,7 +5,16 @@ import { Database } from '@rookery/database';
 import { SigningKey } from '@rookery/events';
 import { OutboundHttp, RateLimiter } from '@rookery/http';
 import { ModuleDispatcher } from '@rookery/module-host';
-import { Clock, Config, Ids, Logger, type Requester, SilentLogger, SystemIds } from '@rookery/platform';
+import {
+  BackgroundTasks,
+  Clock,
+  Config,
+  Ids,
+  Logger,
+  type Requester,
+  SilentLogger,
+  SystemIds,
+} from '@rookery/platform';
 import { InProcessBus, Notifier, Streams } from '@rookery/replication';
 import { RoomsWriterModule } from './rooms-writer.module.js';
 
@@ -44,6 +53,7 @@ export async function buildRooms(parts: RoomsFixtureParts): Promise<RoomsFixture
   const globals = [
     { provide: Database, useValue: parts.database },
     { provide: Clock, useValue: parts.clock },
+    { provide: BackgroundTasks, useValue: new BackgroundTasks(parts.clock) },
     { provide: Ids, useValue: new SystemIds() },
     { provide: Config, useValue: Config.fromObject({ server_name: testServer, ...parts.settings }) },
     { provide: Logger, useValue: parts.logger ?? new SilentLogger() },

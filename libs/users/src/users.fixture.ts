@@ -13,7 +13,7 @@ import {
 } from '@rookery/http';
 import type { JsonObject } from '@rookery/matrix-types';
 import { ModuleDispatcher } from '@rookery/module-host';
-import { Clock, Config, Ids, Logger, SilentLogger, SystemIds } from '@rookery/platform';
+import { BackgroundTasks, Clock, Config, Ids, Logger, SilentLogger, SystemIds } from '@rookery/platform';
 import { InProcessBus, Notifier, Streams } from '@rookery/replication';
 import { Mailer, type MailRequest, Pages, pagesOptionsOf } from '@rookery/templates';
 import { UsersHttpModule } from './users-http.module.js';
@@ -78,6 +78,7 @@ export async function buildUsers({
   const globals = [
     { provide: Database, useValue: database },
     { provide: Clock, useValue: clock },
+    { provide: BackgroundTasks, useValue: new BackgroundTasks(clock) },
     { provide: Ids, useValue: ids },
     { provide: SigningKey, useValue: SigningKey.fromSeed('test', new Uint8Array(32).fill(7)) },
     { provide: Pages, useValue: new Pages(pagesOptionsOf(config), ids, logger) },

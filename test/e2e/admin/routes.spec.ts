@@ -71,6 +71,7 @@ const endpoints: readonly (readonly [methods: string, path: string])[] = [
   ['GET', 'v1/registration_tokens'],
   ['POST', 'v1/registration_tokens/new'],
   ['GET PUT DELETE', 'v1/registration_tokens/t'],
+  ['GET', 'v1/background_tasks'],
   ['GET', 'v1/scheduled_tasks'],
   ['GET', 'v1/statistics/users/media'],
   ['GET', 'v1/statistics/database/rooms'],
@@ -123,7 +124,7 @@ describe('the routes of the admin API', () => {
   afterAll(() => homeserver?.stop());
 
   it('are as many as there should be', () => {
-    expect(single([...endpoints, ...others])).toHaveLength(103);
+    expect(single([...endpoints, ...others])).toHaveLength(104);
   });
 
   it.each(single(endpoints))('%s %s is for administrators', async (method, path) => {

@@ -162,6 +162,25 @@ describe.each(databases)('the server’s own work in the admin API (%s)', (datab
     });
   });
 
+  it('tells what is done again and again in the background, and when it was last', async () => {
+    interface Tasks {
+      readonly background_tasks: readonly Readonly<Record<string, unknown>>[];
+    }
+    const list = async (): Promise<Tasks['background_tasks']> =>
+      (await root.ok<Tasks>('GET', '/v1/background_tasks')).background_tasks;
+    const names = (await list()).map(({ name }) => name);
+    expect(names).toEqual(names.toSorted());
+    const waiting = (await list()).find(({ name }) => name === 'purge_expired_rows');
+    expect(waiting).toEqual({
+      ...{ name: 'purge_expired_rows', role: 'background', interval_ms: expect.any(Number), running: false },
+      ...{ runs: 0, failures: 0, last_started_ts: null, last_duration_ms: null, last_error: null },
+    });
+    await eventually(async () => {
+      const swept = (await list()).find(({ name }) => name === 'sweep_presence');
+      return Number(swept?.['runs']) > 0 && Number(swept?.['last_started_ts']) > 0;
+    });
+  });
+
   it('tells which rooms take the most space, where the database knows', async () => {
     const path = '/v1/statistics/database/rooms';
     if (database === 'sqlite') return expect(outcome(await root.call('GET', path))).toBe('400 M_UNKNOWN');

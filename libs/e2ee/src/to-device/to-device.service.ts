@@ -1,8 +1,8 @@
-import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
+import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database, type Tx } from '@rookery/database';
 import { RateLimiter } from '@rookery/http';
 import { domainOf, isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
-import { Clock, Config, Ids, Logger, type Requester, type Timer } from '@rookery/platform';
+import { BackgroundTasks, Clock, Config, Ids, Logger, type Requester } from '@rookery/platform';
 import { type ChangedKeys, defineStream, type Stream, Streams } from '@rookery/replication';
 import { UserHooks } from '@rookery/users';
 import { LRUCache } from 'lru-cache';
@@ -59,13 +59,12 @@ export const inboxKey = (userId: string, deviceId: string): string => `${userId}
  * @spec client-server-api#send-to-device-messaging
  */
 @Injectable()
-export class ToDeviceService implements OnModuleInit, OnModuleDestroy {
+export class ToDeviceService implements OnModuleInit {
   readonly stream: Stream<'device' | 'counts'>;
   readonly #arrived: ChangedKeys;
   // Up to where messages of a device were deleted.
   readonly #acknowledged = new LRUCache<string, number>({ maxSize: maxAcknowledged, sizeCalculation: () => 1 });
   readonly #queuedListeners: ((destinations: readonly string[]) => void)[] = [];
-  #forgetter: Timer | undefined;
 
   constructor(
     private readonly database: Database,
@@ -74,6 +73,7 @@ export class ToDeviceService implements OnModuleInit, OnModuleDestroy {
     private readonly config: Config,
     private readonly logger: Logger,
     private readonly rateLimiter: RateLimiter,
+    private readonly tasks: BackgroundTasks,
     streams: Streams,
     userHooks: UserHooks,
   ) {
@@ -85,11 +85,8 @@ export class ToDeviceService implements OnModuleInit, OnModuleDestroy {
   }
 
   onModuleInit(): void {
-    this.#forgetter = this.clock.every(forgetEveryMs, () => void this.#forget());
-  }
-
-  onModuleDestroy(): void {
-    this.#forgetter?.cancel();
+    const run = (): Promise<void> => this.#forget();
+    this.tasks.add({ name: 'forget_to_device_requests', role: 'background', everyMs: forgetEveryMs, run }).start();
   }
 
   /**
@@ -230,10 +227,6 @@ export class ToDeviceService implements OnModuleInit, OnModuleDestroy {
   }
 
   async #forget(): Promise<void> {
-    try {
-      await this.database.write((tx) => forgetNoted(tx, this.clock.nowMs() - rememberMs), { name: 'to_device_forget' });
-    } catch (error) {
-      this.logger.error('Could not forget old to-device requests', { err: error });
-    }
+    await this.database.write((tx) => forgetNoted(tx, this.clock.nowMs() - rememberMs), { name: 'to_device_forget' });
   }
 }

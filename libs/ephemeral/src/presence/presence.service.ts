@@ -1,8 +1,8 @@
-import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
+import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { RateLimiter } from '@rookery/http';
 import { domainOf, MatrixError } from '@rookery/matrix-types';
-import { Clock, Config, Logger, type Timer } from '@rookery/platform';
+import { BackgroundTasks, Clock, Config, Logger } from '@rookery/platform';
 import type { Stream } from '@rookery/replication';
 import { MembershipReader, RoomHooks } from '@rookery/rooms';
 import { UserHooks } from '@rookery/users';
@@ -42,13 +42,12 @@ export interface PresenceQuery {
  * @spec client-server-api#presence
  */
 @Injectable()
-export class PresenceService implements OnModuleInit, OnModuleDestroy {
+export class PresenceService implements OnModuleInit {
   readonly #local: LocalPresence;
   // Who is to get the presence of everybody here, from which position on.
   readonly #everybody = new LRUCache<string, number>({ maxSize: 50_000, sizeCalculation: () => 1 });
   #lastEverybody = 0;
   #opening: Promise<void> | undefined;
-  #sweeper: Timer | undefined;
 
   constructor(
     private readonly publisher: PresencePublisher,
@@ -60,6 +59,7 @@ export class PresenceService implements OnModuleInit, OnModuleDestroy {
     private readonly memberships: MembershipReader,
     private readonly rateLimiter: RateLimiter,
     private readonly hooks: EphemeralHooks,
+    private readonly tasks: BackgroundTasks,
     userHooks: UserHooks,
     roomHooks: RoomHooks,
   ) {
@@ -90,10 +90,6 @@ export class PresenceService implements OnModuleInit, OnModuleDestroy {
 
   onModuleInit(): Promise<void> {
     return this.open();
-  }
-
-  onModuleDestroy(): void {
-    this.#sweeper?.cancel();
   }
 
   /** Loads the stream's counter and who was there. Needs the migrated schema. */
@@ -324,6 +320,7 @@ export class PresenceService implements OnModuleInit, OnModuleDestroy {
       // Everybody has the usual time to sync again.
       if (this.#isLocal(state.userId)) this.#local.restore(state, this.clock.nowMs());
     }
-    this.#sweeper = this.clock.every(sweepEveryMs, () => this.#sweep());
+    const run = (): void => this.#sweep();
+    this.tasks.add({ name: 'sweep_presence', role: 'presence', everyMs: sweepEveryMs, run }).start();
   }
 }

@@ -1,7 +1,7 @@
-import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
+import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { stickyDurationOf } from '@rookery/events';
-import { Clock, Config, Logger, type Timer } from '@rookery/platform';
+import { BackgroundTasks, Clock, Config } from '@rookery/platform';
 import { type ChangedKeys, defineStream, type Stream, Streams } from '@rookery/replication';
 import { type EventBatch, EventStore, isServable, HiddenSenders, RoomHooks, type StoredEvent } from '@rookery/rooms';
 import {
@@ -43,19 +43,18 @@ const sweepEveryMs = 3_600_000;
  * server is not set so.
  */
 @Injectable()
-export class StickyEvents implements OnModuleInit, OnModuleDestroy {
+export class StickyEvents implements OnModuleInit {
   readonly isEnabled: boolean;
   readonly #stream: Stream<'room'> | undefined;
   readonly #inRooms: ChangedKeys | undefined;
-  #sweeper: Timer | undefined;
 
   constructor(
     private readonly database: Database,
     private readonly clock: Clock,
-    private readonly logger: Logger,
     private readonly events: EventStore,
     private readonly hidden: HiddenSenders,
     private readonly hooks: RoomHooks,
+    private readonly tasks: BackgroundTasks,
     config: Config,
     streams: Streams,
   ) {
@@ -82,11 +81,8 @@ export class StickyEvents implements OnModuleInit, OnModuleDestroy {
       onEventsPurged: (tx, _, eventIds) => deleteSticky(tx, eventIds),
       onRoomPurged: deleteStickyOfRoom,
     });
-    this.#sweeper = this.clock.every(sweepEveryMs, () => void this.#sweep());
-  }
-
-  onModuleDestroy(): void {
-    this.#sweeper?.cancel();
+    const run = (): Promise<void> => this.#sweep();
+    this.tasks.add({ name: 'forget_sticky_events', role: 'background', everyMs: sweepEveryMs, run }).start();
   }
 
   /** Rooms that may have new sticky events since a position; all others have none. Costs no query. */
@@ -142,10 +138,6 @@ export class StickyEvents implements OnModuleInit, OnModuleDestroy {
   }
 
   async #sweep(): Promise<void> {
-    try {
-      await this.database.write((tx) => deleteExpiredSticky(tx, this.clock.nowMs()), { name: 'sticky_events_sweep' });
-    } catch (error) {
-      this.logger.error('Could not forget expired sticky events', { err: error });
-    }
+    await this.database.write((tx) => deleteExpiredSticky(tx, this.clock.nowMs()), { name: 'sticky_events_sweep' });
   }
 }

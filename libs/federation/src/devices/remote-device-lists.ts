@@ -3,8 +3,17 @@ import { Database, type Tx } from '@rookery/database';
 import { DeviceListService, type RemoteDeviceKeys } from '@rookery/e2ee';
 import { FederationClient, federationPath, FederationRequestError } from '@rookery/federation-client';
 import { domainOf, isJsonObject, isValidUserId, type JsonObject, MatrixError } from '@rookery/matrix-types';
-import { Clock, Config, eachLimit, KeyedMutex, Lifecycle, Logger } from '@rookery/platform';
-import { type EventBatch, PeriodicJob, RoomHooks } from '@rookery/rooms';
+import {
+  type BackgroundTask,
+  BackgroundTasks,
+  Clock,
+  Config,
+  eachLimit,
+  KeyedMutex,
+  Lifecycle,
+  Logger,
+} from '@rookery/platform';
+import { type EventBatch, RoomHooks } from '@rookery/rooms';
 import {
   deleteResyncs,
   devicesOfUsers,
@@ -56,7 +65,7 @@ export class RemoteDeviceLists implements OnModuleInit {
   readonly #turns = new KeyedMutex({ maxWaiting, refuse: () => MatrixError.limitExceeded(2_000) });
   /** Users whose lists are being asked for; true when a change was told meanwhile. */
   readonly #asking = new Map<string, { changed: boolean; readonly list: Promise<DeviceList | undefined> }>();
-  readonly #job: PeriodicJob;
+  readonly #job: BackgroundTask;
 
   constructor(
     private readonly database: Database,
@@ -67,10 +76,11 @@ export class RemoteDeviceLists implements OnModuleInit {
     private readonly client: FederationClient,
     private readonly deviceLists: DeviceListService,
     private readonly hooks: RoomHooks,
+    tasks: BackgroundTasks,
   ) {
-    const name = 'ask for device lists';
+    const name = 'resync_device_lists';
     const work = (signal: AbortSignal): Promise<void> => this.#resync(signal);
-    this.#job = new PeriodicJob({ clock, logger, name, periodMs: resyncEveryMs, work });
+    this.#job = tasks.add({ name, role: 'background', everyMs: resyncEveryMs, run: work });
   }
 
   onModuleInit(): void {

@@ -1,7 +1,7 @@
 import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
 import { EphemeralHooks, PresenceService, type PresenceState, type Receipt, RoomAudience } from '@rookery/ephemeral';
 import { domainOf } from '@rookery/matrix-types';
-import { Clock, Config, Lifecycle, Logger, Metrics, type Timer } from '@rookery/platform';
+import { BackgroundTasks, Clock, Config, Lifecycle, Logger, Metrics, type Timer } from '@rookery/platform';
 import { type EventBatch, EventStore, RoomHooks } from '@rookery/rooms';
 import { FederationSender } from '../sender/federation-sender.js';
 import { RemoteAudience } from '../sender/remote-audience.js';
@@ -30,7 +30,6 @@ export class OutgoingEphemeral implements OnModuleInit, OnModuleDestroy {
   readonly #told = new Map<string, number>();
   #arrivals = new Map<string, Set<string>>();
   #arrivalTimer: Timer | undefined;
-  #reminder: Timer | undefined;
   readonly #presenceOut;
 
   constructor(
@@ -45,6 +44,7 @@ export class OutgoingEphemeral implements OnModuleInit, OnModuleDestroy {
     private readonly events: EventStore,
     private readonly audience: RemoteAudience,
     private readonly sender: FederationSender,
+    private readonly tasks: BackgroundTasks,
     metrics: Metrics,
   ) {
     this.#presenceOut = metrics.counter('synapse_handler_presence_federation_presence_out');
@@ -58,11 +58,11 @@ export class OutgoingEphemeral implements OnModuleInit, OnModuleDestroy {
       presenceFor: (userIds, states) => this.#presenceFor(userIds, states),
     });
     this.roomHooks.subscribe({ afterCommit: (batch) => this.#noteArrivals(batch) });
-    this.#reminder = this.clock.every(remindCheckMs, () => this.#try('presence', () => this.#remind()));
+    const run = (): Promise<void> => this.#remind();
+    this.tasks.add({ name: 'remind_of_presence', role: 'federation_sender', everyMs: remindCheckMs, run }).start();
   }
 
   onModuleDestroy(): void {
-    this.#reminder?.cancel();
     this.#arrivalTimer?.cancel();
     for (const { timer } of this.#receiptRooms.values()) timer?.cancel();
   }

@@ -1,7 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { Clock, Config, Lifecycle, Logger, Metrics } from '@rookery/platform';
-import { PeriodicJob } from '@rookery/rooms';
+import { BackgroundTasks, Clock, Config, Lifecycle, Metrics } from '@rookery/platform';
 import { countServers } from './sender.query.js';
 
 const periodMs = 3_600_000;
@@ -13,15 +12,15 @@ export class KnownServers {
     database: Database,
     clock: Clock,
     config: Config,
-    logger: Logger,
     lifecycle: Lifecycle,
+    tasks: BackgroundTasks,
     metrics: Metrics,
   ) {
     if (!config.get('metrics_flags.known_servers')) return;
     const gauge = metrics.gauge('synapse_federation_known_servers');
-    const name = 'count known servers';
+    const name = 'count_known_servers';
     const work = async (): Promise<void> => gauge.set({}, await countServers(database));
-    const job = new PeriodicJob({ clock, logger, name, periodMs, work });
+    const job = tasks.add({ name, role: 'background', everyMs: periodMs, run: work });
     lifecycle.on('streams', {
       name,
       start: () => {

@@ -1,5 +1,5 @@
 import type { Database } from '@rookery/database';
-import { type Config, Lifecycle, Metrics, SilentLogger } from '@rookery/platform';
+import { BackgroundTasks, type Config, Lifecycle, Metrics, SilentLogger } from '@rookery/platform';
 import { FakeClock } from '@rookery/testing';
 import type { InboundEdus } from '../edus/inbound-edus.js';
 import { InboundTransactions } from './inbound-transactions.js';
@@ -22,7 +22,7 @@ describe('InboundTransactions', () => {
     const clock = new FakeClock();
     const transactions = new InboundTransactions(
       ...([database, intake, staged, edus, clock, config] as const),
-      ...([new Lifecycle(clock, logger), logger, new Metrics('home.test')] as const),
+      ...([new Lifecycle(clock, logger), new BackgroundTasks(clock), new Metrics('home.test')] as const),
     );
     const send = (txnId: string): Promise<unknown> =>
       transactions.receive('far.test', txnId, { edus: [{ edu_type: 'm.a', content: {} }] });
@@ -51,7 +51,7 @@ describe('InboundTransactions', () => {
     const clock = new FakeClock();
     const transactions = new InboundTransactions(
       ...([database, intake, staged, {} as InboundEdus, clock, config] as const),
-      ...([new Lifecycle(clock, logger), logger, new Metrics('home.test')] as const),
+      ...([new Lifecycle(clock, logger), new BackgroundTasks(clock), new Metrics('home.test')] as const),
     );
     const taken = Array.from({ length: 5 }, (_, i) => transactions.receive('far.test', `t${i}`, {}));
     await expect(transactions.receive('far.test', 't5', {})).rejects.toMatchObject({

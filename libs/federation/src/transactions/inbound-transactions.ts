@@ -1,8 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { Database, type Tx } from '@rookery/database';
 import { isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
-import { Clock, Config, Lifecycle, Logger, Metrics } from '@rookery/platform';
-import { PeriodicJob } from '@rookery/rooms';
+import { BackgroundTasks, Clock, Config, Lifecycle, Metrics } from '@rookery/platform';
 import { type InboundEdu, InboundEdus } from '../edus/inbound-edus.js';
 import { PduIntake } from './pdu-intake.js';
 import { StagedEvents } from './staged-events.js';
@@ -42,14 +41,14 @@ export class InboundTransactions {
     private readonly clock: Clock,
     config: Config,
     lifecycle: Lifecycle,
-    logger: Logger,
+    tasks: BackgroundTasks,
     metrics: Metrics,
   ) {
     this.#watched = new Set(config.get('federation_metrics_domains'));
     this.#lastReceived = metrics.gauge('synapse_federation_last_received_pdu_time');
-    const name = 'forget answers to transactions';
+    const name = 'forget_transaction_answers';
     const work = (): Promise<void> => deleteAnswersBefore(database, clock.nowMs() - rememberedMs);
-    const job = new PeriodicJob({ clock, logger, name, periodMs: cleanUpMs, work });
+    const job = tasks.add({ name, role: 'background', everyMs: cleanUpMs, run: work });
     lifecycle.on('streams', { name, start: () => job.start(), stop: () => job.stop() });
   }
 

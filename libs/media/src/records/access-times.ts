@@ -1,6 +1,6 @@
 import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { Clock, Logger, type Timer } from '@rookery/platform';
+import { BackgroundTasks, Clock, Logger } from '@rookery/platform';
 import type { MediaKey } from './media.js';
 import { touchMedia } from './media.query.js';
 
@@ -13,20 +13,20 @@ const maxWaiting = 100_000;
 export class AccessTimes implements OnModuleInit, OnModuleDestroy {
   #used = new Map<string, Set<string>>();
   #count = 0;
-  #timer: Timer | undefined;
 
   constructor(
     private readonly database: Database,
     private readonly clock: Clock,
     private readonly logger: Logger,
+    private readonly tasks: BackgroundTasks,
   ) {}
 
   onModuleInit(): void {
-    this.#timer = this.clock.every(periodMs, () => void this.flush());
+    const run = (): Promise<void> => this.flush();
+    this.tasks.add({ name: 'write_media_access_times', role: 'every_process', everyMs: periodMs, run }).start();
   }
 
   async onModuleDestroy(): Promise<void> {
-    this.#timer?.cancel();
     await this.flush();
   }
 

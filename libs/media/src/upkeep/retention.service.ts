@@ -1,6 +1,6 @@
-import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
+import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { Clock, Config, Lifecycle, Logger, type Timer } from '@rookery/platform';
+import { BackgroundTasks, Clock, Config, Lifecycle, Logger } from '@rookery/platform';
 import { MediaRemoval } from '../moderation/media-removal.service.js';
 import { PreviewCache } from '../previews/preview-cache.js';
 import { deletePending } from '../records/media.query.js';
@@ -10,10 +10,7 @@ const mainProcess = 'master';
 
 /** Deletes what the settings no longer keep: once an hour, on one process. */
 @Injectable()
-export class MediaRetention implements OnModuleInit, OnModuleDestroy {
-  #timer: Timer | undefined;
-  #running: Promise<void> | undefined;
-
+export class MediaRetention implements OnModuleInit {
   constructor(
     private readonly config: Config,
     private readonly database: Database,
@@ -22,21 +19,13 @@ export class MediaRetention implements OnModuleInit, OnModuleDestroy {
     private readonly previews: PreviewCache,
     private readonly lifecycle: Lifecycle,
     private readonly logger: Logger,
+    private readonly tasks: BackgroundTasks,
   ) {}
 
   onModuleInit(): void {
     const chosen = this.config.get('media_instance_running_background_jobs') ?? mainProcess;
     if (chosen !== (this.config.get('worker_name') ?? mainProcess)) return;
-    this.#timer = this.clock.every(periodMs, () => {
-      this.#running ??= this.run()
-        .catch((err: unknown) => this.logger.error('Old media could not be deleted', { err }))
-        .finally(() => (this.#running = undefined));
-    });
-  }
-
-  async onModuleDestroy(): Promise<void> {
-    this.#timer?.cancel();
-    await this.#running;
+    this.tasks.add({ name: 'media_retention', role: 'media', everyMs: periodMs, run: () => this.run() }).start();
   }
 
   /** One round. */

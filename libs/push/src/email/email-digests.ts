@@ -1,6 +1,6 @@
 import { Inject, Injectable, type OnModuleInit, Optional } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { Clock, Config, Lifecycle, Logger, type Timer } from '@rookery/platform';
+import { BackgroundTasks, Clock, Config, Lifecycle, Logger } from '@rookery/platform';
 import {
   EventStore,
   prejoinStateOf,
@@ -43,7 +43,6 @@ const throttleResetMs = 12 * hourMs;
 /** Sends mails about messages that stay unread, to those who asked for them: rarely, and once for each message. */
 @Injectable()
 export class EmailDigests implements OnModuleInit {
-  #timer: Timer | undefined;
   #work: Promise<void> | undefined;
   #stopped = false;
 
@@ -60,6 +59,7 @@ export class EmailDigests implements OnModuleInit {
     private readonly profiles: ProfileService,
     private readonly links: UnsubscribeLinks,
     private readonly ownReads: OwnReads,
+    private readonly tasks: BackgroundTasks,
     @Optional() @Inject(Mailer) private readonly mailer: Mailer | undefined,
   ) {}
 
@@ -74,12 +74,12 @@ export class EmailDigests implements OnModuleInit {
   /** Begins to look for unread messages, where the settings want that. */
   start(): void {
     if (!this.mailer || !this.config.get('email.enable_notifs')) return;
-    this.#timer = this.clock.every(lookEveryMs, () => void this.look());
+    const run = (): Promise<void> => this.look();
+    this.tasks.add({ name: 'mail_missed_messages', role: 'pusher', everyMs: lookEveryMs, run }).start();
   }
 
   async stop(): Promise<void> {
     this.#stopped = true;
-    this.#timer?.cancel();
     await this.#work;
   }
 

@@ -1,10 +1,9 @@
 import { Injectable, type OnApplicationBootstrap, type OnModuleDestroy } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { Clock, Logger } from '@rookery/platform';
+import { type BackgroundTask, BackgroundTasks, Logger } from '@rookery/platform';
 import { EventPersister } from '../pipeline/event-persister.js';
 import { RoomIds } from '../store/room-ids.js';
 import { coverEvents, markCovered, selectUncovered, selectUncoveredEvents } from './chain-covers.query.js';
-import { PeriodicJob } from './periodic-job.js';
 
 const periodMs = 60_000;
 const batchSize = 500;
@@ -18,17 +17,17 @@ const maxPasses = 20;
  */
 @Injectable()
 export class ChainCovers implements OnApplicationBootstrap, OnModuleDestroy {
-  readonly #job: PeriodicJob;
+  readonly #job: BackgroundTask;
 
   constructor(
     private readonly database: Database,
     private readonly persister: EventPersister,
     private readonly ids: RoomIds,
-    clock: Clock,
     private readonly logger: Logger,
+    tasks: BackgroundTasks,
   ) {
     const work = (signal: AbortSignal): Promise<void> => this.#completeAll(signal);
-    this.#job = new PeriodicJob({ clock, logger, name: 'complete_chain_covers', periodMs, work });
+    this.#job = tasks.add({ name: 'complete_chain_covers', role: 'background', everyMs: periodMs, run: work });
   }
 
   onApplicationBootstrap(): void {

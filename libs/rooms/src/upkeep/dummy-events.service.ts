@@ -1,11 +1,10 @@
 import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { MatrixError } from '@rookery/matrix-types';
-import { Clock, Config, Logger } from '@rookery/platform';
+import { type BackgroundTask, BackgroundTasks, Clock, Config } from '@rookery/platform';
 import { LRUCache } from 'lru-cache';
 import { EventPersister } from '../pipeline/event-persister.js';
 import { dummyEventType } from '../model/stored-event.js';
-import { PeriodicJob } from './periodic-job.js';
 
 const periodMs = 60_000;
 const roomsPerRun = 5;
@@ -20,7 +19,7 @@ const restMs = 3_600_000;
  */
 @Injectable()
 export class DummyEvents implements OnModuleInit, OnModuleDestroy {
-  readonly #job: PeriodicJob;
+  readonly #job: BackgroundTask;
   /** Rooms where it did not work, by when. */
   readonly #resting = new LRUCache<string, number>({ maxSize: 10_000, sizeCalculation: () => 1 });
 
@@ -29,10 +28,10 @@ export class DummyEvents implements OnModuleInit, OnModuleDestroy {
     private readonly persister: EventPersister,
     private readonly config: Config,
     private readonly clock: Clock,
-    logger: Logger,
+    tasks: BackgroundTasks,
   ) {
     const work = (signal: AbortSignal): Promise<void> => this.#joinAll(signal);
-    this.#job = new PeriodicJob({ clock, logger, name: 'join_extremities', periodMs, work });
+    this.#job = tasks.add({ name: 'join_extremities', role: 'background', everyMs: periodMs, run: work });
   }
 
   onModuleInit(): void {

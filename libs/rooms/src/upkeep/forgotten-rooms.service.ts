@@ -1,8 +1,7 @@
 import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { Clock, Config, Logger } from '@rookery/platform';
+import { type BackgroundTask, BackgroundTasks, Clock, Config, Logger } from '@rookery/platform';
 import { isRemembered } from '../membership/membership.query.js';
-import { PeriodicJob } from './periodic-job.js';
 import { PurgeService } from './purge.service.js';
 import { TaskInterrupted } from './room-tasks.js';
 
@@ -12,7 +11,7 @@ const batchSize = 100;
 /** Deletes rooms that every user of this server has forgotten, a while after: `forgotten_room_retention_period`. */
 @Injectable()
 export class ForgottenRooms implements OnModuleInit, OnModuleDestroy {
-  readonly #job: PeriodicJob;
+  readonly #job: BackgroundTask;
 
   constructor(
     private readonly database: Database,
@@ -20,9 +19,10 @@ export class ForgottenRooms implements OnModuleInit, OnModuleDestroy {
     private readonly config: Config,
     private readonly clock: Clock,
     private readonly logger: Logger,
+    tasks: BackgroundTasks,
   ) {
     const work = (signal: AbortSignal): Promise<void> => this.#purgeDue(signal);
-    this.#job = new PeriodicJob({ clock, logger, name: 'purge_forgotten_rooms', periodMs, work });
+    this.#job = tasks.add({ name: 'purge_forgotten_rooms', role: 'background', everyMs: periodMs, run: work });
   }
 
   onModuleInit(): void {

@@ -1,7 +1,7 @@
-import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
+import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { eventFromRow, pduText, redactEvent } from '@rookery/events';
-import { Clock, Config, Logger, type Timer } from '@rookery/platform';
+import { BackgroundTasks, Clock, Config } from '@rookery/platform';
 import { EventStore, knownRules, sameServer } from '../store/event-store.js';
 
 interface DueRow {
@@ -22,29 +22,17 @@ const transactionsMs = 24 * 3_600_000;
 
 /** Makes redactions final after a while: what was redacted leaves the database. Forgets old transaction ids as well. */
 @Injectable()
-export class RedactionCensor implements OnModuleInit, OnModuleDestroy {
-  #timer: Timer | undefined;
-  #running: Promise<void> | undefined;
-
+export class RedactionCensor implements OnModuleInit {
   constructor(
     private readonly database: Database,
     private readonly events: EventStore,
     private readonly clock: Clock,
     private readonly config: Config,
-    private readonly logger: Logger,
+    private readonly tasks: BackgroundTasks,
   ) {}
 
   onModuleInit(): void {
-    this.#timer = this.clock.every(periodMs, () => {
-      this.#running ??= this.run()
-        .catch((error: unknown) => this.logger.error('Redactions could not be made final', { err: error }))
-        .finally(() => (this.#running = undefined));
-    });
-  }
-
-  async onModuleDestroy(): Promise<void> {
-    this.#timer?.cancel();
-    await this.#running;
+    this.tasks.add({ name: 'censor_redactions', role: 'background', everyMs: periodMs, run: () => this.run() }).start();
   }
 
   /** Makes all redactions final that are old enough. */

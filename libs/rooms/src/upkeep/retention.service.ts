@@ -1,9 +1,8 @@
 import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { Clock, Config, Logger } from '@rookery/platform';
+import { type BackgroundTask, BackgroundTasks, Clock, Config, Logger } from '@rookery/platform';
 import { EventStore } from '../store/event-store.js';
 import { RetentionPolicies } from '../reading/retention-policies.js';
-import { PeriodicJob } from './periodic-job.js';
 import { PurgeService } from './purge.service.js';
 
 const hourMs = 3_600_000;
@@ -21,7 +20,7 @@ interface Job {
 @Injectable()
 export class Retention implements OnModuleInit, OnModuleDestroy {
   readonly #jobs: Job[];
-  readonly #ticker: PeriodicJob;
+  readonly #ticker: BackgroundTask;
 
   constructor(
     private readonly database: Database,
@@ -30,6 +29,7 @@ export class Retention implements OnModuleInit, OnModuleDestroy {
     private readonly policies: RetentionPolicies,
     private readonly clock: Clock,
     private readonly logger: Logger,
+    tasks: BackgroundTasks,
     config: Config,
   ) {
     const given = config.get('retention.purge_jobs') as readonly Record<string, number | undefined>[];
@@ -46,7 +46,7 @@ export class Retention implements OnModuleInit, OnModuleDestroy {
     });
     const periodMs = Math.max(1000, Math.min(hourMs, ...this.#jobs.map((job) => job.intervalMs)));
     const work = (signal: AbortSignal): Promise<void> => this.#runDue(signal);
-    this.#ticker = new PeriodicJob({ clock, logger, name: 'purge_expired', periodMs, work });
+    this.#ticker = tasks.add({ name: 'purge_expired', role: 'background', everyMs: periodMs, run: work });
   }
 
   onModuleInit(): void {

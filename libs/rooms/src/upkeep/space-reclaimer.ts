@@ -1,7 +1,6 @@
 import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { Clock, Logger } from '@rookery/platform';
-import { PeriodicJob } from './periodic-job.js';
+import { type BackgroundTask, BackgroundTasks, Clock, Logger } from '@rookery/platform';
 
 const periodMs = 10 * 60_000;
 /** Others write between two steps. */
@@ -10,9 +9,9 @@ const pauseMs = 20;
 /** Gives the space of what was purged back to the file system, in small steps in the background. */
 @Injectable()
 export class SpaceReclaimer implements OnModuleInit, OnModuleDestroy {
-  readonly #job: PeriodicJob;
+  readonly #job: BackgroundTask;
 
-  constructor(database: Database, clock: Clock, logger: Logger) {
+  constructor(database: Database, clock: Clock, logger: Logger, tasks: BackgroundTasks) {
     const work = async (signal: AbortSignal): Promise<void> => {
       let bytes = 0;
       while (!signal.aborted) {
@@ -23,7 +22,7 @@ export class SpaceReclaimer implements OnModuleInit, OnModuleDestroy {
       }
       if (bytes > 0) logger.info('Space was given back to the file system', { bytes });
     };
-    this.#job = new PeriodicJob({ clock, logger, name: 'reclaim_space', periodMs, work });
+    this.#job = tasks.add({ name: 'reclaim_space', role: 'background', everyMs: periodMs, run: work });
   }
 
   onModuleInit(): void {

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { existsSync, readFileSync } from 'node:fs';
-import { databaseMigrations } from '@rookery/database';
-import { Config, SystemClock } from '@rookery/platform';
+import { type Database, databaseMigrations } from '@rookery/database';
+import { BackgroundTasks, Config, SystemClock } from '@rookery/platform';
 import { replicationMigrations } from '@rookery/replication';
 import { type EventBatch, RoomHooks, roomsMigrations } from '@rookery/rooms';
 import { openTestDatabase, RecordingLogger, type TestDatabase } from '@rookery/testing';
@@ -16,6 +16,11 @@ const count = 6_000;
 const secretOf = (position: number): string => createHash('sha256').update(`${position}`).digest('hex').slice(0, 24);
 /** The index leaves out what a word has in common with the one before it. */
 const traceOf = (position: number): string => secretOf(position).slice(8);
+
+const eraserOf = (database: Database, index: MessageIndex): MessageIndexEraser => {
+  const clock = new SystemClock();
+  return new MessageIndexEraser(database, index, clock, new BackgroundTasks(clock, new RecordingLogger()));
+};
 
 describe('what is taken out of the index of messages on SQLite', () => {
   let test: TestDatabase;
@@ -34,7 +39,7 @@ describe('what is taken out of the index of messages on SQLite', () => {
     hooks = new RoomHooks();
     const index = new MessageIndex(hooks, Config.fromObject({ server_name: 'example.org' }));
     index.onModuleInit();
-    eraser = new MessageIndexEraser(test.database, index, new SystemClock(), new RecordingLogger());
+    eraser = eraserOf(test.database, index);
     const columns = ['event_id', 'type', 'room_id', 'sender', 'topological_ordering', 'depth', 'stream_ordering'];
     const positions = Array.from({ length: count }, (_, n) => n + 1);
     await test.database.write((tx) =>
@@ -110,7 +115,7 @@ describe('what is taken out of the index of messages on SQLite', () => {
     await running;
     const again = await test.reopen();
     const index = new MessageIndex(hooks, Config.fromObject({ server_name: 'example.org' }));
-    const next = new MessageIndexEraser(again, index, new SystemClock(), new RecordingLogger());
+    const next = eraserOf(again, index);
     const work = next.run();
     for (let n = 20; n < 60; n += 4) {
       await again.write((tx) =>

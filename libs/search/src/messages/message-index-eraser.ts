@@ -1,7 +1,6 @@
 import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { Clock, Logger } from '@rookery/platform';
-import { PeriodicJob } from '@rookery/rooms';
+import { type BackgroundTask, BackgroundTasks, Clock } from '@rookery/platform';
 import { MessageIndex } from './message-index.js';
 import { mergeIndex } from './message-index.query.js';
 
@@ -15,13 +14,13 @@ const pauseMs = 20;
  */
 @Injectable()
 export class MessageIndexEraser implements OnModuleInit, OnModuleDestroy {
-  readonly #job: PeriodicJob;
+  readonly #job: BackgroundTask;
 
   constructor(
     private readonly database: Database,
     private readonly index: MessageIndex,
     clock: Clock,
-    logger: Logger,
+    tasks: BackgroundTasks,
   ) {
     const work = async (signal: AbortSignal): Promise<void> => {
       if (!this.index.hasTakenOut) return;
@@ -36,7 +35,7 @@ export class MessageIndexEraser implements OnModuleInit, OnModuleDestroy {
         this.index.hasTakenOut ||= !isDone;
       }
     };
-    this.#job = new PeriodicJob({ clock, logger, name: 'erase_words', periodMs, work });
+    this.#job = tasks.add({ name: 'erase_words', role: 'background', everyMs: periodMs, run: work });
   }
 
   onModuleInit(): void {

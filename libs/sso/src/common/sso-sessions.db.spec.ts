@@ -1,4 +1,4 @@
-import { SilentLogger } from '@rookery/platform';
+import { BackgroundTasks } from '@rookery/platform';
 import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
 import { ssoMigrations } from './sso-session.query.js';
 import { SsoSessions } from './sso-sessions.js';
@@ -10,7 +10,7 @@ eachDatabase('what sign-ons remember', (open) => {
   beforeEach(async () => {
     place = await open(clock);
     await place.migrate(ssoMigrations);
-    sessions = new SsoSessions(place.database, clock, new SilentLogger());
+    sessions = new SsoSessions(place.database, clock, new BackgroundTasks(clock));
   });
   afterEach(() => place.close());
 

@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto';
-import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
+import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import type { JsonObject } from '@rookery/matrix-types';
-import { Clock, Logger, type Timer } from '@rookery/platform';
+import { BackgroundTasks, Clock } from '@rookery/platform';
 import {
   findSsoSession,
   insertSsoSession,
@@ -18,23 +18,16 @@ const hashOf = (id: string): string => createHash('sha256').update(id).digest('b
 
 /** What the server itself remembers of sign-ons, by ids of which it stores hashes; it survives restarts. */
 @Injectable()
-export class SsoSessions implements OnModuleInit, OnModuleDestroy {
-  #timer: Timer | undefined;
-
+export class SsoSessions implements OnModuleInit {
   constructor(
     private readonly database: Database,
     private readonly clock: Clock,
-    private readonly logger: Logger,
+    private readonly tasks: BackgroundTasks,
   ) {}
 
   onModuleInit(): void {
-    this.#timer = this.clock.every(purgeEveryMs, () => {
-      this.purge().catch((err: unknown) => this.logger.error('Could not delete expired sign-ons', { err }));
-    });
-  }
-
-  onModuleDestroy(): void {
-    this.#timer?.cancel();
+    const run = (): Promise<void> => this.purge();
+    this.tasks.add({ name: 'purge_sso_sessions', role: 'background', everyMs: purgeEveryMs, run }).start();
   }
 
   /** @returns whether nothing was remembered under the id */

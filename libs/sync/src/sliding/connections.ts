@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto';
-import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
+import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database, Sequence } from '@rookery/database';
 import { MatrixError } from '@rookery/matrix-types';
-import { Clock, Logger, type Timer } from '@rookery/platform';
+import { BackgroundTasks, Clock } from '@rookery/platform';
 import { UserHooks } from '@rookery/users';
 import { LRUCache } from 'lru-cache';
 import {
@@ -71,18 +71,17 @@ const told = { accountData: 1, receipts: 2 } as const;
  * stays good over restarts; the position before the newest stays good too, for a client that lost an answer.
  */
 @Injectable()
-export class SlidingConnections implements OnModuleInit, OnModuleDestroy {
+export class SlidingConnections implements OnModuleInit {
   readonly #cache = new LRUCache<string, CachedConnection>({
     maxSize: maxCachedRooms,
     sizeCalculation: ({ latest }) => latest.rooms.size + 10,
   });
   #positions: Sequence | undefined;
-  #sweeper: Timer | undefined;
 
   constructor(
     private readonly database: Database,
     private readonly clock: Clock,
-    private readonly logger: Logger,
+    private readonly tasks: BackgroundTasks,
     hooks: UserHooks,
   ) {
     hooks.devicesDeleted.subscribe({
@@ -93,11 +92,8 @@ export class SlidingConnections implements OnModuleInit, OnModuleDestroy {
 
   async onModuleInit(): Promise<void> {
     this.#positions = await Sequence.load(this.database, 'sliding_sync_positions');
-    this.#sweeper = this.clock.every(sweepEveryMs, () => void this.#sweep());
-  }
-
-  onModuleDestroy(): void {
-    this.#sweeper?.cancel();
+    const run = (): Promise<void> => this.#sweep();
+    this.tasks.add({ name: 'delete_unused_sync_connections', role: 'background', everyMs: sweepEveryMs, run }).start();
   }
 
   /**
@@ -176,13 +172,8 @@ export class SlidingConnections implements OnModuleInit, OnModuleDestroy {
   }
 
   async #sweep(): Promise<void> {
-    try {
-      const keys = await selectUnused(this.database, this.clock.nowMs() - expiryMs, sweepBatch);
-      if (keys.length > 0)
-        await this.database.write((tx) => deleteConnections(tx, keys), { name: 'sliding_sync_sweep' });
-    } catch (error) {
-      this.logger.error('Could not delete unused sliding sync connections', { err: error });
-    }
+    const keys = await selectUnused(this.database, this.clock.nowMs() - expiryMs, sweepBatch);
+    if (keys.length > 0) await this.database.write((tx) => deleteConnections(tx, keys), { name: 'sliding_sync_sweep' });
   }
 }
 

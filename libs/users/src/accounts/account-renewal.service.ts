@@ -1,9 +1,9 @@
-import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
+import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { ownUrl } from '@rookery/http';
 import { Database } from '@rookery/database';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import type { RenewalResult } from '@rookery/module-api';
-import { Clock, Config, Ids, Logger, type Timer } from '@rookery/platform';
+import { BackgroundTasks, Clock, Config, Ids } from '@rookery/platform';
 import { AccountModules, type Origin } from '../common/account-modules.js';
 import { newSecret, secretHash } from '../common/secrets.js';
 import { findProfile } from '../profiles/profile.query.js';
@@ -26,9 +26,7 @@ const batchSize = 100;
 
 /** Mails that ask users to renew accounts about to expire, and what their links do; by `account_validity` or a module. */
 @Injectable()
-export class AccountRenewal implements OnModuleInit, OnModuleDestroy {
-  #timer: Timer | undefined;
-
+export class AccountRenewal implements OnModuleInit {
   constructor(
     private readonly database: Database,
     private readonly clock: Clock,
@@ -37,7 +35,7 @@ export class AccountRenewal implements OnModuleInit, OnModuleDestroy {
     private readonly validity: AccountValidity,
     private readonly mailer: AccountMailer,
     private readonly modules: AccountModules,
-    private readonly logger: Logger,
+    private readonly tasks: BackgroundTasks,
   ) {}
 
   onModuleInit(): void {
@@ -47,15 +45,8 @@ export class AccountRenewal implements OnModuleInit, OnModuleDestroy {
       !this.mailer.enabled
     )
       return;
-    this.#timer = this.clock.every(lookEveryMs, () => {
-      this.tellExpiring().catch((error: unknown) =>
-        this.logger.error('Could not tell users that their accounts expire', { err: error }),
-      );
-    });
-  }
-
-  onModuleDestroy(): void {
-    this.#timer?.cancel();
+    const run = (): Promise<void> => this.tellExpiring();
+    this.tasks.add({ name: 'tell_of_expiring_accounts', role: 'background', everyMs: lookEveryMs, run }).start();
   }
 
   /** Mails all users whose accounts are about to expire. */

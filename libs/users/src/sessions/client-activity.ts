@@ -1,6 +1,6 @@
 import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { Clock, Logger, type Timer } from '@rookery/platform';
+import { BackgroundTasks, Logger } from '@rookery/platform';
 import { LRUCache } from 'lru-cache';
 import { UserHooks } from '../hooks.js';
 import { MonthlyActiveUsers } from '../usage/monthly-active-users.service.js';
@@ -17,23 +17,22 @@ const maxPending = 50_000;
 export class ClientActivity implements OnModuleInit, OnModuleDestroy {
   readonly #noted = new LRUCache<string, number>({ maxSize: maxPending, sizeCalculation: () => 1 });
   #pending = new Map<string, Sighting>();
-  #timer: Timer | undefined;
   #flushing: Promise<void> = Promise.resolve();
 
   constructor(
     private readonly database: Database,
-    private readonly clock: Clock,
     private readonly logger: Logger,
     private readonly monthly: MonthlyActiveUsers,
     private readonly hooks: UserHooks,
+    private readonly tasks: BackgroundTasks,
   ) {}
 
   onModuleInit(): void {
-    this.#timer = this.clock.every(flushEveryMs, () => void this.flush());
+    const run = (): Promise<void> => this.flush();
+    this.tasks.add({ name: 'write_client_activity', role: 'every_process', everyMs: flushEveryMs, run }).start();
   }
 
   async onModuleDestroy(): Promise<void> {
-    this.#timer?.cancel();
     await this.flush();
   }
 

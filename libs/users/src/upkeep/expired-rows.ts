@@ -1,6 +1,6 @@
-import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
+import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { Clock, Config, Logger, type Timer } from '@rookery/platform';
+import { BackgroundTasks, Clock, Config } from '@rookery/platform';
 import { abandonUse } from '../store/registration-token.query.js';
 import { findStaleDevices } from '../store/device.query.js';
 import { purgeOpenIdTokens } from '../openid/openid.query.js';
@@ -20,25 +20,17 @@ const expiredTokensKeptMs = 14 * 86_400_000;
 
 /** Deletes, once an hour, what nobody can use anymore. */
 @Injectable()
-export class ExpiredRows implements OnModuleInit, OnModuleDestroy {
-  #timer: Timer | undefined;
-
+export class ExpiredRows implements OnModuleInit {
   constructor(
     private readonly database: Database,
     private readonly clock: Clock,
     private readonly config: Config,
-    private readonly logger: Logger,
     private readonly sessions: SessionService,
+    private readonly tasks: BackgroundTasks,
   ) {}
 
   onModuleInit(): void {
-    this.#timer = this.clock.every(everyMs, () => {
-      this.purge().catch((error: unknown) => this.logger.error('Could not delete expired rows', { err: error }));
-    });
-  }
-
-  onModuleDestroy(): void {
-    this.#timer?.cancel();
+    this.tasks.add({ name: 'purge_expired_rows', role: 'background', everyMs, run: () => this.purge() }).start();
   }
 
   /** Each kind in a transaction of its own, so that none is held up for long. */

@@ -1,6 +1,6 @@
-import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
+import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database, type Tx } from '@rookery/database';
-import { Clock, Config, Logger, type Timer } from '@rookery/platform';
+import { BackgroundTasks, Clock, Config } from '@rookery/platform';
 import { LRUCache } from 'lru-cache';
 import { UserHooks } from '../hooks.js';
 import {
@@ -43,10 +43,9 @@ export interface MonthlyActivity {
  * accounts in their trial days do not count. Without either setting nothing is written, and asking costs nothing.
  */
 @Injectable()
-export class MonthlyActiveUsers implements OnModuleInit, OnModuleDestroy {
+export class MonthlyActiveUsers implements OnModuleInit {
   /** When counted users were last noted, by this process. */
   readonly #known = new LRUCache<string, number>({ maxSize: maxKnown, sizeCalculation: () => 1 });
-  #timer: Timer | undefined;
   #fullSinceMs: number | undefined;
   #admitting: Promise<unknown> = Promise.resolve();
 
@@ -54,8 +53,8 @@ export class MonthlyActiveUsers implements OnModuleInit, OnModuleDestroy {
     private readonly database: Database,
     private readonly clock: Clock,
     private readonly config: Config,
-    private readonly logger: Logger,
     private readonly hooks: UserHooks,
+    private readonly tasks: BackgroundTasks,
   ) {}
 
   onModuleInit(): void {
@@ -71,12 +70,12 @@ export class MonthlyActiveUsers implements OnModuleInit, OnModuleDestroy {
       },
     });
     if (!this.counting) return;
-    this.#tidyLater();
-    this.#timer = this.clock.every(tidyEveryMs, () => this.#tidyLater());
-  }
-
-  onModuleDestroy(): void {
-    this.#timer?.cancel();
+    const task = this.tasks.add({
+      ...{ name: 'tidy_monthly_active_users', role: 'background', everyMs: tidyEveryMs },
+      run: () => this.tidy(),
+    });
+    task.start();
+    void task.run();
   }
 
   /** Whether the number of active users is limited. */
@@ -209,10 +208,6 @@ export class MonthlyActiveUsers implements OnModuleInit, OnModuleDestroy {
       for (const userId of await ownersOf(db, medium, spelled)) reserved.add(userId);
     }
     return [...reserved];
-  }
-
-  #tidyLater(): void {
-    this.tidy().catch((error: unknown) => this.logger.error('Could not count monthly active users', { err: error }));
   }
 
   #forget(userId: string): void {
