@@ -24,6 +24,7 @@ const checks = [
   ['folders', [join(root, 'tools', 'folders.mjs')]],
   ['tables', [join(root, 'tools', 'tables.mjs')]],
   ['names', [join(root, 'tools', 'names.mjs')]],
+  ['nest', [join(root, 'tools', 'nest.mjs')]],
   ['exports', [join(root, 'tools', 'exports.mjs')]],
   ['lint', [bin('eslint', 'bin', 'eslint.js'), '.', '--max-warnings=0']],
   ['format', [bin('prettier', 'bin', 'prettier.cjs'), '--check', '--log-level', 'warn', '.']],

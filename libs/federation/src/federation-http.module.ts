@@ -6,7 +6,6 @@ import { MediaModule } from '@rookery/media';
 import { RoomsModule } from '@rookery/rooms';
 import { UsersModule } from '@rookery/users';
 import { DeviceKeysForServersController } from './devices/device-keys.controller.js';
-import { EduHandlers } from './transactions/edu-handlers.js';
 import { FederationModule } from './federation.module.js';
 import { FederationSenderModule } from './federation-sender.module.js';
 import { FederationGuard } from './inbound/federation-guard.js';
@@ -21,7 +20,6 @@ import { InvitesForServersController } from './membership/invites.controller.js'
 import { JoinAnswers } from './membership/join-answers.js';
 import { MembershipForServersController } from './membership/membership.controller.js';
 import { MembershipRequests } from './membership/membership-requests.js';
-import { OutOfBandLeaves } from './membership/out-of-band-leaves.js';
 import { ThreepidExchange } from './membership/threepid-exchange.js';
 import { FederationWhitelistController } from './queries/federation-whitelist.controller.js';
 import { OpenIdUserinfoController } from './queries/openid-userinfo.controller.js';
@@ -34,18 +32,14 @@ import { PduReplies } from './rooms/pdu-replies.js';
 import { ResidentRooms } from './rooms/resident-rooms.js';
 import { RoomHistory } from './rooms/room-history.js';
 import { RoomHistoryForServersController } from './rooms/room-history.controller.js';
-import { AfterEvents } from './transactions/after-events.js';
-import { GapFillers } from './transactions/gap-fillers.js';
-import { GapRetries } from './transactions/gap-retries.js';
-import { InboundTransactions } from './transactions/inbound-transactions.js';
-import { PduIntake } from './transactions/pdu-intake.js';
+import { InboundTransactionsModule } from './transactions/transactions.module.js';
 import { SendTransactionController } from './transactions/send.controller.js';
-import { StagedEvents } from './transactions/staged-events.js';
 
 /** The API for other servers, and what becomes of their transactions. */
 @Module({
   imports: [
     FederationModule,
+    InboundTransactionsModule,
     FederationSenderModule,
     FederationClientModule,
     UsersModule,
@@ -60,14 +54,6 @@ import { StagedEvents } from './transactions/staged-events.js';
     FederationRateLimiter,
     FederationGuard,
     KeyPublisher,
-    OutOfBandLeaves,
-    PduIntake,
-    GapFillers,
-    GapRetries,
-    StagedEvents,
-    AfterEvents,
-    EduHandlers,
-    InboundTransactions,
     ResidentRooms,
     RoomHistory,
     PduReplies,

@@ -4,19 +4,6 @@ import { EphemeralModule } from '@rookery/ephemeral';
 import { PushModule } from '@rookery/push';
 import { RoomsModule } from '@rookery/rooms';
 import { UsersModule } from '@rookery/users';
-import { RoomActivity } from './caches/room-activity.js';
-import { AccountDataSection } from './sections/account-data.js';
-import { RoomList } from './sections/room-list.js';
-import { DevicesSection } from './sections/devices.js';
-import { EphemeralSection } from './sections/ephemeral.js';
-import { PrejoinSection } from './sections/prejoin.js';
-import { PresenceSection } from './sections/presence.js';
-import { RoomsSection } from './sections/rooms.js';
-import { EventWriter } from './sections/written-events.js';
-import { RoomStates } from './sections/state.js';
-import { StickySection } from './sections/sticky.js';
-import { SummarySection } from './sections/summary.js';
-import { Timelines } from './sections/timeline.js';
 import { RoomFactsCache } from './caches/room-facts.js';
 import { LegacySyncController } from './legacy/legacy-sync.controller.js';
 import { LegacySyncService } from './legacy/legacy-sync.service.js';
@@ -31,28 +18,16 @@ import { SlidingSyncService } from './sliding/sliding-sync.service.js';
 import { StickyUpdates } from './sliding/sticky-updates.js';
 import { ThreadUpdatesController } from './sliding/thread-updates.controller.js';
 import { ThreadUpdatesReader } from './sliding/thread-updates.js';
+import { SectionsModule } from './sections/sections.module.js';
 import { SyncController } from './sync.controller.js';
 import { SyncResponses } from './sync-responses.js';
 import { SyncService } from './sync.service.js';
 
 /** `/sync`. */
 @Module({
-  imports: [UsersModule, RoomsModule, PushModule, EphemeralModule, E2eeModule],
+  imports: [SectionsModule, UsersModule, RoomsModule, PushModule, EphemeralModule, E2eeModule],
   controllers: [SyncController, SlidingSyncController, ThreadUpdatesController, LegacySyncController],
   providers: [
-    RoomActivity,
-    RoomList,
-    Timelines,
-    RoomStates,
-    SummarySection,
-    RoomsSection,
-    AccountDataSection,
-    EphemeralSection,
-    PrejoinSection,
-    StickySection,
-    PresenceSection,
-    DevicesSection,
-    EventWriter,
     SyncResponses,
     SyncService,
     LegacySyncService,

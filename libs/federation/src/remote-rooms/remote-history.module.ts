@@ -1,0 +1,19 @@
+import { Module } from '@nestjs/common';
+import { FederationClientModule } from '@rookery/federation-client';
+import { RoomsModule } from '@rookery/rooms';
+import { Backfiller } from './backfiller.js';
+import { Candidates } from './candidates.js';
+import { MissingEvents } from './missing-events.js';
+import { PastEvents } from './past-events.js';
+import { PduChecker } from './pdu-checker.js';
+import { RemoteEventByTime } from './remote-event-by-time.js';
+import { RemoteState } from './remote-state.js';
+import { RoomHosts } from './room-hosts.js';
+
+/** Events that only other servers have, and which servers those are. */
+@Module({
+  imports: [FederationClientModule, RoomsModule],
+  providers: [Backfiller, Candidates, MissingEvents, PastEvents, PduChecker, RemoteEventByTime, RemoteState, RoomHosts],
+  exports: [Backfiller, Candidates, MissingEvents, PduChecker, RemoteEventByTime, RemoteState, RoomHosts],
+})
+export class RemoteHistoryModule {}

@@ -1,0 +1,63 @@
+// Part of `npm run check`: a Nest module provides one activity, of at most fifteen providers. Constructors have at most seven
+// parameters; those that have more are listed in tools/constructors.json, which only shrinks. `--project=PATH` looks at another
+// project, `--write` writes the list anew.
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { join, relative } from 'node:path';
+import ts from 'typescript';
+import { root } from './lib.mjs';
+import { isBuilt, packagesIn, sourcesIn } from './sources.mjs';
+
+const maxProviders = 15;
+const maxParameters = 7;
+const project = process.argv.find((arg) => arg.startsWith('--project='))?.slice('--project='.length) ?? root;
+const listFile = join(project, 'tools', 'constructors.json');
+/** Parameters by class. */
+const listed = existsSync(listFile) ? JSON.parse(readFileSync(listFile, 'utf8')) : {};
+const found = {};
+
+let failed = false;
+for (const name of packagesIn(project)) for (const path of sourcesIn(join(project, name, 'src')).filter(isBuilt)) look(path);
+if (process.argv.includes('--write'))
+  writeFileSync(listFile, `${JSON.stringify(Object.fromEntries(Object.entries(found).sort()), undefined, 2)}\n`);
+else
+  for (const [name, count] of Object.entries(listed))
+    if ((found[name] ?? 0) < count) fail(`tools/constructors.json: the constructor of ${name} has ${found[name] ?? 'few'} parameters now`);
+process.exit(failed ? 1 : 0);
+
+function fail(message) {
+  failed = true;
+  console.log(message);
+}
+
+function look(path) {
+  const source = ts.createSourceFile(path, readFileSync(path, 'utf8'), ts.ScriptTarget.Latest, true);
+  const place = (node) =>
+    `${relative(project, path)}:${source.getLineAndCharacterOfPosition(node.getStart(source)).line + 1}`;
+  const lists = new Map();
+  const countOf = (node) => {
+    if (ts.isIdentifier(node)) return lists.get(node.text) ?? 1;
+    if (!ts.isArrayLiteralExpression(node)) return 1;
+    return node.elements.reduce((sum, one) => sum + (ts.isSpreadElement(one) ? countOf(one.expression) : 1), 0);
+  };
+  const visit = (node) => {
+    if (ts.isVariableDeclaration(node) && node.initializer && ts.isArrayLiteralExpression(node.initializer))
+      lists.set(node.name.getText(source), countOf(node.initializer));
+    if (ts.isDecorator(node) && ts.isCallExpression(node.expression) && node.expression.expression.getText(source) === 'Module') {
+      const [options] = node.expression.arguments;
+      for (const property of options && ts.isObjectLiteralExpression(options) ? options.properties : []) {
+        if (property.name?.getText(source) !== 'providers' || !ts.isPropertyAssignment(property)) continue;
+        const count = countOf(property.initializer);
+        if (count > maxProviders) fail(`${place(node)}: a Nest module of ${count} providers; more than ${maxProviders} are several`);
+      }
+    }
+    if (ts.isConstructorDeclaration(node) && node.parameters.length > maxParameters) {
+      const name = node.parent.name?.text ?? relative(project, path);
+      const count = node.parameters.length;
+      found[name] = count;
+      if (count > (listed[name] ?? maxParameters) && !process.argv.includes('--write'))
+        fail(`${place(node)}: the constructor of ${name} has ${count} parameters, ${listed[name] ?? maxParameters} at most`);
+    }
+    ts.forEachChild(node, visit);
+  };
+  visit(source);
+}
