@@ -16,12 +16,14 @@ const listed = existsSync(listFile) ? JSON.parse(readFileSync(listFile, 'utf8'))
 const found = {};
 
 let failed = false;
-for (const name of packagesIn(project)) for (const path of sourcesIn(join(project, name, 'src')).filter(isBuilt)) look(path);
+for (const name of packagesIn(project))
+  for (const path of sourcesIn(join(project, name, 'src')).filter(isBuilt)) look(path);
 if (process.argv.includes('--write'))
   writeFileSync(listFile, `${JSON.stringify(Object.fromEntries(Object.entries(found).sort()), undefined, 2)}\n`);
 else
   for (const [name, count] of Object.entries(listed))
-    if ((found[name] ?? 0) < count) fail(`tools/constructors.json: the constructor of ${name} has ${found[name] ?? 'few'} parameters now`);
+    if ((found[name] ?? 0) < count)
+      fail(`tools/constructors.json: the constructor of ${name} has ${found[name] ?? 'few'} parameters now`);
 process.exit(failed ? 1 : 0);
 
 function fail(message) {
@@ -42,12 +44,17 @@ function look(path) {
   const visit = (node) => {
     if (ts.isVariableDeclaration(node) && node.initializer && ts.isArrayLiteralExpression(node.initializer))
       lists.set(node.name.getText(source), countOf(node.initializer));
-    if (ts.isDecorator(node) && ts.isCallExpression(node.expression) && node.expression.expression.getText(source) === 'Module') {
+    if (
+      ts.isDecorator(node) &&
+      ts.isCallExpression(node.expression) &&
+      node.expression.expression.getText(source) === 'Module'
+    ) {
       const [options] = node.expression.arguments;
       for (const property of options && ts.isObjectLiteralExpression(options) ? options.properties : []) {
         if (property.name?.getText(source) !== 'providers' || !ts.isPropertyAssignment(property)) continue;
         const count = countOf(property.initializer);
-        if (count > maxProviders) fail(`${place(node)}: a Nest module of ${count} providers; more than ${maxProviders} are several`);
+        if (count > maxProviders)
+          fail(`${place(node)}: a Nest module of ${count} providers; more than ${maxProviders} are several`);
       }
     }
     if (ts.isConstructorDeclaration(node) && node.parameters.length > maxParameters) {
@@ -55,7 +62,9 @@ function look(path) {
       const count = node.parameters.length;
       found[name] = count;
       if (count > (listed[name] ?? maxParameters) && !process.argv.includes('--write'))
-        fail(`${place(node)}: the constructor of ${name} has ${count} parameters, ${listed[name] ?? maxParameters} at most`);
+        fail(
+          `${place(node)}: the constructor of ${name} has ${count} parameters, ${listed[name] ?? maxParameters} at most`,
+        );
     }
     ts.forEachChild(node, visit);
   };

@@ -17,7 +17,16 @@ import { InboundTransactions } from './inbound-transactions.js';
 /** What becomes of the transactions of other servers. */
 @Module({
   imports: [FederationModule, FederationSenderModule, FederationClientModule, RoomsModule, E2eeModule, EphemeralModule],
-  providers: [OutOfBandLeaves, PduIntake, GapFillers, GapRetries, StagedEvents, AfterEvents, EduHandlers, InboundTransactions],
+  providers: [
+    OutOfBandLeaves,
+    PduIntake,
+    GapFillers,
+    GapRetries,
+    StagedEvents,
+    AfterEvents,
+    EduHandlers,
+    InboundTransactions,
+  ],
   exports: [InboundTransactions],
 })
 export class InboundTransactionsModule {}

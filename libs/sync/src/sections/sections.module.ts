@@ -21,7 +21,21 @@ import { Timelines } from './timeline.js';
 /** The parts of an answer of `/sync`. */
 @Module({
   imports: [UsersModule, RoomsModule, PushModule, EphemeralModule, E2eeModule],
-  providers: [RoomActivity, AccountDataSection, RoomList, DevicesSection, EphemeralSection, PrejoinSection, PresenceSection, RoomsSection, EventWriter, RoomStates, StickySection, SummarySection, Timelines],
+  providers: [
+    RoomActivity,
+    AccountDataSection,
+    RoomList,
+    DevicesSection,
+    EphemeralSection,
+    PrejoinSection,
+    PresenceSection,
+    RoomsSection,
+    EventWriter,
+    RoomStates,
+    StickySection,
+    SummarySection,
+    Timelines,
+  ],
   exports: [RoomActivity, RoomsSection, AccountDataSection, PresenceSection, DevicesSection],
 })
 export class SectionsModule {}

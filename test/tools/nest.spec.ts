@@ -1,0 +1,56 @@
+import { spawnSync } from 'node:child_process';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+
+const root = process.cwd();
+
+/** What the check of Nest modules and constructors says of a project with these files. */
+function check(files: Readonly<Record<string, string>>): { status: number | null; output: string } {
+  const project = mkdtempSync(join(tmpdir(), 'rookery-nest-'));
+  for (const [path, text] of Object.entries(files)) {
+    mkdirSync(dirname(join(project, path)), { recursive: true });
+    writeFileSync(join(project, path), text);
+  }
+  const args = [join(root, 'tools', 'nest.mjs'), `--project=${project}`];
+  const { status, stdout, stderr } = spawnSync(process.execPath, args, { encoding: 'utf8' });
+  rmSync(project, { recursive: true, force: true });
+  return { status, output: stdout + stderr };
+}
+
+const names = (count: number): string => Array.from({ length: count }, (_, i) => `A${i}`).join(', ');
+const parameters = (count: number): string => Array.from({ length: count }, (_, i) => `a${i}: string`).join(', ');
+const moduleOf = (count: number): string =>
+  `const rest = [${names(count - 1)}];\n@Module({ providers: [...rest, B], exports: rest })\nexport class M {}\n`;
+const serviceOf = (count: number): string => `export class Service {\n  constructor(${parameters(count)}) {}\n}\n`;
+
+describe('the check of Nest modules and constructors', () => {
+  it('lets modules of fifteen providers, constructors of seven parameters and listed ones pass', () => {
+    const files = {
+      'libs/one/src/one.module.ts': moduleOf(15),
+      'libs/one/src/a.service.ts': serviceOf(7),
+      'libs/one/src/b.service.ts': serviceOf(9).replace('Service', 'Large'),
+      'tools/constructors.json': '{"Large": 9}',
+    };
+    expect(check(files)).toEqual({ status: 0, output: '' });
+  });
+
+  it.each<[string, string, Readonly<Record<string, string>>]>([
+    ['a module of sixteen providers', 'a Nest module of 16 providers', { 'libs/one/src/m.ts': moduleOf(16) }],
+    ['a constructor of eight parameters', 'has 8 parameters, 7 at most', { 'libs/one/src/s.ts': serviceOf(8) }],
+    [
+      'a listed one that has grown',
+      'has 10 parameters, 9 at most',
+      { 'libs/one/src/s.ts': serviceOf(10), 'tools/constructors.json': '{"Service": 9}' },
+    ],
+    [
+      'a listed one that has shrunk',
+      'the constructor of Service has 8 parameters now',
+      { 'libs/one/src/s.ts': serviceOf(8), 'tools/constructors.json': '{"Service": 9}' },
+    ],
+  ])('finds %s', (_, message, files) => {
+    const { status, output } = check(files);
+    expect(output).toContain(message);
+    expect(status).toBe(1);
+  });
+});
