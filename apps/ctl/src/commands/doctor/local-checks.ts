@@ -3,9 +3,9 @@ import { existsSync, readFileSync, statfsSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { planUpgrade, tablesAmong } from '@rookery/database';
 import { SystemClock } from '@rookery/platform';
-import { inBytes } from '../commands/common.js';
-import { placeOf, readingDatabase } from '../commands/database-at.js';
-import { checkModules } from '../commands/module-check.js';
+import { inBytes } from '../common.js';
+import { placeOf, readingDatabase } from '../database-at.js';
+import { checkModules } from '../module-check.js';
 import { type Check, error, type Finding, ok, warning } from './finding.js';
 
 const dayMs = 86_400_000;
