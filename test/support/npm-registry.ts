@@ -35,6 +35,8 @@ export class NpmRegistry {
 
   static async start(): Promise<NpmRegistry> {
     const server = createServer();
+    // A package may take long to pack on a busy machine: nobody's connection ends meanwhile.
+    Object.assign(server, { keepAliveTimeout: 0, requestTimeout: 0, headersTimeout: 0 });
     server.listen(0, '127.0.0.1');
     await once(server, 'listening');
     const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
@@ -57,7 +59,8 @@ export class NpmRegistry {
       npm_config_audit: 'false',
       npm_config_fund: 'false',
       npm_config_update_notifier: 'false',
-      npm_config_fetch_retries: '0',
+      npm_config_fetch_retries: '2',
+      npm_config_fetch_retry_mintimeout: '100',
       // The programs that packages bring along are there already; nothing is compiled or fetched in a test.
       npm_config_ignore_scripts: 'true',
     };
@@ -117,7 +120,8 @@ export class NpmRegistry {
         word.startsWith('keywords:') ? keywords.includes(word.slice(9)) : text.includes(word.toLowerCase()),
       );
       const { name, version, description } = manifest;
-      return fits ? [{ package: { name, version, description, keywords } }] : [];
+      const rest = { date: new Date(0).toISOString(), links: {}, maintainers: [], publisher: { username: 'nobody' } };
+      return fits ? [{ package: { name, version, description, keywords, ...rest } }] : [];
     });
     return { objects: found, total: found.length };
   }

@@ -3,7 +3,8 @@ import { ConfigError } from './errors.js';
 
 /**
  * Version of the interface between modules and the server. The first number grows with changes that can break a module, the
- * second with additions. A server loads a module whose first number is its own and whose second is not larger.
+ * second with additions. A server loads a module whose first number is its own; where the
+ * second is larger than its own, it warns of what may be missing.
  */
 export const MODULE_API_VERSION = '1.0';
 

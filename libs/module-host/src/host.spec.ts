@@ -35,6 +35,7 @@ function loaded(definition: RookeryModule, entry: Partial<ModuleEntry> = {}): Lo
     config: definition.parseConfig(full.config),
     url,
     owner: { name: definition.name },
+    warnings: [],
   };
 }
 

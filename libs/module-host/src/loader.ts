@@ -11,6 +11,7 @@ import { isPath, packageOfModule, splitFragment } from './names.js';
 import { type Owner, runAs } from './owner.js';
 import { notEndingTheProcess } from './process-guard.js';
 import type { ModulePolicy } from './registry.js';
+import { fitOf, misfitOf } from './versions.js';
 
 /** One entry of the setting `modules`. */
 export interface ModuleEntry extends ModulePolicy {
@@ -35,6 +36,8 @@ export interface LoadedModule {
   readonly url: string;
   /** Whom its code belongs to, from its import on. */
   readonly owner: Owner;
+  /** What is odd about it, and no reason to stop. */
+  readonly warnings: readonly string[];
 }
 
 /** Importing or registering takes at most this long. */
@@ -127,12 +130,13 @@ async function importModule(entry: ModuleEntry, { configDir, clock, logger }: Im
   }
   rememberCode(url);
   const definition = pickModule(namespace, specifier, exportName);
-  checkDefinition(definition);
+  const warnings = [...checkDefinition(definition), ...checkPeer(definition.name, url)];
   owner.name = definition.name;
   const config = await whileLoading({ entry, owner, clock, late: 'it did not finish' }, async () => ({
     checked: parseConfig(definition, entry),
   }));
-  return { entry, definition, config: config.checked, url, owner };
+  for (const problem of warnings) logger?.warn('Odd module', { module: definition.name, problem });
+  return { entry, definition, config: config.checked, url, owner, warnings };
 }
 
 /** File and line of the code in a folder that an error came from; of code that cannot be read, where that breaks off. */
@@ -276,7 +280,8 @@ function pickModule(
   throw new ModuleLoadError(specifier, hint);
 }
 
-function checkDefinition({ name, apiVersion, parseConfig: parse, register }: RookeryModule): void {
+/** @returns what is odd about it */
+function checkDefinition({ name, apiVersion, parseConfig: parse, register }: RookeryModule): string[] {
   if (typeof name !== 'string' || !moduleName.test(name)) {
     throw new ModuleLoadError(String(name), 'a module is named with 1 to 64 characters of a-z, 0-9, ".", "_" and "-"');
   }
@@ -288,13 +293,54 @@ function checkDefinition({ name, apiVersion, parseConfig: parse, register }: Roo
   if (Number.isNaN(wantedMajor) || Number.isNaN(wantedMinor)) {
     throw new ModuleLoadError(name, `its apiVersion ${JSON.stringify(apiVersion)} is not of the form "1.0"`);
   }
-  if (wantedMajor === major && wantedMinor <= minor) return;
-  const newer = wantedMajor > major || (wantedMajor === major && wantedMinor > minor);
+  if (wantedMajor === major && wantedMinor <= minor) return [];
+  const made = `it is made for module API ${apiVersion}, this server has ${MODULE_API_VERSION}`;
+  if (wantedMajor === major) return [`${made}: what is newer is not there; update the server`];
   throw new ModuleLoadError(
     name,
-    `it is made for module API ${apiVersion}, this server has ${MODULE_API_VERSION}; ` +
-      (newer ? 'update the server or install an older version of the module' : 'install a newer version of the module'),
+    `${made}; ` +
+      (wantedMajor > major
+        ? 'update the server or install an older version of the module'
+        : 'install a newer version of the module'),
   );
+}
+
+/** What the package of a module says that it was made for. @returns what is odd about it @throws ModuleLoadError */
+function checkPeer(name: string, url: string): string[] {
+  const range = peerRangeOf(dirname(fileURLToPath(url)));
+  if (range === undefined) return [];
+  const version = ownApiVersion();
+  const fit = fitOf(range, version);
+  if (fit === 'fits') return [];
+  if (fit === 'another server') throw new ModuleLoadError(name, misfitOf(range, version));
+  return [
+    `it is made for @rookery/module-api ${range}, this server has ${version}: what is newer is not there; update the server`,
+  ];
+}
+
+/** What the package around a folder asks for. */
+function peerRangeOf(start: string): string | undefined {
+  for (let folder = start; ; folder = dirname(folder)) {
+    const path = join(folder, 'package.json');
+    if (existsSync(path)) {
+      try {
+        const { peerDependencies: peers } = JSON.parse(readFileSync(path, 'utf8')) as { peerDependencies?: unknown };
+        const range = isJsonObject(peers) ? peers['@rookery/module-api'] : undefined;
+        return typeof range === 'string' ? range : undefined;
+      } catch {
+        return undefined;
+      }
+    }
+    if (folder === dirname(folder)) return undefined;
+  }
+}
+
+let apiVersion: string | undefined;
+/** Version of the package that modules are lent. */
+export function ownApiVersion(): string {
+  const manifest = new URL('../package.json', import.meta.resolve('@rookery/module-api'));
+  apiVersion ??= (JSON.parse(readFileSync(manifest, 'utf8')) as { version: string }).version;
+  return apiVersion;
 }
 
 function numbers(version: unknown): [major: number, minor: number] {

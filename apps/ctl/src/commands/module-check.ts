@@ -125,6 +125,7 @@ async function tryOut(config: Config, warnings: Warnings, imported: LoadedModule
       paths: row?.paths ?? [],
       warnings: [
         ...(untried === undefined ? [] : [untried]),
+        ...(loaded?.warnings ?? []),
         ...(row ? (warnings.byModule.get(row.module) ?? []) : []),
       ],
       ...(problem === undefined ? {} : { problem }),

@@ -2,13 +2,14 @@ import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { isAbsolute, join, relative, resolve, sep } from 'node:path';
 import type { Command } from 'commander';
-import { modulesFolder, packageOfModule, settingsOptionOf } from '@rookery/module-host';
+import { modulesFolder, ownApiVersion, packageOfModule, settingsOptionOf } from '@rookery/module-host';
 import { filesAt, loadConfig } from '@rookery/platform';
 import { CommandError } from '../command-error.js';
 import type { Terminal } from '../terminal.js';
 import { collect } from './common.js';
 import { checkModules, type CheckedModule, nameOfModule } from './module-check.js';
 import { addModuleEntry, entriesOfPackage, listsModules, moduleEntries, removeModuleEntry } from './module-entries.js';
+import { searchModules, showModuleInfo } from './module-registry.js';
 import { assertWritable, because } from '../replace-file.js';
 
 interface Options {
@@ -23,9 +24,33 @@ const defaultFile = 'homeserver.yaml';
 const configFlags = '-c, --config <file>';
 const configHelp = 'settings file or folder; may be given several times';
 
-/** `rookery module add|list|check|remove` */
+/** `rookery module search|info|add|list|check|upgrade|remove|doctor` */
 export function registerModuleCommands(program: Command, terminal: Terminal): void {
   const module = program.command('module').description('Installs modules and looks at those of the settings.');
+  module
+    .command('search')
+    .description('Looks for modules in the package registry.')
+    .argument('[words...]', 'of their names and descriptions')
+    .action((words: readonly string[]) => searchModules(words, terminal));
+  module
+    .command('info')
+    .description('Shows what a package is, and whether this server loads it.')
+    .argument('<package>', 'a name, or name@version')
+    .action((name: string) => {
+      assertName(name);
+      showModuleInfo(name, terminal);
+    });
+  module
+    .command('upgrade')
+    .description('Brings installed modules to their newest versions; one that does not load afterwards goes back.')
+    .argument('[packages...]', 'default: all that were installed with "add"')
+    .option(configFlags, configHelp, collect)
+    .action((names: readonly string[], options: Options) => upgrade(names, pathsOf(options), terminal));
+  module
+    .command('doctor')
+    .description('Says what is wrong with the modules and what could be newer.')
+    .option(configFlags, configHelp, collect)
+    .action((options: Options) => doctor(pathsOf(options), terminal));
   module
     .command('add')
     .description(`Installs a module into the folder "${modulesFolder}" beside the settings file, and lists it there.`)
@@ -75,7 +100,7 @@ function placesOf(paths: readonly string[]): { file: string; folder: string; mod
 }
 
 async function add(name: string, paths: readonly string[], terminal: Terminal): Promise<void> {
-  if (name.trim() === '' || name.startsWith('-')) throw new CommandError(`"${name}" is no package`, 2);
+  assertName(name);
   const { file, folder, modules } = placesOf(paths);
   assertWritable(file);
   const entry = codeAt(name, folder) ?? install(name, modules, file);
@@ -133,6 +158,76 @@ async function check(files: readonly string[], terminal: Terminal): Promise<void
   if (modules.length === 0) terminal.out('The settings list no module.');
   if (problems.length > 0 || modules.some(({ problem }) => problem !== undefined))
     throw new CommandError('The server would not start with these modules.');
+}
+
+function assertName(name: string): void {
+  if (name.trim() === '' || name.startsWith('-')) throw new CommandError(`"${name}" is no package`, 2);
+}
+
+/** Versions of what is installed, by name. */
+function installedVersions(folder: string, names: readonly string[]): Map<string, string> {
+  const versions = new Map<string, string>();
+  for (const name of names) {
+    const manifest = join(folder, 'node_modules', name, 'package.json');
+    if (!existsSync(manifest)) continue;
+    const { version } = JSON.parse(readFileSync(manifest, 'utf8')) as { version?: unknown };
+    if (typeof version === 'string') versions.set(name, version);
+  }
+  return versions;
+}
+
+function upgrade(names: readonly string[], paths: readonly string[], terminal: Terminal): void {
+  const { modules } = placesOf(paths);
+  for (const name of names) assertName(name);
+  const manifest = join(modules, 'package.json');
+  const listed = existsSync(manifest) ? dependencies(manifest) : {};
+  const unknown = names.filter((name) => !Object.hasOwn(listed, name));
+  if (unknown.length > 0) throw new CommandError(`${unknown.join(', ')}: not installed in ${modules}`);
+  // What came from a folder, a file or an address has no newer version in the registry.
+  const wanted = (names.length > 0 ? names : Object.keys(listed)).filter((name) =>
+    /^[\^~]?\d/.test(listed[name] ?? ''),
+  );
+  if (wanted.length === 0) {
+    terminal.out('There is nothing to upgrade.');
+    return;
+  }
+  const problemsNow = (): number => {
+    // In a process of its own: here the code of the former version is loaded already.
+    const args = [process.argv[1] ?? '', 'module', 'check', ...paths.flatMap((path) => ['-c', path])];
+    return (
+      spawnSync(process.execPath, [...process.execArgv, ...args], { stdio: ['ignore', 2, 2], cwd: process.cwd() })
+        .status ?? 1
+    );
+  };
+  const before = installedVersions(modules, wanted);
+  npm(modules, ['install', '--save', ...wanted.map((name) => `${name}@latest`)]);
+  const after = installedVersions(modules, wanted);
+  const changed = wanted.filter((name) => before.get(name) !== after.get(name));
+  for (const name of changed) terminal.out(`${name} ${before.get(name) ?? '?'} -> ${after.get(name) ?? '?'}`);
+  if (changed.length === 0) {
+    terminal.out('Everything is as new as can be.');
+    return;
+  }
+  if (problemsNow() === 0) {
+    terminal.note('A running server takes them over when it is restarted.');
+    return;
+  }
+  npm(modules, ['install', '--save', ...changed.map((name) => `${name}@${before.get(name) ?? 'latest'}`)]);
+  throw new CommandError(
+    `The server would not start with these versions: ${changed.map((name) => `${name} is ${before.get(name) ?? '?'} again`).join(', ')}`,
+  );
+}
+
+async function doctor(paths: readonly string[], terminal: Terminal): Promise<void> {
+  const { modules } = placesOf(paths);
+  terminal.out(`Node.js ${process.versions.node}, module API ${ownApiVersion()}`);
+  const manifest = join(modules, 'package.json');
+  const listed = existsSync(manifest) ? Object.keys(dependencies(manifest)) : [];
+  const there = installedVersions(modules, listed);
+  const missing = listed.filter((name) => !there.has(name));
+  for (const name of missing) terminal.out(`FAILED ${name} is not installed; run npm install in ${modules}`);
+  await check(paths, terminal);
+  if (missing.length > 0) throw new CommandError('Packages of modules are missing.');
 }
 
 async function remove(name: string, options: RemoveOptions, terminal: Terminal): Promise<void> {

@@ -1,0 +1,106 @@
+// `node tools/pack.mjs FOLDER`: every package that is for others, packed as it is published: built, complete, and free of what only
+// this checkout needs. A tarball each; `npm publish FILE` does the rest.
+import { spawnSync } from 'node:child_process';
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { ensureBuilt, ensureInstalled, root } from './lib.mjs';
+
+const [target] = process.argv.slice(2).filter((arg) => !arg.startsWith('--'));
+if (target === undefined) {
+  console.error('Usage: node tools/pack.mjs FOLDER');
+  process.exit(2);
+}
+const readJson = (path) => JSON.parse(readFileSync(path, 'utf8'));
+const rootManifest = readJson(join(root, 'package.json'));
+
+/** What npm cannot know: what a package is for, among all that belong together. */
+const forWhom = {
+  '@rookery/homeserver': 'the server itself',
+  '@rookery/ctl': 'the command for its operators',
+  '@rookery/module-api': 'what modules are written against',
+  '@rookery/testing': 'servers for the tests of modules',
+  '@rookery/create-module': 'writes the package of a new module',
+  '@rookery/passport': 'Passport strategies as sign-in providers',
+};
+
+const packages = ['libs', 'apps'].flatMap((group) =>
+  readdirSync(join(root, group))
+    .map((name) => join(root, group, name))
+    .filter((folder) => existsSync(join(folder, 'package.json')))
+    .map((folder) => ({ folder, manifest: readJson(join(folder, 'package.json')) })),
+);
+const versions = new Map(packages.map(({ manifest }) => [manifest.name, manifest.version]));
+
+/** The manifest as others see it. */
+function published({ private: _, devDependencies: __, ...manifest }, folder) {
+  const entry = { ...manifest.exports['.'] };
+  delete entry['@rookery/source'];
+  return {
+    ...manifest,
+    // For those who look a package up in the old way.
+    main: entry.default,
+    types: entry.types,
+    exports: { ...manifest.exports, '.': entry, './package.json': './package.json' },
+    engines: { node: '>=22.19' },
+    keywords: ['matrix', 'homeserver', 'rookery'],
+    ...(rootManifest.repository && {
+      repository: { ...rootManifest.repository, directory: folder.slice(root.length + 1).replaceAll('\\', '/') },
+    }),
+    publishConfig: { access: 'public', provenance: rootManifest.repository !== undefined },
+    dependencies: Object.fromEntries(
+      Object.entries(manifest.dependencies ?? {}).map(([name, range]) => [name, versions.get(name) ?? range]),
+    ),
+  };
+}
+
+function readme({ name, description }) {
+  const list = Object.entries(forWhom).map(([other, purpose]) => `- \`${other}\`: ${purpose}`);
+  const inner =
+    name in forWhom
+      ? ''
+      : '\nAn inner part of the server: it has no promise of its own, and changes with every version.\n';
+  return `# ${name}\n\n${description}. Part of Rookery, a Matrix homeserver that hosts typed modules.\n${inner}\n${list.join('\n')}\n`;
+}
+
+/** Whether a built file is for those who use the package: not the records of the build, not maps to sources that are not there. */
+const isForOthers = (path) =>
+  !path.endsWith('.map') && !path.endsWith('.tsbuildinfo') && !/\.(spec|fixture)\.(js|d\.ts)$/.test(path);
+
+function stage({ folder, manifest }, into) {
+  mkdirSync(into, { recursive: true });
+  for (const name of new Set([...manifest.files.filter((file) => !file.startsWith('!')), 'README.md'])) {
+    const from = join(folder, name);
+    if (existsSync(from)) cpSync(from, join(into, name), { recursive: true, filter: isForOthers });
+  }
+  for (const path of readdirSync(into, { recursive: true })) {
+    if (!/\.(js|d\.ts)$/.test(path)) continue;
+    const file = join(into, path);
+    const text = readFileSync(file, 'utf8');
+    const bare = text.replace(/\n\/\/# sourceMappingURL=.*\s*$/, '\n');
+    if (bare !== text) writeFileSync(file, bare);
+  }
+  if (!existsSync(join(into, 'README.md'))) writeFileSync(join(into, 'README.md'), readme(manifest));
+  cpSync(join(root, 'LICENSE'), join(into, 'LICENSE'));
+  writeFileSync(join(into, 'package.json'), `${JSON.stringify(published(manifest, folder), null, 2)}\n`);
+}
+
+ensureInstalled();
+ensureBuilt();
+const staging = mkdtempSync(join(tmpdir(), 'rookery-pack-'));
+try {
+  mkdirSync(target, { recursive: true });
+  const staged = packages.map((one, i) => {
+    const into = join(staging, String(i));
+    stage(one, into);
+    return into;
+  });
+  const args = ['pack', '--silent', '--ignore-scripts', '--pack-destination', resolve(target), ...staged];
+  const { status, stderr } = spawnSync('npm', args, { cwd: staging, encoding: 'utf8' });
+  if (status !== 0) {
+    console.error(stderr);
+    process.exit(1);
+  }
+} finally {
+  rmSync(staging, { recursive: true, force: true });
+}
