@@ -12,5 +12,5 @@ export { needsServer, offlineCapabilities } from './offline.js';
 export { guardProcess } from './process-guard.js';
 export { type ModuleIdentityProvider, ModuleRegistry, type ProviderFactory } from './registry.js';
 export { assertAllowed, type GateVerdict, refusalError } from './verdict.js';
-export { type Fit, fitOf, misfitOf } from './versions.js';
+export { fitOf, misfitOf } from './versions.js';
 export { webPathFilter } from './web-resources.js';
