@@ -1,5 +1,5 @@
-import { Database } from '@rookery/database';
-import { createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
+import { Database, type Tx } from '@rookery/database';
+import { createTestHomeserver, eventually, type TestHomeserver, type TestUser } from '@rookery/testing';
 
 const pusher = (pushkey: string): object => ({
   ...{ kind: 'http', app_id: 'app', pushkey, app_display_name: 'A', device_display_name: 'D', lang: 'en' },
@@ -7,31 +7,45 @@ const pusher = (pushkey: string): object => ({
 });
 const hashKey = { key: 'MTIzNDU2Nzg5MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTI' };
 
-/** Stops the first write of a name before the end of its transaction, until another write has begun. */
+type WriteOptions = Parameters<Database['write']>[1];
+
+/** Stops the first write of a name before the end of its transaction, until another is as far as it gets beside that. */
 function holdUp(database: Database, name: string, other: string): Promise<void> {
   const { write } = database;
-  let begin = (): void => undefined;
-  const begun = new Promise<void>((resolve) => (begin = resolve));
+  let isDone = database.dialect.name === 'sqlite';
+  let isBegun = false;
+  const isWaiting = async (): Promise<boolean> =>
+    database.dialect.name === 'postgres' &&
+    (await database.query(`SELECT 1 AS found FROM pg_locks WHERE NOT granted`)).length > 0;
   return new Promise((reached) => {
-    database.write = ((work: Parameters<typeof write>[0], options: Parameters<typeof write>[1]) => {
+    const held = async <T>(work: (tx: Tx) => Promise<T>, options?: WriteOptions): Promise<T> => {
       if (options?.name === other) {
         database.write = write;
-        const writing = write.call(database, work, options);
-        begin();
-        return writing;
+        isBegun = true;
+        return write.call(
+          database,
+          async (tx) => {
+            const result = await work(tx);
+            isDone = true;
+            return result;
+          },
+          options,
+        ) as Promise<T>;
       }
-      if (options?.name !== name) return write.call(database, work, options);
+      if (options?.name !== name) return write.call(database, work, options) as Promise<T>;
       return write.call(
         database,
         async (tx) => {
           const result = await work(tx);
           reached();
-          await begun;
+          // One writer at a time, or one that waits for a row, or one that has overlooked what is held up.
+          await eventually(async () => isBegun && (isDone || (await isWaiting())));
           return result;
         },
         options,
-      );
-    }) as typeof write;
+      ) as Promise<T>;
+    };
+    database.write = held as typeof write;
   });
 }
 
