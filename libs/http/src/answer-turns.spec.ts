@@ -23,7 +23,7 @@ describe('turns at large answers', () => {
       );
     return end;
   };
-  const settled = (): Promise<unknown> => new Promise((resolve) => setImmediate(resolve));
+  const settled = (): Promise<unknown> => new Promise((resolve) => setImmediate(() => setImmediate(resolve)));
 
   it('lets each have a few, all together some more, in order', async () => {
     const ends = ['a1', 'a2', 'a3', 'b1', 'b2', 'c1'].map((name) => take(name[0]!, name));

@@ -11,7 +11,7 @@ export interface TurnLimits {
   readonly unreadBytes: number;
 }
 
-export const turnLimits: TurnLimits = { ofHolder: 8, altogether: 64, waiting: 250, unreadBytes: 16_777_216 };
+export const turnLimits: TurnLimits = { ofHolder: 4, altogether: 64, waiting: 250, unreadBytes: 16_777_216 };
 /** Longest time that a request waits for its turn. */
 export const turnTimeoutMs = 30_000;
 /** When to come again, where no turn could be had. */
@@ -115,7 +115,8 @@ export class AnswerTurns {
       ended = true;
       holder.making--;
       this.#making--;
-      this.#look(name, holder);
+      // What comes next is made in another turn of the event loop: answers that need not wait for anything would come all in one.
+      setImmediate(() => this.#look(name, holder));
     };
   }
 
