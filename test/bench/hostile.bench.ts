@@ -100,9 +100,35 @@ async function run(load: Load): Promise<string> {
     sockets.push(socket);
   }
   await new Promise((resolve) => setTimeout(resolve, load.holdMs ?? 3_000));
+  if (load.mode === 'slow-read') return await whatCame(sockets);
   const left = sockets.filter((socket) => !socket.closed && !socket.destroyed).length;
   for (const socket of sockets) socket.destroy();
   return `${left} left`;
+}
+
+/** What there is for readers who begin to read at last: whole answers, refusals, answers that were cut off. */
+async function whatCame(sockets: readonly Socket[]): Promise<string> {
+  const found = { whole: 0, refused: 0, cut: 0, open: 0 };
+  const read = async (socket: Socket): Promise<void> => {
+    let head = '';
+    let bytes = 0;
+    socket.on('data', (chunk: Buffer) => {
+      bytes += chunk.length;
+      if (head.length < 2_000) head += chunk.toString('latin1');
+    });
+    const isClosed = await Promise.race([
+      new Promise<boolean>((resolve) => socket.once('close', () => resolve(true)).resume()),
+      new Promise<boolean>((resolve) => setTimeout(() => resolve(socket.destroyed), 10_000)),
+    ]);
+    const length = Number(/content-length: (\d+)/i.exec(head)?.[1] ?? Infinity);
+    if (bytes > length) found[head.startsWith('HTTP/1.1 429') ? 'refused' : 'whole']++;
+    else found[isClosed ? 'cut' : 'open']++;
+    socket.destroy();
+  };
+  await Promise.all(sockets.map(read));
+  return Object.entries(found)
+    .map(([name, count]) => `${count} ${name}`)
+    .join(', ');
 }
 
 // ---- this process
@@ -463,6 +489,14 @@ async function federation(bench: Bench): Promise<void> {
         note(rows, `send, ${how}`, text.length, name, cost);
       }
     }
+    const large = { a: 'x'.repeat(13_000_000), origin: 'there.test', origin_server_ts: 1 };
+    const uri = `/_matrix/federation/v1/send/t${number++}`;
+    const slow = await bench.cost({
+      ...{ port, method: 'PUT', path: uri, mode: 'slow-send', connections: crowdSize },
+      headers: { authorization: there.authorization('PUT', uri, 'here.test', large) },
+      body: { shape: { name: 'text', parts: ['{"a":"', 'x#', '"}'] }, bytes: 13_000_000 },
+    });
+    note(rows, 'send, by slow senders whose signature is good', crowdSize, 'slow-send', slow);
     table('Transactions of other servers', rows);
     await federationRoutes(bench, port, there, here);
   } finally {
