@@ -1,9 +1,8 @@
 import { Injectable } from '@nestjs/common';
 import type { JsonObject } from '@rookery/matrix-types';
-import { Config } from '@rookery/platform';
+import { Cache, Config } from '@rookery/platform';
 import { EventPersister, MemberProfiles, RoomStateReader } from '@rookery/rooms';
 import { ProfileService } from '@rookery/users';
-import { LRUCache } from 'lru-cache';
 
 /** Most rooms whose looks are known to be right. */
 const maxRemembered = 20_000;
@@ -12,7 +11,7 @@ const maxRemembered = 20_000;
 @Injectable()
 export class NoticeAppearance {
   /** Rooms that look as they should, and by which settings. */
-  readonly #rooms = new LRUCache<string, string>({ maxSize: maxRemembered, sizeCalculation: () => 1 });
+  readonly #rooms: Cache<string, string>;
   #sender = '';
 
   constructor(
@@ -21,7 +20,9 @@ export class NoticeAppearance {
     private readonly members: MemberProfiles,
     private readonly state: RoomStateReader,
     private readonly persister: EventPersister,
-  ) {}
+  ) {
+    this.#rooms = new Cache(config, 'notice_rooms', { invalidation: 'on write', max: 2 * maxRemembered });
+  }
 
   /** Gives the sender its profile; rooms that exist hear of it with their next notice. */
   async refreshSender(sender: string): Promise<void> {

@@ -1,9 +1,8 @@
 import { Injectable } from '@nestjs/common';
 import { Database, type Tx } from '@rookery/database';
 import { domainOf, isJsonObject, isValidUserId, type JsonObject, MatrixError } from '@rookery/matrix-types';
-import { Clock, Config } from '@rookery/platform';
+import { Cache, Clock, Config } from '@rookery/platform';
 import { type ChangedKeys, type Stream, Streams } from '@rookery/replication';
-import { LRUCache } from 'lru-cache';
 import { byServer, isName, limits } from '../common/limits.js';
 import { type ClaimedKeys, type RemoteFailures, RemoteKeys } from '../common/remote-keys.js';
 import { ServiceKeys } from '../common/service-keys.js';
@@ -39,7 +38,7 @@ const deviceKey = (userId: string, deviceId: string): string => `${userId}\n${de
 /** One-time and fallback keys. A one-time key is handed out once, whoever asks and how often. */
 @Injectable()
 export class OneTimeKeyService {
-  readonly #counts = new LRUCache<string, Promise<KeyCounts>>({ maxSize: maxCounted, sizeCalculation: () => 1 });
+  readonly #counts: Cache<string, Promise<KeyCounts>>;
   readonly #stream: Stream<'device' | 'counts'>;
   readonly #changes: ChangedKeys;
 
@@ -51,6 +50,7 @@ export class OneTimeKeyService {
     private readonly services: ServiceKeys,
     streams: Streams,
   ) {
+    this.#counts = new Cache(config, 'one_time_key_counts', { invalidation: 'stream to_device', max: 2 * maxCounted });
     this.#stream = streams.of(toDeviceStream);
     this.#changes = this.#stream.changes('counts');
   }

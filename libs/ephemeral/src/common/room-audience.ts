@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
+import { Cache, Config } from '@rookery/platform';
 import { RoomHooks } from '@rookery/rooms';
-import { LRUCache } from 'lru-cache';
 import { localMembersOf } from './room-audience.query.js';
 
 /** Member ids kept in all rooms together; a room counts as one more. */
@@ -15,12 +15,14 @@ interface Entry {
 /** Who of this server is in a room, from memory for rooms in use: whom typing, receipts and presence concern. */
 @Injectable()
 export class RoomAudience {
-  readonly #rooms = new LRUCache<string, Entry>({ maxSize: maxKept });
+  readonly #rooms: Cache<string, Entry>;
 
   constructor(
     private readonly database: Database,
     hooks: RoomHooks,
+    config: Config,
   ) {
+    this.#rooms = new Cache(config, 'local_members', { invalidation: 'stream events', max: 2 * maxKept });
     hooks.subscribe({
       afterCommit: ({ roomId, events, room, backfilled }) => {
         if (backfilled) return;
@@ -60,12 +62,12 @@ export class RoomAudience {
   #enter(roomId: string, loadingAll: Promise<ReadonlyMap<string, Set<string>>>): Entry {
     const loading = loadingAll.then((rooms) => rooms.get(roomId) ?? new Set<string>());
     const entry: Entry = { loading, users: undefined };
-    this.#rooms.set(roomId, entry, { size: 1 });
+    this.#rooms.set(roomId, entry, 1);
     loading.then(
       (users) => {
         entry.users = users;
         // A membership that changed meanwhile has dropped the entry: what was read may be older.
-        if (this.#rooms.peek(roomId) === entry) this.#rooms.set(roomId, entry, { size: 1 + users.size });
+        if (this.#rooms.peek(roomId) === entry) this.#rooms.set(roomId, entry, 1 + users.size);
       },
       () => this.#rooms.delete(roomId),
     );

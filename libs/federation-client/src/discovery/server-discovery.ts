@@ -39,7 +39,7 @@ export class ServerDiscovery {
   readonly #finding = new SingleFlight<ServerTarget>();
 
   constructor(private readonly parts: DiscoveryParts) {
-    this.#found = new Cache(parts.config, 'server_discovery', { max: 10_000 });
+    this.#found = new Cache(parts.config, 'server_discovery', { invalidation: 'expires', max: 10_000 });
   }
 
   /** @throws DiscoveryError for a text that is no server name, and for a server that says it is not there */

@@ -56,7 +56,7 @@ export class WellKnown {
   readonly #asking = new SingleFlight<Entry>();
 
   constructor(private readonly parts: WellKnownParts) {
-    this.#known = new Cache(parts.config, 'well_known', { max: 10_000 });
+    this.#known = new Cache(parts.config, 'well_known', { invalidation: 'expires', max: 10_000 });
   }
 
   /**

@@ -53,9 +53,9 @@ export class KeyRing {
   readonly #asking = new Map<string, Promise<Found>>();
 
   constructor(private readonly parts: KeyRingParts) {
-    this.#known = new Cache(parts.config, 'server_keys', { max: 20_000 });
-    this.#asked = new Cache(parts.config, 'server_keys_asked', { max: 20_000 });
-    this.#askedOthers = new Cache(parts.config, 'server_keys_asked_others', { max: 20_000 });
+    this.#known = new Cache(parts.config, 'server_keys', { invalidation: 'expires', max: 20_000 });
+    this.#asked = new Cache(parts.config, 'server_keys_asked', { invalidation: 'expires', max: 20_000 });
+    this.#askedOthers = new Cache(parts.config, 'server_keys_asked_others', { invalidation: 'expires', max: 20_000 });
   }
 
   /**

@@ -39,7 +39,7 @@ export class UnprovenLimits {
 
   constructor(config: Config, clock: Clock) {
     this.#buckets = new LeakyBucketRateLimiter(clock, (name) => limits[name]);
-    this.#proven = new Cache(config, 'federation_proven_origins', { max: maxProven });
+    this.#proven = new Cache(config, 'federation_proven_origins', { invalidation: 'expires', max: maxProven });
   }
 
   /**

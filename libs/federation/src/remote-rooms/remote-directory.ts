@@ -51,6 +51,7 @@ export class RemoteDirectory {
     metrics: Metrics,
   ) {
     this.#rooms = new Cache(config, 'get_room_hierarchy', {
+      invalidation: 'expires',
       max: 8 * 1_048_576,
       sizeOf: ({ room }) => 256 + (room === undefined ? 0 : JSON.stringify(room).length * 2),
     });

@@ -19,7 +19,7 @@ export class RoomHosts {
     private readonly candidates: Candidates,
     config: Config,
   ) {
-    this.#answered = new Cache(config, 'room_hosts', { max: maxRemembered });
+    this.#answered = new Cache(config, 'room_hosts', { invalidation: 'expires', max: maxRemembered });
   }
 
   /**

@@ -14,7 +14,11 @@ export class EventTexts {
     private readonly events: EventStore,
     config: Config,
   ) {
-    this.#texts = new Cache(config, 'federation_pdus', { max: maxChars, sizeOf: (text) => text.length + 100 });
+    this.#texts = new Cache(config, 'federation_pdus', {
+      invalidation: 'never',
+      max: maxChars,
+      sizeOf: (text) => text.length + 100,
+    });
   }
 
   /** By event id; events that are gone, or that nobody is to see, are absent. */

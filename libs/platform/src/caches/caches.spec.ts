@@ -5,7 +5,7 @@ const config = (caches: object): Config => Config.fromObject({ server_name: 'a.t
 
 describe('Cache', () => {
   const filled = (settings: object, name: string): number => {
-    const cache = new Cache<number, string>(config(settings), name, { max: 100 });
+    const cache = new Cache<number, string>(config(settings), name, { invalidation: 'never', max: 100 });
     for (let n = 0; n < 1_000; n++) cache.set(n, 'value');
     return cache.size;
   };
@@ -20,6 +20,7 @@ describe('Cache', () => {
 
   it('is bounded by sizes where they are measured', () => {
     const cache = new Cache<number, string>(config({ global_factor: 1 }), 'texts', {
+      invalidation: 'never',
       max: 100,
       sizeOf: (text) => text.length,
     });
@@ -29,11 +30,15 @@ describe('Cache', () => {
 
   it('tells what it has done, together with others of its name', () => {
     const settings = config({ global_factor: 1 });
-    const [one, other] = [0, 1].map(() => new Cache<number, string>(settings, 'events', { max: 2 }));
+    const [one, other] = [0, 1].map(
+      () => new Cache<number, string>(settings, 'events', { invalidation: 'never', max: 2 }),
+    );
     for (const n of [1, 2, 3]) one!.set(n, 'value');
     other!.set(1, 'value');
     expect([one!.get(1), one!.get(3), other!.get(1), other!.get(2)]).toEqual([undefined, 'value', 'value', undefined]);
-    expect(cacheReports(settings)).toEqual([{ name: 'events', size: 3, maxSize: 4, lookups: 4, hits: 2, evicted: 1 }]);
+    expect(cacheReports(settings)).toEqual([
+      { name: 'events', invalidation: 'never', size: 3, maxSize: 4, lookups: 4, hits: 2, evicted: 1 },
+    ]);
     expect(cacheReports(config({}))).toEqual([]);
   });
 
@@ -43,7 +48,10 @@ describe('Cache', () => {
 
   it('grows and shrinks when the settings are read again', () => {
     const settings = config({ global_factor: 1 });
-    const cache = new Cache<number, string>(settings, 'events', { max: () => settings.get('event_cache_size') });
+    const cache = new Cache<number, string>(settings, 'events', {
+      invalidation: 'never',
+      max: () => settings.get('event_cache_size'),
+    });
     for (let n = 0; n < 10 * 1024; n++) cache.set(n, 'value');
     expect(cache.size).toBe(10 * 1024);
     settings.reload(config({ global_factor: 0.5 }));
@@ -54,8 +62,12 @@ describe('Cache', () => {
   });
 
   it('forgets what nobody asks for, unless told otherwise', async () => {
-    const forgetful = new Cache<string, string>(config({ cache_entry_ttl: 20 }), 'events', { max: 100 });
+    const forgetful = new Cache<string, string>(config({ cache_entry_ttl: 20 }), 'events', {
+      invalidation: 'never',
+      max: 100,
+    });
     const keeping = new Cache<string, string>(config({ cache_entry_ttl: 20, expire_caches: false }), 'events', {
+      invalidation: 'never',
       max: 100,
     });
     forgetful.set('a', 'b');

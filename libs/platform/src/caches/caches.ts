@@ -1,17 +1,30 @@
 import { LRUCache } from 'lru-cache';
 import type { Config } from '../config/config.js';
 
-/** How much a cache may hold, before the operator's factor. */
+/**
+ * When what an entry says ceases to be true, and what becomes of it then.
+ * - `never`: it stays true.
+ * - `expires`: it is believed for a time, however often it changes meanwhile.
+ * - `on write`: whoever changes it drops it after the commit; other processes have to be told.
+ * - `stream NAME`: it changes with that stream alone, whose announcements reach all processes.
+ */
+export type Invalidation = 'never' | 'expires' | 'on write' | `stream ${string}`;
+
+/** How much a cache may hold, before the operator's factor (0.5 unless set), and how long what it holds is true. */
 export interface CacheBounds<K, V> {
+  readonly invalidation: Invalidation;
   /** In whatever unit `sizeOf` measures: bytes, or entries where it is absent. A function is asked again after a reload. */
   readonly max: number | (() => number);
   /** Size of an entry; at least 1. One unless told. */
   readonly sizeOf?: (value: V, key: K) => number;
+  /** Told of each entry that goes, for whatever reason. */
+  readonly onGone?: (value: V, key: K) => void;
 }
 
 /** What a cache has done since the start, and how full it is. */
 export interface CacheReport {
   readonly name: string;
+  readonly invalidation: Invalidation;
   /** In the unit of its bounds. */
   readonly size: number;
   readonly maxSize: number;
@@ -40,6 +53,7 @@ export function cacheReports(config: Config): CacheReport[] {
 
 const together = (a: CacheReport, b: CacheReport): CacheReport => ({
   name: a.name,
+  invalidation: a.invalidation,
   size: a.size + b.size,
   maxSize: a.maxSize + b.maxSize,
   lookups: a.lookups + b.lookups,
@@ -60,6 +74,7 @@ let sweeping: NodeJS.Timeout | undefined;
 export class Cache<K extends Something, V extends Something> {
   #entries: LRUCache<K, V>;
   readonly #name: string;
+  readonly #invalidation: Invalidation;
   #lookups = 0;
   #hits = 0;
   #evicted = 0;
@@ -67,6 +82,7 @@ export class Cache<K extends Something, V extends Something> {
   /** @param name snake_case; the name in the settings */
   constructor(config: Config, name: string, bounds: CacheBounds<K, V>) {
     this.#name = name;
+    this.#invalidation = bounds.invalidation;
     const ofServer = ofServers.get(config);
     if (ofServer) ofServer.push(this as unknown as AnyCache);
     else ofServers.set(config, [this as unknown as AnyCache]);
@@ -80,6 +96,7 @@ export class Cache<K extends Something, V extends Something> {
         sizeCalculation: bounds.sizeOf ?? (() => 1),
         dispose: (value, key, reason) => {
           if (reason === 'evict') this.#evicted += bounds.sizeOf?.(value, key) ?? 1;
+          bounds.onGone?.(value, key);
         },
         ...(ttl > 0 && { ttl, updateAgeOnGet: true, ttlResolution: 1_000 }),
       });
@@ -133,6 +150,7 @@ export class Cache<K extends Something, V extends Something> {
   report(): CacheReport {
     return {
       name: this.#name,
+      invalidation: this.#invalidation,
       size: this.#entries.calculatedSize,
       maxSize: this.#entries.maxSize,
       lookups: this.#lookups,

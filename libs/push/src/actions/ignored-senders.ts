@@ -1,7 +1,7 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
+import { Cache, Config } from '@rookery/platform';
 import { allIgnorersOf, UserHooks } from '@rookery/users';
-import { LRUCache } from 'lru-cache';
 import type { Soon } from '../soon.js';
 
 const none: ReadonlySet<string> = new Set();
@@ -9,16 +9,19 @@ const none: ReadonlySet<string> = new Set();
 /** Who does not want to hear from a sender; from memory for senders in use. */
 @Injectable()
 export class IgnoredSenders implements OnModuleInit {
-  readonly #ignorers = new LRUCache<string, ReadonlySet<string>>({
-    maxSize: 500_000,
-    sizeCalculation: (set) => 1 + set.size,
-  });
+  readonly #ignorers: Cache<string, ReadonlySet<string>>;
   #generation = 0;
 
   constructor(
     private readonly database: Database,
     private readonly userHooks: UserHooks,
-  ) {}
+    config: Config,
+  ) {
+    this.#ignorers = new Cache(config, 'ignorers', {
+      ...{ invalidation: 'stream account_data', max: 1_000_000 },
+      sizeOf: (set) => 1 + set.size,
+    });
+  }
 
   onModuleInit(): void {
     this.userHooks.accountDataChanged.subscribe({

@@ -17,11 +17,10 @@ import {
   type Ruleset,
   type UserRule,
 } from '@rookery/push-rules';
-import { Config } from '@rookery/platform';
+import { Cache, Config } from '@rookery/platform';
 import { type ChangedKeys, defineStream, type Stream, Streams } from '@rookery/replication';
 import { RoomHooks } from '@rookery/rooms';
 import { AccountDataService } from '@rookery/users';
-import { LRUCache } from 'lru-cache';
 import { rulesWithSuccessor } from './followed-room.js';
 import { OwnRules, type Regrouped, type RuleGroup } from './own-rules.js';
 import { type Soon } from '../soon.js';
@@ -81,14 +80,11 @@ export interface RulePlace {
  */
 @Injectable()
 export class PushRulesService implements OnModuleInit {
-  readonly #compiled = new LRUCache<string, Cached>({ maxSize: maxBytes, sizeCalculation: (entry) => entry.sizeBytes });
+  readonly #compiled: Cache<string, Cached>;
   readonly stream: Stream<'user'>;
   readonly #changes: ChangedKeys;
   /** Rulesets for users whom an event does not name, by what was changed. */
-  readonly #unnamed = new LRUCache<string, CompiledRuleset>({
-    maxSize: maxBytes / 4,
-    sizeCalculation: (rules) => 1_024 * rules.length,
-  });
+  readonly #unnamed: Cache<string, CompiledRuleset>;
   #ownRules = this.#newOwnRules([]);
   /** What this server's rules are about beyond the specification. */
   readonly features: RuleFeatures;
@@ -102,6 +98,14 @@ export class PushRulesService implements OnModuleInit {
     config: Config,
     streams: Streams,
   ) {
+    this.#compiled = new Cache(config, 'push_rules', {
+      ...{ invalidation: 'stream push_rules', max: 2 * maxBytes },
+      sizeOf: (entry) => entry.sizeBytes,
+    });
+    this.#unnamed = new Cache(config, 'push_rules_without_names', {
+      ...{ invalidation: 'never', max: maxBytes / 2 },
+      sizeOf: (rules) => 1_024 * rules.length,
+    });
     this.stream = streams.of(pushRulesStream);
     this.#changes = this.stream.changes('user');
     this.features = {

@@ -16,8 +16,12 @@ export class HiddenSenders implements OnModuleInit {
     private readonly accountData: AccountDataService,
     config: Config,
   ) {
-    this.#ignored = new Cache(config, 'ignored_users', { max: 40_000, sizeOf: (users) => users.size + 1 });
-    this.#erased = new Cache(config, 'erased_users', { max: 100_000 });
+    this.#ignored = new Cache(config, 'ignored_users', {
+      invalidation: 'stream account_data',
+      max: 40_000,
+      sizeOf: (users) => users.size + 1,
+    });
+    this.#erased = new Cache(config, 'erased_users', { invalidation: 'on write', max: 100_000 });
   }
 
   onModuleInit(): void {

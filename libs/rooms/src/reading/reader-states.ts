@@ -29,8 +29,8 @@ export class ReaderStates {
     private readonly recent: RecentEvents,
     config: Config,
   ) {
-    this.#groups = new Cache(config, 'groups_of_events', { max: 100_000 });
-    this.#states = new Cache(config, 'reader_states', { max: 100_000 });
+    this.#groups = new Cache(config, 'groups_of_events', { invalidation: 'never', max: 100_000 });
+    this.#states = new Cache(config, 'reader_states', { invalidation: 'never', max: 100_000 });
   }
 
   /** By event id; events without a state group are absent. Two queries at most. */

@@ -21,7 +21,11 @@ export class RoomSnapshots {
     private readonly database: Database,
     private readonly config: Config,
   ) {
-    this.#cache = new Cache(config, 'room_snapshots', { max: cacheBytes, sizeOf: (snapshot) => snapshot.sizeBytes });
+    this.#cache = new Cache(config, 'room_snapshots', {
+      invalidation: 'on write',
+      max: cacheBytes,
+      sizeOf: (snapshot) => snapshot.sizeBytes,
+    });
   }
 
   /** A room's snapshot, read when it is not in memory; `undefined` when there is no such room. */

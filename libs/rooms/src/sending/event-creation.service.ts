@@ -3,8 +3,7 @@ import { Database } from '@rookery/database';
 import { RateLimiter } from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { assertAllowed, callbackContext, ModuleDispatcher } from '@rookery/module-host';
-import { Clock, Config, Ids, type Requester } from '@rookery/platform';
-import { LRUCache } from 'lru-cache';
+import { Cache, Clock, Config, Ids, type Requester } from '@rookery/platform';
 import { Participation } from './participation.js';
 import { EventStore } from '../store/event-store.js';
 import { EventPersister } from '../pipeline/event-persister.js';
@@ -36,7 +35,7 @@ const maxTxnIdLength = 255;
 @Injectable()
 export class EventCreation {
   readonly #inFlight = new Map<string, Promise<SentEvent>>();
-  readonly #sent = new LRUCache<string, SentEvent>({ maxSize: 20_000, sizeCalculation: () => 1 });
+  readonly #sent: Cache<string, SentEvent>;
 
   constructor(
     private readonly persister: EventPersister,
@@ -48,7 +47,9 @@ export class EventCreation {
     private readonly ids: Ids,
     private readonly database: Database,
     private readonly participation: Participation,
-  ) {}
+  ) {
+    this.#sent = new Cache(config, 'sent_events', { invalidation: 'never', max: 40_000 });
+  }
 
   /**
    * Sends an event. With a transaction id the same request may be repeated: it makes one event, over restarts as well.

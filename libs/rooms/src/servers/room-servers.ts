@@ -24,8 +24,12 @@ export class RoomServers implements OnModuleInit {
     private readonly hooks: RoomHooks,
     config: Config,
   ) {
-    this.#servers = new Cache(config, 'room_servers', { max: maxServers, sizeOf: (servers) => servers.size + 1 });
-    this.#acls = new Cache(config, 'room_server_acls', { max: 2_000 });
+    this.#servers = new Cache(config, 'room_servers', {
+      invalidation: 'stream events',
+      max: maxServers,
+      sizeOf: (servers) => servers.size + 1,
+    });
+    this.#acls = new Cache(config, 'room_server_acls', { invalidation: 'stream events', max: 2_000 });
   }
 
   onModuleInit(): void {

@@ -16,7 +16,11 @@ export class StateGroups {
     private readonly database: Database,
     config: Config,
   ) {
-    this.#cache = new Cache(config, 'state_groups', { max: maxEntries, sizeOf: (state) => state.size + 8 });
+    this.#cache = new Cache(config, 'state_groups', {
+      invalidation: 'never',
+      max: maxEntries,
+      sizeOf: (state) => state.size + 8,
+    });
   }
 
   /**

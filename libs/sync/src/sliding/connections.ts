@@ -2,9 +2,8 @@ import { createHash } from 'node:crypto';
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database, Sequence } from '@rookery/database';
 import { MatrixError } from '@rookery/matrix-types';
-import { BackgroundTasks, Clock } from '@rookery/platform';
+import { BackgroundTasks, Cache, Clock, Config } from '@rookery/platform';
 import { UserHooks } from '@rookery/users';
-import { LRUCache } from 'lru-cache';
 import {
   type ConnectionIdentity,
   type ConnectionRoomRow,
@@ -72,10 +71,7 @@ const told = { accountData: 1, receipts: 2 } as const;
  */
 @Injectable()
 export class SlidingConnections implements OnModuleInit {
-  readonly #cache = new LRUCache<string, CachedConnection>({
-    maxSize: maxCachedRooms,
-    sizeCalculation: ({ latest }) => latest.rooms.size + 10,
-  });
+  readonly #cache: Cache<string, CachedConnection>;
   #positions: Sequence | undefined;
 
   constructor(
@@ -83,7 +79,12 @@ export class SlidingConnections implements OnModuleInit {
     private readonly clock: Clock,
     private readonly tasks: BackgroundTasks,
     hooks: UserHooks,
+    config: Config,
   ) {
+    this.#cache = new Cache(config, 'sliding_sync_connections', {
+      ...{ invalidation: 'on write', max: 2 * maxCachedRooms },
+      sizeOf: ({ latest }) => latest.rooms.size + 10,
+    });
     hooks.devicesDeleted.subscribe({
       inTransaction: async (tx, { userId, deviceIds }) =>
         deleteConnections(tx, await selectOfDevices(tx, userId, deviceIds)),

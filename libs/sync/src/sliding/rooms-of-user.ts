@@ -1,9 +1,8 @@
 import { Injectable } from '@nestjs/common';
 import { isJsonObject, type Membership } from '@rookery/matrix-types';
-import { Config } from '@rookery/platform';
+import { Cache, Config } from '@rookery/platform';
 import { EventStore, type InviteJudge, InvitePermissions, MembershipHistory, prejoinStateOf } from '@rookery/rooms';
 import { AccountDataService } from '@rookery/users';
-import { LRUCache } from 'lru-cache';
 import { RoomActivity } from '../caches/room-activity.js';
 import { RoomFactsCache } from '../caches/room-facts.js';
 import type { CurrentMembership } from '../sections/room-list.js';
@@ -40,7 +39,7 @@ const maxUsers = 5_000;
 /** The rooms of a user, with everything that lists are sorted and filtered by. */
 @Injectable()
 export class RoomsOfUser {
-  readonly #marks = new LRUCache<string, OwnMarks>({ maxSize: maxUsers, sizeCalculation: () => 1 });
+  readonly #marks: Cache<string, OwnMarks>;
   readonly #excluded: ReadonlySet<string>;
 
   constructor(
@@ -52,6 +51,7 @@ export class RoomsOfUser {
     private readonly permissions: InvitePermissions,
     config: Config,
   ) {
+    this.#marks = new Cache(config, 'room_marks', { invalidation: 'stream account_data', max: 2 * maxUsers });
     this.#excluded = new Set(config.get('exclude_rooms_from_sync'));
   }
 

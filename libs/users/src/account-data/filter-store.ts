@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { type JsonObject, MatrixError, parseSyncFilter } from '@rookery/matrix-types';
-import { LRUCache } from 'lru-cache';
+import { Cache, Config } from '@rookery/platform';
 import { findFilter, findFilterByHash, insertFilter, nextFilterId } from './filter.query.js';
 
 /** Largest filter as JSON, bytes. */
@@ -13,12 +13,17 @@ const maxFilters = 1_000;
 /** Filters that clients have stored. A filter never changes, so what was read once is kept. */
 @Injectable()
 export class FilterStore {
-  readonly #cache = new LRUCache<string, { readonly filter: JsonObject; readonly size: number }>({
-    maxSize: 16_000_000,
-    sizeCalculation: (entry) => entry.size + 100,
-  });
+  readonly #cache: Cache<string, { readonly filter: JsonObject; readonly size: number }>;
 
-  constructor(private readonly database: Database) {}
+  constructor(
+    private readonly database: Database,
+    config: Config,
+  ) {
+    this.#cache = new Cache(config, 'filters', {
+      ...{ invalidation: 'never', max: 32_000_000 },
+      sizeOf: (entry) => entry.size + 100,
+    });
+  }
 
   /**
    * A stored filter.

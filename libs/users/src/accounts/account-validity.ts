@@ -1,8 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { Clock, Config } from '@rookery/platform';
+import { Cache, Clock, Config } from '@rookery/platform';
 import { findExpiry, setExpiry } from './account-validity.query.js';
-import { LRUCache } from 'lru-cache';
 import { AccountModules, type Origin } from '../common/account-modules.js';
 
 /** How long a database answer is believed; renewals of this process count at once. */
@@ -11,17 +10,16 @@ const maxAgeMs = 60_000;
 /** Whether accounts have expired: by a module's word, else by the setting `account_validity`. */
 @Injectable()
 export class AccountValidity {
-  readonly #expiry = new LRUCache<string, { readonly expiresMs: number | undefined; readonly loadedMs: number }>({
-    maxSize: 20_000,
-    sizeCalculation: () => 1,
-  });
+  readonly #expiry: Cache<string, { readonly expiresMs: number | undefined; readonly loadedMs: number }>;
 
   constructor(
     private readonly database: Database,
     private readonly clock: Clock,
     private readonly config: Config,
     private readonly modules: AccountModules,
-  ) {}
+  ) {
+    this.#expiry = new Cache(config, 'account_expiry', { invalidation: 'expires', max: 40_000 });
+  }
 
   /** Costs nothing where neither a module nor the setting asks for it. */
   async isExpired(userId: string, origin: Origin = {}): Promise<boolean> {

@@ -3,8 +3,7 @@ import { Injectable } from '@nestjs/common';
 import { ownUrl } from '@rookery/http';
 import { Database } from '@rookery/database';
 import { localpartOf, MatrixError } from '@rookery/matrix-types';
-import { Clock, Config } from '@rookery/platform';
-import { LRUCache } from 'lru-cache';
+import { Cache, Clock, Config } from '@rookery/platform';
 import { findAccount, setConsent } from '../store/account.query.js';
 import { qualifyUserId } from '../common/user-names.js';
 import { setReminded, usersToRemind } from './consent-notice.query.js';
@@ -12,13 +11,15 @@ import { setReminded, usersToRemind } from './consent-notice.query.js';
 /** The server's policy, and who has agreed to which version of it. */
 @Injectable()
 export class ConsentService {
-  readonly #agreed = new LRUCache<string, string>({ maxSize: 20_000, sizeCalculation: () => 1 });
+  readonly #agreed: Cache<string, string>;
 
   constructor(
     private readonly database: Database,
     private readonly clock: Clock,
     private readonly config: Config,
-  ) {}
+  ) {
+    this.#agreed = new Cache(config, 'consents', { invalidation: 'never', max: 40_000 });
+  }
 
   /** The version in force; `undefined` where the server has no policy. */
   get version(): string | undefined {

@@ -26,7 +26,7 @@ export class ExperimentalFeatures {
     private readonly database: Database,
     private readonly config: Config,
   ) {
-    this.#known = new Cache(config, 'experimental_features', { max: 10_000 });
+    this.#known = new Cache(config, 'experimental_features', { invalidation: 'on write', max: 10_000 });
   }
 
   /** Whether a feature holds for a user: as an administrator has said, else as the settings say. */

@@ -1,4 +1,5 @@
-import { LRUCache } from 'lru-cache';
+import { Injectable } from '@nestjs/common';
+import { Cache, Config } from '@rookery/platform';
 import type { Account } from '../store/account.query.js';
 import type { TokenOwner } from './token.query.js';
 
@@ -14,16 +15,19 @@ interface Entry<Value> {
 
 /** What was read about users, until something about one of them changes. */
 export class UserCache<Value extends object> {
-  readonly #entries: LRUCache<string, Entry<Value>>;
+  readonly #entries: Cache<string, Entry<Value>>;
   readonly #keysByUser = new Map<string, Set<string>>();
   #invalidations = 0;
 
   /** @param usersOf the users whose changes make a value old */
-  constructor(private readonly usersOf: (value: Value) => readonly string[]) {
-    this.#entries = new LRUCache({
-      maxSize: maxEntries,
-      sizeCalculation: () => 1,
-      dispose: (entry, key) => this.#unlink(entry.value, key),
+  constructor(
+    config: Config,
+    name: string,
+    private readonly usersOf: (value: Value) => readonly string[],
+  ) {
+    this.#entries = new Cache(config, name, {
+      ...{ invalidation: 'on write', max: 2 * maxEntries },
+      onGone: (entry, key) => this.#unlink(entry.value, key),
     });
   }
 
@@ -64,15 +68,19 @@ export class UserCache<Value extends object> {
 }
 
 /** Who owns which token, by the token's hash, so that a request of an active session asks the database nothing. */
+@Injectable()
 export class TokenCache extends UserCache<TokenOwner> {
-  constructor() {
-    super((owner) => (owner.puppetedBy === undefined ? [owner.userId] : [owner.userId, owner.puppetedBy]));
+  constructor(config: Config) {
+    super(config, 'get_user_by_access_token', (owner) =>
+      owner.puppetedBy === undefined ? [owner.userId] : [owner.userId, owner.puppetedBy],
+    );
   }
 }
 
 /** Accounts by user id, for requests of application services, which act as many users with one token. */
+@Injectable()
 export class AccountCache extends UserCache<Account> {
-  constructor() {
-    super((account) => [account.userId]);
+  constructor(config: Config) {
+    super(config, 'get_user_by_id', (account) => [account.userId]);
   }
 }

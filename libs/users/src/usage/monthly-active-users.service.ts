@@ -1,7 +1,6 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database, type Tx } from '@rookery/database';
-import { BackgroundTasks, Clock, Config } from '@rookery/platform';
-import { LRUCache } from 'lru-cache';
+import { BackgroundTasks, Cache, Clock, Config } from '@rookery/platform';
 import { UserHooks } from '../hooks.js';
 import {
   countActive,
@@ -45,7 +44,7 @@ export interface MonthlyActivity {
 @Injectable()
 export class MonthlyActiveUsers implements OnModuleInit {
   /** When counted users were last noted, by this process. */
-  readonly #known = new LRUCache<string, number>({ maxSize: maxKnown, sizeCalculation: () => 1 });
+  readonly #known: Cache<string, number>;
   #fullSinceMs: number | undefined;
   #admitting: Promise<unknown> = Promise.resolve();
 
@@ -55,7 +54,9 @@ export class MonthlyActiveUsers implements OnModuleInit {
     private readonly config: Config,
     private readonly hooks: UserHooks,
     private readonly tasks: BackgroundTasks,
-  ) {}
+  ) {
+    this.#known = new Cache(config, 'monthly_active_users', { invalidation: 'expires', max: 2 * maxKnown });
+  }
 
   onModuleInit(): void {
     this.hooks.threepidAdded.subscribe({
@@ -106,7 +107,7 @@ export class MonthlyActiveUsers implements OnModuleInit {
 
   /** Whether a user counts already. */
   async isCounted(userId: string): Promise<boolean> {
-    if (this.#known.has(userId)) return true;
+    if (this.#known.get(userId) !== undefined) return true;
     const [account] = await countedAccounts(this.database, [userId]);
     if (account?.countedMs === undefined) return false;
     this.#known.set(userId, account.countedMs);
@@ -118,7 +119,7 @@ export class MonthlyActiveUsers implements OnModuleInit {
    * once for the last place one gets it.
    */
   async admit(userId: string): Promise<boolean> {
-    if (!this.limited || this.#known.has(userId)) return true;
+    if (!this.limited || this.#known.get(userId) !== undefined) return true;
     const [account] = await countedAccounts(this.database, [userId]);
     if (!account || !this.#needsPlace(account)) return true;
     if (account.countedMs !== undefined) {
@@ -167,7 +168,7 @@ export class MonthlyActiveUsers implements OnModuleInit {
   }
 
   async #takePlace(userId: string): Promise<boolean> {
-    if (this.#known.has(userId)) return true;
+    if (this.#known.get(userId) !== undefined) return true;
     if (await this.isFull()) return false;
     await this.#write([userId], this.clock.nowMs());
     return true;
