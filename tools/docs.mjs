@@ -67,6 +67,7 @@ const documents = [
   ['docs/operators/homeserver.schema.json', () => JSON.stringify(configurationSchema())],
   ['docs/operators/commands.md', commandReference],
   ['docs/operators/upgrade.md', upgradePage],
+  ['docs/inventory.md', inventory],
 ];
 
 for (const [path, text] of documents) {
@@ -95,6 +96,85 @@ function commandReference() {
     'Exit codes: 0 done, 1 failed (one line says why), 2 called wrongly.',
     ...chapters(program, program.name()),
     ...chapters(synctl, synctl.name()),
+  ].join('\n\n');
+}
+
+/** What there is of each kind that a lib may declare, as the sources say. */
+function inventory() {
+  const files = readdirSync(join(root, 'libs'))
+    .filter((name) => name !== 'testing' && existsSync(join(root, 'libs', name, 'src')))
+    .flatMap((name) => sources(join(root, 'libs', name, 'src')).map((file) => ({ name, file })))
+    .filter(({ file }) => !file.endsWith('.fixture.ts'))
+    .map(({ name, file }) => ({ name, text: readFileSync(file, 'utf8') }));
+  const found = (pattern, row) =>
+    files
+      .flatMap(({ name, text }) => [...text.matchAll(pattern)].map((match) => row(name, match, text)))
+      .sort((a, b) => (a.join() < b.join() ? -1 : 1));
+  const table = (...rows) => rows.map((cells) => `| ${cells.join(' | ')} |`).join('\n');
+  const lines = (heads, rows) =>
+    table(
+      heads,
+      heads.map(() => '---'),
+      ...rows,
+    );
+  const kinds = (object = '') => [...object.matchAll(/(\w+): \{/g)].map(([, key]) => key).join(', ');
+  const streams = found(/defineStream\(\{\s*name: '(\w+)',([^]*?)\n?\}\);/g, (lib, [, stream, rest]) => [
+    stream,
+    lib,
+    kinds(/keys: \{([^]*)\}/.exec(rest)?.[1]),
+    /takenUpTo/.test(rest) ? 'database' : 'memory of its writer',
+  ]);
+  const nameOf = (text) => /const name = '(\w+)'/.exec(text)?.[1] ?? '?';
+  const tasks = found(
+    /tasks\s*\.add\(\{\s*(?:\.\.\.\{ )?name(?:: '(\w+)')?, role: '(\w+)'/g,
+    (lib, [, task, role], text) => [task ?? nameOf(text), lib, role],
+  );
+  const caches = [
+    ...found(/new Cache(?:<[^(]*>)?\([\w.]+, '(\w+)', \{[^}]*?invalidation: '([\w ]+)'/g, (lib, [, cache, rule]) => [
+      cache,
+      lib,
+      rule,
+    ]),
+    // Named by who extends the class that has it.
+    ...found(/super\(config, '(\w+)', /g, (lib, [, cache], text) => [
+      cache,
+      lib,
+      /invalidation: '([\w ]+)'/.exec(text)?.[1] ?? '?',
+    ]),
+  ].sort((a, b) => (a[0] < b[0] ? -1 : 1));
+  const hooks = [
+    ...found(/^ {2}readonly (\w+) = this\.#point<(\w+)>/gm, (lib, [, hook, event]) => [hook, lib, `\`${event}\``]),
+    ...found(/export interface (?:Room|Ephemeral)Hook\b[^]*?\n\}/g, (lib, [text]) => [text, lib]).flatMap(
+      ([text, lib]) => [...text.matchAll(/^ {2}(\w+)\?\(/gm)].map(([, hook]) => [hook, lib, '']),
+    ),
+  ].sort((a, b) => (a[1] + a[0] < b[1] + b[0] ? -1 : 1));
+  const ports = found(
+    /^ {2}(use\w*|serve|addStages?)\((?:type: string, )?\w+: (\w+(?:Source|Gateway|Fetcher|Capability|Store|Reader|Stage))\b/gm,
+    (lib, [, method, type], text) => [
+      `${/export (?:abstract )?class (\w+)/.exec(text)?.[1]}.${method}`,
+      lib,
+      `\`${type}\``,
+    ],
+  );
+  return [
+    '# Inventory',
+    '<!-- Written by `npm run docs` from libs. -->',
+    'Everything of the kinds that libs declare.',
+    '## Streams',
+    'Numbered logs of changes, by which keys their changes are remembered, and where their rows are (ADR 0018).',
+    lines(['stream', 'lib', 'keys', 'rows'], streams),
+    '## Background tasks',
+    'Work that is done again and again, and who does it where there are several processes. `GET /_synapse/admin/v1/background_tasks` tells when each ran last.',
+    lines(['task', 'lib', 'role'], tasks),
+    '## Caches',
+    'Sized by `caches.*`, in the metrics `synapse_util_caches_*`. `never`: an entry stays true. `expires`: it is believed for a time. `on write`: who changes it drops it in this process; others would have to be told. `stream NAME`: it changes with that stream alone.',
+    lines(['cache', 'lib', 'its entries cease to be true'], caches),
+    '## Hooks',
+    'Where higher libs attach to what lower ones do.',
+    lines(['hook', 'lib', 'event'], hooks),
+    '## Ports',
+    'What a lower lib needs and a higher one gives it at the start.',
+    lines(['port', 'lib', 'what is given'], ports),
   ].join('\n\n');
 }
 
