@@ -7,7 +7,7 @@ function rookery(args: string[], input = ''): { status: number | null; out: stri
   const { status, stdout, stderr } = spawnSync(process.execPath, [main, ...args], {
     input,
     encoding: 'utf8',
-    timeout: 30_000,
+    timeout: 200_000,
   });
   return { status, out: stdout, notes: stderr };
 }

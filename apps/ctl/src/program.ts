@@ -7,6 +7,7 @@ import { registerDoctorCommand } from './commands/doctor.js';
 import { registerHashPasswordCommand } from './commands/hash-password.js';
 import { registerModuleCommands } from './commands/module-commands.js';
 import { registerMoveDatabaseCommand } from './commands/move-database.js';
+import { registerReportStatsCommand } from './commands/report-stats.js';
 import { registerReloadCommand } from './commands/reload.js';
 import { registerReleasesCommand } from './commands/releases.js';
 import { registerRegisterUserCommand } from './commands/register-user.js';
@@ -38,6 +39,7 @@ export function createProgram(terminal: Terminal): Command {
   registerHashPasswordCommand(program, terminal);
   registerModuleCommands(program, terminal);
   registerReloadCommand(program, terminal);
+  registerReportStatsCommand(program, terminal);
   registerReleasesCommand(program, terminal);
   registerUpgradeCommands(program, terminal, version);
   registerRollbackCommands(program, terminal);

@@ -3,6 +3,7 @@ import type { Config } from '@rookery/platform';
 import { AdminOperationsModule } from './admin-operations.module.js';
 import { AuthServiceModule } from './auth-service/auth-service.module.js';
 import { AdminMediaModule } from './media/admin-media.module.js';
+import { UsageReportModule } from './usage-report/usage-report.module.js';
 import { AdminCredentialsModule, AdminUserMediaModule, AdminUsersModule } from './users/admin-users.module.js';
 
 /** The admin API. */
@@ -14,6 +15,7 @@ export class AdminHttpModule {
       imports: [
         AdminOperationsModule,
         AdminUsersModule,
+        UsageReportModule,
         ...(config.get('matrix_authentication_service.enabled') ? [AuthServiceModule] : [AdminCredentialsModule]),
         ...(config.get('enable_media_repo') ? [AdminMediaModule, AdminUserMediaModule] : []),
       ],

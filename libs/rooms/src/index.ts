@@ -74,3 +74,4 @@ export { MembershipTemplates } from './servers/membership-templates.js';
 export { RoomServers } from './servers/room-servers.js';
 export { type ServerAcl, serverAclOf } from './servers/server-acl.js';
 export { ServerVisibility } from './servers/server-visibility.js';
+export { messageFigures } from './store/message-figures.query.js';

@@ -117,3 +117,4 @@ export { type MonthlyActivity, MonthlyActiveUsers } from './usage/monthly-active
 export { ParticipationGate } from './usage/participation-gate.js';
 export { UsersHttpModule } from './users-http.module.js';
 export { UsersModule } from './users.module.js';
+export { forgetDailyVisits, noteDailyVisits, returningUsers, userFigures } from './usage/usage-figures.query.js';

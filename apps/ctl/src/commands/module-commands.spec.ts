@@ -167,7 +167,7 @@ describe('module check', () => {
     write('timer.mjs', `setInterval(() => {}, 1000); ${source('timer', joins)}`);
     settings('modules:\n  - module: ./timer.mjs\n');
     const main = join(import.meta.dirname, '../../dist/main.js');
-    const options = { encoding: 'utf8', env: { ...process.env, NODE_OPTIONS: '' }, timeout: 30_000 } as const;
+    const options = { encoding: 'utf8', env: { ...process.env, NODE_OPTIONS: '' }, timeout: 200_000 } as const;
     const { status, stdout } = spawnSync(process.execPath, [main, 'module', 'check', '-c', file], options);
     expect([status, stdout]).toEqual([0, expect.stringMatching(/^ok {5}timer[^]*callbacks: userMayJoinRoom\n$/)]);
   });

@@ -1,6 +1,7 @@
 import type { Migration } from '@rookery/database';
 import { monthlyActiveUsers } from './users-02.migration.js';
 import { rememberedParameters } from './users-04.migration.js';
+import { dailyVisits } from './users-05.migration.js';
 
 /**
  * Accounts, sessions, interactive auth, profiles, third-party identifiers.
@@ -255,4 +256,10 @@ const accountData: Migration = {
 };
 
 /** The tables of this lib, in order. */
-export const usersMigrations: Migration[] = [accounts, accountData, monthlyActiveUsers, rememberedParameters];
+export const usersMigrations: Migration[] = [
+  accounts,
+  accountData,
+  monthlyActiveUsers,
+  rememberedParameters,
+  dailyVisits,
+];

@@ -1,0 +1,85 @@
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { createTestHomeserver, eventually, FakeClock, type TestHomeserver } from '@rookery/testing';
+import { createRoom, databases, join, say } from '../rooms/rooms-client.js';
+
+/** Takes what servers report. */
+class Collector {
+  readonly reports: Record<string, unknown>[] = [];
+  readonly #server: Server = createServer((request, response) => {
+    const chunks: Buffer[] = [];
+    request.on('data', (chunk: Buffer) => chunks.push(chunk));
+    request.on('end', () => {
+      const body = JSON.parse(Buffer.concat(chunks).toString('utf8')) as Record<string, unknown>;
+      this.reports.push({ method: request.method, path: request.url, body });
+      response.end('{}');
+    });
+  });
+  async start(): Promise<string> {
+    await new Promise<void>((resolve) => this.#server.listen(0, '127.0.0.1', resolve));
+    return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}/push`;
+  }
+  stop(): void {
+    this.#server.close();
+    this.#server.closeAllConnections();
+  }
+}
+
+describe.each(databases)('usage reports (%s)', (database) => {
+  const clock = new FakeClock(Date.now());
+  const collector = new Collector();
+  let homeserver: TestHomeserver;
+  const reported = async (count: number): Promise<Record<string, unknown>> => {
+    await eventually(async () => {
+      await clock.advance(60_000);
+      return collector.reports.length >= count;
+    });
+    return collector.reports.at(-1)?.['body'] as Record<string, unknown>;
+  };
+
+  beforeAll(async () => {
+    const endpoint = await collector.start();
+    homeserver = await createTestHomeserver({
+      database,
+      clock,
+      settings: { report_stats: true, report_stats_endpoint: endpoint, server_context: 'tests' },
+    });
+  });
+  afterAll(async () => {
+    await homeserver?.stop();
+    collector.stop();
+  });
+
+  it('count who was there and what was said, and name nobody', async () => {
+    const alice = await homeserver.registerUser('alice');
+    const bob = await homeserver.registerUser('bob');
+    const roomId = await createRoom(alice, { preset: 'public_chat' });
+    await join(bob, roomId);
+    await say(alice, roomId, 'one');
+    await say(bob, roomId, 'two');
+    const secret = await createRoom(alice);
+    await alice.request('PUT', `/rooms/${secret}/send/m.room.encrypted/1`, { algorithm: 'm.megolm.v1.aes-sha2' });
+    const report = await reported(1);
+    expect(collector.reports[0]).toMatchObject({ method: 'PUT', path: '/push' });
+    expect(report).toMatchObject({
+      homeserver: 'rookery.test',
+      server_context: 'tests',
+      total_users: 2,
+      total_nonbridged_users: 2,
+      daily_user_type_native: 2,
+      daily_user_type_guest: 0,
+      daily_user_type_bridged: 0,
+      total_room_count: 2,
+      daily_active_users: 2,
+      monthly_active_users: 2,
+      daily_active_rooms: 2,
+      daily_active_e2ee_rooms: 1,
+      daily_messages: 2,
+      daily_e2ee_messages: 1,
+      daily_sent_messages: 2,
+      daily_sent_e2ee_messages: 1,
+      r30v2_users_all: 0,
+    });
+    expect(JSON.stringify(report)).not.toMatch(/alice|bob|!/);
+  });
+});
