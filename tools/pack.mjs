@@ -32,6 +32,9 @@ const packages = ['libs', 'apps'].flatMap((group) =>
 );
 const versions = new Map(packages.map(({ manifest }) => [manifest.name, manifest.version]));
 
+/** What a server does without until a setting asks for it: `--omit=optional` leaves it out. */
+const optional = new Set(['pg', 'sharp', 'nodemailer', 'openid-client', '@node-saml/node-saml']);
+
 /** The manifest as others see it. */
 function published({ private: _, devDependencies: __, ...manifest }, folder) {
   const entry = { ...manifest.exports['.'] };
@@ -41,16 +44,28 @@ function published({ private: _, devDependencies: __, ...manifest }, folder) {
     // For those who look a package up in the old way.
     main: entry.default,
     types: entry.types,
-    exports: { ...manifest.exports, '.': entry, './package.json': './package.json' },
+    exports: { ...manifest.exports, '.': entry, './bin/*': './bin/*', './package.json': './package.json' },
     engines: { node: '>=22.19' },
     keywords: ['matrix', 'homeserver', 'rookery'],
     ...(rootManifest.repository && {
       repository: { ...rootManifest.repository, directory: folder.slice(root.length + 1).replaceAll('\\', '/') },
     }),
     publishConfig: { access: 'public', provenance: rootManifest.repository !== undefined },
-    dependencies: Object.fromEntries(
-      Object.entries(manifest.dependencies ?? {}).map(([name, range]) => [name, versions.get(name) ?? range]),
-    ),
+    ...dependenciesOf(manifest),
+    // Who installs the server gets the command for its operators.
+    ...(manifest.name === '@rookery/homeserver' && { bin: { ...manifest.bin, ...commands } }),
+  };
+}
+
+const commands = { rookery: './bin/rookery.mjs', synctl: './bin/synctl.mjs' };
+
+function dependenciesOf({ name, dependencies = {} }) {
+  const all = Object.entries({ ...dependencies, ...(name === '@rookery/homeserver' && { '@rookery/ctl': '*' }) }).map(
+    ([other, range]) => [other, versions.get(other) ?? range],
+  );
+  return {
+    dependencies: Object.fromEntries(all.filter(([other]) => !optional.has(other))),
+    optionalDependencies: Object.fromEntries(all.filter(([other]) => optional.has(other))),
   };
 }
 
@@ -81,6 +96,12 @@ function stage({ folder, manifest }, into) {
     if (bare !== text) writeFileSync(file, bare);
   }
   if (!existsSync(join(into, 'README.md'))) writeFileSync(join(into, 'README.md'), readme(manifest));
+  if (manifest.name === '@rookery/homeserver') {
+    for (const path of Object.values(commands))
+      writeFileSync(join(into, path), `#!/usr/bin/env node\nawait import('@rookery/ctl/${path.slice(2)}');\n`, {
+        mode: 0o755,
+      });
+  }
   cpSync(join(root, 'LICENSE'), join(into, 'LICENSE'));
   writeFileSync(join(into, 'package.json'), `${JSON.stringify(published(manifest, folder), null, 2)}\n`);
 }

@@ -12,7 +12,7 @@ import { makeArchive } from './release/archive.mjs';
 import { makeBill } from './release/bill.mjs';
 import { makeContainerContext } from './release/container.mjs';
 import { makeDebianPackage } from './release/debian.mjs';
-import { makeNpmPackages } from './release/npm.mjs';
+import { packAll, serverPackages, tryPackages } from './release/npm.mjs';
 import { notesOf } from './release/notes.mjs';
 import { installInto } from './release/install.mjs';
 
@@ -54,9 +54,11 @@ try {
         rmSync(join(root, group, name, 'dist'), { recursive: true, force: true });
     build();
   });
-  const server = await step('npm packages, each installed in an empty folder', () => makeNpmPackages({ out, work }));
+  const packed = await step('npm packages', () => packAll(out));
+  const packages = serverPackages(packed);
+  await step('npm packages installed in an empty folder, and the server started', () => tryPackages(packed, work));
   const tree = await step('a tree of the server and its Node.js, started', () =>
-    installInto(join(work, 'tree'), server),
+    installInto(join(work, 'tree'), packages),
   );
   await step('bill of materials', () => makeBill({ out, tree, version }));
   if (wanted.has('archive'))
@@ -66,7 +68,8 @@ try {
       values.root ? 'Debian package, installed into a root of its own' : 'Debian package, unpacked and started',
       () => makeDebianPackage({ out, work, tree, version, inRoot: values.root }),
     );
-  if (wanted.has('container')) await step('container file', () => makeContainerContext({ out, work, server, version }));
+  if (wanted.has('container'))
+    await step('container file', () => makeContainerContext({ out, work, packages, version }));
   rmSync(work, { recursive: true, force: true });
   const files = readdirSync(out).filter((name) => name !== 'SHA256SUMS' && statSync(join(out, name)).isFile());
   writeFileSync(

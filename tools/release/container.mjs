@@ -1,5 +1,5 @@
-// What an image is built from: the container file beside the server's package. Where Docker runs, the image is built and tried.
-import { copyFileSync, cpSync, mkdirSync } from 'node:fs';
+// What an image is built from: the container file beside the server's packages. Where Docker runs, the image is built and tried.
+import { copyFileSync, cpSync, mkdirSync, writeFileSync } from 'node:fs';
 import { spawnSync } from 'node:child_process';
 import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -7,11 +7,16 @@ import { command } from './trial.mjs';
 
 const parts = fileURLToPath(new URL('container/', import.meta.url));
 
-export function makeContainerContext({ out, work, server, version }) {
+export function makeContainerContext({ out, work, packages, version }) {
   const context = join(work, `rookery-container-${version}`);
-  mkdirSync(context, { recursive: true });
+  mkdirSync(join(context, 'packages'), { recursive: true });
   cpSync(parts, context, { recursive: true });
-  copyFileSync(server, join(context, basename(server)));
+  const dependencies = {};
+  for (const [name, file] of packages) {
+    copyFileSync(file, join(context, 'packages', basename(file)));
+    dependencies[name] = `file:packages/${basename(file)}`;
+  }
+  writeFileSync(join(context, 'package.json'), JSON.stringify({ private: true, dependencies }, null, 2) + '\n');
   command('tar', ['czf', join(out, `rookery-container-${version}.tar.gz`), '-C', work, basename(context)]);
   const hasDocker = spawnSync('docker', ['version'], { stdio: 'ignore' }).status === 0;
   if (!hasDocker) {

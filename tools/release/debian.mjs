@@ -29,7 +29,7 @@ export async function makeDebianPackage({ out, work, tree, version, inRoot }) {
     return join(at, path);
   };
   cpSync(tree, place('usr/lib/rookery'), { recursive: true, verbatimSymlinks: true });
-  for (const name of ['rookery', 'rookery-homeserver'])
+  for (const name of ['rookery', 'rookery-homeserver', 'synctl'])
     symlinkSync(`../lib/rookery/bin/${name}`, place(`usr/bin/${name}`));
   copyFileSync(join(parts, 'rookery.service'), place('usr/lib/systemd/system/rookery.service'));
   copyFileSync(join(parts, 'rookery.default'), place('etc/default/rookery'));

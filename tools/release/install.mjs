@@ -1,36 +1,29 @@
-// Installs the server's package into a folder together with the Node.js that it was tested on: what archive and Debian
-// package carry.
-import { chmodSync, copyFileSync, cpSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
-import { basename, join } from 'node:path';
+// Installs the server into a folder together with the Node.js that it was tested on: what archive and Debian package carry.
+import { chmodSync, cpSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { projectNode } from '../lib.mjs';
-import { command, tryServer } from './trial.mjs';
+import { installFiles } from './npm.mjs';
+import { tryServer } from './trial.mjs';
+
+/** The programs of an installed tree, and the packages that they lie in. */
+const programs = { rookery: 'ctl', synctl: 'ctl', 'rookery-homeserver': 'homeserver' };
 
 /** The path of a program of an installed tree. */
 export const programIn = (tree, name) => join(tree, 'bin', name);
 
-/** @param archive the server's npm package @returns the folder, with `bin/rookery`, `bin/rookery-homeserver` and `bin/node` */
-export async function installInto(tree, archive) {
+/** @param packages of the server, by name @returns the folder, with the programs and their Node.js in `bin` */
+export async function installInto(tree, packages) {
   rmSync(tree, { recursive: true, force: true });
   mkdirSync(join(tree, 'bin'), { recursive: true });
-  writeFileSync(join(tree, 'package.json'), '{ "private": true }\n');
-  copyFileSync(archive, join(tree, basename(archive)));
-  command(
-    'npm',
-    ['install', '--no-audit', '--no-fund', '--ignore-scripts', '--loglevel=error', `./${basename(archive)}`],
-    {
-      cwd: tree,
-    },
-  );
-  rmSync(join(tree, basename(archive)));
-  rmSync(join(tree, 'package.json'));
-  rmSync(join(tree, 'package-lock.json'), { force: true });
+  installFiles(tree, packages);
+  for (const name of ['package.json', 'package-lock.json']) rmSync(join(tree, name), { force: true });
   cpSync(projectNode(), join(tree, 'bin', 'node'), { dereference: true });
   chmodSync(join(tree, 'bin', 'node'), 0o755);
-  for (const name of ['rookery', 'rookery-homeserver']) {
+  for (const [name, folder] of Object.entries(programs)) {
     const script = `#!/bin/sh
 # Finds its own folder through links, so that it can be linked to from /usr/local/bin.
 here=$(dirname "$(readlink -f "$0")")
-exec "$here/node" "$here/../node_modules/@rookery/homeserver/bin/${name}.mjs" "$@"
+exec "$here/node" "$here/../node_modules/@rookery/${folder}/bin/${name}.mjs" "$@"
 `;
     writeFileSync(programIn(tree, name), script, { mode: 0o755 });
   }

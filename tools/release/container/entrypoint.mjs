@@ -1,9 +1,8 @@
 // Starts the server on /data/homeserver.yaml. Without one it is made for ROOKERY_SERVER_NAME, listening to the container's network.
 import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { join } from 'node:path';
 
-const bin = new URL('node_modules/@rookery/homeserver/bin/', import.meta.url).pathname;
+const rookery = new URL('node_modules/@rookery/ctl/bin/rookery.mjs', import.meta.url).pathname;
 const settings = process.env.ROOKERY_CONFIG ?? '/data/homeserver.yaml';
 if (!existsSync(settings)) {
   const name = process.env.ROOKERY_SERVER_NAME;
@@ -24,8 +23,8 @@ if (!existsSync(settings)) {
     settings,
   ];
   // The loopback address of a container is of use to nobody.
-  const { status } = spawnSync(process.execPath, [join(bin, 'rookery.mjs'), ...args], { stdio: 'inherit' });
+  const { status } = spawnSync(process.execPath, [rookery, ...args], { stdio: 'inherit' });
   if (status !== 0) process.exit(status ?? 1);
 }
 process.argv.splice(2, 0, '--config', settings);
-await import(new URL('rookery-homeserver.mjs', `file://${bin}`).href);
+await import('@rookery/homeserver/bin/rookery-homeserver.mjs');
