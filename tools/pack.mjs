@@ -32,9 +32,6 @@ const packages = ['libs', 'apps'].flatMap((group) =>
 );
 const versions = new Map(packages.map(({ manifest }) => [manifest.name, manifest.version]));
 
-/** What a server does without until a setting asks for it: `--omit=optional` leaves it out. */
-const optional = new Set(['pg', 'sharp', 'nodemailer', 'openid-client', '@node-saml/node-saml']);
-
 /** The manifest as others see it. */
 function published({ private: _, devDependencies: __, ...manifest }, folder) {
   const entry = { ...manifest.exports['.'] };
@@ -51,7 +48,7 @@ function published({ private: _, devDependencies: __, ...manifest }, folder) {
       repository: { ...rootManifest.repository, directory: folder.slice(root.length + 1).replaceAll('\\', '/') },
     }),
     publishConfig: { access: 'public', provenance: rootManifest.repository !== undefined },
-    ...dependenciesOf(manifest),
+    dependencies: dependenciesOf(manifest),
     // Who installs the server gets the command for its operators.
     ...(manifest.name === '@rookery/homeserver' && { bin: { ...manifest.bin, ...commands } }),
   };
@@ -59,14 +56,10 @@ function published({ private: _, devDependencies: __, ...manifest }, folder) {
 
 const commands = { rookery: './bin/rookery.mjs', synctl: './bin/synctl.mjs' };
 
+/** Own packages with the versions of this release. */
 function dependenciesOf({ name, dependencies = {} }) {
-  const all = Object.entries({ ...dependencies, ...(name === '@rookery/homeserver' && { '@rookery/ctl': '*' }) }).map(
-    ([other, range]) => [other, versions.get(other) ?? range],
-  );
-  return {
-    dependencies: Object.fromEntries(all.filter(([other]) => !optional.has(other))),
-    optionalDependencies: Object.fromEntries(all.filter(([other]) => optional.has(other))),
-  };
+  const all = { ...dependencies, ...(name === '@rookery/homeserver' && { '@rookery/ctl': '*' }) };
+  return Object.fromEntries(Object.entries(all).map(([other, range]) => [other, versions.get(other) ?? range]));
 }
 
 function readme({ name, description }) {

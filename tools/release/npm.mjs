@@ -1,5 +1,5 @@
 // The npm packages of this release, each complete, all installed together in an empty folder with nothing else but the registry:
-// what is for others loads, the server runs, with its optional libraries and without them.
+// what is for others loads, and the server runs.
 import { existsSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { projectNode, root } from '../lib.mjs';
@@ -26,7 +26,7 @@ export function serverPackages(packed) {
     if (needed.has(name)) return;
     needed.add(name);
     const manifest = JSON.parse(command('tar', ['xzOf', packed.get(name), 'package/package.json']));
-    for (const next of Object.keys({ ...manifest.dependencies, ...manifest.optionalDependencies })) {
+    for (const next of Object.keys(manifest.dependencies ?? {})) {
       if (packed.has(next)) visit(next);
       else if (next.startsWith('@rookery/')) throw new Error(`${name} needs ${next}, which is not published`);
     }
@@ -35,15 +35,15 @@ export function serverPackages(packed) {
   return new Map([...packed].filter(([name]) => needed.has(name)));
 }
 
-/** Installs packages into a folder from their files, everything else from the registry. @param options of npm */
-export function installFiles(folder, packages, options = []) {
+/** Installs packages into a folder from their files, everything else from the registry. */
+export function installFiles(folder, packages) {
   mkdirSync(folder, { recursive: true });
   const dependencies = Object.fromEntries([...packages].map(([name, file]) => [name, `file:${file}`]));
   writeFileSync(
     join(folder, 'package.json'),
     JSON.stringify({ private: true, type: 'module', dependencies }, null, 2) + '\n',
   );
-  command('npm', ['install', ...quiet, ...options], { cwd: folder });
+  command('npm', ['install', ...quiet], { cwd: folder });
 }
 
 /** The server's programs in a folder where it was installed. */
@@ -70,11 +70,4 @@ export async function tryPackages(packed, work) {
   }
   await tryServer(...programsIn(whole));
   rmSync(whole, { recursive: true, force: true });
-  // A server on SQLite misses nothing of what is optional.
-  const lean = join(work, 'lean');
-  installFiles(lean, serverPackages(packed), ['--omit=optional']);
-  for (const name of ['pg', 'sharp', 'nodemailer', 'openid-client'])
-    if (existsSync(join(lean, 'node_modules', name))) throw new Error(`${name} is installed though it was left out`);
-  await tryServer(...programsIn(lean));
-  rmSync(lean, { recursive: true, force: true });
 }
