@@ -12,7 +12,7 @@ describe('encrypted rooms shared with a live Synapse', () => {
   const clients: MatrixClient[] = [];
   beforeAll(async () => {
     federation = await Federation.start('postgres');
-  }, 120_000);
+  }, 400_000);
   afterAll(async () => {
     for (const client of clients) client.stopClient();
     await federation?.remove();
@@ -83,6 +83,6 @@ describe('encrypted rooms shared with a live Synapse', () => {
       await second.client.logout();
       await eventually(async () => !(await devicesOfBob()).includes(login.device_id), patienceMs);
     },
-    240_000,
+    600_000,
   );
 });

@@ -24,7 +24,7 @@ describe.each(databaseKinds)('history shared with a live Synapse (%s)', (databas
   let federation: Federation;
   beforeAll(async () => {
     federation = await Federation.start(database);
-  }, 120_000);
+  }, 400_000);
   afterAll(() => federation?.remove());
 
   // Where the other server makes the events, one round shows what there is to see: it takes minutes for them.

@@ -14,7 +14,7 @@ describe('a live Synapse and this server, both killed while they are busy', () =
   let federation: Federation;
   beforeAll(async () => {
     federation = await Federation.start('postgres');
-  }, 120_000);
+  }, 400_000);
   afterAll(() => federation?.remove());
 
   it(
@@ -63,6 +63,6 @@ describe('a live Synapse and this server, both killed while they are busy', () =
         expect(said.length).toBeGreaterThan(kills);
       }
     },
-    240_000 + kills * 30_000,
+    240_000 + kills * 80_000,
   );
 });

@@ -18,7 +18,7 @@ describe.each(databaseKinds)('rooms shared with a live Synapse (%s)', (database)
     federation = await Federation.start(database);
     identity = new IdentityServer(federation.authority);
     await identity.start();
-  }, 120_000);
+  }, 400_000);
   afterAll(async () => {
     await identity?.stop();
     await federation?.remove();
@@ -118,7 +118,7 @@ describe.each(databaseKinds)('rooms shared with a live Synapse (%s)', (database)
         await agree(ann, bob, next);
         await agree(ann, bob, roomId);
       },
-      400_000,
+      900_000,
     );
 
     /** Whoever is in one room may come into another. */
@@ -218,7 +218,7 @@ describe.each(databaseKinds)('rooms shared with a live Synapse (%s)', (database)
         return state.some((event) => event.state_key === bob.userId && event.content['displayname'] === 'Bobby');
       }, patienceMs);
       await agree(ann, bob, roomId);
-    }, 200_000);
+    }, 600_000);
 
     it('media, the directory, aliases and spaces are found by the other side', async () => {
       const [home, away] = peers(side);
@@ -263,6 +263,6 @@ describe.each(databaseKinds)('rooms shared with a live Synapse (%s)', (database)
         `/_matrix/client/v1/rooms/${encodeURIComponent(space)}/hierarchy`,
       );
       expect(seen.rooms.map((room) => room.room_id)).toEqual([space, roomId]);
-    }, 200_000);
+    }, 600_000);
   });
 });

@@ -1,7 +1,7 @@
 import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { OutboundHttp } from '@rookery/http';
-import { Clock, Config, Logger, type Timer } from '@rookery/platform';
+import { BackgroundTasks, Clock, Config, Logger, type Timer } from '@rookery/platform';
 import { forgetDailyVisits, noteDailyVisits } from '@rookery/users';
 import { usageReport } from './usage-report.js';
 
@@ -15,8 +15,7 @@ const visitsEveryMs = 3_600_000;
  */
 @Injectable()
 export class UsageReporter implements OnModuleInit, OnModuleDestroy {
-  readonly #timers: Timer[] = [];
-  readonly #ending = new AbortController();
+  #first: Timer | undefined;
   #startedMs = 0;
 
   constructor(
@@ -25,25 +24,28 @@ export class UsageReporter implements OnModuleInit, OnModuleDestroy {
     private readonly clock: Clock,
     private readonly config: Config,
     private readonly logger: Logger,
+    private readonly tasks: BackgroundTasks,
   ) {}
 
   onModuleInit(): void {
     if (this.config.get('report_stats') !== true) return;
     this.#startedMs = this.clock.monotonicMs();
-    this.#timers.push(
-      this.clock.every(visitsEveryMs, () => this.#guarded('note who was there', () => this.#noteVisits())),
-      this.clock.after(firstAfterMs, () => this.#guarded('send the usage report', () => this.send())),
-      this.clock.every(reportEveryMs, () => this.#guarded('send the usage report', () => this.send())),
-    );
+    const role = 'background';
+    this.tasks.add({ name: 'note_daily_visits', role, everyMs: visitsEveryMs, run: () => this.#noteVisits() }).start();
+    const report = this.tasks.add({
+      ...({ name: 'report_usage', role, everyMs: reportEveryMs } as const),
+      run: (signal) => this.send(signal),
+    });
+    report.start();
+    this.#first = this.clock.after(firstAfterMs, () => void report.run());
   }
 
   onModuleDestroy(): void {
-    this.#ending.abort();
-    for (const timer of this.#timers) timer.cancel();
+    this.#first?.cancel();
   }
 
   /** Sends one report. @throws OutboundError when the collector cannot be reached */
-  async send(): Promise<void> {
+  async send(signal: AbortSignal): Promise<void> {
     await this.#noteVisits();
     const uptimeSeconds = (this.clock.monotonicMs() - this.#startedMs) / 1000;
     const { user, system } = process.cpuUsage();
@@ -58,7 +60,7 @@ export class UsageReporter implements OnModuleInit, OnModuleDestroy {
       headers: { 'content-type': 'application/json' },
       body: JSON.stringify(report),
       operatorsChoice: true,
-      signal: this.#ending.signal,
+      signal,
     });
     if (answer.status >= 300) this.logger.warn('The usage report was not taken', { status: answer.status });
   }
@@ -72,11 +74,5 @@ export class UsageReporter implements OnModuleInit, OnModuleDestroy {
       },
       { name: 'note_daily_visits' },
     );
-  }
-
-  #guarded(what: string, work: () => Promise<void>): void {
-    work().catch((error: unknown) => {
-      if (!this.#ending.signal.aborted) this.logger.warn(`Could not ${what}`, { err: error });
-    });
   }
 }
