@@ -85,4 +85,17 @@ describe('turns at large answers', () => {
     expect(log).toEqual(['a1', 'a2', 'a3 429', 'a4']);
     expect(turns.making).toBe(2);
   });
+
+  it('forgets nobody who comes again while the last of before are put away', async () => {
+    const [first, second] = ['a1', 'a2'].map((name) => take('a', name));
+    let ends: (() => void)[] = [];
+    first!();
+    // Between what follows the first ending and what follows the second.
+    setImmediate(() => (ends = ['a3', 'a4', 'a5'].map((name) => take('a', name))));
+    second!();
+    await settled();
+    ends[0]!();
+    await settled();
+    expect(log).toEqual(['a1', 'a2', 'a3', 'a4', 'a5']);
+  });
 });

@@ -146,8 +146,9 @@ export class AnswerTurns {
     return holder;
   }
 
-  #tidy(name: string, { making, waiting }: Holder): void {
-    if (making === 0 && waiting.size === 0) {
+  #tidy(name: string, holder: Holder): void {
+    // It may have come again meanwhile, under the same name: that one is still needed.
+    if (holder.making === 0 && holder.waiting.size === 0 && this.#holders.get(name) === holder) {
       this.#holders.delete(name);
       this.#ready.delete(name);
     }
