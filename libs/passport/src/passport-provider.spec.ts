@@ -234,7 +234,7 @@ it('a strategy of somebody else, as it was published, signs people on', async ()
     const step = await begin(provider);
     const state = 'redirect' in step ? new URL(step.redirect).searchParams.get('state') : undefined;
     expect(state).toEqual(expect.any(String));
-    expect(await goOn(provider, step, `?code=c&state=${state}`)).toMatchObject({
+    expect(await goOn(provider, step, `?code=c&state=${encodeURIComponent(state ?? '')}`)).toMatchObject({
       identity: { remoteId: 's1', claims: { displayName: 'Anna Example' } },
     });
     expect(await goOn(provider, step, '?code=c&state=another')).toMatchObject({ refused: { status: 403 } });

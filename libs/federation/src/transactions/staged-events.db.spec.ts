@@ -332,7 +332,9 @@ eachDatabase('events that wait for their rooms', (open) => {
     await eventually(() => clock.pendingTimers === 1);
     await staged.stage('honest.test', [late]);
     await empty();
-    expect(asked).toEqual([origin, origin, 'honest.test']);
+    // The first may be asked once more, or not, before the second has its turn.
+    expect([...new Set(asked)]).toEqual([origin, 'honest.test']);
+    expect(asked.at(-1)).toBe('honest.test');
   });
 
   it('wait for nobody longer than is good', async () => {
