@@ -2,6 +2,8 @@ import { join } from 'node:path';
 import { createTestHomeserver, type TestHomeserver, type TestHomeserverOptions } from '@rookery/testing';
 import type { DialectName } from '@rookery/database';
 
+import { probe } from './fixtures/probe.js';
+
 export { type Fired, probe } from './fixtures/probe.js';
 
 /** What a method of the API gave, or how it failed. */
@@ -18,12 +20,13 @@ export interface ProbeServer extends TestHomeserver {
   call(path: string, ...args: unknown[]): Promise<Called>;
 }
 
-/** Starts a server with the probe. */
+/** Starts a server with the probe, which has forgotten what another file of tests told it: they may share a process. */
 export async function startProbe(
   database: DialectName,
   settings: TestHomeserverOptions['settings'] = {},
   options: TestHomeserverOptions = {},
 ): Promise<ProbeServer> {
+  probe.reset();
   const module = join(import.meta.dirname, 'fixtures/probe.ts');
   const homeserver = await createTestHomeserver({
     ...options,
