@@ -1,8 +1,7 @@
 import { Injectable } from '@nestjs/common';
-import { Database, type SqlBool } from '@rookery/database';
+import { Database } from '@rookery/database';
 import type { Membership } from '@rookery/matrix-types';
 import { membershipsOfUserSql } from './membership-reader.js';
-import { servableSql } from '../model/servable-sql.js';
 
 /** A user's membership of a room as it was at some position. */
 export interface PastMembership {
@@ -62,20 +61,8 @@ export class MembershipHistory {
    * Rooms that the user never was in are absent. One query.
    */
   async lastStays(userId: string, roomIds: readonly string[]): Promise<Map<string, number>> {
-    if (roomIds.length === 0) return new Map();
-    const rows = await this.database.query<{ room_id: string; is_in: SqlBool; ended: number | null }>(
-      `SELECT j.room_id, COALESCE(l.membership, '') = 'join' AS is_in,
-         (SELECT MIN(m.event_stream_ordering) FROM room_memberships m JOIN events x ON x.event_id = m.event_id
-          WHERE m.room_id = j.room_id AND m.user_id = ? AND m.event_stream_ordering > j.last
-            AND ${servableSql('x.')}) AS ended
-       FROM (SELECT m.room_id, MAX(m.event_stream_ordering) AS last FROM room_memberships m
-             JOIN events e ON e.event_id = m.event_id
-             WHERE ${this.database.dialect.anyOf('m.room_id')} AND m.user_id = ? AND m.membership = 'join'
-               AND ${servableSql('e.')} GROUP BY m.room_id) AS j
-       LEFT JOIN local_current_membership l ON l.room_id = j.room_id AND l.user_id = ?`,
-      [userId, roomIds, userId, userId],
-    );
-    return new Map(rows.map((row) => [row.room_id, row.is_in ? Infinity : (row.ended ?? Infinity)]));
+    const rows = await this.#lastStays(userId, roomIds, Number.MAX_SAFE_INTEGER);
+    return new Map(rows.map((row) => [row.room_id, row.event_stream_ordering ?? Infinity]));
   }
 
   /**
@@ -83,23 +70,36 @@ export class MembershipHistory {
    * absent. One query.
    */
   async endsOfStays(userId: string, roomIds: readonly string[], upTo?: number): Promise<Map<string, StayEnd>> {
-    if (roomIds.length === 0) return new Map();
-    const position = upTo ?? Number.MAX_SAFE_INTEGER;
-    const rows = await this.database.query<{ room_id: string; event_id: string; event_stream_ordering: number }>(
-      `SELECT m.room_id, m.event_id, m.event_stream_ordering FROM (
-         SELECT j.room_id,
-           (SELECT MIN(n.event_stream_ordering) FROM room_memberships n JOIN events x ON x.event_id = n.event_id
-            WHERE n.room_id = j.room_id AND n.user_id = ? AND n.event_stream_ordering > j.last
-              AND n.event_stream_ordering <= ? AND ${servableSql('x.')}) AS ended
-         FROM (SELECT r.room_id, MAX(r.event_stream_ordering) AS last FROM room_memberships r
-               JOIN events e ON e.event_id = r.event_id
-               WHERE ${this.database.dialect.anyOf('r.room_id')} AND r.user_id = ? AND r.membership = 'join'
-                 AND r.event_stream_ordering <= ? AND ${servableSql('e.')} GROUP BY r.room_id) AS j) AS s
-       JOIN room_memberships m ON m.room_id = s.room_id AND m.user_id = ? AND m.event_stream_ordering = s.ended`,
-      [userId, position, roomIds, userId, position, userId],
-    );
+    const rows = await this.#lastStays(userId, roomIds, upTo ?? Number.MAX_SAFE_INTEGER);
     return new Map(
-      rows.map((row) => [row.room_id, { eventId: row.event_id, streamOrdering: row.event_stream_ordering }]),
+      rows.flatMap(({ room_id: roomId, event_id: eventId, event_stream_ordering: streamOrdering }) =>
+        eventId === null || streamOrdering === null ? [] : [[roomId, { eventId, streamOrdering }]],
+      ),
+    );
+  }
+
+  /**
+   * The last stay in each room, with what ended it. Told by what counted and when: state resolution ends a stay with a
+   * member event that is older than it.
+   */
+  async #lastStays(
+    userId: string,
+    roomIds: readonly string[],
+    upTo: number,
+  ): Promise<{ room_id: string; event_id: string | null; event_stream_ordering: number | null }[]> {
+    if (roomIds.length === 0) return [];
+    const { dialect } = this.database;
+    return this.database.query(
+      `WITH a AS (${membershipsOfUserSql(
+        ` AND ${dialect.anyOf('d.room_id')} AND d.stream_id <= ?`,
+        ` AND ${dialect.anyOf('m.room_id')} AND m.event_stream_ordering <= ?`,
+      )})
+       SELECT j.room_id, n.event_id, n.event_stream_ordering
+       FROM (SELECT room_id, MAX(event_stream_ordering) AS last FROM a WHERE membership = 'join' GROUP BY room_id) AS j
+       LEFT JOIN a n ON n.room_id = j.room_id AND n.event_stream_ordering =
+         (SELECT MIN(b.event_stream_ordering) FROM a b
+          WHERE b.room_id = j.room_id AND b.event_stream_ordering > j.last)`,
+      [userId, roomIds, upTo, userId, roomIds, upTo],
     );
   }
 
