@@ -41,7 +41,17 @@ import {
   SystemClock,
   SystemIds,
 } from '@rookery/platform';
-import { type Bus, InProcessBus, Notifier, Streams } from '@rookery/replication';
+import {
+  type Bus,
+  InProcessBus,
+  InProcessRpc,
+  Invalidations,
+  LocalRoles,
+  Notifier,
+  type Roles,
+  type Rpc,
+  Streams,
+} from '@rookery/replication';
 import { queueEdgesRepair, RoomHooks } from '@rookery/rooms';
 import { Mailer, mailerOptionsOf, Pages, pagesOptionsOf } from '@rookery/templates';
 import { hasAccounts, MonthlyActiveUsers, StoredRateLimitOverrides, UserHooks } from '@rookery/users';
@@ -285,6 +295,9 @@ export class Homeserver {
       logger.child('background'),
       config.get('enable_metrics') ? metrics : undefined,
     );
+    const rpc: Rpc = new InProcessRpc();
+    const roles: Roles = new LocalRoles(rpc);
+    tasks.runOnly((role) => roles.holdsAny(role));
     let claim: DatabaseClaim | undefined;
 
     lifecycle.on('migrate', {
@@ -345,7 +358,10 @@ export class Homeserver {
             database,
             bus,
             notifier,
-            streams: new Streams(database, notifier),
+            streams: new Streams(database, notifier, { rpc }),
+            rpc,
+            roles,
+            invalidations: new Invalidations(rpc),
             ownKeys,
             nameResolver,
             dispatcher,
@@ -398,6 +414,7 @@ export class Homeserver {
       },
     });
 
+    lifecycle.on('listen', { name: 'roles', start: () => roles.start(), stop: () => roles.stop() });
     lifecycle.on('listen', {
       name: 'listeners',
       start: async () => {

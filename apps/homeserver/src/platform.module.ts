@@ -5,7 +5,7 @@ import { NameResolver, OwnKeys, ServerSoftware } from '@rookery/federation-clien
 import { OutboundHttp, RateLimiter } from '@rookery/http';
 import { ModuleDispatcher } from '@rookery/module-host';
 import { BackgroundTasks, Clock, Config, Ids, Lifecycle, Logger, Metrics } from '@rookery/platform';
-import { Bus, Notifier, Streams } from '@rookery/replication';
+import { Bus, Invalidations, Notifier, Roles, Rpc, Streams } from '@rookery/replication';
 import { Mailer, Pages } from '@rookery/templates';
 import { StoredRateLimitOverrides } from '@rookery/users';
 
@@ -23,6 +23,9 @@ export interface PlatformParts {
   readonly bus: Bus;
   readonly notifier: Notifier;
   readonly streams: Streams;
+  readonly rpc: Rpc;
+  readonly roles: Roles;
+  readonly invalidations: Invalidations;
   readonly rateLimiter: RateLimiter;
   readonly outboundHttp: OutboundHttp;
   readonly dispatcher: ModuleDispatcher;
@@ -57,6 +60,9 @@ export class PlatformModule {
       { provide: Bus, useValue: parts.bus },
       { provide: Notifier, useValue: parts.notifier },
       { provide: Streams, useValue: parts.streams },
+      { provide: Rpc, useValue: parts.rpc },
+      { provide: Roles, useValue: parts.roles },
+      { provide: Invalidations, useValue: parts.invalidations },
       { provide: RateLimiter, useValue: parts.rateLimiter },
       { provide: OutboundHttp, useValue: parts.outboundHttp },
       { provide: ModuleDispatcher, useValue: parts.dispatcher },

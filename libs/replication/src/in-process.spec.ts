@@ -1,7 +1,7 @@
 import { describeBus, FakeClock } from '@rookery/testing';
 import { DeadlineWheel } from './deadline-wheel.js';
 import { type BusMessage, defineRpc, InProcessBus } from './index.js';
-import { InProcessRpc } from './rpc.js';
+import { InProcessRpc } from './rpc/rpc.js';
 
 describeBus('InProcessBus', async () => {
   const bus = new InProcessBus();

@@ -1,10 +1,13 @@
-/** Streams, the bus that announces them, remote calls. */
+/** Streams, the bus that announces them, remote calls, who does what. */
 export { Bus, type BusMessage, InProcessBus } from './bus.js';
 export { cursorOf, forgetCursor, forgetCursors, saveCursor } from './cursor.query.js';
 export { Follower, inBatches } from './follower.js';
+export { Invalidations } from './invalidations.js';
 export { replicationMigrations } from './migrations.js';
 export { Notifier } from './notifier.js';
-export { defineRpc } from './rpc.js';
+export { LocalRoles } from './roles/local-roles.js';
+export { Roles } from './roles/roles.js';
+export { defineRpc, InProcessRpc, Rpc } from './rpc/rpc.js';
 export { type ChangedKeys, type News, Stream } from './streams/stream.js';
 export { defineStream, type KeysOf, type StreamReader, type StreamRow } from './streams/stream-definition.js';
 export { Streams } from './streams/streams.js';

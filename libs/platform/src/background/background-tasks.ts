@@ -61,6 +61,7 @@ class Task implements BackgroundTask {
     private readonly clock: Clock,
     private readonly logger: Logger,
     private readonly watch: ((name: string) => (cost: DatabaseCost) => void) | undefined,
+    private readonly isOurs: (role: string) => boolean,
   ) {}
 
   get hasStarted(): boolean {
@@ -68,7 +69,11 @@ class Task implements BackgroundTask {
   }
 
   start(): void {
-    if (!this.#stopping.signal.aborted) this.#timer ??= this.clock.every(this.options.everyMs, () => void this.run());
+    if (this.#stopping.signal.aborted) return;
+    const { everyMs, role } = this.options;
+    this.#timer ??= this.clock.every(everyMs, () => {
+      if (role === 'every_process' || this.isOurs(role)) void this.run();
+    });
   }
 
   run(): Promise<void> {
@@ -118,6 +123,7 @@ export class BackgroundTasks {
   readonly #logger: Logger;
   readonly #watch: ((name: string) => (cost: DatabaseCost) => void) | undefined;
   readonly #tasks = new Map<string, Task>();
+  #isOurs: (role: string) => boolean = () => true;
 
   /** @param metrics absent where nobody counts */
   constructor(clock: Clock, logger: Logger = new SilentLogger(), metrics?: Metrics) {
@@ -129,9 +135,14 @@ export class BackgroundTasks {
   /** Declares a task; it begins with {@link BackgroundTask.start}. @throws Error when there is one of this name */
   add(options: BackgroundTaskOptions): BackgroundTask {
     if (this.#tasks.has(options.name)) throw new Error(`There are two background tasks ${options.name}`);
-    const task = new Task(options, this.#clock, this.#logger, this.#watch);
+    const task = new Task(options, this.#clock, this.#logger, this.#watch, (role) => this.#isOurs(role));
     this.#tasks.set(options.name, task);
     return task;
+  }
+
+  /** Says whether this process has a role, where a server has several: tasks of the others do not run by themselves here. */
+  runOnly(isOurs: (role: string) => boolean): void {
+    this.#isOurs = isOurs;
   }
 
   /** What is known of every task that has begun, by name. */

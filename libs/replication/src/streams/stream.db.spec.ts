@@ -1,7 +1,7 @@
 import { type Database, databaseMigrations } from '@rookery/database';
 import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
 import { type Bus, defineRpc, defineStream, InProcessBus, Notifier, Streams } from '../index.js';
-import { InProcessRpc } from '../rpc.js';
+import { InProcessRpc } from '../rpc/rpc.js';
 import { StreamWriters } from './stream-writers.js';
 
 const notes = defineStream({ name: 'notes', keys: { user: {}, room: {} }, takenUpTo: async () => 7 });

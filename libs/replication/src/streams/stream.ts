@@ -1,7 +1,7 @@
 import { type Database, StreamIds, type Tx } from '@rookery/database';
 import type { BusMessage } from '../bus.js';
 import type { Audience, Keys, Notifier } from '../notifier.js';
-import type { Rpc, RpcMethod } from '../rpc.js';
+import type { Rpc, RpcMethod } from '../rpc/rpc.js';
 import { StreamChangeCache } from './stream-change-cache.js';
 import type { StreamDefinition } from './stream-definition.js';
 import type { StreamWriters } from './stream-writers.js';

@@ -1,6 +1,6 @@
 import type { Database } from '@rookery/database';
 import type { Notifier } from '../notifier.js';
-import { InProcessRpc, type Rpc } from '../rpc.js';
+import { InProcessRpc, type Rpc } from '../rpc/rpc.js';
 import { Stream } from './stream.js';
 import type { KeysOf, StreamDefinition } from './stream-definition.js';
 import { StreamWriters } from './stream-writers.js';

@@ -19,14 +19,23 @@ export abstract class Rpc {
     handler: (request: Request) => Promise<Response>,
   ): void;
   /**
-   * Rejects as the handler did.
-   * @param instance name of the process to ask; the main one unless told
+   * Rejects as the handler did: a MatrixError arrives as one.
+   * @param instance name of the process to ask; this one unless told
    */
   abstract call<Request, Response>(
     method: RpcMethod<Request, Response>,
     request: Request,
     instance?: string,
   ): Promise<Response>;
+  /**
+   * Calls every other process. Resolves once each has answered, whatever it did, or has lost the right to answer clients; at the
+   * latest after some seconds. Never rejects. Costs nothing where there is no other.
+   * @returns the answers of those that gave one, by the name of the process
+   */
+  abstract callOthers<Request, Response>(
+    method: RpcMethod<Request, Response>,
+    request: Request,
+  ): Promise<ReadonlyMap<string, Response>>;
 }
 
 /** Calls within a server that is a single process: every instance is this one. */
@@ -45,5 +54,9 @@ export class InProcessRpc extends Rpc {
     const handler = this.#handlers.get(method.name) as ((request: Request) => Promise<Response>) | undefined;
     if (!handler) throw new Error(`Nobody answers the call ${method.name}`);
     return handler(request);
+  }
+
+  callOthers<Request, Response>(): Promise<ReadonlyMap<string, Response>> {
+    return Promise.resolve(new Map<string, Response>());
   }
 }
