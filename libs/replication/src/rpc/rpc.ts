@@ -56,7 +56,7 @@ export class InProcessRpc extends Rpc {
     return handler(request);
   }
 
-  callOthers<Request, Response>(): Promise<ReadonlyMap<string, Response>> {
+  callOthers<_Request, Response>(): Promise<ReadonlyMap<string, Response>> {
     return Promise.resolve(new Map<string, Response>());
   }
 }
