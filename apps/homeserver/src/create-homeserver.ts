@@ -6,18 +6,24 @@ import {
   type BackgroundUpdate,
   BackgroundUpdates,
   checkDatabaseOptions,
+  checkServable,
   claimDatabase,
   type Database,
+  DatabaseBesideWriter,
   type DatabaseClaim,
   type DatabaseOptions,
   migrate,
   openDatabase,
+  pendingMigrations,
+  readSchemaState,
 } from '@rookery/database';
 import { EphemeralHooks, PresenceService } from '@rookery/ephemeral';
 import { type NameResolver, ServerSoftware, SystemNameResolver } from '@rookery/federation-client';
 import {
   type BoundAddress,
   checkTls,
+  type ForwardingOptions,
+  type ProcessAddress,
   HttpApp,
   httpSettingsOf,
   LeakyBucketRateLimiter,
@@ -51,6 +57,7 @@ import {
   type Roles,
   type Rpc,
   Streams,
+  StreamWriters,
 } from '@rookery/replication';
 import { queueEdgesRepair, RoomHooks } from '@rookery/rooms';
 import { Mailer, mailerOptionsOf, Pages, pagesOptionsOf } from '@rookery/templates';
@@ -59,6 +66,7 @@ import { backgroundUpdateSettingsOf } from './module-api/background-update-contr
 import { ModuleServices } from './module-api/module-services.js';
 import { AdministratorsRateLimits, ModuleRateLimiter } from './module-api/rate-limits.js';
 import type { PlatformParts } from './platform.module.js';
+import { isBesideWriter, type ProcessPlace } from './process-place.js';
 import { databaseProblem, isDatabaseThere } from './database-health.js';
 import { databaseOptions } from './database-options.js';
 import { RootModule } from './root.module.js';
@@ -87,6 +95,8 @@ export interface HomeserverOverrides {
   readonly nameResolver?: NameResolver;
   /** More modules, behind those of the settings. */
   readonly modules?: readonly ModuleEntry[];
+  /** Where it is among other processes; the whole server unless told. */
+  readonly place?: ProcessPlace;
   /** More background updates, beside those of the libs. */
   readonly backgroundUpdates?: readonly BackgroundUpdate[];
 }
@@ -143,14 +153,15 @@ export class Homeserver {
     const ids = overrides.ids ?? new SystemIds();
     const logger = overrides.logger ?? PinoLogger.create(loggerOptions(config));
     const metrics = new Metrics(config.serverName);
-    const lifecycle = new Lifecycle(clock, logger);
+    const { place } = overrides;
+    const lifecycle = new Lifecycle(clock, logger, isBesideWriter(place));
     // Numbers of every call cost something: they are kept where somebody can read them.
     const shown = config.get('enable_metrics') ? { metrics } : {};
     const modules = new ModuleHost({ clock, logger, ...shown, configDir: config.configDir });
     const server = new Homeserver(config, logger, lifecycle, modules);
     server.#moreModules = overrides.modules ?? [];
     server.#plan({
-      ...{ clock, ids, metrics, rehearsalFolder },
+      ...{ clock, ids, metrics, rehearsalFolder, place },
       nameResolver: overrides.nameResolver ?? new SystemNameResolver(clock),
       entries: rehearsalFolder === undefined ? [...moduleEntriesOf(config), ...server.#moreModules] : [],
       updates: [...backgroundUpdates, ...(overrides.backgroundUpdates ?? [])],
@@ -244,6 +255,11 @@ export class Homeserver {
     guardProcess(() => this.modules.running, this.logger.child('modules'));
   }
 
+  /** Where other processes of the server reach it. */
+  get fellowsAddress(): ProcessAddress | undefined {
+    return this.#http?.fellowsAddress;
+  }
+
   /** Where the server listens. */
   get addresses(): readonly BoundAddress[] {
     return this.#http?.addresses ?? [];
@@ -276,6 +292,7 @@ export class Homeserver {
     entries,
     updates,
     rehearsalFolder,
+    place,
   }: {
     clock: Clock;
     ids: Ids;
@@ -284,10 +301,13 @@ export class Homeserver {
     entries: readonly ModuleEntry[];
     updates: readonly BackgroundUpdate[];
     rehearsalFolder: string | undefined;
+    place: ProcessPlace | undefined;
   }): void {
     const { config, lifecycle, logger, modules } = this;
-    const bus: Bus = new InProcessBus();
+    const isBeside = isBesideWriter(place);
+    const bus: Bus = place?.bus ?? new InProcessBus();
     const notifier = new Notifier(clock, bus, {
+      instance: place?.name,
       onDelivered: config.get('enable_metrics') ? wakeMetrics(metrics) : undefined,
     });
     const tasks = new BackgroundTasks(
@@ -295,9 +315,9 @@ export class Homeserver {
       logger.child('background'),
       config.get('enable_metrics') ? metrics : undefined,
     );
-    const rpc: Rpc = new InProcessRpc();
+    const rpc: Rpc = place?.rpc ?? new InProcessRpc();
     const roles: Roles = new LocalRoles(rpc);
-    tasks.runOnly((role) => roles.holdsAny(role));
+    tasks.runOnly((role) => !isBeside && roles.holdsAny(role));
     let claim: DatabaseClaim | undefined;
 
     lifecycle.on('migrate', {
@@ -310,6 +330,11 @@ export class Homeserver {
             : { name: 'sqlite3', path: join(rehearsalFolder, 'homeserver.db') };
         const log = logger.child('database');
         this.#database = await openDatabase(options, clock, log, observers?.onTransaction, observers?.onStatement);
+        if (isBeside) {
+          this.#database = new DatabaseBesideWriter(this.#database);
+          await checkSchema(this.#database);
+          return;
+        }
         claim = await claimDatabase(options, { logger: log });
         void claim.lost.then((reason) => {
           log.error('Another server has the database now: this one stops', { reason: reason.message });
@@ -358,10 +383,13 @@ export class Homeserver {
             database,
             bus,
             notifier,
-            streams: new Streams(database, notifier, { rpc }),
+            streams: new Streams(database, notifier, {
+              writers: new StreamWriters(place?.name, {}, place?.writer),
+              rpc,
+            }),
             rpc,
             roles,
-            invalidations: new Invalidations(rpc),
+            invalidations: new Invalidations(notifier),
             ownKeys,
             nameResolver,
             dispatcher,
@@ -381,6 +409,7 @@ export class Homeserver {
           ...{ clock, ids, logger: logger.child('http') },
           metrics: config.get('enable_metrics') ? metrics : undefined,
           explain: databaseProblem,
+          forwarding: place && forwardingOf(place),
           notFoundPage: () => pages.page('not_found.html'),
           healthy: () => isDatabaseThere(database, clock),
         });
@@ -426,6 +455,24 @@ export class Homeserver {
       },
     });
   }
+}
+
+/** How requests go to the process that writes, and answers wait for what others have to know. */
+function forwardingOf(place: ProcessPlace): ForwardingOptions {
+  const { bus, secret } = place;
+  const told = (): Promise<void> | undefined => bus.told();
+  if (place.name === place.writer) return { secret, listen: place.listen, told };
+  const heard = (): Promise<void> | undefined => bus.heard()?.then(() => undefined);
+  return { secret, writer: place.writerAddress, heard, told };
+}
+
+/** A process beside the one that writes changes no schema. @throws StartupError when that one has yet to */
+async function checkSchema(database: Database): Promise<void> {
+  const state = await readSchemaState(database);
+  checkServable(state, migrations);
+  const pending = pendingMigrations(state, migrations);
+  if (pending.length > 0)
+    throw new StartupError('The database needs an upgrade: start the process that writes first, which does that');
 }
 
 /** Sends the server's mails; `undefined` when the settings name no sender. */

@@ -1,4 +1,5 @@
 /** The homeserver as a library: for tests, and for programs that embed it. */
+export type { ProcessPlace } from './process-place.js';
 export { Homeserver, type HomeserverOverrides, type ReloadReport } from './create-homeserver.js';
 export { deleteModuleData } from './module-api/module-data.query.js';
 export { forgetModule } from './module-api/forget-module.js';

@@ -84,6 +84,11 @@ export interface WriteOptions {
    */
   readonly happened?: (db: Db) => Promise<boolean>;
   /**
+   * Where several processes share the database: any of them may write this. Everything else is written by one alone; the others
+   * are refused with an `OnlyAtWriterError`.
+   */
+  readonly anyProcess?: boolean;
+  /**
    * What is deleted is meant to be gone: SQLite overwrites it in the file, which costs time, and once {@link Database.reclaim}
    * has nothing more to do no older copy lies in its log or in unused pages. PostgreSQL does as much when it vacuums, by itself.
    */
@@ -99,8 +104,8 @@ export interface WriteOptions {
  */
 export abstract class Database implements Db {
   abstract readonly dialect: Dialect;
-  /** Other processes of the server write as well: numbers come from the database each time, never from a reserved block. */
-  readonly isShared: boolean = false;
+  /** Whether another process writes, and this one only where any may ({@link WriteOptions.anyProcess}). */
+  readonly isBesideWriter: boolean = false;
   abstract query<Row>(sql: string, params?: readonly SqlValue[]): Promise<Row[]>;
   abstract get<Row>(sql: string, params?: readonly SqlValue[]): Promise<Row | undefined>;
   /**

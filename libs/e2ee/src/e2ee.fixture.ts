@@ -17,7 +17,7 @@ import {
   SilentLogger,
   SystemIds,
 } from '@rookery/platform';
-import { InProcessBus, Notifier, replicationMigrations, Streams } from '@rookery/replication';
+import { InProcessBus, Invalidations, Notifier, replicationMigrations, Streams } from '@rookery/replication';
 import { JoinService, RoomCreation, roomsMigrations, RoomsWriterModule } from '@rookery/rooms';
 import { AccountService, SessionService, usersMigrations } from '@rookery/users';
 import { E2eeModule } from './e2ee.module.js';
@@ -70,6 +70,7 @@ export async function buildE2ee(parts: E2eeFixtureParts): Promise<E2eeFixture> {
     },
     { provide: Notifier, useValue: notifier },
     { provide: Streams, useValue: new Streams(parts.database, notifier) },
+    { provide: Invalidations, useValue: new Invalidations(notifier) },
     { provide: ModuleDispatcher, useValue: new ModuleDispatcher() },
     { provide: OutboundHttp, useValue: {} },
     { provide: SigningKey, useValue: SigningKey.fromSeed('test', new Uint8Array(32).fill(7)) },

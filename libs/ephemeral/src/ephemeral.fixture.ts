@@ -15,7 +15,7 @@ import {
   SilentLogger,
   SystemIds,
 } from '@rookery/platform';
-import { InProcessBus, Notifier, replicationMigrations, Streams } from '@rookery/replication';
+import { InProcessBus, Invalidations, Notifier, replicationMigrations, Streams } from '@rookery/replication';
 import { EventCreation, JoinService, RoomCreation, roomsMigrations, RoomsWriterModule } from '@rookery/rooms';
 import { usersMigrations } from '@rookery/users';
 import { EphemeralModule } from './ephemeral.module.js';
@@ -69,6 +69,7 @@ export async function buildEphemeral(parts: EphemeralFixtureParts): Promise<Ephe
     { provide: RateLimiter, useValue: new Unlimited() },
     { provide: Notifier, useValue: notifier },
     { provide: Streams, useValue: new Streams(parts.database, notifier) },
+    { provide: Invalidations, useValue: new Invalidations(notifier) },
     { provide: ModuleDispatcher, useValue: parts.modules ?? new ModuleDispatcher() },
     { provide: OutboundHttp, useValue: {} },
     { provide: SigningKey, useValue: SigningKey.fromSeed('test', new Uint8Array(32).fill(7)) },

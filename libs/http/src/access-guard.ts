@@ -1,5 +1,6 @@
 import type { CanActivate, ExecutionContext } from '@nestjs/common';
 import { MatrixError } from '@rookery/matrix-types';
+import { OnlyAtWriterError } from '@rookery/platform';
 import type { IncomingMessage } from 'node:http';
 import {
   type AccessOptions,
@@ -8,6 +9,7 @@ import {
   type InboundRequest,
   type RequestAuthenticator,
 } from './access.js';
+import type { ForwardingOptions } from './forwarding/forwarder.js';
 import { RequestContext, smallBodyBytes, userBodyBytes } from './request-context.js';
 import type { RateLimiter } from './rate-limiter.js';
 
@@ -33,10 +35,12 @@ export class AccessGuard implements CanActivate {
   /**
    * @param authenticator absent on a process that serves no route with a token
    * @param limiter absent where no route names one
+   * @param forwarding absent where this process is the whole server
    */
   constructor(
     private readonly authenticator: RequestAuthenticator | undefined,
     private readonly limiter?: RateLimiter,
+    private readonly forwarding?: ForwardingOptions,
   ) {}
 
   async canActivate(execution: ExecutionContext): Promise<true> {
@@ -46,6 +50,11 @@ export class AccessGuard implements CanActivate {
     context.servlet = servlet;
     context.query = request.query;
     request.inbound = context;
+    if (this.forwarding?.writer !== undefined) {
+      if (!access.anyProcess) throw new OnlyAtWriterError(servlet);
+      const hearing = this.forwarding.heard?.();
+      if (hearing !== undefined) await hearing;
+    }
     if (access.ownAuth && this.authenticator?.isDelegated) throw MatrixError.unrecognized();
     if (access.auth !== 'none') {
       if (this.authenticator === undefined) throw new Error('No RequestAuthenticator is provided');

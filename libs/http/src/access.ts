@@ -76,6 +76,11 @@ export interface AccessOptions {
   readonly largeAnswer?: boolean | ((request: InboundRequest) => boolean);
   /** The body is left for another guard to read, once it knows who sends it ({@link LateRequest.readBody}). */
   readonly lateBody?: boolean;
+  /**
+   * Where several processes share a database: any of them may answer, since the route reads only, and what it reads from memory
+   * is kept true in all of them. Default: the process that writes answers, and the others pass the request on to it.
+   */
+  readonly anyProcess?: boolean;
   /** The route reads {@link InboundRequest.stream} itself (uploads): nothing is buffered, no limit is applied. */
   readonly streamBody?: boolean;
 }

@@ -6,6 +6,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { RequestAuthenticator } from './access.js';
 import { AccessGuard, accessOf } from './access-guard.js';
 import { RequestContexts } from './request-context.js';
+import { Forwarder, type ForwardingOptions, type ProcessAddress } from './forwarding/forwarder.js';
 import { type BoundAddress, Listeners, type ListenerSettings, type TlsFiles } from './listeners.js';
 import { MatrixErrorFilter, MatrixFastifyAdapter } from './matrix-fastify-adapter.js';
 import { createRequestHandler, type HandlerCore, type PathPrefixes, requestIds } from './request-handler.js';
@@ -31,9 +32,14 @@ export interface HttpAppOptions {
   readonly explain?: ((error: unknown) => MatrixError | undefined) | undefined;
   /** What a browser shows where there is nothing; default: the error that programs get. */
   readonly notFoundPage?: (() => PageContent) | undefined;
+  /** How this process and its fellows give requests to each other. Absent where it is the whole server. */
+  readonly forwarding?: ForwardingOptions | undefined;
   /** Whether the server can do its work; asked by `/health`. Default: it can. */
   readonly healthy?: (() => Promise<boolean>) | undefined;
 }
+
+/** Tag of the listener for other processes of the server. */
+const fellows = 'processes of this server';
 
 /** How often bodies that do not arrive and answers that nobody reads are looked for. */
 const checkMs = 5_000;
@@ -69,12 +75,13 @@ export class HttpApp {
     readonly nest: INestApplication,
     adapter: MatrixFastifyAdapter,
     private readonly options: HttpAppOptions,
+    private readonly forwarder: Forwarder | undefined,
   ) {
     const { clock, ids, logger, metrics } = options;
     const requestMetrics = new RequestMetrics(options.serverName, () => this.#store.open);
     const routing = adapter.getInstance().routing as (raw: IncomingMessage, response: ServerResponse) => void;
     this.#listeners = new Listeners(options.tls, logger);
-    this.#store = new RequestContexts(() => clock.monotonicMs());
+    this.#store = new RequestContexts(() => clock.monotonicMs(), options.forwarding?.told);
     this.#watch = clock.every(checkMs, () => this.#store.check());
     this.#core = {
       clock,
@@ -85,6 +92,7 @@ export class HttpApp {
       store: this.#store,
       newRequestId: requestIds(ids),
       route: routing,
+      forwarder,
       explain: (error) => options.explain?.(error),
       answerUnknown: (context) => adapter.answerUnknown(context),
       healthy: async () => (await options.healthy?.()) ?? true,
@@ -103,10 +111,16 @@ export class HttpApp {
    * @throws Error when a route declares no `@Access`, or a provider is missing
    */
   static async create(root: RootModule, options: HttpAppOptions): Promise<HttpApp> {
-    const adapter = new MatrixFastifyAdapter((_context, error) => {
-      options.logger.error('A request failed', { err: error });
-      return options.explain?.(error);
-    }, options.notFoundPage);
+    const { forwarding, clock, logger } = options;
+    const forwarder = forwarding?.writer && new Forwarder(forwarding.writer, forwarding.secret, clock, logger);
+    const adapter = new MatrixFastifyAdapter(
+      (_context, error) => {
+        options.logger.error('A request failed', { err: error });
+        return options.explain?.(error);
+      },
+      options.notFoundPage,
+      forwarder,
+    );
     const nest = await NestFactory.create(root, adapter, {
       bodyParser: false,
       abortOnError: false,
@@ -118,11 +132,11 @@ export class HttpApp {
     const authenticator = providedIn(nest, RequestAuthenticator);
     if (authenticator === undefined)
       options.logger.debug('No module provides a RequestAuthenticator; routes with a token will fail');
-    nest.useGlobalGuards(new AccessGuard(authenticator, providedIn(nest, RateLimiter)));
+    nest.useGlobalGuards(new AccessGuard(authenticator, providedIn(nest, RateLimiter), forwarding));
     nest.useGlobalFilters(new MatrixErrorFilter(adapter));
     await nest.init();
     await adapter.getInstance().ready();
-    return new HttpApp(nest, adapter, options);
+    return new HttpApp(nest, adapter, options, forwarder);
   }
 
   /**
@@ -150,6 +164,7 @@ export class HttpApp {
         });
         await this.#listeners.open(listener, handler);
       }
+      await this.#listenForFellows();
     } catch (error) {
       this.#listeners.destroy();
       throw error;
@@ -157,9 +172,27 @@ export class HttpApp {
     return this.addresses;
   }
 
+  /** Opens what other processes of the server give their requests to. */
+  async #listenForFellows(): Promise<void> {
+    const { listen, secret } = this.options.forwarding ?? {};
+    if (listen === undefined || secret === undefined) return;
+    const plan = { xForwarded: true, compress: false, requestIdHeader: 'x-request-id', metricsOnly: false };
+    const handler = createRequestHandler(this.#core, { ...plan, serves: () => true, fellowsWith: secret });
+    await this.#listeners.open(
+      { port: listen.port, bindAddresses: [listen.host], type: 'http', tag: fellows },
+      handler,
+    );
+  }
+
+  /** Where other processes of the server reach this one. */
+  get fellowsAddress(): ProcessAddress | undefined {
+    const bound = this.#listeners.addresses.find(({ tag }) => tag === fellows);
+    return bound?.host === undefined || bound.port === undefined ? undefined : { host: bound.host, port: bound.port };
+  }
+
   /** Where the listeners ended up. */
   get addresses(): readonly BoundAddress[] {
-    return this.#listeners.addresses;
+    return this.#listeners.addresses.filter(({ tag }) => tag !== fellows);
   }
 
   /** Reads the TLS certificate again. */
@@ -186,6 +219,7 @@ export class HttpApp {
     const complete = this.#store.open.size === 0;
     this.#watch.cancel();
     this.#listeners.destroy();
+    this.forwarder?.close();
     return complete;
   }
 

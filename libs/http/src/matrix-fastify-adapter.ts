@@ -1,8 +1,10 @@
 import { type ArgumentsHost, Catch, type ExceptionFilter } from '@nestjs/common';
 import { FastifyAdapter } from '@nestjs/platform-fastify';
 import { MatrixError } from '@rookery/matrix-types';
+import { OnlyAtWriterError } from '@rookery/platform';
 import { fastify, type FastifyReply, type FastifyRequest } from 'fastify';
 import FindMyWay from 'find-my-way';
+import type { Forwarder } from './forwarding/forwarder.js';
 import { RequestContext } from './request-context.js';
 import { isForPeople, wantsPage } from './for-people.js';
 import { HttpReply, type PageContent } from './reply.js';
@@ -29,6 +31,7 @@ export class MatrixFastifyAdapter extends FastifyAdapter {
   constructor(
     private readonly onUnexpected: UnexpectedErrorSink,
     private readonly notFoundPage?: () => PageContent,
+    private readonly forwarder?: Forwarder,
   ) {
     const instance = fastify({
       logger: false,
@@ -88,6 +91,7 @@ export class MatrixFastifyAdapter extends FastifyAdapter {
   answerError(request: FastifyRequest, reply: FastifyReply, error: unknown): void {
     const context = RequestContext.of(request.raw);
     reply.hijack();
+    if (error instanceof OnlyAtWriterError && this.forwarder !== undefined) return this.forwarder.forward(context);
     respondError(context, isFrameworkError(error) ? MatrixError.badJson('The request is malformed') : error, (cause) =>
       this.onUnexpected(context, cause),
     );

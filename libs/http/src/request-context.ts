@@ -44,8 +44,14 @@ export class RequestContexts {
   readonly unread = new UnreadAnswers();
   readonly turns = new AnswerTurns((holder) => this.unread.bytesOf(holder));
 
-  /** @param nowMs the monotonic clock, milliseconds */
-  constructor(readonly nowMs: () => number) {}
+  /**
+   * @param nowMs the monotonic clock, milliseconds
+   * @param told resolves once other processes can know what this one has said; answers wait for it
+   */
+  constructor(
+    readonly nowMs: () => number,
+    readonly told?: () => Promise<void> | undefined,
+  ) {}
 
   /** Gives up on what takes too long to arrive, or to be read. To be called now and then. */
   check(): void {

@@ -1,7 +1,9 @@
 import { MatrixError } from '@rookery/matrix-types';
 import { type Clock, type Ids, LogContext, type Logger } from '@rookery/platform';
+import { createHash, timingSafeEqual } from 'node:crypto';
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
 import { RequestContext, type RequestContexts, type ListenerTraits } from './request-context.js';
+import { type Forwarder, secretHeader } from './forwarding/forwarder.js';
 import { HttpReply } from './reply.js';
 import type { RequestMetrics } from './request-metrics.js';
 import { respond, respondError } from './respond.js';
@@ -26,6 +28,8 @@ export interface HandlerPlan extends ListenerTraits {
   readonly requestIdHeader: string | undefined;
   /** Which paths are served here, written with the standard prefixes. */
   readonly serves: (path: string) => boolean;
+  /** Only requests with this secret are served: those that another process of the server passes on. */
+  readonly fellowsWith?: string | undefined;
   /** Every path answers with metrics: a listener of that type. */
   readonly metricsOnly: boolean;
 }
@@ -41,6 +45,8 @@ export interface HandlerCore {
   readonly newRequestId: () => string;
   /** The framework's entry. */
   readonly route: (raw: IncomingMessage, response: ServerResponse) => void;
+  /** The way to the process that writes; absent in that one. */
+  readonly forwarder?: Forwarder | undefined;
   /** Metrics as text; `undefined` when they are switched off. */
   readonly metricsText: () => Promise<{ text: string; contentType: string }> | undefined;
   /** Whether there is a route for a path, whatever the method. */
@@ -97,6 +103,12 @@ export function normalizeTarget(target: string, prefixes: PathPrefixes): string 
   return url;
 }
 
+const digestOf = (text: string): Buffer => createHash('sha256').update(text).digest();
+
+/** Compares in a time that tells nothing. */
+const isSecret = (given: string | readonly string[] | undefined, secret: string): boolean =>
+  typeof given === 'string' && timingSafeEqual(digestOf(given), digestOf(secret));
+
 const firstReleases = '/_matrix/client/r0/';
 
 /** What the first releases of the client API had is the same under `v3`; each path is one route. */
@@ -150,6 +162,8 @@ export function createRequestHandler(core: HandlerCore, plan: HandlerPlan): Requ
   function serve(context: RequestContext, refusal: MatrixError | undefined): void {
     const { method, raw } = context;
     if (refusal !== undefined) return respondError(context, refusal, unexpected);
+    if (plan.fellowsWith !== undefined && !isSecret(context.headers[secretHeader], plan.fellowsWith))
+      return respondError(context, MatrixError.forbidden('This listener is for processes of the server'), unexpected);
     if (method === 'OPTIONS')
       return respond(context, new HttpReply(204, { 'access-control-max-age': '86400' }, undefined));
     const { path } = context;
@@ -177,6 +191,7 @@ export function createRequestHandler(core: HandlerCore, plan: HandlerPlan): Requ
     const mount = core.mounts.find(path);
     if (mount !== undefined && !plan.metricsOnly) {
       context.servlet = `web:${mount.path}`;
+      if (core.forwarder !== undefined) return core.forwarder.forward(context);
       mount.serve(context).catch((error: unknown) => respondError(context, error, unexpected));
       return;
     }
@@ -215,7 +230,8 @@ export function createRequestHandler(core: HandlerCore, plan: HandlerPlan): Requ
   return (raw, response) => {
     const own = plan.requestIdHeader === undefined ? undefined : raw.headers[plan.requestIdHeader];
     const requestId = typeof own === 'string' && /^[\w.:/=+-]{1,128}$/.test(own) ? own : core.newRequestId();
-    const named = normalizeTarget(raw.url ?? '/', core.prefixes);
+    // A fellow process has normalised it.
+    const named = plan.fellowsWith === undefined ? normalizeTarget(raw.url ?? '/', core.prefixes) : (raw.url ?? '/');
     const target = typeof named === 'string' ? withoutFormerPrefix(named, core.knows) : named;
     const url = typeof target === 'string' ? target : (raw.url ?? '/').slice(0, 500);
     if (typeof target === 'string') raw.url = target;

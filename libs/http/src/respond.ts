@@ -132,6 +132,22 @@ function sendStream(context: RequestContext, status: number, headers: Headers, b
 export function respond(context: RequestContext, result: unknown): void {
   if (context.answered) return;
   context.answered = true;
+  const telling = context.store.told?.();
+  if (telling === undefined) answer(context, result);
+  else
+    telling.then(
+      () => {
+        try {
+          answer(context, result);
+        } catch {
+          respondError(context, undefined, () => undefined);
+        }
+      },
+      () => context.cut(),
+    );
+}
+
+function answer(context: RequestContext, result: unknown): void {
   try {
     if (result instanceof HttpReply) sendReply(context, result);
     else send(context, 200, { ...jsonHeaders }, JSON.stringify(result ?? {}));

@@ -21,7 +21,7 @@ import {
   SilentLogger,
   SystemIds,
 } from '@rookery/platform';
-import { InProcessBus, Notifier, replicationMigrations, Streams } from '@rookery/replication';
+import { InProcessBus, Invalidations, Notifier, replicationMigrations, Streams } from '@rookery/replication';
 import { Mailer, Pages } from '@rookery/templates';
 import { usersMigrations } from '@rookery/users';
 import { MediaModule, MediaUpkeepModule } from './media.module.js';
@@ -88,6 +88,7 @@ export async function buildMedia(parts: {
     { provide: RateLimiter, useValue: new LeakyBucketRateLimiter(parts.clock, () => wide) },
     { provide: Notifier, useValue: notifier },
     { provide: Streams, useValue: new Streams(parts.database, notifier) },
+    { provide: Invalidations, useValue: new Invalidations(notifier) },
     { provide: ModuleDispatcher, useValue: parts.modules ?? new ModuleDispatcher() },
     { provide: OutboundHttp, useValue: parts.outbound ?? {} },
     { provide: SigningKey, useValue: SigningKey.fromSeed('test', new Uint8Array(32).fill(7)) },

@@ -21,6 +21,7 @@ export type { Listener, RateLimitSetting } from './config/settings/shapes.js';
 export { type SettingName, settingNames } from './config/table.js';
 export { settingsReport } from './config/settings-report.js';
 export { withoutEffect } from './config/without-effect.js';
+export { OnlyAtWriterError } from './elsewhere.js';
 export { Ids, SystemIds } from './ids.js';
 export { Lifecycle } from './lifecycle.js';
 export { type DatabaseCost, LogContext, type LogContextFields } from './logging/log-context.js';

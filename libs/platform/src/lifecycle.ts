@@ -9,6 +9,8 @@ export type Phase = (typeof phases)[number];
 /** Something that starts and stops with the server. */
 export interface LifecycleStep {
   readonly name: string;
+  /** In a process beside the one that writes, the phase `streams` has only what is marked so: all else is work of that one. */
+  readonly everyProcess?: boolean;
   /** Runs once, after everything registered before it in this phase and in the phases before. A rejection ends the start. */
   start?(): Promise<void> | void;
   /** Runs once when the server stops, if {@link start} had come to its turn. Must be safe after a failed start. */
@@ -29,6 +31,7 @@ export class Lifecycle {
   constructor(
     private readonly clock: Clock,
     private readonly logger: Logger,
+    private readonly isBesideWriter = false,
   ) {}
 
   /** Aborts when the server begins to stop: background loops end themselves with it. */
@@ -48,6 +51,7 @@ export class Lifecycle {
   on(phase: Phase, step: LifecycleStep): void {
     const steps = this.#steps.get(phase);
     if (!steps) throw new Error(`${step.name} was registered too late: phase ${phase} has begun`);
+    if (this.isBesideWriter && phase === 'streams' && !step.everyProcess) return;
     steps.push(step);
   }
 

@@ -16,7 +16,7 @@ import {
   SilentLogger,
   SystemIds,
 } from '@rookery/platform';
-import { InProcessBus, Notifier, replicationMigrations, Streams } from '@rookery/replication';
+import { InProcessBus, Invalidations, Notifier, replicationMigrations, Streams } from '@rookery/replication';
 import { roomsMigrations, RoomsWriterModule } from '@rookery/rooms';
 import { Mailer, type MailRequest } from '@rookery/templates';
 import { usersMigrations } from '@rookery/users';
@@ -68,6 +68,7 @@ export async function buildPush(parts: {
     { provide: RateLimiter, useValue: new Unlimited() },
     { provide: Notifier, useValue: notifier },
     { provide: Streams, useValue: new Streams(parts.database, notifier) },
+    { provide: Invalidations, useValue: new Invalidations(notifier) },
     { provide: ModuleDispatcher, useValue: new ModuleDispatcher() },
     { provide: OutboundHttp, useValue: {} },
     { provide: SigningKey, useValue: SigningKey.fromSeed('test', new Uint8Array(32).fill(7)) },

@@ -18,6 +18,21 @@ export interface BusMessage {
  * take what they need from the database. Messages of one writer about one stream keep their order when they arrive.
  */
 export abstract class Bus {
+  /** Whether other processes may listen. */
+  get isShared(): boolean {
+    return false;
+  }
+  /** Resolves once all that was published here can reach others; `undefined`: it can. Never rejects. */
+  told(): Promise<void> | undefined {
+    return undefined;
+  }
+  /**
+   * Resolves once everything that others were told before this call ({@link told}) has been delivered here; `undefined`: it has.
+   * False where nobody can tell that in time: then there may be more. Never rejects.
+   */
+  heard(): Promise<boolean> | undefined {
+    return undefined;
+  }
   /** Sends to every subscriber of every process, this one included. Never throws and never blocks. */
   abstract publish(message: BusMessage): void;
   /** Returns how to end the subscription. A listener must not throw. */

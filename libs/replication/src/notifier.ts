@@ -86,6 +86,9 @@ export class Notifier {
   readonly #sources = new Map<string, PositionSource>();
   readonly #heard = new Map<string, number>();
   readonly #published = new Map<string, number>();
+  /** The last position that others were told, by stream, and streams of which they are to be told. */
+  readonly #told = new Map<string, number>();
+  readonly #untold = new Set<string>();
   readonly #hearers = new Set<(message: BusMessage) => void>();
   readonly #held = new Map<string, Held[]>();
   readonly #followers = new Map<string, Set<(position: number) => void>>();
@@ -106,6 +109,11 @@ export class Notifier {
         if (message.writer !== this.#instance) this.#hear(message);
       }),
     );
+  }
+
+  /** Whether other processes may hear what is announced here. */
+  get isShared(): boolean {
+    return this.#bus.isShared;
   }
 
   /** Name of this process on the bus. */
@@ -140,6 +148,13 @@ export class Notifier {
   /** The furthest readable position of a stream as far as this process knows; 0 when it never heard of it. */
   position(stream: string): number {
     return this.#sources.get(stream)?.current() ?? this.#heard.get(stream) ?? 0;
+  }
+
+  /** Notes how far a stream is that another process writes, and wakes everybody: nobody knows whom the news concern. */
+  heard(stream: string, position: number): void {
+    const before = this.position(stream);
+    this.#note(stream, position);
+    if (this.position(stream) !== before) this.#wakeUsers([...this.#waiters.keys()]);
   }
 
   /** Says that rows up to `position` are committed. Call it after the commit: `tx.afterCommit(() => notifier.announce(…))`. */
@@ -282,6 +297,28 @@ export class Notifier {
         if (Math.abs(one.position) <= Math.abs(position)) this.#deliver(stream, one.position, one);
     }
     this.#tellFollowers(stream, position);
+    if (this.#bus.isShared) this.#tellPositionSoon(stream);
+  }
+
+  /**
+   * Others have to follow where nobody had news as well: a token that this process gives out names the position. Behind what is
+   * being announced, since the keys that changed must be known before the position is.
+   */
+  #tellPositionSoon(stream: string): void {
+    if (this.#untold.has(stream)) return;
+    this.#untold.add(stream);
+    queueMicrotask(() => {
+      this.#untold.delete(stream);
+      const position = this.position(stream);
+      if (!this.#closed && position !== this.#told.get(stream)) this.#publish(stream, position, {});
+    });
+  }
+
+  #publish(stream: string, position: number, { users, rooms, changed }: Announcement): void {
+    const number = (this.#published.get(stream) ?? 0) + 1;
+    this.#published.set(stream, number);
+    this.#told.set(stream, position);
+    this.#bus.publish({ stream, writer: this.#instance, position, number, users, rooms, changed });
   }
 
   #deliver(stream: string, position: number, { users, rooms, changed }: Announcement): void {
@@ -290,9 +327,7 @@ export class Notifier {
     if (rooms) this.#wakeRooms(rooms);
     // Who is woken waits no more: each of their long polls ends.
     this.#onDelivered?.(stream, before - this.#waiters.size);
-    const number = (this.#published.get(stream) ?? 0) + 1;
-    this.#published.set(stream, number);
-    this.#bus.publish({ stream, writer: this.#instance, position, number, users, rooms, changed });
+    this.#publish(stream, position, { users, rooms, changed });
   }
 
   #tellFollowers(stream: string, position: number): void {

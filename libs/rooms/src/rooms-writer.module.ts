@@ -1,4 +1,5 @@
 import { Module, type OnApplicationBootstrap, type OnModuleDestroy } from '@nestjs/common';
+import { BackgroundTasks } from '@rookery/platform';
 import { RoomAccountsModule } from './accounts/accounts.module.js';
 import { RoomsModule } from './rooms.module.js';
 import { SuccessorDataModule } from './upgrade/successor-data.module.js';
@@ -13,10 +14,13 @@ const work = [RoomAccountsModule, SuccessorDataModule, UpkeepJobsModule];
   exports: work,
 })
 export class RoomsWriterModule implements OnApplicationBootstrap, OnModuleDestroy {
-  constructor(private readonly tasks: RoomTasks) {}
+  constructor(
+    private readonly tasks: RoomTasks,
+    private readonly background: BackgroundTasks,
+  ) {}
 
-  onApplicationBootstrap(): Promise<void> {
-    return this.tasks.resume();
+  async onApplicationBootstrap(): Promise<void> {
+    if (this.background.holds('event_persister')) await this.tasks.resume();
   }
 
   onModuleDestroy(): Promise<void> {

@@ -15,7 +15,7 @@ import {
   SilentLogger,
   SystemIds,
 } from '@rookery/platform';
-import { InProcessBus, Notifier, Streams } from '@rookery/replication';
+import { InProcessBus, Invalidations, Notifier, Streams } from '@rookery/replication';
 import { RoomsWriterModule } from './rooms-writer.module.js';
 
 /** What the tests of this lib bring. */
@@ -60,6 +60,7 @@ export async function buildRooms(parts: RoomsFixtureParts): Promise<RoomsFixture
     { provide: RateLimiter, useValue: parts.limiter ?? new Unlimited() },
     { provide: Notifier, useValue: notifier },
     { provide: Streams, useValue: new Streams(parts.database, notifier) },
+    { provide: Invalidations, useValue: new Invalidations(notifier) },
     { provide: ModuleDispatcher, useValue: parts.modules ?? new ModuleDispatcher() },
     { provide: OutboundHttp, useValue: parts.http ?? {} },
     { provide: SigningKey, useValue: SigningKey.fromSeed('test', new Uint8Array(32).fill(7)) },

@@ -2,10 +2,11 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { DialectName } from '@rookery/database';
-import type { Homeserver, HomeserverOverrides } from '@rookery/homeserver';
+import type { Homeserver, HomeserverOverrides, ProcessPlace } from '@rookery/homeserver';
 import { Config, SilentLogger } from '@rookery/platform';
 import { FakeNames } from './fake-names.js';
 import { freePort } from './free-port.js';
+import { MemoryProcesses } from './memory-processes.js';
 import { makeTestDatabasePlace, testPostgresUrl } from './test-database.js';
 
 /** What a test wants to be different. */
@@ -16,6 +17,11 @@ export interface TestHomeserverOptions extends HomeserverOverrides {
   readonly settings?: Readonly<Record<string, unknown>>;
   /** What requests are made with: a `fetch` that checks exchanges, for example. */
   readonly fetch?: typeof fetch;
+  /**
+   * How many processes the server has: each request goes to one of them by chance. Needs PostgreSQL. Default 1, or what
+   * `ROOKERY_TEST_PROCESSES` says where the database is PostgreSQL.
+   */
+  readonly processes?: number;
   /** Where relative names of modules start. Default: the current folder. */
   readonly configDir?: string;
 }
@@ -38,7 +44,10 @@ export interface TestResponse<T> {
 
 /** A real server in this process, on a free port of the loopback address. */
 export interface TestHomeserver {
+  /** The process that writes. */
   readonly server: Homeserver;
+  /** All processes, that one first. */
+  readonly servers: readonly Homeserver[];
   readonly baseUrl: string;
   /** Sends JSON and reads JSON. `path` starts with `/`; `/_matrix/client/v3` may be left out: `/sync`. */
   request<T = Record<string, unknown>>(
@@ -86,11 +95,13 @@ const defaults: Readonly<Record<string, unknown>> = {
  * ```
  */
 export async function createTestHomeserver(options: TestHomeserverOptions = {}): Promise<TestHomeserver> {
-  const { database = 'sqlite', settings = {}, configDir = process.cwd(), fetch: send = fetch, ...overrides } = options;
+  const { database = 'sqlite', settings = {}, configDir = process.cwd(), fetch: send = fetch, ...more } = options;
+  const { processes = database === 'postgres' ? Number(process.env['ROOKERY_TEST_PROCESSES'] ?? 1) : 1, ...overrides } =
+    more;
   const folder = await mkdtemp(join(tmpdir(), 'rookery-'));
   const place = await makeTestDatabasePlace(database);
   const port = await freePort();
-  const start = async (): Promise<Homeserver> => {
+  const startOne = async (port: number, among?: ProcessPlace): Promise<Homeserver> => {
     const config = Config.fromObject(
       {
         ...defaults,
@@ -115,12 +126,31 @@ export async function createTestHomeserver(options: TestHomeserverOptions = {}):
     const server = Homeserver.create(config, {
       ...{ logger: new SilentLogger(), nameResolver: new FakeNames() },
       ...overrides,
+      ...(among && { place: among }),
     });
     await server.start();
     return server;
   };
-  let server = await start();
-  const baseUrl = `http://127.0.0.1:${server.addresses[0]?.port}`;
+  const start = async (): Promise<Homeserver[]> => {
+    if (processes === 1) return [await startOne(port)];
+    const network = new MemoryProcesses();
+    const started: Homeserver[] = [];
+    for (let index = 0; index < processes; index++) {
+      const name = index === 0 ? 'main' : `process${index}`;
+      const place: ProcessPlace = {
+        ...{ name, writer: 'main', secret: 'known to the processes', listen: { host: '127.0.0.1', port: 0 } },
+        ...network.connect(name),
+        writerAddress: () => Promise.resolve(started[0]?.fellowsAddress),
+      };
+      started.push(await startOne(ports[index]!, place));
+    }
+    return started;
+  };
+  const ports = [port];
+  while (ports.length < processes) ports.push(await freePort());
+  let servers = await start();
+  const baseUrls = servers.map((one) => `http://127.0.0.1:${one.addresses[0]?.port}`);
+  const [baseUrl = ''] = baseUrls;
 
   const request = async <T>(
     method: string,
@@ -129,7 +159,7 @@ export async function createTestHomeserver(options: TestHomeserverOptions = {}):
     accessToken?: string,
   ): Promise<TestResponse<T>> => {
     const url =
-      baseUrl +
+      baseUrls[Math.floor(Math.random() * baseUrls.length)]! +
       (path.startsWith('/_') || path.startsWith('/.') || path === '/health' ? path : `/_matrix/client/v3${path}`);
     const response = await send(url, {
       method,
@@ -146,7 +176,10 @@ export async function createTestHomeserver(options: TestHomeserverOptions = {}):
 
   return {
     get server() {
-      return server;
+      return servers[0]!;
+    },
+    get servers() {
+      return servers;
     },
     baseUrl,
     request,
@@ -166,11 +199,11 @@ export async function createTestHomeserver(options: TestHomeserverOptions = {}):
       };
     },
     async restart() {
-      await server.stop();
-      server = await start();
+      for (const one of servers.toReversed()) await one.stop();
+      servers = await start();
     },
     async stop() {
-      await server.stop();
+      for (const one of servers.toReversed()) await one.stop();
       await place.remove();
       await rm(folder, { recursive: true, force: true });
     },

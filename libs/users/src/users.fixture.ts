@@ -14,7 +14,7 @@ import {
 import type { JsonObject } from '@rookery/matrix-types';
 import { ModuleDispatcher } from '@rookery/module-host';
 import { BackgroundTasks, Clock, Config, Ids, Logger, SilentLogger, SystemIds } from '@rookery/platform';
-import { InProcessBus, Notifier, Streams } from '@rookery/replication';
+import { InProcessBus, Invalidations, Notifier, Streams } from '@rookery/replication';
 import { Mailer, type MailRequest, Pages, pagesOptionsOf } from '@rookery/templates';
 import { UsersHttpModule } from './users-http.module.js';
 
@@ -92,6 +92,7 @@ export async function buildUsers({
     },
     { provide: Notifier, useValue: notifier },
     { provide: Streams, useValue: new Streams(database, notifier) },
+    { provide: Invalidations, useValue: new Invalidations(notifier) },
     {
       provide: OutboundHttp,
       useValue: {

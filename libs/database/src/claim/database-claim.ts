@@ -1,6 +1,5 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { type Logger, SilentLogger } from '@rookery/platform';
-import { DatabaseError } from '../errors.js';
 import type { DatabaseOptions } from '../options.js';
 import { type DatabaseClaim, heldByAnother } from './claim.js';
 import { claimSqlite } from './sqlite-claim.js';
@@ -13,8 +12,6 @@ export interface ClaimOptions {
    * process. 5,000 unless told, since a database may notice a moment later than the system that a process was killed.
    */
   readonly waitMs?: number | undefined;
-  /** The server has several processes, side by side: only those that would be alone are kept off. PostgreSQL only. */
-  readonly isShared?: boolean | undefined;
 }
 
 const defaultWaitMs = 5_000;
@@ -26,17 +23,12 @@ const againMs = 100;
  */
 export async function claimDatabase(
   options: DatabaseOptions,
-  { logger = new SilentLogger(), waitMs = defaultWaitMs, isShared = false }: ClaimOptions = {},
+  { logger = new SilentLogger(), waitMs = defaultWaitMs }: ClaimOptions = {},
 ): Promise<DatabaseClaim> {
   const tries = Math.max(1, Math.ceil(waitMs / againMs));
   const claim = options.name === 'sqlite3' ? claimSqlite : (await import('./postgres-claim.js')).claimPostgres;
-  if (isShared && options.name === 'sqlite3')
-    throw new DatabaseError(
-      'SQLite serves one process only',
-      'Several processes need PostgreSQL (database.name: psycopg2).',
-    );
   for (let left = tries; ; left--) {
-    const taken = await claim(options as never, logger, isShared);
+    const taken = await claim(options as never, logger);
     if ('release' in taken) return taken;
     if (left === tries) logger.info('Waiting for the server that still uses the database', { by: taken.heldBy });
     if (left <= 1) throw heldByAnother(taken.heldBy);

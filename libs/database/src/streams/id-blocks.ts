@@ -1,6 +1,6 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type { Database, Tx } from '../database.js';
-import { type Logger, SilentLogger } from '@rookery/platform';
+import { type Logger, OnlyAtWriterError, SilentLogger } from '@rookery/platform';
 
 const defaultBlockSize = 1000;
 
@@ -42,7 +42,12 @@ export class IdBlocks {
       [name],
     );
     const blocks = new IdBlocks(database, name, Math.max(row?.stream_id ?? 0, options.takenUpTo ?? 0), options);
-    await blocks.#reserveAhead();
+    try {
+      await blocks.#reserveAhead();
+    } catch (error) {
+      // Who gives out none needs none.
+      if (!(error instanceof OnlyAtWriterError)) throw error;
+    }
     return blocks;
   }
 

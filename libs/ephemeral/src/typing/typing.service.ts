@@ -69,6 +69,7 @@ export class TypingService implements OnModuleInit, OnModuleDestroy {
   }
 
   async onModuleInit(): Promise<void> {
+    if (!this.stream.isWrittenHere) return;
     this.#before = await this.database.write((tx) => takeTypingAtStop(tx), { name: 'typing_at_start' });
   }
 
@@ -76,7 +77,7 @@ export class TypingService implements OnModuleInit, OnModuleDestroy {
     const roomIds = [...this.#rooms.keys()];
     for (const typists of this.#rooms.values()) for (const timer of typists.values()) timer.cancel();
     this.#rooms.clear();
-    if (roomIds.length > 0)
+    if (roomIds.length > 0 && this.stream.isWrittenHere)
       await this.database.write((tx) => writeTypingAtStop(tx, roomIds), { name: 'typing_at_stop' });
   }
 

@@ -45,6 +45,7 @@ export class StorageProviders implements OnModuleInit {
     // Not before modules have registered what they provide.
     this.lifecycle.on('streams', {
       name: 'media storage providers',
+      everyProcess: true,
       start: () => this.load(),
       stop: () => this.settled(),
     });

@@ -40,7 +40,10 @@ export interface BackgroundTaskReport {
 export interface BackgroundTask {
   /** Begins; the first run comes after one interval. */
   start(): void;
-  /** Does the work now, or joins the run that is under way. Never rejects; does nothing once the task has stopped. */
+  /**
+   * Does the work now, or joins the run that is under way. Never rejects; does nothing once the task has stopped, nor where
+   * another process has its role.
+   */
   run(): Promise<void>;
   /** Starts no more runs, and resolves when the one under way has come to an end. */
   stop(): Promise<void>;
@@ -64,20 +67,23 @@ class Task implements BackgroundTask {
     private readonly isOurs: (role: string) => boolean,
   ) {}
 
+  get #isHere(): boolean {
+    const { role } = this.options;
+    return role === 'every_process' || this.isOurs(role);
+  }
+
   get hasStarted(): boolean {
     return this.#timer !== undefined;
   }
 
   start(): void {
     if (this.#stopping.signal.aborted) return;
-    const { everyMs, role } = this.options;
-    this.#timer ??= this.clock.every(everyMs, () => {
-      if (role === 'every_process' || this.isOurs(role)) void this.run();
-    });
+    const { everyMs } = this.options;
+    this.#timer ??= this.clock.every(everyMs, () => void this.run());
   }
 
   run(): Promise<void> {
-    if (this.#stopping.signal.aborted) return Promise.resolve();
+    if (this.#stopping.signal.aborted || !this.#isHere) return Promise.resolve();
     this.#running ??= this.#attempt().finally(() => (this.#running = undefined));
     return this.#running;
   }
@@ -143,6 +149,11 @@ export class BackgroundTasks {
   /** Says whether this process has a role, where a server has several: tasks of the others do not run by themselves here. */
   runOnly(isOurs: (role: string) => boolean): void {
     this.#isOurs = isOurs;
+  }
+
+  /** Whether this process does what belongs to a role. */
+  holds(role: BackgroundRole): boolean {
+    return role === 'every_process' || this.#isOurs(role);
   }
 
   /** What is known of every task that has begun, by name. */

@@ -14,10 +14,12 @@ export class StreamWriters {
   /**
    * @param instance name of this process
    * @param table streams that are not written by every process
+   * @param elsewhere the process that writes whatever the table does not name; this one unless told
    */
   constructor(
     readonly instance = 'main',
     table: StreamWriterTable = {},
+    private readonly elsewhere?: string,
   ) {
     this.#table = table;
   }
@@ -25,7 +27,7 @@ export class StreamWriters {
   /** Names of the processes that write a stream; at least one. */
   of(stream: string): readonly string[] {
     const writers = this.#table[stream] ?? [];
-    return writers.length > 0 ? writers : [this.instance];
+    return writers.length > 0 ? writers : [this.elsewhere ?? this.instance];
   }
 
   /** Whether this process writes a stream. */

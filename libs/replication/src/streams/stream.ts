@@ -53,6 +53,7 @@ export class Stream<Key extends string = never> {
   readonly #caches = new Map<string, StreamChangeCache>();
   // Number of the last message of each other writer.
   readonly #heard = new Map<string, number>();
+  readonly #hearers: ((changed: Readonly<Partial<Record<Key, Keys>>> | undefined) => void)[] = [];
   #ids: StreamIds | undefined;
   #opening: Promise<void> | undefined;
 
@@ -151,12 +152,29 @@ export class Stream<Key extends string = never> {
     return this.#parts.rpc.call(method, request, this.#parts.writers.writerOf(this.name));
   }
 
+  /**
+   * Calls `listener` when another process wrote, with the keys that changed, before anybody is woken by it; without them where
+   * something was missed. It must not throw.
+   */
+  onHeard(listener: (changed: Readonly<Partial<Record<Key, Keys>>> | undefined) => void): void {
+    this.#hearers.push(listener);
+  }
+
+  /** Messages of others may have been lost: the stream is at least here, and nothing is known of what came before. */
+  catchUp(position: number): void {
+    if (this.isWrittenHere) return;
+    this.#parts.notifier.heard(this.name, position);
+    for (const cache of this.#caches.values()) cache.invalidate(Math.max(position, this.current()));
+    for (const listener of this.#hearers) listener(undefined);
+  }
+
   /** Another process wrote. Where something of it was missed, all that is known of earlier changes is forgotten. */
   hear({ writer, position, number = 0, changed }: BusMessage): void {
     const isNext = this.#heard.get(writer) === number - 1;
     this.#heard.set(writer, number);
     if (isNext) this.#note(position, changed);
     else for (const cache of this.#caches.values()) cache.invalidate(Math.max(position, this.current()));
+    for (const listener of this.#hearers) listener(isNext ? (changed ?? {}) : undefined);
   }
 
   get #writable(): StreamIds {
@@ -187,7 +205,8 @@ export class Stream<Key extends string = never> {
       this.#ids = await StreamIds.load(database, this.name, { takenUpTo, direction });
       notifier.track(this.#ids);
     }
-    const known = this.#ids?.current() ?? takenUpTo;
+    // What others write is known from where they said they are.
+    const known = this.#ids?.current() ?? Math.abs(this.current());
     for (const cache of this.#caches.values()) cache.startAt(known);
   }
 }

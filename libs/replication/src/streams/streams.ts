@@ -1,9 +1,12 @@
 import type { Database } from '@rookery/database';
 import type { Notifier } from '../notifier.js';
-import { InProcessRpc, type Rpc } from '../rpc/rpc.js';
+import { defineRpc, InProcessRpc, type Rpc } from '../rpc/rpc.js';
 import { Stream } from './stream.js';
 import type { KeysOf, StreamDefinition } from './stream-definition.js';
 import { StreamWriters } from './stream-writers.js';
+
+/** How far each stream may be read. */
+const positionsOfStreams = defineRpc<undefined, Readonly<Record<string, number>>>('positions_of_streams');
 
 /** How the streams of this process reach others. */
 export interface StreamsOptions {
@@ -25,6 +28,9 @@ export class Streams {
     this.#notifier = notifier;
     this.writers = options.writers ?? new StreamWriters(notifier.instance);
     this.#rpc = options.rpc ?? new InProcessRpc();
+    this.#rpc.handle(positionsOfStreams, async () =>
+      Object.fromEntries([...this.#byName.values()].map(({ stream }) => [stream.name, stream.current()])),
+    );
     notifier.onHeard((message) => this.#byName.get(message.stream)?.stream.hear(message));
   }
 
@@ -47,7 +53,17 @@ export class Streams {
 
   /** Opens all streams that are in use. Needs the migrated schema. */
   async open(): Promise<void> {
+    if ([...this.#byName.values()].some(({ stream }) => !stream.isWrittenHere)) await this.catchUp();
     await Promise.all([...this.#byName.values()].map(({ stream }) => stream.open()));
+  }
+
+  /**
+   * Learns from the process that writes how far the streams are: at the start, and when messages may have been lost. What is
+   * remembered of changes up to there is forgotten.
+   */
+  async catchUp(): Promise<void> {
+    const positions = await this.#rpc.call(positionsOfStreams, undefined, this.writers.writerOf('events'));
+    for (const { stream } of this.#byName.values()) stream.catchUp(positions[stream.name] ?? 0);
   }
 
   /** For the container: everything is constructed, and nothing initialised yet. */

@@ -91,6 +91,7 @@ export class DelayedEvents implements OnApplicationBootstrap, OnModuleDestroy {
   }
 
   async onApplicationBootstrap(): Promise<void> {
+    if (this.database.isBesideWriter) return;
     for (const roomId of await roomsWithDelayedState(this.database)) this.#stateRooms.add(roomId);
     const next = await nextDue(this.database);
     if (next !== undefined) this.#wakeAt(next);

@@ -3,7 +3,6 @@ import { Database } from '@rookery/database';
 import { MatrixError } from '@rookery/matrix-types';
 import { Config, type Requester } from '@rookery/platform';
 import { ParticipationGate } from '@rookery/users';
-import { isLocalMember } from '../reading/local-members.query.js';
 
 /** Who may take part in which room, before any rule of the room is asked: limits of the server, its policy, its notices. */
 @Injectable()
@@ -43,6 +42,11 @@ export class Participation {
   /** Whether it is a room in which the server sends notices to one of its users. */
   async isNoticeRoom(roomId: string): Promise<boolean> {
     const systemUser = this.noticesUserId;
-    return systemUser !== undefined && isLocalMember(this.database, systemUser, roomId);
+    if (systemUser === undefined) return false;
+    const row = await this.database.get(
+      `SELECT 1 AS found FROM local_current_membership WHERE user_id = ? AND room_id = ? AND membership = 'join'`,
+      [systemUser, roomId],
+    );
+    return row !== undefined;
   }
 }

@@ -3,7 +3,7 @@ import { Database, isTransient } from '@rookery/database';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { assertAllowed, callbackContext, ModuleDispatcher } from '@rookery/module-host';
 import { Clock, eachLimit, Logger, type Requester } from '@rookery/platform';
-import { deleteAliasesOf, moveAliases, selectAliasesOf } from '../directory/alias.query.js';
+import { moveAliases, selectAliasesOf } from '../directory/alias.query.js';
 import { setPublished } from '../directory/directory.query.js';
 import { RoomCreation } from '../creation/room-creation.service.js';
 import { JoinService } from '../membership/join.service.js';
@@ -14,7 +14,6 @@ import { serverRequester } from '../model/requesters.js';
 import { PurgeService } from './purge.service.js';
 import { RoomBlocking } from './room-blocking.service.js';
 import { RoomTasks, TaskInterrupted } from './room-tasks.js';
-import { selectLocalUsers } from '../reading/local-members.query.js';
 
 /** How a room is taken off the server. */
 export interface ShutdownRequest {
@@ -71,7 +70,7 @@ export class RoomShutdown implements OnModuleInit {
       let result = await this.#shutdown(task.roomId, request, before, tell);
       for (let attempt = 1; request.purge && !(await this.#purge(task.roomId, request, result)); attempt++) {
         if (attempt === maxAttempts) {
-          await tell({ ...result, failed_to_kick_users: await selectLocalUsers(this.database, task.roomId, ['join']) });
+          await tell({ ...result, failed_to_kick_users: await this.#localMembers(task.roomId) });
           throw new Error('Some users keep returning to the room');
         }
         result = await this.#shutdown(task.roomId, request, result, tell);
@@ -110,6 +109,14 @@ export class RoomShutdown implements OnModuleInit {
     return this.purge.purgeRoom(roomId, async () => !(await hasLocalMember(this.database, roomId)));
   }
 
+  async #localMembers(roomId: string): Promise<string[]> {
+    const rows = await this.database.query<{ user_id: string }>(
+      "SELECT user_id FROM local_current_membership WHERE room_id = ? AND membership = 'join'",
+      [roomId],
+    );
+    return rows.map((row) => row.user_id);
+  }
+
   async #shutdown(
     roomId: string,
     request: ShutdownRequest,
@@ -127,7 +134,11 @@ export class RoomShutdown implements OnModuleInit {
       new_room_id: newRoomId ?? null,
     });
     await report(soFar());
-    const pending = await selectLocalUsers(this.database, roomId, ['join', 'invite', 'knock']);
+    const rows = await this.database.query<{ user_id: string }>(
+      `SELECT user_id FROM local_current_membership WHERE room_id = ? AND membership IN ('join', 'invite', 'knock')`,
+      [roomId],
+    );
+    const pending = rows.map((row) => row.user_id);
     const reportEvery = Math.ceil(pending.length / maxReports);
     let removed = 0;
     // One after the other, so that what is older does not come later.
@@ -146,7 +157,7 @@ export class RoomShutdown implements OnModuleInit {
     await this.database.write(
       async (tx) => {
         if (newRoomId !== undefined) await moveAliases(tx, roomId, newRoomId);
-        else await deleteAliasesOf(tx, roomId);
+        else await tx.run('DELETE FROM room_aliases WHERE room_id = ?', [roomId]);
         await setPublished(tx, roomId, false);
       },
       { name: 'shut_room_down' },

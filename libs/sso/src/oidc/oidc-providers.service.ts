@@ -41,6 +41,7 @@ export class OidcProviders implements OnModuleInit {
     // Modules have registered their mappings by then.
     this.lifecycle.on('streams', {
       name: 'single sign-on mappings',
+      everyProcess: true,
       start: () => this.all.forEach(({ mapping }, index) => this.#located(index, () => mapping.check())),
     });
   }

@@ -82,7 +82,11 @@ export class SamlProvider implements IdentityProvider, OnModuleInit {
     const { module: name, config } = this.config.get('saml2_config.user_mapping_provider') ?? {};
     if (name === undefined || builtIn.test(name)) this.#own = this.#located(() => attributeMapping(config));
     this.providers.add(this);
-    this.lifecycle.on('streams', { name: 'SAML mapping', start: () => void this.#located(() => this.#mapping()) });
+    this.lifecycle.on('streams', {
+      name: 'SAML mapping',
+      everyProcess: true,
+      start: () => void this.#located(() => this.#mapping()),
+    });
   }
 
   get name(): string {

@@ -106,6 +106,7 @@ export class DeactivationService implements OnApplicationBootstrap {
 
   /** What a crash or a failure has left undone is taken up again when the server starts: leaving the rooms. */
   onApplicationBootstrap(): void {
+    if (this.database.isBesideWriter) return;
     this.resume().catch((error: unknown) => this.logger.error('Could not go on with deactivations', { err: error }));
   }
 

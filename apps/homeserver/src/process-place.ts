@@ -1,0 +1,25 @@
+import type { ProcessAddress } from '@rookery/http';
+import type { Bus, Rpc } from '@rookery/replication';
+
+/**
+ * A process among others that share a database. One of them writes; the others answer what only reads, and pass on everything
+ * else to it. A process keeps its place as long as its server runs: to take another, it starts anew.
+ */
+export interface ProcessPlace {
+  /** Unique among the processes. */
+  readonly name: string;
+  /** Name of the process that writes. */
+  readonly writer: string;
+  readonly bus: Bus;
+  readonly rpc: Rpc;
+  /** Known to the processes alone. */
+  readonly secret: string;
+  /** Where the process that writes listens for the others; port 0 lets the system choose. */
+  readonly listen: ProcessAddress;
+  /** Where the process that writes is; nothing while there is none. */
+  readonly writerAddress: () => Promise<ProcessAddress | undefined>;
+}
+
+/** Whether a process does not write: another one does. */
+export const isBesideWriter = (place: ProcessPlace | undefined): place is ProcessPlace =>
+  place !== undefined && place.name !== place.writer;

@@ -1,0 +1,116 @@
+import { Bus, type BusMessage, Rpc, type RpcMethod } from '@rookery/replication';
+import { MatrixError } from '@rookery/matrix-types';
+
+const asSent = (message: BusMessage): BusMessage =>
+  JSON.parse(
+    JSON.stringify(message, (_, value: unknown) => (value instanceof Set ? [...(value as Set<unknown>)] : value)),
+  ) as BusMessage;
+
+/** Several processes of a server as one test process has them: what they say to each other arrives late, and in order. */
+export class MemoryProcesses {
+  readonly #members = new Map<string, MemoryBus>();
+  readonly #calls = new Map<string, MemoryRpc>();
+
+  /** The bus and the calls of a process. */
+  connect(name: string): { readonly bus: Bus; readonly rpc: Rpc } {
+    const bus = new MemoryBus((message) => {
+      for (const member of this.#members.values()) member.receive(message);
+    });
+    const rpc = new MemoryRpc(name, this.#calls);
+    this.#members.set(name, bus);
+    this.#calls.set(name, rpc);
+    return { bus, rpc };
+  }
+}
+
+class MemoryBus extends Bus {
+  readonly #listeners = new Set<(message: BusMessage) => void>();
+  readonly #waiting: (BusMessage | (() => void))[] = [];
+  #closed = false;
+
+  constructor(private readonly send: (message: BusMessage) => void) {
+    super();
+  }
+
+  override get isShared(): boolean {
+    return true;
+  }
+
+  publish(message: BusMessage): void {
+    if (!this.#closed) this.send(asSent(message));
+  }
+
+  receive(message: BusMessage): void {
+    this.#enter(message);
+  }
+
+  override heard(): Promise<boolean> {
+    return new Promise((resolve) => this.#enter(() => resolve(true)));
+  }
+
+  subscribe(listener: (message: BusMessage) => void): () => void {
+    const own = (message: BusMessage): void => listener(message);
+    this.#listeners.add(own);
+    return () => void this.#listeners.delete(own);
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    this.#listeners.clear();
+  }
+
+  #enter(one: BusMessage | (() => void)): void {
+    this.#waiting.push(one);
+    // Later than what the event loop has in hand: whoever does not wait for news does without.
+    if (this.#waiting.length === 1) setTimeout(() => this.#deliver(), 2);
+  }
+
+  #deliver(): void {
+    for (const one of this.#waiting.splice(0)) {
+      if (typeof one === 'function') one();
+      else for (const listener of this.#listeners) listener(one);
+    }
+  }
+}
+
+class MemoryRpc extends Rpc {
+  readonly #handlers = new Map<string, (request: never) => Promise<unknown>>();
+
+  constructor(
+    private readonly instance: string,
+    private readonly all: ReadonlyMap<string, MemoryRpc>,
+  ) {
+    super();
+  }
+
+  handle<Request, Response>(
+    method: RpcMethod<Request, Response>,
+    handler: (request: Request) => Promise<Response>,
+  ): void {
+    this.#handlers.set(method.name, handler);
+  }
+
+  async call<Request, Response>(
+    method: RpcMethod<Request, Response>,
+    request: Request,
+    instance = this.instance,
+  ): Promise<Response> {
+    const callee = this.all.get(instance);
+    const handler =
+      callee && (callee.#handlers.get(method.name) as ((request: Request) => Promise<Response>) | undefined);
+    if (!handler) throw new MatrixError(503, 'M_UNKNOWN', `Nobody answers the call ${method.name}`);
+    return asJson(await handler(asJson(request)));
+  }
+
+  async callOthers<Request, Response>(
+    method: RpcMethod<Request, Response>,
+    request: Request,
+  ): Promise<ReadonlyMap<string, Response>> {
+    const others = [...this.all.keys()].filter((name) => name !== this.instance);
+    return new Map(
+      await Promise.all(others.map(async (name) => [name, await this.call(method, request, name)] as const)),
+    );
+  }
+}
+
+const asJson = <T>(value: T): T => (value === undefined ? value : (JSON.parse(JSON.stringify(value)) as T));
