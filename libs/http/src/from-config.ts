@@ -103,6 +103,7 @@ const settingOfLimiter = [
   'rc_reports',
   'rc_user_directory',
   'rc_key_requests',
+  'rc_profile',
 ] as const;
 
 /** The numbers of the limiters, for `LeakyBucketRateLimiter`. */

@@ -236,7 +236,6 @@ describe('input', () => {
     [['override', 'a/b', { actions: [] }], false],
     [['override', 'a\\b', { actions: [] }], false],
     [['override', '', { actions: [] }], false],
-    [['override', 'x'.repeat(256), { actions: [] }], false],
     [['override', 'a', {}], false],
     [['override', 'a', { actions: 'notify' }], false],
     [['override', 'a', { actions: ['shout'] }], false],

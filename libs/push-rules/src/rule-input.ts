@@ -6,7 +6,6 @@ export type Parsed<T> = { readonly ok: true; readonly value: T } | { readonly ok
 
 const fail = (reason: string): { ok: false; reason: string } => ({ ok: false, reason });
 
-const maxRuleIdBytes = 255;
 const maxActions = 20;
 const maxConditions = 50;
 const maxPatternLength = 1000;
@@ -54,8 +53,6 @@ export function parseUserRule(kind: RuleKind, ruleId: string, body: unknown): Pa
   if (kind === 'postcontent') return fail('rules of this kind belong to the server');
   if (ruleId.startsWith('.')) return fail('rule ids that begin with a dot belong to the server');
   if (ruleId === '' || /[/\\]/.test(ruleId)) return fail('a rule id must not be empty or contain slashes');
-  if (new TextEncoder().encode(ruleId).length > maxRuleIdBytes)
-    return fail(`a rule id has at most ${maxRuleIdBytes} bytes`);
   if (!isJsonObject(body)) return fail('a rule must be an object');
   if (kind === 'room' && !ruleId.startsWith('!')) return fail('the id of a room rule is a room id');
   if (kind === 'sender' && !(ruleId.startsWith('@') && ruleId.includes(':')))

@@ -19,7 +19,6 @@ const open: ReadonlySet<string> = new Set([
   'GET /add_threepid/email/submit_token',
   'GET /auth/:stage/fallback/web',
   'GET /auth/m.login.sso/fallback/web',
-  'GET /auth_issuer',
   'GET /auth_metadata',
   'GET /directory/list/room/:roomId',
   'GET /directory/room/:roomAlias',

@@ -91,7 +91,10 @@ describe.each(['sqlite', 'postgres'] as const)('what users may learn of others (
   });
 
   it('shows profiles to users in a common room only, where that is set', async () => {
-    const server = await start({ limit_profile_requests_to_users_who_share_rooms: true });
+    const server = await start({
+      require_auth_for_profile_requests: true,
+      limit_profile_requests_to_users_who_share_rooms: true,
+    });
     const [ann, bob] = [await server.registerUser('ann'), await server.registerUser('bob')];
     const look = async (user: TestUser | undefined, field = ''): Promise<unknown> => {
       const path = `/profile/${bob.userId}${field}`;
@@ -102,7 +105,7 @@ describe.each(['sqlite', 'postgres'] as const)('what users may learn of others (
       expect([field, await look(ann, field), await look(undefined, field)]).toEqual([
         field,
         '403 M_FORBIDDEN',
-        '403 M_FORBIDDEN',
+        '401 M_MISSING_TOKEN',
       ]);
     expect(await look(bob)).toBe(200);
     const { body } = await bob.request('POST', '/createRoom', { preset: 'public_chat' });

@@ -291,8 +291,9 @@ describe.each(['sqlite', 'postgres'] as const)('a service that authenticates use
     const metadata = { issuer: 'https://auth.example/', account_management_uri: 'https://auth.example/account' };
     for (const path of ['v1/auth_metadata', 'unstable/org.matrix.msc2965/auth_metadata'])
       expect((await homeserver.request('GET', `/_matrix/client/${path}`)).body).toEqual(metadata);
+    // Of the proposal's first form, and gone: clients read the metadata.
     const issuer = await homeserver.request('GET', '/_matrix/client/unstable/org.matrix.msc2965/auth_issuer');
-    expect(issuer.body).toEqual({ issuer: 'https://auth.example/' });
+    expect(issuer).toMatchObject({ status: 404, body: { errcode: 'M_UNRECOGNIZED' } });
     const wellKnown = await homeserver.request('GET', '/.well-known/matrix/client');
     expect(wellKnown.body).toMatchObject({
       'm.homeserver': { base_url: 'https://rookery.test/' },

@@ -156,6 +156,8 @@ describe.each(databases)('the server’s own work in the admin API (%s)', (datab
       expect(await list(`?resource_id=${encodeURIComponent(other)}`)).toEqual([purgeId]);
       expect([...(await list('?status=complete'))].sort()).toEqual([...all].sort());
       expect(await list('?job_status=failed')).toEqual([]);
+      expect(await list('?job_status=failed&status=complete')).toHaveLength(2);
+      expect(await list('?action_name=purge_history&action_name=shutdown_and_purge_room')).toEqual(all);
       expect(await list('?max_timestamp=1000')).toEqual([]);
       expect(outcome(await root.call('GET', '/v1/scheduled_tasks?status=lost'))).toBe('400 M_INVALID_PARAM');
       expect(outcome(await root.call('GET', '/v1/scheduled_tasks?max_timestamp=now'))).toBe('400 M_INVALID_PARAM');

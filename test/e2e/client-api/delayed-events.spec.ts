@@ -190,8 +190,14 @@ describe.each(['sqlite', 'postgres'] as const)('delayed events (%s)', (database)
       const answer = await user.request('PUT', `${path}/x?org.matrix.msc4140.delay=${delay}`, content);
       expect(answer).toMatchObject({ status, body: { errcode } });
     };
+    const one = `/_matrix/client/unstable/org.matrix.msc4140/delayed_events/${id}`;
+    expect(await bob.request('GET', one)).toMatchObject({
+      status: 200,
+      body: { delay_id: id, room_id: roomId, type: 'm.room.message', delay: 60_000, content: { body: 'once' } },
+    });
+    expect(await alice.request('GET', one)).toMatchObject({ status: 404, body: { errcode: 'M_NOT_FOUND' } });
     await refused(bob, '60000', 429, 'M_LIMIT_EXCEEDED');
-    await refused(alice, '3600001', 403, 'M_FORBIDDEN');
+    await refused(alice, '3600001', 400, 'ORG.MATRIX.MSC4140_DELAY_TOO_LARGE');
     await refused(alice, '-5', 400, 'M_INVALID_PARAM');
     await refused(alice, 'soon', 400, 'M_INVALID_PARAM');
     await bob.request('POST', `/rooms/${roomId}/leave`, {});

@@ -629,8 +629,6 @@ const rows: Readonly<Record<string, readonly Row[]>> = {
     ['`app_id`', 64, 'characters', invalid, 'libs/push/src/pushers/pusher.ts', 'maxAppIdLength'],
     ['Other texts of a pusher', 1_024, 'characters', invalid, 'libs/push/src/pushers/pusher.ts', 'maxTextLength'],
     ['`data` of a pusher', 16_384, 'bytes', invalid, 'libs/push/src/pushers/pusher.ts', 'maxDataBytes'],
-    ['Push rules', 2_000, '', tooLarge, 'libs/push/src/rules/push-rules.service.ts', 'maxUserRules'],
-    ['Id of a push rule', 255, 'bytes', invalid, 'libs/push-rules/src/rule-input.ts', 'maxRuleIdBytes'],
     ['Actions of a push rule', 20, '', invalid, 'libs/push-rules/src/rule-input.ts', 'maxActions'],
     ['Conditions of a push rule', 50, '', invalid, 'libs/push-rules/src/rule-input.ts', 'maxConditions'],
     ['Pattern of a push rule', 1_000, 'characters', invalid, 'libs/push-rules/src/rule-input.ts', 'maxPatternLength'],
@@ -848,6 +846,7 @@ export const limiters: readonly Limiter[] = (
     ['rc_delayed_event_mgmt', 'user, or address', 'listing and managing delayed events'],
     ['rc_room_creation', 'user', 'creating and upgrading rooms'],
     ['rc_reports', 'user', 'reports'],
+    ['rc_profile', 'user, or address', 'looking at profiles'],
     ['rc_user_directory', 'user', 'searching for users, also on third-party networks'],
   ] as const
 ).map(([setting, key, guards]) => ({ setting, key, guards }));

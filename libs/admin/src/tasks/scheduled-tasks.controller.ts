@@ -1,9 +1,18 @@
 import { Controller, Get } from '@nestjs/common';
-import { Inbound, type InboundRequest, queryChoice, queryInteger, queryString } from '@rookery/http';
+import { Inbound, type InboundRequest, queryInteger, queryString, queryStrings } from '@rookery/http';
+import { MatrixError } from '@rookery/matrix-types';
 import { RoomTasks } from '@rookery/rooms';
 import { admin, AdminAccess } from '../http/admin-endpoint.js';
 
 const statuses = ['scheduled', 'active', 'complete', 'cancelled', 'failed'] as const;
+
+/** @throws MatrixError 400 `M_INVALID_PARAM` */
+function status(text: string): (typeof statuses)[number] {
+  const found = statuses.find((one) => one === text);
+  if (found === undefined)
+    throw MatrixError.invalidParam(`Query parameter 'status' must be one of ${statuses.join(', ')}`);
+  return found;
+}
 
 /** Long work in the background. */
 @Controller()
@@ -15,9 +24,9 @@ export class ScheduledTasksController {
   @Get(admin('v1', '/scheduled_tasks'))
   async list(@Inbound() request: InboundRequest): Promise<object> {
     const tasks = await this.tasks.list({
-      action: queryString(request, 'action_name'),
+      actions: queryStrings(request, 'action_name'),
       resourceId: queryString(request, 'resource_id'),
-      status: queryChoice(request, 'status', statuses) ?? queryChoice(request, 'job_status', statuses),
+      statuses: [...queryStrings(request, 'status'), ...queryStrings(request, 'job_status')].map(status),
       maxTimestamp: queryInteger(request, 'max_timestamp'),
     });
     return {

@@ -135,6 +135,11 @@ const generalRules: readonly Rule[] = [
         ? 'not together with allow_public_rooms_without_auth and allow_public_rooms_over_federation'
         : undefined,
   ),
+  rule(['limit_profile_requests_to_users_who_share_rooms', 'require_auth_for_profile_requests'], ({ get }) =>
+    get('limit_profile_requests_to_users_who_share_rooms') && !get('require_auth_for_profile_requests')
+      ? 'needs require_auth_for_profile_requests: without a login nobody shares a room'
+      : undefined,
+  ),
   rule(['presence.idle_timeout', 'presence.last_active_granularity'], ({ get }) =>
     get('presence.idle_timeout') <= get('presence.last_active_granularity')
       ? 'must be longer than presence.last_active_granularity'

@@ -37,8 +37,6 @@ import {
   writeRules,
 } from './push-rules.query.js';
 
-/** Most rules of their own that a user may have. */
-const maxUserRules = 2_000;
 const maxBytes = 64 * 1024 * 1024;
 
 /** No event can name this user, so the rules of this one hold for all whom it does not name. */
@@ -95,7 +93,7 @@ export class PushRulesService implements OnModuleInit {
     private readonly database: Database,
     private readonly accountData: AccountDataService,
     private readonly roomHooks: RoomHooks,
-    config: Config,
+    private readonly config: Config,
     streams: Streams,
   ) {
     this.#compiled = new Cache(config, 'push_rules', {
@@ -222,7 +220,12 @@ export class PushRulesService implements OnModuleInit {
   async put(userId: string, kind: RuleKind, ruleId: string, body: unknown, place: RulePlace): Promise<void> {
     const parsed = parseUserRule(kind, ruleId, body);
     if (!parsed.ok) throw MatrixError.invalidParam(parsed.reason);
+    const maxIdBytes = this.config.get('push_rules.limits.rule_id_length');
+    if (Buffer.byteLength(ruleId) > maxIdBytes)
+      throw MatrixError.tooLarge(`The id of a push rule has at most ${maxIdBytes} bytes`);
+    this.#checkSize(parsed.value);
     await this.#change(userId, async (tx, changes) => {
+      const maxUserRules = this.#maxUserRules;
       const others = changes.rules.filter((rule) => rule.kind === kind && rule.ruleId !== ruleId);
       const isNew = !changes.rules.some((rule) => rule.kind === kind && rule.ruleId === ruleId);
       if (isNew && changes.rules.length >= maxUserRules)
@@ -258,7 +261,7 @@ export class PushRulesService implements OnModuleInit {
     });
   }
 
-  /** Gives a rule other actions. @throws MatrixError 404 `M_NOT_FOUND`, 400 `M_INVALID_PARAM` */
+  /** Gives a rule other actions. @throws MatrixError 404 `M_NOT_FOUND`, 400 `M_INVALID_PARAM`, 413 `M_TOO_LARGE` */
   async setActions(userId: string, kind: RuleKind, ruleId: string, actions: unknown): Promise<void> {
     const parsed = parseActions(actions);
     if (!parsed.ok) throw MatrixError.invalidParam(parsed.reason);
@@ -266,21 +269,31 @@ export class PushRulesService implements OnModuleInit {
       find(buildRuleset(userId, changes, this.features), kind, ruleId);
       if (defaultRuleKinds.has(ruleId)) await writeDefaultActions(tx, userId, kind, ruleId, parsed.value);
       else {
-        const rules = changes.rules.filter((rule) => rule.kind === kind);
-        await writeRules(
-          tx,
-          userId,
-          kind,
-          rules.map((rule) => (rule.ruleId === ruleId ? { ...rule, actions: parsed.value } : rule)),
-        );
+        const rules = changes.rules
+          .filter((rule) => rule.kind === kind)
+          .map((rule) => (rule.ruleId === ruleId ? { ...rule, actions: parsed.value } : rule));
+        for (const rule of rules) if (rule.ruleId === ruleId) this.#checkSize(rule);
+        await writeRules(tx, userId, kind, rules);
       }
     });
+  }
+
+  get #maxUserRules(): number {
+    return this.config.get('push_rules.limits.rule_count');
+  }
+
+  /** @throws MatrixError 413 `M_TOO_LARGE` */
+  #checkSize({ conditions, pattern, actions }: UserRule): void {
+    const maxBytes = this.config.get('push_rules.limits.rule_size');
+    const text = JSON.stringify(conditions ?? (pattern === undefined ? [] : [pattern])) + JSON.stringify(actions);
+    if (Buffer.byteLength(text) > maxBytes)
+      throw MatrixError.tooLarge(`Conditions and actions of a push rule have at most ${maxBytes} bytes`);
   }
 
   /** Says about a room what the user's rules say about the one that it replaces. */
   async #takeAlong(userId: string, oldRoomId: string, newRoomId: string): Promise<void> {
     const moved = ({ rules }: RuleChanges): Map<RuleKind, UserRule[]> =>
-      rulesWithSuccessor(rules, oldRoomId, newRoomId, maxUserRules);
+      rulesWithSuccessor(rules, oldRoomId, newRoomId, this.#maxUserRules);
     if (moved(await this.#changesOf(userId)).size === 0) return;
     await this.#change(userId, async (tx, changes) => {
       for (const [kind, rules] of moved(changes)) await writeRules(tx, userId, kind, rules);

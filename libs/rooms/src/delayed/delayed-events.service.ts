@@ -107,17 +107,22 @@ export class DelayedEvents implements OnApplicationBootstrap, OnModuleDestroy {
    * Leaves an event to be sent in `delayMs`.
    * @param txnId the same request may be repeated: it makes one
    * @returns its id, with which anybody may act on it
-   * @throws MatrixError 400 `M_BAD_JSON`, 403 `M_FORBIDDEN` (switched off, too long, or not in the room),
-   *   413 `M_TOO_LARGE`, 429 `M_LIMIT_EXCEEDED` (also for too many at a time)
+   * @throws MatrixError 400 `M_BAD_JSON`, `ORG.MATRIX.MSC4140_DELAY_TOO_LARGE`, 403 `M_FORBIDDEN` (switched off, or not in the
+   *   room), 413 `M_TOO_LARGE`, 429 `M_LIMIT_EXCEEDED` (also for too many at a time)
    */
   async schedule(requester: Requester, request: SendRequest, delayMs: number, txnId?: string): Promise<string> {
     const { roomId, type, stateKey, content, originServerTs, stickyDurationMs } = request;
     if (this.#longestMs === undefined || this.#maxPerUser === 0)
       throw MatrixError.forbidden('This server does not send events later');
     if (delayMs > this.#longestMs)
-      throw new MatrixError(403, 'M_FORBIDDEN', `Events may be delayed by ${this.#longestMs} ms at most`, {
-        'org.matrix.msc4140.max_delay': this.#longestMs,
-      });
+      throw new MatrixError(
+        400,
+        'ORG.MATRIX.MSC4140_DELAY_TOO_LARGE',
+        `Events may be delayed by ${this.#longestMs} ms at most`,
+        {
+          'org.matrix.msc4140.max_delay': this.#longestMs,
+        },
+      );
     if (txnId !== undefined && (txnId.length > 255 || txnId.includes('\0')))
       throw MatrixError.invalidParam('The transaction id is too long');
     if ([roomId, type, stateKey ?? ''].some((text) => text.length > 255 || text.includes('\0')))
@@ -165,15 +170,18 @@ export class DelayedEvents implements OnApplicationBootstrap, OnModuleDestroy {
   async list(requester: Requester): Promise<JsonObject[]> {
     await this.limiter.take('rc_delayed_event_mgmt', requester.userId, requester);
     const rows = await delayedOf(this.database, localpartOf(requester.userId));
-    return rows.map((row) => ({
-      delay_id: row.delay_id,
-      room_id: row.room_id,
-      type: row.event_type,
-      ...(row.state_key === null ? {} : { state_key: row.state_key }),
-      delay: row.delay,
-      running_since: row.send_ts - row.delay,
-      content: JSON.parse(row.content) as JsonObject,
-    }));
+    return rows.map(shown);
+  }
+
+  /**
+   * One of these. @throws MatrixError 404 `M_NOT_FOUND`, also for what somebody else has left
+   */
+  async one(requester: Requester, delayId: string): Promise<JsonObject> {
+    await this.limiter.take('rc_delayed_event_mgmt', requester.userId, requester);
+    const row = delayId.length > 64 ? undefined : await findDelayed(this.database, delayId);
+    if (row?.user_localpart !== localpartOf(requester.userId))
+      throw MatrixError.notFound('There is no such delayed event');
+    return shown(row);
   }
 
   /**
@@ -307,3 +315,14 @@ export class DelayedEvents implements OnApplicationBootstrap, OnModuleDestroy {
     await this.database.write((tx) => deleteDelayed(tx, delayId), { name: 'delayed_events_delete' });
   }
 }
+
+/** As clients see it. */
+const shown = (row: DelayedEventRow): JsonObject => ({
+  delay_id: row.delay_id,
+  room_id: row.room_id,
+  type: row.event_type,
+  ...(row.state_key === null ? {} : { state_key: row.state_key }),
+  delay: row.delay,
+  running_since: row.send_ts - row.delay,
+  content: JSON.parse(row.content) as JsonObject,
+});

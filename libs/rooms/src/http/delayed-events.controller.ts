@@ -18,6 +18,13 @@ export class DelayedEventsController {
     return { delayed_events: await this.delayed.list(requester) };
   }
 
+  /** GET /_matrix/client/unstable/org.matrix.msc4140/delayed_events/{delayId} */
+  @Get(client(['unstable'], `${path}/:delayId`))
+  @Access({ auth: 'required', guests: true })
+  one(@Who() requester: Requester, @Param('delayId') delayId: string): Promise<object> {
+    return this.delayed.one(requester, delayId);
+  }
+
   /** POST /_matrix/client/unstable/org.matrix.msc4140/delayed_events/{delayId} */
   @Post(client(['unstable'], `${path}/:delayId`))
   @Access({ auth: 'optional', guests: true })

@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { RateLimiter } from '@rookery/http';
-import { type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { assertAllowed, callbackContext, ModuleDispatcher } from '@rookery/module-host';
 import { Cache, Clock, Config, Ids, type Requester } from '@rookery/platform';
 import { Participation } from './participation.js';
@@ -125,7 +125,7 @@ export class EventCreation {
     }
     if (requester.shadowBanned) return this.pretend(requester, request.roomId);
     const redacts = request.redacts ?? (type === 'm.room.redaction' ? textIn(content, 'redacts') : undefined);
-    if (redacts !== undefined) await this.#checkTarget(request.roomId, redacts);
+    if (redacts !== undefined) await this.#checkTarget(request.roomId, redacts, type);
     const sticky = this.config.get('experimental_features.msc4354_enabled') ? request.stickyDurationMs : undefined;
     return this.persister.send({
       roomId: request.roomId,
@@ -143,11 +143,21 @@ export class EventCreation {
     });
   }
 
-  /** What is not known yet may be of this room. @throws MatrixError 400 `M_INVALID_PARAM` for an event of another room */
-  async #checkTarget(roomId: string, eventId: string): Promise<void> {
+  /**
+   * What is not known yet may be of this room.
+   * @throws MatrixError 400 `M_INVALID_PARAM` for an event of another room, 403 `M_FORBIDDEN` for a message that is too old
+   */
+  async #checkTarget(roomId: string, eventId: string, type: string): Promise<void> {
     const target = await this.events.one(eventId);
     if (target && target.event.roomId !== roomId)
       throw MatrixError.invalidParam('Only events of the same room can be redacted');
+    const periodMs = this.config.get('redaction_allowed_period');
+    if (!target || type !== 'm.room.redaction' || periodMs === undefined || periodMs === null) return;
+    const edited = editedBy(target.event.content);
+    const original = edited === undefined ? undefined : await this.events.one(edited);
+    const { event } = original?.event.roomId === roomId ? original : target;
+    if (event.type === 'm.room.message' && event.originServerTs < this.clock.nowMs() - periodMs)
+      throw MatrixError.forbidden(`Messages can be redacted within ${periodMs} ms only`);
   }
 
   /**
@@ -186,3 +196,9 @@ const keyOf = ({ userId, deviceId, txnId }: ClientTransaction, roomId: string): 
 
 const textIn = (content: Readonly<JsonObject>, key: string): string | undefined =>
   typeof content[key] === 'string' ? content[key] : undefined;
+
+/** The event that an edit replaces. */
+function editedBy(content: Readonly<JsonObject>): string | undefined {
+  const relation = content['m.relates_to'];
+  return isJsonObject(relation) && relation['rel_type'] === 'm.replace' ? textIn(relation, 'event_id') : undefined;
+}

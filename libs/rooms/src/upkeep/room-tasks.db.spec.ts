@@ -1,5 +1,6 @@
 import { databaseMigrations } from '@rookery/database';
-import { SystemIds } from '@rookery/platform';
+import type { JsonObject } from '@rookery/matrix-types';
+import { Config, SystemIds } from '@rookery/platform';
 import { eachDatabase, eventually, FakeClock, RecordingLogger, type TestDatabase } from '@rookery/testing';
 import { roomsMigrations } from '../migrations/index.js';
 import { RoomTasks } from './room-tasks.js';
@@ -20,7 +21,7 @@ eachDatabase('tasks on rooms', (open) => {
   });
   beforeEach(() => {
     clock = new FakeClock();
-    tasks = new RoomTasks(test.database, clock, new SystemIds(), new RecordingLogger());
+    tasks = new RoomTasks(test.database, clock, new SystemIds(), new RecordingLogger(), Config.fromObject());
   });
   afterEach(() => tasks.stop());
 
@@ -92,5 +93,27 @@ eachDatabase('tasks on rooms', (open) => {
     goOn();
     expect(await patient).toMatchObject({ status: 'complete', result: { end: true } });
     expect(await tasks.outcome(id, client.signal)).toMatchObject({ status: 'complete' });
+  });
+
+  it('run as many at a time as the settings say', async () => {
+    const config = Config.fromObject({ task_scheduler: { max_concurrent_tasks: 2 } });
+    await tasks.stop();
+    tasks = new RoomTasks(test.database, clock, new SystemIds(), new RecordingLogger(), config);
+    let running = 0;
+    const most: number[] = [];
+    const go = Promise.withResolvers<JsonObject>();
+    tasks.define('wait', () => {
+      most.push((running += 1));
+      return go.promise.finally(() => (running -= 1));
+    });
+    const ids = await Promise.all(['!a:x', '!b:x', '!c:x'].map((roomId) => tasks.schedule('wait', roomId, {})));
+    await eventually(() => most.length === 2);
+    go.resolve({});
+    await eventually(async () => {
+      const found = await Promise.all(ids.map((id) => tasks.find(id)));
+      return found.every((task) => task?.status === 'complete');
+    });
+    expect(Math.max(...most)).toBe(2);
+    expect(most).toHaveLength(3);
   });
 });

@@ -44,9 +44,11 @@ export function selectTask(db: Db, id: string): Promise<TaskRow | undefined> {
 
 /** Which tasks are wanted; what is absent does not matter. */
 export interface TaskSearch {
-  readonly action?: string | undefined;
+  /** Any of these; of none, all. */
+  readonly actions?: readonly string[] | undefined;
   readonly resourceId?: string | undefined;
-  readonly status?: TaskStatus | undefined;
+  /** Any of these; of none, all. */
+  readonly statuses?: readonly TaskStatus[] | undefined;
   /** Last changed at or before. */
   readonly maxTimestamp?: number | undefined;
 }
@@ -54,9 +56,9 @@ export interface TaskSearch {
 /** The tasks that fit, the oldest first; of more than `limit` the newest. */
 export function selectTasks(db: Db, search: TaskSearch, limit: number): Promise<TaskRow[]> {
   const wanted = [
-    ['action = ?', search.action],
+    [db.dialect.anyOf('action'), search.actions?.length ? search.actions : undefined],
     ['resource_id = ?', search.resourceId],
-    ['status = ?', search.status],
+    [db.dialect.anyOf('status'), search.statuses?.length ? search.statuses : undefined],
     ['timestamp <= ?', search.maxTimestamp],
   ] as const;
   const given = wanted.filter(([, value]) => value !== undefined);

@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { Database, isTransient } from '@rookery/database';
 import type { JsonObject } from '@rookery/matrix-types';
-import { Clock, Ids, Logger } from '@rookery/platform';
+import { Clock, Config, Ids, Logger } from '@rookery/platform';
 import {
   deleteFinished,
   insertTask,
@@ -34,7 +34,6 @@ export type TaskWork = (task: RoomTask, report: (result: JsonObject) => Promise<
 /** Thrown by work that makes room for the server's end; it is taken up again after the next start. */
 export class TaskInterrupted extends Error {}
 
-const maxRunning = 5;
 /** So many run besides those when somebody waits for them. */
 const maxAwaited = 5;
 const firstRetryMs = 2_000;
@@ -62,6 +61,7 @@ export class RoomTasks {
     private readonly clock: Clock,
     private readonly ids: Ids,
     private readonly logger: Logger,
+    private readonly config: Config,
   ) {}
 
   /** Says what is to be done for an action. */
@@ -184,6 +184,7 @@ export class RoomTasks {
   #next(): void {
     const [id] = this.#waiting;
     if (id === undefined || this.stopping) return;
+    const maxRunning = this.config.get('task_scheduler.max_concurrent_tasks');
     if (this.#running.size >= maxRunning + (this.#awaited.has(id) ? maxAwaited : 0)) return;
     this.#waiting.shift();
     const run = this.#run(id).finally(() => {

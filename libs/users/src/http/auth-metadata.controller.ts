@@ -15,12 +15,4 @@ export class AuthMetadataController {
   async metadata(): Promise<HttpReply> {
     return HttpReply.json(200, await this.service.metadata(), cached);
   }
-
-  /** GET /_matrix/client/unstable/org.matrix.msc2965/auth_issuer */
-  @Get(client(['unstable'], '/org.matrix.msc2965/auth_issuer'))
-  @Access({ auth: 'none' })
-  async issuer(): Promise<HttpReply> {
-    const { issuer } = await this.service.metadata();
-    return HttpReply.json(200, { issuer }, cached);
-  }
 }

@@ -31,18 +31,25 @@ export class ProfileController {
   /** GET /_matrix/client/v3/profile/{userId} */
   @Get([...stable('/profile/:userId'), ...client(['unstable'], '/uk.tcpip.msc4133/profile/:userId')])
   @Access({ auth: 'optional', guests: true })
-  get(@Who() requester: Requester | undefined, @Param('userId') userId: string): Promise<Profile> {
+  async get(
+    @Who() requester: Requester | undefined,
+    @Inbound() request: InboundRequest,
+    @Param('userId') userId: string,
+  ): Promise<Profile> {
+    await this.#takeLookUp(requester, request);
     return this.profiles.lookUp(requester, checkUserId(userId));
   }
 
   /** GET /_matrix/client/v3/profile/{userId}/{keyName} */
   @Get(fieldPaths)
   @Access({ auth: 'optional', guests: true })
-  getField(
+  async getField(
     @Who() requester: Requester | undefined,
+    @Inbound() request: InboundRequest,
     @Param('userId') userId: string,
     @Param('field') field: string,
   ): Promise<Profile> {
+    await this.#takeLookUp(requester, request);
     return this.profiles.lookUp(requester, checkUserId(userId), field);
   }
 
@@ -80,6 +87,10 @@ export class ProfileController {
     await this.limiter.take('rc_message', requester.userId, requester);
     await this.profiles.setField(requester, userId, field, undefined, this.#propagates(request));
     return {};
+  }
+
+  #takeLookUp(requester: Requester | undefined, request: InboundRequest): Promise<void> {
+    return this.limiter.take('rc_profile', requester?.userId ?? request.ip, requester);
   }
 
   /** MSC4069: a client may keep a change out of its rooms. */

@@ -148,11 +148,15 @@ export const accountSettings = {
       k.checked(
         k.object({
           type: k.need(k.text({ empty: false }), 'For example `livekit`.'),
-          livekit_service_url: k.maybe(k.httpUrl, 'Needed for `livekit`.'),
+          url: k.maybe(
+            k.text({ pattern: /^wss?:\/\/[^\s/]/, expected: 'a URL that begins with wss:// or ws://' }),
+            'Address of the WebSocket; `livekit` needs it or the next one.',
+          ),
+          livekit_service_url: k.maybe(k.httpUrl, 'The older form of `url`.'),
         }),
         (one) =>
-          one.type === 'livekit' && !one.livekit_service_url
-            ? 'livekit_service_url is missing (needed for type livekit)'
+          one.type === 'livekit' && !one.url && !one.livekit_service_url
+            ? 'url or livekit_service_url is missing (type livekit needs one of them)'
             : undefined,
       ),
     ),

@@ -49,6 +49,10 @@ export const limitSettings = {
       default: 7 * 86_400_000,
     },
   ),
+  redaction_allowed_period: optional(
+    k.duration,
+    'How long after it was sent a message may be redacted by users of this server; without end when unset. An edit counts with what it edits.',
+  ),
   forgotten_room_retention_period: optional(
     k.duration,
     'How long after the last local user forgot a room it is deleted.',
@@ -123,6 +127,14 @@ export const limitSettings = {
   rc_reports: bucket(1, 5, 'Reporting events, rooms and users, by user.'),
   rc_user_directory: bucket(0.016, 200, 'Searching the user directory, by user.'),
   rc_key_requests: bucket(20, 100, 'Room key requests, by device.'),
+  rc_profile: bucket(1, 500, 'Looking at profiles, by user, or by address where nobody is logged in.'),
+  'push_rules.limits.rule_count': setting(k.whole(), 10_000, 'Most push rules of their own that a user may have.'),
+  'push_rules.limits.rule_id_length': setting(k.whole(1), 300, 'Longest id of a push rule, bytes.'),
+  'push_rules.limits.rule_size': setting(
+    k.checked(k.size, (bytes) => (bytes < 1 ? 'expected a size of at least 1 byte' : undefined)),
+    1024,
+    'Largest conditions and actions of a push rule together, bytes of JSON.',
+  ),
   'rc_federation.window_size': setting(k.duration, 1000, 'Window in which requests of another server are counted.'),
   'rc_federation.sleep_limit': setting(k.whole(), 10, 'Requests in a window before answers are delayed.'),
   'rc_federation.sleep_delay': setting(k.duration, 500, 'The delay.'),

@@ -84,6 +84,11 @@ export const serviceSettings = {
   ),
   'opentracing.force_tracing_for_users': setting(k.list(k.text({ empty: false })), [], 'Users always traced.'),
   'opentracing.jaeger_config': optional(k.mapOf(k.anything), 'Where traces go.'),
+  'task_scheduler.max_concurrent_tasks': setting(
+    k.whole(1),
+    5,
+    'Most tasks that administrators or the server scheduled, such as deletions of rooms, at a time.',
+  ),
   'background_updates.background_update_duration_ms': setting(
     k.whole(1),
     100,

@@ -1,0 +1,90 @@
+import { createTestHomeserver, FakeClock, type TestHomeserver, type TestUser } from '@rookery/testing';
+import { createRoom, databases, join, nextTransaction, outcome, say } from './rooms/rooms-client.js';
+
+/** What the settings of the last releases do, seen from outside. */
+describe.each(databases)('settings (%s)', (database) => {
+  const clock = new FakeClock(Date.parse('2026-06-01T00:00:00Z'));
+  const settings: Record<string, unknown> = {};
+  let homeserver: TestHomeserver;
+  let alice: TestUser;
+  let bob: TestUser;
+
+  const set = (more: Readonly<Record<string, unknown>>): Promise<void> => {
+    for (const name of Object.keys(settings)) delete settings[name];
+    Object.assign(settings, more);
+    return homeserver.restart();
+  };
+
+  beforeAll(async () => {
+    homeserver = await createTestHomeserver({ database, clock, settings });
+    alice = await homeserver.registerUser('alice');
+    bob = await homeserver.registerUser('bob');
+  });
+  afterAll(() => homeserver.stop());
+
+  it('redaction_allowed_period: messages can be redacted for a while', async () => {
+    await set({ redaction_allowed_period: '1h' });
+    const roomId = await createRoom(alice, { preset: 'public_chat' });
+    await join(bob, roomId);
+    const redact = async (user: TestUser, eventId: string): Promise<string> =>
+      outcome(await user.request('PUT', `/rooms/${roomId}/redact/${eventId}/${nextTransaction()}`, {}));
+    const edit = (target: string): object => ({
+      'm.new_content': { msgtype: 'm.text', body: 'edited' },
+      'm.relates_to': { rel_type: 'm.replace', event_id: target },
+    });
+    const [old, other, edited] = [
+      await say(bob, roomId, '1'),
+      await say(bob, roomId, '2'),
+      await say(bob, roomId, '3'),
+    ];
+    const reaction = await bob.request('PUT', `/rooms/${roomId}/send/m.reaction/${nextTransaction()}`, {
+      'm.relates_to': { rel_type: 'm.annotation', event_id: old, key: 'x' },
+    });
+    await clock.advance(3_599_000);
+    expect(await redact(bob, other)).toBe('200');
+    await clock.advance(2_000);
+    expect(await redact(bob, old)).toBe('403 M_FORBIDDEN');
+    // Nor those who may redact what others sent.
+    expect(await redact(alice, old)).toBe('403 M_FORBIDDEN');
+    const newEdit = await say(bob, roomId, '* edited', edit(edited));
+    expect(await redact(bob, newEdit)).toBe('403 M_FORBIDDEN');
+    expect(await redact(bob, await say(bob, roomId, 'new'))).toBe('200');
+    expect(await redact(bob, String(reaction.body['event_id']))).toBe('200');
+    await set({});
+    expect(await redact(bob, old)).toBe('200');
+  });
+
+  it('rc_profile: profiles are looked at so often and no more', async () => {
+    await set({ rc_profile: { per_second: 0.001, burst_count: 2 } });
+    const look = async (user?: TestUser): Promise<string> =>
+      outcome(await (user ?? homeserver).request('GET', `/profile/${bob.userId}`));
+    expect([await look(alice), await look(alice), await look(alice)]).toEqual(['200', '200', '429 M_LIMIT_EXCEEDED']);
+    expect([await look(), await look(), await look()]).toEqual(['200', '200', '429 M_LIMIT_EXCEEDED']);
+    const field = await bob.request('GET', `/profile/${bob.userId}/displayname`);
+    expect(field.status).toBe(200);
+  });
+
+  it('push_rules.limits: so many rules of such a size', async () => {
+    await set({ push_rules: { limits: { rule_count: 2, rule_id_length: 10, rule_size: 120 } } });
+    const put = async (ruleId: string, body: object): Promise<string> =>
+      outcome(await alice.request('PUT', `/pushrules/global/override/${ruleId}`, body));
+    const large = { kind: 'event_match', key: 'content.body', pattern: 'x'.repeat(100) };
+    const rule = { actions: ['notify'], conditions: [] };
+    expect(await put('x'.repeat(11), rule)).toBe('413 M_TOO_LARGE');
+    expect(await put('x'.repeat(10), rule)).toBe('200');
+    expect(await put('large', { ...rule, conditions: [large] })).toBe('413 M_TOO_LARGE');
+    expect(await put('second', rule)).toBe('200');
+    expect(await put('third', rule)).toBe('413 M_TOO_LARGE');
+    expect(await put('second', rule)).toBe('200');
+    const actions = { actions: [{ set_tweak: 'sound', value: 'x'.repeat(200) }] };
+    const path = '/pushrules/global/override/second/actions';
+    expect(outcome(await alice.request('PUT', path, actions))).toBe('413 M_TOO_LARGE');
+  });
+
+  it('matrix_rtc.transports: a WebSocket will do', async () => {
+    const transports = [{ type: 'livekit', url: 'wss://rtc.example.org' }];
+    await set({ matrix_rtc: { transports }, experimental_features: { msc4143_enabled: true } });
+    const path = '/_matrix/client/unstable/org.matrix.msc4143/rtc/transports';
+    expect((await alice.request('GET', path)).body).toEqual({ rtc_transports: transports });
+  });
+});
