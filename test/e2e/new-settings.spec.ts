@@ -1,4 +1,4 @@
-import { createTestHomeserver, FakeClock, type TestHomeserver, type TestUser } from '@rookery/testing';
+import { createTestHomeserver, eventually, FakeClock, type TestHomeserver, type TestUser } from '@rookery/testing';
 import { createRoom, databases, join, nextTransaction, outcome, say } from './rooms/rooms-client.js';
 
 /** What the settings of the last releases do, seen from outside. */
@@ -79,6 +79,49 @@ describe.each(databases)('settings (%s)', (database) => {
     const actions = { actions: [{ set_tweak: 'sound', value: 'x'.repeat(200) }] };
     const path = '/pushrules/global/override/second/actions';
     expect(outcome(await alice.request('PUT', path, actions))).toBe('413 M_TOO_LARGE');
+  });
+
+  it('enable_ephemeral_messages: messages destroy themselves', async () => {
+    await set({ enable_ephemeral_messages: true });
+    const roomId = await createRoom(alice, { preset: 'public_chat' });
+    await join(bob, roomId);
+    const at = (ms: number): object => ({ 'org.matrix.self_destruct_after': clock.nowMs() + ms });
+    const late = await say(alice, roomId, 'later', at(3 * 3_600_000));
+    const soon = await say(alice, roomId, 'selfdestructing', at(3_600_000));
+    const never = await say(alice, roomId, 'never', { 'org.matrix.self_destruct_after': 'tomorrow' });
+    const content = async (eventId: string): Promise<unknown> =>
+      (await bob.request('GET', `/rooms/${roomId}/event/${eventId}`)).body['content'];
+    const found = async (): Promise<number> => {
+      const search = { search_categories: { room_events: { search_term: 'selfdestructing' } } };
+      const { body } = await bob.request('POST', '/search', search);
+      return (body as { search_categories: { room_events: { count: number } } }).search_categories.room_events.count;
+    };
+    await eventually(async () => (await found()) === 1);
+    await clock.advance(3_590_000);
+    expect(await content(soon)).toMatchObject({ body: 'selfdestructing' });
+    // The server may be away when the time comes.
+    await set({ enable_ephemeral_messages: true });
+    await clock.advance(20_000);
+    // A timer may be set while time goes by.
+    const isGone = (eventId: string): Promise<unknown> =>
+      eventually(async () => {
+        await clock.advance(1_000);
+        return JSON.stringify(await content(eventId)) === '{}';
+      });
+    await isGone(soon);
+    expect(await found()).toBe(0);
+    expect([await content(late), await content(never)]).toMatchObject([{ body: 'later' }, { body: 'never' }]);
+    const { body } = await bob.request('GET', '/sync');
+    expect(JSON.stringify(body)).not.toContain('selfdestructing');
+    await clock.advance(2 * 3_600_000);
+    await isGone(late);
+    // Where nobody asks for it, the field means nothing.
+    await set({});
+    const kept = await say(alice, roomId, 'kept', at(1_000));
+    await clock.advance(120_000);
+    await set({ enable_ephemeral_messages: true });
+    await clock.advance(120_000);
+    expect(await content(kept)).toMatchObject({ body: 'kept' });
   });
 
   it('matrix_rtc.transports: a WebSocket will do', async () => {

@@ -107,6 +107,7 @@ const forGuests: ReadonlySet<string> = new Set([
   ...[...optional].filter((name) => name !== 'POST /account/password'),
   'GET /account/whoami',
   'GET /delayed_events',
+  'GET /delayed_events/:delayId',
   'GET /devices',
   'GET /devices/:deviceId',
   'GET /events',

@@ -5,7 +5,7 @@ import { migrations } from '../../../apps/homeserver/src/schema.js';
 /** What was added after the first servers had been set up, in any order. */
 const later = new Set([
   ...['rooms_08_slim', 'rooms_09_push_notes', 'rooms_10_event_json', 'rooms_11_invite_senders'],
-  ...['rooms_14_state_rows', 'rooms_15_member_deltas'],
+  ...['rooms_14_state_rows', 'rooms_15_member_deltas', 'rooms_16_event_expiry'],
   ...['push_04_threads', 'push_05_notes'],
   ...['push_06_groups', 'search_03_lean_messages', 'ephemeral_04_sticky_events', 'users_03_monthly_active_users'],
 ]);

@@ -9,7 +9,6 @@ export const withoutEffect: ReadonlySet<SettingName> = new Set<SettingName>([
   'caches.sync_response_cache_duration',
   'caches.track_memory_usage',
   'databases',
-  'enable_ephemeral_messages',
   'experimental_features.msc1767_enabled',
   'experimental_features.msc4222_enabled',
   'experimental_features.msc4242_enabled',

@@ -1,6 +1,7 @@
 import type { Migration } from '@rookery/database';
 import { delayedSchema } from './delayed.migration.js';
 import { directorySchema } from './directory.migration.js';
+import { eventExpirySchema } from './event-expiry.migration.js';
 import { eventJsonSchema } from './event-json.migration.js';
 import { eventsSchema } from './events.migration.js';
 import { forgottenSchema } from './forgotten.migration.js';
@@ -52,4 +53,5 @@ export const roomsMigrations: readonly Migration[] = [
     up: memberDeltasSchema,
     cost: [{ tables: ['current_state_delta_stream'], secondsPerMillion: 1 }],
   },
+  { version: 1, name: 'rooms_16_event_expiry', up: eventExpirySchema },
 ];

@@ -5,6 +5,7 @@ import { RoomStoreModule } from '../store/store.module.js';
 import { ChainCovers } from './chain-covers.service.js';
 import { DummyEvents } from './dummy-events.service.js';
 import { ForgottenRooms } from './forgotten-rooms.service.js';
+import { MessageExpiry } from './message-expiry.service.js';
 import { RedactionCensor } from './redaction-censor.js';
 import { Retention } from './retention.service.js';
 import { SpaceReclaimer } from './space-reclaimer.js';
@@ -13,6 +14,6 @@ import { UpkeepModule } from './upkeep.module.js';
 /** What is done about rooms in the background, by the process that writes their events. */
 @Module({
   imports: [PipelineModule, ReadingModule, RoomStoreModule, UpkeepModule],
-  providers: [ChainCovers, DummyEvents, ForgottenRooms, RedactionCensor, Retention, SpaceReclaimer],
+  providers: [ChainCovers, DummyEvents, ForgottenRooms, MessageExpiry, RedactionCensor, Retention, SpaceReclaimer],
 })
 export class UpkeepJobsModule {}

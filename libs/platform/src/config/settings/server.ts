@@ -176,7 +176,11 @@ export const serverSettings = {
     [],
     'Types of users beyond `bot` and `support`.',
   ),
-  enable_ephemeral_messages: setting(k.flag, false, 'Honour the self-destruct field of messages.'),
+  enable_ephemeral_messages: setting(
+    k.flag,
+    false,
+    'Take the content of a message out of the database at the time that its field `org.matrix.self_destruct_after` names, milliseconds since 1970.',
+  ),
   use_account_validity_in_account_status: setting(
     k.flag,
     false,

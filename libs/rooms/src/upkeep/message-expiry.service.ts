@@ -1,0 +1,124 @@
+import { Injectable, type OnApplicationBootstrap, type OnModuleDestroy } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import { eventFromRow, pduText, redactEvent } from '@rookery/events';
+import { type BackgroundTask, BackgroundTasks, Clock, Config, Logger, type Timer } from '@rookery/platform';
+import { RoomHooks } from '../hooks.js';
+import type { StoredEvent } from '../model/stored-event.js';
+import { EventStore, knownRules } from '../store/event-store.js';
+import {
+  deleteExpiries,
+  expiredAt,
+  type ExpiredRow,
+  insertExpiries,
+  nextExpiry,
+  replaceEventJson,
+} from './message-expiry.query.js';
+
+/** Where a message says when it destroys itself, milliseconds since the epoch; the field's name. */
+const selfDestruct = 'org.matrix.self_destruct_after';
+/** Looked at so often whatever the timer says: other processes store messages as well. */
+const periodMs = 60_000;
+const batchSize = 100;
+const longestSleepMs = 24 * 3_600_000;
+
+/**
+ * Takes the content of messages out of the database when the time has come that they name themselves, as a redaction does;
+ * only where `enable_ephemeral_messages` is set. Each server does so for itself: no event tells of it.
+ */
+@Injectable()
+export class MessageExpiry implements OnApplicationBootstrap, OnModuleDestroy {
+  readonly #isOn: boolean;
+  readonly #job: BackgroundTask;
+  #timer: Timer | undefined;
+  #timerAtMs = Number.MAX_SAFE_INTEGER;
+  #stopped = false;
+
+  constructor(
+    private readonly database: Database,
+    private readonly events: EventStore,
+    private readonly hooks: RoomHooks,
+    private readonly clock: Clock,
+    private readonly logger: Logger,
+    tasks: BackgroundTasks,
+    config: Config,
+  ) {
+    this.#isOn = config.get('enable_ephemeral_messages');
+    this.#job = tasks.add({
+      ...{ name: 'expire_messages', role: 'background', everyMs: periodMs },
+      run: (signal) => this.#run(signal),
+    });
+    if (!this.#isOn) return;
+    hooks.subscribe({
+      inTransaction: async (tx, { events }) => {
+        const due = events.flatMap(expiryOf);
+        if (due.length > 0) await insertExpiries(tx, due);
+      },
+      afterCommit: ({ events }) => {
+        for (const [, ts] of events.flatMap(expiryOf)) this.#wakeAt(ts);
+      },
+      onEventsPurged: (tx, _roomId, eventIds) => deleteExpiries(tx, eventIds),
+    });
+  }
+
+  onApplicationBootstrap(): void {
+    if (!this.#isOn) return;
+    this.#job.start();
+    void this.#job.run();
+  }
+
+  async onModuleDestroy(): Promise<void> {
+    this.#stopped = true;
+    this.#timer?.cancel();
+    await this.#job.stop();
+  }
+
+  #wakeAt(dueMs: number): void {
+    if (this.#stopped || dueMs >= this.#timerAtMs) return;
+    this.#timer?.cancel();
+    this.#timerAtMs = dueMs;
+    const sleepMs = Math.min(Math.max(dueMs - this.clock.nowMs(), 1), longestSleepMs);
+    this.#timer = this.clock.after(sleepMs, () => {
+      this.#timerAtMs = Number.MAX_SAFE_INTEGER;
+      void this.#job.run();
+    });
+  }
+
+  async #run(signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      const due = await expiredAt(this.database, this.clock.nowMs(), batchSize);
+      if (due.length > 0) await this.#expire(due);
+      if (due.length < batchSize) break;
+    }
+    const next = await nextExpiry(this.database);
+    if (next !== undefined) this.#wakeAt(next);
+  }
+
+  async #expire(due: readonly ExpiredRow[]): Promise<void> {
+    const byRoom = Map.groupBy(due, (row) => row.room_id);
+    const ids = due.map((row) => row.event_id);
+    await this.database.write(
+      async (tx) => {
+        for (const [roomId, rows] of byRoom) {
+          if (roomId === null) continue;
+          const inRoom = rows.map((row) => row.event_id);
+          // What was derived from their content goes with it: words of the search, texts that were to be sent.
+          for (const hook of this.hooks.all) await hook.onEventsPurged?.(tx, roomId, inRoom);
+        }
+        for (const { event_id: eventId, stream_ordering: place, json, room_version: version } of due) {
+          if (place === null || json === null || version === null) continue;
+          const left = redactEvent(eventFromRow(json, eventId, knownRules(version)));
+          await replaceEventJson(tx, place, pduText(left));
+        }
+        await deleteExpiries(tx, ids);
+      },
+      { name: 'expire_messages', erase: true },
+    );
+    this.events.forget(ids);
+    this.logger.info('Messages destroyed themselves', { events: ids.length });
+  }
+}
+
+function expiryOf({ event }: StoredEvent): [eventId: string, ts: number][] {
+  const ts = event.stateKey === undefined ? event.content[selfDestruct] : undefined;
+  return typeof ts === 'number' && Number.isSafeInteger(ts) ? [[event.eventId, ts]] : [];
+}
