@@ -16,6 +16,7 @@ export { DatabaseError, isStorageFull, isTransient, isUniqueViolation } from './
 export { likeText } from './like.js';
 export type { DatabaseClaim } from './claim/claim.js';
 export { claimDatabase, type ClaimOptions } from './claim/database-claim.js';
+export { joinProcesses, type ProcessRegistry, type ProcessView } from './processes/join-processes.js';
 export { copyDatabase, type CopiedTable, type CopyOptions } from './copy/copy-database.js';
 export { openDatabase } from './open-database.js';
 export { type DatabaseReader, openReader } from './open-reader.js';

@@ -18,4 +18,20 @@ export const databaseMigrations: readonly Migration[] = [
         update_name TEXT NOT NULL, progress_json TEXT NOT NULL, depends_on TEXT, ordering INTEGER NOT NULL DEFAULT 0, UNIQUE (update_name))`);
     },
   },
+  {
+    version: 1,
+    name: 'database_03_processes',
+    async up(tx) {
+      // Numbers are never used again: the connections of a process are known by its number.
+      await tx.run(`CREATE TABLE processes (
+        number ${tx.dialect.identityType}, name TEXT NOT NULL, address TEXT, version TEXT NOT NULL, roles TEXT NOT NULL,
+        started_ts BIGINT NOT NULL, expires_ts BIGINT NOT NULL, fenced BOOLEAN NOT NULL)`);
+      await tx.run(`CREATE TABLE leases (
+        name TEXT NOT NULL PRIMARY KEY, holder BIGINT, epoch BIGINT NOT NULL)`);
+    },
+    async back(tx) {
+      await tx.run('DROP TABLE leases');
+      await tx.run('DROP TABLE processes');
+    },
+  },
 ];

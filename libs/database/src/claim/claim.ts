@@ -21,6 +21,6 @@ export interface Held {
 export function heldByAnother(heldBy: string): DatabaseError {
   return new DatabaseError(
     `Another server runs on the database ${heldBy}`,
-    'Stop that one first, or give this one a database of its own: two on one database would each overlook what the other writes.',
+    'Stop that one first, or give this one a database of its own: two on one database would each overlook what the other writes. Processes of one server need redis.enabled, all of them.',
   );
 }

@@ -3,7 +3,7 @@ import type pg from 'pg';
 import type { Logger } from '@rookery/platform';
 import type { DatabaseError } from '../errors.js';
 import type { PostgresOptions } from '../options.js';
-import { connectAlone } from '../postgres/open-postgres.js';
+import { connectAlone, destroy } from '../postgres/open-postgres.js';
 import { type DatabaseClaim, type Held, heldByAnother } from './claim.js';
 
 // Any fixed number will do, other than that of the migrations. Besides it the schema counts: two servers may share a database
@@ -38,8 +38,12 @@ interface Holder extends Session {
 }
 
 /** @throws DatabaseError when the server cannot be reached */
-export async function claimPostgres(options: PostgresOptions, logger: Logger): Promise<DatabaseClaim | Held> {
-  const claim = new PostgresClaim(options, logger);
+export async function claimPostgres(
+  options: PostgresOptions,
+  logger: Logger,
+  isShared: boolean,
+): Promise<DatabaseClaim | Held> {
+  const claim = new PostgresClaim(options, logger, isShared);
   const held = await claim.take();
   return held === undefined ? claim : { heldBy: held.text };
 }
@@ -56,6 +60,7 @@ class PostgresClaim implements DatabaseClaim {
   constructor(
     private readonly options: PostgresOptions,
     private readonly logger: Logger,
+    private readonly isShared: boolean,
   ) {
     this.lost = new Promise((resolve) => (this.#tellLost = resolve));
   }
@@ -66,7 +71,7 @@ class PostgresClaim implements DatabaseClaim {
     try {
       await client.query(sessionSettings);
       const { rows } = await client.query<{ taken: boolean; pid: number; since: string; database: string }>(
-        `SELECT pg_try_advisory_lock(${lockClass}, ${lockObject}) AS taken, pg_backend_pid() AS pid,
+        `SELECT pg_try_advisory_lock${this.isShared ? '_shared' : ''}(${lockClass}, ${lockObject}) AS taken, pg_backend_pid() AS pid,
                 (SELECT ${began} FROM pg_stat_activity WHERE pid = pg_backend_pid()) AS since,
                 current_database() AS database`,
       );
@@ -163,10 +168,4 @@ async function holderOf(client: pg.Client): Promise<Holder | undefined> {
         AND l.classid = ${lockClass} AND l.objid = (${lockObject}::bigint & 4294967295)::oid`,
   );
   return rows[0];
-}
-
-/** Ends a connection without a farewell, which a dead one would wait for. */
-function destroy(client: pg.Client): void {
-  const { connection } = client as unknown as { readonly connection: { readonly stream: { destroy(): void } } };
-  connection.stream.destroy();
 }

@@ -6,6 +6,7 @@ import { type PostgresOptions, postgresTarget, type PostgresTarget, type TlsChoi
 import type { StatementObserver, TransactionReport } from '../transaction.js';
 import { checkPostgres, createStatement, type PostgresFacts } from './postgres-checks.js';
 import { PostgresDatabase } from './postgres-database.js';
+import { joinConnection } from './process-connections.js';
 
 const statementTimeoutMs = 60_000;
 const idleMs = 60_000;
@@ -49,9 +50,10 @@ export async function openPostgres(
   logger: Logger,
   onTransaction?: (report: TransactionReport) => void,
   onStatement?: StatementObserver,
+  processNumber?: number,
 ): Promise<Database> {
   const target = postgresTarget(options);
-  const pool = await connect(target, options.txnLimit ?? 0, logger);
+  const pool = await connect(target, { maxUses: options.txnLimit ?? 0, logger, processNumber });
   try {
     const { rows } = await pool.query<PostgresFacts>(
       `SELECT current_setting('server_version') AS version, datcollate AS "collate", datctype AS ctype,
@@ -65,13 +67,23 @@ export async function openPostgres(
     await pool.end();
     throw error instanceof DatabaseError ? error : explain(error, target);
   }
-  return new PostgresDatabase({ pool, clock, logger, onTransaction, onStatement, disconnect: () => pool.end() });
+  return new PostgresDatabase({
+    ...{ pool, clock, logger, onTransaction, onStatement, disconnect: () => pool.end() },
+    isShared: processNumber !== undefined,
+  });
 }
 
-async function connect(target: PostgresTarget, maxUses: number, logger: Logger): Promise<pg.Pool> {
+interface PoolOptions {
+  readonly maxUses: number;
+  readonly logger: Logger;
+  /** Of the process whose connections they are, where a server has several. */
+  readonly processNumber: number | undefined;
+}
+
+async function connect(target: PostgresTarget, options: PoolOptions): Promise<pg.Pool> {
   let refusal: unknown;
   for (const ssl of target.tls) {
-    const pool = openPool(target, ssl, maxUses, logger);
+    const pool = openPool(target, ssl, options);
     try {
       (await pool.connect()).release();
       return pool;
@@ -81,7 +93,7 @@ async function connect(target: PostgresTarget, maxUses: number, logger: Logger):
       if (!/does not support SSL/.test(errorText(error))) break;
     }
   }
-  throw explain(refusal, target);
+  throw refusal instanceof DatabaseError ? refusal : explain(refusal, target);
 }
 
 /**
@@ -105,6 +117,12 @@ export async function connectAlone(options: PostgresOptions): Promise<pg.Client>
   throw explain(refusal, target);
 }
 
+/** Ends a connection without a farewell, which a dead one would wait for. */
+export function destroy(client: pg.Client): void {
+  const { connection } = client as unknown as { readonly connection: { readonly stream: { destroy(): void } } };
+  connection.stream.destroy();
+}
+
 const connectionOptions = (target: PostgresTarget, ssl: TlsChoice | false): pg.ClientConfig => ({
   host: target.host,
   port: target.port,
@@ -119,7 +137,11 @@ const connectionOptions = (target: PostgresTarget, ssl: TlsChoice | false): pg.C
   ...(target.serverOptions !== undefined && { options: target.serverOptions }),
 });
 
-function openPool(target: PostgresTarget, ssl: TlsChoice | false, maxUses: number, logger: Logger): pg.Pool {
+function openPool(
+  target: PostgresTarget,
+  ssl: TlsChoice | false,
+  { maxUses, logger, processNumber }: PoolOptions,
+): pg.Pool {
   const pool = new pg.Pool({
     ...connectionOptions(target, ssl),
     max: target.poolMax,
@@ -133,11 +155,20 @@ function openPool(target: PostgresTarget, ssl: TlsChoice | false, maxUses: numbe
       // without a listener ends the process. The next statement fails and says why.
       client.on('error', (error) => logger.warn('A connection to PostgreSQL was lost', { err: error }));
       await client.query(sessionSettings);
+      if (processNumber !== undefined) await join(client, processNumber);
     },
   });
   // Said above, where it is also heard of connections in use.
   pool.on('error', () => {});
   return pool;
+}
+
+/** @throws DatabaseError when the process has no right to write any more */
+async function join(client: pg.ClientBase, processNumber: number): Promise<void> {
+  const [lock, check] = joinConnection(processNumber);
+  await client.query(lock);
+  if ((await client.query(check)).rowCount === 1) return;
+  throw new DatabaseError('This process has lost its right to write: others have taken its work over');
 }
 
 function explain(error: unknown, target: PostgresTarget): DatabaseError {

@@ -40,6 +40,11 @@ export async function deleteAlias(tx: Tx, alias: string): Promise<void> {
   await tx.run('DELETE FROM room_alias_servers WHERE room_alias = ?', [alias]);
 }
 
+/** Deletes the local aliases of a room. */
+export async function deleteAliasesOf(tx: Tx, roomId: string): Promise<void> {
+  await tx.run('DELETE FROM room_aliases WHERE room_id = ?', [roomId]);
+}
+
 /** Lets aliases point to another room. */
 export async function moveAliases(tx: Tx, from: string, to: string): Promise<void> {
   await tx.run('UPDATE room_aliases SET room_id = ? WHERE room_id = ?', [to, from]);

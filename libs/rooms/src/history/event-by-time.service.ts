@@ -5,11 +5,11 @@ import type { Requester } from '@rookery/platform';
 import { RemoteRooms } from '../remote-rooms.js';
 import { EventStore } from '../store/event-store.js';
 import type { StoredEvent } from '../model/stored-event.js';
-import { servableSql } from '../model/servable-sql.js';
 import { TimelineReader } from '../reading/timeline-reader.js';
 import { VisibilityFilter } from '../reading/visibility-filter.js';
 import { RoomAccess } from './room-access.js';
 import type { ReadingScope } from './room-reading.service.js';
+import { selectNearest, type TimePlace } from './event-by-time.query.js';
 
 /** Candidates looked at at a time, and how often before the search is given up. */
 const candidates = 50;
@@ -74,15 +74,11 @@ export class EventByTime {
    * @param behind those that come after this one
    */
   async nearest(roomId: string, ts: number, direction: 'f' | 'b', behind?: StoredEvent): Promise<StoredEvent[]> {
-    const [order, further] = direction === 'f' ? ['ASC', '>'] : ['DESC', '<'];
-    const onward = `AND (e.origin_server_ts, e.topological_ordering, e.stream_ordering) ${further} (?, ?, ?)`;
-    const from = behind && [behind.event.originServerTs, behind.event.depth, behind.streamOrdering];
-    const rows = await this.database.query<{ event_id: string }>(
-      `SELECT e.event_id FROM events e WHERE e.room_id = ? AND e.origin_server_ts ${direction === 'f' ? '>=' : '<='} ?
-         AND ${servableSql('e.')} ${from ? onward : ''}
-       ORDER BY e.origin_server_ts ${order}, e.topological_ordering ${order}, e.stream_ordering ${order} LIMIT ${candidates}`,
-      [roomId, ts, ...(from ?? [])],
-    );
-    return this.events.inOrder(rows.map((row) => row.event_id));
+    const from: TimePlace | undefined = behind && [
+      behind.event.originServerTs,
+      behind.event.depth,
+      behind.streamOrdering,
+    ];
+    return this.events.inOrder(await selectNearest(this.database, roomId, ts, direction, from, candidates));
   }
 }

@@ -3,6 +3,7 @@ import { Database } from '@rookery/database';
 import { MatrixError } from '@rookery/matrix-types';
 import { Config, type Requester } from '@rookery/platform';
 import { RemoteRooms } from '../remote-rooms.js';
+import { countStateEvents } from './membership.query.js';
 
 /** State events of a room of complexity 1. */
 const stateEventsPerUnit = 500;
@@ -38,11 +39,8 @@ export class ComplexRooms {
 
   /** How large a room is that this server knows: its state events, in units of five hundred. */
   async of(roomId: string): Promise<number> {
-    const row = await this.database.get<{ events: number }>(
-      'SELECT COUNT(*) AS events FROM current_state_events WHERE room_id = ?',
-      [roomId],
-    );
-    return Math.round(((row?.events ?? 0) / stateEventsPerUnit) * 100) / 100;
+    const units = (await countStateEvents(this.database, roomId)) / stateEventsPerUnit;
+    return Math.round(units * 100) / 100;
   }
 
   #isLimited(requester: Requester): boolean {

@@ -74,11 +74,68 @@ export async function forget(tx: Tx, userId: string, roomId: string, nowMs: numb
   return changed > 0;
 }
 
+/** Rooms that nobody of this server has remembered since a time, those forgotten first ahead. */
+export async function selectForgottenRooms(
+  db: Db,
+  beforeTs: number,
+  except: readonly string[],
+  limit: number,
+): Promise<string[]> {
+  const rows = await db.query<{ room_id: string }>(
+    `SELECT room_id FROM forgotten_rooms WHERE forgotten_ts <= ? AND ${db.dialect.noneOf('room_id')}
+     ORDER BY forgotten_ts LIMIT ?`,
+    [beforeTs, except, limit],
+  );
+  return rows.map((row) => row.room_id);
+}
+
+/** Takes a room off the list of {@link selectForgottenRooms}. */
+export async function unlistForgottenRoom(tx: Tx, roomId: string): Promise<void> {
+  await tx.run('DELETE FROM forgotten_rooms WHERE room_id = ?', [roomId]);
+}
+
 /** Whether any user of this server is in a room, is invited to it, or has left it without forgetting it. */
 export async function isRemembered(db: Db, roomId: string): Promise<boolean> {
   const row = await db.get(
     'SELECT 1 AS found FROM local_current_membership WHERE room_id = ? AND forgotten = 0 LIMIT 1',
     [roomId],
   );
+  return row !== undefined;
+}
+
+/** How many entries a room's current state has. */
+export async function countStateEvents(db: Db, roomId: string): Promise<number> {
+  const row = await db.get<{ events: number }>(
+    'SELECT COUNT(*) AS events FROM current_state_events WHERE room_id = ?',
+    [roomId],
+  );
+  return row?.events ?? 0;
+}
+
+/** Those of some rooms that somebody of this server is in. */
+export async function selectOurRooms(db: Db, roomIds: readonly string[]): Promise<string[]> {
+  const rows = await db.query<{ room_id: string }>(
+    `SELECT DISTINCT room_id FROM local_current_membership WHERE ${db.dialect.anyOf('room_id')} AND membership = 'join'`,
+    [roomIds],
+  );
+  return rows.map((row) => row.room_id);
+}
+
+/** Whether a user, of this server or another, is joined to one of the rooms, as far as this server knows. */
+export async function isInAnyOf(db: Db, userId: string, roomIds: readonly string[]): Promise<boolean> {
+  const row = await db.get(
+    `SELECT 1 AS found FROM current_state_events WHERE type = 'm.room.member' AND state_key = ? AND membership = 'join'
+     AND ${db.dialect.anyOf('room_id')} LIMIT 1`,
+    [userId, roomIds],
+  );
+  return row !== undefined;
+}
+
+/** Whether a user of this server ever had a membership of a room, of whatever kind. */
+export async function hasEverBeenNear(db: Db, userId: string, roomId: string): Promise<boolean> {
+  const row = await db.get('SELECT 1 AS found FROM local_current_membership WHERE user_id = ? AND room_id = ?', [
+    userId,
+    roomId,
+  ]);
   return row !== undefined;
 }

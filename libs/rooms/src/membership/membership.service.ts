@@ -10,7 +10,7 @@ import { MemberProfiles } from './member-profiles.js';
 import { MemberEvents, type MembershipOptions } from './member-events.js';
 import { Participation } from '../sending/participation.js';
 import type { SentEvent } from '../model/stored-event.js';
-import { forget, roomExists } from './membership.query.js';
+import { forget, roomExists, hasEverBeenNear } from './membership.query.js';
 import { OutOfBandMemberships } from './out-of-band.js';
 import { RemoteRooms } from '../remote-rooms.js';
 
@@ -64,7 +64,7 @@ export class MembershipService {
     const { userId } = requester;
     const before = await this.change.currentOf(roomId, userId);
     if (before === 'leave') {
-      if (await this.#wasEverIn(userId, roomId)) return undefined;
+      if (await hasEverBeenNear(this.database, userId, roomId)) return undefined;
       throw MatrixError.forbidden('You are not in this room');
     }
     if (before === 'ban') throw MatrixError.forbidden('You are banned from this room');
@@ -126,7 +126,7 @@ export class MembershipService {
       name: 'forget_room',
     });
     if (!forgotten) {
-      if (!(await this.#wasEverIn(userId, roomId))) return;
+      if (!(await hasEverBeenNear(this.database, userId, roomId))) return;
       throw new MatrixError(400, 'M_UNKNOWN', 'You must leave the room before you can forget it');
     }
     for (const hook of this.hooks.all) hook.onForgotten?.(userId, roomId);
@@ -185,14 +185,6 @@ export class MembershipService {
       if (!MatrixError.is(error)) throw error;
     }
     if (current) await this.outOfBand.reject(userId, current.eventId, reason);
-  }
-
-  async #wasEverIn(userId: string, roomId: string): Promise<boolean> {
-    const row = await this.database.get(
-      'SELECT 1 AS found FROM local_current_membership WHERE user_id = ? AND room_id = ?',
-      [userId, roomId],
-    );
-    return row !== undefined;
   }
 }
 

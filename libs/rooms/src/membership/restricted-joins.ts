@@ -6,6 +6,8 @@ import { Config } from '@rookery/platform';
 import { authStateOf, powerLevelsOf } from '@rookery/state-res';
 import { allowedRooms } from '../model/join-rules.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
+import { selectLocalUsers } from '../reading/local-members.query.js';
+import { isInAnyOf, selectOurRooms } from './membership.query.js';
 
 /** Joins by membership of another room. */
 @Injectable()
@@ -26,7 +28,7 @@ export class RestrictedJoins {
   async authorizer(roomId: string, userId: string): Promise<string | 'elsewhere' | undefined> {
     const allowed = await this.#allowedBy(roomId);
     if (!allowed) return undefined;
-    if (!(await this.#isInAny(allowed, userId))) {
+    if (!(await isInAnyOf(this.database, userId, allowed))) {
       throw MatrixError.forbidden('You are in none of the rooms whose members may join');
     }
     return (await this.#whoMayInvite(roomId)) ?? 'elsewhere';
@@ -42,8 +44,8 @@ export class RestrictedJoins {
   async authorizerForOthers(roomId: string, userId: string): Promise<string | undefined> {
     const allowed = await this.#allowedBy(roomId);
     if (!allowed) return undefined;
-    const known = await this.#knownRooms(allowed);
-    if (!(await this.#isInAny(known, userId))) {
+    const known = await selectOurRooms(this.database, allowed);
+    if (!(await isInAnyOf(this.database, userId, known))) {
       if (known.length === allowed.length) throw MatrixError.forbidden('The user is in none of the allowed rooms');
       const message = 'This server is not in all of the rooms whose members may join';
       throw new MatrixError(400, 'M_UNABLE_TO_AUTHORISE_JOIN', message);
@@ -65,27 +67,6 @@ export class RestrictedJoins {
     return isRestricted ? [...new Set(allowedRooms(content))] : undefined;
   }
 
-  /** Those of some rooms that this server is in, so that it knows who else is. */
-  async #knownRooms(roomIds: readonly string[]): Promise<string[]> {
-    const rows = await this.database.query<{ room_id: string }>(
-      `SELECT DISTINCT room_id FROM local_current_membership
-       WHERE ${this.database.dialect.anyOf('room_id')} AND membership = 'join'`,
-      [roomIds],
-    );
-    return rows.map((row) => row.room_id);
-  }
-
-  /** Whether a user is joined to one of the rooms, as far as this server knows. */
-  async #isInAny(roomIds: readonly string[], userId: string): Promise<boolean> {
-    if (roomIds.length === 0) return false;
-    const row = await this.database.get(
-      `SELECT 1 AS found FROM current_state_events WHERE type = 'm.room.member' AND state_key = ? AND membership = 'join'
-       AND ${this.database.dialect.anyOf('room_id')} LIMIT 1`,
-      [userId, roomIds],
-    );
-    return row !== undefined;
-  }
-
   async #whoMayInvite(roomId: string): Promise<string | undefined> {
     const events = await this.state.current(roomId, {
       types: [
@@ -99,12 +80,8 @@ export class RestrictedJoins {
     const state = authStateOf(events.map((stored) => stored.event));
     const levels = powerLevelsOf(state, rules);
     const needed = levels.scalar('invite');
-    const members = await this.database.query<{ user_id: string }>(
-      `SELECT user_id FROM local_current_membership WHERE room_id = ? AND membership = 'join'`,
-      [roomId],
-    );
+    const members = await selectLocalUsers(this.database, roomId, ['join']);
     return members
-      .map((row) => row.user_id)
       .filter((userId) => domainOf(userId) === this.config.serverName && levels.user(userId) >= needed)
       .sort((a, b) => levels.user(b) - levels.user(a) || (a < b ? -1 : 1))[0];
   }

@@ -18,6 +18,15 @@ export interface ThreadRow {
   readonly oldest: number;
 }
 
+/** Those of some events to which others relate. */
+export async function selectRelated(db: Db, eventIds: readonly string[]): Promise<string[]> {
+  const rows = await db.query<{ relates_to_id: string }>(
+    `SELECT DISTINCT relates_to_id FROM event_relations WHERE ${db.dialect.anyOf('relates_to_id')}`,
+    [eventIds],
+  );
+  return rows.map((row) => row.relates_to_id);
+}
+
 /**
  * The newest edits of each event by its own sender, of its own type; the newest first, at most `limit` per event. Edits
  * themselves have none.

@@ -13,6 +13,7 @@ import {
   selectEarlyReplies,
   selectEdits,
   selectReferences,
+  selectRelated,
   selectReplies,
   selectStays,
   selectThreads,
@@ -56,12 +57,8 @@ export class Aggregations {
       .filter((eventId) => !this.recent.isUnrelated(eventId));
     const found = new Map<string, Aggregation>();
     if (targets.length === 0) return found;
-    const related = await this.database.query<{ relates_to_id: string }>(
-      `SELECT DISTINCT relates_to_id FROM event_relations WHERE ${this.database.dialect.anyOf('relates_to_id')}`,
-      [targets],
-    );
-    if (related.length === 0) return found;
-    const ids = related.map((row) => row.relates_to_id);
+    const ids = await selectRelated(this.database, targets);
+    if (ids.length === 0) return found;
     const ignored = [...(await this.hidden.ignoredBy(userId))];
     const [threads, references] = await Promise.all([
       selectThreads(this.database, ids, userId, ignored),

@@ -5,6 +5,7 @@ import { Clock, Config } from '@rookery/platform';
 import { LRUCache } from 'lru-cache';
 import { RoomHooks } from '../hooks.js';
 import { EventStore } from '../store/event-store.js';
+import { selectPoliciesOf } from './retention.query.js';
 
 /** Another process may have stored a new policy. */
 const cacheMs = 60_000;
@@ -51,12 +52,7 @@ export class RetentionPolicies implements OnModuleInit {
       else if (lifetimeMs < Infinity) since.set(roomId, now - lifetimeMs);
     }
     if (missing.length === 0) return since;
-    const rows = await this.database.query<{ room_id: string; event_id: string }>(
-      `SELECT room_id, event_id FROM current_state_events
-       WHERE ${this.database.dialect.anyOf('room_id')} AND type = 'm.room.retention' AND state_key = ''`,
-      [missing],
-    );
-    const policies = new Map(rows.map((row) => [row.room_id, row.event_id]));
+    const policies = await selectPoliciesOf(this.database, missing);
     const events = await this.events.events(policies.values());
     for (const roomId of missing) {
       const content = events.get(policies.get(roomId) ?? '')?.content;

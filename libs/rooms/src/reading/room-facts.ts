@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
-import { Database, type SqlBool } from '@rookery/database';
-import { servableSql } from '../model/servable-sql.js';
+import { Database } from '@rookery/database';
+import { selectRoomFacts } from './room-facts.query.js';
 
 /** What lists of rooms are sorted and filtered by. */
 export interface RoomFacts {
@@ -25,14 +25,6 @@ export const activityTypes: ReadonlySet<string> = new Set([
   'org.matrix.msc3672.beacon_info',
 ]);
 
-interface FactsRow {
-  readonly room_id: string;
-  readonly room_type: string | null;
-  readonly name: string | null;
-  readonly is_encrypted: SqlBool;
-  readonly last_activity: number | null;
-}
-
 /** Facts of many rooms at once. */
 @Injectable()
 export class RoomFactsReader {
@@ -41,15 +33,7 @@ export class RoomFactsReader {
   /** Facts by room, in one query; rooms that are not known are absent. */
   async of(roomIds: readonly string[]): Promise<Map<string, RoomFacts>> {
     if (roomIds.length === 0) return new Map();
-    const { dialect } = this.database;
-    const rows = await this.database.query<FactsRow>(
-      `SELECT r.room_id, s.room_type, s.name, s.encryption IS NOT NULL AS is_encrypted,
-         (SELECT e.stream_ordering FROM events e WHERE e.room_id = r.room_id AND e.stream_ordering > 0
-            AND ${dialect.anyOf('e.type')} AND ${servableSql('e.')}
-          ORDER BY e.stream_ordering DESC LIMIT 1) AS last_activity
-       FROM rooms r LEFT JOIN room_stats_state s ON s.room_id = r.room_id WHERE ${dialect.anyOf('r.room_id')}`,
-      [[...activityTypes], roomIds],
-    );
+    const rows = await selectRoomFacts(this.database, roomIds, [...activityTypes]);
     return new Map(
       rows.map((row) => [
         row.room_id,

@@ -1,5 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
+import { selectFirstMembers } from './room-heroes.query.js';
 
 /** How many heroes a room summary names. @spec client-server-api#get_matrixclientv3sync */
 const heroCount = 5;
@@ -28,15 +29,7 @@ export class RoomHeroes {
   ): Promise<Map<string, string[]>> {
     const rooms = new Map<string, string[]>();
     if (roomIds.length === 0) return rooms;
-    const { dialect } = this.database;
-    const rows = await this.database.query<{ room_id: string; state_key: string }>(
-      `SELECT room_id, state_key FROM (
-         SELECT room_id, state_key, ROW_NUMBER() OVER (PARTITION BY room_id ORDER BY event_stream_ordering) AS place
-         FROM current_state_events
-         WHERE ${dialect.anyOf('room_id')} AND type = 'm.room.member' AND ${dialect.anyOf('membership')} AND state_key <> ?
-       ) AS ranked WHERE place <= ${heroCount} ORDER BY room_id, place`,
-      [roomIds, memberships, exceptUserId],
-    );
+    const rows = await selectFirstMembers(this.database, roomIds, exceptUserId, memberships, heroCount);
     for (const row of rows) {
       const users = rooms.get(row.room_id);
       if (users) users.push(row.state_key);

@@ -13,6 +13,7 @@ import { checkRelation } from './relation-rules.js';
 import { checkContent } from '../model/content-rules.js';
 import { deviceKeyOf, originOf } from '../model/requesters.js';
 import { findSentEvent } from '../store/transactions.query.js';
+import { isLocalMember } from '../reading/local-members.query.js';
 
 /** What a client asks to be sent. */
 export interface SendRequest {
@@ -165,11 +166,8 @@ export class EventCreation {
    * @throws MatrixError 403 `M_FORBIDDEN` where they are not in the room: who cannot be there must not seem to be
    */
   async pretend(requester: Requester, roomId: string): Promise<SentEvent> {
-    const row = await this.database.get(
-      `SELECT 1 AS found FROM local_current_membership WHERE user_id = ? AND room_id = ? AND membership = 'join'`,
-      [requester.userId, roomId],
-    );
-    if (row === undefined) throw MatrixError.forbidden('You are not in this room');
+    if (!(await isLocalMember(this.database, requester.userId, roomId)))
+      throw MatrixError.forbidden('You are not in this room');
     await this.clock.sleep(1000 + this.ids.integer(9000));
     return { eventId: `$${this.ids.bytes(32).toString('base64url')}`, roomId, streamOrdering: 0 };
   }

@@ -3,6 +3,7 @@ import { Database } from '@rookery/database';
 import { MatrixError } from '@rookery/matrix-types';
 import { Config, type Requester } from '@rookery/platform';
 import { ParticipationGate } from '@rookery/users';
+import { isLocalMember } from '../reading/local-members.query.js';
 
 /** Who may take part in which room, before any rule of the room is asked: limits of the server, its policy, its notices. */
 @Injectable()
@@ -42,11 +43,6 @@ export class Participation {
   /** Whether it is a room in which the server sends notices to one of its users. */
   async isNoticeRoom(roomId: string): Promise<boolean> {
     const systemUser = this.noticesUserId;
-    if (systemUser === undefined) return false;
-    const row = await this.database.get(
-      `SELECT 1 AS found FROM local_current_membership WHERE user_id = ? AND room_id = ? AND membership = 'join'`,
-      [systemUser, roomId],
-    );
-    return row !== undefined;
+    return systemUser !== undefined && isLocalMember(this.database, systemUser, roomId);
   }
 }

@@ -3,6 +3,7 @@ import { Database } from '@rookery/database';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Config, Logger, type Requester } from '@rookery/platform';
 import { EventCreation } from './event-creation.service.js';
+import { selectRedactable } from './relations.query.js';
 
 /** Most events that go with one. */
 const maxRelated = 1_000;
@@ -44,7 +45,8 @@ export class RelatedRedactions {
     content: JsonObject,
   ): Promise<void> {
     if (types.length === 0) return;
-    for (const redacts of await this.#related(roomId, eventId, types)) {
+    const wanted = types.includes('*') ? undefined : types;
+    for (const redacts of await selectRedactable(this.database, roomId, eventId, wanted, maxRelated)) {
       try {
         const request = { roomId, type: 'm.room.redaction', content, redacts };
         // The redaction that they belong to was counted.
@@ -54,18 +56,5 @@ export class RelatedRedactions {
         this.logger.debug('A related event could not be redacted', { roomId, eventId: redacts, reason: error.message });
       }
     }
-  }
-
-  async #related(roomId: string, eventId: string, types: readonly string[]): Promise<string[]> {
-    const all = types.includes('*');
-    const rows = await this.database.query<{ event_id: string }>(
-      `SELECT r.event_id FROM event_relations r JOIN events e ON e.event_id = r.event_id
-       WHERE r.relates_to_id = ? AND e.room_id = ? AND e.type <> 'm.room.redaction'
-         AND NOT EXISTS (SELECT 1 FROM redactions d WHERE d.redacts = r.event_id)
-         ${all ? '' : `AND ${this.database.dialect.anyOf('r.relation_type')}`}
-       ORDER BY e.stream_ordering LIMIT ${maxRelated}`,
-      all ? [eventId, roomId] : [eventId, roomId, types],
-    );
-    return rows.map((row) => row.event_id);
   }
 }

@@ -1,8 +1,8 @@
 import type { Db } from '@rookery/database';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import type { EventStore } from '../store/event-store.js';
-import { servableSql } from '../model/servable-sql.js';
 import { relationOf } from '../model/relation.js';
+import { hasAnnotated } from './relations.query.js';
 
 /** What somebody is about to send. */
 interface Draft {
@@ -21,13 +21,8 @@ interface Draft {
 export async function checkRelation(db: Db, events: EventStore, sender: string, draft: Draft): Promise<void> {
   const relation = relationOf(draft.content);
   if (relation?.type === 'm.annotation' && relation.key !== undefined) {
-    const same = await db.get(
-      `SELECT 1 AS found FROM event_relations r JOIN events e ON e.event_id = r.event_id
-       WHERE r.relates_to_id = ? AND r.relation_type = 'm.annotation' AND r.aggregation_key = ?
-         AND e.sender = ? AND e.type = ? AND e.room_id = ? AND ${servableSql('e.')} LIMIT 1`,
-      [relation.eventId, relation.key, sender, draft.type, draft.roomId],
-    );
-    if (same !== undefined)
+    const { eventId, key } = relation;
+    if (await hasAnnotated(db, { sender, type: draft.type, roomId: draft.roomId }, { eventId, key }))
       throw new MatrixError(400, 'M_DUPLICATE_ANNOTATION', 'You have said this of the event already');
   } else if (relation?.type === 'm.thread') {
     const root = await events.one(relation.eventId);

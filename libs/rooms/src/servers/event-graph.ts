@@ -3,6 +3,7 @@ import { Database } from '@rookery/database';
 import { EventStore } from '../store/event-store.js';
 import { isInTimeline, type StoredEvent } from '../model/stored-event.js';
 import { authChainOf } from '../state/auth-chains.query.js';
+import { selectBelow } from './servers.query.js';
 
 /** How far to walk back. */
 export interface GraphWalk {
@@ -72,12 +73,7 @@ export class EventGraph {
   async #fetchAhead(roomId: string, from: readonly StoredEvent[], limit: number): Promise<void> {
     if (from.length === 0) return;
     const deepest = Math.max(...from.map(({ event }) => event.depth));
-    const rows = await this.database.query<{ event_id: string }>(
-      `SELECT event_id FROM events WHERE room_id = ? AND topological_ordering <= ? AND outlier = FALSE
-       ORDER BY topological_ordering DESC, stream_ordering DESC LIMIT ${Math.trunc(limit) + 10}`,
-      [roomId, deepest],
-    );
-    await this.events.many(rows.map((row) => row.event_id));
+    await this.events.many(await selectBelow(this.database, roomId, deepest, Math.trunc(limit) + 10));
   }
 }
 

@@ -8,6 +8,7 @@ import type { StoredEvent } from '../model/stored-event.js';
 import { HiddenSenders } from '../reading/hidden-senders.js';
 import { historyVisibilityIn, type HistoryVisibility } from '../reading/visibility-rule.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
+import { selectUsersOfServer } from './servers.query.js';
 
 /** Users of one server whose memberships are looked at; of a server with more in a room the first ones stand for all. */
 const maxUsers = 1_000;
@@ -54,7 +55,7 @@ export class ServerVisibility {
     });
     const hidden = new Set(restricted.map(({ event }) => event.eventId));
     if (hidden.size === 0) return hidden;
-    const users = await this.#usersOf(serverName, roomId);
+    const users = await selectUsersOfServer(this.database, serverName, roomId, maxUsers);
     if (users.length === 0) return hidden;
     const memberStates = await this.state.idsAfter([...hidden], {
       types: users.map((userId) => ['m.room.member', userId]),
@@ -70,16 +71,5 @@ export class ServerVisibility {
       }
     }
     return hidden;
-  }
-
-  async #usersOf(serverName: string, roomId: string): Promise<string[]> {
-    const { dialect } = this.database;
-    const find = dialect.name === 'sqlite' ? 'instr' : 'strpos';
-    const rows = await this.database.query<{ user_id: string }>(
-      `SELECT user_id FROM room_memberships WHERE room_id = ? AND substr(user_id, ${find}(user_id, ':') + 1) = ?
-       GROUP BY user_id ORDER BY MIN(event_stream_ordering) LIMIT ${maxUsers}`,
-      [roomId, serverName],
-    );
-    return rows.map((row) => row.user_id);
   }
 }

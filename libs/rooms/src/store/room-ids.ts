@@ -1,6 +1,7 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
-import { Database, type Db, Sequence } from '@rookery/database';
+import { Database, Sequence } from '@rookery/database';
 import { defineStream, type KeysOf, type Stream, Streams } from '@rookery/replication';
+import { highestOrdering, lowestOrdering, selectTakenCounters } from './room-ids.query.js';
 
 /**
  * Events as they come, by stream ordering. Keys:
@@ -74,24 +75,11 @@ export class RoomIds implements OnModuleInit {
 
   async #load(): Promise<void> {
     const { database } = this;
-    const taken = await database.get<Record<'groups' | 'chains' | 'reports', number | null>>(
-      `SELECT (SELECT MAX(id) FROM state_groups) AS groups, (SELECT MAX(chain_id) FROM event_auth_chains) AS chains,
-         (SELECT MAX(id) FROM event_reports) AS reports`,
-    );
+    const taken = await selectTakenCounters(database);
     this.#counters = {
-      stateGroups: await Sequence.load(database, 'state_group_id_seq', { takenUpTo: taken?.groups ?? 0 }),
-      authChains: await Sequence.load(database, 'event_auth_chain_id', { takenUpTo: taken?.chains ?? 0 }),
-      reports: await Sequence.load(database, 'reports', { takenUpTo: taken?.reports ?? 0 }),
+      stateGroups: await Sequence.load(database, 'state_group_id_seq', { takenUpTo: taken.groups }),
+      authChains: await Sequence.load(database, 'event_auth_chain_id', { takenUpTo: taken.chains }),
+      reports: await Sequence.load(database, 'reports', { takenUpTo: taken.reports }),
     };
   }
-}
-
-async function highestOrdering(db: Db): Promise<number> {
-  const row = await db.get<{ highest: number | null }>('SELECT MAX(stream_ordering) AS highest FROM events');
-  return Math.max(0, row?.highest ?? 0);
-}
-
-async function lowestOrdering(db: Db): Promise<number> {
-  const row = await db.get<{ lowest: number | null }>('SELECT MIN(stream_ordering) AS lowest FROM events');
-  return Math.max(0, -(row?.lowest ?? 0));
 }

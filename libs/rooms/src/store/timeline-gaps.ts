@@ -1,5 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
+import { selectGaps } from './timeline-gaps.query.js';
 
 /** Gaps that are kept in memory; older ones matter to clients only that were away for very long. */
 const maxGaps = 20_000;
@@ -33,9 +34,7 @@ export class TimelineGaps {
   }
 
   async #load(): Promise<void> {
-    const rows = await this.database.query<{ room_id: string; stream_ordering: number }>(
-      `SELECT room_id, stream_ordering FROM timeline_gaps ORDER BY stream_ordering DESC LIMIT ${maxGaps}`,
-    );
+    const rows = await selectGaps(this.database, maxGaps);
     const noted = [...this.#gaps];
     this.#gaps.clear();
     this.#count = 0;

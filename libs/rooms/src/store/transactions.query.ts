@@ -1,4 +1,4 @@
-import type { Db } from '@rookery/database';
+import type { Db, Tx } from '@rookery/database';
 import type { ClientTransaction, SentEvent } from '../model/stored-event.js';
 
 /** The event that a client's transaction made in a room, if it made one. */
@@ -13,4 +13,9 @@ export async function findSentEvent(
     [transaction.userId, transaction.deviceId, roomId, transaction.txnId],
   );
   return row && { eventId: row.event_id, roomId, streamOrdering: row.stream_ordering };
+}
+
+/** Forgets transaction ids of events that were sent before a time. */
+export async function expireTransactions(tx: Tx, beforeTs: number): Promise<void> {
+  await tx.run('DELETE FROM event_txn_id_device_id WHERE inserted_ts < ?', [beforeTs]);
 }

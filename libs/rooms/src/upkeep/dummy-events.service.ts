@@ -5,6 +5,8 @@ import { type BackgroundTask, BackgroundTasks, Clock, Config } from '@rookery/pl
 import { LRUCache } from 'lru-cache';
 import { EventPersister } from '../pipeline/event-persister.js';
 import { dummyEventType } from '../model/stored-event.js';
+import { selectLocalUsers } from '../reading/local-members.query.js';
+import { countForwardExtremities, selectSpreadRooms } from './forward-extremities.query.js';
 
 const periodMs = 60_000;
 const roomsPerRun = 5;
@@ -50,12 +52,8 @@ export class DummyEvents implements OnModuleInit, OnModuleDestroy {
   async #joinAll(signal: AbortSignal): Promise<void> {
     const now = this.clock.nowMs();
     const resting = [...this.#resting].filter(([, sinceMs]) => sinceMs + restMs > now).map(([roomId]) => roomId);
-    const rooms = await this.database.query<{ room_id: string }>(
-      `SELECT room_id FROM event_forward_extremities WHERE ${this.database.dialect.noneOf('room_id')}
-       GROUP BY room_id HAVING COUNT(*) > ? ORDER BY COUNT(*) DESC LIMIT ${roomsPerRun}`,
-      [resting, this.config.get('dummy_events_threshold')],
-    );
-    for (const { room_id: roomId } of rooms) {
+    const threshold = this.config.get('dummy_events_threshold');
+    for (const roomId of await selectSpreadRooms(this.database, resting, threshold, roomsPerRun)) {
       if (signal.aborted) return;
       if (!(await this.#join(roomId))) this.#resting.set(roomId, now);
     }
@@ -64,22 +62,14 @@ export class DummyEvents implements OnModuleInit, OnModuleDestroy {
   /** One event joins as many forward extremities as it can name: a few are sent until all are joined. Whether anybody could. */
   async #join(roomId: string): Promise<boolean> {
     for (let round = 0; round < roundsPerRoom; round++) {
-      const row = await this.database.get<{ extremities: number }>(
-        'SELECT COUNT(*) AS extremities FROM event_forward_extremities WHERE room_id = ?',
-        [roomId],
-      );
-      if ((row?.extremities ?? 0) <= 1) return true;
+      if ((await countForwardExtremities(this.database, roomId)) <= 1) return true;
       if (!(await this.#sendByAnybody(roomId))) return false;
     }
     return true;
   }
 
   async #sendByAnybody(roomId: string): Promise<boolean> {
-    const members = await this.database.query<{ user_id: string }>(
-      `SELECT user_id FROM local_current_membership WHERE room_id = ? AND membership = 'join' LIMIT ${maxSenders}`,
-      [roomId],
-    );
-    for (const { user_id: sender } of members) {
+    for (const sender of await selectLocalUsers(this.database, roomId, ['join'], maxSenders)) {
       try {
         await this.persister.send({ roomId, type: dummyEventType, sender, content: {}, unchecked: true });
         return true;

@@ -1,7 +1,7 @@
 import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { type BackgroundTask, BackgroundTasks, Clock, Config, Logger } from '@rookery/platform';
-import { isRemembered } from '../membership/membership.query.js';
+import { isRemembered, selectForgottenRooms, unlistForgottenRoom } from '../membership/membership.query.js';
 import { PurgeService } from './purge.service.js';
 import { TaskInterrupted } from './room-tasks.js';
 
@@ -44,12 +44,8 @@ export class ForgottenRooms implements OnModuleInit, OnModuleDestroy {
     const before = this.clock.nowMs() - keptMs;
     const tried: string[] = [];
     for (;;) {
-      const due = await this.database.query<{ room_id: string }>(
-        `SELECT room_id FROM forgotten_rooms WHERE forgotten_ts <= ? AND ${this.database.dialect.noneOf('room_id')}
-         ORDER BY forgotten_ts LIMIT ${batchSize}`,
-        [before, tried],
-      );
-      for (const { room_id: roomId } of due) {
+      const due = await selectForgottenRooms(this.database, before, tried, batchSize);
+      for (const roomId of due) {
         if (signal.aborted) return;
         tried.push(roomId);
         await this.#tryPurge(roomId);
@@ -63,9 +59,7 @@ export class ForgottenRooms implements OnModuleInit, OnModuleDestroy {
     try {
       const isPurged = await this.purge.purgeRoom(roomId, async () => !(await isRemembered(this.database, roomId)));
       if (isPurged) return this.logger.info('A room that everybody had forgotten was deleted', { roomId });
-      await this.database.write((tx) => tx.run('DELETE FROM forgotten_rooms WHERE room_id = ?', [roomId]), {
-        name: 'remember_room',
-      });
+      await this.database.write((tx) => unlistForgottenRoom(tx, roomId), { name: 'remember_room' });
     } catch (error) {
       if (error instanceof TaskInterrupted) return;
       this.logger.error('A room that everybody had forgotten could not be deleted', { roomId, err: error });

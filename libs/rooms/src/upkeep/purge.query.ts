@@ -89,6 +89,19 @@ export async function selectPurgeable(db: Db, point: PurgePoint, limit: number):
   };
 }
 
+/**
+ * The place behind the newest event that was stored at or before a time. Depths do not count: whoever claims a great one must
+ * not have messages purged that are younger.
+ */
+export async function selectPurgePlace(db: Db, roomId: string, ts: number): Promise<PurgeBefore | undefined> {
+  const row = await db.get<{ stream_ordering: number }>(
+    `SELECT stream_ordering FROM events
+     WHERE room_id = ? AND received_ts <= ? AND outlier = FALSE ORDER BY stream_ordering DESC LIMIT 1`,
+    [roomId, ts],
+  );
+  return row && { stream: row.stream_ordering + 1 };
+}
+
 /** Takes events out of the timeline, whoever asks, and leaves them in the database. */
 export async function setAside(tx: Tx, roomId: string, eventIds: readonly string[]): Promise<void> {
   const threadIds = await threadsWith(tx, eventIds);

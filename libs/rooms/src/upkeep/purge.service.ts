@@ -14,6 +14,7 @@ import {
   type PurgeBefore,
   type PurgePoint,
   selectPurgeable,
+  selectPurgePlace,
   selectSomeEvents,
   selectUnusedGroups,
   setAside,
@@ -77,7 +78,7 @@ export class PurgeService implements OnModuleInit {
    * @returns how many are gone
    */
   async purgeOlder(roomId: string, ts: number, signal?: AbortSignal): Promise<number> {
-    const before = await this.#placeAt(roomId, ts);
+    const before = await selectPurgePlace(this.database, roomId, ts);
     if (!before) return 0;
     const point = { roomId, before, includeLocal: true, serverName: this.config.serverName };
     const deleted = await this.#purgeTo(point, undefined, signal);
@@ -182,21 +183,8 @@ export class PurgeService implements OnModuleInit {
       return { topological: stored.event.depth, stream: stored.streamOrdering };
     }
     if (limit.ts === undefined) throw MatrixError.badJson('An event or a time is needed');
-    const place = await this.#placeAt(roomId, limit.ts);
+    const place = await selectPurgePlace(this.database, roomId, limit.ts);
     if (!place) throw MatrixError.notFound('There is no event before that time');
     return place;
-  }
-
-  /**
-   * The place behind the newest event that was stored at or before a time. Depths do not count: whoever claims a great one must
-   * not have messages purged that are younger.
-   */
-  async #placeAt(roomId: string, ts: number): Promise<PurgeBefore | undefined> {
-    const row = await this.database.get<{ stream_ordering: number }>(
-      `SELECT stream_ordering FROM events
-       WHERE room_id = ? AND received_ts <= ? AND outlier = FALSE ORDER BY stream_ordering DESC LIMIT 1`,
-      [roomId, ts],
-    );
-    return row && { stream: row.stream_ordering + 1 };
   }
 }

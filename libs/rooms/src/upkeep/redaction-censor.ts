@@ -3,17 +3,8 @@ import { Database } from '@rookery/database';
 import { eventFromRow, pduText, redactEvent } from '@rookery/events';
 import { BackgroundTasks, Clock, Config } from '@rookery/platform';
 import { EventStore, knownRules, sameServer } from '../store/event-store.js';
-
-interface DueRow {
-  readonly event_id: string;
-  readonly redacts: string;
-  readonly recheck: boolean | 0 | 1;
-  readonly redactor: string;
-  readonly sender: string | null;
-  readonly stream_ordering: number | null;
-  readonly json: string | null;
-  readonly room_version: string;
-}
+import { expireTransactions } from '../store/transactions.query.js';
+import { markCensored, selectDueRedactions, updateEventJson } from './redaction-censor.query.js';
 
 const periodMs = 5 * 60_000;
 const batchSize = 100;
@@ -38,10 +29,7 @@ export class RedactionCensor implements OnModuleInit {
   /** Makes all redactions final that are old enough. */
   async run(): Promise<void> {
     const now = this.clock.nowMs();
-    await this.database.write(
-      (tx) => tx.run('DELETE FROM event_txn_id_device_id WHERE inserted_ts < ?', [now - transactionsMs]),
-      { name: 'expire_transactions' },
-    );
+    await this.database.write((tx) => expireTransactions(tx, now - transactionsMs), { name: 'expire_transactions' });
     const retentionMs = this.config.get('redaction_retention_period');
     if (retentionMs === undefined || retentionMs === null) return;
     while (await this.#censorSome(now - retentionMs));
@@ -49,15 +37,7 @@ export class RedactionCensor implements OnModuleInit {
 
   /** Whether there may be more. */
   async #censorSome(beforeTs: number): Promise<boolean> {
-    const due = await this.database.query<DueRow>(
-      `SELECT r.event_id, r.redacts, r.recheck, e.sender AS redactor, t.sender, j.stream_ordering, j.json,
-         o.room_version FROM redactions r
-       JOIN events e ON e.event_id = r.event_id JOIN rooms o ON o.room_id = e.room_id
-       LEFT JOIN events t ON t.event_id = r.redacts AND t.room_id = e.room_id
-       LEFT JOIN event_json j ON j.stream_ordering = t.stream_ordering
-       WHERE r.have_censored = FALSE AND r.received_ts <= ? ORDER BY r.received_ts LIMIT ${batchSize}`,
-      [beforeTs],
-    );
+    const due = await selectDueRedactions(this.database, beforeTs, batchSize);
     if (due.length === 0) return false;
     await this.database.write(
       async (tx) => {
@@ -69,13 +49,10 @@ export class RedactionCensor implements OnModuleInit {
           )
             continue;
           const event = redactEvent(eventFromRow(row.json, row.redacts, knownRules(row.room_version)));
-          await tx.run('UPDATE event_json SET json = ? WHERE stream_ordering = ?', [
-            pduText(event),
-            row.stream_ordering,
-          ]);
+          await updateEventJson(tx, row.stream_ordering, pduText(event));
         }
         const ids = due.map((row) => row.event_id);
-        await tx.run(`UPDATE redactions SET have_censored = TRUE WHERE ${tx.dialect.anyOf('event_id')}`, [ids]);
+        await markCensored(tx, ids);
       },
       { name: 'censor_redactions', erase: true },
     );

@@ -4,6 +4,7 @@ import { type BackgroundTask, BackgroundTasks, Clock, Config, Logger } from '@ro
 import { EventStore } from '../store/event-store.js';
 import { RetentionPolicies } from '../reading/retention-policies.js';
 import { PurgeService } from './purge.service.js';
+import { selectPolicies, selectRoomIds } from '../reading/retention.query.js';
 
 const hourMs = 3_600_000;
 const dayMs = 24 * hourMs;
@@ -89,17 +90,13 @@ export class Retention implements OnModuleInit, OnModuleDestroy {
     const usual = this.policies.lifetimeMs(undefined);
     const lifetimes = new Map<string, number>();
     if (usual !== undefined) {
-      for (const row of await this.database.query<{ room_id: string }>('SELECT room_id FROM rooms')) {
-        lifetimes.set(row.room_id, usual);
-      }
+      for (const roomId of await selectRoomIds(this.database)) lifetimes.set(roomId, usual);
     }
-    const rows = await this.database.query<{ room_id: string; event_id: string }>(
-      `SELECT room_id, event_id FROM current_state_events WHERE type = 'm.room.retention' AND state_key = ''`,
-    );
-    const events = await this.events.events(rows.map((row) => row.event_id));
-    for (const row of rows) {
-      const lifetimeMs = this.policies.lifetimeMs(events.get(row.event_id)?.content);
-      if (lifetimeMs !== undefined) lifetimes.set(row.room_id, lifetimeMs);
+    const policies = await selectPolicies(this.database);
+    const events = await this.events.events(policies.values());
+    for (const [roomId, eventId] of policies) {
+      const lifetimeMs = this.policies.lifetimeMs(events.get(eventId)?.content);
+      if (lifetimeMs !== undefined) lifetimes.set(roomId, lifetimeMs);
     }
     return lifetimes;
   }

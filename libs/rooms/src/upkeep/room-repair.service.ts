@@ -7,17 +7,14 @@ import { EventPersister } from '../pipeline/event-persister.js';
 import { dummyEventType } from '../model/stored-event.js';
 import { MembershipReader } from '../reading/membership-reader.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
+import {
+  deleteForwardExtremities,
+  type ForwardExtremity,
+  selectForwardExtremities,
+} from './forward-extremities.query.js';
 
 /** So many users are tried to say something where forward extremities are dropped. */
 const maxSenders = 10;
-
-/** A forward extremity of a room, as an administrator sees it. */
-export interface ForwardExtremity {
-  readonly eventId: string;
-  readonly stateGroup: number;
-  readonly depth: number;
-  readonly receivedTs: number;
-}
 
 /** Mends rooms: forward extremities that have piled up, rooms without anybody in charge. */
 @Injectable()
@@ -31,24 +28,8 @@ export class RoomRepair {
   ) {}
 
   /** The forward extremities of a room, the newest first. */
-  async forwardExtremities(roomId: string): Promise<ForwardExtremity[]> {
-    const rows = await this.database.query<{
-      event_id: string;
-      state_group: number;
-      depth: number;
-      received_ts: number;
-    }>(
-      `SELECT f.event_id, g.state_group, e.depth, e.received_ts FROM event_forward_extremities f
-       JOIN events e ON e.event_id = f.event_id LEFT JOIN event_to_state_groups g ON g.event_id = f.event_id
-       WHERE f.room_id = ? ORDER BY e.stream_ordering DESC`,
-      [roomId],
-    );
-    return rows.map((row) => ({
-      eventId: row.event_id,
-      stateGroup: row.state_group,
-      depth: row.depth,
-      receivedTs: row.received_ts,
-    }));
+  forwardExtremities(roomId: string): Promise<ForwardExtremity[]> {
+    return selectForwardExtremities(this.database, roomId);
   }
 
   /**
@@ -82,14 +63,7 @@ export class RoomRepair {
       if (others.some((other) => other.stateGroup !== newest.stateGroup))
         throw new MatrixError(400, 'M_UNKNOWN', 'Nobody of this server may say anything in the room');
       const ids = others.map((extremity) => extremity.eventId);
-      await this.database.write(
-        (tx) =>
-          tx.run(`DELETE FROM event_forward_extremities WHERE room_id = ? AND ${tx.dialect.anyOf('event_id')}`, [
-            roomId,
-            ids,
-          ]),
-        { name: 'drop_extremities' },
-      );
+      await this.database.write((tx) => deleteForwardExtremities(tx, roomId, ids), { name: 'drop_extremities' });
       return ids.length;
     });
   }

@@ -3,7 +3,7 @@ import { Database, isTransient } from '@rookery/database';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { assertAllowed, callbackContext, ModuleDispatcher } from '@rookery/module-host';
 import { Clock, eachLimit, Logger, type Requester } from '@rookery/platform';
-import { moveAliases, selectAliasesOf } from '../directory/alias.query.js';
+import { deleteAliasesOf, moveAliases, selectAliasesOf } from '../directory/alias.query.js';
 import { setPublished } from '../directory/directory.query.js';
 import { RoomCreation } from '../creation/room-creation.service.js';
 import { JoinService } from '../membership/join.service.js';
@@ -14,6 +14,7 @@ import { serverRequester } from '../model/requesters.js';
 import { PurgeService } from './purge.service.js';
 import { RoomBlocking } from './room-blocking.service.js';
 import { RoomTasks, TaskInterrupted } from './room-tasks.js';
+import { selectLocalUsers } from '../reading/local-members.query.js';
 
 /** How a room is taken off the server. */
 export interface ShutdownRequest {
@@ -70,7 +71,7 @@ export class RoomShutdown implements OnModuleInit {
       let result = await this.#shutdown(task.roomId, request, before, tell);
       for (let attempt = 1; request.purge && !(await this.#purge(task.roomId, request, result)); attempt++) {
         if (attempt === maxAttempts) {
-          await tell({ ...result, failed_to_kick_users: await this.#localMembers(task.roomId) });
+          await tell({ ...result, failed_to_kick_users: await selectLocalUsers(this.database, task.roomId, ['join']) });
           throw new Error('Some users keep returning to the room');
         }
         result = await this.#shutdown(task.roomId, request, result, tell);
@@ -109,14 +110,6 @@ export class RoomShutdown implements OnModuleInit {
     return this.purge.purgeRoom(roomId, async () => !(await hasLocalMember(this.database, roomId)));
   }
 
-  async #localMembers(roomId: string): Promise<string[]> {
-    const rows = await this.database.query<{ user_id: string }>(
-      "SELECT user_id FROM local_current_membership WHERE room_id = ? AND membership = 'join'",
-      [roomId],
-    );
-    return rows.map((row) => row.user_id);
-  }
-
   async #shutdown(
     roomId: string,
     request: ShutdownRequest,
@@ -134,11 +127,7 @@ export class RoomShutdown implements OnModuleInit {
       new_room_id: newRoomId ?? null,
     });
     await report(soFar());
-    const rows = await this.database.query<{ user_id: string }>(
-      `SELECT user_id FROM local_current_membership WHERE room_id = ? AND membership IN ('join', 'invite', 'knock')`,
-      [roomId],
-    );
-    const pending = rows.map((row) => row.user_id);
+    const pending = await selectLocalUsers(this.database, roomId, ['join', 'invite', 'knock']);
     const reportEvery = Math.ceil(pending.length / maxReports);
     let removed = 0;
     // One after the other, so that what is older does not come later.
@@ -157,7 +146,7 @@ export class RoomShutdown implements OnModuleInit {
     await this.database.write(
       async (tx) => {
         if (newRoomId !== undefined) await moveAliases(tx, roomId, newRoomId);
-        else await tx.run('DELETE FROM room_aliases WHERE room_id = ?', [roomId]);
+        else await deleteAliasesOf(tx, roomId);
         await setPublished(tx, roomId, false);
       },
       { name: 'shut_room_down' },

@@ -1,0 +1,186 @@
+import { spawn } from 'node:child_process';
+import { SystemClock } from '@rookery/platform';
+import { eventually, openTestDatabase, PostgresLine, RecordingLogger, type TestDatabase } from '@rookery/testing';
+import {
+  claimDatabase,
+  databaseMigrations,
+  joinProcesses,
+  openDatabase,
+  type PostgresOptions,
+  type ProcessRegistry,
+} from '../index.js';
+
+const ttlMs = 1_500;
+
+/** A server's process that writes a row whenever it can, and says what becomes of it. */
+const otherProcess = `
+  const { joinProcesses, openDatabase } = await import(process.argv[1]);
+  const { SystemClock } = await import(process.argv[2]);
+  const options = JSON.parse(process.argv[3]);
+  const registry = await joinProcesses(options, { name: 'other', version: '1', ttlMs: ${ttlMs} });
+  const database = await openDatabase(options, new SystemClock(), undefined, undefined, undefined, registry.number);
+  void registry.lost.then((reason) => console.log('lost: ' + reason.message));
+  console.log('took ' + (await registry.acquire(['typing', 'rooms/1'])).length);
+  for (let n = 0; ; n++) {
+    try {
+      await database.write(async (tx) => {
+        await tx.run('INSERT INTO written (n) VALUES (?)', [n]);
+        // A transaction that is open when the process is paused, more often than not.
+        await tx.get('SELECT pg_sleep(0.05)');
+      });
+    } catch (error) {
+      console.log('refused');
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+  }`;
+
+describe('The processes of a server', () => {
+  let test: TestDatabase;
+  const joined: ProcessRegistry[] = [];
+
+  beforeEach(async () => {
+    test = await openTestDatabase('postgres');
+    await test.migrate(databaseMigrations);
+    await test.database.write((tx) => tx.run('CREATE TABLE written (n INTEGER)'));
+  });
+  afterEach(async () => {
+    for (const one of joined.splice(0)) await one.leave();
+    await test.close();
+  });
+
+  const options = (): PostgresOptions => test.options as PostgresOptions;
+  const join = async (
+    name: string,
+    more: Partial<Parameters<typeof joinProcesses>[1]> = {},
+  ): Promise<ProcessRegistry> => {
+    const one = await joinProcesses(options(), { name, version: '1', ttlMs, ...more });
+    joined.push(one);
+    return one;
+  };
+  const names = (registry: ProcessRegistry): string[] => registry.view.processes.map(({ name }) => name);
+
+  it('know each other, what each can do and how to reach it', async () => {
+    const one = await join('one', { address: 'tcp://127.0.0.1:1' });
+    const two = await join('two');
+    await two.offer(['typing']);
+    await one.beat();
+    expect(one.view.processes).toEqual([
+      { number: one.number, name: 'one', address: 'tcp://127.0.0.1:1', version: '1', roles: [] },
+      { number: two.number, name: 'two', address: undefined, version: '1', roles: ['typing'] },
+    ]);
+    expect([one.isTrusted, two.isTrusted]).toEqual([true, true]);
+    await two.leave();
+    await two.leave();
+    await one.beat();
+    expect(names(one)).toEqual(['one']);
+  });
+
+  it('have names of their own, which are free again at once when their bearers leave in order', async () => {
+    const one = await join('one');
+    await expect(join('one')).rejects.toThrow('Another process of the name one runs on this database');
+    await one.leave();
+    expect((await join('one')).number).toBeGreaterThan(one.number);
+  });
+
+  it('have a lease one at a time, until it is given up', async () => {
+    const [one, two] = [await join('one'), await join('two')];
+    expect(await one.acquire(['typing', 'presence'])).toEqual(['presence', 'typing']);
+    expect(await two.acquire(['typing', 'media'])).toEqual(['media']);
+    expect(await one.acquire(['typing'])).toEqual(['typing']);
+    await two.release(['typing']);
+    expect(await two.acquire(['typing'])).toEqual([]);
+    await one.release(['typing']);
+    expect(await two.acquire(['typing'])).toEqual(['typing']);
+    await one.beat();
+    expect([...one.view.leases]).toEqual(
+      expect.arrayContaining([
+        ['presence', one.number],
+        ['typing', two.number],
+        ['media', two.number],
+      ]),
+    );
+    await two.leave();
+    expect(await one.acquire(['media', 'typing'])).toEqual(['media', 'typing']);
+  });
+
+  it('compete without ever having the same', async () => {
+    const all = await Promise.all(['a', 'b', 'c', 'd'].map((name) => join(name)));
+    const wanted = Array.from({ length: 40 }, (_, i) => `rooms/${i}`);
+    const taken = await Promise.all(all.map((one) => one.acquire(wanted)));
+    expect(taken.flat().toSorted()).toEqual(wanted.toSorted());
+  });
+
+  it('cannot write once they were paused and others took over, not even what they had begun', async () => {
+    const module = new URL('../../dist/index.js', import.meta.url).href;
+    const platform = new URL('../../../platform/dist/index.js', import.meta.url).href;
+    const child = spawn(process.execPath, [
+      ...['--input-type=module', '-e', otherProcess],
+      ...[module, platform, JSON.stringify(options())],
+    ]);
+    let printed = '';
+    child.stdout.on('data', (data: Buffer) => (printed += data.toString()));
+    child.stderr.on('data', (data: Buffer) => (printed += data.toString()));
+    const written = async (): Promise<number> =>
+      (await test.database.get<{ n: number }>('SELECT count(*) AS n FROM written'))?.n ?? 0;
+    try {
+      await eventually(async () => (await written()) > 3);
+      expect(printed).toContain('took 2');
+      const one = await join('one');
+      expect(names(one)).toEqual(['other', 'one']);
+      expect(await one.acquire(['typing'])).toEqual([]);
+      child.kill('SIGSTOP');
+      await eventually(async () => (await one.acquire(['typing', 'rooms/1'])).length === 2);
+      const atTakeOver = await written();
+      child.kill('SIGCONT');
+      await eventually(() => printed.includes('lost: '));
+      const refusals = printed.split('refused').length;
+      await eventually(() => printed.split('refused').length > refusals + 5);
+      expect(await written()).toBe(atTakeOver);
+    } finally {
+      child.kill('SIGKILL');
+    }
+  });
+
+  it('are replaced when they are cut off from the database, and learn of it', async () => {
+    const line = await PostgresLine.open();
+    const logger = new RecordingLogger();
+    const far: PostgresOptions = { ...options(), args: { ...options().args, host: '127.0.0.1', port: line.port } };
+    const cut = await joinProcesses(far, { name: 'far', version: '1', ttlMs, logger });
+    expect(await cut.acquire(['typing'])).toEqual(['typing']);
+    const near = await join('near');
+    try {
+      line.goDown('silent');
+      await eventually(() => !cut.isTrusted);
+      await eventually(async () => (await near.acquire(['typing'])).length === 1);
+      line.comeBack();
+      expect((await cut.lost).message).toMatch(/gave no sign of life/);
+      expect(cut.isTrusted).toBe(false);
+    } finally {
+      await cut.leave();
+      line.close();
+    }
+  });
+
+  it('keep off a server that would be alone, and are kept off by one', async () => {
+    const one = await claimDatabase(options(), { isShared: true });
+    const two = await claimDatabase(options(), { isShared: true, waitMs: 0 });
+    await expect(claimDatabase(options(), { waitMs: 0 })).rejects.toThrow(/Another server runs on the database/);
+    await one.release();
+    await expect(claimDatabase(options(), { waitMs: 0 })).rejects.toThrow(/Another server/);
+    await two.release();
+    const alone = await claimDatabase(options());
+    await expect(claimDatabase(options(), { isShared: true, waitMs: 0 })).rejects.toMatchObject({
+      message: expect.stringMatching(/Another server/),
+      hint: expect.stringMatching(/redis\.enabled/),
+    });
+    await alone.release();
+    const file = { name: 'sqlite3', path: 'x.db' } as const;
+    await expect(claimDatabase(file, { isShared: true })).rejects.toThrow('SQLite serves one process only');
+  });
+
+  it('get no connections under a number that is worth nothing', async () => {
+    await expect(openDatabase(options(), new SystemClock(), undefined, undefined, undefined, 4711)).rejects.toThrow(
+      /has lost its right to write/,
+    );
+  });
+});

@@ -1,0 +1,316 @@
+import { setTimeout as pause } from 'node:timers/promises';
+import type pg from 'pg';
+import { type Logger, SilentLogger } from '@rookery/platform';
+import { DatabaseError, errorText } from '../errors.js';
+import type { PostgresOptions } from '../options.js';
+import { connectAlone, destroy } from '../postgres/open-postgres.js';
+import * as sql from './processes.query.js';
+
+/** A process of the server as the database knows it. */
+export interface ProcessInfo {
+  /** Never given out twice; a process that starts anew has another one. */
+  readonly number: number;
+  readonly name: string;
+  /** How others call it; absent where nobody can. */
+  readonly address: string | undefined;
+  readonly version: string;
+  /** Names of the roles that it can take. */
+  readonly roles: readonly string[];
+}
+
+/** Who is there and who has which lease, as the database told it last. */
+export interface ProcessView {
+  /** Those with a heartbeat, this one included. */
+  readonly processes: readonly ProcessInfo[];
+  /** Numbers of the holders by the names of the leases; those of processes that are gone are left out. */
+  readonly leases: ReadonlyMap<string, number>;
+}
+
+/** How a process appears. */
+export interface ProcessOptions {
+  /** Unique among those that run. */
+  readonly name: string;
+  readonly address?: string | undefined;
+  readonly version: string;
+  readonly logger?: Logger | undefined;
+  /** How long a process has its leases without a heartbeat, milliseconds; 6,000 unless told. All processes need the same. */
+  readonly ttlMs?: number | undefined;
+}
+
+const defaultTtlMs = 6_000;
+const reconnectMs = 250;
+const endingLimitMs = 5_000;
+const forgetEvery = 400;
+
+interface Row extends ProcessInfo {
+  readonly expired: boolean;
+  readonly fenced: boolean;
+}
+
+interface BeatRow {
+  readonly alive: boolean;
+  readonly processes: readonly Row[] | null;
+  readonly leases: readonly { readonly name: string; readonly holder: number | null }[] | null;
+}
+
+/**
+ * This process among the others of the server: its heartbeat, and the leases, all of which end with that. Times are by the
+ * database's clock. Whoever finds a process without a heartbeat fences it: marks it, and ends its connections, by which nothing it
+ * still does can be written. Only then are its leases taken.
+ *
+ * A transaction costs nothing more for it: connections are known to the database by the number of their process from their
+ * beginning, and a marked process gets no new ones.
+ */
+export class ProcessRegistry {
+  /**
+   * Resolves with the reason once this process has lost its leases and cannot write any more: it must end. Never rejects; open
+   * for ever where that does not happen.
+   */
+  readonly lost: Promise<DatabaseError>;
+  readonly #options: PostgresOptions;
+  readonly #logger: Logger;
+  readonly #ttlMs: number;
+  readonly #listeners = new Set<(view: ProcessView) => void>();
+  // Those who have no connections any more, once they were fenced.
+  readonly #gone = new Set<number>();
+  #client: pg.Client | undefined;
+  #view: ProcessView = { processes: [], leases: new Map() };
+  #roles: readonly string[] = [];
+  #trustedUntilMs = 0;
+  #timer: NodeJS.Timeout | undefined;
+  #beating: Promise<void> | undefined;
+  #queue: Promise<unknown> = Promise.resolve();
+  #beats = 0;
+  #isLost = false;
+  #left = false;
+  #tellLost: (reason: DatabaseError) => void = () => {};
+
+  private constructor(
+    options: PostgresOptions,
+    { logger, ttlMs }: ProcessOptions,
+    /** Never given out twice. */
+    readonly number: number,
+    readonly name: string,
+  ) {
+    this.#options = options;
+    this.#logger = logger ?? new SilentLogger();
+    this.#ttlMs = ttlMs ?? defaultTtlMs;
+    this.lost = new Promise((resolve) => (this.#tellLost = resolve));
+  }
+
+  /**
+   * Registers this process. Needs the migrated schema.
+   * @throws DatabaseError when the database cannot be reached, or another process of this name runs
+   */
+  static async join(options: PostgresOptions, own: ProcessOptions): Promise<ProcessRegistry> {
+    const ttlMs = own.ttlMs ?? defaultTtlMs;
+    const client = await connectAlone(options);
+    try {
+      // One that was killed is there until its time is over.
+      const untilMs = performance.now() + ttlMs + 2_000;
+      for (;;) {
+        await client.query('BEGIN');
+        await client.query(sql.registerTurn);
+        const { rows } = await client.query<{ number: string }>(sql.register, [
+          ...[own.name, own.address ?? null, own.version],
+          ttlMs,
+        ]);
+        await client.query('COMMIT');
+        if (rows[0]) {
+          const registry = new ProcessRegistry(options, own, Number(rows[0].number), own.name);
+          registry.#keep(client);
+          await registry.beat();
+          registry.#timer = setInterval(() => void registry.beat(), ttlMs / 4);
+          return registry;
+        }
+        if (performance.now() > untilMs)
+          throw new DatabaseError(
+            `Another process of the name ${own.name} runs on this database`,
+            'Give each process a worker_name of its own.',
+          );
+        await pause(ttlMs / 8);
+      }
+    } catch (error) {
+      destroy(client);
+      throw error;
+    }
+  }
+
+  /** What the database told last. */
+  get view(): ProcessView {
+    return this.#view;
+  }
+
+  /**
+   * Whether nobody else can have this process's leases yet. False for whoever was paused or cut off for some seconds, before
+   * it has heard what became of them.
+   */
+  get isTrusted(): boolean {
+    return !this.#isLost && performance.now() < this.#trustedUntilMs;
+  }
+
+  /** Calls `listener` with each view that the database tells, unchanged ones included; returns how to stop that. */
+  onView(listener: (view: ProcessView) => void): () => void {
+    this.#listeners.add(listener);
+    return () => void this.#listeners.delete(listener);
+  }
+
+  /** Says which roles this process can take. */
+  async offer(roles: readonly string[]): Promise<void> {
+    this.#roles = [...roles];
+    await this.beat();
+    // One may have been under way that said otherwise.
+    await this.beat();
+  }
+
+  /** A heartbeat, besides those that come by themselves: the view is new afterwards. Never rejects. */
+  beat(): Promise<void> {
+    this.#beating ??= this.#beat().finally(() => (this.#beating = undefined));
+    return this.#beating;
+  }
+
+  /** Takes those of the leases that are free. @returns which */
+  async acquire(names: readonly string[]): Promise<readonly string[]> {
+    if (names.length === 0) return [];
+    const { rows } = await this.#query<{ name: string }>(sql.acquire, [this.number, names, [...this.#gone]]);
+    return rows.map(({ name }) => name);
+  }
+
+  /** Gives leases up, for somebody else to take. */
+  async release(names: readonly string[]): Promise<void> {
+    if (names.length > 0) await this.#query(sql.release, [this.number, names]);
+  }
+
+  /** Ends, in order: others take the leases at once. Close the database before. Never rejects; safe to call twice. */
+  async leave(): Promise<void> {
+    if (this.#left) return;
+    this.#left = true;
+    clearInterval(this.#timer);
+    try {
+      if (!this.#isLost) for (const statement of sql.leave) await this.#query(statement, [this.number]);
+    } catch (err) {
+      this.#logger.debug('The process could not take its leave of the others', { err });
+    }
+    const client = this.#client;
+    if (client === undefined) return;
+    await Promise.race([client.end().catch(() => {}), pause(1_000, undefined, { ref: false })]);
+    destroy(client);
+  }
+
+  async #beat(): Promise<void> {
+    if (this.#left || this.#isLost) return;
+    // From when it was sent: the database counts from then or later.
+    const sentAtMs = performance.now();
+    try {
+      const { rows } = await this.#query<BeatRow>(sql.beat, [this.number, this.#ttlMs, JSON.stringify(this.#roles)]);
+      const [row] = rows;
+      if (row === undefined) return;
+      if (!row.alive) return this.#lose();
+      // A quarter is left for what was begun while it was trusted.
+      this.#trustedUntilMs = sentAtMs + this.#ttlMs * 0.75;
+      await this.#lookAt(row);
+    } catch (err) {
+      if (!this.#left) this.#logger.warn('The heartbeat of this process failed', { err });
+    }
+  }
+
+  async #lookAt(row: BeatRow): Promise<void> {
+    const all = row.processes ?? [];
+    const living = all.filter(({ number, expired, fenced }) => number === this.number || !(expired || fenced));
+    for (const one of all) {
+      if (one.number === this.number || this.#gone.has(one.number) || !(one.expired || one.fenced)) continue;
+      if (await this.#fence(one)) this.#gone.add(one.number);
+    }
+    if (++this.#beats % forgetEvery === 0) await this.#query(sql.forgetFenced, []);
+    const known = new Set(all.map(({ number }) => number));
+    const leases = new Map<string, number>();
+    for (const { name, holder } of row.leases ?? []) {
+      if (holder === null) continue;
+      if (!known.has(holder)) this.#gone.add(holder);
+      if (!this.#gone.has(holder)) leases.set(name, holder);
+    }
+    this.#view = {
+      processes: living.map(({ number, name, address, version, roles }) => ({
+        ...{ number, name, version, roles },
+        address: address ?? undefined,
+      })),
+      leases,
+    };
+    for (const listener of this.#listeners) {
+      try {
+        listener(this.#view);
+      } catch (err) {
+        this.#logger.error('A listener of the processes threw', { err });
+      }
+    }
+  }
+
+  /** @returns whether nothing of that process can be written any more */
+  async #fence({ number, name, fenced }: Row): Promise<boolean> {
+    if (!fenced) {
+      const { rowCount } = await this.#query(sql.fence, [number, this.#ttlMs]);
+      if (rowCount === 0) return false;
+      this.#logger.warn('A process gives no sign of life: its work is taken over', { process: name, number });
+    }
+    const untilMs = performance.now() + endingLimitMs;
+    for (;;) {
+      const { rowCount } = await this.#query(sql.endConnections, [number]);
+      if (rowCount === 0) return true;
+      if (performance.now() > untilMs) {
+        this.#logger.error('The connections of a lost process do not end: its work cannot be taken over', {
+          process: name,
+        });
+        return false;
+      }
+      await pause(20);
+    }
+  }
+
+  #lose(): void {
+    this.#isLost = true;
+    clearInterval(this.#timer);
+    this.#tellLost(
+      new DatabaseError(
+        'This process gave no sign of life for too long: others have taken its work over',
+        'It ends, and can start anew at once. Look for what held it up: a pause of the machine, or the way to the database.',
+      ),
+    );
+  }
+
+  /** One at a time, in order: the driver would queue them without a limit of time. */
+  #query<R extends pg.QueryResultRow>(text: string, values: unknown[]): Promise<pg.QueryResult<R>> {
+    const run = async (): Promise<pg.QueryResult<R>> => {
+      const client = this.#client ?? (await this.#connect());
+      return client.query<R>({ text, values, query_timeout: this.#ttlMs / 2 } as pg.QueryConfig);
+    };
+    const outcome = this.#queue.then(run, run);
+    this.#queue = outcome.catch((error: unknown) => {
+      // One that answers late would answer the next question.
+      if (/timeout|terminat|ECONN/i.test(errorText(error))) this.#drop();
+    });
+    return outcome;
+  }
+
+  async #connect(): Promise<pg.Client> {
+    await pause(reconnectMs);
+    const client = await connectAlone(this.#options);
+    this.#keep(client);
+    return client;
+  }
+
+  #keep(client: pg.Client): void {
+    if (this.#left) return destroy(client);
+    this.#client = client;
+    const onGone = (): void => {
+      if (this.#client === client) this.#drop();
+    };
+    client.on('error', onGone);
+    client.on('end', onGone);
+  }
+
+  #drop(): void {
+    const client = this.#client;
+    this.#client = undefined;
+    if (client) destroy(client);
+  }
+}

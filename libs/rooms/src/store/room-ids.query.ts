@@ -1,0 +1,22 @@
+import type { Db } from '@rookery/database';
+
+/** The highest numbers that the tables hold; 0 where there are none. */
+export async function selectTakenCounters(db: Db): Promise<Record<'groups' | 'chains' | 'reports', number>> {
+  const row = await db.get<Record<'groups' | 'chains' | 'reports', number | null>>(
+    `SELECT (SELECT MAX(id) FROM state_groups) AS groups, (SELECT MAX(chain_id) FROM event_auth_chains) AS chains,
+       (SELECT MAX(id) FROM event_reports) AS reports`,
+  );
+  return { groups: row?.groups ?? 0, chains: row?.chains ?? 0, reports: row?.reports ?? 0 };
+}
+
+/** The highest stream ordering of an event that came as news; 0 without any. */
+export async function highestOrdering(db: Db): Promise<number> {
+  const row = await db.get<{ highest: number | null }>('SELECT MAX(stream_ordering) AS highest FROM events');
+  return Math.max(0, row?.highest ?? 0);
+}
+
+/** The lowest stream ordering, of history that was fetched; 0 without any. */
+export async function lowestOrdering(db: Db): Promise<number> {
+  const row = await db.get<{ lowest: number | null }>('SELECT MIN(stream_ordering) AS lowest FROM events');
+  return Math.max(0, -(row?.lowest ?? 0));
+}

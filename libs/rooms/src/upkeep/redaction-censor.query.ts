@@ -1,0 +1,35 @@
+import type { Db, SqlBool, Tx } from '@rookery/database';
+
+/** A redaction that is to be made final, and what it redacts, if that is known. */
+export interface DueRow {
+  readonly event_id: string;
+  readonly redacts: string;
+  readonly recheck: SqlBool;
+  readonly redactor: string;
+  readonly sender: string | null;
+  readonly stream_ordering: number | null;
+  readonly json: string | null;
+  readonly room_version: string;
+}
+
+/** Redactions that came before a time and are not final, the oldest first. */
+export function selectDueRedactions(db: Db, beforeTs: number, limit: number): Promise<DueRow[]> {
+  return db.query<DueRow>(
+    `SELECT r.event_id, r.redacts, r.recheck, e.sender AS redactor, t.sender, j.stream_ordering, j.json,
+       o.room_version FROM redactions r
+     JOIN events e ON e.event_id = r.event_id JOIN rooms o ON o.room_id = e.room_id
+     LEFT JOIN events t ON t.event_id = r.redacts AND t.room_id = e.room_id
+     LEFT JOIN event_json j ON j.stream_ordering = t.stream_ordering
+     WHERE r.have_censored = FALSE AND r.received_ts <= ? ORDER BY r.received_ts LIMIT ?`,
+    [beforeTs, limit],
+  );
+}
+
+/** Writes another text in place of an event's. */
+export async function updateEventJson(tx: Tx, streamOrdering: number, json: string): Promise<void> {
+  await tx.run('UPDATE event_json SET json = ? WHERE stream_ordering = ?', [json, streamOrdering]);
+}
+
+export async function markCensored(tx: Tx, eventIds: readonly string[]): Promise<void> {
+  await tx.run(`UPDATE redactions SET have_censored = TRUE WHERE ${tx.dialect.anyOf('event_id')}`, [eventIds]);
+}
