@@ -1,6 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import type { RoomEvent, RoomVersionRules } from '@rookery/events';
 import type { Tx } from '@rookery/database';
+import type { Membership } from '@rookery/matrix-types';
 import type { StoredEvent } from './model/stored-event.js';
 
 /** A room as it is after a batch of events; valid for the duration of a hook. */
@@ -42,6 +43,10 @@ export interface MemberMove {
   /** The event that counts now, and the one that did; absent for none. */
   readonly eventId: string | undefined;
   readonly prevEventId: string | undefined;
+  /** What that event says; undefined where the user has no membership any more. */
+  readonly membership: Membership | undefined;
+  /** The event that counts now. */
+  readonly event: RoomEvent | undefined;
 }
 
 /** Events of one room that become durable together, in stream order. */

@@ -7,7 +7,7 @@ export { RoomLibrary } from './administration/room-library.service.js';
 export { roomStatsUpdate, userStatsUpdate } from './administration/room-stats.update.js';
 export { lacksUniqueEdges, queueEdgesRepair, stateGroupEdgesUpdate } from './upkeep/state-group-edges.update.js';
 export { roomsMigrations } from './migrations/index.js';
-export { type EventBatch, type PushNote, type RoomHook, RoomHooks, type RoomView } from './hooks.js';
+export { type EventBatch, type MemberMove, type PushNote, type RoomHook, RoomHooks, type RoomView } from './hooks.js';
 export { EventPersister } from './pipeline/event-persister.js';
 export type { RemoteEvent, StateAtEvent, ReceiveVerdict } from './model/remote-events.js';
 export { leadingTo } from './pipeline/history-order.js';

@@ -101,8 +101,10 @@ describe('what application services are interested in', () => {
     members.set(roomId, inRoom);
     if (membership === 'join') inRoom.add(userId);
     else inRoom.delete(userId);
-    const events = [{ ...stored(roomId, userId, streamOrdering, membership, userId), replacesState }];
-    const batch = { roomId, events, backfilled: false, room: { localMembers: inRoom } } as unknown as EventBatch;
+    const { event } = stored(roomId, userId, streamOrdering, membership, userId);
+    const move = { userId, streamOrdering, membership, event, eventId: event.eventId, prevEventId: replacesState };
+    const room = { localMembers: inRoom };
+    const batch = { roomId, moves: [move], backfilled: false, room } as unknown as EventBatch;
     for (const hook of hooks.all) hook.afterCommit?.(batch, undefined);
   };
   const who = async (event: StoredEvent): Promise<string[]> => {

@@ -2,7 +2,7 @@ import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { RoomAudience } from '@rookery/ephemeral';
 import { Config } from '@rookery/platform';
-import { type EventBatch, EventStore, RoomHooks, type StoredEvent } from '@rookery/rooms';
+import { type EventBatch, EventStore, type MemberMove, RoomHooks, type StoredEvent } from '@rookery/rooms';
 import { LRUCache } from 'lru-cache';
 import { AppserviceRegistry } from '../registration/appservice-registry.js';
 import type { Registration } from '../registration/registration.js';
@@ -180,16 +180,15 @@ export class RoomInterest implements OnModuleInit {
     return new Map([...roomIds].map((roomId) => [roomId, this.#members.get(roomId) ?? own.get(roomId)!]));
   }
 
-  #noteMoves({ roomId, events, room, backfilled }: EventBatch): void {
+  #noteMoves({ roomId, moves, room, backfilled }: EventBatch): void {
     if (backfilled) return;
     const members = this.#members.get(roomId);
     const moved = new Set<string>();
-    for (const stored of events) {
-      const userId = stored.event.stateKey;
-      if (stored.event.type !== 'm.room.member' || userId === undefined || this.ofUser(userId).length === 0) continue;
-      const { streamOrdering } = stored;
-      const was = members ? members.users.has(userId) : this.#wasJoined(stored);
-      const is = stored.event.content['membership'] === 'join';
+    for (const move of moves) {
+      const { userId, streamOrdering } = move;
+      if (this.ofUser(userId).length === 0) continue;
+      const was = members ? members.users.has(userId) : this.#wasJoined(move);
+      const is = move.membership === 'join';
       if (was !== undefined && was !== is) this.#noteMove(roomId, { userId, streamOrdering, came: is });
       members?.change(userId, is);
       moved.add(userId);
@@ -201,13 +200,13 @@ export class RoomInterest implements OnModuleInit {
     if (members) this.#members.set(roomId, members);
   }
 
-  /** Whether somebody was in the room before a member event; `undefined` where that is not in memory. */
-  #wasJoined({ event, replacesState }: StoredEvent): boolean | undefined {
-    if (replacesState === undefined) return false;
-    const before = this.events.peek(replacesState)?.event.content['membership'];
+  /** Whether somebody was in the room before a move; `undefined` where that is not in memory. */
+  #wasJoined({ prevEventId, membership }: MemberMove): boolean | undefined {
+    if (prevEventId === undefined) return false;
+    const before = this.events.peek(prevEventId)?.event.content['membership'];
     if (before !== undefined) return before === 'join';
     // Who left may have been there: better told of what was said before than not.
-    return event.content['membership'] === 'join' ? undefined : true;
+    return membership === 'join' ? undefined : true;
   }
 
   #noteMove(roomId: string, move: Move): void {

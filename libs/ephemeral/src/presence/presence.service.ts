@@ -70,14 +70,9 @@ export class PresenceService implements OnModuleInit {
     }));
     publisher.computeBy((before) => this.#now(before));
     roomHooks.subscribe({
-      afterCommit: ({ roomId, events, room, backfilled }) => {
+      afterCommit: ({ roomId, moves, backfilled }) => {
         if (backfilled || publisher.board.size === 0) return;
-        for (const { event } of events) {
-          const { stateKey: userId } = event;
-          if (event.type !== 'm.room.member' || userId === undefined) continue;
-          const joined = this.#isLocal(userId) ? room.localMembers.has(userId) : event.content['membership'] === 'join';
-          publisher.moved(userId, roomId, joined);
-        }
+        for (const { userId, membership } of moves) publisher.moved(userId, roomId, membership === 'join');
       },
     });
     userHooks.deactivated.subscribe({

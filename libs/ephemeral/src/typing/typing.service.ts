@@ -56,13 +56,10 @@ export class TypingService implements OnModuleInit, OnModuleDestroy {
     this.#changes = this.stream.changes('room');
     this.stream.serve(setTyping, ({ roomId, userId, timeoutMs }) => this.#set(roomId, userId, timeoutMs));
     roomHooks.subscribe({
-      afterCommit: ({ roomId, events }) => {
+      afterCommit: ({ roomId, moves }) => {
         if (!this.#rooms.has(roomId)) return;
-        for (const { event } of events) {
-          const { stateKey: userId } = event;
-          if (event.type !== 'm.room.member' || userId === undefined || event.content['membership'] === 'join')
-            continue;
-          void this.#set(roomId, userId, undefined);
+        for (const { userId, membership } of moves) {
+          if (membership !== 'join') void this.#set(roomId, userId, undefined);
         }
       },
     });

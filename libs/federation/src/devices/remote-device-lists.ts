@@ -257,14 +257,13 @@ export class RemoteDeviceLists implements OnModuleInit {
   }
 
   /** Forgets the lists of users who share no room with anybody here any more: nobody would tell of changes. */
-  #departed(tx: Tx, { roomId, events, room, backfilled }: EventBatch): Promise<void> {
+  #departed(tx: Tx, { roomId, moves, room, backfilled }: EventBatch): Promise<void> {
     if (backfilled) return none;
     let left: string[] | undefined;
     let isEmpty = false;
-    for (const { event, outlier } of events) {
-      if (outlier || event.type !== 'm.room.member' || event.stateKey === undefined) continue;
-      if (event.content['membership'] === 'join') continue;
-      if (domainOf(event.stateKey) !== this.config.serverName) (left ??= []).push(event.stateKey);
+    for (const { userId, membership, prevEventId } of moves) {
+      if (membership === 'join' || prevEventId === undefined) continue;
+      if (domainOf(userId) !== this.config.serverName) (left ??= []).push(userId);
       else if (room.localMembers.size === 0) isEmpty = true;
     }
     return left === undefined && !isEmpty ? none : this.#forgetStrangers(tx, left ?? [], isEmpty ? roomId : undefined);

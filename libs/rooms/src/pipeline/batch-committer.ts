@@ -181,8 +181,8 @@ export class BatchCommitter {
   }
 
   /** A new name or avatar is the commonest change of a member, and no move. */
-  #isMove({ eventId, prevEventId }: MemberMove): boolean {
-    return this.#membershipIn(eventId) !== 'join' || this.#membershipIn(prevEventId) !== 'join';
+  #isMove({ membership, prevEventId }: MemberMove): boolean {
+    return membership !== 'join' || this.#membershipIn(prevEventId) !== 'join';
   }
 
   /** As far as it is known without a query. */
@@ -192,6 +192,8 @@ export class BatchCommitter {
 }
 
 const movesIn = ({ changes }: WorkingRoom, stored: readonly StoredEvent[]): MemberMove[] =>
-  changes.flatMap(({ type, stateKey: userId, cause, eventId, prevEventId }) =>
-    type === 'm.room.member' ? [{ userId, streamOrdering: stored[cause]!.streamOrdering, eventId, prevEventId }] : [],
+  changes.flatMap(({ type, stateKey: userId, cause, eventId, prevEventId, membership, event }) =>
+    type === 'm.room.member'
+      ? [{ userId, streamOrdering: stored[cause]!.streamOrdering, eventId, prevEventId, membership, event }]
+      : [],
   );

@@ -101,6 +101,10 @@ async function writeOutOfBand(tx: Tx, room: WorkingRoom, stored: readonly Stored
   );
 }
 
+/**
+ * Of whom the state of the room says nothing any more has left it: the row then names the event that counted last, so that
+ * whoever reads it learns of the room, and no user is shown a room that they are not in.
+ */
 async function writeLocalMemberships(tx: Tx, set: readonly FinalChange[], gone: readonly FinalChange[]): Promise<void> {
   await tx.insertMany(
     'local_current_membership',
@@ -115,13 +119,13 @@ async function writeLocalMemberships(tx: Tx, set: readonly FinalChange[], gone: 
     ]),
     membershipUpsert,
   );
-  if (gone.length === 0) return;
-  for (const room of new Set(gone.map((entry) => entry.room))) {
-    await tx.exec(`DELETE FROM local_current_membership WHERE room_id = ? AND ${tx.dialect.anyOf('user_id')}`, [
-      room.roomId,
-      gone.filter((entry) => entry.room === room).map(({ change }) => change.stateKey),
-    ]);
-  }
+  await tx.insertMany(
+    'local_current_membership',
+    ['room_id', 'user_id', 'event_id', 'membership', 'event_stream_ordering', 'forgotten'],
+    gone.map(({ room, change, position }) => [room.roomId, change.stateKey, change.prevEventId!, 'leave', position, 0]),
+    `ON CONFLICT (user_id, room_id) DO UPDATE SET event_id = excluded.event_id, membership = excluded.membership,
+     event_stream_ordering = excluded.event_stream_ordering`,
+  );
 }
 
 /** The columns of `room_stats_current`, without the room's id. */

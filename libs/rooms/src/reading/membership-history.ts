@@ -23,6 +23,12 @@ interface PastRow {
   readonly event_stream_ordering: number;
 }
 
+interface StayRow {
+  readonly room_id: string;
+  readonly event_id: string | null;
+  readonly ended: number | null;
+}
+
 /** What a user's memberships were. */
 @Injectable()
 export class MembershipHistory {
@@ -61,44 +67,48 @@ export class MembershipHistory {
    * Rooms that the user never was in are absent. One query.
    */
   async lastStays(userId: string, roomIds: readonly string[]): Promise<Map<string, number>> {
-    const rows = await this.#lastStays(userId, roomIds, Number.MAX_SAFE_INTEGER);
-    return new Map(rows.map((row) => [row.room_id, row.event_stream_ordering ?? Infinity]));
+    const stays = await this.#lastStays(userId, roomIds, Number.MAX_SAFE_INTEGER);
+    return new Map(stays.map((row) => [row.room_id, row.ended ?? Infinity]));
   }
 
   /**
    * Where a user's last stay in each room ended, as it was at a position; rooms in which it goes on, or never was one, are
    * absent. One query.
    */
-  async endsOfStays(userId: string, roomIds: readonly string[], upTo?: number): Promise<Map<string, StayEnd>> {
-    const rows = await this.#lastStays(userId, roomIds, upTo ?? Number.MAX_SAFE_INTEGER);
+  async endsOfStays(
+    userId: string,
+    roomIds: readonly string[],
+    upTo = Number.MAX_SAFE_INTEGER,
+  ): Promise<Map<string, StayEnd>> {
+    const stays = await this.#lastStays(userId, roomIds, upTo);
     return new Map(
-      rows.flatMap(({ room_id: roomId, event_id: eventId, event_stream_ordering: streamOrdering }) =>
-        eventId === null || streamOrdering === null ? [] : [[roomId, { eventId, streamOrdering }]],
+      stays.flatMap(({ room_id: roomId, event_id: eventId, ended }) =>
+        eventId === null || ended === null ? [] : [[roomId, { eventId, streamOrdering: ended }]],
       ),
     );
   }
 
   /**
-   * The last stay in each room, with what ended it. Told by what counted and when: state resolution ends a stay with a
-   * member event that is older than it.
+   * By what counted, and not by the member events that there are: state resolution may end a stay with an event of long ago,
+   * or with none. The event of the end is then the one that brought it about.
    */
-  async #lastStays(
-    userId: string,
-    roomIds: readonly string[],
-    upTo: number,
-  ): Promise<{ room_id: string; event_id: string | null; event_stream_ordering: number | null }[]> {
+  async #lastStays(userId: string, roomIds: readonly string[], upTo: number): Promise<StayRow[]> {
     if (roomIds.length === 0) return [];
     const { dialect } = this.database;
-    return this.database.query(
-      `WITH a AS (${membershipsOfUserSql(
+    return this.database.query<StayRow>(
+      `WITH counted AS (${membershipsOfUserSql(
         ` AND ${dialect.anyOf('d.room_id')} AND d.stream_id <= ?`,
         ` AND ${dialect.anyOf('m.room_id')} AND m.event_stream_ordering <= ?`,
-      )})
-       SELECT j.room_id, n.event_id, n.event_stream_ordering
-       FROM (SELECT room_id, MAX(event_stream_ordering) AS last FROM a WHERE membership = 'join' GROUP BY room_id) AS j
-       LEFT JOIN a n ON n.room_id = j.room_id AND n.event_stream_ordering =
-         (SELECT MIN(b.event_stream_ordering) FROM a b
-          WHERE b.room_id = j.room_id AND b.event_stream_ordering > j.last)`,
+      )}), joined AS (
+         SELECT room_id, MAX(event_stream_ordering) AS last FROM counted WHERE membership = 'join' GROUP BY room_id
+       ), ended AS (
+         SELECT c.room_id, c.event_id, c.event_stream_ordering,
+           ROW_NUMBER() OVER (PARTITION BY c.room_id ORDER BY c.event_stream_ordering) AS place
+         FROM counted c JOIN joined j ON j.room_id = c.room_id AND c.event_stream_ordering > j.last
+       )
+       SELECT j.room_id, COALESCE(x.event_id, e.event_id) AS event_id, e.event_stream_ordering AS ended
+       FROM joined j LEFT JOIN ended e ON e.room_id = j.room_id AND e.place = 1
+       LEFT JOIN events x ON x.stream_ordering = e.event_stream_ordering AND x.room_id = e.room_id`,
       [userId, roomIds, upTo, userId, roomIds, upTo],
     );
   }

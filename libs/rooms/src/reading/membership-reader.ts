@@ -7,7 +7,7 @@ export interface RoomMembership {
   readonly roomId: string;
   readonly userId: string;
   readonly membership: Membership;
-  /** The member event, and who sent it. */
+  /** The member event, and who sent it; where state resolution took it away without another, the one that counted last. */
   readonly eventId: string;
   readonly sender: string;
   /** Position of that event. */
@@ -240,13 +240,16 @@ export class MembershipReader {
 
 /**
  * Every membership that a user ever had, with the position from which it counted: `room_id, user_id, sender, membership,
- * event_id, event_stream_ordering`. The user is the first parameter of both parts.
+ * event_id, event_stream_ordering`. Where state resolution left the user without one that is a leave, with the event that
+ * counted before. The user is the first parameter of both parts.
  * @param ofState conditions on `d.room_id` and `d.stream_id`
  * @param outOfBand the same on `m.room_id` and `m.event_stream_ordering`
  */
 export const membershipsOfUserSql = (ofState: string, outOfBand: string): string =>
-  `SELECT d.room_id, d.state_key AS user_id, n.sender, n.membership, n.event_id, d.stream_id AS event_stream_ordering
-   FROM current_state_delta_stream d JOIN room_memberships n ON n.event_id = d.event_id
+  `SELECT d.room_id, d.state_key AS user_id, n.sender,
+     CASE WHEN d.event_id IS NULL THEN 'leave' ELSE n.membership END AS membership,
+     n.event_id, d.stream_id AS event_stream_ordering
+   FROM current_state_delta_stream d JOIN room_memberships n ON n.event_id = COALESCE(d.event_id, d.prev_event_id)
    WHERE d.type = 'm.room.member' AND d.state_key = ?${ofState}
    UNION SELECT m.room_id, m.user_id, m.sender, m.membership, m.event_id, m.event_stream_ordering
    FROM room_memberships m JOIN events e ON e.event_id = m.event_id

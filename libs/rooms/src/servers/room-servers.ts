@@ -34,9 +34,8 @@ export class RoomServers implements OnModuleInit {
 
   onModuleInit(): void {
     this.hooks.subscribe({
-      afterCommit: ({ roomId, events }) => {
-        // Any state may have changed memberships, by a resolution.
-        if (events.some(({ event }) => event.stateKey !== undefined)) this.#forget(roomId);
+      afterCommit: ({ roomId, moves }) => {
+        if (moves.length > 0) this.#forget(roomId);
       },
       onRoomPurged: (tx, roomId) => {
         tx.unlessRolledBack(() => this.#forget(roomId));

@@ -25,34 +25,29 @@ eachDatabase('members of other servers in the directory', (open) => {
     new UserDirectoryIndex(userHooks as unknown as UserHooks, roomHooks as unknown as RoomHooks, config).onModuleInit();
   });
 
-  /** Stores that a member's state is so, and tells the hook; `current: false` for a state that is not the room's own. */
+  const counting = new Map<string, string>();
+  beforeEach(() => counting.clear());
+
+  /** Stores that a member's state is so, and tells the hook; no membership: state resolution took it away. */
   const member = async (
     userId: string,
-    membership: string,
-    more: { readonly content?: object; readonly current?: boolean; readonly backfilled?: boolean } = {},
+    membership: string | undefined,
+    more: { readonly content?: object; readonly backfilled?: boolean } = {},
   ): Promise<void> => {
-    const eventId = `$${userId} ${membership}`;
-    const batch = {
-      roomId,
-      backfilled: more.backfilled ?? false,
-      events: [
-        {
-          outlier: true,
-          rejectedReason: undefined,
-          event: { type: 'm.room.member', stateKey: userId, eventId, content: { membership, ...more.content } },
-        },
-      ],
-      room: { stateId: () => (more.current === false ? '$other' : eventId) },
-    } as unknown as EventBatch;
+    const eventId = membership && `$${userId} ${membership}`;
+    const move = { userId, eventId, membership, prevEventId: counting.get(userId) };
+    const event = membership && { type: 'm.room.member', content: { membership, ...more.content } };
+    const batch = { roomId, backfilled: more.backfilled ?? false, moves: [{ ...move, event }] };
     await database.write(async (tx) => {
       await tx.run('DELETE FROM current_state_events WHERE state_key = ?', [userId]);
       await tx.insertMany(
         'current_state_events',
         ['event_id', 'room_id', 'type', 'state_key', 'membership'],
-        [[eventId, roomId, 'm.room.member', userId, membership]],
+        eventId ? [[eventId, roomId, 'm.room.member', userId, membership]] : [],
       );
-      await hook.inTransaction?.(tx, batch, undefined);
+      await hook.inTransaction?.(tx, batch as unknown as EventBatch, undefined);
     });
+    counting.set(userId, eventId ?? '');
   };
   const listed = async (): Promise<unknown[]> =>
     (
@@ -77,9 +72,14 @@ eachDatabase('members of other servers in the directory', (open) => {
     expect(await listed()).toEqual([]);
   });
 
-  it('are not taken from the past, nor from what is not current, nor from this server', async () => {
+  it('go when state resolution takes back that they joined the only room', async () => {
+    await member('@zoe:remote.test', 'join');
+    await member('@zoe:remote.test', undefined);
+    expect(await listed()).toEqual([]);
+  });
+
+  it('are not taken from the past, nor from this server', async () => {
     await member('@past:remote.test', 'join', { backfilled: true });
-    await member('@other:remote.test', 'join', { current: false });
     await member('@ours:example.org', 'join');
     expect(await listed()).toEqual([]);
   });

@@ -16,7 +16,7 @@ import {
 
 /**
  * Keeps the directory of users, in the transactions that change them: of users of this server what their profiles say, of
- * others what their last member event says.
+ * others what the member event says that came to count last.
  */
 @Injectable()
 export class UserDirectoryIndex implements OnModuleInit {
@@ -35,22 +35,23 @@ export class UserDirectoryIndex implements OnModuleInit {
     this.roomHooks.subscribe({ inTransaction: (tx, batch) => this.#members(tx, batch) });
   }
 
-  async #members(tx: Tx, { events, room, backfilled }: EventBatch): Promise<void> {
-    if (backfilled) return;
+  async #members(tx: Tx, { moves, backfilled }: EventBatch): Promise<void> {
+    if (backfilled || moves.length === 0) return;
     const joined = new Map<string, DirectoryUser>();
     const left = new Set<string>();
-    for (const { event, rejectedReason } of events) {
-      const { stateKey: userId, content } = event;
-      if (event.type !== 'm.room.member' || userId === undefined || rejectedReason !== undefined) continue;
-      if (domainOf(userId) === this.config.serverName || room.stateId(event.type, userId) !== event.eventId) continue;
-      if (content['membership'] === 'join') {
-        const { displayname, avatar_url: avatarUrl } = content;
+    // The last word counts.
+    for (const { userId, membership, event, prevEventId } of moves) {
+      if (domainOf(userId) === this.config.serverName) continue;
+      joined.delete(userId);
+      left.delete(userId);
+      if (membership === 'join') {
+        const { displayname, avatar_url: avatarUrl } = event?.content ?? {};
         joined.set(userId, {
           userId,
           displayName: typeof displayname === 'string' ? displayname : undefined,
           avatarUrl: typeof avatarUrl === 'string' ? avatarUrl : undefined,
         });
-      } else left.add(userId);
+      } else if (prevEventId !== undefined) left.add(userId);
     }
     await upsertUsers(tx, [...joined.values()]);
     if (left.size > 0) await deleteStrangers(tx, [...left]);

@@ -88,7 +88,11 @@ export class RoomStates {
       result.set(roomId, ids);
     }
     if (filter.lazyLoadMembers) await this.#lazyLoad(rooms, result, shown, needs, context);
-    return this.#load(result, context);
+    return this.#load(
+      result,
+      new Set(rooms.flatMap((entry) => (entry.section === 'leave' ? [entry.roomId] : []))),
+      context,
+    );
   }
 
   /** State at the end of each range: current state, or state at the end of the user's stay. */
@@ -161,7 +165,18 @@ export class RoomStates {
     }
   }
 
-  async #load(states: ReadonlyMap<string, StateIds>, context: SyncContext): Promise<Map<string, StoredEvent[]>> {
+  async #load(
+    states: ReadonlyMap<string, StateIds>,
+    left: ReadonlySet<string>,
+    context: SyncContext,
+  ): Promise<Map<string, StoredEvent[]>> {
+    // Of whom state resolution took the membership, no event says so; the last one would say that the user is in the room.
+    const isUndone = ({ event }: StoredEvent): boolean =>
+      context.useStateAfter !== false &&
+      left.has(event.roomId) &&
+      event.type === memberType &&
+      event.stateKey === context.userId &&
+      event.content['membership'] === 'join';
     const filter = context.filter.room.state;
     for (const ids of states.values()) {
       if (filter.types === undefined && filter.notTypes.length === 0) break;
@@ -176,6 +191,7 @@ export class RoomStates {
         events.filter(
           (stored) =>
             stored.rejectedReason === undefined &&
+            !isUndone(stored) &&
             (isServable(stored) || stored.outlier) &&
             passesFilter(filter, stored.event),
         ),

@@ -72,7 +72,9 @@ export class Timelines {
     const loaded = await this.events.many(entries.map((entry) => entry.membership.eventId));
     return entries.map(({ roomId, membership }) => {
       const stored = loaded.get(membership.eventId);
-      const isWanted = stored !== undefined && passesFilter(filter.room.timeline, stored.event);
+      // A membership that state resolution took away ended without an event.
+      const isEnd = stored?.event.content['membership'] === membership.membership;
+      const isWanted = stored !== undefined && isEnd && passesFilter(filter.room.timeline, stored.event);
       const events: VisibleEvent[] = isWanted ? [{ stored, membership: membership.membership }] : [];
       return [roomId, { events, limited: false, start: undefined }];
     });

@@ -95,7 +95,8 @@ export class RoomAnswerWriter {
     );
     for (const part of parts) {
       const member = part.section === 'leave' ? members.get(part.membership.eventId) : undefined;
-      if (member === undefined) continue;
+      // A membership that state resolution took away ended without an event.
+      if (member === undefined || member.event.content['membership'] !== part.membership.membership) continue;
       // All that is shown of a room after the user went: how it came about.
       visible.push({ stored: member, membership: part.membership.membership });
       slices.set(part.roomId, {
@@ -128,6 +129,8 @@ export class RoomAnswerWriter {
         highlight_count: count.highlight,
         ...(part.listed ? { bump_stamp: part.listed.activity } : {}),
         ...(part.listed?.isDm === true ? { is_dm: true } : {}),
+        // No event says so.
+        ...(section === 'leave' && !slices.has(roomId) ? { membership: part.membership.membership } : {}),
       };
       if (section === 'invite' || section === 'knock') {
         rooms.set(roomId, { ...common, invite_state: inviteState(members.get(part.membership.eventId)) });
