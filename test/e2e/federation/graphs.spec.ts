@@ -165,6 +165,41 @@ describe.each(databases)('graphs of other servers (%s)', (database) => {
     expect(there.filter((id) => !after.has(id))).toEqual([]);
   });
 
+  it('ends a page at a place in the order of arrival by what arrived, however deep it lies', async () => {
+    const { roomId, server, state, head } = await servers.shared('11');
+    const root = await say(alice, roomId, 'root');
+    const about = (rel: object): object => ({ 'm.relates_to': rel });
+    const thread = { rel_type: 'm.thread', event_id: root };
+    const before: string[] = [];
+    for (let n = 0; n < 30; n++) before.push(await say(alice, roomId, `before ${n}`, about(thread)));
+    const { next_batch: since } = await servers.syncOf(roomId);
+    // Far less deep than what was there, and later.
+    const late: string[] = [];
+    let last = head;
+    for (let n = 0; n < 5; n++) {
+      const content = { body: `late ${n}`, 'm.relates_to': thread };
+      last = server.make({ type: 'm.room.message', sender: zoe, content }, [last], state);
+      expect(await servers.receive(last)).toBe('accepted');
+      late.push(last.eventId);
+    }
+    const onTop = await say(alice, roomId, 'on top', about(thread));
+    const read = async (path: string): Promise<string[]> => {
+      const ids: string[] = [];
+      for (let page: { chunk: WireEvent[]; end?: string; next_batch?: string } | undefined; ;) {
+        const from: string = page === undefined ? '' : `&from=${page.end ?? page.next_batch}`;
+        page = await ok(alice, 'GET', `${path}&limit=4${from}`);
+        for (const event of page!.chunk) if (event.type === 'm.room.message') ids.push(event.event_id);
+        if ((page!.end ?? page!.next_batch) === undefined) return ids.sort();
+      }
+    };
+    const relations = `${v1}/rooms/${roomId}/relations/${root}`;
+    for (const path of [`/rooms/${roomId}/messages`, relations]) {
+      const first = path === relations ? [] : [root];
+      expect(await read(`${path}?dir=b&to=${since}`)).toEqual([...late, onTop].sort());
+      expect(await read(`${path}?dir=f&to=${since}`)).toEqual([...first, ...before].sort());
+    }
+  });
+
   it.each(['1', '12'])(
     'stores a graph once, however it comes: forked, shuffled, repeated (version %s)',
     async (version) => {

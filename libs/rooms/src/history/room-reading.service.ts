@@ -184,7 +184,7 @@ export class RoomReadingService {
     filling: { left: number },
   ): Promise<GappedPage> {
     const from = await this.timeline.wayBack(roomId, start);
-    const least = options.to && (await this.timeline.topological(roomId, options.to)).topological;
+    const least = options.to && (await this.timeline.stop(roomId, options.to, 'b')).topological;
     let page = await this.timeline.page(roomId, start, options);
     const missesAny = (): Promise<boolean> =>
       this.timeline.hasGap(roomId, page.end?.topological ?? least ?? 0, from.topological);

@@ -152,7 +152,7 @@ export class TimelineReader {
    * A page of history in the room's own order.
    * @param from where to start; a place in the order of arrival is translated, and what arrived behind it left out of this page
    *   on the way back
-   * @param to where to stop, at the latest
+   * @param to where to stop, at the latest; a place in the order of arrival cuts by arrival, however deep what came lies
    */
   async page(
     roomId: string,
@@ -177,9 +177,13 @@ export class TimelineReader {
       params.push(from.stream);
     }
     if (options.to) {
-      const stop = await this.topological(roomId, options.to);
+      const stop = await this.stop(roomId, options.to, options.direction);
       conditions.push(`${place} ${backwards ? '>' : '<='} (?, ?)`);
       params.push(stop.topological, stop.stream);
+      if (options.to.topological === undefined) {
+        conditions.push(`e.stream_ordering ${backwards ? '>' : '<='} ?`);
+        params.push(options.to.stream);
+      }
     }
     conditions.push(options.withSoftFailed ? inTimelineSql : servableSql('e.'));
     conditions.push(...eventFilterSql(options.filter, params, this.database.dialect));
@@ -348,6 +352,14 @@ export class TimelineReader {
       ),
     ]);
     return next && next.topological_ordering > end.topological ? before(next) : end;
+  }
+
+  /**
+   * Where a page ends in the room's own order at the latest: for a place in the order of arrival behind everything on that side
+   * of it, so that what is cut off there by arrival need not be looked for in the whole room.
+   */
+  stop(roomId: string, to: RoomPosition, direction: 'f' | 'b'): Promise<PlaceInRoom> {
+    return this.topological(roomId, to, direction === 'b' ? 'f' : 'b');
   }
 
   /**

@@ -18,6 +18,9 @@ export interface RelationQuery {
   readonly backwards: boolean;
   readonly from: { readonly topological: number; readonly stream: number } | undefined;
   readonly to: { readonly topological: number; readonly stream: number } | undefined;
+  /** Only what arrived behind, or up to, a place in the order of arrival. */
+  readonly arrivedAfter: number | undefined;
+  readonly arrivedUpTo: number | undefined;
   readonly limit: number;
 }
 
@@ -41,6 +44,14 @@ export function selectRelations(db: Db, query: RelationQuery): Promise<RelatedRo
   if (query.to) {
     where.push(`${place} ${query.backwards ? '>' : '<='} (?, ?)`);
     params.push(query.to.topological, query.to.stream);
+  }
+  if (query.arrivedAfter !== undefined) {
+    where.push('e.stream_ordering > ?');
+    params.push(query.arrivedAfter);
+  }
+  if (query.arrivedUpTo !== undefined) {
+    where.push('e.stream_ordering <= ?');
+    params.push(query.arrivedUpTo);
   }
   const order = query.backwards ? 'DESC' : 'ASC';
   return db.query<RelatedRow>(

@@ -53,13 +53,10 @@ export class RelationsService {
     const { roomId, eventId } = request;
     await this.reading.visibleEvent(requester, roomId, eventId);
     const backwards = request.direction === 'b';
-    const place = (
-      token: string | undefined,
-      name: string,
-    ): Promise<{ topological: number; stream: number }> | undefined =>
-      token === undefined
-        ? undefined
-        : this.timeline.topological(roomId, parseRoomToken(token, name), name === 'from' ? request.direction : 'b');
+    const from = request.from === undefined ? undefined : parseRoomToken(request.from, 'from');
+    const to = request.to === undefined ? undefined : parseRoomToken(request.to, 'to');
+    const arrival = (place: RoomPosition | undefined): number | undefined =>
+      place?.topological === undefined ? place?.stream : undefined;
     const rows = await selectRelations(this.database, {
       roomId,
       eventId,
@@ -67,8 +64,10 @@ export class RelationsService {
       eventType: request.eventType,
       depth: request.recurse ? maxDepth : 1,
       backwards,
-      from: await place(request.from, 'from'),
-      to: await place(request.to, 'to'),
+      from: from && (await this.timeline.topological(roomId, from, request.direction)),
+      to: to && (await this.timeline.stop(roomId, to, request.direction)),
+      arrivedAfter: arrival(backwards ? to : from),
+      arrivedUpTo: arrival(backwards ? from : to),
       limit: request.limit + 1,
     });
     const page = rows.slice(0, request.limit);
