@@ -190,10 +190,13 @@ describe('what application services are interested in', () => {
     await who(stored('!r', user('alice'), 1));
     const bob = user('irc_bob');
     members.set('!r', new Set());
-    const events = [stored('!r', bob, 3, 'join', bob), stored('!r', bob, 4), stored('!r', bob, 5, 'leave', bob)];
+    // Between the two bob says something.
     const batch = {
       roomId: '!r',
-      events,
+      moves: [
+        { userId: bob, streamOrdering: 3, membership: 'join', eventId: '$3', prevEventId: undefined },
+        { userId: bob, streamOrdering: 5, membership: 'leave', eventId: '$5', prevEventId: '$3' },
+      ],
       backfilled: false,
       room: { localMembers: new Set() },
     } as unknown as EventBatch;
