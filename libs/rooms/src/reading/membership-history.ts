@@ -1,6 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import type { Membership } from '@rookery/matrix-types';
+import { selectLastStays } from './membership-history.query.js';
 import { membershipsOfUserSql } from './membership-reader.js';
 
 /** A user's membership of a room as it was at some position. */
@@ -21,12 +22,6 @@ interface PastRow {
   readonly event_id: string;
   readonly sender: string;
   readonly event_stream_ordering: number;
-}
-
-interface StayRow {
-  readonly room_id: string;
-  readonly event_id: string | null;
-  readonly ended: number | null;
 }
 
 /** What a user's memberships were. */
@@ -67,7 +62,7 @@ export class MembershipHistory {
    * Rooms that the user never was in are absent. One query.
    */
   async lastStays(userId: string, roomIds: readonly string[]): Promise<Map<string, number>> {
-    const stays = await this.#lastStays(userId, roomIds, Number.MAX_SAFE_INTEGER);
+    const stays = await selectLastStays(this.database, userId, roomIds, Number.MAX_SAFE_INTEGER);
     return new Map(stays.map((row) => [row.room_id, row.ended ?? Infinity]));
   }
 
@@ -80,36 +75,11 @@ export class MembershipHistory {
     roomIds: readonly string[],
     upTo = Number.MAX_SAFE_INTEGER,
   ): Promise<Map<string, StayEnd>> {
-    const stays = await this.#lastStays(userId, roomIds, upTo);
+    const stays = await selectLastStays(this.database, userId, roomIds, upTo);
     return new Map(
       stays.flatMap(({ room_id: roomId, event_id: eventId, ended }) =>
         eventId === null || ended === null ? [] : [[roomId, { eventId, streamOrdering: ended }]],
       ),
-    );
-  }
-
-  /**
-   * By what counted, and not by the member events that there are: state resolution may end a stay with an event of long ago,
-   * or with none. The event of the end is then the one that brought it about.
-   */
-  async #lastStays(userId: string, roomIds: readonly string[], upTo: number): Promise<StayRow[]> {
-    if (roomIds.length === 0) return [];
-    const { dialect } = this.database;
-    return this.database.query<StayRow>(
-      `WITH counted AS (${membershipsOfUserSql(
-        ` AND ${dialect.anyOf('d.room_id')} AND d.stream_id <= ?`,
-        ` AND ${dialect.anyOf('m.room_id')} AND m.event_stream_ordering <= ?`,
-      )}), joined AS (
-         SELECT room_id, MAX(event_stream_ordering) AS last FROM counted WHERE membership = 'join' GROUP BY room_id
-       ), ended AS (
-         SELECT c.room_id, c.event_id, c.event_stream_ordering,
-           ROW_NUMBER() OVER (PARTITION BY c.room_id ORDER BY c.event_stream_ordering) AS place
-         FROM counted c JOIN joined j ON j.room_id = c.room_id AND c.event_stream_ordering > j.last
-       )
-       SELECT j.room_id, COALESCE(x.event_id, e.event_id) AS event_id, e.event_stream_ordering AS ended
-       FROM joined j LEFT JOIN ended e ON e.room_id = j.room_id AND e.place = 1
-       LEFT JOIN events x ON x.stream_ordering = e.event_stream_ordering AND x.room_id = e.room_id`,
-      [userId, roomIds, upTo, userId, roomIds, upTo],
     );
   }
 
