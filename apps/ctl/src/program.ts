@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { Command, CommanderError } from 'commander';
 import { ConfigError } from '@rookery/platform';
 import { CommandError } from './command-error.js';
+import { registerBackupCommands } from './commands/backup.js';
 import { registerConfigCommands } from './commands/config.js';
 import { registerDoctorCommand } from './commands/doctor.js';
 import { registerHashPasswordCommand } from './commands/hash-password.js';
@@ -11,6 +12,7 @@ import { registerReportStatsCommand } from './commands/report-stats.js';
 import { registerReloadCommand } from './commands/reload.js';
 import { registerReleasesCommand } from './commands/releases.js';
 import { registerRegisterUserCommand } from './commands/register-user.js';
+import { registerRestoreCommands } from './commands/restore.js';
 import { registerRollbackCommands } from './commands/rollback.js';
 import { registerUpgradeCommands } from './commands/upgrade.js';
 import type { Terminal } from './terminal.js';
@@ -44,6 +46,8 @@ export function createProgram(terminal: Terminal): Command {
   registerUpgradeCommands(program, terminal, version);
   registerRollbackCommands(program, terminal);
   registerDoctorCommand(program, terminal);
+  registerBackupCommands(program, terminal, version);
+  registerRestoreCommands(program, terminal);
   registerMoveDatabaseCommand(program, terminal);
   return program;
 }

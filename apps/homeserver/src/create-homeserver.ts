@@ -16,6 +16,7 @@ import {
   openDatabase,
   pendingMigrations,
   readSchemaState,
+  reviveRestored,
 } from '@rookery/database';
 import { EphemeralHooks, PresenceService } from '@rookery/ephemeral';
 import { type NameResolver, ServerSoftware, SystemNameResolver } from '@rookery/federation-client';
@@ -70,7 +71,7 @@ import { isBesideWriter, type ProcessPlace } from './process-place.js';
 import { databaseProblem, isDatabaseThere } from './database-health.js';
 import { databaseOptions } from './database-options.js';
 import { RootModule } from './root.module.js';
-import { backgroundUpdates, migrations } from './schema.js';
+import { backgroundUpdates, migrations, revivals } from './schema.js';
 import {
   countAccounts,
   countEvents,
@@ -342,6 +343,10 @@ export class Homeserver {
           return this.stop();
         });
         ({ version: this.#schemaVersion } = await migrate(this.#database, migrations, { logger: log, clock }));
+        if (await reviveRestored(this.#database, revivals, clock.nowMs()))
+          log.warn(
+            'The database was restored: its counters skip ahead, one-time keys count as used, devices are announced anew',
+          );
         if (await queueEdgesRepair(this.#database))
           log.warn(
             'The index that keeps rows of state_group_edges from being doubled is missing: it is made in the background',

@@ -1,8 +1,8 @@
 import { appservicesMigrations } from '@rookery/appservices';
-import { type BackgroundUpdate, databaseMigrations, type Migration } from '@rookery/database';
-import { e2eeMigrations } from '@rookery/e2ee';
+import { type BackgroundUpdate, databaseMigrations, type Migration, type Tx } from '@rookery/database';
+import { e2eeMigrations, reviveKeys } from '@rookery/e2ee';
 import { ephemeralMigrations } from '@rookery/ephemeral';
-import { federationMigrations } from '@rookery/federation';
+import { askForAllDeviceLists, federationMigrations } from '@rookery/federation';
 import { federationClientMigrations } from '@rookery/federation-client';
 import { mediaMigrations } from '@rookery/media';
 import { pushMigrations, pushNotesUpdate } from '@rookery/push';
@@ -10,7 +10,7 @@ import { replicationMigrations } from '@rookery/replication';
 import { roomsMigrations, stateGroupEdgesUpdate } from '@rookery/rooms';
 import { messageIndexUpdate, searchMigrations, userDirectoryUpdate } from '@rookery/search';
 import { ssoMigrations } from '@rookery/sso';
-import { syncMigrations } from '@rookery/sync';
+import { forgetConnections, syncMigrations } from '@rookery/sync';
 import { templatesMigrations } from '@rookery/templates';
 import { usersMigrations } from '@rookery/users';
 import { moduleApiMigrations } from './module-api/module-api.migration.js';
@@ -41,4 +41,11 @@ export const backgroundUpdates: readonly BackgroundUpdate[] = [
   userDirectoryUpdate,
   pushNotesUpdate,
   stateGroupEdgesUpdate,
+];
+
+/** What a database asks for that was put back to an earlier day, before anybody is served from it. */
+export const revivals: readonly ((tx: Tx, nowMs: number) => Promise<void>)[] = [
+  reviveKeys,
+  forgetConnections,
+  askForAllDeviceLists,
 ];

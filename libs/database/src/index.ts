@@ -18,6 +18,8 @@ export type { DatabaseClaim } from './claim/claim.js';
 export { claimDatabase, type ClaimOptions } from './claim/database-claim.js';
 export { joinProcesses, type ProcessRegistry, type ProcessView } from './processes/join-processes.js';
 export { copyDatabase, type CopiedTable, type CopyOptions } from './copy/copy-database.js';
+export type { DatabaseImage, ImagePart, LoadOptions as ImageLoadOptions } from './image/image.js';
+export { isEmptyDatabase, loadImage, takeImage } from './image/take-image.js';
 export { openDatabase } from './open-database.js';
 export { type DatabaseReader, openReader } from './open-reader.js';
 export {
@@ -30,6 +32,7 @@ export {
 export { migrate, type MigrateOptions, type MigrateResult } from './migrate.js';
 export { databaseMigrations } from './migrations.js';
 export { planUpgrade, type PlannedStep, type UpgradePlan } from './upgrade-plan.js';
+export { markRestored, reviveRestored } from './restored.query.js';
 export { planRollback, rollback, type SchemaRollback } from './rollback.js';
 export {
   type AppliedDelta,

@@ -6,6 +6,7 @@ export { CrossSigningService } from './cross-signing/cross-signing.service.js';
 export { DehydratedDeviceService } from './dehydrated/dehydrated-device.service.js';
 export { DeviceKeyService, type LocalKeys } from './device-keys/device-key.service.js';
 export { OneTimeKeyService } from './device-keys/one-time-key.service.js';
+export { reviveKeys } from './device-keys/restored-keys.query.js';
 export type { DeviceListChange } from './device-lists/device-list.query.js';
 export { DeviceListService, deviceListsStream } from './device-lists/device-list.service.js';
 export { SyncPositions } from './device-lists/sync-positions.js';

@@ -1,5 +1,6 @@
 /** Inbound endpoints and transactions, outbound queues. */
 export { FederationHttpModule } from './federation-http.module.js';
+export { askForAllDeviceLists } from './devices/restored-device-lists.query.js';
 export { FederationSenderModule } from './federation-sender.module.js';
 export { federationMigrations } from './migrations/index.js';
 export { FederationSender } from './sender/federation-sender.js';

@@ -8,11 +8,11 @@ import {
   openDatabase,
   queueBackgroundUpdate,
 } from '@rookery/database';
-import { checkConfig, type Config, SystemClock } from '@rookery/platform';
+import { SystemClock } from '@rookery/platform';
 import { CommandError } from '../command-error.js';
 import { runningPid } from '../process-control/control.js';
 import type { Terminal } from '../terminal.js';
-import { collect, inTime, many } from './common.js';
+import { collect, configOf, inTime, many } from './common.js';
 import { placeOf, withDatabaseErrors } from './database-at.js';
 
 interface Options {
@@ -80,15 +80,6 @@ async function move({ config: files = ['homeserver.yaml'], to }: Options, termin
       `Put the section "database" of ${to} into your settings and start the server. It makes the indexes for searches anew, in the background.`,
     );
   });
-}
-
-function configOf(files: readonly string[]): Config {
-  const { config, problems } = checkConfig(files);
-  if (config === undefined)
-    throw new CommandError(
-      `The settings cannot be read: ${problems.find(({ level }) => level === 'error')?.message ?? ''}`,
-    );
-  return config;
 }
 
 /** Calls a function with a database that nobody else has. @throws DatabaseError when a server has it */

@@ -132,6 +132,7 @@ const connectionOptions = (target: PostgresTarget, ssl: TlsChoice | false): pg.C
   ssl,
   connectionTimeoutMillis: target.connectTimeoutMs,
   application_name: target.applicationName,
+  types,
   keepAlive: true,
   keepAliveInitialDelayMillis: keepAliveMs,
   ...(target.serverOptions !== undefined && { options: target.serverOptions }),

@@ -1,0 +1,35 @@
+import type { Database, Tx } from './database.js';
+import { tablesAmong } from './schema-state.js';
+import { skipAhead } from './streams/skip-ahead.query.js';
+
+/** In a database that was put back to an earlier day, until a server has made it fit to go on. */
+const marker = 'database_restored';
+
+/** Notes that a database was put back to an earlier day: the next start of the server does what that asks for. */
+export async function markRestored(tx: Tx, nowMs: number): Promise<void> {
+  await tx.run(`CREATE TABLE IF NOT EXISTS ${marker} (restored_ts BIGINT NOT NULL)`);
+  await tx.run(`INSERT INTO ${marker} (restored_ts) VALUES (?)`, [nowMs]);
+}
+
+/**
+ * Makes a database that was put back to an earlier day fit to go on, in one transaction: its counters go on far behind where
+ * anybody may have seen them, and each of the steps sees to what else may be known otherwise outside. Needs the newest schema,
+ * and nobody else on the database.
+ * @returns whether it was such a database
+ */
+export async function reviveRestored(
+  database: Database,
+  steps: readonly ((tx: Tx, nowMs: number) => Promise<void>)[],
+  nowMs: number,
+): Promise<boolean> {
+  if (!(await tablesAmong(database, [marker])).has(marker)) return false;
+  await database.write(
+    async (tx) => {
+      await skipAhead(tx);
+      for (const step of steps) await step(tx, nowMs);
+      await tx.run(`DROP TABLE ${marker}`);
+    },
+    { name: 'revive_restored', limitMs: Infinity },
+  );
+  return true;
+}
