@@ -9,7 +9,7 @@ interface Entry {
 export class ModuleCaches {
   readonly #caches = new Map<string, Map<string, Entry>>();
 
-  constructor(private readonly clock: Clock) {}
+  constructor(private readonly clock: Pick<Clock, 'monotonicMs'>) {}
 
   /** A function that asks `load` once per key. Failures are not remembered. @throws RangeError when the name is taken */
   register<T>(

@@ -20,6 +20,8 @@ export interface EndedCall {
 
 /** Reads what modules say to one question. */
 export interface Reading<T> {
+  /** Whether what one module says changes nothing in what the others are asked. */
+  readonly isIndependent?: boolean;
   /** What comes of the question after this call; `undefined` to ask the next module. May change `given`, for the next. */
   read(call: EndedCall, given: unknown[]): T | undefined;
   /** What comes of it when every module was asked. */
@@ -44,6 +46,8 @@ class Question<T> extends Wait implements EndedCall {
   private asked = 0;
   /** Counts the modules that ran out of time. Whoever waited for one of them is not to go on when it answers after all. */
   private losses = 0;
+  /** What modules in threads of their own were asked before it was their turn, by their place. */
+  private ahead: Map<number, Promise<unknown>> | undefined = undefined;
   /** Where the question belongs to. A timer knows nothing of it. */
   private readonly context: LogContextFields | undefined = LogContext.current();
 
@@ -73,7 +77,9 @@ class Question<T> extends Wait implements EndedCall {
           this.fail(undefined);
         } else {
           try {
-            let answer = handler.call(...given);
+            if (handler.isBeside && this.reading.isIndependent === true && this.ahead === undefined)
+              this.askAhead(startedAtMs);
+            let answer = this.ahead?.get(this.asked) ?? handler.call(...given);
             const nowMs = clock.monotonicMs();
             if (nowMs - startedAtMs > blockingMs) watch.blocked(handler, nowMs - startedAtMs);
             if (isThenable(answer)) {
@@ -101,6 +107,23 @@ class Question<T> extends Wait implements EndedCall {
     } catch (error) {
       watch.deadlines.end(this);
       this.reject(error);
+    }
+  }
+
+  /**
+   * Asks the modules in threads of their own that come next all at once: ten that judge take as long as one. Their answers count
+   * in their order, so one may have been asked of what another refuses.
+   */
+  private askAhead(nowMs: number): void {
+    const { watch, handlers, given } = this;
+    this.ahead = new Map();
+    for (let place = this.asked; handlers[place]?.isBeside === true; place++) {
+      const handler = handlers[place]!;
+      if (watch.anyHung && watch.isSuspended(handler, given, nowMs)) continue;
+      const answer = handler.call(...given) as Promise<unknown>;
+      // Whose turn does not come is not listened to.
+      answer.catch(() => {});
+      this.ahead.set(place, answer);
     }
   }
 

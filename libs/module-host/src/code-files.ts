@@ -13,9 +13,9 @@ const imported = new Map<string, Files>();
 const code = new Set(['.js', '.mjs', '.cjs', '.ts', '.mts', '.cts', '.json', '.node', '.wasm']);
 const maxFiles = 1_000;
 
-/** Remembers what a module's code looks like, the first time it is imported. */
-export function rememberCode(url: string): void {
-  if (!imported.has(url)) imported.set(url, filesOf(url));
+/** Remembers what a module's code looks like, the first time it is imported. @param anew it is imported once more, as it is now */
+export function rememberCode(url: string, anew = false): void {
+  if (anew || !imported.has(url)) imported.set(url, filesOf(url));
 }
 
 /** A file of a module's code that is not as it was when the module was imported; `undefined` while all are. */

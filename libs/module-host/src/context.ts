@@ -14,7 +14,7 @@ export interface ContextDetails {
 }
 
 /** Frozen when it is made. */
-class ContextForModules implements CallbackContext {
+export class ContextForModules implements CallbackContext {
   readonly source: CallbackContext['source'];
   readonly requestId: string | undefined;
   readonly userId: string | undefined;

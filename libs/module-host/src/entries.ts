@@ -24,6 +24,8 @@ export function moduleEntriesOf(config: Config): ModuleEntry[] {
       onError: entry.on_error,
       timeLimitMs: entry.time_limit,
       allowFederationTo: entry.allow_federation_to,
+      isolate: entry.isolate,
+      memoryLimitBytes: entry.memory_limit,
       where: (path) => config.where(name, ...start, ...path),
       settingsOption,
     };

@@ -1,4 +1,3 @@
-import { isDeepStrictEqual } from 'node:util';
 import type { CallbackName, RookeryModule } from '@rookery/module-api';
 import type { Clock, Logger, Metrics } from '@rookery/platform';
 import { ModuleCaches } from './caches.js';
@@ -8,8 +7,10 @@ import type { ModuleCapabilities } from './capabilities.js';
 import { ModuleDispatcher } from './dispatcher.js';
 import { ModuleLoadError } from './errors.js';
 import { type Contribution, createModuleApi } from './facade.js';
-import { asLoadError, importModules, type LoadedModule, type ModuleEntry, whileLoading } from './loader.js';
+import { asLoadError } from './definition.js';
+import { endThreads, importModules, isSameEntry, type LoadedModule, type ModuleEntry, whileLoading } from './loader.js';
 import { EMPTY_REGISTRY, ModuleRegistry, type SealedRegistry } from './registry.js';
+import type { ModuleThread } from './module-thread.js';
 import { ModuleScope } from './scope.js';
 
 /** A module in service. */
@@ -19,6 +20,11 @@ interface RunningModule {
   readonly scope: ModuleScope;
   readonly caches: ModuleCaches;
 }
+
+/** A thread that ended longer ago counts no more. */
+const endsCountMs = 300_000;
+/** The longest pause before a thread takes the place of one that ended, and before the next try where that failed. */
+const maxPauseMs = 60_000;
 
 /** Names of modules by what a reload did to them. */
 export interface ReloadResult {
@@ -52,6 +58,8 @@ export class ModuleHost {
   #capabilities: ModuleCapabilities | undefined;
   #busy: Promise<unknown> = Promise.resolve();
   #stopped = false;
+  /** When the threads of modules ended of late, by module. */
+  readonly #ends = new Map<string, number[]>();
 
   constructor(private readonly options: ModuleHostOptions) {
     this.#log = options.logger.child('modules');
@@ -65,7 +73,7 @@ export class ModuleHost {
    */
   import(entries: readonly ModuleEntry[]): Promise<LoadedModule[]> {
     const { configDir, clock } = this.options;
-    return importModules(entries, { configDir, clock, logger: this.#log });
+    return importModules(entries, { configDir, clock, logger: this.#log, running: this.running });
   }
 
   /**
@@ -103,8 +111,16 @@ export class ModuleHost {
     this.#stopped = true;
     await this.#busy;
     this.dispatcher.install(EMPTY_REGISTRY);
-    for (const { scope } of this.#running.toReversed()) await scope.stop();
+    for (const { scope, loaded } of this.#running.toReversed()) {
+      await scope.stop();
+      await loaded.thread?.end();
+    }
     this.#running = [];
+  }
+
+  /** Ends what {@link import} brought and {@link start} was not given. */
+  async discard(loaded: readonly LoadedModule[]): Promise<void> {
+    await endThreads(loaded, this.running);
   }
 
   async #reload(entries: readonly ModuleEntry[]): Promise<ReloadResult> {
@@ -161,13 +177,61 @@ export class ModuleHost {
     } catch (error) {
       const keep = new Set(kept.values());
       for (const running of next.toReversed()) if (!keep.has(running)) await running.scope.stop();
+      await endThreads(loaded, this.running);
       throw this.#located(error, loaded);
     }
-    const stopping = this.#running.filter((running) => !next.includes(running));
+    const before = this.#running;
+    const stopping = before.filter((running) => !next.includes(running));
     this.#running = next;
-    for (const { scope } of next) scope.begin();
-    for (const { scope } of stopping.toReversed()) await scope.stop();
+    for (const running of next) {
+      running.scope.begin();
+      if (running.loaded.thread && !before.includes(running)) this.#watchThread(running, running.loaded.thread);
+    }
+    for (const { scope, loaded: old } of stopping.toReversed()) {
+      await scope.stop();
+      await old.thread?.end();
+    }
     return replaced;
+  }
+
+  /** When the thread of a module in service ends, another one takes its place. */
+  #watchThread(running: RunningModule, thread: ModuleThread): void {
+    const { name } = running.loaded.definition;
+    void thread.over.then((reason) => {
+      if (this.#stopped || !this.#running.includes(running)) return;
+      const nowMs = this.options.clock.monotonicMs();
+      const ends = [...(this.#ends.get(name) ?? []).filter((endMs) => endMs > nowMs - endsCountMs), nowMs];
+      this.#ends.set(name, ends);
+      const againInMs = ends.length === 1 ? 0 : Math.min(1_000 * 2 ** (ends.length - 2), maxPauseMs);
+      this.#log.error('The thread of a module has ended; another one takes its place', {
+        ...{ module: name, reason, againInMs, endedOfLate: ends.length },
+      });
+      if (againInMs > 0) this.options.clock.after(againInMs, () => this.#revive(running, thread));
+      else this.#revive(running, thread);
+    });
+  }
+
+  /** Loads the module of a thread that has ended anew. Until that has come to an end, what is asked waits. */
+  #revive(running: RunningModule, thread: ModuleThread): void {
+    const revived = this.#busy.then(async () => {
+      const { loaded } = running;
+      if (this.#stopped || !this.#running.includes(running)) throw new Error('It is not in service any more');
+      const [fresh] = await this.import([loaded.entry]);
+      if (!fresh?.thread) throw new Error('It has no thread');
+      const all = this.#running.map((one) => (one === running ? fresh : one.loaded));
+      const kept = new Map(this.#running.flatMap((one) => (one === running ? [] : [[one.loaded, one]])));
+      await this.#replace(all, kept);
+      return fresh.thread;
+    });
+    thread.succeededBy(revived);
+    this.#busy = revived.catch((err: unknown) => {
+      if (this.#stopped || !this.#running.includes(running)) return;
+      this.#log.error('The thread of a module could not be made again', {
+        module: running.loaded.definition.name,
+        err,
+      });
+      this.options.clock.after(maxPauseMs, () => this.#revive(running, thread));
+    });
   }
 
   async #register(loaded: LoadedModule, registry: ModuleRegistry, next: RunningModule[]): Promise<void> {
@@ -213,14 +277,7 @@ export class ModuleHost {
 /** Whether a module need not register again. */
 function isSame(a: LoadedModule, b: LoadedModule): boolean {
   const code = (definition: RookeryModule): unknown => definition.register;
-  return (
-    a.url === b.url &&
-    code(a.definition) === code(b.definition) &&
-    a.entry.onError === b.entry.onError &&
-    a.entry.timeLimitMs === b.entry.timeLimitMs &&
-    isDeepStrictEqual(a.entry.allowFederationTo, b.entry.allowFederationTo) &&
-    isDeepStrictEqual(a.entry.config, b.entry.config)
-  );
+  return a.url === b.url && code(a.definition) === code(b.definition) && isSameEntry(a.entry, b.entry);
 }
 
 function observer(

@@ -178,7 +178,7 @@ export const toModuleDraft = (draft: Omit<ModuleEventDraft, 'eventId'>): ModuleE
   new DraftForModules(draft, frozenCopy(draft.content));
 
 /** An event as modules see it. The PDU is copied when a module looks at it: few do. */
-class EventForModules implements ModuleEvent {
+export class EventForModules implements ModuleEvent {
   readonly eventId: string;
   readonly roomId: string;
   readonly roomVersion: string;
@@ -233,7 +233,8 @@ export interface StateReader {
   all(): Promise<readonly RoomEvent[]>;
 }
 
-class StateForModules implements RoomStateView {
+/** A state of a room as modules see it. */
+export class StateForModules implements RoomStateView {
   readonly #reader: StateReader;
 
   constructor(reader: StateReader) {

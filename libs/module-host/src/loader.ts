@@ -1,17 +1,16 @@
-import { existsSync, readFileSync, statSync } from 'node:fs';
-import { createRequire, registerHooks } from 'node:module';
-import { dirname, isAbsolute, join, resolve as resolvePath } from 'node:path';
-import { fileURLToPath, pathToFileURL } from 'node:url';
-import { ConfigError, isRookeryModule, MODULE_API_VERSION, type RookeryModule } from '@rookery/module-api';
+import { isDeepStrictEqual } from 'node:util';
+import { ConfigError, type ModuleApi, type RookeryModule } from '@rookery/module-api';
 import { isJsonObject } from '@rookery/matrix-types';
-import type { Clock, Logger } from '@rookery/platform';
-import { rememberCode } from './code-files.js';
+import { type Clock, type Logger, SilentLogger } from '@rookery/platform';
+import { changedCode, rememberCode } from './code-files.js';
+import { asLoadError, importDefinition, parseConfig, resolveModule } from './definition.js';
 import { ModuleLoadError } from './errors.js';
-import { isPath, packageOfModule, splitFragment } from './names.js';
+import { manifestOf } from './manifest.js';
+import { ModuleThread } from './module-thread.js';
+import { splitFragment } from './names.js';
 import { type Owner, runAs } from './owner.js';
 import { notEndingTheProcess } from './process-guard.js';
 import type { ModulePolicy } from './registry.js';
-import { fitOf, misfitOf } from './versions.js';
 
 /** One entry of the setting `modules`. */
 export interface ModuleEntry extends ModulePolicy {
@@ -21,6 +20,10 @@ export interface ModuleEntry extends ModulePolicy {
   readonly config: unknown;
   /** Servers that it may send signed requests to: names, or `*`. */
   readonly allowFederationTo: readonly string[];
+  /** Where it runs: in a worker thread of its own, or, by default, with the server. */
+  readonly isolate?: 'thread' | undefined;
+  /** Memory that its thread may use; default {@link defaultMemoryLimitBytes}. */
+  readonly memoryLimitBytes?: number | undefined;
   /** File and line of the entry, or of a value inside its `config`, for messages: `homeserver.yaml:12`. */
   readonly where?: (path: readonly (string | number)[]) => string | undefined;
   /** What the operator's command needs to find the settings: ` -c FILE`; nothing where it finds them itself. */
@@ -38,23 +41,23 @@ export interface LoadedModule {
   readonly owner: Owner;
   /** What is odd about it, and no reason to stop. */
   readonly warnings: readonly string[];
+  /** The thread that it runs in, where it has one of its own. */
+  readonly thread?: ModuleThread;
 }
 
+/** Memory of a thread whose entry does not say: its heap, and as much outside of it. */
+export const defaultMemoryLimitBytes = 134_217_728;
+/** A thread whose entry has no time limit is ended when it gives no sign of life for so long. */
+const defaultThreadLimitMs = 5_000;
 /** Importing or registering takes at most this long. */
 export const loadTimeLimitMs = 30_000;
-const scheme = 'rookery-module:';
-/** Folder beside the settings file into which the operator's command installs modules. */
-export const modulesFolder = 'modules';
-/** What modules import without having it installed: they get the server's own. */
-const provided = ['@rookery/module-api', '@rookery/matrix-types'];
-let providing = false;
-const moduleName = /^[a-z0-9][a-z0-9._-]{0,63}$/;
-
 /** What importing takes. */
 interface ImportOptions {
   readonly configDir: string;
   readonly clock: Clock;
   readonly logger?: Logger;
+  /** Modules in service: those in a thread whose entry and code are the same stay what they are. */
+  readonly running?: readonly LoadedModule[];
 }
 
 /**
@@ -62,12 +65,12 @@ interface ImportOptions {
  * @throws ModuleLoadError
  */
 export async function importModules(entries: readonly ModuleEntry[], options: ImportOptions): Promise<LoadedModule[]> {
-  if (entries.length > 0) provideModuleApi();
   const loaded: LoadedModule[] = [];
   for (const entry of entries) {
     try {
-      loaded.push(await importModule(entry, options));
+      loaded.push(await (entry.isolate === 'thread' ? importIntoThread(entry, options) : importModule(entry, options)));
     } catch (error) {
+      await endThreads(loaded, options.running);
       throw asLoadError(entry.module, error).at(entry.where?.([]));
     }
   }
@@ -87,292 +90,105 @@ export function whileLoading<T>(
   return notEndingTheProcess(owner, ended, () => within(clock, loadTimeLimitMs, late, () => runAs(owner, work)));
 }
 
-/** A module need not bring @rookery/module-api: where its own look-up finds none, the server's takes its place. */
-function provideModuleApi(): void {
-  if (providing) return;
-  providing = true;
-  const own = new Map(provided.map((name) => [name, import.meta.resolve(name)]));
-  registerHooks({
-    resolve(asked, context, next) {
-      const url = own.get(asked);
-      if (url === undefined) return next(asked, context);
-      try {
-        return next(asked, context);
-      } catch {
-        return { url, shortCircuit: true };
-      }
-    },
-  });
+/** Ends the threads of modules that do not come into service. */
+export async function endThreads(
+  loaded: readonly LoadedModule[],
+  running: readonly LoadedModule[] = [],
+): Promise<void> {
+  for (const module of loaded) if (!running.includes(module)) await module.thread?.end();
 }
 
 async function importModule(entry: ModuleEntry, { configDir, clock, logger }: ImportOptions): Promise<LoadedModule> {
-  const [specifier, exportName] = splitFragment(entry.module);
-  const url = resolveModule(specifier, configDir, entry.settingsOption);
   const owner: Owner = { name: entry.module };
-  let namespace: Readonly<Record<string, unknown>>;
-  try {
-    namespace = await whileLoading({ entry, owner, clock, late: 'its code did not finish loading' }, async () => {
-      logger?.info('Loading module', { module: entry.module });
-      return (await import(url)) as Record<string, unknown>;
-    });
-  } catch (error) {
-    const file = fileURLToPath(url);
-    const place = placeIn(error, dirname(file));
-    const failed = asLoadError(entry.module, error, `${place ?? file} cannot be loaded: `);
-    if (!(error instanceof SyntaxError)) throw failed;
-    const newer = failed.problem.includes("'@rookery/module-api' does not provide");
-    if (place !== undefined && !newer) throw failed;
-    const hint = newer
-      ? `it may need a newer module API than this server's ${MODULE_API_VERSION}: update the server, or install an older version of the module`
-      : // The engine keeps the place to itself.
-        `to see where: node --check ${file}`;
-    throw new ModuleLoadError(entry.module, `${failed.problem}; ${hint}`, undefined, { cause: error });
-  }
-  rememberCode(url);
-  const definition = pickModule(namespace, specifier, exportName);
-  const warnings = [...checkDefinition(definition), ...checkPeer(definition.name, url)];
+  const imported = await whileLoading({ entry, owner, clock, late: 'its code did not finish loading' }, async () => {
+    logger?.info('Loading module', { module: entry.module });
+    return importDefinition(entry, configDir);
+  });
+  const { definition, url, warnings } = imported;
   owner.name = definition.name;
   const config = await whileLoading({ entry, owner, clock, late: 'it did not finish' }, async () => ({
-    checked: parseConfig(definition, entry),
+    checked: placed(entry, () => parseConfig(definition, entry.config)),
   }));
   for (const problem of warnings) logger?.warn('Odd module', { module: definition.name, problem });
   return { entry, definition, config: config.checked, url, owner, warnings };
 }
 
-/** File and line of the code in a folder that an error came from; of code that cannot be read, where that breaks off. */
-function placeIn(error: unknown, folder: string): string | undefined {
-  const stack = error instanceof Error && typeof error.stack === 'string' ? error.stack : '';
-  for (const [, place = ''] of stack.matchAll(/(?:file:\/\/)?((?:[A-Za-z]:)?[/\\][^\s()]*:\d+)/g)) {
-    if (place.startsWith(folder)) return place;
-  }
-  return undefined;
-}
-
-/**
- * Where a module lies: looked up as an `import` in the configuration file's folder would.
- * @param settingsOption as in {@link ModuleEntry}, for the command that mends what is missing
- * @throws ModuleLoadError
- */
-export function resolveModule(specifier: string, configDir: string, settingsOption = ''): string {
-  const add = (what: string): string => `run: rookery module add ${what}${settingsOption}`;
-  if (isPath(specifier)) {
-    const path = specifier.startsWith('file:') ? fileURLToPath(specifier) : resolvePath(configDir, specifier);
-    if (!existsSync(path)) {
-      throw new ModuleLoadError(specifier, `there is no ${path}: correct the path, or ${add('PACKAGE')}`);
-    }
-    return statSync(path).isDirectory() ? entryOfFolder(specifier, path) : pathToFileURL(path).href;
-  }
-  const name = packageOfModule(specifier) ?? specifier;
-  const url = resolveInstalled(specifier, configDir, (error) => {
-    const { code, message } = error as NodeJS.ErrnoException;
-    const [reason = ''] = message.split('\n');
-    const [, wanted = specifier] = /cannot find (?:package|module) '([^']+)'/i.exec(reason) ?? [];
-    if (isAbsolute(wanted)) return `its entry ${wanted} is missing: build the module first`;
-    if (isMissing(error)) return `the package is not installed for ${resolvePath(configDir)}; ${add(name)}`;
-    if (code !== 'ERR_PACKAGE_PATH_NOT_EXPORTED') return reason;
-    const part = specifier === name ? 'no entry' : `no ${specifier.slice(name.length + 1)}`;
-    return `its package.json exports ${part}: correct the settings, or the package`;
-  });
-  if (!url.startsWith('file:')) throw new ModuleLoadError(specifier, 'it is a part of Node.js, and no module');
-  if (existsSync(fileURLToPath(url))) return url;
-  throw new ModuleLoadError(specifier, `its entry ${fileURLToPath(url)} is missing: build the module first`);
-}
-
-/** Told by its words, since not every loader gives it a code. */
-const isMissing = (error: unknown): boolean => /cannot find (?:package|module)/i.test((error as Error).message);
-
-/** Packages may be installed for the settings file itself, or beside it where `rookery module add` puts them. */
-function resolveInstalled(specifier: string, configDir: string, problemOf: (error: unknown) => string): string {
-  const folder = resolvePath(configDir);
-  let problem: unknown;
-  for (const importer of ['homeserver.yaml', join(modulesFolder, 'package.json')]) {
-    try {
-      return resolveFrom(specifier, join(folder, importer));
-    } catch (error) {
-      // What is wrong with a package that is there says more than that it is not elsewhere.
-      if (problem === undefined || isMissing(problem)) problem = error;
-    }
-  }
-  throw new ModuleLoadError(specifier, problemOf(problem), undefined, { cause: problem });
-}
-
-/** Node's own resolution, with another file as the importer; as `require` where a package knows nothing else. */
-function resolveFrom(specifier: string, importer: string): string {
-  const parentURL = pathToFileURL(importer).href;
-  const hooks = registerHooks({
-    resolve: (asked, context, next) =>
-      asked.startsWith(scheme) ? next(asked.slice(scheme.length), { ...context, parentURL }) : next(asked, context),
-  });
+/** Adds the place in the settings to what is wrong with a module's `config`. */
+function placed<T>(entry: ModuleEntry, work: () => T): T {
   try {
-    return import.meta.resolve(scheme + specifier);
+    return work();
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ERR_PACKAGE_PATH_NOT_EXPORTED') throw error;
-    try {
-      return pathToFileURL(createRequire(importer).resolve(specifier)).href;
-    } catch {
-      throw error;
-    }
-  } finally {
-    hooks.deregister();
+    if (!(error instanceof ModuleLoadError) || !ConfigError.is(error.cause)) throw error;
+    const path: unknown = error.cause.path;
+    throw error.at(entry.where?.(['config', ...(Array.isArray(path) ? (path as string[]) : [])]));
   }
 }
 
-/** The entry of a package by its folder: by its own name where it has `exports`, else `main`. */
-function entryOfFolder(specifier: string, folder: string): string {
-  const manifestPath = join(folder, 'package.json');
-  const index = ['index.js', 'index.mjs', 'index.ts', 'index.cjs'].map((name) => join(folder, name)).find(existsSync);
-  if (!existsSync(manifestPath)) {
-    if (index !== undefined) return pathToFileURL(index).href;
-    throw new ModuleLoadError(specifier, `${folder} has neither a package.json nor an index.js`);
-  }
-  let manifest: unknown;
-  try {
-    manifest = JSON.parse(readFileSync(manifestPath, 'utf8'));
-  } catch (error) {
-    throw new ModuleLoadError(specifier, `${manifestPath} cannot be read`, undefined, { cause: error });
-  }
-  if (!isJsonObject(manifest)) throw new ModuleLoadError(specifier, `${manifestPath} is not a JSON object`);
-  let path: string;
-  if (manifest.exports !== undefined && typeof manifest.name === 'string') {
-    try {
-      path = fileURLToPath(resolveFrom(manifest.name, manifestPath));
-    } catch (error) {
-      const problem = `the exports of ${manifestPath} lead nowhere: build the module first`;
-      throw new ModuleLoadError(specifier, problem, undefined, { cause: error });
-    }
-  } else {
-    path = typeof manifest.main === 'string' ? join(folder, manifest.main) : (index ?? join(folder, 'index.js'));
-    try {
-      // A `main` may leave out its ending, or be a folder.
-      path = createRequire(manifestPath).resolve(path);
-    } catch {
-      // said below
-    }
-  }
-  if (!existsSync(path)) throw new ModuleLoadError(specifier, `its entry ${path} is missing: build the module first`);
-  return pathToFileURL(path).href;
-}
-
-function pickModule(
-  namespace: Readonly<Record<string, unknown>>,
-  specifier: string,
-  exportName: string | undefined,
-): RookeryModule {
-  // What a compiler made of ESM in CommonJS has its default inside the default.
-  const fallback = namespace.default;
-  const exported: Readonly<Record<string, unknown>> =
-    isJsonObject(fallback) && !isRookeryModule(fallback)
-      ? { ...fallback, ...namespace, default: fallback.default }
-      : namespace;
-  if (exportName !== undefined) {
-    const chosen = exported[exportName];
-    if (isRookeryModule(chosen)) return chosen;
-    throw new ModuleLoadError(specifier, `its export ${exportName} is no module made by defineModule()`);
-  }
-  if (isRookeryModule(exported.default)) return exported.default;
-  const named = Object.entries(exported).filter(([name, value]) => name !== 'module.exports' && isRookeryModule(value));
-  const [only] = named;
-  if (only && named.length === 1) return only[1] as RookeryModule;
-  const hint =
-    named.length === 0
-      ? 'it exports no module made by defineModule() of @rookery/module-api'
-      : `it exports several modules; pick one: ${named.map(([name]) => `${specifier}#${name}`).join(', ')}`;
-  throw new ModuleLoadError(specifier, hint);
-}
-
-/** @returns what is odd about it */
-function checkDefinition({ name, apiVersion, parseConfig: parse, register }: RookeryModule): string[] {
-  if (typeof name !== 'string' || !moduleName.test(name)) {
-    throw new ModuleLoadError(String(name), 'a module is named with 1 to 64 characters of a-z, 0-9, ".", "_" and "-"');
-  }
-  if (typeof parse !== 'function' || typeof register !== 'function') {
-    throw new ModuleLoadError(name, 'it has no parseConfig() or no register()');
-  }
-  const [major, minor] = numbers(MODULE_API_VERSION);
-  const [wantedMajor, wantedMinor] = numbers(apiVersion);
-  if (Number.isNaN(wantedMajor) || Number.isNaN(wantedMinor)) {
-    throw new ModuleLoadError(name, `its apiVersion ${JSON.stringify(apiVersion)} is not of the form "1.0"`);
-  }
-  if (wantedMajor === major && wantedMinor <= minor) return [];
-  const made = `it is made for module API ${apiVersion}, this server has ${MODULE_API_VERSION}`;
-  if (wantedMajor === major) return [`${made}: what is newer is not there; update the server`];
-  throw new ModuleLoadError(
-    name,
-    `${made}; ` +
-      (wantedMajor > major
-        ? 'update the server or install an older version of the module'
-        : 'install a newer version of the module'),
+/** Imports a module into a thread of its own: nothing of its code runs here. */
+async function importIntoThread(
+  entry: ModuleEntry,
+  { configDir, clock, logger, running = [] }: ImportOptions,
+): Promise<LoadedModule> {
+  const [specifier] = splitFragment(entry.module);
+  const url = resolveModule(specifier, configDir, entry.settingsOption);
+  const known = running.find(
+    (module) => module.thread?.isOver === false && module.url === url && isSameEntry(module.entry, entry),
   );
-}
-
-/** What the package of a module says that it was made for. @returns what is odd about it @throws ModuleLoadError */
-function checkPeer(name: string, url: string): string[] {
-  const range = peerRangeOf(dirname(fileURLToPath(url)));
-  if (range === undefined) return [];
-  const version = ownApiVersion();
-  const fit = fitOf(range, version);
-  if (fit === 'fits') return [];
-  if (fit === 'another server') throw new ModuleLoadError(name, misfitOf(range, version));
-  return [
-    `it is made for @rookery/module-api ${range}, this server has ${version}: what is newer is not there; update the server`,
-  ];
-}
-
-/** What the package around a folder asks for. */
-function peerRangeOf(start: string): string | undefined {
-  for (let folder = start; ; folder = dirname(folder)) {
-    const path = join(folder, 'package.json');
-    if (existsSync(path)) {
-      try {
-        const { peerDependencies: peers } = JSON.parse(readFileSync(path, 'utf8')) as { peerDependencies?: unknown };
-        const range = isJsonObject(peers) ? peers['@rookery/module-api'] : undefined;
-        return typeof range === 'string' ? range : undefined;
-      } catch {
-        return undefined;
-      }
-    }
-    if (folder === dirname(folder)) return undefined;
+  if (known && changedCode(url) === undefined) return known;
+  const manifest = manifestOf(entry.module, url);
+  const settings = isJsonObject(entry.config) ? Object.keys(entry.config) : [];
+  const unnamed = manifest && settings.find((key) => !manifest.settings.includes(key));
+  if (unnamed !== undefined) {
+    const problem = `its manifest does not name the setting ${unnamed}; it takes ${manifest?.settings.join(', ') || 'none'}`;
+    throw new ModuleLoadError(entry.module, problem, entry.where?.(['config', unnamed]));
   }
-}
-
-let apiVersion: string | undefined;
-/** Version of the package that modules are lent. */
-export function ownApiVersion(): string {
-  const manifest = new URL('../package.json', import.meta.resolve('@rookery/module-api'));
-  apiVersion ??= (JSON.parse(readFileSync(manifest, 'utf8')) as { version: string }).version;
-  return apiVersion;
-}
-
-function numbers(version: unknown): [major: number, minor: number] {
-  const found = typeof version === 'string' ? /^(\d{1,4})\.(\d{1,4})$/.exec(version) : null;
-  return [Number(found?.[1] ?? NaN), Number(found?.[2] ?? NaN)];
-}
-
-function parseConfig(definition: RookeryModule, entry: ModuleEntry): unknown {
-  const { name } = definition;
-  let config: unknown;
+  const owner: Owner = { name: entry.module };
+  logger?.info('Loading module', { module: entry.module, isolate: 'thread' });
+  rememberCode(url, true);
+  const thread = new ModuleThread({
+    ...{ module: entry.module, configDir, config: entry.config, settingsOption: entry.settingsOption, manifest },
+    limits: {
+      timeLimitMs: entry.timeLimitMs ?? defaultThreadLimitMs,
+      memoryLimitBytes: entry.memoryLimitBytes ?? defaultMemoryLimitBytes,
+    },
+    ...{ owner, clock, logger: logger ?? new SilentLogger() },
+  });
   try {
-    config = definition.parseConfig(entry.config);
+    // What loads may take its time, and hangs when it gives no sign of life, as ever.
+    const loaded = await within(clock, loadTimeLimitMs, 'its code did not finish loading', () => thread.load());
+    if ('problem' in loaded) {
+      throw new ModuleLoadError(
+        loaded.module,
+        loaded.problem,
+        entry.where?.(loaded.path.length > 0 ? loaded.path : []),
+      );
+    }
+    owner.name = loaded.name;
+    const { name, apiVersion } = loaded;
+    const warnings = [...loaded.warnings];
+    for (const problem of warnings) logger?.warn('Odd module', { module: name, problem });
+    const definition: RookeryModule = Object.freeze({
+      $$type: 'RookeryModule',
+      ...{ name, apiVersion },
+      parseConfig: (raw: unknown) => raw,
+      register: (api: ModuleApi) => thread.register(api),
+    });
+    return { entry, definition, config: undefined, url, owner, warnings, thread };
   } catch (error) {
-    if (!ConfigError.is(error)) throw asLoadError(name, error, 'parseConfig() failed: ');
-    const path = Array.isArray(error.path) ? error.path : [];
-    const place = path.map((key) => (typeof key === 'number' ? `[${key}]` : `.${key}`)).join('');
-    const problem = `config${place}: ${error.message}`;
-    throw new ModuleLoadError(name, problem, entry.where?.(['config', ...path]), { cause: error });
+    await thread.end();
+    throw error;
   }
-  if (typeof (config as { then?: unknown } | undefined)?.then === 'function') {
-    (config as Promise<unknown>).then(undefined, () => {});
-    throw new ModuleLoadError(name, 'parseConfig() is asynchronous: check there, and do the work in register()');
-  }
-  return config;
 }
 
-/** Any error as one that names the module. */
-export function asLoadError(module: string, error: unknown, prefix = ''): ModuleLoadError {
-  if (error instanceof ModuleLoadError) return error;
-  const message = error instanceof Error ? error.message : String(error);
-  return new ModuleLoadError(module, prefix + message, undefined, { cause: error });
-}
+/** Whether two entries ask for the same. */
+export const isSameEntry = (a: ModuleEntry, b: ModuleEntry): boolean =>
+  a.module === b.module &&
+  a.onError === b.onError &&
+  a.timeLimitMs === b.timeLimitMs &&
+  a.isolate === b.isolate &&
+  a.memoryLimitBytes === b.memoryLimitBytes &&
+  isDeepStrictEqual(a.allowFederationTo, b.allowFederationTo) &&
+  isDeepStrictEqual(a.config, b.config);
 
 /** The result of `work`, or an error once the time is over. */
 export async function within<T>(clock: Clock, limitMs: number, what: string, work: () => Promise<T>): Promise<T> {

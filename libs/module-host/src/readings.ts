@@ -74,6 +74,8 @@ const unreadable: GateAnswer = Object.freeze({ kind: 'invalid', expected: 'a val
 
 /** The first refusal, or any other answer than "allow", is the verdict. */
 export class GateReading extends ReadingWith implements Reading<GateVerdict> {
+  readonly isIndependent = true;
+
   constructor(
     watch: ModuleWatch,
     private readonly meaning: (answer: unknown) => GateAnswer,

@@ -21,6 +21,8 @@ export interface ModulePolicy {
   readonly onError: 'deny' | 'allow';
   /** Time budget of one call; `undefined` for the default: 5 seconds for most. */
   readonly timeLimitMs: number | undefined;
+  /** Where it runs. */
+  readonly isolate?: 'thread' | undefined;
 }
 
 /** How a callback has done of late; kept with it, for as long as its registry is in force. */
@@ -47,6 +49,8 @@ export interface Handler {
   readonly call: (...args: readonly unknown[]) => unknown;
   readonly owner: Owner;
   readonly health: Health;
+  /** Whether it runs beside the server, so that several can judge at the same time. */
+  readonly isBeside: boolean;
 }
 
 /** A login type that modules check: the fields it needs and who checks. */
@@ -384,6 +388,7 @@ export class ModuleRegistry {
       timeLimitMs: patient[callback] ?? policy.timeLimitMs ?? slow[callback] ?? timeLimitMs,
       call: (...args: readonly unknown[]) => runAs(owner, call, ...args),
       owner,
+      isBeside: policy.isolate === 'thread',
       health: {
         hung: new Map(),
         unanswered: new Set<string>(),

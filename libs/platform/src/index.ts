@@ -22,6 +22,7 @@ export { type SettingName, settingNames } from './config/table.js';
 export { settingsReport } from './config/settings-report.js';
 export { withoutEffect } from './config/without-effect.js';
 export { OnlyAtWriterError } from './elsewhere.js';
+export { environmentOf } from './environment.js';
 export { Ids, SystemIds } from './ids.js';
 export { Lifecycle } from './lifecycle.js';
 export { type DatabaseCost, LogContext, type LogContextFields } from './logging/log-context.js';

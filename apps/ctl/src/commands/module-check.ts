@@ -93,11 +93,20 @@ async function tryOut(config: Config, warnings: Warnings, imported: LoadedModule
   }
   // Each joins those that were good before it, as they would at a start; so every problem is found in one go.
   const good: LoadedModule[] = [];
+  // A thread ends with the host that it was tried in.
+  const ready = async (modules: readonly LoadedModule[]): Promise<LoadedModule[]> => {
+    const again: LoadedModule[] = [];
+    for (const module of modules) {
+      const [fresh = module] = module.thread?.isOver ? await newHost(quiet).import([module.entry]) : [];
+      again.push(fresh);
+    }
+    return again;
+  };
   for (const result of results) {
     if (!result.loaded) continue;
     const host = newHost(quiet);
     try {
-      await host.start([...good, result.loaded], capabilities);
+      await host.start(await ready([...good, result.loaded]), capabilities);
       good.push(result.loaded);
     } catch (error) {
       const reason = reasonOf(error);
@@ -110,7 +119,7 @@ async function tryOut(config: Config, warnings: Warnings, imported: LoadedModule
     }
   }
   const host = newHost(warnings);
-  await host.start(good, capabilities);
+  await host.start(await ready(good), capabilities);
   const summary = new Map(host.dispatcher.summary().map((row) => [row.module, row]));
   const allLoad = results.every(({ problem }) => problem === undefined);
   const problems = allLoad ? missingProviders(config, host.dispatcher) : [];
@@ -140,7 +149,9 @@ export async function nameOfModule(files: readonly string[], entry: string): Pro
   const host = new ModuleHost({ clock: new SystemClock(), logger: new Warnings(), configDir: config.configDir });
   try {
     const loaded = await host.import(moduleEntriesOf(config).filter(({ module }) => module === entry));
-    return loaded[0]?.definition.name;
+    const name = loaded[0]?.definition.name;
+    await host.discard(loaded);
+    return name;
   } catch (error) {
     reasonOf(error);
     return undefined;

@@ -85,6 +85,8 @@ function oldModules(draft: Draft): void {
     on_error: 'deny',
     time_limit: undefined,
     allow_federation_to: [],
+    isolate: undefined,
+    memory_limit: undefined,
     ...one,
   });
   const old = [

@@ -30,6 +30,8 @@ export const moduleEntry = k.object({
     [],
     'Servers that the module may send signed requests to.',
   ),
+  isolate: k.maybe(k.oneOf('thread'), 'Runs the module in a worker thread of its own, which is ended when it hangs.'),
+  memory_limit: k.maybe(k.size, 'Memory that the thread of the module may use; default 128M.'),
 });
 /** One entry of `modules`. */
 export type ModuleEntry = k.KindValue<typeof moduleEntry>;

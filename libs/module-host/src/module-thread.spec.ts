@@ -1,0 +1,405 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { eventually, RecordingLogger } from '@rookery/testing';
+import { SystemClock } from '@rookery/platform';
+import type { ModuleCapabilities } from './capabilities.js';
+import { callbackContext } from './context.js';
+import { ModuleHost } from './host.js';
+import { toStateView } from './isolation.js';
+import type { ModuleEntry } from './loader.js';
+import { offlineCapabilities } from './offline.js';
+
+let folder: string;
+let host: ModuleHost;
+let log: RecordingLogger;
+const context = callbackContext(undefined, { source: 'client', userId: '@a:example.org' });
+const offline = offlineCapabilities({ serverName: 'example.org' });
+
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'rookery-thread-'));
+  log = new RecordingLogger();
+  host = new ModuleHost({ clock: new SystemClock(), logger: log, configDir: folder });
+});
+afterEach(async () => {
+  await host.stop();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+const entryOf = (name: string, more: Partial<ModuleEntry> = {}): ModuleEntry => ({
+  module: `./${name}.mjs`,
+  config: undefined,
+  onError: 'deny',
+  timeLimitMs: undefined,
+  allowFederationTo: [],
+  isolate: 'thread',
+  where: (path) => ['homeserver.yaml:7', ...path].join('/'),
+  ...more,
+});
+
+/** Writes a module whose `register` is this code. */
+function write(name: string, register: string, more = ''): void {
+  writeFileSync(
+    join(folder, `${name}.mjs`),
+    `import { Codes, ConfigError, defineModule, MatrixError, NOT_SPAM } from '@rookery/module-api';
+    ${more.startsWith('parseConfig') ? '' : more}
+    export default defineModule({
+      name: '${name}',
+      ${more.startsWith('parseConfig') ? more : 'parseConfig: (raw) => raw,'}
+      async register(api, config) { ${register} },
+    });`,
+  );
+}
+
+async function start(entries: readonly ModuleEntry[], capabilities: Partial<ModuleCapabilities> = {}): Promise<void> {
+  await host.start(await host.import(entries), { ...offline, ...capabilities });
+}
+
+const joining = (userId = '@a:example.org'): ReturnType<ModuleHost['dispatcher']['gate']> =>
+  host.dispatcher.gate('userMayJoinRoom', context, userId, '!r:example.org', false);
+/** The fields of a line of the log, once it is there. */
+const said = (message: string): Promise<object> =>
+  eventually(() => log.lines.find((line) => line.message === message)?.fields);
+
+it('judges as a module beside it does: passes, refuses with its words, throws on purpose', async () => {
+  write(
+    'judge',
+    `api.registerSpamCheckerCallbacks({
+      userMayJoinRoom(userId, roomId, isInvited, context) {
+        if (userId === '@bad:example.org') return { errcode: Codes.FORBIDDEN, message: config.words + context.source };
+        if (userId === '@slow:example.org') throw new MatrixError(429, 'M_LIMIT_EXCEEDED', 'slow down', { retry_after_ms: 5 });
+        return NOT_SPAM;
+      },
+    })`,
+  );
+  await start([entryOf('judge', { config: { words: 'no, ' } })]);
+  expect(await joining()).toMatchObject({ allowed: true });
+  expect(await joining('@bad:example.org')).toMatchObject({
+    errcode: 'M_FORBIDDEN',
+    message: 'no, client',
+    module: 'judge',
+  });
+  expect(await joining('@slow:example.org')).toMatchObject({
+    status: 429,
+    extra: { retry_after_ms: 5 },
+    failed: false,
+  });
+});
+
+it('reads state, keeps documents, uses transactions and timers through the wire', async () => {
+  write(
+    'reader',
+    `let ticks = 0;
+    api.loopingBackgroundCall(() => void ticks++, 5, { runOnAllInstances: true });
+    const cached = api.registerCachedFunction('names', async (key) => (await api.store.get(key)) ?? 'none');
+    api.registerThirdPartyRulesCallbacks({
+      async checkEventAllowed(event, state) {
+        const name = await state.get('m.room.name');
+        await api.store.transaction(async (tx) => tx.put('seen', ((await tx.get('seen')) ?? 0) + 1));
+        const before = await cached('before');
+        while (ticks < 2) await api.sleep(1);
+        return { allowed: true, replacement: { content: {
+          ...event.content, name: name.content.name, seen: await api.store.get('seen'), before,
+          mine: api.isMine('@a:example.org'), full: api.getQualifiedUserId('a'), frozen: Object.isFrozen(event.content),
+          about: Math.abs(api.getCurrentTimeMsec() - Date.now()) < 60000,
+        } } };
+      },
+    })`,
+  );
+  await start([entryOf('reader')]);
+  const draft = {
+    ...{ roomId: '!r:example.org', roomVersion: '12', type: 'm.room.message', sender: '@a:example.org' },
+    ...{ eventId: undefined, stateKey: undefined, content: { body: 'hi' }, originServerTs: 1, redacts: undefined },
+  };
+  const named = {
+    content: { name: 'The room' },
+    prevEventIds: [],
+    authEventIds: [],
+    pdu: {},
+    rules: { version: '12' },
+  };
+  const view = toStateView({ get: async () => named as never, ofType: async () => [], all: async () => [] });
+  for (const seen of [1, 2]) {
+    const verdict = await host.dispatcher.transform('checkEventAllowed', context, draft, view);
+    expect(verdict).toMatchObject({
+      allowed: true,
+      value: {
+        content: {
+          ...{ body: 'hi', name: 'The room', seen, before: 'none', mine: true, full: '@a:example.org' },
+          ...{ frozen: true, about: true },
+        },
+      },
+    });
+  }
+});
+
+it('answers web requests, body and answer as streams', async () => {
+  write(
+    'pages',
+    `api.registerWebResource('/_synapse/client/pages/:name', async (request, { params, ip }) => {
+      const given = await request.text();
+      const parts = [params.name, ' ', ip, ' ', request.headers.get('x-test'), ' ', given];
+      const body = new ReadableStream({ pull(c) { const p = parts.shift(); p === undefined ? c.close() : c.enqueue(new TextEncoder().encode(p)); } });
+      return new Response(body, { status: 201, headers: { 'x-made': 'yes' } });
+    })`,
+  );
+  await start([entryOf('pages')]);
+  const request = new Request('https://example.org/_synapse/client/pages/one', {
+    ...{ method: 'POST', body: 'hello', headers: { 'x-test': 'tested' } },
+  });
+  const answer = await host.dispatcher.answerWeb(request, { ip: '192.0.2.1' });
+  expect(answer.status).toBe(201);
+  expect(answer.headers.get('x-made')).toBe('yes');
+  expect(await answer.text()).toBe('one 192.0.2.1 tested hello');
+});
+
+it.each([
+  ['an endless loop', 'for (;;);', 'no sign of life'],
+  ['an endless loop of promises', 'return (async () => { for (;;) await null; })();', 'no sign of life'],
+  ['a regular expression', `return /^(a+)+$/.test('a'.repeat(40) + '!') ? NOT_SPAM : NOT_SPAM;`, 'no sign of life'],
+  ['a leak', 'const kept = []; for (;;) kept.push(new Array(10_000).fill(kept.length));', 'memory limit of 32 MiB'],
+  [
+    'a leak of buffers',
+    'globalThis.kept = []; return new Promise((r) => setInterval(() => kept.push(Buffer.alloc(8_000_000, 1)), 5));',
+    'memory limit of 32 MiB',
+  ],
+  ['the end of the process', 'process.exit(3);', 'process.exit(3)'],
+])(
+  'goes on after %s, says which module and why, and the next question is answered',
+  async (_, code, reason) => {
+    write(
+      'hostile',
+      `api.registerSpamCheckerCallbacks({ userMayJoinRoom(userId) { if (userId === '@bad:example.org') { ${code} } return NOT_SPAM; } })`,
+    );
+    write('good', `api.registerSpamCheckerCallbacks({ userMayJoinRoom: () => NOT_SPAM })`);
+    const limits = { timeLimitMs: 400, memoryLimitBytes: 33_554_432 };
+    await start([entryOf('hostile', limits), entryOf('good')]);
+    expect(await joining()).toMatchObject({ allowed: true });
+    expect(await joining('@bad:example.org')).toMatchObject({ status: 500, module: 'hostile', failed: true });
+    const ended = await said('The thread of a module has ended; another one takes its place');
+    expect(ended).toMatchObject({ module: 'hostile', reason: expect.stringContaining(reason) as string });
+    // Answered by the thread that takes its place.
+    await eventually(async () => {
+      const verdict = await joining();
+      if (!verdict.allowed) expect(verdict).toMatchObject({ module: 'hostile', failed: true });
+      return verdict.allowed;
+    });
+  },
+  60_000,
+);
+
+it('lets on_error decide what becomes of what a thread was asked when it ended', async () => {
+  write('exits', `api.registerSpamCheckerCallbacks({ userMayJoinRoom: () => process.exit(1) })`);
+  await start([entryOf('exits', { onError: 'allow' })]);
+  expect(await joining()).toMatchObject({ allowed: true });
+});
+
+it('is not reached by what a module patches', async () => {
+  write(
+    'patches',
+    `api.registerSpamCheckerCallbacks({ userMayJoinRoom: () => {
+      JSON.stringify = () => 'patched';
+      Date.now = () => 0;
+      globalThis.fetch = null;
+      return { errcode: Codes.FORBIDDEN, message: JSON.stringify(1) };
+    } })`,
+  );
+  await start([entryOf('patches')]);
+  expect(await joining()).toMatchObject({ message: 'patched' });
+  expect(JSON.stringify(1)).toBe('1');
+  expect(Date.now()).toBeGreaterThan(0);
+  expect(fetch).toBeInstanceOf(Function);
+});
+
+it('says what escaped, and goes on', async () => {
+  write(
+    'escapes',
+    `setTimeout(() => { throw new Error('from a timer'); }, 1);
+    api.registerSpamCheckerCallbacks({ userMayJoinRoom: () => NOT_SPAM })`,
+  );
+  await start([entryOf('escapes')]);
+  const escaped = await said('A module threw where nobody could catch it');
+  expect(escaped).toMatchObject({ module: 'escapes', err: { message: 'from a timer' } });
+  expect(await joining()).toMatchObject({ allowed: true });
+});
+
+it.each([
+  ['hangs while it is imported', '', 'for (;;);', /did not finish loading|no sign of life/],
+  ['ends the process while it is imported', '', 'process.exit(1);', /process\.exit\(1\)/],
+  ['fails', `throw new Error('broken')`, '', /register\(\) failed: broken/],
+  [
+    'has a wrong setting',
+    '',
+    `parseConfig() { throw new ConfigError('expected words', ['words', 0]); },`,
+    /^homeserver\.yaml:7\/config\/words\/0: module wrong: config\.words\[0\]: expected words$/,
+  ],
+  [
+    'registers what there is not',
+    'api.registerSpamCheckerCallbacks({ userMayJoin: () => NOT_SPAM })',
+    '',
+    /userMayJoin is no callback/,
+  ],
+])('refuses one that %s', async (_, register, more, problem) => {
+  write('wrong', register, more);
+  await expect(start([entryOf('wrong', { timeLimitMs: 300 })])).rejects.toThrow(problem);
+});
+
+it('asks several in threads at once, and lets the first refusal in the order of the settings count', async () => {
+  const refusing = (name: string): void =>
+    write(
+      name,
+      `api.registerSpamCheckerCallbacks({ async userMayJoinRoom() { return { errcode: Codes.FORBIDDEN, message: '${name}' }; } })`,
+    );
+  write(
+    'first',
+    `api.registerSpamCheckerCallbacks({ userMayJoinRoom: async () => { await api.sleep(20); return NOT_SPAM; } })`,
+  );
+  refusing('second');
+  refusing('third');
+  await start(['first', 'second', 'third'].map((name) => entryOf(name)));
+  expect(await joining()).toMatchObject({ message: 'second', module: 'second' });
+});
+
+it('brings new code by a reload, and leaves a thread alone whose entry and code are the same', async () => {
+  const saying = (message: string): void =>
+    write(
+      'one',
+      `let n = 0; api.registerSpamCheckerCallbacks({ userMayJoinRoom: () => ({ errcode: Codes.FORBIDDEN, message: '${message} ' + ++n }) })`,
+    );
+  saying('before');
+  const entries = [entryOf('one')];
+  await start(entries);
+  expect(await joining()).toMatchObject({ message: 'before 1' });
+  expect(await host.reload(entries)).toMatchObject({ kept: ['one'], changed: [] });
+  expect(await joining()).toMatchObject({ message: 'before 2' });
+  saying('behind it');
+  expect(await host.reload(entries)).toMatchObject({ changed: ['one'], needRestart: [] });
+  expect(await joining()).toMatchObject({ message: 'behind it 1' });
+  write('one', `throw new Error('no')`);
+  await expect(host.reload(entries)).rejects.toThrow('register() failed: no');
+  expect(await joining()).toMatchObject({ message: 'behind it 2' });
+});
+
+it('makes providers in the thread', async () => {
+  write(
+    'stores',
+    `const files = new Map();
+    api.registerMediaStorageProvider('memory', ({ prefix }) => ({
+      async storeFile(path, info) { files.set(prefix + path, info.fileId); },
+      async fetch(path) {
+        const found = files.get(prefix + path);
+        return found === undefined ? undefined : (async function* () { yield new TextEncoder().encode(found); yield new Uint8Array([33]); })();
+      },
+    }))`,
+  );
+  await start([entryOf('stores')]);
+  const provider = host.dispatcher.provider('mediaStorage', 'memory')!.create({ prefix: 'p/' });
+  const info = { serverName: undefined, fileId: 'f1', urlCache: false };
+  await provider.storeFile('a', info, '/nowhere');
+  const parts: Uint8Array[] = [];
+  for await (const part of (await provider.fetch('a', info))!) parts.push(part);
+  expect(Buffer.concat(parts).toString()).toBe('f1!');
+  expect(await provider.fetch('b', info)).toBeUndefined();
+  await provider.remove?.('a', info);
+});
+
+it('checks passwords and tells of the login afterwards', async () => {
+  write(
+    'auth',
+    `api.registerPasswordAuthProviderCallbacks({ authCheckers: [{ loginType: 'm.login.password', fields: ['password'],
+      check: (username, type, { password }) => password === 'right'
+        ? { userId: '@' + username + ':example.org', onLogin: (response) => api.store.put('login', response.device_id) } : undefined }] });
+    api.registerSpamCheckerCallbacks({ userMayJoinRoom: async () => ({ errcode: Codes.FORBIDDEN, message: String(await api.store.get('login')) }) })`,
+  );
+  await start([entryOf('auth')]);
+  expect(await host.dispatcher.checkAuth(context, 'ann', 'm.login.password', { password: 'wrong' })).toBeUndefined();
+  const success = await host.dispatcher.checkAuth(context, 'ann', 'm.login.password', { password: 'right' });
+  expect(success?.userId).toBe('@ann:example.org');
+  await success?.onLogin?.({ device_id: 'DEV' });
+  expect(await joining()).toMatchObject({ message: 'DEV' });
+});
+
+describe('with a manifest', () => {
+  const manifest = {
+    callbacks: ['userMayJoinRoom'],
+    hosts: ['127.0.0.2'],
+    secrets: ['ROOKERY_TEST_SECRET'],
+    settings: ['words'],
+  };
+  const packed = (register: string, rookery: unknown = manifest): void => {
+    write('held', register);
+    writeFileSync(join(folder, 'package.json'), JSON.stringify({ name: 'held', type: 'module', rookery }));
+  };
+  const answers = (code: string): string =>
+    `api.registerSpamCheckerCallbacks({ userMayJoinRoom: async () => ({ errcode: Codes.FORBIDDEN, message: String(await (${code})) }) })`;
+
+  it.each([
+    [
+      'a callback',
+      'api.registerSpamCheckerCallbacks({ userMayInvite: () => NOT_SPAM })',
+      /does not name the callback userMayInvite/,
+    ],
+    [
+      'tables',
+      `await api.migrate([{ name: 'one', sql: ['CREATE TABLE module_held_x (a TEXT)'] }])`,
+      /does not name any table/,
+    ],
+    ['a child process', `await import('node:child_process')`, /cannot use node:child_process/],
+  ])('does not come into service when it uses %s that is not named', async (_, register, problem) => {
+    packed(register);
+    await expect(start([entryOf('held')])).rejects.toThrow(problem);
+  });
+
+  it.each([
+    ['fetch', `fetch('http://127.0.0.3:59999/').catch((e) => e.cause.message)`, /does not name the host 127\.0\.0\.3/],
+    [
+      'fetch of a host that is named',
+      `fetch('http://127.0.0.2:59999/').catch((e) => e.cause.message)`,
+      /ECONNREFUSED|fetch/,
+    ],
+    [
+      'a socket',
+      `import('node:net').then((net) => new Promise((r) => net.connect(1, '127.0.0.3').on('error', (e) => r(e.message))))`,
+      /does not name the host 127\.0\.0\.3/,
+    ],
+    [
+      'a socket to a host that is named',
+      `import('node:net').then((net) => new Promise((r) => net.connect(1, '127.0.0.2').on('error', (e) => r(e.message))))`,
+      /ECONNREFUSED/,
+    ],
+    [
+      'the HTTP client',
+      `api.httpClient.getJson('http://other.example/').catch((e) => e.message)`,
+      /does not name the host other\.example/,
+    ],
+    [
+      'the environment',
+      'String(process.env.ROOKERY_TEST_SECRET) + String(process.env.ROOKERY_TEST_OTHER)',
+      /^known undefined$/,
+    ],
+  ])('is held to it by %s', async (_, code, message) => {
+    process.env['ROOKERY_TEST_SECRET'] = 'known ';
+    process.env['ROOKERY_TEST_OTHER'] = 'unknown';
+    packed(answers(code));
+    await start([entryOf('held')]);
+    expect(await joining()).toMatchObject({
+      errcode: 'M_FORBIDDEN',
+      message: expect.stringMatching(message) as string,
+    });
+  });
+
+  it('takes the settings that it names, and no others', async () => {
+    packed(answers('1'));
+    await expect(start([entryOf('held', { config: { wrods: [] } })])).rejects.toThrow(
+      'homeserver.yaml:7/config/wrods: module ./held.mjs: its manifest does not name the setting wrods; it takes words',
+    );
+  });
+
+  it.each([[{ callback: [] }], [{ callbacks: 'all' }], [{ callbacks: ['userMayFly'] }], [7]])(
+    'has to be one: %j',
+    async (rubbish) => {
+      packed(answers('1'), rubbish);
+      await expect(start([entryOf('held')])).rejects.toThrow(/package\.json: rookery/);
+    },
+  );
+});

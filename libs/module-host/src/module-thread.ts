@@ -1,0 +1,383 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
+import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads';
+import type {
+  AuthChecker,
+  IdentityProvider,
+  MediaStorageProvider,
+  ModuleApi,
+  OidcMappingProvider,
+  SamlMappingProvider,
+} from '@rookery/module-api';
+import { MatrixError } from '@rookery/matrix-types';
+import { type Clock, environmentOf, type Logger } from '@rookery/platform';
+import { isHostAllowed, type ModuleManifest } from './manifest.js';
+import { type Owner, runAs } from './owner.js';
+import { type ApiSurface, identityProviderMethods, type InSlot, type Registration, surfaceOf } from './thread-api.js';
+import { type Lent, Peer } from './thread-peer.js';
+import { readableError } from './watch.js';
+
+/** What a thread is given when it begins. */
+export interface ThreadData {
+  readonly port: MessagePort;
+  /** Where answers come in while it rests. */
+  readonly answers: MessagePort;
+  /** By how much the server's clocks differ from the thread's: of the day, and the steady one. */
+  readonly time: Float64Array;
+  readonly module: string;
+  readonly configDir: string;
+  readonly config: unknown;
+  readonly settingsOption: string | undefined;
+  readonly memoryLimitBytes: number;
+  readonly manifest: ModuleManifest | undefined;
+}
+
+/** What a thread says of the module that it has loaded, or why there is none. */
+export type LoadedInThread =
+  | { readonly name: string; readonly apiVersion: string; readonly warnings: readonly string[] }
+  | { readonly module: string; readonly problem: string; readonly path: readonly (string | number)[] };
+
+/** Limits of one module's thread. */
+export interface ThreadLimits {
+  /** It is ended when it gives no sign of life for so long. */
+  readonly timeLimitMs: number;
+  /** Of its heap, and of what lies outside of it. */
+  readonly memoryLimitBytes: number;
+}
+
+/** What a thread is made from. */
+export interface ThreadOptions {
+  readonly module: string;
+  readonly configDir: string;
+  readonly config: unknown;
+  readonly settingsOption: string | undefined;
+  readonly manifest: ModuleManifest | undefined;
+  readonly limits: ThreadLimits;
+  readonly owner: Owner;
+  readonly clock: Clock;
+  readonly logger: Logger;
+}
+
+/** What anybody's thread may read of the environment. */
+const harmless = ['TZ', 'LANG', 'LC_ALL', 'NODE_ENV', 'NODE_OPTIONS', 'SWC_NODE_PROJECT'];
+const mebibyte = 1_048_576;
+/** While it is loaded, which engines may do for long without a break, it may be silent for so long at least. */
+const loadingLimitMs = 10_000;
+/** Stays when a thread is ended while somebody still waits for the news of it. */
+const endLimitMs = 2_000;
+
+/** A module's worker thread: carries its callbacks out, watches over it, and ends it when it has to. */
+export class ModuleThread {
+  readonly #worker: Worker;
+  readonly #peer: Peer;
+  readonly #contexts = new Map<number, <T>(fn: () => T) => T>();
+  readonly #functions = new Map<string, Lent>();
+  readonly #time: Float64Array;
+  /** What runs in it: names of slots by call, for the log. */
+  readonly #asked = new Map<number, string>();
+  #api: ModuleApi | undefined;
+  #why: string | undefined;
+  #isOver = false;
+  #isLoading = true;
+  #pingedAt: number | undefined;
+  #watch: NodeJS.Timeout | undefined;
+  #tellOver: (why: string) => void = () => {};
+  /** The thread that took this one's place, once there is one. */
+  #successor: Promise<ModuleThread> | undefined;
+
+  /** Settles when the thread has ended, with the reason. */
+  readonly over = new Promise<string>((resolve) => (this.#tellOver = resolve));
+
+  constructor(private readonly options: ThreadOptions) {
+    const { limits, manifest, module } = options;
+    const wire = new MessageChannel();
+    const answers = new MessageChannel();
+    this.#time = new Float64Array(new SharedArrayBuffer(16));
+    const data: ThreadData = {
+      port: wire.port2,
+      answers: answers.port2,
+      time: this.#time,
+      memoryLimitBytes: limits.memoryLimitBytes,
+      ...{ module, manifest, configDir: options.configDir, config: options.config },
+      settingsOption: options.settingsOption,
+    };
+    // In a checkout that runs from its sources, so does the thread.
+    const main = `./thread-main${import.meta.filename.endsWith('.ts') ? '.ts' : '.js'}`;
+    this.#worker = new Worker(new URL(main, import.meta.url), {
+      name: `module ${module}`.slice(0, 60),
+      workerData: data,
+      transferList: [wire.port2, answers.port2],
+      env: environmentOf([...harmless, ...(manifest?.secrets ?? [])]),
+      resourceLimits: { maxOldGenerationSizeMb: Math.max(16, Math.ceil(limits.memoryLimitBytes / mebibyte)) },
+    });
+    this.#peer = new Peer(wire.port1, {
+      named: (name) => this.#named(name),
+      around: (_callId, cause, work) => {
+        const context = cause === undefined ? undefined : this.#contexts.get(cause);
+        if (context) context(work);
+        else runAs(options.owner, work);
+      },
+      settled: (callId) => {
+        this.#contexts.delete(callId);
+        this.#asked.delete(callId);
+      },
+      freezes: false,
+      reply: (message) => answers.port1.postMessage(message),
+    });
+    wire.port1.on('message', (message) => {
+      try {
+        this.#peer.receive(message);
+      } catch (err) {
+        options.logger.error('The thread of a module sent what means nothing', { module: options.owner.name, err });
+        void this.end('it sent what means nothing');
+      }
+    });
+    // Whoever waits for a module keeps the process awake by other means.
+    wire.port1.unref();
+    answers.port1.unref();
+    this.#worker.unref();
+    this.#worker.on('error', (error: NodeJS.ErrnoException) => {
+      const limit = `${Math.round(limits.memoryLimitBytes / mebibyte)} MiB`;
+      const isMemory = error.code === 'ERR_WORKER_OUT_OF_MEMORY';
+      this.#why ??= isMemory
+        ? `it used more than its memory limit of ${limit}`
+        : `it failed: ${readableError(error).message}`;
+    });
+    this.#worker.on('exit', (code) => {
+      wire.port1.close();
+      answers.port1.close();
+      this.#ended(this.#why ?? `its code ended it with process.exit(${code})`);
+    });
+    this.#setTime();
+    this.#watchOver();
+  }
+
+  /** Imports the module and checks its configuration. */
+  load(): Promise<LoadedInThread> {
+    return this.#peer.call('load', []) as Promise<LoadedInThread>;
+  }
+
+  /** Lets the module register with `api`, as if it ran here. */
+  async register(api: ModuleApi): Promise<void> {
+    this.#api = api;
+    const surface: ApiSurface = surfaceOf(api, (path, fn) => this.#functions.set(`api:${path}`, this.#held(path, fn)));
+    await this.#peer.call('register', [surface]);
+    this.#isLoading = false;
+  }
+
+  /** Whether it has ended. */
+  get isOver(): boolean {
+    return this.#isOver;
+  }
+
+  /** Calls in the thread that are not answered yet. */
+  get waiting(): number {
+    return this.#peer.waiting;
+  }
+
+  /** What of its time the thread was busy since the last call, 0 to 1. */
+  utilization(): number {
+    return this.#isOver ? 0 : this.#worker.performance.eventLoopUtilization().utilization;
+  }
+
+  /** Says who takes over: what was registered with this thread is carried out there from now on. */
+  succeededBy(successor: Promise<ModuleThread>): void {
+    successor.catch(() => {});
+    this.#successor = successor;
+  }
+
+  /** Calls what the module registered. @throws Error when the thread has ended, or ends meanwhile, and none took its place */
+  async call(slot: string, args: readonly unknown[]): Promise<unknown> {
+    if (this.#isOver && this.#successor) return (await this.#successor).call(slot, args);
+    this.#setTime();
+    return this.#peer.call(slot, args, (callId) => {
+      this.#contexts.set(callId, AsyncLocalStorage.snapshot());
+      this.#asked.set(callId, slot);
+    });
+  }
+
+  /** Ends the thread, whatever it is doing. @param why for what waits for it */
+  async end(why = 'it was stopped'): Promise<void> {
+    this.#why ??= why;
+    clearInterval(this.#watch);
+    const asked = [...new Set(this.#asked.values())].slice(0, 5);
+    if (asked.length > 0 && why !== 'it was stopped') this.#why += `, in ${asked.join(', ')}`;
+    const patience = new Promise((resolve) => setTimeout(resolve, endLimitMs).unref());
+    await Promise.race([this.#worker.terminate(), patience]);
+    this.#ended(this.#why);
+  }
+
+  #ended(why: string): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    clearInterval(this.#watch);
+    this.#peer.close(new Error(`The thread of module ${this.options.owner.name} has ended: ${why}`));
+    this.#contexts.clear();
+    this.#asked.clear();
+    this.#tellOver(why);
+  }
+
+  /** In real time, whatever the server's clock says: a thread hangs or it does not. */
+  #watchOver(): void {
+    const { limits } = this.options;
+    const look = (): void => {
+      if (this.#pingedAt === undefined) {
+        this.#pingedAt = performance.now();
+        this.#peer.ping(() => (this.#pingedAt = undefined));
+        return;
+      }
+      const limitMs = this.#isLoading ? Math.max(limits.timeLimitMs, loadingLimitMs) : limits.timeLimitMs;
+      if (performance.now() - this.#pingedAt < limitMs) return;
+      // It may have answered while this process was busy itself: what has come is read first.
+      setImmediate(() => {
+        if (this.#pingedAt === undefined || this.#isOver) return;
+        void this.end(`it gave no sign of life for ${limitMs} ms`);
+      });
+    };
+    this.#watch = setInterval(look, Math.max(20, Math.min(limits.timeLimitMs / 4, 1_000))).unref();
+  }
+
+  #setTime(): void {
+    const { clock } = this.options;
+    this.#time[0] = clock.nowMs() - (performance.timeOrigin + performance.now());
+    this.#time[1] = clock.monotonicMs() - performance.now();
+  }
+
+  #named(name: string): Lent | undefined {
+    if (name === 'register') return (registration) => this.#registered(registration as Registration);
+    if (name === 'escaped') return (what, error) => this.#escaped(String(what), error);
+    if (name === 'ending') return (why) => void (this.#why ??= String(why).slice(0, 1_000));
+    return this.#functions.get(name);
+  }
+
+  #escaped(what: string, error: unknown): void {
+    const { logger, owner } = this.options;
+    const message =
+      what === 'rejection'
+        ? 'A promise was rejected with nobody listening'
+        : 'A module threw where nobody could catch it';
+    logger.error(message, { module: owner.name, err: readableError(error) });
+  }
+
+  /** A function of the API, as far as the manifest names what it reaches. */
+  #held(path: string, fn: Lent): Lent {
+    const { manifest, owner } = this.options;
+    if (!manifest) return fn;
+    const refuse = (what: string): never => {
+      throw MatrixError.forbidden(`The manifest of module ${owner.name} does not name ${what}`);
+    };
+    if (path.startsWith('httpClient.')) {
+      return (...args) => {
+        const url = new URL(String(path === 'httpClient.request' ? args[1] : args[0]));
+        return isHostAllowed(manifest.hosts, url.hostname) ? fn(...args) : refuse(`the host ${url.hostname}`);
+      };
+    }
+    if (path.startsWith('federation.')) {
+      return (...args) => {
+        const host = String(args[0]);
+        return isHostAllowed(manifest.hosts, host) ? fn(...args) : refuse(`the host ${host}`);
+      };
+    }
+    const needsTables = path === 'migrate' || path === 'runDbInteraction';
+    return needsTables && manifest.tables.length === 0 ? () => refuse('any table') : fn;
+  }
+
+  #registered(registration: Registration): void {
+    const api = this.#api;
+    if (!api) throw new Error('The module does not register');
+    const { manifest, owner } = this.options;
+    const calling =
+      ({ slot }: InSlot): Lent =>
+      (...args) =>
+        this.call(slot, args);
+    switch (registration.kind) {
+      case 'callbacks': {
+        const { method, callbacks: given } = registration;
+        if (typeof given !== 'object' || given === null) return void call(api, method, given);
+        const callbacks: Record<string, unknown> = {};
+        for (const [name, value] of Object.entries(given)) {
+          if (manifest && !manifest.callbacks.includes(name))
+            throw new Error(`the manifest of module ${owner.name} does not name the callback ${name}`);
+          if (isInSlot(value)) callbacks[name] = calling(value);
+          else if (name === 'authCheckers' && Array.isArray(value)) {
+            callbacks[name] = (value as AuthChecker[]).map((checker) => {
+              const check: unknown = checker.check;
+              return isInSlot(check) ? { ...checker, check: calling(check) } : checker;
+            });
+          } else callbacks[name] = value;
+        }
+        return void call(api, method, callbacks);
+      }
+      case 'web': {
+        const { path } = registration;
+        api.registerWebResource(path as string, (request, context) => {
+          return this.call(`web:${String(path)}`, [request, context]) as Promise<Response>;
+        });
+        return;
+      }
+      case 'identityProvider': {
+        const provider = registration.provider as IdentityProvider;
+        const methods = identityProviderMethods
+          .filter((method) => registration.methods.includes(method))
+          .map((method) => [method, calling({ slot: `identity:${provider.id}:${method}` })] as const);
+        return api.registerIdentityProvider({ ...provider, ...(Object.fromEntries(methods) as object) });
+      }
+      case 'provider': {
+        const { method, name } = registration;
+        if (typeof name !== 'string') return void call(api, method, name, undefined);
+        return void call(api, method, name, (config: unknown) => this.#provider(method, name, config));
+      }
+      default:
+        throw new Error('There is no such registration');
+    }
+  }
+
+  /** A provider in the thread. It is made at once, and again where another thread takes over. */
+  #provider(method: string, name: string, config: unknown): unknown {
+    let maker: ModuleThread | undefined;
+    let made: Promise<Readonly<Record<string, Lent>>> | undefined;
+    const provider = async (): Promise<Readonly<Record<string, Lent>>> => {
+      const thread = await this.#current();
+      if (maker !== thread || !made) {
+        maker = thread;
+        made = thread.call(`${method}:${name}`, [config]) as Promise<Readonly<Record<string, Lent>>>;
+      }
+      return made;
+    };
+    void provider().catch(() => {});
+    const calling =
+      (part: string) =>
+      async (...args: unknown[]): Promise<never> =>
+        (await provider())[part]?.(...args) as Promise<never>;
+    switch (method) {
+      case 'registerMediaStorageProvider':
+        return {
+          storeFile: calling('storeFile'),
+          fetch: calling('fetch'),
+          remove: calling('remove'),
+        } satisfies MediaStorageProvider;
+      case 'registerOidcMappingProvider':
+        return {
+          getRemoteUserId: calling('getRemoteUserId') as unknown as OidcMappingProvider['getRemoteUserId'],
+          mapUserAttributes: calling('mapUserAttributes'),
+          getExtraAttributes: async (...args) => (await calling('getExtraAttributes')(...args)) ?? {},
+        } satisfies OidcMappingProvider;
+      default:
+        return {
+          getSamlAttributes: calling('getSamlAttributes') as unknown as SamlMappingProvider['getSamlAttributes'],
+          getRemoteUserId: calling('getRemoteUserId') as unknown as SamlMappingProvider['getRemoteUserId'],
+          samlResponseToUserAttributes: calling('samlResponseToUserAttributes'),
+        } satisfies SamlMappingProvider;
+    }
+  }
+
+  async #current(): Promise<ModuleThread> {
+    return this.#isOver && this.#successor ? (await this.#successor).#current() : this;
+  }
+}
+
+const isInSlot = (value: unknown): value is InSlot =>
+  typeof value === 'object' && value !== null && typeof (value as { slot?: unknown }).slot === 'string';
+
+/** Calls a method by its name, with whatever a module gave: the registry says what is wrong with it. */
+const call = (api: ModuleApi, method: string, ...args: unknown[]): unknown =>
+  (api as unknown as Record<string, Lent>)[method]?.(...args);

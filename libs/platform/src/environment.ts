@@ -1,0 +1,8 @@
+/** Those of these variables of the process's environment that are set. */
+export function environmentOf(names: readonly string[]): Record<string, string> {
+  const found = names.flatMap((name) => {
+    const value = process.env[name];
+    return value === undefined ? [] : [[name, value] as const];
+  });
+  return Object.fromEntries(found);
+}
