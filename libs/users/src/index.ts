@@ -1,5 +1,10 @@
 /** Accounts, login, interactive auth, sessions, profiles. */
-export { type AccountDataRow, allIgnorersOf, type RoomAccountDataRow } from './account-data/account-data.query.js';
+export {
+  type AccountDataRow,
+  allIgnorersOf,
+  deleteAccountDataOfRoom,
+  type RoomAccountDataRow,
+} from './account-data/account-data.query.js';
 export { AccountDataService, type AccountDataSource } from './account-data/account-data.service.js';
 export { FilterStore } from './account-data/filter-store.js';
 export {
@@ -106,7 +111,7 @@ export { type IssuedSession, SessionService, type SessionRequest } from './sessi
 export { SessionWatch } from './authentication/session-watch.js';
 export { canonicalAddress } from './threepids/addresses.js';
 export { EmailVerification } from './threepids/email-verification.service.js';
-export { insertThreepid, userOfThreepid } from './threepids/threepid.query.js';
+export { holdsAddress, insertThreepid, userOfThreepid } from './threepids/threepid.query.js';
 export type { Threepid } from './threepids/threepid.query.js';
 export { ThreepidService } from './threepids/threepid.service.js';
 export { InteractiveAuthRequired } from './uia/uia-errors.js';

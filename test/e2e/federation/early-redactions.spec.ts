@@ -75,6 +75,38 @@ describe.each(databases)('a redaction that is here before its target (%s)', (dat
     expect(shown.unsigned?.redacted_because).toBeUndefined();
   });
 
+  it.each(['10', '12'])('is not told where it does not count (version %s)', async (version) => {
+    const make = (): Promise<string> => createRoom(alice, { preset: 'public_chat', room_version: version });
+    const [roomId, otherId] = [await make(), await make()];
+    const said = await say(alice, roomId, 'kept');
+    const elsewhere = await say(alice, otherId, 'kept as well');
+    const visit = await Visit.join(visitor, home, roomId, bob);
+    const own = visit.make({ type: 'm.room.message', sender: bob, content: { body: 'regretted' } });
+    await visit.send(own);
+    await served(roomId, own.eventId);
+    const void1 = visit.make({ sender: bob, ...redactionOf(said, version) });
+    await visit.send(void1);
+    const void2 = visit.make({ sender: bob, ...redactionOf(elsewhere, version) });
+    await visit.send(void2);
+    const counts = visit.make({ sender: bob, ...redactionOf(own.eventId, version) });
+    await visit.send(counts);
+    await served(roomId, counts.eventId);
+    const { chunk } = await ok<{ chunk: ServedEvent[] }>(alice, 'GET', `/rooms/${roomId}/messages?dir=b&limit=50`);
+    const { rooms } = await ok<{ rooms: { join: Record<string, { timeline: { events: ServedEvent[] } }> } }>(
+      alice,
+      'GET',
+      '/sync',
+    );
+    for (const list of [chunk, rooms.join[roomId]!.timeline.events]) {
+      const told = list.filter((event) => event.type === 'm.room.redaction').map((event) => event.event_id);
+      expect(told).toEqual([counts.eventId]);
+    }
+    for (const redaction of [void1, void2])
+      expect((await alice.request('GET', `/rooms/${roomId}/event/${redaction.eventId}`)).status).toBe(404);
+    expect((await served(roomId, said)).content['body']).toBe('kept');
+    expect((await served(otherId, elsewhere)).content['body']).toBe('kept as well');
+  });
+
   it.each(['10', '12'])('counts for history that is fetched later (version %s)', async (version) => {
     const room = new ElsewhereRoom(visitor, version);
     const word = room.say('regretted long ago');

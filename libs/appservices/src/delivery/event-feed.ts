@@ -51,7 +51,7 @@ export class AppserviceEventFeed {
     // Fewer than asked for means that there are no more.
     const reached = rows.length < batchSize ? upTo : (rows.at(-1)?.streamOrdering ?? upTo);
     const loaded = await this.events.inOrder(rows.map(({ eventId }) => eventId));
-    const stored = loaded.filter(({ event }) => event.type !== hiddenType);
+    const stored = await this.events.withoutVoidRedactions(loaded.filter(({ event }) => event.type !== hiddenType));
     const interested = await this.interest.ofEvents(stored);
     const wanted = new Map<string, string[]>();
     for (const [index, { event }] of stored.entries()) {

@@ -76,6 +76,26 @@ describe.each(['sqlite', 'postgres'] as const)('what is stored while its session
     expect(await database.query('SELECT pushkey FROM pushers WHERE user_name = ?', [user.userId])).toEqual([]);
   });
 
+  it('is no pusher of an address that is given up at that moment', async () => {
+    const user = await server.registerUser(`mailed${count++}`);
+    const address = `${user.userId.slice(1, user.userId.indexOf(':'))}@example.org`;
+    await database.write((tx) =>
+      tx.insertMany(
+        'user_threepids',
+        ['user_id', 'medium', 'address', 'validated_at', 'added_at'],
+        [[user.userId, 'email', address, 1, 1]],
+      ),
+    );
+    const settings = { ...pusher(address), kind: 'email', app_id: 'm.email', data: {} };
+    const reached = holdUp(database, 'threepid_remove', 'set_pusher');
+    const removed = user.request('POST', '/account/3pid/delete', { medium: 'email', address });
+    await reached;
+    const sent = user.request('POST', '/pushers/set', settings);
+    expect((await removed).status).toBe(200);
+    expect((await sent).status).toBe(400);
+    expect(await database.query('SELECT pushkey FROM pushers WHERE user_name = ?', [user.userId])).toEqual([]);
+  });
+
   it('is no key of its device', async () => {
     const user = await server.registerUser(`keyed${count++}`);
     const keys = { one_time_keys: { 'signed_curve25519:AAAA': { ...hashKey, signatures: {} } } };

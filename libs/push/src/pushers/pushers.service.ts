@@ -3,7 +3,14 @@ import { Database, Sequence, type Tx } from '@rookery/database';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Clock, Config, type Requester } from '@rookery/platform';
 import { Notifier } from '@rookery/replication';
-import { ExperimentalFeatures, isSessionHeld, type ThreepidEvent, ThreepidService, UserHooks } from '@rookery/users';
+import {
+  canonicalAddress,
+  ExperimentalFeatures,
+  holdsAddress,
+  isSessionHeld,
+  type ThreepidEvent,
+  UserHooks,
+} from '@rookery/users';
 import { emailAppId, parsePusher, parsePusherKey, type Pusher, type PusherSettings } from './pusher.js';
 import {
   deleteAllPushers,
@@ -32,7 +39,6 @@ export class PushersService implements OnModuleInit {
     private readonly notifier: Notifier,
     private readonly clock: Clock,
     private readonly hooks: UserHooks,
-    private readonly threepids: ThreepidService,
     private readonly config: Config,
     private readonly features: ExperimentalFeatures,
   ) {}
@@ -94,7 +100,9 @@ export class PushersService implements OnModuleInit {
     const { append } = body;
     if (append !== undefined && typeof append !== 'boolean')
       throw MatrixError.invalidParam("'append' must be true or false");
-    if (settings.kind === 'email') await this.#checkAddress(userId, settings.appId, settings.pushkey);
+    if (settings.kind === 'email' && settings.appId !== emailAppId)
+      throw MatrixError.invalidParam(`'app_id' of an email pusher is '${emailAppId}'`);
+    const address = settings.kind === 'email' ? canonicalAddress('email', settings.pushkey) : undefined;
     const known = await this.list(userId);
     const isKnown = known.some((one) => one.appId === settings.appId && one.pushkey === settings.pushkey);
     if (!isKnown && known.length >= maxPushersPerUser)
@@ -109,6 +117,8 @@ export class PushersService implements OnModuleInit {
         // It lives as long as the session: that must not have ended since the request came.
         if (!(await isSessionHeld(tx, requester)))
           throw new MatrixError(401, 'M_UNKNOWN_TOKEN', 'The session has ended', { soft_logout: false });
+        if (address !== undefined && !(await holdsAddress(tx, userId, 'email', address)))
+          throw new MatrixError(400, 'M_THREEPID_NOT_FOUND', 'This address does not belong to your account');
         if (append !== true) await deletePushersOfOthers(tx, userId, settings);
         await upsertPusher(tx, id, settings, owner, canToggle);
       },
@@ -136,11 +146,5 @@ export class PushersService implements OnModuleInit {
     const owner = { userId, deviceId: undefined, accessTokenId: undefined, ts: this.clock.nowMs(), position };
     await upsertPusher(tx, await this.#ids.nextIn(tx), settings, owner);
     this.#any = true;
-  }
-
-  async #checkAddress(userId: string, appId: string, address: string): Promise<void> {
-    if (appId !== emailAppId) throw MatrixError.invalidParam(`'app_id' of an email pusher is '${emailAppId}'`);
-    if ((await this.threepids.userOf('email', address)) !== userId)
-      throw new MatrixError(400, 'M_THREEPID_NOT_FOUND', 'This address does not belong to your account');
   }
 }

@@ -50,7 +50,9 @@ export class VisibilityFilter {
   ): Promise<VisibleEvent[]> {
     const isWanted = options.withSoftFailed ? isInTimeline : isServable;
     const candidates = await this.#unexpired(
-      events.filter((stored) => isWanted(stored) && stored.event.type !== dummyEventType),
+      await this.events.withoutVoidRedactions(
+        events.filter((stored) => isWanted(stored) && stored.event.type !== dummyEventType),
+      ),
     );
     if (candidates.length === 0) return [];
     const [states, ignored, erased] = await Promise.all([

@@ -1,4 +1,5 @@
 import type { Db, SqlBool } from '@rookery/database';
+import { domainOf } from '@rookery/matrix-types';
 import type { StoredEvent } from '../model/stored-event.js';
 
 /** One event as it lies in the database. */
@@ -49,6 +50,26 @@ export async function selectRedactions(db: Db, eventIds: readonly string[]): Pro
     [eventIds],
   );
   return rows.filter((row) => row.room_id === row.target_room_id);
+}
+
+/** Which of some redactions name an event that is not theirs to redact: one of another room, or of another server's user. */
+export async function selectVoidRedactions(db: Db, eventIds: readonly string[]): Promise<Set<string>> {
+  const rows = await db.query<{
+    event_id: string;
+    recheck: SqlBool;
+    sender: string;
+    room_id: string;
+    target_sender: string;
+    target_room_id: string;
+  }>(
+    `SELECT r.event_id, r.recheck, e.sender, e.room_id, t.sender AS target_sender, t.room_id AS target_room_id
+     FROM redactions r JOIN events e ON e.event_id = r.event_id JOIN events t ON t.event_id = r.redacts
+     WHERE ${db.dialect.anyOf('r.event_id')}`,
+    [eventIds],
+  );
+  const isVoid = (row: (typeof rows)[number]): boolean =>
+    row.room_id !== row.target_room_id || (!!row.recheck && domainOf(row.sender) !== domainOf(row.target_sender));
+  return new Set(rows.filter(isVoid).map((row) => row.event_id));
 }
 
 /** Whether an event lies in its place: the same event in another place is from another attempt to store it. */

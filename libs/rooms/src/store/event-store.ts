@@ -3,7 +3,7 @@ import { Database, type Db } from '@rookery/database';
 import { eventFromRow, redactEvent, roomVersionRules, type RoomEvent, type RoomVersionRules } from '@rookery/events';
 import { domainOf } from '@rookery/matrix-types';
 import { Cache, Config } from '@rookery/platform';
-import { type EventRow, selectEvents, selectRedactions } from './event-store.query.js';
+import { type EventRow, selectEvents, selectRedactions, selectVoidRedactions } from './event-store.query.js';
 import { selectRemovalRedactions } from './removal-redactions.query.js';
 import type { ClientTransaction, StoredEvent } from '../model/stored-event.js';
 
@@ -107,6 +107,24 @@ export class EventStore {
 
   async one(eventId: string): Promise<StoredEvent | undefined> {
     return this.#cache.get(eventId)?.stored ?? (await this.many([eventId])).get(eventId);
+  }
+
+  /**
+   * The events without redactions that do not count: of an event of another room, or of what their sender may not redact. Whoever
+   * is told of such a redaction takes it for one. One query, where it is not known without.
+   * @spec rooms/v3#handling-redactions
+   */
+  async withoutVoidRedactions(entries: readonly StoredEvent[]): Promise<readonly StoredEvent[]> {
+    const doubtful: string[] = [];
+    for (const { event } of entries) {
+      if (event.type !== 'm.room.redaction' || event.redacts === undefined) continue;
+      const target = this.peek(event.redacts)?.event;
+      const isOwn = target?.roomId === event.roomId && sameServer(event.sender, target.sender);
+      if (!isOwn) doubtful.push(event.eventId);
+    }
+    if (doubtful.length === 0) return entries;
+    const without = await selectVoidRedactions(this.database, doubtful);
+    return without.size === 0 ? entries : entries.filter(({ event }) => !without.has(event.eventId));
   }
 
   /** The protocol's part of {@link many}. */

@@ -176,6 +176,14 @@ export async function selectUnusedGroups(db: Db, roomId: string, limit: number):
   return rows.map((row) => row.id);
 }
 
+/** Users of this server who ever had to do with a room. */
+export async function selectUsersOf(db: Db, roomId: string): Promise<string[]> {
+  const rows = await db.query<{ user_id: string }>('SELECT user_id FROM local_current_membership WHERE room_id = ?', [
+    roomId,
+  ]);
+  return rows.map((row) => row.user_id);
+}
+
 /** Deletes what is left of a room once its events and state groups are gone. */
 export async function deleteRoomRows(tx: Tx, roomId: string): Promise<void> {
   for (const table of roomTables) await tx.run(`DELETE FROM ${table} WHERE room_id = ?`, [roomId]);

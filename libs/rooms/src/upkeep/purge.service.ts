@@ -2,6 +2,7 @@ import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { MatrixError } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
+import { deleteAccountDataOfRoom } from '@rookery/users';
 import { RoomHooks } from '../hooks.js';
 import { EventPersister } from '../pipeline/event-persister.js';
 import { EventStore } from '../store/event-store.js';
@@ -17,6 +18,7 @@ import {
   selectPurgePlace,
   selectSomeEvents,
   selectUnusedGroups,
+  selectUsersOf,
   setAside,
 } from './purge.query.js';
 import { RoomTasks, TaskInterrupted } from './room-tasks.js';
@@ -105,6 +107,8 @@ export class PurgeService implements OnModuleInit {
       await this.database.write(
         async (tx) => {
           for (const hook of this.hooks.all) await hook.onRoomPurged?.(tx, roomId);
+          // Tags and what else they keep about it; nobody could see or delete it any more.
+          await deleteAccountDataOfRoom(tx, roomId, await selectUsersOf(tx, roomId));
           await deleteRoomRows(tx, roomId);
         },
         { name: 'purge_room', erase: true },

@@ -2,7 +2,7 @@ import { databaseMigrations } from '@rookery/database';
 import { parseEventFilter } from '@rookery/matrix-types';
 import { replicationMigrations } from '@rookery/replication';
 import { eachDatabase, eventually, FakeClock, type TestDatabase } from '@rookery/testing';
-import { usersMigrations } from '@rookery/users';
+import { AccountDataService, usersMigrations } from '@rookery/users';
 import { type CreateRoomRequest, RoomCreation } from '../creation/room-creation.service.js';
 import { RoomReadingService } from '../history/room-reading.service.js';
 import { JoinService } from '../membership/join.service.js';
@@ -108,6 +108,8 @@ eachDatabase('upkeep of rooms', (open) => {
     const roomId = await create({ preset: 'public_chat', room_alias_name: 'doomed' });
     await rooms.get(JoinService).join(bob, roomId);
     await say(bob, roomId, 'last words');
+    const accountData = rooms.get(AccountDataService);
+    await accountData.setTag(bob.userId, roomId, 'u.doomed', {}, { requester: bob });
     const id = await rooms.get(RoomShutdown).start(roomId, {
       requesterId: '@admin:example.org',
       newRoomUserId: '@admin:example.org',
@@ -122,6 +124,7 @@ eachDatabase('upkeep of rooms', (open) => {
       result: { failed_to_kick_users: [], local_aliases: ['#doomed:example.org'] },
     });
     expect([...(task!.result!['kicked_users'] as string[])].sort()).toEqual([alice.userId, bob.userId]);
+    expect(await accountData.forRooms(bob.userId, [roomId])).toEqual([]);
     expect(Object.values(await rowsOf(roomId)).every((count) => count === 0)).toBe(true);
     const newRoomId = task!.result!['new_room_id'] as string;
     expect(await rooms.get(MembershipReader).currentOf(newRoomId, bob.userId)).toBe('join');

@@ -130,6 +130,12 @@ export async function roomCount(db: Db, userId: string, roomId: string): Promise
   );
 }
 
+/** Forgets what some users keep about a room. */
+export async function deleteAccountDataOfRoom(tx: Tx, roomId: string, userIds: readonly string[]): Promise<void> {
+  if (userIds.length === 0) return;
+  await tx.run(`DELETE FROM room_account_data WHERE ${tx.dialect.anyOf('user_id')} AND room_id = ?`, [userIds, roomId]);
+}
+
 /** Forgets all account data, filters and ignored users of a user. */
 export async function deleteAccountDataOf(tx: Tx, userId: string): Promise<void> {
   await tx.run('DELETE FROM account_data WHERE user_id = ?', [userId]);

@@ -67,6 +67,16 @@ export async function userOfThreepid(db: Db, medium: string, address: string): P
   )?.user_id;
 }
 
+/** Whether an address is a user's, and stays so until the transaction ends. @param address in its canonical form */
+export async function holdsAddress(tx: Tx, userId: string, medium: string, address: string): Promise<boolean> {
+  const lock = tx.dialect.name === 'postgres' ? ' FOR KEY SHARE' : '';
+  const row = await tx.get<{ user_id: string }>(
+    `SELECT user_id FROM user_threepids WHERE medium = ? AND address = ?${lock}`,
+    [medium, address],
+  );
+  return row?.user_id === userId;
+}
+
 /** Remembers that an identity server was told of an address. */
 export async function recordBinding(
   tx: Tx,
