@@ -12,7 +12,6 @@ const unfilled: Readonly<Record<string, string>> = {
   synapse_util_metrics_block_: 'no blocks are measured: a profiler tells more',
   synapse_util_caches_response_cache: 'no cache of whole answers counts its look-ups',
   synapse_util_caches_cache_pending: 'no cache counts look-ups that wait',
-  synapse_util_caches_cache_size_bytes: 'sizes in memory are not known',
   synapse_external_cache_: 'there is no cache beside the process',
   synapse_replication_tcp_: 'there is one process',
   synapse_outgoing_replication_requests: 'there is one process',
@@ -45,6 +44,7 @@ const unfilled: Readonly<Record<string, string>> = {
   synapse_api_auth_delegated_introspection_response: 'requests sent are counted together',
   // There where they are switched on only.
   synapse_federation_known_servers: 'where metrics_flags asks for it',
+  synapse_util_caches_cache_size_bytes: 'where caches.track_memory_usage asks for it',
   synapse_admin_mau_: 'where monthly active users are counted',
 };
 

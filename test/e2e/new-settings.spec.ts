@@ -1,3 +1,4 @@
+import { connect } from 'node:net';
 import { createTestHomeserver, eventually, FakeClock, type TestHomeserver, type TestUser } from '@rookery/testing';
 import { createRoom, databases, join, nextTransaction, outcome, say } from './rooms/rooms-client.js';
 
@@ -122,6 +123,37 @@ describe.each(databases)('settings (%s)', (database) => {
     await set({ enable_ephemeral_messages: true });
     await clock.advance(120_000);
     expect(await content(kept)).toMatchObject({ body: 'kept' });
+  });
+
+  it('caches: answers to syncs of clients that went away are kept for a while, and memory is told', async () => {
+    const port = Number(new URL(homeserver.baseUrl).port);
+    const names = ['client', 'federation', 'metrics'];
+    const listener = { port, bind_addresses: ['127.0.0.1'], type: 'http', resources: [{ names }] };
+    const caches = { sync_response_cache_duration: '1m', track_memory_usage: true };
+    await set({ caches, enable_metrics: true, listeners: [listener] });
+    // More than the system takes of an answer before anybody reads it.
+    for (let i = 0; i < 16; i++) {
+      const roomId = await createRoom(alice);
+      await Promise.all(Array.from({ length: 10 }, () => say(alice, roomId, 'x'.repeat(60_000))));
+    }
+    const page = async (): Promise<string> => (await fetch(`${homeserver.baseUrl}/_synapse/metrics`)).text();
+    const kept = async (what: string): Promise<number> =>
+      Number(new RegExp(`^synapse_util_caches_cache_${what}\\{name="sync".*\\} (\\d+)$`, 'm').exec(await page())?.[1]);
+    const sync = async (): Promise<unknown> => (await alice.request('GET', '/sync')).body['next_batch'];
+    await sync();
+    expect(await kept('size')).toBe(0);
+    const socket = connect(port, '127.0.0.1').pause();
+    socket.on('error', () => undefined);
+    const path = '/_matrix/client/v3/sync';
+    socket.write(`GET ${path} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${alice.accessToken}\r\n\r\n`);
+    await eventually(async () => /in_flight_requests_count\{[^}]*servlet="Sync/.test(await page()));
+    socket.resetAndDestroy();
+    await eventually(async () => (await kept('size')) > 9_000_000);
+    expect(await kept('size_bytes')).toBeGreaterThan(9_000_000);
+    await createRoom(alice);
+    const first = await sync();
+    expect(await kept('size')).toBe(0);
+    expect(await sync()).not.toBe(first);
   });
 
   it('matrix_rtc.transports: a WebSocket will do', async () => {

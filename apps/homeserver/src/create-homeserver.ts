@@ -35,6 +35,7 @@ import {
 import { guardProcess, type ModuleEntry, moduleEntriesOf, ModuleHost } from '@rookery/module-host';
 import {
   BackgroundTasks,
+  CacheTuner,
   Clock,
   type Config,
   describeProblem,
@@ -446,6 +447,13 @@ export class Homeserver {
         await this.#http?.nest.close();
         await bus.close();
       },
+    });
+
+    const tuner = new CacheTuner(config, clock, logger.child('caches'));
+    lifecycle.on('streams', {
+      ...{ name: 'memory of caches', everyProcess: true },
+      start: () => tuner.start(),
+      stop: () => tuner.stop(),
     });
 
     lifecycle.on('listen', { name: 'roles', start: () => roles.start(), stop: () => roles.stop() });

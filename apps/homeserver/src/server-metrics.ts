@@ -1,5 +1,5 @@
 import type { BackgroundUpdates, Database, StatementObserver, TransactionReport } from '@rookery/database';
-import { cacheReports, type Clock, type Config, LogContext, type Metrics } from '@rookery/platform';
+import { cacheBytes, cacheReports, type Clock, type Config, LogContext, type Metrics } from '@rookery/platform';
 import { domainOf } from '@rookery/matrix-types';
 import type { EphemeralHooks, PresenceService } from '@rookery/ephemeral';
 import type { Notifier } from '@rookery/replication';
@@ -70,6 +70,11 @@ function showCaches(metrics: Metrics, config: Config): void {
   metrics.gauge('synapse_util_caches_cache_max_size', (gauge) => {
     for (const { name, maxSize } of cacheReports(config)) gauge.set({ name }, maxSize);
   });
+  if (config.get('caches.track_memory_usage')) {
+    metrics.gauge('synapse_util_caches_cache_size_bytes', (gauge) => {
+      for (const [name, bytes] of cacheBytes(config)) gauge.set({ name }, bytes);
+    });
+  }
   metrics.gauge('synapse_util_caches_cache_evicted_size', (gauge) => {
     for (const { name, evicted } of cacheReports(config)) gauge.set({ name, reason: 'size' }, evicted);
   });

@@ -1,6 +1,7 @@
 /** Configuration, logging, metrics, clock, lifecycle. */
 export { type BackgroundTask, BackgroundTasks } from './background/background-tasks.js';
-export { Cache, cacheReports } from './caches/caches.js';
+export { CacheTuner } from './caches/cache-tuner.js';
+export { Cache, cacheBytes, cacheReports } from './caches/caches.js';
 export { Clock, SystemClock, type Timer } from './clock.js';
 export { eachLimit } from './concurrency/each-limit.js';
 export { KeyedCounter } from './concurrency/keyed-counter.js';

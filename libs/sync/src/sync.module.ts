@@ -5,6 +5,7 @@ import { PushModule } from '@rookery/push';
 import { RoomsModule } from '@rookery/rooms';
 import { UsersModule } from '@rookery/users';
 import { RoomFactsCache } from './caches/room-facts.js';
+import { KeptAnswers } from './request/kept-answers.js';
 import { LegacySyncController } from './legacy/legacy-sync.controller.js';
 import { LegacySyncService } from './legacy/legacy-sync.service.js';
 import { SlidingConnections } from './sliding/connections.js';
@@ -28,6 +29,7 @@ import { SyncService } from './sync.service.js';
   imports: [SectionsModule, UsersModule, RoomsModule, PushModule, EphemeralModule, E2eeModule],
   controllers: [SyncController, SlidingSyncController, ThreadUpdatesController, LegacySyncController],
   providers: [
+    KeptAnswers,
     SyncResponses,
     SyncService,
     LegacySyncService,

@@ -6,6 +6,7 @@ import { Clock, Logger } from '@rookery/platform';
 import { Notifier } from '@rookery/replication';
 import type { SyncFilter } from '@rookery/matrix-types';
 import { FullAnswers } from './request/full-answers.js';
+import { KeptAnswers } from './request/kept-answers.js';
 import {
   formatSyncToken,
   parseSyncToken,
@@ -63,6 +64,7 @@ export class SyncService {
     private readonly clock: Clock,
     private readonly logger: Logger,
     positions: SyncPositions,
+    private readonly kept: KeptAnswers,
   ) {
     positions.use((text) => this.#upToHead(parseSyncToken(text)));
     this.#full = new FullAnswers(clock);
@@ -116,6 +118,7 @@ export class SyncService {
     const deadlineMs = this.clock.monotonicMs() + asked.timeoutMs;
     const request = asked.since === undefined ? asked : { ...asked, since: await this.placed(asked.since, signal) };
     const mayWait = request.since !== undefined && !request.fullState;
+    if (!mayWait && request.asText === true) return this.#whole(request, signal);
     for (;;) {
       const leftMs = deadlineMs - this.clock.monotonicMs();
       // The wait begins before the reading, so that nothing falls between the two.
@@ -123,8 +126,7 @@ export class SyncService {
         mayWait && leftMs > 0 ? this.notifier.begin(request.userId, { timeoutMs: leftMs, signal }) : undefined;
       try {
         const context = this.#context(request);
-        const asText = request.asText === true && !mayWait;
-        const build = (): Promise<SyncResponse> => this.responses.build(context, asText);
+        const build = (): Promise<SyncResponse> => this.responses.build(context, false);
         const response = await (mayWait ? build() : this.#full.run(build));
         const answer = { next_batch: formatSyncToken(response.next), ...response.body };
         if (!response.isEmpty || wait === undefined) return answer;
@@ -133,6 +135,17 @@ export class SyncService {
         wait?.end();
       }
     }
+  }
+
+  /** An answer that tells everything. It takes long: a client that did not wait for it finds it when it asks again. */
+  #whole(request: SyncRequest, signal: AbortSignal): Promise<JsonObject> {
+    const { userId, deviceId, isGuest, since, filter, fullState, useStateAfter } = request;
+    const asked = [deviceId, isGuest, since, filter, fullState, useStateAfter];
+    const make = async (): Promise<JsonObject> => {
+      const response = await this.#full.run(() => this.responses.build(this.#context(request), true));
+      return { next_batch: formatSyncToken(response.next), ...response.body };
+    };
+    return this.kept.get(userId, asked, signal, make);
   }
 
   #context(request: SyncRequest): SyncContext {

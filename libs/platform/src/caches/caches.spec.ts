@@ -1,5 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises';
-import { Cache, cacheReports, Config } from '../index.js';
+import { FakeClock } from '@rookery/testing';
+import { Cache, cacheBytes, cacheReports, CacheTuner, Config, SilentLogger } from '../index.js';
 
 const config = (caches: object): Config => Config.fromObject({ server_name: 'a.test', caches });
 
@@ -75,5 +76,53 @@ describe('Cache', () => {
     await pause(1_300);
     expect(forgetful.get('a')).toBeUndefined();
     expect(keeping.get('a')).toBe('b');
+  });
+});
+
+describe('the memory of caches', () => {
+  const tuned = { max_cache_memory_usage: 1_000_000, target_cache_memory_usage: 900_000, min_cache_ttl: '1m' };
+
+  it('is told about, by what an entry is made of', () => {
+    const settings = config({ global_factor: 1 });
+    const texts = new Cache<number, string>(settings, 'texts', { invalidation: 'never', max: 100 });
+    for (let n = 0; n < 10; n++) texts.set(n, 'x'.repeat(10_000));
+    const buffers = new Cache<number, object>(settings, 'objects', { invalidation: 'never', max: 100 });
+    for (let n = 0; n < 10; n++) buffers.set(n, { list: [new Uint8Array(5_000), new Map([['a', 'b'.repeat(5_000)]])] });
+    const bytes = cacheBytes(settings);
+    for (const name of ['texts', 'objects']) {
+      expect(bytes.get(name)).toBeGreaterThan(100_000);
+      expect(bytes.get(name)).toBeLessThan(110_000);
+    }
+  });
+
+  it('goes down when there is too much, by what nobody has used for long', async () => {
+    const { now } = performance;
+    let ms = 10_000_000;
+    performance.now = () => (ms += 0.001);
+    const clock = new FakeClock();
+    const settings = config({ global_factor: 1, expire_caches: false, cache_autotuning: tuned });
+    const cache = new Cache<number, string>(settings, 'texts', { invalidation: 'never', max: 1_000 });
+    for (let n = 0; n < 20; n++) cache.set(n, 'x'.repeat(10_000));
+    ms += 120_000;
+    for (let n = 0; n < 5; n++) cache.get(n);
+    let live: number | undefined = 990_000;
+    const measure = () => ({ take: () => live, stop: () => {} });
+    const tuner = new CacheTuner(settings, clock, new SilentLogger(), measure);
+    tuner.start();
+    await clock.advance(15_000);
+    expect(cache.size).toBe(20);
+    // Half of what the caches hold.
+    live = 1_000_001;
+    await clock.advance(15_000);
+    expect(cache.size).toBe(10);
+    live = 50_000_000;
+    await clock.advance(15_000);
+    // What was used a moment ago stays.
+    expect([...Array(20).keys()].filter((n) => cache.peek(n) !== undefined)).toEqual([0, 1, 2, 3, 4]);
+    live = undefined;
+    await clock.advance(15_000);
+    tuner.stop();
+    expect(clock.pendingTimers).toBe(0);
+    performance.now = now;
   });
 });

@@ -1,5 +1,6 @@
 import { LRUCache } from 'lru-cache';
 import type { Config } from '../config/config.js';
+import { roughBytes } from './memory.js';
 
 /**
  * When what an entry says ceases to be true, and what becomes of it then.
@@ -51,6 +52,33 @@ export function cacheReports(config: Config): CacheReport[] {
   return [...byName.values()];
 }
 
+/** About how much memory the caches of the server with these settings hold, bytes by name; estimated from some of their entries. */
+export function cacheBytes(config: Config): Map<string, number> {
+  const byName = new Map<string, number>();
+  for (const cache of ofServers.get(config) ?? []) {
+    const { name } = cache.report();
+    byName.set(name, (byName.get(name) ?? 0) + Math.round(cache.size * cache.bytesPerEntry()));
+  }
+  return byName;
+}
+
+/**
+ * Drops what was used longest ago, from every cache alike, until about so many bytes are free.
+ * @param idleMs what was used since is kept
+ */
+export function shedCaches(config: Config, bytes: number, idleMs: number): { entries: number; bytes: number } {
+  const caches = (ofServers.get(config) ?? []).map((cache) => ({ cache, perEntry: cache.bytesPerEntry() }));
+  const held = caches.reduce((sum, { cache, perEntry }) => sum + cache.size * perEntry, 0);
+  const share = held === 0 ? 0 : Math.min(1, bytes / held);
+  const shed = { entries: 0, bytes: 0 };
+  for (const { cache, perEntry } of caches) {
+    const dropped = cache.dropIdle(Math.ceil(cache.size * share), idleMs);
+    shed.entries += dropped;
+    shed.bytes += Math.round(dropped * perEntry);
+  }
+  return shed;
+}
+
 const together = (a: CacheReport, b: CacheReport): CacheReport => ({
   name: a.name,
   invalidation: a.invalidation,
@@ -61,6 +89,10 @@ const together = (a: CacheReport, b: CacheReport): CacheReport => ({
   evicted: a.evicted + b.evicted,
 });
 
+/** Longer than a server runs. */
+const foreverMs = 1_000 * 86_400_000;
+/** Entries looked at to estimate the memory of a cache. */
+const sampled = 50;
 const sweepMs = 60_000;
 const swept = new Set<WeakRef<Cache<Something, Something>>>();
 let sweeping: NodeJS.Timeout | undefined;
@@ -75,6 +107,8 @@ export class Cache<K extends Something, V extends Something> {
   #entries: LRUCache<K, V>;
   readonly #name: string;
   readonly #invalidation: Invalidation;
+  /** How long an entry stays without being used, milliseconds; undefined where nobody notes when it was. */
+  readonly #ttl: number | undefined;
   #lookups = 0;
   #hits = 0;
   #evicted = 0;
@@ -86,7 +120,11 @@ export class Cache<K extends Something, V extends Something> {
     const ofServer = ofServers.get(config);
     if (ofServer) ofServer.push(this as unknown as AnyCache);
     else ofServers.set(config, [this as unknown as AnyCache]);
-    const ttl = config.get('caches.expire_caches') ? config.get('caches.cache_entry_ttl') : 0;
+    const isTuned = config.get('caches.cache_autotuning.max_cache_memory_usage') !== undefined;
+    const untilGone = config.get('caches.expire_caches') ? config.get('caches.cache_entry_ttl') : 0;
+    // Where memory is watched, it matters when an entry was used.
+    const ttl = untilGone > 0 ? untilGone : isTuned ? foreverMs : 0;
+    this.#ttl = ttl > 0 ? ttl : undefined;
     const make = (): LRUCache<K, V> => {
       const factor = config.get('caches.per_cache_factors')[name] ?? config.get('caches.global_factor');
       const max = typeof bounds.max === 'number' ? bounds.max : bounds.max();
@@ -144,6 +182,31 @@ export class Cache<K extends Something, V extends Something> {
 
   clear(): void {
     this.#entries.clear();
+  }
+
+  /** About how much memory an entry holds, bytes: the mean of some of those that were used last. */
+  bytesPerEntry(): number {
+    let count = 0;
+    let bytes = 0;
+    for (const [key, value] of this.#entries.entries()) {
+      bytes += roughBytes(key) + roughBytes(value);
+      if ((count += 1) === sampled) break;
+    }
+    // What a class hides cannot be seen from here; where entries are measured in bytes, at least that much is there.
+    return count === 0 ? 0 : Math.max(bytes / count, this.#entries.calculatedSize / this.#entries.size);
+  }
+
+  /** Drops up to `count` of the entries that were used longest ago, and not within `idleMs`. @returns how many */
+  dropIdle(count: number, idleMs: number): number {
+    const doomed: K[] = [];
+    for (const key of this.#entries.rkeys()) {
+      if (doomed.length === count) break;
+      const age = this.#ttl === undefined ? 0 : this.#ttl - this.#entries.getRemainingTTL(key);
+      if (age < idleMs) break;
+      doomed.push(key);
+    }
+    for (const key of doomed) this.#entries.delete(key);
+    return doomed.length;
   }
 
   /** What it has done so far. */

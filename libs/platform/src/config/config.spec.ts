@@ -1,6 +1,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { Config } from './config.js';
 import { checkConfig, loadConfig, type LoadOptions } from './load.js';
 import { ConfigError, describeProblem } from './problem.js';
 
@@ -201,6 +202,16 @@ const refusals: [name: string, lines: string, expected: string[]][] = [
     'two databases settings',
     'database: {name: psycopg2}\ndatabases: {a: {name: psycopg2}}',
     ['error homeserver.yaml:4: databases: set either database or databases'],
+  ],
+  [
+    'a database of its own for state',
+    'databases: {a: {name: psycopg2, data_stores: [main]}, b: {name: psycopg2, data_stores: state}}',
+    ['error homeserver.yaml:3: databases: main and state must lie in the same database: events and'],
+  ],
+  [
+    'a room version of an experiment',
+    'experimental_features: {msc4242_enabled: true, msc1767_enabled: false}',
+    ['error homeserver.yaml:3: experimental_features.msc4242_enabled: the room version of this experiment'],
   ],
   [
     'a listener with port and path',
@@ -516,4 +527,17 @@ describe('warnings', () => {
     expect(loadConfig([file], { env: {} }).get('max_mau_value')).toBe(2);
     expect(problemsOf('max_mau_value: 1\nmax_mau_value: x')[0]).toContain('error homeserver.yaml:4: max_mau_value');
   });
+});
+
+it('databases: one that holds everything is the database', () => {
+  const args = { user: 'u', dbname: 'd' };
+  const stores = { name: 'psycopg2', args, txn_limit: 7, allow_unsafe_locale: true };
+  const config = Config.fromObject({ databases: { all: stores, none: { ...stores, data_stores: [] } } });
+  expect([config.get('database.name'), config.get('database.args'), config.get('database.txn_limit')]).toEqual([
+    'psycopg2',
+    args,
+    7,
+  ]);
+  expect(config.get('database.allow_unsafe_locale')).toBe(true);
+  expect(config.warnings).toEqual([]);
 });

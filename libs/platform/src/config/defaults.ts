@@ -43,6 +43,7 @@ export function applyDependentDefaults(draft: Draft): void {
   silent('federation_sender_instances', valueOf(draft, 'send_federation') === false ? [] : ['master']);
   oldDuty(draft, 'update_user_directory', 'update_user_directory_from_worker', 'synapse.app.user_dir');
   oldDuty(draft, 'notify_appservices', 'notify_appservices_from_worker', 'synapse.app.appservice');
+  oneOfDatabases(draft);
   sqliteFile(draft);
 
   silent('http_proxy', env['http_proxy'] || env['HTTP_PROXY'] || undefined);
@@ -69,6 +70,17 @@ function oldDuty(
 ): void {
   if (valueOf(draft, old) !== false || draft.given.has(now)) return;
   draft.values.set(now, valueOf(draft, 'worker_app') === app ? valueOf(draft, 'worker_name') : app);
+}
+
+/** Where `databases` puts everything into one, that is the database. */
+function oneOfDatabases(draft: Draft): void {
+  const all = Object.values(valueOf(draft, 'databases') ?? {}).filter((one) => one.data_stores.includes('main'));
+  const [one] = all;
+  if (one === undefined || all.length > 1 || !one.data_stores.includes('state')) return;
+  draft.values.set('database.name', one.name);
+  draft.values.set('database.args', one.args);
+  draft.values.set('database.txn_limit', one.txn_limit);
+  draft.values.set('database.allow_unsafe_locale', one.allow_unsafe_locale);
 }
 
 function sqliteFile(draft: Draft): void {

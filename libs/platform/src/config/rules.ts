@@ -198,10 +198,11 @@ const generalRules: readonly Rule[] = [
     if (stores === undefined) return undefined;
     if (given('database')) return 'set either database or databases, not both';
     const held = Object.values(stores).flatMap((one) => one.data_stores);
-    if (Object.values(stores).some((one) => one.name !== 'psycopg2'))
-      return 'several databases must be PostgreSQL (name: psycopg2)';
-    return held.filter((one) => one === 'main').length !== 1 || held.filter((one) => one === 'state').length !== 1
-      ? 'the data stores main and state must each lie in exactly one database'
+    if (held.filter((one) => one === 'main').length !== 1 || held.filter((one) => one === 'state').length !== 1)
+      return 'the data stores main and state must each lie in exactly one database';
+    return Object.values(stores).some((one) => one.data_stores.includes('main') !== one.data_stores.includes('state'))
+      ? 'main and state must lie in the same database: events and the state before them are stored in one transaction here. Move the ' +
+          'tables of state (state_groups, state_groups_state, state_group_edges) into the main database, and write one entry'
       : undefined;
   }),
   rule(['room_invite_state_types'], ({ get, given }) =>
@@ -219,6 +220,11 @@ const generalRules: readonly Rule[] = [
       `${open.server_name} needs verify_keys (or accept_keys_insecurely) while federation_verify_certificates is false`
     );
   }),
+  ...(['experimental_features.msc1767_enabled', 'experimental_features.msc4242_enabled'] as const).map((name) =>
+    rule([name], ({ get }) =>
+      get(name) ? 'the room version of this experiment does not exist here: leave it out' : undefined,
+    ),
+  ),
   rule(['experimental_features.msc3890_enabled', 'experimental_features.msc3391_enabled'], ({ get }) =>
     get('experimental_features.msc3890_enabled') && !get('experimental_features.msc3391_enabled')
       ? 'needs experimental_features.msc3391_enabled'

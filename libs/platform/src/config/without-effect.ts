@@ -3,15 +3,6 @@ import type { SettingName } from './table.js';
 /** Settings that are understood and checked, but that nothing reads yet. The list may only shrink. */
 export const withoutEffect: ReadonlySet<SettingName> = new Set<SettingName>([
   'auto_accept_invites.worker_to_run_on',
-  'caches.cache_autotuning.max_cache_memory_usage',
-  'caches.cache_autotuning.min_cache_ttl',
-  'caches.cache_autotuning.target_cache_memory_usage',
-  'caches.sync_response_cache_duration',
-  'caches.track_memory_usage',
-  'databases',
-  'experimental_features.msc1767_enabled',
-  'experimental_features.msc4222_enabled',
-  'experimental_features.msc4242_enabled',
   'federation_sender_instances',
   'instance_map',
   'manhole',

@@ -3,7 +3,7 @@ import { optional, setting } from '../setting.js';
 
 const features = {
   msc1763_enabled: 'Endpoint that tells the retention policy.',
-  msc1767_enabled: 'Room version with extensible events.',
+  msc1767_enabled: 'Room version with extensible events; there is none here, so that true is refused.',
   msc2409_to_device_messages_enabled: 'To-device messages for application services.',
   msc2654_enabled: 'Unread counts.',
   msc2666_enabled: 'Unstable form of mutual rooms.',
@@ -33,9 +33,8 @@ const features = {
   msc4169_enabled: 'Telling clients of redacting through the send endpoint, which is there anyway.',
   msc4210_enabled:
     'Push rules without mentions by a name in the text: `m.mentions` alone counts, as since Matrix 1.17.',
-  msc4222_enabled: 'State after the timeline in a sync; always on.',
   msc4235_enabled: 'Parameter `via` of the space hierarchy.',
-  msc4242_enabled: 'Room version with a graph of state.',
+  msc4242_enabled: 'Room version with a graph of state; there is none here, so that true is refused.',
   msc4263_limit_key_queries_to_users_who_share_rooms: 'Keys are shown only to users in a common room.',
   msc4267_enabled: 'Capability that tells that leaving forgets.',
   msc4277_enabled: 'Reports are answered alike, whether or not there is what they are about.',
@@ -57,6 +56,9 @@ export const experimentalSettings = {
   ...(Object.fromEntries(
     Object.entries(features).map(([name, doc]) => [`experimental_features.${name}`, off(doc)]),
   ) as Flags),
+  'experimental_features.msc4222_enabled': setting(k.flag, false, 'State after the timeline in a sync.', {
+    meaningless: 'clients that ask for it get it, as specified since Matrix 1.16',
+  }),
   'experimental_features.msc3575_enabled': setting(k.flag, true, 'Simplified sliding sync.', { since: '1.114' }),
   'experimental_features.msc3866': setting(
     k.object({

@@ -30,7 +30,7 @@ export const storageSettings = {
         data_stores: k.field(k.list(k.oneOf('main', 'state'), { one: true }), ['main', 'state'], 'What lies in it.'),
       }),
     ),
-    'Several PostgreSQL databases, by name.',
+    'The database as one of several, by name. Events and the state before them are stored in one transaction, so that main and state lie in the same one.',
     { rule: 'Not together with `database`.', secret: true },
   ),
   database_path: optional(k.path, 'Old form of the file of SQLite.', { deprecated: 'write database.args.database' }),
@@ -54,10 +54,17 @@ export const storageSettings = {
   'caches.sync_response_cache_duration': setting(
     k.duration,
     120_000,
-    'How long the answer to a sync is kept for a client that asks again.',
+    'How long the answer to an initial or full sync is kept for a client that went away before it had it, and asks again.',
   ),
-  'caches.track_memory_usage': setting(k.flag, false, 'Measure the memory of caches.'),
-  'caches.cache_autotuning.max_cache_memory_usage': optional(k.size, 'Memory above which caches shrink.'),
+  'caches.track_memory_usage': setting(
+    k.flag,
+    false,
+    'Show about how much memory caches hold as the metric `synapse_util_caches_cache_size_bytes`.',
+  ),
+  'caches.cache_autotuning.max_cache_memory_usage': optional(
+    k.size,
+    'Memory of the whole process, measured after a garbage collection, above which caches shrink.',
+  ),
   'caches.cache_autotuning.target_cache_memory_usage': optional(k.size, 'Memory down to which they shrink.'),
   'caches.cache_autotuning.min_cache_ttl': optional(k.duration, 'What is kept in any case.', {
     rule: 'The three `cache_autotuning` settings go together.',
