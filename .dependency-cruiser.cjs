@@ -69,18 +69,27 @@ module.exports = {
     ),
     rule(
       'drivers-behind-the-database',
-      { path: '^(libs|apps)/', pathNot: `${spec}|^libs/(database|testing)/` },
+      { path: '^(libs|apps)/', pathNot: `${spec}|^libs/(database|testing|typeorm)/` },
       { path: 'node_modules/(typeorm|pg|better-sqlite3)/' },
     ),
     rule(
       'examples-see-only-the-module-api',
       { path: '^modules-examples/' },
-      { path: '^(libs|apps)/', pathNot: '^libs/(module-api|matrix-types|passport|testing)/src/index\\.ts$' },
+      {
+        path: '^(libs|apps)/',
+        pathNot: '^libs/(module-api|matrix-types|passport|nest|typeorm|testing)/src/index\\.ts$',
+      },
     ),
     rule(
       'bridges-see-only-the-module-api',
-      { path: '^libs/passport/', pathNot: spec },
-      { path: '^(libs|apps)/', pathNot: '^libs/(passport/|(module-api|matrix-types)/src/index\\.ts$)' },
+      { path: '^libs/(passport|nest|typeorm)/', pathNot: spec },
+      { path: '^(libs|apps)/', pathNot: '^libs/($1/|(module-api|matrix-types)/src/index\\.ts$)' },
+    ),
+    // Who does not use them pays for them neither with memory nor with time.
+    rule(
+      'bridges-are-for-modules',
+      { path: '^(libs|apps)/', pathNot: `${spec}|^libs/(passport|nest|typeorm)/` },
+      { path: '^libs/(passport|nest|typeorm)/' },
     ),
     rule(
       'testing-is-for-tests',

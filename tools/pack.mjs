@@ -22,6 +22,8 @@ const forWhom = {
   '@rookery/testing': 'servers for the tests of modules',
   '@rookery/create-module': 'writes the package of a new module',
   '@rookery/passport': 'Passport strategies as sign-in providers',
+  '@rookery/nest': 'modules written as Nest modules',
+  '@rookery/typeorm': 'entities, repositories and migrations for the tables of modules',
 };
 
 const packages = ['libs', 'apps'].flatMap((group) =>

@@ -64,6 +64,8 @@ for (const { folder, manifest } of packages) {
   }
   const dependencies = {};
   for (const name of [...used].sort()) {
+    // What a package shares with those who use it, they install.
+    if (manifest.peerDependencies?.[name]) continue;
     if (folderOf.has(name)) dependencies[name] = manifest.private ? '*' : '0.1.0';
     else if (pins[name]) dependencies[name] = pins[name];
     else stale.push(`${folder}: imports ${name}, which the root package.json does not pin`);

@@ -141,6 +141,14 @@ function installed(): ReadonlyMap<string, Map<string, Version>> {
     versions.set(manifest.version, { manifest, source: join(root, path) });
     all.set(manifest.name, versions);
   }
+  // A peer that may be missing, and that nobody has, would be looked for in vain.
+  for (const versions of all.values()) {
+    for (const { manifest } of versions.values()) {
+      const peers = manifest['peerDependencies'] as Record<string, string> | undefined;
+      const meta = manifest['peerDependenciesMeta'] as Record<string, { optional?: boolean }> | undefined;
+      for (const name of Object.keys(peers ?? {})) if (meta?.[name]?.optional && !all.has(name)) delete peers![name];
+    }
+  }
   return all;
 }
 

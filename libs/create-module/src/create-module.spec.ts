@@ -51,6 +51,21 @@ it('writes a module that compiles and whose own test passes in a real server', (
   expect(() => compile('-p', '.')).toThrow(/setings/);
 }, 120_000);
 
+it('writes a Nest module likewise', () => {
+  const place = join(folder, 'my-module');
+  createModule(place, 'my-module', 'nest');
+  symlinkSync(join(root, 'node_modules'), join(place, 'node_modules'));
+  const tsc = join(root, 'node_modules/typescript7/bin/tsc');
+  const compile = (...args: string[]): string => node([tsc, ...args], place, { NODE_OPTIONS: '' });
+  compile('-p', '.');
+  compile('-p', 'tsconfig.build.json');
+  const run = (): string => node(['--test', 'test/module.test.ts'], place, {});
+  expect(run()).toMatch(/pass 2/);
+  const compiled = join(place, 'dist/length.service.js');
+  writeFileSync(compiled, readFileSync(compiled, 'utf8').replace('this.settings.max_length', 'Infinity'));
+  expect(run).toThrow(/200 !== 403/);
+}, 120_000);
+
 it('uses the packages of the checkout that wrote it, for npm finds them nowhere else yet', () => {
   const place = join(folder, 'deep', 'my-module');
   createModule(place);

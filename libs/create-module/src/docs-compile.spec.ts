@@ -58,18 +58,24 @@ function fileOf(code: string): string {
     : `${imports}\nexport async function register() {\n${rest}\n}\n`;
 }
 
-it('the code of the pages for authors compiles against the module API', () => {
+const everyday = ['README.md', 'docs/modules/README.md', 'docs/modules/recipes.md'];
+const nest = ['docs/modules/nest.md', 'libs/nest/README.md', 'libs/typeorm/README.md'];
+
+it.each([
+  ['plain', everyday, 15],
+  ['nest', nest, 4],
+] as const)('the code of the pages for authors compiles against the module API (%s)', (style, pages, least) => {
   const folder = mkdtempSync(join(tmpdir(), 'rookery-docs-'));
   try {
-    for (const [path, content] of templateOf('docs', { api: '*', testing: '*' })) {
+    for (const [path, content] of templateOf('docs', { api: '*', testing: '*', nest: '*' }, style)) {
       if (path.startsWith('tsconfig')) writeFileSync(join(folder, path), content);
     }
     symlinkSync(join(root, 'node_modules'), join(folder, 'node_modules'));
     writeFileSync(join(folder, 'package.json'), '{ "type": "module" }');
     mkdirSync(join(folder, 'src'));
     writeFileSync(join(folder, 'src/surroundings.ts'), surroundings);
-    const blocks = ['README.md', 'docs/modules/README.md', 'docs/modules/recipes.md'].flatMap(blocksOf);
-    expect(blocks.length).toBeGreaterThan(15);
+    const blocks = pages.flatMap(blocksOf);
+    expect(blocks.length).toBeGreaterThan(least);
     for (const { name, code } of blocks) writeFileSync(join(folder, 'src', `${name}.ts`), fileOf(code));
     const tsc = join(root, 'node_modules/typescript7/bin/tsc');
     const options = { cwd: folder, encoding: 'utf8', env: { ...process.env, NODE_OPTIONS: '' } } as const;

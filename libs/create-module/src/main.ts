@@ -1,14 +1,14 @@
 import { parseArgs } from 'node:util';
 import { checkout, createModule, CreateModuleError } from './create-module.js';
 
-const usage = `Usage: npm create @rookery/module FOLDER [-- --name PACKAGE]
+const usage = `Usage: npm create @rookery/module FOLDER [-- --name PACKAGE] [--nest]
 
-Writes a typed Rookery module with a test that starts a real server.`;
+Writes a typed Rookery module with a test that starts a real server; with --nest as a Nest module.`;
 
 try {
   const { values, positionals } = parseArgs({
     allowPositionals: true,
-    options: { name: { type: 'string' }, help: { type: 'boolean', short: 'h' } },
+    options: { name: { type: 'string' }, nest: { type: 'boolean' }, help: { type: 'boolean', short: 'h' } },
   });
   const [folder, ...more] = positionals;
   if (values.help) {
@@ -17,7 +17,7 @@ try {
     console.error(usage);
     process.exitCode = 2;
   } else {
-    const files = createModule(folder, values.name);
+    const files = createModule(folder, values.name, values.nest ? 'nest' : 'plain');
     console.log(`${files.map((file) => `  ${file}`).join('\n')}
 
 Next:

@@ -2,7 +2,11 @@
 export interface Sources {
   readonly api: string;
   readonly testing: string;
+  readonly nest: string;
 }
+
+/** How a module is written: with functions, or as a Nest module. */
+export type Style = 'plain' | 'nest';
 
 /** What a module asks of the server that loads it. */
 const peerVersion = '^0.1.0';
@@ -11,23 +15,23 @@ const testing = '@rookery/testing';
 const quoted = `'${testing}'`;
 
 /** The files of a new module: path to text. */
-export function templateOf(packageName: string, sources: Sources): ReadonlyMap<string, string> {
+export function templateOf(packageName: string, sources: Sources, style: Style = 'plain'): ReadonlyMap<string, string> {
   const name = packageName.split('/').at(-1) ?? packageName;
+  const isNest = style === 'nest';
   return new Map([
-    ['package.json', packageJson(packageName, sources)],
-    ['tsconfig.json', tsconfig],
+    ['package.json', packageJson(packageName, sources, isNest)],
+    ['tsconfig.json', tsconfig(isNest)],
     ['tsconfig.build.json', tsconfigBuild],
     ['.gitignore', 'node_modules/\ndist/\n'],
     ['README.md', readme(packageName, name)],
-    ['src/index.ts', source(name)],
-    ['src/config.ts', config],
-    ['test/module.test.ts', test],
+    ...Object.entries(isNest ? nestSources(name) : { 'src/index.ts': source(name), 'src/config.ts': config }),
+    ['test/module.test.ts', isNest ? nestTest(name) : test],
   ]);
 }
 
 const json = (value: unknown): string => `${JSON.stringify(value, null, 2)}\n`;
 
-const packageJson = (name: string, sources: Sources): string =>
+const packageJson = (name: string, sources: Sources, isNest: boolean): string =>
   json({
     name,
     version: '0.1.0',
@@ -44,6 +48,8 @@ const packageJson = (name: string, sources: Sources): string =>
       test: 'npm run check && npm run build && node --test "test/*.test.ts"',
       prepublishOnly: 'npm test',
     },
+    // npm installs them once for all modules that ask for the same.
+    ...(isNest && { dependencies: { '@rookery/nest': sources.nest, ...nestPackages } }),
     peerDependencies: { '@rookery/module-api': peerVersion },
     devDependencies: {
       '@rookery/module-api': sources.api,
@@ -57,20 +63,35 @@ const packageJson = (name: string, sources: Sources): string =>
     allowScripts: { node: true },
   });
 
-const tsconfig = json({
-  compilerOptions: {
-    target: 'ES2024',
-    module: 'nodenext',
-    strict: true,
-    noUncheckedIndexedAccess: true,
-    verbatimModuleSyntax: true,
-    erasableSyntaxOnly: true,
-    skipLibCheck: true,
-    noEmit: true,
-    types: ['node'],
-  },
-  include: ['src', 'test'],
-});
+/** What modules written with Nest are built on. */
+const nestPackages = {
+  '@nestjs/common': '^12.5.0',
+  '@nestjs/core': '^12.5.0',
+  '@nestjs/platform-fastify': '^12.5.0',
+  'class-transformer': '^0.5.1',
+  'class-validator': '^0.15.1',
+  'reflect-metadata': '^0.2.2',
+  rxjs: '^7.8.2',
+};
+
+const tsconfig = (isNest: boolean): string =>
+  json({
+    compilerOptions: {
+      target: 'ES2024',
+      module: 'nodenext',
+      strict: true,
+      noUncheckedIndexedAccess: true,
+      verbatimModuleSyntax: true,
+      // Nest reads the types of constructors' parameters.
+      ...(isNest
+        ? { experimentalDecorators: true, emitDecoratorMetadata: true, strictPropertyInitialization: false }
+        : { erasableSyntaxOnly: true }),
+      skipLibCheck: true,
+      noEmit: true,
+      types: ['node'],
+    },
+    include: ['src', 'test'],
+  });
 
 const tsconfigBuild = json({
   extends: './tsconfig.json',
@@ -142,6 +163,92 @@ test('a long message is refused, a short one is sent', async () => {
   assert.equal(long.status, 403);
   assert.equal(long.body.errcode, 'M_FORBIDDEN');
   assert.equal((await send('2', 'Hello')).status, 200);
+});
+`;
+
+const nestSources = (name: string): Readonly<Record<string, string>> => ({
+  'src/index.ts': `import { Module } from '@nestjs/common';
+import { nestModule } from '@rookery/nest';
+import { LengthController } from './length.controller.js';
+import { LengthService } from './length.service.js';
+import { Settings } from './settings.js';
+
+@Module({ providers: [LengthService], controllers: [LengthController] })
+class LengthModule {}
+
+/** Refuses messages that are longer than the settings allow. */
+export default nestModule({
+  name: '${name}',
+  settings: Settings,
+  module: LengthModule,
+  webResource: '/_synapse/client/${name}',
+});
+`,
+  'src/settings.ts': `import { IsInt, IsString, Min } from 'class-validator';
+
+/** The \`config\` of the module's entry: what is wrong in it keeps the server from starting, and is shown with file and line. */
+export class Settings {
+  @IsInt()
+  @Min(1)
+  max_length = 1000;
+
+  /** What the sender reads. */
+  @IsString()
+  message = 'This message is too long';
+}
+`,
+  'src/length.service.ts': `import { Injectable } from '@nestjs/common';
+import { Codes, type EventVerdict, type ModuleEvent, NOT_SPAM } from '@rookery/module-api';
+import { CheckEventForSpam, MatrixLog } from '@rookery/nest';
+import { Settings } from './settings.js';
+
+@Injectable()
+export class LengthService {
+  refused = 0;
+
+  constructor(
+    private readonly settings: Settings,
+    private readonly log: MatrixLog,
+  ) {}
+
+  @CheckEventForSpam()
+  check(event: ModuleEvent): EventVerdict {
+    const { body } = event.content;
+    if (event.type !== 'm.room.message' || typeof body !== 'string' || body.length <= this.settings.max_length) return NOT_SPAM;
+    this.refused++;
+    this.log.info('Message refused', { sender: event.sender, length: body.length });
+    return { errcode: Codes.FORBIDDEN, message: this.settings.message };
+  }
+}
+`,
+  'src/length.controller.ts': `import { Controller, Get } from '@nestjs/common';
+import { ForUsers } from '@rookery/nest';
+import { LengthService } from './length.service.js';
+import { Settings } from './settings.js';
+
+/** GET /_synapse/client/${name}, with an access token. */
+@Controller()
+@ForUsers()
+export class LengthController {
+  constructor(
+    private readonly length: LengthService,
+    private readonly settings: Settings,
+  ) {}
+
+  @Get()
+  limit(): object {
+    return { max_length: this.settings.max_length, refused: this.length.refused };
+  }
+}
+`,
+});
+
+const nestTest = (name: string): string => `${test}
+test('the limit can be asked for', async () => {
+  const bob = await homeserver.registerUser('bob');
+  const { status, body } = await bob.request<{ max_length: number }>('GET', '/_synapse/client/${name}');
+  assert.equal(status, 200);
+  assert.equal(body.max_length, 10);
 });
 `;
 

@@ -30,6 +30,8 @@ beforeAll(async () => {
     'libs/matrix-types',
     'libs/module-api',
     'libs/passport',
+    'libs/nest',
+    'libs/typeorm',
     ...examples.map((name) => `modules-examples/${name}`),
   ];
   execFileSync(process.execPath, [tsc, '-b', ...folders, 'libs/module-host'], options);
@@ -59,7 +61,9 @@ const script = (module: string, config: unknown, question: string): string => `
   const host = new ModuleHost({ clock: new SystemClock(), logger: new SilentLogger(), configDir: process.cwd() });
   const entry = { module: '${module}', config: ${JSON.stringify(config)}, onError: 'deny', allowFederationTo: [] };
   const loaded = await host.import([entry]);
-  await host.start(loaded, offlineCapabilities({ serverName: 'example.org', publicBaseurl: 'https://example.org/' }));
+  const offline = offlineCapabilities({ serverName: 'example.org', publicBaseurl: 'https://example.org/' });
+  const run = (module, description, work) => work({ dialect: 'sqlite', query: async () => [], run: async () => 0 });
+  await host.start(loaded, { ...offline, tables: { ...offline.tables, run } });
   const context = callbackContext(undefined);
   const event = { eventId: '$1', type: 'm.room.message', content: { body: 'a casino' } };
   const answer = await (${question})(host.dispatcher, context, event);
@@ -116,6 +120,11 @@ const cases: Record<string, { config: unknown; question: string; answer: unknown
     question: `async (modules) => [...modules.identityProviders.keys()]`,
     answer: ['ldap'],
   },
+  'nest-welcome': {
+    config: { sender: 'concierge', text: 'Hello' },
+    question: `(modules, context, event) => modules.gate('checkEventForSpam', context, { ...event, content: { body: 'Hello' } })`,
+    answer: { allowed: false, errcode: 'M_FORBIDDEN', module: 'nest-welcome' },
+  },
   'oidc-login': {
     config: {
       providers: [{ id: 'a', name: 'A', issuer: 'https://id.example', client_id: 'a', client_secret: 'b' }],
@@ -132,6 +141,11 @@ const cases: Record<string, { config: unknown; question: string; answer: unknown
     config: { url: 'https://id.example/check' },
     question: `async (modules) => [...modules.loginTypes.keys()]`,
     answer: ['m.login.password'],
+  },
+  'room-notes': {
+    config: undefined,
+    question: `async (modules) => modules.webPrefixes`,
+    answer: ['/_synapse/client/notes'],
   },
   's3-media-storage': {
     config: undefined,

@@ -51,8 +51,13 @@ afterAll(async () => {
 it('everybody gets a whole package: words, licence, types for old and new, and nothing that leads nowhere', async () => {
   const place = newFolder('whole');
   writeFileSync(join(place, 'package.json'), '{"private": true}');
-  await succeed(place, 'npm', 'install', '@rookery/module-api', '@rookery/passport');
-  for (const name of ['module-api', 'passport', 'matrix-types']) {
+  await succeed(
+    place,
+    'npm',
+    'install',
+    ...['module-api', 'passport', 'nest', 'typeorm'].map((name) => `@rookery/${name}`),
+  );
+  for (const name of ['module-api', 'passport', 'nest', 'typeorm', 'matrix-types']) {
     const inside = join(place, 'node_modules/@rookery', name);
     const manifest = JSON.parse(readFileSync(join(inside, 'package.json'), 'utf8')) as Record<string, unknown>;
     expect(manifest).toMatchObject({
