@@ -28,7 +28,7 @@ interface Waiting {
 }
 
 /** What one subscriber has before it. */
-class Lane<Result> {
+class StreamLane<Result> {
   readonly #waiting: Waiting[] = [];
   /** Whom the end has to let go. */
   readonly #held = new Set<() => void>();
@@ -101,7 +101,7 @@ class Lane<Result> {
  * keeps what is new in its database, and tells of it when there is room. Events of one room come in order.
  */
 export class MatrixEvents {
-  readonly #lanes = new Set<Lane<unknown>>();
+  readonly #lanes = new Set<StreamLane<unknown>>();
   readonly #all = new Subject<NewEvent>();
 
   constructor(private readonly log: Pick<ModuleLog, 'error'>) {}
@@ -131,10 +131,10 @@ export class MatrixEvents {
         throw new RangeError(`${name} is a whole number of at least ${least}`);
     }
     return new Observable((subscriber) => {
-      const lane = new Lane(project, options, subscriber, this.log);
-      this.#lanes.add(lane as Lane<unknown>);
+      const lane = new StreamLane(project, options, subscriber, this.log);
+      this.#lanes.add(lane as StreamLane<unknown>);
       return () => {
-        this.#lanes.delete(lane as Lane<unknown>);
+        this.#lanes.delete(lane as StreamLane<unknown>);
         lane.end();
       };
     });

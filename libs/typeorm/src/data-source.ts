@@ -129,11 +129,11 @@ async function migrationOf(type: MigrationClass, names: ModuleNames): Promise<Mo
       return table.name;
     };
     const { createTable, addColumn, dropTable } = runner;
-    runner.createTable = (table, ifNotExists, foreignKeys, indices) => {
+    runner.createTable = (table, _ifNotExists, constraints, indices) => {
       nameOf(table);
       for (const key of table.foreignKeys) key.referencedTableName = names.prefixed(key.referencedTableName);
       for (const index of table.indices) if (index.name !== undefined) index.name = names.prefixed(index.name);
-      return createTable.call(runner, table, false, foreignKeys, indices);
+      return createTable.call(runner, table, false, constraints, indices);
     };
     runner.createIndex = async (table, index) => {
       const on = nameOf(table);
