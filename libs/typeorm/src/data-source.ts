@@ -131,7 +131,7 @@ async function migrationOf(type: MigrationClass, names: ModuleNames): Promise<Mo
     const { createTable, addColumn, dropTable } = runner;
     runner.createTable = (table, _ifNotExists, constraints, indices) => {
       nameOf(table);
-      for (const key of table.foreignKeys) key.referencedTableName = names.prefixed(key.referencedTableName);
+      for (const key of table['foreignKeys']) key.referencedTableName = names.prefixed(key.referencedTableName);
       for (const index of table.indices) if (index.name !== undefined) index.name = names.prefixed(index.name);
       return createTable.call(runner, table, false, constraints, indices);
     };
