@@ -55,6 +55,7 @@ async function move({ config: files = ['homeserver.yaml'], to }: Options, termin
         await migrate(fresh, migrations);
         return copyDatabase(old, fresh, {
           derived: new Set(Object.keys(derived)),
+          targetOptions: target,
           onProgress: (table, rows) => {
             if (clock.monotonicMs() - reportedAtMs < reportEveryMs) return;
             reportedAtMs = clock.monotonicMs();

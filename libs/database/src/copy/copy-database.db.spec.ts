@@ -14,6 +14,7 @@ const schema: readonly Migration[] = [
       await tx.run(
         `CREATE TABLE keyed (room TEXT NOT NULL, name TEXT NOT NULL, at BIGINT NOT NULL, PRIMARY KEY (room, at)) ${name === 'sqlite' ? 'WITHOUT ROWID' : ''}`,
       );
+      await tx.run('CREATE INDEX things_text ON things (text) WHERE flag');
       await tx.run('CREATE TABLE keyless (text TEXT, number INTEGER)');
       await tx.run(`CREATE TABLE numbered (id ${identityType}, text TEXT NOT NULL)`);
       await tx.run('CREATE TABLE users (name TEXT PRIMARY KEY)');
@@ -30,7 +31,7 @@ async function fill(database: Database): Promise<void> {
       ['id', 'text', 'flag', 'big', 'bytes'],
       Array.from({ length: count }, (_, i) => [
         i * 3,
-        i % 7 === 0 ? null : `Ünï🐦 "${i}" {a,b} \\`,
+        i % 7 === 0 ? null : `Ünï🐦 "${i}" {a,b} \b\f\n\r\t\v\\N \\`,
         i % 2 === 0,
         Number.MAX_SAFE_INTEGER - i,
         i % 5 === 0 ? null : new Uint8Array([0, 255, i % 256]),
@@ -77,7 +78,7 @@ describe.each([
     }));
 
   it('brings every row as it was, and lets numbers go on', async () => {
-    const copied = await copyDatabase(source.database, target.database, { derived });
+    const copied = await copyDatabase(source.database, target.database, { derived, targetOptions: target.options });
     expect(copied).toEqual([
       { table: 'keyed', rows: count },
       { table: 'keyless', rows: 51 },
@@ -103,22 +104,54 @@ describe.each([
     let pages = 0;
     const interrupted = copyDatabase(source.database, target.database, {
       derived,
+      targetOptions: target.options,
       onProgress: () => {
         if (++pages === 4) throw new Error('power failure');
       },
     });
     await expect(interrupted).rejects.toThrow('power failure');
     const before = pages;
-    const copied = await copyDatabase(source.database, target.database, { derived, onProgress: () => void pages++ });
+    const copied = await copyDatabase(source.database, target.database, {
+      derived,
+      targetOptions: target.options,
+      onProgress: () => void pages++,
+    });
     expect(copied.find(({ table }) => table === 'things')).toEqual({ table: 'things', rows: count });
     expect(await all(target.database, 'things', 'id')).toEqual(await all(source.database, 'things', 'id'));
     expect(await all(target.database, 'keyed', 'room, at')).toEqual(await all(source.database, 'keyed', 'room, at'));
     expect(pages).toBeGreaterThan(before);
   });
 
+  it('has its keys and indexes at the end, also where making them was interrupted', async () => {
+    const indexes = async (): Promise<unknown> =>
+      to === 'sqlite'
+        ? target.database.query('SELECT name, sql FROM sqlite_master ORDER BY name')
+        : target.database.query(
+            `SELECT indexname, indexdef FROM pg_indexes WHERE schemaname = current_schema()
+             UNION ALL SELECT conname, pg_get_constraintdef(oid) FROM pg_constraint WHERE contype <> 'n' ORDER BY 1, 2`,
+          );
+    const before = await indexes();
+    let isFirst = true;
+    const copy = (): Promise<unknown> =>
+      copyDatabase(source.database, target.database, {
+        derived,
+        targetOptions: target.options,
+        onProgress: (what) => {
+          if (!/keys and indexes|users/.test(what) || !isFirst) return;
+          isFirst = what === 'users' && to === 'postgres';
+          if (!isFirst) throw new Error('power failure');
+        },
+      });
+    await expect(copy()).rejects.toThrow('power failure');
+    await copy();
+    expect(await indexes()).toEqual(before);
+    expect(await all(target.database, 'things', 'id')).toEqual(await all(source.database, 'things', 'id'));
+  });
+
   it('notices that what arrived is not what was sent', async () => {
     const spoiled = copyDatabase(source.database, target.database, {
       derived,
+      targetOptions: target.options,
       // The tables before are there by then.
       onProgress: async (table) => {
         if (table === 'users')
@@ -130,13 +163,17 @@ describe.each([
 
   it('takes no database that has something in it, or another schema', async () => {
     await target.database.write((tx) => tx.run("INSERT INTO users VALUES ('@a:b')"));
-    await expect(copyDatabase(source.database, target.database, { derived })).rejects.toThrow(/not empty/);
+    await expect(
+      copyDatabase(source.database, target.database, { derived, targetOptions: target.options }),
+    ).rejects.toThrow(/not empty/);
     await target.database.write((tx) => tx.run("INSERT INTO applied_schema_deltas VALUES (1, 'more')"));
-    await expect(copyDatabase(source.database, target.database, { derived })).rejects.toThrow(/same schema/);
+    await expect(
+      copyDatabase(source.database, target.database, { derived, targetOptions: target.options }),
+    ).rejects.toThrow(/same schema/);
     await source.database.write((tx) => tx.run("INSERT INTO applied_schema_deltas VALUES (1, 'more')"));
     await source.database.write((tx) => tx.run('CREATE TABLE of_a_module (id BIGINT)'));
-    await expect(copyDatabase(source.database, target.database, { derived })).rejects.toThrow(
-      /has no tables of_a_module/,
-    );
+    await expect(
+      copyDatabase(source.database, target.database, { derived, targetOptions: target.options }),
+    ).rejects.toThrow(/has no tables of_a_module/);
   });
 });

@@ -1,14 +1,18 @@
-import { createHash } from 'node:crypto';
 import type { Database, Db, SqlValue, Tx } from '../database.js';
 import { DatabaseError } from '../errors.js';
+import type { DatabaseOptions } from '../options.js';
 import { readSchemaState } from '../schema-state.js';
+import type { BulkTarget } from './bulk-rows.query.js';
 import { type Cursor, nextPage, pageSourceOf } from './pages.js';
+import { hashOf } from './row-hashes.js';
 import { columnsOf, resetIdentities, tablesOf } from './tables.js';
 
 /** For {@link copyDatabase}. */
 export interface CopyOptions {
   /** Tables that are made anew from the others, and are not copied. */
   readonly derived?: ReadonlySet<string>;
+  /** Where the target is: one of PostgreSQL is filled in bulk, on a connection of its own. */
+  readonly targetOptions?: DatabaseOptions;
   /** Told after each page; waited for. */
   readonly onProgress?: (table: string, rows: number) => void | Promise<void>;
   /** Put right within the target once everything is there. */
@@ -31,8 +35,14 @@ interface Progress {
 
 /** Where a copy that was interrupted goes on; gone once it is finished. */
 const progressTable = 'database_move_progress';
-const bookkeeping = new Set(['schema_version', 'schema_compat_version', 'applied_schema_deltas', progressTable]);
-const pageRows = 2_000;
+const bookkeeping = new Set([
+  'schema_version',
+  'schema_compat_version',
+  'applied_schema_deltas',
+  progressTable,
+  'database_move_indexes',
+]);
+const pageRows = 5_000;
 const mask = (1n << 64n) - 1n;
 
 /**
@@ -47,12 +57,18 @@ export async function copyDatabase(
 ): Promise<CopiedTable[]> {
   const tables = await tablesToCopy(source, target, options.derived ?? new Set());
   await begin(target, tables);
+  const bulk = await openBulk(target, tables, options);
   const copied: CopiedTable[] = [];
-  for (const table of tables) {
-    const sent = await copyTable(source, target, table, options.onProgress);
-    copied.push({ table, rows: sent.rows });
+  try {
+    for (const table of tables) {
+      const sent = await copyTable(source, target, bulk, table, options.onProgress);
+      copied.push({ table, rows: sent.rows });
+    }
+    for (const table of tables) await compare(target, bulk, table);
+    await bulk?.putBack((done, all) => options.onProgress?.(`keys and indexes, of ${all}`, done));
+  } finally {
+    await bulk?.close();
   }
-  for (const table of tables) await compare(target, table);
   await target.write(
     async (tx) => {
       await resetIdentities(tx, tables);
@@ -62,6 +78,16 @@ export async function copyDatabase(
     { name: 'move_finish', limitMs: Infinity },
   );
   return copied;
+}
+
+async function openBulk(
+  target: Database,
+  tables: readonly string[],
+  { targetOptions }: CopyOptions,
+): Promise<BulkTarget | undefined> {
+  if (target.dialect.name !== 'postgres' || targetOptions === undefined || targetOptions.name === 'sqlite3')
+    return undefined;
+  return (await import('./bulk-rows.query.js')).BulkTarget.open(targetOptions, tables);
 }
 
 async function tablesToCopy(source: Database, target: Database, derived: ReadonlySet<string>): Promise<string[]> {
@@ -123,44 +149,75 @@ async function progressOf(target: Db, table: string): Promise<Progress> {
   };
 }
 
+const noteProgress = `INSERT INTO ${progressTable} (table_name, cursor_json, row_count, hash_sum, finished) VALUES (?, ?, ?, ?, ?)
+  ON CONFLICT (table_name) DO UPDATE SET cursor_json = excluded.cursor_json, row_count = excluded.row_count,
+    hash_sum = excluded.hash_sum, finished = excluded.finished`;
+
 async function copyTable(
   source: Database,
   target: Database,
+  bulk: BulkTarget | undefined,
   table: string,
   onProgress: CopyOptions['onProgress'],
 ): Promise<Progress> {
   const columns = await columnsOf(target, table);
   const pages = await pageSourceOf(source, table);
+  const areLines = (await bulk?.isExact(table, columns)) ?? false;
   let progress = await progressOf(target, table);
+  // While a page is written the next one is read.
+  let writing: Promise<void> = Promise.resolve();
   while (!progress.finished) {
     const { rows, cursor, finished } = await nextPage(source, pages, columns, progress.cursor, pageRows);
-    progress = {
-      cursor,
-      rows: progress.rows + rows.length,
-      sum: (progress.sum + sumOf(rows)) & mask,
-      finished,
-    };
-    const { rows: total, sum } = progress;
-    await target.write(
-      async (tx) => {
-        await tx.insertMany(table, columns, rows);
-        await tx.run(
-          `INSERT INTO ${progressTable} (table_name, cursor_json, row_count, hash_sum, finished) VALUES (?, ?, ?, ?, ?)
-             ON CONFLICT (table_name) DO UPDATE SET cursor_json = excluded.cursor_json, row_count = excluded.row_count,
-               hash_sum = excluded.hash_sum, finished = excluded.finished`,
-          [table, JSON.stringify(cursor), total, String(sum), finished ? 1 : 0],
-        );
-      },
-      { name: 'move_rows', limitMs: Infinity },
-    );
-    await onProgress?.(table, total);
+    const lines = await bulk?.prepare(table, columns, rows);
+    const sum = areLines && lines !== undefined ? lines.sum : sumOf(rows);
+    progress = { cursor, rows: progress.rows + rows.length, sum: (progress.sum + sum) & mask, finished };
+    const { rows: total, sum: all } = progress;
+    const note = [table, JSON.stringify(cursor), total, String(all), finished ? 1 : 0];
+    await writing;
+    const written =
+      bulk !== undefined && lines !== undefined
+        ? bulk.write(table, columns, lines, { text: numbered(noteProgress), values: note })
+        : target.write(
+            async (tx) => {
+              await tx.insertMany(table, columns, rows);
+              await tx.run(noteProgress, note);
+            },
+            { name: 'move_rows', limitMs: Infinity },
+          );
+    writing = written.then(() => onProgress?.(table, total));
+    // Its failure is met where it is waited for.
+    writing.catch(() => {});
   }
+  await writing;
   return progress;
 }
 
-async function compare(target: Database, table: string): Promise<void> {
+/** For a connection that does not know `?`. */
+function numbered(sql: string): string {
+  let number = 0;
+  return sql.replaceAll('?', () => `$${++number}`);
+}
+
+async function compare(target: Database, bulk: BulkTarget | undefined, table: string): Promise<void> {
   const sent = await progressOf(target, table);
   const columns = await columnsOf(target, table);
+  const { rows, sum } =
+    bulk !== undefined && (await bulk.isExact(table, columns))
+      ? await bulk.sumOf(table, columns)
+      : await sumInPages(target, table, columns);
+  if (rows !== sent.rows || sum !== sent.sum) {
+    throw new DatabaseError(
+      `${table} did not arrive as it was sent: ${rows} rows of ${sent.rows}, hash ${sum} in place of ${sent.sum}`,
+      'The old database is as it was. Begin anew with an empty new one.',
+    );
+  }
+}
+
+async function sumInPages(
+  target: Database,
+  table: string,
+  columns: readonly string[],
+): Promise<{ readonly rows: number; readonly sum: bigint }> {
   const pages = await pageSourceOf(target, table);
   let cursor: Cursor = null;
   let [rows, sum] = [0, 0n];
@@ -170,23 +227,12 @@ async function compare(target: Database, table: string): Promise<void> {
     rows += page.rows.length;
     sum = (sum + sumOf(page.rows)) & mask;
   }
-  if (rows !== sent.rows || sum !== sent.sum) {
-    throw new DatabaseError(
-      `${table} did not arrive as it was sent: ${rows} rows of ${sent.rows}, hash ${sum} in place of ${sent.sum}`,
-      'The old database is as it was. Begin anew with an empty new one.',
-    );
-  }
+  return { rows, sum };
 }
 
 /** The same on both databases, whatever the order of the rows. */
-function sumOf(rows: readonly (readonly SqlValue[])[]): bigint {
-  let sum = 0n;
-  for (const row of rows) {
-    const text = JSON.stringify(row.map(plain));
-    sum += createHash('sha1').update(text).digest().readBigUInt64BE();
-  }
-  return sum & mask;
-}
+const sumOf = (rows: readonly (readonly SqlValue[])[]): bigint =>
+  hashOf(rows.map((row) => JSON.stringify(row.map(plain))));
 
 function plain(value: SqlValue): unknown {
   if (typeof value === 'boolean') return value ? 1 : 0;
