@@ -195,7 +195,9 @@ export class Truth {
       (event) => event.type === 'm.room.member' && event.stateKey === userId,
     );
     const last = own.findLastIndex((event) => event.memberships.get(userId) === 'join');
-    return last === -1 ? -Infinity : (own[last + 1]?.stream ?? Infinity);
+    if (last === -1) return -Infinity;
+    // Without an event of its own the stay was ended by state resolution.
+    return own[last + 1]?.stream ?? this.memberships.get(userId)?.get(roomId)?.stream ?? Infinity;
   }
 
   async #learn(rows: readonly EventRow[]): Promise<void> {

@@ -109,10 +109,9 @@ export class RoomsSection {
   async build(entries: readonly RoomEntry[], accountData: AccountDataNews, context: SyncContext): Promise<RoomsAnswer> {
     if (entries.length === 0) return {};
     const joined = entries.filter((entry) => entry.section === 'join').map((entry) => entry.roomId);
-    const [timelines, deltas] = await Promise.all([
-      this.timelines.read(entries, context, this.#timelineLimit),
-      this.states.deltas(entries, context),
-    ]);
+    const changes = this.states.deltas(entries, context);
+    const timelines = await this.timelines.read(entries, changes, context, this.#timelineLimit);
+    const deltas = await changes;
     // Whom rooms are called by, the state must tell.
     const summaries = await this.summaries.read(entries, deltas, context);
     const [timeline, state, ownData, ephemeral, prejoin, unread, messages] = await Promise.all([

@@ -50,7 +50,7 @@ export class RoomStates {
       context.since.events,
       context.now.events,
     );
-    const upTo = new Map(stayed.map((entry) => [entry.roomId, entry.stay?.streamOrdering ?? entry.upTo]));
+    const upTo = new Map(stayed.map((entry) => [entry.roomId, entry.upTo]));
     return Map.groupBy(
       deltas.filter((delta) => delta.streamId <= (upTo.get(delta.roomId) ?? 0)),
       (delta) => delta.roomId,
@@ -76,11 +76,12 @@ export class RoomStates {
     const whole = rooms.filter((entry) => entry.fresh || context.fullState);
     const full = await this.#wholeState(whole, shown, context);
     const result = new Map<string, StateIds>();
-    for (const { roomId, section, membership } of rooms) {
+    for (const { roomId, section, membership, stay } of rooms) {
       const state = full.get(roomId);
       const timeline = shown.get(roomId) ?? [];
-      const ids =
-        state === undefined ? changedState(needs.deltas.get(roomId) ?? [], timeline, context) : new Map(state);
+      // What was changed behind the back of those who had gone is not for them, although they are shown how they were let go.
+      const deltas = needs.deltas.get(roomId)?.filter((delta) => delta.streamId <= (stay?.streamOrdering ?? Infinity));
+      const ids = state === undefined ? changedState(deltas ?? [], timeline, context) : new Map(state);
       if (state !== undefined && !context.useStateAfter) setBack(ids, timeline);
       // How the user came to be outside may have happened after the stay.
       if (section === 'leave' && context.useStateAfter)

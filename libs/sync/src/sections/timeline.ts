@@ -1,7 +1,16 @@
 import { Injectable } from '@nestjs/common';
 import { passesFilter, passesRoom } from '@rookery/matrix-types';
 import { eachLimit } from '@rookery/platform';
-import { EventStore, type TimelineSlice, TimelineReader, type VisibleEvent, VisibilityFilter } from '@rookery/rooms';
+import {
+  EventStore,
+  RoomStateReader,
+  type StateDelta,
+  type StoredEvent,
+  type TimelineSlice,
+  TimelineReader,
+  type VisibleEvent,
+  VisibilityFilter,
+} from '@rookery/rooms';
 import { stateKeyOf } from '@rookery/state-res';
 import type { SyncContext } from '../sync-context.js';
 import type { RoomEntry } from './room-list.js';
@@ -25,15 +34,18 @@ export class Timelines {
     private readonly timelines: TimelineReader,
     private readonly visibility: VisibilityFilter,
     private readonly events: EventStore,
+    private readonly state: RoomStateReader,
   ) {}
 
   /**
    * The last events of each room within its range, without what the user may not see. Rooms with the same range share a
    * query: one for the rooms that the user stayed in, one for those that are new, one per room that was left.
+   * @param changes of current state since the last sync, of rooms that are not fresh
    * @param limitMax the server's own limit, `undefined` for none
    */
   async read(
     entries: readonly RoomEntry[],
+    changes: Promise<ReadonlyMap<string, readonly StateDelta[]>>,
     context: SyncContext,
     limitMax: number | undefined,
   ): Promise<Map<string, ShownTimeline>> {
@@ -42,7 +54,8 @@ export class Timelines {
         (section === 'join' || section === 'leave') && passesRoom(context.filter.room.timeline, roomId),
     );
     const outside = wanted.filter(({ section, stay }) => section === 'leave' && stay === undefined);
-    const [slices, endings] = await Promise.all([
+    const [changed, slices, endings] = await Promise.all([
+      changes,
       this.#slices(
         wanted.filter((entry) => !outside.includes(entry)),
         context,
@@ -55,16 +68,43 @@ export class Timelines {
       [...slices.values()].flatMap((slice) => slice.events),
     );
     const byRoom = Map.groupBy(visible, ({ stored }) => stored.event.roomId);
-    const isApplied = !context.useStateAfter;
+    const final = context.useStateAfter ? undefined : await this.#finalState(wanted, slices, changed);
     const shown = [...slices].map(([roomId, slice]): [string, ShownTimeline] => {
       const events = byRoom.get(roomId) ?? [];
-      const first = isApplied ? firstUnbroken(slice, events) : 0;
+      const first = final ? firstUnbroken(slice, events, final.get(roomId)) : 0;
       if (first === 0) return [roomId, { events, limited: slice.limited, start: slice.start }];
       const rest = events.slice(first);
       const next = rest[0]?.stored;
       return [roomId, { events: rest, limited: true, start: next && this.timelines.arrivalOf(next) }];
     });
     return new Map([...shown, ...endings]);
+  }
+
+  /** What holds in the end of the state that timelines tell, by room; absent where each event counts as having changed it. */
+  async #finalState(
+    entries: readonly RoomEntry[],
+    slices: ReadonlyMap<string, TimelineSlice>,
+    changed: ReadonlyMap<string, readonly StateDelta[]>,
+  ): Promise<ReadonlyMap<string, ReadonlyMap<string, string | undefined>>> {
+    const final = new Map<string, ReadonlyMap<string, string | undefined>>();
+    const fresh: string[] = [];
+    const types = new Map<string, readonly [string, string]>();
+    for (const { roomId, section, fresh: isFresh } of entries) {
+      const told = (slices.get(roomId)?.events ?? []).filter(({ event }) => event.stateKey !== undefined);
+      if (told.length === 0) continue;
+      if (!isFresh) {
+        const changes = changed.get(roomId) ?? [];
+        final.set(roomId, new Map(changes.map((each) => [stateKeyOf(each.type, each.stateKey), each.eventId])));
+      } else if (section === 'join') {
+        fresh.push(roomId);
+        for (const { event } of told)
+          types.set(stateKeyOf(event.type, event.stateKey ?? ''), [event.type, event.stateKey ?? '']);
+      }
+    }
+    if (fresh.length === 0) return final;
+    const current = await this.state.currentIdsOf(fresh, { types: [...types.values()] });
+    for (const roomId of fresh) final.set(roomId, current.get(roomId) ?? new Map<string, string>());
+    return final;
   }
 
   /** All that is told of rooms that the user has not been in: how an invite or a knock ended, by whom and why. */
@@ -104,18 +144,22 @@ export class Timelines {
 
 /**
  * Where a timeline must begin so that a client which applies it on top of `state` ends with current state: behind the last
- * event whose entry was changed again by one that the user may not see, since `state` comes before the timeline.
+ * event that is not what holds in the end, where the one which does is not shown behind it. The user may not see that one, or
+ * state resolution went back to it from before the timeline, or never took the event of the timeline.
+ * @param final what holds in the end, by key; without it the last event of each key
  */
-function firstUnbroken({ events }: TimelineSlice, visible: readonly VisibleEvent[]): number {
-  if (visible.length === events.length) return 0;
-  const final = new Map<string, string>();
-  for (const { event } of events)
-    if (event.stateKey !== undefined) final.set(stateKeyOf(event.type, event.stateKey), event.eventId);
-  const shown = new Set(visible.map(({ stored }) => stored.event.eventId));
-  return (
-    visible.findLastIndex(({ stored: { event } }) => {
-      if (event.stateKey === undefined) return false;
-      return !shown.has(final.get(stateKeyOf(event.type, event.stateKey)) ?? '');
-    }) + 1
-  );
+function firstUnbroken(
+  { events }: TimelineSlice,
+  visible: readonly VisibleEvent[],
+  final: ReadonlyMap<string, string | undefined> | undefined,
+): number {
+  const keyOf = ({ event }: StoredEvent): string | undefined =>
+    event.stateKey === undefined ? undefined : stateKeyOf(event.type, event.stateKey);
+  const holds = final ?? new Map(events.map((stored) => [keyOf(stored) ?? '', stored.event.eventId]));
+  const places = new Map(visible.map(({ stored }, place) => [stored.event.eventId, place]));
+  const isOverruled = ({ stored }: VisibleEvent, place: number): boolean => {
+    const key = keyOf(stored);
+    return key !== undefined && (places.get(holds.get(key) ?? '') ?? -1) < place;
+  };
+  return visible.findLastIndex(isOverruled) + 1;
 }
