@@ -367,7 +367,9 @@ export class ClassicClient extends Client {
     const ids = answer.timeline.events.map((event) => event.event_id);
     this.#applyRoom(room, answer);
     const member = room.state.get(stateKeyOf('m.room.member', this.userId));
-    if (member !== own?.eventId)
+    // What resolution took back without putting another in its place has no event that says so.
+    const isUndone = own !== undefined && truth.byId.get(own.eventId)?.memberships.get(this.userId) !== own.membership;
+    if (member !== own?.eventId && !isUndone)
       this.fail('the event with which the user went is missing', { roomId, member, own, answer });
     const isOutside = known === undefined && !truth.hasBeenIn(this.userId, roomId, this.#head);
     if (isOutside) {
