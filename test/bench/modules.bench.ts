@@ -11,7 +11,7 @@
  * Without modules the host's share is what its questions cost ("does anybody listen?"), counted on the send path and timed
  * here.
  *
- * `npm run bench -- modules [pairs of stretches] [sends per stretch] [judges | kinds]`
+ * `npm run bench -- modules [pairs of stretches] [sends per stretch] [judges | kinds | isolated]`
  */
 import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
@@ -30,7 +30,7 @@ const sendsToWarmUp = 2_500;
 /** A reload makes the engine throw away what it had compiled of the way to the modules; servers run for months after one. */
 const sendsToSettle = 600;
 const rooms = 16;
-const limits = { none: 0.01, ten: 0.05 };
+const limits = { none: 0.01, ten: 0.05, isolated: 0.4 };
 
 const spam = `api.registerSpamCheckerCallbacks({
   checkEventForSpam: async ({ content }) => (content.body === 'spam' ? Codes.FORBIDDEN : NOT_SPAM) })`;
@@ -41,14 +41,26 @@ const fields = `api.registerAddExtraFieldsToUnsignedClientEventCallbacks({
 const states = `api.registerSpamCheckerCallbacks({ userMaySendStateEvent: async () => NOT_SPAM })`;
 const news = `api.registerThirdPartyRulesCallbacks({ onNewEvent: async () => {} })`;
 
-/** Ten modules each: all on the way of a message, and as servers have them. */
-const sets: Readonly<Record<string, { readonly name: string; readonly callbacks: readonly string[] }>> = {
+/** Ten modules each: all on the way of a message, as servers have them, and in threads of their own. */
+const sets: Readonly<
+  Record<string, { readonly name: string; readonly callbacks: readonly string[]; readonly isolate?: 'thread' }>
+> = {
   judges: { name: 'ten that judge each event', callbacks: Array.from({ length: 10 }, () => spam) },
   kinds: { name: 'ten of five kinds', callbacks: [spam, spam, spam, rules, rules, states, states, fields, news, news] },
+  isolated: {
+    name: 'ten that judge each event, in threads',
+    callbacks: Array.from({ length: 10 }, () => spam),
+    isolate: 'thread',
+  },
 };
 
 /** Writes modules of one callback each; the entries for the settings. */
-async function writeModules(folder: string, set: string, callbacks: readonly string[]): Promise<object[]> {
+async function writeModules(
+  folder: string,
+  set: string,
+  callbacks: readonly string[],
+  isolate?: 'thread',
+): Promise<object[]> {
   return Promise.all(
     callbacks.map(async (callback, i) => {
       const name = `${set.replaceAll(' ', '-')}-${i}`;
@@ -59,7 +71,7 @@ async function writeModules(folder: string, set: string, callbacks: readonly str
 void [Codes, NOT_SPAM];
 export default defineModule({ name: '${name}', register(api) { ${callback}; } });\n`,
       );
-      return { module };
+      return isolate ? { module, isolate } : { module };
     }),
   );
 }
@@ -260,16 +272,17 @@ try {
   for (const [method, times] of questions) hostMs += times * (await questionMs(method));
   const rows: (string | number)[][] = [['', 'ms per send', 'CPU ms per send', 'slower', 'CPU more']];
   let waitWithoutMs = NaN;
-  for (const [set, { name, callbacks }] of Object.entries(sets)) {
+  for (const [set, { name, callbacks, isolate }] of Object.entries(sets)) {
     if (only !== undefined && only !== set) continue;
-    const subject = await prepare(await writeModules(folder, set, callbacks));
+    const subject = await prepare(await writeModules(folder, set, callbacks, isolate));
     try {
       const measured = await measure(subject);
       const wait = difference(measured, 'waitMs');
       const cpu = difference(measured, 'cpuMs');
       waitWithoutMs = wait.without;
       rows.push(['no module', wait.without, cpu.without, '', '']);
-      const verdict = judge(wait.more, wait.error, limits.ten);
+      const limit = isolate ? limits.isolated : limits.ten;
+      const verdict = judge(wait.more, wait.error, limit);
       const [waitMs, cpuMs] = [wait.without * (1 + wait.more), cpu.without * (1 + cpu.more)];
       rows.push([name, waitMs, cpuMs, verdict, percent(cpu.more, cpu.error)]);
     } finally {

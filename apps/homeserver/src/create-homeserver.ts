@@ -216,11 +216,7 @@ export class Homeserver {
    * @throws ModuleLoadError when a module is wrong; then everything stays as it was. What goes wrong afterwards is in the log.
    */
   async reload(next: Config): Promise<ReloadReport> {
-    const {
-      needRestart: stale,
-      keptProviders,
-      ...modules
-    } = await this.modules.reload([...moduleEntriesOf(next), ...this.#moreModules]);
+    const { keptProviders, ...modules } = await this.modules.reload([...moduleEntriesOf(next), ...this.#moreModules]);
     const { changed, needRestart } = this.config.reload(next);
     const left: string[] = [];
     try {
@@ -238,15 +234,6 @@ export class Homeserver {
     for (const provider of keptProviders) {
       this.logger.warn('What a module provides is made once: restart the server where it is in use', provider);
       left.push(`what module ${provider.module} provides as ${provider.provider} stays until a restart`);
-    }
-    for (const { module, changedFile } of stale) {
-      const reason = 'code is loaded once while a process runs';
-      this.logger.warn('The code of a module has changed: restart the server to run it', {
-        module,
-        changedFile,
-        reason,
-      });
-      left.push(`the code of module ${module} has changed and runs after a restart only (${changedFile})`);
     }
     const { added, removed, changed: changedModules } = modules;
     return { changed: [...changed], modules: { added, changed: changedModules, removed }, left };

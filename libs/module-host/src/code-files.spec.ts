@@ -2,7 +2,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { changedCode, rememberCode } from './code-files.js';
+import { changedFile, codeOf } from './code-files.js';
 
 let folder: string;
 beforeEach(() => {
@@ -22,21 +22,21 @@ it('follows all code of a module’s package, and nothing that it uses', () => {
   for (const path of ['p/package.json', 'p/dist/index.js', 'p/dist/other.js', 'p/readme.md', 'p/node_modules/x/x.js'])
     write(path);
   const url = urlOf('p/dist/index.js');
-  rememberCode(url);
+  const before = codeOf(url);
   write('p/readme.md', 'changed');
   write('p/node_modules/x/x.js', 'changed');
-  expect(changedCode(url)).toBeUndefined();
+  expect(changedFile(before, codeOf(url))).toBeUndefined();
   const other = write('p/dist/other.js', 'changed');
-  expect(changedCode(url)).toBe(other);
+  expect(changedFile(before, codeOf(url))).toBe(other);
 });
 
 it('takes the folder of the settings for no module, though it has a package.json', () => {
   for (const path of ['package.json', 'homeserver.yaml', 'deep/mine.mjs', 'tool.js']) write(path);
   const url = urlOf('deep/mine.mjs');
-  rememberCode(url);
+  const before = codeOf(url);
   write('tool.js', 'changed');
   write('new.js');
-  expect(changedCode(url)).toBeUndefined();
+  expect(changedFile(before, codeOf(url))).toBeUndefined();
   const mine = write('deep/mine.mjs', 'changed');
-  expect(changedCode(url)).toBe(mine);
+  expect(changedFile(before, codeOf(url))).toBe(mine);
 });

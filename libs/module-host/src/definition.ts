@@ -4,7 +4,7 @@ import { dirname, isAbsolute, join, resolve as resolvePath } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { ConfigError, isRookeryModule, MODULE_API_VERSION, type RookeryModule } from '@rookery/module-api';
 import { isJsonObject } from '@rookery/matrix-types';
-import { rememberCode } from './code-files.js';
+import { urlInCode, urlOfCode, withoutMark } from './code-files.js';
 import { ModuleLoadError } from './errors.js';
 import { isPath, packageOfModule, splitFragment } from './names.js';
 import { fitOf, misfitOf } from './versions.js';
@@ -25,7 +25,11 @@ function provideModuleApi(): void {
   registerHooks({
     resolve(asked, context, next) {
       const url = own.get(asked);
-      if (url === undefined) return next(asked, context);
+      if (url === undefined) {
+        const found = next(asked, context);
+        const marked = urlInCode(found.url, context.parentURL);
+        return marked === found.url ? found : { ...found, url: marked };
+      }
       try {
         return next(asked, context);
       } catch {
@@ -48,7 +52,7 @@ export async function importDefinition(
   const url = resolveModule(specifier, configDir, entry.settingsOption);
   let namespace: Readonly<Record<string, unknown>>;
   try {
-    namespace = (await import(url)) as Record<string, unknown>;
+    namespace = (await import(urlOfCode(url))) as Record<string, unknown>;
   } catch (error) {
     const file = fileURLToPath(url);
     const place = placeIn(error, dirname(file));
@@ -62,7 +66,6 @@ export async function importDefinition(
         `to see where: node --check ${file}`;
     throw new ModuleLoadError(entry.module, `${failed.problem}; ${hint}`, undefined, { cause: error });
   }
-  rememberCode(url);
   const definition = pickModule(namespace, specifier, exportName);
   return { definition, url, warnings: [...checkDefinition(definition), ...checkPeer(definition.name, url)] };
 }
@@ -70,7 +73,7 @@ export async function importDefinition(
 /** File and line of the code in a folder that an error came from; of code that cannot be read, where that breaks off. */
 function placeIn(error: unknown, folder: string): string | undefined {
   const stack = error instanceof Error && typeof error.stack === 'string' ? error.stack : '';
-  for (const [, place = ''] of stack.matchAll(/(?:file:\/\/)?((?:[A-Za-z]:)?[/\\][^\s()]*:\d+)/g)) {
+  for (const [, place = ''] of withoutMark(stack).matchAll(/(?:file:\/\/)?((?:[A-Za-z]:)?[/\\][^\s()]*:\d+)/g)) {
     if (place.startsWith(folder)) return place;
   }
   return undefined;

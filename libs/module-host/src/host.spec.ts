@@ -393,7 +393,6 @@ describe('a reload', () => {
       changed: ['changed'],
       removed: ['removed'],
       kept: ['same'],
-      needRestart: [],
       keptProviders: [],
     });
     expect(log).toEqual(['added registers 1', 'changed registers 2', 'removed stops 1', 'changed stops 1']);

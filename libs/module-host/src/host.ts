@@ -1,7 +1,6 @@
 import type { CallbackName, RookeryModule } from '@rookery/module-api';
 import type { Clock, Logger, Metrics } from '@rookery/platform';
 import { ModuleCaches } from './caches.js';
-import { changedCode } from './code-files.js';
 import type { CallOutcome } from './services.js';
 import type { ModuleCapabilities } from './capabilities.js';
 import { ModuleDispatcher } from './dispatcher.js';
@@ -32,8 +31,6 @@ export interface ReloadResult {
   readonly changed: readonly string[];
   readonly removed: readonly string[];
   readonly kept: readonly string[];
-  /** Modules whose code is not what runs any more: it is imported once, so only a restart brings what a file holds now. */
-  readonly needRestart: readonly { readonly module: string; readonly changedFile: string }[];
   /** Changed and removed modules whose providers may be in use: they are made once, when the server starts. */
   readonly keptProviders: readonly { readonly module: string; readonly provider: string }[];
 }
@@ -90,8 +87,7 @@ export class ModuleHost {
 
   /**
    * Puts changed entries in force while the server runs: new and changed modules register, all at once take effect, then
-   * removed and replaced ones are stopped. Modules whose entry is the same stay as they are. The code of a module that was
-   * imported before stays the same until the server is restarted.
+   * removed and replaced ones are stopped. Modules whose entry and code are the same stay as they are.
    * @throws ModuleLoadError; then everything stays as it was
    */
   reload(entries: readonly ModuleEntry[]): Promise<ReloadResult> {
@@ -145,10 +141,6 @@ export class ModuleHost {
           .filter(([, { module }]) => !keptNames.has(module))
           .map(([provider, { module }]) => ({ module, provider })),
       ),
-      needRestart: loaded.flatMap(({ definition, url }) => {
-        const changedFile = changedCode(url);
-        return changedFile === undefined ? [] : [{ module: definition.name, changedFile }];
-      }),
     };
   }
 

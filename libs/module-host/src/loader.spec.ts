@@ -212,3 +212,34 @@ it('lends the module API to a module that has none installed, and finds what was
   expect(await nameOf('beside')).toBe('beside');
   expect(await nameOf('common')).toBe('common');
 });
+
+it.each(['module', 'commonjs'])(
+  'imports changed code of a package (%s) anew, all its files and no others',
+  async (type) => {
+    const isEsm = type === 'module';
+    const name = `changing-${type}`;
+    const write2 = (part: string, helper: string): void => {
+      const at = `node_modules/${name}`;
+      write(`${at}/package.json`, { name, type, exports: './index.js' });
+      write(`${at}/node_modules/helper/package.json`, { name: 'helper', type, exports: './index.js' });
+      const told = (value: string): string => (isEsm ? `export const said = ${value};` : `exports.said = ${value};`);
+      write(`${at}/node_modules/helper/index.js`, told(`'${helper}'`));
+      write(`${at}/part.js`, told(`'${part}'`));
+      const brand = `{ $$type: 'RookeryModule', name: '${name}', apiVersion: '1.0', register() {}, parseConfig: () => part.said + helper.said }`;
+      write(
+        `${at}/index.js`,
+        isEsm
+          ? `import * as part from './part.js'; import * as helper from 'helper'; export default ${brand};`
+          : `const part = require('./part.js'); const helper = require('helper'); module.exports = ${brand};`,
+      );
+    };
+    write2('one', ' once');
+    const first = await load(name);
+    expect(first.config).toBe('one once');
+    expect((await load(name)).definition).toBe(first.definition);
+    // What a package uses is not looked at: it may belong to others, too.
+    write2('other', ' twice');
+    expect((await load(name)).config).toBe('other once');
+    expect(first.definition.parseConfig(undefined)).toBe('one once');
+  },
+);

@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { ConfigError, type ModuleApi, type RookeryModule } from '@rookery/module-api';
 import { isJsonObject } from '@rookery/matrix-types';
 import { type Clock, type Logger, SilentLogger } from '@rookery/platform';
-import { changedCode, rememberCode } from './code-files.js';
+import { changedFile, codeOf } from './code-files.js';
 import { asLoadError, importDefinition, parseConfig, resolveModule } from './definition.js';
 import { ModuleLoadError } from './errors.js';
 import { manifestOf } from './manifest.js';
@@ -134,7 +134,8 @@ async function importIntoThread(
   const known = running.find(
     (module) => module.thread?.isOver === false && module.url === url && isSameEntry(module.entry, entry),
   );
-  if (known && changedCode(url) === undefined) return known;
+  const code = codeOf(url);
+  if (known?.thread && changedFile(known.thread.code, code) === undefined) return known;
   const manifest = manifestOf(entry.module, url);
   const settings = isJsonObject(entry.config) ? Object.keys(entry.config) : [];
   const unnamed = manifest && settings.find((key) => !manifest.settings.includes(key));
@@ -144,14 +145,13 @@ async function importIntoThread(
   }
   const owner: Owner = { name: entry.module };
   logger?.info('Loading module', { module: entry.module, isolate: 'thread' });
-  rememberCode(url, true);
   const thread = new ModuleThread({
     ...{ module: entry.module, configDir, config: entry.config, settingsOption: entry.settingsOption, manifest },
     limits: {
       timeLimitMs: entry.timeLimitMs ?? defaultThreadLimitMs,
       memoryLimitBytes: entry.memoryLimitBytes ?? defaultMemoryLimitBytes,
     },
-    ...{ owner, clock, logger: logger ?? new SilentLogger() },
+    ...{ code, owner, clock, logger: logger ?? new SilentLogger() },
   });
   try {
     // What loads may take its time, and hangs when it gives no sign of life, as ever.

@@ -273,7 +273,7 @@ it('brings new code by a reload, and leaves a thread alone whose entry and code 
   expect(await host.reload(entries)).toMatchObject({ kept: ['one'], changed: [] });
   expect(await joining()).toMatchObject({ message: 'before 2' });
   saying('behind it');
-  expect(await host.reload(entries)).toMatchObject({ changed: ['one'], needRestart: [] });
+  expect(await host.reload(entries)).toMatchObject({ changed: ['one'] });
   expect(await joining()).toMatchObject({ message: 'behind it 1' });
   write('one', `throw new Error('no')`);
   await expect(host.reload(entries)).rejects.toThrow('register() failed: no');

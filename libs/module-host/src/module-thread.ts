@@ -10,6 +10,7 @@ import type {
 } from '@rookery/module-api';
 import { MatrixError } from '@rookery/matrix-types';
 import { type Clock, environmentOf, type Logger } from '@rookery/platform';
+import type { Code } from './code-files.js';
 import { isHostAllowed, type ModuleManifest } from './manifest.js';
 import { type Owner, runAs } from './owner.js';
 import { type ApiSurface, identityProviderMethods, type InSlot, type Registration, surfaceOf } from './thread-api.js';
@@ -52,6 +53,8 @@ export interface ThreadOptions {
   readonly settingsOption: string | undefined;
   readonly manifest: ModuleManifest | undefined;
   readonly limits: ThreadLimits;
+  /** The module's code as it is now. */
+  readonly code: Code;
   readonly owner: Owner;
   readonly clock: Clock;
   readonly logger: Logger;
@@ -101,11 +104,14 @@ export class ModuleThread {
       settingsOption: options.settingsOption,
     };
     // In a checkout that runs from its sources, so does the thread.
-    const main = `./thread-main${import.meta.filename.endsWith('.ts') ? '.ts' : '.js'}`;
+    const isSource = import.meta.filename.endsWith('.ts');
+    const main = `./thread-main${isSource ? '.ts' : '.js'}`;
     this.#worker = new Worker(new URL(main, import.meta.url), {
       name: `module ${module}`.slice(0, 60),
       workerData: data,
       transferList: [wire.port2, answers.port2],
+      // What the server is started with is not for modules: what is loaded before it, above all.
+      ...(isSource ? {} : { execArgv: [] }),
       env: environmentOf([...harmless, ...(manifest?.secrets ?? [])]),
       resourceLimits: { maxOldGenerationSizeMb: Math.max(16, Math.ceil(limits.memoryLimitBytes / mebibyte)) },
     });
@@ -162,6 +168,11 @@ export class ModuleThread {
     const surface: ApiSurface = surfaceOf(api, (path, fn) => this.#functions.set(`api:${path}`, this.#held(path, fn)));
     await this.#peer.call('register', [surface]);
     this.#isLoading = false;
+  }
+
+  /** The module's code as it was when this thread began. */
+  get code(): Code {
+    return this.options.code;
   }
 
   /** Whether it has ended. */

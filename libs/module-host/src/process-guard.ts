@@ -2,6 +2,7 @@ import { existsSync } from 'node:fs';
 import { dirname, join, sep } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import type { Logger } from '@rookery/platform';
+import { withoutMark } from './code-files.js';
 import { currentOwner, type Owner } from './owner.js';
 import { readableError } from './watch.js';
 
@@ -44,7 +45,7 @@ export function ownerOf(error: unknown, modules: readonly ModuleCode[]): string 
   }));
   const lies = (line: string, place: string): boolean =>
     line.includes(place) || line.includes(pathToFileURL(place).href);
-  for (const line of stack.split('\n')) {
+  for (const line of withoutMark(stack).split('\n')) {
     const byFile = placed.filter(({ file }) => lies(line, file));
     const found = byFile.length > 0 ? byFile : placed.filter(({ place }) => lies(line, place));
     if (found.length > 0) return [...new Set(found.map(({ name }) => name))].join(' or ');

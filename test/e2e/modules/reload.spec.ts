@@ -101,13 +101,24 @@ describe('a reload of the running program', () => {
     expect(JSON.stringify(body['rooms'])).toContain('"red"');
   });
 
-  it('says which module needs a restart for its changed code, and which settings', async () => {
-    await write('one.mjs', filter('one', '// Changed.'));
+  it('runs changed code, and says which settings need a restart', async () => {
+    await write('one.mjs', filter('one').replace('ORG.', 'NEW.'));
     await configure({ server_name: 'rookery.test', public_baseurl: 'https://other.example/', enable_metrics: true });
-    const written = await reload(/restart the server to run it/);
-    expect(written).toMatch(/"module":"one","changedFile":"[^"]*one\.mjs"/);
-    expect(written).not.toMatch(/"module":"two"/);
+    const written = await reload(/Settings reloaded/);
+    expect(written).toMatch(/"changed":\["one"\]/);
     expect(written).toMatch(/"settings":\[[^\]]*"enable_metrics"/);
+    expect((await say('green')).body['errcode']).toBe('NEW.ONE');
+    expect((await say('blue')).body['errcode']).toBe('ORG.TWO');
+  });
+
+  it('goes on with the code of before where changed code does not load, or fails', async () => {
+    for (const broken of ['export default {', filter('one', 'throw new Error("broken");')]) {
+      await write('one.mjs', broken);
+      expect(await reload(/Nothing was reloaded/)).toMatch(/homeserver\.yaml:\d+: module \.\/one\.mjs/);
+      expect((await say('green')).body['errcode']).toBe('NEW.ONE');
+    }
+    await write('one.mjs', filter('one'));
+    await reload(/Settings reloaded/);
     expect((await say('green')).body['errcode']).toBe('ORG.ONE');
   });
 
