@@ -22,7 +22,6 @@ const unfilled: Readonly<Record<string, string>> = {
   synapse_forward_extremities: 'it would read all rooms',
   synapse_excess_extremity_events: 'it would read all rooms',
   synapse_event_fetch_ongoing: 'events are read where they are needed, without a queue',
-  synapse_state_: 'resolutions are not timed room by room',
   synapse_federation_backfill_processing_: 'not timed apart from the request',
   synapse_federation_send_queue_: 'EDUs go to the queues of their servers at once: see the pending ones',
   synapse_rate_limit_sleep_affected_hosts: 'servers are not counted while they wait',

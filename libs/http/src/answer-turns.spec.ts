@@ -23,10 +23,38 @@ describe('turns at large answers', () => {
       );
     return end;
   };
-  const settled = (): Promise<unknown> => new Promise((resolve) => setImmediate(() => setImmediate(resolve)));
+  const nextTurn = (): Promise<unknown> => new Promise((resolve) => setImmediate(resolve));
+  const settled = async (): Promise<void> => {
+    for (let turn = 0; turn < 10; turn++) await nextTurn();
+  };
+  /** Requests that come one after the other, each in a turn of the event loop. */
+  const takeEach = async (...names: string[]): Promise<(() => void)[]> => {
+    const ends: (() => void)[] = [];
+    for (const name of names) {
+      ends.push(take(name[0]!, name));
+      await nextTurn();
+    }
+    return ends;
+  };
+
+  it('begins one in a turn of the event loop, whoever asks', async () => {
+    const ends = ['a1', 'a2', 'b1'].map((name) => take(name[0]!, name));
+    expect(log).toEqual(['a1']);
+    // What needs not wait for anything is made at once, and makes room in the same turn.
+    ends[0]!();
+    ends.push(take('c', 'c1'));
+    expect(log).toEqual(['a1']);
+    const begun: number[] = [];
+    for (let turn = 0; turn < 5; turn++) {
+      await nextTurn();
+      begun.push(log.length);
+    }
+    expect(begun.every((count, index) => count - (begun[index - 1] ?? 1) <= 1)).toBe(true);
+    expect(log).toEqual(['a1', 'a2', 'b1', 'c1']);
+  });
 
   it('lets each have a few, all together some more, in order', async () => {
-    const ends = ['a1', 'a2', 'a3', 'b1', 'b2', 'c1'].map((name) => take(name[0]!, name));
+    const ends = await takeEach('a1', 'a2', 'a3', 'b1', 'b2', 'c1');
     await settled();
     expect(log).toEqual(['a1', 'a2', 'b1']);
     ends[0]!();
@@ -43,7 +71,7 @@ describe('turns at large answers', () => {
   });
 
   it('does not let one who waits in numbers keep others from their turn', async () => {
-    const ends = ['a1', 'a2', 'a3', 'a4', 'a5', 'b1'].map((name) => take(name[0]!, name));
+    const ends = await takeEach('a1', 'a2', 'a3', 'a4', 'a5', 'b1');
     await settled();
     expect(log).toEqual(['a1', 'a2', 'b1']);
     take('c', 'c1');
@@ -78,7 +106,7 @@ describe('turns at large answers', () => {
   });
 
   it('forgets a request whose client has gone while it waited', async () => {
-    const ends = ['a1', 'a2', 'a3', 'a4'].map((name) => take('a', name));
+    const ends = await takeEach('a1', 'a2', 'a3', 'a4');
     ends[2]!();
     ends[0]!();
     await settled();
@@ -87,7 +115,7 @@ describe('turns at large answers', () => {
   });
 
   it('forgets nobody who comes again while the last of before are put away', async () => {
-    const [first, second] = ['a1', 'a2'].map((name) => take('a', name));
+    const [first, second] = await takeEach('a1', 'a2');
     let ends: (() => void)[] = [];
     first!();
     // Between what follows the first ending and what follows the second.

@@ -45,6 +45,8 @@ export class AnswerTurns {
   /** Those of whom a request may go as soon as there is room, the longest waiting first. */
   readonly #ready = new Set<string>();
   #making = 0;
+  /** Whether an answer was begun in this turn of the event loop: what needs not wait for anything is made within it. */
+  #isTurnTaken = false;
 
   /** @param unreadOf bytes of answers that somebody has not read yet */
   constructor(
@@ -60,7 +62,7 @@ export class AnswerTurns {
   /** @throws MatrixError 429 `M_LIMIT_EXCEEDED` when too many requests wait */
   take(name: string, nowMs: number): AnswerTurn {
     const holder = this.#holderOf(name);
-    if (holder.waiting.size === 0 && this.#mayGo(name, holder) && this.#making < this.limits.altogether) {
+    if (holder.waiting.size === 0 && this.#mayGo(name, holder) && this.#hasRoom) {
       this.#begin(holder);
       return { ready: undefined, end: this.#ending(name, holder) };
     }
@@ -103,9 +105,19 @@ export class AnswerTurns {
       }
   }
 
+  get #hasRoom(): boolean {
+    return !this.#isTurnTaken && this.#making < this.limits.altogether;
+  }
+
   #begin(holder: Holder): void {
     holder.making++;
     this.#making++;
+    this.#isTurnTaken = true;
+    // A thousand requests may have come in one turn; each answer is begun in another one.
+    setImmediate(() => {
+      this.#isTurnTaken = false;
+      this.#goOn();
+    });
   }
 
   #ending(name: string, holder: Holder): () => void {
@@ -115,7 +127,6 @@ export class AnswerTurns {
       ended = true;
       holder.making--;
       this.#making--;
-      // What comes next is made in another turn of the event loop: answers that need not wait for anything would come all in one.
       setImmediate(() => this.#look(name, holder));
     };
   }
@@ -123,8 +134,13 @@ export class AnswerTurns {
   /** Lets go who may go, after something has changed for one of them. */
   #look(name: string, holder: Holder): void {
     if (holder.waiting.size > 0 && this.#mayGo(name, holder)) this.#ready.add(name);
+    this.#goOn();
+    this.#tidy(name, holder);
+  }
+
+  #goOn(): void {
     for (const next of this.#ready) {
-      if (this.#making >= this.limits.altogether) return;
+      if (!this.#hasRoom) return;
       const own = this.#holders.get(next);
       const [first] = own?.waiting ?? [];
       // Whoever may go on stands behind the others again.
@@ -133,7 +149,6 @@ export class AnswerTurns {
       first.go();
       if (own.waiting.size > 0 && this.#mayGo(next, own)) this.#ready.add(next);
     }
-    this.#tidy(name, holder);
   }
 
   #mayGo(name: string, { making }: Holder): boolean {

@@ -223,7 +223,7 @@ export class EventContexts {
     const [first, ...others] = states;
     if (!first) return noState;
     if (others.length === 0) return fixed(await this.#chainOf(room, first[0]), first[1]);
-    const resolved = await this.resolver.resolve([...states.values()], room.rules, room.stagedById);
+    const resolved = await this.resolver.resolve(room.roomId, [...states.values()], room.rules, room.stagedById);
     let best = { group: first[0], diff: stateDiff(first[1], resolved) };
     for (const [group, state] of others) {
       const diff = stateDiff(state, resolved);

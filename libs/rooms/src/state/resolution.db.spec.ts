@@ -112,7 +112,7 @@ eachDatabase('state resolution over stored events', (open) => {
     };
     let resolved: StateMap;
     try {
-      resolved = await rooms.get(StateResolver).resolve(sets, rules, staged);
+      resolved = await rooms.get(StateResolver).resolve(roomId, sets, rules, staged);
     } finally {
       store.many = many;
       database.query = query;

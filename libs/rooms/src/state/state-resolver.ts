@@ -1,10 +1,12 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import type { RoomEvent, RoomVersionRules } from '@rookery/events';
+import { Clock } from '@rookery/platform';
 import { type AuthLinks, resolveState, type StateMap, type StateResProvider } from '@rookery/state-res';
 import { EventStore } from '../store/event-store.js';
 import { authDifference, generationAfter } from './auth-chains.query.js';
 import { selectAuthLinks } from './auth-links.query.js';
+import { ResolutionBudget } from './resolution-budget.js';
 
 /** Events that are about to be written and can only be found here. */
 export type StagedEvents = ReadonlyMap<
@@ -21,35 +23,55 @@ export class StateResolver {
   constructor(
     private readonly database: Database,
     private readonly events: EventStore,
+    private readonly budget: ResolutionBudget,
+    private readonly clock: Clock,
   ) {}
 
   /**
-   * Resolves several states of one room into one.
+   * Resolves several states of one room into one. A room for which this was done too often lately waits.
    */
   async resolve(
+    roomId: string,
     states: readonly StateMap[],
     rules: RoomVersionRules,
     staged: StagedEvents,
     signal?: AbortSignal,
   ): Promise<StateMap> {
     const involvesStaged = states.some((state) => [...state.values()].some((id) => staged.has(id)));
+    let databaseMs = 0;
+    let asking = 0;
+    let askedAtMs = 0;
+    /** Counts time in which anything was asked for once, however much of it. */
+    const timed = async <T>(answer: Promise<T>): Promise<T> => {
+      if (asking++ === 0) askedAtMs = this.clock.monotonicMs();
+      try {
+        return await answer;
+      } finally {
+        if (--asking === 0) databaseMs += this.clock.monotonicMs() - askedAtMs;
+      }
+    };
+    const isRejected = async (ids: readonly string[]): Promise<Set<string>> => {
+      const stored = await this.events.many(ids.filter((id) => !staged.has(id)));
+      return new Set(ids.filter((id) => (staged.get(id) ?? stored.get(id))?.rejectedReason !== undefined));
+    };
     const provider: StateResProvider = {
-      events: (ids) => this.load(ids, staged),
-      isRejected: async (ids) => {
-        const rejected = new Set<string>();
-        const stored = await this.events.many(ids.filter((id) => !staged.has(id)));
-        for (const id of ids) {
-          if ((staged.get(id) ?? stored.get(id))?.rejectedReason !== undefined) rejected.add(id);
-        }
-        return rejected;
-      },
-      authLinks: (ids) => this.#linksOf(ids, staged),
+      events: (ids) => timed(this.load(ids, staged)),
+      isRejected: (ids) => timed(isRejected(ids)),
+      authLinks: (ids) => timed(this.#linksOf(ids, staged)),
       // Staged events have no place in the chain cover yet.
       ...(!involvesStaged && {
-        authDifference: (conflicted, unconflicted) => authDifference(this.database, conflicted, unconflicted.values()),
+        authDifference: (conflicted, unconflicted) =>
+          timed(authDifference(this.database, conflicted, unconflicted.values())),
       }),
     };
-    return resolveState(states, provider, rules, signal ? { signal } : {});
+    await this.budget.ready(roomId);
+    const beganMs = this.clock.monotonicMs();
+    try {
+      return await resolveState(states, provider, rules, signal ? { signal } : {});
+    } finally {
+      const ownMs = Math.max(0, this.clock.monotonicMs() - beganMs - databaseMs);
+      this.budget.note(roomId, { ownMs, databaseMs, groups: states.length });
+    }
   }
 
   /** Events that are staged or stored, by id; those that are unknown are left out. */

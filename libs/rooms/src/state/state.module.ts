@@ -1,5 +1,6 @@
 import { Module } from '@nestjs/common';
 import { RoomStoreModule } from '../store/store.module.js';
+import { ResolutionBudget } from './resolution-budget.js';
 import { RoomStateReader } from './room-state-reader.js';
 import { StateGroups } from './state-groups-cache.js';
 import { StateResolver } from './state-resolver.js';
@@ -7,7 +8,7 @@ import { StateResolver } from './state-resolver.js';
 /** The state of rooms: groups, resolution, reading. */
 @Module({
   imports: [RoomStoreModule],
-  providers: [RoomStateReader, StateGroups, StateResolver],
+  providers: [ResolutionBudget, RoomStateReader, StateGroups, StateResolver],
   exports: [RoomStateReader, StateGroups, StateResolver],
 })
 export class RoomStateModule {}
