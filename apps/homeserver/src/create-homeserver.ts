@@ -12,6 +12,7 @@ import {
   DatabaseBesideWriter,
   type DatabaseClaim,
   type DatabaseOptions,
+  isRestored,
   migrate,
   openDatabase,
   pendingMigrations,
@@ -471,6 +472,10 @@ async function checkSchema(database: Database): Promise<void> {
   const state = await readSchemaState(database);
   checkServable(state, migrations);
   const pending = pendingMigrations(state, migrations);
+  if (await isRestored(database))
+    throw new StartupError(
+      'The database was restored: start the process that writes first, which makes it fit to go on',
+    );
   if (pending.length > 0)
     throw new StartupError('The database needs an upgrade: start the process that writes first, which does that');
 }

@@ -32,7 +32,7 @@ export {
 export { migrate, type MigrateOptions, type MigrateResult } from './migrate.js';
 export { databaseMigrations } from './migrations.js';
 export { planUpgrade, type PlannedStep, type UpgradePlan } from './upgrade-plan.js';
-export { markRestored, reviveRestored } from './restored.query.js';
+export { isRestored, markRestored, reviveRestored } from './restored.query.js';
 export { planRollback, rollback, type SchemaRollback } from './rollback.js';
 export {
   type AppliedDelta,

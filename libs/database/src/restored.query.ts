@@ -1,4 +1,4 @@
-import type { Database, Tx } from './database.js';
+import type { Database, Db, Tx } from './database.js';
 import { tablesAmong } from './schema-state.js';
 import { skipAhead } from './streams/skip-ahead.query.js';
 
@@ -11,6 +11,9 @@ export async function markRestored(tx: Tx, nowMs: number): Promise<void> {
   await tx.run(`INSERT INTO ${marker} (restored_ts) VALUES (?)`, [nowMs]);
 }
 
+/** Whether a database was put back to an earlier day and no server has made it fit to go on yet. */
+export const isRestored = async (db: Db): Promise<boolean> => (await tablesAmong(db, [marker])).has(marker);
+
 /**
  * Makes a database that was put back to an earlier day fit to go on, in one transaction: its counters go on far behind where
  * anybody may have seen them, and each of the steps sees to what else may be known otherwise outside. Needs the newest schema,
@@ -22,7 +25,7 @@ export async function reviveRestored(
   steps: readonly ((tx: Tx, nowMs: number) => Promise<void>)[],
   nowMs: number,
 ): Promise<boolean> {
-  if (!(await tablesAmong(database, [marker])).has(marker)) return false;
+  if (!(await isRestored(database))) return false;
   await database.write(
     async (tx) => {
       await skipAhead(tx);

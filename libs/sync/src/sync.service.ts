@@ -109,7 +109,10 @@ export class SyncService {
     if (streams.length === 0) return since;
     if (!this.#hasWarned) {
       this.#hasWarned = true;
-      this.logger.warn('A client syncs from the future, as after a restored backup: it goes on from now', { streams });
+      this.logger.warn(
+        'A client syncs from the future: it goes on from now. After the database was put back, run "rookery restore adopt" first',
+        { streams },
+      );
     }
     return { ...this.#upToHead(since), toDevice: 0 };
   }

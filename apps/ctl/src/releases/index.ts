@@ -2,13 +2,14 @@ import type { Change, Condition, Release } from './register.js';
 import { since191 } from './since-1-91.js';
 import { standing } from './standing.js';
 import { until129 } from './until-1-29.js';
+import { until159 } from './until-1-59.js';
 import { until190 } from './until-1-90.js';
 
 export type { Change, ChangeKind, Condition, Release } from './register.js';
 export { standing };
 
 /** Every release that changes something for somebody, the oldest first; ours come after those of the servers of this family. */
-export const releases: readonly Release[] = [...until129, ...until190, ...since191];
+export const releases: readonly Release[] = [...until129, ...until159, ...until190, ...since191];
 
 /** `v1.62.0` as the register calls it: `1.62`. Ours may be written `rookery-0.1.0` or `Rookery 0.1.0`. */
 export function releaseName(text: string): string | undefined {

@@ -59,6 +59,12 @@ export const holds = (setting: string, test: (value: unknown) => boolean): Pick<
   concerns: { settings: [setting], when: test },
 });
 
+/** Tests a value that switches something on. */
+export const isTrue = (value: unknown): boolean => value === true;
+/** What is said of changes of what others are built with. */
+export const node = { here: 'Rookery runs on Node.js.' };
+export const rust = { here: 'Rookery is built without Rust.' };
+export const newer = { here: 'Rookery says at the start when the database is too old.' };
 export const postgres = holds('database.name', (name) => typeof name === 'string' && !name.startsWith('sqlite'));
 export const sqlite = holds('database.name', (name) => typeof name === 'string' && name.startsWith('sqlite'));
 export const appservices = given('app_service_config_files');

@@ -3,18 +3,18 @@ import {
   change,
   given,
   holds,
+  isTrue,
   missing,
   modules,
+  newer,
+  node,
   postgres,
   type Release,
+  rust,
   sqlite,
   workers,
 } from './register.js';
 
-const isTrue = (value: unknown): boolean => value === true;
-const node = { here: 'Rookery runs on Node.js.' };
-const rust = { here: 'Rookery is built without Rust.' };
-const newer = { here: 'Rookery says at the start when the database is too old.' };
 const delegated = given('matrix_authentication_service', 'experimental_features.msc3861');
 
 /** From 1.91 to 1.157. */

@@ -3,14 +3,13 @@ import {
   change,
   given,
   holds,
+  isTrue,
   listenersWith,
   mail,
   missing,
   ownTemplates,
   type Release,
 } from './register.js';
-
-const isTrue = (value: unknown): boolean => value === true;
 
 /** From the first releases to 1.29. */
 export const until129: readonly Release[] = [
