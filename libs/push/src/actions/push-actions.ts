@@ -146,6 +146,9 @@ export class PushActions implements OnModuleInit {
     const withdrawn: Soon<string | undefined>[] = [];
     const evaluated: Soon<Judgement | undefined>[] = [];
     const reads: Soon<ThreadMark>[] = [];
+    // By state resolution as well.
+    for (const { userId, streamOrdering } of batch.backfilled ? [] : batch.moves)
+      if (this.#isLocal(userId)) moved.set(userId, streamOrdering);
     for (const stored of batch.backfilled ? [] : batch.events) {
       const { event } = stored;
       if (stored.rejectedReason !== undefined) continue;
