@@ -96,16 +96,25 @@ export async function fillLocalMedia(
   tx: Tx,
   media: Pick<
     Media,
-    'mediaId' | 'mediaType' | 'sizeBytes' | 'uploadName' | 'lastAccessTs' | 'authenticated' | 'sha256' | 'quarantinedBy'
+    | 'mediaId'
+    | 'mediaType'
+    | 'sizeBytes'
+    | 'uploadName'
+    | 'createdTs'
+    | 'lastAccessTs'
+    | 'authenticated'
+    | 'sha256'
+    | 'quarantinedBy'
   >,
 ): Promise<boolean> {
   const changed = await tx.run(
-    `UPDATE local_media_repository SET media_type = ?, media_length = ?, upload_name = ?, last_access_ts = ?,
+    `UPDATE local_media_repository SET media_type = ?, media_length = ?, upload_name = ?, created_ts = ?, last_access_ts = ?,
        authenticated = ?, sha256 = ?, quarantined_by = COALESCE(quarantined_by, ?) WHERE media_id = ? AND media_length IS NULL`,
     [
       media.mediaType,
       media.sizeBytes ?? null,
       media.uploadName ?? null,
+      media.createdTs,
       media.lastAccessTs ?? null,
       media.authenticated,
       media.sha256 ?? null,

@@ -113,6 +113,9 @@ export class UploadService {
       throw MatrixError.notFound('The media id was not used in time');
     this.#filling.add(mediaId);
     try {
+      // What was read before may be older than a file that another upload has put there meanwhile.
+      if ((await findMedia(this.database, { origin: undefined, mediaId }))?.sizeBytes !== undefined)
+        throw cannotOverwrite();
       await this.#receive(requester, mediaId, file, (media) =>
         this.database.write((tx) => fillLocalMedia(tx, media), { name: 'store_media' }),
       );

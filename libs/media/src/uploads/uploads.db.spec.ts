@@ -1,3 +1,4 @@
+import { Database } from '@rookery/database';
 import { Readable } from 'node:stream';
 import { eachDatabase, FakeClock } from '@rookery/testing';
 import { AvatarRules } from '../avatars/avatar-rules.js';
@@ -47,6 +48,43 @@ eachDatabase('uploads', (open) => {
     );
     expect(results.filter(({ status }) => status === 'fulfilled').length).toBe(2);
     expect((await media.filesOnDisk()).length).toBe(2);
+  });
+
+  it('to ids that were reserved long before count when they come', async () => {
+    await build({ media_upload_limits: [{ time_period: '1h', max_size: 100 }] });
+    const uploads = media.get(UploadService);
+    const ids: string[] = [];
+    for (let n = 0; n < 3; n++) ids.push((await uploads.reserve(alice)).uri.split('/').at(-1)!);
+    await clock.advance(3_600_001);
+    const fill = (mediaId: string): Promise<void> =>
+      uploads.fill(alice, 'example.org', mediaId, file(Readable.from([Buffer.alloc(40)]), 40));
+    await fill(ids[0]!);
+    await fill(ids[1]!);
+    await expect(fill(ids[2]!)).rejects.toMatchObject({ status: 400, errcode: 'M_RESOURCE_LIMIT_EXCEEDED' });
+  });
+
+  it('to a reserved id never take the place of one that came first', async () => {
+    await build();
+    const uploads = media.get(UploadService);
+    const mediaId = (await uploads.reserve(alice)).uri.split('/').at(-1)!;
+    const database = media.get(Database);
+    const get = database.get.bind(database);
+    const fill = (text: string): Promise<void> =>
+      uploads.fill(alice, 'example.org', mediaId, file(Readable.from([Buffer.from(text)]), text.length));
+    // The second has looked before the first came, and hears of it only now.
+    let first: Promise<void> | undefined;
+    database.get = async <Row>(...query: Parameters<typeof get>) => {
+      const row = await get<Row>(...query);
+      if (first === undefined) {
+        first = Promise.resolve();
+        first = fill('first');
+        await first;
+      }
+      return row;
+    };
+    await expect(fill('second')).rejects.toMatchObject({ status: 409, errcode: 'M_CANNOT_OVERWRITE_MEDIA' });
+    await first;
+    expect((await media.filesOnDisk()).length).toBe(1);
   });
 
   it('that trickle are cut off', async () => {
