@@ -64,6 +64,16 @@ export interface EventBatch {
   note(eventId: string, note: PushNote): void;
 }
 
+/** What another process says of events that it has stored. */
+export interface NewsFromElsewhere {
+  /** With new events. */
+  readonly rooms: readonly string[];
+  /** Those whose current state may have changed. */
+  readonly states: readonly string[];
+  /** Users whose membership of one of them may have changed. */
+  readonly members: readonly string[];
+}
+
 /** What a higher lib does when events are stored. */
 export interface RoomHook<Prepared = unknown> {
   /**
@@ -79,6 +89,11 @@ export interface RoomHook<Prepared = unknown> {
   inTransaction?(tx: Tx, batch: EventBatch, prepared: Prepared | undefined): Promise<void>;
   /** Best effort once durable; must not throw or block. */
   afterCommit?(batch: EventBatch, prepared: Prepared | undefined): void;
+  /**
+   * Another process has stored events: what is remembered of these rooms and users is true no more, and what is being read may
+   * be older. Nothing told: events may have been missed, of any room and user. Must not throw or block.
+   */
+  onElsewhere?(news: NewsFromElsewhere | undefined): void;
   /** A user of this server has forgotten a room. Must not throw. */
   onForgotten?(userId: string, roomId: string): void;
   /**

@@ -33,7 +33,7 @@ export class SyncController {
   /** GET /_matrix/client/v3/sync */
   @Get(stable('/sync'))
   @Access({
-    ...{ auth: 'required', guests: true, active: true },
+    ...{ auth: 'required', guests: true, active: true, anyProcess: true },
     largeAnswer: ({ query }) => query['since'] === undefined || query['full_state'] === 'true',
   })
   async sync(@Who() requester: Requester, @Inbound() request: InboundRequest): Promise<JsonObject | HttpReply> {

@@ -58,11 +58,12 @@ describe.each(['sqlite', 'postgres'] as const)('requests that wait (%s)', (datab
       request: (method, path, body) => homeserver.request(method, path, body, accessToken),
     };
   };
-  const waiting = (requests: number): Promise<boolean> =>
-    eventually(() => homeserver.server.service(Notifier).waiting === requests);
+  const waitingNow = (): number =>
+    homeserver.servers.reduce((sum, server) => sum + server.service(Notifier).waiting, 0);
+  const waiting = (requests: number): Promise<boolean> => eventually(() => waitingNow() === requests);
   /** All kinds of waiting of one session, which wait when this is done. */
   const wait = async (user: TestUser): Promise<Promise<Answer>[]> => {
-    const before = homeserver.server.service(Notifier).waiting;
+    const before = waitingNow();
     const since = String((await user.request('GET', '/sync')).body['next_batch']);
     const { body } = await user.request('POST', `${sliding}?timeout=0`, everything);
     const requests = [

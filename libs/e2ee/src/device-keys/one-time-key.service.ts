@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { Database, type Tx } from '@rookery/database';
 import { domainOf, isJsonObject, isValidUserId, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Cache, Clock, Config } from '@rookery/platform';
-import { type ChangedKeys, type Stream, Streams } from '@rookery/replication';
+import { type ChangedKeys, Invalidations, type Stream, Streams } from '@rookery/replication';
 import { byServer, isName, limits } from '../common/limits.js';
 import { type ClaimedKeys, type RemoteFailures, RemoteKeys } from '../common/remote-keys.js';
 import { ServiceKeys } from '../common/service-keys.js';
@@ -48,11 +48,16 @@ export class OneTimeKeyService {
     private readonly config: Config,
     private readonly remote: RemoteKeys,
     private readonly services: ServiceKeys,
+    private readonly invalidations: Invalidations,
     streams: Streams,
   ) {
     this.#counts = new Cache(config, 'one_time_key_counts', { invalidation: 'stream to_device', max: 2 * maxCounted });
     this.#stream = streams.of(toDeviceStream);
     this.#changes = this.#stream.changes('counts');
+    invalidations.on('one_time_key_counts', {
+      forget: (keys) => keys.forEach((key) => this.#counts.delete(key)),
+      forgetAll: () => this.#counts.clear(),
+    });
   }
 
   /** Whether the {@link counts} of a device may differ from those at a position of the to-device stream; `false` is certain. */
@@ -110,7 +115,9 @@ export class OneTimeKeyService {
   /** Forgets what is remembered about devices, once the transaction that changes their keys is durable. */
   forget(tx: Tx, userId: string, deviceIds: readonly string[]): void {
     tx.unlessRolledBack(() => {
-      for (const deviceId of deviceIds) this.#counts.delete(deviceKey(userId, deviceId));
+      const keys = deviceIds.map((deviceId) => deviceKey(userId, deviceId));
+      for (const key of keys) this.#counts.delete(key);
+      this.invalidations.send('one_time_key_counts', keys);
     });
   }
 

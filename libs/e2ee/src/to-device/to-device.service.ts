@@ -156,7 +156,10 @@ export class ToDeviceService implements OnModuleInit {
     const before = this.#acknowledged.get(key);
     if (before !== undefined && (before >= upTo || !this.#arrived.hasChanged(key, before))) return;
     if (await hasMessages(this.database, userId, deviceId, upTo))
-      await this.database.write((tx) => deleteMessages(tx, userId, deviceId, upTo), { name: 'to_device_acknowledge' });
+      await this.database.write((tx) => deleteMessages(tx, userId, deviceId, upTo), {
+        name: 'to_device_acknowledge',
+        anyProcess: true,
+      });
     this.#acknowledged.set(key, upTo);
   }
 

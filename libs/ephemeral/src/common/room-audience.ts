@@ -30,6 +30,10 @@ export class RoomAudience {
           if (event.type === 'm.room.member' && event.stateKey !== undefined)
             this.#changed(roomId, event.stateKey, room.localMembers.has(event.stateKey));
       },
+      onElsewhere: (news) => {
+        if (news === undefined) this.#rooms.clear();
+        else if (news.members.length > 0) for (const roomId of news.rooms) this.#rooms.delete(roomId);
+      },
       onRoomPurged: async (tx, roomId) => {
         tx.unlessRolledBack(() => this.#rooms.delete(roomId));
       },

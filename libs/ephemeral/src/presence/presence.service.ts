@@ -3,7 +3,7 @@ import { Database } from '@rookery/database';
 import { RateLimiter } from '@rookery/http';
 import { domainOf, MatrixError } from '@rookery/matrix-types';
 import { BackgroundTasks, Clock, Config, Logger } from '@rookery/platform';
-import type { Stream } from '@rookery/replication';
+import { defineRpc, type Stream } from '@rookery/replication';
 import { MembershipReader, RoomHooks } from '@rookery/rooms';
 import { UserHooks } from '@rookery/users';
 import { LRUCache } from 'lru-cache';
@@ -15,6 +15,29 @@ import { PresenceRouting } from './presence-routing.js';
 import { isNews, offlineState, type PresenceName, type PresenceState } from '../model/presence-state.js';
 import { presenceInStream, presenceOf, roomsOfUsers } from './presence.query.js';
 
+/** A device syncs by way of another process. */
+const syncingElsewhere = defineRpc<SyncingDevice, void>('presence_syncing');
+
+interface SyncingDevice {
+  readonly userId: string;
+  readonly deviceId: string | undefined;
+  readonly state: PresenceName;
+}
+
+/** Whom somebody sees, for another process: who is there is in memory where the stream is written. */
+const presenceChanges = defineRpc<
+  {
+    readonly userId: string;
+    readonly joined: readonly string[];
+    readonly fresh: readonly string[];
+    readonly since: number | undefined;
+    readonly upTo: number;
+  },
+  readonly PresenceState[]
+>('presence_changes');
+
+/** How often another process tells that a sync goes on; less than what counts as its end. */
+const tellAgainMs = 10_000;
 const sweepEveryMs = 5_000;
 /** Users of another server go offline when nothing is heard of them for so long. */
 const remoteTimeoutMs = 30 * 60_000;
@@ -68,6 +91,12 @@ export class PresenceService implements OnModuleInit {
       syncGapMs: config.get('presence.sync_online_timeout'),
       idleMs: config.get('presence.idle_timeout'),
     }));
+    publisher.stream.serve(syncingElsewhere, async ({ userId, deviceId, state }) =>
+      this.syncing(userId, deviceId, state)(),
+    );
+    publisher.stream.serve(presenceChanges, ({ joined, fresh, userId, since, upTo }) =>
+      this.changes({ userId, since, upTo, joinedRooms: new Set(joined), freshRooms: fresh }),
+    );
     publisher.computeBy((before) => this.#now(before));
     roomHooks.subscribe({
       afterCommit: ({ roomId, moves, backfilled }) => {
@@ -119,12 +148,31 @@ export class PresenceService implements OnModuleInit {
    */
   syncing(userId: string, deviceId: string | undefined, state: PresenceName): () => void {
     if (!this.#tracked || state === 'offline') return () => {};
+    if (!this.stream.isWrittenHere) return this.#syncingElsewhere({ userId, deviceId, state });
     const nowMs = this.clock.nowMs();
     const shown = this.#checked(state);
     const changes = this.#local.wouldChange(userId, deviceId, shown, nowMs);
     const ended = this.#local.syncing(userId, deviceId, nowMs);
     if (changes) void this.#comeBy(userId, deviceId, shown);
     return () => ended(this.clock.nowMs());
+  }
+
+  /**
+   * Tells the process that knows who is there, again and again while the sync goes on: nobody is left online by a process that is
+   * lost.
+   */
+  #syncingElsewhere(who: SyncingDevice): () => void {
+    const tell = (): void => {
+      this.stream.atWriter(syncingElsewhere, who).catch((err: unknown) => {
+        this.logger.debug('Nobody could be told that a device syncs', { err });
+      });
+    };
+    tell();
+    const telling = this.clock.every(tellAgainMs, tell);
+    return () => {
+      telling.cancel();
+      tell();
+    };
   }
 
   /** A device's user did something: sent, read, typed. Costs a look-up while nothing changes by it. */
@@ -200,6 +248,7 @@ export class PresenceService implements OnModuleInit {
 
   /** Whether {@link changes} could find anything, fresh rooms apart; `false` is certain. Costs no query. */
   mayHaveChanged(since: number): boolean {
+    if (!this.stream.isWrittenHere) return this.enabled && this.stream.current() > since;
     return this.enabled && (this.#lastEverybody > since || this.publisher.board.changedSince(since));
   }
 
@@ -209,6 +258,10 @@ export class PresenceService implements OnModuleInit {
    */
   async changes({ userId, joinedRooms, freshRooms, since, upTo }: PresenceQuery): Promise<PresenceState[]> {
     if (!this.enabled) return [];
+    if (!this.stream.isWrittenHere) {
+      const [joined, fresh] = [[...joinedRooms], [...freshRooms]];
+      return [...(await this.stream.atWriter(presenceChanges, { userId, joined, fresh, since, upTo }))];
+    }
     const { board } = this.publisher;
     const interest = await this.routing.interestOf(userId);
     const changed: BoardQuery = { userId, joinedRooms, freshRooms, after: since ?? upTo, upTo, interest };
@@ -311,6 +364,8 @@ export class PresenceService implements OnModuleInit {
   }
 
   async #open(): Promise<void> {
+    // What devices do is known where the stream is written.
+    if (!this.stream.isWrittenHere) return void (await this.publisher.open());
     for (const state of await this.publisher.open()) {
       // Everybody has the usual time to sync again.
       if (this.#isLocal(state.userId)) this.#local.restore(state, this.clock.nowMs());

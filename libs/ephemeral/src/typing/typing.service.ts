@@ -21,6 +21,12 @@ export const typingStream = defineStream({ name: 'typing', keys: { room: {} } })
 /** Somebody types, or not any more; answered by the process that knows who does. */
 const setTyping = defineRpc<TypingChange, void>('set_typing');
 
+/** Where typing changed; answered by the process that knows who types. */
+const typingChanges = defineRpc<
+  { readonly roomIds: readonly string[]; readonly since?: number },
+  readonly (readonly [roomId: string, userIds: readonly string[]])[]
+>('typing_changes');
+
 interface TypingChange {
   readonly roomId: string;
   readonly userId: string;
@@ -54,6 +60,7 @@ export class TypingService implements OnModuleInit, OnModuleDestroy {
   ) {
     this.stream = streams.of(typingStream);
     this.#changes = this.stream.changes('room');
+    this.stream.serve(typingChanges, async ({ roomIds, since }) => [...(await this.changes(roomIds, since))]);
     this.stream.serve(setTyping, ({ roomId, userId, timeoutMs }) => this.#set(roomId, userId, timeoutMs));
     roomHooks.subscribe({
       afterCommit: ({ roomId, moves }) => {
@@ -102,14 +109,30 @@ export class TypingService implements OnModuleInit, OnModuleDestroy {
 
   /**
    * Rooms in which typing changed after `since`, with who is typing there now (maybe nobody). Without `since` the rooms in
-   * which somebody types. Costs no query.
+   * which somebody types. Costs no query; in a process that does not write the stream a call where something changed.
    */
-  changes(roomIds: ReadonlySet<string> | readonly string[], since: number | undefined): Map<string, string[]> {
+  changes(
+    roomIds: ReadonlySet<string> | readonly string[],
+    since: number | undefined,
+  ): ReadonlyMap<string, readonly string[]> | Promise<ReadonlyMap<string, readonly string[]>> {
+    if (!this.stream.isWrittenHere) return this.#changesElsewhere(roomIds, since);
     const isKnown = since !== undefined && since >= this.#changes.earliestKnown;
     const changed = isKnown
       ? this.#changes.changedSince(roomIds, since)
       : this.#among(roomIds, since === undefined ? [] : this.#before);
     return new Map(changed.map((roomId) => [roomId, this.typists(roomId)]));
+  }
+
+  /** What the process says that knows who types. */
+  async #changesElsewhere(
+    roomIds: ReadonlySet<string> | readonly string[],
+    since: number | undefined,
+  ): Promise<ReadonlyMap<string, readonly string[]>> {
+    const isKnown = since !== undefined && since >= this.#changes.earliestKnown;
+    const asked = isKnown ? this.#changes.changedSince(roomIds, since) : [...roomIds];
+    if (asked.length === 0) return new Map();
+    const answer = await this.stream.atWriter(typingChanges, { roomIds: asked, ...(since !== undefined && { since }) });
+    return new Map(answer);
   }
 
   /** Rooms with somebody typing, and further ones, that are among the given. */

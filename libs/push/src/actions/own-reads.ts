@@ -1,6 +1,8 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { Clock, Lifecycle, Logger, type Timer } from '@rookery/platform';
+import { defineRpc, type KeysOf, type Stream, Streams } from '@rookery/replication';
+import { eventsStream } from '@rookery/rooms';
 import { raiseThreadMarks, type ThreadMark } from './push-actions.query.js';
 
 /** What was noted within this time is written together; what a crash loses is counted as unread again. */
@@ -10,6 +12,10 @@ const maxWaiting = 5_000;
 /** While nothing can be written: what comes beyond is not noted. */
 const maxNoted = 50_000;
 
+/** Who sends events has them in hand: what their senders have read is written there. */
+const settleOwnReads = defineRpc<{ readonly userId: string }, boolean>('settle_own_reads');
+
+type EventKey = KeysOf<typeof eventsStream>;
 type Marks = Map<string, Map<string, ThreadMark>>;
 
 /**
@@ -19,6 +25,7 @@ type Marks = Map<string, Map<string, ThreadMark>>;
  */
 @Injectable()
 export class OwnReads implements OnModuleInit {
+  readonly #events: Stream<EventKey>;
   /** By user, then by room and thread. */
   #waiting: Marks = new Map();
   #waitingSize = 0;
@@ -33,7 +40,11 @@ export class OwnReads implements OnModuleInit {
     private readonly clock: Clock,
     private readonly logger: Logger,
     private readonly lifecycle: Lifecycle,
-  ) {}
+    streams: Streams,
+  ) {
+    this.#events = streams.of(eventsStream);
+    this.#events.serve(settleOwnReads, ({ userId }) => this.settle(userId));
+  }
 
   onModuleInit(): void {
     // Stops after the listeners, through which clients send, and after what is started later than this.
@@ -63,6 +74,10 @@ export class OwnReads implements OnModuleInit {
    * @returns false when that could not be written: more is counted as unread than is
    */
   async settle(userId: string): Promise<boolean> {
+    if (!this.#events.isWrittenHere) {
+      // Without an answer more is counted as unread than is, for a moment.
+      return this.#events.atWriter(settleOwnReads, { userId }).catch(() => false);
+    }
     const isNoted = (): boolean => this.#waiting.has(userId) || this.#writing?.has(userId) === true;
     // What was under way may have begun before the last note.
     let isWritten = true;

@@ -2,6 +2,8 @@ import { Injectable } from '@nestjs/common';
 import { Database, type Tx } from '@rookery/database';
 import { domainOf } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
+import { Invalidations } from '@rookery/replication';
+import { RoomHooks } from '@rookery/rooms';
 import { LRUCache } from 'lru-cache';
 import { selectGroupsOf } from '../rules/rule-groups.query.js';
 import type { EventPush } from './event-push.js';
@@ -78,7 +80,20 @@ export class PushCounts {
     private readonly database: Database,
     private readonly config: Config,
     private readonly ownReads: OwnReads,
-  ) {}
+    private readonly invalidations: Invalidations,
+    hooks: RoomHooks,
+  ) {
+    invalidations.on('push_counts', {
+      forget: ([roomId = '', userId]) => this.#forgetElsewhere(roomId, userId),
+      forgetAll: () => this.#forgetAll(),
+    });
+    hooks.subscribe({
+      onElsewhere: (news) => {
+        if (news === undefined) this.#forgetAll();
+        for (const roomId of news?.rooms ?? []) this.#forgetElsewhere(roomId);
+      },
+    });
+  }
 
   /** Unread counts of a user in rooms; one query for those that are not in memory. Rooms without any have an empty map. */
   async read(userId: string, roomIds: readonly string[]): Promise<Map<string, RoomCounts>> {
@@ -229,8 +244,24 @@ export class PushCounts {
     }
   }
 
-  /** Drops what is in memory of a room, or of one user in it. */
+  /** Drops what is in memory of a room, or of one user in it, in all processes. */
   forget(roomId: string, userId?: string): void {
+    this.#drop(roomId, userId);
+    this.invalidations.send('push_counts', userId === undefined ? [roomId] : [roomId, userId]);
+  }
+
+  /** Another process changed counts: what is being read may be from before. */
+  #forgetElsewhere(roomId: string, userId?: string): void {
+    for (const load of this.#loads.get(roomId) ?? []) load.dirty = true;
+    this.#drop(roomId, userId);
+  }
+
+  #forgetAll(): void {
+    for (const loads of this.#loads.values()) for (const load of loads) load.dirty = true;
+    this.#entries.clear();
+  }
+
+  #drop(roomId: string, userId?: string): void {
     if (userId !== undefined) this.#entries.delete(keyOf(roomId, userId));
     else
       for (const each of [...(this.#rooms.get(roomId)?.users.keys() ?? [])]) this.#entries.delete(keyOf(roomId, each));

@@ -106,6 +106,10 @@ export class PushRulesService implements OnModuleInit {
     });
     this.stream = streams.of(pushRulesStream);
     this.#changes = this.stream.changes('user');
+    this.stream.onHeard((changed) => {
+      if (changed === undefined) this.#compiled.clear();
+      for (const userId of changed?.user ?? []) this.#compiled.delete(userId);
+    });
     this.features = {
       legacyMentions: !config.get('experimental_features.msc4210_enabled'),
       threads: config.get('experimental_features.msc4306_enabled'),

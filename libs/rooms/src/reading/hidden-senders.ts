@@ -2,6 +2,7 @@ import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { AccountDataService, erasedUsers, UserHooks } from '@rookery/users';
 import { Cache, Config } from '@rookery/platform';
+import { Invalidations } from '@rookery/replication';
 
 /** Whom a user ignores, and who asked to be forgotten: looked at for every event that is read, so both are remembered. */
 @Injectable()
@@ -14,6 +15,7 @@ export class HiddenSenders implements OnModuleInit {
     private readonly database: Database,
     private readonly hooks: UserHooks,
     private readonly accountData: AccountDataService,
+    private readonly invalidations: Invalidations,
     config: Config,
   ) {
     this.#ignored = new Cache(config, 'ignored_users', {
@@ -22,17 +24,29 @@ export class HiddenSenders implements OnModuleInit {
       sizeOf: (users) => users.size + 1,
     });
     this.#erased = new Cache(config, 'erased_users', { invalidation: 'on write', max: 100_000 });
+    invalidations.on('ignored_users', {
+      forget: (userIds) => this.#forget(() => userIds.forEach((userId) => this.#ignored.delete(userId))),
+      forgetAll: () => this.#forget(() => this.#ignored.clear()),
+    });
+    invalidations.on('erased_users', {
+      forget: (userIds) => this.#forget(() => userIds.forEach((userId) => this.#erased.delete(userId))),
+      forgetAll: () => this.#forget(() => this.#erased.clear()),
+    });
   }
 
   onModuleInit(): void {
     this.hooks.accountDataChanged.subscribe({
       afterCommit: async ({ userId, roomId, type }) => {
-        if (roomId === undefined && type === 'm.ignored_user_list') this.#forget(() => this.#ignored.delete(userId));
+        if (roomId === undefined && type === 'm.ignored_user_list') {
+          this.#forget(() => this.#ignored.delete(userId));
+          this.invalidations.send('ignored_users', [userId]);
+        }
         return Promise.resolve();
       },
     });
     const forgetErased = async ({ userId }: { readonly userId: string }): Promise<void> => {
       this.#forget(() => this.#erased.delete(userId));
+      this.invalidations.send('erased_users', [userId]);
       return Promise.resolve();
     };
     this.hooks.deactivated.subscribe({ afterCommit: forgetErased });

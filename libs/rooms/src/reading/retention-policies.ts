@@ -27,6 +27,10 @@ export class RetentionPolicies implements OnModuleInit {
   onModuleInit(): void {
     if (!this.isEnabled) return;
     this.hooks.subscribe({
+      onElsewhere: (news) => {
+        if (news === undefined) this.#lifetimes.clear();
+        for (const roomId of news?.states ?? []) this.#lifetimes.delete(roomId);
+      },
       afterCommit: ({ roomId, events }) => {
         if (events.some(({ event }) => event.type === 'm.room.retention')) this.#lifetimes.delete(roomId);
       },

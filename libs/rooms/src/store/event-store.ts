@@ -4,6 +4,7 @@ import { eventFromRow, redactEvent, roomVersionRules, type RoomEvent, type RoomV
 import { domainOf } from '@rookery/matrix-types';
 import { Cache, Config } from '@rookery/platform';
 import { type EventRow, selectEvents, selectRedactions, selectVoidRedactions } from './event-store.query.js';
+import { Invalidations } from '@rookery/replication';
 import { selectRemovalRedactions } from './removal-redactions.query.js';
 import type { ClientTransaction, StoredEvent } from '../model/stored-event.js';
 
@@ -74,7 +75,19 @@ export class EventStore {
   constructor(
     private readonly database: Database,
     config: Config,
+    private readonly invalidations: Invalidations,
   ) {
+    invalidations.on('get_event', {
+      forget: (eventIds) => this.#drop(eventIds),
+      forgetAll: () => {
+        this.#changes++;
+        this.#cache.clear();
+      },
+    });
+    invalidations.on('events_of_users', {
+      forget: ([roomId = '', sender = '']) => this.#dropOf(roomId, sender),
+      forgetAll: () => undefined,
+    });
     const max = (): number => config.get('event_cache_size') * bytesPerEvent;
     this.#withRemovals = config.get('experimental_features.msc4293_enabled');
     this.#cache = new Cache(config, 'get_event', { invalidation: 'on write', max, sizeOf: (entry) => entry.sizeBytes });
@@ -155,15 +168,27 @@ export class EventStore {
     this.#changes++;
     const cached = this.#cache.get(eventId);
     if (cached) this.#cache.set(eventId, { ...cached, stored: pruned(cached.stored, redactionId) });
+    this.invalidations.send('get_event', [eventId]);
   }
 
   /** Told that what a user said in a room is redacted from now on. */
   forgetOf(roomId: string, sender: string): void {
+    this.#dropOf(roomId, sender);
+    this.invalidations.send('events_of_users', [roomId, sender]);
+  }
+
+  #dropOf(roomId: string, sender: string): void {
     this.#changes++;
     this.#cache.deleteIf(({ stored: { event } }) => event.sender === sender && event.roomId === roomId);
   }
 
   forget(eventIds: Iterable<string>): void {
+    const ids = [...eventIds];
+    this.#drop(ids);
+    this.invalidations.send('get_event', ids);
+  }
+
+  #drop(eventIds: readonly string[]): void {
     this.#changes++;
     for (const eventId of eventIds) this.#cache.delete(eventId);
   }

@@ -1,5 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
+import { Invalidations } from '@rookery/replication';
 import { selectGaps } from './timeline-gaps.query.js';
 
 /** Gaps that are kept in memory; older ones matter to clients only that were away for very long. */
@@ -15,7 +16,13 @@ export class TimelineGaps {
   #count = 0;
   #loading: Promise<void> | undefined;
 
-  constructor(private readonly database: Database) {}
+  constructor(
+    private readonly database: Database,
+    private readonly invalidations: Invalidations,
+  ) {
+    const readAnew = (): void => void (this.#loading = undefined);
+    invalidations.on('timeline_gaps', { forget: readAnew, forgetAll: readAnew });
+  }
 
   /** Reads what is stored, once. */
   ready(): Promise<void> | undefined {
@@ -26,6 +33,7 @@ export class TimelineGaps {
   /** Told by the persister, in stream order. */
   note(roomId: string, positions: readonly number[]): void {
     for (const position of positions) this.#add(roomId, position);
+    if (positions.length > 0) this.invalidations.send('timeline_gaps', [roomId]);
   }
 
   /** The position of the last event with `after < stream ordering <= upTo` before which something is missing. */
@@ -39,7 +47,7 @@ export class TimelineGaps {
     this.#gaps.clear();
     this.#count = 0;
     for (const row of rows.reverse()) this.#add(row.room_id, row.stream_ordering);
-    for (const [roomId, positions] of noted) this.note(roomId, positions);
+    for (const [roomId, positions] of noted) for (const position of positions) this.#add(roomId, position);
   }
 
   #add(roomId: string, position: number): void {

@@ -42,6 +42,10 @@ export class RoomActivity {
         // Resolution may choose among events of long ago.
         for (const { userId } of batch.moves) this.forget(userId);
       },
+      onElsewhere: (news) => {
+        if (news === undefined) this.#lists.clear();
+        for (const userId of news?.members ?? []) this.forget(userId);
+      },
       onForgotten: (userId) => this.forget(userId),
       // Rare, and nobody says who had been in it.
       onRoomPurged: async (tx) => tx.unlessRolledBack(() => this.#lists.clear()),

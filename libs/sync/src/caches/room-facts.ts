@@ -28,6 +28,8 @@ export class RoomFactsCache {
   /** Rooms in which something was stored while rooms are being read: what was read of them may be older. */
   readonly #touched = new Set<string>();
   #reading = 0;
+  /** How often something was missed of which nobody knows the room. */
+  #missed = 0;
 
   constructor(
     private readonly reader: RoomFactsReader,
@@ -50,6 +52,14 @@ export class RoomFactsCache {
             this.#moveOn(roomId, each.streamOrdering);
         }
       },
+      onElsewhere: (news) => {
+        if (news === undefined) {
+          this.#facts.clear();
+          this.#children.clear();
+          this.#forgetAll();
+        }
+        for (const roomId of news?.rooms ?? []) void this.#forget(roomId);
+      },
       onEventsPurged: (_tx, roomId) => this.#forget(roomId),
       onRoomPurged: (_tx, roomId) => this.#forget(roomId),
     });
@@ -68,7 +78,7 @@ export class RoomFactsCache {
     const read = await this.#read(() => this.reader.of(missing));
     for (const [roomId, facts] of read.value) {
       found.set(roomId, facts);
-      if (!read.touched.has(roomId)) this.#facts.set(roomId, facts);
+      if (read.isKept && !read.touched.has(roomId)) this.#facts.set(roomId, facts);
     }
     return found;
   }
@@ -94,10 +104,15 @@ export class RoomFactsCache {
         // A child without servers is one that was taken out.
         if (Array.isArray(read.value.events.get(eventId)?.event.content['via'])) named.add(splitStateKey(key)[1]);
       }
-      if (!read.touched.has(spaceId)) this.#children.set(spaceId, named, named.size + 1);
+      if (read.isKept && !read.touched.has(spaceId)) this.#children.set(spaceId, named, named.size + 1);
       for (const roomId of named) children.add(roomId);
     }
     return children;
+  }
+
+  /** What is being read of any room may be older than what was missed. */
+  #forgetAll(): void {
+    this.#missed++;
   }
 
   #moveOn(roomId: string, position: number): void {
@@ -112,11 +127,14 @@ export class RoomFactsCache {
     return Promise.resolve();
   }
 
-  async #read<T>(read: () => Promise<T>): Promise<{ readonly value: T; readonly touched: ReadonlySet<string> }> {
+  async #read<T>(
+    read: () => Promise<T>,
+  ): Promise<{ readonly value: T; readonly touched: ReadonlySet<string>; readonly isKept: boolean }> {
+    const missed = this.#missed;
     this.#reading++;
     try {
       const value = await read();
-      return { value, touched: new Set(this.#touched) };
+      return { value, touched: new Set(this.#touched), isKept: missed === this.#missed };
     } finally {
       if (--this.#reading === 0) this.#touched.clear();
     }

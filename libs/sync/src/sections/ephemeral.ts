@@ -18,7 +18,7 @@ export class EphemeralSection {
     const receipts = this.receipts.mayHaveChanged(userId, joined, since.receipts)
       ? await this.receipts.changes(userId, joined, since.receipts, now.receipts)
       : new Map<string, never>();
-    return new Set([...this.typing.changes(joined, since.typing).keys(), ...receipts.keys()]);
+    return new Set([...(await this.typing.changes(joined, since.typing)).keys(), ...receipts.keys()]);
   }
 
   /** The ephemeral events of each joined room: what changed, and all that holds for rooms that the client hears of anew. */
@@ -35,7 +35,10 @@ export class EphemeralSection {
       else list.push(event);
     };
     if (passesType(filter, 'm.typing')) {
-      const typing = new Map([...this.typing.changes(anew, undefined), ...this.typing.changes(stayed, since?.typing)]);
+      const typing = new Map([
+        ...(await this.typing.changes(anew, undefined)),
+        ...(await this.typing.changes(stayed, since?.typing)),
+      ]);
       for (const [roomId, userIds] of typing) add(roomId, { type: 'm.typing', content: { user_ids: userIds } });
     }
     if (passesType(filter, 'm.receipt')) {

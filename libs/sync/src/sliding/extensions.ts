@@ -105,7 +105,7 @@ export class Extensions {
       e2ee: e2ee ? await this.#e2ee(news.query) : undefined,
       account_data: accountData && (await this.#accountData(news.query, accountData, context)),
       receipts: receipts && (await this.#receipts(news, receipts, context)),
-      typing: typing && this.#typing(news.query, typing, context),
+      typing: typing && (await this.#typing(news.query, typing, context)),
       [threadsExtension]: threads && (await this.#threads(news.query, threads.limit)),
       [stickyExtension]: sticky && (await this.#sticky(news.query, sticky, context)),
     };
@@ -245,17 +245,17 @@ export class Extensions {
     return { value: { rooms }, hasNews: Object.keys(rooms).length > 0 };
   }
 
-  #typing(query: ExtensionQuery, extension: RoomExtension, context: ExtensionContext): Written {
+  async #typing(query: ExtensionQuery, extension: RoomExtension, context: ExtensionContext): Promise<Written> {
     const { joined, since, request } = query;
     const inSight = [...roomsInSight(extension, request, context)].filter((roomId) => joined.has(roomId));
     const isAnew = (roomId: string): boolean => context.memory?.rooms.get(roomId)?.section !== 'join';
     const rooms: JsonObject = {};
     const typists = [
-      ...this.typing.changes(inSight.filter(isAnew), undefined),
-      ...this.typing.changes(
+      ...(await this.typing.changes(inSight.filter(isAnew), undefined)),
+      ...(await this.typing.changes(
         inSight.filter((roomId) => !isAnew(roomId)),
         since?.typing,
-      ),
+      )),
     ];
     for (const [roomId, userIds] of typists) rooms[roomId] = { type: 'm.typing', content: { user_ids: userIds } };
     return { value: { rooms }, hasNews: typists.length > 0 };

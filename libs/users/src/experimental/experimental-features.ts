@@ -1,6 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { Cache, Config } from '@rookery/platform';
+import { Invalidations } from '@rookery/replication';
 import { type FeatureRow, selectFeatures, upsertFeatures } from './experimental-features.query.js';
 
 /** Features that administrators can switch on and off for single users, with what holds for all others. */
@@ -25,7 +26,12 @@ export class ExperimentalFeatures {
   constructor(
     private readonly database: Database,
     private readonly config: Config,
+    private readonly invalidations: Invalidations,
   ) {
+    invalidations.on('experimental_features', {
+      forget: (userIds) => userIds.forEach((userId) => this.#known.delete(userId)),
+      forgetAll: () => this.#known.clear(),
+    });
     this.#known = new Cache(config, 'experimental_features', { invalidation: 'on write', max: 10_000 });
   }
 
@@ -50,7 +56,10 @@ export class ExperimentalFeatures {
   async choose(userId: string, features: ReadonlyMap<UserFeature, boolean>): Promise<void> {
     await this.database.write(
       (tx) => {
-        tx.unlessRolledBack(() => this.#known.delete(userId));
+        tx.unlessRolledBack(() => {
+          this.#known.delete(userId);
+          this.invalidations.send('experimental_features', [userId]);
+        });
         return upsertFeatures(tx, userId, features);
       },
       { name: 'set_experimental_features' },

@@ -62,7 +62,7 @@ export class ClientActivity implements OnModuleInit, OnModuleDestroy {
     const batch = [...this.#pending.values()];
     this.#pending = new Map();
     try {
-      await this.database.write((tx) => recordActivity(tx, batch), { name: 'client_activity' });
+      await this.database.write((tx) => recordActivity(tx, batch), { name: 'client_activity', anyProcess: true });
       const userIds = [...new Set(batch.map((one) => one.userId))];
       await this.monthly.seen(userIds);
       await this.hooks.active.afterCommit({ userIds });

@@ -2,6 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { Database, type Tx } from '@rookery/database';
 import { MatrixError } from '@rookery/matrix-types';
 import { Clock, Config, Ids } from '@rookery/platform';
+import { Invalidations } from '@rookery/replication';
 import { type Account, findAccount } from '../store/account.query.js';
 import { AccountModules, type Origin } from '../common/account-modules.js';
 import { newSecret, secretHash } from '../common/secrets.js';
@@ -96,7 +97,16 @@ export class SessionService {
     private readonly tokens: TokenCache,
     private readonly accounts: AccountCache,
     private readonly modules: AccountModules,
-  ) {}
+    private readonly invalidations: Invalidations,
+  ) {
+    invalidations.on('sessions', {
+      forget: (userIds) => userIds.forEach((userId) => this.#forget(userId)),
+      forgetAll: () => {
+        this.tokens.invalidateAll();
+        this.accounts.invalidateAll();
+      },
+    });
+  }
 
   /**
    * Opens a session. A device that exists is taken over: its former tokens end.
@@ -323,6 +333,11 @@ export class SessionService {
 
   /** Forgets what is cached about a user: the account's flags have changed. */
   invalidate(userId: string): void {
+    this.#forget(userId);
+    this.invalidations.send('sessions', [userId]);
+  }
+
+  #forget(userId: string): void {
     this.tokens.invalidateUser(userId);
     this.accounts.invalidateUser(userId);
     for (const listener of this.#listeners) listener(userId);

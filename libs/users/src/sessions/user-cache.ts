@@ -58,6 +58,12 @@ export class UserCache<Value extends object> {
     for (const key of [...(this.#keysByUser.get(userId) ?? [])]) this.#entries.delete(key);
   }
 
+  /** Forgets everything about everybody: changes may have been missed. */
+  invalidateAll(): void {
+    this.#invalidations++;
+    this.#entries.clear();
+  }
+
   #unlink(value: Value, key: string): void {
     for (const userId of this.usersOf(value)) {
       const keys = this.#keysByUser.get(userId);
