@@ -1,5 +1,6 @@
 import type { Database } from '@rookery/database';
 import { Lifecycle, SilentLogger } from '@rookery/platform';
+import { InProcessBus, Notifier, Streams } from '@rookery/replication';
 import { FakeClock } from '@rookery/testing';
 import { OwnReads } from './own-reads.js';
 import type { ThreadMark } from './push-actions.query.js';
@@ -27,7 +28,8 @@ function build() {
     },
   };
   const logger = new SilentLogger();
-  const reads = new OwnReads(database as never as Database, clock, logger, new Lifecycle(clock, logger));
+  const streams = new Streams(database as never as Database, new Notifier(clock, new InProcessBus()));
+  const reads = new OwnReads(database as never as Database, clock, logger, new Lifecycle(clock, logger), streams);
   const answer = async (failure?: Error): Promise<void> => {
     await new Promise(setImmediate);
     answers.shift()!(failure);

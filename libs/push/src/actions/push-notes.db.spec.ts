@@ -1,6 +1,7 @@
 import type { Database, Tx } from '@rookery/database';
 import { Config, Lifecycle, type Requester, SilentLogger } from '@rookery/platform';
-import type { PushNote } from '@rookery/rooms';
+import { InProcessBus, Invalidations, Notifier, Streams } from '@rookery/replication';
+import { type PushNote, RoomHooks } from '@rookery/rooms';
 import { eachDatabase, FakeClock } from '@rookery/testing';
 import { fixtureMigrations } from '../push.fixture.js';
 import type { Regrouped } from '../rules/own-rules.js';
@@ -123,9 +124,15 @@ eachDatabase('what an event means to everybody', (open) => {
   const config = Config.fromObject({ server_name: 'example.org' });
   const newReads = (clock = new FakeClock()): OwnReads => {
     const logger = new SilentLogger();
-    return new OwnReads(database, clock, logger, new Lifecycle(clock, logger));
+    const streams = new Streams(database, new Notifier(clock, new InProcessBus()));
+    return new OwnReads(database, clock, logger, new Lifecycle(clock, logger), streams);
   };
-  const newCounts = (reads = newReads()): PushCounts => new PushCounts(database, config, reads);
+  const newCounts = (reads = newReads()): PushCounts =>
+    new PushCounts(
+      ...([database, config, reads] as const),
+      new Invalidations(new Notifier(new FakeClock(), new InProcessBus())),
+      new RoomHooks(),
+    );
   const sorted = (counts: RoomCounts | undefined): unknown[] =>
     [...(counts ?? [])].sort(([one], [other]) => (one < other ? -1 : 1));
   const readBy = (userId: string, roomId: string, upTo: number, threadId?: string): Promise<void> =>

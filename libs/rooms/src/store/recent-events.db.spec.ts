@@ -71,7 +71,7 @@ eachDatabase('recent events', (open) => {
     const ignorant = new RecentEvents(new RoomHooks(), new Streams(test.database, rooms.notifier));
     const events = rooms.get(EventStore);
     const cached = rooms.get(TimelineReader);
-    const asking = new TimelineReader(test.database, events, ignorant, new TimelineGaps(test.database));
+    const asking = new TimelineReader(test.database, events, ignorant, rooms.get(TimelineGaps));
     const states = rooms.get(RoomStateReader);
     const askingStates = new RoomStateReader(test.database, events, ignorant);
     for (let after = 0; after <= end; after += 3) {
