@@ -2,7 +2,6 @@ import { Injectable } from '@nestjs/common';
 import { Database, type Tx } from '@rookery/database';
 import { MatrixError } from '@rookery/matrix-types';
 import { Clock, Config, Ids } from '@rookery/platform';
-import { Invalidations } from '@rookery/replication';
 import { type Account, findAccount } from '../store/account.query.js';
 import { AccountModules, type Origin } from '../common/account-modules.js';
 import { newSecret, secretHash } from '../common/secrets.js';
@@ -18,7 +17,7 @@ import {
 import { checkDeviceName } from './device-names.js';
 import { UserHooks } from '../hooks.js';
 import { deleteLoginTokensOfProvider } from './login-token.query.js';
-import { AccountCache, TokenCache } from './user-cache.js';
+import { SessionCaches } from './user-cache.js';
 import {
   deleteAccessToken,
   deletePuppetTokens,
@@ -94,18 +93,10 @@ export class SessionService {
     private readonly ids: Ids,
     private readonly config: Config,
     private readonly hooks: UserHooks,
-    private readonly tokens: TokenCache,
-    private readonly accounts: AccountCache,
+    private readonly caches: SessionCaches,
     private readonly modules: AccountModules,
-    private readonly invalidations: Invalidations,
   ) {
-    invalidations.on('sessions', {
-      forget: (userIds) => userIds.forEach((userId) => this.#forget(userId)),
-      forgetAll: () => {
-        this.tokens.invalidateAll();
-        this.accounts.invalidateAll();
-      },
-    });
+    caches.follow((userId) => this.#tell(userId));
   }
 
   /**
@@ -301,9 +292,9 @@ export class SessionService {
   async findOwner(accessToken: string): Promise<TokenOwner | undefined> {
     const hash = secretHash(accessToken);
     const nowMs = this.clock.nowMs();
-    const cached = this.tokens.get(hash, nowMs);
+    const cached = this.caches.tokens.get(hash, nowMs);
     if (cached) return cached;
-    const { generation } = this.tokens;
+    const { generation } = this.caches.tokens;
     let owner = await findTokenOwner(this.database, hash);
     if (!owner) return undefined;
     if (
@@ -316,30 +307,28 @@ export class SessionService {
       await this.database.write((tx) => markAccessTokenUsed(tx, tokenId), { name: 'session_first_use' });
       owner = { ...owner, used: true };
     }
-    this.tokens.set(hash, owner, nowMs, generation);
+    this.caches.tokens.set(hash, owner, nowMs, generation);
     return owner;
   }
 
   /** The account of a user as whom an application service acts; cached. */
   async findAccount(userId: string): Promise<Account | undefined> {
     const nowMs = this.clock.nowMs();
-    const cached = this.accounts.get(userId, nowMs);
+    const cached = this.caches.accounts.get(userId, nowMs);
     if (cached) return cached;
-    const { generation } = this.accounts;
+    const { generation } = this.caches.accounts;
     const account = await findAccount(this.database, userId);
-    if (account) this.accounts.set(userId, account, nowMs, generation);
+    if (account) this.caches.accounts.set(userId, account, nowMs, generation);
     return account;
   }
 
   /** Forgets what is cached about a user: the account's flags have changed. */
   invalidate(userId: string): void {
-    this.#forget(userId);
-    this.invalidations.send('sessions', [userId]);
+    this.caches.forget(userId);
+    this.#tell(userId);
   }
 
-  #forget(userId: string): void {
-    this.tokens.invalidateUser(userId);
-    this.accounts.invalidateUser(userId);
+  #tell(userId: string): void {
     for (const listener of this.#listeners) listener(userId);
   }
 

@@ -5,13 +5,12 @@ import { AppserviceDirectory } from './appservice-directory.js';
 import { ClientActivity } from './client-activity.js';
 import { DeviceService } from './device.service.js';
 import { SessionService } from './session.service.js';
-import { AccountCache } from './user-cache.js';
-import { TokenCache } from './user-cache.js';
+import { SessionCaches } from './user-cache.js';
 
 /** Sessions and the devices that have them. */
 @Module({
   imports: [UsageModule, UserHooksModule],
-  providers: [AppserviceDirectory, ClientActivity, DeviceService, SessionService, AccountCache, TokenCache],
+  providers: [AppserviceDirectory, ClientActivity, DeviceService, SessionCaches, SessionService],
   exports: [AppserviceDirectory, ClientActivity, DeviceService, SessionService],
 })
 export class SessionsModule {}

@@ -1,5 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { Cache, Config } from '@rookery/platform';
+import { Invalidations } from '@rookery/replication';
 import type { Account } from '../store/account.query.js';
 import type { TokenOwner } from './token.query.js';
 
@@ -74,7 +75,6 @@ export class UserCache<Value extends object> {
 }
 
 /** Who owns which token, by the token's hash, so that a request of an active session asks the database nothing. */
-@Injectable()
 export class TokenCache extends UserCache<TokenOwner> {
   constructor(config: Config) {
     super(config, 'get_user_by_access_token', (owner) =>
@@ -84,9 +84,49 @@ export class TokenCache extends UserCache<TokenOwner> {
 }
 
 /** Accounts by user id, for requests of application services, which act as many users with one token. */
-@Injectable()
 export class AccountCache extends UserCache<Account> {
   constructor(config: Config) {
     super(config, 'get_user_by_id', (account) => [account.userId]);
+  }
+}
+
+/** What is remembered for the requests of sessions: who owns which token, and accounts. */
+@Injectable()
+export class SessionCaches {
+  readonly tokens: TokenCache;
+  readonly accounts: AccountCache;
+  readonly #invalidations: Invalidations;
+
+  constructor(config: Config, invalidations: Invalidations) {
+    this.tokens = new TokenCache(config);
+    this.accounts = new AccountCache(config);
+    this.#invalidations = invalidations;
+  }
+
+  /** Calls `onForgotten` when a user was forgotten because another process has changed something. */
+  follow(onForgotten: (userId: string) => void): void {
+    this.#invalidations.on('sessions', {
+      forget: (userIds) => {
+        for (const userId of userIds) {
+          this.#forget(userId);
+          onForgotten(userId);
+        }
+      },
+      forgetAll: () => {
+        this.tokens.invalidateAll();
+        this.accounts.invalidateAll();
+      },
+    });
+  }
+
+  /** Forgets everything about a user, here and in other processes. Call it after the change is durable. */
+  forget(userId: string): void {
+    this.#forget(userId);
+    this.#invalidations.send('sessions', [userId]);
+  }
+
+  #forget(userId: string): void {
+    this.tokens.invalidateUser(userId);
+    this.accounts.invalidateUser(userId);
   }
 }
