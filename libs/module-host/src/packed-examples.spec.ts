@@ -90,6 +90,11 @@ const cases: Record<string, { config: unknown; question: string; answer: unknown
     question: `async (modules) => modules.webPrefixes`,
     answer: ['/_synapse/client/account-validity/renew'],
   },
+  'audit-log': {
+    config: { key: 'x'.repeat(32) },
+    question: `async (modules) => modules.webPrefixes`,
+    answer: ['/_synapse/client/audit-log', '/_synapse/client/audit-log/verify'],
+  },
   'encryption-policy': {
     config: {},
     question: `(modules, context) => modules.transform('onCreateRoom', context, {}, {}, false)`,
@@ -120,6 +125,11 @@ const cases: Record<string, { config: unknown; question: string; answer: unknown
     question: `async (modules) => [...modules.identityProviders.keys()]`,
     answer: ['ldap'],
   },
+  'malware-scan': {
+    config: { scanner: 'clamd://127.0.0.1:1', message: 'no' },
+    question: `(modules, context) => modules.gate('checkMediaFileForSpam', context, { sizeBytes: 1, stream: async function* () {} }, { fileId: 'a' })`,
+    answer: { allowed: false, errcode: 'M_FORBIDDEN', module: 'malware-scan' },
+  },
   'nest-welcome': {
     config: { sender: 'concierge', text: 'Hello' },
     question: `(modules, context, event) => modules.gate('checkEventForSpam', context, { ...event, content: { body: 'Hello' } })`,
@@ -136,6 +146,11 @@ const cases: Record<string, { config: unknown; question: string; answer: unknown
     config: undefined,
     question: `async (modules) => modules.provider('oidcMapping', 'oidc-mapper').create({}).getRemoteUserId({ sub: 'a' })`,
     answer: 'a',
+  },
+  'policy-lists': {
+    config: { rooms: ['!a:x'], max_mentions: 1 },
+    question: `(modules, context, event) => modules.gate('checkEventForSpam', context, { ...event, sender: '@a:x', content: { 'm.mentions': { user_ids: ['@b:x', '@c:x'] } } })`,
+    answer: { allowed: false, errcode: 'M_FORBIDDEN', module: 'policy-lists' },
   },
   'rest-auth': {
     config: { url: 'https://id.example/check' },

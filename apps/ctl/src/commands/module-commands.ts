@@ -10,6 +10,7 @@ import { collect } from './common.js';
 import { checkModules, type CheckedModule, nameOfModule } from './module-check.js';
 import { addModuleEntry, entriesOfPackage, listsModules, moduleEntries, removeModuleEntry } from './module-entries.js';
 import { searchModules, showModuleInfo } from './module-registry.js';
+import { suggestModules } from './module-suggest.js';
 import { assertWritable, because } from '../replace-file.js';
 
 interface Options {
@@ -24,7 +25,7 @@ const defaultFile = 'homeserver.yaml';
 const configFlags = '-c, --config <file>';
 const configHelp = 'settings file or folder; may be given several times';
 
-/** `rookery module search|info|add|list|check|upgrade|remove|doctor` */
+/** `rookery module search|info|suggest|add|list|check|upgrade|remove|doctor` */
 export function registerModuleCommands(program: Command, terminal: Terminal): void {
   const module = program.command('module').description('Installs modules and looks at those of the settings.');
   module
@@ -51,6 +52,15 @@ export function registerModuleCommands(program: Command, terminal: Terminal): vo
     .description('Says what is wrong with the modules and what could be newer.')
     .option(configFlags, configHelp, collect)
     .action((options: Options) => doctor(pathsOf(options), terminal));
+  module
+    .command('suggest')
+    .description(
+      'Says which packages take the place of the Python modules that settings name, and with which settings.',
+    )
+    .option(configFlags, configHelp, collect)
+    .action((options: Options) => {
+      for (const path of pathsOf(options)) for (const file of filesAt(path)) suggestModules(file, terminal);
+    });
   module
     .command('add')
     .description(`Installs a module into the folder "${modulesFolder}" beside the settings file, and lists it there.`)

@@ -1,0 +1,234 @@
+import { readFileSync } from 'node:fs';
+import { parse, stringify } from 'yaml';
+import { CommandError } from '../command-error.js';
+import { because } from '../replace-file.js';
+import type { Terminal } from '../terminal.js';
+
+type Settings = Readonly<Record<string, unknown>>;
+
+/** What takes the place of a module of another server. */
+interface Suggestion {
+  /** The package; `undefined` where the server does it itself. */
+  readonly package?: string;
+  readonly config?: Settings;
+  /** What somebody has to look at. */
+  readonly notes?: readonly string[];
+}
+
+const examples = '@rookery-examples';
+const textOf = (value: unknown): string | undefined => (typeof value === 'string' && value !== '' ? value : undefined);
+const listOf = (value: unknown): readonly string[] =>
+  Array.isArray(value) ? value.filter((one): one is string => typeof one === 'string') : [];
+const objectOf = (value: unknown): Settings =>
+  typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Settings) : {};
+/** Without what is not there. */
+const only = (given: Settings): Settings =>
+  Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
+
+const dayMs = 86_400_000;
+const units: Readonly<Record<string, number>> = {
+  ...{ s: 1000, m: 60_000, h: 3_600_000, d: dayMs, w: 7 * dayMs, y: 365 * dayMs },
+};
+
+/** Days, at least one, of a duration: milliseconds, or a number with a unit. */
+function daysOf(value: unknown): number | undefined {
+  const [, number, unit] = /^(\d+)([smhdwy]?)$/.exec(String(value)) ?? [];
+  if (number === undefined) return undefined;
+  return Math.max(1, Math.round((Number(number) * (units[unit ?? ''] ?? 1)) / dayMs));
+}
+
+function ldap(config: Settings): Suggestion {
+  const attributes = objectOf(config['attributes']);
+  const [uri, ...others] = Array.isArray(config['uri']) ? listOf(config['uri']) : [textOf(config['uri'])];
+  const directory = only({
+    name: 'Directory',
+    url: uri,
+    start_tls: config['start_tls'] === true && uri?.startsWith('ldap://') ? true : undefined,
+    base: textOf(config['base']),
+    bind_dn: textOf(config['bind_dn']),
+    bind_password: textOf(config['bind_password']),
+    uid: textOf(attributes['uid']),
+    display_name: textOf(attributes['name']),
+    mail: textOf(attributes['mail']),
+  });
+  const notes = [
+    'People sign in on a page in the browser, not in the form of the client, so passwords pass no client.',
+  ];
+  if (others.length > 0) notes.push(`Only the first address is taken: ${others.join(', ')} are not.`);
+  const filter = textOf(config['filter']);
+  if (filter !== undefined) notes.push(`There is no filter (${filter}); "group" lets in the members of a group.`);
+  if (config['bind_password_file'] !== undefined) notes.push('bind_password_file: put its content into bind_password.');
+  return { package: 'ldap-login', config: { directories: [directory] }, notes };
+}
+
+/** The interface between a module and a checker by HTTP is another one; what is asked is the same. */
+const asked: Readonly<Record<string, string>> = {
+  check_event_for_spam: 'event',
+  user_may_invite: 'invite',
+  user_may_join_room: 'join',
+  check_registration_for_spam: 'registration',
+  check_login_for_spam: 'login',
+};
+
+function antispam(config: Settings): Suggestion {
+  const callbacks = Array.isArray(config['enabled_callbacks'])
+    ? listOf(config['enabled_callbacks'])
+    : Object.keys(objectOf(config['enabled_callbacks']));
+  const ask = callbacks.flatMap((name) => asked[name] ?? []);
+  const unasked = callbacks.filter((name) => asked[name] === undefined);
+  return {
+    package: 'http-antispam',
+    config: only({
+      url: textOf(config['base_url']),
+      token: textOf(config['authorization']),
+      ask: ask.length > 0 ? ask : undefined,
+      on_failure: Object.values(objectOf(config['fail_open'])).includes(false) ? 'deny' : 'allow',
+    }),
+    notes: [
+      'One address is asked about everything; its form is in the README of the package.',
+      ...(unasked.length > 0 ? [`Not asked: ${unasked.join(', ')}.`] : []),
+    ],
+  };
+}
+
+/** Who may invite whom, between domains. */
+function domainRules(config: Settings): Suggestion {
+  const mapping = Object.entries(objectOf(config['domain_mapping']));
+  const rules = mapping.flatMap(([from, to]) => [
+    ...listOf(to).map((domain) => ({ from: `*:${from}`, to: `*:${domain}`, action: 'allow' })),
+    { from: `*:${from}`, action: 'deny' },
+  ]);
+  const left = Object.keys(config).filter((name) => !['domain_mapping', 'default'].includes(name));
+  return {
+    package: 'invite-policy',
+    config: { rules, otherwise: config['default'] === false ? 'deny' : 'allow' },
+    ...(left.length > 0 && { notes: [`Not taken over: ${left.join(', ')}.`] }),
+  };
+}
+
+function mediaStore({ bucket, ...config }: Settings): Suggestion {
+  const notes = ['Its settings belong to media_storage_providers, see below; the entry here has none.'];
+  const left = ['session_token', 'sse_customer_key', 'cache_directory'].filter((name) => config[name] !== undefined);
+  if (left.length > 0) notes.push(`Not taken over: ${left.join(', ')}.`);
+  const settings = only({
+    bucket,
+    region: textOf(config['region_name']) ?? 'us-east-1',
+    endpoint: textOf(config['endpoint_url']),
+    access_key_id: textOf(config['access_key_id']),
+    secret_access_key: textOf(config['secret_access_key']),
+    prefix: textOf(config['prefix']),
+    storage_class: textOf(objectOf(config['extra_args'])['StorageClass'] ?? config['storage_class']),
+  });
+  notes.push(`media_storage_providers: ${JSON.stringify([{ module: 's3-media-storage', config: settings }])}`);
+  return { package: 's3-media-storage', notes };
+}
+
+/** By the Python module, or the package that it lies in. */
+const known: Readonly<Record<string, (config: Settings) => Suggestion>> = {
+  ldap_auth_provider: ldap,
+  shared_secret_authenticator: (config) => ({
+    package: 'shared-secret-auth',
+    config: only({
+      shared_secret: textOf(config['shared_secret']),
+      as_password: config['m_login_password_support_enabled'] === true ? true : undefined,
+    }),
+  }),
+  rest_auth_provider: (config) => ({
+    package: 'rest-auth',
+    config: only({ url: textOf(config['endpoint']), create_accounts: true }),
+    notes: ['The address is that of the check itself, and the form another one: see the README of the package.'],
+  }),
+  synapse_http_antispam: antispam,
+  synapse_email_account_validity: (config) => ({
+    package: 'account-validity-mail',
+    config: only({
+      period_days: daysOf(config['period']),
+      renew_days_before: daysOf(config['renew_at']),
+      subject: textOf(config['renew_email_subject'])?.replace(/%\(app\)s/g, 'Matrix'),
+    }),
+    ...(config['send_links'] === false && { notes: ['Links are always sent; codes in their place are not.'] }),
+  }),
+  synapse_domain_rule_checker: domainRules,
+  synapse_invite_checker: domainRules,
+  mjolnir: (config) => ({
+    package: 'policy-lists',
+    config: { rooms: listOf(config['ban_lists']) },
+    notes: [
+      'Messages, invitations and names in the directory are always looked at; a user of this server has to be in the rooms.',
+    ],
+  }),
+  s3_storage_provider: mediaStore,
+  matrix_e2ee_filter: () => ({
+    package: 'encryption-policy',
+    config: { new_rooms: 'none', refuse_plain: false },
+    notes: ['It asks for encryption or forbids it in public rooms; exceptions by server are not there.'],
+  }),
+  synapse_auto_accept_invite: (config) => ({
+    notes: [
+      'The server does it: take the module away, and set ' +
+        `auto_accept_invites: ${JSON.stringify({
+          enabled: true,
+          only_for_direct_messages: config['accept_invites_only_for_direct_messages'] === true,
+          only_from_local_users: config['accept_invites_only_from_local_users'] === true,
+        })}`,
+    ],
+  }),
+};
+
+/**
+ * Says which packages take the place of the modules that settings name, and with which settings: a `modules` section on the standard
+ * output, with what has to be looked at as comments.
+ * @throws CommandError when the file cannot be read
+ */
+export function suggestModules(file: string, terminal: Terminal): void {
+  const settings = read(file);
+  const entries = [
+    ...listed(settings['modules']),
+    ...listed(settings['password_providers']),
+    ...listed(settings['media_storage_providers']),
+    ...(textOf(objectOf(settings['spam_checker'])['module']) !== undefined
+      ? [objectOf(settings['spam_checker'])]
+      : listed(settings['spam_checker'])),
+    ...(settings['third_party_event_rules'] ? [objectOf(settings['third_party_event_rules'])] : []),
+  ].filter(({ module }) => textOf(module) !== undefined);
+  if (entries.length === 0) {
+    terminal.note(`${file} names no modules.`);
+    return;
+  }
+  const lines: string[] = [];
+  const packages = new Set<string>();
+  let missing = 0;
+  for (const { module, config } of entries) {
+    const name = String(module);
+    const suggest = Object.hasOwn(known, name.split('.')[0]!) ? known[name.split('.')[0]!] : undefined;
+    const found = suggest?.(objectOf(config));
+    lines.push(`# ${name}`);
+    if (!found) {
+      missing++;
+      lines.push(
+        '#   Nothing is known that takes its place: see docs/modules/from-synapse.md for how to bring it over.',
+      );
+      continue;
+    }
+    for (const note of found.notes ?? []) lines.push(`#   ${note}`);
+    if (found.package === undefined) continue;
+    const entry = `${examples}/${found.package}`;
+    packages.add(entry);
+    const hasConfig = found.config !== undefined && Object.keys(found.config).length > 0;
+    lines.push(stringify([{ module: entry, ...(hasConfig && { config: found.config }) }], { lineWidth: 0 }).trimEnd());
+  }
+  if (packages.size > 0) lines.splice(0, 0, 'modules:');
+  for (const line of lines.flatMap((text) => text.split('\n'))) terminal.out(line === 'modules:' ? line : `  ${line}`);
+  for (const name of packages) terminal.note(`rookery module add ${name}`);
+  if (missing > 0) terminal.note(`${missing} of ${entries.length} have no counterpart here.`);
+}
+
+const listed = (value: unknown): readonly Settings[] => (Array.isArray(value) ? value.map(objectOf) : []);
+
+function read(file: string): Settings {
+  try {
+    return objectOf(parse(readFileSync(file, 'utf8'), { version: '1.1', merge: true, logLevel: 'error' }));
+  } catch (error) {
+    throw new CommandError(`${file} cannot be read: ${because(error)}`);
+  }
+}

@@ -1,0 +1,99 @@
+import { fileURLToPath } from 'node:url';
+import { createTestHomeserver, eventually, type TestHomeserver, type TestUser } from '@rookery/testing';
+import { fits, Rules } from '../src/rules.js';
+
+const module = fileURLToPath(new URL('../src/index.ts', import.meta.url));
+
+describe('rules', () => {
+  it.each([
+    ['*', '', true],
+    ['a*c', 'abbbc', true],
+    ['a*c', 'abcd', false],
+    ['?b', 'ab', true],
+    ['?', '', false],
+    ['*.evil.example', 'a.evil.example', true],
+    ['*a*a*a*a*a*a*a*a*b', 'a'.repeat(20_000), false],
+  ])('%s and a text: %#', (pattern, text, expected) => expect(fits(pattern, text)).toBe(expected));
+
+  it('ban users, servers and rooms, and nobody by what is no ban', () => {
+    const rule = (kind: string, entity: unknown, recommendation = 'm.ban') => ({
+      ...{ type: `m.policy.rule.${kind}`, content: { entity, recommendation, reason: 'spam' } },
+    });
+    const rules = new Rules([
+      ...[rule('user', '@a:x'), rule('user', '@spam*:*'), rule('server', '*.evil'), rule('room', '!r:x')],
+      ...[rule('user', '@b:x', 'm.watch'), rule('user', 7), rule('user', ''), rule('elephant', '@c:x')],
+    ]);
+    const users = ['@a:x', '@spammer:y', '@d:very.evil', '@d:very.evil:8448', '@b:x', '@c:x', '@a:xx'];
+    expect(users.filter((userId) => rules.bansUser(userId))).toEqual(users.slice(0, 4));
+    expect([rules.bans('room', '!r:x'), rules.bans('room', '!s:x')]).toEqual([true, false]);
+  });
+});
+
+describe('a server with a policy list', () => {
+  let server: TestHomeserver;
+  let moderator: TestUser;
+  let alice: TestUser;
+  let mallory: TestUser;
+  let list: string;
+  let room: string;
+  beforeAll(async () => {
+    const config = {
+      rooms: ['#bans:rookery.test'],
+      exempt: ['@moderator:rookery.test'],
+      max_mentions: 3,
+      max_repeats: 2,
+    };
+    server = await createTestHomeserver({ settings: { modules: [{ module, config }] } });
+    moderator = await server.registerUser('moderator');
+    [alice, mallory] = [await server.registerUser('alice'), await server.registerUser('mallory')];
+    const create = async (user: TestUser, body: object): Promise<string> =>
+      (await user.request<{ room_id: string }>('POST', '/createRoom', body)).body.room_id;
+    list = await create(moderator, { room_alias_name: 'bans' });
+    room = await create(alice, { preset: 'public_chat', invite: [mallory.userId] });
+    await mallory.request('POST', `/rooms/${encodeURIComponent(room)}/join`, {});
+  });
+  afterAll(() => server?.stop());
+
+  let txn = 0;
+  const send = async (user: TestUser, content: object) => {
+    const path = `/rooms/${encodeURIComponent(room)}/send/m.room.message/${(txn += 1)}`;
+    return user.request<{ errcode?: string; error?: string }>('PUT', path, { msgtype: 'm.text', ...content });
+  };
+  const setRule = (entity: string, content: object) =>
+    moderator.request(
+      'PUT',
+      `/rooms/${encodeURIComponent(list)}/state/m.policy.rule.user/${encodeURIComponent(entity)}`,
+      content,
+    );
+
+  it('refuses whom the list bans, from when it says so until it no longer does', async () => {
+    expect(await send(mallory, { body: 'before' })).toMatchObject({ status: 200 });
+    expect(
+      await setRule('rule:m', { entity: '@mall*:rookery.test', recommendation: 'm.ban', reason: 'spam' }),
+    ).toMatchObject({ status: 200 });
+    await eventually(async () => (await send(mallory, { body: `still ${txn}` })).status === 403);
+    expect(await send(mallory, { body: 'x' })).toMatchObject({ status: 403, body: { errcode: 'M_FORBIDDEN' } });
+    expect(await send(alice, { body: 'fine' })).toMatchObject({ status: 200 });
+    const invited = await mallory.request('POST', '/createRoom', { invite: [alice.userId] });
+    expect(invited.status).toBe(403);
+    expect((await mallory.request('POST', `/rooms/${encodeURIComponent(room)}/leave`, {})).status).toBe(200);
+    expect(await setRule('rule:m', {})).toMatchObject({ status: 200 });
+    await eventually(
+      async () => (await mallory.request('POST', `/rooms/${encodeURIComponent(room)}/join`, {})).status === 200,
+    );
+    await eventually(async () => (await send(mallory, { body: `again ${txn}` })).status === 200);
+  });
+
+  it('refuses floods and crowds of mentions', async () => {
+    const mention = (count: number) => ({ user_ids: Array.from({ length: count }, (_, i) => `@u${i}:x`) });
+    expect(await send(alice, { body: 'hi all', 'm.mentions': mention(4) })).toMatchObject({ status: 403 });
+    expect(await send(alice, { body: 'hi some', 'm.mentions': mention(3) })).toMatchObject({ status: 200 });
+    const statuses: number[] = [];
+    for (const body of ['buy', 'Buy ', 'BUY', 'other', 'buy']) statuses.push((await send(alice, { body })).status);
+    expect(statuses).toEqual([200, 200, 403, 200, 200]);
+    for (let i = 0; i < 4; i++)
+      expect(await send(moderator, { body: 'order!' })).not.toMatchObject({
+        body: { error: 'You have sent this too often' },
+      });
+  });
+});
