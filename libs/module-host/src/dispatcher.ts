@@ -13,6 +13,7 @@ import { LogContext, SilentLogger, SystemClock } from '@rookery/platform';
 import { gateAnswers, readUserIds, readUsersForStates } from './answers.js';
 import { askInTurn, type Reading, tellSideBySide } from './calls.js';
 import { isCallbackContext } from './context.js';
+import { EventChains } from './event-chains.js';
 import { frozenCopy, plainCopy } from './isolation.js';
 import { runAs } from './owner.js';
 import {
@@ -72,11 +73,14 @@ export class ModuleDispatcher {
   readonly #transforms: Readonly<Record<NamesOfKind<'transform'>, TransformReading>>;
   readonly #provided: ProvideReading;
   readonly #told: NewsReading;
+  /** Which events modules answer with which. */
+  readonly chains: EventChains;
   #registry = EMPTY_REGISTRY;
 
   /** Without services it has the system's clock and no log: for tests of domains. */
   constructor(services: HostServices = { clock: new SystemClock(), log: new SilentLogger() }) {
     this.#services = services;
+    this.chains = new EventChains(services.log);
     const watch = (this.#watch = new ModuleWatch(services));
     this.#gates = each(gateAnswers, (meaning) => new GateReading(watch, meaning));
     this.#transforms = each(transformSteps, (step) => new TransformReading(watch, step));
@@ -257,7 +261,10 @@ export class ModuleDispatcher {
   ): Promise<void> {
     const handlers = this.#registry.handlers[name];
     if (!handlers) return Promise.resolve();
-    return tellSideBySide(this.#watch, handlers, prepare(args, context), this.#told);
+    const tell = (): Promise<void> => tellSideBySide(this.#watch, handlers, prepare(args, context), this.#told);
+    if (name !== 'onNewEvent') return tell();
+    const [{ eventId }] = args as unknown as ArgsOf<'onNewEvent'>;
+    return this.chains.telling(eventId, tell);
   }
 
   /** Paths below which modules answer requests: what stands before the first parameter. No path twice. */

@@ -8,6 +8,7 @@ import type {
 import type { Clock, Metrics } from '@rookery/platform';
 import type { ModuleCaches } from './caches.js';
 import { type ModuleCapabilities, type ScopedName, type SharedCapabilities, sharedNames } from './capabilities.js';
+import type { EventChains } from './event-chains.js';
 import type { LoadedModule } from './loader.js';
 import { runAsServer } from './owner.js';
 import { type ModuleRegistry, registrationMethods } from './registry.js';
@@ -26,13 +27,14 @@ export interface FacadeParts {
   readonly caches: ModuleCaches;
   readonly clock: Clock;
   readonly metrics: Metrics | undefined;
+  readonly chains: EventChains;
   /** Takes a registration; throws when its time is over. */
   readonly contribute: (method: string, contribution: Contribution) => void;
 }
 
 /** The API of one module: frozen, and tied to its name. */
 export function createModuleApi(parts: FacadeParts): ModuleApi {
-  const api = { ...registrations(parts), ...shared(parts.capabilities.shared), ...scoped(parts) };
+  const api = { ...registrations(parts), ...shared(parts.capabilities.shared), ...scoped(parts), ...sending(parts) };
   return Object.freeze(api);
 }
 
@@ -91,6 +93,22 @@ function shared(capabilities: SharedCapabilities): SharedCapabilities {
     else copied[name] = (...args: unknown[]) => runAsServer(method, ...args);
   }
   return copied as unknown as SharedCapabilities;
+}
+
+/** What makes events, which may be answers to others. */
+function sending({
+  loaded,
+  capabilities,
+  chains,
+}: FacadeParts): Pick<ModuleApi, 'createAndSendEventIntoRoom' | 'updateRoomMembership'> {
+  const { name } = loaded.definition;
+  const server = capabilities.shared;
+  return {
+    createAndSendEventIntoRoom: (...args) =>
+      chains.sending(name, () => runAsServer(() => server.createAndSendEventIntoRoom(...args))),
+    updateRoomMembership: (...args) =>
+      chains.sending(name, () => runAsServer(() => server.updateRoomMembership(...args))),
+  };
 }
 
 function scoped(parts: FacadeParts): Pick<ModuleApi, ScopedName> {

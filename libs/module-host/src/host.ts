@@ -245,7 +245,16 @@ export class ModuleHost {
       contribution(registry);
       contributions.push(contribution);
     };
-    const api = createModuleApi({ loaded, scope, capabilities, caches, clock, metrics, contribute });
+    const api = createModuleApi({
+      loaded,
+      scope,
+      capabilities,
+      caches,
+      clock,
+      metrics,
+      chains: this.dispatcher.chains,
+      contribute,
+    });
     try {
       await whileLoading({ ...loaded, clock, late: 'it did not finish' }, async () => {
         this.#log.info('Registering module', { module: name });

@@ -63,6 +63,8 @@ export interface ThreadOptions {
 /** What anybody's thread may read of the environment. */
 const harmless = ['TZ', 'LANG', 'LC_ALL', 'NODE_ENV', 'NODE_OPTIONS', 'SWC_NODE_PROJECT'];
 const mebibyte = 1_048_576;
+/** So many calls are kept in mind, for what comes of them. */
+const maxContexts = 1_000;
 /** While it is loaded, which engines may do for long without a break, it may be silent for so long at least. */
 const loadingLimitMs = 10_000;
 /** Stays when a thread is ended while somebody still waits for the news of it. */
@@ -72,6 +74,7 @@ const endLimitMs = 2_000;
 export class ModuleThread {
   readonly #worker: Worker;
   readonly #peer: Peer;
+  /** Where calls into the thread came from: what comes of them there goes on from here, also when they are answered. */
   readonly #contexts = new Map<number, <T>(fn: () => T) => T>();
   readonly #functions = new Map<string, Lent>();
   readonly #time: Float64Array;
@@ -122,10 +125,7 @@ export class ModuleThread {
         if (context) context(work);
         else runAs(options.owner, work);
       },
-      settled: (callId) => {
-        this.#contexts.delete(callId);
-        this.#asked.delete(callId);
-      },
+      settled: (callId) => void this.#asked.delete(callId),
       freezes: false,
       reply: (message) => answers.port1.postMessage(message),
     });
@@ -202,6 +202,7 @@ export class ModuleThread {
     this.#setTime();
     return this.#peer.call(slot, args, (callId) => {
       this.#contexts.set(callId, AsyncLocalStorage.snapshot());
+      if (this.#contexts.size > maxContexts) this.#contexts.delete(this.#contexts.keys().next().value!);
       this.#asked.set(callId, slot);
     });
   }

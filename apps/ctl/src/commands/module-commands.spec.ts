@@ -208,6 +208,21 @@ describe('module add', () => {
     expect((await rookery('remove', 'my-module', '-c', file)).code).toBe(1);
   });
 
+  it('shows what a package says that it uses', async () => {
+    const manifest = { callbacks: ['userMayJoinRoom'], hosts: ['api.example.org'], secrets: ['API_KEY'] };
+    write(
+      'package/package.json',
+      JSON.stringify({ name: 'open', version: '1.0.0', type: 'module', exports: './x.js', rookery: manifest }),
+    );
+    write('package/x.js', source('open', joins));
+    settings('');
+    const { out } = await rookery('add', join(folder, 'package'), '-c', file);
+    expect(out).toContain('is asked and told by: userMayJoinRoom');
+    expect(out).toContain('keeps tables: nothing');
+    expect(out).toContain('sends requests to: api.example.org');
+    expect(out).toContain('reads from the environment: API_KEY');
+  });
+
   it('leaves the entry for the operator to fill in when the module needs settings', async () => {
     write(
       'package/package.json',

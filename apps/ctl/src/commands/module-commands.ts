@@ -2,7 +2,14 @@ import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { isAbsolute, join, relative, resolve, sep } from 'node:path';
 import type { Command } from 'commander';
-import { modulesFolder, ownApiVersion, packageOfModule, settingsOptionOf } from '@rookery/module-host';
+import {
+  describeManifest,
+  manifestOf,
+  modulesFolder,
+  ownApiVersion,
+  packageOfModule,
+  settingsOptionOf,
+} from '@rookery/module-host';
 import { filesAt, loadConfig } from '@rookery/platform';
 import { CommandError } from '../command-error.js';
 import type { Terminal } from '../terminal.js';
@@ -11,6 +18,7 @@ import { checkModules, type CheckedModule, nameOfModule } from './module-check.j
 import { addModuleEntry, entriesOfPackage, listsModules, moduleEntries, removeModuleEntry } from './module-entries.js';
 import { searchModules, showModuleInfo } from './module-registry.js';
 import { suggestModules } from './module-suggest.js';
+import { isRunning, reload } from './reload.js';
 import { assertWritable, because } from '../replace-file.js';
 
 interface Options {
@@ -121,6 +129,7 @@ async function add(name: string, paths: readonly string[], terminal: Terminal): 
   terminal.note(added ? `${file} now lists ${listed}.` : `${file} lists ${listed} already.`);
   const checked = (await checkModules(paths)).modules.find((module) => module.entry === listed);
   if (checked) show(checked, terminal);
+  if (checked?.url !== undefined) showManifest(listed, checked.url, terminal);
   const option = optionOf(paths);
   if (checked?.problem !== undefined) {
     throw new CommandError(
@@ -186,7 +195,7 @@ function installedVersions(folder: string, names: readonly string[]): Map<string
   return versions;
 }
 
-function upgrade(names: readonly string[], paths: readonly string[], terminal: Terminal): void {
+async function upgrade(names: readonly string[], paths: readonly string[], terminal: Terminal): Promise<void> {
   const { modules } = placesOf(paths);
   for (const name of names) assertName(name);
   const manifest = join(modules, 'package.json');
@@ -218,14 +227,22 @@ function upgrade(names: readonly string[], paths: readonly string[], terminal: T
     terminal.out('Everything is as new as can be.');
     return;
   }
-  if (problemsNow() === 0) {
-    terminal.note('A running server takes them over when it is restarted.');
+  const goBack = (problem: string): never => {
+    npm(modules, ['install', '--save', ...changed.map((name) => `${name}@${before.get(name) ?? 'latest'}`)]);
+    const again = changed.map((name) => `${name} is ${before.get(name) ?? '?'} again`).join(', ');
+    throw new CommandError(`${problem}: ${again}`);
+  };
+  if (problemsNow() !== 0) goBack('The server would not start with these versions');
+  if (!isRunning(paths)) {
+    terminal.note('A running server takes them over after: rookery reload');
     return;
   }
-  npm(modules, ['install', '--save', ...changed.map((name) => `${name}@${before.get(name) ?? 'latest'}`)]);
-  throw new CommandError(
-    `The server would not start with these versions: ${changed.map((name) => `${name} is ${before.get(name) ?? '?'} again`).join(', ')}`,
-  );
+  try {
+    await reload(paths, terminal);
+  } catch (error) {
+    // It goes on with the code that it has; so it shall after its next start.
+    goBack(`The running server did not take them over. ${because(error)}`);
+  }
 }
 
 async function doctor(paths: readonly string[], terminal: Terminal): Promise<void> {
@@ -293,6 +310,16 @@ function show(
   if (callbacks.length > 0) terminal.out(`       callbacks: ${callbacks.join(', ')}`);
   if (paths.length > 0) terminal.out(`       paths: ${paths.join(', ')}`);
   for (const warning of warnings) terminal.out(`       warning: ${warning}`);
+}
+
+/** What a package says that it uses. */
+function showManifest(module: string, url: string, terminal: Terminal): void {
+  const manifest = manifestOf(module, url);
+  if (!manifest) {
+    terminal.out('       It does not say what it uses (the field rookery of its package.json).');
+    return;
+  }
+  for (const line of describeManifest(manifest)) terminal.out(`       ${line}`);
 }
 
 function dependencies(manifest: string): Readonly<Record<string, string>> {

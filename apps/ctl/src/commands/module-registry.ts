@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process';
-import { fitOf, misfitOf, ownApiVersion } from '@rookery/module-host';
+import { describeManifest, fitOf, misfitOf, ownApiVersion, readManifest } from '@rookery/module-host';
 import { CommandError } from '../command-error.js';
 import type { Terminal } from '../terminal.js';
 
@@ -32,6 +32,14 @@ export function showModuleInfo(name: string, terminal: Terminal): void {
     if (typeof found[key] === 'string') terminal.out(`  ${title}${textOf(found[key])}`);
   const needed = Object.keys((found['dependencies'] ?? {}) as object);
   if (needed.length > 0) terminal.out(`  needs: ${needed.map(textOf).join(', ')}`);
+  if (found['rookery'] !== undefined) {
+    try {
+      for (const line of describeManifest(readManifest(name, found['rookery'], 'package.json')))
+        terminal.out(`  ${textOf(line)}`);
+    } catch (error) {
+      terminal.out(`  FAILED ${textOf((error as Error).message)}`);
+    }
+  }
   const range = (found['peerDependencies'] as Readonly<Record<string, unknown>> | undefined)?.['@rookery/module-api'];
   const version = ownApiVersion();
   if (typeof range !== 'string') {

@@ -24,7 +24,20 @@ export function registerReloadCommand(program: Command, terminal: Terminal): voi
     .action(({ config = ['homeserver.yaml'] }: ReloadOptions) => reload(config, terminal));
 }
 
-async function reload(files: readonly string[], terminal: Terminal): Promise<void> {
+/** Whether the server of these settings runs and can be found. */
+export function isRunning(files: readonly string[]): boolean {
+  const file = loadConfig(files).get('pid_file');
+  if (file === undefined || !existsSync(file)) return false;
+  const pid = Number(readFileSync(file, 'utf8').trim());
+  try {
+    return Number.isSafeInteger(pid) && pid > 0 && process.kill(pid, 0);
+  } catch {
+    return false;
+  }
+}
+
+/** Has the running server take over what changed, and says what it took. @throws CommandError when it took nothing */
+export async function reload(files: readonly string[], terminal: Terminal): Promise<void> {
   // What is wrong with the settings is said here, where somebody reads it, and nothing is sent.
   const config = loadConfig(files);
   const file = config.get('pid_file');
