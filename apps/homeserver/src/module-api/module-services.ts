@@ -54,7 +54,8 @@ export class ModuleServices {
   async refresh(): Promise<void> {
     this.#web.refresh();
     this.#updates.refresh();
-    await this.#newEvents.refresh();
+    // Where events are stored they are told.
+    if (!this.parts.database.isBesideWriter) await this.#newEvents.refresh();
   }
 
   /** Ends what {@link start} began. */
