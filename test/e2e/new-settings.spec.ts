@@ -1,4 +1,6 @@
-import { connect } from 'node:net';
+import { createServer as createHttpServer } from 'node:http';
+import { createServer } from 'node:http2';
+import { type AddressInfo, connect } from 'node:net';
 import { createTestHomeserver, eventually, FakeClock, type TestHomeserver, type TestUser } from '@rookery/testing';
 import { createRoom, databases, join, nextTransaction, outcome, say } from './rooms/rooms-client.js';
 
@@ -162,4 +164,70 @@ describe.each(databases)('settings (%s)', (database) => {
     const path = '/_matrix/client/unstable/org.matrix.msc4143/rtc/transports';
     expect((await alice.request('GET', path)).body).toEqual({ rtc_transports: transports });
   });
+});
+
+it('matrix_authentication_service.force_http2: the service is spoken to by HTTP/2 without TLS', async () => {
+  const service = createServer((request, response) => {
+    response.setHeader('content-type', 'application/json');
+    response.end(JSON.stringify({ issuer: `https://auth.example/${request.httpVersion}` }));
+  });
+  await new Promise<void>((resolve) => service.listen(0, '127.0.0.1', resolve));
+  const endpoint = `http://127.0.0.1:${(service.address() as AddressInfo).port}/`;
+  const homeserver = await createTestHomeserver({
+    settings: {
+      ...{ enable_registration: false, enable_registration_without_verification: false },
+      matrix_authentication_service: { enabled: true, endpoint, secret: 'shared', force_http2: true },
+    },
+  });
+  try {
+    const { body } = await homeserver.request('GET', '/_matrix/client/v1/auth_metadata');
+    expect(body).toEqual({ issuer: 'https://auth.example/2.0' });
+  } finally {
+    await homeserver.stop();
+    service.close();
+  }
+});
+
+it('sentry: errors are reported, without secrets', async () => {
+  const envelopes: string[] = [];
+  const service = createHttpServer((request, response) => {
+    let text = `${request.url} ${String(request.headers['x-sentry-auth'])}\n`;
+    request.on('data', (chunk: Buffer) => (text += chunk.toString()));
+    request.on('end', () => {
+      envelopes.push(text);
+      response.end('{}');
+    });
+  });
+  await new Promise<void>((resolve) => service.listen(0, '127.0.0.1', resolve));
+  const dsn = `http://public@127.0.0.1:${(service.address() as AddressInfo).port}/sub/42`;
+  const homeserver = await createTestHomeserver({ settings: { sentry: { dsn, environment: 'trial' } } });
+  try {
+    const err = new TypeError('No answer from https://user:pa55@example.org/?access_token=syt_secret&x=1');
+    homeserver.server.logger.child('rooms').error('It broke', { err, body: 'what somebody said', path: '/private' });
+    homeserver.server.logger.warn('A warning');
+    await eventually(() => envelopes.length === 1);
+    const [head, about, item, event] = envelopes[0]!.split('\n');
+    expect(head).toBe('/sub/api/42/envelope/ Sentry sentry_version=7, sentry_client=rookery/1, sentry_key=public');
+    const { event_id: id } = JSON.parse(about!) as { event_id: string };
+    expect(JSON.parse(item!)).toMatchObject({ type: 'event' });
+    expect(JSON.parse(event!)).toMatchObject({
+      ...{ event_id: id, logger: 'rooms', environment: 'trial', server_name: 'rookery.test', level: 'error' },
+      message: { formatted: 'It broke' },
+      exception: {
+        values: [
+          {
+            type: 'TypeError',
+            value: 'No answer from https://[hidden]@example.org/?access_token=[hidden]&x=1',
+            stacktrace: { frames: expect.arrayContaining([expect.objectContaining({ lineno: expect.any(Number) })]) },
+          },
+        ],
+      },
+    });
+    expect(envelopes[0]).not.toMatch(/pa55|syt_secret|somebody said|private/);
+    for (let i = 0; i < 100; i++) homeserver.server.logger.error('Again', { err });
+    await homeserver.stop();
+    expect(envelopes.length).toBeLessThanOrEqual(30);
+  } finally {
+    service.close();
+  }
 });

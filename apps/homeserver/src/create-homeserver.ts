@@ -40,12 +40,14 @@ import {
   Clock,
   type Config,
   describeProblem,
+  ErrorReports,
   Ids,
   Lifecycle,
   Logger,
   loggerOptions,
   Metrics,
   PinoLogger,
+  ReportingLogger,
   SilentLogger,
   SystemClock,
   SystemIds,
@@ -154,13 +156,16 @@ export class Homeserver {
   static #create(config: Config, overrides: HomeserverOverrides, rehearsalFolder?: string): Homeserver {
     const clock = overrides.clock ?? new SystemClock();
     const ids = overrides.ids ?? new SystemIds();
-    const logger = overrides.logger ?? PinoLogger.create(loggerOptions(config));
+    const log = overrides.logger ?? PinoLogger.create(loggerOptions(config));
+    const reports = rehearsalFolder === undefined ? errorReportsOf(config, clock) : undefined;
+    const logger = reports === undefined ? log : new ReportingLogger(log, reports);
     const metrics = new Metrics(config.serverName);
     const { place } = overrides;
     const lifecycle = new Lifecycle(clock, logger, isBesideWriter(place));
     // Numbers of every call cost something: they are kept where somebody can read them.
     const shown = config.get('enable_metrics') ? { metrics } : {};
     const modules = new ModuleHost({ clock, logger, ...shown, configDir: config.configDir });
+    lifecycle.on('config', { name: 'error reports', everyProcess: true, stop: () => reports?.stop() });
     const server = new Homeserver(config, logger, lifecycle, modules);
     server.#moreModules = overrides.modules ?? [];
     server.#plan({
@@ -496,4 +501,13 @@ function createMailer(
   } catch (error) {
     throw new StartupError(`${config.where('email.notif_from')}: ${(error as Error).message}`);
   }
+}
+
+/** Where errors are reported to, if the settings name a place. */
+function errorReportsOf(config: Config, clock: Clock): ErrorReports | undefined {
+  const dsn = config.get('sentry.dsn');
+  const environment = config.get('sentry.environment');
+  return dsn === undefined
+    ? undefined
+    : new ErrorReports({ dsn, environment, serverName: config.serverName, release: `rookery@${version}` }, clock);
 }

@@ -3,7 +3,7 @@ import { lookup as dnsLookup, type LookupAddress } from 'node:dns';
 import { BlockList, isIP, type LookupFunction } from 'node:net';
 import { Readable, Transform, type TransformCallback } from 'node:stream';
 import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
-import type { Agent, Dispatcher, ProxyAgent } from 'undici';
+import type { Agent, Dispatcher, H2CClient, ProxyAgent } from 'undici';
 import { IpGuard } from './ip-guard.js';
 import { undici } from './undici.js';
 
@@ -79,6 +79,8 @@ export interface OutboundOptions {
   readonly noProxyHosts?: readonly string[] | undefined;
   /** More certificate authorities, PEM. */
   readonly ca?: readonly string[] | undefined;
+  /** Speak HTTP/2 with whoever is reached directly, also without TLS, where it has to be known before that they understand it. */
+  readonly forceHttp2?: boolean | undefined;
   readonly metrics?: Metrics | undefined;
 }
 
@@ -150,6 +152,7 @@ export class OutboundHttp {
   #toIdentityServers: OutboundHttp | undefined;
   #unguarded: OutboundHttp | undefined;
   readonly #bypasses: (host: string) => boolean;
+  readonly #h2c = new Map<string, H2CClient>();
 
   constructor(private readonly options: OutboundOptions) {
     this.#bypasses = bypassOf(options.noProxyHosts ?? []);
@@ -275,18 +278,30 @@ export class OutboundHttp {
     await Promise.all([
       this.#unguarded?.close(),
       direct?.destroy(),
+      ...[...this.#h2c.values()].map((client) => client.destroy()),
       ...[...proxies.values()].map((proxy) => proxy.destroy()),
     ]);
   }
 
   #dispatcherFor(url: URL): Dispatcher {
     const { direct, proxies } = (this.#dispatchers ??= openDispatchers(this.options));
+    if (this.options.forceHttp2 && url.protocol === 'http:') return this.#h2cTo(url);
     const proxy = proxies.get(url.protocol);
     if (proxy === undefined || this.#bypasses(url.hostname)) return direct;
     // The proxy resolves names; addresses written out are still ours to judge.
     const literal = url.hostname.replace(/^\[|\]$/g, '');
     if (isIP(literal) !== 0 && !this.options.guard.allows(literal)) throw blockedError(url.hostname);
     return proxy;
+  }
+
+  /** One connection for each place: these are few, and chosen by the operator. */
+  #h2cTo({ origin }: URL): Dispatcher {
+    let client = this.#h2c.get(origin);
+    if (client === undefined) {
+      const { H2CClient } = undici();
+      this.#h2c.set(origin, (client = new H2CClient(origin, { keepAliveTimeout: 15_000, maxConcurrentStreams: 100 })));
+    }
+    return client;
   }
 }
 
@@ -299,11 +314,12 @@ interface Dispatchers {
 function openDispatchers(options: OutboundOptions): Dispatchers {
   const { Agent, buildConnector, ProxyAgent } = undici();
   const tls = options.ca === undefined ? {} : { ca: [...options.ca] };
-  const connect = buildConnector({ timeout: 10_000, allowH2: false, lookup: guardedLookup(options.guard), ...tls });
+  const allowH2 = options.forceHttp2 === true;
+  const connect = buildConnector({ timeout: 10_000, allowH2, lookup: guardedLookup(options.guard), ...tls });
   const direct = new Agent({
     connections: 16,
     pipelining: 1,
-    allowH2: false,
+    allowH2,
     keepAliveTimeout: 15_000,
     maxHeaderSize: 32_768,
     connect: (target, callback) => {

@@ -32,4 +32,5 @@ export { loggerOptions, readLogConfig } from './logging/log-config.js';
 export { isReadable, PinoLogger } from './logging/pino-logger.js';
 export { metricTable } from './metrics/metric-table.js';
 export { Metrics } from './metrics/metrics.js';
+export { ErrorReports, ReportingLogger } from './observing/error-reports.js';
 export type { Requester } from './requester.js';

@@ -110,7 +110,10 @@ export class AuthenticationService implements OnModuleDestroy {
   async #request({ path, body }: { readonly path: string; readonly body?: string }): Promise<JsonObject> {
     // The operator chose the address; it often lies in the operator's own network.
     const options = outboundOptionsOf(this.config, '');
-    this.#http ??= new OutboundHttp({ ...options, userAgent: 'Rookery', guard: new IpGuard([]) });
+    this.#http ??= new OutboundHttp({
+      ...{ ...options, userAgent: 'Rookery', guard: new IpGuard([]) },
+      forceHttp2: this.config.get('matrix_authentication_service.force_http2'),
+    });
     const posted = body !== undefined && {
       method: 'POST' as const,
       body,

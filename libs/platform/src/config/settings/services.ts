@@ -12,7 +12,11 @@ export const serviceSettings = {
   metrics_bind_host: optional(k.text(), 'Address of `metrics_port`.', {
     deprecated: 'write a listener of type metrics',
   }),
-  'sentry.dsn': optional(k.text({ empty: false }), 'Where errors are reported to.', { secret: true }),
+  'sentry.dsn': optional(
+    k.text({ pattern: /^https?:\/\/[^@/\s]+@[^/@\s]+\/\S*[^/\s]$/, expected: 'an address like https://KEY@HOST/PROJECT' }),
+    'Where errors are reported to: a service that understands the envelopes of Sentry. Kind, text and stack of an error go there, scrubbed; no request and no content.',
+    { secret: true },
+  ),
   'sentry.environment': optional(k.text(), 'Environment named in these reports.'),
   'metrics_flags.known_servers': setting(k.flag, false, 'Count the servers we share rooms with.'),
   report_stats: optional(k.flag, 'Whether to report anonymous usage numbers; nothing is sent unless true.', {
