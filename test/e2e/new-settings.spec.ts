@@ -1,8 +1,19 @@
+import { mkdtempSync, rmSync, statSync } from 'node:fs';
 import { createServer as createHttpServer } from 'node:http';
 import { createServer } from 'node:http2';
 import { type AddressInfo, connect } from 'node:net';
-import { createTestHomeserver, eventually, FakeClock, type TestHomeserver, type TestUser } from '@rookery/testing';
-import { createRoom, databases, join, nextTransaction, outcome, say } from './rooms/rooms-client.js';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import {
+  createTestHomeserver,
+  eventually,
+  FakeClock,
+  freePort,
+  RecordingLogger,
+  type TestHomeserver,
+  type TestUser,
+} from '@rookery/testing';
+import { createRoom, databases, join as enter, nextTransaction, outcome, say } from './rooms/rooms-client.js';
 
 /** What the settings of the last releases do, seen from outside. */
 describe.each(databases)('settings (%s)', (database) => {
@@ -28,7 +39,7 @@ describe.each(databases)('settings (%s)', (database) => {
   it('redaction_allowed_period: messages can be redacted for a while', async () => {
     await set({ redaction_allowed_period: '1h' });
     const roomId = await createRoom(alice, { preset: 'public_chat' });
-    await join(bob, roomId);
+    await enter(bob, roomId);
     const redact = async (user: TestUser, eventId: string): Promise<string> =>
       outcome(await user.request('PUT', `/rooms/${roomId}/redact/${eventId}/${nextTransaction()}`, {}));
     const edit = (target: string): object => ({
@@ -87,7 +98,7 @@ describe.each(databases)('settings (%s)', (database) => {
   it('enable_ephemeral_messages: messages destroy themselves', async () => {
     await set({ enable_ephemeral_messages: true });
     const roomId = await createRoom(alice, { preset: 'public_chat' });
-    await join(bob, roomId);
+    await enter(bob, roomId);
     const at = (ms: number): object => ({ 'org.matrix.self_destruct_after': clock.nowMs() + ms });
     const late = await say(alice, roomId, 'later', at(3 * 3_600_000));
     const soon = await say(alice, roomId, 'selfdestructing', at(3_600_000));
@@ -229,5 +240,88 @@ it('sentry: errors are reported, without secrets', async () => {
     expect(envelopes.length).toBeLessThanOrEqual(30);
   } finally {
     service.close();
+  }
+});
+
+describe('a manhole', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'rookery-manhole-'));
+  afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+  /** Says one thing after the other, each when the last was answered with what is expected. */
+  async function talk(to: object, steps: readonly (readonly [awaited: string, said: string])[]): Promise<string> {
+    const socket = connect(to as { port: number });
+    let heard = '';
+    socket.on('data', (chunk: Buffer) => (heard += chunk.toString()));
+    const closed = new Promise((resolve) => socket.on('close', resolve));
+    socket.on('error', () => undefined);
+    let from = 0;
+    for (const [awaited, said] of steps) {
+      await eventually(() => heard.indexOf(awaited, from) >= 0 || socket.destroyed);
+      from = heard.length;
+      socket.write(`${said}\n`);
+    }
+    await closed;
+    return heard;
+  }
+
+  it('lets the operator into the running server, by name and password or through a socket of the own user', async () => {
+    const port = await freePort();
+    const path = join(folder, 'manhole.sock');
+    const homeserver = await createTestHomeserver({
+      settings: {
+        manhole: port,
+        manhole_settings: { username: 'op', password: 'secret' },
+        listeners: [
+          { port: 0, type: 'http', resources: [{ names: ['client'] }] },
+          { path, type: 'manhole' },
+        ],
+      },
+    });
+    try {
+      const ask: [string, string][] = [
+        ['> ', '6 * 7 + config.serverName'],
+        ['> ', "(await database.query('SELECT 1 + 1 AS two'))[0].two * 21"],
+        ['> ', '.exit'],
+      ];
+      const answer = await talk({ port, host: '127.0.0.1' }, [['Name:', 'op'], ['Password:', 'secret'], ...ask]);
+      expect(answer).toContain("'42rookery.test'");
+      expect(answer).toMatch(/> 42\n/);
+      expect(await talk({ path }, ask)).toContain("'42rookery.test'");
+      expect(statSync(path).mode & 0o777).toBe(0o600);
+      const wrong = await talk({ port, host: '127.0.0.1' }, [
+        ['Name:', 'op'],
+        ['Password:', 'rabbithole'],
+      ]);
+      expect(wrong).toContain('Wrong name or password');
+      expect(wrong).not.toContain('> ');
+    } finally {
+      await homeserver.stop();
+    }
+  });
+
+  it('opens on no address that others reach', async () => {
+    const listeners = [{ port: await freePort(), bind_addresses: ['0.0.0.0'], type: 'manhole' }];
+    await expect(createTestHomeserver({ settings: { listeners } })).rejects.toThrow('loopback addresses only');
+  });
+});
+
+it('log_slow_requests and log_slow_queries: what took long, and what it waited for', async () => {
+  const logger = new RecordingLogger();
+  const homeserver = await createTestHomeserver({
+    logger,
+    settings: { log_slow_requests: 1, log_slow_queries: 0, bcrypt_rounds: 8 },
+  });
+  try {
+    await homeserver.registerUser('alice');
+    await eventually(() => logger.lines.some((line) => line.message === 'A request was slow'));
+    const slow = logger.lines.find((line) => line.message === 'A request was slow');
+    expect(slow?.fields).toMatchObject({
+      ...{ method: 'POST', path: '/_matrix/client/v3/register', route: expect.any(String), ms: expect.any(Number) },
+      ...{ queueMs: expect.any(Number), databaseMs: expect.any(Number), modulesMs: 0, serversMs: 0 },
+    });
+    expect(Number(slow?.fields['transactions'])).toBeGreaterThan(0);
+    expect(logger.lines.some((line) => line.message === 'A statement was slow')).toBe(true);
+  } finally {
+    await homeserver.stop();
   }
 });

@@ -72,6 +72,7 @@ import { ModuleServices } from './module-api/module-services.js';
 import { AdministratorsRateLimits, ModuleRateLimiter } from './module-api/rate-limits.js';
 import type { PlatformParts } from './platform.module.js';
 import { isBesideWriter, type ProcessPlace } from './process-place.js';
+import { manholeOf } from './manhole.js';
 import { databaseProblem, isDatabaseThere } from './database-health.js';
 import { databaseOptions } from './database-options.js';
 import { RootModule } from './root.module.js';
@@ -80,7 +81,7 @@ import {
   countAccounts,
   countEvents,
   countMails,
-  databaseMetrics,
+  databaseObservers,
   showActivityMetrics,
   showPresenceMetrics,
   showServerMetrics,
@@ -145,6 +146,8 @@ export class Homeserver {
     readonly logger: Logger,
     private readonly lifecycle: Lifecycle,
     private readonly modules: ModuleHost,
+    /** What is below {@link logger}. */
+    private readonly log: Logger,
   ) {}
 
   /** Puts a server together; nothing is opened before {@link start}. @throws Error when the log cannot be opened */
@@ -166,7 +169,7 @@ export class Homeserver {
     const shown = config.get('enable_metrics') ? { metrics } : {};
     const modules = new ModuleHost({ clock, logger, ...shown, configDir: config.configDir });
     lifecycle.on('config', { name: 'error reports', everyProcess: true, stop: () => reports?.stop() });
-    const server = new Homeserver(config, logger, lifecycle, modules);
+    const server = new Homeserver(config, logger, lifecycle, modules, log);
     server.#moreModules = overrides.modules ?? [];
     server.#plan({
       ...{ clock, ids, metrics, rehearsalFolder, place },
@@ -224,6 +227,11 @@ export class Homeserver {
   async reload(next: Config): Promise<ReloadReport> {
     const { keptProviders, ...modules } = await this.modules.reload([...moduleEntriesOf(next), ...this.#moreModules]);
     const { changed, needRestart } = this.config.reload(next);
+    // Also where nothing changed in the settings: the file that log_config names may have.
+    if (this.log instanceof PinoLogger) {
+      const { level, levels } = loggerOptions(this.config);
+      this.log.setLevels(level, levels);
+    }
     const left: string[] = [];
     try {
       this.#http?.reloadTls();
@@ -318,7 +326,7 @@ export class Homeserver {
     lifecycle.on('migrate', {
       name: 'database',
       start: async () => {
-        const observers = config.get('enable_metrics') ? databaseMetrics(metrics) : undefined;
+        const observers = databaseObservers(config, metrics, logger.child('database'));
         const options: DatabaseOptions =
           rehearsalFolder === undefined
             ? databaseOptions(config)
@@ -405,7 +413,8 @@ export class Homeserver {
         showServerMetrics(parts);
         this.#http = await HttpApp.create(RootModule.with(parts), {
           ...httpSettingsOf(config),
-          ...{ clock, ids, logger: logger.child('http') },
+          ...{ clock, ids, logger: logger.child('http'), accessLogger: logger.child('access').child('http') },
+          slowMs: config.get('log_slow_requests'),
           metrics: config.get('enable_metrics') ? metrics : undefined,
           explain: databaseProblem,
           forwarding: place && forwardingOf(place),
@@ -450,6 +459,15 @@ export class Homeserver {
     });
 
     lifecycle.on('listen', { name: 'roles', start: () => roles.start(), stop: () => roles.stop() });
+    const manhole = manholeOf(config, logger.child('manhole'), () => ({
+      ...{ server: this, config, database: this.#database, modules: this.moduleNames },
+    }));
+    lifecycle.on('listen', {
+      ...{ name: 'manhole', everyProcess: true },
+      start: () => (rehearsalFolder === undefined ? manhole?.start() : undefined),
+      stop: () => manhole?.stop(),
+    });
+
     lifecycle.on('listen', {
       name: 'listeners',
       start: async () => {

@@ -1,5 +1,13 @@
 import type { BackgroundUpdates, Database, StatementObserver, TransactionReport } from '@rookery/database';
-import { cacheBytes, cacheReports, type Clock, type Config, LogContext, type Metrics } from '@rookery/platform';
+import {
+  cacheBytes,
+  cacheReports,
+  type Clock,
+  type Config,
+  LogContext,
+  type Logger,
+  type Metrics,
+} from '@rookery/platform';
 import { domainOf } from '@rookery/matrix-types';
 import type { EphemeralHooks, PresenceService } from '@rookery/ephemeral';
 import type { Notifier } from '@rookery/replication';
@@ -236,6 +244,31 @@ export function databaseMetrics(metrics: Metrics): {
       if (cost === undefined) return;
       cost.transactions++;
       cost.durationMs += durationMs;
+    },
+  };
+}
+
+/** Who looks at what the database does; nobody where neither metrics nor slow requests and statements are asked for. */
+export function databaseObservers(
+  config: Config,
+  metrics: Metrics,
+  logger: Logger,
+): ReturnType<typeof databaseMetrics> | undefined {
+  const slowMs = config.get('log_slow_queries');
+  if (!config.get('enable_metrics') && slowMs === undefined && config.get('log_slow_requests') === undefined)
+    return undefined;
+  const { onTransaction, onStatement } = databaseMetrics(metrics);
+  if (slowMs === undefined) return { onTransaction, onStatement };
+  return {
+    onTransaction,
+    onStatement: (sql, durationMs, isAlone) => {
+      onStatement(sql, durationMs, isAlone);
+      // The statement without its values: these may be what somebody wrote.
+      if (durationMs >= slowMs)
+        logger.warn('A statement was slow', {
+          sql: sql.replaceAll(/\s+/g, ' ').slice(0, 500),
+          ms: Math.round(durationMs),
+        });
     },
   };
 }

@@ -28,6 +28,10 @@ export interface HttpAppOptions {
   readonly clock: Clock;
   readonly ids: Ids;
   readonly logger: Logger;
+  /** Takes a line for each request; `logger` unless told. */
+  readonly accessLogger?: Logger | undefined;
+  /** Requests that take longer, milliseconds, are warned of. Absent: none. */
+  readonly slowMs?: number | undefined;
   /** What an error of a lower layer means for a client: a database that is away. Whatever else is 500 `M_UNKNOWN`. */
   readonly explain?: ((error: unknown) => MatrixError | undefined) | undefined;
   /** What a browser shows where there is nothing; default: the error that programs get. */
@@ -86,6 +90,8 @@ export class HttpApp {
     this.#core = {
       clock,
       logger,
+      accessLogger: options.accessLogger ?? logger,
+      slowMs: options.slowMs,
       prefixes: options.prefixes ?? { protocol: '_matrix', service: '_synapse' },
       requestMetrics,
       mounts: this.#mounts,

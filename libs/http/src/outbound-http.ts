@@ -1,4 +1,4 @@
-import type { Metrics } from '@rookery/platform';
+import { LogContext, type Metrics } from '@rookery/platform';
 import { lookup as dnsLookup, type LookupAddress } from 'node:dns';
 import { BlockList, isIP, type LookupFunction } from 'node:net';
 import { Readable, Transform, type TransformCallback } from 'node:stream';
@@ -200,6 +200,7 @@ export class OutboundHttp {
     for (;;) {
       const { host } = url;
       let answer: Dispatcher.ResponseData;
+      const startedAtMs = performance.now();
       try {
         this.options.metrics?.counter('synapse_http_client_requests').inc({ method });
         answer = await undici().request(url, {
@@ -211,6 +212,8 @@ export class OutboundHttp {
         });
       } catch (error) {
         throw explain(error, host);
+      } finally {
+        LogContext.spent('serversMs', performance.now() - startedAtMs);
       }
       this.options.metrics?.counter('synapse_http_client_responses').inc({ method, code: String(answer.statusCode) });
       const location = answer.headers['location'];

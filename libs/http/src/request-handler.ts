@@ -38,6 +38,10 @@ export interface HandlerPlan extends ListenerTraits {
 export interface HandlerCore {
   readonly clock: Clock;
   readonly logger: Logger;
+  /** Takes a line for each request. */
+  readonly accessLogger: Logger;
+  /** Requests that take longer are warned of. */
+  readonly slowMs: number | undefined;
   readonly prefixes: PathPrefixes;
   readonly requestMetrics: RequestMetrics;
   readonly mounts: WebMounts;
@@ -209,14 +213,29 @@ export function createRequestHandler(core: HandlerCore, plan: HandlerPlan): Requ
     const { sentBytes, cost } = context;
     core.requestMetrics.record(method, servlet ?? 'unrecognized', response.statusCode, elapsedMs, sentBytes, cost);
     const level = servlet === 'health' || servlet === 'metrics' ? 'debug' : 'info';
-    if (core.logger.isEnabled(level)) logFinished(context, level, elapsedMs);
+    if (core.accessLogger.isEnabled(level)) logFinished(context, level, elapsedMs);
+    if (core.slowMs !== undefined) logSlow(context, elapsedMs, core.slowMs);
     core.onFinished();
+  }
+
+  /** What a client waits for on purpose does not count. */
+  function logSlow(context: RequestContext, elapsedMs: number, slowMs: number): void {
+    const asked = context.query['timeout'];
+    const waitedMs = typeof asked === 'string' && /^\d{1,9}$/.test(asked) ? Number(asked) : 0;
+    if (elapsedMs - waitedMs < slowMs) return;
+    const { waitMs, durationMs, transactions, modulesMs = 0, serversMs = 0 } = context.cost;
+    const whole = (ms: number): number => Math.round(ms);
+    core.logger.warn('A request was slow', {
+      ...{ method: context.method, path: context.path.slice(0, 500), route: context.servlet, ms: whole(elapsedMs) },
+      ...{ queueMs: whole(waitMs), databaseMs: whole(durationMs), transactions },
+      ...{ modulesMs: whole(modulesMs), serversMs: whole(serversMs) },
+    });
   }
 
   function logFinished(context: RequestContext, level: 'debug' | 'info', elapsedMs: number): void {
     const { response, method, servlet } = context;
     const complete = response.writableFinished;
-    core.logger[level](complete ? 'Answered' : 'Client went away', {
+    core.accessLogger[level](complete ? 'Answered' : 'Client went away', {
       method,
       path: context.path.slice(0, 500),
       route: servlet,

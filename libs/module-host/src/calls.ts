@@ -89,6 +89,7 @@ class Question<T> extends Wait implements EndedCall {
               answer = await answer;
               if (this.losses !== losses) return;
             }
+            LogContext.spent('modulesMs', clock.monotonicMs() - startedAtMs);
             if (watch.anyHung) watch.ended(handler, given);
             this.ending = 'answer';
             this.answer = answer;

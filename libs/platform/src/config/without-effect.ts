@@ -5,8 +5,6 @@ export const withoutEffect: ReadonlySet<SettingName> = new Set<SettingName>([
   'auto_accept_invites.worker_to_run_on',
   'federation_sender_instances',
   'instance_map',
-  'manhole',
-  'manhole_settings',
   'notify_appservices_from_worker',
   'opentracing.enabled',
   'opentracing.force_tracing_for_users',
@@ -37,6 +35,5 @@ export const withoutEffect: ReadonlySet<SettingName> = new Set<SettingName>([
   'stream_writers.to_device',
   'stream_writers.typing',
   'update_user_directory_from_worker',
-  'worker_manhole',
   'worker_replication_secret',
 ]);

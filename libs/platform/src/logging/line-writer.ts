@@ -31,11 +31,12 @@ export class LineWriter {
   /**
    * @param file path of a file, made with its folders when missing; `undefined` for the standard output
    * @param sync write every line at once: for terminals, where the order with other output matters
+   * @param stream where no file is named: 1 is the standard output, 2 that for errors
    * @throws Error when the file cannot be opened
    */
-  constructor(file: string | undefined, sync: boolean) {
+  constructor(file: string | undefined, sync: boolean, stream: 1 | 2 = 1) {
     if (file !== undefined) mkdirSync(dirname(file), { recursive: true });
-    this.#fd = file === undefined ? 1 : openSync(file, 'a', 0o640);
+    this.#fd = file === undefined ? stream : openSync(file, 'a', 0o640);
     this.#sync = sync;
     open.add(this);
   }

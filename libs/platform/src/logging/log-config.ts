@@ -4,7 +4,8 @@ import { isSection } from '../config/kinds.js';
 import { ConfigError } from '../config/problem.js';
 import { readSources } from '../config/source.js';
 import type { LogLevel } from './logger.js';
-import type { LoggerOptions } from './pino-logger.js';
+import type { LogOutput, Rotation } from './outputs.js';
+import type { LoggerOptions, NamedOutputs } from './pino-logger.js';
 
 /** Levels of Python's logging, and ours, by their names. */
 const levels: Readonly<Record<string, LogLevel>> = {
@@ -18,6 +19,20 @@ const levels: Readonly<Record<string, LogLevel>> = {
   CRITICAL: 'error',
   FATAL: 'error',
 };
+
+/** Handlers that keep lines for another one for a while; lines are gathered here anyway. */
+const passingOn: Readonly<Record<string, true>> = { MemoryHandler: true, PeriodicallyFlushingMemoryHandler: true };
+
+/** Units of `when`, milliseconds. */
+const periods: Readonly<Record<string, number>> = { S: 1_000, M: 60_000, H: 3_600_000, D: 86_400_000 };
+
+const facilities: Readonly<Record<string, number>> = {
+  ...{ kern: 0, user: 1, mail: 2, daemon: 3, auth: 4, syslog: 5, authpriv: 10 },
+  ...Object.fromEntries(Array.from({ length: 8 }, (_, i) => [`local${i}`, 16 + i])),
+};
+
+/** The name of a logger, as it is here. */
+const plainName = (name: string): string => name.replace(/^(synapse|rookery)\./, '');
 
 /**
  * How the settings want the server to log: from `log_config` (the worker's own on a worker) where there is one, else from
@@ -33,7 +48,8 @@ export function loggerOptions(config: Config): LoggerOptions {
 
 /**
  * Understands of a Python logging file what has a meaning here: the level of `root` and of each entry of `loggers` (with or
- * without `synapse.` in front), the file of a handler that root uses, and JSON formatters. The rest is left alone.
+ * without `synapse.` in front), handlers (streams, files that are put aside by size or time, syslog, the journal) of root and of
+ * these, and whether a formatter writes JSON. How a formatter arranges text is left alone.
  * @throws ConfigError
  */
 export function readLogConfig(file: string): Partial<LoggerOptions> {
@@ -58,35 +74,108 @@ export function readLogConfig(file: string): Partial<LoggerOptions> {
   const byName: Record<string, LogLevel> = {};
   for (const [name, section] of Object.entries(isSection(raw['loggers']) ? raw['loggers'] : {})) {
     const own = levelAt(section, ['loggers', name]);
-    if (own) byName[name.replace(/^(synapse|rookery)\./, '')] = own;
+    if (own) byName[plainName(name)] = own;
   }
   const allHandlers = isSection(raw['handlers']) ? raw['handlers'] : {};
   const handlers = reachable(Array.isArray(root['handlers']) ? root['handlers'] : [], allHandlers);
-  const filename = handlers.map((handler) => handler['filename']).find((name) => typeof name === 'string');
-  const formatters = isSection(raw['formatters']) ? raw['formatters'] : {};
-  const json = handlers.some((handler) => {
-    const formatter = formatters[String(handler['formatter'])];
-    return isSection(formatter) && /json/i.test(String(formatter['class'] ?? formatter['()'] ?? ''));
-  });
+  const outputs = handlers.flatMap(outputOf);
+  const named: Record<string, NamedOutputs> = {};
+  for (const [name, section] of Object.entries(isSection(raw['loggers']) ? raw['loggers'] : {})) {
+    if (!isSection(section) || !Array.isArray(section['handlers'])) continue;
+    const own = reachable(section['handlers'], allHandlers).flatMap(outputOf);
+    named[plainName(name)] = { outputs: own, propagate: section['propagate'] !== false };
+  }
   if (errors.length > 0) throw new ConfigError(errors);
+  const file0 = outputs.find((one) => one.file !== undefined)?.file;
   return {
     ...(level ? { level } : {}),
     levels: byName,
-    ...(filename === undefined ? {} : { file: resolve(String(filename)) }),
-    ...(json ? { format: 'json' as const } : {}),
+    ...(file0 === undefined ? {} : { file: file0 }),
+    ...(outputs.some((one) => one.format === 'json') ? { format: 'json' as const } : {}),
+    ...(Array.isArray(root['handlers']) && handlers.length > 0 ? { outputs } : {}),
+    ...(Object.keys(named).length === 0 ? {} : { named }),
   };
+
+  function outputOf([name, handler]: readonly [string, Record<string, unknown>]): LogOutput[] {
+    const at = ['handlers', name];
+    const kind = String(handler['class'] ?? '').replace(/^.*\./, '');
+    const formatter = isSection(raw['formatters']) ? raw['formatters'][String(handler['formatter'])] : undefined;
+    const isJson = isSection(formatter) && /json/i.test(String(formatter['class'] ?? formatter['()'] ?? ''));
+    const lowest = levelAt(handler, at);
+    const common = {
+      format: isJson ? ('json' as const) : formatter === undefined ? ('auto' as const) : ('text' as const),
+      ...(lowest === undefined ? {} : { level: lowest }),
+    };
+    const number = (key: string, otherwise: number): number => {
+      const value = handler[key] ?? otherwise;
+      return typeof value === 'number' && value >= 0
+        ? value
+        : (wrong([...at, key], 'expected a number, 0 or more') ?? otherwise);
+    };
+    const inFile = (rotation?: Rotation): LogOutput[] =>
+      typeof handler['filename'] === 'string'
+        ? [{ to: 'file', file: resolve(handler['filename']), ...common, ...(rotation ? { rotation } : {}) }]
+        : (wrong([...at, 'filename'], 'expected the path of a file') ?? []);
+    if (kind in passingOn)
+      return typeof handler['target'] === 'string'
+        ? []
+        : (wrong([...at, 'target'], 'expected the name of a handler') ?? []);
+    switch (kind) {
+      case 'NullHandler':
+        return [];
+      case 'StreamHandler':
+        return [{ to: /stdout/.test(String(handler['stream'] ?? '')) ? 'stdout' : 'stderr', ...common }];
+      case 'FileHandler':
+      case 'WatchedFileHandler':
+        return inFile();
+      case 'RotatingFileHandler': {
+        const [maxBytes, keep] = [number('maxBytes', 0), number('backupCount', 0)];
+        return inFile(maxBytes > 0 && keep > 0 ? { maxBytes, keep } : undefined);
+      }
+      case 'TimedRotatingFileHandler': {
+        const unit = String(handler['when'] ?? 'h').toUpperCase();
+        const everyMs = unit === 'MIDNIGHT' ? 'midnight' : unit.startsWith('W') ? 7 * periods['D']! : periods[unit];
+        if (everyMs === undefined) return wrong([...at, 'when'], 'expected S, M, H, D, W0 to W6 or midnight') ?? [];
+        const keep = number('backupCount', 0);
+        return inFile({ everyMs: everyMs === 'midnight' ? everyMs : everyMs * (number('interval', 1) || 1), keep });
+      }
+      case 'SysLogHandler': {
+        const address = handler['address'];
+        // What goes to a socket of this machine comes into its journal; with a prefix, the standard output does, too.
+        if (typeof address === 'string') return [{ to: 'journal', ...common }];
+        const [host, port] = Array.isArray(address) ? (address as unknown[]) : ['127.0.0.1', 514];
+        const facility = facilities[String(handler['facility'] ?? 'user')] ?? 1;
+        return typeof host === 'string' && typeof port === 'number'
+          ? [{ to: 'syslog', host, port, facility, ...common }]
+          : (wrong([...at, 'address'], 'expected a path, or a list of host and port') ?? []);
+      }
+      case 'JournalHandler':
+      case 'JournaldLogHandler':
+        return [{ to: 'journal', ...common }];
+      default:
+        return (
+          wrong(
+            [...at, 'class'],
+            'not known here: write to the standard output (StreamHandler), a file, syslog or the journal',
+          ) ?? []
+        );
+    }
+  }
 }
 
 /** The handlers with these names, and those that buffering ones pass lines on to. */
-function reachable(names: readonly unknown[], all: Readonly<Record<string, unknown>>): Record<string, unknown>[] {
+function reachable(
+  names: readonly unknown[],
+  all: Readonly<Record<string, unknown>>,
+): (readonly [name: string, Record<string, unknown>])[] {
   const seen = new Set<string>();
   const waiting = names.map(String);
-  const found: Record<string, unknown>[] = [];
+  const found: (readonly [string, Record<string, unknown>])[] = [];
   for (let name = waiting.shift(); name !== undefined; name = waiting.shift()) {
     const handler = all[name];
     if (seen.has(name) || !isSection(handler)) continue;
     seen.add(name);
-    found.push(handler);
+    found.push([name, handler]);
     if (typeof handler['target'] === 'string') waiting.push(handler['target']);
   }
   return found;

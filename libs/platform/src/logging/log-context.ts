@@ -14,6 +14,10 @@ export interface DatabaseCost {
   durationMs: number;
   /** Waiting for a connection or the writer, milliseconds. */
   waitMs: number;
+  /** In modules, milliseconds; absent for none. */
+  modulesMs?: number;
+  /** Waiting for other servers and services, milliseconds; what is waited for side by side is added up. */
+  serversMs?: number;
 }
 
 interface Context {
@@ -35,6 +39,11 @@ export const LogContext = {
   /** The fields in force. */
   current(): LogContextFields | undefined {
     return storage.getStore()?.fields;
+  },
+  /** Adds what was spent elsewhere to what the request has cost so far. */
+  spent(on: 'modulesMs' | 'serversMs', ms: number): void {
+    const cost = storage.getStore()?.cost;
+    if (cost !== undefined) cost[on] = (cost[on] ?? 0) + ms;
   },
   /** Where the database's work for the request is added up; `undefined` where nobody asks. */
   cost(): DatabaseCost | undefined {

@@ -1,10 +1,13 @@
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createSocket } from 'node:dgram';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Config } from '../config/config.js';
 import { ConfigError } from '../config/problem.js';
 import { loggerOptions, readLogConfig } from './log-config.js';
 import { LogContext } from './log-context.js';
+import { eventually } from '@rookery/testing';
+import { RotatingFile } from './outputs.js';
 import { PinoLogger } from './pino-logger.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'rookery-log-'));
@@ -128,6 +131,14 @@ disable_existing_loggers: false
       levels: { 'storage.SQL': 'info', rooms: 'debug' },
       file: join(folder, 'homeserver.log'),
       format: 'json',
+      outputs: [
+        {
+          to: 'file',
+          file: join(folder, 'homeserver.log'),
+          format: 'json',
+          rotation: { everyMs: 'midnight', keep: 0 },
+        },
+      ],
     });
     expect(loggerOptions(Config.fromObject({ log_config: file }))).toMatchObject({ level: 'warn', format: 'json' });
     expect(loggerOptions(Config.fromObject({ log_level: 'debug' }))).toEqual({ level: 'debug', format: 'auto' });
@@ -142,5 +153,60 @@ disable_existing_loggers: false
     writeFileSync(file, `${text}\n`);
     expect(() => readLogConfig(file)).toThrow(ConfigError);
     expect(() => readLogConfig(file)).toThrow(message);
+  });
+
+  it('sends lines where its handlers say', async () => {
+    const [all, access, errors] = ['all', 'access', 'errors'].map((name) => join(folder, `${name}.log`));
+    const syslog = createSocket('udp4');
+    const received: string[] = [];
+    syslog.on('message', (message) => received.push(message.toString()));
+    await new Promise<void>((resolve) => syslog.bind(0, '127.0.0.1', resolve));
+    writeFileSync(
+      file,
+      `formatters: {precise: {format: '%(message)s'}, json: {class: synapse.logging.JsonFormatter}}
+handlers:
+  all: {class: logging.FileHandler, filename: ${all}, formatter: precise}
+  access: {class: logging.handlers.RotatingFileHandler, filename: ${access}, maxBytes: 1000, backupCount: 2, formatter: json}
+  errors: {class: logging.handlers.WatchedFileHandler, filename: ${errors}, level: ERROR, formatter: json}
+  net: {class: logging.handlers.SysLogHandler, address: [127.0.0.1, ${syslog.address().port}], facility: daemon, formatter: precise}
+loggers:
+  synapse.access: {handlers: [access], propagate: false}
+root: {level: INFO, handlers: [all, errors, net]}
+`,
+    );
+    const logger = PinoLogger.create(loggerOptions(Config.fromObject({ log_config: file })));
+    const http = logger.child('access').child('http');
+    for (let n = 0; n < 50; n++) http.info('Answered', { n });
+    logger.child('rooms').info('Fine');
+    logger.child('rooms').error('Broken');
+    const lines = (name: string): string[] => readFileSync(name, 'utf8').split('\n').filter(Boolean);
+    await eventually(() => lines(all!).length === 2 && lines(errors!).length === 1 && received.length === 2);
+    expect(lines(all!)[0]).toMatch(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3} INFO {2}rooms: Fine$/);
+    expect(parsed(lines(errors!))).toMatchObject([{ level: 'error', msg: 'Broken' }]);
+    expect(received[0]).toMatch(/^<30>rookery: .* INFO {2}rooms: Fine$/);
+    expect(received[1]).toMatch(/^<27>rookery: .*Broken$/);
+    syslog.close();
+    // The newest are kept, as many as were asked for, none larger than it may be.
+    const kept = (): string[] => [`${access}.2`, `${access}.1`, access!].flatMap(lines);
+    await eventually(() => kept().some((line) => line.includes('"n":49')));
+    const numbers = parsed(kept()).map((line) => line['n'] as number);
+    expect(numbers).toEqual(Array.from({ length: numbers.length }, (_, i) => 50 - numbers.length + i));
+    expect(existsSync(`${access}.3`)).toBe(false);
+    for (const name of [access!, `${access}.1`]) expect(statSync(name).size).toBeLessThanOrEqual(1_000);
+  });
+
+  it('puts files aside at midnight', async () => {
+    const name = join(folder, 'daily.log');
+    let now = new Date(2026, 0, 30, 12).getTime();
+    const daily = new RotatingFile(name, { everyMs: 'midnight', keep: 2 }, () => now);
+    for (const day of [30, 31, 32, 33, 34]) {
+      now = new Date(2026, 0, day, 12).getTime();
+      daily.write(`${day}\n`);
+    }
+    await daily.close();
+    const there = readdirSync(folder).filter((one) => one.startsWith('daily.log'));
+    expect(there).toEqual(['daily.log', 'daily.log.2026-02-01', 'daily.log.2026-02-02']);
+    await eventually(() => readFileSync(`${name}.2026-02-02`, 'utf8') === '33\n');
+    expect(readFileSync(name, 'utf8')).toBe('34\n');
   });
 });

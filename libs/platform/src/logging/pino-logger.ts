@@ -2,6 +2,7 @@ import { pino, type DestinationStream, type Logger as Pino } from 'pino';
 import { LineWriter } from './line-writer.js';
 import { LogContext } from './log-context.js';
 import { type LogFields, Logger, type LogLevel } from './logger.js';
+import { type LogOutput, openOutput } from './outputs.js';
 import { readableLine } from './readable.js';
 
 /** How to log. */
@@ -14,8 +15,19 @@ export interface LoggerOptions {
   readonly format?: 'auto' | 'text' | 'json';
   /** File to append to instead of the standard output. */
   readonly file?: string | undefined;
+  /** Where lines go, in place of `format` and `file`. */
+  readonly outputs?: readonly LogOutput[];
+  /** Places of parts by name, which also hold for what is below them. */
+  readonly named?: Readonly<Record<string, NamedOutputs>>;
   /** Somewhere else to write to; takes one line at a time. Wins over `file`. */
   readonly write?: (line: string) => void;
+}
+
+/** Where the lines of a part go. */
+export interface NamedOutputs {
+  readonly outputs: readonly LogOutput[];
+  /** Besides, they go where all lines go. */
+  readonly propagate: boolean;
 }
 
 /** What the loggers of one server share, so that levels can change while it runs. */
@@ -63,10 +75,17 @@ export class PinoLogger extends Logger {
   /** Opens the destination. @throws Error when the file cannot be opened */
   static create(options: LoggerOptions): PinoLogger {
     const readable = isReadable(options);
+    const { outputs, named } = options;
+    if (options.write === undefined && (outputs !== undefined || named !== undefined))
+      return PinoLogger.#over(destinationOf(outputs ?? [standardOf(options)], named ?? {}), options);
     const target: DestinationStream = options.write ? { write: options.write } : new LineWriter(options.file, readable);
     const color =
       readable && !options.file && !options.write && process.stdout.isTTY === true && !process.env['NO_COLOR'];
     const stream: DestinationStream = readable ? { write: (line) => target.write(readableLine(line, color)) } : target;
+    return PinoLogger.#over(stream, options);
+  }
+
+  static #over(stream: DestinationStream, options: LoggerOptions): PinoLogger {
     const root = pino(
       {
         base: null,
@@ -123,4 +142,49 @@ function levelOf(name: string, levels: Levels): LogLevel {
     if (level !== undefined) return level;
   }
   return levels.level;
+}
+
+const standardOf = ({ format = 'auto', file }: LoggerOptions): LogOutput =>
+  file === undefined ? { to: 'stdout', format } : { to: 'file', file, format };
+
+/** Names of levels by their numbers in the library. */
+const levelNames: Readonly<Record<number, LogLevel>> = {
+  10: 'trace',
+  20: 'debug',
+  30: 'info',
+  40: 'warn',
+  50: 'error',
+};
+
+/** Gives each line to all the places that want it. */
+function destinationOf(
+  outputs: readonly LogOutput[],
+  named: Readonly<Record<string, NamedOutputs>>,
+): DestinationStream & { lastLevel: number } {
+  const opened = new Map<LogOutput, ReturnType<typeof openOutput>>();
+  // Two parts may name the same handler: one file is opened once.
+  const byText = new Map<string, ReturnType<typeof openOutput>>();
+  for (const output of [...outputs, ...Object.values(named).flatMap((one) => one.outputs)]) {
+    const text = JSON.stringify(output);
+    const known = byText.get(text) ?? openOutput(output);
+    byText.set(text, known);
+    opened.set(output, known);
+  }
+  const names = Object.keys(named);
+  return {
+    // The library then says of which level a line is.
+    [Symbol.for('pino.metadata')]: true,
+    lastLevel: 30,
+    write(line) {
+      const level = levelNames[this.lastLevel] ?? 'error';
+      const logger = names.length === 0 ? undefined : /"logger":"([^"]*)"/.exec(line)?.[1];
+      let goesOn = true;
+      for (let part = logger ?? ''; part !== '' && goesOn; part = part.slice(0, Math.max(0, part.lastIndexOf('.')))) {
+        const own = Object.hasOwn(named, part) ? named[part] : undefined;
+        for (const output of own?.outputs ?? []) opened.get(output)?.(line, level);
+        goesOn = own?.propagate ?? true;
+      }
+      if (goesOn) for (const output of outputs) opened.get(output)?.(line, level);
+    },
+  };
 }

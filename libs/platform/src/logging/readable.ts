@@ -1,8 +1,8 @@
 const colors: Readonly<Record<string, string>> = { trace: '90', debug: '90', info: '32', warn: '33', error: '31' };
 const known = new Set(['level', 'time', 'msg', 'logger', 'requestId', 'err']);
 
-/** A JSON line as a person reads it: `12:30:01.123 INFO  rooms: Joined room_id=!a:b {request id}`. */
-export function readableLine(json: string, color: boolean): string {
+/** A JSON line as a person reads it: `12:30:01.123 INFO  rooms: Joined room_id=!a:b {request id}`; the day in front where asked. */
+export function readableLine(json: string, color: boolean, withDate = false): string {
   let line: Record<string, unknown>;
   try {
     line = JSON.parse(json) as Record<string, unknown>;
@@ -20,7 +20,7 @@ export function readableLine(json: string, color: boolean): string {
     .join('');
   const logger = line['logger'] === undefined ? '' : `${paint('36', String(line['logger']))}: `;
   const request = line['requestId'] === undefined ? '' : paint('90', ` {${oneLine(String(line['requestId']))}}`);
-  const head = `${paint('90', String(line['time']).slice(11, 23))} ${paint(colors[level] ?? '0', level.toUpperCase().padEnd(5))} `;
+  const head = `${paint('90', String(line['time']).slice(withDate ? 0 : 11, 23))} ${paint(colors[level] ?? '0', level.toUpperCase().padEnd(5))} `;
   return `${head}${logger}${oneLine(String(line['msg'] ?? ''))}${fields}${request}\n${stack(line['err'])}`;
 }
 

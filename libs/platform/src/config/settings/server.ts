@@ -45,13 +45,16 @@ export const serverSettings = {
   listeners: setting(k.list(listener), [], 'Where the server listens, and for what.', {
     rule: 'Without any, the main process listens on 127.0.0.1:8008 for `client` and `federation`.',
   }),
-  manhole: optional(k.port, 'Port of a debug shell on the loopback address.'),
+  manhole: optional(
+    k.port,
+    'Port of a debug shell on the loopback address, for the user who runs the server and root only: `nc localhost PORT`. A listener of type `manhole` may name a path instead.',
+  ),
   manhole_settings: setting(
     k.object({
       username: k.field(k.text(), 'matrix', 'User name of the debug shell.'),
       password: k.field(k.text(), 'rabbithole', 'Password of the debug shell.'),
-      ssh_priv_key_path: k.maybe(k.path, 'Private host key.'),
-      ssh_pub_key_path: k.maybe(k.path, 'Public host key.'),
+      ssh_priv_key_path: k.maybe(k.path, 'Without meaning: the shell is no SSH, and does not leave the machine.'),
+      ssh_pub_key_path: k.maybe(k.path, 'The same.'),
     }),
     { username: 'matrix', password: 'rabbithole', ssh_priv_key_path: undefined, ssh_pub_key_path: undefined },
     'Credentials of the debug shell.',

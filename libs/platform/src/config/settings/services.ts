@@ -13,7 +13,10 @@ export const serviceSettings = {
     deprecated: 'write a listener of type metrics',
   }),
   'sentry.dsn': optional(
-    k.text({ pattern: /^https?:\/\/[^@/\s]+@[^/@\s]+\/\S*[^/\s]$/, expected: 'an address like https://KEY@HOST/PROJECT' }),
+    k.text({
+      pattern: /^https?:\/\/[^@/\s]+@[^/@\s]+\/\S*[^/\s]$/,
+      expected: 'an address like https://KEY@HOST/PROJECT',
+    }),
     'Where errors are reported to: a service that understands the envelopes of Sentry. Kind, text and stack of an error go there, scrubbed; no request and no content.',
     { secret: true },
   ),

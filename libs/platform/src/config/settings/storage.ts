@@ -81,6 +81,14 @@ export const storageSettings = {
     reload: true,
     rule: 'Wins over `log_level`.',
   }),
+  log_slow_requests: optional(
+    k.duration,
+    'Warn of requests that took longer, with what they waited for. Off when unset.',
+    {
+      rule: 'Syncs that wait for news count what they took beyond that wait.',
+    },
+  ),
+  log_slow_queries: optional(k.duration, 'Warn of statements of the database that took longer. Off when unset.'),
   structured: ignored(k.anything, '1.54', 'Set log_format: json.'),
   drains: ignored(k.anything, '1.54', 'Name log files in log_config.'),
 };
