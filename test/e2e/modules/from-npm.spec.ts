@@ -1,5 +1,5 @@
 import { execFile, type ExecFileException, spawn } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { lstatSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -29,6 +29,10 @@ const succeed = async (cwd: string, command: string, ...args: string[]): Promise
   const { code, output } = await run(cwd, command, ...args);
   if (code !== 0) throw new Error(`${[command, ...args].join(' ')} ended with ${code}\n${output.slice(-4_000)}`);
   return output;
+};
+const megabytesOf = (path: string): number => {
+  const files = (readdirSync(path, { recursive: true }) as string[]).map((file) => lstatSync(join(path, file)));
+  return files.filter((status) => status.isFile()).reduce((sum, { size }) => sum + size, 0) / 1e6;
 };
 const newFolder = (name: string): string => {
   const path = join(folder, name);
@@ -100,6 +104,8 @@ it(
     writeFileSync(join(place, 'package.json'), '{"private": true}');
     writeFileSync(file, stringify(settings));
     await succeed(place, 'npm', 'install', '@rookery/homeserver', '@rookery/ctl');
+    const largestMb = 150;
+    expect(megabytesOf(join(place, 'node_modules'))).toBeLessThan(largestMb);
     const rookery = join(place, 'node_modules/.bin/rookery');
     await succeed(place, rookery, 'config', 'check', file);
     expect(await succeed(place, rookery, 'module', 'add', 'shorter', '-c', file)).toContain('ok     shorter');
