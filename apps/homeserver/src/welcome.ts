@@ -24,9 +24,9 @@ export function urlOf(address: BoundAddress): string {
 const shownFile = (configFile: string | undefined): string =>
   configFile === undefined ? 'homeserver.yaml' : relative(process.cwd(), configFile) || '.';
 
-/** What an operator types to make the first account. */
-export const firstAdministratorCommand = (configFile: string | undefined): string =>
-  `npx rookery register-user --config ${shownFile(configFile)} --admin`;
+/** What an operator types to make the first account: in a clone of the sources no command has a name of its own. */
+export const firstAdministratorCommand = (configFile: string | undefined, program = import.meta.url): string =>
+  `${program.includes('/node_modules/') ? '' : 'npx '}rookery register-user --config ${shownFile(configFile)} --admin`;
 
 /** One screen: where the server listens, how to make the first administrator, how to point a client at it. */
 export function welcomeScreen(welcome: Welcome): string {
