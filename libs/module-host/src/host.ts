@@ -180,8 +180,10 @@ export class ModuleHost {
       if (running.loaded.thread && !before.includes(running)) this.#watchThread(running, running.loaded.thread);
     }
     for (const { scope, loaded: old } of stopping.toReversed()) {
+      const taking = next.find(({ loaded: fresh }) => fresh.definition.name === old.definition.name);
+      const retired = old.thread?.retire(taking?.loaded.thread);
       await scope.stop();
-      await old.thread?.end();
+      await retired;
     }
     return replaced;
   }

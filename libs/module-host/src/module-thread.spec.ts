@@ -280,6 +280,22 @@ it('brings new code by a reload, and leaves a thread alone whose entry and code 
   expect(await joining()).toMatchObject({ message: 'behind it 2' });
 });
 
+it('loses nothing by a reload: the old thread answers what it was asked, providers go on in the new one', async () => {
+  const code = (message: string): string =>
+    `api.registerSpamCheckerCallbacks({ userMayJoinRoom: async () => { await api.sleep(300); return { errcode: Codes.FORBIDDEN, message: '${message}' }; } });
+    api.registerMediaStorageProvider('one', () => ({ storeFile: async () => {}, fetch: async () => [Buffer.from('${message}')].values() }))`;
+  write('one', code('before'));
+  await start([entryOf('one')]);
+  const provider = host.dispatcher.provider('mediaStorage', 'one')!.create({});
+  const asked = joining();
+  write('one', code('behind it'));
+  await host.reload([entryOf('one')]);
+  expect(await asked).toMatchObject({ message: 'before' });
+  expect(await joining()).toMatchObject({ message: 'behind it' });
+  const info = { serverName: undefined, fileId: 'f1', urlCache: false };
+  expect(Buffer.from(((await provider.fetch('a', info)) as never as Uint8Array[])[0]!).toString()).toBe('behind it');
+});
+
 it('makes providers in the thread', async () => {
   write(
     'stores',

@@ -67,6 +67,7 @@ const mebibyte = 1_048_576;
 const maxContexts = 1_000;
 /** While it is loaded, which engines may do for long without a break, it may be silent for so long at least. */
 const loadingLimitMs = 10_000;
+const lookAgainMs = 10;
 /** Stays when a thread is ended while somebody still waits for the news of it. */
 const endLimitMs = 2_000;
 
@@ -84,6 +85,7 @@ export class ModuleThread {
   #why: string | undefined;
   #isOver = false;
   #isLoading = true;
+  #isRetired = false;
   #pingedAt: number | undefined;
   #watch: NodeJS.Timeout | undefined;
   #tellOver: (why: string) => void = () => {};
@@ -198,13 +200,27 @@ export class ModuleThread {
 
   /** Calls what the module registered. @throws Error when the thread has ended, or ends meanwhile, and none took its place */
   async call(slot: string, args: readonly unknown[]): Promise<unknown> {
-    if (this.#isOver && this.#successor) return (await this.#successor).call(slot, args);
+    if ((this.#isOver || this.#isRetired) && this.#successor) return (await this.#successor).call(slot, args);
     this.#setTime();
     return this.#peer.call(slot, args, (callId) => {
       this.#contexts.set(callId, AsyncLocalStorage.snapshot());
       if (this.#contexts.size > maxContexts) this.#contexts.delete(this.#contexts.keys().next().value!);
       this.#asked.set(callId, slot);
     });
+  }
+
+  /**
+   * Ends the thread once it has answered what it was asked, or its time is over. What it is asked from now on goes to `successor`, if
+   * there is one: providers stay in use that were made with this thread.
+   */
+  async retire(successor: ModuleThread | undefined): Promise<void> {
+    if (successor) this.succeededBy(Promise.resolve(successor));
+    this.#isRetired = successor !== undefined;
+    const endMs = performance.now() + this.options.limits.timeLimitMs;
+    while (this.#peer.waiting > 0 && !this.#isOver && performance.now() < endMs) {
+      await new Promise((resolve) => setTimeout(resolve, lookAgainMs));
+    }
+    await this.end();
   }
 
   /** Ends the thread, whatever it is doing. @param why for what waits for it */
@@ -383,7 +399,7 @@ export class ModuleThread {
   }
 
   async #current(): Promise<ModuleThread> {
-    return this.#isOver && this.#successor ? (await this.#successor).#current() : this;
+    return (this.#isOver || this.#isRetired) && this.#successor ? (await this.#successor).#current() : this;
   }
 }
 
