@@ -325,3 +325,50 @@ it('log_slow_requests and log_slow_queries: what took long, and what it waited f
     await homeserver.stop();
   }
 });
+
+it('opentracing: what a request did goes to a collector', async () => {
+  interface Span {
+    readonly traceId: string;
+    readonly spanId: string;
+    readonly parentSpanId?: string;
+    readonly name: string;
+  }
+  const spans: Span[] = [];
+  const collector = createHttpServer((request, response) => {
+    let text = '';
+    request.on('data', (chunk: Buffer) => (text += chunk.toString()));
+    request.on('end', () => {
+      expect(request.url).toBe('/v1/traces');
+      const { resourceSpans } = JSON.parse(text) as { resourceSpans: { scopeSpans: { spans: Span[] }[] }[] };
+      spans.push(...resourceSpans.flatMap((one) => one.scopeSpans.flatMap((scope) => scope.spans)));
+      response.end('{}');
+    });
+  });
+  await new Promise<void>((resolve) => collector.listen(0, '127.0.0.1', resolve));
+  const otlp = `http://127.0.0.1:${(collector.address() as AddressInfo).port}`;
+  const homeserver = await createTestHomeserver({
+    settings: {
+      opentracing: {
+        enabled: true,
+        force_tracing_for_users: ['@alice:rookery.test'],
+        jaeger_config: { sampler: { type: 'const', param: 0 }, otlp_endpoint: otlp },
+      },
+    },
+  });
+  try {
+    const [alice, bob] = [await homeserver.registerUser('alice'), await homeserver.registerUser('bob')];
+    await createRoom(bob);
+    await createRoom(alice);
+    await homeserver.stop();
+    const roots = spans.filter((span) => span.parentSpanId === undefined);
+    expect(roots.map((span) => span.name)).toEqual([expect.stringMatching(/^POST .*[cC]reate/)]);
+    const [root] = roots;
+    expect(root).toMatchObject({ traceId: expect.stringMatching(/^[0-9a-f]{32}$/), kind: 2 });
+    const inside = spans.filter((span) => span.parentSpanId === root?.spanId);
+    expect(inside.length).toBe(spans.length - 1);
+    expect(inside.some((span) => span.name.startsWith('db '))).toBe(true);
+    expect(new Set(spans.map((span) => span.traceId)).size).toBe(1);
+  } finally {
+    collector.close();
+  }
+});

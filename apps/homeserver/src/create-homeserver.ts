@@ -51,6 +51,7 @@ import {
   SilentLogger,
   SystemClock,
   SystemIds,
+  Tracer,
 } from '@rookery/platform';
 import {
   type Bus,
@@ -313,10 +314,13 @@ export class Homeserver {
       instance: place?.name,
       onDelivered: config.get('enable_metrics') ? wakeMetrics(metrics) : undefined,
     });
+    const tracer = config.get('opentracing.enabled') ? new Tracer(config, clock, logger.child('tracing')) : undefined;
+    lifecycle.on('config', { name: 'traces', everyProcess: true, stop: () => tracer?.stop() });
     const tasks = new BackgroundTasks(
       clock,
       logger.child('background'),
       config.get('enable_metrics') ? metrics : undefined,
+      tracer,
     );
     const rpc: Rpc = place?.rpc ?? new InProcessRpc();
     const roles: Roles = new LocalRoles(rpc);
@@ -415,6 +419,7 @@ export class Homeserver {
           ...httpSettingsOf(config),
           ...{ clock, ids, logger: logger.child('http'), accessLogger: logger.child('access').child('http') },
           slowMs: config.get('log_slow_requests'),
+          tracer,
           metrics: config.get('enable_metrics') ? metrics : undefined,
           explain: databaseProblem,
           forwarding: place && forwardingOf(place),

@@ -255,18 +255,24 @@ export function databaseObservers(
   logger: Logger,
 ): ReturnType<typeof databaseMetrics> | undefined {
   const slowMs = config.get('log_slow_queries');
-  if (!config.get('enable_metrics') && slowMs === undefined && config.get('log_slow_requests') === undefined)
-    return undefined;
+  const isTraced = config.get('opentracing.enabled');
+  const isAsked = slowMs !== undefined || config.get('log_slow_requests') !== undefined || isTraced;
+  if (!config.get('enable_metrics') && !isAsked) return undefined;
   const { onTransaction, onStatement } = databaseMetrics(metrics);
-  if (slowMs === undefined) return { onTransaction, onStatement };
+  if (slowMs === undefined && !isTraced) return { onTransaction, onStatement };
   return {
-    onTransaction,
+    onTransaction: (report) => {
+      onTransaction(report);
+      const { name, durationMs, waitMs, committed } = report;
+      LogContext.spans()?.record(`db ${name}`, 'client', durationMs, { wait_ms: waitMs, committed });
+    },
     onStatement: (sql, durationMs, isAlone) => {
       onStatement(sql, durationMs, isAlone);
+      if (isAlone) LogContext.spans()?.record('db read', 'client', durationMs, { 'db.query.text': shortened(sql) });
       // The statement without its values: these may be what somebody wrote.
-      if (durationMs >= slowMs)
+      if (slowMs !== undefined && durationMs >= slowMs)
         logger.warn('A statement was slow', {
-          sql: sql.replaceAll(/\s+/g, ' ').slice(0, 500),
+          sql: shortened(sql),
           ms: Math.round(durationMs),
         });
     },
@@ -300,3 +306,5 @@ export function showPresenceMetrics(metrics: Metrics, presence: PresenceService,
     },
   });
 }
+
+const shortened = (sql: string): string => sql.replaceAll(/\s+/g, ' ').slice(0, 500);

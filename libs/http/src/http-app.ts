@@ -1,7 +1,7 @@
 import type { INestApplication, LoggerService, Type } from '@nestjs/common';
 import { MetadataScanner, ModulesContainer, NestFactory } from '@nestjs/core';
 import type { MatrixError } from '@rookery/matrix-types';
-import type { Clock, Ids, Logger, Metrics, Timer } from '@rookery/platform';
+import type { Clock, Ids, Logger, Metrics, Timer, Tracer } from '@rookery/platform';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { RequestAuthenticator } from './access.js';
 import { AccessGuard, accessOf } from './access-guard.js';
@@ -30,6 +30,8 @@ export interface HttpAppOptions {
   readonly logger: Logger;
   /** Takes a line for each request; `logger` unless told. */
   readonly accessLogger?: Logger | undefined;
+  /** Absent where nothing is traced. */
+  readonly tracer?: Tracer | undefined;
   /** Requests that take longer, milliseconds, are warned of. Absent: none. */
   readonly slowMs?: number | undefined;
   /** What an error of a lower layer means for a client: a database that is away. Whatever else is 500 `M_UNKNOWN`. */
@@ -92,6 +94,7 @@ export class HttpApp {
       logger,
       accessLogger: options.accessLogger ?? logger,
       slowMs: options.slowMs,
+      tracer: options.tracer,
       prefixes: options.prefixes ?? { protocol: '_matrix', service: '_synapse' },
       requestMetrics,
       mounts: this.#mounts,

@@ -213,7 +213,7 @@ export class OutboundHttp {
       } catch (error) {
         throw explain(error, host);
       } finally {
-        LogContext.spent('serversMs', performance.now() - startedAtMs);
+        LogContext.spent('serversMs', performance.now() - startedAtMs, () => `${method} ${host}`);
       }
       this.options.metrics?.counter('synapse_http_client_responses').inc({ method, code: String(answer.statusCode) });
       const location = answer.headers['location'];

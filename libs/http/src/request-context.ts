@@ -1,4 +1,4 @@
-import type { DatabaseCost } from '@rookery/platform';
+import type { DatabaseCost, Trace } from '@rookery/platform';
 import { MatrixError } from '@rookery/matrix-types';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { BlockList, isIP } from 'node:net';
@@ -110,6 +110,8 @@ export class RequestContext implements LateRequest {
   servlet: string | undefined = undefined;
   /** Who asked, for the access log. */
   userId: string | undefined = undefined;
+  /** Where it is traced. */
+  trace: Trace | undefined = undefined;
   /** Set once the answer is under way. */
   answered = false;
   /** What the request has cost the database so far. */

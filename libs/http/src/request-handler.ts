@@ -1,5 +1,5 @@
 import { MatrixError } from '@rookery/matrix-types';
-import { type Clock, type Ids, LogContext, type Logger } from '@rookery/platform';
+import { type Clock, type Ids, LogContext, type Logger, type Tracer } from '@rookery/platform';
 import { createHash, timingSafeEqual } from 'node:crypto';
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
 import { RequestContext, type RequestContexts, type ListenerTraits } from './request-context.js';
@@ -42,6 +42,8 @@ export interface HandlerCore {
   readonly accessLogger: Logger;
   /** Requests that take longer are warned of. */
   readonly slowMs: number | undefined;
+  /** Absent where nothing is traced. */
+  readonly tracer: Tracer | undefined;
   readonly prefixes: PathPrefixes;
   readonly requestMetrics: RequestMetrics;
   readonly mounts: WebMounts;
@@ -215,6 +217,16 @@ export function createRequestHandler(core: HandlerCore, plan: HandlerPlan): Requ
     const level = servlet === 'health' || servlet === 'metrics' ? 'debug' : 'info';
     if (core.accessLogger.isEnabled(level)) logFinished(context, level, elapsedMs);
     if (core.slowMs !== undefined) logSlow(context, elapsedMs, core.slowMs);
+    context.trace?.end(
+      ...([`${method} ${servlet ?? 'unrecognized'}`, 'server', elapsedMs] as const),
+      {
+        'http.request.method': method,
+        'http.response.status_code': response.statusCode,
+        request_id: context.requestId,
+      },
+      response.statusCode >= 500,
+      core.tracer?.isForced(context.userId),
+    );
     core.onFinished();
   }
 
@@ -275,6 +287,7 @@ export function createRequestHandler(core: HandlerCore, plan: HandlerPlan): Requ
         respondError(context, error, unexpected);
       }
     };
-    LogContext.run({ requestId }, begin, context.cost);
+    context.trace = core.tracer?.begin();
+    LogContext.run({ requestId }, begin, context.cost, context.trace);
   };
 }

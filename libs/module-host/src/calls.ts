@@ -89,7 +89,11 @@ class Question<T> extends Wait implements EndedCall {
               answer = await answer;
               if (this.losses !== losses) return;
             }
-            LogContext.spent('modulesMs', clock.monotonicMs() - startedAtMs);
+            LogContext.spent(
+              'modulesMs',
+              clock.monotonicMs() - startedAtMs,
+              () => `${handler!.module} ${handler!.callback}`,
+            );
             if (watch.anyHung) watch.ended(handler, given);
             this.ending = 'answer';
             this.answer = answer;

@@ -32,5 +32,6 @@ export { loggerOptions, readLogConfig } from './logging/log-config.js';
 export { isReadable, PinoLogger } from './logging/pino-logger.js';
 export { metricTable } from './metrics/metric-table.js';
 export { Metrics } from './metrics/metrics.js';
+export { type Trace, Tracer } from './observing/tracer.js';
 export { ErrorReports, ReportingLogger } from './observing/error-reports.js';
 export type { Requester } from './requester.js';

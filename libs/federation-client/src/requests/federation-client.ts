@@ -9,6 +9,7 @@ import {
   type Logger,
   type Metrics,
   QueueFullError,
+  LogContext,
 } from '@rookery/platform';
 import type { Readable } from 'node:stream';
 import type { Destinations } from '../destinations/destinations.js';
@@ -203,8 +204,11 @@ export class FederationClient {
     const { tries, longestPauseMs } = retryPlan(config, plan);
     const untilMs = plan === 'short' ? clock.monotonicMs() + this.#timeoutOf(request) : Infinity;
     for (let attempt = 1; ; attempt++) {
+      const startedAtMs = clock.monotonicMs();
       try {
-        const taken = await this.#attempt(request, places, take);
+        const taken = await this.#attempt(request, places, take).finally(() =>
+          LogContext.spent('serversMs', clock.monotonicMs() - startedAtMs, () => `${request.method} ${destination}`),
+        );
         await destinations.alive(destination);
         return taken;
       } catch (error) {
@@ -317,6 +321,7 @@ export class FederationClient {
         accept: 'application/json',
         'accept-encoding': 'gzip',
         'user-agent': userAgent,
+        ...LogContext.spans()?.headersFor(destination),
         ...(canonicalContent === undefined ? {} : { 'content-type': 'application/json' }),
       },
       body: canonicalContent ?? null,

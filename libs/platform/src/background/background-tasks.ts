@@ -2,6 +2,7 @@ import type { Clock, Timer } from '../clock.js';
 import { type DatabaseCost, LogContext } from '../logging/log-context.js';
 import { type Logger, SilentLogger } from '../logging/logger.js';
 import type { Metrics } from '../metrics/metrics.js';
+import type { Tracer } from '../observing/tracer.js';
 
 /**
  * Where a task runs when a server has several processes: in every one of them (`every_process`: it tends what that process has in
@@ -65,6 +66,7 @@ class Task implements BackgroundTask {
     private readonly logger: Logger,
     private readonly watch: ((name: string) => (cost: DatabaseCost) => void) | undefined,
     private readonly isOurs: (role: string) => boolean,
+    private readonly tracer: Tracer | undefined,
   ) {}
 
   get #isHere(): boolean {
@@ -110,8 +112,9 @@ class Task implements BackgroundTask {
     const startedAtMs = this.clock.monotonicMs();
     this.#lastStartedTs = this.clock.nowMs();
     const ended = this.watch?.(name);
+    const trace = this.tracer?.begin();
     try {
-      await LogContext.run({ requestId: `${name}-${++this.#runs}` }, () => run(this.#stopping.signal), cost);
+      await LogContext.run({ requestId: `${name}-${++this.#runs}` }, () => run(this.#stopping.signal), cost, trace);
       this.#lastError = undefined;
     } catch (error) {
       this.#failures++;
@@ -120,6 +123,7 @@ class Task implements BackgroundTask {
     }
     this.#lastDurationMs = this.clock.monotonicMs() - startedAtMs;
     ended?.(cost);
+    trace?.end(name, 'internal', this.#lastDurationMs, {}, this.#lastError !== undefined);
   }
 }
 
@@ -127,12 +131,14 @@ class Task implements BackgroundTask {
 export class BackgroundTasks {
   readonly #clock: Clock;
   readonly #logger: Logger;
+  readonly #tracer: Tracer | undefined;
   readonly #watch: ((name: string) => (cost: DatabaseCost) => void) | undefined;
   readonly #tasks = new Map<string, Task>();
   #isOurs: (role: string) => boolean = () => true;
 
-  /** @param metrics absent where nobody counts */
-  constructor(clock: Clock, logger: Logger = new SilentLogger(), metrics?: Metrics) {
+  /** @param metrics absent where nobody counts @param tracer absent where nothing is traced */
+  constructor(clock: Clock, logger: Logger = new SilentLogger(), metrics?: Metrics, tracer?: Tracer) {
+    this.#tracer = tracer;
     this.#clock = clock;
     this.#logger = logger;
     this.#watch = metrics && watchedBy(metrics);
@@ -141,7 +147,7 @@ export class BackgroundTasks {
   /** Declares a task; it begins with {@link BackgroundTask.start}. @throws Error when there is one of this name */
   add(options: BackgroundTaskOptions): BackgroundTask {
     if (this.#tasks.has(options.name)) throw new Error(`There are two background tasks ${options.name}`);
-    const task = new Task(options, this.#clock, this.#logger, this.#watch, (role) => this.#isOurs(role));
+    const task = new Task(options, this.#clock, this.#logger, this.#watch, (role) => this.#isOurs(role), this.#tracer);
     this.#tasks.set(options.name, task);
     return task;
   }

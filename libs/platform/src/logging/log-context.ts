@@ -20,7 +20,22 @@ export interface DatabaseCost {
   serversMs?: number;
 }
 
+/** What a span is about. */
+export type SpanKind = 'internal' | 'server' | 'client';
+
+/** What is told about a span: numbers, names, states; never content. */
+export type SpanAttributes = Readonly<Record<string, string | number | boolean | undefined>>;
+
+/** Where a request or task that is traced notes what was done for it. */
+export interface Spans {
+  /** Notes something that has ended just now. */
+  record(name: string, kind: SpanKind, durationMs: number, attributes?: SpanAttributes): void;
+  /** What a request to another server says about the trace; nothing where that server is not trusted with it. */
+  headersFor(serverName: string): Readonly<Record<string, string>>;
+}
+
 interface Context {
+  readonly spans: Spans | undefined;
   readonly fields: LogContextFields;
   readonly cost: DatabaseCost | undefined;
 }
@@ -32,18 +47,29 @@ export const LogContext = {
   /**
    * Runs `fn`; everything logged by it and by what it awaits carries the fields.
    * @param cost where the database's work is added up; that of the outer context unless told
+   * @param spans where it is traced; those of the outer context unless told
    */
-  run<T>(fields: LogContextFields, fn: () => T, cost = storage.getStore()?.cost): T {
-    return storage.run({ fields, cost }, fn);
+  run<T>(fields: LogContextFields, fn: () => T, cost = storage.getStore()?.cost, spans = storage.getStore()?.spans): T {
+    return storage.run({ fields, cost, spans }, fn);
   },
   /** The fields in force. */
   current(): LogContextFields | undefined {
     return storage.getStore()?.fields;
   },
-  /** Adds what was spent elsewhere to what the request has cost so far. */
-  spent(on: 'modulesMs' | 'serversMs', ms: number): void {
-    const cost = storage.getStore()?.cost;
+  /**
+   * Adds what was spent elsewhere to what the request has cost so far.
+   * @param what its name in a trace
+   */
+  spent(on: 'modulesMs' | 'serversMs', ms: number, what: () => string): void {
+    const context = storage.getStore();
+    if (context === undefined) return;
+    const { cost, spans } = context;
     if (cost !== undefined) cost[on] = (cost[on] ?? 0) + ms;
+    spans?.record(what(), on === 'serversMs' ? 'client' : 'internal', ms);
+  },
+  /** Where the request or task is traced; `undefined` where it is not. */
+  spans(): Spans | undefined {
+    return storage.getStore()?.spans;
   },
   /** Where the database's work for the request is added up; `undefined` where nobody asks. */
   cost(): DatabaseCost | undefined {

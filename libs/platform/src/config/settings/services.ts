@@ -1,6 +1,6 @@
 import * as k from '../kinds.js';
 import { ignored, optional, secretFile, setting } from '../setting.js';
-import { serverName } from './shapes.js';
+import { regex, serverName } from './shapes.js';
 
 /** Metrics, reports, application services, keys, tracing, background updates. */
 export const serviceSettings = {
@@ -85,12 +85,19 @@ export const serviceSettings = {
 
   'opentracing.enabled': setting(k.flag, false, 'Trace requests.'),
   'opentracing.homeserver_whitelist': setting(
-    k.list(k.text({ empty: false })),
+    k.list(regex),
     [],
     'Servers (regular expressions) to which traces go on.',
   ),
-  'opentracing.force_tracing_for_users': setting(k.list(k.text({ empty: false })), [], 'Users always traced.'),
-  'opentracing.jaeger_config': optional(k.mapOf(k.anything), 'Where traces go.'),
+  'opentracing.force_tracing_for_users': setting(
+    k.list(k.text({ empty: false })),
+    [],
+    'Users whose requests are always traced.',
+  ),
+  'opentracing.jaeger_config': optional(
+    k.mapOf(k.anything),
+    'Where traces go, by OTLP over HTTP, and which: `sampler` (`type`: `const`, `probabilistic` or `ratelimiting`, and `param`), `local_agent.reporting_host` (port 4318), or `otlp_endpoint`.',
+  ),
   'task_scheduler.max_concurrent_tasks': setting(
     k.whole(1),
     5,
