@@ -1,0 +1,130 @@
+import { describeBus, describeWithRedis, eventually, TestRedis } from '@rookery/testing';
+import type { BusMessage } from './bus.js';
+import { RedisBus, type RedisBusOptions } from './redis-bus.js';
+
+const caughtUp = { catchUp: () => Promise.resolve(), makeOthersCatchUp: () => Promise.resolve() };
+const message = (position: number): BusMessage => ({ stream: 'events', writer: 'main', position });
+
+describeWithRedis('Redis', () => {
+  let ids = 0;
+  const connect = (redis: TestRedis, more: Partial<RedisBusOptions> = {}): Promise<RedisBus> =>
+    RedisBus.connect({
+      ...{ host: '127.0.0.1', port: redis.port, server: 'x', id: String(++ids), ...caughtUp },
+      ...more,
+    });
+
+  describeBus('Redis', async () => {
+    const redis = await TestRedis.start();
+    const open: RedisBus[] = [];
+    return {
+      connect: async () => {
+        const bus = await connect(redis);
+        open.push(bus);
+        return bus;
+      },
+      stop: async () => {
+        for (const bus of open) await bus.close();
+        await redis.stop();
+      },
+    };
+  });
+
+  describe('as the bus', () => {
+    let redis: TestRedis;
+    const open: RedisBus[] = [];
+    beforeEach(async () => {
+      redis = await TestRedis.start();
+    });
+    afterEach(async () => {
+      for (const bus of open.splice(0)) await bus.close();
+      await redis.stop();
+    });
+    const join = async (more: Partial<RedisBusOptions> = {}): Promise<RedisBus> => {
+      const bus = await connect(redis, more);
+      open.push(bus);
+      return bus;
+    };
+
+    it('has heard what others were told before', async () => {
+      const [here, there] = [await join(), await join()];
+      const heard: number[] = [];
+      there.subscribe((one) => heard.push(one.position));
+      for (let round = 1; round <= 50; round++) {
+        here.publish(message(round));
+        await here.told();
+        expect(await there.heard()).toBe(true);
+        expect(heard.at(-1)).toBe(round);
+      }
+      expect(here.told()).toBeUndefined();
+    });
+
+    it('speaks to its own server only', async () => {
+      const [here, other, there] = [await join(), await join({ server: 'y' }), await join()];
+      const heard: number[] = [];
+      other.subscribe((one) => heard.push(one.position));
+      there.subscribe((one) => heard.push(-one.position));
+      here.publish(message(1));
+      await eventually(() => heard.length > 0);
+      await other.heard();
+      expect(heard).toEqual([-1]);
+    });
+
+    it('while Redis is away finds out what is new, makes others do so before anybody is answered, and is back by itself', async () => {
+      const calls: string[] = [];
+      const bus = await join({
+        catchUp: async () => void calls.push('catch up'),
+        makeOthersCatchUp: async () => void calls.push('others catch up'),
+      });
+      await eventually(() => bus.isUp);
+      calls.length = 0;
+      await redis.down();
+      await eventually(() => !bus.isUp);
+      calls.length = 0;
+      bus.publish(message(1));
+      await bus.told();
+      expect(calls).toContain('others catch up');
+      expect(bus.told()).toBeUndefined();
+      calls.length = 0;
+      await bus.heard();
+      expect(calls).toContain('catch up');
+      // Nobody asks: it looks by itself.
+      calls.length = 0;
+      await eventually(() => calls.includes('catch up'));
+      await redis.up();
+      await eventually(() => bus.isUp);
+      const heard: number[] = [];
+      bus.subscribe((one) => heard.push(one.position));
+      bus.publish(message(2));
+      await eventually(() => heard.length > 0);
+      expect(heard).toEqual([2]);
+    });
+
+    it('starts without Redis, and joins it when it is there', async () => {
+      await redis.down();
+      const bus = await join();
+      expect(bus.isUp).toBe(false);
+      await redis.up();
+      await eventually(() => bus.isUp);
+      expect(await bus.heard()).toBe(true);
+    });
+  });
+
+  it('takes a user with a password, a socket and a number', async () => {
+    const folder = `/tmp/rookery-redis-${process.pid}.sock`;
+    const redis = await TestRedis.start(
+      '--unixsocket',
+      folder,
+      '--user',
+      'rook on >secret ~* &* +@all',
+      '--user',
+      'default off',
+    );
+    const bus = await connect(redis, { path: folder, username: 'rook', password: 'secret', database: 3 });
+    expect(bus.isUp).toBe(true);
+    const wrong = await connect(redis, { username: 'rook', password: 'wrong' });
+    expect(wrong.isUp).toBe(false);
+    await wrong.close();
+    await bus.close();
+    await redis.stop();
+  });
+});

@@ -1,0 +1,273 @@
+import { createClient } from '@redis/client';
+import { type Logger, SilentLogger } from '@rookery/platform';
+import { Bus, type BusMessage } from './bus.js';
+
+/** Where Redis is. */
+export interface RedisOptions {
+  readonly host?: string | undefined;
+  readonly port?: number | undefined;
+  /** A Unix socket, instead of host and port. */
+  readonly path?: string | undefined;
+  readonly username?: string | undefined;
+  readonly password?: string | undefined;
+  /** Number of the database there. */
+  readonly database?: number | undefined;
+  /** Certificates in PEM; absent for a plain connection. */
+  readonly tls?:
+    | { readonly ca?: string[] | undefined; readonly cert?: string | undefined; readonly key?: string | undefined }
+    | undefined;
+}
+
+export interface RedisBusOptions extends RedisOptions {
+  /** What the processes of this server have in common and no other server has: its name. */
+  readonly server: string;
+  /** Unique for each bus. */
+  readonly id: string;
+  readonly logger?: Logger | undefined;
+  /** Messages of others may be lost: finds out from the database or its writer what is new. Must not reject. */
+  readonly catchUp: () => Promise<void>;
+  /** Messages of this process may be lost: makes the others catch up. Must not reject. */
+  readonly makeOthersCatchUp: () => Promise<void>;
+}
+
+const markLimitMs = 2_000;
+const withoutRedisMs = 1_000;
+const reconnectMs = 250;
+const pingMs = 5_000;
+
+/** What is asked once for all who ask meanwhile, and again for those who ask after it was put. */
+class Together {
+  #next: Promise<void> | undefined;
+  #running: Promise<void> = Promise.resolve();
+
+  constructor(private readonly run: () => Promise<void>) {}
+
+  ask(): Promise<void> {
+    this.#next ??= this.#running.then(() => {
+      this.#next = undefined;
+      return (this.#running = this.run());
+    });
+    return this.#next;
+  }
+}
+
+/**
+ * The bus over Redis or what speaks its language. What Redis has acknowledged is on its way to all who are connected, in order; a mark that a
+ * process sends to itself comes behind it. While Redis is away nothing is announced: whoever needs to know asks, which takes longer.
+ */
+export class RedisBus extends Bus {
+  readonly #options: RedisBusOptions;
+  readonly #logger: Logger;
+  readonly #publisher;
+  readonly #subscriber;
+  readonly #channel: string;
+  readonly #marks: string;
+  readonly #listeners = new Set<(message: BusMessage) => void>();
+  readonly #sending = new Set<Promise<unknown>>();
+  readonly #marked = new Map<string, () => void>();
+  readonly #catchUp: Together;
+  readonly #makeOthersCatchUp: Together;
+  readonly #mark: Together;
+  #lastMark = 0;
+  #isMarkHeard = false;
+  #isUp = false;
+  // Something was published that Redis did not take: the others have yet to be told another way.
+  #hasLost = false;
+  #closed = false;
+  #timer: NodeJS.Timeout | undefined;
+
+  private constructor(options: RedisBusOptions) {
+    super();
+    this.#options = options;
+    this.#logger = options.logger ?? new SilentLogger();
+    this.#channel = `rookery:${options.server}`;
+    this.#marks = `${this.#channel}:${options.id}`;
+    this.#publisher = client(options);
+    this.#subscriber = client(options);
+    this.#catchUp = new Together(options.catchUp);
+    this.#makeOthersCatchUp = new Together(async () => {
+      this.#hasLost = false;
+      await options.makeOthersCatchUp();
+    });
+    this.#mark = new Together(async () => void (this.#isMarkHeard = await this.#sendMark()));
+  }
+
+  /** Connects, or goes on trying: a server starts without Redis as well. */
+  static async connect(options: RedisBusOptions): Promise<RedisBus> {
+    const bus = new RedisBus(options);
+    await bus.#connect();
+    return bus;
+  }
+
+  override get isShared(): boolean {
+    return true;
+  }
+
+  /** Whether Redis is there. */
+  get isUp(): boolean {
+    return this.#isUp;
+  }
+
+  publish(message: BusMessage): void {
+    if (this.#closed) return;
+    const text = JSON.stringify(message, (_, value: unknown) =>
+      value instanceof Set ? [...(value as Set<unknown>)] : value,
+    );
+    if (!this.#isUp) return this.#lose();
+    const sent: Promise<unknown> = this.#publisher
+      .publish(this.#channel, text)
+      .catch(() => this.#lose())
+      .finally(() => this.#sending.delete(sent));
+    this.#sending.add(sent);
+  }
+
+  override told(): Promise<void> | undefined {
+    if (this.#sending.size === 0 && !this.#hasLost) return undefined;
+    return this.#told();
+  }
+
+  override heard(): Promise<boolean> {
+    return this.#heard();
+  }
+
+  subscribe(listener: (message: BusMessage) => void): () => void {
+    const own = (message: BusMessage): void => listener(message);
+    this.#listeners.add(own);
+    return () => void this.#listeners.delete(own);
+  }
+
+  async close(): Promise<void> {
+    if (this.#closed) return;
+    this.#closed = true;
+    clearInterval(this.#timer);
+    this.#listeners.clear();
+    for (const heard of this.#marked.values()) heard();
+    for (const one of [this.#publisher, this.#subscriber]) one.destroy();
+    await Promise.resolve();
+  }
+
+  async #connect(): Promise<void> {
+    for (const one of [this.#publisher, this.#subscriber]) {
+      one.on('error', (err: unknown) => {
+        if (this.#isUp && !this.#closed)
+          this.#logger.warn('Redis is away: news takes longer until it is back', { err });
+        this.#setDown();
+      });
+      // Those of the subscriber are restored before it is ready.
+      one.on('ready', () => this.#setUpIfReady());
+      one.on('end', () => this.#setDown());
+    }
+    this.#timer = setInterval(() => {
+      if (!this.#isUp && !this.#closed) void this.#catchUp.ask();
+    }, withoutRedisMs);
+    this.#timer.unref();
+    const connecting = Promise.all([
+      this.#publisher.connect(),
+      this.#subscriber.connect().then(async () => {
+        await this.#subscriber.subscribe(this.#channel, (text) => this.#receive(text));
+        await this.#subscriber.subscribe(this.#marks, (mark) => this.#marked.get(mark)?.());
+        this.#isSubscribed = true;
+        this.#setUpIfReady();
+      }),
+    ]);
+    connecting.catch((err: unknown) => {
+      if (!this.#closed) this.#logger.error('Redis cannot be used', { err });
+    });
+    const late = new Promise<void>((resolve) => setTimeout(resolve, markLimitMs).unref());
+    await Promise.race([connecting.catch(() => undefined), late]);
+    if (!this.#isUp) this.#logger.warn('Redis is not there: news takes longer until it is');
+  }
+
+  #isSubscribed = false;
+
+  #setUpIfReady(): void {
+    if (this.#isUp || this.#closed || !this.#isSubscribed) return;
+    if (!this.#publisher.isReady || !this.#subscriber.isReady) return;
+    this.#isUp = true;
+    this.#logger.info('Redis is there');
+    // What was said meanwhile was said to nobody.
+    void this.#catchUp.ask();
+    if (this.#hasLost) void this.#makeOthersCatchUp.ask();
+  }
+
+  #setDown(): void {
+    if (!this.#isUp) return;
+    this.#isUp = false;
+    for (const heard of this.#marked.values()) heard();
+  }
+
+  #lose(): void {
+    this.#hasLost = true;
+  }
+
+  #receive(text: string): void {
+    let message: BusMessage;
+    try {
+      message = JSON.parse(text) as BusMessage;
+    } catch (err) {
+      this.#logger.warn('A message on the bus cannot be read', { err });
+      return;
+    }
+    for (const listener of this.#listeners) listener(message);
+  }
+
+  async #told(): Promise<void> {
+    await Promise.all(this.#sending);
+    if (this.#hasLost) await this.#makeOthersCatchUp.ask();
+  }
+
+  async #heard(): Promise<boolean> {
+    if (this.#isUp) {
+      await this.#mark.ask();
+      if (this.#isMarkHeard) return true;
+    }
+    await this.#catchUp.ask();
+    return true;
+  }
+
+  async #sendMark(): Promise<boolean> {
+    const mark = String(++this.#lastMark);
+    let isHeard = false;
+    const heard = new Promise<void>((resolve) => {
+      const timer = setTimeout(resolve, markLimitMs);
+      this.#marked.set(mark, () => {
+        isHeard = this.#isUp;
+        clearTimeout(timer);
+        resolve();
+      });
+    });
+    try {
+      await this.#publisher.publish(this.#marks, mark);
+      await heard;
+    } catch {
+      return false;
+    } finally {
+      this.#marked.delete(mark);
+    }
+    return isHeard;
+  }
+}
+
+function client({ host, port, path, username, password, database, tls }: RedisOptions) {
+  const retry = { reconnectStrategy: () => reconnectMs, connectTimeout: 5_000 };
+  const certificates = {
+    ...(tls?.ca && { ca: tls.ca }),
+    ...(tls?.cert !== undefined && { cert: tls.cert }),
+    ...(tls?.key !== undefined && { key: tls.key }),
+  };
+  return createClient({
+    socket:
+      path !== undefined
+        ? { path, ...retry }
+        : tls
+          ? { host: host ?? 'localhost', port: port ?? 6379, tls: true, ...certificates, ...retry }
+          : { host: host ?? 'localhost', port: port ?? 6379, ...retry },
+    ...(username !== undefined && { username }),
+    ...(password !== undefined && { password }),
+    ...(database !== undefined && { database }),
+    // What cannot be sent now is not sent later: whoever needs to know asks.
+    disableOfflineQueue: true,
+    // A connection that was cut off without a word is noticed.
+    pingInterval: pingMs,
+  });
+}

@@ -1,0 +1,95 @@
+import { request } from 'node:http';
+import { MatrixError } from '@rookery/matrix-types';
+import { defineRpc } from '../index.js';
+import { HttpRpc, type RpcAddress } from './http-rpc.js';
+
+const double = defineRpc<{ n: number }, { n: number } | undefined>('double');
+
+describe('Calls between processes', () => {
+  const addresses = new Map<string, RpcAddress>();
+  const open: HttpRpc[] = [];
+  const start = async (instance: string, secret = 'shared', timeoutMs = 20_000): Promise<HttpRpc> => {
+    const rpc = new HttpRpc({
+      ...{ instance, secret, timeoutMs, addressOf: (name) => addresses.get(name) },
+      others: () => [...addresses.keys()].filter((name) => name !== instance),
+    });
+    addresses.set(instance, await rpc.listen('127.0.0.1'));
+    open.push(rpc);
+    return rpc;
+  };
+  afterEach(async () => {
+    for (const rpc of open.splice(0)) await rpc.close();
+    addresses.clear();
+  });
+
+  it('are answered by the process that is asked', async () => {
+    const [a, b, c] = [await start('a'), await start('b'), await start('c')];
+    a.handle(double, async ({ n }) => ({ n: n * 2 }));
+    b.handle(double, async ({ n }) => ({ n: n * 20 }));
+    c.handle(double, () => Promise.resolve(undefined));
+    expect(await a.call(double, { n: 1 })).toEqual({ n: 2 });
+    expect(await a.call(double, { n: 1 }, 'b')).toEqual({ n: 20 });
+    expect(await a.call(double, { n: 1 }, 'c')).toBeUndefined();
+    const many = await Promise.all(Array.from({ length: 300 }, (_, n) => a.call(double, { n }, 'b')));
+    expect(many.at(-1)).toEqual({ n: 299 * 20 });
+    expect(new Map(await a.callOthers(double, { n: 1 }))).toEqual(
+      new Map<string, unknown>([
+        ['b', { n: 20 }],
+        ['c', undefined],
+      ]),
+    );
+  });
+
+  it('reject as the handler did', async () => {
+    const [a, b] = [await start('a'), await start('b')];
+    b.handle(double, () => Promise.reject(new MatrixError(429, 'M_LIMIT_EXCEEDED', 'Slower', { retry_after_ms: 7 })));
+    await expect(a.call(double, { n: 1 }, 'b')).rejects.toMatchObject({
+      ...{ status: 429, errcode: 'M_LIMIT_EXCEEDED', message: 'Slower', extra: { retry_after_ms: 7 } },
+    });
+    const c = await start('c');
+    c.handle(double, () => Promise.reject(new Error('a secret of the house')));
+    await expect(a.call(double, { n: 1 }, 'c')).rejects.toThrow(/\(c\) could not be asked: the call failed there/);
+    await expect(a.call(double, { n: 1 }, 'd')).rejects.toThrow('it is not there');
+    addresses.set('gone', { host: '127.0.0.1', port: 9 });
+    await expect(a.call(double, { n: 1 }, 'gone')).rejects.toMatchObject({ status: 503 });
+    await expect(a.call(defineRpc<object, void>('unknown'), {}, 'b')).rejects.toThrow(
+      'nobody answers the call unknown',
+    );
+    // Who does not answer keeps nobody from hearing of the others.
+    expect([...(await a.callOthers(double, { n: 1 })).keys()]).toEqual([]);
+  });
+
+  it('end when nobody answers in time', async () => {
+    const [a, b] = [await start('a', 'shared', 50), await start('b')];
+    b.handle(double, () => new Promise(() => {}));
+    await expect(a.call(double, { n: 1 }, 'b')).rejects.toMatchObject({ status: 503 });
+  });
+
+  it('are refused without the secret, from a version too far away, and when they are too large', async () => {
+    const [a, b, stranger] = [await start('a'), await start('b'), await start('s', 'guessed')];
+    b.handle(double, async (given) => given);
+    await expect(stranger.call(double, { n: 1 }, 'b')).rejects.toThrow('set the same worker_replication_secret in all');
+    const raw = (headers: Record<string, string>): Promise<[number | undefined, string]> =>
+      new Promise((resolve, reject) => {
+        const sent = request(
+          { ...addresses.get('b'), method: 'POST', path: '/_rookery/rpc/double', headers },
+          (res) => {
+            let text = '';
+            res.on('data', (chunk: Buffer) => (text += chunk.toString()));
+            res.on('end', () => resolve([res.statusCode, text]));
+          },
+        );
+        sent.once('error', reject);
+        sent.end('{}');
+      });
+    expect((await raw({}))[0]).toBe(403);
+    const next = await raw({ 'x-rookery-process': 'shared', 'x-rookery-protocol': '3' });
+    expect(next[0]).toBe(426);
+    expect(next[1]).toContain('it speaks version 1 between processes, the caller version 3');
+    // The version before lives beside this one during an upgrade.
+    expect((await raw({ 'x-rookery-process': 'shared', 'x-rookery-protocol': '0' }))[0]).toBe(200);
+    await expect(a.call(double, { n: 1, text: 'x'.repeat(17 << 20) } as { n: number }, 'b')).rejects.toMatchObject({
+      status: 503,
+    });
+  });
+});

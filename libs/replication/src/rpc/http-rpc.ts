@@ -1,0 +1,241 @@
+import { timingSafeEqual } from 'node:crypto';
+import { Agent, createServer, type IncomingMessage, request, type Server, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { type AnyErrcode, MatrixError } from '@rookery/matrix-types';
+import { type Logger, Semaphore, SilentLogger } from '@rookery/platform';
+import { Rpc, type RpcMethod } from './rpc.js';
+
+/** Where a process answers the others. */
+export interface RpcAddress {
+  readonly host: string;
+  readonly port: number;
+}
+
+export interface HttpRpcOptions {
+  /** Name of this process; a call to it does not leave it. */
+  readonly instance: string;
+  /** Known to the processes of the server alone; goes with each call. */
+  readonly secret: string;
+  /** Where a process answers; `undefined` for one that is not there. */
+  readonly addressOf: (instance: string) => RpcAddress | undefined;
+  /** Names of all other processes that live. */
+  readonly others: () => Iterable<string>;
+  readonly logger?: Logger | undefined;
+  /** How long a call may take, milliseconds; 20,000 unless told. */
+  readonly timeoutMs?: number | undefined;
+}
+
+/** What is said and understood. Raised by one with a change that the version before cannot be asked to understand. */
+const protocol = 1;
+/** Versions that are understood: an upgrade goes from process to process, beside those of the version before. */
+const understood: ReadonlySet<number> = new Set([protocol - 1, protocol]);
+
+const path = '/_rookery/rpc/';
+const maxBodyBytes = 16 * 1024 * 1024;
+const maxCalls = 1_000;
+const defaultTimeoutMs = 20_000;
+/** {@link HttpRpc.callOthers} waits so long for each. */
+const othersTimeoutMs = 3_000;
+
+const headers = { secret: 'x-rookery-process', protocol: 'x-rookery-protocol' } as const;
+
+/** A call that came to nothing, or of which nobody knows. */
+class RpcError extends MatrixError {
+  constructor(instance: string, reason: string) {
+    super(503, 'M_UNKNOWN', `Another process of the server (${instance}) could not be asked: ${reason}`, {
+      retry_after_ms: 1_000,
+    });
+  }
+}
+
+/** Calls between processes over HTTP connections that stay open. */
+export class HttpRpc extends Rpc {
+  readonly #options: HttpRpcOptions;
+  readonly #logger: Logger;
+  readonly #handlers = new Map<string, (request: never) => Promise<unknown>>();
+  readonly #agent = new Agent({ keepAlive: true, maxSockets: 64, maxFreeSockets: 8, maxTotalSockets: 1_024 });
+  readonly #calls = new Semaphore(maxCalls, {
+    maxWaiting: 10_000,
+    refuse: () => new RpcError('any', 'too many calls'),
+  });
+  readonly #secret: Buffer;
+  #server: Server | undefined;
+  #answering = 0;
+
+  constructor(options: HttpRpcOptions) {
+    super();
+    this.#options = options;
+    this.#secret = Buffer.from(options.secret);
+    this.#logger = options.logger ?? new SilentLogger();
+  }
+
+  handle<Request, Response>(
+    method: RpcMethod<Request, Response>,
+    handler: (request: Request) => Promise<Response>,
+  ): void {
+    if (this.#handlers.has(method.name)) throw new Error(`The call ${method.name} is answered already`);
+    this.#handlers.set(method.name, handler);
+  }
+
+  /** Forgets what answers: the process takes another place. */
+  forgetHandlers(): void {
+    this.#handlers.clear();
+  }
+
+  /** Answers from now on. @param port 0 lets the system choose @returns where */
+  async listen(host: string, port = 0): Promise<RpcAddress> {
+    const server = createServer({ requestTimeout: 60_000, keepAliveTimeout: 75_000 }, (req, res) => {
+      this.#answer(req, res).catch((err: unknown) => {
+        this.#logger.debug('A call of another process broke off', { err });
+        res.destroy();
+      });
+    });
+    await new Promise<void>((resolve, reject) => {
+      server.once('error', reject).listen({ host, port }, () => {
+        server.off('error', reject);
+        resolve();
+      });
+    });
+    server.unref();
+    this.#server = server;
+    return { host, port: (server.address() as AddressInfo).port };
+  }
+
+  async call<Request, Response>(
+    method: RpcMethod<Request, Response>,
+    body: Request,
+    instance = this.#options.instance,
+  ): Promise<Response> {
+    if (instance === this.#options.instance) return asJson(await this.#handle(method.name, asJson(body)));
+    return (await this.#send(instance, method.name, body, this.#options.timeoutMs ?? defaultTimeoutMs)) as Response;
+  }
+
+  async callOthers<Request, Response>(
+    method: RpcMethod<Request, Response>,
+    body: Request,
+  ): Promise<ReadonlyMap<string, Response>> {
+    const answers = new Map<string, Response>();
+    await Promise.all(
+      [...this.#options.others()].map(async (name) => {
+        try {
+          answers.set(name, (await this.#send(name, method.name, body, othersTimeoutMs)) as Response);
+        } catch (err) {
+          this.#logger.debug('Another process did not answer', { process: name, call: method.name, err });
+        }
+      }),
+    );
+    return answers;
+  }
+
+  close(): Promise<void> {
+    this.#agent.destroy();
+    const server = this.#server;
+    if (!server) return Promise.resolve();
+    return new Promise((resolve) => {
+      server.close(() => resolve());
+      server.closeAllConnections();
+    });
+  }
+
+  async #handle<T>(name: string, body: unknown): Promise<T> {
+    const handler = this.#handlers.get(name) as ((request: unknown) => Promise<T>) | undefined;
+    if (!handler) throw new RpcError(this.#options.instance, `nobody answers the call ${name}`);
+    return handler(body);
+  }
+
+  async #send(instance: string, name: string, body: unknown, timeoutMs: number): Promise<unknown> {
+    const address = this.#options.addressOf(instance);
+    if (!address) throw new RpcError(instance, 'it is not there');
+    const release = await this.#calls.acquire();
+    try {
+      const text = Buffer.from(JSON.stringify(body === undefined ? {} : { body }));
+      const { status, answer } = await this.#exchange(instance, address, name, text, timeoutMs);
+      if (status === 200) return answer['body'];
+      const { errcode, error, status: own, ...extra } = answer;
+      if (status === 470 && typeof errcode === 'string' && typeof own === 'number')
+        throw new MatrixError(own, errcode as AnyErrcode, String(error), extra);
+      throw new RpcError(instance, typeof error === 'string' ? error : `status ${status}`);
+    } finally {
+      release();
+    }
+  }
+
+  #exchange(
+    instance: string,
+    { host, port }: RpcAddress,
+    name: string,
+    text: Buffer,
+    timeoutMs: number,
+  ): Promise<{ readonly status: number; readonly answer: Readonly<Record<string, unknown>> }> {
+    return new Promise((resolve, reject) => {
+      const fail = (error: Error): void => reject(new RpcError(instance, error.message));
+      const sent = request(
+        {
+          ...{ host, port, method: 'POST', path: path + encodeURIComponent(name), agent: this.#agent },
+          headers: {
+            'content-type': 'application/json',
+            'content-length': text.length,
+            [headers.secret]: this.#options.secret,
+            [headers.protocol]: String(protocol),
+          },
+          signal: AbortSignal.timeout(timeoutMs),
+        },
+        (response) => {
+          readBody(response).then((body) => resolve({ status: response.statusCode ?? 0, answer: parsed(body) }), fail);
+        },
+      );
+      sent.once('error', fail);
+      sent.end(text);
+    });
+  }
+
+  async #answer(req: IncomingMessage, res: ServerResponse): Promise<void> {
+    const reply = (status: number, body: object): void => {
+      const text = Buffer.from(JSON.stringify(body));
+      res.writeHead(status, { 'content-type': 'application/json', 'content-length': text.length });
+      res.end(text);
+    };
+    const secret = Buffer.from(String(req.headers[headers.secret] ?? ''));
+    if (secret.length !== this.#secret.length || !timingSafeEqual(secret, this.#secret))
+      return reply(403, {
+        error: 'the processes do not share a secret: set the same worker_replication_secret in all',
+      });
+    const version = Number(req.headers[headers.protocol]);
+    if (!understood.has(version))
+      return reply(426, {
+        error: `it speaks version ${protocol} between processes, the caller version ${version}: run versions of the server that follow each other`,
+      });
+    if (req.method !== 'POST' || req.url?.startsWith(path) !== true) return reply(404, { error: 'no such call' });
+    if (this.#answering >= maxCalls) return reply(503, { error: 'too many calls' });
+    this.#answering++;
+    try {
+      const { body } = parsed(await readBody(req));
+      const answer = await this.#handle(decodeURIComponent(req.url.slice(path.length)), body);
+      reply(200, answer === undefined ? {} : { body: answer });
+    } catch (error) {
+      if (MatrixError.is(error)) return reply(470, { ...error.toBody(), status: error.status });
+      this.#logger.error('A call of another process failed', { call: req.url, err: error });
+      reply(500, { error: 'the call failed there; see its log' });
+    } finally {
+      this.#answering--;
+    }
+  }
+}
+
+async function readBody(message: IncomingMessage): Promise<string> {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  for await (const chunk of message as AsyncIterable<Buffer>) {
+    size += chunk.length;
+    if (size > maxBodyBytes) throw new Error('the message is too large');
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks).toString();
+}
+
+function parsed(text: string): Readonly<Record<string, unknown>> {
+  const value: unknown = JSON.parse(text);
+  return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {};
+}
+
+const asJson = <T>(value: T): T => (value === undefined ? value : (JSON.parse(JSON.stringify(value)) as T));
