@@ -259,6 +259,30 @@ export class Homeserver {
     guardProcess(() => this.modules.running, this.logger.child('modules'));
   }
 
+  /**
+   * News of other processes may have been missed, or another one writes now: finds out how far everything is, and forgets what may be
+   * true no more. Never rejects.
+   */
+  async catchUp(): Promise<void> {
+    // Before, and while it starts, nothing is remembered.
+    if (!this.lifecycle.running) return;
+    const [streams, notifier] = [this.service(Streams), this.service(Notifier)];
+    const positions = (): string => streams.names.map((name) => notifier.position(name)).join();
+    const before = positions();
+    this.service(Invalidations).forgetAll();
+    try {
+      await streams.catchUp();
+    } catch (err) {
+      this.logger.debug('The process that writes could not be asked', { err });
+    }
+    if (positions() !== before) notifier.wakeAll();
+  }
+
+  /** Another process writes now: gives up what was passed on to the one before. */
+  leaveWriter(): void {
+    this.#http?.leaveWriter();
+  }
+
   /** Where other processes of the server reach it. */
   get fellowsAddress(): ProcessAddress | undefined {
     return this.#http?.fellowsAddress;
@@ -336,18 +360,24 @@ export class Homeserver {
             ? databaseOptions(config)
             : { name: 'sqlite3', path: join(rehearsalFolder, 'homeserver.db') };
         const log = logger.child('database');
-        this.#database = await openDatabase(options, clock, log, observers?.onTransaction, observers?.onStatement);
+        this.#database = await openDatabase(
+          ...([options, clock, log, observers?.onTransaction, observers?.onStatement] as const),
+          place?.processNumber,
+        );
         if (isBeside) {
           this.#database = new DatabaseBesideWriter(this.#database);
           await checkSchema(this.#database);
           return;
         }
-        claim = await claimDatabase(options, { logger: log });
-        void claim.lost.then((reason) => {
-          log.error('Another server has the database now: this one stops', { reason: reason.message });
-          this.#tellDisplaced(reason);
-          return this.stop();
-        });
+        // Who has a number has the right to write by that.
+        if (place?.processNumber === undefined) {
+          claim = await claimDatabase(options, { logger: log });
+          void claim.lost.then((reason) => {
+            log.error('Another server has the database now: this one stops', { reason: reason.message });
+            this.#tellDisplaced(reason);
+            return this.stop();
+          });
+        }
         ({ version: this.#schemaVersion } = await migrate(this.#database, migrations, { logger: log, clock }));
         if (await reviveRestored(this.#database, revivals, clock.nowMs()))
           log.warn(
@@ -423,6 +453,7 @@ export class Homeserver {
           metrics: config.get('enable_metrics') ? metrics : undefined,
           explain: databaseProblem,
           forwarding: place && forwardingOf(place),
+          sharesPorts: place?.sharesPorts,
           notFoundPage: () => pages.page('not_found.html'),
           healthy: () => isDatabaseThere(database, clock),
         });

@@ -14,6 +14,10 @@ export interface ProcessPlace {
   readonly rpc: Rpc;
   /** Known to the processes alone. */
   readonly secret: string;
+  /** By which the database knows its connections, so that it cannot write once another has its place (`ProcessRegistry`). */
+  readonly processNumber?: number | undefined;
+  /** Several processes of this machine listen on the same port. */
+  readonly sharesPorts?: boolean | undefined;
   /** Where the process that writes listens for the others; port 0 lets the system choose. */
   readonly listen: ProcessAddress;
   /** Where the process that writes is; nothing while there is none. */
@@ -21,5 +25,5 @@ export interface ProcessPlace {
 }
 
 /** Whether a process does not write: another one does. */
-export const isBesideWriter = (place: ProcessPlace | undefined): place is ProcessPlace =>
+export const isBesideWriter = (place: ProcessPlace | undefined): boolean =>
   place !== undefined && place.name !== place.writer;

@@ -1,10 +1,14 @@
-import { type Config, isReadable, loadConfig, loggerOptions, SystemIds } from '@rookery/platform';
-import { Command } from 'commander';
+import { type Config, isReadable, loadConfig, loggerOptions, PinoLogger, SystemIds } from '@rookery/platform';
+import { Command, InvalidArgumentError, Option } from 'commander';
 import { existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { hostname } from 'node:os';
 import { dirname, resolve } from 'node:path';
-import { Homeserver } from './create-homeserver.js';
+import { Homeserver, type ReloadReport } from './create-homeserver.js';
 import { writeFirstConfig } from './first-run.js';
+import { AmongProcesses } from './processes/among-processes.js';
+import { WatchedProcesses, type WatchMessage } from './processes/watch-processes.js';
 import { type ReloadOutcome, reloadOutcomeFile, writeReloadOutcome } from './reload-outcome.js';
+import { loadSigningKeys } from './signing-keys.js';
 import { fileProblem, StartupError, startupMessage } from './startup-error.js';
 import { version } from './version.js';
 import { firstAdministratorCommand, welcomeScreen } from './welcome.js';
@@ -13,7 +17,22 @@ interface Options {
   readonly config?: string[];
   readonly serverName: string;
   readonly port?: string;
+  readonly processes: number;
+  readonly oneOf?: number;
 }
+
+/** A server as this program handles it, whether it is a whole one or a process among others. */
+interface Running {
+  readonly server: Homeserver;
+  reload(next: Config): Promise<ReloadReport>;
+  stop(): Promise<void>;
+}
+
+const count = (text: string): number => {
+  const value = Number(text);
+  if (!Number.isInteger(value) || value < 1 || value > 64) throw new InvalidArgumentError('Expected 1 to 64.');
+  return value;
+};
 
 const program = new Command('rookery-homeserver')
   .description(
@@ -23,6 +42,13 @@ const program = new Command('rookery-homeserver')
   .option('-c, --config <paths...>', 'settings files, or folders of *.yaml files; later ones win')
   .option('--server-name <name>', 'the name of a new server, on the first run', 'localhost')
   .option('--port <port>', 'the port of a new server, on the first run')
+  .option(
+    '--processes <count>',
+    'how many processes of this machine are the server, with PostgreSQL and Redis',
+    count,
+    1,
+  )
+  .addOption(new Option('--one-of <count>', 'a process that another one watches').argParser(count).hideHelp())
   .showHelpAfterError('(--help shows what can be given)')
   .parse();
 
@@ -58,28 +84,94 @@ function writePidFile(config: Config): string | undefined {
   return file;
 }
 
-async function run(): Promise<void> {
-  const files = settingsFiles(program.opts<Options>());
-  const load = (): Config => loadConfig(files, { createSecrets: new SystemIds() });
-  const server = Homeserver.create(load());
-  const stop = (): void => void server.stop().then(() => process.exit(0));
+/** Runs as many processes as are asked for, each of which is this program. */
+async function watch(files: readonly string[], config: Config, processes: number): Promise<void> {
+  if (!config.get('redis.enabled'))
+    throw new StartupError('--processes needs redis.enabled: true, and a Redis or Valkey server');
+  // Once, before there are several to make it.
+  loadSigningKeys(config, new SystemIds());
+  const args = ['--config', ...files, '--one-of', String(processes)];
+  const logger = PinoLogger.create(loggerOptions(config));
+  const watched = new WatchedProcesses({ count: processes, program: process.argv[1] ?? '', args, logger });
+  writePidFile(config);
+  const stop = (): void => void watched.stop().then(() => process.exit(0));
+  process.on('SIGTERM', stop);
+  process.on('SIGINT', stop);
+  process.on('SIGHUP', () => watched.signal('SIGHUP'));
+  await watched.failed;
+  await watched.stop();
+  process.exit(1);
+}
+
+/** Answers whoever watches this process; ends with it. */
+function beWatched(stop: () => void): void {
+  process.send?.('ready' satisfies WatchMessage);
+  process.on('message', (message: WatchMessage) => {
+    if (message === 'ping') process.send?.('pong' satisfies WatchMessage, undefined, undefined, () => {});
+  });
+  process.once('disconnect', stop);
+}
+
+async function startAmongOthers(config: Config, isOneOfSeveral: boolean): Promise<AmongProcesses> {
+  const logger = PinoLogger.create(loggerOptions(config));
+  const isWorker = config.get('worker_app') !== undefined;
+  const name = isWorker ? (config.get('worker_name') ?? 'worker') : `${hostname()}-${process.pid}`;
+  const among = await AmongProcesses.start(
+    config,
+    {},
+    {
+      ...{ name, logger, canWrite: !isWorker, host: config.get('processes.address'), sharesPorts: isOneOfSeveral },
+      onServer: (server) => server.guardProcess(),
+    },
+  );
+  // At once: what is still under way could only write beside whoever took over.
+  void among.lost.then(fail);
+  return among;
+}
+
+function startAlone(config: Config): Homeserver {
+  const server = Homeserver.create(config);
   server.guardProcess();
   // At once: what is still under way could only write beside the other server.
   void server.displaced.then(fail);
-  process.once('SIGTERM', stop);
-  process.once('SIGINT', stop);
-  await server.start();
-  const pidFile = writePidFile(server.config);
+  return server;
+}
+
+async function run(): Promise<void> {
+  const options = program.opts<Options>();
+  const files = settingsFiles(options);
+  const load = (): Config => loadConfig(files, { createSecrets: new SystemIds() });
+  const config = load();
+  if (options.processes > 1) return watch(files, config, options.processes);
+  let running: Running;
+  let stop: () => void;
+  if (config.get('redis.enabled')) {
+    const among = await startAmongOthers(config, options.oneOf !== undefined);
+    running = among;
+    stop = () => void among.stop().then(() => process.exit(0));
+    process.once('SIGTERM', stop);
+    process.once('SIGINT', stop);
+  } else {
+    const server = startAlone(config);
+    running = { server, reload: (next) => server.reload(next), stop: () => server.stop() };
+    stop = () => void server.stop().then(() => process.exit(0));
+    process.once('SIGTERM', stop);
+    process.once('SIGINT', stop);
+    await server.start();
+  }
+  const { server } = running;
+  const pidFile = options.oneOf === undefined ? writePidFile(server.config) : undefined;
+  if (options.oneOf !== undefined) beWatched(stop);
   const tell = (outcome: ReloadOutcome): void => {
     if (pidFile !== undefined) writeReloadOutcome(pidFile, outcome);
   };
   process.on('SIGHUP', () => {
     Promise.resolve()
-      .then(() => server.reload(load()))
+      .then(() => running.reload(load()))
       .then((report) => tell({ report }))
       .catch((error: unknown) => {
         const problem = startupMessage(error) ?? String(error);
-        server.logger.error('Nothing was reloaded', { problem });
+        running.server.logger.error('Nothing was reloaded', { problem });
         tell({ problem });
       });
   });
@@ -87,6 +179,7 @@ async function run(): Promise<void> {
   const isEmpty = await server.isEmpty();
   server.logRunning();
   const logs = loggerOptions(server.config);
+  if (options.oneOf !== undefined) return;
   // Whoever reads the standard output as a log in JSON gets nothing else there.
   if (logs.file === undefined && !isReadable(logs)) {
     const command = firstAdministratorCommand(configFile);

@@ -40,6 +40,8 @@ export interface HttpAppOptions {
   readonly notFoundPage?: (() => PageContent) | undefined;
   /** How this process and its fellows give requests to each other. Absent where it is the whole server. */
   readonly forwarding?: ForwardingOptions | undefined;
+  /** Other processes of this machine listen on the same TCP ports; the system spreads connections. */
+  readonly sharesPorts?: boolean | undefined;
   /** Whether the server can do its work; asked by `/health`. Default: it can. */
   readonly healthy?: (() => Promise<boolean>) | undefined;
 }
@@ -86,7 +88,7 @@ export class HttpApp {
     const { clock, ids, logger, metrics } = options;
     const requestMetrics = new RequestMetrics(options.serverName, () => this.#store.open);
     const routing = adapter.getInstance().routing as (raw: IncomingMessage, response: ServerResponse) => void;
-    this.#listeners = new Listeners(options.tls, logger);
+    this.#listeners = new Listeners(options.tls, logger, options.sharesPorts);
     this.#store = new RequestContexts(() => clock.monotonicMs(), options.forwarding?.told);
     this.#watch = clock.every(checkMs, () => this.#store.check());
     this.#core = {
@@ -197,6 +199,11 @@ export class HttpApp {
   get fellowsAddress(): ProcessAddress | undefined {
     const bound = this.#listeners.addresses.find(({ tag }) => tag === fellows);
     return bound?.host === undefined || bound.port === undefined ? undefined : { host: bound.host, port: bound.port };
+  }
+
+  /** Gives up what was passed on to a process that writes no more: what only read is asked again of the next one. */
+  leaveWriter(): void {
+    this.forwarder?.close();
   }
 
   /** Where the listeners ended up. */

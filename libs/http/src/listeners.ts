@@ -156,6 +156,7 @@ export class Listeners {
   constructor(
     private readonly tlsFiles: TlsFiles | undefined,
     private readonly logger: Logger,
+    private readonly sharesPorts = false,
   ) {}
 
   /** Where the listeners ended up, in the order of the settings. */
@@ -204,7 +205,8 @@ export class Listeners {
     const server = settings.tls ? this.#tlsServer(handler) : createServer({ ...times, ...limits }, handler);
     server.maxHeadersCount = maxHeadersCount;
     server.on('clientError', answerClientError);
-    await listen(server, { ...where, backlog: 1024 }, what);
+    const shares = this.sharesPorts && where.path === undefined && where.port !== 0;
+    await listen(server, { ...where, backlog: 1024, ...(shares && { reusePort: true }) }, what);
     server.on('error', (error) => this.logger.error('A listener failed', { err: error, listener: what }));
     this.#servers.push(server);
     const address = server.address();

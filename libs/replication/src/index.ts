@@ -7,7 +7,7 @@ export { replicationMigrations } from './migrations.js';
 export { Notifier } from './notifier.js';
 export { LocalRoles } from './roles/local-roles.js';
 export { Roles } from './roles/roles.js';
-export { RedisBus } from './redis-bus.js';
+export { RedisBus, type RedisOptions } from './redis-bus.js';
 export { HttpRpc, type RpcAddress } from './rpc/http-rpc.js';
 export { defineRpc, InProcessRpc, Rpc, type RpcMethod } from './rpc/rpc.js';
 export { type ChangedKeys, type News, Stream } from './streams/stream.js';

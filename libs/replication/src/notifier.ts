@@ -240,6 +240,11 @@ export class Notifier {
     this.#wakeUsers(users);
   }
 
+  /** Wakes everybody who waits: news may have been missed. */
+  wakeAll(): void {
+    this.#wakeUsers([...this.#waiters.keys()]);
+  }
+
   /** Ends every wait as aborted, and every later one at once. */
   close(): void {
     this.#closed = true;

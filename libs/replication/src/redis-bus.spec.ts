@@ -111,14 +111,8 @@ describeWithRedis('Redis', () => {
 
   it('takes a user with a password, a socket and a number', async () => {
     const folder = `/tmp/rookery-redis-${process.pid}.sock`;
-    const redis = await TestRedis.start(
-      '--unixsocket',
-      folder,
-      '--user',
-      'rook on >secret ~* &* +@all',
-      '--user',
-      'default off',
-    );
+    const users = [...'--user rook on >secret ~* &* +@all'.split(' '), ...'--user default off'.split(' ')];
+    const redis = await TestRedis.start('--unixsocket', folder, ...users);
     const bus = await connect(redis, { path: folder, username: 'rook', password: 'secret', database: 3 });
     expect(bus.isUp).toBe(true);
     const wrong = await connect(redis, { username: 'rook', password: 'wrong' });

@@ -76,6 +76,7 @@ export class ProcessRegistry {
   #client: pg.Client | undefined;
   #view: ProcessView = { processes: [], leases: new Map() };
   #roles: readonly string[] = [];
+  #address: string | undefined;
   #trustedUntilMs = 0;
   #timer: NodeJS.Timeout | undefined;
   #beating: Promise<void> | undefined;
@@ -87,7 +88,7 @@ export class ProcessRegistry {
 
   private constructor(
     options: PostgresOptions,
-    { logger, ttlMs }: ProcessOptions,
+    { logger, ttlMs, address }: ProcessOptions,
     /** Never given out twice. */
     readonly number: number,
     readonly name: string,
@@ -95,6 +96,7 @@ export class ProcessRegistry {
     this.#options = options;
     this.#logger = logger ?? new SilentLogger();
     this.#ttlMs = ttlMs ?? defaultTtlMs;
+    this.#address = address;
     this.lost = new Promise((resolve) => (this.#tellLost = resolve));
   }
 
@@ -163,6 +165,13 @@ export class ProcessRegistry {
     await this.beat();
   }
 
+  /** Says how others call this process from now on. */
+  async moveTo(address: string): Promise<void> {
+    this.#address = address;
+    await this.beat();
+    await this.beat();
+  }
+
   /** A heartbeat, besides those that come by themselves: the view is new afterwards. Never rejects. */
   beat(): Promise<void> {
     this.#beating ??= this.#beat().finally(() => (this.#beating = undefined));
@@ -202,7 +211,12 @@ export class ProcessRegistry {
     // From when it was sent: the database counts from then or later.
     const sentAtMs = performance.now();
     try {
-      const { rows } = await this.#query<BeatRow>(sql.beat, [this.number, this.#ttlMs, JSON.stringify(this.#roles)]);
+      const { rows } = await this.#query<BeatRow>(sql.beat, [
+        this.number,
+        this.#ttlMs,
+        JSON.stringify(this.#roles),
+        this.#address ?? null,
+      ]);
       const [row] = rows;
       if (row === undefined) return;
       if (!row.alive) return this.#lose();

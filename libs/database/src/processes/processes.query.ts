@@ -15,10 +15,10 @@ export const register = `
 /** The lock under which processes register: no two of one name. */
 export const registerTurn = `SELECT pg_advisory_xact_lock(${lockClass}, -1)`;
 
-/** A heartbeat and what there is to know; parameters: own number, time to live (ms), roles (JSON). */
+/** A heartbeat and what there is to know; parameters: own number, time to live (ms), roles (JSON), address. */
 export const beat = `
   WITH beat AS (
-    UPDATE processes SET expires_ts = ${nowMs} + $2::bigint, roles = $3 WHERE number = $1 AND NOT fenced RETURNING number)
+    UPDATE processes SET expires_ts = ${nowMs} + $2::bigint, roles = $3, address = $4 WHERE number = $1 AND NOT fenced RETURNING number)
   SELECT EXISTS (SELECT 1 FROM beat) AS alive,
          (SELECT json_agg(json_build_object('number', number, 'name', name, 'address', address, 'version', version,
                  'roles', roles::json, 'expired', expires_ts < ${nowMs}, 'fenced', fenced) ORDER BY number)

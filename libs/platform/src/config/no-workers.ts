@@ -4,12 +4,13 @@ import type { SettingName } from './table.js';
 /** The names that the main process goes by in the settings. */
 export const isMain = (name: string): boolean => name === 'master' || name === 'main';
 
-const oneProcess = 'this version has no workers: one process does everything';
+const oneProcess = 'without redis.enabled one process does everything';
 
 /** A setting that names processes. */
 const naming = (name: SettingName, names: (view: RuleView) => readonly (string | undefined)[]): Rule => ({
   about: [name],
   check(view) {
+    if (view.get('redis.enabled')) return undefined;
     const worker = view.given(name) ? names(view).find((one) => one !== undefined && !isMain(one)) : undefined;
     return worker === undefined ? undefined : `${worker} would be a worker, and ${oneProcess}. Leave it out`;
   },
@@ -19,7 +20,9 @@ const naming = (name: SettingName, names: (view: RuleView) => readonly (string |
 const left = (name: 'start_pushers' | 'send_federation' | 'update_user_directory' | 'notify_appservices'): Rule => ({
   about: [name],
   check: ({ get }) =>
-    get(name) === false ? `false leaves it to a worker, and ${oneProcess}. Leave it out` : undefined,
+    get(name) === false && !get('redis.enabled')
+      ? `false leaves it to a worker, and ${oneProcess}. Leave it out`
+      : undefined,
 });
 
 /** The settings that say which process writes a stream. */
@@ -52,14 +55,15 @@ const single = [
 ] as const satisfies readonly SettingName[];
 
 /**
- * What asks for several processes is refused while there is one only: a worker that started would be a second whole server on
- * the database, and what is left to a worker would be done by nobody.
+ * What asks for several processes is refused where there can be one only: a worker that started would be a second whole server on
+ * the database, and what is left to a worker would be done by nobody. With Redis each duty is done, if not by the worker that is named: by
+ * the process that writes.
  */
 export const noWorkersRules: readonly Rule[] = [
   {
     about: ['worker_app'],
     check: ({ get }) =>
-      get('worker_app') === undefined
+      get('worker_app') === undefined || get('redis.enabled')
         ? undefined
         : `these are the settings of a worker, and ${oneProcess}. Start the main process only`,
   },

@@ -1,0 +1,326 @@
+import { createHmac } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import {
+  claimDatabase,
+  type DatabaseClaim,
+  joinProcesses,
+  migrate,
+  openDatabase,
+  type PostgresOptions,
+  type ProcessRegistry,
+  type ProcessView,
+} from '@rookery/database';
+import type { ProcessAddress } from '@rookery/http';
+import { type Config, type Ids, type Logger, SystemClock, SystemIds } from '@rookery/platform';
+import { defineRpc, HttpRpc, RedisBus, type RedisOptions, type RpcAddress } from '@rookery/replication';
+import { Homeserver, type HomeserverOverrides } from '../create-homeserver.js';
+import { databaseOptions } from '../database-options.js';
+import { migrations } from '../schema.js';
+import { loadSigningKeys } from '../signing-keys.js';
+import { StartupError } from '../startup-error.js';
+import { version } from '../version.js';
+
+/** How a process takes part. */
+export interface AmongOptions {
+  /** Unique among the processes that run. */
+  readonly name: string;
+  /** Whether it may become the one that writes. */
+  readonly canWrite: boolean;
+  /** The address at which the others reach it. */
+  readonly host: string;
+  /** Other processes of this machine listen on the same ports. */
+  readonly sharesPorts?: boolean | undefined;
+  readonly logger: Logger;
+  /** Told of each server that begins, before it starts. */
+  readonly onServer?: ((server: Homeserver) => void) | undefined;
+}
+
+/** What a process tells the others, in its row. */
+interface Addresses {
+  readonly rpc: RpcAddress;
+  /** Where it takes requests that others pass on; only of the process that writes, once it does. */
+  readonly fellows?: ProcessAddress | undefined;
+}
+
+/** The lease of the process that writes, and that one's name in calls and announcements, whichever it is. */
+const writer = 'writer';
+
+const catchUp = defineRpc<undefined, void>('catch_up');
+const othersLookAgain = defineRpc<undefined, void>('look_at_processes');
+
+/**
+ * A process of a server that has several: it takes the place of the one that writes when that is free, and a place beside it otherwise. A
+ * place is for the whole life of a server in it; whoever takes another begins a new one.
+ */
+export class AmongProcesses {
+  /** Resolves with the reason when the process has lost its right to write: it must end. Otherwise open for ever. */
+  readonly lost: Promise<Error>;
+  #server: Homeserver | undefined;
+  #rpc: HttpRpc | undefined;
+  #isWriter = false;
+  #writerBefore: string | undefined;
+  #changing: Promise<void> | undefined;
+  #stopped: Promise<void> | undefined;
+  #isStopping = false;
+  #tellLost: (reason: Error) => void = () => {};
+
+  private constructor(
+    private config: Config,
+    private readonly overrides: HomeserverOverrides,
+    private readonly options: AmongOptions,
+    private readonly registry: ProcessRegistry,
+    private readonly claim: DatabaseClaim,
+    private readonly secret: string,
+  ) {
+    this.lost = new Promise((resolve) => (this.#tellLost = resolve));
+    for (const lost of [registry.lost, claim.lost]) void lost.then((reason) => this.#lose(reason));
+  }
+
+  /** @throws an error for which `startupMessage` has a line, when it is the operator's to mend */
+  static async start(config: Config, overrides: HomeserverOverrides, own: AmongOptions): Promise<AmongProcesses> {
+    const options = databaseOptions(config);
+    if (options.name === 'sqlite3')
+      throw new StartupError('Several processes need PostgreSQL (database.name: psycopg2): SQLite serves one only');
+    const clock = new SystemClock();
+    const { logger } = own;
+    const claim = await claimDatabase(options, { logger, isShared: true });
+    try {
+      // The first that comes makes the tables in which they are registered.
+      const database = await openDatabase(options, clock, logger);
+      try {
+        await migrate(database, migrations, { logger, clock });
+      } finally {
+        await database.close();
+      }
+      const secret = secretOf(config, overrides.ids ?? new SystemIds());
+      const registry = await joinProcesses(options as PostgresOptions, { name: own.name, version, logger });
+      const among = new AmongProcesses(config, overrides, own, registry, claim, secret);
+      try {
+        await among.#beginSomewhere();
+      } catch (error) {
+        await among.stop();
+        throw error;
+      }
+      registry.onView((view) => among.#look(view));
+      return among;
+    } catch (error) {
+      await claim.release();
+      throw error;
+    }
+  }
+
+  /** The server of this process now; another one after it has taken another place. */
+  get server(): Homeserver {
+    if (!this.#server) throw new Error('The process has no server now');
+    return this.#server;
+  }
+
+  /** Whether this process is the one that writes. */
+  get isWriter(): boolean {
+    return this.#isWriter;
+  }
+
+  /** Takes over changed settings, as {@link Homeserver.reload} does, also for what it begins later. */
+  reload(next: Config): ReturnType<Homeserver['reload']> {
+    this.config = next;
+    return this.server.reload(next);
+  }
+
+  /** Answers what is under way and ends; another process takes over what this one did. Never rejects. */
+  stop(): Promise<void> {
+    this.#isStopping = true;
+    this.#stopped ??= this.#stop();
+    return this.#stopped;
+  }
+
+  async #stop(): Promise<void> {
+    await this.#changing;
+    await this.#end();
+    await this.registry.leave();
+    // At once rather than with their next heartbeat.
+    const farewell = this.#newRpc(this.options.name);
+    await farewell.callOthers(othersLookAgain, undefined);
+    await farewell.close();
+    await this.claim.release();
+  }
+
+  async #end(): Promise<void> {
+    await this.#server?.stop();
+    await this.#rpc?.close();
+    this.#server = undefined;
+    this.#rpc = undefined;
+  }
+
+  #lose(reason: Error): void {
+    this.#isStopping = true;
+    this.#tellLost(reason);
+  }
+
+  async #takeWriting(): Promise<boolean> {
+    if (!this.options.canWrite) return false;
+    return (await this.registry.acquire([writer])).length > 0;
+  }
+
+  async #beginSomewhere(): Promise<void> {
+    if (await this.#takeWriting()) return this.#begin(true);
+    try {
+      await this.#begin(false);
+    } catch (error) {
+      if (!(error instanceof VacantError)) throw error;
+      await this.#end();
+      await this.#begin(true);
+    }
+  }
+
+  /** Begins a server in a place. */
+  async #begin(isWriter: boolean): Promise<void> {
+    const { options, registry, secret } = this;
+    const { logger, host } = options;
+    const name = isWriter ? writer : options.name;
+    const rpc = (this.#rpc = this.#newRpc(name));
+    rpc.handle(catchUp, () => this.#catchUp());
+    rpc.handle(othersLookAgain, () => registry.beat());
+    const addresses: Addresses = { rpc: await rpc.listen(host) };
+    await registry.moveTo(JSON.stringify(addresses));
+    if (!isWriter) await this.#writerIsThere();
+    const bus = await RedisBus.connect({
+      ...redisOptions(this.config),
+      ...{ server: this.config.serverName, id: String(registry.number), logger: logger.child('redis') },
+      catchUp: () => this.#catchUp(),
+      makeOthersCatchUp: async () => void (await rpc.callOthers(catchUp, undefined)),
+    });
+    this.#isWriter = isWriter;
+    this.#writerBefore = this.#writerNow();
+    const server = Homeserver.create(this.config, {
+      ...this.overrides,
+      logger,
+      place: {
+        ...{ name, writer, bus, rpc, secret, processNumber: registry.number, sharesPorts: options.sharesPorts },
+        listen: { host, port: 0 },
+        writerAddress: () => this.#writerAddress(),
+      },
+    });
+    this.#server = server;
+    options.onServer?.(server);
+    await server.start();
+    if (isWriter) {
+      await registry.moveTo(JSON.stringify({ ...addresses, fellows: server.fellowsAddress }));
+      await rpc.callOthers(othersLookAgain, undefined);
+    }
+    logger.info(isWriter ? 'This process writes' : 'This process answers beside the one that writes', {
+      process: options.name,
+    });
+  }
+
+  #newRpc(name: string): HttpRpc {
+    return new HttpRpc({
+      ...{ instance: name, secret: this.secret, logger: this.options.logger },
+      addressOf: (instance) => this.#addressesOf(instance)?.rpc,
+      others: () =>
+        this.registry.view.processes.filter(({ number }) => number !== this.registry.number).map((one) => one.name),
+    });
+  }
+
+  #addressesOf(instance: string): Addresses | undefined {
+    const { processes, leases } = this.registry.view;
+    const holder = leases.get(writer);
+    const one = processes.find(({ number, name }) => (instance === writer ? number === holder : name === instance));
+    return one?.address === undefined ? undefined : (JSON.parse(one.address) as Addresses);
+  }
+
+  async #writerAddress(): Promise<ProcessAddress | undefined> {
+    const known = this.#addressesOf(writer)?.fellows;
+    if (known) return known;
+    await this.registry.beat();
+    return this.#addressesOf(writer)?.fellows;
+  }
+
+  /** A place beside the writer is worth nothing before there is one. */
+  async #writerIsThere(): Promise<void> {
+    const { logger } = this.options;
+    for (let tries = 0; !this.#isStopping; tries++) {
+      if ((await this.#writerAddress()) !== undefined) return;
+      if (tries === 20) logger.info('Waiting for the process that writes');
+      if (this.options.canWrite && !this.registry.view.leases.has(writer) && (await this.#takeWriting()))
+        throw new VacantError();
+      await new Promise((resolve) => setTimeout(resolve, 100));
+    }
+    throw new StartupError('The process was stopped before there was one that writes');
+  }
+
+  /** Who writes, as something that differs when another one begins. */
+  #writerNow(): string | undefined {
+    const fellows = this.#addressesOf(writer)?.fellows;
+    return fellows && `${this.registry.view.leases.get(writer)} ${fellows.host}:${fellows.port}`;
+  }
+
+  #look(view: ProcessView): void {
+    if (this.#isStopping || this.#changing || this.#isWriter) return;
+    const now = this.#writerNow();
+    if (now !== undefined && now !== this.#writerBefore) {
+      this.#writerBefore = now;
+      this.#server?.leaveWriter();
+      void this.#catchUp();
+    }
+    if (view.leases.has(writer) || !this.options.canWrite) return;
+    this.#changing = this.#succeed().finally(() => (this.#changing = undefined));
+  }
+
+  /** Takes the place of the process that wrote, if no other does. */
+  async #succeed(): Promise<void> {
+    try {
+      if (this.#isStopping || !(await this.#takeWriting())) return;
+      this.options.logger.info('This process takes the place of the one that wrote', { process: this.options.name });
+      await this.#end();
+      if (!this.#isStopping) await this.#begin(true);
+    } catch (error) {
+      this.options.logger.error('The place of the process that wrote could not be taken', { err: error });
+      this.#lose(error as Error);
+    }
+  }
+
+  async #catchUp(): Promise<void> {
+    if (!this.#isWriter) await this.#server?.catchUp();
+  }
+}
+
+/** While this process waited for the one that writes, that place fell vacant and is its own now. */
+class VacantError extends Error {}
+
+/** Known to whoever has the settings of this server: the secret that they name, or one that follows from its signing key. */
+function secretOf(config: Config, ids: Ids): string {
+  const given = config.get('worker_replication_secret');
+  if (given !== undefined) return given;
+  const [key] = loadSigningKeys(config, ids);
+  return createHmac('sha256', key?.serialize() ?? '')
+    .update('processes of one server')
+    .digest('base64url');
+}
+
+/** Redis as the settings describe it. @throws StartupError when a certificate cannot be read */
+function redisOptions(config: Config): RedisOptions {
+  const read = (file: string | undefined): string | undefined => {
+    if (file === undefined) return undefined;
+    try {
+      return readFileSync(file, 'utf8');
+    } catch (error) {
+      throw new StartupError(`Cannot read ${file}: ${(error as Error).message}`);
+    }
+  };
+  const ca = read(config.get('redis.ca_file'));
+  return {
+    host: config.get('redis.host'),
+    port: config.get('redis.port'),
+    path: config.get('redis.path'),
+    username: config.get('redis.username'),
+    password: config.get('redis.password'),
+    database: config.get('redis.dbid'),
+    tls: config.get('redis.use_tls')
+      ? {
+          ...(ca !== undefined && { ca: [ca] }),
+          cert: read(config.get('redis.certificate_file')),
+          key: read(config.get('redis.private_key_file')),
+        }
+      : undefined,
+  };
+}

@@ -1,0 +1,101 @@
+import { type ChildProcess, fork } from 'node:child_process';
+import type { Logger } from '@rookery/platform';
+
+/** How the processes are begun. */
+export interface WatchOptions {
+  readonly count: number;
+  /** The program, and what it is started with; engine options are those of this process. */
+  readonly program: string;
+  readonly args: readonly string[];
+  readonly logger: Logger;
+}
+
+/** What a process and the one that watches it say to each other. */
+export type WatchMessage = 'ready' | 'ping' | 'pong';
+
+const pingMs = 2_000;
+/** A process that says nothing for so long is ended: longer than it takes for others to have its work. */
+const silentMs = 15_000;
+const firstPauseMs = 500;
+const longestPauseMs = 30_000;
+/** One that lived so long was no failed start. */
+const livedMs = 30_000;
+const stopLimitMs = 8_000;
+
+/** Starts the processes of a server on one machine, starts those anew that end or hang, and stops them together. */
+export class WatchedProcesses {
+  /** Resolves when a process could not start the first time: there is no use in trying again. It has said why. */
+  readonly failed: Promise<void>;
+  readonly #options: WatchOptions;
+  readonly #children = new Map<number, ChildProcess>();
+  readonly #timers = new Set<NodeJS.Timeout>();
+  readonly #startedOnce = new Set<number>();
+  #isStopping = false;
+  #tellFailed: () => void = () => {};
+
+  constructor(options: WatchOptions) {
+    this.#options = options;
+    this.failed = new Promise((resolve) => (this.#tellFailed = resolve));
+    for (let index = 0; index < options.count; index++) this.#start(index, 0);
+  }
+
+  /** Their process ids. */
+  get pids(): readonly number[] {
+    return [...this.#children.values()].flatMap(({ pid }) => pid ?? []);
+  }
+
+  /** Passes a signal on to all. */
+  signal(signal: NodeJS.Signals): void {
+    for (const child of this.#children.values()) child.kill(signal);
+  }
+
+  /** Stops all, and kills those that do not in time. */
+  async stop(): Promise<void> {
+    this.#isStopping = true;
+    for (const timer of this.#timers) clearTimeout(timer);
+    const ends = [...this.#children.values()].map((child) => new Promise((resolve) => child.once('exit', resolve)));
+    this.signal('SIGTERM');
+    const late = setTimeout(() => this.signal('SIGKILL'), stopLimitMs);
+    await Promise.all(ends);
+    clearTimeout(late);
+  }
+
+  #start(index: number, failures: number): void {
+    const { program, args, logger } = this.#options;
+    const child = fork(program, [...args], {
+      execArgv: process.execArgv,
+      stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+    });
+    this.#children.set(index, child);
+    const startedAtMs = performance.now();
+    let heardAtMs = startedAtMs;
+    let isReady = false;
+    child.on('message', (message: WatchMessage) => {
+      heardAtMs = performance.now();
+      if (message !== 'ready') return;
+      isReady = true;
+      this.#startedOnce.add(index);
+    });
+    const pinging = setInterval(() => {
+      // While it starts it may wait for the database, or change it.
+      if (isReady && performance.now() - heardAtMs > silentMs) {
+        logger.error('A process of the server hangs: it is ended, and begins anew', { pid: child.pid });
+        child.kill('SIGKILL');
+      } else if (child.connected) child.send('ping' satisfies WatchMessage, () => {});
+    }, pingMs);
+    child.once('exit', (code, signal) => {
+      clearInterval(pinging);
+      this.#children.delete(index);
+      if (this.#isStopping) return;
+      if (!isReady && !this.#startedOnce.has(index) && this.#startedOnce.size === 0) return this.#tellFailed();
+      const failuresNow = performance.now() - startedAtMs > livedMs ? 0 : failures + 1;
+      const pauseMs = Math.min(firstPauseMs * 2 ** failuresNow, longestPauseMs);
+      logger.warn('A process of the server ended and begins anew', { pid: child.pid, code, signal, in_ms: pauseMs });
+      const timer = setTimeout(() => {
+        this.#timers.delete(timer);
+        this.#start(index, failuresNow);
+      }, pauseMs);
+      this.#timers.add(timer);
+    });
+  }
+}

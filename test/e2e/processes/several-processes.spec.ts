@@ -1,0 +1,260 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import {
+  describeWithRedis,
+  eventually,
+  freePort,
+  makeTestDatabasePlace,
+  type TestDatabasePlace,
+  TestRedis,
+  testPostgresUrl,
+} from '@rookery/testing';
+
+const program = new URL('../../../apps/homeserver/dist/main.js', import.meta.url).pathname;
+
+describeWithRedis('A server of several processes', () => {
+  let folder: string;
+  let redis: TestRedis;
+  let place: TestDatabasePlace;
+  let port: number;
+  let file: string;
+  const children: ChildProcess[] = [];
+  let log = '';
+
+  beforeEach(async () => {
+    log = '';
+    folder = await mkdtemp(join(tmpdir(), 'rookery-processes-'));
+    redis = await TestRedis.start();
+    place = await makeTestDatabasePlace('postgres');
+    port = await freePort();
+    file = join(folder, 'homeserver.yaml');
+    await writeFile(file, JSON.stringify(settings()));
+  });
+  afterEach(async () => {
+    await Promise.all(children.splice(0).map(end));
+    await redis.stop();
+    await place.remove();
+    await rm(folder, { recursive: true, force: true });
+  });
+
+  function settings(more: Readonly<Record<string, unknown>> = {}): object {
+    const url = new URL(testPostgresUrl());
+    const wide = { per_second: 100_000, burst_count: 100_000 };
+    const { args = {} } = place.options as { args?: Record<string, unknown> };
+    return {
+      ...{ server_name: 'rookery.test', report_stats: false, signing_key_path: join(folder, 'signing.key') },
+      ...{ media_store_path: join(folder, 'media'), pid_file: join(folder, 'server.pid') },
+      ...{ enable_registration: true, enable_registration_without_verification: true, bcrypt_rounds: 4 },
+      ...{ rc_message: wide, rc_registration: wide, macaroon_secret_key: 'm', form_secret: 'f' },
+      database: {
+        name: 'psycopg2',
+        args: {
+          host: url.hostname,
+          port: Number(url.port),
+          user: url.username,
+          password: url.password,
+          ...args,
+          cp_max: 5,
+        },
+      },
+      redis: { enabled: true, host: '127.0.0.1', port: redis.port },
+      listeners: [
+        { port, bind_addresses: ['127.0.0.1'], type: 'http', resources: [{ names: ['client', 'federation'] }] },
+      ],
+      ...more,
+    };
+  }
+
+  function start(...args: string[]): ChildProcess {
+    const child = spawn(process.execPath, [program, ...args], {
+      stdio: ['ignore', 'pipe', 'pipe'],
+      cwd: folder,
+      env: { ...process.env, NODE_OPTIONS: '' },
+    });
+    child.stdout?.on('data', (data: Buffer) => (log += data.toString()));
+    child.stderr?.on('data', (data: Buffer) => (log += data.toString()));
+    children.push(child);
+    return child;
+  }
+
+  async function end(child: ChildProcess): Promise<void> {
+    if (child.exitCode !== null || child.signalCode !== null) return;
+    const ended = new Promise((resolve) => child.once('exit', resolve));
+    child.kill('SIGCONT');
+    child.kill('SIGTERM');
+    const late = setTimeout(() => child.kill('SIGKILL'), 15_000);
+    await ended;
+    clearTimeout(late);
+  }
+
+  interface Answer {
+    readonly status: number;
+    readonly body: Record<string, any>;
+  }
+  /** On a connection of its own, so that the system chooses the process anew. */
+  async function ask(at: number, method: string, path: string, body?: unknown, token?: string): Promise<Answer> {
+    const response = await fetch(`http://127.0.0.1:${at}/_matrix/client/v3${path}`, {
+      method,
+      headers: {
+        connection: 'close',
+        ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+        ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
+      },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      signal: AbortSignal.timeout(8_000),
+    });
+    return { status: response.status, body: (await response.json()) as Record<string, any> };
+  }
+  const lastLog = (): string => log.slice(-3500);
+  const tryTo = async (what: () => Promise<Answer>): Promise<Answer | undefined> => {
+    try {
+      const answer = await what();
+      return answer.status === 200 ? answer : undefined;
+    } catch {
+      return undefined;
+    }
+  };
+  const register = async (at: number, username: string): Promise<string> => {
+    const body = { username, password: 'a long password', auth: { type: 'm.login.dummy' } };
+    const answer = await eventually(() => tryTo(() => ask(at, 'POST', '/register', body))).catch(async (error: unknown) => { throw new Error(`${String(error)} ${JSON.stringify(await ask(at, 'POST', '/register', body).catch(String))} ${log}`); });
+    return String(answer.body['access_token']);
+  };
+  const bodies = (sync: Answer, roomId: string): string[] =>
+    (sync.body['rooms']?.join?.[roomId]?.timeline?.events ?? []).map(
+      ({ content }: { content: { body?: string } }) => content.body ?? '',
+    );
+
+  it('answers everything on one port, and goes on when processes are killed, paused and started', async () => {
+    const parent = start('--config', file, '--processes', '3');
+    const token = await register(port, 'alice');
+    await eventually(() => log.split('answers beside the one that writes').length === 3);
+    const roomId = String((await ask(port, 'POST', '/createRoom', {}, token)).body['room_id']);
+    const said: string[] = [];
+    const say = async (text: string): Promise<void> => {
+      // The same transaction until it is answered: it counts once.
+      await eventually(() =>
+        tryTo(() =>
+          ask(
+            port,
+            'PUT',
+            `/rooms/${encodeURIComponent(roomId)}/send/m.room.message/${text}`,
+            { body: text, msgtype: 'm.text' },
+            token,
+          ),
+        ),
+      );
+      said.push(text);
+    };
+    const heard = async (): Promise<string[]> =>
+      bodies(
+        await eventually(() =>
+          tryTo(() => ask(port, 'GET', '/sync?filter={"room":{"timeline":{"limit":100}}}', undefined, token)),
+        ),
+        roomId,
+      ).filter(Boolean);
+    for (let i = 0; i < 10; i++) {
+      await say(`before${i}`);
+      expect(await heard()).toEqual(said);
+    }
+
+    const processes = async (): Promise<{ pid: number; isWriter: boolean }[]> => {
+      const { default: pg } = await import('pg');
+      const client = new pg.Client({ connectionString: testPostgresUrl(), database: databaseName() });
+      await client.connect();
+      try {
+        const { rows } = await client.query(
+          `SELECT name, number = (SELECT holder FROM leases WHERE name = 'writer') AS writes FROM processes
+            WHERE NOT fenced ORDER BY number`,
+        );
+        return rows.map(({ name, writes }) => ({ pid: Number(/\d+$/.exec(name)![0]), isWriter: writes === true }));
+      } finally {
+        await client.end();
+      }
+    };
+    const writerPid = async (): Promise<number> => (await processes()).find(({ isWriter }) => isWriter)!.pid;
+
+    const killed = await writerPid();
+    process.kill(killed, 'SIGKILL');
+    await say('after the writer was killed');
+    expect(await heard()).toEqual(said);
+    await eventually(async () => (await writerPid()) !== killed);
+
+    // Paused: its place is taken, and what it still does is worth nothing.
+    await eventually(async () => (await processes()).length >= 3);
+    const paused = await writerPid();
+    process.kill(paused, 'SIGSTOP');
+    await say('after the writer was paused');
+    expect(await heard()).toEqual(said);
+    expect(await writerPid()).not.toBe(paused);
+    try {
+      process.kill(paused, 'SIGCONT');
+    } catch {
+      // It was ended meanwhile, as one that hangs.
+    }
+    await eventually(async () => !(await processes()).some(({ pid }) => pid === paused));
+    await say('after it went on');
+    expect(await heard()).toEqual(said);
+
+    // Without Redis all goes on, and is the same afterwards.
+    await redis.down();
+    await say('without redis');
+    expect(await heard()).toEqual(said);
+    await redis.up();
+    await say('with redis again');
+    expect(await heard()).toEqual(said);
+
+    await end(parent);
+    expect(parent.exitCode).toBe(0);
+    expect((await processes()).length).toBe(0);
+  });
+
+  it('is a main process and workers with files of their own, as operators know it', async () => {
+    const workerPort = await freePort();
+    const shared = { instance_map: { main: { host: '127.0.0.1', port: 9093 } }, worker_replication_secret: 'shared' };
+    await writeFile(file, JSON.stringify(settings(shared)));
+    const worker = join(folder, 'worker.yaml');
+    await writeFile(
+      worker,
+      JSON.stringify({
+        ...{ worker_app: 'synapse.app.generic_worker', worker_name: 'reader1' },
+        worker_listeners: [
+          {
+            type: 'http',
+            port: workerPort,
+            bind_addresses: ['127.0.0.1'],
+            resources: [{ names: ['client', 'federation'] }],
+          },
+        ],
+      }),
+    );
+    start('--config', file);
+    start('--config', file, worker);
+    const token = await register(workerPort, 'bob');
+    const roomId = String((await ask(workerPort, 'POST', '/createRoom', {}, token)).body['room_id']);
+    const since = String((await ask(port, 'GET', '/sync', undefined, token)).body['next_batch']);
+    const polled = ask(workerPort, 'GET', `/sync?timeout=7000&since=${since}`, undefined, token);
+    const path = `/rooms/${encodeURIComponent(roomId)}/send/m.room.message/1`;
+    expect((await ask(port, 'PUT', path, { body: 'hello', msgtype: 'm.text' }, token)).status).toBe(200);
+    expect(bodies(await polled, roomId)).toEqual(['hello']);
+    expect((await ask(port, 'POST', '/logout', {}, token)).status).toBe(200);
+    expect((await ask(workerPort, 'GET', '/account/whoami', undefined, token)).status).toBe(401);
+  });
+
+  it('keeps off a server that does not know of the others', async () => {
+    start('--config', file);
+    await register(port, 'carol');
+    const alone = join(folder, 'alone.yaml');
+    await writeFile(
+      alone,
+      JSON.stringify(settings({ redis: { enabled: false }, listeners: [], pid_file: join(folder, 'alone.pid') })),
+    );
+    const second = start('--config', alone);
+    await new Promise((resolve) => second.once('exit', resolve));
+    expect(second.exitCode).toBe(1);
+    expect(log).toMatch(/Another server runs on the database[^\n]*\n[^\n]*redis\.enabled/);
+  });
+
+  const databaseName = (): string => String((place.options as { args?: { dbname?: string } }).args?.dbname);
+});
