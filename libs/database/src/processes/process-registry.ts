@@ -47,10 +47,16 @@ interface Row extends ProcessInfo {
   readonly fenced: boolean;
 }
 
+interface LeaseRow {
+  readonly name: string;
+  readonly holder: number | null;
+}
+
 interface BeatRow {
   readonly alive: boolean;
-  readonly processes: readonly Row[] | null;
-  readonly leases: readonly { readonly name: string; readonly holder: number | null }[] | null;
+  /** JSON as text, whatever the driver would make of JSON. */
+  readonly processes: string | null;
+  readonly leases: string | null;
 }
 
 /**
@@ -229,7 +235,7 @@ export class ProcessRegistry {
   }
 
   async #lookAt(row: BeatRow): Promise<void> {
-    const all = row.processes ?? [];
+    const all = JSON.parse(row.processes ?? '[]') as Row[];
     const living = all.filter(({ number, expired, fenced }) => number === this.number || !(expired || fenced));
     for (const one of all) {
       if (one.number === this.number || this.#gone.has(one.number) || !(one.expired || one.fenced)) continue;
@@ -238,7 +244,7 @@ export class ProcessRegistry {
     if (++this.#beats % forgetEvery === 0) await this.#query(sql.forgetFenced, []);
     const known = new Set(all.map(({ number }) => number));
     const leases = new Map<string, number>();
-    for (const { name, holder } of row.leases ?? []) {
+    for (const { name, holder } of JSON.parse(row.leases ?? '[]') as LeaseRow[]) {
       if (holder === null) continue;
       if (!known.has(holder)) this.#gone.add(holder);
       if (!this.#gone.has(holder)) leases.set(name, holder);

@@ -21,9 +21,9 @@ export const beat = `
     UPDATE processes SET expires_ts = ${nowMs} + $2::bigint, roles = $3, address = $4 WHERE number = $1 AND NOT fenced RETURNING number)
   SELECT EXISTS (SELECT 1 FROM beat) AS alive,
          (SELECT json_agg(json_build_object('number', number, 'name', name, 'address', address, 'version', version,
-                 'roles', roles::json, 'expired', expires_ts < ${nowMs}, 'fenced', fenced) ORDER BY number)
+                 'roles', roles::json, 'expired', expires_ts < ${nowMs}, 'fenced', fenced) ORDER BY number)::text
             FROM processes) AS processes,
-         (SELECT json_agg(json_build_object('name', name, 'holder', holder, 'epoch', epoch)) FROM leases) AS leases`;
+         (SELECT json_agg(json_build_object('name', name, 'holder', holder, 'epoch', epoch))::text FROM leases) AS leases`;
 
 /**
  * Takes the right to write from a process without heartbeats; parameters: its number, the time to live (ms). Not before a server

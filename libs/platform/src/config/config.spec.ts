@@ -326,7 +326,7 @@ const delegatedRefusals: [lines: string, setting: string][] = [
 
 describe('settings that the server refuses', () => {
   it.each([...refusals, ...workerRefusals])('%s', (_name, lines, expected) => {
-    const besides = /has no effect|this version has no workers/;
+    const besides = /has no effect|without redis\.enabled/;
     const problems = problemsOf(lines).filter((problem) => !besides.test(problem));
     expect(problems.map((problem, index) => problem.slice(0, expected[index]?.length))).toEqual(expected);
   });

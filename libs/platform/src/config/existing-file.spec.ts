@@ -247,7 +247,7 @@ describe("an existing server's file", () => {
     expect(errors.map(({ setting }) => setting)).toEqual([
       ...['instance_map', 'stream_writers.events', 'stream_writers.typing', 'federation_sender_instances'],
     ]);
-    for (const { message } of errors) expect(message).toMatch(/would be a worker, and this version has no workers/);
+    for (const { message } of errors) expect(message).toMatch(/would be a worker, and without redis.enabled one process/);
   });
 
   it('keeps passwords out of what is printed', () => {
