@@ -238,16 +238,23 @@ describe("an existing server's file", () => {
     expect(get('redis.password')).toBe('redispass');
   });
 
-  it('is refused for each line that asks for workers, as long as there are none', () => {
+  it('is taken with workers where it has Redis, and refused for each line that asks for them where it has none', () => {
     const other = join(folder, 'with-workers.yaml');
     writeFileSync(other, withWorkers);
-    const refused = checkConfig([other], { env: {} });
+    const asking = ['instance_map', 'stream_writers.events', 'stream_writers.typing', 'federation_sender_instances'];
+    const taken = checkConfig([other], { env: {} });
+    expect(taken.config).toBeDefined();
+    const idle = taken.problems.filter(({ message }) => /has no effect/.test(message)).map(({ setting }) => setting);
+    expect(idle).toEqual(expect.arrayContaining(asking));
+
+    const without = join(folder, 'without-redis.yaml');
+    writeFileSync(without, 'redis: {enabled: false}\n');
+    const refused = checkConfig([other, without], { env: {} });
     expect(refused.config).toBeUndefined();
-    const errors = refused.problems.filter(({ level }) => level === 'error');
-    expect(errors.map(({ setting }) => setting)).toEqual([
-      ...['instance_map', 'stream_writers.events', 'stream_writers.typing', 'federation_sender_instances'],
-    ]);
-    for (const { message } of errors) expect(message).toMatch(/would be a worker, and without redis.enabled one process/);
+    const errors = refused.problems.filter(({ message }) =>
+      /would be a worker, and without redis.enabled/.test(message),
+    );
+    expect(errors.map(({ setting }) => setting)).toEqual(asking);
   });
 
   it('keeps passwords out of what is printed', () => {
