@@ -91,7 +91,7 @@ describeWithRedis('A server of several processes', () => {
 
   interface Answer {
     readonly status: number;
-    readonly body: Record<string, any>;
+    readonly body: Record<string, unknown>;
   }
   /** On a connection of its own, so that the system chooses the process anew. */
   async function ask(at: number, method: string, path: string, body?: unknown, token?: string): Promise<Answer> {
@@ -105,7 +105,7 @@ describeWithRedis('A server of several processes', () => {
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
       signal: AbortSignal.timeout(8_000),
     });
-    return { status: response.status, body: (await response.json()) as Record<string, any> };
+    return { status: response.status, body: (await response.json()) as Record<string, unknown> };
   }
   const tryTo = async (what: () => Promise<Answer>): Promise<Answer | undefined> => {
     try {
@@ -120,10 +120,12 @@ describeWithRedis('A server of several processes', () => {
     const answer = await eventually(() => tryTo(() => ask(at, 'POST', '/register', body)));
     return String(answer.body['access_token']);
   };
-  const bodies = (sync: Answer, roomId: string): string[] =>
-    (sync.body['rooms']?.join?.[roomId]?.timeline?.events ?? []).map(
-      ({ content }: { content: { body?: string } }) => content.body ?? '',
-    );
+  const bodies = (sync: Answer, roomId: string): string[] => {
+    const { rooms } = sync.body as {
+      rooms?: { join?: Record<string, { timeline?: { events?: { content: { body?: string } }[] } }> };
+    };
+    return (rooms?.join?.[roomId]?.timeline?.events ?? []).map(({ content }) => content.body ?? '');
+  };
 
   it('answers everything on one port, and goes on when processes are killed, paused and started', async () => {
     const parent = start('--config', file, '--processes', '3');

@@ -149,7 +149,7 @@ export class HttpRpc extends Rpc {
     const release = await this.#calls.acquire();
     try {
       const text = Buffer.from(JSON.stringify(body === undefined ? {} : { body }));
-      const { status, answer } = await this.#exchange(instance, address, name, text, timeoutMs);
+      const { status, answer } = await this.#post(instance, address, name, text, timeoutMs);
       if (status === 200) return answer['body'];
       const { errcode, error, status: own, ...extra } = answer;
       if (status === 470 && typeof errcode === 'string' && typeof own === 'number')
@@ -160,7 +160,7 @@ export class HttpRpc extends Rpc {
     }
   }
 
-  #exchange(
+  #post(
     instance: string,
     { host, port }: RpcAddress,
     name: string,
