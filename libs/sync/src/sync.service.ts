@@ -84,6 +84,8 @@ export class SyncService {
   async sync(request: SyncRequest, signal: AbortSignal): Promise<JsonObject> {
     const ended = this.presence.syncing(request.userId, request.deviceId, request.setPresence);
     try {
+      // Else the first thing that a client would wait for and get is its own presence.
+      if (request.since === undefined) await this.presence.arrived(request.userId);
       return await this.#answer(request, signal);
     } finally {
       ended();

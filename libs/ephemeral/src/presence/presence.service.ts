@@ -67,6 +67,8 @@ export interface PresenceQuery {
 @Injectable()
 export class PresenceService implements OnModuleInit {
   readonly #local: LocalPresence;
+  /** Users whose presence a sync is about to change. */
+  readonly #coming = new Map<string, Promise<void>>();
   // Who is to get the presence of everybody here, from which position on.
   readonly #everybody = new LRUCache<string, number>({ maxSize: 50_000, sizeCalculation: () => 1 });
   #lastEverybody = 0;
@@ -153,7 +155,7 @@ export class PresenceService implements OnModuleInit {
     const shown = this.#checked(state);
     const changes = this.#local.wouldChange(userId, deviceId, shown, nowMs);
     const ended = this.#local.syncing(userId, deviceId, nowMs);
-    if (changes) void this.#comeBy(userId, deviceId, shown);
+    if (changes) this.#noteComing(userId, this.#comeBy(userId, deviceId, shown));
     return () => ended(this.clock.nowMs());
   }
 
@@ -173,6 +175,21 @@ export class PresenceService implements OnModuleInit {
       telling.cancel();
       tell();
     };
+  }
+
+  /** Resolves when it is told what a sync that has just begun makes of a user's presence. */
+  async arrived(userId: string): Promise<void> {
+    const coming = this.#coming.get(userId);
+    if (coming === undefined) return;
+    await coming;
+    await this.publisher.flush();
+  }
+
+  #noteComing(userId: string, coming: Promise<void>): void {
+    this.#coming.set(userId, coming);
+    void coming.finally(() => {
+      if (this.#coming.get(userId) === coming) this.#coming.delete(userId);
+    });
   }
 
   /** A device's user did something: sent, read, typed. Costs a look-up while nothing changes by it. */
