@@ -55,6 +55,8 @@ export interface RefreshingEvent {
 export interface DevicesEvent {
   readonly userId: string;
   readonly deviceIds: readonly string[];
+  /** They were there before under other names. */
+  readonly renamed?: boolean;
 }
 
 /** Tokens that no longer work. */

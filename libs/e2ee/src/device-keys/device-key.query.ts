@@ -41,6 +41,19 @@ export async function writeDeviceKeys(
   return changed > 0;
 }
 
+/** Devices of some users that have one of some ids, whether or not they have keys. */
+export function devicesOfUsers(
+  db: Db,
+  userIds: readonly string[],
+  deviceIds: readonly string[],
+): Promise<{ readonly userId: string; readonly deviceId: string }[]> {
+  return db.query(
+    `SELECT user_id AS "userId", device_id AS "deviceId" FROM devices
+     WHERE ${db.dialect.anyOf('user_id')} AND ${db.dialect.anyOf('device_id')} AND hidden = FALSE`,
+    [userIds, deviceIds],
+  );
+}
+
 /** Which of a user's devices have identity keys. */
 export async function devicesWithKeys(db: Db, userId: string, deviceIds: readonly string[]): Promise<string[]> {
   const rows = await db.query<{ device_id: string }>(

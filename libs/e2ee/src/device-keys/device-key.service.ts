@@ -13,6 +13,7 @@ import {
   deleteKeysOfDevices,
   isDeviceHeld,
   deviceKeysOf,
+  devicesOfUsers,
   devicesWithKeys,
   writeDeviceKeys,
 } from './device-key.query.js';
@@ -51,9 +52,10 @@ export class DeviceKeyService {
       inTransaction: (tx, { userId, deviceIds }) => this.#forget(tx, userId, deviceIds),
     });
     userHooks.devicesChanged.subscribe({
-      // The name is shown with the keys. A device without keys is no news.
-      inTransaction: async (tx, { userId, deviceIds }) => {
-        await this.deviceLists.changed(tx, userId, await devicesWithKeys(tx, userId, deviceIds));
+      // A new device is news once it has keys; of another name other servers are told in any case.
+      inTransaction: async (tx, { userId, deviceIds, renamed }) => {
+        const shown = renamed === true ? deviceIds : await devicesWithKeys(tx, userId, deviceIds);
+        await this.deviceLists.changed(tx, userId, shown);
       },
     });
   }
@@ -114,6 +116,17 @@ export class DeviceKeyService {
         for (const keys of Object.values(devices)) keys['unsigned'] = {};
     }
     return answer;
+  }
+
+  /** Those of some devices of local users that exist, with keys or without: user and device id with a line break between. */
+  async existing(devices: readonly { readonly userId: string; readonly deviceId: string }[]): Promise<Set<string>> {
+    if (devices.length === 0) return new Set();
+    const rows = await devicesOfUsers(
+      this.database,
+      devices.map(({ userId }) => userId),
+      devices.map(({ deviceId }) => deviceId),
+    );
+    return new Set(rows.map(({ userId, deviceId }) => `${userId}\n${deviceId}`));
   }
 
   /**

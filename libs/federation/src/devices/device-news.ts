@@ -149,15 +149,18 @@ export class DeviceNews implements OnModuleInit {
       this.deviceKeys.forServer(new Map(userIds.map((userId) => [userId, []]))),
       lastPokesOf(this.database, destination, userIds),
     ]);
+    const hasKeys = ({ userId, deviceId }: DevicePoke): boolean => keys.device_keys[userId]?.[deviceId] !== undefined;
+    const existing = await this.deviceKeys.existing(pokes.filter((poke) => !hasKeys(poke)));
     const edus: OutgoingEdu[] = [];
     const signing = new Set<string>();
     for (const poke of pokes) {
       const { userId, deviceId, streamId } = poke;
-      if (keys.device_keys[userId]?.[deviceId] === undefined && publicKey.test(deviceId)) {
+      if (!hasKeys(poke) && publicKey.test(deviceId)) {
         signing.add(userId);
         continue;
       }
-      edus.push(deviceListUpdate(poke, last.get(userId), keys));
+      const isThere = hasKeys(poke) || existing.has(`${userId}\n${deviceId}`);
+      edus.push(deviceListUpdate(poke, last.get(userId), keys, isThere));
       last.set(userId, streamId);
     }
     for (const userId of signing) {
@@ -183,7 +186,12 @@ function within(chars: number, messages: readonly OutboxMessage[]): readonly Out
 }
 
 /** @spec server-server-api#device-management */
-function deviceListUpdate(poke: DevicePoke, previous: number | undefined, keys: LocalKeys): OutgoingEdu {
+function deviceListUpdate(
+  poke: DevicePoke,
+  previous: number | undefined,
+  keys: LocalKeys,
+  isThere: boolean,
+): OutgoingEdu {
   const { userId, deviceId, streamId } = poke;
   const found = keys.device_keys[userId]?.[deviceId];
   const about = {
@@ -192,7 +200,7 @@ function deviceListUpdate(poke: DevicePoke, previous: number | undefined, keys: 
     stream_id: streamId,
     prev_id: previous === undefined ? [] : [previous],
   };
-  if (found === undefined) return eduOf('m.device_list_update', { ...about, deleted: true });
+  if (found === undefined) return eduOf('m.device_list_update', isThere ? about : { ...about, deleted: true });
   const { unsigned, ...device } = found;
   const { device_display_name: name } = unsigned as { device_display_name?: string };
   return eduOf('m.device_list_update', { ...about, keys: device, device_display_name: name });

@@ -38,7 +38,7 @@ export class DeviceService {
   async rename(userId: string, deviceId: string, displayName: string): Promise<void> {
     const name = checkDeviceName(displayName, 'refuse')!;
     if (!(await this.find(userId, deviceId))) throw MatrixError.notFound('Unknown device');
-    const event = { userId, deviceIds: [deviceId] };
+    const event = { userId, deviceIds: [deviceId], renamed: true };
     const renamed = await this.database.write(
       async (tx) => {
         if (!(await renameDevice(tx, userId, deviceId, name))) return false;
