@@ -58,6 +58,11 @@ export interface EventBatch {
   readonly moves: readonly MemberMove[];
   /** Events whose JSON was received from elsewhere and lies in the past (negative stream orderings). */
   readonly backfilled: boolean;
+  /**
+   * There are no events: all members of the room have become known (MSC3902). Other servers that were in it meanwhile, or are, and
+   * were not told of what happened here.
+   */
+  readonly missedServers?: readonly string[] | undefined;
   /** After the batch. */
   readonly room: RoomView;
   /** Gives an event of the batch its note. Only while a hook prepares; what comes later is in no row. */

@@ -80,7 +80,7 @@ export async function usersSignedBy(db: Db, userId: string, after: number, upTo:
 
 /**
  * Who became, or is no longer, joined or invited between two positions of `events`, oldest first; of one user where that is
- * given.
+ * given. Whose membership only became known, with all of a room's state, has not changed it.
  */
 export async function memberTransitions(
   db: Db,
@@ -102,6 +102,8 @@ export async function memberTransitions(
      WHERE ${db.dialect.anyOf('d.room_id')} AND d.stream_id > ? AND d.stream_id <= ? AND d.type = 'm.room.member'
        AND COALESCE(n.membership, '') <> COALESCE(p.membership, '')
        AND (n.membership IN ('join', 'invite') OR p.membership IN ('join', 'invite'))
+       AND (d.prev_event_id IS NOT NULL OR NOT EXISTS (
+         SELECT 1 FROM un_partial_stated_room_stream u WHERE u.stream_id = d.stream_id AND u.room_id = d.room_id))
        ${userId === undefined ? '' : 'AND d.state_key = ?'}
      ORDER BY d.stream_id`,
     userId === undefined ? [roomIds, after, upTo] : [roomIds, after, upTo, userId],
@@ -131,6 +133,15 @@ export async function latestChanges(db: Db, userIds: readonly string[]): Promise
     [userIds],
   );
   return new Map(rows.map((row) => [row.user_id, row.top]));
+}
+
+/** The device of each of some users that changed last; those of whom none did are absent. */
+export async function latestDevices(db: Db, userIds: readonly string[]): Promise<Map<string, string>> {
+  const rows = await db.query<{ user_id: string; device_id: string }>(
+    `SELECT user_id, device_id FROM device_lists_stream WHERE ${db.dialect.anyOf('user_id')} ORDER BY stream_id`,
+    [userIds],
+  );
+  return new Map(rows.map((row) => [row.user_id, row.device_id]));
 }
 
 /** The furthest position in the stream that the tables hold. */

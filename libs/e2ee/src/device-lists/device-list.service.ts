@@ -9,6 +9,7 @@ import {
   insertChanges,
   insertSignatureChange,
   latestChanges,
+  latestDevices,
   localUsersSharing,
   memberTransitions,
   usersSignedBy,
@@ -84,6 +85,11 @@ export class DeviceListService {
     await insertChanges(tx, userId, deviceIds, ids);
     this.#tell(tx, ids.at(-1) ?? 0, users);
     return ids;
+  }
+
+  /** Tells once more of the latest change of each of some users, for servers that may have missed it. */
+  async repeat(tx: Tx, userIds: readonly string[]): Promise<void> {
+    for (const [userId, deviceId] of await latestDevices(tx, userIds)) await this.changed(tx, userId, [deviceId]);
   }
 
   /**

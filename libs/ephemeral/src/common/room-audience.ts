@@ -24,8 +24,10 @@ export class RoomAudience {
   ) {
     this.#rooms = new Cache(config, 'local_members', { invalidation: 'stream events', max: 2 * maxKept });
     hooks.subscribe({
-      afterCommit: ({ roomId, events, room, backfilled }) => {
+      afterCommit: ({ roomId, events, moves, room, backfilled }) => {
         if (backfilled) return;
+        if (events.length === 0)
+          for (const { userId } of moves) this.#changed(roomId, userId, room.localMembers.has(userId));
         for (const { event } of events)
           if (event.type === 'm.room.member' && event.stateKey !== undefined)
             this.#changed(roomId, event.stateKey, room.localMembers.has(event.stateKey));

@@ -1,4 +1,5 @@
 import type { Db } from '@rookery/database';
+import { domainOf } from '@rookery/matrix-types';
 
 /** A user who is in a room. */
 export interface JoinedUser {
@@ -6,17 +7,28 @@ export interface JoinedUser {
   readonly userId: string;
 }
 
-/** Which of some users have joined which of some rooms. */
+/**
+ * Which of some users have joined which of some rooms; where not all members of a room are known, those whose server is said to be
+ * in it.
+ */
 export async function joinedAmong(
   db: Db,
   roomIds: readonly string[],
   userIds: readonly string[],
 ): Promise<JoinedUser[]> {
-  return db.query<JoinedUser>(
-    `SELECT room_id AS "roomId", state_key AS "userId" FROM current_state_events
+  const servers = [...new Set(userIds.map(domainOf))];
+  const rows = await db.query<{ room_id: string; user_id: string | null; server: string | null }>(
+    `SELECT room_id, state_key AS user_id, NULL AS server FROM current_state_events
      WHERE ${db.dialect.anyOf('room_id')} AND type = 'm.room.member' AND ${db.dialect.anyOf('state_key')}
-       AND membership = 'join'`,
-    [roomIds, userIds],
+       AND membership = 'join'
+     UNION ALL SELECT room_id, NULL, server_name FROM partial_state_rooms_servers
+     WHERE ${db.dialect.anyOf('room_id')} AND ${db.dialect.anyOf('server_name')}`,
+    [roomIds, userIds, roomIds, servers],
+  );
+  return rows.flatMap(({ room_id: roomId, user_id: userId, server }) =>
+    userId === null
+      ? userIds.filter((each) => domainOf(each) === server).map((each) => ({ roomId, userId: each }))
+      : [{ roomId, userId }],
   );
 }
 

@@ -166,6 +166,37 @@ export async function resyncsBehind(db: Db, after: string, limit: number): Promi
   return rows.map((row) => row.user_id);
 }
 
+/** Notes that a list has changed of somebody who may be in a room of which not all members are known. */
+export async function insertPending(tx: Tx, userId: string): Promise<void> {
+  await tx.run('INSERT INTO device_lists_remote_pending (user_id) VALUES (?) ON CONFLICT (user_id) DO NOTHING', [
+    userId,
+  ]);
+}
+
+/** Whether a server is in a room of which not all members are known. */
+export async function mayBeInPartialRoom(db: Db, server: string): Promise<boolean> {
+  const row = await db.get('SELECT 1 AS found FROM partial_state_rooms_servers WHERE server_name = ? LIMIT 1', [
+    server,
+  ]);
+  return row !== undefined;
+}
+
+/**
+ * Takes those out of whom is known by now that they share a room with somebody here.
+ * @param roomId whose members became known: where it was the last such room, everybody goes
+ */
+export async function takePending(tx: Tx, roomId: string): Promise<string[]> {
+  const other = await tx.get('SELECT 1 AS found FROM partial_state_rooms WHERE room_id <> ? LIMIT 1', [roomId]);
+  const rows = await tx.query<{ user_id: string }>(
+    `SELECT x.user_id FROM device_lists_remote_pending x WHERE ${isSharing} x.user_id)`,
+  );
+  const userIds = rows.map((row) => row.user_id);
+  if (other === undefined) await tx.run('DELETE FROM device_lists_remote_pending');
+  else if (userIds.length > 0)
+    await tx.run(`DELETE FROM device_lists_remote_pending WHERE ${tx.dialect.anyOf('user_id')}`, [userIds]);
+  return userIds;
+}
+
 /** Gives up asking. */
 export async function deleteResyncs(tx: Tx, userIds: readonly string[]): Promise<void> {
   await tx.run(`DELETE FROM device_lists_remote_resync WHERE ${tx.dialect.anyOf('user_id')}`, [userIds]);

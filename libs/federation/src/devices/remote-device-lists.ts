@@ -18,7 +18,9 @@ import {
   deleteResyncs,
   devicesOfUsers,
   forgetUsers,
+  insertPending,
   keysOfUsers,
+  mayBeInPartialRoom,
   otherDevicesOf,
   putDevice,
   putKeys,
@@ -30,6 +32,7 @@ import {
   sharingUsers,
   strangersAmong,
   strangersIn,
+  takePending,
   trackedUsers,
   wantResync,
 } from './remote-device-lists.query.js';
@@ -127,10 +130,11 @@ export class RemoteDeviceLists implements OnModuleInit {
     const { user_id: userId, device_id: deviceId, stream_id: streamId, prev_id: previous, deleted } = content;
     if (!isUserOf(origin, userId) || !isName(deviceId) || !Number.isSafeInteger(streamId)) return;
     const device = deleted === true ? undefined : deviceIn(userId, content);
-    // Without keys it is no device that anybody could write to: nothing but its name is known.
+    // Without keys it is no device that anybody could write to: nothing but its name would be known.
+    const isBare = content['keys'] === undefined;
     await this.#changed(userId, deviceId, async (tx, place) => {
       if (place === String(streamId)) return true;
-      if (!follows(previous, place) || (deleted !== true && device === undefined)) return false;
+      if (!follows(previous, place) || (deleted !== true && !isBare && device === undefined)) return false;
       // Beyond what a list may hold a device is not known: nobody can be made to keep more.
       if (!device || (await otherDevicesOf(tx, userId, deviceId)) < maxDevices)
         await putDevice(tx, userId, deviceId, device?.content);
@@ -163,7 +167,7 @@ export class RemoteDeviceLists implements OnModuleInit {
   #changed(userId: string, deviceId: string, apply: (tx: Tx, place: string) => Promise<boolean>): Promise<void> {
     return this.#turns.run(userId, async () => {
       // What concerns nobody here is not worth a row.
-      if ((await sharingUsers(this.database, [userId])).size === 0) return;
+      if ((await sharingUsers(this.database, [userId])).size === 0) return this.#postpone(userId);
       const asking = this.#asking.get(userId);
       if (asking) asking.changed = true;
       const isComplete = await this.database.write(
@@ -179,6 +183,12 @@ export class RemoteDeviceLists implements OnModuleInit {
       );
       if (!isComplete) void this.#job.run();
     });
+  }
+
+  /** Who may be in a room of which not all members are known is told of once they are. */
+  async #postpone(userId: string): Promise<void> {
+    if (!(await mayBeInPartialRoom(this.database, domainOf(userId)))) return;
+    await this.database.write((tx) => insertPending(tx, userId), { name: 'device_list_postponed' });
   }
 
   /** @param awaited whether a person waits for it */
@@ -257,8 +267,10 @@ export class RemoteDeviceLists implements OnModuleInit {
   }
 
   /** Forgets the lists of users who share no room with anybody here any more: nobody would tell of changes. */
-  #departed(tx: Tx, { roomId, moves, room, backfilled }: EventBatch): Promise<void> {
+  #departed(tx: Tx, batch: EventBatch): Promise<void> {
+    const { roomId, events, moves, room, backfilled } = batch;
     if (backfilled) return none;
+    if (events.length === 0) return this.#completed(tx, batch);
     let left: string[] | undefined;
     let isEmpty = false;
     for (const { userId, membership, prevEventId } of moves) {
@@ -267,6 +279,14 @@ export class RemoteDeviceLists implements OnModuleInit {
       else if (room.localMembers.size === 0) isEmpty = true;
     }
     return left === undefined && !isEmpty ? none : this.#forgetStrangers(tx, left ?? [], isEmpty ? roomId : undefined);
+  }
+
+  /** All members of a room are known now: some who were thought to be in it are not, and others are who changed meanwhile. */
+  async #completed(tx: Tx, { roomId, room, moves, missedServers = [] }: EventBatch): Promise<void> {
+    if (missedServers.length > 0) await this.deviceLists.repeat(tx, [...room.localMembers]);
+    const known = moves.filter(({ prevEventId }) => prevEventId !== undefined).map(({ userId }) => userId);
+    await this.#forgetStrangers(tx, known, undefined);
+    for (const userId of await takePending(tx, roomId)) await this.deviceLists.changed(tx, userId, ['']);
   }
 
   async #forgetStrangers(tx: Tx, userIds: readonly string[], roomId: string | undefined): Promise<void> {

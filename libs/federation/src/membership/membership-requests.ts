@@ -59,7 +59,7 @@ export class MembershipRequests {
   ): Promise<Template> {
     if (!isValidUserId(userId)) throw MatrixError.invalidParam('This is not a user id');
     if (domainOf(userId) !== origin) throw MatrixError.forbidden('The user is not one of your server');
-    const rules = await this.rooms.open(origin, roomId);
+    const rules = await (kind === 'leave' ? this.rooms.open(origin, roomId) : this.rooms.whole(origin, roomId));
     if (versions && !versions.includes(rules.version)) {
       const message = `Your server does not support version ${rules.version} of rooms`;
       throw new MatrixError(400, 'M_INCOMPATIBLE_ROOM_VERSION', message, { room_version: rules.version });
@@ -86,7 +86,7 @@ export class MembershipRequests {
     eventId: string,
     content: JsonObject,
   ): Promise<StoredEvent> {
-    const rules = await this.rooms.open(origin, roomId);
+    const rules = await (kind === 'leave' ? this.rooms.open(origin, roomId) : this.rooms.whole(origin, roomId));
     const given = eventOf(content, rules, roomId, eventId);
     checkKind(kind, origin, given);
     const event = kind === 'join' ? await this.#authorised(rules, given) : given;

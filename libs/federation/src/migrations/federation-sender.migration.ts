@@ -48,3 +48,13 @@ export const remoteDeviceTables: Migration = {
       await tx.run(statement);
   },
 };
+
+/** Users whose lists changed while it was not known whether they are in a room here (MSC3902). */
+export const pendingDeviceTables: Migration = {
+  version: 1,
+  name: 'federation_04_pending_devices',
+  async up(tx) {
+    const end = tx.dialect.name === 'sqlite' ? 'WITHOUT ROWID' : '';
+    await tx.run(`CREATE TABLE device_lists_remote_pending (user_id TEXT NOT NULL PRIMARY KEY) ${end}`);
+  },
+};

@@ -20,6 +20,12 @@ import { type Attempt, WrongAnswer } from './candidates.js';
 /** What a user can do in a room only with the help of a server that is in it. */
 export type Handshake = 'join' | 'knock' | 'leave';
 
+/** How an event is handed over. */
+interface SendOptions {
+  readonly huge?: boolean;
+  readonly mayOmit?: boolean;
+}
+
 /** Largest proposal, and largest answer to a leave or a knock, bytes. */
 const maxSmallBytes = 1_048_576;
 /** Answer to a join, the whole state of the room with its auth chain: most are smaller by far, and the largest; bytes. */
@@ -102,10 +108,16 @@ export class MembershipHandshake {
 
   /**
    * Hands an event over; the same one may be handed over again.
-   * @param huge whether the largest answer to a join is taken, instead of one of the usual size
+   * @param options.huge whether the largest answer to a join is taken, instead of one of the usual size
+   * @param options.mayOmit whether a join can do without most of the members (MSC3706)
    * @throws FederationRequestError `too_large` when the answer is larger
    */
-  async send(kind: Handshake, server: string, event: RoomEvent, huge = false): Promise<JsonObject> {
+  async send(
+    kind: Handshake,
+    server: string,
+    event: RoomEvent,
+    { huge = false, mayOmit = false }: SendOptions = {},
+  ): Promise<JsonObject> {
     const isJoin = kind === 'join';
     const request = {
       destination: server,
@@ -117,14 +129,17 @@ export class MembershipHandshake {
       timeoutMs: this.#timeoutMs(kind) * (isJoin ? joinPatience : 1),
       silenceMs: this.#timeoutMs(kind),
     } as const;
+    const omits = mayOmit && this.config.get('experimental.faster_joins');
     const path = federationPath`/${event.roomId}/${event.eventId}`;
     const latest = kind === 'knock' ? 'v1' : 'v2';
     try {
-      return await this.client.requestExactJson({
+      const answer = await this.client.requestExactJson({
         ...request,
         path: `/_matrix/federation/${latest}/send_${kind}${path}`,
-        ...(isJoin && { query: { omit_members: false } }),
+        ...(isJoin && { query: { omit_members: omits } }),
       });
+      if (answer['members_omitted'] === true && !omits) throw new WrongAnswer(server, 'a state without its members');
+      return answer;
     } catch (error) {
       if (latest === 'v1' || !isUnrecognized(error)) throw error;
       const answer = await this.client.request({ ...request, path: `/_matrix/federation/v1/send_${kind}${path}` });

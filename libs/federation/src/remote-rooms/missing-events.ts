@@ -7,10 +7,13 @@ import { EventStore, leadingTo, type MissingEventsSource, RoomStateReader, type 
 import { WrongAnswer } from './candidates.js';
 import { PduChecker } from './pdu-checker.js';
 import { maxStateEvents, RemoteState } from './remote-state.js';
+import { type ProvenState, refusalOf } from './room-proof.js';
 import { RoomHosts } from './room-hosts.js';
 
 /** Events of a gap that are asked for at a time. */
 const gapPage = 20;
+/** What the specification has servers give who are not asked for a number: who gives less has no more. */
+const usualPage = 10;
 /** How often is asked for more of a gap. */
 const gapPages = 10;
 /** Heads of the room that are named. */
@@ -67,6 +70,7 @@ export class MissingEvents implements MissingEventsSource {
     const rules = await this.#rulesOf(roomId);
     if (!rules) return [];
     let wanted = latest;
+    let isAll = false;
     const ask = async (server: string): Promise<readonly RoomEvent[]> => {
       const answer = await this.client.requestExactJson({
         destination: server,
@@ -80,9 +84,11 @@ export class MissingEvents implements MissingEventsSource {
         },
         ...{ maxBytes, timeoutMs: this.#patienceMs },
       });
-      return this.checker.sound(listOf(server, answer['events'], gapPage), rules, roomId);
+      const told = listOf(server, answer['events'], gapPage);
+      isAll = told.length < usualPage;
+      return this.checker.sound(told, rules, roomId);
     };
-    for (let page = 0; wanted.length > 0 && page < gapPages; page++) {
+    for (let page = 0; !isAll && wanted.length > 0 && page < gapPages; page++) {
       const events = await this.#orAnother(origin, roomId, ask);
       const fresh = (events ?? []).filter(({ eventId }) => !found.has(eventId));
       if (fresh.length === 0) break;
@@ -125,42 +131,69 @@ export class MissingEvents implements MissingEventsSource {
   async stateBefore(origin: string, roomId: string, eventId: string): Promise<StateAtEvent | undefined> {
     const rules = await this.#rulesOf(roomId);
     if (!rules) return undefined;
-    return this.#orAnother(origin, roomId, async (server) => {
-      const request = { destination: server, method: 'GET', query: { event_id: eventId } } as const;
-      const ids = await this.client.requestExactJson({
-        ...request,
-        path: federationPath`/_matrix/federation/v1/state_ids/${roomId}`,
-        ...{ maxBytes, timeoutMs: this.#patienceMs },
-      });
-      const state = idsOf(server, ids['pdu_ids']);
-      const authChain = idsOf(server, ids['auth_chain_ids']);
-      const all = new Set([...state, ...authChain]);
-      const known = await this.stored.events(all);
-      const missing = [...all].filter((id) => !known.has(id));
-      if (missing.length > fewEvents) {
-        return this.#wholeStates.run(
-          async () => {
-            const whole = await this.client.requestExactJson({
-              ...request,
-              path: federationPath`/_matrix/federation/v1/state/${roomId}`,
-              ...{ maxBytes: maxStateBytes, retries: 'none' },
-            });
-            return this.remoteState.read(
-              server,
-              { state: whole['pdus'], authChain: whole['auth_chain'] },
-              rules,
-              roomId,
-            );
-          },
-          { holder: server },
-        );
-      }
-      for (const event of missing.length > 0 ? await this.events(server, roomId, missing) : []) {
-        known.set(event.eventId, event);
-      }
-      const pick = (list: readonly string[]): RoomEvent[] => list.flatMap((id) => known.get(id) ?? []);
-      return this.remoteState.prove(server, { state: pick(state), authChain: pick(authChain) }, rules);
+    return this.#orAnother(origin, roomId, (server) => this.#stateFrom(server, roomId, eventId, rules));
+  }
+
+  async #stateFrom(server: string, roomId: string, eventId: string, rules: RoomVersionRules): Promise<ProvenState> {
+    const request = { destination: server, method: 'GET', query: { event_id: eventId } } as const;
+    const ids = await this.client.requestExactJson({
+      ...request,
+      path: federationPath`/_matrix/federation/v1/state_ids/${roomId}`,
+      ...{ maxBytes, timeoutMs: this.#patienceMs },
     });
+    const state = idsOf(server, ids['pdu_ids']);
+    const authChain = idsOf(server, ids['auth_chain_ids']);
+    const all = new Set([...state, ...authChain]);
+    const known = await this.stored.events(all);
+    const missing = [...all].filter((id) => !known.has(id));
+    if (missing.length > fewEvents) {
+      return this.#wholeStates.run(
+        async () => {
+          const whole = await this.client.requestExactJson({
+            ...request,
+            path: federationPath`/_matrix/federation/v1/state/${roomId}`,
+            ...{ maxBytes: maxStateBytes, retries: 'none' },
+          });
+          return this.remoteState.read(server, { state: whole['pdus'], authChain: whole['auth_chain'] }, rules, roomId);
+        },
+        { holder: server },
+      );
+    }
+    for (const event of missing.length > 0 ? await this.events(server, roomId, missing) : []) {
+      known.set(event.eventId, event);
+    }
+    const pick = (list: readonly string[]): RoomEvent[] => list.flatMap((id) => known.get(id) ?? []);
+    return this.remoteState.prove(server, { state: pick(state), authChain: pick(authChain) }, rules);
+  }
+
+  /**
+   * The state before an event that this server has, as another one tells it.
+   * @throws FederationRequestError when it does not help
+   */
+  async stateBeforeKnown(
+    server: string,
+    eventId: string,
+  ): Promise<{ readonly version: string; readonly given: StateAtEvent }> {
+    const event = (await this.stored.one(eventId))?.event;
+    if (!event) throw new Error(`An event that is known is not there: ${eventId}`);
+    return { version: event.rules.version, given: await this.#stateUnder(server, event) };
+  }
+
+  async #stateUnder(server: string, event: RoomEvent): Promise<StateAtEvent> {
+    const { roomId, rules, prevEventIds } = event;
+    const [prev] = prevEventIds;
+    // One that has the event knows the state before it; but who has not seen it yet knows the one that it follows upon.
+    if (prevEventIds.length !== 1 || prev === undefined) return this.#stateFrom(server, roomId, event.eventId, rules);
+    const before = await this.#stateFrom(server, roomId, prev, rules);
+    const known = [...before.state, ...before.authChain].find(({ eventId }) => eventId === prev);
+    const above =
+      known ??
+      (await this.stored.events([prev])).get(prev) ??
+      (await this.#singly(server, roomId, [prev], rules)).get(prev);
+    if (!above) throw new WrongAnswer(server, 'no event before the join');
+    if (above.stateKey === undefined || refusalOf(above, before) !== undefined) return before;
+    const others = before.state.filter(({ type, stateKey }) => type !== above.type || stateKey !== above.stateKey);
+    return { state: [...others, above], authChain: [...before.authChain, ...before.state] };
   }
 
   /** The events that were found of some ids, each asked for alone. */

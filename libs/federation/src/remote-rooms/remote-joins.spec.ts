@@ -21,7 +21,7 @@ describe('joins through other servers', () => {
         prepared.push(event);
         return event;
       },
-      send: async (_: string, server: string, event: RoomEvent, huge: boolean) => {
+      send: async (_: string, server: string, event: RoomEvent, { huge }: { huge: boolean }) => {
         sent.push({ event, huge });
         if (!huge) throw new FederationRequestError(server, 'too_large', 'too large');
         return {};

@@ -1,14 +1,14 @@
 import { Injectable } from '@nestjs/common';
 import { addSignatures, parsePdu, InvalidEventError, type RoomEvent } from '@rookery/events';
 import { FederationRequestError, KeyRing } from '@rookery/federation-client';
-import { type JsonObject, MatrixError, type Signatures } from '@rookery/matrix-types';
-import { Logger, Semaphore, SingleFlight } from '@rookery/platform';
+import { isValidServerName, type JsonObject, MatrixError, type Signatures } from '@rookery/matrix-types';
+import { KeyedMutex, Logger, Semaphore, SingleFlight } from '@rookery/platform';
 import { EventPersister, InboundEvents, type ReceiveVerdict, RoomStateReader } from '@rookery/rooms';
 import { type Attempt, Candidates, WrongAnswer } from './candidates.js';
 import { HandedOver } from './handed-over.js';
 import { MembershipHandshake } from './membership-handshake.js';
 import { RemoteState } from './remote-state.js';
-import { refusalOf } from './room-proof.js';
+import { type ProvenState, refusalOf } from './room-proof.js';
 
 /** Joins whose answers are in memory at once; and those of one user. */
 const maxAtOnce = 8;
@@ -16,6 +16,8 @@ const maxWaiting = 100;
 const maxPerUser = 4;
 /** Of those, joins whose answers are larger than usual, maybe hundreds of megabytes. */
 const maxHugeAtOnce = 2;
+/** Servers of a room that are remembered while its members are not known. */
+const maxServers = 20_000;
 
 interface JoinAttempt {
   readonly userId: string;
@@ -23,6 +25,8 @@ interface JoinAttempt {
   readonly content: Readonly<JsonObject>;
   /** The room's create event, where its state is known; what an invite says about a room's version may be wrong. */
   readonly create: RoomEvent | undefined;
+  /** Whether the answer may leave out most members (MSC3706). */
+  readonly mayOmit?: boolean;
 }
 
 const refuse = (): MatrixError => MatrixError.limitExceeded(10_000);
@@ -34,6 +38,8 @@ export class RemoteJoins {
   readonly #hugeTurns = new Semaphore(maxHugeAtOnce, { maxWaiting: maxAtOnce, maxPerHolder: maxAtOnce, refuse });
   /** By user and room: who asks again meanwhile waits for the same. */
   readonly #joining = new SingleFlight<void>();
+  /** By room: who comes in first brings its state. */
+  readonly #entering = new KeyedMutex({ maxWaiting, refuse });
   readonly #logger: Logger;
 
   constructor(
@@ -58,7 +64,7 @@ export class RemoteJoins {
    */
   join(userId: string, roomId: string, servers: readonly string[], content: Readonly<JsonObject>): Promise<void> {
     const key = `${userId} ${roomId}`;
-    return this.#joining.run(key, () => this.#join(userId, roomId, servers, content));
+    return this.#joining.run(key, () => this.#entering.run(roomId, () => this.#join(userId, roomId, servers, content)));
   }
 
   async #join(
@@ -70,13 +76,14 @@ export class RemoteJoins {
     const member = (await this.state.currentEvent(roomId, 'm.room.member', userId))?.event;
     // Done by an earlier request, after this one was looked at.
     if (member?.content['membership'] === 'join') return;
+    // Somebody else of this server has come in meanwhile.
+    if (await this.state.isOurs(roomId)) return this.joinAuthorised(userId, roomId, servers, content);
     await this.#turns.run(
       () =>
         this.candidates.first(servers, async (server, attempt) => {
           const create = (await this.state.currentEvent(roomId, 'm.room.create'))?.event;
-          await this.#handOver(server, attempt, { userId, roomId, content, create }, (event, answer) =>
-            this.#enter(server, create, event, answer),
-          );
+          const request = { userId, roomId, content, create, mayOmit: true };
+          await this.#handOver(server, attempt, request, (event, answer) => this.#enter(server, create, event, answer));
         }),
       { holder: userId },
     );
@@ -89,9 +96,10 @@ export class RemoteJoins {
     if (create && proven.state.every(({ eventId }) => eventId !== create.eventId)) {
       throw new WrongAnswer(server, 'another create event than the one that is known');
     }
-    const refused = refusalOf(event, proven);
+    const partial = partialJoinOf(server, answer);
+    const refused = refusalOf(event, partial ? withClaimedMembers(event, proven) : proven);
     if (refused !== undefined) throw new WrongAnswer(server, `the state does not allow the join: ${refused}`);
-    const store = (): Promise<ReceiveVerdict> => this.persister.receiveWithState(rules.version, event, proven);
+    const store = (): Promise<ReceiveVerdict> => this.persister.receiveWithState(rules.version, event, proven, partial);
     const verdict = await this.handedOver.while(event.eventId, store);
     if (verdict.kind === 'accepted' || verdict.kind === 'known') return;
     this.#logger.warn('A join through another server could not be stored', { roomId, verdict: verdict.kind });
@@ -134,15 +142,13 @@ export class RemoteJoins {
   async #handOver(
     server: string,
     attempt: Attempt,
-    { userId, roomId, content, create }: JoinAttempt,
+    { userId, roomId, content, create, mayOmit = false }: JoinAttempt,
     use: (event: RoomEvent, answer: JsonObject) => Promise<void>,
   ): Promise<void> {
     const room = { roomId, knownVersion: create?.rules.version };
     const own = await this.handshake.prepare('join', server, room, userId, content, attempt);
     const finish = async (huge: boolean): Promise<void> => {
-      const answer = await this.handshake.send('join', server, own, huge);
-      // Nobody was asked to leave members out.
-      if (answer['members_omitted'] === true) throw new WrongAnswer(server, 'a state without its members');
+      const answer = await this.handshake.send('join', server, own, { huge, mayOmit });
       await use(await this.#withSignatures(server, own, answer['event']), answer);
     };
     try {
@@ -162,6 +168,25 @@ export class RemoteJoins {
     if (!verdict.valid) throw new WrongAnswer(server, `the signature of ${verdict.serverName} is ${verdict.reason}`);
     return signed;
   }
+}
+
+/** What another server says of a state without its members; `undefined` where it has left out nobody. @throws WrongAnswer */
+function partialJoinOf(server: string, answer: JsonObject): { via: string; servers: string[] } | undefined {
+  if (answer['members_omitted'] !== true) return undefined;
+  const told = answer['servers_in_room'];
+  if (!Array.isArray(told) || told.length === 0)
+    throw new WrongAnswer(server, 'members left out and no servers instead');
+  const servers = told.slice(0, maxServers).filter((name): name is string => typeof name === 'string');
+  return { via: server, servers: [...new Set([server, ...servers.filter(isValidServerName)])] };
+}
+
+/** A state without its members, and with those that a join itself names. */
+function withClaimedMembers(event: RoomEvent, proven: ProvenState): ProvenState {
+  const present = new Set(proven.state.map(({ type, stateKey }) => `${type} ${stateKey}`));
+  const claimed = proven.authChain.filter(
+    ({ eventId, type, stateKey }) => event.authEventIds.includes(eventId) && !present.has(`${type} ${stateKey}`),
+  );
+  return { ...proven, state: [...proven.state, ...claimed] };
 }
 
 /**

@@ -10,6 +10,7 @@ import { RemoteDirectory } from './remote-directory.js';
 import { RemoteHistoryModule } from './remote-history.module.js';
 import { RemoteInvites } from './remote-invites.js';
 import { RemoteJoins } from './remote-joins.js';
+import { StateCompleter } from './state-completer.js';
 
 /** Rooms of other servers: what this one can do in them only with the help of others. */
 @Module({
@@ -23,6 +24,7 @@ import { RemoteJoins } from './remote-joins.js';
     RemoteDirectory,
     RemoteInvites,
     RemoteJoins,
+    StateCompleter,
   ],
   exports: [FederationGateway, HandedOver, RemoteHistoryModule],
 })

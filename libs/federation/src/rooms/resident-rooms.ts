@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { InvalidEventError, parsePdu, type RoomEvent, type RoomVersionRules, roomVersionRules } from '@rookery/events';
 import { MatrixError } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
-import { RoomServers, RoomStateReader } from '@rookery/rooms';
+import { PartialRooms, RoomServers, RoomStateReader } from '@rookery/rooms';
 
 /** The rooms of this server, as far as another one may ask about them. */
 @Injectable()
@@ -10,6 +10,7 @@ export class ResidentRooms {
   constructor(
     private readonly state: RoomStateReader,
     private readonly servers: RoomServers,
+    private readonly partial: PartialRooms,
     private readonly config: Config,
   ) {}
 
@@ -34,6 +35,21 @@ export class ResidentRooms {
   async shared(origin: string, roomId: string): Promise<RoomVersionRules> {
     const rules = await this.open(origin, roomId);
     if (!(await this.servers.isIn(roomId, origin))) throw MatrixError.forbidden('Your server is not in the room');
+    return rules;
+  }
+
+  /** Whether not all members of a room are known here yet. */
+  isPartial(roomId: string): boolean {
+    return this.partial.has(roomId);
+  }
+
+  /**
+   * {@link open}, for what needs all of the room's state.
+   * @throws MatrixError 404 `M_NOT_FOUND` also while that has not arrived
+   */
+  async whole(origin: string, roomId: string): Promise<RoomVersionRules> {
+    const rules = await this.open(origin, roomId);
+    if (this.isPartial(roomId)) throw MatrixError.notFound('This server does not know all of the room yet');
     return rules;
   }
 }

@@ -221,8 +221,9 @@ export async function membersGoneSince(db: Db, roomIds: readonly string[], after
 export async function serversInRooms(db: Db, roomIds: readonly string[]): Promise<Map<string, string[]>> {
   const rows = await db.query<{ room_id: string; server: string }>(
     `SELECT DISTINCT room_id, ${serverOf(db, 'state_key')} AS server FROM current_state_events
-     WHERE ${db.dialect.anyOf('room_id')} AND type = 'm.room.member' AND membership = 'join'`,
-    [roomIds],
+     WHERE ${db.dialect.anyOf('room_id')} AND type = 'm.room.member' AND membership = 'join'
+     UNION SELECT room_id, server_name FROM partial_state_rooms_servers WHERE ${db.dialect.anyOf('room_id')}`,
+    [roomIds, roomIds],
   );
   const rooms = new Map<string, string[]>(roomIds.map((roomId) => [roomId, []]));
   for (const row of rows) rooms.get(row.room_id)?.push(row.server);

@@ -5,6 +5,7 @@ import { AccountDataService, AppserviceDirectory } from '@rookery/users';
 import { MembershipHistory, type PastMembership } from '../reading/membership-history.js';
 import { MembershipReader } from '../reading/membership-reader.js';
 import { historyVisibilityIn } from '../reading/visibility-rule.js';
+import { PartialRooms } from '../store/partial-rooms.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
 
 /** In which way somebody may read a room. */
@@ -27,6 +28,7 @@ export class RoomAccess {
     private readonly state: RoomStateReader,
     private readonly accountData: AccountDataService,
     private readonly appservices: AppserviceDirectory,
+    private readonly partial: PartialRooms,
   ) {}
 
   /** @throws MatrixError 403 `M_FORBIDDEN`, whether or not there is such a room */
@@ -41,6 +43,11 @@ export class RoomAccess {
       if (leave) return { kind: 'left', membership: leave };
     }
     throw MatrixError.forbidden('You are not in this room');
+  }
+
+  /** Waits until all members of a room are known. @throws MatrixError 503 when that takes too long */
+  whole(roomId: string): Promise<void> {
+    return this.partial.whole(roomId);
   }
 
   /** Whether somebody has given up what they could see of a room: to them it is closed as to any stranger. */

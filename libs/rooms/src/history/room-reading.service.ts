@@ -232,7 +232,12 @@ export class RoomReadingService {
 
   /** @throws MatrixError 403 `M_FORBIDDEN`, 404 `M_NOT_FOUND` */
   async stateEvent(requester: Requester, roomId: string, type: string, stateKey: string): Promise<StoredEvent> {
-    const [id] = await this.#stateIds(requester, roomId, { types: [[type, stateKey]] });
+    const find = (): Promise<string[]> => this.#stateIds(requester, roomId, { types: [[type, stateKey]] });
+    let [id] = await find();
+    if (id === undefined && type === 'm.room.member') {
+      await this.access.whole(roomId);
+      [id] = await find();
+    }
     const stored = id === undefined ? undefined : await this.events.one(id);
     if (!stored) throw MatrixError.notFound('There is no such state');
     return stored;
@@ -282,6 +287,8 @@ export class RoomReadingService {
     at?: string,
   ): Promise<string[]> {
     const reading = await this.access.read(requester, roomId);
+    // Of single entries those that are here are what they are.
+    if (filter?.types?.some(([, stateKey]) => stateKey === undefined) ?? true) await this.access.whole(roomId);
     const leftAt = reading.kind === 'left' ? reading.membership : undefined;
     let eventId = leftAt?.eventId;
     if (at !== undefined) {

@@ -121,6 +121,7 @@ export class HistoryController {
   @Access({ auth: 'required', largeAnswer: true })
   async joinedMembers(@Who() requester: Requester, @Param('roomId') roomId: string): Promise<object> {
     await this.access.joined(requester, roomId);
+    await this.access.whole(roomId);
     const joined = (await this.memberships.joinedMembers(roomId)).map(({ userId, displayName, avatarUrl }) => [
       userId,
       {

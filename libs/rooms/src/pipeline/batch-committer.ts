@@ -1,11 +1,12 @@
 import { Injectable } from '@nestjs/common';
 import { Database, type Tx } from '@rookery/database';
 import { domainOf } from '@rookery/matrix-types';
-import { Clock, Config } from '@rookery/platform';
+import { Clock } from '@rookery/platform';
 import type { News } from '@rookery/replication';
 import { isStored } from '../store/event-store.query.js';
 import { type EventBatch, type MemberMove, type PushNote, RoomHooks, type RoomView } from '../hooks.js';
 import { RecentEvents } from '../store/recent-events.js';
+import { PartialRooms } from '../store/partial-rooms.js';
 import { TimelineGaps } from '../store/timeline-gaps.js';
 import { EventStore, sameServer } from '../store/event-store.js';
 import { GroupCommit } from './group-commit.js';
@@ -23,6 +24,8 @@ export interface CommitOptions {
   readonly first?: (tx: Tx) => Promise<void>;
   /** The events are older than what is known: they get negative stream orderings and wake nobody. */
   readonly backfilled?: boolean;
+  /** Nothing else is written with it. */
+  readonly alone?: boolean;
 }
 
 /** A batch on its way into the database. */
@@ -49,7 +52,7 @@ export class BatchCommitter {
     private readonly gaps: TimelineGaps,
     private readonly hooks: RoomHooks,
     private readonly clock: Clock,
-    private readonly config: Config,
+    private readonly partial: PartialRooms,
   ) {}
 
   /**
@@ -60,7 +63,9 @@ export class BatchCommitter {
     const chainIds = await this.ids.authChains(
       room.staged.filter((staged) => staged.event.stateKey !== undefined).length,
     );
-    const allocation = await (options.backfilled ? this.ids.backfill : this.ids.events).allocate(room.staged.length);
+    // What changes without an event has a position of its own.
+    const count = Math.max(1, room.staged.length);
+    const allocation = await (options.backfilled ? this.ids.backfill : this.ids.events).allocate(count);
     // The past goes downwards: the older, the smaller.
     const orderings = options.backfilled ? [...allocation.ids].reverse() : allocation.ids;
     try {
@@ -76,13 +81,15 @@ export class BatchCommitter {
         replacesState: staged.replacesState,
         redactedBy: undefined,
       }));
+      const position = orderings.at(-1)!;
       room.applyToBase();
       const notes = new Map<string, PushNote>();
       const batch: EventBatch = {
         roomId: room.roomId,
         events: stored,
-        moves: movesIn(room, stored),
+        moves: movesIn(room, stored, position),
         backfilled: options.backfilled ?? false,
+        missedServers: room.missedServers,
         room: this.#view(room),
         note: (eventId, note) => void notes.set(eventId, note),
       };
@@ -93,16 +100,18 @@ export class BatchCommitter {
         prepared.push(answer instanceof Promise ? await answer : answer);
       }
       const { first } = options;
-      const writing = { room, stored, chainIds, notes, batch, prepared, first, serverName: this.config.serverName };
-      const isAlone = first !== undefined || stored.length > maxShared;
+      const { serverName } = room.base;
+      const writing = { room, stored, position, chainIds, notes, batch, prepared, first, serverName };
+      const isAlone = first !== undefined || options.alone === true || stored.length > maxShared;
       if (isAlone) await this.#write([writing]);
       else await this.#groupCommit.add(writing);
       room.base.unwritten = undefined;
       this.#remember(room, stored);
+      this.#notePartial(room, position);
       if (!options.backfilled) this.recent.remember(room, stored);
       this.gaps.note(room.roomId, room.gaps);
       if (options.backfilled) allocation.done();
-      else allocation.commit(this.#news(room, stored));
+      else allocation.commit(this.#news(room, stored, position));
       for (const [index, hook] of hooks.entries()) hook.afterCommit?.(batch, prepared[index]);
       return stored;
     } finally {
@@ -124,8 +133,18 @@ export class BatchCommitter {
           }
         }
       },
-      { name: 'persist_events', happened: (db) => isStored(db, stored[0]!) },
+      { name: 'persist_events', happened: async (db) => stored[0] !== undefined && isStored(db, stored[0]) },
     );
+  }
+
+  /** Before anybody can be told: who asks then must find it. */
+  #notePartial(room: WorkingRoom, position: number): void {
+    const { roomId, partialJoin, rejudged } = room;
+    if (partialJoin) this.partial.begin(roomId, partialJoin.joinEventId, partialJoin);
+    else if (room.becomesWhole) this.partial.end(roomId, position);
+    if (!rejudged) return;
+    this.events.forget(rejudged.keys());
+    this.recent.forget(roomId, rejudged.keys());
   }
 
   #view(room: WorkingRoom): RoomView {
@@ -151,7 +170,7 @@ export class BatchCommitter {
       const staged = room.staged[index]!;
       const { event } = entry;
       if (staged.replacesOutlier) this.events.forget([event.eventId]);
-      if (domainOf(event.sender) === this.config.serverName) this.events.remember(entry, staged.json.length * 2);
+      if (domainOf(event.sender) === room.base.serverName) this.events.remember(entry, staged.json.length * 2);
       if (staged.redactionRecheck === undefined || event.redacts === undefined || !isServable(entry)) continue;
       const target = this.events.peek(event.redacts);
       if (target && target.event.roomId !== event.roomId) continue;
@@ -160,8 +179,8 @@ export class BatchCommitter {
     }
   }
 
-  #news(room: WorkingRoom, stored: readonly StoredEvent[]): News<EventKey> {
-    const moves = movesIn(room, stored);
+  #news(room: WorkingRoom, stored: readonly StoredEvent[], position: number): News<EventKey> {
+    const moves = movesIn(room, stored, position);
     const member = stored.flatMap(({ event }) => (event.type === 'm.room.member' ? (event.stateKey ?? []) : []));
     // Resolution may choose among events of long ago.
     for (const { userId } of moves) member.push(userId);
@@ -191,9 +210,14 @@ export class BatchCommitter {
   }
 }
 
-const movesIn = ({ changes }: WorkingRoom, stored: readonly StoredEvent[]): MemberMove[] =>
+const movesIn = ({ changes }: WorkingRoom, stored: readonly StoredEvent[], position: number): MemberMove[] =>
   changes.flatMap(({ type, stateKey: userId, cause, eventId, prevEventId, membership, event }) =>
     type === 'm.room.member'
-      ? [{ userId, streamOrdering: stored[cause]!.streamOrdering, eventId, prevEventId, membership, event }]
+      ? [
+          {
+            ...{ userId, eventId, prevEventId, membership, event },
+            streamOrdering: stored[cause]?.streamOrdering ?? position,
+          },
+        ]
       : [],
   );

@@ -3,6 +3,7 @@ import { Database } from '@rookery/database';
 import type { RoomEvent } from '@rookery/events';
 import { stateKeyOf, type StateMap } from '@rookery/state-res';
 import { LRUCache } from 'lru-cache';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { StateGroups } from '../state/state-groups-cache.js';
 import { fullGroup, planGroup, type GroupPlan } from '../state/state-groups.js';
 import { type ChainLink, selectChain, selectDeltas, selectGroupsIn } from '../state/state-groups.query.js';
@@ -20,6 +21,8 @@ export interface StateBefore {
   whole(): Promise<StateMap>;
 }
 
+/** Events that are read before others get a turn. */
+const eventsPerTurn = 500;
 /** So many events that do not count are looked at between an event and the forward extremities below it. */
 const maxBetween = 500;
 
@@ -63,6 +66,28 @@ export class EventContexts {
     const { chain } = room;
     if (distinct.size === 1 && chain?.[0] && distinct.has(chain[0].group)) return this.#live(room, chain);
     return this.#merged(room, [...distinct]);
+  }
+
+  /**
+   * The state before stored events that are judged once more, by what has become of those before them.
+   * @param last a state that was found lately, and its group
+   * @returns `undefined` where one of the previous events has no known state
+   */
+  async beforeAnew(
+    room: WorkingRoom,
+    prevEventIds: readonly string[],
+    last?: { readonly group: number; readonly state: StateBefore },
+  ): Promise<StateBefore | undefined> {
+    const groups = await this.#groupsOf(room, prevEventIds);
+    if (groups.size < new Set(prevEventIds).size || groups.size === 0) return undefined;
+    const distinct = [...new Set(groups.values())];
+    return distinct.length === 1 && distinct[0] === last?.group ? last?.state : this.#merged(room, distinct);
+  }
+
+  /** Makes the state of the forward extremities the room's current state, once stored events were judged once more. */
+  resolveAnew(room: WorkingRoom): Promise<void> {
+    room.chain = undefined;
+    return this.#resolveCurrent(room);
   }
 
   /** Which of these events have no known state. */
@@ -136,7 +161,12 @@ export class EventContexts {
     const now = await this.#merged(room, [...groups]);
     const changes = stateDiff(room.wholeState(), await now.whole());
     const wanted = [...changes.values()].filter((id) => id !== undefined);
-    const events = await this.resolver.load(wanted, room.stagedById);
+    const events = new Map<string, RoomEvent>();
+    for (let start = 0; start < wanted.length; start += eventsPerTurn) {
+      if (start > 0) await nextTurn();
+      const some = await this.resolver.load(wanted.slice(start, start + eventsPerTurn), room.stagedById);
+      for (const [id, event] of some) events.set(id, event);
+    }
     for (const [changed, eventId] of changes)
       room.change(changed, eventId === undefined ? undefined : events.get(eventId));
     room.chain = now.chain;
@@ -198,7 +228,11 @@ export class EventContexts {
     const unknown: string[] = [];
     for (const id of eventIds) {
       const staged = room.stagedById.get(id);
-      const group = staged ? staged.group : (room.extremities.get(id)?.group ?? this.#recentGroupOf(room, id));
+      const group = room.rejudged
+        ? room.groupOf(id)
+        : staged
+          ? staged.group
+          : (room.extremities.get(id)?.group ?? this.#recentGroupOf(room, id));
       if (group !== undefined) groups.set(id, group);
       else unknown.push(id);
     }

@@ -1,6 +1,7 @@
 import type { RoomEvent } from '@rookery/events';
 import type { EventDraft, NewRoom } from '../model/drafts.js';
 import type { RemoteEvent, StateAtEvent, ReceiveVerdict } from '../model/remote-events.js';
+import type { PartialJoin } from '../store/partial-rooms.query.js';
 import type { SentEvent } from '../model/stored-event.js';
 
 /**
@@ -27,8 +28,28 @@ export abstract class EventPersister {
    * becomes of it. The room's state is not known, so that nothing but its signatures can have been checked.
    */
   abstract receiveOutOfBand(roomVersion: string, event: RoomEvent): Promise<void>;
-  /** Stores an event with the state before it, replacing what was known of the room: a join through another server. */
-  abstract receiveWithState(roomVersion: string, event: RoomEvent, state: StateAtEvent): Promise<ReceiveVerdict>;
+  /**
+   * Stores an event with the state before it, replacing what was known of the room: a join through another server.
+   * @param partial members are missing from that state (MSC3902); the rest comes with {@link completeState}
+   */
+  abstract receiveWithState(
+    roomVersion: string,
+    event: RoomEvent,
+    state: StateAtEvent,
+    partial?: PartialJoin,
+  ): Promise<ReceiveVerdict>;
+  /**
+   * Puts all of the state before a join in place of the part that came with it (MSC3902): what was stored since is judged by it,
+   * and current state follows. Does nothing where the room is not known in part any more, or another join counts.
+   * @param joinEventId with which this server came in
+   * @returns whether the join stands in that state; otherwise nothing was changed
+   */
+  abstract completeState(roomId: string, joinEventId: string, state: StateAtEvent): Promise<boolean>;
+  /**
+   * Gives up to learn the rest of a room's state, where nobody of this server is in it any more.
+   * @returns whether there is nothing left to be learned
+   */
+  abstract abandonState(roomId: string, joinEventId: string): Promise<boolean>;
   /**
    * Stores history older than what is known, oldest first; the events get negative stream orderings. What has no known
    * ancestors, or an auth event that is not known, is left out.

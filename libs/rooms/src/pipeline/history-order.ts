@@ -1,5 +1,5 @@
 import type { RoomEvent } from '@rookery/events';
-import { byPrev } from './remote-stager.js';
+import { restsUpon } from './own-auth.js';
 
 /**
  * Those of some events that lead up to known ones, each behind its ancestors among them. Who names an event by its hash
@@ -17,4 +17,34 @@ export function leadingTo(wanted: readonly string[], events: readonly RoomEvent[
     pending.push(...event.prevEventIds);
   }
   return byPrev([...reached.values()]);
+}
+
+/** Events with each behind those of its auth events that are among them. */
+export const byAuth = (events: readonly RoomEvent[]): RoomEvent[] => behind(events, restsUpon);
+
+/** Events with each behind those of its previous events that are among them, whatever depths they claim. */
+export const byPrev = (events: readonly RoomEvent[]): RoomEvent[] => behind(events, (event) => event.prevEventIds);
+
+/** Events with each behind those that it names. A cycle, which hashes forbid, ends anywhere. */
+function behind(events: readonly RoomEvent[], namedBy: (event: RoomEvent) => readonly string[]): RoomEvent[] {
+  const byId = new Map(events.map((event) => [event.eventId, event]));
+  const done = new Set<string>();
+  const sorted: RoomEvent[] = [];
+  for (const start of events) {
+    const pending: { event: RoomEvent; expanded: boolean }[] = [{ event: start, expanded: false }];
+    for (let next = pending.pop(); next; next = pending.pop()) {
+      if (next.expanded) {
+        sorted.push(next.event);
+        continue;
+      }
+      if (done.has(next.event.eventId)) continue;
+      done.add(next.event.eventId);
+      pending.push({ event: next.event, expanded: true });
+      for (const id of namedBy(next.event)) {
+        const named = byId.get(id);
+        if (named && !done.has(id)) pending.push({ event: named, expanded: false });
+      }
+    }
+  }
+  return sorted;
 }

@@ -2,11 +2,11 @@ import { Injectable } from '@nestjs/common';
 import { Database, isTransient } from '@rookery/database';
 import type { RoomEvent } from '@rookery/events';
 import { type MissingEventsSource, RemoteRooms } from '../remote-rooms.js';
+import { PartialRooms } from '../store/partial-rooms.js';
 import { EventPersister } from './event-persister.js';
 import type { RemoteEvent, StateAtEvent, ReceiveVerdict } from '../model/remote-events.js';
 import { EventStore } from '../store/event-store.js';
-import { leadingTo } from './history-order.js';
-import { byAuth } from './remote-stager.js';
+import { byAuth, leadingTo } from './history-order.js';
 import { selectExtremities, selectReferenced, selectRoom } from '../room/room-snapshot.query.js';
 
 /** How often the ancestors of one event are asked for before its state is taken from the origin, or it is given up. */
@@ -30,6 +30,7 @@ export class InboundEvents {
     private readonly events: EventStore,
     private readonly remote: RemoteRooms,
     private readonly database: Database,
+    private readonly partial: PartialRooms,
   ) {}
 
   /**
@@ -163,7 +164,9 @@ export class InboundEvents {
     let misplaced = await this.#tryAll(origin, roomId, news);
     const auth = new AuthBudget();
     for (let states = maxStates; misplaced.length > 0;) {
-      const above = misplaced.findLast((each) => authLackedBy(each, ids).length > 0)?.event;
+      // Of a room of which not all is known the state before what is missing brings most auth events along.
+      const isOpen = this.partial.has(roomId) && misplaced[0]!.missing.some((id) => isPrevOf(misplaced[0]!, id, ids));
+      const above = isOpen ? undefined : misplaced.findLast((each) => authLackedBy(each, ids).length > 0)?.event;
       const missingAuth = new Set(misplaced.flatMap((each) => authLackedBy(each, ids)));
       if (above && auth.chains > 0 && (await this.#fetchAuth(source, origin, above, [...missingAuth], auth))) {
         misplaced = await this.#tryAll(origin, roomId, eventsOf(misplaced));
@@ -231,6 +234,29 @@ export class InboundEvents {
     );
   }
 
+  /**
+   * Stores previous events that are missing as history, each with the state before it. In a room of which not all is known that is
+   * better than the origin's state before the event itself: what follows is judged once more when all is here.
+   */
+  async #placePrev(
+    source: MissingEventsSource,
+    origin: string,
+    { roomId, prevEventIds }: RoomEvent,
+    missing: readonly string[],
+  ): Promise<void> {
+    const wanted = prevEventIds.filter((id) => missing.includes(id)).slice(0, maxStates);
+    const events = await this.events.events(wanted);
+    const unknown = wanted.filter((id) => !events.has(id));
+    for (const event of unknown.length > 0 ? await source.events(origin, roomId, unknown) : [])
+      events.set(event.eventId, event);
+    for (const event of events.values()) {
+      const state = event.roomId === roomId ? await source.stateBefore(origin, roomId, event.eventId) : undefined;
+      if (!state) continue;
+      await this.completeAuth(origin, roomId, [event], state);
+      await this.persister.backfill(roomId, [event], state);
+    }
+  }
+
   async #withOriginsState(
     source: MissingEventsSource,
     origin: string,
@@ -238,6 +264,11 @@ export class InboundEvents {
     verdict: ReceiveVerdict,
   ): Promise<ReceiveVerdict> {
     const { roomId, eventId } = remote.event;
+    if (this.partial.has(roomId) && verdict.kind === 'missingAncestors') {
+      await this.#placePrev(source, origin, remote.event, verdict.eventIds);
+      const again = await this.#try(origin, roomId, remote);
+      if (again.kind !== 'missingAncestors') return again;
+    }
     const room = await selectRoom(this.database, roomId);
     const state = room && (await source.stateBefore(origin, roomId, eventId));
     if (!room || !state) return verdict;
@@ -254,6 +285,10 @@ interface Misplaced {
 /** Auth events that an event lacks, but for those of the gap: they come in their turn. */
 const authLackedBy = ({ event, missing }: Misplaced, gap: ReadonlySet<string>): string[] =>
   missing.filter((id) => event.authEventIds.includes(id) && !gap.has(id));
+
+/** Whether something is a previous event that an event lacks, and no part of the gap. */
+const isPrevOf = ({ event }: Misplaced, id: string, gap: ReadonlySet<string>): boolean =>
+  event.prevEventIds.includes(id) && !gap.has(id);
 
 const eventsOf = (misplaced: readonly Misplaced[]): RoomEvent[] => misplaced.map(({ event }) => event);
 

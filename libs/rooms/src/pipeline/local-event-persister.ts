@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { type RoomEvent, roomVersionRules } from '@rookery/events';
-import { type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { domainOf, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Clock, Config, Logger } from '@rookery/platform';
 import { stateKeyOf } from '@rookery/state-res';
 import { findSentEvent } from '../store/transactions.query.js';
@@ -17,6 +17,7 @@ import { Waiting } from './waiting.js';
 import { BatchQueue } from '../room/room-queue.js';
 import { RoomSnapshot } from '../room/room-snapshot.js';
 import { RoomSnapshots } from '../room/room-snapshots.js';
+import type { PartialJoin } from '../store/partial-rooms.query.js';
 import type { SentEvent, StoredEvent } from '../model/stored-event.js';
 import { WorkingRoom } from '../room/working-room.js';
 
@@ -48,6 +49,13 @@ const maxAttempts = 10;
 class RoomMovedOn extends MatrixError {
   constructor() {
     super(429, 'M_LIMIT_EXCEEDED', 'The room changes too fast', { retry_after_ms: 1000 });
+  }
+}
+
+/** The state that another server told is none in which the room's own join stands. */
+class StateRefused extends MatrixError {
+  constructor() {
+    super(400, 'M_BAD_STATE', 'The join does not stand in the state of the room');
   }
 }
 
@@ -239,7 +247,12 @@ export class LocalEventPersister extends EventPersister {
     });
   }
 
-  async receiveWithState(roomVersion: string, event: RoomEvent, given: StateAtEvent): Promise<ReceiveVerdict> {
+  async receiveWithState(
+    roomVersion: string,
+    event: RoomEvent,
+    given: StateAtEvent,
+    partial?: PartialJoin,
+  ): Promise<ReceiveVerdict> {
     return new Promise((resolve, reject) => {
       this.#queue.push(event.roomId, {
         roomVersion,
@@ -256,7 +269,11 @@ export class LocalEventPersister extends EventPersister {
           // Without a member of ours what was known of the room has not been kept up to date.
           const isAfresh = room.base.localMembers.size === 0;
           const extremities = [...room.extremities];
-          if (isAfresh) room.extremities.clear();
+          if (isAfresh) {
+            room.extremities.clear();
+            if (partial) room.partialJoin = { joinEventId: event.eventId, ...partial };
+            else if (room.isPartial) room.becomesWhole = true;
+          }
           const outcome = await this.remote.stage(room, { event }, state, isAfresh ? 'afresh' : undefined);
           // Nothing has taken their place.
           if (room.extremities.size === 0)
@@ -266,6 +283,48 @@ export class LocalEventPersister extends EventPersister {
         reject,
       });
     });
+  }
+
+  completeState(roomId: string, joinEventId: string, given: StateAtEvent): Promise<boolean> {
+    return new Promise((resolve, reject) => {
+      this.#queue.push(roomId, {
+        options: { alone: true },
+        stage: async (room) => {
+          if (!this.#awaits(room, joinEventId)) return () => resolve(true);
+          const accepted = await this.remote.acceptedState(room, given.state);
+          if (!accepted.has(createKey)) return () => resolve(false);
+          room.becomesWhole = true;
+          room.missedServers = missedIn(room, given.state);
+          const before = await this.contexts.given(room, accepted);
+          if (await this.remote.completion.restage(room, joinEventId, before)) return () => resolve(true);
+          throw new StateRefused();
+        },
+        reject: (error) => (error instanceof StateRefused ? resolve(false) : reject(error)),
+      });
+    });
+  }
+
+  abandonState(roomId: string, joinEventId: string): Promise<boolean> {
+    return new Promise((resolve, reject) => {
+      this.#queue.push(roomId, {
+        options: { alone: true },
+        stage: async (room) => {
+          const awaits = this.#awaits(room, joinEventId);
+          if (awaits && room.base.localMembers.size > 0) return () => resolve(false);
+          if (awaits) {
+            room.becomesWhole = true;
+            room.missedServers = [];
+            room.rejudge(new Map());
+          }
+          return () => resolve(true);
+        },
+        reject,
+      });
+    });
+  }
+
+  #awaits(room: WorkingRoom, joinEventId: string): boolean {
+    return room.isPartial && this.snapshots.partial.get(room.roomId)?.joinEventId === joinEventId;
   }
 
   async backfill(roomId: string, events: readonly RoomEvent[], given?: StateAtEvent): Promise<void> {
@@ -367,7 +426,7 @@ export class LocalEventPersister extends EventPersister {
           task.reject(error);
         }
       }
-      const stored = room.staged.length > 0 ? await this.#commit(room, tasks[0]!) : [];
+      const stored = room.staged.length > 0 || room.rejudged ? await this.#commit(room, tasks[0]!) : [];
       const byId = new Map(stored.map((entry) => [entry.event.eventId, entry]));
       for (const settle of done) settle(byId);
     } catch (error) {
@@ -409,6 +468,7 @@ export class LocalEventPersister extends EventPersister {
   }
 
   async #commit(room: WorkingRoom, { options }: Task): Promise<StoredEvent[]> {
+    if (room.rejudged) this.contexts.forgetRoom(room.roomId);
     const stored = await this.committer.commit(room, {
       ...options,
       ...(room.isNew && { first: (tx) => insertRemoteRoom(tx, room.roomId, room.rules.version) }),
@@ -416,6 +476,15 @@ export class LocalEventPersister extends EventPersister {
     this.snapshots.keep(room.base);
     return stored;
   }
+}
+
+/** Servers with a member in a state that was not known, or in the room by now, that nobody has named before. */
+function missedIn({ base }: WorkingRoom, state: readonly RoomEvent[]): string[] {
+  const missed = new Set(base.memberServers);
+  for (const { type, stateKey = '', content } of state)
+    if (type === 'm.room.member' && content['membership'] === 'join') missed.add(domainOf(stateKey));
+  missed.delete(base.serverName);
+  return [...missed].filter((server) => !base.partialServers?.has(server));
 }
 
 /** What another server gave as the state around events, without those events themselves and without other rooms. */

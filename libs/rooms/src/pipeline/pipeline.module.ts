@@ -13,6 +13,7 @@ import { LocalStager } from './local-stager.js';
 import { PolicyServers } from './policy-servers.js';
 import { PrejoinState } from './prejoin-state.js';
 import { RemoteStager } from './remote-stager.js';
+import { StateCompletion } from './state-completion.js';
 
 /** The way of an event, from draft or PDU to commit. */
 @Module({
@@ -29,6 +30,7 @@ import { RemoteStager } from './remote-stager.js';
     PrejoinState,
     RemoteStager,
     RoomSnapshots,
+    StateCompletion,
     { provide: EventPersister, useExisting: LocalEventPersister },
   ],
   exports: [DraftBuilder, EventPersister, InboundEvents, PrejoinState, RoomSnapshots],

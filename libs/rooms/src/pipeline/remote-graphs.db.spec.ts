@@ -15,7 +15,7 @@ import { RoomStateReader } from '../state/room-state-reader.js';
 import { EventPersister } from './event-persister.js';
 import type { ReceiveVerdict } from '../model/remote-events.js';
 import { EventStore } from '../store/event-store.js';
-import { restsUpon } from './remote-stager.js';
+import { restsUpon } from './own-auth.js';
 import { remoteServer, RemoteServer, yan, zoe } from './remote-server.fixture.js';
 
 /** Numbers that can be had again with the same seed (mulberry32). */

@@ -1,20 +1,14 @@
 import { Injectable } from '@nestjs/common';
 import { Database, type Db } from '@rookery/database';
-import { overlongKey, pduText, type RoomEvent } from '@rookery/events';
+import { pduText, type RoomEvent } from '@rookery/events';
 import { domainOf } from '@rookery/matrix-types';
-import {
-  type AuthState,
-  authStateOf,
-  authTypesFor,
-  checkAuth,
-  checkAuthEvents,
-  powerLevelsOf,
-  stateKeyOf,
-  type StateMap,
-} from '@rookery/state-res';
+import { type AuthState, authTypesFor, checkAuth, powerLevelsOf, stateKeyOf, type StateMap } from '@rookery/state-res';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { EventGates } from './event-gates.js';
+import { byAuth } from './history-order.js';
+import { judgeByOwnAuth, type OwnAuth, restsUpon } from './own-auth.js';
 import { PolicyServers } from './policy-servers.js';
+import { StateCompletion } from './state-completion.js';
 import { goThrough, type Stage } from './stage.js';
 import { Waiting, withinTurn } from './waiting.js';
 import { DraftBuilder } from './draft-builder.js';
@@ -108,6 +102,7 @@ export class RemoteStager {
     private readonly contexts: EventContexts,
     private readonly gates: EventGates,
     private readonly policies: PolicyServers,
+    readonly completion: StateCompletion,
   ) {}
 
   /**
@@ -187,7 +182,8 @@ export class RemoteStager {
   /** By the state before it: rejected. */
   async #checkStateBefore(way: RemoteWay): Promise<undefined> {
     const { room, event, before } = way;
-    way.stateBefore = await this.builder.authState(room, before, authTypesFor(event, room.rules));
+    const state = await this.builder.authState(room, before, authTypesFor(event, room.rules));
+    way.stateBefore = room.isPartial ? await this.#withClaimed(event, state) : state;
     if (way.rejectedReason !== undefined) return;
     const verdict = checkAuth(event, way.stateBefore);
     if (!verdict.allowed) way.rejectedReason = verdict.reason;
@@ -199,8 +195,8 @@ export class RemoteStager {
     const { room, event, how } = way;
     if (way.rejectedReason !== undefined || how === 'past') return;
     way.softFailed = way.remote.softFail === true || way.judgement?.allowed === false;
-    // There is no current state that could speak against it.
-    if (room.size === 0 || how === 'afresh') return;
+    // There is no current state that could speak against it, or not all of it is here.
+    if (room.size === 0 || how === 'afresh' || room.isPartial) return;
     const now = checkAuth(event, await this.builder.authState(room, room, authTypesFor(event, room.rules)));
     if (!now.allowed) way.softFailed = true;
   }
@@ -283,9 +279,14 @@ export class RemoteStager {
 
   /** The accepted part of a state that another server told, by key. Its events must be staged or stored. */
   async acceptedState(room: WorkingRoom, state: readonly RoomEvent[]): Promise<StateMap> {
-    const stored = await this.events.many(state.map((event) => event.eventId));
+    const stored = new Map<string, StoredEvent>();
     const accepted = new Map<string, string>();
-    for (const event of state) {
+    for (const [index, event] of state.entries()) {
+      if (index % eventsPerTurn === 0) {
+        if (index > 0) await nextTurn();
+        const some = state.slice(index, index + eventsPerTurn).map(({ eventId }) => eventId);
+        for (const [id, found] of await this.events.many(some)) stored.set(id, found);
+      }
       const entry = room.stagedById.get(event.eventId) ?? stored.get(event.eventId);
       if (event.stateKey === undefined || !entry || entry.rejectedReason !== undefined) continue;
       accepted.set(stateKeyOf(event.type, event.stateKey), event.eventId);
@@ -293,29 +294,22 @@ export class RemoteStager {
     return accepted;
   }
 
-  async #authEvents(
-    room: WorkingRoom,
-    event: RoomEvent,
-  ): Promise<{ missing: string[]; verdict: ReturnType<typeof checkAuth> }> {
-    const wanted = restsUpon(event);
-    const stored = await this.events.many(wanted.filter((id) => !room.stagedById.has(id)));
-    const overlong = overlongKey(event);
-    const missing: string[] = [];
-    const rejected = new Set<string>();
-    const found: RoomEvent[] = [];
-    for (const id of wanted) {
-      const entry = room.stagedById.get(id) ?? stored.get(id);
-      if (!entry) missing.push(id);
-      else {
-        found.push(entry.event);
-        if (entry.rejectedReason !== undefined) rejected.add(id);
-      }
-    }
-    const named = found.filter((auth) => event.authEventIds.includes(auth.eventId));
-    let verdict = checkAuthEvents(event, named, { rejected });
-    if (verdict.allowed) verdict = checkAuth(event, authStateOf(found));
-    if (overlong) verdict = { allowed: false, rule: 'size', reason: `${overlong} is longer than 255 bytes` };
-    return { missing, verdict };
+  async #authEvents(room: WorkingRoom, event: RoomEvent): Promise<OwnAuth> {
+    const wanted = restsUpon(event).filter((id) => !room.stagedById.has(id));
+    const stored = await this.events.many(wanted);
+    return judgeByOwnAuth(event, (id) => room.stagedById.get(id) ?? stored.get(id));
+  }
+
+  /**
+   * The state before an event, where members may be missing from it (MSC3902): whom it does not know is believed to be what the
+   * event's own auth events say, until all of the state is here.
+   */
+  async #withClaimed(event: RoomEvent, state: AuthState): Promise<AuthState> {
+    const claimed = [...(await this.events.events(event.authEventIds)).values()].filter(
+      ({ type }) => type === 'm.room.member',
+    );
+    return (type, stateKey) =>
+      state(type, stateKey) ?? claimed.find((auth) => auth.type === type && auth.stateKey === stateKey);
   }
 }
 
@@ -350,39 +344,3 @@ const stagedAs = (event: RoomEvent): StagedEvent => ({
   replacesOutlier: false,
   isRemote: true,
 });
-
-/** Ids of the events that allow an event: its auth events, and the create event also where that is implied. */
-export function restsUpon({ authEventIds, roomId, rules, type }: RoomEvent): string[] {
-  const isImplied = rules.createEventImplied && type !== 'm.room.create';
-  return isImplied ? [...authEventIds, `$${roomId.slice(1)}`] : [...authEventIds];
-}
-
-/** Events with each behind those of its auth events that are among them. */
-export const byAuth = (events: readonly RoomEvent[]): RoomEvent[] => behind(events, restsUpon);
-
-/** Events with each behind those of its previous events that are among them, whatever depths they claim. */
-export const byPrev = (events: readonly RoomEvent[]): RoomEvent[] => behind(events, (event) => event.prevEventIds);
-
-/** Events with each behind those that it names. A cycle, which hashes forbid, ends anywhere. */
-function behind(events: readonly RoomEvent[], namedBy: (event: RoomEvent) => readonly string[]): RoomEvent[] {
-  const byId = new Map(events.map((event) => [event.eventId, event]));
-  const done = new Set<string>();
-  const sorted: RoomEvent[] = [];
-  for (const start of events) {
-    const pending: { event: RoomEvent; expanded: boolean }[] = [{ event: start, expanded: false }];
-    for (let next = pending.pop(); next; next = pending.pop()) {
-      if (next.expanded) {
-        sorted.push(next.event);
-        continue;
-      }
-      if (done.has(next.event.eventId)) continue;
-      done.add(next.event.eventId);
-      pending.push({ event: next.event, expanded: true });
-      for (const id of namedBy(next.event)) {
-        const named = byId.get(id);
-        if (named && !done.has(id)) pending.push({ event: named, expanded: false });
-      }
-    }
-  }
-  return sorted;
-}

@@ -8,6 +8,8 @@ import { type CurrentChange, membershipIn, type WorkingRoom } from '../room/work
 export interface StateBatch {
   readonly room: WorkingRoom;
   readonly stored: readonly StoredEvent[];
+  /** Of what changes without an event. */
+  readonly position: number;
   readonly serverName: string;
 }
 
@@ -51,9 +53,9 @@ export async function writeCurrentState(tx: Tx, batches: readonly StateBatch[]):
   await tx.insertMany(
     'current_state_delta_stream',
     ['stream_id', 'room_id', 'type', 'state_key', 'event_id', 'prev_event_id'],
-    changed.flatMap(({ room, stored }) =>
+    changed.flatMap(({ room, stored, position }) =>
       room.changes.map((change) => [
-        stored[change.cause]!.streamOrdering,
+        stored[change.cause]?.streamOrdering ?? position,
         room.roomId,
         change.type,
         change.stateKey,
@@ -66,12 +68,12 @@ export async function writeCurrentState(tx: Tx, batches: readonly StateBatch[]):
   await writeFigures(tx, changed, set);
 }
 
-function finalChanges({ room, stored, serverName }: StateBatch): FinalChange[] {
+function finalChanges({ room, stored, position, serverName }: StateBatch): FinalChange[] {
   const orderings = new Map(stored.map((entry) => [entry.event.eventId, entry.streamOrdering]));
   return room.finalChanges().map((change) => ({
     room,
     change,
-    position: orderings.get(change.eventId ?? '') ?? stored[change.cause]!.streamOrdering,
+    position: orderings.get(change.eventId ?? '') ?? stored[change.cause]?.streamOrdering ?? position,
     serverName,
   }));
 }

@@ -4,16 +4,19 @@ import { type ChainPlan, insertAuthChains, planAuthChains, selectChainPositions 
 import { relationOf } from '../model/relation.js';
 import type { PushNote } from '../hooks.js';
 import { servableSql } from '../model/servable-sql.js';
+import { deletePartialRoom, insertPartialRoom } from '../store/partial-rooms.query.js';
 import { sameServer } from '../store/event-store.js';
 import { isServable, type StoredEvent } from '../model/stored-event.js';
 import type { StagedEvent } from '../room/staged-event.js';
-import { membershipIn, type WorkingRoom } from '../room/working-room.js';
+import { membershipIn, type RejudgedEvent, type WorkingRoom } from '../room/working-room.js';
 import { writeCurrentState } from './write-current-state.query.js';
 
 /** A batch with its stream orderings. */
 export interface WritableBatch {
   readonly room: WorkingRoom;
   readonly stored: readonly StoredEvent[];
+  /** The last one; of a batch without events the only one. */
+  readonly position: number;
   readonly serverName: string;
   /** What hooks noted, by event. */
   readonly notes: ReadonlyMap<string, PushNote>;
@@ -36,6 +39,83 @@ export async function writeBatches(tx: Tx, batches: readonly WritableBatch[]): P
   await writeExtremities(tx, batches);
   for (const { room, stored } of batches) await writeBackwardExtremities(tx, room, stored);
   await writeCurrentState(tx, batches);
+  for (const { room, position } of batches)
+    if (room.isPartial || room.becomesWhole) await writePartial(tx, room, position);
+}
+
+/** What is known of a room in part, and what came of it (MSC3902). */
+async function writePartial(tx: Tx, room: WorkingRoom, position: number): Promise<void> {
+  const { roomId, partialJoin, rejudged } = room;
+  if (partialJoin) await insertPartialRoom(tx, roomId, partialJoin.joinEventId, partialJoin);
+  if (room.isPartial) {
+    const judged = room.staged.filter(({ outlier }) => !outlier).map(({ event }) => [roomId, event.eventId]);
+    return tx.insertMany('partial_state_events', ['room_id', 'event_id'], judged);
+  }
+  if (rejudged) await writeRejudged(tx, room, rejudged, position);
+  await deletePartialRoom(tx, roomId);
+  await tx.insertMany(
+    'un_partial_stated_room_stream',
+    ['stream_id', 'instance_name', 'room_id'],
+    [[position, 'master', roomId]],
+  );
+}
+
+/** Gives stored events the state that they have in truth, and their verdicts. */
+async function writeRejudged(
+  tx: Tx,
+  { roomId }: WorkingRoom,
+  rejudged: ReadonlyMap<string, RejudgedEvent>,
+  position: number,
+): Promise<void> {
+  const entries = [...rejudged];
+  const { dialect } = tx;
+  const each = async (statement: string, eventIds: readonly string[]): Promise<void> => {
+    if (eventIds.length > 0) await tx.exec(`${statement} WHERE ${dialect.anyOf('event_id')}`, [eventIds]);
+  };
+  await each('DELETE FROM event_to_state_groups', [...rejudged.keys()]);
+  await tx.insertMany(
+    'event_to_state_groups',
+    ['event_id', 'state_group'],
+    entries.map(([eventId, { group }]) => [eventId, group]),
+  );
+  const state = entries.filter(([, { event }]) => event.stateKey !== undefined);
+  await each(
+    'DELETE FROM state_events',
+    state.map(([eventId]) => eventId),
+  );
+  await tx.insertMany(
+    'state_events',
+    ['event_id', 'room_id', 'type', 'state_key', 'prev_state'],
+    state.map(([eventId, { event, replacesState }]) => [
+      eventId,
+      roomId,
+      event.type,
+      event.stateKey!,
+      replacesState ?? null,
+    ]),
+  );
+  const rejected = entries.filter(
+    ([, { wasRejected, rejectedReason }]) => rejectedReason !== undefined && !wasRejected,
+  );
+  const accepted = entries.filter(([, { wasRejected, rejectedReason }]) => rejectedReason === undefined && wasRejected);
+  const acceptedIds = accepted.map(([eventId]) => eventId);
+  await each(`UPDATE events SET rejection_reason = NULL`, acceptedIds);
+  await each('DELETE FROM rejections', acceptedIds);
+  // A rejected event has no place among the auth chains.
+  if (accepted.some(([, { event }]) => event.stateKey !== undefined))
+    await tx.exec('UPDATE rooms SET has_auth_chain_index = FALSE WHERE room_id = ?', [roomId]);
+  for (const [reason, some] of Map.groupBy(rejected, ([, entry]) => entry.rejectedReason)) {
+    await tx.exec(`UPDATE events SET rejection_reason = ? WHERE ${dialect.anyOf('event_id')}`, [
+      reason ?? '',
+      some.map(([eventId]) => eventId),
+    ]);
+  }
+  await tx.insertMany(
+    'rejections',
+    ['event_id', 'reason', 'last_check'],
+    rejected.map(([eventId, { rejectedReason }]) => [eventId, rejectedReason ?? '', String(position)]),
+    'ON CONFLICT (event_id) DO NOTHING',
+  );
 }
 
 /** Deletes the texts of events whose rows in `events` are still there. */

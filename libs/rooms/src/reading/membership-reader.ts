@@ -213,11 +213,12 @@ export class MembershipReader {
     return rows.map((row) => row.room_id);
   }
 
-  /** Servers with a joined member. */
+  /** Servers with a joined member, and those that are said to have one while not all members are known. */
   async hostsIn(roomId: string): Promise<Set<string>> {
     const rows = await this.database.query<{ host: string }>(
-      `SELECT DISTINCT ${this.#host} AS host FROM current_state_events WHERE room_id = ? AND type = 'm.room.member' AND membership = 'join'`,
-      [roomId],
+      `SELECT DISTINCT ${this.#host} AS host FROM current_state_events WHERE room_id = ? AND type = 'm.room.member' AND membership = 'join'
+       UNION SELECT server_name FROM partial_state_rooms_servers WHERE room_id = ?`,
+      [roomId, roomId],
     );
     return new Set(rows.map((row) => row.host));
   }

@@ -50,11 +50,12 @@ export class RoomSnapshot {
   // Joined members by other server.
   readonly #servers = new Map<string, number>();
   #remoteServers: readonly string[] | undefined;
+  #partialServers: ReadonlySet<string> | undefined;
 
   constructor(
     readonly roomId: string,
     readonly rules: RoomVersionRules,
-    private readonly serverName: string,
+    readonly serverName: string,
   ) {}
 
   /** An estimate that grows with the state held. */
@@ -70,7 +71,22 @@ export class RoomSnapshot {
 
   /** Other servers with a joined member. The list is not changed; another membership makes another list. */
   get remoteServers(): readonly string[] {
-    return (this.#remoteServers ??= [...this.#servers.keys()]);
+    return (this.#remoteServers ??= [...new Set([...this.#servers.keys(), ...(this.#partialServers ?? [])])]);
+  }
+
+  /** Other servers with a joined member that is known. */
+  get memberServers(): Iterable<string> {
+    return this.#servers.keys();
+  }
+
+  /** Of a room whose members are not all known: the servers that are said to be in it. */
+  get partialServers(): ReadonlySet<string> | undefined {
+    return this.#partialServers;
+  }
+
+  set partialServers(servers: ReadonlySet<string> | undefined) {
+    this.#partialServers = servers && new Set([...servers].filter((server) => server !== this.serverName));
+    this.#remoteServers = undefined;
   }
 
   set(key: string, eventId: string | undefined): void {
@@ -102,10 +118,16 @@ export class RoomSnapshot {
 }
 
 /** Reads a room's snapshot; `undefined` when the room is not known. */
-export async function loadSnapshot(db: Db, roomId: string, serverName: string): Promise<RoomSnapshot | undefined> {
+export async function loadSnapshot(
+  db: Db,
+  roomId: string,
+  serverName: string,
+  partialServers?: ReadonlySet<string>,
+): Promise<RoomSnapshot | undefined> {
   const room = await selectRoom(db, roomId);
   if (!room) return undefined;
   const snapshot = new RoomSnapshot(roomId, knownRules(room.room_version), serverName);
+  snapshot.partialServers = partialServers;
   const extremities = await selectExtremities(db, roomId);
   snapshot.extremities = new Map(
     extremities.map((row) => [row.event_id, { depth: row.depth, group: row.state_group }]),

@@ -1,6 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { Cache, Config } from '@rookery/platform';
+import { PartialRooms } from '../store/partial-rooms.js';
 import { loadSnapshot, type RoomSnapshot } from './room-snapshot.js';
 
 interface Load {
@@ -19,6 +20,7 @@ export class RoomSnapshots {
 
   constructor(
     private readonly database: Database,
+    readonly partial: PartialRooms,
     private readonly config: Config,
   ) {
     this.#cache = new Cache(config, 'room_snapshots', {
@@ -36,7 +38,12 @@ export class RoomSnapshots {
     const loads = this.#loads.get(roomId) ?? new Set();
     this.#loads.set(roomId, loads.add(load));
     try {
-      const loaded = await loadSnapshot(this.database, roomId, this.config.serverName);
+      const loaded = await loadSnapshot(
+        this.database,
+        roomId,
+        this.config.serverName,
+        this.partial.get(roomId)?.servers,
+      );
       // Not everybody who reads waits for the room's turn: what was written meanwhile may be there by halves.
       if (loaded && !load.isOutdated) this.keep(loaded);
       return loaded;

@@ -4,6 +4,7 @@ import { splitStateKey, stateKeyOf, type StateMap } from '@rookery/state-res';
 import type { GroupPlan } from '../state/state-groups.js';
 import type { ChainLink } from '../state/state-groups.query.js';
 import type { Extremity, RoomSnapshot, SnapshotReader, Unwritten } from './room-snapshot.js';
+import type { PartialJoin } from '../store/partial-rooms.query.js';
 import type { StagedEvent } from './staged-event.js';
 
 /** A change of current state, caused by the staged event with this index. */
@@ -15,6 +16,15 @@ export interface CurrentChange {
   readonly prevEventId: string | undefined;
   readonly membership: Membership | undefined;
   readonly event: RoomEvent | undefined;
+}
+
+/** What has become of a stored event that was judged once more. */
+export interface RejudgedEvent {
+  readonly event: RoomEvent;
+  readonly group: number;
+  readonly rejectedReason: string | undefined;
+  readonly wasRejected: boolean;
+  readonly replacesState: string | undefined;
 }
 
 /**
@@ -30,6 +40,15 @@ export class WorkingRoom implements SnapshotReader {
   readonly changes: CurrentChange[] = [];
   /** Stream orderings of those before which something is missing, once they are written. */
   gaps: readonly number[] = [];
+  /** What has become of stored events, once all of the room's state is here; absent in every other batch. */
+  rejudged: Map<string, RejudgedEvent> | undefined;
+  #groupsBefore: ReadonlyMap<string, number | undefined> = new Map();
+  /** The batch joins the room before its state is here; the event that does, and how. */
+  partialJoin: ({ readonly joinEventId: string } & PartialJoin) | undefined;
+  /** With the batch all of the room's state is here. */
+  becomesWhole = false;
+  /** Once that is so: other servers that were in the room, or are, and of which that was not known. */
+  missedServers: readonly string[] | undefined;
   /** Forward extremities before the batch. */
   readonly extremitiesBefore: ReadonlySet<string>;
   readonly #delta = new Map<string, string | undefined>();
@@ -83,6 +102,11 @@ export class WorkingRoom implements SnapshotReader {
     for (const [group, plan] of groups) this.groups.set(group, plan);
   }
 
+  /** Not all of the room's state is here: what is judged now is judged again when it is (MSC3902). */
+  get isPartial(): boolean {
+    return this.partialJoin !== undefined || (this.base.partialServers !== undefined && !this.becomesWhole);
+  }
+
   get roomId(): string {
     return this.base.roomId;
   }
@@ -134,6 +158,21 @@ export class WorkingRoom implements SnapshotReader {
     return [...last.values()];
   }
 
+  /**
+   * Begins to judge stored events once more.
+   * @param groups that they have
+   * @returns where to note what becomes of them
+   */
+  rejudge(groups: ReadonlyMap<string, number | undefined>): Map<string, RejudgedEvent> {
+    this.#groupsBefore = groups;
+    return (this.rejudged = new Map());
+  }
+
+  /** The group of a stored event, once events are judged once more. */
+  groupOf(eventId: string): number | undefined {
+    return this.rejudged?.get(eventId)?.group ?? this.#groupsBefore.get(eventId);
+  }
+
   stage(staged: StagedEvent): void {
     this.staged.push(staged);
     this.stagedById.set(staged.event.eventId, staged);
@@ -152,6 +191,8 @@ export class WorkingRoom implements SnapshotReader {
     base.extremities = this.extremities;
     base.chain = this.chain;
     base.unwritten = this;
+    if (this.partialJoin) base.partialServers = new Set(this.partialJoin.servers);
+    else if (this.becomesWhole) base.partialServers = undefined;
   }
 }
 

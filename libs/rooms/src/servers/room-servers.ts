@@ -34,8 +34,8 @@ export class RoomServers implements OnModuleInit {
 
   onModuleInit(): void {
     this.hooks.subscribe({
-      afterCommit: ({ roomId, moves }) => {
-        if (moves.length > 0) this.#forget(roomId);
+      afterCommit: ({ roomId, moves, missedServers }) => {
+        if (moves.length > 0 || missedServers !== undefined) this.#forget(roomId);
       },
       onRoomPurged: (tx, roomId) => {
         tx.unlessRolledBack(() => this.#forget(roomId));

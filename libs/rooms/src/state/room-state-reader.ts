@@ -135,6 +135,15 @@ export class RoomStateReader {
     return rows.map(delta);
   }
 
+  /** Whether a user of this server is in a room: then its current state is kept up to date. */
+  async isOurs(roomId: string): Promise<boolean> {
+    const row = await this.database.get(
+      `SELECT 1 AS found FROM local_current_membership WHERE room_id = ? AND membership = 'join' LIMIT 1`,
+      [roomId],
+    );
+    return row !== undefined;
+  }
+
   /** Versions of the rooms that are known. */
   async versions(roomIds: readonly string[]): Promise<Map<string, string>> {
     const rows = await this.database.query<{ room_id: string; room_version: string }>(

@@ -113,6 +113,12 @@ export class RecentEvents {
     return this.#events.peek(eventId)?.isUnrelated ?? false;
   }
 
+  /** Told by the persister that some stored events of a room were judged once more. */
+  forget(roomId: string, eventIds: Iterable<string>): void {
+    for (const eventId of eventIds) this.#events.delete(eventId);
+    this.#forget(roomId);
+  }
+
   #append(roomId: string, fresh: readonly EventPlace[]): void {
     const tail = this.#tails.get(roomId);
     const all = [...(tail?.places ?? []), ...fresh];

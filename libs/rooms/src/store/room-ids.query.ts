@@ -9,10 +9,13 @@ export async function selectTakenCounters(db: Db): Promise<Record<'groups' | 'ch
   return { groups: row?.groups ?? 0, chains: row?.chains ?? 0, reports: row?.reports ?? 0 };
 }
 
-/** The highest stream ordering of an event that came as news; 0 without any. */
+/** The highest position of the stream of events: of an event that came as news, or where a room's state became whole; 0 without any. */
 export async function highestOrdering(db: Db): Promise<number> {
-  const row = await db.get<{ highest: number | null }>('SELECT MAX(stream_ordering) AS highest FROM events');
-  return Math.max(0, row?.highest ?? 0);
+  const row = await db.get<{ highest: number | null; completed: number | null }>(
+    `SELECT (SELECT MAX(stream_ordering) FROM events) AS highest,
+       (SELECT MAX(stream_id) FROM un_partial_stated_room_stream) AS completed`,
+  );
+  return Math.max(0, row?.highest ?? 0, row?.completed ?? 0);
 }
 
 /** The lowest stream ordering, of history that was fetched; 0 without any. */

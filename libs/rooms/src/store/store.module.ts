@@ -3,13 +3,14 @@ import { RoomHooks } from '../hooks.js';
 import { RemoteRooms } from '../remote-rooms.js';
 import { StoredElsewhere } from './elsewhere.js';
 import { EventStore } from './event-store.js';
+import { PartialRooms } from './partial-rooms.js';
 import { RecentEvents } from './recent-events.js';
 import { RoomIds } from './room-ids.js';
 import { TimelineGaps } from './timeline-gaps.js';
 
 /** What is stored of rooms, its counters, and where higher libs attach to it. */
 @Module({
-  providers: [EventStore, RecentEvents, RemoteRooms, RoomHooks, RoomIds, StoredElsewhere, TimelineGaps],
-  exports: [EventStore, RecentEvents, RemoteRooms, RoomHooks, RoomIds, TimelineGaps],
+  providers: [EventStore, PartialRooms, RecentEvents, RemoteRooms, RoomHooks, RoomIds, StoredElsewhere, TimelineGaps],
+  exports: [EventStore, PartialRooms, RecentEvents, RemoteRooms, RoomHooks, RoomIds, TimelineGaps],
 })
 export class RoomStoreModule {}

@@ -128,13 +128,14 @@ export interface UserQuery {
 }
 
 /**
+ * Whoever searches is found like anybody else: where others see them.
  * People of one room, or of a room that anybody can see into, know of each other. Who is in a room that everybody of this
  * server has left is not known any more.
  */
 const knownTo = `EXISTS (SELECT 1 FROM current_state_events t
     WHERE t.type = 'm.room.member' AND t.state_key = d.user_id AND t.membership = 'join' AND (
       EXISTS (SELECT 1 FROM current_state_events m WHERE m.room_id = t.room_id AND m.type = 'm.room.member'
-        AND m.state_key = ? AND m.membership = 'join')
+        AND m.state_key = ? AND m.state_key <> d.user_id AND m.membership = 'join')
       OR EXISTS (SELECT 1 FROM room_stats_state s WHERE s.room_id = t.room_id
         AND (s.join_rules = 'public' OR s.history_visibility = 'world_readable')
         AND EXISTS (SELECT 1 FROM local_current_membership l WHERE l.room_id = t.room_id AND l.membership = 'join'))))`;
@@ -158,11 +159,12 @@ export async function searchUsers(db: Db, query: UserQuery): Promise<DirectoryUs
   const isAway = `CASE WHEN u.user_id LIKE ? ESCAPE '\\' THEN 0 ELSE 1 END`;
   const candidates = `SELECT u.user_id, u.display_name, u.avatar_url, ${distance} AS distance, ${isAway} AS away,
       CASE WHEN LOWER(u.display_name) = ? OR u.user_id = ? OR u.user_id LIKE ? ESCAPE '\\' THEN 0 ELSE 1 END AS other
-    FROM ${from} WHERE ${matching} AND u.user_id <> ? ${query.localOnly ? `AND u.user_id LIKE ? ESCAPE '\\'` : ''}
+    FROM ${from} WHERE ${matching} ${query.everybody ? 'AND u.user_id <> ?' : ''} ${query.localOnly ? `AND u.user_id LIKE ? ESCAPE '\\'` : ''}
     ORDER BY ${order} LIMIT ${maxCandidates}`;
   const params: SqlValue[] = [
     ...(isPostgres ? [match] : []),
-    ...[local, query.exact, query.exact, `@${likeText(query.exact)}:%`, match, query.requesterId],
+    ...[local, query.exact, query.exact, `@${likeText(query.exact)}:%`, match],
+    ...(query.everybody ? [query.requesterId] : []),
     ...(query.localOnly ? [local] : []),
     ...(query.everybody ? [] : [query.requesterId]),
   ];

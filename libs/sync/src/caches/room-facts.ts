@@ -43,6 +43,11 @@ export class RoomFactsCache {
     hooks.subscribe({
       afterCommit: ({ roomId, events: stored }) => {
         if (this.#reading > 0) this.#touched.add(roomId);
+        // Without events: all of the state has become known.
+        if (stored.length === 0) {
+          this.#children.delete(roomId);
+          this.#facts.delete(roomId);
+        }
         for (const each of stored) {
           const { type, stateKey } = each.event;
           if (stateKey !== undefined && type === childType) this.#children.delete(roomId);

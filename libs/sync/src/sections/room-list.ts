@@ -3,6 +3,7 @@ import type { Membership } from '@rookery/matrix-types';
 import {
   MembershipHistory,
   MembershipReader,
+  PartialRooms,
   type MembershipChange,
   type RoomMembership,
   type StayEnd,
@@ -50,14 +51,30 @@ export class RoomList {
     private readonly activity: RoomActivity,
     private readonly memberships: MembershipReader,
     private readonly history: MembershipHistory,
+    private readonly partial: PartialRooms,
   ) {}
+
+  /**
+   * The rooms to look at, without those of which not all members are known where the client wants to have them all: these come
+   * as new once they are.
+   * @param otherNews joined rooms with news that are not events
+   */
+  async entries(context: SyncContext, otherNews: Iterable<string>): Promise<RoomEntry[]> {
+    const entries = await this.#all(context, otherNews);
+    if (context.filter.room.state.lazyLoadMembers) return entries;
+    const joined = entries.filter(({ section }) => section === 'join').map(({ roomId }) => roomId);
+    const { since, now } = context;
+    const completed = await this.partial.completed(joined, since?.events ?? now.events, now.events);
+    return entries
+      .filter(({ section, roomId }) => section !== 'join' || !this.partial.has(roomId))
+      .map((entry) => (completed.has(entry.roomId) ? { ...entry, fresh: true, after: 0 } : entry));
+  }
 
   /**
    * The rooms to look at: for an initial sync all of the user's (left ones only where the filter asks), for an incremental
    * one those with news and those whose membership changed. A quiet room costs nothing.
-   * @param otherNews joined rooms with news that are not events
    */
-  async entries(context: SyncContext, otherNews: Iterable<string>): Promise<RoomEntry[]> {
+  async #all(context: SyncContext, otherNews: Iterable<string>): Promise<RoomEntry[]> {
     const { filter, since, now, userId } = context;
     const wanted = (roomId: string): boolean =>
       !filter.room.notRooms.has(roomId) && (filter.room.rooms === undefined || filter.room.rooms.has(roomId));

@@ -1,6 +1,13 @@
 import { Injectable } from '@nestjs/common';
 import { passesFilter, passesRoom, passesType } from '@rookery/matrix-types';
-import { EventStore, isServable, RoomStateReader, type StateDelta, type StoredEvent } from '@rookery/rooms';
+import {
+  EventStore,
+  isServable,
+  PartialRooms,
+  RoomStateReader,
+  type StateDelta,
+  type StoredEvent,
+} from '@rookery/rooms';
 import { splitStateKey, stateKeyOf } from '@rookery/state-res';
 import { LazyMemberMemory } from '../request/lazy-members.js';
 import type { SyncContext } from '../sync-context.js';
@@ -28,6 +35,7 @@ export class RoomStates {
   constructor(
     private readonly state: RoomStateReader,
     private readonly events: EventStore,
+    private readonly partial: PartialRooms,
   ) {}
 
   /** A device comes back from a position of the events: it has got what went with the answer that ended there. */
@@ -50,9 +58,19 @@ export class RoomStates {
       context.since.events,
       context.now.events,
     );
+    // Members of whom nothing was known until then are no news: who needs them lazily gets them with what they say.
+    const completed = context.filter.room.state.lazyLoadMembers
+      ? await this.partial.completed(
+          stayed.map((entry) => entry.roomId),
+          context.since.events,
+          context.now.events,
+        )
+      : new Map<string, number>();
+    const isNews = ({ roomId, streamId, type, prevEventId }: StateDelta): boolean =>
+      type !== memberType || prevEventId !== undefined || completed.get(roomId) !== streamId;
     const upTo = new Map(stayed.map((entry) => [entry.roomId, entry.upTo]));
     return Map.groupBy(
-      deltas.filter((delta) => delta.streamId <= (upTo.get(delta.roomId) ?? 0)),
+      deltas.filter((delta) => isNews(delta) && delta.streamId <= (upTo.get(delta.roomId) ?? 0)),
       (delta) => delta.roomId,
     );
   }
@@ -136,6 +154,7 @@ export class RoomStates {
       joined.map((entry) => entry.roomId),
       { types: [...keys.keys()].map((userId) => [memberType, userId] as const) },
     );
+    const claimed = await this.#claimedMembers(joined, shown);
     for (const { roomId, fresh } of joined) {
       const ids = result.get(roomId);
       if (ids === undefined) continue;
@@ -149,7 +168,7 @@ export class RoomStates {
       const wanted = new Map<string, string>();
       for (const userId of needed) {
         const key = keys.get(userId)!;
-        const eventId = ids.get(key) ?? members.get(roomId)?.get(key);
+        const eventId = ids.get(key) ?? members.get(roomId)?.get(key) ?? claimed.get(`${roomId} ${userId}`);
         if (eventId === undefined || (inTimeline.has(eventId) && !context.useStateAfter)) continue;
         // The id as the event itself holds it: what is remembered per device should not keep the database's copy.
         wanted.set(userId, this.events.peek(eventId)?.event.eventId ?? eventId);
@@ -164,6 +183,27 @@ export class RoomStates {
       for (const [userId, eventId] of fresher) ids.set(stateKeyOf(memberType, userId), eventId);
       for (const [key, eventId] of changed) if (splitStateKey(key)[0] === memberType) ids.set(key, eventId);
     }
+  }
+
+  /** Who speaks in rooms of which not all members are known: by the auth events of what they say, by room and user. */
+  async #claimedMembers(
+    entries: readonly RoomEntry[],
+    shown: ReadonlyMap<string, readonly StoredEvent[]>,
+  ): Promise<Map<string, string>> {
+    const claimed = new Map<string, string>();
+    if (!this.partial.hasAny) return claimed;
+    const said = entries
+      .filter(({ roomId }) => this.partial.has(roomId))
+      .flatMap(({ roomId }) => shown.get(roomId) ?? []);
+    const auth = await this.events.events(new Set(said.flatMap(({ event }) => event.authEventIds)));
+    for (const { event } of said) {
+      for (const id of event.authEventIds) {
+        const { type, stateKey, roomId } = auth.get(id) ?? {};
+        if (type === memberType && stateKey === event.sender && roomId === event.roomId)
+          claimed.set(`${roomId} ${stateKey}`, id);
+      }
+    }
+    return claimed;
   }
 
   async #load(

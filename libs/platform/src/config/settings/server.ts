@@ -201,10 +201,12 @@ export const serverSettings = {
   ),
 
   modules: setting(k.list(moduleEntry), [], 'Modules to load, in order of priority.', { since: '1.37', reload: true }),
-  'experimental.faster_joins': optional(k.flag, 'Join rooms before their state has arrived.', {
-    since: '1.76',
-    deprecated: 'leave it out: it is always on, false has no effect',
-  }),
+  'experimental.faster_joins': setting(
+    k.flag,
+    true,
+    'Join rooms of other servers before all of their members are known: the rest is fetched in the background.',
+    { since: '1.76' },
+  ),
   invite_3pid_guest: ignored(k.anything, '1.55', 'Leave it out.'),
   trust_identity_server_for_password_resets: ignored(
     k.flag,

@@ -1,0 +1,100 @@
+import { Injectable, type OnModuleInit } from '@nestjs/common';
+import { FederationRequestError } from '@rookery/federation-client';
+import { Clock, Lifecycle, Logger, Semaphore } from '@rookery/platform';
+import { byAuth, EventPersister, type PartialRoom, PartialRooms } from '@rookery/rooms';
+import { Candidates } from './candidates.js';
+import { MissingEvents } from './missing-events.js';
+
+/** Rooms whose state is fetched at a time. */
+const maxAtOnce = 3;
+/** Servers that are asked in one round. */
+const maxServers = 20;
+/** The pause after the first round in vain, by what it grows, and the longest; milliseconds. */
+const firstPauseMs = 5_000;
+const growth = 3;
+const longestPauseMs = 3_600_000;
+/** Events that are stored together: the room goes on in between. */
+const eventsAtOnce = 250;
+
+/**
+ * Fetches the state of rooms that were joined before it was here (MSC3902): from the server that let the user in, then from the
+ * others, round after round until one gives a state in which the join stands. What is to be done lies in the database.
+ */
+@Injectable()
+export class StateCompleter implements OnModuleInit {
+  readonly #turns = new Semaphore(maxAtOnce);
+  readonly #running = new Set<Promise<void>>();
+  readonly #stopping = new AbortController();
+  readonly #logger: Logger;
+
+  constructor(
+    private readonly partial: PartialRooms,
+    private readonly source: MissingEvents,
+    private readonly candidates: Candidates,
+    private readonly persister: EventPersister,
+    private readonly clock: Clock,
+    private readonly lifecycle: Lifecycle,
+    logger: Logger,
+  ) {
+    this.#logger = logger.child('federation');
+  }
+
+  onModuleInit(): void {
+    this.partial.onBegan((room) => this.#take(room));
+    this.lifecycle.on('streams', {
+      name: 'state of rooms',
+      start: () => {
+        for (const room of this.partial.all) this.#take(room);
+      },
+      stop: async () => {
+        this.#stopping.abort();
+        await Promise.all(this.#running);
+      },
+    });
+  }
+
+  #take(room: PartialRoom): void {
+    if (this.#stopping.signal.aborted) return;
+    const work = this.#complete(room)
+      .catch((error: unknown) =>
+        this.#logger.error('The state of a room could not be completed', { roomId: room.roomId, err: error }),
+      )
+      .finally(() => this.#running.delete(work));
+    this.#running.add(work);
+  }
+
+  async #complete(room: PartialRoom): Promise<void> {
+    const { signal } = this.#stopping;
+    for (let pauseMs = firstPauseMs; !signal.aborted; pauseMs = Math.min(pauseMs * growth, longestPauseMs)) {
+      for (const server of this.candidates.usable([room.via, ...room.servers]).slice(0, maxServers)) {
+        // Another join may have taken its place.
+        if (signal.aborted || this.partial.get(room.roomId) !== room) return;
+        if (await this.#turns.run(() => this.#completeBy(server, room))) return;
+      }
+      if (await this.persister.abandonState(room.roomId, room.joinEventId)) return;
+      await this.clock.sleep(pauseMs, signal);
+    }
+  }
+
+  async #completeBy(server: string, { roomId, joinEventId }: PartialRoom): Promise<boolean> {
+    try {
+      const { version, given } = await this.source.stateBeforeKnown(server, joinEventId);
+      const inOrder = byAuth([...given.authChain, ...given.state]);
+      for (let start = 0; start < inOrder.length && !this.#stopping.signal.aborted; start += eventsAtOnce)
+        await this.persister.receiveOutliers(roomId, version, inOrder.slice(start, start + eventsAtOnce));
+      if (await this.persister.completeState(roomId, joinEventId, given)) return true;
+      this.#logger.warn('The join does not stand in the state that another server tells', {
+        destination: server,
+        roomId,
+      });
+    } catch (error) {
+      if (!(error instanceof FederationRequestError)) throw error;
+      this.#logger.info('Another server did not give the state of a room', {
+        destination: server,
+        roomId,
+        reason: error.message,
+      });
+    }
+    return false;
+  }
+}

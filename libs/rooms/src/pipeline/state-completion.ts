@@ -1,0 +1,108 @@
+import { Injectable } from '@nestjs/common';
+import type { RoomEvent } from '@rookery/events';
+import { Database } from '@rookery/database';
+import { type AuthState, authTypesFor, checkAuth, stateKeyOf } from '@rookery/state-res';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import type { StoredEvent } from '../model/stored-event.js';
+import type { WorkingRoom } from '../room/working-room.js';
+import { EventStore } from '../store/event-store.js';
+import { selectPartialEvents } from '../store/partial-rooms.query.js';
+import { DraftBuilder } from './draft-builder.js';
+import { EventContexts, groupOf, type StateBefore } from './event-context.js';
+import { byPrev } from './history-order.js';
+import { judgeByOwnAuth, restsUpon } from './own-auth.js';
+
+/** Events that are judged anew before others get a turn. */
+const eventsPerTurn = 20;
+
+/**
+ * Judges anew what was stored of a room while not all of its state was here (MSC3902): each event gets the state that it has in
+ * truth, and is rejected, or accepted, by that.
+ */
+@Injectable()
+export class StateCompletion {
+  constructor(
+    private readonly database: Database,
+    private readonly events: EventStore,
+    private readonly builder: DraftBuilder,
+    private readonly contexts: EventContexts,
+  ) {}
+
+  /**
+   * Stages what becomes of a room's events and of its current state.
+   * @param joinEventId the event with which this server came in
+   * @param before all of the state before that event
+   * @returns whether that event stands in this state; otherwise nothing may be written
+   */
+  async restage(room: WorkingRoom, joinEventId: string, before: StateBefore): Promise<boolean> {
+    const groups = await selectPartialEvents(this.database, room.roomId);
+    const stored = await this.events.many([...groups.keys()]);
+    const join = stored.get(joinEventId);
+    if (!join) return false;
+    const inOrder = byPrev([...stored.values()].map(({ event }) => event));
+    const rejudged = room.rejudge(groups);
+    let last: { readonly group: number; readonly state: StateBefore } | undefined;
+    for (const [index, event] of inOrder.entries()) {
+      if (index % eventsPerTurn === eventsPerTurn - 1) await nextTurn();
+      const isJoin = event.eventId === joinEventId;
+      const at = isJoin ? before : await this.contexts.beforeAnew(room, event.prevEventIds, last);
+      // It was placed by a state that another server told: that one was whole.
+      if (!at) continue;
+      const entry = stored.get(event.eventId)!;
+      const rejectedReason = await this.#judge(room, event, at);
+      if (isJoin && rejectedReason !== undefined) return false;
+      const chain = rejectedReason === undefined ? await this.contexts.groupAfter(room, at, event) : at.chain;
+      const group = groupOf(chain);
+      if (group === undefined) continue;
+      const key = event.stateKey === undefined ? undefined : stateKeyOf(event.type, event.stateKey);
+      rejudged.set(event.eventId, {
+        event,
+        group,
+        rejectedReason,
+        wasRejected: entry.rejectedReason !== undefined,
+        replacesState: key === undefined ? undefined : at.idAt(key),
+      });
+      last = group === groupOf(at.chain) ? { group, state: at } : undefined;
+    }
+    this.#placeExtremities(room, inOrder, stored);
+    const group = room.groupOf(joinEventId);
+    if (room.extremities.size === 0 && group !== undefined)
+      room.extremities.set(joinEventId, { depth: join.event.depth, group });
+    await this.contexts.resolveAnew(room);
+    return true;
+  }
+
+  async #judge(room: WorkingRoom, event: RoomEvent, before: StateBefore): Promise<string | undefined> {
+    const auth = await this.events.many(restsUpon(event));
+    const { verdict } = judgeByOwnAuth(event, (id) => {
+      const known = auth.get(id);
+      const anew = room.rejudged?.get(id);
+      return known && anew ? { event: known.event, rejectedReason: anew.rejectedReason } : known;
+    });
+    if (!verdict.allowed) return verdict.reason;
+    const state: AuthState = await this.builder.authState(room, before, authTypesFor(event, room.rules));
+    const byState = checkAuth(event, state);
+    return byState.allowed ? undefined : byState.reason;
+  }
+
+  /** The forward extremities are those accepted events that no accepted one follows upon, be it by way of others. */
+  #placeExtremities(room: WorkingRoom, inOrder: readonly RoomEvent[], stored: ReadonlyMap<string, StoredEvent>): void {
+    room.extremities.clear();
+    // Behind an event that does not count: what it follows upon.
+    const through = new Map<string, readonly string[]>();
+    for (const event of inOrder) {
+      const entry = stored.get(event.eventId)!;
+      const anew = room.rejudged?.get(event.eventId);
+      const group = room.groupOf(event.eventId);
+      const prevs = [...new Set(event.prevEventIds.flatMap((id) => through.get(id) ?? [id]))];
+      const isRejected = anew ? anew.rejectedReason !== undefined : entry.rejectedReason !== undefined;
+      if (isRejected || entry.softFailed || group === undefined) {
+        through.set(event.eventId, prevs);
+        continue;
+      }
+      for (const id of prevs) room.extremities.delete(id);
+      // What lies in the past is no end of the room.
+      if (entry.streamOrdering > 0) room.extremities.set(event.eventId, { depth: event.depth, group });
+    }
+  }
+}

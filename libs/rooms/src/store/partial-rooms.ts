@@ -1,0 +1,140 @@
+import { Injectable, type OnModuleInit } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import { MatrixError } from '@rookery/matrix-types';
+import { Clock, Config } from '@rookery/platform';
+import { RoomHooks } from '../hooks.js';
+import {
+  type PartialJoin,
+  selectCompletions,
+  selectLastCompletion,
+  selectPartialRooms,
+  selectPartialServers,
+} from './partial-rooms.query.js';
+
+/** A room whose state has not arrived yet. */
+export interface PartialRoom {
+  readonly roomId: string;
+  /** The event with which this server came in. */
+  readonly joinEventId: string;
+  /** Whom to ask first. */
+  readonly via: string;
+  /** Other servers that were in the room before: with those of the members that are known, who is told of news. */
+  readonly servers: ReadonlySet<string>;
+}
+
+/** How long a request waits for a room's state; milliseconds. */
+const patienceMs = 10 * 60_000;
+
+/**
+ * The rooms that were joined before their state was here (MSC3902). Who needs to know all members of such a room waits for
+ * {@link whole}; who has only to reach its servers takes {@link PartialRoom.servers} with those it knows.
+ */
+@Injectable()
+export class PartialRooms implements OnModuleInit {
+  readonly #rooms = new Map<string, PartialRoom>();
+  readonly #waiting = new Map<string, Set<() => void>>();
+  readonly #began = new Set<(room: PartialRoom) => void>();
+  /** The last position of the events at which the state of any room became whole. */
+  #lastCompletion = 0;
+
+  constructor(
+    private readonly database: Database,
+    private readonly clock: Clock,
+    private readonly config: Config,
+    private readonly hooks: RoomHooks,
+  ) {}
+
+  async onModuleInit(): Promise<void> {
+    this.hooks.subscribe({
+      onRoomPurged: (tx, roomId) => {
+        tx.unlessRolledBack(() => this.end(roomId));
+        return Promise.resolve();
+      },
+    });
+    this.#lastCompletion = await selectLastCompletion(this.database);
+    const servers = Map.groupBy(await selectPartialServers(this.database), (row) => row.room_id);
+    for (const row of await selectPartialRooms(this.database)) {
+      const names = (servers.get(row.room_id) ?? []).map((server) => server.server_name);
+      this.#keep(row.room_id, row.join_event_id ?? '', { via: row.joined_via ?? '', servers: names });
+    }
+  }
+
+  /** Whether there is any such room: without, nothing has to be looked up. */
+  get hasAny(): boolean {
+    return this.#rooms.size > 0;
+  }
+
+  get all(): readonly PartialRoom[] {
+    return [...this.#rooms.values()];
+  }
+
+  get(roomId: string): PartialRoom | undefined {
+    return this.#rooms.get(roomId);
+  }
+
+  has(roomId: string): boolean {
+    return this.#rooms.has(roomId);
+  }
+
+  /** Rooms in which a server is as far as is known, though none of its members may be. */
+  withServer(server: string): string[] {
+    return this.all.filter(({ servers }) => servers.has(server)).map(({ roomId }) => roomId);
+  }
+
+  /** Has somebody told of each room that is joined so from now on. */
+  onBegan(listener: (room: PartialRoom) => void): void {
+    this.#began.add(listener);
+  }
+
+  /**
+   * Waits until all of a room's state is here.
+   * @throws MatrixError 503 `M_UNKNOWN` when that takes too long
+   */
+  async whole(roomId: string, timeoutMs = patienceMs): Promise<void> {
+    if (!this.#rooms.has(roomId)) return;
+    const waiting = this.#waiting.get(roomId) ?? new Set();
+    this.#waiting.set(roomId, waiting);
+    await new Promise<void>((resolve, reject) => {
+      const timer = this.clock.after(timeoutMs, () => {
+        waiting.delete(done);
+        reject(new MatrixError(503, 'M_UNKNOWN', 'The state of the room has not arrived yet'));
+      });
+      const done = (): void => {
+        timer.cancel();
+        resolve();
+      };
+      waiting.add(done);
+    });
+  }
+
+  /**
+   * Those of some rooms whose state became whole after one position of the events and up to another, and where. Costs no query
+   * while none was.
+   */
+  async completed(roomIds: readonly string[], after: number, upTo: number): Promise<ReadonlyMap<string, number>> {
+    if (roomIds.length === 0 || this.#lastCompletion <= after) return new Map();
+    return selectCompletions(this.database, roomIds, after, upTo);
+  }
+
+  /** Told by the persister once a join is durable. */
+  begin(roomId: string, joinEventId: string, join: PartialJoin): PartialRoom {
+    const room = this.#keep(roomId, joinEventId, join);
+    for (const listener of this.#began) listener(room);
+    return room;
+  }
+
+  /** Told once the state of a room is whole at a position, or the room is gone. */
+  end(roomId: string, position?: number): void {
+    this.#rooms.delete(roomId);
+    if (position !== undefined) this.#lastCompletion = Math.max(this.#lastCompletion, position);
+    for (const done of this.#waiting.get(roomId) ?? []) done();
+    this.#waiting.delete(roomId);
+  }
+
+  #keep(roomId: string, joinEventId: string, { via, servers }: PartialJoin): PartialRoom {
+    const others = servers.filter((server) => server !== this.config.serverName);
+    const room = { roomId, joinEventId, via, servers: new Set(others) };
+    this.#rooms.set(roomId, room);
+    return room;
+  }
+}
