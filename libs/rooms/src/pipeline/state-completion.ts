@@ -1,6 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import type { RoomEvent } from '@rookery/events';
 import { Database } from '@rookery/database';
+import { domainOf } from '@rookery/matrix-types';
 import { type AuthState, authTypesFor, checkAuth, stateKeyOf } from '@rookery/state-res';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { StoredEvent } from '../model/stored-event.js';
@@ -41,6 +42,7 @@ export class StateCompletion {
     if (!join) return false;
     const inOrder = byPrev([...stored.values()].map(({ event }) => event));
     const rejudged = room.rejudge(groups);
+    room.missedServers = [...new Set([...(room.missedServers ?? []), ...unknownServers(room, inOrder)])];
     let last: { readonly group: number; readonly state: StateBefore } | undefined;
     for (const [index, event] of inOrder.entries()) {
       if (index % eventsPerTurn === eventsPerTurn - 1) await nextTurn();
@@ -105,4 +107,12 @@ export class StateCompletion {
       if (entry.streamOrdering > 0) room.extremities.set(event.eventId, { depth: event.depth, group });
     }
   }
+}
+
+/** Other servers whose users came in by some events, whether or not those count, and that nobody named before. */
+function unknownServers({ base }: WorkingRoom, events: readonly RoomEvent[]): string[] {
+  return events
+    .filter(({ type, content }) => type === 'm.room.member' && content['membership'] === 'join')
+    .map(({ stateKey = '' }) => domainOf(stateKey))
+    .filter((server) => server !== base.serverName && !base.partialServers?.has(server));
 }
