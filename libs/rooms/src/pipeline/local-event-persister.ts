@@ -52,13 +52,6 @@ class RoomMovedOn extends MatrixError {
   }
 }
 
-/** The state that another server told is none in which the room's own join stands. */
-class StateRefused extends MatrixError {
-  constructor() {
-    super(400, 'M_BAD_STATE', 'The join does not stand in the state of the room');
-  }
-}
-
 /** The persister of the process that writes a room's events. */
 @Injectable()
 export class LocalEventPersister extends EventPersister {
@@ -297,9 +290,11 @@ export class LocalEventPersister extends EventPersister {
           room.missedServers = missedIn(room, given.state);
           const before = await this.contexts.given(room, accepted);
           if (await this.remote.completion.restage(room, joinEventId, before)) return () => resolve(true);
-          throw new StateRefused();
+          // Nothing of it is written.
+          room.rejudged = undefined;
+          return () => resolve(false);
         },
-        reject: (error) => (error instanceof StateRefused ? resolve(false) : reject(error)),
+        reject,
       });
     });
   }

@@ -41,8 +41,24 @@ export class StateCompletion {
     const join = stored.get(joinEventId);
     if (!join) return false;
     const inOrder = byPrev([...stored.values()].map(({ event }) => event));
-    const rejudged = room.rejudge(groups);
+    room.rejudge(groups);
     room.missedServers = [...new Set([...(room.missedServers ?? []), ...unknownServers(room, inOrder)])];
+    if (!(await this.#rejudge(room, inOrder, stored, { joinEventId, before }))) return false;
+    this.#placeExtremities(room, inOrder, stored);
+    const group = room.groupOf(joinEventId);
+    if (room.extremities.size === 0 && group !== undefined)
+      room.extremities.set(joinEventId, { depth: join.event.depth, group });
+    await this.contexts.resolveAnew(room);
+    return true;
+  }
+
+  /** @returns whether the join stands */
+  async #rejudge(
+    room: WorkingRoom,
+    inOrder: readonly RoomEvent[],
+    stored: ReadonlyMap<string, StoredEvent>,
+    { joinEventId, before }: { readonly joinEventId: string; readonly before: StateBefore },
+  ): Promise<boolean> {
     let last: { readonly group: number; readonly state: StateBefore } | undefined;
     for (const [index, event] of inOrder.entries()) {
       if (index % eventsPerTurn === eventsPerTurn - 1) await nextTurn();
@@ -57,7 +73,7 @@ export class StateCompletion {
       const group = groupOf(chain);
       if (group === undefined) continue;
       const key = event.stateKey === undefined ? undefined : stateKeyOf(event.type, event.stateKey);
-      rejudged.set(event.eventId, {
+      room.rejudged?.set(event.eventId, {
         event,
         group,
         rejectedReason,
@@ -66,11 +82,6 @@ export class StateCompletion {
       });
       last = group === groupOf(at.chain) ? { group, state: at } : undefined;
     }
-    this.#placeExtremities(room, inOrder, stored);
-    const group = room.groupOf(joinEventId);
-    if (room.extremities.size === 0 && group !== undefined)
-      room.extremities.set(joinEventId, { depth: join.event.depth, group });
-    await this.contexts.resolveAnew(room);
     return true;
   }
 

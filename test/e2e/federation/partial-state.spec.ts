@@ -1,0 +1,119 @@
+import type { JsonObject } from '@rookery/matrix-types';
+import { eventually, type TestHomeserver, type TestUser } from '@rookery/testing';
+import { databases, ok, say } from '../rooms/rooms-client.js';
+import { ElsewhereRoom } from './elsewhere-room.js';
+import { FederationWorld, type PlayedServer } from './federation-world.js';
+
+type Rooms = { rooms?: { join?: Record<string, { state: { events: JsonObject[] } }> } };
+
+const lazy = encodeURIComponent(JSON.stringify({ room: { state: { lazy_load_members: true } } }));
+const isOther = (room: ElsewhereRoom, pdu: JsonObject): boolean =>
+  pdu['type'] === 'm.room.member' && pdu['state_key'] !== room.creator;
+
+describe.each(databases)('rooms of which not all members are known (%s)', (database) => {
+  let world: FederationWorld;
+  let home: TestHomeserver;
+  let far: PlayedServer;
+  let alice: TestUser;
+
+  beforeAll(async () => {
+    world = await FederationWorld.create();
+    home = await world.homeserver('home.test', { database });
+    far = await world.played('far.test');
+    alice = await home.registerUser('alice');
+  });
+  afterAll(() => world?.stop());
+
+  /** A room with a few members, of which the answer to a join names one; the rest of its state comes once `release` is called. */
+  const crowded = (): { room: ElsewhereRoom; members: string[]; release: () => void; asked: () => number } => {
+    const room = new ElsewhereRoom(far, '11');
+    const members = ['bob', 'dave', 'erin'].map((name) => `@${name}:far.test`);
+    for (const sender of members)
+      room.add({ type: 'm.room.member', stateKey: sender, sender, content: { membership: 'join' } });
+    room.lies.set('send_join', (honest) => ({
+      ...honest,
+      state: (honest['state'] as JsonObject[]).filter((pdu) => !isOther(room, pdu)),
+      members_omitted: true,
+      servers_in_room: [far.name],
+    }));
+    let release = (): void => {};
+    let asked = 0;
+    const released = new Promise<void>((resolve) => (release = resolve));
+    room.lies.set('state_ids', async (honest) => {
+      asked++;
+      await released;
+      return honest;
+    });
+    return { room, members, release, asked: () => asked };
+  };
+  const join = (room: ElsewhereRoom): Promise<unknown> => ok(alice, 'POST', `/join/${room.roomId}?via=${far.name}`, {});
+
+  it('can be used at once, and their members be read when all are there', async () => {
+    const { room, members, release, asked } = crowded();
+    const { next_batch: since } = await ok<{ next_batch: string }>(alice, 'GET', '/sync?timeout=0');
+    const told: JsonObject[] = [];
+    room.lies.set('send', (_, asked) => {
+      told.push(...((JSON.parse(asked.body) as { pdus?: JsonObject[] }).pdus ?? []));
+      return { pdus: {} };
+    });
+    await join(room);
+    await say(alice, room.roomId, 'at once');
+    await eventually(() => told.some(({ content }) => (content as JsonObject)['body'] === 'at once'));
+    await eventually(() => asked() > 0);
+    expect((await ok<Rooms>(alice, 'GET', `/sync?timeout=0&filter=${lazy}`)).rooms?.join).toHaveProperty([room.roomId]);
+    expect((await ok<Rooms>(alice, 'GET', '/sync?timeout=0')).rooms?.join ?? {}).not.toHaveProperty([room.roomId]);
+    let isRead = false;
+    const reading = ok<{ joined: object }>(alice, 'GET', `/rooms/${room.roomId}/joined_members`).finally(
+      () => (isRead = true),
+    );
+    await say(alice, room.roomId, 'still');
+    expect(isRead).toBe(false);
+    release();
+    const everybody = [alice.userId, room.creator, ...members].sort();
+    expect(Object.keys((await reading).joined).sort()).toEqual(everybody);
+    const synced = await ok<Rooms>(alice, 'GET', `/sync?timeout=0&since=${since}`);
+    const state = synced.rooms?.join?.[room.roomId]?.state.events ?? [];
+    expect(state.flatMap((event) => (event['type'] === 'm.room.member' ? [event['state_key']] : [])).sort()).toEqual(
+      expect.arrayContaining([room.creator, ...members].sort()),
+    );
+  });
+
+  it('are judged once more when all is known', async () => {
+    const { room, members, release } = crowded();
+    const [bob = '', dave = ''] = members;
+    const joined = [...room.state.values()].find(({ stateKey }) => stateKey === bob)!;
+    room.add({ type: 'm.room.member', stateKey: bob, sender: bob, content: { membership: 'leave' } });
+    await join(room);
+    const authOf = (sender: string): string[] =>
+      [...room.state.values()]
+        .filter(
+          ({ type, stateKey }) => type === 'm.room.create' || type === 'm.room.power_levels' || stateKey === sender,
+        )
+        .map(({ eventId }) => eventId);
+    // Somebody who has left says something as if they had not; nobody here can tell yet.
+    const wrong = room.make({
+      type: 'm.room.message',
+      sender: bob,
+      content: { msgtype: 'm.text', body: 'still here' },
+      auth: [...authOf('nobody'), joined.eventId],
+    });
+    const right = room.make({
+      type: 'm.room.message',
+      sender: dave,
+      content: { msgtype: 'm.text', body: 'hello' },
+      auth: authOf(dave),
+    });
+    await far.request(home, 'PUT', `/_matrix/federation/v1/send/${Date.now()}`, {
+      origin: far.name,
+      origin_server_ts: Date.now(),
+      pdus: [wrong.pdu, right.pdu],
+    });
+    const statusOf = async ({ eventId }: { eventId: string }): Promise<number> =>
+      (await alice.request('GET', `/rooms/${room.roomId}/event/${encodeURIComponent(eventId)}`)).status;
+    await eventually(async () => (await statusOf(right)) === 200);
+    expect(await statusOf(wrong)).toBe(200);
+    release();
+    await ok(alice, 'GET', `/rooms/${room.roomId}/members`);
+    expect([await statusOf(wrong), await statusOf(right)]).toEqual([404, 200]);
+  });
+});
