@@ -129,7 +129,8 @@ export class MembershipHandshake {
       timeoutMs: this.#timeoutMs(kind) * (isJoin ? joinPatience : 1),
       silenceMs: this.#timeoutMs(kind),
     } as const;
-    const omits = mayOmit && this.config.get('experimental.faster_joins');
+    // Which rooms are known in part is told to no other process.
+    const omits = mayOmit && this.config.get('experimental.faster_joins') && !this.config.get('redis.enabled');
     const path = federationPath`/${event.roomId}/${event.eventId}`;
     const latest = kind === 'knock' ? 'v1' : 'v2';
     try {
