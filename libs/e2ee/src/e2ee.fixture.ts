@@ -13,6 +13,7 @@ import {
   Config,
   Ids,
   Logger,
+  Metrics,
   type Requester,
   SilentLogger,
   SystemIds,
@@ -64,6 +65,7 @@ export async function buildE2ee(parts: E2eeFixtureParts): Promise<E2eeFixture> {
     { provide: Ids, useValue: new SystemIds() },
     { provide: Config, useValue: config },
     { provide: Logger, useValue: new SilentLogger() },
+    { provide: Metrics, useValue: new Metrics('example.org') },
     {
       provide: RateLimiter,
       useValue: new LeakyBucketRateLimiter(parts.clock, (name) => limits[name] ?? { perSecond: 1e6, burstCount: 1e6 }),

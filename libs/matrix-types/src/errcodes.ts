@@ -72,6 +72,7 @@ export type Errcode =
   | 'M_URL_NOT_SET'
   | 'M_USER_DEACTIVATED'
   | 'M_USER_IN_USE'
+  | 'M_USER_LIMIT_EXCEEDED'
   | 'M_USER_LOCKED'
   | 'M_USER_SUSPENDED'
   | 'M_WEAK_PASSWORD'

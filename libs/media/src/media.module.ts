@@ -7,6 +7,7 @@ import { DownloadController } from './http/download.controller.js';
 import { PreviewController } from './http/preview.controller.js';
 import { ThumbnailController } from './http/thumbnail.controller.js';
 import { UploadController } from './http/upload.controller.js';
+import { UploadLimitController } from './http/upload-limit.controller.js';
 import { MediaModerationModule } from './moderation/moderation.module.js';
 import { PreviewsModule } from './previews/previews.module.js';
 import { MediaStorageModule } from './storage/storage.module.js';
@@ -33,7 +34,14 @@ export class MediaModule {}
 /** The media repository's part of the client API. */
 @Module({
   imports: [UsersModule, MediaModule],
-  controllers: [UploadController, DownloadController, ThumbnailController, PreviewController, MediaConfigController],
+  controllers: [
+    UploadController,
+    UploadLimitController,
+    DownloadController,
+    ThumbnailController,
+    PreviewController,
+    MediaConfigController,
+  ],
 })
 export class MediaHttpModule {}
 

@@ -50,4 +50,8 @@ export interface MediaStorageProvider {
 export interface MediaUploadLimit {
   readonly maxBytes: number;
   readonly timePeriodMs: number;
+  /** Page that tells users more; the server's own when absent. */
+  readonly infoUri?: string | undefined;
+  /** Whether users can have a higher limit. */
+  readonly canUpgrade?: boolean | undefined;
 }

@@ -24,6 +24,38 @@ describe('settings of media', () => {
     expect(await call(homeserver, 'GET', elsewhere)).toMatchObject({ status: 404, body: { errcode: 'M_NOT_FOUND' } });
   });
 
+  it('limits of uploads by period say where to read about them', async () => {
+    const own = { time_period: '1h', max_size: 10 };
+    const named = { time_period: '1d', max_size: 15, info_uri: 'https://example.org/more', can_upgrade: true };
+    await start({ media_upload_limits: [own, named], public_baseurl: 'https://hs.example.org' });
+    const alice = await homeserver.registerUser('alice');
+    const send = (bytes: number): ReturnType<typeof call> =>
+      call(homeserver, 'POST', '/_matrix/media/v3/upload', { token: alice.accessToken, bytes: 'x'.repeat(bytes) });
+    const refused = await send(11);
+    expect([refused.status, refused.body]).toEqual([
+      403,
+      {
+        errcode: 'M_USER_LIMIT_EXCEEDED',
+        error: expect.any(String),
+        info_uri: 'https://hs.example.org/_synapse/client/media_upload_limit_exceeded',
+      },
+    ]);
+    const page = await call(homeserver, 'GET', '/_synapse/client/media_upload_limit_exceeded');
+    expect(page.status).toBe(200);
+    expect(page.headers.get('content-type')).toContain('text/html');
+    expect(page.bytes.toString()).toContain('Upload limit reached');
+    await homeserver.stop();
+    await start({ media_upload_limits: [named] });
+    const bob = await homeserver.registerUser('bob');
+    const bytes = 'x'.repeat(16);
+    expect(await call(homeserver, 'POST', '/_matrix/media/v3/upload', { token: bob.accessToken, bytes })).toMatchObject(
+      {
+        status: 403,
+        body: { errcode: 'M_USER_LIMIT_EXCEEDED', info_uri: 'https://example.org/more', can_upgrade: true },
+      },
+    );
+  });
+
   it('a server without a media repository has none of its endpoints', async () => {
     await start({ enable_media_repo: false });
     const alice = await homeserver.registerUser('alice');

@@ -133,10 +133,12 @@ eachDatabase('device keys and lists', (open) => {
     expect(await asleep).toBe('timeout');
   });
 
-  it('tells of renamed and deleted devices that have keys, and of no others', async () => {
+  it('tells of renamed devices, and of deleted ones that have keys', async () => {
     await upload(alice);
-    const since = position();
+    const before = position();
     await fixture.get(DeviceService).rename(alice, 'LAPTOP', 'No keys yet');
+    expect(await news(bob, [roomId], before)).toEqual({ changed: [alice], left: [] });
+    const since = position();
     await fixture.get(DeviceService).delete(alice, ['LAPTOP']);
     await fixture.login(alice, 'TABLET');
     expect(await news(bob, [roomId], since)).toEqual(nothing);

@@ -100,15 +100,16 @@ export class Downloads {
       this.#mayShow(found, download);
       if (found.sizeBytes !== undefined) return found;
     }
-    return this.#fetch(download);
+    return this.#fetch(download, true);
   }
 
-  async #fetch(download: DownloadRequest): Promise<Media> {
+  /** @param isNew nothing of it was here; otherwise it is fetched whatever is */
+  async #fetch(download: DownloadRequest, isNew = false): Promise<Media> {
     if (download.allowRemote === false) throw notFound();
     // What would be kept for logged-in users only is not fetched for others.
     if (!download.authenticated && this.config.get('enable_authenticated_media')) throw notFound();
     const { server: origin, mediaId, timeoutMs, ip } = download;
-    const fetched = await this.remote.fetch({ origin, mediaId, timeoutMs, ip });
+    const fetched = await this.remote.fetch({ origin, mediaId, timeoutMs, ip, isNew });
     this.#mayShow(fetched, download);
     return fetched;
   }

@@ -21,6 +21,8 @@ export interface RemoteDownload {
   readonly timeoutMs: number;
   /** Address of the client, whose share of the downloads it is. */
   readonly ip: string;
+  /** The client found nothing of it here; what another one has fetched since is good. */
+  readonly isNew: boolean;
 }
 
 const limiterName = 'remote_media_download';
@@ -84,6 +86,8 @@ export class RemoteMedia {
   }
 
   async #fetch(download: RemoteDownload): Promise<Media> {
+    const kept = download.isNew ? await findMedia(this.database, download) : undefined;
+    if (kept?.sizeBytes !== undefined) return kept;
     const maxBytes = this.config.get('max_upload_size');
     const file = await this.#ask(download, maxBytes);
     const tooLarge = (): MatrixError => new MatrixError(502, 'M_TOO_LARGE', 'The file is too large for this server');

@@ -1,10 +1,14 @@
 import { Injectable } from '@nestjs/common';
 import { Database, type Db } from '@rookery/database';
+import { ownUrl } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import type { MediaUploadLimit } from '@rookery/module-api';
 import { assertAllowed, callbackContext, ModuleDispatcher } from '@rookery/module-host';
 import { Clock, Config, type Requester } from '@rookery/platform';
 import { uploadedBytes } from '../records/media.query.js';
+
+/** Path of the page that says what a limit is, where the settings name no other. */
+export const uploadLimitPage = '/_synapse/client/media_upload_limit_exceeded';
 
 /** How much a user may upload: per file, and in a period. */
 @Injectable()
@@ -28,7 +32,7 @@ export class UploadLimits {
 
   /**
    * Whether a user may upload a file of this size now.
-   * @throws MatrixError 413 `M_TOO_LARGE`, 400 `M_RESOURCE_LIMIT_EXCEEDED`, and what a module refuses with
+   * @throws MatrixError 413 `M_TOO_LARGE`, 403 `M_USER_LIMIT_EXCEEDED`, and what a module refuses with
    */
   async check(requester: Requester, sizeBytes: number): Promise<void> {
     if (sizeBytes > this.maxBytes) throw this.tooLarge();
@@ -51,10 +55,18 @@ export class UploadLimits {
     }
     return this.config
       .get('media_upload_limits')
-      .map(({ time_period: timePeriodMs, max_size: maxBytes }) => ({ maxBytes, timePeriodMs }));
+      .map(({ time_period: timePeriodMs, max_size: maxBytes, info_uri: infoUri, can_upgrade: canUpgrade }) => ({
+        maxBytes,
+        timePeriodMs,
+        infoUri,
+        canUpgrade,
+      }));
   }
 
-  /** @throws MatrixError 400 `M_RESOURCE_LIMIT_EXCEEDED`; modules are told */
+  /**
+   * @throws MatrixError 403 `M_USER_LIMIT_EXCEEDED`, with the address of a page that says more; modules are told
+   * @spec client-server-api#post_matrixmediav3upload
+   */
   async checkPeriods(
     requester: Requester,
     sizeBytes: number,
@@ -80,6 +92,9 @@ export class UploadLimits {
       sent[index] ?? 0,
       sizeBytes,
     );
-    throw new MatrixError(400, 'M_RESOURCE_LIMIT_EXCEEDED', 'You have uploaded as much as you may for now');
+    throw new MatrixError(403, 'M_USER_LIMIT_EXCEEDED', 'You have uploaded as much as you may for now', {
+      info_uri: limit.infoUri ?? ownUrl(this.config, uploadLimitPage.slice(1)),
+      ...(limit.canUpgrade && { can_upgrade: true }),
+    });
   }
 }

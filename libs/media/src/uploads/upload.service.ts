@@ -49,7 +49,7 @@ export class UploadService {
   /**
    * Stores a file.
    * @returns its `mxc:` URI
-   * @throws MatrixError 413 `M_TOO_LARGE`, 400 `M_RESOURCE_LIMIT_EXCEEDED`, 429 `M_LIMIT_EXCEEDED`, 408 `M_UNKNOWN` for a
+   * @throws MatrixError 413 `M_TOO_LARGE`, 403 `M_USER_LIMIT_EXCEEDED`, 429 `M_LIMIT_EXCEEDED`, 408 `M_UNKNOWN` for a
    *   body that trickles, and what a module refuses with
    */
   async upload(requester: Requester, file: IncomingFile): Promise<string> {

@@ -31,11 +31,11 @@ eachDatabase('uploads', (open) => {
     });
     const upload = (size: number): Promise<unknown> => media.upload('x'.repeat(size), 'text/plain');
     await upload(60);
-    await expect(upload(41)).rejects.toMatchObject({ status: 400, errcode: 'M_RESOURCE_LIMIT_EXCEEDED' });
+    await expect(upload(41)).rejects.toMatchObject({ status: 403, errcode: 'M_USER_LIMIT_EXCEEDED' });
     await upload(40);
     await media.upload('x'.repeat(100), 'text/plain', '@bob:example.org');
     await clock.advance(3_600_001);
-    await expect(upload(51)).rejects.toMatchObject({ status: 400 });
+    await expect(upload(51)).rejects.toMatchObject({ status: 403 });
     await upload(50);
     await clock.advance(86_400_001);
     await upload(100);
@@ -60,7 +60,7 @@ eachDatabase('uploads', (open) => {
       uploads.fill(alice, 'example.org', mediaId, file(Readable.from([Buffer.alloc(40)]), 40));
     await fill(ids[0]!);
     await fill(ids[1]!);
-    await expect(fill(ids[2]!)).rejects.toMatchObject({ status: 400, errcode: 'M_RESOURCE_LIMIT_EXCEEDED' });
+    await expect(fill(ids[2]!)).rejects.toMatchObject({ status: 403, errcode: 'M_USER_LIMIT_EXCEEDED' });
   });
 
   it('to a reserved id never take the place of one that came first', async () => {

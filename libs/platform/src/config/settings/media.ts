@@ -48,6 +48,8 @@ export const mediaSettings = {
       k.object({
         time_period: k.need(k.duration, 'Period.'),
         max_size: k.need(k.size, 'Bytes that a user may upload in it.'),
+        info_uri: k.maybe(k.httpUrl, 'Page that tells users more; the server’s own when unset.'),
+        can_upgrade: k.maybe(k.flag, 'Whether users can have a higher limit, for example for money.'),
       }),
     ),
     [],
