@@ -38,6 +38,7 @@ describe('the logger', () => {
         msg: 'Failed',
       },
     ]);
+    expect(lines[0]!.match(/"logger"/g)).toHaveLength(1);
   });
 
   it('carries the request id through awaits, and to nobody else', async () => {

@@ -58,6 +58,8 @@ const serializers = {
       : undefined,
 };
 
+const none: LogFields = Object.freeze({});
+
 /** A {@link Logger} over pino. Children share its destination. */
 export class PinoLogger extends Logger {
   private constructor(
@@ -66,6 +68,9 @@ export class PinoLogger extends Logger {
     private readonly name: string,
     private readonly levels: Levels,
     private readonly family: Set<WeakRef<PinoLogger>>,
+    /** What {@link child} starts from: the library would write a field of a child's child twice. */
+    private readonly root: Pino = pino,
+    private readonly fields: LogFields = none,
   ) {
     super();
     pino.level = levelOf(name, levels);
@@ -118,7 +123,8 @@ export class PinoLogger extends Logger {
   }
   child(name: string, fields: LogFields = none): PinoLogger {
     const full = this.name === '' ? name : `${this.name}.${name}`;
-    return new PinoLogger(this.pino.child({ ...fields, logger: full }), full, this.levels, this.family);
+    const all = { ...this.fields, ...fields };
+    return new PinoLogger(this.root.child({ ...all, logger: full }), full, this.levels, this.family, this.root, all);
   }
 
   /** Changes the levels of this logger and of all that share its destination. */
@@ -132,8 +138,6 @@ export class PinoLogger extends Logger {
     }
   }
 }
-
-const none: LogFields = Object.freeze({});
 
 /** The level of the longest part of the name that has one. */
 function levelOf(name: string, levels: Levels): LogLevel {
