@@ -355,7 +355,7 @@ describe.each(['sqlite', 'postgres'] as const)('callbacks fire (%s)', (kind) => 
     expect(await upload('x')).toMatchObject({ status: 413, body: { errcode: 'M_TOO_LARGE' } });
     probe.answers = { getMediaUploadLimitsForUser: () => [{ maxBytes: 20, timePeriodMs: 3_600_000 }] };
     expect((await upload('0123456789')).status).toBe(200);
-    expect(await upload('0123456789')).toMatchObject({ status: 400, body: { errcode: 'M_RESOURCE_LIMIT_EXCEEDED' } });
+    expect(await upload('0123456789')).toMatchObject({ status: 403, body: { errcode: 'M_USER_LIMIT_EXCEEDED' } });
     expect(last('onMediaUploadLimitExceeded').args).toEqual([
       ann.userId,
       { maxBytes: 20, timePeriodMs: 3_600_000 },
