@@ -48,6 +48,7 @@ export {
   type CallbackKind,
   type CallbackName,
   callbackTable,
+  registrationMethods,
   type NamesOfKind,
 } from './callbacks/table.js';
 export type {

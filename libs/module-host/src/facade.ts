@@ -1,9 +1,10 @@
-import type {
-  CallbackCategories,
-  CallbackCategory,
-  ModuleApi,
-  RegistrationApi,
-  ScheduledCall,
+import {
+  type CallbackCategories,
+  type CallbackCategory,
+  type ModuleApi,
+  type RegistrationApi,
+  registrationMethods,
+  type ScheduledCall,
 } from '@rookery/module-api';
 import type { Clock, Metrics } from '@rookery/platform';
 import type { ModuleCaches } from './caches.js';
@@ -11,7 +12,7 @@ import { type ModuleCapabilities, type ScopedName, type SharedCapabilities, shar
 import type { EventChains } from './event-chains.js';
 import type { LoadedModule } from './loader.js';
 import { runAsServer } from './owner.js';
-import { type ModuleRegistry, registrationMethods } from './registry.js';
+import type { ModuleRegistry } from './registry.js';
 import type { ModuleScope } from './scope.js';
 import { metricsOf } from './module-metrics.js';
 import { federationOf, logOf, schedulerOf, storeOf } from './scoped-services.js';

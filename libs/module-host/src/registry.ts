@@ -5,6 +5,7 @@ import {
   type CallbackInfo,
   type CallbackName,
   callbackTable,
+  registrationMethods,
   type IdentityProvider,
   type MediaStorageProvider,
   type OidcMappingProvider,
@@ -106,20 +107,6 @@ export const EMPTY_REGISTRY: SealedRegistry = Object.freeze({
 });
 
 const table: Readonly<Record<CallbackName, CallbackInfo>> = callbackTable;
-
-/** Registration methods of the module API by category. */
-export const registrationMethods = {
-  spamChecker: 'registerSpamCheckerCallbacks',
-  thirdPartyRules: 'registerThirdPartyRulesCallbacks',
-  passwordAuthProvider: 'registerPasswordAuthProviderCallbacks',
-  accountValidity: 'registerAccountValidityCallbacks',
-  presenceRouter: 'registerPresenceRouterCallbacks',
-  accountData: 'registerAccountDataCallbacks',
-  unsignedFields: 'registerAddExtraFieldsToUnsignedClientEventCallbacks',
-  mediaRepository: 'registerMediaRepositoryCallbacks',
-  ratelimit: 'registerRatelimitCallbacks',
-  backgroundUpdateController: 'registerBackgroundUpdateControllerCallbacks',
-} as const satisfies Record<CallbackCategory, string>;
 
 /** Time budget of a call where neither the module's entry nor {@link slow} says otherwise. */
 const timeLimitMs = 5_000;

@@ -7,6 +7,7 @@ import {
   callbackTable,
   type ModuleApi,
   type ModuleEvent,
+  registrationMethods,
   type RoomStateView,
 } from '@rookery/module-api';
 import { type Declared, declarationsOf, type MethodCallback } from './callbacks.js';
@@ -20,20 +21,6 @@ interface Found {
 }
 
 type NewEventHandler = (event: ModuleEvent, state: RoomStateView, context: CallbackContext) => unknown;
-
-/** How the callbacks of a category are registered. */
-const methods = {
-  spamChecker: 'registerSpamCheckerCallbacks',
-  thirdPartyRules: 'registerThirdPartyRulesCallbacks',
-  passwordAuthProvider: 'registerPasswordAuthProviderCallbacks',
-  accountValidity: 'registerAccountValidityCallbacks',
-  presenceRouter: 'registerPresenceRouterCallbacks',
-  accountData: 'registerAccountDataCallbacks',
-  unsignedFields: 'registerAddExtraFieldsToUnsignedClientEventCallbacks',
-  mediaRepository: 'registerMediaRepositoryCallbacks',
-  ratelimit: 'registerRatelimitCallbacks',
-  backgroundUpdateController: 'registerBackgroundUpdateControllerCallbacks',
-} as const satisfies Record<CallbackCategory, keyof ModuleApi>;
 
 /**
  * Registers every method of an application's providers and controllers that carries one of the decorators.
@@ -68,7 +55,7 @@ export function registerHandlers(container: ModulesContainer, api: ModuleApi, te
   for (const [name, handlers] of callbacks) inCategory(callbackTable[name].category)[name] = one(name, handlers);
   if (checkers.length > 0) inCategory('passwordAuthProvider')['authCheckers'] = checkers;
   for (const [category, given] of categories) {
-    (api[methods[category]] as (given: CallbackCategories[CallbackCategory]) => void)(given);
+    (api[registrationMethods[category]] as (given: CallbackCategories[CallbackCategory]) => void)(given);
   }
 }
 

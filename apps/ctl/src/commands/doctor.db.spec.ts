@@ -98,11 +98,11 @@ eachDatabase('rookery doctor', (open, kind) => {
     );
     const { code, out } = await doctor('--json');
     expect(code).toBe(1);
-    const results = JSON.parse(out) as { name: string; findings: { level: string; text: string; todo?: string }[] }[];
+    const results = JSON.parse(out) as { name: string; findings: { level: string; text: string; remedy?: string }[] }[];
     const of = (name: string) => results.find((result) => result.name === name)?.findings[0];
     expect(of('settings')).toMatchObject({ level: 'warning', text: expect.stringContaining('enable_serach') });
     expect(of('certificates')).toMatchObject({ level: 'error', text: expect.stringContaining('no.pem') });
-    expect(of('proxy')).toMatchObject({ level: 'error', todo: expect.stringContaining('x_forwarded: true') });
+    expect(of('proxy')).toMatchObject({ level: 'error', remedy: expect.stringContaining('x_forwarded: true') });
   });
 });
 

@@ -67,16 +67,16 @@ async function found(check: Check, config: Config, files: readonly string[]): Pr
   try {
     return await check.run(config, files);
   } catch (reason) {
-    const [text = '', ...todo] = (reason as Error).message.split('\n');
-    return [error(text, todo.length > 0 ? todo.join(' ') : undefined)];
+    const [text = '', ...remedy] = (reason as Error).message.split('\n');
+    return [error(text, remedy.length > 0 ? remedy.join(' ') : undefined)];
   }
 }
 
 function show(name: string, findings: readonly Finding[], terminal: Terminal): void {
   const marks = { ok: 'ok     ', warning: 'warning', error: 'WRONG  ' };
-  for (const { level, text, todo } of findings) {
+  for (const { level, text, remedy } of findings) {
     terminal.out(`${marks[level]} ${name}: ${text}`);
-    if (todo !== undefined) terminal.out(`        ${todo}`);
+    if (remedy !== undefined) terminal.out(`        ${remedy}`);
   }
 }
 

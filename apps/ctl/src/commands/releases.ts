@@ -92,13 +92,13 @@ function show({ version, changes, schema }: Release, terminal: Terminal): void {
 }
 
 function describe(
-  { kind, about, what, todo, here }: Change,
+  { kind, about, what, remedy, here }: Change,
   terminal: Terminal,
   where: ReturnType<typeof concerns> = [],
 ): void {
   terminal.out(`  [${kind}] ${about}`);
   terminal.out(`      ${what}`);
   for (const { setting, file, line } of where) terminal.out(`      at ${file}:${line}: ${setting}`);
-  if (todo !== undefined) terminal.out(`      to do: ${todo}`);
+  if (remedy !== undefined) terminal.out(`      to do: ${remedy}`);
   if (here !== undefined) terminal.out(`      here: ${here}`);
 }

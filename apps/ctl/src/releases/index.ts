@@ -64,6 +64,6 @@ export function concerns(
 }
 
 /** A change as text: what, what to do, and how it is here. */
-export function textOf({ what, todo, here }: Change): string {
-  return [what, todo && `To do: ${todo}`, here && `Here: ${here}`].filter(Boolean).join(' ');
+export function textOf({ what, remedy, here }: Change): string {
+  return [what, remedy && `To do: ${remedy}`, here && `Here: ${here}`].filter(Boolean).join(' ');
 }

@@ -18,7 +18,7 @@ export interface Change {
   /** What is different. */
   readonly what: string;
   /** What to do; nothing when there is nothing. */
-  readonly todo?: string;
+  readonly remedy?: string;
   /** How it is here, where that differs from the servers of this family. */
   readonly here?: string;
   /** Whom it concerns; everybody unless told. */
@@ -36,7 +36,7 @@ export interface Release {
   readonly schema?: { readonly version: number; readonly servedFrom: number };
 }
 
-type More = Pick<Change, 'todo' | 'here' | 'concerns' | 'query'>;
+type More = Pick<Change, 'remedy' | 'here' | 'concerns' | 'query'>;
 
 /** A change, written short. */
 export const change = (kind: ChangeKind, about: string, what: string, more: More = {}): Change => ({

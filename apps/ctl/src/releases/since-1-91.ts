@@ -48,7 +48,7 @@ export const since191: readonly Release[] = [
     version: '1.94',
     changes: [
       change('endpoint', 'GET /_synapse/admin/v1/server_version', 'The answer has no python_version any more.', {
-        todo: 'Look into tools that read it.',
+        remedy: 'Look into tools that read it.',
       }),
     ],
   },
@@ -104,7 +104,7 @@ export const since191: readonly Release[] = [
         'workers',
         '/_matrix/client/v1/media/, /_matrix/federation/v1/media/',
         'Media workers take these paths; proxies must route them.',
-        { todo: 'Route them.', ...workers },
+        { remedy: 'Route them.', ...workers },
       ),
     ],
   },
@@ -130,7 +130,7 @@ export const since191: readonly Release[] = [
     schema: { version: 88, servedFrom: 84 },
     changes: [
       change('setting', 'experimental_features.msc3886_endpoint', 'Removed.', {
-        todo: 'Remove it.',
+        remedy: 'Remove it.',
         ...given('experimental_features.msc3886_endpoint'),
       }),
       change(
@@ -138,7 +138,7 @@ export const since191: readonly Release[] = [
         'enable_authenticated_media',
         'True by default: new media are shown to logged-in users only. Media stored earlier stay on the old endpoints as well.',
         {
-          todo: 'Set it to false while clients or bridges need the old endpoints.',
+          remedy: 'Set it to false while clients or bridges need the old endpoints.',
           ...missing('enable_authenticated_media'),
         },
       ),
@@ -165,7 +165,7 @@ export const since191: readonly Release[] = [
         'setting',
         'room_list_publication_rules',
         'Unset it denies: only administrators put rooms into the public list.',
-        { todo: 'Write rules where users may.', ...missing('room_list_publication_rules') },
+        { remedy: 'Write rules where users may.', ...missing('room_list_publication_rules') },
       ),
       change('platform', 'Debian repository', 'The key of the Debian repository is renewed.', { here: 'Not ours.' }),
     ],
@@ -180,7 +180,7 @@ export const since191: readonly Release[] = [
     changes: [
       change('platform', 'ICU', 'Bundled; the system library is not needed.'),
       change('behaviour', 'origin', 'New events do not have it any more.', {
-        todo: 'Look into modules and bridges that read it.',
+        remedy: 'Look into modules and bridges that read it.',
       }),
     ],
   },
@@ -192,19 +192,19 @@ export const since191: readonly Release[] = [
         'module',
         'run_as_background_process',
         'The module-level function is deprecated for the method of the module API.',
-        { todo: 'Change the module.', ...modules },
+        { remedy: 'Change the module.', ...modules },
       ),
       change(
         'metrics',
         'origin_server_name, destination_server_name',
         'The labels of the last received and sent PDU times have these names; server_name is the own server.',
-        { todo: 'Change dashboards and rules.', ...holds('enable_metrics', isTrue) },
+        { remedy: 'Change dashboards and rules.', ...holds('enable_metrics', isTrue) },
       ),
       change(
         'setting',
         'matrix_authentication_service',
         'Stable (needs an authentication service of at least 0.20). experimental_features.msc3861 is deprecated.',
-        { todo: 'Move to it.', ...delegated },
+        { remedy: 'Move to it.', ...delegated },
       ),
     ],
   },
@@ -219,7 +219,7 @@ export const since191: readonly Release[] = [
         'endpoint',
         'POST /register by application services',
         'With delegated authentication a registration without inhibit_login: true fails with IO.ELEMENT.MSC4190.M_APPSERVICE_LOGIN_UNSUPPORTED.',
-        { todo: 'Upgrade bridges.', ...delegated },
+        { remedy: 'Upgrade bridges.', ...delegated },
       ),
       change('endpoint', '/sync/e2ee', 'Removed.'),
     ],
@@ -229,7 +229,7 @@ export const since191: readonly Release[] = [
     schema: { version: 92, servedFrom: 84 },
     changes: [
       change('module', 'S3 storage provider', 'Has to be 1.6.0 or newer.', {
-        todo: 'Upgrade it.',
+        remedy: 'Upgrade it.',
         ...given('media_storage_providers'),
       }),
       change('endpoint', 'unstable fallback keys', 'The unstable names of the fields for fallback keys are removed.'),
@@ -287,11 +287,11 @@ export const since191: readonly Release[] = [
     changes: [
       change('platform', 'systemd', 'The extra of this name is removed.', { here: 'Not needed.' }),
       change('module', 'set_displayname(deactivation=…)', 'The argument is deprecated, to be removed in 2027.', {
-        todo: 'Change the module.',
+        remedy: 'Change the module.',
         ...modules,
       }),
       change('behaviour', 'request log', 'Numbers are labelled ru=(…), db=(…).', {
-        todo: 'Look into what reads the log.',
+        remedy: 'Look into what reads the log.',
         ...given('log_config'),
       }),
     ],
@@ -310,7 +310,7 @@ export const since191: readonly Release[] = [
         'workers',
         'stream_writers.quarantined_media_changes',
         'Workers that quarantine media must be named there.',
-        { todo: 'Name them.', ...workers },
+        { remedy: 'Name them.', ...workers },
       ),
     ],
   },
@@ -321,7 +321,7 @@ export const since191: readonly Release[] = [
     schema: { version: 94, servedFrom: 84 },
     changes: [
       change('setting', 'experimental_features.msc3861', 'Refused.', {
-        todo: 'Set up matrix_authentication_service.',
+        remedy: 'Set up matrix_authentication_service.',
         ...given('experimental_features.msc3861'),
       }),
       change(
@@ -340,14 +340,14 @@ export const since191: readonly Release[] = [
         'database',
         'schema',
         'A schema of its own, version 1. Databases of other servers of this family are refused and stay as they are.',
-        { todo: 'Import the old database into an empty one.' },
+        { remedy: 'Import the old database into an empty one.' },
       ),
       change('module', 'modules', 'Modules are npm packages; Python modules do not load.', {
-        todo: 'docs/modules/from-synapse.md says what became of each callback.',
+        remedy: 'docs/modules/from-synapse.md says what became of each callback.',
         ...modules,
       }),
       change('platform', 'Node.js', 'Needs Node.js in place of Python; packages are npm packages.', {
-        todo: 'npm install -g @rookery/homeserver',
+        remedy: 'npm install -g @rookery/homeserver',
       }),
       change('endpoint', 'appservices', 'Application services keep their registration files.', { ...appservices }),
     ],

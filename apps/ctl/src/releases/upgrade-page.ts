@@ -5,8 +5,8 @@ import type { Change } from './register.js';
 export function upgradePage(): string {
   const lines = (changes: readonly Change[]): string[] =>
     changes.map(
-      ({ kind, about, what, todo, here }) =>
-        `- **${kind}** \`${about}\`: ${escaped(what)}${todo === undefined ? '' : ` *To do:* ${escaped(todo)}`}${
+      ({ kind, about, what, remedy, here }) =>
+        `- **${kind}** \`${about}\`: ${escaped(what)}${remedy === undefined ? '' : ` *To do:* ${escaped(remedy)}`}${
           here === undefined ? '' : ` *Here:* ${escaped(here)}`
         }`,
     );

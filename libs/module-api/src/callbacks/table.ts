@@ -293,3 +293,17 @@ export const callbackTable = {
 export type NamesOfKind<Kind extends CallbackKind> = {
   [Name in CallbackName]: (typeof callbackTable)[Name]['kind'] extends Kind ? Name : never;
 }[CallbackName];
+
+/** The methods of {@link ModuleApi} by which callbacks are registered, by category: for bridges to other ways of writing modules. */
+export const registrationMethods = {
+  spamChecker: 'registerSpamCheckerCallbacks',
+  thirdPartyRules: 'registerThirdPartyRulesCallbacks',
+  passwordAuthProvider: 'registerPasswordAuthProviderCallbacks',
+  accountValidity: 'registerAccountValidityCallbacks',
+  presenceRouter: 'registerPresenceRouterCallbacks',
+  accountData: 'registerAccountDataCallbacks',
+  unsignedFields: 'registerAddExtraFieldsToUnsignedClientEventCallbacks',
+  mediaRepository: 'registerMediaRepositoryCallbacks',
+  ratelimit: 'registerRatelimitCallbacks',
+  backgroundUpdateController: 'registerBackgroundUpdateControllerCallbacks',
+} as const satisfies Record<CallbackCategory, string>;

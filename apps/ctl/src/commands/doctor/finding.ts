@@ -6,7 +6,7 @@ export interface Finding {
   /** What is wrong, or right, in a line. */
   readonly text: string;
   /** What to do. */
-  readonly todo?: string;
+  readonly remedy?: string;
 }
 
 /** One thing that is looked at. */
@@ -18,13 +18,13 @@ export interface Check {
 }
 
 export const ok = (text: string): Finding => ({ level: 'ok', text });
-export const warning = (text: string, todo?: string): Finding => ({
+export const warning = (text: string, remedy?: string): Finding => ({
   level: 'warning',
   text,
-  ...(todo !== undefined && { todo }),
+  ...(remedy !== undefined && { remedy }),
 });
-export const error = (text: string, todo?: string): Finding => ({
+export const error = (text: string, remedy?: string): Finding => ({
   level: 'error',
   text,
-  ...(todo !== undefined && { todo }),
+  ...(remedy !== undefined && { remedy }),
 });

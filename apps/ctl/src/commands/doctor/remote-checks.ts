@@ -43,7 +43,7 @@ export const clientCheck: Check = {
     const base = config.isGiven('public_baseurl') ? config.get('public_baseurl')?.replace(/\/$/, '') : undefined;
     if (base === undefined) return [warning('public_baseurl is not set', 'Set it to the address that clients use.')];
     const findings: Finding[] = [];
-    for (const [path, field, todo] of [
+    for (const [path, field, remedy] of [
       [
         `/${config.get('protocol_prefix')}/client/versions`,
         'versions',
@@ -65,11 +65,11 @@ export const clientCheck: Check = {
         findings.push(
           isOurs
             ? ok(`${base}${path} answers`)
-            : error(`${base}${path} answers ${status}, and not as this server would`, todo),
+            : error(`${base}${path} answers ${status}, and not as this server would`, remedy),
         );
         findings.push(...skew(date, base));
       } catch (reason) {
-        findings.push(error(`${base}${path} cannot be reached: ${reasonOf(reason)}`, todo));
+        findings.push(error(`${base}${path} cannot be reached: ${reasonOf(reason)}`, remedy));
       }
     }
     return findings;
