@@ -111,7 +111,7 @@ export class BatchCommitter {
       if (!options.backfilled) this.recent.remember(room, stored);
       this.gaps.note(room.roomId, room.gaps);
       if (options.backfilled) allocation.done();
-      else allocation.commit(this.#news(room, stored, position));
+      else allocation.commit(this.#news(room, stored, batch.moves));
       for (const [index, hook] of hooks.entries()) hook.afterCommit?.(batch, prepared[index]);
       return stored;
     } finally {
@@ -179,8 +179,7 @@ export class BatchCommitter {
     }
   }
 
-  #news(room: WorkingRoom, stored: readonly StoredEvent[], position: number): News<EventKey> {
-    const moves = movesIn(room, stored, position);
+  #news(room: WorkingRoom, stored: readonly StoredEvent[], moves: readonly MemberMove[]): News<EventKey> {
     const member = stored.flatMap(({ event }) => (event.type === 'm.room.member' ? (event.stateKey ?? []) : []));
     // Resolution may choose among events of long ago.
     for (const { userId } of moves) member.push(userId);
