@@ -1,7 +1,7 @@
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { createTestHomeserver, eventually, FakeClock, type TestHomeserver } from '@rookery/testing';
-import { createRoom, databases, join, say } from '../rooms/rooms-client.js';
+import { createRoom, databases, join, ok, say } from '../rooms/rooms-client.js';
 
 /** Takes what servers report. */
 class Collector {
@@ -59,6 +59,13 @@ describe.each(databases)('usage reports (%s)', (database) => {
     await say(bob, roomId, 'two');
     const secret = await createRoom(alice);
     await alice.request('PUT', `/rooms/${secret}/send/m.room.encrypted/1`, { algorithm: 'm.megolm.v1.aes-sha2' });
+    // Who was seen is written every few seconds.
+    for (const user of [alice, bob])
+      await eventually(async () => {
+        await clock.advance(5_000);
+        const { devices } = await ok<{ devices: { last_seen_ts?: number }[] }>(user, 'GET', '/devices');
+        return devices.every(({ last_seen_ts }) => last_seen_ts !== undefined);
+      });
     const report = await reported(1);
     expect(collector.reports[0]).toMatchObject({ method: 'PUT', path: '/push' });
     expect(report).toMatchObject({

@@ -78,6 +78,21 @@ describe.each(databases)('rooms of which not all members are known (%s)', (datab
     );
   });
 
+  it('let others in, and tell their state, a moment later', async () => {
+    const { room, release, asked } = crowded();
+    await join(room);
+    await eventually(() => asked() > 0);
+    const via = await world.played('third.test');
+    const eventId = await say(alice, room.roomId, 'asked for');
+    const make = `/_matrix/federation/v1/make_join/${encodeURIComponent(room.roomId)}/%40tom%3Athird.test?ver=11`;
+    const ids = `/_matrix/federation/v1/state_ids/${encodeURIComponent(room.roomId)}?event_id=${encodeURIComponent(eventId)}`;
+    const answers = Promise.all([via.request(home, 'GET', make), far.request(home, 'GET', ids)]);
+    // Both wait for what this answers.
+    await say(alice, room.roomId, 'meanwhile');
+    release();
+    expect((await answers).map(({ status }) => status)).toEqual([200, 200]);
+  });
+
   it('are judged once more when all is known', async () => {
     const { room, members, release } = crowded();
     const [bob = '', dave = ''] = members;

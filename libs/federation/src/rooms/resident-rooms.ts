@@ -4,6 +4,9 @@ import { MatrixError } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
 import { PartialRooms, RoomServers, RoomStateReader } from '@rookery/rooms';
 
+/** How long a request of another server waits for the members of a room that was just joined; milliseconds. */
+const patienceMs = 5_000;
+
 /** The rooms of this server, as far as another one may ask about them. */
 @Injectable()
 export class ResidentRooms {
@@ -38,18 +41,21 @@ export class ResidentRooms {
     return rules;
   }
 
-  /** Whether not all members of a room are known here yet. */
-  isPartial(roomId: string): boolean {
-    return this.partial.has(roomId);
+  /**
+   * Whether all members of a room are known here. Waits for them for some seconds: a small room has them a moment after it was
+   * joined, and whoever asks then would be sent away for nothing.
+   */
+  async isWhole(roomId: string): Promise<boolean> {
+    return this.partial.arrives(roomId, patienceMs);
   }
 
   /**
    * {@link open}, for what needs all of the room's state.
-   * @throws MatrixError 404 `M_NOT_FOUND` also while that has not arrived
+   * @throws MatrixError 404 `M_NOT_FOUND` also when that has not arrived after some seconds
    */
   async whole(origin: string, roomId: string): Promise<RoomVersionRules> {
     const rules = await this.open(origin, roomId);
-    if (this.isPartial(roomId)) throw MatrixError.notFound('This server does not know all of the room yet');
+    if (!(await this.isWhole(roomId))) throw MatrixError.notFound('This server does not know all of the room yet');
     return rules;
   }
 }

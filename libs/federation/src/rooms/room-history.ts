@@ -55,7 +55,8 @@ export class RoomHistory {
   /** @spec server-server-api#get_matrixfederationv1state_idsroomid */
   async stateAt(origin: string, roomId: string, eventId: string): Promise<StateAt> {
     const stored = await this.#inRoom(origin, roomId, eventId);
-    if (this.rooms.isPartial(roomId)) throw MatrixError.forbidden('This server does not know all of the room yet');
+    if (!(await this.rooms.isWhole(roomId)))
+      throw MatrixError.forbidden('This server does not know all of the room yet');
     const before = stored.outlier ? undefined : await this.state.idsBefore(stored);
     if (!before) throw noEvent();
     const state = [...before.values()];

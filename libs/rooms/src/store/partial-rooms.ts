@@ -90,18 +90,24 @@ export class PartialRooms implements OnModuleInit {
    * Waits until all of a room's state is here.
    * @throws MatrixError 503 `M_UNKNOWN` when that takes too long
    */
-  async whole(roomId: string, timeoutMs = patienceMs): Promise<void> {
-    if (!this.#rooms.has(roomId)) return;
+  async whole(roomId: string): Promise<void> {
+    if (!(await this.arrives(roomId, patienceMs)))
+      throw new MatrixError(503, 'M_UNKNOWN', 'The state of the room has not arrived yet');
+  }
+
+  /** Waits until all of a room's state is here, for a time at most. Whether it is. */
+  async arrives(roomId: string, timeoutMs: number): Promise<boolean> {
+    if (!this.#rooms.has(roomId)) return true;
     const waiting = this.#waiting.get(roomId) ?? new Set();
     this.#waiting.set(roomId, waiting);
-    await new Promise<void>((resolve, reject) => {
+    return new Promise<boolean>((resolve) => {
       const timer = this.clock.after(timeoutMs, () => {
         waiting.delete(done);
-        reject(new MatrixError(503, 'M_UNKNOWN', 'The state of the room has not arrived yet'));
+        resolve(false);
       });
       const done = (): void => {
         timer.cancel();
-        resolve();
+        resolve(true);
       };
       waiting.add(done);
     });
