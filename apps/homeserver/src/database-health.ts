@@ -1,6 +1,7 @@
 import { type Database, isStorageFull, isTransient } from '@rookery/database';
 import { MatrixError } from '@rookery/matrix-types';
 import type { Clock } from '@rookery/platform';
+import { ping } from './database-health.query.js';
 
 /** How long a database may take to say that it is there, milliseconds. A busy one is not away. */
 const patienceMs = 10_000;
@@ -20,7 +21,7 @@ export async function isDatabaseThere(database: Database, clock: Clock): Promise
   const answered = new AbortController();
   try {
     return await Promise.race([
-      database.get('SELECT 1 AS one').then(() => true),
+      ping(database).then(() => true),
       clock.sleep(patienceMs, answered.signal).then(() => false),
     ]);
   } catch {

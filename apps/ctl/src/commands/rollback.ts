@@ -14,6 +14,7 @@ import { CommandError } from '../command-error.js';
 import { runningPid } from '../process-control/control.js';
 import { releaseName, releases } from '../releases/index.js';
 import { collectorLog, removeCollectorLog } from '../rollback/collector-log.js';
+import { selectOtherPrograms } from '../rollback/other-programs.query.js';
 import { misfit, type Recipe, recipeFor, recipes, rowsTouched } from '../rollback/recipes.js';
 import { setSetting } from '../rollback/set-setting.js';
 import type { Terminal } from '../terminal.js';
@@ -213,11 +214,7 @@ async function withStoppedServer<T>(config: Config, fn: (database: Database) => 
 /** Programs other than this one that are connected to a PostgreSQL database; SQLite does not tell. @throws CommandError */
 async function assertAlone(database: Database): Promise<void> {
   if (database.dialect.name === 'sqlite') return;
-  const others = await database.query<{ name: string; total: number }>(
-    `SELECT application_name AS name, COUNT(*) AS total FROM pg_stat_activity
-      WHERE datname = current_database() AND backend_type = 'client backend'
-        AND application_name <> current_setting('application_name') GROUP BY application_name`,
-  );
+  const others = await selectOtherPrograms(database);
   if (others.length > 0)
     throw new CommandError(
       `The database is in use (${others.map(({ name, total }) => `${name === '' ? 'no name' : name}: ${total}`).join(', ')}): stop the server first`,

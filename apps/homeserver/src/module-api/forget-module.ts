@@ -1,7 +1,7 @@
 import { openDatabase } from '@rookery/database';
 import { type Config, SystemClock } from '@rookery/platform';
 import { databaseOptions } from '../database-options.js';
-import { deleteModuleData } from './module-data.query.js';
+import { deleteModuleData, hasModuleData } from './module-data.query.js';
 
 /**
  * Deletes what a module that was removed kept in the database of some settings: its documents, jobs and tables.
@@ -12,12 +12,7 @@ import { deleteModuleData } from './module-data.query.js';
 export async function forgetModule(config: Config, module: string): Promise<number | undefined> {
   const database = await openDatabase(databaseOptions(config), new SystemClock());
   try {
-    const found = await database.query<{ name: string }>(
-      database.dialect.name === 'sqlite'
-        ? `SELECT name FROM sqlite_master WHERE type = 'table' AND name = 'module_documents'`
-        : `SELECT tablename AS name FROM pg_tables WHERE tablename = 'module_documents' AND schemaname = current_schema()`,
-    );
-    if (found.length === 0) return undefined;
+    if (!(await hasModuleData(database))) return undefined;
     return await database.write((tx) => deleteModuleData(tx, module), { name: 'forget_module' });
   } finally {
     await database.close();

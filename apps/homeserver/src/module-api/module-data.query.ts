@@ -1,5 +1,15 @@
-import type { Tx } from '@rookery/database';
+import type { Db, Tx } from '@rookery/database';
 import { handlerPrefixes } from './jobs.js';
+
+/** Whether a database has the tables in which modules keep something: the server has run on it. */
+export async function hasModuleData(db: Db): Promise<boolean> {
+  const found = await db.get(
+    db.dialect.name === 'sqlite'
+      ? `SELECT name FROM sqlite_master WHERE type = 'table' AND name = 'module_documents'`
+      : `SELECT tablename AS name FROM pg_tables WHERE tablename = 'module_documents' AND schemaname = current_schema()`,
+  );
+  return found !== undefined;
+}
 
 /**
  * Forgets everything that a module kept: documents, jobs, its own tables. For a module that was removed and will not come

@@ -8,6 +8,14 @@ export async function appliedSteps(db: Db, module: string): Promise<ReadonlySet<
   return new Set(rows.map(({ file }) => file));
 }
 
+/** Two processes that start together must not take a step twice. Any fixed number that nobody else uses will do. */
+const advisoryLock = 7_246_502;
+
+/** Holds off other processes that take steps until the transaction ends. */
+export async function lockSteps(tx: Tx): Promise<void> {
+  if (tx.dialect.name === 'postgres') await tx.query('SELECT pg_advisory_xact_lock(?)', [advisoryLock]);
+}
+
 /** Whether a module has taken a step. */
 export async function isApplied(db: Db, module: string, step: string): Promise<boolean> {
   const known = 'SELECT 1 AS found FROM applied_module_schemas WHERE module_name = ? AND file = ?';

@@ -5,10 +5,8 @@ import type { Clock } from '@rookery/platform';
 import { inModuleTransaction } from './module-transaction.js';
 import { type Definition, type ModuleWall, SqlWall, tablePrefix } from './sql-wall.query.js';
 import { type SqlToken, sqlTokens } from './sql-tokens.js';
-import { appliedSteps, insertStep, isApplied, releaseTable, takeTable } from './tables.query.js';
+import { appliedSteps, insertStep, isApplied, lockSteps, releaseTable, takeTable } from './tables.query.js';
 
-/** Two processes that start together must not take a step twice. Any fixed number that nobody else uses will do. */
-const advisoryLock = 7_246_502;
 const maxName = 255;
 
 /** A transaction is ours to begin and end, and settings of a connection outlive it: modules get plain statements only. */
@@ -104,7 +102,7 @@ function checkStep(module: string, { name, sql }: ModuleMigration, dialects: rea
 }
 
 async function applyStep(tx: Tx, module: string, wall: ModuleWall, { name, sql }: ModuleMigration): Promise<void> {
-  if (tx.dialect.name === 'postgres') await tx.query('SELECT pg_advisory_xact_lock(?)', [advisoryLock]);
+  await lockSteps(tx);
   if (await isApplied(tx, module, name)) return;
   for (const statement of isList(sql) ? sql : sql[tx.dialect.name]) {
     const defined = definitionIn(sqlTokens(statement, tx.dialect.name));

@@ -2,6 +2,7 @@ import type { Db } from '@rookery/database';
 import type { Config } from '@rookery/platform';
 import { messageFigures } from '@rookery/rooms';
 import { returningUsers, userFigures } from '@rookery/users';
+import { databaseVersion } from './usage-report.query.js';
 
 /** What a process tells of itself beside the figures of the database. */
 export interface ProcessFigures {
@@ -66,10 +67,4 @@ export async function usageReport(
     database_engine: db.dialect.name === 'sqlite' ? 'sqlite3' : 'psycopg2',
     database_server_version: server,
   };
-}
-
-async function databaseVersion(db: Db): Promise<string> {
-  const statement = db.dialect.name === 'sqlite' ? 'SELECT sqlite_version() AS version' : 'SHOW server_version';
-  const row = await db.get<{ version?: string; server_version?: string }>(statement);
-  return row?.version ?? row?.server_version ?? '';
 }

@@ -1,5 +1,5 @@
 import type { Db } from '@rookery/database';
-import { servableSql } from '../model/servable-sql.js';
+import { servableSql } from '../store/servable.query.js';
 
 /** A place in the order of time: origin_server_ts, depth, stream ordering. */
 export type TimePlace = readonly [ts: number, depth: number, streamOrdering: number];

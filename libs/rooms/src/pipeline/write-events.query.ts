@@ -3,7 +3,7 @@ import { splitStateKey } from '@rookery/state-res';
 import { type ChainPlan, insertAuthChains, planAuthChains, selectChainPositions } from '../state/auth-chains.query.js';
 import { relationOf } from '../model/relation.js';
 import type { PushNote } from '../hooks.js';
-import { servableSql } from '../model/servable-sql.js';
+import { servableSql } from '../store/servable.query.js';
 import { deletePartialRoom, insertPartialRoom } from '../store/partial-rooms.query.js';
 import { sameServer } from '../store/event-store.js';
 import { isServable, type StoredEvent } from '../model/stored-event.js';

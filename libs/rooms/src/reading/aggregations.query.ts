@@ -1,5 +1,5 @@
 import type { Db } from '@rookery/database';
-import { servableSql } from '../model/servable-sql.js';
+import { servableSql } from '../store/servable.query.js';
 
 /** An event that belongs to another one: an edit, a reference, a reply. */
 export interface ChildRow {

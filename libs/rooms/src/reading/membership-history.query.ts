@@ -1,5 +1,72 @@
 import type { Db } from '@rookery/database';
-import { membershipsOfUserSql } from './membership-reader.js';
+import type { Membership } from '@rookery/matrix-types';
+
+/**
+ * Every membership that a user ever had, with the position from which it counted: `room_id, user_id, sender, membership,
+ * event_id, event_stream_ordering`. Where state resolution left the user without one that is a leave, with the event that
+ * counted before. The user is the first parameter of both parts.
+ * @param ofState conditions on `d.room_id` and `d.stream_id`
+ * @param outOfBand the same on `m.room_id` and `m.event_stream_ordering`
+ */
+export const membershipsOfUserSql = (ofState: string, outOfBand: string): string =>
+  `SELECT d.room_id, d.state_key AS user_id, n.sender,
+     CASE WHEN d.event_id IS NULL THEN 'leave' ELSE n.membership END AS membership,
+     n.event_id, d.stream_id AS event_stream_ordering
+   FROM current_state_delta_stream d JOIN room_memberships n ON n.event_id = COALESCE(d.event_id, d.prev_event_id)
+   WHERE d.type = 'm.room.member' AND d.state_key = ?${ofState}
+   UNION SELECT m.room_id, m.user_id, m.sender, m.membership, m.event_id, m.event_stream_ordering
+   FROM room_memberships m JOIN events e ON e.event_id = m.event_id
+   WHERE m.user_id = ? AND e.outlier = TRUE AND e.rejection_reason IS NULL AND e.soft_failed = FALSE${outOfBand}`;
+
+/** A user's membership of a room as it was at some position. */
+export interface PastMembership {
+  readonly roomId: string;
+  readonly membership: Membership;
+  readonly eventId: string;
+  readonly sender: string;
+  readonly streamOrdering: number;
+}
+
+interface PastRow {
+  readonly room_id: string;
+  readonly membership: Membership;
+  readonly event_id: string;
+  readonly sender: string;
+  readonly event_stream_ordering: number;
+}
+
+/** The membership of the user in each room at a position, in one query; rooms without one are absent. */
+export async function selectMembershipsAt(
+  db: Db,
+  userId: string,
+  roomIds: readonly string[],
+  position: number,
+): Promise<Map<string, PastMembership>> {
+  if (roomIds.length === 0) return new Map();
+  const counted = membershipsOfUserSql(
+    ` AND ${db.dialect.anyOf('d.room_id')} AND d.stream_id <= ?`,
+    ` AND ${db.dialect.anyOf('m.room_id')} AND m.event_stream_ordering <= ?`,
+  );
+  const rows = await db.query<PastRow>(
+    `SELECT * FROM (
+       SELECT a.*, ROW_NUMBER() OVER (PARTITION BY a.room_id ORDER BY a.event_stream_ordering DESC) AS place
+       FROM (${counted}) AS a) AS ranked
+     WHERE place = 1`,
+    [userId, roomIds, position, userId, roomIds, position],
+  );
+  return new Map(
+    rows.map((row) => [
+      row.room_id,
+      {
+        roomId: row.room_id,
+        membership: row.membership,
+        eventId: row.event_id,
+        sender: row.sender,
+        streamOrdering: row.event_stream_ordering,
+      },
+    ]),
+  );
+}
 
 /** A user's last stay in a room, with the event that ended it and its position; null where it goes on. */
 export interface StayRow {

@@ -1,54 +1,25 @@
 import { Injectable } from '@nestjs/common';
-import { Database, type Db, type SqlBool } from '@rookery/database';
+import { Database, type Db } from '@rookery/database';
 import type { Membership } from '@rookery/matrix-types';
-
-/** A user's current membership of a room, for users of this server. */
-export interface RoomMembership {
-  readonly roomId: string;
-  readonly userId: string;
-  readonly membership: Membership;
-  /** The member event, and who sent it; where state resolution took it away without another, the one that counted last. */
-  readonly eventId: string;
-  readonly sender: string;
-  /** Position of that event. */
-  readonly streamOrdering: number;
-  readonly forgotten: boolean;
-  readonly roomVersion: string;
-}
-
-/** A member event of a user, as it was stored. */
-export interface MembershipChange {
-  readonly roomId: string;
-  readonly userId: string;
-  readonly sender: string;
-  readonly membership: Membership;
-  readonly eventId: string;
-  readonly streamOrdering: number;
-}
-
-/** A joined member and the profile in the member event. */
-export interface JoinedMember {
-  readonly userId: string;
-  readonly displayName: string | undefined;
-  readonly avatarUrl: string | undefined;
-}
-
-/** How many members a room has, by membership. */
-export interface MemberCounts {
-  readonly joined: number;
-  readonly invited: number;
-}
-
-interface MembershipRow {
-  readonly room_id: string;
-  readonly user_id: string;
-  readonly membership: Membership;
-  readonly event_id: string;
-  readonly sender: string;
-  readonly event_stream_ordering: number;
-  readonly forgotten: SqlBool;
-  readonly room_version: string;
-}
+import {
+  isServerInvited,
+  type JoinedMember,
+  type MemberCounts,
+  type MembershipChange,
+  type RoomMembership,
+  selectCurrentMembership,
+  selectHosts,
+  selectInRoomsOf,
+  selectJoinedMembers,
+  selectJoinedRoomIds,
+  selectLocalMembership,
+  selectMemberCounts,
+  selectMembershipChanges,
+  selectMutualRooms,
+  selectRoomsOf,
+  selectUserIdsIn,
+  selectUsersSharingRooms,
+} from './membership.query.js';
 
 /** Who is in which room. Every method takes a bounded number of queries. */
 @Injectable()
@@ -56,62 +27,28 @@ export class MembershipReader {
   constructor(private readonly database: Database) {}
 
   /** The rooms of a user of this server; forgotten ones come too, marked. */
-  async roomsOf(userId: string, memberships?: readonly Membership[]): Promise<RoomMembership[]> {
-    const rows = await this.database.query<MembershipRow>(
-      `SELECT l.room_id, l.user_id, l.membership, l.event_id, l.event_stream_ordering, l.forgotten, e.sender, r.room_version
-       FROM local_current_membership l JOIN rooms r ON r.room_id = l.room_id JOIN events e ON e.event_id = l.event_id
-       WHERE l.user_id = ? ${memberships ? `AND ${this.database.dialect.anyOf('l.membership')}` : ''}`,
-      memberships ? [userId, memberships] : [userId],
-    );
-    return rows.map(membership);
+  roomsOf(userId: string, memberships?: readonly Membership[]): Promise<RoomMembership[]> {
+    return selectRoomsOf(this.database, userId, memberships);
   }
 
   /** Ids of the rooms that a user of this server has joined. */
-  async joinedRoomIds(userId: string): Promise<string[]> {
-    const rows = await this.database.query<{ room_id: string }>(
-      `SELECT room_id FROM local_current_membership WHERE user_id = ? AND membership = 'join'`,
-      [userId],
-    );
-    return rows.map((row) => row.room_id);
+  joinedRoomIds(userId: string): Promise<string[]> {
+    return selectJoinedRoomIds(this.database, userId);
   }
 
   /** A local user's membership of one room; `undefined` when there never was one. */
-  async inRoom(userId: string, roomId: string): Promise<RoomMembership | undefined> {
-    const row = await this.database.get<MembershipRow>(
-      `SELECT l.room_id, l.user_id, l.membership, l.event_id, l.event_stream_ordering, l.forgotten, e.sender, r.room_version
-       FROM local_current_membership l JOIN rooms r ON r.room_id = l.room_id JOIN events e ON e.event_id = l.event_id
-       WHERE l.user_id = ? AND l.room_id = ?`,
-      [userId, roomId],
-    );
-    return row && membership(row);
+  inRoom(userId: string, roomId: string): Promise<RoomMembership | undefined> {
+    return selectLocalMembership(this.database, userId, roomId);
   }
 
   /** Current membership of any user, local or remote, by the room's state. */
-  async currentOf(roomId: string, userId: string): Promise<Membership | undefined> {
-    const row = await this.database.get<{ membership: Membership }>(
-      `SELECT membership FROM current_state_events WHERE room_id = ? AND type = 'm.room.member' AND state_key = ?`,
-      [roomId, userId],
-    );
-    return row?.membership;
+  currentOf(roomId: string, userId: string): Promise<Membership | undefined> {
+    return selectCurrentMembership(this.database, roomId, userId);
   }
 
   /** Joined members with their profiles, in no order. */
-  async joinedMembers(roomId: string): Promise<JoinedMember[]> {
-    const rows = await this.database.query<{
-      user_id: string;
-      display_name: string | null;
-      avatar_url: string | null;
-    }>(
-      `SELECT m.user_id, m.display_name, m.avatar_url FROM current_state_events c
-       JOIN room_memberships m ON m.event_id = c.event_id
-       WHERE c.room_id = ? AND c.type = 'm.room.member' AND c.membership = 'join'`,
-      [roomId],
-    );
-    return rows.map((row) => ({
-      userId: row.user_id,
-      displayName: row.display_name ?? undefined,
-      avatarUrl: row.avatar_url ?? undefined,
-    }));
+  joinedMembers(roomId: string): Promise<JoinedMember[]> {
+    return selectJoinedMembers(this.database, roomId);
   }
 
   /** Ids of joined members of each room, local and remote. */
@@ -120,151 +57,54 @@ export class MembershipReader {
   }
 
   /** Ids of those whose membership of each room is one of these, local and remote. */
-  async userIdsIn(
+  userIdsIn(
     roomIds: readonly string[],
     memberships: readonly Membership[],
     db: Db = this.database,
   ): Promise<Map<string, Set<string>>> {
-    const rows = await db.query<{ room_id: string; state_key: string }>(
-      `SELECT room_id, state_key FROM current_state_events
-       WHERE ${db.dialect.anyOf('room_id')} AND type = 'm.room.member' AND ${db.dialect.anyOf('membership')}`,
-      [roomIds, memberships],
-    );
-    const rooms = new Map<string, Set<string>>(roomIds.map((roomId) => [roomId, new Set()]));
-    for (const row of rows) rooms.get(row.room_id)!.add(row.state_key);
-    return rooms;
+    return selectUserIdsIn(db, roomIds, memberships);
   }
 
   /** Numbers of joined and invited members, per room. */
-  async counts(roomIds: readonly string[]): Promise<Map<string, MemberCounts>> {
-    const rows = await this.database.query<{ room_id: string; joined_members: number; invited_members: number }>(
-      `SELECT room_id, joined_members, invited_members FROM room_stats_current
-       WHERE ${this.database.dialect.anyOf('room_id')}`,
-      [roomIds],
-    );
-    return new Map(rows.map((row) => [row.room_id, { joined: row.joined_members, invited: row.invited_members }]));
+  counts(roomIds: readonly string[]): Promise<Map<string, MemberCounts>> {
+    return selectMemberCounts(this.database, roomIds);
   }
 
   /**
    * What became of a user's memberships with `after < stream ordering <= upTo`, oldest first: by events and by state
    * resolution, and out of band in rooms in which this server has nobody. Member events that never counted are not among them.
    */
-  async changesOf(userId: string, after: number, upTo: number): Promise<MembershipChange[]> {
-    const rows = await this.database.query<MembershipRow>(
-      `${membershipsOfUserSql(' AND d.stream_id > ? AND d.stream_id <= ?', ' AND m.event_stream_ordering > ? AND m.event_stream_ordering <= ?')}
-       ORDER BY event_stream_ordering`,
-      [userId, after, upTo, userId, after, upTo],
-    );
-    return rows.map((row) => ({
-      roomId: row.room_id,
-      userId: row.user_id,
-      sender: row.sender,
-      membership: row.membership,
-      eventId: row.event_id,
-      streamOrdering: row.event_stream_ordering,
-    }));
+  changesOf(userId: string, after: number, upTo: number): Promise<MembershipChange[]> {
+    return selectMembershipChanges(this.database, userId, after, upTo);
   }
 
   /** Users who share a joined room with `userId`, itself included when it has joined any. */
-  async usersSharingRoomsWith(userId: string): Promise<Set<string>> {
-    const rows = await this.database.query<{ state_key: string }>(
-      `SELECT DISTINCT o.state_key FROM current_state_events m
-       JOIN current_state_events o ON o.room_id = m.room_id AND o.type = 'm.room.member' AND o.membership = 'join'
-       WHERE m.type = 'm.room.member' AND m.state_key = ? AND m.membership = 'join'`,
-      [userId],
-    );
-    return new Set(rows.map((row) => row.state_key));
+  usersSharingRoomsWith(userId: string): Promise<Set<string>> {
+    return selectUsersSharingRooms(this.database, userId);
   }
 
   /** Which of `others` share a joined room with `userId`. */
   sharing(userId: string, others: readonly string[]): Promise<Set<string>> {
-    return this.#inRoomsOf(userId, others, ['join']);
+    return selectInRoomsOf(this.database, userId, others, ['join']);
   }
 
   /** Which of `others` are in, or invited to, a room that `userId` has joined. */
   inSightOf(userId: string, others: readonly string[]): Promise<Set<string>> {
-    return this.#inRoomsOf(userId, others, ['join', 'invite']);
-  }
-
-  async #inRoomsOf(
-    userId: string,
-    others: readonly string[],
-    memberships: readonly Membership[],
-  ): Promise<Set<string>> {
-    const { dialect } = this.database;
-    const rows = await this.database.query<{ state_key: string }>(
-      `SELECT DISTINCT o.state_key FROM current_state_events o
-       JOIN current_state_events m ON m.room_id = o.room_id AND m.type = 'm.room.member' AND m.membership = 'join'
-         AND m.state_key = ?
-       WHERE o.type = 'm.room.member' AND ${dialect.anyOf('o.membership')} AND ${dialect.anyOf('o.state_key')}`,
-      [userId, memberships, others],
-    );
-    return new Set(rows.map((row) => row.state_key));
+    return selectInRoomsOf(this.database, userId, others, ['join', 'invite']);
   }
 
   /** Ids of the rooms that both users have joined. */
-  async mutualRooms(userId: string, otherId: string): Promise<string[]> {
-    const rows = await this.database.query<{ room_id: string }>(
-      `SELECT a.room_id FROM current_state_events a JOIN current_state_events b ON b.room_id = a.room_id
-       WHERE a.type = 'm.room.member' AND a.state_key = ? AND a.membership = 'join'
-         AND b.type = 'm.room.member' AND b.state_key = ? AND b.membership = 'join' ORDER BY a.room_id`,
-      [userId, otherId],
-    );
-    return rows.map((row) => row.room_id);
+  mutualRooms(userId: string, otherId: string): Promise<string[]> {
+    return selectMutualRooms(this.database, userId, otherId);
   }
 
   /** Servers with a joined member, and those that are said to have one while not all members are known. */
-  async hostsIn(roomId: string): Promise<Set<string>> {
-    const rows = await this.database.query<{ host: string }>(
-      `SELECT DISTINCT ${this.#host} AS host FROM current_state_events WHERE room_id = ? AND type = 'm.room.member' AND membership = 'join'
-       UNION SELECT server_name FROM partial_state_rooms_servers WHERE room_id = ?`,
-      [roomId, roomId],
-    );
-    return new Set(rows.map((row) => row.host));
+  hostsIn(roomId: string): Promise<Set<string>> {
+    return selectHosts(this.database, roomId);
   }
 
   /** Whether a user of a server is invited. */
-  async isServerInvited(roomId: string, serverName: string): Promise<boolean> {
-    const row = await this.database.get(
-      `SELECT 1 AS found FROM current_state_events
-       WHERE room_id = ? AND type = 'm.room.member' AND membership = 'invite' AND ${this.#host} = ? LIMIT 1`,
-      [roomId, serverName],
-    );
-    return row !== undefined;
+  isServerInvited(roomId: string, serverName: string): Promise<boolean> {
+    return isServerInvited(this.database, roomId, serverName);
   }
-
-  get #host(): string {
-    const find = this.database.dialect.name === 'sqlite' ? 'instr' : 'strpos';
-    return `substr(state_key, ${find}(state_key, ':') + 1)`;
-  }
-}
-
-/**
- * Every membership that a user ever had, with the position from which it counted: `room_id, user_id, sender, membership,
- * event_id, event_stream_ordering`. Where state resolution left the user without one that is a leave, with the event that
- * counted before. The user is the first parameter of both parts.
- * @param ofState conditions on `d.room_id` and `d.stream_id`
- * @param outOfBand the same on `m.room_id` and `m.event_stream_ordering`
- */
-export const membershipsOfUserSql = (ofState: string, outOfBand: string): string =>
-  `SELECT d.room_id, d.state_key AS user_id, n.sender,
-     CASE WHEN d.event_id IS NULL THEN 'leave' ELSE n.membership END AS membership,
-     n.event_id, d.stream_id AS event_stream_ordering
-   FROM current_state_delta_stream d JOIN room_memberships n ON n.event_id = COALESCE(d.event_id, d.prev_event_id)
-   WHERE d.type = 'm.room.member' AND d.state_key = ?${ofState}
-   UNION SELECT m.room_id, m.user_id, m.sender, m.membership, m.event_id, m.event_stream_ordering
-   FROM room_memberships m JOIN events e ON e.event_id = m.event_id
-   WHERE m.user_id = ? AND e.outlier = TRUE AND e.rejection_reason IS NULL AND e.soft_failed = FALSE${outOfBand}`;
-
-function membership(row: MembershipRow): RoomMembership {
-  return {
-    roomId: row.room_id,
-    userId: row.user_id,
-    membership: row.membership,
-    eventId: row.event_id,
-    sender: row.sender,
-    streamOrdering: row.event_stream_ordering,
-    forgotten: !!row.forgotten,
-    roomVersion: row.room_version,
-  };
 }

@@ -1,5 +1,5 @@
 import type { Db, SqlBool } from '@rookery/database';
-import { servableSql } from '../model/servable-sql.js';
+import { servableSql } from '../store/servable.query.js';
 
 export interface FactsRow {
   readonly room_id: string;

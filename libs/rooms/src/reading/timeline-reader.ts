@@ -1,12 +1,26 @@
 import { Injectable } from '@nestjs/common';
-import { Database, type SqlValue } from '@rookery/database';
-import { EventStore } from '../store/event-store.js';
+import { Database } from '@rookery/database';
 import type { StoredEvent } from '../model/stored-event.js';
-import { type EventFilter, eventFilterSql } from './event-filter.js';
-import { servableSql } from '../model/servable-sql.js';
+import { EventStore } from '../store/event-store.js';
 import { type EventPlace, RecentEvents } from '../store/recent-events.js';
-import type { PlaceInRoom, RoomPosition } from './room-token.js';
 import { TimelineGaps } from '../store/timeline-gaps.js';
+import type { EventFilter } from './event-filter.js';
+import type { PlaceInRoom, RoomPosition } from './room-token.js';
+import {
+  hasGapBetween,
+  type Neighbors,
+  selectArrivals,
+  selectDeepest,
+  selectFirstEventId,
+  selectLastEventId,
+  selectLastGap,
+  selectLastPlace,
+  selectLastPlaces,
+  selectNeighbors,
+  selectNextPlace,
+  selectOutermost,
+  selectPage,
+} from './timeline.query.js';
 
 /** The last events of a room, oldest first. */
 export interface TimelineSlice {
@@ -26,24 +40,6 @@ export interface TimelinePage {
   /** The place behind the last event; absent when there is no more. */
   readonly end: RoomPosition | undefined;
 }
-
-/** Events next to a place in the order of arrival among which the outermost is looked for first. */
-const nearest = 100;
-/** Events beyond it that are looked at for others of that side, each time that one was found; and how often at most. */
-const beyond = 1_000;
-const maxRounds = 50;
-
-interface Place {
-  readonly topological_ordering: number;
-  readonly stream_ordering: number;
-}
-
-interface PlaceRow extends Place {
-  readonly event_id: string;
-  readonly room_id: string;
-}
-
-const inTimelineSql = 'e.outlier = FALSE AND e.rejection_reason IS NULL';
 
 /**
  * Events of rooms in order of arrival and in the rooms' own order. What comes back has not been checked against history
@@ -76,7 +72,10 @@ export class TimelineReader {
       if (recent === undefined) unknown.push(roomId);
       else if (recent.length > 0) places.set(roomId, recent);
     }
-    for (const [roomId, list] of await this.#lastPlaces(unknown, range, limit)) places.set(roomId, list);
+    if (unknown.length > 0) {
+      const found = await selectLastPlaces(this.database, unknown, { ...range, after }, limit);
+      for (const [roomId, list] of found) places.set(roomId, list);
+    }
     await this.gaps.ready();
     const cut = new Set<string>();
     for (const [roomId, list] of places) {
@@ -99,40 +98,6 @@ export class TimelineReader {
       });
     }
     return slices;
-  }
-
-  /** The last places of each room within a range, more than `limit` where there are more. */
-  async #lastPlaces(
-    roomIds: readonly string[],
-    range: { readonly after?: number; readonly upTo: number; readonly filter?: EventFilter },
-    limit: number,
-  ): Promise<Map<string, EventPlace[]>> {
-    const places = new Map<string, EventPlace[]>();
-    if (roomIds.length === 0) return places;
-    const after = range.after ?? 0;
-    const anyOf = (column: string): string => this.database.dialect.anyOf(column);
-    const params: SqlValue[] = [];
-    const conditions = (alias: string): string =>
-      [servableSql(`${alias}.`), ...eventFilterSql(range.filter, params, this.database.dialect, alias)].join(' AND ');
-    params.push(range.upTo, after, range.upTo);
-    const inner = conditions('b');
-    params.push(after, roomIds);
-    const outer = conditions('e');
-    const rows = await this.database.query<PlaceRow>(
-      `SELECT e.event_id, e.room_id, e.topological_ordering, e.stream_ordering FROM rooms r
-       JOIN events e ON e.room_id = r.room_id AND e.stream_ordering <= ? AND e.stream_ordering > COALESCE((
-         SELECT b.stream_ordering FROM events b WHERE b.room_id = r.room_id AND b.stream_ordering > ?
-           AND b.stream_ordering <= ? AND ${inner} ORDER BY b.stream_ordering DESC LIMIT 1 OFFSET ${limit + 1}), ?)
-       WHERE ${anyOf('r.room_id')} AND ${outer} ORDER BY e.stream_ordering`,
-      params,
-    );
-    for (const row of rows) {
-      const list = places.get(row.room_id);
-      const place = { eventId: row.event_id, topological: row.topological_ordering, stream: row.stream_ordering };
-      if (list) list.push(place);
-      else places.set(row.room_id, [place]);
-    }
-    return places;
   }
 
   /** The place before an event in the order of arrival. */
@@ -168,72 +133,37 @@ export class TimelineReader {
   ): Promise<TimelinePage> {
     const backwards = options.direction === 'b';
     const start = backwards ? await this.wayBack(roomId, from) : await this.topological(roomId, from, 'f');
-    const params: SqlValue[] = [roomId, start.topological, start.stream];
-    const place = '(e.topological_ordering, e.stream_ordering)';
-    const conditions = ['e.room_id = ?', `${place} ${backwards ? '<=' : '>'} (?, ?)`];
-    if (from.topological === undefined) {
+    const { to } = options;
+    const places = await selectPage(this.database, roomId, {
+      direction: options.direction,
+      limit: options.limit,
+      start,
       // What came later, though it lies less deep, is what the reader begins with on the way back; and the other way round.
-      conditions.push(`e.stream_ordering ${backwards ? '<=' : '>'} ?`);
-      params.push(from.stream);
-    }
-    if (options.to) {
-      const stop = await this.stop(roomId, options.to, options.direction);
-      conditions.push(`${place} ${backwards ? '>' : '<='} (?, ?)`);
-      params.push(stop.topological, stop.stream);
-      if (options.to.topological === undefined) {
-        conditions.push(`e.stream_ordering ${backwards ? '>' : '<='} ?`);
-        params.push(options.to.stream);
-      }
-    }
-    conditions.push(options.withSoftFailed ? inTimelineSql : servableSql('e.'));
-    conditions.push(...eventFilterSql(options.filter, params, this.database.dialect));
-    const order = backwards ? 'DESC' : 'ASC';
-    const limit = Math.trunc(options.limit);
-    const rows = await this.database.query<PlaceRow>(
-      `SELECT e.event_id, e.room_id, e.topological_ordering, e.stream_ordering FROM events e
-       WHERE ${conditions.join(' AND ')}
-       ORDER BY e.topological_ordering ${order}, e.stream_ordering ${order} LIMIT ${limit}`,
-      params,
-    );
-    const events = await this.events.inOrder(rows.map((row) => row.event_id));
-    const last = rows.at(-1);
+      arrivedFrom: from.topological === undefined ? from.stream : undefined,
+      stop: to && (await this.stop(roomId, to, options.direction)),
+      arrivedTo: to && to.topological === undefined ? to.stream : undefined,
+      filter: options.filter,
+      withSoftFailed: options.withSoftFailed ?? false,
+    });
+    const events = await this.events.inOrder(places.map((place) => place.eventId));
+    const last = places.at(-1);
     const end =
-      last === undefined || rows.length < limit
+      last === undefined || places.length < Math.trunc(options.limit)
         ? undefined
         : backwards
           ? before(last)
-          : { topological: last.topological_ordering, stream: last.stream_ordering };
+          : { topological: last.topological, stream: last.stream };
     return { events, end };
   }
 
   /** The ids of the servable events just before and just after each of some events, in the rooms' own order. */
-  async neighbors(
-    eventIds: readonly string[],
-  ): Promise<Map<string, { readonly before: string | undefined; readonly after: string | undefined }>> {
-    const place = '(n.topological_ordering, n.stream_ordering)';
-    const own = '(e.topological_ordering, e.stream_ordering)';
-    const neighbor = (comparison: '<' | '>', order: 'ASC' | 'DESC'): string =>
-      `(SELECT n.event_id FROM events n WHERE n.room_id = e.room_id AND ${servableSql('n.')} AND ${place} ${comparison} ${own}
-         ORDER BY n.topological_ordering ${order}, n.stream_ordering ${order} LIMIT 1)`;
-    const rows = await this.database.query<{ event_id: string; prior: string | null; next: string | null }>(
-      `SELECT e.event_id, ${neighbor('<', 'DESC')} AS prior, ${neighbor('>', 'ASC')} AS next
-         FROM events e WHERE ${this.database.dialect.anyOf('e.event_id')}`,
-      [eventIds],
-    );
-    return new Map(
-      rows.map(({ event_id, prior, next }) => [event_id, { before: prior ?? undefined, after: next ?? undefined }]),
-    );
+  neighbors(eventIds: readonly string[]): Promise<Map<string, Neighbors>> {
+    return selectNeighbors(this.database, eventIds);
   }
 
   /** Whether something is missing before an event of a room whose depth lies between two, both included. */
-  async hasGap(roomId: string, from = 0, upTo = Number.MAX_SAFE_INTEGER): Promise<boolean> {
-    const row = await this.database.get(
-      `SELECT 1 AS found FROM event_backward_extremities b JOIN event_edges g ON g.prev_event_id = b.event_id
-       JOIN events e ON e.event_id = g.event_id
-       WHERE b.room_id = ? AND e.topological_ordering >= ? AND e.topological_ordering <= ? LIMIT 1`,
-      [roomId, from, upTo],
-    );
-    return row !== undefined;
+  hasGap(roomId: string, from = 0, upTo = Number.MAX_SAFE_INTEGER): Promise<boolean> {
+    return hasGapBetween(this.database, roomId, from, upTo);
   }
 
   /**
@@ -242,99 +172,38 @@ export class TimelineReader {
    * @param least only events at least this deep
    */
   async lastGap(roomId: string, from: PlaceInRoom, least = 0): Promise<PlaceInRoom | undefined> {
-    const row = await this.database.get<Place>(
-      `SELECT e.topological_ordering, e.stream_ordering FROM event_backward_extremities b
-       JOIN event_edges g ON g.prev_event_id = b.event_id JOIN events e ON e.event_id = g.event_id
-       WHERE b.room_id = ? AND (e.topological_ordering, e.stream_ordering) <= (?, ?) AND e.topological_ordering >= ?
-       ORDER BY e.topological_ordering DESC, e.stream_ordering DESC LIMIT 1`,
-      [roomId, from.topological, from.stream, least],
-    );
-    return row && before(row);
+    const gap = await selectLastGap(this.database, roomId, from, least);
+    return gap && before(gap);
   }
 
   /** Servable events of all rooms with `after < stream ordering <= upTo`, oldest first; at most `limit`. */
   async all(after: number, upTo: number, limit: number): Promise<StoredEvent[]> {
-    const rows = await this.database.query<{ event_id: string }>(
-      `SELECT e.event_id FROM events e WHERE e.stream_ordering > ? AND e.stream_ordering <= ? AND ${servableSql('e.')}
-       ORDER BY e.stream_ordering LIMIT ${Math.trunc(limit)}`,
-      [after, upTo],
-    );
-    return this.events.inOrder(rows.map((row) => row.event_id));
+    return this.events.inOrder(await selectArrivals(this.database, after, upTo, limit));
   }
 
   /** The last place of a room in the order of arrival, up to `upTo`. */
-  async lastPlace(roomId: string, upTo?: number): Promise<RoomPosition | undefined> {
-    const row = await this.database.get<PlaceRow>(
-      `SELECT event_id, room_id, topological_ordering, stream_ordering FROM events
-       WHERE room_id = ? AND outlier = FALSE ${upTo === undefined ? '' : 'AND stream_ordering <= ?'}
-       ORDER BY stream_ordering DESC LIMIT 1`,
-      upTo === undefined ? [roomId] : [roomId, upTo],
-    );
-    return row && { topological: row.topological_ordering, stream: row.stream_ordering };
+  lastPlace(roomId: string, upTo?: number): Promise<RoomPosition | undefined> {
+    return selectLastPlace(this.database, roomId, upTo);
   }
 
   /**
    * The place in the room's own order behind everything that arrived up to `upTo`. Not that of the last event: while servers do
    * not see each other's, any number of them arrive that are less deep than those that were there before.
    */
-  async endPlace(roomId: string, upTo?: number): Promise<RoomPosition | undefined> {
-    const row = await (upTo === undefined ? this.#deepest(roomId) : this.#outermost(roomId, upTo, 'b'));
-    return row && { topological: row.topological_ordering, stream: row.stream_ordering };
-  }
-
-  #deepest(roomId: string): Promise<Place | undefined> {
-    return this.database.get<Place>(
-      `SELECT topological_ordering, stream_ordering FROM events WHERE room_id = ? AND outlier = FALSE
-       ORDER BY topological_ordering DESC, stream_ordering DESC LIMIT 1`,
-      [roomId],
-    );
-  }
-
-  /**
-   * The deepest of the events that arrived up to a place (`b`), or the least deep of those that arrived behind it (`f`). Costs
-   * what those cost that lie between it and the nearest arrivals: other branches of the room, not its whole history.
-   */
-  async #outermost(roomId: string, stream: number, direction: 'f' | 'b'): Promise<Place | undefined> {
-    const [outwards, inwards, further, side] =
-      direction === 'b' ? ['DESC', 'ASC', '>', 'stream_ordering <= ?'] : ['ASC', 'DESC', '<', 'stream_ordering > ?'];
-    const columns = 'topological_ordering, stream_ordering';
-    const first = `ORDER BY topological_ordering ${outwards}, stream_ordering ${outwards} LIMIT 1`;
-    let found = await this.database.get<Place>(
-      `SELECT ${columns} FROM (SELECT ${columns} FROM events WHERE room_id = ? AND outlier = FALSE AND ${side}
-         ORDER BY stream_ordering ${outwards} LIMIT ${nearest}) AS arrivals ${first}`,
-      [roomId, stream],
-    );
-    for (let round = 0; found && round < maxRounds; round++) {
-      const next: Place | undefined = await this.database.get<Place>(
-        `SELECT ${columns} FROM (SELECT ${columns} FROM events
-           WHERE room_id = ? AND outlier = FALSE AND (${columns}) ${further} (?, ?)
-           ORDER BY topological_ordering ${inwards}, stream_ordering ${inwards} LIMIT ${beyond}) AS others
-         WHERE ${side} ${first}`,
-        [roomId, found.topological_ordering, found.stream_ordering, stream],
-      );
-      if (!next) break;
-      found = next;
-    }
-    return found;
+  endPlace(roomId: string, upTo?: number): Promise<PlaceInRoom | undefined> {
+    return upTo === undefined
+      ? selectDeepest(this.database, roomId)
+      : selectOutermost(this.database, roomId, upTo, 'b');
   }
 
   /** The last event of a room in the order of arrival, up to `upTo`. */
-  async lastEventId(roomId: string, upTo: number): Promise<string | undefined> {
-    const row = await this.database.get<{ event_id: string }>(
-      `SELECT e.event_id FROM events e WHERE e.room_id = ? AND e.stream_ordering <= ? AND ${servableSql('e.')}
-       ORDER BY e.stream_ordering DESC LIMIT 1`,
-      [roomId, upTo],
-    );
-    return row?.event_id;
+  lastEventId(roomId: string, upTo: number): Promise<string | undefined> {
+    return selectLastEventId(this.database, roomId, upTo);
   }
 
   /** The first event of a room in the order of arrival. */
-  async firstEventId(roomId: string): Promise<string | undefined> {
-    const row = await this.database.get<{ event_id: string }>(
-      `SELECT e.event_id FROM events e WHERE e.room_id = ? AND ${servableSql('e.')} ORDER BY e.stream_ordering LIMIT 1`,
-      [roomId],
-    );
-    return row?.event_id;
+  firstEventId(roomId: string): Promise<string | undefined> {
+    return selectFirstEventId(this.database, roomId);
   }
 
   /**
@@ -345,13 +214,9 @@ export class TimelineReader {
     if (place.topological !== undefined) return { topological: place.topological, stream: place.stream };
     const [end, next] = await Promise.all([
       this.topological(roomId, place),
-      this.database.get<Place>(
-        `SELECT topological_ordering, stream_ordering FROM events
-         WHERE room_id = ? AND outlier = FALSE AND stream_ordering > ? ORDER BY stream_ordering LIMIT 1`,
-        [roomId, place.stream],
-      ),
+      selectNextPlace(this.database, roomId, place.stream),
     ]);
-    return next && next.topological_ordering > end.topological ? before(next) : end;
+    return next && next.topological > end.topological ? before(next) : end;
   }
 
   /**
@@ -368,14 +233,12 @@ export class TimelineReader {
    */
   async topological(roomId: string, place: RoomPosition, direction: 'f' | 'b' = 'b'): Promise<PlaceInRoom> {
     if (place.topological !== undefined) return { topological: place.topological, stream: place.stream };
-    const next = direction === 'f' ? await this.#outermost(roomId, place.stream, 'f') : undefined;
+    const next = direction === 'f' ? await selectOutermost(this.database, roomId, place.stream, 'f') : undefined;
     if (next) return before(next);
     const last = await this.endPlace(roomId, place.stream);
     return { topological: last?.topological ?? 0, stream: last?.stream ?? place.stream };
   }
 }
 
-const before = (row: Place): PlaceInRoom => ({
-  topological: row.topological_ordering,
-  stream: row.stream_ordering - 1,
-});
+/** The place just before another. */
+const before = ({ topological, stream }: PlaceInRoom): PlaceInRoom => ({ topological, stream: stream - 1 });

@@ -1,5 +1,5 @@
 import type { Db, SqlValue } from '@rookery/database';
-import { servableSql } from '../model/servable-sql.js';
+import { servableSql } from '../store/servable.query.js';
 
 export interface RelatedRow {
   readonly event_id: string;

@@ -1,5 +1,5 @@
 import type { Db } from '@rookery/database';
-import { servableSql } from '../model/servable-sql.js';
+import { servableSql } from '../store/servable.query.js';
 
 /** Whether somebody has said the same of an event already. */
 export async function hasAnnotated(

@@ -1,6 +1,7 @@
 import type { Db } from '@rookery/database';
 import { stateKeyOf } from '@rookery/state-res';
-import { type StateFilter, stateFilterSql } from './state-filter.js';
+import type { StateFilter } from './state-filter.js';
+import { stateFilterSql } from './state-filter.query.js';
 
 /** A group in a delta chain; `position` counts changes since the chain's full group. */
 export interface ChainLink {

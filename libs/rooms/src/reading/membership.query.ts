@@ -1,0 +1,237 @@
+import type { Db, SqlBool } from '@rookery/database';
+import type { Membership } from '@rookery/matrix-types';
+import { membershipsOfUserSql } from './membership-history.query.js';
+
+/** A user's current membership of a room, for users of this server. */
+export interface RoomMembership {
+  readonly roomId: string;
+  readonly userId: string;
+  readonly membership: Membership;
+  /** The member event, and who sent it; where state resolution took it away without another, the one that counted last. */
+  readonly eventId: string;
+  readonly sender: string;
+  /** Position of that event. */
+  readonly streamOrdering: number;
+  readonly forgotten: boolean;
+  readonly roomVersion: string;
+}
+
+/** A member event of a user, as it was stored. */
+export interface MembershipChange {
+  readonly roomId: string;
+  readonly userId: string;
+  readonly sender: string;
+  readonly membership: Membership;
+  readonly eventId: string;
+  readonly streamOrdering: number;
+}
+
+/** A joined member and the profile in the member event. */
+export interface JoinedMember {
+  readonly userId: string;
+  readonly displayName: string | undefined;
+  readonly avatarUrl: string | undefined;
+}
+
+/** How many members a room has, by membership. */
+export interface MemberCounts {
+  readonly joined: number;
+  readonly invited: number;
+}
+
+interface MembershipRow {
+  readonly room_id: string;
+  readonly user_id: string;
+  readonly membership: Membership;
+  readonly event_id: string;
+  readonly sender: string;
+  readonly event_stream_ordering: number;
+  readonly forgotten: SqlBool;
+  readonly room_version: string;
+}
+
+const localMembershipSql = `SELECT l.room_id, l.user_id, l.membership, l.event_id, l.event_stream_ordering, l.forgotten, e.sender, r.room_version
+   FROM local_current_membership l JOIN rooms r ON r.room_id = l.room_id JOIN events e ON e.event_id = l.event_id`;
+
+/** The rooms of a user of this server, those of some memberships or all; forgotten ones come too, marked. */
+export async function selectRoomsOf(
+  db: Db,
+  userId: string,
+  memberships?: readonly Membership[],
+): Promise<RoomMembership[]> {
+  const rows = await db.query<MembershipRow>(
+    `${localMembershipSql} WHERE l.user_id = ? ${memberships ? `AND ${db.dialect.anyOf('l.membership')}` : ''}`,
+    memberships ? [userId, memberships] : [userId],
+  );
+  return rows.map(membership);
+}
+
+/** Ids of the rooms that a user of this server has joined. */
+export async function selectJoinedRoomIds(db: Db, userId: string): Promise<string[]> {
+  const rows = await db.query<{ room_id: string }>(
+    `SELECT room_id FROM local_current_membership WHERE user_id = ? AND membership = 'join'`,
+    [userId],
+  );
+  return rows.map((row) => row.room_id);
+}
+
+/** A local user's membership of one room. */
+export async function selectLocalMembership(
+  db: Db,
+  userId: string,
+  roomId: string,
+): Promise<RoomMembership | undefined> {
+  const row = await db.get<MembershipRow>(`${localMembershipSql} WHERE l.user_id = ? AND l.room_id = ?`, [
+    userId,
+    roomId,
+  ]);
+  return row && membership(row);
+}
+
+/** Current membership of any user by the room's state. */
+export async function selectCurrentMembership(db: Db, roomId: string, userId: string): Promise<Membership | undefined> {
+  const row = await db.get<{ membership: Membership }>(
+    `SELECT membership FROM current_state_events WHERE room_id = ? AND type = 'm.room.member' AND state_key = ?`,
+    [roomId, userId],
+  );
+  return row?.membership;
+}
+
+/** Joined members with their profiles, in no order. */
+export async function selectJoinedMembers(db: Db, roomId: string): Promise<JoinedMember[]> {
+  const rows = await db.query<{ user_id: string; display_name: string | null; avatar_url: string | null }>(
+    `SELECT m.user_id, m.display_name, m.avatar_url FROM current_state_events c
+     JOIN room_memberships m ON m.event_id = c.event_id
+     WHERE c.room_id = ? AND c.type = 'm.room.member' AND c.membership = 'join'`,
+    [roomId],
+  );
+  return rows.map((row) => ({
+    userId: row.user_id,
+    displayName: row.display_name ?? undefined,
+    avatarUrl: row.avatar_url ?? undefined,
+  }));
+}
+
+/** Ids of those whose membership of each room is one of these, local and remote; each room has an entry. */
+export async function selectUserIdsIn(
+  db: Db,
+  roomIds: readonly string[],
+  memberships: readonly Membership[],
+): Promise<Map<string, Set<string>>> {
+  const rows = await db.query<{ room_id: string; state_key: string }>(
+    `SELECT room_id, state_key FROM current_state_events
+     WHERE ${db.dialect.anyOf('room_id')} AND type = 'm.room.member' AND ${db.dialect.anyOf('membership')}`,
+    [roomIds, memberships],
+  );
+  const rooms = new Map<string, Set<string>>(roomIds.map((roomId) => [roomId, new Set()]));
+  for (const row of rows) rooms.get(row.room_id)!.add(row.state_key);
+  return rooms;
+}
+
+/** Numbers of joined and invited members, per room. */
+export async function selectMemberCounts(db: Db, roomIds: readonly string[]): Promise<Map<string, MemberCounts>> {
+  const rows = await db.query<{ room_id: string; joined_members: number; invited_members: number }>(
+    `SELECT room_id, joined_members, invited_members FROM room_stats_current WHERE ${db.dialect.anyOf('room_id')}`,
+    [roomIds],
+  );
+  return new Map(rows.map((row) => [row.room_id, { joined: row.joined_members, invited: row.invited_members }]));
+}
+
+/** What became of a user's memberships with `after < stream ordering <= upTo`, oldest first. */
+export async function selectMembershipChanges(
+  db: Db,
+  userId: string,
+  after: number,
+  upTo: number,
+): Promise<MembershipChange[]> {
+  const rows = await db.query<MembershipRow>(
+    `${membershipsOfUserSql(' AND d.stream_id > ? AND d.stream_id <= ?', ' AND m.event_stream_ordering > ? AND m.event_stream_ordering <= ?')}
+     ORDER BY event_stream_ordering`,
+    [userId, after, upTo, userId, after, upTo],
+  );
+  return rows.map((row) => ({
+    roomId: row.room_id,
+    userId: row.user_id,
+    sender: row.sender,
+    membership: row.membership,
+    eventId: row.event_id,
+    streamOrdering: row.event_stream_ordering,
+  }));
+}
+
+/** Users who share a joined room with a user, itself included when it has joined any. */
+export async function selectUsersSharingRooms(db: Db, userId: string): Promise<Set<string>> {
+  const rows = await db.query<{ state_key: string }>(
+    `SELECT DISTINCT o.state_key FROM current_state_events m
+     JOIN current_state_events o ON o.room_id = m.room_id AND o.type = 'm.room.member' AND o.membership = 'join'
+     WHERE m.type = 'm.room.member' AND m.state_key = ? AND m.membership = 'join'`,
+    [userId],
+  );
+  return new Set(rows.map((row) => row.state_key));
+}
+
+/** Which of `others` have one of these memberships in a room that a user has joined. */
+export async function selectInRoomsOf(
+  db: Db,
+  userId: string,
+  others: readonly string[],
+  memberships: readonly Membership[],
+): Promise<Set<string>> {
+  const { dialect } = db;
+  const rows = await db.query<{ state_key: string }>(
+    `SELECT DISTINCT o.state_key FROM current_state_events o
+     JOIN current_state_events m ON m.room_id = o.room_id AND m.type = 'm.room.member' AND m.membership = 'join'
+       AND m.state_key = ?
+     WHERE o.type = 'm.room.member' AND ${dialect.anyOf('o.membership')} AND ${dialect.anyOf('o.state_key')}`,
+    [userId, memberships, others],
+  );
+  return new Set(rows.map((row) => row.state_key));
+}
+
+/** Ids of the rooms that both users have joined. */
+export async function selectMutualRooms(db: Db, userId: string, otherId: string): Promise<string[]> {
+  const rows = await db.query<{ room_id: string }>(
+    `SELECT a.room_id FROM current_state_events a JOIN current_state_events b ON b.room_id = a.room_id
+     WHERE a.type = 'm.room.member' AND a.state_key = ? AND a.membership = 'join'
+       AND b.type = 'm.room.member' AND b.state_key = ? AND b.membership = 'join' ORDER BY a.room_id`,
+    [userId, otherId],
+  );
+  return rows.map((row) => row.room_id);
+}
+
+/** The server of a member event's user. */
+const hostSql = (db: Db): string =>
+  `substr(state_key, ${db.dialect.name === 'sqlite' ? 'instr' : 'strpos'}(state_key, ':') + 1)`;
+
+/** Servers with a joined member, and those that are said to have one while not all members are known. */
+export async function selectHosts(db: Db, roomId: string): Promise<Set<string>> {
+  const rows = await db.query<{ host: string }>(
+    `SELECT DISTINCT ${hostSql(db)} AS host FROM current_state_events WHERE room_id = ? AND type = 'm.room.member' AND membership = 'join'
+     UNION SELECT server_name FROM partial_state_rooms_servers WHERE room_id = ?`,
+    [roomId, roomId],
+  );
+  return new Set(rows.map((row) => row.host));
+}
+
+/** Whether a user of a server is invited. */
+export async function isServerInvited(db: Db, roomId: string, serverName: string): Promise<boolean> {
+  const row = await db.get(
+    `SELECT 1 AS found FROM current_state_events
+     WHERE room_id = ? AND type = 'm.room.member' AND membership = 'invite' AND ${hostSql(db)} = ? LIMIT 1`,
+    [roomId, serverName],
+  );
+  return row !== undefined;
+}
+
+function membership(row: MembershipRow): RoomMembership {
+  return {
+    roomId: row.room_id,
+    userId: row.user_id,
+    membership: row.membership,
+    eventId: row.event_id,
+    sender: row.sender,
+    streamOrdering: row.event_stream_ordering,
+    forgotten: !!row.forgotten,
+    roomVersion: row.room_version,
+  };
+}

@@ -1,0 +1,252 @@
+import type { Db, SqlValue } from '@rookery/database';
+import type { EventPlace } from '../store/recent-events.js';
+import { servableSql } from '../store/servable.query.js';
+import type { EventFilter } from './event-filter.js';
+import { eventFilterSql } from './event-filter.query.js';
+import type { PlaceInRoom } from './room-token.js';
+
+/** Events next to a place in the order of arrival among which the outermost is looked for first. */
+const nearest = 100;
+/** Events beyond it that are looked at for others of that side, each time that one was found; and how often at most. */
+const beyond = 1_000;
+const maxRounds = 50;
+
+const inTimelineSql = 'e.outlier = FALSE AND e.rejection_reason IS NULL';
+
+interface PlaceRow {
+  readonly topological_ordering: number;
+  readonly stream_ordering: number;
+}
+
+interface EventPlaceRow extends PlaceRow {
+  readonly event_id: string;
+  readonly room_id: string;
+}
+
+const placeOf = (row: PlaceRow): PlaceInRoom => ({
+  topological: row.topological_ordering,
+  stream: row.stream_ordering,
+});
+
+const eventPlaceOf = (row: EventPlaceRow): EventPlace => ({ eventId: row.event_id, ...placeOf(row) });
+
+/** The last places of each room with `after < stream ordering <= upTo`, one more than `limit` where there are more, in order of arrival. */
+export async function selectLastPlaces(
+  db: Db,
+  roomIds: readonly string[],
+  range: { readonly after: number; readonly upTo: number; readonly filter?: EventFilter | undefined },
+  limit: number,
+): Promise<Map<string, EventPlace[]>> {
+  const params: SqlValue[] = [];
+  const conditions = (alias: string): string =>
+    [servableSql(`${alias}.`), ...eventFilterSql(range.filter, params, db.dialect, alias)].join(' AND ');
+  params.push(range.upTo, range.after, range.upTo);
+  const inner = conditions('b');
+  params.push(range.after, roomIds);
+  const outer = conditions('e');
+  const rows = await db.query<EventPlaceRow>(
+    `SELECT e.event_id, e.room_id, e.topological_ordering, e.stream_ordering FROM rooms r
+     JOIN events e ON e.room_id = r.room_id AND e.stream_ordering <= ? AND e.stream_ordering > COALESCE((
+       SELECT b.stream_ordering FROM events b WHERE b.room_id = r.room_id AND b.stream_ordering > ?
+         AND b.stream_ordering <= ? AND ${inner} ORDER BY b.stream_ordering DESC LIMIT 1 OFFSET ${Math.trunc(limit) + 1}), ?)
+     WHERE ${db.dialect.anyOf('r.room_id')} AND ${outer} ORDER BY e.stream_ordering`,
+    params,
+  );
+  const places = new Map<string, EventPlace[]>();
+  for (const row of rows) {
+    const list = places.get(row.room_id);
+    if (list) list.push(eventPlaceOf(row));
+    else places.set(row.room_id, [eventPlaceOf(row)]);
+  }
+  return places;
+}
+
+/** What a page of a room's history holds. */
+export interface PageRange {
+  readonly direction: 'f' | 'b';
+  readonly limit: number;
+  /** On the way back at or before this place, else behind it. */
+  readonly start: PlaceInRoom;
+  /** What arrived on the other side of this position is not on the page. */
+  readonly arrivedFrom: number | undefined;
+  /** The page ends at this place; the event there is on a page forwards only. */
+  readonly stop: PlaceInRoom | undefined;
+  /** The page is cut at this position in the order of arrival, too. */
+  readonly arrivedTo: number | undefined;
+  readonly filter: EventFilter | undefined;
+  readonly withSoftFailed: boolean;
+}
+
+/** The places of a page in the room's own order, in the direction of travel. */
+export async function selectPage(db: Db, roomId: string, range: PageRange): Promise<EventPlace[]> {
+  const backwards = range.direction === 'b';
+  const place = '(e.topological_ordering, e.stream_ordering)';
+  const conditions = ['e.room_id = ?', `${place} ${backwards ? '<=' : '>'} (?, ?)`];
+  const params: SqlValue[] = [roomId, range.start.topological, range.start.stream];
+  if (range.arrivedFrom !== undefined) {
+    conditions.push(`e.stream_ordering ${backwards ? '<=' : '>'} ?`);
+    params.push(range.arrivedFrom);
+  }
+  if (range.stop) {
+    conditions.push(`${place} ${backwards ? '>' : '<='} (?, ?)`);
+    params.push(range.stop.topological, range.stop.stream);
+  }
+  if (range.arrivedTo !== undefined) {
+    conditions.push(`e.stream_ordering ${backwards ? '>' : '<='} ?`);
+    params.push(range.arrivedTo);
+  }
+  conditions.push(range.withSoftFailed ? inTimelineSql : servableSql('e.'));
+  conditions.push(...eventFilterSql(range.filter, params, db.dialect));
+  const order = backwards ? 'DESC' : 'ASC';
+  const rows = await db.query<EventPlaceRow>(
+    `SELECT e.event_id, e.room_id, e.topological_ordering, e.stream_ordering FROM events e
+     WHERE ${conditions.join(' AND ')}
+     ORDER BY e.topological_ordering ${order}, e.stream_ordering ${order} LIMIT ${Math.trunc(range.limit)}`,
+    params,
+  );
+  return rows.map(eventPlaceOf);
+}
+
+/** The ids of the servable events just before and just after an event, in its room's own order. */
+export interface Neighbors {
+  readonly before: string | undefined;
+  readonly after: string | undefined;
+}
+
+/** The neighbors of each of some events. */
+export async function selectNeighbors(db: Db, eventIds: readonly string[]): Promise<Map<string, Neighbors>> {
+  const place = '(n.topological_ordering, n.stream_ordering)';
+  const own = '(e.topological_ordering, e.stream_ordering)';
+  const neighbor = (comparison: '<' | '>', order: 'ASC' | 'DESC'): string =>
+    `(SELECT n.event_id FROM events n WHERE n.room_id = e.room_id AND ${servableSql('n.')} AND ${place} ${comparison} ${own}
+       ORDER BY n.topological_ordering ${order}, n.stream_ordering ${order} LIMIT 1)`;
+  const rows = await db.query<{ event_id: string; prior: string | null; next: string | null }>(
+    `SELECT e.event_id, ${neighbor('<', 'DESC')} AS prior, ${neighbor('>', 'ASC')} AS next
+       FROM events e WHERE ${db.dialect.anyOf('e.event_id')}`,
+    [eventIds],
+  );
+  return new Map(
+    rows.map(({ event_id, prior, next }) => [event_id, { before: prior ?? undefined, after: next ?? undefined }]),
+  );
+}
+
+/** Whether something is missing before an event of a room whose depth lies between two, both included. */
+export async function hasGapBetween(db: Db, roomId: string, from: number, upTo: number): Promise<boolean> {
+  const row = await db.get(
+    `SELECT 1 AS found FROM event_backward_extremities b JOIN event_edges g ON g.prev_event_id = b.event_id
+     JOIN events e ON e.event_id = g.event_id
+     WHERE b.room_id = ? AND e.topological_ordering >= ? AND e.topological_ordering <= ? LIMIT 1`,
+    [roomId, from, upTo],
+  );
+  return row !== undefined;
+}
+
+/** The newest event, in the room's own order, at or before a place and at least so deep, before which something is missing. */
+export async function selectLastGap(
+  db: Db,
+  roomId: string,
+  from: PlaceInRoom,
+  least: number,
+): Promise<PlaceInRoom | undefined> {
+  const row = await db.get<PlaceRow>(
+    `SELECT e.topological_ordering, e.stream_ordering FROM event_backward_extremities b
+     JOIN event_edges g ON g.prev_event_id = b.event_id JOIN events e ON e.event_id = g.event_id
+     WHERE b.room_id = ? AND (e.topological_ordering, e.stream_ordering) <= (?, ?) AND e.topological_ordering >= ?
+     ORDER BY e.topological_ordering DESC, e.stream_ordering DESC LIMIT 1`,
+    [roomId, from.topological, from.stream, least],
+  );
+  return row && placeOf(row);
+}
+
+/** Ids of servable events of all rooms with `after < stream ordering <= upTo`, oldest first. */
+export async function selectArrivals(db: Db, after: number, upTo: number, limit: number): Promise<string[]> {
+  const rows = await db.query<{ event_id: string }>(
+    `SELECT e.event_id FROM events e WHERE e.stream_ordering > ? AND e.stream_ordering <= ? AND ${servableSql('e.')}
+     ORDER BY e.stream_ordering LIMIT ${Math.trunc(limit)}`,
+    [after, upTo],
+  );
+  return rows.map((row) => row.event_id);
+}
+
+/** The last place of a room in the order of arrival, up to a position. */
+export async function selectLastPlace(db: Db, roomId: string, upTo?: number): Promise<PlaceInRoom | undefined> {
+  const row = await db.get<PlaceRow>(
+    `SELECT topological_ordering, stream_ordering FROM events
+     WHERE room_id = ? AND outlier = FALSE ${upTo === undefined ? '' : 'AND stream_ordering <= ?'}
+     ORDER BY stream_ordering DESC LIMIT 1`,
+    upTo === undefined ? [roomId] : [roomId, upTo],
+  );
+  return row && placeOf(row);
+}
+
+/** The first place of a room in the order of arrival behind a position. */
+export async function selectNextPlace(db: Db, roomId: string, after: number): Promise<PlaceInRoom | undefined> {
+  const row = await db.get<PlaceRow>(
+    `SELECT topological_ordering, stream_ordering FROM events
+     WHERE room_id = ? AND outlier = FALSE AND stream_ordering > ? ORDER BY stream_ordering LIMIT 1`,
+    [roomId, after],
+  );
+  return row && placeOf(row);
+}
+
+/** The deepest place of a room. */
+export async function selectDeepest(db: Db, roomId: string): Promise<PlaceInRoom | undefined> {
+  const row = await db.get<PlaceRow>(
+    `SELECT topological_ordering, stream_ordering FROM events WHERE room_id = ? AND outlier = FALSE
+     ORDER BY topological_ordering DESC, stream_ordering DESC LIMIT 1`,
+    [roomId],
+  );
+  return row && placeOf(row);
+}
+
+/**
+ * The deepest of the events that arrived up to a position (`b`), or the least deep of those that arrived behind it (`f`). Costs
+ * what those cost that lie between it and the nearest arrivals: other branches of the room, not its whole history.
+ */
+export async function selectOutermost(
+  db: Db,
+  roomId: string,
+  stream: number,
+  direction: 'f' | 'b',
+): Promise<PlaceInRoom | undefined> {
+  const [outwards, inwards, further, side] =
+    direction === 'b' ? ['DESC', 'ASC', '>', 'stream_ordering <= ?'] : ['ASC', 'DESC', '<', 'stream_ordering > ?'];
+  const columns = 'topological_ordering, stream_ordering';
+  const first = `ORDER BY topological_ordering ${outwards}, stream_ordering ${outwards} LIMIT 1`;
+  let found = await db.get<PlaceRow>(
+    `SELECT ${columns} FROM (SELECT ${columns} FROM events WHERE room_id = ? AND outlier = FALSE AND ${side}
+       ORDER BY stream_ordering ${outwards} LIMIT ${nearest}) AS arrivals ${first}`,
+    [roomId, stream],
+  );
+  for (let round = 0; found && round < maxRounds; round++) {
+    const next: PlaceRow | undefined = await db.get<PlaceRow>(
+      `SELECT ${columns} FROM (SELECT ${columns} FROM events
+         WHERE room_id = ? AND outlier = FALSE AND (${columns}) ${further} (?, ?)
+         ORDER BY topological_ordering ${inwards}, stream_ordering ${inwards} LIMIT ${beyond}) AS others
+       WHERE ${side} ${first}`,
+      [roomId, found.topological_ordering, found.stream_ordering, stream],
+    );
+    if (!next) break;
+    found = next;
+  }
+  return found && placeOf(found);
+}
+
+/** The last servable event of a room in the order of arrival, up to a position. */
+export async function selectLastEventId(db: Db, roomId: string, upTo: number): Promise<string | undefined> {
+  const row = await db.get<{ event_id: string }>(
+    `SELECT e.event_id FROM events e WHERE e.room_id = ? AND e.stream_ordering <= ? AND ${servableSql('e.')}
+     ORDER BY e.stream_ordering DESC LIMIT 1`,
+    [roomId, upTo],
+  );
+  return row?.event_id;
+}
+
+/** The first servable event of a room in the order of arrival. */
+export async function selectFirstEventId(db: Db, roomId: string): Promise<string | undefined> {
+  const row = await db.get<{ event_id: string }>(
+    `SELECT e.event_id FROM events e WHERE e.room_id = ? AND ${servableSql('e.')} ORDER BY e.stream_ordering LIMIT 1`,
+    [roomId],
+  );
+  return row?.event_id;
+}
