@@ -121,6 +121,7 @@ const headings = {
   unsignedFields: ['Fields of unsigned', 'registerAddExtraFieldsToUnsignedClientEventCallbacks'],
   mediaRepository: ['Media repository', 'registerMediaRepositoryCallbacks'],
   ratelimit: ['Rate limits', 'registerRatelimitCallbacks'],
+  federation: ['Federation', 'registerFederationCallbacks'],
   backgroundUpdateController: ['Background updates', 'registerBackgroundUpdateControllerCallbacks'],
 };
 

@@ -28,6 +28,7 @@ import { FederationQueryController } from './queries/query.controller.js';
 import { FederationVersionController } from './queries/server-version.controller.js';
 import { ComplexityController } from './remote-rooms/complexity.controller.js';
 import { ExtremitiesController } from './rooms/extremities.controller.js';
+import { EventDeliveries } from './rooms/event-deliveries.js';
 import { PduReplies } from './rooms/pdu-replies.js';
 import { ResidentRooms } from './rooms/resident-rooms.js';
 import { RoomHistory } from './rooms/room-history.js';
@@ -56,6 +57,7 @@ import { SendTransactionController } from './transactions/send.controller.js';
     KeyPublisher,
     ResidentRooms,
     RoomHistory,
+    EventDeliveries,
     PduReplies,
     MembershipRequests,
     JoinAnswers,

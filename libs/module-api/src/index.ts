@@ -31,6 +31,7 @@ export type {
 } from './callbacks/accounts.js';
 export type {
   BackgroundUpdateControllerCallbacks,
+  FederationCallbacks,
   MediaRepositoryCallbacks,
   PresenceRouterCallbacks,
   RatelimitCallbacks,
@@ -51,6 +52,7 @@ export {
   registrationMethods,
   type NamesOfKind,
 } from './callbacks/table.js';
+export type { FederatedEventDelivery, FederatedEventDeliveryMethod } from './federation.js';
 export type {
   EventAllowed,
   EventReplacement,

@@ -55,6 +55,7 @@ function registrations({ loaded, contribute }: FacadeParts): RegistrationApi {
     registerAddExtraFieldsToUnsignedClientEventCallbacks: callbacks('unsignedFields'),
     registerMediaRepositoryCallbacks: callbacks('mediaRepository'),
     registerRatelimitCallbacks: callbacks('ratelimit'),
+    registerFederationCallbacks: callbacks('federation'),
     registerBackgroundUpdateControllerCallbacks: callbacks('backgroundUpdateController'),
     registerWebResource: (path, handler) =>
       contribute('registerWebResource', (registry) => registry.addWebResource(name, path, handler)),

@@ -126,6 +126,7 @@ const categories = [
   'registerAddExtraFieldsToUnsignedClientEventCallbacks',
   'registerMediaRepositoryCallbacks',
   'registerRatelimitCallbacks',
+  'registerFederationCallbacks',
   'registerBackgroundUpdateControllerCallbacks',
 ] as const satisfies readonly (keyof RegistrationApi)[];
 

@@ -155,6 +155,8 @@ export const OnMediaUploadLimitExceeded = decorator('onMediaUploadLimitExceeded'
 export const OnMediaStored = decorator('onMediaStored');
 /** A method is the callback `getRatelimitOverrideForUser`. */
 export const GetRatelimitOverrideForUser = decorator('getRatelimitOverrideForUser');
+/** A method is the callback `onEventDeliveredOverFederation`. */
+export const OnEventDeliveredOverFederation = decorator('onEventDeliveredOverFederation');
 /** A method is the callback `onUpdate`. */
 export const OnUpdate = decorator('onUpdate');
 /** A method is the callback `defaultBatchSize`. */

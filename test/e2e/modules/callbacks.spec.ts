@@ -19,6 +19,7 @@ const shownElsewhere = new Set<CallbackName>([
   'federatedUserMayInvite',
   // Needs another server: test/e2e/federation.
   'shouldDropFederatedEvent',
+  'onEventDeliveredOverFederation',
 ]);
 
 const limited = { per_second: 0.001, burst_count: 1 };

@@ -56,13 +56,14 @@ export class JoinAnswers {
     const state = omitMembers ? await this.#withoutMembers(roomId, stored, before) : [...before.values()];
     const authChain = await this.graph.authChain(roomId, [...state, eventId]);
     if (omitMembers) for (const id of state) authChain.delete(id);
+    const to = { origin, method: '/send_join' } as const;
     const more: JsonObject = {
       origin: this.config.serverName,
-      event: wirePdu(stored.event),
+      event: this.replies.wire(to, [stored.event])[0],
       members_omitted: omitMembers,
       ...(omitMembers && { servers_in_room: [...serversBefore] }),
     };
-    return this.replies.lists({ state, auth_chain: authChain }, more, asPair);
+    return this.replies.lists(to, { state, auth_chain: authChain }, more, asPair);
   }
 
   /** What people outside see of a room, as events. */

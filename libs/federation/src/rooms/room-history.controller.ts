@@ -13,7 +13,7 @@ import {
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { SpaceHierarchy } from '@rookery/rooms';
 import { FederationAccess, Origin, SignedContent } from '../inbound/federation-access.js';
-import { PduReplies, wirePdu } from './pdu-replies.js';
+import { PduReplies } from './pdu-replies.js';
 import { RoomHistory } from './room-history.js';
 
 const path = '/_matrix/federation/v1';
@@ -46,7 +46,7 @@ export class RoomHistoryForServersController {
   @Get(`${path}/event/:eventId`)
   @FederationAccess()
   async event(@Origin() origin: string, @Param('eventId') eventId: string): Promise<object> {
-    return this.replies.transaction(await this.history.event(origin, eventId));
+    return this.replies.transaction({ origin, method: '/event' }, await this.history.event(origin, eventId));
   }
 
   /** GET /_matrix/federation/v1/state/{roomId} */
@@ -58,7 +58,7 @@ export class RoomHistoryForServersController {
     @Inbound() request: InboundRequest,
   ): Promise<HttpReply> {
     const { state, authChain } = await this.history.stateAt(origin, roomId, requiredQueryString(request, 'event_id'));
-    return this.replies.lists({ pdus: state, auth_chain: authChain });
+    return this.replies.lists({ origin, method: '/state' }, { pdus: state, auth_chain: authChain });
   }
 
   /** GET /_matrix/federation/v1/state_ids/{roomId} */
@@ -81,7 +81,8 @@ export class RoomHistoryForServersController {
     @Param('roomId') roomId: string,
     @Param('eventId') eventId: string,
   ): Promise<HttpReply> {
-    return this.replies.lists({ auth_chain: await this.history.authChain(origin, roomId, eventId) });
+    const authChain = await this.history.authChain(origin, roomId, eventId);
+    return this.replies.lists({ origin, method: '/event_auth' }, { auth_chain: authChain });
   }
 
   /** GET /_matrix/federation/v1/backfill/{roomId} */
@@ -96,7 +97,8 @@ export class RoomHistoryForServersController {
     if (from.length === 0) throw MatrixError.missingParam("Missing query parameter 'v'");
     requiredQueryString(request, 'limit');
     const limit = queryInteger(request, 'limit', { min: 1, max: maxEvents, clamp: true }) ?? 1;
-    return this.replies.transaction(await this.history.backfill(origin, roomId, from, limit));
+    const events = await this.history.backfill(origin, roomId, from, limit);
+    return this.replies.transaction({ origin, method: '/backfill' }, events);
   }
 
   /** POST /_matrix/federation/v1/get_missing_events/{roomId} */
@@ -115,7 +117,7 @@ export class RoomHistoryForServersController {
       limit: Math.max(0, Math.min(limit as number, maxEvents)),
       minDepth: minDepth as number,
     });
-    return { events: events.map((event) => wirePdu(event)) };
+    return { events: this.replies.wire({ origin, method: '/get_missing_events' }, events) };
   }
 
   /** GET /_matrix/federation/v1/timestamp_to_event/{roomId} */

@@ -35,6 +35,8 @@ export interface DestinationParts {
   readonly stores: readonly EduStore[];
   readonly stopping: AbortSignal;
   nextTransactionId(): string;
+  /** The server names events as processed, without an error. */
+  onTaken(server: string, eventIds: readonly string[]): void;
   /** There is nothing left to send. */
   onIdle(destination: Destination): void;
 }
@@ -271,7 +273,7 @@ export class Destination implements TurnTaker {
         ignoreBackoff: !isLast,
         signal: stopping,
       });
-      this.#report(body);
+      this.#report(body, load.events);
     } catch (error) {
       this.#wasSlow = true;
       if (!(error instanceof FederationRequestError)) throw error;
@@ -417,7 +419,7 @@ export class Destination implements TurnTaker {
   }
 
   /** Notes what the server says about single events. */
-  #report(body: Buffer): void {
+  #report(body: Buffer, sent: readonly OutgoingEvent[]): void {
     let answer: unknown;
     try {
       answer = JSON.parse(body.toString('utf8'));
@@ -426,6 +428,11 @@ export class Destination implements TurnTaker {
     }
     const pdus = isJsonObject(answer) ? answer['pdus'] : undefined;
     if (!isJsonObject(pdus)) return;
+    const taken = sent.flatMap(({ eventId }) => {
+      const result = Object.hasOwn(pdus, eventId) ? pdus[eventId] : undefined;
+      return isJsonObject(result) && !('error' in result) ? [eventId] : [];
+    });
+    if (taken.length > 0) this.parts.onTaken(this.name, taken);
     const refused = Object.entries(pdus).filter(([, result]) => isJsonObject(result) && 'error' in result);
     if (refused.length === 0) return;
     this.parts.logger.info('Another server did not take events', {

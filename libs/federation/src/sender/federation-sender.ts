@@ -28,6 +28,7 @@ export class FederationSender implements OnModuleInit {
   readonly #metrics: SenderMetrics;
   readonly #parts: DestinationParts;
   #transactions = 0;
+  #taken: (server: string, eventIds: readonly string[]) => void = () => undefined;
   #starting: Promise<void> = Promise.resolve();
 
   constructor(
@@ -57,6 +58,7 @@ export class FederationSender implements OnModuleInit {
       stopping: this.#stopping.signal,
       nextTransactionId: () => `${run}${++this.#transactions}`,
       onIdle: (destination) => this.#forget(destination),
+      onTaken: (server, eventIds) => this.#taken(server, eventIds),
     };
   }
 
@@ -85,6 +87,11 @@ export class FederationSender implements OnModuleInit {
   /** Adds a kind of EDUs that lie in the database. Before the start; in the order in which they are to arrive. */
   addStore(store: EduStore): void {
     this.#stores.push(store);
+  }
+
+  /** Tells which events a server has taken, without objection to them. Before the start; one listener. */
+  onTaken(listener: (server: string, eventIds: readonly string[]) => void): void {
+    this.#taken = listener;
   }
 
   /** What is to go to a server that may be reached; not to be kept. */

@@ -42,6 +42,8 @@ export interface RegistrationApi {
   registerMediaRepositoryCallbacks(callbacks: CallbackCategories['mediaRepository']): void;
   /** Rate limits by user. */
   registerRatelimitCallbacks(callbacks: CallbackCategories['ratelimit']): void;
+  /** Being told of what becomes of events at other servers. */
+  registerFederationCallbacks(callbacks: CallbackCategories['federation']): void;
   /** When background updates run. The first module that registers them is the only one asked. */
   registerBackgroundUpdateControllerCallbacks(callbacks: CallbackCategories['backgroundUpdateController']): void;
   /**

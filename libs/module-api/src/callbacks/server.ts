@@ -1,4 +1,5 @@
 import type { CallbackContext } from '../context.js';
+import type { FederatedEventDelivery } from '../federation.js';
 import type { ModuleEvent } from '../event.js';
 import type { MediaFileInfo, MediaUploadLimit } from '../media.js';
 import type { Permission, PRESENCE_ALL_USERS } from '../verdicts.js';
@@ -91,6 +92,15 @@ export interface RatelimitCallbacks {
     limiterName: string,
     context: CallbackContext,
   ): Promise<RatelimitOverride | undefined> | RatelimitOverride | undefined;
+}
+
+/** What becomes of events at other servers. */
+export interface FederationCallbacks {
+  /**
+   * `on_event_delivered_over_federation`: events reached another server, or were handed out to it. One request may be told of
+   * in several calls.
+   */
+  onEventDeliveredOverFederation?(delivery: FederatedEventDelivery, context: CallbackContext): Promise<void> | void;
 }
 
 /** Leave to run one batch of a background update. */

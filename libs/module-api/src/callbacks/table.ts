@@ -1,6 +1,7 @@
 import type { AccountDataCallbacks, AccountValidityCallbacks, PasswordAuthProviderCallbacks } from './accounts.js';
 import type {
   BackgroundUpdateControllerCallbacks,
+  FederationCallbacks,
   MediaRepositoryCallbacks,
   PresenceRouterCallbacks,
   RatelimitCallbacks,
@@ -20,6 +21,7 @@ export interface CallbackCategories {
   unsignedFields: UnsignedFieldsCallbacks;
   mediaRepository: MediaRepositoryCallbacks;
   ratelimit: RatelimitCallbacks;
+  federation: FederationCallbacks;
   backgroundUpdateController: BackgroundUpdateControllerCallbacks;
 }
 
@@ -37,6 +39,7 @@ export type AllCallbacks = Required<
     UnsignedFieldsCallbacks &
     MediaRepositoryCallbacks &
     RatelimitCallbacks &
+    FederationCallbacks &
     BackgroundUpdateControllerCallbacks
 >;
 
@@ -266,6 +269,13 @@ export const callbackTable = {
     fires: true,
   },
 
+  onEventDeliveredOverFederation: {
+    category: 'federation',
+    snakeCase: 'on_event_delivered_over_federation',
+    kind: 'notify',
+    fires: true,
+  },
+
   onUpdate: {
     category: 'backgroundUpdateController',
     snakeCase: 'on_update',
@@ -305,5 +315,6 @@ export const registrationMethods = {
   unsignedFields: 'registerAddExtraFieldsToUnsignedClientEventCallbacks',
   mediaRepository: 'registerMediaRepositoryCallbacks',
   ratelimit: 'registerRatelimitCallbacks',
+  federation: 'registerFederationCallbacks',
   backgroundUpdateController: 'registerBackgroundUpdateControllerCallbacks',
 } as const satisfies Record<CallbackCategory, string>;
