@@ -51,6 +51,15 @@ export default tseslint.config(
           message: 'Pass the Requester as an argument.',
         },
         { selector: "CallExpression[callee.name='Inject'] > Literal", message: 'Use an abstract class as the token.' },
+        {
+          selector: "NewExpression[callee.name='MatrixError']",
+          message: 'Use a named constructor, MatrixError.notFound(); new kinds are rows of error-table.ts.',
+        },
+        {
+          selector:
+            "CallExpression[callee.object.name='MatrixError'][callee.property.name='passedOn'][arguments.1.type='Literal']",
+          message: 'What this server decides itself is a row of error-table.ts.',
+        },
       ],
     },
   },
@@ -62,6 +71,7 @@ export default tseslint.config(
       'no-restricted-globals': 'off',
     },
   },
+  { files: ['libs/matrix-types/src/errors.ts'], rules: { 'no-restricted-syntax': 'off' } },
   // The way of an event is read beside the specification: no stage of it does more than one can hold in mind.
   {
     files: ['libs/rooms/src/pipeline/**/*.ts'],

@@ -27,6 +27,7 @@ const check = process.argv.includes('--check');
 const { configurationReference, configurationSchema, settingsReport, withoutEffect } = await import(
   join(root, 'libs', 'platform', 'src', 'index.ts')
 );
+const { errorTable } = await import(join(root, 'libs', 'matrix-types', 'src', 'index.ts'));
 const { createProgram, createSynctl, upgradePage } = await import(join(root, 'apps', 'ctl', 'src', 'index.ts'));
 const { format, resolveConfig } = await import('prettier');
 
@@ -68,6 +69,7 @@ const documents = [
   ['docs/operators/commands.md', commandReference],
   ['docs/operators/upgrade.md', upgradePage],
   ['docs/inventory.md', inventory],
+  ['docs/errors.md', errorsPage],
 ];
 
 for (const [path, text] of documents) {
@@ -80,6 +82,24 @@ for (const [path, text] of documents) {
     writeFileSync(file, wanted);
     console.log(`wrote ${path}`);
   }
+}
+
+/** Every kind of error, by code and status. */
+function errorsPage() {
+  const rows = Object.entries(errorTable)
+    .sort(([, a], [, b]) => (a.errcode === b.errcode ? a.status - b.status : a.errcode < b.errcode ? -1 : 1))
+    .map(([name, { errcode, status, when, text = '', extra, retries }]) => {
+      const keys = [...Object.keys(extra ?? {}), ...(retries ? ['retry_after_ms'] : [])].map((key) => `\`${key}\``);
+      return `| \`${errcode}\` | ${status} | ${when}${keys.length > 0 ? `; ${keys.join(', ')}` : ''} | ${text} | \`${name}\` |`;
+    });
+  return [
+    '# Errors',
+    '<!-- Written by `npm run docs` from libs/matrix-types/src/error-table.ts. -->',
+    `What this server refuses with, by code. The text (\`error\`) is for people and may say more than here; clients go by code and
+status. The last column is the constructor in code, for modules too: \`throw MatrixError.notInRoom()\`. What modules, other servers
+and application services refuse with is handed on under the code that they gave.`,
+    ['| errcode | status | when | says | constructor |', '| --- | --- | --- | --- | --- |', ...rows].join('\n'),
+  ].join('\n\n');
 }
 
 /** Every command of `rookery` with its help. */

@@ -10,9 +10,9 @@ const retryMs = 5_000;
 
 /** What a client is told of an error of the database: 507 `M_UNKNOWN` for a full disk, 503 `M_UNKNOWN` while it is away. */
 export function databaseProblem(error: unknown): MatrixError | undefined {
-  if (isStorageFull(error)) return new MatrixError(507, 'M_UNKNOWN', 'The server has no room left to store anything');
+  if (isStorageFull(error)) return MatrixError.storageFull();
   if (isTransient(error))
-    return new MatrixError(503, 'M_UNKNOWN', 'The database is away for the moment', { retry_after_ms: retryMs });
+    return MatrixError.unavailable('The database is away for the moment', { retry_after_ms: retryMs });
   return undefined;
 }
 

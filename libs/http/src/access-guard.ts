@@ -59,8 +59,7 @@ export class AccessGuard implements CanActivate {
     if (access.auth !== 'none') {
       if (this.authenticator === undefined) throw new Error('No RequestAuthenticator is provided');
       const requester = await this.authenticator.authenticate(context, access);
-      if (requester === undefined && access.auth === 'required')
-        throw new MatrixError(401, 'M_MISSING_TOKEN', 'Missing access token');
+      if (requester === undefined && access.auth === 'required') throw MatrixError.missingToken();
       request.requester = requester;
       if (requester !== undefined) {
         context.userId = requester.userId;

@@ -135,7 +135,7 @@ export function JsonBody(schema?: object, options: JsonBodyOptions = {}): Parame
   const check = schema === undefined ? undefined : compileSchema(schema);
   const take = (given: unknown): JsonObject => {
     const body = (given === undefined || given === null) && options.optional ? {} : given;
-    if (body === undefined) throw new MatrixError(400, 'M_NOT_JSON', 'A JSON body is required');
+    if (body === undefined) throw MatrixError.missingBody();
     if (!isJsonObject(body)) throw MatrixError.badJson('The body must be a JSON object');
     check?.(body);
     return body;

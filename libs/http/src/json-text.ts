@@ -25,7 +25,7 @@ export interface JsonRules {
   readonly anyNumber?: boolean;
 }
 
-const notJson = (): MatrixError => new MatrixError(400, 'M_NOT_JSON', 'The body is not valid JSON');
+const notJson = (): MatrixError => MatrixError.notJson();
 const isBlank = (text: string): boolean => /^[ \t\n\r]*$/.test(text);
 
 /** A list or object that is open where the scan stands. */
@@ -77,7 +77,7 @@ class JsonReader {
 
   *read(): Generator<undefined, unknown> {
     const { bytes } = this;
-    if (!isUtf8(bytes)) throw new MatrixError(400, 'M_NOT_JSON', 'The body is not UTF-8');
+    if (!isUtf8(bytes)) throw MatrixError.notJson('The body is not UTF-8');
     // A byte order mark is none of the text.
     const start = bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf ? 3 : 0;
     let restAt = pieceBytes * 16;

@@ -121,7 +121,7 @@ export class MatrixFastifyAdapter extends FastifyAdapter {
     const found = (this.#known ??= this.#everyPath()).find('GET', context.path) as { store?: Set<string> } | null;
     reply.hijack();
     if (found?.store === undefined) return this.answerUnknown(context);
-    const body = new MatrixError(405, 'M_UNRECOGNIZED', 'Method not allowed').toBody();
+    const body = MatrixError.methodNotAllowed().toBody();
     respond(context, HttpReply.json(405, body, { allow: [...found.store, 'OPTIONS'].join(', ') }));
   }
 }

@@ -273,10 +273,9 @@ export class RequestContext implements LateRequest {
     const length = this.headers['content-length'];
     const tooLarge = (): MatrixError => MatrixError.tooLarge(`The body is larger than ${limitBytes} bytes`);
     if (length !== undefined && Number(length) > limitBytes) return Promise.reject(tooLarge());
-    if (raw.destroyed) return Promise.reject(new MatrixError(400, 'M_UNKNOWN', 'The body was cut off'));
+    if (raw.destroyed) return Promise.reject(MatrixError.bodyCutOff());
     const coding = this.headers['content-encoding']?.trim().toLowerCase() ?? 'identity';
-    if (coding !== 'identity' && coding !== 'gzip')
-      return Promise.reject(new MatrixError(415, 'M_UNKNOWN', 'Bodies may be plain or gzip, nothing else'));
+    if (coding !== 'identity' && coding !== 'gzip') return Promise.reject(MatrixError.unsupportedCoding());
 
     const reading = new Promise<void>((resolve, reject) => {
       let chunks: Buffer[] = [];
@@ -305,7 +304,7 @@ export class RequestContext implements LateRequest {
         resolve();
       });
       raw.on('close', () => {
-        if (this.#bodyReading !== undefined) fail(new MatrixError(400, 'M_UNKNOWN', 'The body was cut off'));
+        if (this.#bodyReading !== undefined) fail(MatrixError.bodyCutOff());
       });
     });
     return coding === 'gzip' ? reading.then(() => this.#inflate(limitBytes, tooLarge)) : reading;
@@ -321,7 +320,7 @@ export class RequestContext implements LateRequest {
           return reject(
             error.code === 'ERR_BUFFER_TOO_LARGE'
               ? tooLarge()
-              : new MatrixError(400, 'M_NOT_JSON', 'The body is not the gzip that its headers promise'),
+              : MatrixError.notJson('The body is not the gzip that its headers promise'),
           );
         if (!this.#hold(plain.length)) return reject(MatrixError.limitExceeded(retryBodyMs));
         this.rawBody = plain;
@@ -334,7 +333,7 @@ export class RequestContext implements LateRequest {
   checkBody(nowMs: number): void {
     const reading = this.#bodyReading;
     if (reading !== undefined && nowMs - reading.sinceMs > bodyTimeoutMs) {
-      reading.fail(new MatrixError(408, 'M_UNKNOWN', 'The body took too long'));
+      reading.fail(MatrixError.bodyTooSlow());
     }
   }
 }

@@ -80,7 +80,7 @@ export function requestIds(ids: Ids): () => string {
  * @returns the target, or what is wrong with it
  */
 export function normalizeTarget(target: string, prefixes: PathPrefixes): string | MatrixError {
-  if (target.length > maxUrlLength) return new MatrixError(414, 'M_TOO_LARGE', 'The URL is too long');
+  if (target.length > maxUrlLength) return MatrixError.urlTooLong();
   let url = target;
   if (url.charCodeAt(0) !== 0x2f) url = url.replace(/^https?:\/\/[^/?#]*/i, '') || '/';
   if (url.charCodeAt(0) !== 0x2f) return MatrixError.invalidParam('The URL is not valid');
@@ -140,11 +140,11 @@ function withoutFormerPrefix(url: string, knows: (path: string) => boolean): str
 
 /** What is wrong with the frame of a request, where different readers of the same bytes may see different requests. */
 function frameProblem({ httpVersionMajor, rawHeaders }: IncomingMessage): MatrixError | undefined {
-  if (httpVersionMajor !== 1) return new MatrixError(400, 'M_UNKNOWN', 'The request line names no version of HTTP/1');
+  if (httpVersionMajor !== 1) return MatrixError.badRequest('The request line names no version of HTTP/1');
   let hosts = 0;
   for (let i = 0; i < rawHeaders.length; i += 2)
     if (rawHeaders[i]!.length === 4 && rawHeaders[i]!.toLowerCase() === 'host') hosts++;
-  return hosts > 1 ? new MatrixError(400, 'M_UNKNOWN', 'The request has more than one Host header') : undefined;
+  return hosts > 1 ? MatrixError.badRequest('The request has more than one Host header') : undefined;
 }
 
 /** The function a listener's server calls for each request. */

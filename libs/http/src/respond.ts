@@ -189,11 +189,11 @@ export function respondError(
   if (MatrixError.is(error)) {
     // Modules may carry another copy of the class: rely on its data alone. Our own may write themselves differently.
     const { status, errcode, message, extra } = error;
-    const own = error instanceof MatrixError ? error : new MatrixError(status, errcode, message, extra);
+    const own = error instanceof MatrixError ? error : MatrixError.passedOn(status, errcode, message, extra);
     respond(context, errorReply(own));
     return;
   }
   // A client that went away while its request ran is nobody's fault.
   const known = context.response.destroyed ? undefined : onUnexpected(error);
-  respond(context, errorReply(known ?? new MatrixError(500, 'M_UNKNOWN', 'Internal server error')));
+  respond(context, errorReply(known ?? MatrixError.internal()));
 }

@@ -33,7 +33,7 @@ class WebMount {
     const host = /^[\w.:[\]-]+$/.exec(context.headers.host ?? '')?.[0] ?? 'localhost';
     const { rawBody, method, signal } = context;
     if (method === 'TRACE' || method === 'CONNECT') {
-      throw new MatrixError(405, 'M_UNRECOGNIZED', 'Requests of the web have no such method');
+      throw MatrixError.methodNotAllowed();
     }
     const request = new Request(new URL(context.url, `http://${host}`), {
       method,

@@ -1,14 +1,35 @@
 import type { AnyErrcode } from './errcodes.js';
+import { type ErrorRow, errorTable } from './error-table.js';
+
+type Extra = Readonly<Record<string, unknown>>;
+
+/** How a row is made into an error: rows with a text of their own need none, those that say when to come again need that. */
+type NamedConstructor<Row extends ErrorRow> = Row extends { readonly retries: true }
+  ? (retryAfterMs: number, message?: string) => MatrixError
+  : Row extends { readonly text: string }
+    ? (message?: string, extra?: Extra) => MatrixError
+    : (message: string, extra?: Extra) => MatrixError;
+
+/** A constructor for each kind of error, as docs/errors.md lists them. */
+export type NamedErrors = {
+  readonly [Name in keyof typeof errorTable]: NamedConstructor<(typeof errorTable)[Name]>;
+};
+
+/** `Error`, and as statics what {@link errorTable} names. */
+const ErrorWithNames: ErrorConstructor & NamedErrors = class extends Error {} as ErrorConstructor & NamedErrors;
 
 /**
- * The only error that a client sees: an HTTP status and a Matrix error body.
+ * The only error that a client sees: an HTTP status and a Matrix error body. For each kind there is a named constructor that knows
+ * status and code: `MatrixError.forbidden('Not yours')`, `MatrixError.notFound()`, `MatrixError.limitExceeded(500)`; docs/errors.md
+ * lists them all.
  * @spec client-server-api#standard-error-response
  */
-export class MatrixError extends Error {
+export class MatrixError extends ErrorWithNames {
   /** Brand, since a module may carry its own copy of this class. */
   readonly $$type = 'MatrixError';
 
   /**
+   * For what has no name: errors of a module's own.
    * @param status HTTP status code
    * @param errcode for example `M_FORBIDDEN`
    * @param message for people; shown to the client as `error`
@@ -33,36 +54,18 @@ export class MatrixError extends Error {
     return typeof value === 'object' && value !== null && (value as { $$type?: unknown }).$$type === 'MatrixError';
   }
 
-  /** 403 `M_FORBIDDEN` */
-  static forbidden(message: string): MatrixError {
-    return new MatrixError(403, 'M_FORBIDDEN', message);
+  /** What somebody else decided (a module, another server, another process of this one), handed on as it came. */
+  static passedOn(status: number, errcode: AnyErrcode, message: string, extra?: Extra): MatrixError {
+    return new MatrixError(status, errcode, message, extra);
   }
-  /** 404 `M_NOT_FOUND` */
-  static notFound(message = 'Not found'): MatrixError {
-    return new MatrixError(404, 'M_NOT_FOUND', message);
-  }
-  /** 404 `M_UNRECOGNIZED`: no such endpoint */
-  static unrecognized(message = 'Unrecognized request'): MatrixError {
-    return new MatrixError(404, 'M_UNRECOGNIZED', message);
-  }
-  /** 400 `M_BAD_JSON`: JSON of the wrong shape */
-  static badJson(message: string): MatrixError {
-    return new MatrixError(400, 'M_BAD_JSON', message);
-  }
-  /** 400 `M_MISSING_PARAM` */
-  static missingParam(message: string): MatrixError {
-    return new MatrixError(400, 'M_MISSING_PARAM', message);
-  }
-  /** 400 `M_INVALID_PARAM` */
-  static invalidParam(message: string): MatrixError {
-    return new MatrixError(400, 'M_INVALID_PARAM', message);
-  }
-  /** 413 `M_TOO_LARGE` */
-  static tooLarge(message: string): MatrixError {
-    return new MatrixError(413, 'M_TOO_LARGE', message);
-  }
-  /** 429 `M_LIMIT_EXCEEDED`; the HTTP layer adds `Retry-After`. */
-  static limitExceeded(retryAfterMs: number): MatrixError {
-    return new MatrixError(429, 'M_LIMIT_EXCEEDED', 'Too many requests', { retry_after_ms: Math.ceil(retryAfterMs) });
-  }
+}
+
+for (const [name, row] of Object.entries<ErrorRow>(errorTable)) {
+  const { status, errcode, text = errcode, extra: always } = row;
+  const make = (message = text, extra?: Extra): MatrixError =>
+    new MatrixError(status, errcode, message, always ? { ...always, ...extra } : extra);
+  const value = row.retries
+    ? (retryAfterMs: number, message?: string) => make(message, { retry_after_ms: Math.ceil(retryAfterMs) })
+    : make;
+  Object.defineProperty(ErrorWithNames, name, { value });
 }

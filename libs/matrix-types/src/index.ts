@@ -1,5 +1,6 @@
 /** Identifiers, wire types and error codes of the Matrix protocol. */
 export type { AnyErrcode, Errcode } from './errcodes.js';
+export { type ErrorRow, errorTable } from './error-table.js';
 export { MatrixError } from './errors.js';
 export { errorOfOther } from './remote-errors.js';
 export {

@@ -26,5 +26,5 @@ const aboutSessions: ReadonlySet<string> = new Set([
 export function errorOfOther(status: number, errcode: unknown, message: string): MatrixError | undefined {
   if (status < 400 || status >= 500 || status === 401 || typeof errcode !== 'string') return undefined;
   if (!codePattern.test(errcode) || aboutSessions.has(errcode)) return undefined;
-  return new MatrixError(status, errcode as AnyErrcode, message);
+  return MatrixError.passedOn(status, errcode as AnyErrcode, message);
 }

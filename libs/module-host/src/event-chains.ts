@@ -32,7 +32,7 @@ export class EventChains {
     const length = (this.#answering.getStore() ?? 0) + 1;
     if (length > maxLength) {
       this.log.error('A module answers events with events without end: it was stopped', { module, length: maxLength });
-      throw new MatrixError(429, 'M_LIMIT_EXCEEDED', 'Modules answer events with events without end');
+      throw MatrixError.eventChainTooLong();
     }
     const event = await work();
     this.#lengths.delete(event.eventId);

@@ -40,8 +40,7 @@ export function offlineCapabilities({
   readTemplates,
   checkMigrations,
 }: OfflineServer): ModuleCapabilities {
-  const refuse = (name: string) => (): Promise<never> =>
-    Promise.reject(new MatrixError(503, 'M_UNKNOWN', `${name} ${wanting}`));
+  const refuse = (name: string) => (): Promise<never> => Promise.reject(MatrixError.unavailable(`${name} ${wanting}`));
   const each = <T>(object: string, names: readonly (keyof T & string)[]): T =>
     Object.fromEntries(names.map((name) => [name, refuse(`${object}.${name}`)])) as T;
   const shared: Partial<SharedCapabilities> = {

@@ -478,7 +478,7 @@ function errorOf(given: Record<string, unknown>, part: (value: unknown) => unkno
   let error: Error;
   if (type === 'MatrixError') {
     const extra = part(given['extra']) as Record<string, unknown> | undefined;
-    error = new MatrixError(status as number, String(given['errcode']) as AnyErrcode, text, extra);
+    error = MatrixError.passedOn(status as number, String(given['errcode']) as AnyErrcode, text, extra);
   } else if (type === 'RedirectError') error = new RedirectError(String(given['location']), status as 302);
   else if (type === 'ConfigError') error = new ConfigError(text, part(given['path']) as string[]);
   else if (type === 'RangeError') error = new RangeError(text);

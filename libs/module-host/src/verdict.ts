@@ -36,7 +36,7 @@ export const ALLOWED: Allowed = Object.freeze({ allowed: true, shadowBan: false 
 
 /** A refusal as the error that the client gets. */
 export function refusalError(refusal: Refused): MatrixError {
-  return new MatrixError(refusal.status, refusal.errcode, refusal.message, refusal.extra);
+  return MatrixError.passedOn(refusal.status, refusal.errcode, refusal.message, refusal.extra);
 }
 
 /** Throws a refusal as a `MatrixError`; for gates where nothing but refusing makes sense. */

@@ -93,7 +93,7 @@ export class MatrixAdminGuard extends MatrixUserGuard {
   /** @throws MatrixError as {@link MatrixUserGuard}, and 403 for those who are no administrators */
   override async canActivate(context: ExecutionContext): Promise<boolean> {
     await super.canActivate(context);
-    if (askedOf().requester?.isAdmin !== true) throw new MatrixError(403, 'M_FORBIDDEN', 'Only for administrators');
+    if (askedOf().requester?.isAdmin !== true) throw MatrixError.notAdmin();
     return true;
   }
 }

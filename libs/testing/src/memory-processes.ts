@@ -98,7 +98,7 @@ class MemoryRpc extends Rpc {
     const callee = this.all.get(instance);
     const handler =
       callee && (callee.#handlers.get(method.name) as ((request: Request) => Promise<Response>) | undefined);
-    if (!handler) throw new MatrixError(503, 'M_UNKNOWN', `Nobody answers the call ${method.name}`);
+    if (!handler) throw MatrixError.unavailable(`Nobody answers the call ${method.name}`);
     return asJson(await handler(asJson(request)));
   }
 

@@ -81,7 +81,7 @@ export function accountCapabilities(parts: AccountParts): Omit<AccountApi, 'comp
     async getUserByReq(request, { allowGuest = false, allowExpired = false } = {}) {
       const access = { auth: 'required', guests: allowGuest, expired: allowExpired } as const;
       const requester = await parts.authenticator.authenticate(inboundOf(request), access);
-      if (!requester) throw new MatrixError(401, 'M_MISSING_TOKEN', 'An access token is required');
+      if (!requester) throw MatrixError.missingToken();
       return Object.freeze({
         userId: requester.userId,
         deviceId: requester.deviceId,
@@ -134,7 +134,7 @@ export function accountCapabilities(parts: AccountParts): Omit<AccountApi, 'comp
       const name = await accounts.checkAvailable(localpart);
       for (const email of emails) {
         if ((await threepids.userOf('email', email)) !== undefined) {
-          throw new MatrixError(400, 'M_THREEPID_IN_USE', 'This address belongs to another account');
+          throw MatrixError.threepidInUse();
         }
       }
       const userId = await accounts.register({ localpart: name, displayName, isAdmin: admin, origin });
@@ -144,7 +144,7 @@ export function accountCapabilities(parts: AccountParts): Omit<AccountApi, 'comp
 
     async registerDevice(userId, deviceId, initialDisplayName) {
       const { deactivated } = await local.get(userId);
-      if (deactivated) throw new MatrixError(403, 'M_USER_DEACTIVATED', 'This account has been deactivated');
+      if (deactivated) throw MatrixError.userDeactivated();
       const session = await sessions.open({ userId, deviceId, initialDisplayName });
       return Object.freeze({
         deviceId: session.deviceId,
@@ -165,7 +165,7 @@ export function accountCapabilities(parts: AccountParts): Omit<AccountApi, 'comp
       const free = await database.write((tx) => recordExternalId(tx, authProviderId, remoteUserId, registeredUserId), {
         name: 'user_external_id',
       });
-      if (!free) throw new MatrixError(409, 'M_UNKNOWN', 'This user of the provider has another account');
+      if (!free) throw MatrixError.externalIdInUse();
     },
 
     async createLoginToken(userId, durationInMs = defaultLoginTokenMs, authProviderId, authProviderSessionId) {

@@ -72,7 +72,7 @@ function checkNumber(what: string, value: number | undefined, largest: number): 
 
 const isMethod = (name: string): name is Method => methods.has(name);
 
-const badGateway = (message: string): MatrixError => new MatrixError(502, 'M_UNKNOWN', message);
+const badGateway = (message: string): MatrixError => MatrixError.badGateway(message);
 
 function withQuery(url: string, query: Readonly<Record<string, string>> | undefined): string {
   if (query === undefined) return url;

@@ -40,7 +40,7 @@ export function messagingCapabilities(parts: MessagingParts): MessagingApi {
     async sendLocalOnlinePresenceTo(userIds) {
       if (userIds.length > maxPresences) throw new RangeError(`At most ${maxPresences} users are told at once`);
       for (const userId of userIds) {
-        if (!isValidUserId(userId)) throw MatrixError.invalidParam('This is not a user id');
+        if (!isValidUserId(userId)) throw MatrixError.notUserId();
       }
       await presence.sendLocalPresenceTo(userIds);
     },
@@ -61,7 +61,7 @@ export function messagingCapabilities(parts: MessagingParts): MessagingApi {
 
     sendHttpPushNotification: parts.push,
     async sendMail(to, subject, html, text) {
-      if (!parts.mailer) throw new MatrixError(500, 'M_UNKNOWN', 'This server sends no mail');
+      if (!parts.mailer) throw MatrixError.internal('This server sends no mail');
       if (Buffer.byteLength(html) + Buffer.byteLength(text) > maxMailBytes) {
         throw MatrixError.tooLarge(`A mail may not be larger than ${maxMailBytes} bytes`);
       }

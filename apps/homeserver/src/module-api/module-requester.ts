@@ -11,7 +11,7 @@ export class LocalAccounts {
 
   /** @throws MatrixError 400 `M_INVALID_PARAM` for what is no user of this server */
   assertLocal(userId: string): void {
-    if (typeof userId !== 'string' || !isValidUserId(userId)) throw MatrixError.invalidParam('This is not a user id');
+    if (typeof userId !== 'string' || !isValidUserId(userId)) throw MatrixError.notUserId();
     if (!isLocalUser(userId, this.serverName)) throw MatrixError.invalidParam('The user is not of this server');
   }
 
@@ -19,7 +19,7 @@ export class LocalAccounts {
   async get(userId: string): Promise<Account> {
     this.assertLocal(userId);
     const account = await this.accounts.find(userId);
-    if (!account) throw MatrixError.notFound('Unknown user');
+    if (!account) throw MatrixError.noSuchUser();
     return account;
   }
 
@@ -29,7 +29,7 @@ export class LocalAccounts {
    */
   async actingAs(userId: string): Promise<Requester> {
     const account = await this.get(userId);
-    if (account.deactivated) throw new MatrixError(403, 'M_USER_DEACTIVATED', 'This account has been deactivated');
+    if (account.deactivated) throw MatrixError.userDeactivated();
     return {
       userId: account.userId,
       isGuest: account.isGuest,

@@ -90,7 +90,7 @@ export function roomCapabilities(parts: RoomParts): RoomApi {
 
     async deleteRoom(roomId) {
       checkRoomId(roomId);
-      if ((await state.currentId(roomId, 'm.room.create')) === undefined) throw MatrixError.notFound('Unknown room');
+      if ((await state.currentId(roomId, 'm.room.create')) === undefined) throw MatrixError.noSuchRoom();
       const everything = { block: false, purge: true, forcePurge: true };
       await parts.shutdown.start(roomId, { requesterId: nobody, ...everything }, false, { source: 'module' });
     },
@@ -120,7 +120,7 @@ export function roomCapabilities(parts: RoomParts): RoomApi {
 
     async lookupRoomAlias(alias) {
       const found = await parts.aliases.resolve(alias);
-      if (!found) throw MatrixError.notFound('There is no such alias');
+      if (!found) throw MatrixError.noSuchAlias();
       return Object.freeze({ roomId: found.roomId, servers: [...found.servers] });
     },
 
@@ -130,7 +130,7 @@ export function roomCapabilities(parts: RoomParts): RoomApi {
 
 function checkRoomId(roomId: string): void {
   if (typeof roomId !== 'string' || !roomId.startsWith('!') || Buffer.byteLength(roomId) > longestRoomId) {
-    throw MatrixError.invalidParam('This is not a room id');
+    throw MatrixError.notRoomId();
   }
 }
 

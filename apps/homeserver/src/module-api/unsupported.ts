@@ -2,4 +2,4 @@ import { MatrixError } from '@rookery/matrix-types';
 
 /** 501 `M_UNRECOGNIZED`: a method whose feature this server does not have. */
 export const unsupported = (feature: string): MatrixError =>
-  new MatrixError(501, 'M_UNRECOGNIZED', `This server does not have ${feature}`);
+  MatrixError.notImplemented(`This server does not have ${feature}`);

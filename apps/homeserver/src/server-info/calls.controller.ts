@@ -21,7 +21,7 @@ export class CallsController {
   turnServer(@Who() requester: Requester): object {
     const { config } = this;
     if (requester.isGuest && !config.get('turn_allow_guests'))
-      throw new MatrixError(403, 'M_GUEST_ACCESS_FORBIDDEN', 'Guests may not use the TURN servers');
+      throw MatrixError.guestAccessForbidden('Guests may not use the TURN servers');
     const uris = config.get('turn_uris');
     const secret = config.get('turn_shared_secret');
     const name = config.get('turn_username');

@@ -160,7 +160,7 @@ export class AuthServiceController {
     this.#authorize(request);
     await request.readBody(bodyLimitBytes);
     const body = await request.json();
-    if (body === undefined) throw new MatrixError(400, 'M_NOT_JSON', 'A JSON body is required');
+    if (body === undefined) throw MatrixError.missingBody();
     if (!isJsonObject(body)) throw MatrixError.badJson('The body must be a JSON object');
     check(body);
     return body as Body;

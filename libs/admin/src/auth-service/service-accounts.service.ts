@@ -164,7 +164,7 @@ export class ServiceAccounts {
   async #account(localpart: string): Promise<Account> {
     const userId = qualifyUserId(localpart, this.config.serverName);
     const account = userId.includes('\0') ? undefined : await this.accounts.find(userId);
-    if (!account) throw MatrixError.notFound('User not found');
+    if (!account) throw MatrixError.noSuchUser();
     return account;
   }
 

@@ -54,7 +54,7 @@ export class BackgroundUpdatesController {
   async startJob(@JsonBody(jobSchema) body: JsonObject & { readonly job_name: string }): Promise<object> {
     const { update, progress } = jobOf(body);
     if (!(await this.updates.queue(update, { progress })))
-      throw new MatrixError(400, 'M_UNKNOWN', `The job ${body.job_name} is queued already`);
+      throw MatrixError.badRequest(`The job ${body.job_name} is queued already`);
     return {};
   }
 }

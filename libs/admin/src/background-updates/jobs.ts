@@ -21,7 +21,7 @@ export function jobOf(body: JsonObject & { readonly job_name: string }): Job {
   const { job_name: name } = body;
   if (name === 'event_resign') return resigning(body);
   const update = Object.hasOwn(plain, name) ? plain[name] : undefined;
-  if (update === undefined) throw new MatrixError(400, 'M_UNKNOWN', 'There is no such job');
+  if (update === undefined) throw MatrixError.badRequest('There is no such job');
   return { update, progress: {} };
 }
 

@@ -47,7 +47,7 @@ export class DevicesController {
     const { userId } = await this.targets.localAccount(text);
     await this.activity.flush();
     const device = await this.devices.find(userId, deviceId);
-    if (device === undefined) throw MatrixError.notFound('Unknown device');
+    if (device === undefined) throw MatrixError.noSuchDevice();
     return toWire(userId, device, await this.dehydrated.idOf(userId));
   }
 
@@ -61,7 +61,7 @@ export class DevicesController {
   ): Promise<object> {
     const { userId } = await this.targets.localAccount(text);
     if (typeof body.display_name === 'string') await this.devices.rename(userId, deviceId, body.display_name);
-    else if (!(await this.devices.find(userId, deviceId))) throw MatrixError.notFound('Unknown device');
+    else if (!(await this.devices.find(userId, deviceId))) throw MatrixError.noSuchDevice();
     return {};
   }
 

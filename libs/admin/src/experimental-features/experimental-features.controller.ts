@@ -35,10 +35,10 @@ export class ExperimentalFeaturesController {
     const { userId } = await this.users.localAccount(user);
     const wanted = Object.entries(body.features);
     const isKnown = (name: string): name is UserFeature => (userFeatures as readonly string[]).includes(name);
-    if (wanted.length === 0) throw new MatrixError(400, 'M_UNKNOWN', 'No feature is named');
+    if (wanted.length === 0) throw MatrixError.badRequest('No feature is named');
     const choice = new Map<UserFeature, boolean>();
     for (const [name, enabled] of wanted) {
-      if (!isKnown(name)) throw new MatrixError(400, 'M_UNKNOWN', `'${name.slice(0, 100)}' is no feature of users`);
+      if (!isKnown(name)) throw MatrixError.badRequest(`'${name.slice(0, 100)}' is no feature of users`);
       choice.set(name, enabled);
     }
     await this.features.choose(userId, choice);

@@ -52,8 +52,7 @@ export class DestinationsController {
   @Post(admin('v1', '/federation/destinations/:destination/reset_connection'))
   async reset(@Param('destination') destination: string): Promise<object> {
     const { retry_last_ts: lastTs, retry_interval: pauseMs } = await this.#known(destination);
-    if (lastTs === 0 && pauseMs === 0)
-      throw new MatrixError(400, 'M_UNKNOWN', 'This server is tried without a pause already');
+    if (lastTs === 0 && pauseMs === 0) throw MatrixError.badRequest('This server is tried without a pause already');
     await this.destinations.reset(destination);
     return {};
   }

@@ -16,7 +16,7 @@ export class AdminTargets {
    * @throws MatrixError 400 `M_INVALID_PARAM`
    */
   userId(text: string): string {
-    if (!isValidUserId(text)) throw MatrixError.invalidParam('This is not a user id');
+    if (!isValidUserId(text)) throw MatrixError.notUserId();
     return text;
   }
 
@@ -27,7 +27,7 @@ export class AdminTargets {
   localUserId(text: string): string {
     const userId = this.userId(text);
     if (!isLocalUser(userId, this.config.serverName))
-      throw new MatrixError(400, 'M_UNKNOWN', 'This works for users of this server only');
+      throw MatrixError.badRequest('This works for users of this server only');
     return userId;
   }
 
@@ -37,7 +37,7 @@ export class AdminTargets {
    */
   async localAccount(text: string): Promise<Account> {
     const account = await this.accounts.find(this.localUserId(text));
-    if (account === undefined) throw MatrixError.notFound('User not found');
+    if (account === undefined) throw MatrixError.noSuchUser();
     return account;
   }
 }

@@ -65,6 +65,6 @@ export class LookupsController {
 }
 
 function found(userId: string | undefined): object {
-  if (userId === undefined) throw MatrixError.notFound('User not found');
+  if (userId === undefined) throw MatrixError.noSuchUser();
   return { user_id: userId };
 }

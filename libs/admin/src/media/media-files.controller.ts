@@ -22,7 +22,7 @@ export class MediaFilesController {
   @Get(admin('v1', '/media/:serverName/:mediaId'))
   async info(@Param('serverName') serverName: string, @Param('mediaId') mediaId: string): Promise<object> {
     const media = await this.library.find(this.#key(serverName, mediaId));
-    if (!media) throw MatrixError.notFound('Unknown media');
+    if (!media) throw MatrixError.noSuchMedia();
     return {
       media_info: {
         media_origin: media.origin ?? null,
@@ -48,7 +48,7 @@ export class MediaFilesController {
   async deleteOne(@Param('serverName') serverName: string, @Param('mediaId') mediaId: string): Promise<object> {
     this.#assertOurs(serverName);
     const deleted = await this.removal.deleteLocal([mediaId]);
-    if (deleted.length === 0) throw MatrixError.notFound('Unknown media');
+    if (deleted.length === 0) throw MatrixError.noSuchMedia();
     return { deleted_media: deleted, total: deleted.length };
   }
 
@@ -83,8 +83,7 @@ export class MediaFilesController {
   }
 
   #assertOurs(serverName: string): void {
-    if (serverName !== this.config.serverName)
-      throw new MatrixError(400, 'M_UNKNOWN', 'Only media of this server can be deleted');
+    if (serverName !== this.config.serverName) throw MatrixError.badRequest('Only media of this server can be deleted');
   }
 }
 

@@ -84,7 +84,7 @@ export class QuarantineController {
   }
 
   #key(serverName: string, mediaId: string): MediaKey {
-    if (!isValidMediaServer(serverName) || !isValidMediaId(mediaId)) throw MatrixError.notFound('Unknown media');
+    if (!isValidMediaServer(serverName) || !isValidMediaId(mediaId)) throw MatrixError.noSuchMedia();
     return { origin: serverName === this.config.serverName ? undefined : serverName, mediaId };
   }
 }

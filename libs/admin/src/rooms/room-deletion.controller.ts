@@ -52,10 +52,10 @@ export class RoomDeletionController {
     const result = resultOf(task);
     if (task?.status === 'complete') return result;
     if (task?.status === 'active' || task?.status === 'scheduled')
-      throw new MatrixError(503, 'M_UNKNOWN', 'The server stops; it goes on with the deletion after its next start');
+      throw MatrixError.unavailable('The server stops; it goes on with the deletion after its next start');
     if (result.failed_to_kick_users.length > 0)
-      throw new MatrixError(400, 'M_UNKNOWN', 'The room is not purged: users of this server could not be removed');
-    throw new MatrixError(500, 'M_UNKNOWN', 'The room could not be deleted');
+      throw MatrixError.badRequest('The room is not purged: users of this server could not be removed');
+    throw MatrixError.internal('The room could not be deleted');
   }
 
   /** DELETE /_synapse/admin/v2/rooms/{roomId}: goes on in the background */
@@ -91,7 +91,7 @@ export class RoomDeletionController {
     const newRoomUserId = body.new_room_user_id ?? undefined;
     if (newRoomUserId !== undefined) {
       const account = await this.users.localAccount(newRoomUserId);
-      if (account.deactivated) throw new MatrixError(400, 'M_UNKNOWN', 'The account of new_room_user_id is closed');
+      if (account.deactivated) throw MatrixError.badRequest('The account of new_room_user_id is closed');
     }
     return {
       requesterId: requester.userId,

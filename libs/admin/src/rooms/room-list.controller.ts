@@ -59,7 +59,7 @@ export class RoomListController {
   @Get(admin('v1', '/rooms/:roomId'))
   async details(@Param('roomId') roomId: string): Promise<object> {
     const room = await this.rooms.details(roomId);
-    if (!room) throw MatrixError.notFound('Room not found');
+    if (!room) throw MatrixError.noSuchRoom();
     const { topic, avatar, joined_local_devices, forgotten, tombstoned, replacement_room } = room;
     return { ...listed(room), topic, avatar, joined_local_devices, forgotten, tombstoned, replacement_room };
   }

@@ -15,7 +15,7 @@ export class RoomTargets {
    * @throws MatrixError 400 `M_UNKNOWN`
    */
   id(text: string): string {
-    if (!isValidRoomId(text)) throw new MatrixError(400, 'M_UNKNOWN', 'This is not a room id');
+    if (!isValidRoomId(text)) throw MatrixError.badRequest('This is not a room id');
     return text;
   }
 
@@ -24,7 +24,7 @@ export class RoomTargets {
    * @throws MatrixError 404 `M_NOT_FOUND`
    */
   async known(text: string): Promise<string> {
-    if (!(await this.rooms.has(text))) throw MatrixError.notFound('Room not found');
+    if (!(await this.rooms.has(text))) throw MatrixError.noSuchRoom();
     return text;
   }
 

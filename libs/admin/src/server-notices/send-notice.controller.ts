@@ -51,7 +51,7 @@ export class SendNoticeController {
   }
 
   async #send(body: NoticeBody, transactionId: string | undefined): Promise<object> {
-    if (!this.notices.enabled) throw new MatrixError(400, 'M_UNKNOWN', 'Server notices are not enabled on this server');
+    if (!this.notices.enabled) throw MatrixError.serverNoticesDisabled();
     const { userId } = await this.users.localAccount(body.user_id);
     const options = { type: body.type, stateKey: body.state_key, transactionId };
     return { event_id: await this.notices.send(userId, body.content, options) };

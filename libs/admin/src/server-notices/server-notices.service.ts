@@ -76,7 +76,7 @@ export class ServerNotices implements OnApplicationBootstrap {
     const sender = this.#systemUser();
     if (!isLocalUser(userId, this.config.serverName)) throw MatrixError.invalidParam('Only local users get notices');
     const account = await this.accounts.find(userId);
-    if (!account || account.deactivated) throw MatrixError.notFound('Unknown user');
+    if (!account || account.deactivated) throw MatrixError.noSuchUser();
     const roomId = await this.#roomFor(sender, userId);
     const { transactionId } = options;
     const { eventId } = await this.persister.send({
@@ -105,7 +105,7 @@ export class ServerNotices implements OnApplicationBootstrap {
 
   #systemUser(): string {
     const userId = this.participation.noticesUserId;
-    if (userId === undefined) throw new MatrixError(400, 'M_UNKNOWN', 'Server notices are not enabled on this server');
+    if (userId === undefined) throw MatrixError.serverNoticesDisabled();
     return userId;
   }
 

@@ -43,7 +43,7 @@ export class StatisticsController {
   @Get(admin('v1', '/statistics/database/rooms'))
   async rooms(): Promise<object> {
     if (this.database.dialect.name !== 'postgres')
-      throw new MatrixError(400, 'M_UNKNOWN', 'Only PostgreSQL can tell how much space rooms take');
+      throw MatrixError.badRequest('Only PostgreSQL can tell how much space rooms take');
     return { rooms: await largestRooms(this.database, roomsShown) };
   }
 }

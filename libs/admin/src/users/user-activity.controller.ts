@@ -27,8 +27,7 @@ export class UserActivityController {
   @Access({ auth: 'required' })
   async whois(@Who() requester: Requester, @Param('userId') text: string): Promise<object> {
     const userId = this.targets.localUserId(text);
-    if (!requester.isAdmin && requester.userId !== userId)
-      throw MatrixError.forbidden('You are not a server administrator');
+    if (!requester.isAdmin && requester.userId !== userId) throw MatrixError.notAdmin();
     await this.activity.flush();
     const addresses = await addressesOf(this.database, userId);
     const connections = addresses.map(({ ip, last_seen, user_agent }) => ({ ip, last_seen, user_agent }));

@@ -75,7 +75,7 @@ export class UserChanges {
   checkUserType(userType: string | null | undefined): void {
     if (userType === undefined || userType === null) return;
     if (!['support', 'bot', ...this.config.get('user_types.extra_user_types')].includes(userType))
-      throw new MatrixError(400, 'M_UNKNOWN', 'Unknown user type');
+      throw MatrixError.unknownUserType();
   }
 
   /** @throws MatrixError 403 `M_FORBIDDEN` where this server keeps no passwords, 400 `M_INVALID_PARAM`, `M_WEAK_PASSWORD` */
@@ -89,7 +89,7 @@ export class UserChanges {
   /** @throws MatrixError 400 `M_UNKNOWN` when administrators would take their own rights away */
   checkDemotion(requester: Requester, userId: string, admin: boolean | undefined): void {
     if (admin === false && requester.userId === userId)
-      throw new MatrixError(400, 'M_UNKNOWN', 'You may not take your own rights away');
+      throw MatrixError.badRequest('You may not take your own rights away');
   }
 
   async #check(requester: Requester, userId: string, change: UserChange): Promise<{ readonly threepids?: Address[] }> {
@@ -97,7 +97,7 @@ export class UserChanges {
     this.checkPassword(change.password);
     this.checkDemotion(requester, userId, change.admin);
     if (change.deactivated === true && change.locked === true)
-      throw new MatrixError(400, 'M_UNKNOWN', 'An account cannot be both deactivated and locked');
+      throw MatrixError.badRequest('An account cannot be both deactivated and locked');
     for (const field of ['displayname', 'avatar_url'] as const) checkProfileField(field, change[field]);
     for (const { auth_provider, external_id } of change.external_ids ?? []) {
       const owner = await userOfExternalId(this.database, auth_provider, external_id);
@@ -108,8 +108,7 @@ export class UserChanges {
     for (const { medium, address } of change.threepids) {
       const canonical = canonicalAddress(medium, address);
       const owner = await this.threepids.userOf(medium, canonical);
-      if (owner !== undefined && owner !== userId)
-        throw new MatrixError(400, 'M_THREEPID_IN_USE', 'This address belongs to another account');
+      if (owner !== undefined && owner !== userId) throw MatrixError.threepidInUse();
       threepids.set(`${medium} ${canonical}`, { medium, address: canonical });
     }
     return { threepids: [...threepids.values()] };
@@ -180,7 +179,7 @@ export class UserChanges {
       await this.threepids.unpublish(userId, medium, address);
     } catch (error) {
       if (!MatrixError.is(error)) throw error;
-      throw new MatrixError(500, 'M_UNKNOWN', `An identity server keeps an address: ${error.message}`);
+      throw MatrixError.internal(`An identity server keeps an address: ${error.message}`);
     }
   }
 
@@ -201,5 +200,4 @@ export class UserChanges {
   }
 }
 
-const externalIdInUse = (): MatrixError =>
-  new MatrixError(409, 'M_UNKNOWN', 'An external id is the one of another account');
+const externalIdInUse = (): MatrixError => MatrixError.externalIdInUse();

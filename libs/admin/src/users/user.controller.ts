@@ -176,8 +176,8 @@ export class UserCredentialsController {
     const { userId } = await this.targets.localAccount(text);
     const { valid_until_ms: validUntilMs } = body;
     if (validUntilMs !== undefined && validUntilMs !== null && !Number.isSafeInteger(validUntilMs))
-      throw new MatrixError(400, 'M_UNKNOWN', "'valid_until_ms' must be an integer");
-    if (userId === requester.userId) throw new MatrixError(400, 'M_UNKNOWN', 'You are logged in as yourself already');
+      throw MatrixError.badRequest("'valid_until_ms' must be an integer");
+    if (userId === requester.userId) throw MatrixError.badRequest('You are logged in as yourself already');
     const until = typeof validUntilMs === 'number' ? validUntilMs : undefined;
     return { access_token: await this.sessions.openPuppet(requester.userId, userId, until) };
   }

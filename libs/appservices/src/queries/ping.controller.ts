@@ -35,8 +35,7 @@ export class PingController {
     const service = this.registry.byId(appserviceId);
     if (!service || requester.appserviceId !== appserviceId)
       throw MatrixError.forbidden("This is not the application service's own token");
-    if (service.fields.url === undefined)
-      throw new MatrixError(400, 'M_URL_NOT_SET', 'The application service has no url in its registration file');
+    if (service.fields.url === undefined) throw MatrixError.urlNotSet();
     const body = JSON.stringify(transactionId === undefined ? {} : { transaction_id: transactionId });
     const startedMs = this.clock.monotonicMs();
     const { status, text } = await this.outgoing
@@ -46,7 +45,7 @@ export class PingController {
       });
     if (status < 200 || status > 299) {
       const extra = { status, body: text.slice(0, longestShownBody) };
-      throw new MatrixError(502, 'M_BAD_STATUS', `The application service answered with status ${status}`, extra);
+      throw MatrixError.badStatus(`The application service answered with status ${status}`, extra);
     }
     this.registry.reached(appserviceId);
     return { duration_ms: Math.round(this.clock.monotonicMs() - startedMs) };
@@ -55,7 +54,5 @@ export class PingController {
 
 function unreached(error: unknown): unknown {
   if (!(error instanceof OutboundError)) return error;
-  return error.reason === 'timeout'
-    ? new MatrixError(504, 'M_CONNECTION_TIMEOUT', 'The application service did not answer in time')
-    : new MatrixError(502, 'M_CONNECTION_FAILED', error.message);
+  return error.reason === 'timeout' ? MatrixError.connectionTimeout() : MatrixError.connectionFailed(error.message);
 }

@@ -151,6 +151,6 @@ function checkSignatures(keys: readonly CrossSigningKey[], master: CrossSigningK
     throw MatrixError.invalidParam('Every cross-signing key must be another one');
   for (const key of keys) {
     if (key.type !== 'master' && !verifyJson(key.object, userId, master.keyId, master.verifyKey))
-      throw new MatrixError(400, 'M_INVALID_SIGNATURE', `The ${key.type} key is not signed by the master key`);
+      throw MatrixError.invalidSignature(`The ${key.type} key is not signed by the master key`);
   }
 }

@@ -71,8 +71,7 @@ export class DeviceKeyService {
     if (deviceKeys !== undefined || oneTimeKeys.length > 0 || fallbackKeys.length > 0) {
       await this.database.write(
         async (tx) => {
-          if (!(await isDeviceHeld(tx, userId, deviceId)))
-            throw new MatrixError(400, 'M_UNKNOWN_DEVICE', 'There is no such device any more');
+          if (!(await isDeviceHeld(tx, userId, deviceId))) throw MatrixError.unknownDevice();
           await this.oneTimeKeys.store(tx, userId, deviceId, oneTimeKeys, fallbackKeys);
           if (deviceKeys === undefined) return;
           if (await writeDeviceKeys(tx, userId, deviceId, deviceKeys, this.clock.nowMs()))

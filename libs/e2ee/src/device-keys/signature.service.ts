@@ -31,7 +31,7 @@ interface Known {
   readonly masters: ReadonlyMap<string, CrossSigningKey>;
 }
 
-const invalid = (message: string): MatrixError => new MatrixError(400, 'M_INVALID_SIGNATURE', message);
+const invalid = (message: string): MatrixError => MatrixError.invalidSignature(message);
 
 /** Signatures that users make with their cross-signing keys and devices. */
 @Injectable()

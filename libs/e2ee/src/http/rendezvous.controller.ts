@@ -32,7 +32,7 @@ export class RendezvousController {
     @JsonBody({ required: ['data'], properties: { data } }) body: { readonly data: string },
   ): object {
     if (this.#mode() === 'authenticated' && requester === undefined)
-      throw new MatrixError(401, 'M_MISSING_TOKEN', 'Only who is signed in may begin a session');
+      throw MatrixError.missingToken('Only who is signed in may begin a session');
     const session = this.sessions.create(Buffer.from(body.data), '', lifetimeMs);
     return {
       id: session.id,
@@ -72,8 +72,7 @@ export class RendezvousController {
   ): object {
     this.#mode();
     const written = this.sessions.write(id, body.sequence_token, Buffer.from(body.data), '');
-    if (written === undefined)
-      throw new MatrixError(409, 'IO_ELEMENT_MSC4388_CONCURRENT_WRITE', 'Somebody else has written since');
+    if (written === undefined) throw MatrixError.concurrentWrite();
     return { sequence_token: written.version };
   }
 

@@ -155,7 +155,7 @@ export class KeyBackupService {
     if (current.version !== wanted) {
       const named = wanted === undefined ? undefined : await findVersion(tx, userId, wanted);
       if (named === undefined || named.deleted) throw unknownVersion();
-      throw new MatrixError(403, 'M_WRONG_ROOM_KEYS_VERSION', 'This is not the current backup', {
+      throw MatrixError.wrongRoomKeysVersion(undefined, {
         current_version: String(current.version),
       });
     }

@@ -20,7 +20,7 @@ export function parseMessages(messages: JsonObject): MessageTexts {
       const texts = Object.entries(devices).map(([deviceId, content]): [string, string] => {
         if (++count > limits.toDeviceMessages)
           throw MatrixError.tooLarge(`Not more than ${limits.toDeviceMessages} messages can be sent at once`);
-        if (!isName(deviceId)) throw MatrixError.invalidParam('Not a valid device id');
+        if (!isName(deviceId)) throw MatrixError.notDeviceId();
         return [deviceId, objectText(content, 'A message', limits.toDeviceBytes)];
       });
       return [userId, new Map(texts)];

@@ -38,7 +38,7 @@ export class PresenceController {
   @Get(stable('/presence/:userId/status'))
   @Access({ auth: 'required', guests: true })
   async get(@Who() requester: Requester, @Param('userId') userId: string): Promise<object> {
-    if (!isValidUserId(userId)) throw MatrixError.invalidParam('Not a valid user id');
+    if (!isValidUserId(userId)) throw MatrixError.notUserId();
     return presenceContent(await this.presence.visibleTo(requester.userId, userId), this.clock.nowMs());
   }
 }

@@ -48,7 +48,7 @@ export class ReceiptController {
   }
 
   async #set(requester: Requester, roomId: string, markers: readonly MarkerRequest[]): Promise<object> {
-    if (!isValidRoomId(roomId)) throw MatrixError.invalidParam('Not a valid room id');
+    if (!isValidRoomId(roomId)) throw MatrixError.notRoomId();
     await this.receipts.setByClient(requester, roomId, markers);
     this.presence.active(requester.userId, requester.deviceId);
     return {};

@@ -138,8 +138,7 @@ export class ReceiptService {
    */
   async setByClient(requester: Requester, roomId: string, markers: readonly MarkerRequest[]): Promise<void> {
     const { userId } = requester;
-    if (!(await this.audience.localMembers(roomId)).has(userId))
-      throw MatrixError.forbidden('You are not in this room');
+    if (!(await this.audience.localMembers(roomId)).has(userId)) throw MatrixError.notInRoom();
     const receipts: Receipt[] = [];
     let fullyRead: { readonly stored: StoredEvent; readonly mayGoBack: boolean } | undefined;
     for (const { type, eventId, threadId, mayGoBack } of markers) {

@@ -27,7 +27,7 @@ export class TypingController {
     @JsonBody(schema) body: JsonObject,
   ): Promise<object> {
     if (userId !== requester.userId) throw MatrixError.forbidden('You cannot type for somebody else');
-    if (!isValidRoomId(roomId)) throw MatrixError.invalidParam('Not a valid room id');
+    if (!isValidRoomId(roomId)) throw MatrixError.notRoomId();
     // A shadow-banned user's typing is answered as if it went somewhere.
     if (requester.shadowBanned) return {};
     const { typing, timeout } = body as { typing: boolean; timeout?: number };

@@ -91,8 +91,7 @@ export class TypingService implements OnModuleInit, OnModuleDestroy {
    * @throws MatrixError 403 `M_FORBIDDEN` when the user is not in the room
    */
   async setByClient(roomId: string, userId: string, typing: boolean, timeoutMs = defaultTimeoutMs): Promise<void> {
-    if (!(await this.audience.localMembers(roomId)).has(userId))
-      throw MatrixError.forbidden('You are not in this room');
+    if (!(await this.audience.localMembers(roomId)).has(userId)) throw MatrixError.notInRoom();
     const forMs = typing ? Math.min(Math.max(timeoutMs, 1), longestTimeoutMs) : undefined;
     await this.stream.atWriter(setTyping, { roomId, userId, timeoutMs: forMs });
   }

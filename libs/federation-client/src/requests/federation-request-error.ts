@@ -90,6 +90,6 @@ export class FederationRequestError extends Error {
     const message = typeof text === 'string' ? text.slice(0, 1_000) : this.message;
     const refusal = status === undefined ? undefined : errorOfOther(status, errcode, message);
     if (refusal) return refusal;
-    return new MatrixError(this.reason === 'timeout' ? 504 : 502, 'M_UNKNOWN', this.message);
+    return this.reason === 'timeout' ? MatrixError.gatewayTimeout(this.message) : MatrixError.badGateway(this.message);
   }
 }

@@ -35,6 +35,6 @@ export const Origin = createParamDecorator((_: unknown, context: ExecutionContex
  */
 export const SignedContent = createParamDecorator((_: unknown, context: ExecutionContext): JsonObject => {
   const { signedContent } = signed(context);
-  if (signedContent === undefined) throw new MatrixError(400, 'M_NOT_JSON', 'A JSON body is required');
+  if (signedContent === undefined) throw MatrixError.missingBody();
   return signedContent;
 });

@@ -100,13 +100,13 @@ function placeIn({ places }: Host, signal: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     const give = (): void => {
       places.splice(places.indexOf(take), 1);
-      reject(new MatrixError(503, 'M_UNKNOWN', 'The request was given up'));
+      reject(MatrixError.requestGivenUp());
     };
     const take = (): void => {
       signal.removeEventListener('abort', give);
       resolve();
     };
-    if (signal.aborted) return reject(new MatrixError(503, 'M_UNKNOWN', 'The request was given up'));
+    if (signal.aborted) return reject(MatrixError.requestGivenUp());
     signal.addEventListener('abort', give, { once: true });
     places.push(take);
   });

@@ -33,7 +33,7 @@ const largeBodyBytes = 1_048_576;
 /** Longest string of a body, bytes: no PDU has a longer one than its 64 KiB, and messages to devices have some room. */
 const maxStringBytes = 1_048_576;
 
-const unauthorized = (message: string): MatrixError => new MatrixError(401, 'M_UNAUTHORIZED', message);
+const unauthorized = (message: string): MatrixError => MatrixError.unauthorized(message);
 
 /** Nesting is judged for each event alone, so that one cannot spoil the transaction around it. */
 const bodyRules: JsonRules = { maxDepth: Infinity, maxStringBytes, anyNumber: true, parse: parseJson };

@@ -48,10 +48,8 @@ async function* readable({ body }: RemoteContent): AsyncGenerator<Uint8Array> {
 
 function told(error: unknown): unknown {
   if (!(error instanceof FederationRequestError)) return error;
-  if (error.reason === 'too_large')
-    return new MatrixError(502, 'M_TOO_LARGE', 'The media of the other server is too large');
-  if (error.errcode === 'M_NOT_YET_UPLOADED')
-    return new MatrixError(504, 'M_NOT_YET_UPLOADED', 'The media has not been uploaded yet');
+  if (error.reason === 'too_large') return MatrixError.remoteTooLarge();
+  if (error.errcode === 'M_NOT_YET_UPLOADED') return MatrixError.notYetUploaded();
   return error.toMatrixError();
 }
 

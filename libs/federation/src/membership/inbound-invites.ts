@@ -65,7 +65,7 @@ export class InboundInvites {
     const rules = roomVersionRules(shown.roomVersion);
     if (!rules) {
       const message = 'This server does not know the version of the room';
-      throw new MatrixError(400, 'M_INCOMPATIBLE_ROOM_VERSION', message, { room_version: shown.roomVersion });
+      throw MatrixError.incompatibleRoomVersion(message, { room_version: shown.roomVersion });
     }
     const event = eventOf(shown.event, rules, roomId, eventId);
     const target = this.#checkShape(origin, event);
@@ -76,8 +76,7 @@ export class InboundInvites {
     const verdict = await this.keys.verifyEvent(event);
     if (!verdict.valid || !hasValidContentHash(event))
       throw MatrixError.invalidParam('The invite does not carry the right signatures and hash');
-    if ((await this.blocking.blockedBy(roomId)) !== undefined)
-      throw MatrixError.forbidden('This room has been blocked on this server');
+    if ((await this.blocking.blockedBy(roomId)) !== undefined) throw MatrixError.roomBlocked();
     const roomState = rules.createEventImplied ? await this.#proven(event, shown.roomState ?? []) : shown.roomState;
     const isWanted = await this.policy.checkRemote(origin, event);
     const signed = signEvent(event, this.config.serverName, this.key);

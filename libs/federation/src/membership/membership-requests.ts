@@ -57,12 +57,12 @@ export class MembershipRequests {
     userId: string,
     versions: readonly string[] | undefined,
   ): Promise<Template> {
-    if (!isValidUserId(userId)) throw MatrixError.invalidParam('This is not a user id');
+    if (!isValidUserId(userId)) throw MatrixError.notUserId();
     if (domainOf(userId) !== origin) throw MatrixError.forbidden('The user is not one of your server');
     const rules = await (kind === 'leave' ? this.rooms.open(origin, roomId) : this.rooms.whole(origin, roomId));
     if (versions && !versions.includes(rules.version)) {
       const message = `Your server does not support version ${rules.version} of rooms`;
-      throw new MatrixError(400, 'M_INCOMPATIBLE_ROOM_VERSION', message, { room_version: rules.version });
+      throw MatrixError.incompatibleRoomVersion(message, { room_version: rules.version });
     }
     const content: JsonObject = { membership: kind };
     if (kind === 'join') {

@@ -13,7 +13,7 @@ export class OpenIdUserinfoController {
   @Access({ auth: 'none' })
   async userinfo(@Inbound() request: InboundRequest): Promise<object> {
     const sub = await this.openId.userOf(requiredQueryString(request, 'access_token'));
-    if (sub === undefined) throw new MatrixError(401, 'M_UNKNOWN_TOKEN', 'The token is not known or has expired');
+    if (sub === undefined) throw MatrixError.unknownToken('The token is not known or has expired');
     return { sub };
   }
 }

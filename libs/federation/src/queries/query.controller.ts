@@ -48,7 +48,7 @@ export class FederationQueryController {
     if (parseRoomAlias(alias)?.serverName !== this.config.serverName)
       throw MatrixError.invalidParam('room_alias is not an alias of this server');
     const resolved = await this.aliases.resolve(alias);
-    if (resolved === undefined) throw MatrixError.notFound('There is no such alias');
+    if (resolved === undefined) throw MatrixError.noSuchAlias();
     return { room_id: resolved.roomId, servers: resolved.servers };
   }
 }

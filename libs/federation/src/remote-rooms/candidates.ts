@@ -91,7 +91,7 @@ export class Candidates {
     patienceMs = usualPatienceMs,
   ): Promise<T> {
     const usable = this.usable(servers);
-    if (usable.length === 0) throw MatrixError.notFound('No server is known that has this room');
+    if (usable.length === 0) throw MatrixError.noServerHasRoom();
     let best: MatrixError | undefined;
     let refusals = 0;
     const untilMs = this.clock.nowMs() + patienceMs;
@@ -137,11 +137,11 @@ export function asMatrixError(error: FederationRequestError): MatrixError {
   const shown = error.toMatrixError();
   if (error.status === undefined) return shown;
   if (error.errcode === undefined || !passedOn.has(error.errcode) || shown.status === 502) {
-    return new MatrixError(502, 'M_UNKNOWN', error.message);
+    return MatrixError.badGateway(error.message);
   }
   const version = error.body?.['room_version'];
   if (error.errcode !== 'M_INCOMPATIBLE_ROOM_VERSION' || typeof version !== 'string') return shown;
-  return new MatrixError(shown.status, shown.errcode, shown.message, { room_version: version.slice(0, 255) });
+  return MatrixError.incompatibleRoomVersion(shown.message, { room_version: version.slice(0, 255) });
 }
 
 /** How much an error says: a refusal more than not knowing the room, that more than no answer. */

@@ -32,13 +32,13 @@ export class PolicyRequests {
       if (!(error instanceof FederationRequestError)) throw error;
       throw refusalOf(error);
     }
-    throw new MatrixError(502, 'M_UNKNOWN', 'The policy server of this room gave no signature');
+    throw MatrixError.badGateway('The policy server of this room gave no signature');
   }
 }
 
 function refusalOf(error: FederationRequestError): MatrixError {
   if (error.errcode === 'M_FORBIDDEN') return MatrixError.forbidden('The policy server of this room refuses the event');
   if (error.status === 429) return MatrixError.limitExceeded(Math.min(error.retryAfterMs ?? 5_000, 60_000));
-  const status = error.reason === 'timeout' ? 504 : 502;
-  return new MatrixError(status, 'M_UNKNOWN', 'The policy server of this room does not answer as it must');
+  const message = 'The policy server of this room does not answer as it must';
+  return error.reason === 'timeout' ? MatrixError.gatewayTimeout(message) : MatrixError.badGateway(message);
 }

@@ -76,15 +76,12 @@ export class RemoteDirectory {
     } catch (error) {
       if (!(error instanceof FederationRequestError)) throw error;
       if (error.status === 404) return undefined;
-      throw new MatrixError(
-        error.reason === 'timeout' ? 504 : 502,
-        'M_UNKNOWN',
-        `${server} does not tell of the alias`,
-      );
+      const message = `${server} does not tell of the alias`;
+      throw error.reason === 'timeout' ? MatrixError.gatewayTimeout(message) : MatrixError.badGateway(message);
     }
     const { room_id: roomId, servers } = answer;
     if (typeof roomId !== 'string' || !isValidRoomId(roomId)) {
-      throw new MatrixError(502, 'M_UNKNOWN', `${server} gave a wrong answer about the alias`);
+      throw MatrixError.badGateway(`${server} gave a wrong answer about the alias`);
     }
     const named = Array.isArray(servers)
       ? servers

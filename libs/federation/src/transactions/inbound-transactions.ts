@@ -110,7 +110,7 @@ export class InboundTransactions {
       await this.staged.stage(origin, wanted);
       const haveArrived = await this.edus.deliver(origin, edus);
       if (this.#isToComeAgain(`${origin}\n${txnId}`, haveArrived))
-        throw new MatrixError(500, 'M_UNKNOWN', 'Some of the transaction could not be stored');
+        throw MatrixError.internal('Some of the transaction could not be stored');
       await this.database.write(keep, { name: 'answer_transaction' });
     }
     return answer;

@@ -45,7 +45,7 @@ const ownHeaders: ReadonlySet<string> = new Set([
 const notPassedBack: ReadonlySet<string> = new Set(['connection', 'keep-alive', 'transfer-encoding']);
 
 const away = (): MatrixError =>
-  new MatrixError(503, 'M_UNKNOWN', 'The server is changing over; try again', { retry_after_ms: 2_000 });
+  MatrixError.unavailable('The server is changing over; try again', { retry_after_ms: 2_000 });
 
 /** Gives requests to the process that may do what they ask for, and passes its answers on as they come. */
 export class Forwarder {

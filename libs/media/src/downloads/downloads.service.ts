@@ -87,7 +87,7 @@ export class Downloads {
       const media = await findMedia(this.database, key);
       return media === undefined || media.sizeBytes !== undefined ? { media } : undefined;
     });
-    if (arrived === undefined) throw new MatrixError(504, 'M_NOT_YET_UPLOADED', 'The file was not uploaded yet');
+    if (arrived === undefined) throw MatrixError.notYetUploaded();
     if (arrived.media === undefined) throw notFound();
     this.#mayShow(arrived.media, download);
     return arrived.media;
@@ -122,4 +122,4 @@ export class Downloads {
 }
 
 /** The same for everything that is not shown, so that nobody learns why. */
-const notFound = (): MatrixError => MatrixError.notFound('There is no such file');
+const notFound = (): MatrixError => MatrixError.noSuchMedia();

@@ -90,7 +90,7 @@ export class RemoteMedia {
     if (kept?.sizeBytes !== undefined) return kept;
     const maxBytes = this.config.get('max_upload_size');
     const file = await this.#ask(download, maxBytes);
-    const tooLarge = (): MatrixError => new MatrixError(502, 'M_TOO_LARGE', 'The file is too large for this server');
+    const tooLarge = (): MatrixError => MatrixError.remoteTooLarge();
     const staged = await this.files.stage();
     try {
       if ((file.sizeBytes ?? 0) > maxBytes) throw tooLarge();
@@ -190,7 +190,7 @@ export class RemoteMedia {
 
   #unreachable(origin: string, error: unknown): MatrixError {
     this.logger.info('Media could not be fetched', { origin, err: error });
-    return new MatrixError(502, 'M_UNKNOWN', 'The file could not be fetched from its server');
+    return MatrixError.badGateway('The file could not be fetched from its server');
   }
 }
 

@@ -74,7 +74,7 @@ export class Quarantine {
    */
   async protect(mediaId: string, isProtected: boolean): Promise<void> {
     const found = await this.database.write((tx) => setProtected(tx, mediaId, isProtected), { name: 'protect_media' });
-    if (!found) throw MatrixError.notFound('Unknown media');
+    if (!found) throw MatrixError.noSuchMedia();
   }
 
   /** Changes after a position, oldest first. */

@@ -92,5 +92,5 @@ export class PageFetcher implements OnModuleDestroy {
   }
 }
 
-const forbidden = (): MatrixError => new MatrixError(403, 'M_UNKNOWN', 'This server does not look at that address');
-const unreachable = (): MatrixError => new MatrixError(502, 'M_UNKNOWN', 'The address could not be looked at');
+const forbidden = (): MatrixError => MatrixError.previewForbidden();
+const unreachable = (): MatrixError => MatrixError.badGateway('The address could not be looked at');

@@ -83,8 +83,7 @@ export class Previews implements OnModuleInit {
     if (parsed === null || !/^https?:$/.test(parsed.protocol) || parsed.href.length > 2 * longestUrl)
       throw MatrixError.invalidParam('This is no address that can be looked at');
     parsed.hash = '';
-    if (this.fetcher.isBlocked(parsed))
-      throw new MatrixError(403, 'M_UNKNOWN', 'This server does not look at that address');
+    if (this.fetcher.isBlocked(parsed)) throw MatrixError.previewForbidden();
     const url = parsed.href;
     const atTs = ts ?? this.clock.nowMs();
     const cached = await this.cache.find(url, atTs);

@@ -62,8 +62,7 @@ export class StagedFile {
       this.#sizeBytes += piece.length;
       if (this.#sizeBytes > limits.maxBytes) throw limits.tooLarge();
       const elapsedMs = clock.monotonicMs() - startedMs;
-      if (elapsedMs > graceMs && this.#sizeBytes < (elapsedMs / 1_000) * slowestRate)
-        throw new MatrixError(408, 'M_UNKNOWN', 'The file arrives too slowly');
+      if (elapsedMs > graceMs && this.#sizeBytes < (elapsedMs / 1_000) * slowestRate) throw MatrixError.bodyTooSlow();
       this.#hash.update(piece);
       waiting.push(piece);
       waitingBytes += piece.length;

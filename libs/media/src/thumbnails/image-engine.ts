@@ -185,6 +185,5 @@ function encoded(pipeline: Sharp, type: string): Sharp {
   return type === 'image/png' ? pipeline.png({ compressionLevel: 7 }) : pipeline.jpeg({ quality: 80 });
 }
 
-const noImage = (): MatrixError =>
-  new MatrixError(400, 'M_UNKNOWN', 'This file is no image that thumbnails can be made of');
+const noImage = (): MatrixError => MatrixError.badRequest('This file is no image that thumbnails can be made of');
 const tooManyPixels = (): MatrixError => MatrixError.tooLarge('The image has too many pixels');

@@ -71,7 +71,7 @@ export class Thumbnails implements OnModuleDestroy {
     media: Media,
     wanted: ThumbnailRequest,
   ): Promise<{ readonly thumbnail: StoredThumbnail; readonly file: OpenFile }> {
-    if (!isImage(media)) throw new MatrixError(400, 'M_UNKNOWN', 'There are no thumbnails of files of this kind');
+    if (!isImage(media)) throw MatrixError.badRequest('There are no thumbnails of files of this kind');
     const thumbnail = await this.#find(media, wanted);
     const place = thumbnailPlace(media, thumbnail);
     const found = await this.files.open(place);
@@ -79,7 +79,7 @@ export class Thumbnails implements OnModuleDestroy {
     // Its row is there, but the file is not: made again.
     await this.#make(media, [thumbnail], thumbnail.type === animatedType, true);
     const file = await this.files.open(place);
-    if (file === undefined) throw MatrixError.notFound('There is no such file');
+    if (file === undefined) throw MatrixError.noSuchMedia();
     return { thumbnail, file };
   }
 
@@ -147,7 +147,7 @@ export class Thumbnails implements OnModuleDestroy {
     const failure = this.#failed.get(media.fileId);
     if (failure !== undefined) throw failure;
     const source = await this.files.open(placeOf(media));
-    if (source === undefined) throw MatrixError.notFound('There is no such file');
+    if (source === undefined) throw MatrixError.noSuchMedia();
     try {
       const image = await this.engine.describe(source.path);
       if (animated && !this.engine.mayAnimate(image)) return [];
@@ -205,13 +205,13 @@ export class Thumbnails implements OnModuleDestroy {
       thumbnailFolder(media),
       thumbnails.map((one) => thumbnailPlace(media, one)),
     );
-    throw MatrixError.notFound('There is no such file');
+    throw MatrixError.noSuchMedia();
   }
 
   #remembered(media: Media, error: unknown): unknown {
     if (!MatrixError.is(error) || error.status === 429 || error.status === 404) return error;
     const failure =
-      error.status === 413 && media.origin !== undefined ? new MatrixError(502, error.errcode, error.message) : error;
+      error.status === 413 && media.origin !== undefined ? MatrixError.remoteTooLarge(error.message) : error;
     if (this.#failed.size >= maxRemembered) {
       for (const oldest of this.#failed.keys()) {
         this.#failed.delete(oldest);

@@ -92,7 +92,7 @@ export class UploadLimits {
       sent[index] ?? 0,
       sizeBytes,
     );
-    throw new MatrixError(403, 'M_USER_LIMIT_EXCEEDED', 'You have uploaded as much as you may for now', {
+    throw MatrixError.userLimitExceeded(undefined, {
       info_uri: limit.infoUri ?? ownUrl(this.config, uploadLimitPage.slice(1)),
       ...(limit.canUpgrade && { can_upgrade: true }),
     });

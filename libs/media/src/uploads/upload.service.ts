@@ -104,9 +104,9 @@ export class UploadService {
    * @spec client-server-api#put_matrixmediav3uploadservernamemediaid
    */
   async fill(requester: Requester, server: string, mediaId: string, file: IncomingFile): Promise<void> {
-    if (server !== this.config.serverName || !isValidMediaId(mediaId)) throw MatrixError.notFound('Unknown media');
+    if (server !== this.config.serverName || !isValidMediaId(mediaId)) throw MatrixError.noSuchMedia();
     const reserved = await findMedia(this.database, { origin: undefined, mediaId });
-    if (reserved === undefined) throw MatrixError.notFound('Unknown media');
+    if (reserved === undefined) throw MatrixError.noSuchMedia();
     if (reserved.uploader !== requester.userId) throw MatrixError.forbidden('Somebody else reserved this media id');
     if (reserved.sizeBytes !== undefined || this.#filling.has(mediaId)) throw cannotOverwrite();
     if (reserved.createdTs + this.config.get('unused_expiration_time') <= this.clock.nowMs())
@@ -160,7 +160,7 @@ export class UploadService {
       // What is left of the body flows by, so that the client can read the answer.
       file.body.on('error', () => undefined).resume();
       if (MatrixError.is(error) || !isBodyError(error)) throw error;
-      throw new MatrixError(400, 'M_UNKNOWN', 'The body was cut off');
+      throw MatrixError.bodyCutOff();
     }
     await staged.finish();
   }
@@ -211,8 +211,7 @@ export class UploadService {
   }
 }
 
-const cannotOverwrite = (): MatrixError =>
-  new MatrixError(409, 'M_CANNOT_OVERWRITE_MEDIA', 'This media id has a file already');
+const cannotOverwrite = (): MatrixError => MatrixError.cannotOverwriteMedia();
 
 /** Whether reading the request failed, as opposed to writing the file. */
 const isBodyError = (error: unknown): boolean =>

@@ -10,8 +10,7 @@ const actionsSchema = { type: 'object', required: ['actions'], properties: { act
 
 /** @throws MatrixError 400 `M_UNRECOGNIZED` for a scope or kind that does not exist */
 function kindOf(scope: string, kind: string): RuleKind {
-  if (scope !== 'global' || !isRuleKind(kind))
-    throw new MatrixError(400, 'M_UNRECOGNIZED', 'Unknown kind of push rules');
+  if (scope !== 'global' || !isRuleKind(kind)) throw MatrixError.unrecognizedKind('Unknown kind of push rules');
   return kind;
 }
 

@@ -116,9 +116,9 @@ export class PushersService implements OnModuleInit {
       async (tx) => {
         // It lives as long as the session: that must not have ended since the request came.
         if (!(await isSessionHeld(tx, requester)))
-          throw new MatrixError(401, 'M_UNKNOWN_TOKEN', 'The session has ended', { soft_logout: false });
+          throw MatrixError.unknownToken('The session has ended', { soft_logout: false });
         if (address !== undefined && !(await holdsAddress(tx, userId, 'email', address)))
-          throw new MatrixError(400, 'M_THREEPID_NOT_FOUND', 'This address does not belong to your account');
+          throw MatrixError.threepidNotFound('This address does not belong to your account');
         if (append !== true) await deletePushersOfOthers(tx, userId, settings);
         await upsertPusher(tx, id, settings, owner, canToggle);
       },

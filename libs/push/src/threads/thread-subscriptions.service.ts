@@ -116,8 +116,7 @@ export class ThreadSubscriptions implements OnModuleInit {
   async #placeInThread(roomId: string, threadId: string, cause: string): Promise<number> {
     const stored = isValidEventId(cause) ? await this.events.one(cause) : undefined;
     const isInRoom = stored?.event.roomId === roomId && isServable(stored);
-    if (!isInRoom || (await threadOf(this.events, stored.event)) !== threadId)
-      throw new MatrixError(400, 'IO.ELEMENT.MSC4306.M_NOT_IN_THREAD', 'The event is not in that thread');
+    if (!isInRoom || (await threadOf(this.events, stored.event)) !== threadId) throw MatrixError.notInThread();
     return stored.streamOrdering;
   }
 
@@ -146,9 +145,4 @@ export class ThreadSubscriptions implements OnModuleInit {
   }
 }
 
-const conflict = (): MatrixError =>
-  new MatrixError(
-    409,
-    'IO.ELEMENT.MSC4306.M_CONFLICTING_UNSUBSCRIPTION',
-    'You have unsubscribed from this thread since then',
-  );
+const conflict = (): MatrixError => MatrixError.conflictingUnsubscription();

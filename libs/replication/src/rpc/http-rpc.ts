@@ -153,7 +153,7 @@ export class HttpRpc extends Rpc {
       if (status === 200) return answer['body'];
       const { errcode, error, status: own, ...extra } = answer;
       if (status === 470 && typeof errcode === 'string' && typeof own === 'number')
-        throw new MatrixError(own, errcode as AnyErrcode, String(error), extra);
+        throw MatrixError.passedOn(own, errcode as AnyErrcode, String(error), extra);
       throw new RpcError(instance, typeof error === 'string' ? error : `status ${status}`);
     } finally {
       release();

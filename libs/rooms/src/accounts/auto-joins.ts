@@ -44,7 +44,7 @@ export class AutoJoins implements OnModuleInit {
       const found = await this.aliases.resolve(alias);
       const isOurs = domainOf(alias) === this.config.serverName;
       const roomId = found?.roomId ?? (isOurs ? await this.rooms.create(alias, userId) : undefined);
-      if (roomId === undefined) throw MatrixError.notFound('There is no such room');
+      if (roomId === undefined) throw MatrixError.noSuchRoom();
       await this.rooms.open(roomId, userId);
       await this.joins.join(serverRequester(userId), roomId, { unchecked: true, via: found?.servers });
     } catch (err) {

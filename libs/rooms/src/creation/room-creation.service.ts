@@ -147,7 +147,7 @@ export class RoomCreation {
     const untilMs = this.clock.monotonicMs() + invitePatienceMs;
     const servers = Map.groupBy(targets, domainOf).values();
     const invite = async (target: string): Promise<void> => {
-      if (this.clock.monotonicMs() >= untilMs) throw new MatrixError(504, 'M_UNKNOWN', 'There was no time left');
+      if (this.clock.monotonicMs() >= untilMs) throw MatrixError.gatewayTimeout('There was no time left');
       await this.memberships.invite(requester, roomId, target, {
         unchecked: true,
         ...(request.is_direct && { content: { is_direct: true } }),
@@ -207,7 +207,7 @@ export class RoomCreation {
   #rulesFor(version: string | undefined): RoomVersionRules {
     const rules = roomVersionRules(version ?? this.config.get('default_room_version'));
     if (rules) return rules;
-    throw new MatrixError(400, 'M_UNSUPPORTED_ROOM_VERSION', 'This server does not know the room version');
+    throw MatrixError.unsupportedRoomVersion();
   }
 
   #aliasFor(name: string | undefined): string | undefined {
@@ -219,7 +219,7 @@ export class RoomCreation {
 
   async #checkAlias(requester: Requester, alias: string): Promise<void> {
     if (this.claims.isReserved(alias, requester.appserviceId)) {
-      throw new MatrixError(400, 'M_EXCLUSIVE', 'The alias is reserved for an application service');
+      throw MatrixError.exclusive();
     }
     if (!requester.isAdmin && !this.publication.mayMakeAlias(requester.userId, '', alias)) {
       throw MatrixError.forbidden('You may not make this alias');
@@ -307,7 +307,7 @@ export class RoomCreation {
     for (const { type, state_key: stateKey = '', content } of given) {
       if (type === 'm.room.power_levels' && stateKey === '') continue;
       if (type === 'm.room.create' || (type === 'm.room.member' && !overrides.bare)) {
-        throw new MatrixError(400, 'M_INVALID_ROOM_STATE', `initial_state cannot hold ${type}`);
+        throw MatrixError.invalidRoomState(`initial_state cannot hold ${type}`);
       }
       if (!overrides.unchecked) checkContent(type, stateKey, content, this.config.serverName);
       set(type, stateKey, content);
@@ -365,7 +365,7 @@ export class RoomCreation {
         ...(alias !== undefined && { aliases: [alias] }),
       });
     } catch (error) {
-      if (error instanceof AuthRefusal) throw new MatrixError(400, 'M_INVALID_ROOM_STATE', error.message);
+      if (error instanceof AuthRefusal) throw MatrixError.invalidRoomState(error.message);
       throw error;
     }
   }

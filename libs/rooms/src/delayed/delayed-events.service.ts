@@ -115,16 +115,10 @@ export class DelayedEvents implements OnApplicationBootstrap, OnModuleDestroy {
     if (this.#longestMs === undefined || this.#maxPerUser === 0)
       throw MatrixError.forbidden('This server does not send events later');
     if (delayMs > this.#longestMs)
-      throw new MatrixError(
-        400,
-        'ORG.MATRIX.MSC4140_DELAY_TOO_LARGE',
-        `Events may be delayed by ${this.#longestMs} ms at most`,
-        {
-          'org.matrix.msc4140.max_delay': this.#longestMs,
-        },
-      );
-    if (txnId !== undefined && (txnId.length > 255 || txnId.includes('\0')))
-      throw MatrixError.invalidParam('The transaction id is too long');
+      throw MatrixError.delayTooLarge(`Events may be delayed by ${this.#longestMs} ms at most`, {
+        'org.matrix.msc4140.max_delay': this.#longestMs,
+      });
+    if (txnId !== undefined && (txnId.length > 255 || txnId.includes('\0'))) throw MatrixError.transactionIdTooLong();
     if ([roomId, type, stateKey ?? ''].some((text) => text.length > 255 || text.includes('\0')))
       throw MatrixError.invalidParam('Room, type and state key have at most 255 characters');
     await this.participation.assertMaySend(requester);
@@ -134,7 +128,7 @@ export class DelayedEvents implements OnApplicationBootstrap, OnModuleDestroy {
     const text = JSON.stringify(content);
     if (Buffer.byteLength(text) > largestContentBytes) throw MatrixError.tooLarge('The event is too large');
     const membership = await this.members.inRoom(requester.userId, roomId);
-    if (membership?.membership !== 'join') throw MatrixError.forbidden('You are not in this room');
+    if (membership?.membership !== 'join') throw MatrixError.notInRoom();
     const row: DelayedEventRow = {
       delay_id: this.ids.letters(24),
       user_localpart: localpartOf(requester.userId),

@@ -48,7 +48,7 @@ export class AliasService {
   async resolveRoom(idOrAlias: string, via: readonly string[] = []): Promise<ResolvedAlias> {
     if (idOrAlias.startsWith('!')) return { roomId: idOrAlias, servers: via };
     const resolved = await this.resolve(idOrAlias);
-    if (!resolved) throw MatrixError.notFound('There is no such alias');
+    if (!resolved) throw MatrixError.noSuchAlias();
     return { roomId: resolved.roomId, servers: [...via, ...resolved.servers] };
   }
 
@@ -66,7 +66,7 @@ export class AliasService {
     if (!requester.isAdmin && requester.appserviceId === undefined) {
       if (this.config.get('require_membership_for_aliases')) {
         const membership = await this.memberships.inRoom(requester.userId, roomId);
-        if (membership?.membership !== 'join') throw MatrixError.forbidden('You are not in this room');
+        if (membership?.membership !== 'join') throw MatrixError.notInRoom();
       }
       if (!this.rules.mayMakeAlias(requester.userId, roomId, alias)) {
         throw MatrixError.forbidden('You may not make this alias');
@@ -79,13 +79,13 @@ export class AliasService {
     const { userId } = requester;
     const outcome = await this.database.write((tx) => insertAlias(tx, alias, roomId, userId), { name: 'create_alias' });
     if (outcome === 'no room') throw MatrixError.invalidParam('This server does not know the room');
-    if (outcome === 'taken') throw new MatrixError(409, 'M_UNKNOWN', `The alias ${alias} exists already`);
+    if (outcome === 'taken') throw MatrixError.conflict(`The alias ${alias} exists already`);
   }
 
   /** @throws MatrixError 404 `M_NOT_FOUND`, 403 `M_FORBIDDEN` or `M_EXCLUSIVE` */
   async delete(requester: Requester, alias: string): Promise<void> {
     const row = this.#serverOf(alias) === this.config.serverName ? await selectAlias(this.database, alias) : undefined;
-    if (!row) throw MatrixError.notFound('There is no such alias');
+    if (!row) throw MatrixError.noSuchAlias();
     this.#checkReserved(requester, alias);
     const mayDelete =
       requester.isAdmin ||
@@ -114,14 +114,14 @@ export class AliasService {
     for (const alias of added) {
       if (!parseRoomAlias(alias)) throw MatrixError.invalidParam(`${alias.slice(0, 100)} is not a room alias`);
       if ((await this.resolve(alias))?.roomId !== roomId) {
-        throw new MatrixError(400, 'M_BAD_ALIAS', `The alias ${alias} does not lead to this room`);
+        throw MatrixError.badAlias(`The alias ${alias} does not lead to this room`);
       }
     }
   }
 
   #checkReserved(requester: Requester, alias: string): void {
     if (this.claims.isReserved(alias, requester.appserviceId)) {
-      throw new MatrixError(400, 'M_EXCLUSIVE', 'The alias is reserved for an application service');
+      throw MatrixError.exclusive();
     }
   }
 

@@ -93,7 +93,7 @@ export class RoomDirectory {
   /** @throws MatrixError 404 `M_NOT_FOUND` */
   async isPublished(roomId: string): Promise<boolean> {
     const published = await isPublished(this.database, roomId);
-    if (published === undefined) throw MatrixError.notFound('There is no such room');
+    if (published === undefined) throw MatrixError.noSuchRoom();
     return published;
   }
 

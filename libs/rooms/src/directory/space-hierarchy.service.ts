@@ -65,7 +65,7 @@ export class SpaceHierarchy {
       let found = await this.#local(userId, next, request);
       if (!found && this.clock.nowMs() < untilMs) found = await this.#elsewhere(userId, next, request);
       if (!found) {
-        if (next.depth === 0 && request.everything) throw MatrixError.notFound('There is no such room');
+        if (next.depth === 0 && request.everything) throw MatrixError.noSuchRoom();
         if (next.depth === 0) throw MatrixError.forbidden('You may not see this room');
         continue;
       }

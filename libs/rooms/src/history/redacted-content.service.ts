@@ -36,7 +36,7 @@ export class RedactedContent {
       throw MatrixError.forbidden('Only those who may redact in this room see what was redacted');
     const sent = stored.redactedBy === undefined ? stored : await this.#unredacted(stored);
     const [written] = await this.serializer.serialize(readerOf(requester), [{ stored: sent, membership: undefined }]);
-    if (written === undefined) throw MatrixError.notFound('There is no such event');
+    if (written === undefined) throw MatrixError.noSuchEvent();
     return written;
   }
 
@@ -45,10 +45,8 @@ export class RedactedContent {
     const isGone = event === undefined || contentOf(event.content) === contentOf(redactEvent(event).content);
     if (!isGone) return { ...stored, event };
     const keptMs = this.config.get('redaction_retention_period');
-    throw new MatrixError(
-      404,
-      'FI.MAU.MSC2815_UNREDACTED_CONTENT_DELETED',
-      'What was redacted is not kept any more',
+    throw MatrixError.redactedContentDeleted(
+      undefined,
       typeof keptMs === 'number' ? { 'fi.mau.msc2815.content_keep_ms': keptMs } : {},
     );
   }

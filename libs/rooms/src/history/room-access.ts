@@ -43,7 +43,7 @@ export class RoomAccess {
       const leave = await this.history.lastLeave(requester.userId, roomId);
       if (leave) return { kind: 'left', membership: leave };
     }
-    throw MatrixError.forbidden('You are not in this room');
+    throw MatrixError.notInRoom();
   }
 
   /** Waits until all members of a room are known. @throws MatrixError 503 when that takes too long */
@@ -81,6 +81,6 @@ export class RoomAccess {
       const members = (await this.memberships.joinedUserIds([roomId])).get(roomId) ?? [];
       for (const member of members) if (service.covers(member)) return;
     }
-    throw MatrixError.forbidden('You are not in this room');
+    throw MatrixError.notInRoom();
   }
 }

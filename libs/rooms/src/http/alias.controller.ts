@@ -46,7 +46,7 @@ export class AliasController {
   @Access({ auth: 'required' })
   async aliasesOf(@Who() requester: Requester, @Param('roomId') roomId: string): Promise<object> {
     const isLeft = !requester.isAdmin && (await this.access.read(requester, roomId)).kind === 'left';
-    if (isLeft) throw MatrixError.forbidden('You are not in this room');
+    if (isLeft) throw MatrixError.notInRoom();
     return { aliases: await this.aliases.aliasesOf(roomId) };
   }
 }

@@ -38,7 +38,7 @@ export class DirectoryController {
   @Access({ auth: 'optional', guests: true })
   list(@Who() requester: Requester | undefined, @Inbound() request: InboundRequest): Promise<object> {
     if (!requester && !this.config.get('allow_public_rooms_without_auth')) {
-      throw new MatrixError(401, 'M_MISSING_TOKEN', 'An access token is required');
+      throw MatrixError.missingToken();
     }
     return this.directory.search(
       { limit: queryInteger(request, 'limit'), since: queryString(request, 'since') },

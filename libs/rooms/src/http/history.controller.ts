@@ -147,7 +147,7 @@ export class HistoryController {
     const other = queryString(request, 'user_id');
     if (other === undefined) throw MatrixError.missingParam("Missing query parameter 'user_id'");
     if (other === requester.userId) throw MatrixError.invalidParam('This is your own user id');
-    if (!isValidUserId(other)) throw MatrixError.invalidParam('This is not a user id');
+    if (!isValidUserId(other)) throw MatrixError.notUserId();
     const pageSize = 100;
     const rooms = await this.memberships.mutualRooms(requester.userId, other);
     const from = queryString(request, 'from') ?? '';
@@ -179,7 +179,7 @@ export function filterIn(request: InboundRequest): EventFilter {
   try {
     value = JSON.parse(text);
   } catch {
-    throw new MatrixError(400, 'M_NOT_JSON', 'The filter is not JSON');
+    throw MatrixError.notJson('The filter is not JSON');
   }
   return parseEventFilter(value);
 }

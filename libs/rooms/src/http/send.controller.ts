@@ -164,6 +164,6 @@ export class SendController {
     if (delayId !== undefined) return { delay_id: delayId };
     const sent = isLater ? undefined : await this.creation.sent(requester, roomId, txnId);
     if (sent) return { event_id: sent.eventId };
-    throw new MatrixError(400, 'M_NOT_JSON', 'A JSON body is required');
+    throw MatrixError.missingBody();
   }
 }

@@ -34,7 +34,7 @@ export class ComplexRooms {
 
   /** What the user is told. */
   get refusal(): MatrixError {
-    return new MatrixError(400, 'M_RESOURCE_LIMIT_EXCEEDED', this.config.get('limit_remote_rooms.complexity_error'));
+    return MatrixError.roomTooComplex(this.config.get('limit_remote_rooms.complexity_error'));
   }
 
   /** How large a room is that this server knows: its state events, in units of five hundred. */

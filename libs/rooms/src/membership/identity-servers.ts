@@ -126,7 +126,7 @@ export class IdentityServers {
     if (typeof pepper !== 'string' || pepper.length > 1000 || !Array.isArray(algorithms)) throw garbled();
     const algorithm = ['sha256', 'none'].find((name) => algorithms.includes(name));
     if (algorithm === undefined) {
-      throw new MatrixError(400, 'M_UNKNOWN', 'The identity server hashes addresses in an unknown way');
+      throw MatrixError.badRequest('The identity server hashes addresses in an unknown way');
     }
     const plain = `${invite.address} ${invite.medium}`;
     const asked = algorithm === 'none' ? plain : hash(`${plain} ${pepper}`);
@@ -157,7 +157,7 @@ export class IdentityServers {
       if (!(error instanceof OutboundError) && !(error instanceof SyntaxError)) throw error;
       this.logger.warn('An identity server cannot be used', { err: error });
     }
-    throw new MatrixError(502, 'M_UNKNOWN', 'The identity server did not answer');
+    throw MatrixError.identityServerSilent();
   }
 }
 
@@ -178,13 +178,13 @@ const passedOn: readonly unknown[] = [
 /** A refusal as the user's client sees it. It is never 401: the client would take its own session for ended. */
 function refused({ status, errcode }: Answer): MatrixError {
   if (status === 401 || errcode === 'M_UNAUTHORIZED') {
-    return new MatrixError(403, 'M_FORBIDDEN', 'The identity server does not take the access token');
+    return MatrixError.forbidden('The identity server does not take the access token');
   }
   const code = passedOn.includes(errcode) ? (errcode as string) : 'M_UNKNOWN';
-  return new MatrixError(400, code, 'The identity server refused');
+  return MatrixError.passedOn(400, code, 'The identity server refused');
 }
 
-const garbled = (): MatrixError => new MatrixError(502, 'M_UNKNOWN', 'The identity server did not answer as it should');
+const garbled = (): MatrixError => MatrixError.identityServerGarbled();
 
 const hash = (text: string): string => createHash('sha256').update(text).digest('base64url');
 

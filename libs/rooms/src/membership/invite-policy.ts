@@ -24,7 +24,7 @@ export class InvitePolicy {
    */
   async check(requester: Requester, target: string, roomId: string | undefined): Promise<boolean> {
     if (this.config.get('block_non_admin_invites') && !requester.isAdmin) {
-      throw MatrixError.forbidden('Invites have been disabled on this server');
+      throw MatrixError.invitesDisabled();
     }
     if (roomId !== undefined) {
       await this.limiter.take('rc_invites.per_room', roomId, requester);
@@ -50,7 +50,7 @@ export class InvitePolicy {
   async checkRemote(origin: string, event: RoomEvent): Promise<boolean> {
     const target = event.stateKey ?? '';
     if (this.config.get('block_non_admin_invites')) {
-      throw MatrixError.forbidden('Invites have been disabled on this server');
+      throw MatrixError.invitesDisabled();
     }
     await this.limiter.take('rc_invites.per_room', event.roomId);
     await this.limiter.take('rc_invites.per_user', target);
@@ -74,7 +74,7 @@ export class InvitePolicy {
   async checkPermissions(inviter: string, target: string): Promise<void> {
     if (!isLocalUser(target, this.config.serverName)) return;
     if (await this.permissions.blocks(target, inviter)) {
-      throw new MatrixError(403, 'M_INVITE_BLOCKED', `${target} does not take invites from ${inviter}`);
+      throw MatrixError.inviteBlocked(`${target} does not take invites from ${inviter}`);
     }
   }
 }

@@ -44,7 +44,7 @@ export class JoinService {
     if (options.content) checkNesting(options.content);
     if (!options.unchecked) await this.participation.assertMayJoin(requester, roomId);
     if (facts.is_blocked) {
-      throw MatrixError.forbidden('This room has been blocked on this server');
+      throw MatrixError.roomBlocked();
     }
     // Where nobody of this server is, a ban may have been lifted since.
     if (before === 'ban' && facts.is_ours) throw MatrixError.forbidden('You are banned from this room');
@@ -67,7 +67,7 @@ export class JoinService {
       if (authorizer === 'elsewhere') {
         const { gateway } = this.remote;
         if (!gateway) {
-          throw new MatrixError(400, 'M_UNABLE_TO_AUTHORISE_JOIN', 'Nobody on this server may let you into the room');
+          throw MatrixError.unableToAuthoriseJoin();
         }
         await gateway.joinAuthorised(userId, roomId, options.via ?? [], content);
         return undefined;
@@ -86,7 +86,7 @@ export class JoinService {
     const { userId } = requester;
     await this.participation.assertMaySend(requester);
     if (await isBlocked(this.database, roomId)) {
-      throw MatrixError.forbidden('This room has been blocked on this server');
+      throw MatrixError.roomBlocked();
     }
     await this.limiter.take('rc_joins.local', userId, requester);
     const content = await this.profiles.of(userId);
@@ -95,7 +95,7 @@ export class JoinService {
     }
     const { gateway } = this.remote;
     const servers = this.#servers(roomId, options.via, undefined);
-    if (!gateway || servers.length === 0) throw MatrixError.notFound('No server is known that has this room');
+    if (!gateway || servers.length === 0) throw MatrixError.noServerHasRoom();
     const reason = options.reason === undefined ? {} : { reason: options.reason };
     await gateway.knock(userId, roomId, servers, { ...content, ...reason });
     return undefined;
@@ -105,7 +105,7 @@ export class JoinService {
     if (requester.isGuest) {
       const access = await this.change.stateContent(roomId, 'm.room.guest_access');
       if (access?.['guest_access'] !== 'can_join') {
-        throw new MatrixError(403, 'M_GUEST_ACCESS_FORBIDDEN', 'Guests may not join this room');
+        throw MatrixError.guestAccessForbidden('Guests may not join this room');
       }
     }
     if (requester.isAdmin || !this.modules.has('userMayJoinRoom')) return;
@@ -123,7 +123,7 @@ export class JoinService {
     const inviter = await this.change.inviterOf(roomId, requester.userId);
     const servers = this.#servers(roomId, options.via, inviter);
     const { gateway } = this.remote;
-    if (!gateway || servers.length === 0) throw MatrixError.notFound('No server is known that has this room');
+    if (!gateway || servers.length === 0) throw MatrixError.noServerHasRoom();
     if (!options.unchecked) await this.complex.assertMayJoin(requester, roomId, servers);
     const reason = options.reason === undefined ? {} : { reason: options.reason };
     await gateway.join(requester.userId, roomId, servers, { ...content, ...reason });

@@ -47,7 +47,7 @@ export class MembershipService {
     if (requester.shadowBanned) return this.creation.pretend(requester, roomId);
     if (!options.unchecked && !(await this.policy.check(requester, target, roomId))) {
       const isMember = (await this.change.currentOf(roomId, requester.userId)) === 'join';
-      if (!isMember) throw MatrixError.forbidden('You are not in this room');
+      if (!isMember) throw MatrixError.notInRoom();
       return undefined;
     }
     if (domainOf(target) !== this.config.serverName) await this.#assertReachable(roomId);
@@ -65,7 +65,7 @@ export class MembershipService {
     const before = await this.change.currentOf(roomId, userId);
     if (before === 'leave') {
       if (await hasEverBeenNear(this.database, userId, roomId)) return undefined;
-      throw MatrixError.forbidden('You are not in this room');
+      throw MatrixError.notInRoom();
     }
     if (before === 'ban') throw MatrixError.forbidden('You are banned from this room');
     if (before === 'invite' && !options.unchecked) await this.participation.assertMayReject(requester, roomId);
@@ -121,13 +121,13 @@ export class MembershipService {
    */
   async forget(requester: Requester, roomId: string): Promise<void> {
     const { userId } = requester;
-    if (!(await roomExists(this.database, roomId))) throw MatrixError.notFound('There is no such room');
+    if (!(await roomExists(this.database, roomId))) throw MatrixError.noSuchRoom();
     const forgotten = await this.database.write((tx) => forget(tx, userId, roomId, this.clock.nowMs()), {
       name: 'forget_room',
     });
     if (!forgotten) {
       if (!(await hasEverBeenNear(this.database, userId, roomId))) return;
-      throw new MatrixError(400, 'M_UNKNOWN', 'You must leave the room before you can forget it');
+      throw MatrixError.badRequest('You must leave the room before you can forget it');
     }
     for (const hook of this.hooks.all) hook.onForgotten?.(userId, roomId);
   }

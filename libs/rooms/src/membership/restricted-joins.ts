@@ -48,11 +48,11 @@ export class RestrictedJoins {
     if (!(await isInAnyOf(this.database, userId, known))) {
       if (known.length === allowed.length) throw MatrixError.forbidden('The user is in none of the allowed rooms');
       const message = 'This server is not in all of the rooms whose members may join';
-      throw new MatrixError(400, 'M_UNABLE_TO_AUTHORISE_JOIN', message);
+      throw MatrixError.unableToAuthoriseJoin(message);
     }
     const authorizer = await this.#whoMayInvite(roomId);
     if (authorizer !== undefined) return authorizer;
-    throw new MatrixError(400, 'M_UNABLE_TO_GRANT_JOIN', 'Nobody on this server may let people into the room');
+    throw MatrixError.unableToGrantJoin();
   }
 
   /** The rooms whose members may join; `undefined` when the join rule is another. */

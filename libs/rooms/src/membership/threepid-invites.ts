@@ -70,7 +70,7 @@ export class ThreepidInvites {
       throw MatrixError.forbidden('This server does not ask identity servers about addresses');
     }
     if (this.config.get('block_non_admin_invites') && !requester.isAdmin) {
-      throw MatrixError.forbidden('Invites have been disabled on this server');
+      throw MatrixError.invitesDisabled();
     }
     await this.limiter.take('rc_third_party_invite', requester.userId, requester, invites.length);
   }
@@ -91,7 +91,7 @@ export class ThreepidInvites {
     const { userId: inviter } = requester;
     // Nobody's address is told around for those who could not invite anyway.
     const member = (await this.state.currentEvent(roomId, 'm.room.member', inviter))?.event;
-    if (member?.content['membership'] !== 'join') throw MatrixError.forbidden('You are not in this room');
+    if (member?.content['membership'] !== 'join') throw MatrixError.notInRoom();
     if (requester.shadowBanned) return void (await this.creation.pretend(requester, roomId));
     const context = callbackContext(requester, { duringRoomCreation: options.duringRoomCreation ?? false });
     const { medium, address } = invite;

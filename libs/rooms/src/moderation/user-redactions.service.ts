@@ -46,7 +46,7 @@ export class UserRedactions implements OnModuleInit {
    */
   async start(request: UserRedactionRequest): Promise<string> {
     const id = await this.tasks.scheduleOnce(action, request.userId, { ...request } as unknown as JsonObject);
-    if (id === undefined) throw new MatrixError(400, 'M_UNKNOWN', 'Events of this user are being redacted already');
+    if (id === undefined) throw MatrixError.badRequest('Events of this user are being redacted already');
     return id;
   }
 

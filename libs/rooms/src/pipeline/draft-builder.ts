@@ -191,7 +191,7 @@ export class DraftBuilder {
     if (draft.type !== 'm.room.redaction' || draft.redacts === undefined) return undefined;
     const target = room.stagedById.get(draft.redacts)?.event ?? (await this.events.one(draft.redacts))?.event;
     if (target && target.roomId !== room.roomId) {
-      throw new MatrixError(400, 'M_INVALID_PARAM', 'The event to be redacted is in another room');
+      throw MatrixError.invalidParam('The event to be redacted is in another room');
     }
     if (target?.type === 'm.room.create' || target?.type === 'm.room.server_acl') {
       throw MatrixError.forbidden('Events of this type cannot be redacted');

@@ -142,7 +142,7 @@ export class LocalEventPersister extends EventPersister {
 
   async createRoom(request: NewRoom): Promise<{ roomId: string; events: SentEvent[] }> {
     const rules = roomVersionRules(request.roomVersion);
-    if (!rules) throw new MatrixError(400, 'M_UNSUPPORTED_ROOM_VERSION', 'This server does not know the room version');
+    if (!rules) throw MatrixError.unsupportedRoomVersion();
     const { serverName } = this.config;
     const [create, ...rest] = request.drafts;
     const anonymous = new WorkingRoom(new RoomSnapshot(request.roomId ?? '', rules, serverName));
@@ -501,7 +501,7 @@ function lackingOf(
 }
 
 /** A room that is not known here has no members here. */
-const unknownRoom = (): MatrixError => MatrixError.forbidden('You are not in this room');
+const unknownRoom = (): MatrixError => MatrixError.notInRoom();
 
 function outcomeOf(outcome: DraftOutcome, stored: ReadonlyMap<string, StoredEvent>, roomId: string): SentEvent {
   if (outcome.kind === 'dropped') return { eventId: outcome.eventId, roomId, streamOrdering: 0 };

@@ -14,7 +14,7 @@ export async function insertRoom(tx: Tx, roomId: string, room: NewRoom): Promise
       'INSERT INTO room_aliases (room_alias, room_id, creator) VALUES (?, ?, ?) ON CONFLICT (room_alias) DO NOTHING',
       [alias, roomId, room.creator],
     );
-    if (made === 0) throw new MatrixError(400, 'M_ROOM_IN_USE', `The alias ${alias} is taken`);
+    if (made === 0) throw MatrixError.roomInUse(`The alias ${alias} is taken`);
   }
 }
 

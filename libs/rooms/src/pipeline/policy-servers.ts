@@ -92,11 +92,7 @@ export class PolicyServers {
     const signature = await gateway.askPolicyServer(name, event, keyId, timeoutMs);
     const signed = addSignatures(event, { [name]: { [keyId]: signature } });
     if (hasValidSignature(signed, name, keyId, key)) return signed;
-    throw new MatrixError(
-      502,
-      'M_UNKNOWN',
-      'The policy server of this room signs with another key than the room names',
-    );
+    throw MatrixError.badGateway('The policy server of this room signs with another key than the room names');
   }
 
   #report({ name }: PolicyServer, { roomId, eventId, sender }: RoomEvent, { message }: MatrixError): void {

@@ -47,7 +47,7 @@ export class Reports {
     await this.limiter.take('rc_reports', requester.userId, requester);
     if (!(await roomExists(this.database, roomId))) {
       if (this.#isDiscreet) return;
-      throw MatrixError.notFound('There is no such room');
+      throw MatrixError.noSuchRoom();
     }
     const id = await this.ids.report();
     const now = this.clock.nowMs();
@@ -76,7 +76,7 @@ export class Reports {
   /** A user of another server, or one that does not exist, is passed over in silence. */
   async user(requester: Requester, target: string, reason: string): Promise<void> {
     await this.limiter.take('rc_reports', requester.userId, requester);
-    if (!isValidUserId(target)) throw MatrixError.invalidParam('This is not a user id');
+    if (!isValidUserId(target)) throw MatrixError.notUserId();
     if (!isLocalUser(target, this.config.serverName)) return;
     if ((await existingAccounts(this.database, [target])).size === 0) return;
     const id = await this.ids.report();

@@ -23,7 +23,7 @@ export class AnsweredTransactions {
    */
   once(requester: Requester, request: readonly string[], run: () => Promise<object>): Promise<object> {
     const key = JSON.stringify([requester.userId, deviceKeyOf(requester), ...request]);
-    if (key.length > maxKeyLength) throw MatrixError.invalidParam('The transaction id is too long');
+    if (key.length > maxKeyLength) throw MatrixError.transactionIdTooLong();
     const known = this.#answers.get(key);
     if (known) return known;
     const answer = run();

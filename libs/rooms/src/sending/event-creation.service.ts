@@ -60,7 +60,7 @@ export class EventCreation {
   async send(requester: Requester, request: SendRequest, txnId?: string): Promise<SentEvent> {
     if (txnId === undefined) return this.#send(requester, request, undefined);
     if (txnId.length > maxTxnIdLength || txnId.includes('\0')) {
-      throw MatrixError.invalidParam('The transaction id is too long');
+      throw MatrixError.transactionIdTooLong();
     }
     // To redact and to send are two endpoints, each with transaction ids of its own.
     const transaction = transactionOf(
@@ -166,8 +166,7 @@ export class EventCreation {
    * @throws MatrixError 403 `M_FORBIDDEN` where they are not in the room: who cannot be there must not seem to be
    */
   async pretend(requester: Requester, roomId: string): Promise<SentEvent> {
-    if (!(await isLocalMember(this.database, requester.userId, roomId)))
-      throw MatrixError.forbidden('You are not in this room');
+    if (!(await isLocalMember(this.database, requester.userId, roomId))) throw MatrixError.notInRoom();
     await this.clock.sleep(1000 + this.ids.integer(9000));
     return { eventId: `$${this.ids.bytes(32).toString('base64url')}`, roomId, streamOrdering: 0 };
   }

@@ -37,7 +37,7 @@ export class Participation {
    */
   async assertMayReject(requester: Requester, roomId: string): Promise<void> {
     if (requester.userId !== this.noticesUserId && (await this.isNoticeRoom(roomId)))
-      throw new MatrixError(403, 'M_CANNOT_LEAVE_SERVER_NOTICE_ROOM', 'Server notices cannot be rejected');
+      throw MatrixError.cannotLeaveServerNoticeRoom();
   }
 
   /** Whether it is a room in which the server sends notices to one of its users. */

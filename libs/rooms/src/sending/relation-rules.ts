@@ -23,10 +23,10 @@ export async function checkRelation(db: Db, events: EventStore, sender: string, 
   if (relation?.type === 'm.annotation' && relation.key !== undefined) {
     const { eventId, key } = relation;
     if (await hasAnnotated(db, { sender, type: draft.type, roomId: draft.roomId }, { eventId, key }))
-      throw new MatrixError(400, 'M_DUPLICATE_ANNOTATION', 'You have said this of the event already');
+      throw MatrixError.duplicateAnnotation();
   } else if (relation?.type === 'm.thread') {
     const root = await events.one(relation.eventId);
     if (root?.event.roomId === draft.roomId && relationOf(root.event.content) !== undefined)
-      throw new MatrixError(400, 'M_UNKNOWN', 'A thread cannot begin at an event that relates to another');
+      throw MatrixError.badRequest('A thread cannot begin at an event that relates to another');
   }
 }

@@ -28,7 +28,7 @@ export class MembershipTemplates {
    */
   async make({ roomId, userId, content }: MembershipDraft): Promise<RoomEvent> {
     const snapshot = await this.snapshots.get(roomId);
-    if (!snapshot) throw MatrixError.notFound('There is no such room');
+    if (!snapshot) throw MatrixError.noSuchRoom();
     const room = WorkingRoom.aside(snapshot);
     try {
       const draft = { roomId, type: 'm.room.member', stateKey: userId, sender: userId, content };

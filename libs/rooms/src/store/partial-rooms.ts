@@ -92,7 +92,7 @@ export class PartialRooms implements OnModuleInit {
    */
   async whole(roomId: string): Promise<void> {
     if (!(await this.arrives(roomId, patienceMs)))
-      throw new MatrixError(503, 'M_UNKNOWN', 'The state of the room has not arrived yet');
+      throw MatrixError.unavailable('The state of the room has not arrived yet');
   }
 
   /** Waits until all of a room's state is here, for a time at most. Whether it is. */

@@ -54,13 +54,13 @@ export class RoomUpgrade {
     additionalCreators: readonly string[] | undefined,
   ): Promise<string> {
     const rules = roomVersionRules(version);
-    if (!rules) throw new MatrixError(400, 'M_UNSUPPORTED_ROOM_VERSION', 'This server does not know the room version');
+    if (!rules) throw MatrixError.unsupportedRoomVersion();
     await this.participation.assertMaySend(requester);
     await this.limiter.take('rc_room_creation', requester.userId, requester);
     const events = (await this.state.current(roomId)).map((stored) => stored.event);
     const state = authStateOf(events);
     const create = state('m.room.create', '');
-    if (!create) throw MatrixError.notFound('There is no such room');
+    if (!create) throw MatrixError.noSuchRoom();
     this.#checkPower(requester, events, create);
     const levels = withNumbers(state('m.room.power_levels', '')?.content ?? {}, create.rules);
     const moved = movedLevels(levels, create, rules, requester.userId, additionalCreators ?? []);

@@ -182,8 +182,8 @@ export class PurgeService implements OnModuleInit {
   async #placeOf(roomId: string, limit: PurgeLimit): Promise<PurgeBefore> {
     if (limit.eventId !== undefined) {
       const stored = await this.events.one(limit.eventId);
-      if (!stored) throw MatrixError.notFound('There is no such event');
-      if (stored.event.roomId !== roomId) throw new MatrixError(400, 'M_UNKNOWN', 'The event is of another room');
+      if (!stored) throw MatrixError.noSuchEvent();
+      if (stored.event.roomId !== roomId) throw MatrixError.badRequest('The event is of another room');
       return { topological: stored.event.depth, stream: stored.streamOrdering };
     }
     if (limit.ts === undefined) throw MatrixError.badJson('An event or a time is needed');

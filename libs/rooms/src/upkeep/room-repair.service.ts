@@ -58,10 +58,10 @@ export class RoomRepair {
   #dropRows(roomId: string): Promise<number> {
     return this.persister.exclusively(roomId, async () => {
       const [newest, ...others] = await this.forwardExtremities(roomId);
-      if (!newest) throw new MatrixError(400, 'M_UNKNOWN', 'The room has no forward extremities');
+      if (!newest) throw MatrixError.badRequest('The room has no forward extremities');
       if (others.length === 0) return 0;
       if (others.some((other) => other.stateGroup !== newest.stateGroup))
-        throw new MatrixError(400, 'M_UNKNOWN', 'Nobody of this server may say anything in the room');
+        throw MatrixError.badRequest('Nobody of this server may say anything in the room');
       const ids = others.map((extremity) => extremity.eventId);
       await this.database.write((tx) => deleteForwardExtremities(tx, roomId, ids), { name: 'drop_extremities' });
       return ids.length;
@@ -84,14 +84,14 @@ export class RoomRepair {
     ).map((stored) => stored.event);
     const state = authStateOf(events);
     const create = state('m.room.create', '');
-    if (!create) throw new MatrixError(400, 'M_UNKNOWN', 'This server is not in the room');
+    if (!create) throw MatrixError.badRequest('This server is not in the room');
     const levels = powerLevelsOf(state, create.rules);
     const joined = await this.memberships.joinedUserIds([roomId]);
     const [best] = [...(joined.get(roomId) ?? [])]
       .filter((member) => domainOf(member) === this.config.serverName)
       .sort((a, b) => levels.user(b) - levels.user(a));
     if (best === undefined || levels.user(best) < levels.event('m.room.power_levels', true)) {
-      throw new MatrixError(400, 'M_UNKNOWN', 'Nobody of this server has the power to do this');
+      throw MatrixError.badRequest('Nobody of this server has the power to do this');
     }
     const content = state('m.room.power_levels', '')?.content ?? {};
     const users: JsonObject = { ...(isJsonObject(content['users']) ? content['users'] : {}) };

@@ -99,7 +99,7 @@ export class RoomShutdown implements OnModuleInit {
     assertAllowed(await this.modules.gate('checkCanShutdownRoom', context, requester?.userId, roomId));
     if (request.block) await this.blocking.block(roomId, request.requesterId);
     const id = await this.tasks.scheduleOnce('shutdown_and_purge_room', roomId, { ...request }, isAwaited);
-    if (id === undefined) throw new MatrixError(400, 'M_UNKNOWN', 'The room is being deleted already');
+    if (id === undefined) throw MatrixError.badRequest('The room is being deleted already');
     return id;
   }
 

@@ -58,7 +58,7 @@ export class MessageSearch {
    * @throws MatrixError 400 `M_MISSING_PARAM`, `M_INVALID_PARAM`, `M_BAD_JSON` (the request), `M_UNKNOWN` (search is off)
    */
   async search(requester: Requester, criteria: JsonObject, nextBatch: string | undefined): Promise<JsonObject> {
-    if (!this.config.get('enable_search')) throw new MatrixError(400, 'M_UNKNOWN', 'Search is disabled on this server');
+    if (!this.config.get('enable_search')) throw MatrixError.badRequest('Search is disabled on this server');
     const request = parseSearchRequest(criteria);
     const place = nextBatch === undefined ? {} : parsePlace(nextBatch, request.order);
     const query = await this.#query(requester.userId, request, place);

@@ -52,7 +52,7 @@ export class SsoHandover implements OnModuleInit {
   async complete({ userId, redirectUrl, newUser, provider, extraFields, cookies = [] }: Handover): Promise<HttpReply> {
     const target = checkClientAddress(redirectUrl);
     const account = await this.accounts.find(userId);
-    if (!account) throw MatrixError.notFound('Unknown user');
+    if (!account) throw MatrixError.noSuchUser();
     if (account.deactivated) return this.pages.page(403, 'sso_account_deactivated.html', {}, { cookies });
     const authProvider = provider && { id: provider.id, sessionId: provider.sessionId ?? '' };
     const token = await this.logins.createToken(userId, tokenMs, authProvider);

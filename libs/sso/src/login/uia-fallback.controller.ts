@@ -37,7 +37,7 @@ export class SsoFallbackController {
       ? queryString(request, 'io.element.idp_id')
       : undefined;
     const begun = await this.uia.describe(session);
-    if (!begun) throw MatrixError.notFound('Unknown or expired session');
+    if (!begun) throw MatrixError.noSuchSession();
     const elsewhere = this.addresses.redirectFor(request);
     if (elsewhere !== undefined) return HttpReply.redirect(elsewhere);
     return this.pages.guard(async () => {

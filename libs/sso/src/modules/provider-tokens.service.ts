@@ -52,7 +52,7 @@ export class ProviderTokens implements OnModuleInit {
       if (await asking) continue;
       this.logger.info('A provider did not renew a session', { provider: providerId, user_id: userId });
       await this.sessions.closeDevices(userId, [deviceId]);
-      throw new MatrixError(401, 'M_UNKNOWN_TOKEN', 'You are not signed in at your provider any more', {
+      throw MatrixError.unknownToken('You are not signed in at your provider any more', {
         soft_logout: false,
       });
     }

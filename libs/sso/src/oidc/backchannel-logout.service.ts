@@ -80,7 +80,7 @@ export class BackchannelLogout {
       return checked;
     } catch (error) {
       if (!(error instanceof SsoError) && !(error instanceof OutboundError)) throw error;
-      throw new MatrixError(502, 'M_UNKNOWN', 'The keys of the provider cannot be had');
+      throw MatrixError.badGateway('The keys of the provider cannot be had');
     }
   }
 

@@ -23,8 +23,7 @@ export class IdentityProviders implements OnModuleInit {
     this.gate.useSso(async (userId) => (await this.ofUser(userId)).length > 0);
     this.uia.addStage({
       type: 'm.login.sso',
-      check: () =>
-        Promise.reject(new MatrixError(401, 'M_UNAUTHORIZED', 'Single sign-on has not confirmed this session yet')),
+      check: () => Promise.reject(MatrixError.unauthorized('Single sign-on has not confirmed this session yet')),
     });
   }
 

@@ -27,13 +27,13 @@ export function attributeMapping(raw: unknown): SamlMappingProvider {
     getRemoteUserId(response) {
       const [uid] = response.attributes['uid'] ?? [];
       if (uid === undefined || uid === '')
-        throw new MatrixError(400, 'M_UNKNOWN', 'The sign-in provider did not say who you are.');
+        throw MatrixError.badRequest('The sign-in provider did not say who you are.');
       return uid;
     },
     samlResponseToUserAttributes(response, failures) {
       const [name] = response.attributes[source] ?? [];
       if (name === undefined || name === '')
-        throw new MatrixError(400, 'M_UNKNOWN', `The sign-in provider did not send the attribute ${source}.`);
+        throw MatrixError.badRequest(`The sign-in provider did not send the attribute ${source}.`);
       return {
         mxidLocalpart: map(name) + (failures > 0 ? String(failures) : ''),
         displayName: response.attributes['displayName']?.[0],

@@ -181,8 +181,7 @@ export class SlidingConnections implements OnModuleInit {
 const cacheKey = ({ userId, deviceId, connId }: ConnectionIdentity): string => `${userId}\n${deviceId}\n${connId}`;
 
 /** What a client is told that has to start anew. */
-export const unknownPosition = (): MatrixError =>
-  new MatrixError(400, 'M_UNKNOWN_POS', 'The position is not known any more: start anew');
+export const unknownPosition = (): MatrixError => MatrixError.unknownPos();
 
 function toRow(
   roomId: string,

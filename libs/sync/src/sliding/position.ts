@@ -16,5 +16,5 @@ export function parsePosition(pos: string): Position {
   } catch (error) {
     if (!MatrixError.is(error)) throw error;
   }
-  throw new MatrixError(400, 'M_UNKNOWN_POS', 'The position is not one of this server: start anew');
+  throw MatrixError.unknownPos();
 }

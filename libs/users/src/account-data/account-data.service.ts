@@ -113,7 +113,7 @@ export class AccountDataService {
     content: JsonObject,
     origin: Origin,
   ): Promise<void> {
-    if (controlled.has(type)) throw new MatrixError(405, 'M_BAD_JSON', `'${type}' cannot be set here`);
+    if (controlled.has(type)) throw MatrixError.controlledAccountData(`'${type}' cannot be set here`);
     await this.set(userId, roomId, type, content, origin);
   }
 

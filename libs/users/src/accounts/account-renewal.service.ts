@@ -64,7 +64,7 @@ export class AccountRenewal implements OnModuleInit {
     if (await this.modules.legacySendMail(userId, origin)) return;
     if (!this.config.get('account_validity.enabled')) throw MatrixError.unrecognized();
     if (!this.mailer.enabled || !(await this.#tell(userId, true)))
-      throw new MatrixError(400, 'M_UNKNOWN', 'There is no address to write to');
+      throw MatrixError.badRequest('There is no address to write to');
   }
 
   /**
@@ -111,7 +111,7 @@ export class AccountRenewal implements OnModuleInit {
     if (expiresMs === undefined) throw MatrixError.missingParam("Missing parameter 'expiration_ts'");
     if (typeof expiresMs !== 'number' || !Number.isSafeInteger(expiresMs) || expiresMs < 0)
       throw MatrixError.invalidParam("'expiration_ts' must be a time in milliseconds");
-    if (!(await findAccount(this.database, userId))) throw MatrixError.notFound('User not found');
+    if (!(await findAccount(this.database, userId))) throw MatrixError.noSuchUser();
     await this.validity.extend(userId, expiresMs, !mails);
     return expiresMs;
   }

@@ -109,7 +109,7 @@ export class AccountStatusService {
 function checked(userIds: readonly unknown[]): string[] {
   if (userIds.length > maxUsers) throw MatrixError.invalidParam(`At most ${maxUsers} users at once`);
   return [...new Set(userIds)].map((userId) => {
-    if (typeof userId !== 'string' || !isValidUserId(userId)) throw MatrixError.invalidParam('Not a valid user id');
+    if (typeof userId !== 'string' || !isValidUserId(userId)) throw MatrixError.notUserId();
     return userId;
   });
 }

@@ -110,12 +110,11 @@ export class AccountService {
     };
     const localpart = checkNewLocalpart(username, rules);
     if (options.exact && localpart !== username)
-      throw new MatrixError(400, 'M_INVALID_USERNAME', 'A user name has no upper-case letters');
+      throw MatrixError.invalidUsername('A user name has no upper-case letters');
     if (localpart === this.config.get('server_notices.system_mxid_localpart')) throw userInUse();
     const userId = qualifyUserId(localpart, this.config.serverName);
     const owner = this.appservices.exclusiveOwner(userId);
-    if (owner && owner.id !== appserviceId)
-      throw new MatrixError(400, 'M_EXCLUSIVE', 'This user name is reserved by an application service');
+    if (owner && owner.id !== appserviceId) throw MatrixError.exclusive();
     if (options.tellInUse !== false && (await findAccountsIgnoringCase(this.database, userId)).length > 0)
       throw userInUse();
     return localpart;
@@ -161,7 +160,7 @@ export class AccountService {
         if (expiryMs !== undefined) await setExpiry(tx, userId, expiryMs, false);
         for (const { medium, address, validatedMs } of threepids) {
           if (!(await insertThreepid(tx, { userId, medium, address, validatedMs, addedMs: nowMs })))
-            throw new MatrixError(400, 'M_THREEPID_IN_USE', 'This address belongs to another account');
+            throw MatrixError.threepidInUse();
           await this.hooks.threepidAdded.inTransaction(tx, { userId, medium, address, atRegistration: true });
         }
         if (registration.registrationToken !== undefined) await completeUse(tx, registration.registrationToken);
@@ -203,7 +202,7 @@ export class AccountService {
     if (logout) await this.sessions.tellModules(userId, {}, allBut(exceptDeviceId));
     const closed = await this.database.write(
       async (tx) => {
-        if (!(await setPasswordHash(tx, userId, hash))) throw MatrixError.notFound('Unknown user');
+        if (!(await setPasswordHash(tx, userId, hash))) throw MatrixError.noSuchUser();
         return logout ? this.sessions.closeAllInTransaction(tx, userId, exceptDeviceId) : undefined;
       },
       { name: 'set_password' },
@@ -225,7 +224,7 @@ export class AccountService {
       },
       { name: 'account_flags' },
     );
-    if (!isKnown) throw MatrixError.notFound('Unknown user');
+    if (!isKnown) throw MatrixError.noSuchUser();
   }
 
   /** Whether nobody but this user has an account: guests, bots, support and application services do not count. */
@@ -245,7 +244,6 @@ export class AccountService {
 }
 
 /** 409 `M_UNKNOWN`: somebody who signed on has an account already, perhaps since a moment ago. */
-const externalIdInUse = (): MatrixError =>
-  new MatrixError(409, 'M_UNKNOWN', 'This user of the sign-in provider has another account');
+const externalIdInUse = (): MatrixError => MatrixError.externalIdInUse();
 
-const userInUse = (): MatrixError => new MatrixError(400, 'M_USER_IN_USE', 'This user name is already taken');
+const userInUse = (): MatrixError => MatrixError.userInUse();

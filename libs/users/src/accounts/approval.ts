@@ -11,10 +11,5 @@ export const needsApproval = (config: Config): boolean =>
  */
 export function assertApproved(config: Config, account: { readonly approved: boolean }): void {
   if (account.approved || !needsApproval(config)) return;
-  throw new MatrixError(
-    403,
-    'ORG.MATRIX.MSC3866_USER_AWAITING_APPROVAL',
-    'This account is waiting for an administrator',
-    { approval_notice_medium: 'org.matrix.msc3866.none' },
-  );
+  throw MatrixError.awaitingApproval();
 }

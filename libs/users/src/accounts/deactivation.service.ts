@@ -48,7 +48,7 @@ export class DeactivationService implements OnApplicationBootstrap {
    */
   async deactivate(userId: string, erase: boolean, byAdmin: boolean, origin: Origin): Promise<boolean> {
     const account = await findAccount(this.database, userId);
-    if (!account) throw MatrixError.notFound('Unknown user');
+    if (!account) throw MatrixError.noSuchUser();
     await this.modules.checkDeactivation(userId, byAdmin, origin);
     const event = { userId, erase, byAdmin };
     await this.hooks.deactivated.prepare(event);
@@ -89,7 +89,7 @@ export class DeactivationService implements OnApplicationBootstrap {
   /** Opens an account again; it needs a new password or a single sign-on login. @throws MatrixError 404 `M_NOT_FOUND` */
   async reactivate(userId: string, origin: Origin): Promise<void> {
     const account = await findAccount(this.database, userId);
-    if (!account) throw MatrixError.notFound('Unknown user');
+    if (!account) throw MatrixError.noSuchUser();
     await this.database.write(
       async (tx) => {
         tx.unlessRolledBack(() => this.sessions.invalidate(userId));

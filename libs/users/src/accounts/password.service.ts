@@ -81,7 +81,7 @@ export class PasswordService {
     if (password.length > longestPassword)
       throw MatrixError.invalidParam(`A password may not be longer than ${longestPassword} characters`);
     if (password.includes('\0')) throw MatrixError.invalidParam('A password may not contain the NUL character');
-    if (password === '') throw new MatrixError(400, 'M_WEAK_PASSWORD', 'The password is empty');
+    if (password === '') throw MatrixError.weakPassword('The password is empty');
   }
 
   /**
@@ -93,19 +93,12 @@ export class PasswordService {
     this.assertUsable(password);
     const policy = this.policy();
     if (!policy) return;
-    const refuse = (errcode: string, message: string): never => {
-      throw new MatrixError(400, errcode, message);
-    };
     if ([...password].length < policy['m.minimum_length'])
-      refuse('M_PASSWORD_TOO_SHORT', `The password must have at least ${policy['m.minimum_length']} characters`);
-    if (policy['m.require_digit'] && !/\p{Nd}/u.test(password))
-      refuse('M_PASSWORD_NO_DIGIT', 'The password must contain a digit');
-    if (policy['m.require_symbol'] && !/[^\p{L}\p{N}]/u.test(password))
-      refuse('M_PASSWORD_NO_SYMBOL', 'The password must contain a symbol');
-    if (policy['m.require_uppercase'] && !/\p{Lu}/u.test(password))
-      refuse('M_PASSWORD_NO_UPPERCASE', 'The password must contain an upper-case letter');
-    if (policy['m.require_lowercase'] && !/\p{Ll}/u.test(password))
-      refuse('M_PASSWORD_NO_LOWERCASE', 'The password must contain a lower-case letter');
+      throw MatrixError.passwordTooShort(`The password must have at least ${policy['m.minimum_length']} characters`);
+    if (policy['m.require_digit'] && !/\p{Nd}/u.test(password)) throw MatrixError.passwordNoDigit();
+    if (policy['m.require_symbol'] && !/[^\p{L}\p{N}]/u.test(password)) throw MatrixError.passwordNoSymbol();
+    if (policy['m.require_uppercase'] && !/\p{Lu}/u.test(password)) throw MatrixError.passwordNoUppercase();
+    if (policy['m.require_lowercase'] && !/\p{Ll}/u.test(password)) throw MatrixError.passwordNoLowercase();
   }
 
   /** The rules for new passwords in the form that clients read (MSC2000); `undefined` when there are none. */

@@ -140,7 +140,7 @@ export class AuthenticationService implements OnModuleDestroy {
       if (!(error instanceof OutboundError) && !(error instanceof SyntaxError)) throw error;
       this.logger.error('The authentication service cannot be asked', { path, reason: error.message });
     }
-    throw new MatrixError(503, 'M_UNKNOWN', 'The authentication service cannot be reached');
+    throw MatrixError.unavailable('The authentication service cannot be reached');
   }
 
   get #endpoint(): string {

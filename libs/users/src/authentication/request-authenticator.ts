@@ -68,7 +68,7 @@ export class UserRequestAuthenticator extends RequestAuthenticator {
     const found = accessTokenOf(request);
     if (!found) {
       if (access.auth === 'optional') return undefined;
-      throw new MatrixError(401, 'M_MISSING_TOKEN', 'An access token is required');
+      throw MatrixError.missingToken();
     }
     const appservice = this.appservices.byToken(found.token, request.ip);
     if (appservice) return this.#asAppservice(request, access, appservice);
@@ -83,17 +83,14 @@ export class UserRequestAuthenticator extends RequestAuthenticator {
     const nowMs = this.clock.nowMs();
     if (owner.validUntilMs !== undefined && owner.validUntilMs <= nowMs)
       throw unknownToken('The access token has expired', true);
-    if (owner.locked && !access.locked)
-      throw new MatrixError(401, 'M_USER_LOCKED', 'This account is locked', { soft_logout: true });
+    if (owner.locked && !access.locked) throw MatrixError.userLocked();
     if (owner.puppetedBy === undefined && !access.locked) assertApproved(this.config, owner);
-    if (owner.isGuest && !access.guests)
-      throw new MatrixError(403, 'M_GUEST_ACCESS_FORBIDDEN', 'Guests may not do this');
-    if (owner.suspended && access.suspended === false)
-      throw new MatrixError(403, 'M_USER_SUSPENDED', 'This account is suspended');
-    if (access.admin && !owner.isAdmin) throw MatrixError.forbidden('You are not a server administrator');
+    if (owner.isGuest && !access.guests) throw MatrixError.guestAccessForbidden();
+    if (owner.suspended && access.suspended === false) throw MatrixError.userSuspended();
+    if (access.admin && !owner.isAdmin) throw MatrixError.notAdmin();
     const requester = requesterFor(owner, request);
     if (!access.expired && (await this.validity.isExpired(owner.userId, { requester })))
-      throw new MatrixError(403, 'ORG_MATRIX_EXPIRED_ACCOUNT', 'This account has expired');
+      throw MatrixError.accountExpired();
     if (access.active) await this.participation.assertActive(owner);
     if (owner.puppetedBy === undefined || this.config.get('track_puppeted_user_ips'))
       this.activity.seen(owner.userId, owner.deviceId, request.ip, request.userAgent, nowMs);
@@ -127,13 +124,11 @@ export class UserRequestAuthenticator extends RequestAuthenticator {
     const account = await this.sessions.findAccount(userId);
     if (userId !== appservice.senderUserId && (!account || account.deactivated))
       throw MatrixError.forbidden('The application service has not registered this user');
-    if (account?.locked && !access.locked)
-      throw new MatrixError(401, 'M_USER_LOCKED', 'This account is locked', { soft_logout: true });
-    if (account?.suspended && access.suspended === false)
-      throw new MatrixError(403, 'M_USER_SUSPENDED', 'This account is suspended');
-    if (access.admin && !account?.isAdmin) throw MatrixError.forbidden('You are not a server administrator');
+    if (account?.locked && !access.locked) throw MatrixError.userLocked();
+    if (account?.suspended && access.suspended === false) throw MatrixError.userSuspended();
+    if (access.admin && !account?.isAdmin) throw MatrixError.notAdmin();
     if (deviceId !== undefined && !(await findDevice(this.database, userId, deviceId)))
-      throw new MatrixError(400, 'M_UNKNOWN_DEVICE', 'The user has no such device');
+      throw MatrixError.unknownDevice();
     if (access.active) await this.participation.assertActive({ userId, appserviceId: appservice.id });
     if (this.config.get('track_appservice_user_ips'))
       this.activity.seen(userId, deviceId, request.ip, request.userAgent, this.clock.nowMs());

@@ -127,8 +127,7 @@ export class AccountModules {
   async checkThreepid(medium: string, address: string, registration: boolean, origin: Origin): Promise<void> {
     if (!this.modules.has('is3pidAllowed')) return;
     const verdict = await this.modules.gate('is3pidAllowed', contextOf(origin), medium, address, registration);
-    if (!verdict.allowed && !verdict.failed)
-      throw new MatrixError(403, 'M_THREEPID_DENIED', 'This third-party identifier is not allowed on this server');
+    if (!verdict.allowed && !verdict.failed) throw MatrixError.threepidDenied();
     assertAllowed(verdict);
   }
 

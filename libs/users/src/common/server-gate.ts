@@ -18,7 +18,7 @@ export function resourceLimit(
   message: string,
 ): MatrixError {
   const contact = config.get('admin_contact');
-  return new MatrixError(403, 'M_RESOURCE_LIMIT_EXCEEDED', message, {
+  return MatrixError.resourceLimitExceeded(message, {
     limit_type: type,
     ...(contact === undefined ? {} : { admin_contact: contact }),
   });

@@ -28,7 +28,7 @@ export function checkNewLocalpart(username: string, rules: UsernameRules): strin
 }
 
 function invalid(message: string): MatrixError {
-  return new MatrixError(400, 'M_INVALID_USERNAME', message);
+  return MatrixError.invalidUsername(message);
 }
 
 /** Lowers ASCII letters and nothing else: what only looks like one, or lowers to one, stays what it is. */

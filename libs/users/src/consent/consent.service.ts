@@ -59,7 +59,7 @@ export class ConsentService {
     const account = name.includes('\0')
       ? undefined
       : await findAccount(this.database, qualifyUserId(name, this.config.serverName));
-    if (!account) throw MatrixError.notFound('Unknown user');
+    if (!account) throw MatrixError.noSuchUser();
     return account;
   }
 

@@ -167,6 +167,6 @@ function own(requester: Requester, userId: string): string {
 }
 
 function room(roomId: string): string {
-  if (!isValidRoomId(roomId)) throw MatrixError.invalidParam('Not a valid room id');
+  if (!isValidRoomId(roomId)) throw MatrixError.notRoomId();
   return roomId;
 }

@@ -66,8 +66,7 @@ export class AccountModerationController {
   @Get(client(['v3', 'api/v1', 'unstable'], '/admin/whois/:userId'))
   @Access({ auth: 'required' })
   async whois(@Who() requester: Requester, @Param('userId') userId: string): Promise<object> {
-    if (!requester.isAdmin && requester.userId !== userId)
-      throw MatrixError.forbidden('You are not a server administrator');
+    if (!requester.isAdmin && requester.userId !== userId) throw MatrixError.notAdmin();
     await this.#account(userId);
     await this.activity.flush();
     const addresses = await addressesOf(this.database, userId);
@@ -87,7 +86,7 @@ export class AccountModerationController {
       throw MatrixError.invalidParam('Only users of this server can be looked up');
     }
     const account = await this.accounts.find(userId);
-    if (account === undefined) throw MatrixError.notFound('Unknown user');
+    if (account === undefined) throw MatrixError.noSuchUser();
     return account;
   }
 

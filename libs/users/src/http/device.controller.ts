@@ -28,7 +28,7 @@ export class DeviceController {
   @Access({ auth: 'required', guests: true })
   async get(@Who() requester: Requester, @Param('deviceId') deviceId: string): Promise<object> {
     const device = await this.devices.find(requester.userId, deviceId);
-    if (!device) throw MatrixError.notFound('Unknown device');
+    if (!device) throw MatrixError.noSuchDevice();
     return toWire(device);
   }
 
@@ -46,7 +46,7 @@ export class DeviceController {
     )
       return HttpReply.json(201, {});
     if (body.display_name !== undefined) await this.devices.rename(requester.userId, deviceId, body.display_name);
-    else if (!(await this.devices.find(requester.userId, deviceId))) throw MatrixError.notFound('Unknown device');
+    else if (!(await this.devices.find(requester.userId, deviceId))) throw MatrixError.noSuchDevice();
     return {};
   }
 

@@ -44,7 +44,7 @@ export class FallbackController {
     if (stage === 'm.oauth' && this.service.isEnabled) return HttpReply.redirect(await this.service.keyResetUrl());
     const session = requiredQueryString(request, 'session');
     const page = this.#pageOf(stage);
-    if (!(await this.uia.describe(session))) throw MatrixError.notFound('Unknown or expired session');
+    if (!(await this.uia.describe(session))) throw MatrixError.noSuchSession();
     return this.#page(200, page, stage, session, undefined);
   }
 

@@ -64,8 +64,7 @@ export class ProfileController {
     @JsonBody() body: JsonObject,
   ): Promise<object> {
     checkUserId(userId);
-    if (requester.isGuest && field !== 'displayname')
-      throw new MatrixError(403, 'M_GUEST_ACCESS_FORBIDDEN', 'Guests may not do this');
+    if (requester.isGuest && field !== 'displayname') throw MatrixError.guestAccessForbidden();
     if (!Object.hasOwn(body, field)) throw MatrixError.missingParam(`Missing parameter '${field.slice(0, 255)}'`);
     await this.limiter.take('rc_message', requester.userId, requester);
     await this.profiles.setField(requester, userId, field, body[field], this.#propagates(request));
@@ -82,8 +81,7 @@ export class ProfileController {
     @Param('field') field: string,
   ): Promise<object> {
     checkUserId(userId);
-    if (requester.isGuest && field !== 'displayname')
-      throw new MatrixError(403, 'M_GUEST_ACCESS_FORBIDDEN', 'Guests may not do this');
+    if (requester.isGuest && field !== 'displayname') throw MatrixError.guestAccessForbidden();
     await this.limiter.take('rc_message', requester.userId, requester);
     await this.profiles.setField(requester, userId, field, undefined, this.#propagates(request));
     return {};
@@ -101,6 +99,6 @@ export class ProfileController {
 }
 
 function checkUserId(userId: string): string {
-  if (!isValidUserId(userId)) throw MatrixError.invalidParam('Not a valid user id');
+  if (!isValidUserId(userId)) throw MatrixError.notUserId();
   return userId;
 }

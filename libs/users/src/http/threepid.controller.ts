@@ -224,5 +224,5 @@ const unbindResult = (unbound: boolean): object => ({ id_server_unbind_result: u
 /** A missing proof is 401 in a stage of interactive auth; elsewhere clients would take that for a logout. */
 function rejectUnproved(error: unknown): never {
   if (!MatrixError.is(error) || (error.status !== 400 && error.status !== 401)) throw error;
-  throw new MatrixError(400, 'M_THREEPID_AUTH_FAILED', error.message);
+  throw MatrixError.threepidAuthFailed(error.message);
 }

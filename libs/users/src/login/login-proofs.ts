@@ -48,8 +48,7 @@ export class LoginProofs {
     if (type === 'm.login.application_service') return this.#proveAppservice(request, body);
     if (type === 'm.login.token') return this.#proveToken(body);
     if (type === 'org.matrix.login.jwt' && this.config.get('jwt_config.enabled')) return this.#proveJwt(body);
-    if (!this.passwordTypes().includes(type))
-      throw new MatrixError(400, 'M_UNKNOWN', 'This login type is not offered here');
+    if (!this.passwordTypes().includes(type)) throw MatrixError.badRequest('This login type is not offered here');
     if (type === 'm.login.password') return { type, ...(await this.passwords.check(body, request)) };
     return this.#proveByModule(request, body);
   }
@@ -97,7 +96,7 @@ export class LoginProofs {
   /** @spec client-server-api#appservice-login */
   async #proveAppservice(request: InboundRequest, body: JsonObject): Promise<LoginMethod> {
     const found = accessTokenOf(request);
-    if (!found) throw new MatrixError(401, 'M_MISSING_TOKEN', 'The token of an application service is required');
+    if (!found) throw MatrixError.missingToken('The token of an application service is required');
     const appservice = this.appservices.byToken(found.token, request.ip);
     if (!appservice) throw unknownToken('Not the token of an application service', false);
     const identifier = body['identifier'] as { type?: unknown; user?: unknown } | undefined;

@@ -148,8 +148,8 @@ export class LoginService {
   }
 
   #checkUsable(account: Account): void {
-    if (account.deactivated) throw new MatrixError(403, 'M_USER_DEACTIVATED', 'This account has been deactivated');
-    if (account.locked) throw new MatrixError(401, 'M_USER_LOCKED', 'This account is locked', { soft_logout: true });
+    if (account.deactivated) throw MatrixError.userDeactivated();
+    if (account.locked) throw MatrixError.userLocked();
     assertApproved(this.config, account);
   }
 }

@@ -141,7 +141,7 @@ function claimOf(body: JsonObject): Claim {
         ),
       };
     default:
-      throw new MatrixError(400, 'M_UNKNOWN', 'Unknown kind of identifier');
+      throw MatrixError.badRequest('Unknown kind of identifier');
   }
 }
 

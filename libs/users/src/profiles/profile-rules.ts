@@ -14,11 +14,7 @@ const largestProfileBytes = 65_536;
  */
 export function checkProfileField(field: string, value: unknown): unknown {
   if (Buffer.byteLength(field) > longestKeyBytes)
-    throw new MatrixError(
-      400,
-      'M_KEY_TOO_LARGE',
-      `The name of a profile field may not be longer than ${longestKeyBytes} bytes`,
-    );
+    throw MatrixError.keyTooLarge(`The name of a profile field may not be longer than ${longestKeyBytes} bytes`);
   if (!/^[a-z][a-z0-9_.-]*$/.test(field)) throw MatrixError.invalidParam('Not a valid name of a profile field');
   if (value === undefined) return undefined;
   if (field === 'displayname') return text(field, value, longestDisplayName);
@@ -41,6 +37,6 @@ function text(field: string, value: unknown, longest: number): string | undefine
 /** @throws MatrixError 400 `M_PROFILE_TOO_LARGE` */
 export function checkProfileSize(profile: Profile): void {
   if (Buffer.byteLength(JSON.stringify(profile)) > largestProfileBytes) {
-    throw new MatrixError(400, 'M_PROFILE_TOO_LARGE', `A profile may not be larger than ${largestProfileBytes} bytes`);
+    throw MatrixError.profileTooLarge(`A profile may not be larger than ${largestProfileBytes} bytes`);
   }
 }

@@ -47,8 +47,7 @@ export class ProfileService {
    * @throws MatrixError 401 `M_MISSING_TOKEN`, 403 `M_FORBIDDEN`, 404 `M_NOT_FOUND`
    */
   async lookUp(requester: Requester | undefined, userId: string, field?: string): Promise<Profile> {
-    if (!requester && this.config.get('require_auth_for_profile_requests'))
-      throw new MatrixError(401, 'M_MISSING_TOKEN', 'An access token is required');
+    if (!requester && this.config.get('require_auth_for_profile_requests')) throw MatrixError.missingToken();
     await this.hooks.profileLookUp.prepare({ requesterId: requester?.userId, userId });
     const local = isLocalUser(userId, this.config.serverName);
     const profile = local ? await this.get(userId) : await this.remote.fetch(userId, field);
@@ -73,7 +72,7 @@ export class ProfileService {
       throw MatrixError.forbidden("You cannot change another user's profile");
     const checked = checkProfileField(field, value);
     const before = await this.get(userId);
-    if (!before && requester.userId !== userId) throw MatrixError.notFound('Unknown user');
+    if (!before && requester.userId !== userId) throw MatrixError.noSuchUser();
     this.#checkEnabled(field, before ?? {}, byAdmin);
     await this.update(
       userId,

@@ -61,17 +61,16 @@ export class AdminRegistrationService {
     // Used up whatever comes of it: a nonce is one attempt.
     this.#nonces.delete(body.nonce);
     if (madeMs === undefined || this.clock.nowMs() - madeMs > nonceLifetimeMs)
-      throw new MatrixError(400, 'M_UNKNOWN', 'Unknown nonce');
+      throw MatrixError.badRequest('Unknown nonce');
     for (const name of ['username', 'password'] as const) {
-      if (body[name].includes('\0') || body[name].length > 512)
-        throw new MatrixError(400, 'M_UNKNOWN', `Not a valid ${name}`);
+      if (body[name].includes('\0') || body[name].length > 512) throw MatrixError.badRequest(`Not a valid ${name}`);
     }
     const userType = body.user_type ?? undefined;
     if (
       userType !== undefined &&
       !['support', 'bot', ...this.config.get('user_types.extra_user_types')].includes(userType)
     )
-      throw new MatrixError(400, 'M_UNKNOWN', 'Unknown user type');
+      throw MatrixError.unknownUserType();
     if (!macHolds(secret, body)) throw MatrixError.forbidden('The MAC is wrong');
     const localpart = await this.accounts.checkAvailable(body.username);
     this.passwords.assertAcceptable(body.password);
@@ -97,7 +96,7 @@ export class AdminRegistrationService {
   #secret(): string {
     const secret = this.config.get('registration_shared_secret');
     if (secret === undefined || secret === '')
-      throw new MatrixError(400, 'M_UNKNOWN', 'Shared-secret registration is not enabled on this server');
+      throw MatrixError.badRequest('Shared-secret registration is not enabled on this server');
     return secret;
   }
 }

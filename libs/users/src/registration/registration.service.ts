@@ -100,20 +100,16 @@ export class RegistrationService {
    */
   async registerByAppservice(request: InboundRequest, body: RegistrationBody): Promise<JsonObject> {
     const found = accessTokenOf(request);
-    if (!found) throw new MatrixError(401, 'M_MISSING_TOKEN', 'The token of an application service is required');
+    if (!found) throw MatrixError.missingToken('The token of an application service is required');
     const appservice = this.appservices.byToken(found.token, request.ip);
     if (!appservice) throw unknownToken('Not the token of an application service', false);
     if (this.config.get('matrix_authentication_service.enabled') && body.inhibit_login !== true) {
-      throw new MatrixError(
-        400,
-        'IO.ELEMENT.MSC4190.M_APPSERVICE_LOGIN_UNSUPPORTED',
-        "Users get no sessions here: register with 'inhibit_login'",
-      );
+      throw MatrixError.appserviceLoginUnsupported();
     }
     if (typeof body.username !== 'string') throw MatrixError.missingParam("Missing parameter 'username'");
     const localpart = await this.accounts.checkAvailable(body.username, appservice.id);
     if (!appservice.covers(qualifyUserId(localpart, this.config.serverName)))
-      throw new MatrixError(400, 'M_EXCLUSIVE', 'The user name lies outside the namespaces of the application service');
+      throw MatrixError.exclusive('The user name lies outside the namespaces of the application service');
     const userId = await this.accounts.register({ localpart, appserviceId: appservice.id, origin: { request } });
     return this.#answer(userId, body, request);
   }
@@ -175,7 +171,7 @@ export class RegistrationService {
         origin: { request },
         inTransaction: async (tx, userId) => {
           if (!(await this.uia.settle(tx, proof, userId)))
-            throw new MatrixError(401, 'M_UNKNOWN', 'The session has been used');
+            throw MatrixError.authStageFailed('The session has been used');
         },
       });
       return await this.#answer(userId, sameDevice(body, proof.sessionId), request);

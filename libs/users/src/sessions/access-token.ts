@@ -10,12 +10,11 @@ export function accessTokenOf(request: Pick<InboundRequest, 'headers' | 'query'>
   const header = request.headers['authorization'];
   if (header !== undefined) {
     const match = typeof header === 'string' ? /^Bearer +([^\s]+) *$/i.exec(header) : null;
-    if (!match) throw new MatrixError(401, 'M_MISSING_TOKEN', 'The Authorization header holds no bearer token');
+    if (!match) throw MatrixError.missingToken('The Authorization header holds no bearer token');
     return { token: match[1]! };
   }
   const parameter = request.query['access_token'];
   if (parameter === undefined || parameter === '') return undefined;
-  if (typeof parameter !== 'string')
-    throw new MatrixError(401, 'M_MISSING_TOKEN', 'There is more than one access token');
+  if (typeof parameter !== 'string') throw MatrixError.missingToken('There is more than one access token');
   return { token: parameter };
 }

@@ -13,6 +13,6 @@ export function checkDeviceName(name: string | undefined, tooLong: 'truncate' | 
   const clean = name.replaceAll('\0', '');
   if (clean.length <= longestDeviceName) return clean;
   if (tooLong === 'refuse')
-    throw new MatrixError(400, 'M_TOO_LARGE', `A device name may not be longer than ${longestDeviceName} characters`);
+    throw MatrixError.valueTooLarge(`A device name may not be longer than ${longestDeviceName} characters`);
   return clean.slice(0, longestDeviceName).toWellFormed();
 }

@@ -37,7 +37,7 @@ export class DeviceService {
    */
   async rename(userId: string, deviceId: string, displayName: string): Promise<void> {
     const name = checkDeviceName(displayName, 'refuse')!;
-    if (!(await this.find(userId, deviceId))) throw MatrixError.notFound('Unknown device');
+    if (!(await this.find(userId, deviceId))) throw MatrixError.noSuchDevice();
     const event = { userId, deviceIds: [deviceId], renamed: true };
     const renamed = await this.database.write(
       async (tx) => {
@@ -47,7 +47,7 @@ export class DeviceService {
       },
       { name: 'device_rename' },
     );
-    if (!renamed) throw MatrixError.notFound('Unknown device');
+    if (!renamed) throw MatrixError.noSuchDevice();
     await this.hooks.devicesChanged.afterCommit(event);
   }
 
@@ -58,7 +58,7 @@ export class DeviceService {
    */
   async create(userId: string, deviceId: string, displayName: string | undefined): Promise<boolean> {
     if (deviceId === '' || deviceId.includes('\0') || Buffer.byteLength(deviceId) > 255)
-      throw MatrixError.invalidParam('Not a valid device id');
+      throw MatrixError.notDeviceId();
     const event = { userId, deviceIds: [deviceId] };
     const outcome = await this.database.write(
       async (tx) => {

@@ -114,8 +114,7 @@ export class SessionService {
       async (tx) => {
         // Closed since the login was checked: the session would wake up with the account.
         this.#invalidateWith(tx, userId);
-        if (await isClosedForUpdate(tx, userId))
-          throw new MatrixError(403, 'M_USER_DEACTIVATED', 'This account has been deactivated');
+        if (await isClosedForUpdate(tx, userId)) throw MatrixError.userDeactivated();
         const device = await ensureDevice(tx, userId, deviceId, displayName);
         if (device === 'reserved') throw MatrixError.forbidden('The device id is that of a cross-signing key');
         if (device === 'existed') {
@@ -440,10 +439,10 @@ function earliest(a: number | undefined, b: number | undefined): number | undefi
 
 function checkDeviceId(deviceId: string): void {
   if (deviceId === '' || deviceId.includes('\0') || Buffer.byteLength(deviceId) > longestDeviceIdBytes)
-    throw MatrixError.invalidParam('Not a valid device id');
+    throw MatrixError.notDeviceId();
 }
 
 /** 401 `M_UNKNOWN_TOKEN` */
 export function unknownToken(message: string, softLogout: boolean): MatrixError {
-  return new MatrixError(401, 'M_UNKNOWN_TOKEN', message, { soft_logout: softLogout });
+  return MatrixError.unknownToken(message, { soft_logout: softLogout });
 }

@@ -11,11 +11,7 @@ const longestEmail = 500;
 export function canonicalAddress(medium: string, address: string): string {
   if (medium === 'email') return canonicalEmail(address);
   if (medium === 'msisdn') return canonicalMsisdn(address);
-  throw new MatrixError(
-    400,
-    'M_THREEPID_MEDIUM_NOT_SUPPORTED',
-    'Only email addresses and phone numbers are known here',
-  );
+  throw MatrixError.threepidMediumNotSupported('Only email addresses and phone numbers are known here');
 }
 
 /**

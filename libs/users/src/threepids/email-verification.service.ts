@@ -127,7 +127,7 @@ export class EmailVerification {
       session.validatedMs === undefined ||
       this.clock.nowMs() - session.validatedMs > validationLifetimeMs
     ) {
-      throw new MatrixError(401, 'M_THREEPID_AUTH_FAILED', 'The address has not been proved');
+      throw MatrixError.threepidNotProved('The address has not been proved');
     }
     return { sid: session.sessionId, address: session.address, validatedMs: session.validatedMs };
   }
@@ -149,10 +149,10 @@ export class EmailVerification {
 
   async #checkLink(sid: string, clientSecret: string, token: string): Promise<{ nextLink: string | undefined }> {
     const session = isClean(sid) ? await findSession(this.database, sid, secretHash(clientSecret)) : undefined;
-    if (!session) throw new MatrixError(400, 'M_THREEPID_AUTH_FAILED', 'This link is not known here');
+    if (!session) throw MatrixError.threepidAuthFailed('This link is not known here');
     const row = await findToken(this.database, secretHash(token), session.sessionId);
-    if (!row) throw new MatrixError(400, 'M_TOKEN_INCORRECT', 'This link is not known here');
-    if (row.expires <= this.clock.nowMs()) throw new MatrixError(400, 'M_TOKEN_EXPIRED', 'This link has expired');
+    if (!row) throw MatrixError.tokenIncorrect();
+    if (row.expires <= this.clock.nowMs()) throw MatrixError.tokenExpired();
     return { nextLink: row.next_link ?? undefined };
   }
 

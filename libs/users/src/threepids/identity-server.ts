@@ -108,8 +108,8 @@ export class IdentityServer {
   }
 }
 
-const unreachable = (): MatrixError => new MatrixError(502, 'M_UNKNOWN', 'The identity server did not answer');
-const garbled = (): MatrixError => new MatrixError(502, 'M_UNKNOWN', 'The identity server did not answer as it should');
+const unreachable = (): MatrixError => MatrixError.identityServerSilent();
+const garbled = (): MatrixError => MatrixError.identityServerGarbled();
 
 function checkServer(idServer: string): void {
   if (!isValidServerName(idServer)) throw MatrixError.invalidParam("'id_server' is not a server name");
@@ -136,5 +136,5 @@ function refusal(status: number, body: JsonObject | undefined): MatrixError | un
     return undefined;
   if (status < 500) return errorOfOther(status, errcode, message) ?? MatrixError.forbidden(message);
   const code = errorOfOther(400, errcode, message)?.errcode ?? 'M_UNKNOWN';
-  return new MatrixError(status === 501 ? 501 : 502, code, message);
+  return MatrixError.passedOn(status === 501 ? 501 : 502, code, message);
 }

@@ -86,7 +86,7 @@ export class MsisdnVerification {
     const answer = await this.#ask('GET', `/3pid/getValidated3pid?${query.toString()}`);
     const { medium, address, validated_at: validatedMs } = answer;
     if (medium !== 'msisdn' || typeof address !== 'string' || typeof validatedMs !== 'number')
-      throw new MatrixError(401, 'M_THREEPID_AUTH_FAILED', 'The number has not been proved');
+      throw MatrixError.threepidNotProved('The number has not been proved');
     return { address: canonicalMsisdn(address), validatedMs, proofHash: secretHash(`${sid}\n${clientSecret}`) };
   }
 
@@ -103,7 +103,7 @@ export class MsisdnVerification {
   async #ask(method: 'GET' | 'POST', path: string, json?: object): Promise<JsonObject> {
     const delegate = this.config.get('account_threepid_delegates.msisdn');
     if (delegate === undefined)
-      throw new MatrixError(400, 'M_THREEPID_MEDIUM_NOT_SUPPORTED', 'Phone numbers cannot be proved on this server');
+      throw MatrixError.threepidMediumNotSupported('Phone numbers cannot be proved on this server');
     try {
       const { status, body } = await this.http.request({
         method,
@@ -129,9 +129,9 @@ export class MsisdnVerification {
   }
 }
 
-const unreachable = (): MatrixError => new MatrixError(502, 'M_UNKNOWN', 'The identity server did not answer');
+const unreachable = (): MatrixError => MatrixError.identityServerSilent();
 
 function refusal(answer: JsonObject): MatrixError {
   const message = 'The identity server refused';
-  return errorOfOther(400, answer['errcode'], message) ?? new MatrixError(400, 'M_UNKNOWN', message);
+  return errorOfOther(400, answer['errcode'], message) ?? MatrixError.badRequest(message);
 }

@@ -48,7 +48,7 @@ export class RequestTokenService {
   async forEmail(purpose: EmailPurpose, body: EmailTokenBody, request: InboundRequest): Promise<JsonObject> {
     this.#assertAllowed(purpose);
     if (!this.emails.available)
-      throw new MatrixError(400, 'M_THREEPID_MEDIUM_NOT_SUPPORTED', 'Email addresses cannot be proved on this server');
+      throw MatrixError.threepidMediumNotSupported('Email addresses cannot be proved on this server');
     const address = canonicalEmail(body.email);
     await this.#check(purpose, 'email', address, request);
     const asked = {
@@ -68,7 +68,7 @@ export class RequestTokenService {
   async forMsisdn(purpose: EmailPurpose, body: MsisdnTokenBody, request: InboundRequest): Promise<JsonObject> {
     this.#assertAllowed(purpose);
     if (!this.numbers.available)
-      throw new MatrixError(400, 'M_THREEPID_MEDIUM_NOT_SUPPORTED', 'Phone numbers cannot be proved on this server');
+      throw MatrixError.threepidMediumNotSupported('Phone numbers cannot be proved on this server');
     const address = canonicalPhone(body.country, body.phone_number);
     await this.#check(purpose, 'msisdn', address, request);
     const refusal = await this.#refusal(purpose, 'msisdn', address);
@@ -108,12 +108,10 @@ export class RequestTokenService {
   async #refusal(purpose: EmailPurpose, medium: string, address: string): Promise<MatrixError | undefined> {
     const userId = await userOfThreepid(this.database, medium, address);
     if (purpose !== 'password_reset')
-      return userId === undefined
-        ? undefined
-        : new MatrixError(400, 'M_THREEPID_IN_USE', 'This address belongs to an account');
+      return userId === undefined ? undefined : MatrixError.threepidInUse('This address belongs to an account');
     const account = userId === undefined ? undefined : await findAccount(this.database, userId);
     return account && !account.deactivated
       ? undefined
-      : new MatrixError(400, 'M_THREEPID_NOT_FOUND', 'This address belongs to no account');
+      : MatrixError.threepidNotFound('This address belongs to no account');
   }
 }

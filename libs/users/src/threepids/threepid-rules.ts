@@ -9,7 +9,7 @@ export function checkAllowedThreepid(config: Config, medium: string, address: st
   const rules = config.get('allowed_local_3pids');
   if (rules === undefined) return;
   if (!rules.some((rule) => rule.medium === medium && matches(rule.pattern, address))) {
-    throw new MatrixError(403, 'M_THREEPID_DENIED', 'This third-party identifier is not allowed on this server');
+    throw MatrixError.threepidDenied();
   }
 }
 

@@ -61,11 +61,11 @@ export class ThreepidService {
     const event = { userId, medium, address: canonical, atRegistration: false };
     await this.database.write(
       async (tx) => {
-        if (use && !(await use(tx))) throw new MatrixError(400, 'M_THREEPID_AUTH_FAILED', 'The proof has been used');
+        if (use && !(await use(tx))) throw MatrixError.threepidAuthFailed('The proof has been used');
         if (
           !(await insertThreepid(tx, { userId, medium, address: canonical, validatedMs, addedMs: this.clock.nowMs() }))
         ) {
-          throw new MatrixError(400, 'M_THREEPID_IN_USE', 'This address belongs to another account');
+          throw MatrixError.threepidInUse();
         }
         await this.hooks.threepidAdded.inTransaction(tx, event);
       },

@@ -35,6 +35,6 @@ export class CaptchaVerifier {
       if (!(error instanceof OutboundError) && !(error instanceof SyntaxError)) throw error;
       this.logger.warn('The captcha service cannot be used', { err: error });
     }
-    throw new MatrixError(502, 'M_UNKNOWN', 'The captcha service did not answer');
+    throw MatrixError.badGateway('The captcha service did not answer');
   }
 }

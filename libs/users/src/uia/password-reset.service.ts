@@ -34,7 +34,7 @@ export class PasswordReset {
     const flows: string[][] = [];
     if (this.emails.available) flows.push(['m.login.email.identity']);
     if (this.numbers.available) flows.push(['m.login.msisdn']);
-    if (flows.length === 0) throw new MatrixError(401, 'M_MISSING_TOKEN', 'An access token is required');
+    if (flows.length === 0) throw MatrixError.missingToken();
     const { body } = await this.uia.recall(request, given);
     const { new_password: password, logout_devices: logout = true } = body;
     if (password !== undefined) this.passwords.assertAcceptable(password);

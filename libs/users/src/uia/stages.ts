@@ -59,7 +59,7 @@ export class RegistrationTokenStage implements UiaStage {
     const found =
       token.length > 64 || token.includes('\0') ? undefined : await findRegistrationToken(this.database, token);
     if (!found || !isUsable(found, this.clock.nowMs()))
-      throw new MatrixError(401, 'M_UNAUTHORIZED', 'Unknown or used-up registration token');
+      throw MatrixError.unauthorized('Unknown or used-up registration token');
     return token;
   }
 
@@ -102,10 +102,9 @@ export class RecaptchaStage implements UiaStage {
 
   async check({ auth, request }: StageAttempt): Promise<unknown> {
     const { response } = auth;
-    if (typeof response !== 'string' || response === '')
-      throw new MatrixError(400, 'M_CAPTCHA_NEEDED', 'A captcha response is required');
+    if (typeof response !== 'string' || response === '') throw MatrixError.captchaNeeded();
     if (response.length > 10_000 || !(await this.verifier.verify(response, request.ip)))
-      throw new MatrixError(401, 'M_CAPTCHA_INVALID', 'The captcha was not solved');
+      throw MatrixError.captchaInvalid();
     return true;
   }
 }

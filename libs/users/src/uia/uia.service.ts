@@ -195,7 +195,7 @@ export class UiaService {
   async attemptFromPage(sessionId: string, type: string, fields: JsonObject, request: InboundRequest): Promise<void> {
     const session = await this.#find(sessionId);
     const stage = this.stage(type);
-    if (!session || !stage) throw MatrixError.notFound('Unknown or expired session');
+    if (!session || !stage) throw MatrixError.noSuchSession();
     if (session.bodyDigest === undefined) await this.#count(session.userId, request);
     const result = await stage.check({ auth: fields, userId: session.userId, request });
     await this.#record(sessionId, stage, result);
@@ -208,7 +208,7 @@ export class UiaService {
    */
   async completeFor(sessionId: string, type: string, userId: string): Promise<void> {
     const session = await this.#find(sessionId);
-    if (!session) throw MatrixError.notFound('Unknown or expired session');
+    if (!session) throw MatrixError.noSuchSession();
     if (session.userId !== userId) throw MatrixError.forbidden('The session is of another user');
     await this.#record(sessionId, { type, check: async () => userId }, userId);
   }
@@ -238,7 +238,7 @@ export class UiaService {
 
   async #beginAnew(operation: UiaRequest, why: string): Promise<InteractiveAuthRequired> {
     const challenge = await this.#challenge(await this.#begin(operation), operation, []);
-    return new InteractiveAuthRequired(challenge, new MatrixError(401, 'M_UNKNOWN', why));
+    return new InteractiveAuthRequired(challenge, MatrixError.authStageFailed(why));
   }
 
   /** A session that has a row, or that has none yet. */
@@ -275,7 +275,7 @@ export class UiaService {
 
   async #attempt(sessionId: string, type: string, auth: JsonObject, operation: UiaRequest): Promise<UiaCredential> {
     const stage = operation.flows.some((stages) => stages.includes(type)) ? this.stage(type) : undefined;
-    if (!stage) throw new MatrixError(400, 'M_UNRECOGNIZED', 'This stage is not offered here');
+    if (!stage) throw MatrixError.unrecognizedKind('This stage is not offered here');
     const result = await stage.check({ auth, userId: operation.userId, request: operation.request });
     await this.#record(sessionId, stage, result);
     return { stageType: type, result };
@@ -292,7 +292,7 @@ export class UiaService {
         // A second request with the same proof finds the stage passed: it is not accepted twice.
         if (!(await insertCredential(tx, hash, { stageType: stage.type, result }))) return;
         if (stage.accept && !(await stage.accept(tx, result)))
-          throw new MatrixError(401, 'M_UNAUTHORIZED', 'The proof does not count anymore');
+          throw MatrixError.unauthorized('The proof does not count anymore');
       },
       { name: 'uia_stage' },
     );

@@ -47,7 +47,7 @@ export class ParticipationGate {
     if (message === undefined || this.#isSystemUser(requester.userId) || requester.appserviceId !== undefined) return;
     if (!(await this.consent.isMissing(requester.userId)) || (await isNoticeRoom?.())) return;
     const uri = this.consent.uriFor(requester.userId);
-    throw new MatrixError(403, 'M_CONSENT_NOT_GIVEN', message.replaceAll('%(consent_uri)s', uri), {
+    throw MatrixError.consentNotGiven(message.replaceAll('%(consent_uri)s', uri), {
       consent_uri: uri,
     });
   }
