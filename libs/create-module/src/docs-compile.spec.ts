@@ -46,6 +46,23 @@ declare global {
 }
 `;
 
+/** As much of a library of schemas as the pages show, so that it need not be installed. */
+const schemas = `
+declare module 'zod' {
+  import type { StandardSchema } from '@rookery/module-api';
+  interface Schema<T> extends StandardSchema<T> {
+    min(least: number): Schema<T>;
+    default(value: T): Schema<T>;
+    describe(text: string): Schema<T>;
+  }
+  export const z: {
+    string(): Schema<string>;
+    array<T>(of: Schema<T>): Schema<T[]>;
+    object<T>(fields: { [Name in keyof T]: Schema<T[Name]> }): Schema<T>;
+  };
+}
+`;
+
 /** A block as a file: a whole module, statements of \`register\`, or members of the object of callbacks. */
 function fileOf(code: string): string {
   const whole = code.replaceAll('…', '').replaceAll(/^\s*\/\/.*$/gm, '');
@@ -74,6 +91,7 @@ it.each([
     writeFileSync(join(folder, 'package.json'), '{ "type": "module" }');
     mkdirSync(join(folder, 'src'));
     writeFileSync(join(folder, 'src/surroundings.ts'), surroundings);
+    writeFileSync(join(folder, 'src/schemas.d.ts'), schemas);
     const blocks = pages.flatMap(blocksOf);
     expect(blocks.length).toBeGreaterThan(least);
     for (const { name, code } of blocks) writeFileSync(join(folder, 'src', `${name}.ts`), fileOf(code));

@@ -9,10 +9,12 @@ export class ConfigError extends Error {
   /**
    * @param message what was expected, for the operator
    * @param path keys that lead to the wrong value inside the module's `config`, for example `['rules', 0, 'action']`
+   * @param others what else is wrong: the operator reads everything at once
    */
   constructor(
     message: string,
     readonly path: readonly (string | number)[] = [],
+    readonly others: readonly { readonly message: string; readonly path: readonly (string | number)[] }[] = [],
   ) {
     super(message);
     this.name = 'ConfigError';

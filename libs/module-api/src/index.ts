@@ -1,5 +1,14 @@
 /** What a Rookery module may implement and call. */
-export { MatrixError } from '@rookery/matrix-types';
+export {
+  domainOf,
+  isValidEventId,
+  isValidRoomAlias,
+  isValidRoomId,
+  isValidServerName,
+  isValidUserId,
+  localpartOf,
+  MatrixError,
+} from '@rookery/matrix-types';
 export type { AccountApi, AccountDataManager, RegisteredDevice, UserInfo, UserIpAndAgent } from './api/accounts.js';
 export type { BackgroundApi, MessagingApi, ModuleApi, PresenceToSet } from './api/module-api.js';
 export type { RegistrationApi, WebHandler, WebRequestContext } from './api/registration.js';
@@ -62,6 +71,7 @@ export type {
 } from './callbacks/third-party-rules.js';
 export type { CallbackContext } from './context.js';
 export { ConfigError } from './errors.js';
+export { contentOf, type EventContents, typesWithContent } from './event-contents/event-contents.js';
 export type {
   IdentityProvider,
   ProviderLogout,
@@ -89,6 +99,8 @@ export {
   type ModuleDefinition,
   type RookeryModule,
 } from './module.js';
+export { SafePattern } from './safe-pattern.js';
+export type { SchemaIssue, StandardSchema } from './schema.js';
 export {
   Codes,
   DROP_SILENTLY,

@@ -6,6 +6,7 @@ import {
   type PresenceRouterCallbacks,
   SOFT_FAIL,
   type SpamCheckerCallbacks,
+  type StandardSchema,
   callbackTable,
   Codes,
   ConfigError,
@@ -37,6 +38,69 @@ describe('a module', () => {
     expect(plain.parseConfig(undefined)).toBeUndefined();
     expect(plain.parseConfig(null)).toBeUndefined();
     expect(() => plain.parseConfig({ words: [] })).toThrow('this module takes no config');
+  });
+
+  describe('with a schema', () => {
+    /** A library's schema as small as it can be. */
+    const words: StandardSchema<{ readonly words: readonly string[] }> = {
+      '~standard': {
+        version: 1,
+        vendor: 'test',
+        validate(value) {
+          const { words: given = [] } = value as { words?: unknown[] };
+          const wrong = given.flatMap((word, i) => (typeof word === 'string' ? [] : [i]));
+          if (wrong.length === 0) return { value: { words: given as string[] } };
+          return { issues: wrong.map((i) => ({ message: 'expected a text', path: [{ key: 'words' }, i] })) };
+        },
+        jsonSchema: { input: ({ target }) => ({ $schema: target, type: 'object', none: undefined }) },
+      },
+    };
+
+    it('hands on what the schema makes of its config, which an entry may leave out', () => {
+      let first: string | undefined;
+      const module = defineModule({
+        name: 'm',
+        configSchema: words,
+        register(_api, config) {
+          first = config.words[0];
+        },
+      });
+      expect(module.parseConfig({ words: ['a'] })).toEqual({ words: ['a'] });
+      expect(module.parseConfig(undefined)).toEqual({ words: [] });
+      expect(module.parseConfig(null)).toEqual({ words: [] });
+      void module.register({} as never, { words: ['b'] });
+      expect(first).toBe('b');
+      expect(module.configJsonSchema).toEqual({ $schema: 'draft-2020-12', type: 'object' });
+    });
+
+    it('says everything that is wrong', () => {
+      const module = defineModule({ name: 'm', configSchema: words, register() {} });
+      let error: unknown;
+      try {
+        module.parseConfig({ words: [1, 'a', 2] });
+      } catch (thrown) {
+        error = thrown;
+      }
+      expect(error).toMatchObject({
+        $$type: 'ConfigError',
+        message: 'expected a text',
+        path: ['words', 0],
+        others: [{ message: 'expected a text', path: ['words', 2] }],
+      });
+    });
+
+    it('takes one way of checking, and none that makes the server wait', () => {
+      const both = { name: 'm', configSchema: words, parseConfig: () => ({ words: [] }), register() {} };
+      expect(() => defineModule(both)).toThrow('not both');
+      const late: StandardSchema = {
+        '~standard': { version: 1, vendor: 'test', validate: () => Promise.reject(new Error('late')) },
+      };
+      expect(() => defineModule({ name: 'm', configSchema: late, register() {} }).parseConfig({})).toThrow(
+        'asynchronously',
+      );
+      const own = defineModule({ name: 'm', configSchema: late, configJsonSchema: { type: 'null' }, register() {} });
+      expect(own.configJsonSchema).toEqual({ type: 'null' });
+    });
   });
 
   it('keeps `this` for authors who write classes', () => {

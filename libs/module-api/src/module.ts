@@ -1,5 +1,6 @@
 import type { ModuleApi } from './api/module-api.js';
 import { ConfigError } from './errors.js';
+import { checkedBySchema, jsonSchemaOf, type StandardSchema } from './schema.js';
 
 /**
  * Version of the interface between modules and the server. The first number grows with changes that can break a module, the
@@ -24,6 +25,17 @@ export interface ModuleDefinition<Config> {
    */
   parseConfig?(raw: unknown): Config;
   /**
+   * In place of {@link parseConfig}: a schema of zod, valibot or another library that follows Standard Schema. `register` gets what it
+   * makes of `config`, with its type; what is wrong with it stands in the operator's message with file and line, all at once. Without
+   * `config` in its entry it gets an empty object.
+   */
+  readonly configSchema?: StandardSchema<Config>;
+  /**
+   * What `config` may hold, as JSON Schema 2020-12: for documentation, completion in editors and the form for administrators.
+   * Default: what {@link configSchema} says itself, where its library can (zod 4.2, ArkType).
+   */
+  readonly configJsonSchema?: Readonly<Record<string, unknown>>;
+  /**
    * Registers callbacks and starts what the module needs. Called once in every process, before the server listens.
    * Registering after it has returned throws.
    */
@@ -36,6 +48,8 @@ export interface RookeryModule<Config = unknown> extends ModuleDefinition<Config
   readonly $$type: 'RookeryModule';
   readonly apiVersion: string;
   parseConfig(raw: unknown): Config;
+  /** What `config` may hold, where the module says so. */
+  readonly configJsonSchema?: Readonly<Record<string, unknown>>;
 }
 
 /**
@@ -56,13 +70,27 @@ export interface RookeryModule<Config = unknown> extends ModuleDefinition<Config
  * ```
  */
 export function defineModule<Config = undefined>(definition: ModuleDefinition<Config>): RookeryModule<Config> {
+  const { configSchema: schema } = definition;
+  if (schema && definition.parseConfig) throw new TypeError('A module has parseConfig or configSchema, not both');
+  const described = plainJson(definition.configJsonSchema ?? (schema && jsonSchemaOf(schema)));
   return Object.freeze({
     $$type: 'RookeryModule',
     name: definition.name,
     apiVersion: definition.apiVersion ?? MODULE_API_VERSION,
-    parseConfig: (raw: unknown) => (definition.parseConfig ? definition.parseConfig(raw) : (takesNone(raw) as Config)),
+    parseConfig: (raw: unknown) =>
+      schema
+        ? checkedBySchema(schema, raw)
+        : definition.parseConfig
+          ? definition.parseConfig(raw)
+          : (takesNone(raw) as Config),
+    ...(described ? { configJsonSchema: described } : {}),
     register: (api: ModuleApi, config: Config) => definition.register(api, config),
   });
+}
+
+/** As JSON: schemas of libraries carry more than that. */
+function plainJson(schema: object | undefined): Readonly<Record<string, unknown>> | undefined {
+  return schema && (JSON.parse(JSON.stringify(schema)) as Record<string, unknown>);
 }
 
 function takesNone(raw: unknown): undefined {

@@ -287,15 +287,45 @@ export function parseConfig(definition: RookeryModule, given: unknown): unknown 
     config = definition.parseConfig(given);
   } catch (error) {
     if (!ConfigError.is(error)) throw asLoadError(name, error, 'parseConfig() failed: ');
-    const path = Array.isArray(error.path) ? error.path : [];
-    const place = path.map((key) => (typeof key === 'number' ? `[${key}]` : `.${key}`)).join('');
-    throw new ModuleLoadError(name, `config${place}: ${error.message}`, undefined, { cause: error });
+    throw new ModuleLoadError(name, problemsOf(error)[0]!.problem, undefined, { cause: error });
   }
   if (typeof (config as { then?: unknown } | undefined)?.then === 'function') {
     (config as Promise<unknown>).then(undefined, () => {});
     throw new ModuleLoadError(name, 'parseConfig() is asynchronous: check there, and do the work in register()');
   }
   return config;
+}
+
+/** One thing that is wrong with a module's `config`. */
+export interface ConfigProblem {
+  readonly problem: string;
+  /** Keys that lead there from the module's entry. */
+  readonly path: readonly (string | number)[];
+}
+
+const maxProblems = 20;
+
+/** Everything that is wrong, the module's own words made safe. At least one. */
+export function problemsOf(error: ConfigError): ConfigProblem[] {
+  const others: readonly unknown[] = Array.isArray(error.others) ? error.others : [];
+  return [error, ...others].slice(0, maxProblems).map((one) => {
+    const { message, path: given } = one as { readonly message: unknown; readonly path: unknown };
+    const path = Array.isArray(given) ? given.map((key) => (typeof key === 'number' ? key : String(key))) : [];
+    const place = path.map((key) => (typeof key === 'number' ? `[${key}]` : `.${key}`)).join('');
+    return { problem: `config${place}: ${String(message)}`, path: ['config', ...path] };
+  });
+}
+
+/** What is wrong as one error, each thing with its place. @param problems at least one */
+export function misconfigured(
+  name: string,
+  problems: readonly ConfigProblem[],
+  where: ((path: readonly (string | number)[]) => string | undefined) | undefined,
+  options?: ErrorOptions,
+): ModuleLoadError {
+  const [first, ...others] = problems;
+  const further = others.map(({ problem, path }) => `; ${[where?.(path), problem].filter(Boolean).join(': ')}`);
+  return new ModuleLoadError(name, `${first!.problem}${further.join('')}`, where?.(first!.path), options);
 }
 
 /** Any error as one that names the module. */

@@ -7,7 +7,7 @@ export { ModuleLoadError } from './errors.js';
 export { ModuleHost } from './host.js';
 export { frozenCopy, type StateReader, toModuleDraft, toModuleEvent, toStateView } from './isolation.js';
 export { modulesFolder, ownApiVersion } from './definition.js';
-export { type LoadedModule, type ModuleEntry } from './loader.js';
+export { type LoadedModule, type ModuleEntry, readDefinition } from './loader.js';
 export { describeManifest, manifestOf, readManifest } from './manifest.js';
 export { packageOfModule } from './names.js';
 export { needsServer, offlineCapabilities } from './offline.js';

@@ -189,6 +189,20 @@ it('checks the configuration and points to its place', async () => {
   expect((await load('./fine.mjs', { config: { words: ['a', 'b'] } })).config).toBe(2);
 });
 
+it('says everything that a schema finds wrong, each with its place', async () => {
+  const schema = `configSchema: { '~standard': { version: 1, vendor: 'test', validate: ({ words }) => ({
+    issues: words.map((word, i) => ({ message: 'expected a word', path: ['words', i] })) }) } },`;
+  write(
+    'schema.mjs',
+    `import { defineModule } from '@rookery/module-api';
+    export default defineModule({ name: 'schema', ${schema} register() {} });`,
+  );
+  await expect(load('./schema.mjs', { config: { words: [1, 2] } })).rejects.toThrow(
+    'homeserver.yaml:7/config/words/0: module schema: config.words[0]: expected a word; ' +
+      'homeserver.yaml:7/config/words/1: config.words[1]: expected a word',
+  );
+});
+
 it('lends the module API to a module that has none installed, and finds what was installed beside the settings', async () => {
   write(
     'single.mjs',

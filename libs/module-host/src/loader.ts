@@ -3,7 +3,7 @@ import { ConfigError, type ModuleApi, type RookeryModule } from '@rookery/module
 import { isJsonObject } from '@rookery/matrix-types';
 import { type Clock, type Logger, SilentLogger } from '@rookery/platform';
 import { changedFile, codeOf } from './code-files.js';
-import { asLoadError, importDefinition, parseConfig, resolveModule } from './definition.js';
+import { asLoadError, importDefinition, misconfigured, parseConfig, problemsOf, resolveModule } from './definition.js';
 import { ModuleLoadError } from './errors.js';
 import { manifestOf } from './manifest.js';
 import { ModuleThread } from './module-thread.js';
@@ -77,6 +77,21 @@ export async function importModules(entries: readonly ModuleEntry[], options: Im
   return loaded;
 }
 
+/**
+ * Imports a module for what it says of itself: its configuration is not looked at.
+ * @throws ModuleLoadError
+ */
+export async function readDefinition(
+  entry: ModuleEntry,
+  { configDir, clock }: { readonly configDir: string; readonly clock: Clock },
+): Promise<RookeryModule> {
+  const late = 'its code did not finish loading';
+  const { definition } = await whileLoading({ entry, owner: { name: entry.module }, clock, late }, () =>
+    importDefinition(entry, configDir),
+  );
+  return definition;
+}
+
 /** Runs code of a module that is being loaded. It may take its time, but neither hang nor end the process unnoticed. */
 export function whileLoading<T>(
   { entry, owner, clock, late }: { entry: ModuleEntry; owner: Owner; clock: Clock; late: string },
@@ -119,8 +134,7 @@ function placed<T>(entry: ModuleEntry, work: () => T): T {
     return work();
   } catch (error) {
     if (!(error instanceof ModuleLoadError) || !ConfigError.is(error.cause)) throw error;
-    const path: unknown = error.cause.path;
-    throw error.at(entry.where?.(['config', ...(Array.isArray(path) ? (path as string[]) : [])]));
+    throw misconfigured(error.module, problemsOf(error.cause), entry.where, { cause: error.cause });
   }
 }
 
@@ -156,20 +170,15 @@ async function importIntoThread(
   try {
     // What loads may take its time, and hangs when it gives no sign of life, as ever.
     const loaded = await within(clock, loadTimeLimitMs, 'its code did not finish loading', () => thread.load());
-    if ('problem' in loaded) {
-      throw new ModuleLoadError(
-        loaded.module,
-        loaded.problem,
-        entry.where?.(loaded.path.length > 0 ? loaded.path : []),
-      );
-    }
+    if ('problems' in loaded) throw misconfigured(loaded.module, loaded.problems, entry.where);
     owner.name = loaded.name;
-    const { name, apiVersion } = loaded;
+    const { name, apiVersion, configJsonSchema } = loaded;
     const warnings = [...loaded.warnings];
     for (const problem of warnings) logger?.warn('Odd module', { module: name, problem });
     const definition: RookeryModule = Object.freeze({
       $$type: 'RookeryModule',
       ...{ name, apiVersion },
+      ...(configJsonSchema ? { configJsonSchema } : {}),
       parseConfig: (raw: unknown) => raw,
       register: (api: ModuleApi) => thread.register(api),
     });

@@ -230,8 +230,8 @@ it.each([
   [
     'has a wrong setting',
     '',
-    `parseConfig() { throw new ConfigError('expected words', ['words', 0]); },`,
-    /^homeserver\.yaml:7\/config\/words\/0: module wrong: config\.words\[0\]: expected words$/,
+    `parseConfig() { throw new ConfigError('expected words', ['words', 0], [{ message: 'nor this', path: ['a'] }]); },`,
+    /^homeserver\.yaml:7\/config\/words\/0: module wrong: config\.words\[0\]: expected words; homeserver\.yaml:7\/config\/a: config\.a: nor this$/,
   ],
   [
     'registers what there is not',

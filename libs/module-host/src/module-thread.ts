@@ -11,6 +11,7 @@ import type {
 import { MatrixError } from '@rookery/matrix-types';
 import { type Clock, environmentOf, type Logger } from '@rookery/platform';
 import type { Code } from './code-files.js';
+import type { ConfigProblem } from './definition.js';
 import { isHostAllowed, type ModuleManifest } from './manifest.js';
 import { type Owner, runAs } from './owner.js';
 import { type ApiSurface, identityProviderMethods, type InSlot, type Registration, surfaceOf } from './thread-api.js';
@@ -34,8 +35,13 @@ export interface ThreadData {
 
 /** What a thread says of the module that it has loaded, or why there is none. */
 export type LoadedInThread =
-  | { readonly name: string; readonly apiVersion: string; readonly warnings: readonly string[] }
-  | { readonly module: string; readonly problem: string; readonly path: readonly (string | number)[] };
+  | {
+      readonly name: string;
+      readonly apiVersion: string;
+      readonly warnings: readonly string[];
+      readonly configJsonSchema: Readonly<Record<string, unknown>> | undefined;
+    }
+  | { readonly module: string; readonly problems: readonly ConfigProblem[] };
 
 /** Limits of one module's thread. */
 export interface ThreadLimits {

@@ -4,7 +4,7 @@ import { getHeapStatistics } from 'node:v8';
 import { type MessagePort, parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
 import { ConfigError, type RookeryModule } from '@rookery/module-api';
 import { ModuleLoadError } from './errors.js';
-import { importDefinition, parseConfig } from './definition.js';
+import { importDefinition, parseConfig, problemsOf } from './definition.js';
 import { apiInThread, type ApiSurface, type Slots } from './thread-api.js';
 import { holdTo } from './thread-hold.js';
 import { type Lent, Peer } from './thread-peer.js';
@@ -36,12 +36,12 @@ const own: Readonly<Record<string, Lent>> = {
       const loaded = await importDefinition({ module, ...(settingsOption ? { settingsOption } : {}) }, configDir);
       definition = loaded.definition;
       checked = parseConfig(definition, config);
-      const { name, apiVersion } = definition;
-      return { name, apiVersion, warnings: loaded.warnings };
+      const { name, apiVersion, configJsonSchema } = definition;
+      return { name, apiVersion, warnings: loaded.warnings, configJsonSchema };
     } catch (error) {
       if (!(error instanceof ModuleLoadError)) throw error;
-      const path = ConfigError.is(error.cause) ? ['config', ...error.cause.path] : [];
-      return { module: error.module, problem: error.problem, path };
+      const { module, problem, cause } = error;
+      return { module, problems: ConfigError.is(cause) ? problemsOf(cause) : [{ problem, path: [] }] };
     }
   },
   async register(surface) {

@@ -365,7 +365,10 @@ export class Peer {
       if (RedirectError.is(error)) {
         return { ...shown, type: 'RedirectError', location: cut(error.location, 10_000), status: error.status };
       }
-      if (ConfigError.is(error)) return { ...shown, type: 'ConfigError', path: this.encode(error.path) };
+      if (ConfigError.is(error)) {
+        const { path, others } = error;
+        return { ...shown, type: 'ConfigError', path: this.encode(path), others: this.encode(others) };
+      }
       const { name: itsName } = error as Error;
       return { ...shown, type: itsName };
     } catch {
@@ -480,8 +483,10 @@ function errorOf(given: Record<string, unknown>, part: (value: unknown) => unkno
     const extra = part(given['extra']) as Record<string, unknown> | undefined;
     error = MatrixError.passedOn(status as number, String(given['errcode']) as AnyErrcode, text, extra);
   } else if (type === 'RedirectError') error = new RedirectError(String(given['location']), status as 302);
-  else if (type === 'ConfigError') error = new ConfigError(text, part(given['path']) as string[]);
-  else if (type === 'RangeError') error = new RangeError(text);
+  else if (type === 'ConfigError') {
+    const others = part(given['others']) as ConfigError['others'] | undefined;
+    error = new ConfigError(text, part(given['path']) as string[], others);
+  } else if (type === 'RangeError') error = new RangeError(text);
   else if (type === 'TypeError') error = new TypeError(text);
   else error = new Error(text);
   if (typeof name === 'string') error.name = name;

@@ -16,6 +16,8 @@ import {
 } from '@rookery/platform';
 import { CommandError } from '../command-error.js';
 import type { Terminal } from '../terminal.js';
+import { collect } from './common.js';
+import { schemaWithModules } from './module-schema.js';
 
 interface CheckOptions {
   readonly strict?: boolean;
@@ -58,7 +60,11 @@ export function registerConfigCommands(program: Command, terminal: Terminal): vo
   config
     .command('schema')
     .description('Prints a JSON Schema of the settings, for editors.')
-    .action(() => terminal.out(JSON.stringify(configurationSchema(), null, 2)));
+    .option('-c, --config <file>', 'with what the modules of these settings take; may be given several times', collect)
+    .action(async ({ config: files }: { config?: string[] }) => {
+      const schema = files ? await schemaWithModules(files) : configurationSchema();
+      terminal.out(JSON.stringify(schema, null, 2));
+    });
 }
 
 async function check(files: readonly string[], options: CheckOptions, terminal: Terminal): Promise<void> {

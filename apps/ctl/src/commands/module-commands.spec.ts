@@ -2,10 +2,12 @@ import { spawnSync } from 'node:child_process';
 import { chmodSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
+import { Ajv2020 as Ajv } from 'ajv/dist/2020.js';
 import { Command } from 'commander';
 import { CommandError } from '../command-error.js';
 import type { Terminal } from '../terminal.js';
 import { registerModuleCommands } from './module-commands.js';
+import { schemaWithModules } from './module-schema.js';
 import { assertWritable } from '../replace-file.js';
 
 let folder: string;
@@ -52,6 +54,60 @@ async function rookery(...args: string[]): Promise<{ code: number; out: string; 
   }
   return { code, out: out.join('\n'), notes: notes.join('\n') };
 }
+
+describe('module settings', () => {
+  const words = `{ type: 'object', required: ['words'], properties: {
+    words: { type: 'array', items: { $ref: '#/$defs/word' }, description: 'What nobody may say' },
+    log: { type: 'object', properties: { level: { enum: ['a', 'b'], default: 'a' } } },
+    limit: { anyOf: [{ type: 'integer', minimum: 1 }, { type: 'null' }], maximum: 9007199254740991 } },
+    $defs: { word: { type: 'string' } } }`;
+  const described = `import { defineModule } from '@rookery/module-api';
+    export default defineModule({ name: 'words', parseConfig() { throw new Error('not asked'); }, configJsonSchema: ${words},
+      register() {} });`;
+
+  it('says what a module takes, in words and as JSON Schema', async () => {
+    write('words.mjs', described);
+    write('silent.mjs', source('silent', ''));
+    settings('modules:\n  - module: ./words.mjs\n  - module: ./silent.mjs\n');
+    expect(await rookery('settings', './words.mjs', '-c', file)).toEqual({
+      code: 0,
+      notes: '',
+      out: [
+        '| setting | what | default |  |',
+        '| --- | --- | --- | --- |',
+        '| `words` | list of any | needed | What nobody may say |',
+        '| `log` | object |  |  |',
+        '| `log.level` | "a" or "b" | `"a"` |  |',
+        '| `limit` | integer or null |  |  |',
+      ].join('\n'),
+    });
+    const { out } = await rookery('settings', './words.mjs', '--json', '-c', file);
+    expect(JSON.parse(out)).toMatchObject({ properties: { log: { type: 'object' } } });
+    expect(await rookery('settings', './silent.mjs', '-c', file)).toMatchObject({
+      code: 1,
+      notes: expect.stringContaining('README'),
+    });
+    expect(await rookery('settings', './none.mjs', '-c', file)).toMatchObject({
+      code: 1,
+      notes: expect.stringContaining('list no module'),
+    });
+  });
+
+  it('goes into the schema of the settings, for editors', async () => {
+    write('words.mjs', described);
+    settings('modules:\n  - module: ./words.mjs\n  - module: ./missing.mjs\n');
+    const schema = await schemaWithModules([file]);
+    const validate = new Ajv({ strict: false, logger: false }).compile(schema);
+    const judge = (config: object): boolean =>
+      validate({ server_name: 'a', report_stats: false, modules: [{ module: './words.mjs', config }] });
+    expect(judge({ words: ['a'], log: { level: 'b' } })).toBe(true);
+    expect(judge({ words: [1] })).toBe(false);
+    expect(judge({ log: {} })).toBe(false);
+    expect(validate({ server_name: 'a', report_stats: false, modules: [{ module: './missing.mjs', config: 7 }] })).toBe(
+      true,
+    );
+  });
+});
 
 describe('module check', () => {
   it.each([

@@ -16,6 +16,7 @@ import type { Terminal } from '../terminal.js';
 import { collect } from './common.js';
 import { checkModules, type CheckedModule, nameOfModule } from './module-check.js';
 import { addModuleEntry, entriesOfPackage, listsModules, moduleEntries, removeModuleEntry } from './module-entries.js';
+import { describeSettings, schemaOfModule } from './module-schema.js';
 import { searchModules, showModuleInfo } from './module-registry.js';
 import { suggestModules } from './module-suggest.js';
 import { isRunning, reload } from './reload.js';
@@ -33,7 +34,7 @@ const defaultFile = 'homeserver.yaml';
 const configFlags = '-c, --config <file>';
 const configHelp = 'settings file or folder; may be given several times';
 
-/** `rookery module search|info|suggest|add|list|check|upgrade|remove|doctor` */
+/** `rookery module search|info|suggest|add|list|settings|check|upgrade|remove|doctor` */
 export function registerModuleCommands(program: Command, terminal: Terminal): void {
   const module = program.command('module').description('Installs modules and looks at those of the settings.');
   module
@@ -81,6 +82,16 @@ export function registerModuleCommands(program: Command, terminal: Terminal): vo
     .option(configFlags, configHelp, collect)
     .action(async (options: Options) => {
       for (const checked of (await checkModules(pathsOf(options))).modules) show(checked, terminal);
+    });
+  module
+    .command('settings')
+    .description('Says what the config of a module of the settings may hold, as far as the module says.')
+    .argument('<module>', 'as the settings call it')
+    .option('--json', 'as JSON Schema')
+    .option(configFlags, configHelp, collect)
+    .action(async (entry: string, options: Options & { readonly json?: boolean }) => {
+      const schema = await schemaOfModule(pathsOf(options), entry);
+      terminal.out(options.json ? JSON.stringify(schema, null, 2) : describeSettings(schema));
     });
   module
     .command('check')
