@@ -35,9 +35,12 @@ export const isBuilt = (file) => !/\.(spec|fixture)\.ts$/.test(file);
 export function importsOf(file) {
   const text = readFileSync(file, 'utf8');
   const statement = /^(?:import|export)\s+(?:type\s+)?(\*(?:\s+as\s+\w+)?|[\w\s,]*\{[^}]*\}|\w+)\s+from\s+'([^']+)'/gm;
-  const other = /^import\s+'([^']+)'|\bimport\('([^']+)'\)/gm;
+  const other = /^import\s+'([^']+)'|(?:\{([^{}]*)\}\s*=\s*await\s+)?\bimport\(\s*'([^']+)'\s*\)/gm;
   const found = [...text.matchAll(statement)].map((match) => ({ match, from: match[2], list: listIn(match[1]) }));
-  for (const match of text.matchAll(other)) found.push({ match, from: match[1] ?? match[2], list: undefined });
+  for (const match of text.matchAll(other)) {
+    const taken = match[2]?.replace(/\s*:\s*/g, ' as ');
+    found.push({ match, from: match[1] ?? match[3], list: taken === undefined ? undefined : listIn(`{${taken}}`) });
+  }
   return found.map(({ match, from, list }) => ({
     from,
     names: list?.map((name) => name.replace(/\s+as\s+.*/, '')),

@@ -43,6 +43,16 @@ describe('the check of exports', () => {
     expect(status).toBe(1);
   });
 
+  it('takes what is imported late by what is taken of it', () => {
+    const late = (clause: string): Record<string, string> => ({
+      ...sound,
+      'libs/two/src/b.ts': `export const b = async () => {\n  ${clause} await import('@rookery/one');\n};\n`,
+    });
+    expect(check(late('const { a, oneLimits: limits } ='))).toEqual({ status: 0, output: '' });
+    expect(check(late('const { a } =')).output).toBe('libs/one exports what nobody else uses: oneLimits\n');
+    expect(check(late('const all =')).status).toBe(0);
+  });
+
   it('leaves published libs alone', () => {
     expect(check({ ...sound, 'libs/two/package.json': '{"name":"@rookery/two"}', 'test/two.spec.ts': '' }).status).toBe(
       0,

@@ -2,4 +2,4 @@
 export { AdminHttpModule } from './admin-http.module.js';
 export { ServerNotices } from './server-notices/server-notices.service.js';
 export { ServerNoticesModule } from './server-notices/server-notices.module.js';
-export { type UsageReport, usageReport } from './usage-report/usage-report.js';
+export { usageReport } from './usage-report/usage-report.js';

@@ -1,10 +1,7 @@
 /** Registrations, namespaces, outgoing transactions. */
 export { AppservicesHttpModule } from './appservices-http.module.js';
 export { AppservicesSenderModule } from './appservices-sender.module.js';
-export { AppservicesModule } from './appservices.module.js';
 export { mendSequence, sequenceProblem } from './delivery/sequence-repair.query.js';
 export { moveSequence } from './delivery/sequence-move.query.js';
 export { appservicesMigrations } from './migrations/index.js';
-export { AppserviceRegistry } from './registration/appservice-registry.js';
-export { readRegistrations, type ReadRegistrations } from './registration/read-registrations.js';
-export { Registration, type RegistrationFields } from './registration/registration.js';
+export { readRegistrations } from './registration/read-registrations.js';

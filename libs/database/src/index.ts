@@ -15,10 +15,10 @@ export {
 export { DatabaseError, isStorageFull, isTransient, isUniqueViolation } from './errors.js';
 export { likeText } from './like.js';
 export type { DatabaseClaim } from './claim/claim.js';
-export { claimDatabase, type ClaimOptions } from './claim/database-claim.js';
+export { claimDatabase } from './claim/database-claim.js';
 export { joinProcesses, type ProcessRegistry, type ProcessView } from './processes/join-processes.js';
-export { copyDatabase, type CopiedTable, type CopyOptions } from './copy/copy-database.js';
-export type { DatabaseImage, ImagePart, LoadOptions as ImageLoadOptions } from './image/image.js';
+export { copyDatabase } from './copy/copy-database.js';
+export type { ImagePart } from './image/image.js';
 export { isEmptyDatabase, loadImage, takeImage } from './image/take-image.js';
 export { openDatabase } from './open-database.js';
 export { type DatabaseReader, openReader } from './open-reader.js';
@@ -29,37 +29,23 @@ export {
   type PostgresOptions,
   type SqliteOptions,
 } from './options.js';
-export { migrate, type MigrateOptions, type MigrateResult } from './migrate.js';
+export { migrate } from './migrate.js';
 export { databaseMigrations } from './migrations.js';
-export { planUpgrade, type PlannedStep, type UpgradePlan } from './upgrade-plan.js';
+export { planUpgrade, type UpgradePlan } from './upgrade-plan.js';
 export { isRestored, markRestored, reviveRestored } from './restored.query.js';
 export { planRollback, rollback, type SchemaRollback } from './rollback.js';
-export {
-  type AppliedDelta,
-  checkServable,
-  compatVersionOf,
-  pendingMigrations,
-  readSchemaState,
-  type SchemaState,
-  tablesAmong,
-} from './schema-state.js';
-export type { IdBlocksOptions } from './streams/id-blocks.js';
+export { checkServable, pendingMigrations, readSchemaState, type SchemaState, tablesAmong } from './schema-state.js';
 export { Sequence } from './streams/sequence.js';
-export { type Allocation, StreamIds, type StreamIdsOptions } from './streams/stream-ids.js';
+export { StreamIds } from './streams/stream-ids.js';
 export type { StatementObserver, TransactionReport } from './transaction.js';
 export {
   type BackgroundUpdate,
   defineBackgroundUpdate,
   queueBackgroundUpdate,
-  type QueueOptions,
-  type UpdateBatch,
   type UpdateProgress,
-  type UpdateResult,
 } from './background/background-update.js';
 export {
   type BackgroundUpdateController,
   BackgroundUpdates,
   type BackgroundUpdateSettings,
-  defaultBackgroundUpdateSettings,
-  type RunningUpdate,
 } from './background/background-updates.js';

@@ -5,11 +5,10 @@ export {
   deleteAccountDataOfRoom,
   type RoomAccountDataRow,
 } from './account-data/account-data.query.js';
-export { AccountDataService, type AccountDataSource } from './account-data/account-data.service.js';
+export { AccountDataService } from './account-data/account-data.service.js';
 export { FilterStore } from './account-data/filter-store.js';
 export {
   type Account,
-  type AccountFlags,
   countAccounts,
   erasedUsers,
   existingAccounts,
@@ -18,26 +17,17 @@ export {
   isErased,
 } from './store/account.query.js';
 export {
-  type AccountFilter,
-  type AccountOrder,
   accountOrders,
   lastSeenOf,
   listAccounts,
   type ListedAccount,
   searchAccounts,
 } from './accounts/account-list.query.js';
-export { AccountService, type Registration } from './accounts/account.service.js';
+export { AccountService } from './accounts/account.service.js';
 export { AccountRenewal } from './accounts/account-renewal.service.js';
-export {
-  type AccountStatus,
-  type AccountStatuses,
-  AccountStatusService,
-  type RemoteStatusSource,
-} from './accounts/account-status.service.js';
+export { AccountStatusService } from './accounts/account-status.service.js';
 export { AccountValidity } from './accounts/account-validity.js';
-export { AdminRegistrationService } from './registration/admin-registration.service.js';
 export {
-  deleteExternalId,
   type ExternalId,
   externalIdsOf,
   recordExternalId,
@@ -56,46 +46,21 @@ export {
   updateRegistrationToken,
 } from './store/registration-token.query.js';
 export { StoredRateLimitOverrides } from './accounts/rate-limit-overrides.js';
-export { RegistrationFlows } from './registration/registration-flows.js';
-export { RegistrationService } from './registration/registration.service.js';
-export { type SsoNewcomer, SsoRegistration } from './registration/sso-registration.service.js';
+export { SsoRegistration } from './registration/sso-registration.service.js';
 export type { Origin } from './common/account-modules.js';
-export type { Hook, HookPoint } from './common/hook-point.js';
 export { isLocalUser, qualifyUserId } from './common/user-names.js';
 export { ConsentService } from './consent/consent.service.js';
-export {
-  type Device,
-  type DeviceOfUser,
-  devicesOfUsers,
-  type ProviderLogins,
-  providerLoginsOfDevice,
-} from './store/device.query.js';
+export { type Device, devicesOfUsers, providerLoginsOfDevice } from './store/device.query.js';
 export { DeviceService } from './sessions/device.service.js';
 export { ExperimentalFeatures, type UserFeature, userFeatures } from './experimental/experimental-features.js';
-export {
-  type AccountDataChangedEvent,
-  type ActiveEvent,
-  type DeactivatedEvent,
-  type DevicesEvent,
-  type LoggedInEvent,
-  type LoggedOutEvent,
-  type ProfileChangedEvent,
-  type ProfileLookUpEvent,
-  type RegisteredEvent,
-  type ThreepidEvent,
-  UserHooks,
-} from './hooks.js';
+export { type ThreepidEvent, UserHooks } from './hooks.js';
 export { usersMigrations } from './migrations/users-01.migration.js';
 export { OpenIdService } from './openid/openid.service.js';
 export { checkProfileField } from './profiles/profile-rules.js';
 export type { Profile } from './common/profile.js';
-export { type ProfileChangeOptions, ProfileService } from './profiles/profile.service.js';
-export { RemoteProfiles, type RemoteProfileSource } from './profiles/remote-profiles.js';
-export {
-  AppserviceDirectory,
-  type AppserviceIdentity,
-  type AppserviceSource,
-} from './sessions/appservice-directory.js';
+export { ProfileService } from './profiles/profile.service.js';
+export { RemoteProfiles } from './profiles/remote-profiles.js';
+export { AppserviceDirectory, type AppserviceSource } from './sessions/appservice-directory.js';
 export { AuthenticationService } from './authentication/authentication-service.js';
 export { ClientActivity } from './sessions/client-activity.js';
 export {
@@ -104,21 +69,17 @@ export {
   countActiveUsers,
   type UserAddress,
 } from './sessions/client-activity.query.js';
-export type { LoginMethod } from './login/login-proofs.js';
-export { type DeviceRequest, type LoginFlow, LoginService } from './login/login.service.js';
+export { type LoginFlow, LoginService } from './login/login.service.js';
 export { isSessionHeld } from './sessions/token.query.js';
-export { type IssuedSession, SessionService, type SessionRequest } from './sessions/session.service.js';
+export { SessionService } from './sessions/session.service.js';
 export { SessionWatch } from './authentication/session-watch.js';
 export { canonicalAddress } from './threepids/addresses.js';
-export { EmailVerification } from './threepids/email-verification.service.js';
-export { holdsAddress, insertThreepid, userOfThreepid } from './threepids/threepid.query.js';
-export type { Threepid } from './threepids/threepid.query.js';
+export { holdsAddress } from './threepids/threepid.query.js';
 export { ThreepidService } from './threepids/threepid.service.js';
 export { InteractiveAuthRequired } from './uia/uia-errors.js';
-export type { StageAttempt, UiaStage } from './uia/uia-stage.js';
-export { type UiaProof, type UiaRequest, UiaService } from './uia/uia.service.js';
-export { type GateOptions, UserAuthGate } from './uia/user-auth-gate.js';
-export { type MonthlyActivity, MonthlyActiveUsers } from './usage/monthly-active-users.service.js';
+export { UiaService } from './uia/uia.service.js';
+export { UserAuthGate } from './uia/user-auth-gate.js';
+export { MonthlyActiveUsers } from './usage/monthly-active-users.service.js';
 export { ParticipationGate } from './usage/participation-gate.js';
 export { UsersHttpModule } from './users-http.module.js';
 export { UsersModule } from './users.module.js';

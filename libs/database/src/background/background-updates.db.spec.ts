@@ -4,10 +4,10 @@ import {
   BackgroundUpdates,
   type Database,
   databaseMigrations,
-  defaultBackgroundUpdateSettings,
   defineBackgroundUpdate,
   queueBackgroundUpdate,
 } from '../index.js';
+import { defaultBackgroundUpdateSettings } from './background-updates.js';
 
 const total = 1000;
 
