@@ -13,6 +13,7 @@ import { PreviewsModule } from './previews/previews.module.js';
 import { MediaStorageModule } from './storage/storage.module.js';
 import { ThumbnailsModule } from './thumbnails/thumbnails.module.js';
 import { MediaRetention } from './upkeep/retention.service.js';
+import { StrayFiles } from './upkeep/stray-files.service.js';
 import { UploadsModule } from './uploads/uploads.module.js';
 
 const activities = [
@@ -45,6 +46,6 @@ export class MediaModule {}
 })
 export class MediaHttpModule {}
 
-/** Deletes old media; for one process. */
-@Module({ imports: [MediaModule], providers: [MediaRetention] })
+/** Deletes old media, and what belongs to none; for one process. */
+@Module({ imports: [MediaModule], providers: [MediaRetention, StrayFiles] })
 export class MediaUpkeepModule {}

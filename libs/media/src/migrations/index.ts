@@ -56,9 +56,14 @@ async function pages(tx: Tx): Promise<void> {
   await tx.run('CREATE INDEX local_media_repository_url_cache_expiry ON local_media_repository_url_cache (expires_ts)');
 }
 
+async function filesByName(tx: Tx): Promise<void> {
+  await tx.run('CREATE INDEX remote_media_cache_file ON remote_media_cache (media_origin, filesystem_id)');
+}
+
 /** The tables of media: files and thumbnails of this server and others, changes of quarantine, pages that were previewed. */
 export const mediaMigrations: readonly Migration[] = [
   { version: 1, name: 'media_01_files', up: files },
   { version: 1, name: 'media_02_quarantine_changes', up: quarantineChanges },
   { version: 1, name: 'media_03_pages', up: pages },
+  { version: 1, name: 'media_04_files_by_name', up: filesByName },
 ];

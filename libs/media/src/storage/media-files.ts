@@ -4,10 +4,11 @@ import { type FileHandle, mkdir, open, readdir, rename, rm, rmdir, stat, unlink 
 import { dirname, join } from 'node:path';
 import { Readable } from 'node:stream';
 import { Clock, Config, Ids, SingleFlight } from '@rookery/platform';
-import type { FilePlace } from './file-place.js';
+import type { FilePlace, StoreTree } from './file-place.js';
 import { isMissing, pathBelow, syncFolder } from './file-system-provider.js';
 import { StagedFile } from './staged-file.js';
 import { StorageProviders } from './storage-providers.js';
+import { entriesOf, fileFacts, namesIn, type StoreEntry } from './store-walk.js';
 
 /** A file of the store, open for reading. Must be closed. */
 export interface OpenFile {
@@ -111,6 +112,26 @@ export class MediaFiles {
     await rm(path, { recursive: true, force: true });
     await this.#removeEmptyFolders(dirname(path));
     for (const place of known) await this.providers.remove(place);
+  }
+
+  /** Whether uploads lie on the local disk and nowhere else, so that one that is not there is lost. */
+  get isOnlyPlaceOfUploads(): boolean {
+    return this.#keepsLocally && !this.providers.exist;
+  }
+
+  /** What lies in a part of the store on the local disk, in no order. */
+  entries(tree: StoreTree): AsyncGenerator<StoreEntry> {
+    return entriesOf(this.#folder, tree);
+  }
+
+  /** The names of the files in a folder of the store; those of folders in it are none. */
+  async *names(folder: string): AsyncGenerator<string> {
+    for await (const found of namesIn(pathBelow(this.#folder, folder))) if (found.isFile()) yield found.name;
+  }
+
+  /** Size and time of a file on the local disk; `undefined` when it is not there. */
+  facts(path: string): ReturnType<typeof fileFacts> {
+    return fileFacts(pathBelow(this.#folder, path));
   }
 
   /** Two requests for the same file fetch it once. */

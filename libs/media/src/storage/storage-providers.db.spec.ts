@@ -42,6 +42,18 @@ class MemoryProvider implements MediaStorageProvider {
   }
 }
 
+/** One that has read the file before it is slow to store it. */
+function readLater(provider: MemoryProvider): { count: number } {
+  const read = { count: 0 };
+  provider.storeFile = async (path, _info, localPath) => {
+    const contents = await readFile(localPath);
+    read.count++;
+    await provider.delay;
+    provider.files.set(path, contents);
+  };
+  return read;
+}
+
 eachDatabase('storage providers', (open) => {
   let media: MediaFixture;
   let first: MemoryProvider;
@@ -125,6 +137,19 @@ eachDatabase('storage providers', (open) => {
     expect(await read(key)).toBe('contents');
     await rm(join(media.folder, pathOf(key)));
     expect(await read(key)).toBe(undefined);
+  });
+
+  it('keep nothing of what was deleted while they were still storing it', async () => {
+    await build({ media_storage_providers: [{ module: 'first', store_local: true }] });
+    const { promise, resolve } = Promise.withResolvers<void>();
+    first.delay = promise;
+    const read = readLater(first);
+    const key = await media.upload('contents', 'text/plain');
+    await eventually(() => read.count === 1);
+    expect(await media.get(MediaRemoval).deleteLocal([key.mediaId])).toEqual([key.mediaId]);
+    resolve();
+    await media.get(StorageProviders).settled();
+    expect(first.files.size).toBe(0);
   });
 
   it('keep everything where the disk is to keep nothing', async () => {

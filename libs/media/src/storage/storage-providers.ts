@@ -31,6 +31,8 @@ const builtIn = 'file_system';
 export class StorageProviders implements OnModuleInit {
   #entries: readonly Entry[] = [];
   readonly #queued = new Set<Promise<void>>();
+  /** What is being stored, by path. */
+  readonly #storing = new Map<string, Promise<unknown>>();
 
   constructor(
     private readonly config: Config,
@@ -62,6 +64,11 @@ export class StorageProviders implements OnModuleInit {
     }));
   }
 
+  /** Whether there are any. */
+  get exist(): boolean {
+    return this.#entries.length > 0;
+  }
+
   /** Resolves when nothing is being stored in the background. */
   async settled(): Promise<void> {
     while (this.#queued.size > 0) await Promise.all(this.#queued);
@@ -90,11 +97,16 @@ export class StorageProviders implements OnModuleInit {
       if (options.waitForAll || entry.synchronous || this.#queued.size >= maxQueued) waited.push(storing);
       else storing.catch((err: unknown) => this.#complain('A file was not stored', entry, place, err));
     }
-    const done: Promise<void> = Promise.allSettled(all)
-      .then(options.release)
-      .catch((err: unknown) => this.logger.error('A file could not be put away', { path: place.path, err }))
-      .finally(() => this.#queued.delete(done));
-    this.#queued.add(done);
+    const stored = Promise.allSettled([this.#storing.get(place.path), ...all]);
+    this.#storing.set(place.path, stored);
+    const putAway = async (): Promise<void> => {
+      await stored;
+      if (this.#storing.get(place.path) === stored) this.#storing.delete(place.path);
+      await options.release?.();
+    };
+    this.#queue(
+      putAway().catch((err: unknown) => this.logger.error('A file could not be put away', { path: place.path, err })),
+    );
     await Promise.all(waited);
   }
 
@@ -112,9 +124,20 @@ export class StorageProviders implements OnModuleInit {
     return undefined;
   }
 
-  /** Has the file forgotten everywhere; failures are logged. */
+  /** Has the file forgotten everywhere, by those that are still storing it once they have; failures are logged. */
   async remove(place: FilePlace): Promise<void> {
     if (place.info.urlCache) return;
+    const storing = this.#storing.get(place.path);
+    if (storing === undefined) return this.#removeNow(place);
+    this.#queue(storing.then(() => this.#removeNow(place)));
+  }
+
+  #queue(work: Promise<void>): void {
+    const done = work.finally(() => this.#queued.delete(done));
+    this.#queued.add(done);
+  }
+
+  async #removeNow(place: FilePlace): Promise<void> {
     await Promise.all(
       this.#entries.map(async (entry) => {
         if (entry.provider.remove === undefined) return;

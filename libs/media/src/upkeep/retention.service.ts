@@ -4,9 +4,9 @@ import { BackgroundTasks, Clock, Config, Lifecycle, Logger } from '@rookery/plat
 import { MediaRemoval } from '../moderation/media-removal.service.js';
 import { PreviewCache } from '../previews/preview-cache.js';
 import { deletePending } from '../records/media.query.js';
+import { tendsMedia } from './tends-media.js';
 
 const periodMs = 3_600_000;
-const mainProcess = 'master';
 
 /** Deletes what the settings no longer keep: once an hour, on one process. */
 @Injectable()
@@ -23,8 +23,7 @@ export class MediaRetention implements OnModuleInit {
   ) {}
 
   onModuleInit(): void {
-    const chosen = this.config.get('media_instance_running_background_jobs') ?? mainProcess;
-    if (chosen !== (this.config.get('worker_name') ?? mainProcess)) return;
+    if (!tendsMedia(this.config)) return;
     this.tasks.add({ name: 'media_retention', role: 'media', everyMs: periodMs, run: () => this.run() }).start();
   }
 
