@@ -1,12 +1,13 @@
 import type { SyncFilter } from '@rookery/matrix-types';
+import type { DeviceMembers } from './request/device-members.js';
 import type { SyncToken } from './request/sync-token.js';
 
 /** One sync as the sections see it. */
 export interface SyncContext {
   readonly userId: string;
   readonly deviceId: string | undefined;
-  /** Names the device in memories of what was sent. */
-  readonly deviceKey: string;
+  /** Which members the device has been sent; absent where none are left out because of that. */
+  readonly lazyMembers?: DeviceMembers | undefined;
   readonly isGuest: boolean;
   /** Where the client stands; absent for an initial sync. */
   readonly since: SyncToken | undefined;

@@ -1,6 +1,7 @@
 import { Injectable } from '@nestjs/common';
-import type { JsonObject } from '@rookery/matrix-types';
+import type { JsonObject, SyncFilter } from '@rookery/matrix-types';
 import { RoomActivity } from './caches/room-activity.js';
+import { type DeviceMembers, LazyMemberMemories } from './request/device-members.js';
 import type { SyncToken } from './request/sync-token.js';
 import { WrittenRooms } from './request/written-rooms.js';
 import { AccountDataSection } from './sections/account-data.js';
@@ -27,7 +28,13 @@ export class SyncResponses {
     private readonly accountData: AccountDataSection,
     private readonly presence: PresenceSection,
     private readonly devices: DevicesSection,
+    private readonly memories: LazyMemberMemories,
   ) {}
+
+  /** What a device has been sent of lazy members, for the context of an answer. */
+  membersOf(deviceKey: string, since: SyncToken | undefined, filter: SyncFilter): DeviceMembers {
+    return this.memories.of(deviceKey, since, filter.room.state);
+  }
 
   /**
    * Everything between `since` and `now`.
@@ -35,7 +42,6 @@ export class SyncResponses {
    * @spec client-server-api#get_matrixclientv3sync
    */
   async build(context: SyncContext, asText: boolean): Promise<SyncResponse> {
-    this.rooms.heardOfDevice(context);
     const { joined } = await this.activity.roomsOf(context.userId);
     const accountData = await this.accountData.changes(context);
     const entries = await this.rooms.entries(joined, accountData, context);
@@ -50,6 +56,7 @@ export class SyncResponses {
     if (rooms instanceof WrittenRooms || Object.keys(rooms ?? {}).length > 0) body['rooms'] = rooms;
     if (presence.length > 0) body['presence'] = { events: presence };
     const isEmpty = Object.keys(body).length === 0 && !devices.hasNews;
-    return { body: { ...body, ...devices.body }, next: { ...context.now, toDevice: devices.toDevice }, isEmpty };
+    const next = { ...context.now, toDevice: devices.toDevice, home: context.lazyMembers?.home };
+    return { body: { ...body, ...devices.body }, next, isEmpty };
   }
 }

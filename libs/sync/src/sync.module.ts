@@ -5,6 +5,7 @@ import { PushModule } from '@rookery/push';
 import { RoomsModule } from '@rookery/rooms';
 import { UsersModule } from '@rookery/users';
 import { RoomFactsCache } from './caches/room-facts.js';
+import { LazyMemberMemories } from './request/device-members.js';
 import { KeptAnswers } from './request/kept-answers.js';
 import { LegacySyncController } from './legacy/legacy-sync.controller.js';
 import { LegacySyncService } from './legacy/legacy-sync.service.js';
@@ -30,6 +31,7 @@ import { SyncService } from './sync.service.js';
   controllers: [SyncController, SlidingSyncController, ThreadUpdatesController, LegacySyncController],
   providers: [
     KeptAnswers,
+    LazyMemberMemories,
     SyncResponses,
     SyncService,
     LegacySyncService,

@@ -5,6 +5,7 @@ import { type PresenceName, PresenceService } from '@rookery/ephemeral';
 import { Clock, Logger } from '@rookery/platform';
 import { Notifier } from '@rookery/replication';
 import type { SyncFilter } from '@rookery/matrix-types';
+import type { DeviceMembers } from './request/device-members.js';
 import { FullAnswers } from './request/full-answers.js';
 import { KeptAnswers } from './request/kept-answers.js';
 import {
@@ -124,13 +125,14 @@ export class SyncService {
     const request = asked.since === undefined ? asked : { ...asked, since: await this.placed(asked.since, signal) };
     const mayWait = request.since !== undefined && !request.fullState;
     if (!mayWait && request.asText === true) return this.#whole(request, signal);
+    const members = await this.#membersOf(request);
     for (;;) {
       const leftMs = deadlineMs - this.clock.monotonicMs();
       // The wait begins before the reading, so that nothing falls between the two.
       const wait =
         mayWait && leftMs > 0 ? this.notifier.begin(request.userId, { timeoutMs: leftMs, signal }) : undefined;
       try {
-        const context = this.#context(request);
+        const context = this.#context(request, members);
         const build = (): Promise<SyncResponse> => this.responses.build(context, false);
         const response = await (mayWait ? build() : this.#full.run(build));
         const answer = { next_batch: formatSyncToken(response.next), ...response.body };
@@ -147,18 +149,19 @@ export class SyncService {
     const { userId, deviceId, isGuest, since, filter, fullState, useStateAfter } = request;
     const asked = [deviceId, isGuest, since, filter, fullState, useStateAfter];
     const make = async (): Promise<JsonObject> => {
-      const response = await this.#full.run(() => this.responses.build(this.#context(request), true));
+      const members = await this.#membersOf(request);
+      const response = await this.#full.run(() => this.responses.build(this.#context(request, members), true));
       return { next_batch: formatSyncToken(response.next), ...response.body };
     };
     return this.kept.get(userId, asked, signal, make);
   }
 
-  #context(request: SyncRequest): SyncContext {
+  #context(request: SyncRequest, lazyMembers: DeviceMembers): SyncContext {
     const { userId, deviceId, isGuest, since, filter, fullState, useStateAfter } = request;
     return {
       userId,
       deviceId,
-      deviceKey: `${userId}\n${deviceId ?? ''}`,
+      lazyMembers,
       isGuest,
       since,
       now: this.currentToken(),
@@ -166,6 +169,13 @@ export class SyncService {
       fullState,
       useStateAfter,
     };
+  }
+
+  /** What the device has been sent, once it is known that it comes back from where it stands. */
+  async #membersOf({ userId, deviceId, since, filter }: SyncRequest): Promise<DeviceMembers> {
+    const members = this.responses.membersOf(`${userId}\n${deviceId ?? ''}`, since, filter);
+    await members.begin();
+    return members;
   }
 
   #upToHead(token: SyncToken): SyncToken {

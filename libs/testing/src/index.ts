@@ -20,6 +20,7 @@ export {
 export { makeTestAuthority, type TestAuthority, type TestCertificate } from './test-authority.js';
 export { FakeNames } from './fake-names.js';
 export { freePort } from './free-port.js';
+export { MemoryProcesses } from './memory-processes.js';
 export { type LineFault, PostgresLine } from './postgres-line.js';
 export {
   createTestHomeserver,

@@ -1,4 +1,4 @@
-import { Bus, type BusMessage, Rpc, type RpcMethod } from '@rookery/replication';
+import { Bus, type BusMessage, instanceOf, Rpc, type RpcMethod } from '@rookery/replication';
 import { MatrixError } from '@rookery/matrix-types';
 
 const asSent = (message: BusMessage): BusMessage =>
@@ -16,7 +16,7 @@ export class MemoryProcesses {
     const bus = new MemoryBus((message) => {
       for (const member of this.#members.values()) member.receive(message);
     });
-    const rpc = new MemoryRpc(name, this.#calls);
+    const rpc = new MemoryRpc(name, this.#members.size + 1, this.#calls);
     this.#members.set(name, bus);
     this.#calls.set(name, rpc);
     return { bus, rpc };
@@ -78,9 +78,14 @@ class MemoryRpc extends Rpc {
 
   constructor(
     private readonly instance: string,
+    private readonly number: number,
     private readonly all: ReadonlyMap<string, MemoryRpc>,
   ) {
     super();
+  }
+
+  override get processNumber(): number {
+    return this.number;
   }
 
   handle<Request, Response>(
@@ -95,7 +100,8 @@ class MemoryRpc extends Rpc {
     request: Request,
     instance = this.instance,
   ): Promise<Response> {
-    const callee = this.all.get(instance);
+    const callee =
+      this.all.get(instance) ?? [...this.all.values()].find((one) => instanceOf(one.processNumber) === instance);
     const handler =
       callee && (callee.#handlers.get(method.name) as ((request: Request) => Promise<Response>) | undefined);
     if (!handler) throw MatrixError.unavailable(`Nobody answers the call ${method.name}`);

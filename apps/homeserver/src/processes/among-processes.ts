@@ -12,7 +12,7 @@ import {
 } from '@rookery/database';
 import type { ProcessAddress } from '@rookery/http';
 import { type Config, type Ids, type Logger, SystemClock, SystemIds } from '@rookery/platform';
-import { defineRpc, HttpRpc, RedisBus, type RedisOptions, type RpcAddress } from '@rookery/replication';
+import { defineRpc, HttpRpc, instanceOf, RedisBus, type RedisOptions, type RpcAddress } from '@rookery/replication';
 import { Homeserver, type HomeserverOverrides } from '../create-homeserver.js';
 import { databaseOptions } from '../database-options.js';
 import { migrations } from '../schema.js';
@@ -214,7 +214,7 @@ export class AmongProcesses {
 
   #newRpc(name: string): HttpRpc {
     return new HttpRpc({
-      ...{ instance: name, secret: this.secret, logger: this.options.logger },
+      ...{ instance: name, secret: this.secret, logger: this.options.logger, processNumber: this.registry.number },
       addressOf: (instance) => this.#addressesOf(instance)?.rpc,
       others: () =>
         this.registry.view.processes.filter(({ number }) => number !== this.registry.number).map((one) => one.name),
@@ -224,7 +224,9 @@ export class AmongProcesses {
   #addressesOf(instance: string): Addresses | undefined {
     const { processes, leases } = this.registry.view;
     const holder = leases.get(writer);
-    const one = processes.find(({ number, name }) => (instance === writer ? number === holder : name === instance));
+    const one = processes.find(({ number, name }) =>
+      instance === writer ? number === holder : name === instance || instanceOf(number) === instance,
+    );
     return one?.address === undefined ? undefined : (JSON.parse(one.address) as Addresses);
   }
 

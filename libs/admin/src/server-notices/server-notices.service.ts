@@ -53,7 +53,7 @@ export class ServerNotices implements OnApplicationBootstrap {
   /** Whoever has an account with the sender's name could speak in everybody's room of notices. */
   async onApplicationBootstrap(): Promise<void> {
     const userId = this.participation.noticesUserId;
-    if (userId === undefined) return;
+    if (userId === undefined || this.database.isBesideWriter) return;
     const account = await this.accounts.find(userId);
     if (account && !account.deactivated)
       this.logger.warn('server_notices.system_mxid_localpart is the name of an account: choose another one', {

@@ -14,9 +14,11 @@ export interface RpcAddress {
 export interface HttpRpcOptions {
   /** Name of this process; a call to it does not leave it. */
   readonly instance: string;
+  /** Number of this process among all that ever were. */
+  readonly processNumber?: number | undefined;
   /** Known to the processes of the server alone; goes with each call. */
   readonly secret: string;
-  /** Where a process answers; `undefined` for one that is not there. */
+  /** Where a process answers, by its name or its number ({@link instanceOf}); `undefined` for one that is not there. */
   readonly addressOf: (instance: string) => RpcAddress | undefined;
   /** Names of all other processes that live. */
   readonly others: () => Iterable<string>;
@@ -69,6 +71,10 @@ export class HttpRpc extends Rpc {
     this.#logger = options.logger ?? new SilentLogger();
   }
 
+  override get processNumber(): number | undefined {
+    return this.#options.processNumber;
+  }
+
   handle<Request, Response>(
     method: RpcMethod<Request, Response>,
     handler: (request: Request) => Promise<Response>,
@@ -107,7 +113,8 @@ export class HttpRpc extends Rpc {
     instance = this.#options.instance,
   ): Promise<Response> {
     if (instance === this.#options.instance) return asJson(await this.#handle(method.name, asJson(body)));
-    return (await this.#send(instance, method.name, body, this.#options.timeoutMs ?? defaultTimeoutMs)) as Response;
+    const timeoutMs = method.timeoutMs ?? this.#options.timeoutMs ?? defaultTimeoutMs;
+    return (await this.#send(instance, method.name, body, timeoutMs)) as Response;
   }
 
   async callOthers<Request, Response>(

@@ -2,17 +2,29 @@
 export interface RpcMethod<Request, Response> {
   /** snake_case, unique. */
   readonly name: string;
+  /** How long a call may take, milliseconds; as calls do unless told. For what is better done without than waited for. */
+  readonly timeoutMs?: number | undefined;
   /** Only for the compiler. */
   readonly types?: (request: Request) => Response;
 }
 
 /** Declares a call; the lib that answers it exports it. */
-export function defineRpc<Request, Response>(name: string): RpcMethod<Request, Response> {
-  return Object.freeze({ name });
+export function defineRpc<Request, Response>(
+  name: string,
+  options: { readonly timeoutMs?: number } = {},
+): RpcMethod<Request, Response> {
+  return Object.freeze({ name, ...options });
 }
+
+/** Name of a process by its number, for {@link Rpc.call}: good for as long as the process lives, whichever place it takes. */
+export const instanceOf = (processNumber: number): string => `#${processNumber}`;
 
 /** Calls the process that can do what this one cannot. */
 export abstract class Rpc {
+  /** Number of this process, which no other ever has; `undefined` where there is no other. */
+  get processNumber(): number | undefined {
+    return undefined;
+  }
   /** Answers a method in this process. @throws when it is answered already */
   abstract handle<Request, Response>(
     method: RpcMethod<Request, Response>,

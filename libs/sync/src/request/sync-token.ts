@@ -2,7 +2,7 @@ import { MatrixError } from '@rookery/matrix-types';
 
 /**
  * Where a client stands: one position per stream. The order is part of the wire format; new streams go to the end, so that
- * tokens of older releases stay valid (a missing position counts as 0).
+ * tokens of older releases stay valid (a missing position counts as 0; one too many is the number of a process that is gone).
  */
 export const tokenStreams = [
   'events',
@@ -18,13 +18,17 @@ export const tokenStreams = [
 ] as const;
 
 export type TokenStream = (typeof tokenStreams)[number];
-export type SyncToken = { readonly [Stream in TokenStream]: number };
+export type SyncToken = { readonly [Stream in TokenStream]: number } & {
+  /** Number of the process that remembers which members the device has; only where a server has several. */
+  readonly home?: number | undefined;
+};
 
 const pattern = /^s\d{1,16}(?:_\d{1,16}){0,15}$/;
 
-/** `s<events>_<presence>_…`. The first part is also a pagination token of every room. */
+/** `s<events>_<presence>_…_<home>`. The first part is also a pagination token of every room. */
 export function formatSyncToken(token: SyncToken): string {
-  return `s${tokenStreams.map((stream) => token[stream]).join('_')}`;
+  const home = token.home === undefined ? '' : `_${token.home}`;
+  return `s${tokenStreams.map((stream) => token[stream]).join('_')}${home}`;
 }
 
 /**
@@ -34,7 +38,9 @@ export function formatSyncToken(token: SyncToken): string {
 export function parseSyncToken(text: string): SyncToken {
   if (!pattern.test(text)) throw MatrixError.invalidParam("'since' is not a token of this server");
   const positions = text.slice(1).split('_').map(Number);
-  return Object.fromEntries(tokenStreams.map((stream, index) => [stream, positions[index] ?? 0])) as SyncToken;
+  const token = Object.fromEntries(tokenStreams.map((stream, index) => [stream, positions[index] ?? 0])) as SyncToken;
+  const home = positions[tokenStreams.length];
+  return home === undefined ? token : { ...token, home };
 }
 
 /** The beginning of time: what an initial sync starts from. */

@@ -62,12 +62,6 @@ export class RoomsSection {
     this.#withUnread = config.get('experimental_features.msc2654_enabled');
   }
 
-  /** A device begins anew, or comes back from where its last answer ended. */
-  heardOfDevice({ deviceKey, since }: SyncContext): void {
-    if (since === undefined) this.states.forgetDevice(deviceKey);
-    else this.states.confirmDevice(deviceKey, since.events);
-  }
-
   /**
    * Rooms with news, of all sections.
    * @param joined rooms that the user is in now

@@ -9,7 +9,7 @@ import {
   type StoredEvent,
 } from '@rookery/rooms';
 import { splitStateKey, stateKeyOf } from '@rookery/state-res';
-import { LazyMemberMemory } from '../request/lazy-members.js';
+import type { WantedMembers } from '../request/device-members.js';
 import type { SyncContext } from '../sync-context.js';
 import type { RoomEntry } from './room-list.js';
 import type { ShownTimeline } from './timeline.js';
@@ -30,23 +30,11 @@ export interface StateNeeds {
 /** The state that goes with timelines. */
 @Injectable()
 export class RoomStates {
-  readonly #lazyMembers = new LazyMemberMemory();
-
   constructor(
     private readonly state: RoomStateReader,
     private readonly events: EventStore,
     private readonly partial: PartialRooms,
   ) {}
-
-  /** A device comes back from a position of the events: it has got what went with the answer that ended there. */
-  confirmDevice(deviceKey: string, since: number): void {
-    this.#lazyMembers.confirm(deviceKey, since);
-  }
-
-  /** A device begins anew: whatever it was sent of lazy members is sent again. */
-  forgetDevice(deviceKey: string): void {
-    this.#lazyMembers.forget(deviceKey);
-  }
 
   /** Changes of current state since the last sync, by room; for rooms that are not fresh. */
   async deltas(entries: readonly RoomEntry[], context: SyncContext): Promise<Map<string, StateDelta[]>> {
@@ -155,6 +143,7 @@ export class RoomStates {
       { types: [...keys.keys()].map((userId) => [memberType, userId] as const) },
     );
     const claimed = await this.#claimedMembers(joined, shown);
+    const asked: (WantedMembers & { readonly ids: StateIds })[] = [];
     for (const { roomId, fresh } of joined) {
       const ids = result.get(roomId);
       if (ids === undefined) continue;
@@ -163,8 +152,6 @@ export class RoomStates {
       const inTimeline = new Set(timeline.map((stored) => stored.event.eventId));
       const needed = new Set([...timeline.map((stored) => stored.event.sender), ...(heroes.get(roomId) ?? [])]);
       if (isWhole) needed.add(context.userId);
-      // What changed is told however often the client was sent it before: it cannot know which of it still holds.
-      const changed = changedState(deltas.get(roomId) ?? [], timeline, context);
       const wanted = new Map<string, string>();
       for (const userId of needed) {
         const key = keys.get(userId)!;
@@ -173,9 +160,13 @@ export class RoomStates {
         // The id as the event itself holds it: what is remembered per device should not keep the database's copy.
         wanted.set(userId, this.events.peek(eventId)?.event.eventId ?? eventId);
       }
-      const fresher = context.filter.room.state.includeRedundantMembers
-        ? wanted
-        : this.#lazyMembers.take(context.deviceKey, roomId, wanted, context.now.events, { anew: isWhole });
+      asked.push({ roomId, ids, wanted, anew: isWhole });
+    }
+    const taken = await context.lazyMembers?.take(asked, context.now.events);
+    for (const { roomId, ids, wanted } of asked) {
+      const fresher = taken === undefined ? wanted : (taken.get(roomId) ?? new Map<string, string>());
+      // What changed is told however often the client was sent it before: it cannot know which of it still holds.
+      const changed = changedState(deltas.get(roomId) ?? [], shown.get(roomId) ?? [], context);
       for (const key of [...ids.keys()]) {
         const [type, stateKey] = splitStateKey(key);
         if (type === memberType && !fresher.has(stateKey)) ids.delete(key);

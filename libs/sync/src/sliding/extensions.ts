@@ -185,7 +185,6 @@ export class Extensions {
     const news: AccountDataNews = await this.accountDataNews.changes({
       userId,
       deviceId,
-      deviceKey: `${userId}\n${deviceId ?? ''}`,
       isGuest,
       since,
       now,

@@ -1,0 +1,125 @@
+import { Injectable } from '@nestjs/common';
+import type { SyncFilter } from '@rookery/matrix-types';
+import { Logger } from '@rookery/platform';
+import { defineRpc, instanceOf, Rpc } from '@rookery/replication';
+import { LazyMemberMemory } from './lazy-members.js';
+import type { SyncToken } from './sync-token.js';
+
+/** Members whom an answer needs of a room, by user the id of the member event. */
+export interface WantedMembers {
+  readonly roomId: string;
+  readonly wanted: ReadonlyMap<string, string>;
+  /** The device is told of the room as if for the first time. */
+  readonly anew: boolean;
+}
+
+/** What is asked of the process that remembers a device; maps as pairs. */
+interface AskedMembers {
+  readonly deviceKey: string;
+  /** The device came back from there; absent where that was said before. */
+  readonly since?: number;
+  readonly upTo: number;
+  readonly rooms: readonly { readonly roomId: string; readonly wanted: [string, string][]; readonly anew: boolean }[];
+}
+
+/** Users whose member events the device lacks, by room. To be told again does no harm: nobody waits long for it. */
+const membersToSend = defineRpc<AskedMembers, Record<string, string[]>>('lazy_members', { timeoutMs: 1_000 });
+
+/**
+ * What devices were sent of lazy members. Of several processes one remembers a device: the one that answered when it began. The
+ * device's token names that one, so that a client which keeps to a process asks no other, and one that does not is still sent a
+ * member once. A process that is gone took what it remembered with it: members are sent again.
+ * @spec client-server-api#lazy-loading-room-members
+ */
+@Injectable()
+export class LazyMemberMemories {
+  readonly #memory = new LazyMemberMemory();
+
+  constructor(
+    private readonly rpc: Rpc,
+    private readonly logger: Logger,
+  ) {
+    rpc.handle(membersToSend, async ({ deviceKey, since, upTo, rooms }) => {
+      if (since !== undefined) this.#memory.confirm(deviceKey, since);
+      const asked = rooms.map((room) => ({ ...room, wanted: new Map(room.wanted) }));
+      return Object.fromEntries(
+        [...this.#take(deviceKey, asked, upTo)].map(([roomId, members]) => [roomId, [...members.keys()]]),
+      );
+    });
+  }
+
+  /** What is remembered of a device, for one answer. @param since where it stands; absent where it begins anew */
+  of(
+    deviceKey: string,
+    since: SyncToken | undefined,
+    filter: Pick<SyncFilter['room']['state'], 'lazyLoadMembers' | 'includeRedundantMembers'>,
+  ): DeviceMembers {
+    const own = this.rpc.processNumber;
+    const mayRemember = filter.lazyLoadMembers && !filter.includeRedundantMembers;
+    const take = async (there: number, upTo: number, asked: readonly WantedMembers[]) => {
+      const rooms = asked.map(({ roomId, wanted, anew }) => ({ roomId, wanted: [...wanted], anew }));
+      const answer = await this.rpc.call(membersToSend, { deviceKey, upTo, rooms }, instanceOf(there));
+      const taken = asked.map(({ roomId, wanted }) => {
+        const missing = new Set(answer[roomId]);
+        return [roomId, new Map([...wanted].filter(([userId]) => missing.has(userId)))] as const;
+      });
+      return new Map(taken);
+    };
+    let home = since?.home ?? own;
+    /** By the process that remembers the device; by this one where that cannot be asked. */
+    const atHome = async <T>(there: (number: number) => Promise<T>, here: () => T): Promise<T> => {
+      if (home === undefined || home === own) return here();
+      try {
+        return await there(home);
+      } catch (err) {
+        this.logger.debug('What a device has of lazy members is not known any more', { process: home, err });
+        home = own;
+        return here();
+      }
+    };
+    return {
+      get home() {
+        return home;
+      },
+      begin: async () => {
+        if (since === undefined) return this.#memory.forget(deviceKey);
+        if (!mayRemember && home !== own) return;
+        const came = { deviceKey, since: since.events, upTo: since.events, rooms: [] };
+        await atHome(
+          async (there) => void (await this.rpc.call(membersToSend, came, instanceOf(there))),
+          () => this.#memory.confirm(deviceKey, since.events),
+        );
+      },
+      take: async (rooms, upTo) => {
+        if (!mayRemember || rooms.length === 0) return new Map(rooms.map(({ roomId, wanted }) => [roomId, wanted]));
+        return atHome(
+          (there) => take(there, upTo, rooms),
+          () => this.#take(deviceKey, rooms, upTo),
+        );
+      },
+    };
+  }
+
+  #take(
+    deviceKey: string,
+    rooms: readonly WantedMembers[],
+    upTo: number,
+  ): ReadonlyMap<string, ReadonlyMap<string, string>> {
+    return new Map(
+      rooms.map(({ roomId, wanted, anew }) => [roomId, this.#memory.take(deviceKey, roomId, wanted, upTo, { anew })]),
+    );
+  }
+}
+
+/** What is remembered of a device, as one answer needs it. */
+export interface DeviceMembers {
+  /** Number of the process that remembers it, for the device's token; `undefined` where there is only one. */
+  readonly home: number | undefined;
+  /** The device begins anew, or comes back from where its last answer ended. Call it once, before anything is taken. */
+  begin(): Promise<void>;
+  /**
+   * Of the members that are wanted those whom the device does not have, by room.
+   * @param upTo position of the events where the answer ends that brings them
+   */
+  take(rooms: readonly WantedMembers[], upTo: number): Promise<ReadonlyMap<string, ReadonlyMap<string, string>>>;
+}
