@@ -150,16 +150,16 @@ function inventory() {
     (lib, [, task, role], text) => [task ?? nameOf(text), lib, role],
   );
   const caches = [
-    ...found(/new Cache(?:<[^(]*>)?\([\w.]+, '(\w+)', \{[^}]*?invalidation: '([\w ]+)'/g, (lib, [, cache, rule]) => [
-      cache,
-      lib,
-      rule,
-    ]),
+    ...found(
+      /new Cache(?:<[^(]*>)?\([\w.]+, '(\w+)', \{[^}]*?invalidation: '([\w ]+)'(?:,\s*elsewhere: '([\w ]+)')?/g,
+      (lib, [, cache, rule, elsewhere = '']) => [cache, lib, rule, elsewhere],
+    ),
     // Named by who extends the class that has it.
     ...found(/super\(config, '(\w+)', /g, (lib, [, cache], text) => [
       cache,
       lib,
       /invalidation: '([\w ]+)'/.exec(text)?.[1] ?? '?',
+      /elsewhere: '([\w ]+)'/.exec(text)?.[1] ?? '',
     ]),
   ].sort((a, b) => (a[0] < b[0] ? -1 : 1));
   const hooks = [
@@ -187,8 +187,9 @@ function inventory() {
     'Work that is done again and again, and who does it where there are several processes. `GET /_synapse/admin/v1/background_tasks` tells when each ran last.',
     lines(['task', 'lib', 'role'], tasks),
     '## Caches',
-    'Sized by `caches.*`, in the metrics `synapse_util_caches_*`. `never`: an entry stays true. `expires`: it is believed for a time. `on write`: who changes it drops it in this process; others would have to be told. `stream NAME`: it changes with that stream alone.',
-    lines(['cache', 'lib', 'its entries cease to be true'], caches),
+    'Sized by `caches.*`, in the metrics `synapse_util_caches_*`. `never`: an entry stays true. `expires`: it is believed for a time. `on write`: who changes it drops it. `stream NAME`: it changes with that stream alone, and is dropped when that moves. What is read while it changes is not kept.',
+    'In a process beside the one that writes such a cache is `told` (by its name, `Invalidations`, or with the stream; where something may have been missed it is dropped as a whole), or `checked` (an entry is compared with a position that every process knows), or `not kept` (nobody tells, so it stays empty there).',
+    lines(['cache', 'lib', 'its entries cease to be true', 'beside the process that writes'], caches),
     '## Hooks',
     'Where higher libs attach to what lower ones do.',
     lines(['hook', 'lib', 'event'], hooks),

@@ -35,6 +35,7 @@ import {
 } from '@rookery/http';
 import { guardProcess, type ModuleEntry, moduleEntriesOf, ModuleHost } from '@rookery/module-host';
 import {
+  beginCaches,
   BackgroundTasks,
   CacheTuner,
   Clock,
@@ -166,6 +167,7 @@ export class Homeserver {
     const metrics = new Metrics(config.serverName);
     const { place } = overrides;
     const lifecycle = new Lifecycle(clock, logger, isBesideWriter(place));
+    beginCaches(config, isBesideWriter(place));
     // Numbers of every call cost something: they are kept where somebody can read them.
     const shown = config.get('enable_metrics') ? { metrics } : {};
     const modules = new ModuleHost({ clock, logger, ...shown, configDir: config.configDir });

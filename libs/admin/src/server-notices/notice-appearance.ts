@@ -21,7 +21,11 @@ export class NoticeAppearance {
     private readonly state: RoomStateReader,
     private readonly persister: EventPersister,
   ) {
-    this.#rooms = new Cache(config, 'notice_rooms', { invalidation: 'on write', max: 2 * maxRemembered });
+    this.#rooms = new Cache(config, 'notice_rooms', {
+      invalidation: 'on write',
+      elsewhere: 'not kept',
+      max: 2 * maxRemembered,
+    });
   }
 
   /** Gives the sender its profile; rooms that exist hear of it with their next notice. */

@@ -51,7 +51,11 @@ export class OneTimeKeyService {
     private readonly invalidations: Invalidations,
     streams: Streams,
   ) {
-    this.#counts = new Cache(config, 'one_time_key_counts', { invalidation: 'stream to_device', max: 2 * maxCounted });
+    this.#counts = new Cache(config, 'one_time_key_counts', {
+      invalidation: 'stream to_device',
+      elsewhere: 'told',
+      max: 2 * maxCounted,
+    });
     this.#stream = streams.of(toDeviceStream);
     this.#changes = this.#stream.changes('counts');
     invalidations.on('one_time_key_counts', {

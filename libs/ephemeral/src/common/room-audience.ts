@@ -22,7 +22,11 @@ export class RoomAudience {
     hooks: RoomHooks,
     config: Config,
   ) {
-    this.#rooms = new Cache(config, 'local_members', { invalidation: 'stream events', max: 2 * maxKept });
+    this.#rooms = new Cache(config, 'local_members', {
+      invalidation: 'stream events',
+      elsewhere: 'told',
+      max: 2 * maxKept,
+    });
     hooks.subscribe({
       afterCommit: ({ roomId, events, moves, room, backfilled }) => {
         if (backfilled) return;

@@ -60,7 +60,7 @@ export class Destinations {
     private readonly ids: Ids,
     private readonly logger: Logger,
   ) {
-    this.#known = new Cache(config, 'destinations', { invalidation: 'on write', max: 20_000 });
+    this.#known = new Cache(config, 'destinations', { invalidation: 'expires', max: 20_000 });
     this.#probed = new Cache(config, 'destinations_probed', { invalidation: 'expires', max: 20_000 });
   }
 

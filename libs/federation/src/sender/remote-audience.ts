@@ -42,8 +42,13 @@ export class RemoteAudience implements OnModuleInit {
   ) {
     const sizeOf = (entry: Audience | Promise<Audience>): number =>
       entry instanceof Promise ? 1 : entry.servers.length + 1;
-    this.#rooms = new Cache(config, 'federation_audiences', { invalidation: 'stream events', max: maxServers, sizeOf });
-    this.#acls = new Cache(config, 'federation_server_acls', { invalidation: 'stream events', max: 2_000 });
+    this.#rooms = new Cache(config, 'federation_audiences', {
+      invalidation: 'stream events',
+      elsewhere: 'not kept',
+      max: maxServers,
+      sizeOf,
+    });
+    this.#acls = new Cache(config, 'federation_server_acls', { invalidation: 'never', max: 2_000 });
   }
 
   /** Whether any other server may be in any room; `false` is certain, and saves the look-ups. */

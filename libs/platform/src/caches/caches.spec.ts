@@ -1,6 +1,6 @@
-import { setTimeout as pause } from 'node:timers/promises';
 import { FakeClock } from '@rookery/testing';
-import { Cache, cacheBytes, cacheReports, CacheTuner, Config, SilentLogger } from '../index.js';
+import { beginCaches, Cache, cacheBytes, cacheReports, CacheTuner, Config, SilentLogger } from '../index.js';
+import { tickCaches } from './caches.js';
 
 const config = (caches: object): Config => Config.fromObject({ server_name: 'a.test', caches });
 
@@ -62,20 +62,100 @@ describe('Cache', () => {
     expect(cache.size).toBe(5);
   });
 
-  it('forgets what nobody asks for, unless told otherwise', async () => {
-    const forgetful = new Cache<string, string>(config({ cache_entry_ttl: 20 }), 'events', {
-      invalidation: 'never',
-      max: 100,
-    });
-    const keeping = new Cache<string, string>(config({ cache_entry_ttl: 20, expire_caches: false }), 'events', {
-      invalidation: 'never',
-      max: 100,
-    });
-    forgetful.set('a', 'b');
-    keeping.set('a', 'b');
-    await pause(1_300);
-    expect(forgetful.get('a')).toBeUndefined();
-    expect(keeping.get('a')).toBe('b');
+  it('forgets what nobody asks for, unless told otherwise', () => {
+    const { now } = performance;
+    try {
+      let ms = 10_000_000;
+      performance.now = () => ms;
+      tickCaches();
+      const make = (caches: object) =>
+        new Cache<string, string>(config(caches), 'events', { invalidation: 'never', max: 100 });
+      const forgetful = make({ cache_entry_ttl: 60_000 });
+      const keeping = make({ cache_entry_ttl: 60_000, expire_caches: false });
+      for (const cache of [forgetful, keeping]) cache.set('a', 'b').set('used', 'b');
+      ms += 59_000;
+      tickCaches();
+      expect([forgetful.size, forgetful.get('used')]).toEqual([2, 'b']);
+      ms += 1_000;
+      tickCaches();
+      expect([forgetful.has('a'), forgetful.get('used')]).toEqual([false, 'b']);
+      expect(keeping.get('a')).toBe('b');
+    } finally {
+      performance.now = now;
+      tickCaches();
+    }
+  });
+
+  it('keeps nothing beside the process that writes where nobody would tell it of changes', () => {
+    const settings = config({});
+    const kept = (): boolean[] =>
+      (['told', 'checked', 'not kept'] as const).map((elsewhere) => {
+        const cache = new Cache<string, string>(settings, elsewhere, { invalidation: 'on write', elsewhere, max: 10 });
+        return cache.set('a', 'b').has('a');
+      });
+    expect(kept()).toEqual([true, true, true]);
+    beginCaches(settings, true);
+    expect(cacheReports(settings)).toEqual([]);
+    expect(kept()).toEqual([true, true, false]);
+    expect(cacheReports(settings)).toHaveLength(3);
+  });
+});
+
+describe('reading through a cache', () => {
+  const empty = (): Cache<string, string> =>
+    new Cache<string, string>(config({}), 'texts', { invalidation: 'on write', elsewhere: 'told', max: 100 });
+
+  it('reads what is missing once', async () => {
+    const cache = empty();
+    const asked: string[][] = [];
+    const read = (keys: string[]): Promise<Map<string, string>> =>
+      cache.fetchMany(keys, (missing) => {
+        asked.push(missing);
+        return Promise.resolve(new Map(missing.filter((key) => key !== 'none').map((key) => [key, `${key}!`])));
+      });
+    expect(await read(['a', 'none'])).toEqual(new Map([['a', 'a!']]));
+    expect(await read(['b', 'a'])).toEqual(new Map([['a', 'a!']]).set('b', 'b!'));
+    await read(['a', 'b']);
+    expect(asked).toEqual([['a', 'none'], ['b']]);
+    expect(await cache.fetch('a', () => Promise.reject(new Error('asked')))).toBe('a!');
+    expect(await cache.fetch('c', () => Promise.resolve(undefined))).toBeUndefined();
+    expect(cache.has('c')).toBe(false);
+  });
+
+  it('does not keep what changed while it was read', async () => {
+    const changes: [string, (cache: Cache<string, string>) => void][] = [
+      ['dropped', (cache) => cache.delete('a')],
+      ['cleared', (cache) => cache.forgetAll()],
+      ['dropped by a test', (cache) => cache.deleteIf(() => false)],
+    ];
+    for (const [how, change] of changes) {
+      const cache = empty();
+      const { promise, resolve } = Promise.withResolvers<string>();
+      const reading = cache.fetch('a', () => promise);
+      change(cache);
+      resolve('old');
+      expect(await reading).toBe('old');
+      expect([how, cache.has('a')]).toEqual([how, false]);
+    }
+  });
+
+  it('keeps what was set meanwhile, and what others changed', async () => {
+    const cache = empty();
+    const { promise, resolve } = Promise.withResolvers<Map<string, string>>();
+    const reading = cache.fetchMany(['a', 'b'], () => promise);
+    cache.set('a', 'new').delete('c');
+    resolve(new Map([['a', 'old']]).set('b', 'read'));
+    await reading;
+    expect([cache.get('a'), cache.get('b')]).toEqual(['new', 'read']);
+    expect(await cache.fetch('c', () => Promise.resolve('kept'))).toBe('kept');
+    expect(cache.get('c')).toBe('kept');
+  });
+
+  it('is no worse when reading fails', async () => {
+    const cache = empty();
+    await expect(cache.fetch('a', () => Promise.reject(new Error('broken')))).rejects.toThrow('broken');
+    expect(await cache.fetch('a', () => Promise.resolve('b'))).toBe('b');
+    expect(cache.get('a')).toBe('b');
   });
 });
 
@@ -98,12 +178,14 @@ describe('the memory of caches', () => {
   it('goes down when there is too much, by what nobody has used for long', async () => {
     const { now } = performance;
     let ms = 10_000_000;
-    performance.now = () => (ms += 0.001);
+    performance.now = () => ms;
+    tickCaches();
     const clock = new FakeClock();
     const settings = config({ global_factor: 1, expire_caches: false, cache_autotuning: tuned });
     const cache = new Cache<number, string>(settings, 'texts', { invalidation: 'never', max: 1_000 });
     for (let n = 0; n < 20; n++) cache.set(n, 'x'.repeat(10_000));
     ms += 120_000;
+    tickCaches();
     for (let n = 0; n < 5; n++) cache.get(n);
     let live: number | undefined = 990_000;
     const measure = () => ({ take: () => live, stop: () => {} });
@@ -124,5 +206,6 @@ describe('the memory of caches', () => {
     tuner.stop();
     expect(clock.pendingTimers).toBe(0);
     performance.now = now;
+    tickCaches();
   });
 });

@@ -1,26 +1,42 @@
 import { LRUCache } from 'lru-cache';
 import type { Config } from '../config/config.js';
 import { roughBytes } from './memory.js';
+import { ReadGuard } from './read-guard.js';
 
 /**
- * When what an entry says ceases to be true, and what becomes of it then.
- * - `never`: it stays true.
- * - `expires`: it is believed for a time, however often it changes meanwhile.
- * - `on write`: whoever changes it drops it after the commit; other processes have to be told.
- * - `stream NAME`: it changes with that stream alone, whose announcements reach all processes.
+ * What becomes of entries that cease to be true.
+ * - `never`: they stay true.
+ * - `expires`: they are believed for a time, however often it changes meanwhile.
+ * - `on write`: whoever changes it drops them after the commit.
+ * - `stream NAME`: they change with that stream alone, and are dropped when it moves.
  */
-export type Invalidation = 'never' | 'expires' | 'on write' | `stream ${string}`;
+export type Invalidation = 'never' | 'expires' | ChangedBy;
+type ChangedBy = 'on write' | `stream ${string}`;
 
-/** How much a cache may hold, before the operator's factor (0.5 unless set), and how long what it holds is true. */
-export interface CacheBounds<K, V> {
-  readonly invalidation: Invalidation;
+/**
+ * What a process beside the one that writes does with a cache whose entries cease to be true.
+ * - `told`: it is told, by the name of the cache or with the stream, and drops everything where it may have missed something.
+ * - `checked`: whoever uses an entry compares it with what every process knows, and reads anew where it differs.
+ * - `not kept`: nobody tells it, so it keeps nothing.
+ */
+export type Elsewhere = 'told' | 'checked' | 'not kept';
+
+/** How much a cache may hold, before the operator's factor (0.5 unless set). */
+interface CacheLimits<K, V> {
   /** In whatever unit `sizeOf` measures: bytes, or entries where it is absent. A function is asked again after a reload. */
   readonly max: number | (() => number);
   /** Size of an entry; at least 1. One unless told. */
   readonly sizeOf?: (value: V, key: K) => number;
-  /** Told of each entry that goes, for whatever reason. */
+  /** Told of each entry that goes, for whatever reason, or is replaced. */
   readonly onGone?: (value: V, key: K) => void;
 }
+
+/** How much a cache may hold, and how long what it holds is true, here and in other processes. */
+export type CacheBounds<K, V> = CacheLimits<K, V> &
+  (
+    | { readonly invalidation: 'never' | 'expires'; readonly elsewhere?: undefined }
+    | { readonly invalidation: ChangedBy; readonly elsewhere: Elsewhere }
+  );
 
 /** What a cache has done since the start, and how full it is. */
 export interface CacheReport {
@@ -38,13 +54,31 @@ export interface CacheReport {
 type Something = NonNullable<unknown>;
 type AnyCache = Cache<Something, Something>;
 
-/** As long as the settings of a server, so are its caches. */
-const ofServers = new WeakMap<Config, AnyCache[]>();
+interface CachesOfServer {
+  readonly caches: AnyCache[];
+  readonly isBesideWriter: boolean;
+}
+
+const ofServers = new WeakMap<Config, CachesOfServer>();
+
+function cachesOf(config: Config): CachesOfServer {
+  let known = ofServers.get(config);
+  if (known === undefined) ofServers.set(config, (known = { caches: [], isBesideWriter: false }));
+  return known;
+}
+
+/**
+ * A server with these settings begins: caches that are made from now on are its own, those of one that had them before are not.
+ * @param isBesideWriter it is a process beside the one that writes
+ */
+export function beginCaches(config: Config, isBesideWriter: boolean): void {
+  ofServers.set(config, { caches: [], isBesideWriter });
+}
 
 /** The caches of the server with these settings; those of one name together. */
 export function cacheReports(config: Config): CacheReport[] {
   const byName = new Map<string, CacheReport>();
-  for (const cache of ofServers.get(config) ?? []) {
+  for (const cache of cachesOf(config).caches) {
     const one = cache.report();
     const known = byName.get(one.name);
     byName.set(one.name, known ? together(known, one) : one);
@@ -55,7 +89,7 @@ export function cacheReports(config: Config): CacheReport[] {
 /** About how much memory the caches of the server with these settings hold, bytes by name; estimated from some of their entries. */
 export function cacheBytes(config: Config): Map<string, number> {
   const byName = new Map<string, number>();
-  for (const cache of ofServers.get(config) ?? []) {
+  for (const cache of cachesOf(config).caches) {
     const { name } = cache.report();
     byName.set(name, (byName.get(name) ?? 0) + Math.round(cache.size * cache.bytesPerEntry()));
   }
@@ -67,7 +101,7 @@ export function cacheBytes(config: Config): Map<string, number> {
  * @param idleMs what was used since is kept
  */
 export function shedCaches(config: Config, bytes: number, idleMs: number): { entries: number; bytes: number } {
-  const caches = (ofServers.get(config) ?? []).map((cache) => ({ cache, perEntry: cache.bytesPerEntry() }));
+  const caches = cachesOf(config).caches.map((cache) => ({ cache, perEntry: cache.bytesPerEntry() }));
   const held = caches.reduce((sum, { cache, perEntry }) => sum + cache.size * perEntry, 0);
   const share = held === 0 ? 0 : Math.min(1, bytes / held);
   const shed = { entries: 0, bytes: 0 };
@@ -89,54 +123,74 @@ const together = (a: CacheReport, b: CacheReport): CacheReport => ({
   evicted: a.evicted + b.evicted,
 });
 
-/** Longer than a server runs. */
-const foreverMs = 1_000 * 86_400_000;
 /** Entries looked at to estimate the memory of a cache. */
 const sampled = 50;
-const sweepMs = 60_000;
-const swept = new Set<WeakRef<Cache<Something, Something>>>();
-let sweeping: NodeJS.Timeout | undefined;
+/** So many expired entries of a cache are dropped at a time. */
+const maxSweptAtOnce = 5_000;
+const tickMs = 1_000;
+const swept = new Set<WeakRef<AnyCache>>();
+let ticking: NodeJS.Timeout | undefined;
+
+// When an entry was used is known to the second: that costs a look-up nothing.
+let nowS = secondsNow();
+
+function secondsNow(): number {
+  return Math.floor(performance.now() / 1_000);
+}
+
+interface Held<V> {
+  readonly value: V;
+  usedS: number;
+}
+
+/** What is being read and kept where nobody changed it meanwhile. */
+export interface CacheReading<K, V> {
+  /** Keeps what was read, unless the key was dropped or set since the reading began. @param size as for {@link Cache.set} */
+  keep(key: K, value: V, size?: number): void;
+  /** Has to be called, whatever became of it. */
+  end(): void;
+}
 
 /**
  * A cache whose size and lifetime the operator sets: `max` times `caches.per_cache_factors[name]`, which is
  * `caches.global_factor` where it is not given; with `caches.expire_caches`, what nobody asked for during
  * `caches.cache_entry_ttl` goes. Memory is taken as the cache fills, not before. What was used longest ago goes first, and
  * any entry may vanish at any time: for what can be read again.
+ *
+ * Who reads what is not there uses {@link fetch} or {@link fetchMany}: what somebody drops while it is being read is not kept.
  */
 export class Cache<K extends Something, V extends Something> {
-  #entries: LRUCache<K, V>;
-  readonly #name: string;
+  readonly name: string;
+  #entries: LRUCache<K, Held<V>>;
+  readonly #guard = new ReadGuard<K>();
   readonly #invalidation: Invalidation;
-  /** How long an entry stays without being used, milliseconds; undefined where nobody notes when it was. */
-  readonly #ttl: number | undefined;
-  #lookups = 0;
+  /** Nobody would tell this process what ceases to be true. */
+  readonly #isKept: boolean;
+  /** How long an entry stays without being used, milliseconds. */
+  #idleMs = Infinity;
+  #misses = 0;
   #hits = 0;
   #evicted = 0;
 
   /** @param name snake_case; the name in the settings */
   constructor(config: Config, name: string, bounds: CacheBounds<K, V>) {
-    this.#name = name;
+    this.name = name;
     this.#invalidation = bounds.invalidation;
-    const ofServer = ofServers.get(config);
-    if (ofServer) ofServer.push(this as unknown as AnyCache);
-    else ofServers.set(config, [this as unknown as AnyCache]);
-    const isTuned = config.get('caches.cache_autotuning.max_cache_memory_usage') !== undefined;
-    const untilGone = config.get('caches.expire_caches') ? config.get('caches.cache_entry_ttl') : 0;
-    // Where memory is watched, it matters when an entry was used.
-    const ttl = untilGone > 0 ? untilGone : isTuned ? foreverMs : 0;
-    this.#ttl = ttl > 0 ? ttl : undefined;
-    const make = (): LRUCache<K, V> => {
+    const ofServer = cachesOf(config);
+    ofServer.caches.push(this as unknown as AnyCache);
+    this.#isKept = bounds.elsewhere !== 'not kept' || !ofServer.isBesideWriter;
+    const make = (): LRUCache<K, Held<V>> => {
+      this.#idleMs = config.get('caches.expire_caches') ? config.get('caches.cache_entry_ttl') || Infinity : Infinity;
       const factor = config.get('caches.per_cache_factors')[name] ?? config.get('caches.global_factor');
       const max = typeof bounds.max === 'number' ? bounds.max : bounds.max();
-      return new LRUCache<K, V>({
+      return new LRUCache<K, Held<V>>({
         // Bounded by size even where all sizes are one: a bound on the number would allocate for all of them at once.
         maxSize: Math.max(1, Math.floor(max * factor)),
-        sizeCalculation: bounds.sizeOf ?? (() => 1),
-        dispose: (value, key, reason) => {
+        sizeCalculation: ({ value }, key) => bounds.sizeOf?.(value, key) ?? 1,
+        dispose: ({ value }, key, reason) => {
           if (reason === 'evict') this.#evicted += bounds.sizeOf?.(value, key) ?? 1;
           bounds.onGone?.(value, key);
         },
-        ...(ttl > 0 && { ttl, updateAgeOnGet: true, ttlResolution: 1_000 }),
       });
     };
     this.#entries = make();
@@ -146,7 +200,8 @@ export class Cache<K extends Something, V extends Something> {
       this.#entries = make();
       this.#entries.load(before);
     });
-    if (ttl > 0) sweep(this as unknown as Cache<Something, Something>);
+    swept.add(new WeakRef(this as unknown as AnyCache));
+    ticking ??= setInterval(tickCaches, tickMs).unref();
   }
 
   /** How many entries there are. */
@@ -155,40 +210,117 @@ export class Cache<K extends Something, V extends Something> {
   }
 
   get(key: K): V | undefined {
-    const found = this.#entries.get(key);
-    this.#lookups++;
-    if (found !== undefined) this.#hits++;
-    return found;
+    const held = this.#entries.get(key);
+    if (held === undefined) {
+      this.#misses++;
+      return undefined;
+    }
+    this.#hits++;
+    held.usedS = nowS;
+    return held.value;
   }
 
   /** {@link get} that does not count as use. */
   peek(key: K): V | undefined {
-    return this.#entries.peek(key);
+    return this.#entries.peek(key)?.value;
   }
 
-  /** @param size instead of what `sizeOf` says. What is larger than the whole cache is not kept. */
-  set(key: K, value: V, size?: number): void {
-    this.#entries.set(key, value, size === undefined ? {} : { size });
+  /** Whether there is an entry; does not count as use. */
+  has(key: K): boolean {
+    return this.#entries.has(key);
+  }
+
+  /**
+   * Keeps what is known to be so now; what somebody reads of the key meanwhile is older.
+   * @param size instead of what `sizeOf` says. What is larger than the whole cache is not kept.
+   */
+  set(key: K, value: V, size?: number): this {
+    this.#guard.changed(key);
+    this.#keep(key, value, size);
+    return this;
   }
 
   delete(key: K): void {
+    this.#guard.changed(key);
     this.#entries.delete(key);
+  }
+
+  /** {@link delete} for several. */
+  forget(keys: Iterable<K>): void {
+    for (const key of keys) this.delete(key);
   }
 
   /** Drops the entries that a test picks; looks at all of them. */
   deleteIf(isDoomed: (value: V, key: K) => boolean): void {
-    for (const [key, value] of [...this.#entries.entries()]) if (isDoomed(value, key)) this.#entries.delete(key);
+    this.#guard.changedAll();
+    for (const [key, { value }] of [...this.#entries.entries()]) if (isDoomed(value, key)) this.#entries.delete(key);
   }
 
   clear(): void {
+    this.#guard.changedAll();
     this.#entries.clear();
+  }
+
+  /** {@link clear}, for whoever tells of changes that may have been missed. */
+  forgetAll(): void {
+    this.clear();
+  }
+
+  /** What is kept of a key, else what `load` reads, which is kept unless the key changes meanwhile. @throws what `load` throws */
+  async fetch<T extends V | undefined>(key: K, load: () => Promise<T>): Promise<V | T> {
+    const known = this.get(key);
+    if (known !== undefined) return known;
+    const reading = this.begin();
+    try {
+      const value = await load();
+      if (value !== undefined) reading.keep(key, value);
+      return value;
+    } finally {
+      reading.end();
+    }
+  }
+
+  /**
+   * {@link fetch} for many keys: `load` is asked once for all that are not kept, and not at all where there are none. What it
+   * does not find is absent.
+   */
+  async fetchMany(keys: Iterable<K>, load: (missing: K[]) => Promise<ReadonlyMap<K, V>>): Promise<Map<K, V>> {
+    const found = new Map<K, V>();
+    const missing: K[] = [];
+    for (const key of keys) {
+      const known = this.get(key);
+      if (known === undefined) missing.push(key);
+      else found.set(key, known);
+    }
+    if (missing.length === 0) return found;
+    const reading = this.begin();
+    try {
+      for (const [key, value] of await load(missing)) {
+        found.set(key, value);
+        reading.keep(key, value);
+      }
+      return found;
+    } finally {
+      reading.end();
+    }
+  }
+
+  /** For who reads in another way than {@link fetch}: begin before the first query. */
+  begin(): CacheReading<K, V> {
+    const reading = this.#guard.begin();
+    return {
+      keep: (key, value, size) => {
+        if (reading.isCurrent(key)) this.#keep(key, value, size);
+      },
+      end: () => reading.end(),
+    };
   }
 
   /** About how much memory an entry holds, bytes: the mean of some of those that were used last. */
   bytesPerEntry(): number {
     let count = 0;
     let bytes = 0;
-    for (const [key, value] of this.#entries.entries()) {
+    for (const [key, { value }] of this.#entries.entries()) {
       bytes += roughBytes(key) + roughBytes(value);
       if ((count += 1) === sampled) break;
     }
@@ -201,8 +333,8 @@ export class Cache<K extends Something, V extends Something> {
     const doomed: K[] = [];
     for (const key of this.#entries.rkeys()) {
       if (doomed.length === count) break;
-      const age = this.#ttl === undefined ? 0 : this.#ttl - this.#entries.getRemainingTTL(key);
-      if (age < idleMs) break;
+      const { usedS = nowS } = this.#entries.peek(key) ?? {};
+      if ((nowS - usedS) * 1_000 < idleMs) break;
       doomed.push(key);
     }
     for (const key of doomed) this.#entries.delete(key);
@@ -212,30 +344,35 @@ export class Cache<K extends Something, V extends Something> {
   /** What it has done so far. */
   report(): CacheReport {
     return {
-      name: this.#name,
+      name: this.name,
       invalidation: this.#invalidation,
       size: this.#entries.calculatedSize,
       maxSize: this.#entries.maxSize,
-      lookups: this.#lookups,
+      lookups: this.#hits + this.#misses,
       hits: this.#hits,
       evicted: this.#evicted,
     };
   }
 
-  /** Drops what has expired; done from time to time by itself. */
+  /** Drops what nobody asked for in a while; done from time to time by itself. */
   sweep(): void {
-    this.#entries.purgeStale();
+    if (this.#idleMs < Infinity) this.dropIdle(maxSweptAtOnce, this.#idleMs);
+  }
+
+  #keep(key: K, value: V, size: number | undefined): void {
+    if (!this.#isKept) return;
+    const held: Held<V> = { value, usedS: nowS };
+    if (size === undefined) this.#entries.set(key, held);
+    else this.#entries.set(key, held, { size });
   }
 }
 
-/** Expired entries that nobody asks for would stay otherwise. */
-function sweep(cache: Cache<Something, Something>): void {
-  swept.add(new WeakRef(cache));
-  sweeping ??= setInterval(() => {
-    for (const reference of swept) {
-      const living = reference.deref();
-      if (living === undefined) swept.delete(reference);
-      else living.sweep();
-    }
-  }, sweepMs).unref();
+/** Looks at the time, and drops what has expired: entries that nobody asks for would stay otherwise. */
+export function tickCaches(): void {
+  nowS = secondsNow();
+  for (const reference of swept) {
+    const living = reference.deref();
+    if (living === undefined) swept.delete(reference);
+    else living.sweep();
+  }
 }

@@ -18,7 +18,7 @@ export class IgnoredSenders implements OnModuleInit {
     config: Config,
   ) {
     this.#ignorers = new Cache(config, 'ignorers', {
-      ...{ invalidation: 'stream account_data', max: 1_000_000 },
+      ...{ invalidation: 'stream account_data', elsewhere: 'not kept', max: 1_000_000 },
       sizeOf: (set) => 1 + set.size,
     });
   }

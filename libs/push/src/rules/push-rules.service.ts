@@ -97,7 +97,7 @@ export class PushRulesService implements OnModuleInit {
     streams: Streams,
   ) {
     this.#compiled = new Cache(config, 'push_rules', {
-      ...{ invalidation: 'stream push_rules', max: 2 * maxBytes },
+      ...{ invalidation: 'stream push_rules', elsewhere: 'told', max: 2 * maxBytes },
       sizeOf: (entry) => entry.sizeBytes,
     });
     this.#unnamed = new Cache(config, 'push_rules_without_names', {

@@ -20,10 +20,11 @@ export class HiddenSenders implements OnModuleInit {
   ) {
     this.#ignored = new Cache(config, 'ignored_users', {
       invalidation: 'stream account_data',
+      elsewhere: 'told',
       max: 40_000,
       sizeOf: (users) => users.size + 1,
     });
-    this.#erased = new Cache(config, 'erased_users', { invalidation: 'on write', max: 100_000 });
+    this.#erased = new Cache(config, 'erased_users', { invalidation: 'on write', elsewhere: 'told', max: 100_000 });
     invalidations.on('ignored_users', {
       forget: (userIds) => this.#forget(() => userIds.forEach((userId) => this.#ignored.delete(userId))),
       forgetAll: () => this.#forget(() => this.#ignored.clear()),

@@ -25,6 +25,7 @@ export class RoomSnapshots {
   ) {
     this.#cache = new Cache(config, 'room_snapshots', {
       invalidation: 'on write',
+      elsewhere: 'not kept',
       max: cacheBytes,
       sizeOf: (snapshot) => snapshot.sizeBytes,
     });

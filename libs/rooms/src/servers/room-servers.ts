@@ -26,10 +26,11 @@ export class RoomServers implements OnModuleInit {
   ) {
     this.#servers = new Cache(config, 'room_servers', {
       invalidation: 'stream events',
+      elsewhere: 'not kept',
       max: maxServers,
       sizeOf: (servers) => servers.size + 1,
     });
-    this.#acls = new Cache(config, 'room_server_acls', { invalidation: 'stream events', max: 2_000 });
+    this.#acls = new Cache(config, 'room_server_acls', { invalidation: 'never', max: 2_000 });
   }
 
   onModuleInit(): void {

@@ -90,7 +90,12 @@ export class EventStore {
     });
     const max = (): number => config.get('event_cache_size') * bytesPerEvent;
     this.#withRemovals = config.get('experimental_features.msc4293_enabled');
-    this.#cache = new Cache(config, 'get_event', { invalidation: 'on write', max, sizeOf: (entry) => entry.sizeBytes });
+    this.#cache = new Cache(config, 'get_event', {
+      invalidation: 'on write',
+      elsewhere: 'told',
+      max,
+      sizeOf: (entry) => entry.sizeBytes,
+    });
   }
 
   /** The events that exist, by id; in two queries for those that are not cached. */

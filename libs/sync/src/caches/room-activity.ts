@@ -32,7 +32,11 @@ export class RoomActivity {
     const events = streams.of(eventsStream);
     this.#rooms = events.changes('room');
     this.#members = events.changes('member');
-    this.#lists = new Cache(config, 'rooms_of_users', { invalidation: 'stream events', max: maxBytes });
+    this.#lists = new Cache(config, 'rooms_of_users', {
+      invalidation: 'stream events',
+      elsewhere: 'told',
+      max: maxBytes,
+    });
     hooks.subscribe({
       afterCommit: (batch) => {
         for (const { event, streamOrdering } of batch.events) {

@@ -38,8 +38,12 @@ export class RoomFactsCache {
     hooks: RoomHooks,
     config: Config,
   ) {
-    this.#facts = new Cache(config, 'room_facts', { invalidation: 'stream events', max: maxRooms });
-    this.#children = new Cache(config, 'space_children', { invalidation: 'stream events', max: maxSpaceChildren });
+    this.#facts = new Cache(config, 'room_facts', { invalidation: 'stream events', elsewhere: 'told', max: maxRooms });
+    this.#children = new Cache(config, 'space_children', {
+      invalidation: 'stream events',
+      elsewhere: 'told',
+      max: maxSpaceChildren,
+    });
     hooks.subscribe({
       afterCommit: ({ roomId, events: stored }) => {
         if (this.#reading > 0) this.#touched.add(roomId);

@@ -82,7 +82,7 @@ export class SlidingConnections implements OnModuleInit {
     config: Config,
   ) {
     this.#cache = new Cache(config, 'sliding_sync_connections', {
-      ...{ invalidation: 'on write', max: 2 * maxCachedRooms },
+      ...{ invalidation: 'on write', elsewhere: 'checked', max: 2 * maxCachedRooms },
       sizeOf: ({ latest }) => latest.rooms.size + 10,
     });
     hooks.devicesDeleted.subscribe({

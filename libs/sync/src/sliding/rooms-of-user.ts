@@ -51,7 +51,11 @@ export class RoomsOfUser {
     private readonly permissions: InvitePermissions,
     config: Config,
   ) {
-    this.#marks = new Cache(config, 'room_marks', { invalidation: 'stream account_data', max: 2 * maxUsers });
+    this.#marks = new Cache(config, 'room_marks', {
+      invalidation: 'stream account_data',
+      elsewhere: 'checked',
+      max: 2 * maxUsers,
+    });
     this.#excluded = new Set(config.get('exclude_rooms_from_sync'));
   }
 

@@ -32,7 +32,11 @@ export class ExperimentalFeatures {
       forget: (userIds) => userIds.forEach((userId) => this.#known.delete(userId)),
       forgetAll: () => this.#known.clear(),
     });
-    this.#known = new Cache(config, 'experimental_features', { invalidation: 'on write', max: 10_000 });
+    this.#known = new Cache(config, 'experimental_features', {
+      invalidation: 'on write',
+      elsewhere: 'told',
+      max: 10_000,
+    });
   }
 
   /** Whether a feature holds for a user: as an administrator has said, else as the settings say. */

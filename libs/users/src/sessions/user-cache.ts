@@ -27,7 +27,7 @@ export class UserCache<Value extends object> {
     private readonly usersOf: (value: Value) => readonly string[],
   ) {
     this.#entries = new Cache(config, name, {
-      ...{ invalidation: 'on write', max: 2 * maxEntries },
+      ...{ invalidation: 'on write', elsewhere: 'told', max: 2 * maxEntries },
       onGone: (entry, key) => this.#unlink(entry.value, key),
     });
   }
