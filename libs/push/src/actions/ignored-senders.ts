@@ -10,7 +10,6 @@ const none: ReadonlySet<string> = new Set();
 @Injectable()
 export class IgnoredSenders implements OnModuleInit {
   readonly #ignorers: Cache<string, ReadonlySet<string>>;
-  #generation = 0;
 
   constructor(
     private readonly database: Database,
@@ -27,11 +26,7 @@ export class IgnoredSenders implements OnModuleInit {
     this.userHooks.accountDataChanged.subscribe({
       inTransaction: async (tx, { type }) => {
         if (type !== 'm.ignored_user_list') return;
-        this.#generation++;
-        tx.unlessRolledBack(() => {
-          this.#generation++;
-          this.#ignorers.clear();
-        });
+        tx.unlessRolledBack(() => this.#ignorers.clear());
       },
     });
   }
@@ -41,12 +36,10 @@ export class IgnoredSenders implements OnModuleInit {
     return this.#ignorers.get(sender) ?? this.#load(sender);
   }
 
-  async #load(sender: string): Promise<ReadonlySet<string>> {
-    const before = this.#generation;
-    const found = await allIgnorersOf(this.database, sender);
-    const ignorers = found.length === 0 ? none : new Set(found);
-    // A list that changed meanwhile may or may not be in what was read.
-    if (this.#generation === before) this.#ignorers.set(sender, ignorers);
-    return ignorers;
+  #load(sender: string): Promise<ReadonlySet<string>> {
+    return this.#ignorers.fetch(sender, async () => {
+      const found = await allIgnorersOf(this.database, sender);
+      return found.length === 0 ? none : new Set(found);
+    });
   }
 }

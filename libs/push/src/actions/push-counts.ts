@@ -1,10 +1,9 @@
 import { Injectable } from '@nestjs/common';
 import { Database, type Tx } from '@rookery/database';
 import { domainOf } from '@rookery/matrix-types';
-import { Config } from '@rookery/platform';
+import { Cache, Config, ReadGuard } from '@rookery/platform';
 import { Invalidations } from '@rookery/replication';
 import { RoomHooks } from '@rookery/rooms';
-import { LRUCache } from 'lru-cache';
 import { selectGroupsOf } from '../rules/rule-groups.query.js';
 import type { EventPush } from './event-push.js';
 import { OwnReads } from './own-reads.js';
@@ -49,10 +48,6 @@ interface KnownUser {
   readonly own: Entry;
 }
 
-interface Load {
-  dirty: boolean;
-}
-
 const maxEntries = 200_000;
 /** A room with more threads, or groups, than this in memory is read anew. */
 const maxShared = 256;
@@ -66,15 +61,9 @@ const keyOf = (roomId: string, userId: string): string => `${roomId}\n${userId}`
 @Injectable()
 export class PushCounts {
   readonly #rooms = new Map<string, KnownRoom>();
-  readonly #entries = new LRUCache<string, { readonly roomId: string; readonly userId: string }>({
-    // Bounded by size, not by number: that would take the memory for all of them at once.
-    maxSize: maxEntries,
-    sizeCalculation: () => 1,
-    dispose: ({ roomId, userId }) => this.#unlink(roomId, userId),
-  });
-  readonly #loads = new Map<string, Set<Load>>();
-  /** Transactions under way, by the rooms whose counts they change. */
-  readonly #writing = new Map<string, number>();
+  readonly #entries: Cache<string, { readonly roomId: string; readonly userId: string }>;
+  /** By room. */
+  readonly #guard = new ReadGuard<string>();
 
   constructor(
     private readonly database: Database,
@@ -83,6 +72,10 @@ export class PushCounts {
     private readonly invalidations: Invalidations,
     hooks: RoomHooks,
   ) {
+    this.#entries = new Cache(config, 'push_counts', {
+      ...{ invalidation: 'on write', elsewhere: 'told', max: 2 * maxEntries },
+      onGone: ({ roomId, userId }) => this.#unlink(roomId, userId),
+    });
     invalidations.on('push_counts', {
       forget: ([roomId = '', userId]) => this.#forgetElsewhere(roomId, userId),
       forgetAll: () => this.#forgetAll(),
@@ -106,7 +99,7 @@ export class PushCounts {
       else missing.push(roomId);
     }
     if (missing.length === 0) return result;
-    const loads = missing.map((roomId) => this.#begin(roomId));
+    const reading = this.#guard.begin();
     try {
       const isSettled = await this.ownReads.settle(userId);
       const found = new Map<string, Entry>(missing.map((roomId) => [roomId, new Map()]));
@@ -116,14 +109,14 @@ export class PushCounts {
       ]);
       for (const row of rows)
         found.get(row.room_id)?.set(row.thread_id, { notify: row.notify, highlight: row.highlight });
-      for (const [index, roomId] of missing.entries()) {
+      for (const roomId of missing) {
         const entry: Entry = found.get(roomId) ?? new Map();
         result.set(roomId, entry);
         // Somebody changed the counts meanwhile: what was read may be from before or after.
-        if (isSettled && !loads[index]!.dirty) this.#keep(roomId, userId, groups.get(roomId), entry);
+        if (isSettled && reading.isCurrent(roomId)) this.#keep(roomId, userId, groups.get(roomId), entry);
       }
     } finally {
-      for (const [index, roomId] of missing.entries()) this.#end(roomId, loads[index]!);
+      reading.end();
     }
     return result;
   }
@@ -172,13 +165,7 @@ export class PushCounts {
    * the room until then is not kept, since nobody can tell whether it holds the change.
    */
   changeIn(tx: Tx, roomId: string, afterCommit: () => void): void {
-    this.#writing.set(roomId, (this.#writing.get(roomId) ?? 0) + 1);
-    for (const load of this.#loads.get(roomId) ?? []) load.dirty = true;
-    const done = (): void => {
-      const left = (this.#writing.get(roomId) ?? 1) - 1;
-      if (left > 0) this.#writing.set(roomId, left);
-      else this.#writing.delete(roomId);
-    };
+    const done = this.#guard.changing(roomId);
     let isCommitted = false;
     tx.afterRollback(done);
     tx.afterCommit(() => {
@@ -188,6 +175,7 @@ export class PushCounts {
     });
     // Where nobody knows whether it is durable, it is read anew.
     tx.unlessRolledBack(() => {
+      done();
       if (!isCommitted) this.forget(roomId);
     });
   }
@@ -252,12 +240,12 @@ export class PushCounts {
 
   /** Another process changed counts: what is being read may be from before. */
   #forgetElsewhere(roomId: string, userId?: string): void {
-    for (const load of this.#loads.get(roomId) ?? []) load.dirty = true;
+    this.#guard.changed(roomId);
     this.#drop(roomId, userId);
   }
 
   #forgetAll(): void {
-    for (const loads of this.#loads.values()) for (const load of loads) load.dirty = true;
+    this.#guard.changedAll();
     this.#entries.clear();
   }
 
@@ -285,20 +273,6 @@ export class PushCounts {
     const room = this.#rooms.get(roomId);
     room?.users.delete(userId);
     if (room?.users.size === 0) this.#rooms.delete(roomId);
-  }
-
-  #begin(roomId: string): Load {
-    const load: Load = { dirty: this.#writing.has(roomId) };
-    const loads = this.#loads.get(roomId);
-    if (loads) loads.add(load);
-    else this.#loads.set(roomId, new Set([load]));
-    return load;
-  }
-
-  #end(roomId: string, load: Load): void {
-    const loads = this.#loads.get(roomId);
-    loads?.delete(load);
-    if (loads?.size === 0) this.#loads.delete(roomId);
   }
 }
 

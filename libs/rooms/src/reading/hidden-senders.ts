@@ -9,7 +9,6 @@ import { Invalidations } from '@rookery/replication';
 export class HiddenSenders implements OnModuleInit {
   readonly #ignored: Cache<string, ReadonlySet<string>>;
   readonly #erased: Cache<string, boolean>;
-  #changes = 0;
 
   constructor(
     private readonly database: Database,
@@ -25,28 +24,21 @@ export class HiddenSenders implements OnModuleInit {
       sizeOf: (users) => users.size + 1,
     });
     this.#erased = new Cache(config, 'erased_users', { invalidation: 'on write', elsewhere: 'told', max: 100_000 });
-    invalidations.on('ignored_users', {
-      forget: (userIds) => this.#forget(() => userIds.forEach((userId) => this.#ignored.delete(userId))),
-      forgetAll: () => this.#forget(() => this.#ignored.clear()),
-    });
-    invalidations.on('erased_users', {
-      forget: (userIds) => this.#forget(() => userIds.forEach((userId) => this.#erased.delete(userId))),
-      forgetAll: () => this.#forget(() => this.#erased.clear()),
-    });
+    for (const cache of [this.#ignored, this.#erased]) invalidations.on(cache.name, cache);
   }
 
   onModuleInit(): void {
     this.hooks.accountDataChanged.subscribe({
       afterCommit: async ({ userId, roomId, type }) => {
         if (roomId === undefined && type === 'm.ignored_user_list') {
-          this.#forget(() => this.#ignored.delete(userId));
+          this.#ignored.delete(userId);
           this.invalidations.send('ignored_users', [userId]);
         }
         return Promise.resolve();
       },
     });
     const forgetErased = async ({ userId }: { readonly userId: string }): Promise<void> => {
-      this.#forget(() => this.#erased.delete(userId));
+      this.#erased.delete(userId);
       this.invalidations.send('erased_users', [userId]);
       return Promise.resolve();
     };
@@ -55,37 +47,18 @@ export class HiddenSenders implements OnModuleInit {
   }
 
   /** Whom a user does not want to hear. */
-  async ignoredBy(userId: string): Promise<ReadonlySet<string>> {
-    const known = this.#ignored.get(userId);
-    if (known) return known;
-    const changes = this.#changes;
-    const ignored = new Set(await this.accountData.ignoredBy(userId));
-    if (changes === this.#changes) this.#ignored.set(userId, ignored);
-    return ignored;
+  ignoredBy(userId: string): Promise<ReadonlySet<string>> {
+    return this.#ignored.fetch(userId, async () => new Set(await this.accountData.ignoredBy(userId)));
   }
 
   /** Which of these users asked to be forgotten. */
   async erasedOf(userIds: Iterable<string>): Promise<ReadonlySet<string>> {
+    const known = await this.#erased.fetchMany(new Set(userIds), async (unknown) => {
+      const found = await erasedUsers(this.database, unknown);
+      return new Map(unknown.map((userId) => [userId, found.has(userId)]));
+    });
     const erased = new Set<string>();
-    const unknown: string[] = [];
-    for (const userId of new Set(userIds)) {
-      const known = this.#erased.get(userId);
-      if (known === undefined) unknown.push(userId);
-      else if (known) erased.add(userId);
-    }
-    if (unknown.length === 0) return erased;
-    const changes = this.#changes;
-    const found = await erasedUsers(this.database, unknown);
-    for (const userId of unknown) {
-      if (changes === this.#changes) this.#erased.set(userId, found.has(userId));
-      if (found.has(userId)) erased.add(userId);
-    }
+    for (const [userId, isErased] of known) if (isErased) erased.add(userId);
     return erased;
-  }
-
-  /** What is being read meanwhile may be older than the change: it is not remembered. */
-  #forget(drop: () => void): void {
-    this.#changes++;
-    drop();
   }
 }

@@ -15,7 +15,6 @@ const maxServers = 200_000;
 export class RoomServers implements OnModuleInit {
   readonly #servers: Cache<string, ReadonlySet<string>>;
   readonly #acls: Cache<string, ServerAcl>;
-  #changes = 0;
 
   constructor(
     private readonly memberships: MembershipReader,
@@ -36,23 +35,18 @@ export class RoomServers implements OnModuleInit {
   onModuleInit(): void {
     this.hooks.subscribe({
       afterCommit: ({ roomId, moves, missedServers }) => {
-        if (moves.length > 0 || missedServers !== undefined) this.#forget(roomId);
+        if (moves.length > 0 || missedServers !== undefined) this.#servers.delete(roomId);
       },
       onRoomPurged: (tx, roomId) => {
-        tx.unlessRolledBack(() => this.#forget(roomId));
+        tx.unlessRolledBack(() => this.#servers.delete(roomId));
         return Promise.resolve();
       },
     });
   }
 
   /** Servers with a joined member; kept in memory, not to be changed. */
-  async of(roomId: string): Promise<ReadonlySet<string>> {
-    const known = this.#servers.get(roomId);
-    if (known) return known;
-    const changes = this.#changes;
-    const servers = await this.memberships.hostsIn(roomId);
-    if (changes === this.#changes) this.#servers.set(roomId, servers);
-    return servers;
+  of(roomId: string): Promise<ReadonlySet<string>> {
+    return this.#servers.fetch(roomId, () => this.memberships.hostsIn(roomId));
   }
 
   /** Whether a server has a joined member. */
@@ -69,24 +63,11 @@ export class RoomServers implements OnModuleInit {
   async openTo(serverName: string, roomIds: readonly string[]): Promise<Set<string>> {
     const states = await this.state.currentIdsOf(roomIds, { types: [['m.room.server_acl', '']] });
     const idOf = (roomId: string): string | undefined => states.get(roomId)?.values().next().value;
-    const acls = new Map<string, ServerAcl>();
-    const unread: string[] = [];
-    for (const roomId of roomIds) {
-      const id = idOf(roomId);
-      const known = id === undefined ? undefined : this.#acls.get(id);
-      if (known) acls.set(id!, known);
-      else if (id !== undefined) unread.push(id);
-    }
-    for (const [id, event] of unread.length === 0 ? [] : await this.events.events(unread)) {
-      const acl = serverAclOf(event.content);
-      this.#acls.set(id, acl);
-      acls.set(id, acl);
-    }
+    const ids = roomIds.flatMap((roomId) => idOf(roomId) ?? []);
+    const acls = await this.#acls.fetchMany(ids, async (unread) => {
+      const events = await this.events.events(unread);
+      return new Map([...events].map(([id, { content }]) => [id, serverAclOf(content)]));
+    });
     return new Set(roomIds.filter((roomId) => (acls.get(idOf(roomId) ?? '') ?? everybody).allows(serverName)));
-  }
-
-  #forget(roomId: string): void {
-    this.#changes++;
-    this.#servers.delete(roomId);
   }
 }

@@ -70,20 +70,12 @@ export class EventStore {
   readonly #cache: Cache<string, CachedEvent>;
 
   readonly #withRemovals: boolean;
-  #changes = 0;
 
   constructor(
     private readonly database: Database,
     config: Config,
     private readonly invalidations: Invalidations,
   ) {
-    invalidations.on('get_event', {
-      forget: (eventIds) => this.#drop(eventIds),
-      forgetAll: () => {
-        this.#changes++;
-        this.#cache.clear();
-      },
-    });
     invalidations.on('events_of_users', {
       forget: ([roomId = '', sender = '']) => this.#dropOf(roomId, sender),
       forgetAll: () => undefined,
@@ -96,6 +88,7 @@ export class EventStore {
       max,
       sizeOf: (entry) => entry.sizeBytes,
     });
+    invalidations.on('get_event', this.#cache);
   }
 
   /** The events that exist, by id; in two queries for those that are not cached. */
@@ -108,13 +101,16 @@ export class EventStore {
       else missing.add(eventId);
     }
     if (missing.size === 0) return found;
-    const changes = this.#changes;
-    for (const [eventId, entry] of await load(db, [...missing], this.#withRemovals)) {
-      found.set(eventId, entry.stored);
-      // What was read while something was redacted or deleted may be older than that.
-      if (db === this.database && changes === this.#changes) this.#cache.set(eventId, entry);
+    const reading = db === this.database ? this.#cache.begin() : undefined;
+    try {
+      for (const [eventId, entry] of await load(db, [...missing], this.#withRemovals)) {
+        found.set(eventId, entry.stored);
+        reading?.keep(eventId, entry);
+      }
+      return found;
+    } finally {
+      reading?.end();
     }
-    return found;
   }
 
   /** The events that exist, in the order asked for. */
@@ -170,9 +166,9 @@ export class EventStore {
 
   /** Told by the persister that a redaction of `eventId` became durable. */
   redact(eventId: string, redactionId: string): void {
-    this.#changes++;
     const cached = this.#cache.get(eventId);
     if (cached) this.#cache.set(eventId, { ...cached, stored: pruned(cached.stored, redactionId) });
+    else this.#cache.delete(eventId);
     this.invalidations.send('get_event', [eventId]);
   }
 
@@ -183,19 +179,13 @@ export class EventStore {
   }
 
   #dropOf(roomId: string, sender: string): void {
-    this.#changes++;
     this.#cache.deleteIf(({ stored: { event } }) => event.sender === sender && event.roomId === roomId);
   }
 
   forget(eventIds: Iterable<string>): void {
     const ids = [...eventIds];
-    this.#drop(ids);
+    this.#cache.forget(ids);
     this.invalidations.send('get_event', ids);
-  }
-
-  #drop(eventIds: readonly string[]): void {
-    this.#changes++;
-    for (const eventId of eventIds) this.#cache.delete(eventId);
   }
 }
 

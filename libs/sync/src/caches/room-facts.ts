@@ -25,11 +25,6 @@ const childType = 'm.space.child';
 export class RoomFactsCache {
   readonly #facts: Cache<string, RoomFacts>;
   readonly #children: Cache<string, ReadonlySet<string>>;
-  /** Rooms in which something was stored while rooms are being read: what was read of them may be older. */
-  readonly #touched = new Set<string>();
-  #reading = 0;
-  /** How often something was missed of which nobody knows the room. */
-  #missed = 0;
 
   constructor(
     private readonly reader: RoomFactsReader,
@@ -43,15 +38,12 @@ export class RoomFactsCache {
       invalidation: 'stream events',
       elsewhere: 'told',
       max: maxSpaceChildren,
+      sizeOf: (children) => children.size + 1,
     });
     hooks.subscribe({
       afterCommit: ({ roomId, events: stored }) => {
-        if (this.#reading > 0) this.#touched.add(roomId);
         // Without events: all of the state has become known.
-        if (stored.length === 0) {
-          this.#children.delete(roomId);
-          this.#facts.delete(roomId);
-        }
+        if (stored.length === 0) this.#forget(roomId);
         for (const each of stored) {
           const { type, stateKey } = each.event;
           if (stateKey !== undefined && type === childType) this.#children.delete(roomId);
@@ -65,87 +57,51 @@ export class RoomFactsCache {
         if (news === undefined) {
           this.#facts.clear();
           this.#children.clear();
-          this.#forgetAll();
         }
-        for (const roomId of news?.rooms ?? []) void this.#forget(roomId);
+        for (const roomId of news?.rooms ?? []) this.#forget(roomId);
       },
-      onEventsPurged: (_tx, roomId) => this.#forget(roomId),
-      onRoomPurged: (_tx, roomId) => this.#forget(roomId),
+      onEventsPurged: async (tx, roomId) => tx.unlessRolledBack(() => this.#forget(roomId)),
+      onRoomPurged: async (tx, roomId) => tx.unlessRolledBack(() => this.#forget(roomId)),
     });
   }
 
   /** Facts by room; one query for all that are not in memory. */
-  async of(roomIds: Iterable<string>): Promise<Map<string, RoomFacts>> {
-    const found = new Map<string, RoomFacts>();
-    const missing: string[] = [];
-    for (const roomId of roomIds) {
-      const facts = this.#facts.get(roomId);
-      if (facts === undefined) missing.push(roomId);
-      else found.set(roomId, facts);
-    }
-    if (missing.length === 0) return found;
-    const read = await this.#read(() => this.reader.of(missing));
-    for (const [roomId, facts] of read.value) {
-      found.set(roomId, facts);
-      if (read.isKept && !read.touched.has(roomId)) this.#facts.set(roomId, facts);
-    }
-    return found;
+  of(roomIds: Iterable<string>): Promise<Map<string, RoomFacts>> {
+    return this.#facts.fetchMany(roomIds, (missing) => this.reader.of(missing));
   }
 
   /** The rooms that any of the spaces names as its child; two queries for the spaces that are not in memory. */
   async childrenOf(spaceIds: readonly string[]): Promise<Set<string>> {
+    const known = await this.#children.fetchMany(spaceIds, (missing) => this.#readChildren(missing));
     const children = new Set<string>();
-    const missing: string[] = [];
+    for (const named of known.values()) for (const roomId of named) children.add(roomId);
+    return children;
+  }
+
+  async #readChildren(spaceIds: readonly string[]): Promise<Map<string, ReadonlySet<string>>> {
+    const ids = await this.state.currentIdsOf(spaceIds, { types: [[childType]] });
+    const events = await this.events.many([...ids.values()].flatMap((entries) => [...entries.values()]));
+    const children = new Map<string, ReadonlySet<string>>();
     for (const spaceId of spaceIds) {
-      const known = this.#children.get(spaceId);
-      if (known === undefined) missing.push(spaceId);
-      for (const roomId of known ?? []) children.add(roomId);
-    }
-    if (missing.length === 0) return children;
-    const read = await this.#read(async () => {
-      const ids = await this.state.currentIdsOf(missing, { types: [[childType]] });
-      const events = await this.events.many([...ids.values()].flatMap((entries) => [...entries.values()]));
-      return { ids, events };
-    });
-    for (const spaceId of missing) {
       const named = new Set<string>();
-      for (const [key, eventId] of read.value.ids.get(spaceId) ?? []) {
+      for (const [key, eventId] of ids.get(spaceId) ?? []) {
         // A child without servers is one that was taken out.
-        if (Array.isArray(read.value.events.get(eventId)?.event.content['via'])) named.add(splitStateKey(key)[1]);
+        if (Array.isArray(events.get(eventId)?.event.content['via'])) named.add(splitStateKey(key)[1]);
       }
-      if (read.isKept && !read.touched.has(spaceId)) this.#children.set(spaceId, named, named.size + 1);
-      for (const roomId of named) children.add(roomId);
+      children.set(spaceId, named);
     }
     return children;
   }
 
-  /** What is being read of any room may be older than what was missed. */
-  #forgetAll(): void {
-    this.#missed++;
-  }
-
   #moveOn(roomId: string, position: number): void {
     const facts = this.#facts.peek(roomId);
-    if (facts && position > (facts.lastActivity ?? 0)) this.#facts.set(roomId, { ...facts, lastActivity: position });
+    // What is being read may be without it.
+    if (facts === undefined) this.#facts.delete(roomId);
+    else if (position > (facts.lastActivity ?? 0)) this.#facts.set(roomId, { ...facts, lastActivity: position });
   }
 
-  #forget(roomId: string): Promise<void> {
-    if (this.#reading > 0) this.#touched.add(roomId);
+  #forget(roomId: string): void {
     this.#facts.delete(roomId);
     this.#children.delete(roomId);
-    return Promise.resolve();
-  }
-
-  async #read<T>(
-    read: () => Promise<T>,
-  ): Promise<{ readonly value: T; readonly touched: ReadonlySet<string>; readonly isKept: boolean }> {
-    const missed = this.#missed;
-    this.#reading++;
-    try {
-      const value = await read();
-      return { value, touched: new Set(this.#touched), isKept: missed === this.#missed };
-    } finally {
-      if (--this.#reading === 0) this.#touched.clear();
-    }
   }
 }

@@ -28,15 +28,12 @@ export class ExperimentalFeatures {
     private readonly config: Config,
     private readonly invalidations: Invalidations,
   ) {
-    invalidations.on('experimental_features', {
-      forget: (userIds) => userIds.forEach((userId) => this.#known.delete(userId)),
-      forgetAll: () => this.#known.clear(),
-    });
     this.#known = new Cache(config, 'experimental_features', {
       invalidation: 'on write',
       elsewhere: 'told',
       max: 10_000,
     });
+    invalidations.on('experimental_features', this.#known);
   }
 
   /** Whether a feature holds for a user: as an administrator has said, else as the settings say. */
@@ -70,11 +67,7 @@ export class ExperimentalFeatures {
     );
   }
 
-  async #of(userId: string): Promise<readonly FeatureRow[]> {
-    const known = this.#known.get(userId);
-    if (known) return known;
-    const rows = await selectFeatures(this.database, userId);
-    this.#known.set(userId, rows);
-    return rows;
+  #of(userId: string): Promise<readonly FeatureRow[]> {
+    return this.#known.fetch(userId, () => selectFeatures(this.database, userId));
   }
 }

@@ -288,37 +288,23 @@ export class SessionService {
   }
 
   /** Who owns an access token; cached. Expired tokens are found too. */
-  async findOwner(accessToken: string): Promise<TokenOwner | undefined> {
+  findOwner(accessToken: string): Promise<TokenOwner | undefined> {
     const hash = secretHash(accessToken);
     const nowMs = this.clock.nowMs();
-    const cached = this.caches.tokens.get(hash, nowMs);
-    if (cached) return cached;
-    const { generation } = this.caches.tokens;
-    let owner = await findTokenOwner(this.database, hash);
-    if (!owner) return undefined;
-    if (
-      owner.refreshTokenId !== undefined &&
-      !owner.used &&
-      (owner.validUntilMs === undefined || owner.validUntilMs > nowMs)
-    ) {
-      // The client has got the answer of the refresh: from now on the former refresh token counts as copied.
-      const { tokenId } = owner;
-      await this.database.write((tx) => markAccessTokenUsed(tx, tokenId), { name: 'session_first_use' });
-      owner = { ...owner, used: true };
-    }
-    this.caches.tokens.set(hash, owner, nowMs, generation);
-    return owner;
+    return this.caches.tokens.fetch(hash, nowMs, () => this.#readOwner(hash, nowMs));
+  }
+
+  async #readOwner(hash: string, nowMs: number): Promise<TokenOwner | undefined> {
+    const owner = await findTokenOwner(this.database, hash);
+    if (owner?.refreshTokenId === undefined || owner.used || (owner.validUntilMs ?? Infinity) <= nowMs) return owner;
+    // The client has got the answer of the refresh: from now on the former refresh token counts as copied.
+    await this.database.write((tx) => markAccessTokenUsed(tx, owner.tokenId), { name: 'session_first_use' });
+    return { ...owner, used: true };
   }
 
   /** The account of a user as whom an application service acts; cached. */
-  async findAccount(userId: string): Promise<Account | undefined> {
-    const nowMs = this.clock.nowMs();
-    const cached = this.caches.accounts.get(userId, nowMs);
-    if (cached) return cached;
-    const { generation } = this.caches.accounts;
-    const account = await findAccount(this.database, userId);
-    if (account) this.caches.accounts.set(userId, account, nowMs, generation);
-    return account;
+  findAccount(userId: string): Promise<Account | undefined> {
+    return this.caches.accounts.fetch(userId, this.clock.nowMs(), () => findAccount(this.database, userId));
   }
 
   /** Forgets what is cached about a user: the account's flags have changed. */

@@ -18,24 +18,40 @@ const owner = (userId: string, puppetedBy?: string): TokenOwner => ({
 
 const config = Config.fromObject({ server_name: 'x' });
 
+const read = (value: TokenOwner) => () => Promise.resolve(value);
+const nothing = (): Promise<undefined> => Promise.resolve(undefined);
+
 describe('TokenCache', () => {
-  it('gives back what was put there, for a minute', () => {
+  it('keeps what was read for a minute', async () => {
     const cache = new TokenCache(config);
-    cache.set('hash', owner('@a:x'), 1000, cache.generation);
-    expect(cache.get('hash', 1000)).toMatchObject({ userId: '@a:x' });
-    expect(cache.get('hash', 60_999)).toBeDefined();
-    expect(cache.get('hash', 61_000)).toBeUndefined();
+    await cache.fetch('hash', 1000, read(owner('@a:x')));
+    expect(await cache.fetch('hash', 60_999, nothing)).toMatchObject({ userId: '@a:x' });
+    expect(await cache.fetch('hash', 61_000, nothing)).toBeUndefined();
   });
 
-  it('does not keep what was read before a change and comes in after it', () => {
+  it('does not keep what was read before a change and comes in after it', async () => {
     const cache = new TokenCache(config);
-    const { generation } = cache;
-    cache.invalidateUser('@a:x');
-    cache.set('hash', owner('@a:x'), 0, generation);
-    expect(cache.get('hash', 0)).toBeUndefined();
+    for (const change of [() => cache.invalidateUser('@a:x'), () => cache.invalidateAll()]) {
+      const { promise, resolve } = Promise.withResolvers<TokenOwner>();
+      const reading = cache.fetch('hash', 0, () => promise);
+      change();
+      resolve(owner('@a:x'));
+      expect(await reading).toMatchObject({ userId: '@a:x' });
+      expect(await cache.fetch('hash', 0, nothing)).toBeUndefined();
+    }
   });
 
-  it('forgets all tokens of a user, those of administrators acting as the user among them, and nobody else’s', () => {
+  it('keeps what was read while somebody else changed', async () => {
+    const cache = new TokenCache(config);
+    const { promise, resolve } = Promise.withResolvers<TokenOwner>();
+    const reading = cache.fetch('hash', 0, () => promise);
+    cache.invalidateUser('@b:x');
+    resolve(owner('@a:x'));
+    await reading;
+    expect(await cache.fetch('hash', 0, nothing)).toMatchObject({ userId: '@a:x' });
+  });
+
+  it('forgets all tokens of a user, those of administrators acting as the user among them, and nobody else’s', async () => {
     const cache = new TokenCache(config);
     for (const [hash, one] of Object.entries({
       own: owner('@a:x'),
@@ -43,21 +59,19 @@ describe('TokenCache', () => {
       rootOwn: owner('@root:x'),
       other: owner('@b:x'),
     }))
-      cache.set(hash, one, 0, cache.generation);
+      await cache.fetch(hash, 0, read(one));
     cache.invalidateUser('@a:x');
-    expect(['own', 'puppet', 'rootOwn', 'other'].map((hash) => cache.get(hash, 0) !== undefined)).toEqual([
-      false,
-      false,
-      true,
-      true,
-    ]);
+    const left = await Promise.all(['own', 'puppet', 'rootOwn', 'other'].map((hash) => cache.fetch(hash, 0, nothing)));
+    expect(left.map((one) => one?.userId)).toEqual([undefined, undefined, '@root:x', '@b:x']);
   });
 
-  it('stays within its size, and forgets by user what is left', () => {
+  it('stays within its size, and forgets by user what is left', async () => {
     const cache = new TokenCache(config);
-    for (let i = 0; i < 30_000; i++) cache.set(`hash${i}`, owner('@a:x'), 0, cache.generation);
-    expect(Array.from({ length: 30_000 }, (_, i) => cache.get(`hash${i}`, 0)).filter(Boolean)).toHaveLength(20_000);
+    const hashes = Array.from({ length: 30_000 }, (_, i) => `hash${i}`);
+    for (const hash of hashes) await cache.fetch(hash, 0, read(owner('@a:x')));
+    const left = await Promise.all(hashes.map((hash) => cache.fetch(hash, 0, nothing)));
+    expect(left.filter(Boolean)).toHaveLength(20_000);
     cache.invalidateUser('@a:x');
-    expect(cache.get('hash29999', 0)).toBeUndefined();
+    expect(await cache.fetch('hash29999', 0, nothing)).toBeUndefined();
   });
 });

@@ -1,5 +1,5 @@
 import { Injectable } from '@nestjs/common';
-import { Cache, Config } from '@rookery/platform';
+import { Cache, Config, ReadGuard } from '@rookery/platform';
 import { Invalidations } from '@rookery/replication';
 import type { Account } from '../store/account.query.js';
 import type { TokenOwner } from './token.query.js';
@@ -18,7 +18,8 @@ interface Entry<Value> {
 export class UserCache<Value extends object> {
   readonly #entries: Cache<string, Entry<Value>>;
   readonly #keysByUser = new Map<string, Set<string>>();
-  #invalidations = 0;
+  /** By user. */
+  readonly #guard = new ReadGuard<string>();
 
   /** @param usersOf the users whose changes make a value old */
   constructor(
@@ -32,37 +33,41 @@ export class UserCache<Value extends object> {
     });
   }
 
-  get(key: string, nowMs: number): Value | undefined {
+  /** What is kept, else what `load` reads, which is kept unless one of its users was forgotten meanwhile. */
+  async fetch(key: string, nowMs: number, load: () => Promise<Value | undefined>): Promise<Value | undefined> {
     const entry = this.#entries.get(key);
-    return entry && nowMs - entry.loadedMs < maxAgeMs ? entry.value : undefined;
-  }
-
-  /** Take this before reading the database; {@link set} needs it. */
-  get generation(): number {
-    return this.#invalidations;
-  }
-
-  /** Keeps what was read, unless something was invalidated since: the row may be older than the change. */
-  set(key: string, value: Value, nowMs: number, generation: number): void {
-    if (generation !== this.#invalidations) return;
-    this.#entries.set(key, { value, loadedMs: nowMs });
-    for (const userId of this.usersOf(value)) {
-      const keys = this.#keysByUser.get(userId);
-      if (keys) keys.add(key);
-      else this.#keysByUser.set(userId, new Set([key]));
+    if (entry && nowMs - entry.loadedMs < maxAgeMs) return entry.value;
+    const reading = this.#guard.begin();
+    try {
+      const value = await load();
+      if (value !== undefined && this.usersOf(value).every((userId) => reading.isCurrent(userId)))
+        this.#keep(key, value, nowMs);
+      return value;
+    } finally {
+      reading.end();
     }
   }
 
   /** Forgets everything about a user. Call it after the change is durable. */
   invalidateUser(userId: string): void {
-    this.#invalidations++;
+    this.#guard.changed(userId);
     for (const key of [...(this.#keysByUser.get(userId) ?? [])]) this.#entries.delete(key);
   }
 
   /** Forgets everything about everybody: changes may have been missed. */
   invalidateAll(): void {
-    this.#invalidations++;
+    this.#guard.changedAll();
     this.#entries.clear();
+  }
+
+  #keep(key: string, value: Value, nowMs: number): void {
+    this.#entries.set(key, { value, loadedMs: nowMs });
+    if (!this.#entries.has(key)) return;
+    for (const userId of this.usersOf(value)) {
+      const keys = this.#keysByUser.get(userId);
+      if (keys) keys.add(key);
+      else this.#keysByUser.set(userId, new Set([key]));
+    }
   }
 
   #unlink(value: Value, key: string): void {
