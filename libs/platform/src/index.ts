@@ -2,7 +2,7 @@
 export { type BackgroundTask, BackgroundTasks } from './background/background-tasks.js';
 export { CacheTuner } from './caches/cache-tuner.js';
 export { beginCaches, Cache, cacheBytes, cacheReports } from './caches/caches.js';
-export { ReadGuard, type Reading } from './caches/read-guard.js';
+export { ReadGuard } from './caches/read-guard.js';
 export { Clock, SystemClock, type Timer } from './clock.js';
 export { eachLimit } from './concurrency/each-limit.js';
 export { KeyedCounter } from './concurrency/keyed-counter.js';
