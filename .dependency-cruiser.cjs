@@ -6,7 +6,7 @@ const layers = [
   ['users'], // L3 identity
   ['rooms', 'media', 'sso'], // L4 core domains
   ['ephemeral', 'e2ee', 'push', 'search'], // L5 followers of rooms
-  ['sync', 'federation', 'appservices'], // L6 stream readers and outer edges
+  ['sync', 'federation', 'appservices', 'module-services'], // L6 stream readers and outer edges
   ['admin'], // L7 admin API over every domain
 ]; // L8 apps: composition only
 

@@ -71,6 +71,7 @@ class BenchController {
 @Module({
   controllers: [BenchController],
   providers: [{ provide: RequestAuthenticator, useClass: BenchAuthenticator }],
+  exports: [RequestAuthenticator],
 })
 class BenchModule {}
 

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import {
   type BackgroundUpdate,
   BackgroundUpdates,
+  backgroundUpdateSettingsOf,
   checkDatabaseOptions,
   checkServable,
   claimDatabase,
@@ -28,12 +29,11 @@ import {
   type ProcessAddress,
   HttpApp,
   httpSettingsOf,
-  LeakyBucketRateLimiter,
   OutboundHttp,
   outboundOptionsOf,
-  rateLimitsOf,
 } from '@rookery/http';
 import { guardProcess, type ModuleEntry, moduleEntriesOf, ModuleHost } from '@rookery/module-host';
+import { ModuleServices } from '@rookery/module-services';
 import {
   beginCaches,
   BackgroundTasks,
@@ -68,10 +68,7 @@ import {
 } from '@rookery/replication';
 import { queueEdgesRepair, RoomHooks } from '@rookery/rooms';
 import { Mailer, mailerOptionsOf, Pages, pagesOptionsOf } from '@rookery/templates';
-import { hasAccounts, MonthlyActiveUsers, StoredRateLimitOverrides, UserHooks } from '@rookery/users';
-import { backgroundUpdateSettingsOf } from './module-api/background-update-control.js';
-import { ModuleServices } from './module-api/module-services.js';
-import { AdministratorsRateLimits, ModuleRateLimiter } from './module-api/rate-limits.js';
+import { hasAccounts, MonthlyActiveUsers, UserHooks } from '@rookery/users';
 import type { PlatformParts } from './platform.module.js';
 import { isBesideWriter, type ProcessPlace } from './process-place.js';
 import { manholeOf } from './manhole.js';
@@ -408,10 +405,6 @@ export class Homeserver {
           logger: logger.child('background_updates'),
           settings: backgroundUpdateSettingsOf(config),
         });
-        const { dispatcher } = modules;
-        const rateLimitOverrides = new StoredRateLimitOverrides(database, clock);
-        const overrides = new AdministratorsRateLimits(rateLimitOverrides, logger.child('rate_limits'));
-        const limiter = new LeakyBucketRateLimiter(clock, rateLimitsOf(config), overrides);
         const pages = new Pages(pagesOptionsOf(config), ids, logger.child('templates'));
         const mailer = createMailer(config, pages, database, clock, ids, logger.child('mail'));
         const outboundOptions = outboundOptionsOf(config, version, metrics);
@@ -435,8 +428,7 @@ export class Homeserver {
             invalidations: new Invalidations(notifier),
             ownKeys,
             nameResolver,
-            dispatcher,
-            rateLimitOverrides,
+            modules,
             pages,
             mailer,
           },
@@ -444,7 +436,6 @@ export class Homeserver {
           software: new ServerSoftware('Rookery', version, outboundOptions.userAgent),
           backgroundUpdates: updating,
           backgroundTasks: tasks,
-          rateLimiter: new ModuleRateLimiter(limiter, overrides, dispatcher, clock),
         };
         showServerMetrics(parts);
         this.#http = await HttpApp.create(RootModule.with(parts), {
@@ -464,7 +455,7 @@ export class Homeserver {
         if (config.get('enable_metrics')) countEvents(metrics, this.service(RoomHooks), config.serverName);
         countMails(metrics, mailer);
         showPresenceMetrics(metrics, this.service(PresenceService), this.service(EphemeralHooks));
-        const services = (this.#moduleServices = new ModuleServices(parts, this.#http, modules));
+        const services = (this.#moduleServices = this.service(ModuleServices));
         await services.register(loaded);
         lifecycle.on('streams', {
           name: 'module services',

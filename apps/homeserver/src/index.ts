@@ -1,10 +1,9 @@
 /** The homeserver as a library: for tests, and for programs that embed it. */
 export type { ProcessPlace } from './process-place.js';
 export { Homeserver, type HomeserverOverrides, type ReloadReport } from './create-homeserver.js';
-export { deleteModuleData } from './module-api/module-data.query.js';
-export { forgetModule } from './module-api/forget-module.js';
+export { forgetModule } from './forget-module.js';
 export { startProblems } from './start-problems.js';
-export { missingProviders, type OfflineServices, offlineServices } from './module-api/offline-checks.js';
+export { missingProviders, type OfflineServices, offlineServices } from '@rookery/module-services';
 export type { ReloadOutcome } from './reload-outcome.js';
 export { databaseOptions } from './database-options.js';
 export { backgroundUpdates, migrations } from './schema.js';

@@ -2,12 +2,11 @@ import { type DynamicModule, Global, Module, type Provider } from '@nestjs/commo
 import { BackgroundUpdates, Database } from '@rookery/database';
 import { SigningKey } from '@rookery/events';
 import { NameResolver, OwnKeys, ServerSoftware } from '@rookery/federation-client';
-import { OutboundHttp, RateLimiter } from '@rookery/http';
-import { ModuleDispatcher } from '@rookery/module-host';
+import { OutboundHttp } from '@rookery/http';
+import { ModuleDispatcher, ModuleHost } from '@rookery/module-host';
 import { BackgroundTasks, Clock, Config, Ids, Lifecycle, Logger, Metrics } from '@rookery/platform';
 import { Bus, Invalidations, Notifier, Roles, Rpc, Streams } from '@rookery/replication';
 import { Mailer, Pages } from '@rookery/templates';
-import { StoredRateLimitOverrides } from '@rookery/users';
 
 /** What every part of a server may ask for; made before the module graph is. */
 export interface PlatformParts {
@@ -26,11 +25,8 @@ export interface PlatformParts {
   readonly rpc: Rpc;
   readonly roles: Roles;
   readonly invalidations: Invalidations;
-  readonly rateLimiter: RateLimiter;
   readonly outboundHttp: OutboundHttp;
-  readonly dispatcher: ModuleDispatcher;
-  /** Numbers of rate limiters that administrators set. */
-  readonly rateLimitOverrides: StoredRateLimitOverrides;
+  readonly modules: ModuleHost;
   readonly pages: Pages;
   /** Absent when the server sends no mail. */
   readonly mailer: Mailer | undefined;
@@ -63,14 +59,13 @@ export class PlatformModule {
       { provide: Rpc, useValue: parts.rpc },
       { provide: Roles, useValue: parts.roles },
       { provide: Invalidations, useValue: parts.invalidations },
-      { provide: RateLimiter, useValue: parts.rateLimiter },
       { provide: OutboundHttp, useValue: parts.outboundHttp },
-      { provide: ModuleDispatcher, useValue: parts.dispatcher },
+      { provide: ModuleHost, useValue: parts.modules },
+      { provide: ModuleDispatcher, useValue: parts.modules.dispatcher },
       { provide: OwnKeys, useValue: parts.ownKeys },
       { provide: SigningKey, useValue: parts.ownKeys.current },
       { provide: NameResolver, useValue: parts.nameResolver },
       { provide: ServerSoftware, useValue: parts.software },
-      { provide: StoredRateLimitOverrides, useValue: parts.rateLimitOverrides },
       { provide: Pages, useValue: parts.pages },
       { provide: Mailer, useValue: parts.mailer },
     ] satisfies Provider[];

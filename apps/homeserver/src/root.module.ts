@@ -5,12 +5,13 @@ import { E2eeHttpModule } from '@rookery/e2ee';
 import { EphemeralHttpModule } from '@rookery/ephemeral';
 import { FederationHttpModule, FederationSenderModule } from '@rookery/federation';
 import { MediaHttpModule, MediaUpkeepModule } from '@rookery/media';
+import { ModuleServicesModule, RateLimitsModule } from '@rookery/module-services';
 import { PushHttpModule } from '@rookery/push';
 import { RoomsHttpModule, RoomsWriterModule } from '@rookery/rooms';
 import { SearchHttpModule } from '@rookery/search';
 import { SsoHttpModule } from '@rookery/sso';
 import { SyncModule } from '@rookery/sync';
-import { UsersHttpModule } from '@rookery/users';
+import { UsersHttpModule, UsersModule } from '@rookery/users';
 import { AvatarsToMediaModule } from './avatars-to-media.js';
 import { PlatformModule, type PlatformParts } from './platform.module.js';
 import { ReceiptsToPushModule } from './receipts-to-push.js';
@@ -25,7 +26,9 @@ export class RootModule {
       module: RootModule,
       imports: [
         PlatformModule.with(parts),
+        RateLimitsModule,
         ServerInfoModule,
+        UsersModule,
         UsersHttpModule,
         SsoHttpModule,
         ...(parts.config.get('enable_media_repo') ? [SsoAvatarsModule] : []),
@@ -45,7 +48,10 @@ export class RootModule {
         AdminHttpModule.with(parts.config),
         AppservicesHttpModule,
         AppservicesSenderModule,
+        ModuleServicesModule,
       ],
+      // Whoever answers requests asks it who they are from.
+      exports: [UsersModule],
     };
   }
 }

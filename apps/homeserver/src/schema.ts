@@ -5,6 +5,7 @@ import { ephemeralMigrations } from '@rookery/ephemeral';
 import { askForAllDeviceLists, federationMigrations } from '@rookery/federation';
 import { federationClientMigrations } from '@rookery/federation-client';
 import { mediaMigrations } from '@rookery/media';
+import { moduleApiMigrations } from '@rookery/module-services';
 import { pushMigrations, pushNotesUpdate } from '@rookery/push';
 import { replicationMigrations } from '@rookery/replication';
 import { roomsMigrations, stateGroupEdgesUpdate } from '@rookery/rooms';
@@ -13,7 +14,6 @@ import { ssoMigrations } from '@rookery/sso';
 import { forgetConnections, syncMigrations } from '@rookery/sync';
 import { templatesMigrations } from '@rookery/templates';
 import { usersMigrations } from '@rookery/users';
-import { moduleApiMigrations } from './module-api/module-api.migration.js';
 
 /** Every table of the server, in the order in which they are made. */
 export const migrations: readonly Migration[] = [

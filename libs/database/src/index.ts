@@ -48,4 +48,5 @@ export {
   type BackgroundUpdateController,
   BackgroundUpdates,
   type BackgroundUpdateSettings,
+  backgroundUpdateSettingsOf,
 } from './background/background-updates.js';

@@ -3,7 +3,7 @@ import { Readable } from 'node:stream';
 import { gzipSync } from 'node:zlib';
 import { MatrixError } from '@rookery/matrix-types';
 import { eventually } from '@rookery/testing';
-import { compileSchema, HttpApp, HttpReply, type PageOptions } from './index.js';
+import { compileSchema, HttpApp, HttpReply, type PageOptions, WebMounts } from './index.js';
 import { type PageContent } from './reply.js';
 import { FakeClock, lines, start, raw, auth, errorOf, probes } from './http.fixture.js';
 
@@ -462,7 +462,7 @@ describe('HTTP front', () => {
   });
 
   it('serves web resources of modules', async () => {
-    app.mount('/_synapse/client/mod', async (request) => {
+    app.nest.get(WebMounts).add('/_synapse/client/mod', async (request) => {
       if (request.url.endsWith('/boom')) throw new Error('secret detail');
       const headers = new Headers({ 'content-type': 'text/plain' });
       headers.append('set-cookie', 'a=1');
@@ -481,7 +481,7 @@ describe('HTTP front', () => {
     expect(response.headers.get('access-control-allow-origin')).toBe('*');
     expect(await errorOf(await get('/_synapse/client/mod/boom'))).toEqual([500, 'M_UNKNOWN']);
     expect(await errorOf(await get('/_synapse/client/model'))).toEqual([404, 'M_UNRECOGNIZED']);
-    expect(() => app.mount('/_synapse/client/mod/', () => new Response())).toThrow('already');
+    expect(() => app.nest.get(WebMounts).add('/_synapse/client/mod/', () => new Response())).toThrow('already');
   });
 });
 

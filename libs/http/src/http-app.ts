@@ -1,20 +1,18 @@
-import type { INestApplication, LoggerService, Type } from '@nestjs/common';
-import { MetadataScanner, ModulesContainer, NestFactory } from '@nestjs/core';
+import type { INestApplication, LoggerService } from '@nestjs/common';
+import { NestFactory } from '@nestjs/core';
 import type { MatrixError } from '@rookery/matrix-types';
 import type { Clock, Ids, Logger, Metrics, Timer, Tracer } from '@rookery/platform';
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { RequestAuthenticator } from './access.js';
-import { AccessGuard, accessOf } from './access-guard.js';
 import { RequestContexts } from './request-context.js';
 import { Forwarder, type ForwardingOptions, type ProcessAddress } from './forwarding/forwarder.js';
+import { HttpRootModule, type HttpRootOptions } from './http-root.module.js';
 import { type BoundAddress, Listeners, type ListenerSettings, type TlsFiles } from './listeners.js';
-import { MatrixErrorFilter, MatrixFastifyAdapter } from './matrix-fastify-adapter.js';
+import { MatrixFastifyAdapter } from './matrix-fastify-adapter.js';
 import { createRequestHandler, type HandlerCore, type PathPrefixes, requestIds } from './request-handler.js';
-import { RateLimiter } from './rate-limiter.js';
 import type { PageContent } from './reply.js';
 import { RequestMetrics } from './request-metrics.js';
 import { resourceFilter } from './resources.js';
-import { type WebHandler, WebMounts } from './web-mounts.js';
+import { WebMounts } from './web-mounts.js';
 
 /** What the HTTP side of a server needs. */
 export interface HttpAppOptions {
@@ -52,9 +50,6 @@ const fellows = 'processes of this server';
 /** How often bodies that do not arrive and answers that nobody reads are looked for. */
 const checkMs = 5_000;
 
-/** The part of a Nest module graph that `NestFactory` takes. */
-type RootModule = Parameters<typeof NestFactory.create>[0];
-
 /** Nest's own words go to our log; its banners are for debugging. */
 function nestLogger(logger: Logger): LoggerService {
   const text = (message: unknown): string => (message instanceof Error ? message.message : String(message));
@@ -71,7 +66,6 @@ function nestLogger(logger: Logger): LoggerService {
 /** A Nest application on Fastify behind our listeners. */
 export class HttpApp {
   readonly #store: RequestContexts;
-  readonly #mounts = new WebMounts();
   readonly #listeners: Listeners;
   readonly #core: HandlerCore;
   readonly #watch: Timer;
@@ -84,6 +78,7 @@ export class HttpApp {
     adapter: MatrixFastifyAdapter,
     private readonly options: HttpAppOptions,
     private readonly forwarder: Forwarder | undefined,
+    mounts: WebMounts,
   ) {
     const { clock, ids, logger, metrics } = options;
     const requestMetrics = new RequestMetrics(options.serverName, () => this.#store.open);
@@ -99,7 +94,7 @@ export class HttpApp {
       tracer: options.tracer,
       prefixes: options.prefixes ?? { protocol: '_matrix', service: '_synapse' },
       requestMetrics,
-      mounts: this.#mounts,
+      mounts,
       store: this.#store,
       newRequestId: requestIds(ids),
       route: routing,
@@ -121,7 +116,7 @@ export class HttpApp {
    * Builds the module graph and its routes. Nothing listens yet.
    * @throws Error when a route declares no `@Access`, or a provider is missing
    */
-  static async create(root: RootModule, options: HttpAppOptions): Promise<HttpApp> {
+  static async create(application: HttpRootOptions['application'], options: HttpAppOptions): Promise<HttpApp> {
     const { forwarding, clock, logger } = options;
     const forwarder = forwarding?.writer && new Forwarder(forwarding.writer, forwarding.secret, clock, logger);
     const adapter = new MatrixFastifyAdapter(
@@ -132,30 +127,17 @@ export class HttpApp {
       options.notFoundPage,
       forwarder,
     );
+    const mounts = new WebMounts();
+    const root = HttpRootModule.around({ application, adapter, forwarding, mounts, logger });
     const nest = await NestFactory.create(root, adapter, {
       bodyParser: false,
       abortOnError: false,
       bufferLogs: false,
       logger: nestLogger(options.logger),
     });
-    const undeclared = routesWithoutAccess(nest);
-    if (undeclared.length > 0) throw new Error(`Routes without @Access: ${undeclared.join(', ')}`);
-    const authenticator = providedIn(nest, RequestAuthenticator);
-    if (authenticator === undefined)
-      options.logger.debug('No module provides a RequestAuthenticator; routes with a token will fail');
-    nest.useGlobalGuards(new AccessGuard(authenticator, providedIn(nest, RateLimiter), forwarding));
-    nest.useGlobalFilters(new MatrixErrorFilter(adapter));
     await nest.init();
     await adapter.getInstance().ready();
-    return new HttpApp(nest, adapter, options, forwarder);
-  }
-
-  /**
-   * Serves `path` and everything below it on every HTTP listener by a handler of the web platform's kind.
-   * @param serves whether a path below belongs to it, by default all; the others stay what they are
-   */
-  mount(path: string, handler: WebHandler, serves?: (path: string) => boolean): void {
-    this.#mounts.add(path, handler, serves);
+    return new HttpApp(nest, adapter, options, forwarder, mounts);
   }
 
   /** Opens every listener of the settings. @throws ListenError; what was opened is closed again */
@@ -244,31 +226,4 @@ export class HttpApp {
     await this.drain(limitMs);
     await this.nest.close();
   }
-}
-
-/** `undefined` when no module provides it. */
-function providedIn<T>(nest: INestApplication, type: abstract new (...args: never[]) => T): T | undefined {
-  try {
-    return nest.get<T>(type as Type<T>, { strict: false });
-  } catch {
-    return undefined;
-  }
-}
-
-/** `Controller.method` of every route that does not say who may call it. */
-function routesWithoutAccess(nest: INestApplication): string[] {
-  const scanner = new MetadataScanner();
-  const missing: string[] = [];
-  for (const module of nest.get(ModulesContainer).values()) {
-    for (const { metatype } of module.controllers.values()) {
-      const controller = metatype as Type;
-      const prototype = controller.prototype as Record<string, object>;
-      for (const name of scanner.getAllMethodNames(prototype)) {
-        const handler = prototype[name]!;
-        if (Reflect.hasMetadata('path', handler) && accessOf(handler, controller) === undefined)
-          missing.push(`${controller.name}.${name}`);
-      }
-    }
-  }
-  return missing;
 }

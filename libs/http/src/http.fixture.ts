@@ -286,6 +286,7 @@ class ProbeController {
     { provide: RequestAuthenticator, useClass: TestAuthenticator },
     { provide: RateLimiter, useClass: TestRateLimiter },
   ],
+  exports: [RequestAuthenticator, RateLimiter],
 })
 export class ProbeModule {}
 

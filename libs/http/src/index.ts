@@ -38,3 +38,4 @@ export {
 export { HttpReply, type PageOptions } from './reply.js';
 export { type LimiterName, type RateLimit, RateLimiter, RateLimitOverrides } from './rate-limiter.js';
 export { undici } from './undici.js';
+export { WebMounts } from './web-mounts.js';

@@ -1,4 +1,4 @@
-import type { Clock, Logger } from '@rookery/platform';
+import type { Clock, Config, Logger } from '@rookery/platform';
 import type { Database } from '../database.js';
 import {
   type BackgroundUpdate,
@@ -25,6 +25,15 @@ export const defaultBackgroundUpdateSettings: BackgroundUpdateSettings = {
   minBatchSize: 1,
   defaultBatchSize: 100,
 };
+
+/** The settings `background_updates.*`. */
+export const backgroundUpdateSettingsOf = (config: Config): BackgroundUpdateSettings => ({
+  durationMs: config.get('background_updates.background_update_duration_ms'),
+  sleepEnabled: config.get('background_updates.sleep_enabled'),
+  sleepMs: config.get('background_updates.sleep_duration_ms'),
+  minBatchSize: config.get('background_updates.min_batch_size'),
+  defaultBatchSize: config.get('background_updates.default_batch_size'),
+});
 
 /** Takes the timing of background updates over: a module's callbacks. With one, the settings about time and sleep are idle. */
 export interface BackgroundUpdateController {

@@ -1,13 +1,15 @@
-import type { Database } from '@rookery/database';
+import { Injectable } from '@nestjs/common';
+import { Database } from '@rookery/database';
 import { type RateLimit, RateLimitOverrides } from '@rookery/http';
-import type { Clock } from '@rookery/platform';
+import { Clock } from '@rookery/platform';
 import { LRUCache } from 'lru-cache';
 import { deleteRateLimitOverride, findRateLimitOverride, writeRateLimitOverride } from './rate-limit-override.query.js';
 
 /** How long the database's answer is believed: what another process changes takes effect within it. */
 const maxAgeMs = 5_000;
 
-/** What administrators set for single users, for every limiter that counts by user. Made once, before the module graph. */
+/** What administrators set for single users, for every limiter that counts by user. */
+@Injectable()
 export class StoredRateLimitOverrides extends RateLimitOverrides {
   readonly #cache = new LRUCache<string, { readonly limit: Promise<RateLimit | undefined>; readonly loadedMs: number }>(
     {

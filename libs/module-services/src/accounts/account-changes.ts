@@ -1,0 +1,81 @@
+import { Injectable } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import { MatrixError } from '@rookery/matrix-types';
+import type { AccountApi } from '@rookery/module-api';
+import { Clock } from '@rookery/platform';
+import { AccountService, DeactivationService, ProfileService, recordExternalId, ThreepidService } from '@rookery/users';
+import { checkText } from './check-text.js';
+import { LocalAccounts } from './local-accounts.js';
+
+const longestDisplayName = 256;
+const maxEmails = 20;
+
+/** Modules act on their own account, which is told to other modules. */
+const origin = { byAdmin: true };
+
+/** What modules may change about accounts. */
+@Injectable()
+export class ModuleAccountChanges {
+  constructor(
+    private readonly database: Database,
+    private readonly clock: Clock,
+    private readonly local: LocalAccounts,
+    private readonly accounts: AccountService,
+    private readonly profiles: ProfileService,
+    private readonly threepids: ThreepidService,
+    private readonly deactivation: DeactivationService,
+  ) {}
+
+  async setUserAdmin(userId: string, admin: boolean): Promise<void> {
+    this.local.assertLocal(userId);
+    await this.accounts.setFlags(userId, { isAdmin: admin });
+  }
+
+  async setDisplayname(userId: string, displayName: string): Promise<void> {
+    await this.local.get(userId);
+    if (typeof displayName !== 'string' || displayName.length > longestDisplayName) {
+      throw MatrixError.invalidParam(`A display name is a text of at most ${longestDisplayName} characters`);
+    }
+    if (displayName.includes('\0') || !displayName.isWellFormed()) {
+      throw MatrixError.invalidParam('The display name holds characters that cannot be stored');
+    }
+    const change = { displayname: displayName === '' ? undefined : displayName };
+    await this.profiles.update(userId, change, { origin, byAdmin: true });
+  }
+
+  async registerUser(...[localpart, options = {}]: Parameters<AccountApi['registerUser']>): Promise<string> {
+    const { displayName, emails = [], admin = false } = options;
+    if (emails.length > maxEmails) throw MatrixError.invalidParam(`An account has at most ${maxEmails} addresses`);
+    const name = await this.accounts.checkAvailable(localpart);
+    for (const email of emails) {
+      if ((await this.threepids.userOf('email', email)) !== undefined) {
+        throw MatrixError.threepidInUse();
+      }
+    }
+    const userId = await this.accounts.register({ localpart: name, displayName, isAdmin: admin, origin });
+    for (const email of emails) await this.threepids.add(userId, 'email', email, this.clock.nowMs(), origin);
+    return userId;
+  }
+
+  async recordUserExternalId(authProviderId: string, remoteUserId: string, registeredUserId: string): Promise<void> {
+    checkText(authProviderId, 'The provider');
+    checkText(remoteUserId, 'The id at the provider');
+    await this.local.get(registeredUserId);
+    const free = await this.database.write(
+      (tx) => recordExternalId(tx, authProviderId, remoteUserId, registeredUserId),
+      { name: 'user_external_id' },
+    );
+    if (!free) throw MatrixError.externalIdInUse();
+  }
+
+  async storeRemote3pidAssociation(userId: string, medium: string, address: string, idServer: string): Promise<void> {
+    for (const text of [medium, address, idServer]) checkText(text, 'Each part of an association');
+    await this.local.get(userId);
+    await this.threepids.published(userId, medium, address, idServer);
+  }
+
+  async deactivateUser(...[userId, { erase = false } = {}]: Parameters<AccountApi['deactivateUser']>): Promise<void> {
+    await this.local.get(userId);
+    await this.deactivation.deactivate(userId, erase, true, origin);
+  }
+}

@@ -1,0 +1,88 @@
+import { Injectable } from '@nestjs/common';
+import { RequestAuthenticator } from '@rookery/http';
+import { MatrixError } from '@rookery/matrix-types';
+import type { AccountApi, ProfileInfo, ModuleRequester, Threepid, UserInfo } from '@rookery/module-api';
+import { Config } from '@rookery/platform';
+import { AccountService, isLocalUser, ProfileService, qualifyUserId, ThreepidService } from '@rookery/users';
+import { inboundOf } from '../web/inbound.js';
+
+/** What modules may know of accounts. */
+@Injectable()
+export class ModuleAccountLookups {
+  constructor(
+    private readonly config: Config,
+    private readonly accounts: AccountService,
+    private readonly profiles: ProfileService,
+    private readonly threepids: ThreepidService,
+    private readonly authenticator: RequestAuthenticator,
+  ) {}
+
+  async getUserinfoById(userId: string): Promise<UserInfo | undefined> {
+    const account = await this.accounts.find(userId);
+    if (!account) return undefined;
+    return Object.freeze({
+      userId: account.userId,
+      appserviceId: account.appserviceId,
+      consentServerNoticeSent: account.consentNoticeSent,
+      consentVersion: account.consentVersion,
+      consentTs: account.consentMs,
+      userType: account.userType,
+      creationTs: account.createdMs,
+      isAdmin: account.isAdmin,
+      isDeactivated: account.deactivated,
+      isGuest: account.isGuest,
+      isShadowBanned: account.shadowBanned,
+      approved: account.approved,
+      locked: account.locked,
+      suspended: account.suspended,
+    });
+  }
+
+  async getUserByReq(...[request, options = {}]: Parameters<AccountApi['getUserByReq']>): Promise<ModuleRequester> {
+    const { allowGuest = false, allowExpired = false } = options;
+    const access = { auth: 'required', guests: allowGuest, expired: allowExpired } as const;
+    const requester = await this.authenticator.authenticate(inboundOf(request), access);
+    if (!requester) throw MatrixError.missingToken();
+    return Object.freeze({
+      userId: requester.userId,
+      deviceId: requester.deviceId,
+      isGuest: requester.isGuest,
+      isAdmin: requester.isAdmin,
+      shadowBanned: requester.shadowBanned,
+      appserviceId: requester.appserviceId,
+    });
+  }
+
+  async isUserAdmin(userId: string): Promise<boolean> {
+    return (await this.accounts.find(userId))?.isAdmin ?? false;
+  }
+
+  getQualifiedUserId(username: string): string {
+    return qualifyUserId(username, this.config.serverName);
+  }
+
+  isMine(id: string): boolean {
+    return id.includes(':') && id.slice(id.indexOf(':') + 1) === this.config.serverName;
+  }
+
+  async getProfileForUser(localpart: string): Promise<ProfileInfo> {
+    return profileOf(await this.profiles.get(qualifyUserId(localpart, this.config.serverName)));
+  }
+
+  async getThreepidsForUser(userId: string): Promise<readonly Threepid[]> {
+    return (await this.threepids.list(userId)).map(({ medium, address }) => Object.freeze({ medium, address }));
+  }
+
+  async checkUserExists(userId: string): Promise<string | undefined> {
+    const { serverName } = this.config;
+    if (!isLocalUser(qualifyUserId(userId, serverName), serverName)) return undefined;
+    return (await this.accounts.findByName(userId))?.userId;
+  }
+
+  async checkUsername(localpart: string): Promise<void> {
+    await this.accounts.checkAvailable(localpart);
+  }
+}
+
+const profileOf = (profile: { readonly displayname?: string; readonly avatar_url?: string } | undefined): ProfileInfo =>
+  Object.freeze({ displayName: profile?.displayname, avatarUrl: profile?.avatar_url });
