@@ -26,8 +26,11 @@ export {
   pduText,
 } from './parse-pdu.js';
 export { redactEvent, redactPdu } from './redaction.js';
+export { type Relation, relationOf } from './relation.js';
 export type { RoomVersionRules } from './room-version-rules.js';
 export { defaultRoomVersion, roomVersionRules, roomVersions } from './room-versions.js';
+export { type ServerAcl, serverAclOf } from './server-acl.js';
 export { signJson, verifyJson } from './signed-json.js';
 export { SigningKey, VerifyKey } from './signing-key.js';
 export { longestStickyMs, stickyDurationOf, stickyKey } from './sticky.js';
+export { prejoinStateOf, stripped, strippedStateFrom } from './stripped-state.js';

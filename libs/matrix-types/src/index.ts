@@ -15,6 +15,7 @@ export {
   passesType,
   type SyncFilter,
 } from './event-filter.js';
+export { matchesGlob } from './glob.js';
 export {
   type DomainId,
   domainOf,

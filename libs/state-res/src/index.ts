@@ -12,6 +12,7 @@ export {
   type ScalarLevel,
 } from './auth/power-levels.js';
 export { authStateOf, type AuthState, type AuthVerdict } from './auth/verdict.js';
+export { byAuth, byPrev, leadingTo, restsUpon } from './event-order.js';
 export { type Conflict, findConflict } from './resolution/conflict.js';
 export {
   type AuthLinks,

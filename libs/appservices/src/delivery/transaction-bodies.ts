@@ -1,9 +1,10 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { OneTimeKeyService } from '@rookery/e2ee';
+import { prejoinStateOf } from '@rookery/events';
 import type { ClientEvent, JsonObject } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
-import { EventSerializer, EventStore, prejoinStateOf, type StoredEvent } from '@rookery/rooms';
+import { EventSerializer, EventStore, type StoredEvent } from '@rookery/rooms';
 import { devicesOfUsers } from '@rookery/users';
 import type { Registration } from '../registration/registration.js';
 import { RoomInterest } from './room-interest.js';

@@ -1,5 +1,6 @@
 import { Injectable, type OnModuleDestroy } from '@nestjs/common';
 import { Database } from '@rookery/database';
+import { relationOf } from '@rookery/events';
 import {
   domainOf,
   isJsonObject,
@@ -9,7 +10,7 @@ import {
   type JsonObject,
 } from '@rookery/matrix-types';
 import { Clock, Logger } from '@rookery/platform';
-import { EventStore, relationOf, RoomHooks, type StoredEvent } from '@rookery/rooms';
+import { EventStore, RoomHooks, type StoredEvent } from '@rookery/rooms';
 import type { PresenceName, PresenceState } from '../model/presence-state.js';
 import { PresenceService } from '../presence/presence.service.js';
 import { EarlyReceipts } from '../receipts/early-receipts.js';

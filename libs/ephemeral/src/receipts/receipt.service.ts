@@ -1,9 +1,10 @@
 import { Injectable } from '@nestjs/common';
 import { Database, type Tx } from '@rookery/database';
+import { relationOf } from '@rookery/events';
 import { domainOf, isValidEventId, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Clock, Config, type Requester } from '@rookery/platform';
 import { type ChangedKeys, defineStream, type Stream, Streams } from '@rookery/replication';
-import { EventStore, isServable, relationOf, RoomHooks, type StoredEvent } from '@rookery/rooms';
+import { EventStore, isServable, RoomHooks, type StoredEvent } from '@rookery/rooms';
 import { AccountDataService } from '@rookery/users';
 import { RoomAudience } from '../common/room-audience.js';
 import { EphemeralHooks } from '../hooks.js';

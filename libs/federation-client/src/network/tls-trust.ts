@@ -1,7 +1,7 @@
+import { matchesGlob } from '@rookery/matrix-types';
 import { type Config, ConfigError } from '@rookery/platform';
 import { readFileSync } from 'node:fs';
 import { createSecureContext, type SecureContext, type SecureContextOptions, type SecureVersion } from 'node:tls';
-import { globMatcher } from './glob-matcher.js';
 
 const versions: Readonly<Record<string, SecureVersion>> = {
   '1': 'TLSv1',
@@ -31,12 +31,13 @@ export class TlsTrust {
    */
   static load(config: Config): TlsTrust {
     const minVersion = versions[config.get('federation_client_minimum_tls_version')] ?? 'TLSv1';
+    const unchecked = config.get('federation_certificate_verification_whitelist');
     const files = config.get('federation_custom_ca_list');
     const ca = files?.map((file, index) => readAuthority(config, file, index));
     return new TlsTrust(
       { minVersion, ...(ca === undefined ? {} : { ca }) },
       config.get('federation_verify_certificates'),
-      globMatcher(config.get('federation_certificate_verification_whitelist')),
+      (serverName) => unchecked.some((glob) => matchesGlob(glob, serverName)),
     );
   }
 

@@ -5,10 +5,12 @@ import {
   parsePdu,
   redactEvent,
   type RoomEvent,
-  type RoomVersionRules,
   roomVersionRules,
-  SigningKey,
+  type RoomVersionRules,
   signEvent,
+  SigningKey,
+  stripped,
+  strippedStateFrom,
 } from '@rookery/events';
 import { KeyRing } from '@rookery/federation-client';
 import { domainOf, isValidUserId, type JsonObject, MatrixError, type StrippedState } from '@rookery/matrix-types';
@@ -22,8 +24,6 @@ import {
   RoomBlocking,
   RoomServers,
   RoomStateReader,
-  stripped,
-  strippedStateFrom,
 } from '@rookery/rooms';
 import { eventOf } from '../rooms/resident-rooms.js';
 

@@ -3,14 +3,8 @@ import { Database } from '@rookery/database';
 import { type RoomEvent, roomVersionRules } from '@rookery/events';
 import { FederationClient, federationPath, FederationRequestError } from '@rookery/federation-client';
 import { Clock, Config, Logger, SingleFlight } from '@rookery/platform';
-import {
-  type BackwardGap,
-  backwardGaps,
-  forgetFailedPulls,
-  leadingTo,
-  noteFailedPulls,
-  RoomStateReader,
-} from '@rookery/rooms';
+import { type BackwardGap, backwardGaps, forgetFailedPulls, noteFailedPulls, RoomStateReader } from '@rookery/rooms';
+import { leadingTo } from '@rookery/state-res';
 import { PastEvents } from './past-events.js';
 import { PduChecker } from './pdu-checker.js';
 import { RoomHosts } from './room-hosts.js';

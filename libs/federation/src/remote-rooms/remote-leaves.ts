@@ -1,14 +1,7 @@
 import { Injectable } from '@nestjs/common';
-import type { RoomEvent } from '@rookery/events';
+import { prejoinStateOf, type RoomEvent, strippedStateFrom } from '@rookery/events';
 import { domainOf, type JsonObject } from '@rookery/matrix-types';
-import {
-  EventPersister,
-  EventStore,
-  MembershipReader,
-  prejoinStateOf,
-  RoomStateReader,
-  strippedStateFrom,
-} from '@rookery/rooms';
+import { EventPersister, EventStore, MembershipReader, RoomStateReader } from '@rookery/rooms';
 import { Candidates } from './candidates.js';
 import { MembershipHandshake } from './membership-handshake.js';
 

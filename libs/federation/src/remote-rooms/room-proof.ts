@@ -1,6 +1,5 @@
 import type { RoomEvent } from '@rookery/events';
-import { byAuth, restsUpon } from '@rookery/rooms';
-import { authStateOf, checkAuth, checkAuthEvents, stateKeyOf } from '@rookery/state-res';
+import { authStateOf, byAuth, checkAuth, checkAuthEvents, restsUpon, stateKeyOf } from '@rookery/state-res';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 
 /** Events that are looked at before others get a turn. */

@@ -1,7 +1,8 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { FederationRequestError } from '@rookery/federation-client';
 import { Clock, Lifecycle, Logger, Semaphore } from '@rookery/platform';
-import { byAuth, EventPersister, type PartialRoom, PartialRooms } from '@rookery/rooms';
+import { EventPersister, type PartialRoom, PartialRooms } from '@rookery/rooms';
+import { byAuth } from '@rookery/state-res';
 import { Candidates } from './candidates.js';
 import { MissingEvents } from './missing-events.js';
 

@@ -1,9 +1,10 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
+import { serverAclOf, type ServerAcl } from '@rookery/events';
 import { FederationClient } from '@rookery/federation-client';
 import { isValidServerName } from '@rookery/matrix-types';
 import { Cache, Config } from '@rookery/platform';
-import { EventStore, RoomHooks, type RoomView, type ServerAcl, serverAclOf } from '@rookery/rooms';
+import { EventStore, RoomHooks, type RoomView } from '@rookery/rooms';
 import { knowsServers, roomsOfLocalUsers, serverAclsOf, serversInRooms } from './sender.query.js';
 
 /** Servers that are kept in memory, over all rooms. */

@@ -1,8 +1,8 @@
 import { Injectable } from '@nestjs/common';
-import type { RoomEvent } from '@rookery/events';
+import { relationOf, type RoomEvent } from '@rookery/events';
 import { isJsonObject } from '@rookery/matrix-types';
 import type { RelatedEvent } from '@rookery/push-rules';
-import { EventStore, isServable, relationOf } from '@rookery/rooms';
+import { EventStore, isServable } from '@rookery/rooms';
 import { PushRulesService } from '../rules/push-rules.service.js';
 import { threadOf } from '../threads/thread-of.js';
 import { ThreadSubscriptions } from '../threads/thread-subscriptions.service.js';

@@ -1,14 +1,8 @@
 import { Inject, Injectable, type OnModuleInit, Optional } from '@nestjs/common';
 import { Database } from '@rookery/database';
+import { prejoinStateOf } from '@rookery/events';
 import { BackgroundTasks, Clock, Config, Lifecycle, Logger } from '@rookery/platform';
-import {
-  EventStore,
-  prejoinStateOf,
-  RoomStateReader,
-  type StoredEvent,
-  TimelineReader,
-  VisibilityFilter,
-} from '@rookery/rooms';
+import { EventStore, RoomStateReader, type StoredEvent, TimelineReader, VisibilityFilter } from '@rookery/rooms';
 import { stateKeyOf } from '@rookery/state-res';
 import { Mailer, type MailRequest } from '@rookery/templates';
 import { ProfileService } from '@rookery/users';

@@ -1,11 +1,11 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import type { RoomEvent } from '@rookery/events';
+import { prejoinStateOf, type RoomEvent } from '@rookery/events';
 import { isJsonObject } from '@rookery/matrix-types';
 import { Clock, Config, Ids, Lifecycle, Logger, Metrics, type Timer } from '@rookery/platform';
 import type { PushAction } from '@rookery/push-rules';
 import { Follower, Notifier, saveCursor } from '@rookery/replication';
-import { EventStore, prejoinStateOf, RoomStateReader, type StoredEvent } from '@rookery/rooms';
+import { EventStore, RoomStateReader, type StoredEvent } from '@rookery/rooms';
 import { stateKeyOf } from '@rookery/state-res';
 import { LRUCache } from 'lru-cache';
 import { OwnReads } from '../actions/own-reads.js';

@@ -1,5 +1,5 @@
-import type { RoomEvent } from '@rookery/events';
-import { type EventStore, type Relation, relationOf } from '@rookery/rooms';
+import { type Relation, relationOf, type RoomEvent } from '@rookery/events';
+import { type EventStore } from '@rookery/rooms';
 import type { Soon } from '../soon.js';
 
 /**

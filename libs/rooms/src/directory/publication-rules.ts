@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
+import { matchesGlob } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
-import { matchesGlob } from '../model/content-rules.js';
 
 interface Rule {
   readonly user_id?: string | undefined;

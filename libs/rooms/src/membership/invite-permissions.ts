@@ -1,8 +1,7 @@
 import { Injectable } from '@nestjs/common';
-import { domainOf, type JsonObject } from '@rookery/matrix-types';
+import { domainOf, type JsonObject, matchesGlob } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
 import { AccountDataService } from '@rookery/users';
-import { matchesGlob } from '../model/content-rules.js';
 
 /** What becomes of an invite: it is shown, it looks sent and is never shown, or it is refused. */
 export type InviteVerdict = 'allow' | 'ignore' | 'block';

@@ -1,5 +1,5 @@
 import { checkOwnContent, InvalidEventError } from '@rookery/events';
-import { isJsonObject, isValidRoomAlias, type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { isJsonObject, isValidRoomAlias, type JsonObject, matchesGlob, MatrixError } from '@rookery/matrix-types';
 
 const maxAliases = 1000;
 
@@ -73,30 +73,6 @@ export function aliasesIn(content: Readonly<JsonObject>): string[] {
   const { alias, alt_aliases: others } = content;
   const named = typeof alias === 'string' && alias !== '' ? [alias] : [];
   return Array.isArray(others) ? [...named, ...others.map(String)] : named;
-}
-
-/** Matches `*` (any text) and `?` (one character), without regard to case; linear in practice, never exponential. */
-export function matchesGlob(glob: string, text: string): boolean {
-  const pattern = glob.toLowerCase();
-  const subject = text.toLowerCase();
-  let p = 0;
-  let s = 0;
-  let star = -1;
-  let mark = 0;
-  while (s < subject.length) {
-    if (pattern[p] === '*') {
-      star = p++;
-      mark = s;
-    } else if (p < pattern.length && (pattern[p] === '?' || pattern[p] === subject[s])) {
-      p++;
-      s++;
-    } else if (star >= 0) {
-      p = star + 1;
-      s = ++mark;
-    } else return false;
-  }
-  while (pattern[p] === '*') p++;
-  return p === pattern.length;
 }
 
 /** A JSON object, or an empty one in place of anything else. */

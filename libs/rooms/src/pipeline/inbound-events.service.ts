@@ -1,12 +1,12 @@
 import { Injectable } from '@nestjs/common';
 import { Database, isTransient } from '@rookery/database';
 import type { RoomEvent } from '@rookery/events';
+import { byAuth, leadingTo } from '@rookery/state-res';
 import { type MissingEventsSource, RemoteRooms } from '../remote-rooms.js';
 import { PartialRooms } from '../store/partial-rooms.js';
 import { EventPersister } from './event-persister.js';
 import type { RemoteEvent, StateAtEvent, ReceiveVerdict } from '../model/remote-events.js';
 import { EventStore } from '../store/event-store.js';
-import { byAuth, leadingTo } from './history-order.js';
 import { selectExtremities, selectReferenced, selectRoom } from '../room/room-snapshot.query.js';
 
 /** How often the ancestors of one event are asked for before its state is taken from the origin, or it is given up. */

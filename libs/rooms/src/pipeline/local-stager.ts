@@ -1,5 +1,5 @@
 import { Injectable } from '@nestjs/common';
-import { pduText, type RoomEvent } from '@rookery/events';
+import { pduText, type RoomEvent, stripped } from '@rookery/events';
 import { domainOf, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { type GateVerdict, refusalError } from '@rookery/module-host';
 import { Clock } from '@rookery/platform';
@@ -13,7 +13,7 @@ import { Waiting, withinTurn } from './waiting.js';
 import { type BuiltEvent, DraftBuilder, type PlaceOfDraft } from './draft-builder.js';
 import type { EventDraft } from '../model/drafts.js';
 import { EventContexts, groupOf, noState } from './event-context.js';
-import { PrejoinState, stripped } from './prejoin-state.js';
+import { PrejoinState } from './prejoin-state.js';
 import type { WorkingRoom } from '../room/working-room.js';
 
 /** What came of a draft. */

@@ -1,5 +1,5 @@
 import { overlongKey, type RoomEvent } from '@rookery/events';
-import { authStateOf, checkAuth, checkAuthEvents } from '@rookery/state-res';
+import { authStateOf, checkAuth, checkAuthEvents, restsUpon } from '@rookery/state-res';
 
 /** What is known of an event that another one rests upon. */
 export interface KnownAuth {
@@ -12,12 +12,6 @@ export interface OwnAuth {
   /** Those of them that are not known. */
   readonly missing: string[];
   readonly verdict: ReturnType<typeof checkAuth>;
-}
-
-/** Ids of the events that allow an event: its auth events, and the create event also where that is implied. */
-export function restsUpon({ authEventIds, roomId, rules, type }: RoomEvent): string[] {
-  const isImplied = rules.createEventImplied && type !== 'm.room.create';
-  return isImplied ? [...authEventIds, `$${roomId.slice(1)}`] : [...authEventIds];
 }
 
 /**

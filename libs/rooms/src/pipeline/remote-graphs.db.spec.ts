@@ -2,7 +2,15 @@ import { databaseMigrations } from '@rookery/database';
 import { buildEvent, type RoomEvent, roomVersionRules, roomVersions } from '@rookery/events';
 import { type JsonObject, parseEventFilter } from '@rookery/matrix-types';
 import { replicationMigrations } from '@rookery/replication';
-import { authStateOf, checkAuth, checkAuthEvents, resolveState, stateKeyOf, type StateMap } from '@rookery/state-res';
+import {
+  authStateOf,
+  checkAuth,
+  checkAuthEvents,
+  resolveState,
+  restsUpon,
+  stateKeyOf,
+  type StateMap,
+} from '@rookery/state-res';
 import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
 import { usersMigrations } from '@rookery/users';
 import { RoomCreation } from '../creation/room-creation.service.js';
@@ -15,7 +23,6 @@ import { RoomStateReader } from '../state/room-state-reader.js';
 import { EventPersister } from './event-persister.js';
 import type { ReceiveVerdict } from '../model/remote-events.js';
 import { EventStore } from '../store/event-store.js';
-import { restsUpon } from './own-auth.js';
 import { remoteServer, RemoteServer, yan, zoe } from './remote-server.fixture.js';
 
 /** Numbers that can be had again with the same seed (mulberry32). */

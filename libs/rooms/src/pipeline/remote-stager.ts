@@ -2,11 +2,19 @@ import { Injectable } from '@nestjs/common';
 import { Database, type Db } from '@rookery/database';
 import { pduText, type RoomEvent } from '@rookery/events';
 import { domainOf } from '@rookery/matrix-types';
-import { type AuthState, authTypesFor, checkAuth, powerLevelsOf, stateKeyOf, type StateMap } from '@rookery/state-res';
+import {
+  type AuthState,
+  authTypesFor,
+  byAuth,
+  checkAuth,
+  powerLevelsOf,
+  restsUpon,
+  stateKeyOf,
+  type StateMap,
+} from '@rookery/state-res';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { EventGates } from './event-gates.js';
-import { byAuth } from './history-order.js';
-import { judgeByOwnAuth, type OwnAuth, restsUpon } from './own-auth.js';
+import { judgeByOwnAuth, type OwnAuth } from './own-auth.js';
 import { PolicyServers } from './policy-servers.js';
 import { StateCompletion } from './state-completion.js';
 import { goThrough, type Stage } from './stage.js';

@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import type { RoomEvent } from '@rookery/events';
 import { Database } from '@rookery/database';
 import { domainOf } from '@rookery/matrix-types';
-import { type AuthState, authTypesFor, checkAuth, stateKeyOf } from '@rookery/state-res';
+import { type AuthState, authTypesFor, byPrev, checkAuth, restsUpon, stateKeyOf } from '@rookery/state-res';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { StoredEvent } from '../model/stored-event.js';
 import type { WorkingRoom } from '../room/working-room.js';
@@ -10,8 +10,7 @@ import { EventStore } from '../store/event-store.js';
 import { selectPartialEvents } from '../store/partial-rooms.query.js';
 import { DraftBuilder } from './draft-builder.js';
 import { EventContexts, groupOf, type StateBefore } from './event-context.js';
-import { byPrev } from './history-order.js';
-import { judgeByOwnAuth, restsUpon } from './own-auth.js';
+import { judgeByOwnAuth } from './own-auth.js';
 
 /** Events that are judged anew before others get a turn. */
 const eventsPerTurn = 20;

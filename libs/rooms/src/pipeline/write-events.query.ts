@@ -1,7 +1,7 @@
 import type { SqlValue, Tx } from '@rookery/database';
+import { relationOf } from '@rookery/events';
 import { splitStateKey } from '@rookery/state-res';
 import { type ChainPlan, insertAuthChains, planAuthChains, selectChainPositions } from '../state/auth-chains.query.js';
-import { relationOf } from '../model/relation.js';
 import type { PushNote } from '../hooks.js';
 import { servableSql } from '../store/servable.query.js';
 import { deletePartialRoom, insertPartialRoom } from '../store/partial-rooms.query.js';

@@ -171,10 +171,3 @@ function relationsOf(
   }
   return relations;
 }
-
-/** The state that an invite or a knock shows to its target; empty for other events. */
-export function prejoinStateOf(event: RoomEvent): readonly JsonObject[] {
-  const unsigned = event.pdu['unsigned'] as JsonObject | undefined;
-  const state = unsigned?.['invite_room_state'] ?? unsigned?.['knock_room_state'];
-  return Array.isArray(state) ? (state as JsonObject[]) : [];
-}

@@ -1,7 +1,7 @@
 import type { Db } from '@rookery/database';
+import { relationOf } from '@rookery/events';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import type { EventStore } from '../store/event-store.js';
-import { relationOf } from '../model/relation.js';
 import { hasAnnotated } from './relations.query.js';
 
 /** What somebody is about to send. */

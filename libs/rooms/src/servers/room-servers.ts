@@ -1,10 +1,10 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
+import { serverAclOf, type ServerAcl } from '@rookery/events';
 import { Cache, Config } from '@rookery/platform';
 import { RoomHooks } from '../hooks.js';
 import { EventStore } from '../store/event-store.js';
 import { MembershipReader } from '../reading/membership-reader.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
-import { type ServerAcl, serverAclOf } from './server-acl.js';
 
 const everybody: ServerAcl = { allows: () => true };
 /** Servers that are kept in memory, over all rooms. */

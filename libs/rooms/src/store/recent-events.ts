@@ -1,9 +1,9 @@
 import { Injectable } from '@nestjs/common';
+import { relationOf } from '@rookery/events';
 import { type ChangedKeys, Streams } from '@rookery/replication';
 import { LRUCache } from 'lru-cache';
 import { RoomHooks } from '../hooks.js';
 import { isServable, type StoredEvent } from '../model/stored-event.js';
-import { relationOf } from '../model/relation.js';
 import { eventsStream } from './room-ids.js';
 
 /** Where an event lies in its room. */

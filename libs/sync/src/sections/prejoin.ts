@@ -1,6 +1,7 @@
 import { Injectable } from '@nestjs/common';
+import { prejoinStateOf } from '@rookery/events';
 import type { JsonObject } from '@rookery/matrix-types';
-import { EventStore, InvitePermissions, prejoinStateOf } from '@rookery/rooms';
+import { EventStore, InvitePermissions } from '@rookery/rooms';
 import type { RoomEntry } from './room-list.js';
 
 /** Rooms that the user is not in yet: invites and knocks. */

@@ -1,4 +1,5 @@
 import { Injectable } from '@nestjs/common';
+import { prejoinStateOf } from '@rookery/events';
 import type { JsonObject } from '@rookery/matrix-types';
 import { eachLimit } from '@rookery/platform';
 import { PushCounts, totalOf } from '@rookery/push';
@@ -6,7 +7,6 @@ import {
   EventSerializer,
   EventStore,
   formatRoomToken,
-  prejoinStateOf,
   RoomStateReader,
   type StateDelta,
   type StoredEvent,

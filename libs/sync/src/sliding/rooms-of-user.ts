@@ -1,7 +1,8 @@
 import { Injectable } from '@nestjs/common';
+import { prejoinStateOf } from '@rookery/events';
 import { isJsonObject, type Membership } from '@rookery/matrix-types';
 import { Cache, Config } from '@rookery/platform';
-import { EventStore, type InviteJudge, InvitePermissions, MembershipHistory, prejoinStateOf } from '@rookery/rooms';
+import { EventStore, type InviteJudge, InvitePermissions, MembershipHistory } from '@rookery/rooms';
 import { AccountDataService } from '@rookery/users';
 import { RoomActivity } from '../caches/room-activity.js';
 import { RoomFactsCache } from '../caches/room-facts.js';

@@ -1,5 +1,10 @@
 import type { RoomEvent } from '@rookery/events';
-import { restsUpon } from './own-auth.js';
+
+/** Ids of the events that allow an event: its auth events, and the create event also where that is implied. */
+export function restsUpon({ authEventIds, roomId, rules, type }: RoomEvent): string[] {
+  const isImplied = rules.createEventImplied && type !== 'm.room.create';
+  return isImplied ? [...authEventIds, `$${roomId.slice(1)}`] : [...authEventIds];
+}
 
 /**
  * Those of some events that lead up to known ones, each behind its ancestors among them. Who names an event by its hash

@@ -1,6 +1,5 @@
 import { isIP } from 'node:net';
-import type { JsonObject } from '@rookery/matrix-types';
-import { matchesGlob } from '../model/content-rules.js';
+import { type JsonObject, matchesGlob } from '@rookery/matrix-types';
 
 /** Which servers may take part in a room. */
 export interface ServerAcl {
