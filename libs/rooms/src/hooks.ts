@@ -63,6 +63,8 @@ export interface EventBatch {
    * were not told of what happened here.
    */
   readonly missedServers?: readonly string[] | undefined;
+  /** Members of this server who may not see an event, by its id: it is of a fork whose server had not heard of them. */
+  readonly hiddenFrom: ReadonlyMap<string, ReadonlySet<string>>;
   /** After the batch. */
   readonly room: RoomView;
   /** Gives an event of the batch its note. Only while a hook prepares; what comes later is in no row. */

@@ -25,7 +25,7 @@ export { activityTypes, type RoomFacts, RoomFactsReader } from './reading/room-f
 export { RoomHeroes } from './reading/room-heroes.js';
 export { delayedTxnPrefix, EventSerializer } from './reading/event-serializer.js';
 export { VisibilityFilter, type VisibleEvent } from './reading/visibility-filter.js';
-export { historyVisibilityIn } from './reading/visibility-rule.js';
+export { historyVisibilityIn } from './model/visibility-rule.js';
 export { eventsStream, RoomIds } from './store/room-ids.js';
 export { formatRoomToken } from './reading/room-token.js';
 export { type TimelinePage, TimelineReader, type TimelineSlice } from './reading/timeline-reader.js';

@@ -1,9 +1,21 @@
 import type { RoomEvent } from '@rookery/events';
 import { stateKeyOf } from '@rookery/state-res';
 import type { TestUser } from '@rookery/testing';
-import { databases, ok, outcome, say, type WireEvent } from '../rooms/rooms-client.js';
+import { databases, join, ok, outcome, say, type WireEvent } from '../rooms/rooms-client.js';
 import { remoteName } from './remote-server.js';
 import { nobodyHelps, TwoServers, yan, zoe } from './two-servers.js';
+
+interface Unread {
+  readonly rooms: {
+    readonly join: Record<
+      string,
+      {
+        readonly timeline: { readonly events: WireEvent[] };
+        readonly unread_notifications: { readonly notification_count: number };
+      }
+    >;
+  };
+}
 
 const v1 = '/_matrix/client/v1';
 
@@ -375,5 +387,24 @@ describe.each(databases)('graphs of other servers (%s)', (database) => {
     const told = await ok<WireEvent>(alice, 'GET', `/rooms/${roomId}/event/${encodeURIComponent(first.eventId)}`);
     expect(told.content['body']).toBe('first');
     await servers.stillWorks(roomId, since);
+  });
+
+  it.each(['joined', 'invited', 'shared'])('counts as unread what a reader may see (%s)', async (visibility) => {
+    const { homeserver } = servers;
+    const bob = await homeserver.registerUser(`bob_${visibility}`);
+    const shown = { type: 'm.room.history_visibility', content: { history_visibility: visibility } };
+    const { roomId, server, state, head } = await servers.shared('11', { initial_state: [shown] });
+    await join(bob, roomId);
+    // Of a branch whose server has not heard of him.
+    const aside = server.make({ type: 'm.room.message', sender: zoe, content: { body: 'aside' } }, [head], state);
+    expect(await servers.receive(aside)).toBe('accepted');
+    const unread = async (user: TestUser): Promise<[string[], unknown]> => {
+      const { rooms } = await ok<Unread>(user, 'GET', '/sync?timeout=0');
+      const { timeline, unread_notifications } = rooms.join[roomId]!;
+      const seen = timeline.events.filter(({ sender, type }) => sender === zoe && type === 'm.room.message');
+      return [seen.map(({ content }) => String(content['body'])), unread_notifications.notification_count];
+    };
+    expect(await unread(bob)).toEqual(visibility === 'shared' ? [['aside'], 1] : [[], 0]);
+    expect(await unread(alice)).toEqual([['aside'], 1]);
   });
 });

@@ -50,8 +50,8 @@ import { threadOf } from '../threads/thread-of.js';
 /** Whom an event may notify. */
 interface Audience {
   readonly localMembers: ReadonlySet<string>;
-  /** Who does not want to hear from the sender. */
-  readonly ignorers: ReadonlySet<string>;
+  /** Who does not want to hear from the sender, or may not see the event. */
+  readonly untold: ReadonlySet<string>;
   /** Who has rules that are looked at one by one. */
   readonly candidates: readonly PushCandidate[];
 }
@@ -62,6 +62,8 @@ interface Surroundings extends EventTies {
   readonly invited: string | undefined;
   /** The names of members, where the text may hold some. */
   readonly names: NameIndex | undefined;
+  /** Members who may not see the event. */
+  readonly hidden: ReadonlySet<string> | undefined;
 }
 
 /** Whom an event means in particular. */
@@ -157,7 +159,8 @@ export class PushActions implements OnModuleInit {
       if (event.redacts !== undefined && isServable(stored))
         withdrawn.push(this.#withdrawn(event, event.redacts, room));
       if (isSentByHand(stored)) reads.push(this.#readBySender(stored));
-      evaluated.push(isServable(stored) ? this.#evaluate(stored, room, names) : this.#invite(stored, room));
+      const hidden = batch.hiddenFrom.get(event.eventId);
+      evaluated.push(isServable(stored) ? this.#evaluate(stored, room, { names, hidden }) : this.#invite(stored, room));
     }
     return soon(allSoon([allSoon(evaluated), allSoon(withdrawn), allSoon(reads)]), ([found, gone, read]) => {
       const pushes = found.map((judge) => judge?.()).filter((push) => push !== undefined);
@@ -222,7 +225,11 @@ export class PushActions implements OnModuleInit {
     }));
   }
 
-  #evaluate(stored: StoredEvent, room: RoomView, names?: NameIndex): Soon<Judgement | undefined> {
+  #evaluate(
+    stored: StoredEvent,
+    room: RoomView,
+    { names, hidden }: Partial<Pick<Surroundings, 'names' | 'hidden'>> = {},
+  ): Soon<Judgement | undefined> {
     const { event } = stored;
     const { localMembers } = room;
     const alone = localMembers.size === 0 || (localMembers.size === 1 && localMembers.has(event.sender));
@@ -230,14 +237,14 @@ export class PushActions implements OnModuleInit {
     if (alone && !invites) return undefined;
     const invited = invites ? this.#welcome(event) : undefined;
     return soon(allSoon([invited, this.ties.of(event), this.rules.learn(localMembers)]), ([target, ties]) =>
-      this.#evaluateWith(stored, room, { invited: target, names, ...ties }),
+      this.#evaluateWith(stored, room, { invited: target, names, hidden, ...ties }),
     );
   }
 
   #evaluateWith(
     { event, streamOrdering }: StoredEvent,
     room: RoomView,
-    { invited, names, threadId, subscribers, related }: Surroundings,
+    { invited, names, hidden, threadId, subscribers, related }: Surroundings,
   ): Soon<Judgement> {
     const { localMembers } = room;
     const singled = new Set<string>();
@@ -259,8 +266,9 @@ export class PushActions implements OnModuleInit {
       this.rules.readGroups(event.roomId),
     ] as const;
     return soon(allSoon(surroundings), ([context, ignorers, own]) => () => {
+      const untold = hidden === undefined ? ignorers : new Set([...ignorers, ...hidden]);
       const tied = subscribers || related ? { ...context, threadSubscribed: subscribers && false, related } : context;
-      const judged = this.#judgeAll(event, tied, { localMembers, ignorers, candidates: own });
+      const judged = this.#judgeAll(event, tied, { localMembers, untold, candidates: own });
       if (judged.everyone === undefined && judged.own.size === 0) return undefined;
       const { eventId, roomId, sender } = event;
       return { eventId, roomId, streamOrdering, sender, threadId, ...judged, outOfBand: false };
@@ -270,14 +278,14 @@ export class PushActions implements OnModuleInit {
   #judgeAll(
     event: RoomEvent,
     context: RoomContext,
-    { localMembers, ignorers, candidates }: Audience,
+    { localMembers, untold, candidates }: Audience,
   ): Pick<EventPush, 'everyone' | 'except' | 'exceptGroups' | 'own'> {
     const pushEvent = pushEventOf(event);
     const forMany = memoized((rules: CompiledRuleset) =>
       this.#judge(event, () => outcomeForMany(rules, pushEvent, context)),
     );
     const everyone = forMany(this.rules.defaults);
-    const except = new Set(everyone && ignorers.size > 0 ? common(localMembers, ignorers) : []);
+    const except = new Set(everyone && untold.size > 0 ? common(localMembers, untold) : []);
     const own = new Map<string, NotifyOutcome>();
     const differing = this.rules
       .groupsAt(event.roomId)
@@ -286,11 +294,11 @@ export class PushActions implements OnModuleInit {
     for (const { users, outcome } of differing)
       if (outcome) for (const userId of common(users, localMembers)) own.set(userId, outcome);
     own.delete(event.sender);
-    if (own.size > 0) for (const userId of ignorers) own.delete(userId);
+    if (own.size > 0) for (const userId of untold) own.delete(userId);
     for (const candidate of candidates) {
       const { userId } = candidate;
       own.delete(userId);
-      if (ignorers.has(userId)) continue;
+      if (untold.has(userId)) continue;
       const outcome = candidate.isLikeOthers
         ? forMany(candidate.ruleset)
         : this.#judge(event, () => ownOutcome(pushEvent, candidate, context));

@@ -5,7 +5,7 @@ import { AccountDataService, AppserviceDirectory } from '@rookery/users';
 import { MembershipHistory } from '../reading/membership-history.js';
 import type { PastMembership } from '../reading/membership-history.query.js';
 import { MembershipReader } from '../reading/membership-reader.js';
-import { historyVisibilityIn } from '../reading/visibility-rule.js';
+import { historyVisibilityIn } from '../model/visibility-rule.js';
 import { PartialRooms } from '../store/partial-rooms.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
 

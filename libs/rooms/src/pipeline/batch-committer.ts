@@ -9,6 +9,7 @@ import { RecentEvents } from '../store/recent-events.js';
 import { PartialRooms } from '../store/partial-rooms.js';
 import { TimelineGaps } from '../store/timeline-gaps.js';
 import { EventStore, sameServer } from '../store/event-store.js';
+import { hiddenFrom } from './fork-audience.js';
 import { GroupCommit } from './group-commit.js';
 import { type EventKey, RoomIds } from '../store/room-ids.js';
 import { isServable, type StoredEvent } from '../model/stored-event.js';
@@ -90,6 +91,7 @@ export class BatchCommitter {
         moves: movesIn(room, stored, position),
         backfilled: options.backfilled ?? false,
         missedServers: room.missedServers,
+        hiddenFrom: await hiddenFrom(room, this.events),
         room: this.#view(room),
         note: (eventId, note) => void notes.set(eventId, note),
       };

@@ -229,6 +229,7 @@ export class RemoteStager {
   async #put(way: RemoteWay): Promise<RemoteOutcome> {
     const { room, event, before, rejectedReason, softFailed } = way;
     const isAccepted = rejectedReason === undefined;
+    const isLive = isAccepted && !softFailed && way.how !== 'past';
     const chain = isAccepted ? await this.contexts.groupAfter(room, before, event) : before.chain;
     const levels = powerLevelsOf(way.stateBefore, room.rules);
     const isRedaction = event.type === 'm.room.redaction' && event.redacts !== undefined;
@@ -240,8 +241,9 @@ export class RemoteStager {
       group: groupOf(chain),
       redactionRecheck: isRedaction ? levels.user(event.sender) < levels.scalar('redact') : undefined,
       replacesOutlier: way.replacesOutlier,
+      fork: isLive && before.chain !== room.chain ? before : undefined,
     });
-    if (isAccepted && !softFailed && way.how !== 'past') {
+    if (isLive) {
       await this.contexts.advance(room, event, before, chain, await way.facts.isReferenced(event.eventId));
     }
     return { kind: 'staged', rejectedReason, softFailed };

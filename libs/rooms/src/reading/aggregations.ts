@@ -6,7 +6,7 @@ import type { StoredEvent } from '../model/stored-event.js';
 import { HiddenSenders } from './hidden-senders.js';
 import { RecentEvents } from '../store/recent-events.js';
 import { VisibilityFilter } from './visibility-filter.js';
-import { historyVisibilityIn } from './visibility-rule.js';
+import { historyVisibilityIn } from '../model/visibility-rule.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
 import {
   type ChildRow,

@@ -7,7 +7,7 @@ import { MembershipHistory } from './membership-history.js';
 import { ReaderStates } from './reader-states.js';
 import { HiddenSenders } from './hidden-senders.js';
 import { RetentionPolicies } from './retention-policies.js';
-import { type HistoryVisibility, historyVisibilityIn, maySee, moreOpen } from './visibility-rule.js';
+import { type HistoryVisibility, historyVisibilityIn, maySee, moreOpen } from '../model/visibility-rule.js';
 
 /** An event that its reader may see. */
 export interface VisibleEvent {

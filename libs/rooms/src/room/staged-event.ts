@@ -21,4 +21,6 @@ export interface StagedEvent {
   readonly isRemote: boolean;
   /** A membership of a local user that is known without the room's state. */
   readonly isOutOfBand?: boolean;
+  /** The state before it, where that is not the room's current state. */
+  readonly fork?: { idAt(key: string): string | undefined } | undefined;
 }

@@ -6,7 +6,7 @@ import { stateKeyOf } from '@rookery/state-res';
 import { EventStore } from '../store/event-store.js';
 import type { StoredEvent } from '../model/stored-event.js';
 import { HiddenSenders } from '../reading/hidden-senders.js';
-import { historyVisibilityIn, type HistoryVisibility } from '../reading/visibility-rule.js';
+import { historyVisibilityIn, type HistoryVisibility } from '../model/visibility-rule.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
 import { selectUsersOfServer } from './servers.query.js';
 
