@@ -1,25 +1,11 @@
-import 'reflect-metadata';
 import { Readable } from 'node:stream';
-import { Global, type INestApplicationContext, Module, type Type } from '@nestjs/common';
-import { NestFactory } from '@nestjs/core';
-import { Database, databaseMigrations, type Migration } from '@rookery/database';
-import { SigningKey } from '@rookery/events';
-import { type InboundRequest, LeakyBucketRateLimiter, OutboundHttp, RateLimiter } from '@rookery/http';
+import { type Database, databaseMigrations, type Migration } from '@rookery/database';
+import { type InboundRequest, LeakyBucketRateLimiter } from '@rookery/http';
 import type { JsonObject } from '@rookery/matrix-types';
-import { ModuleDispatcher } from '@rookery/module-host';
-import {
-  BackgroundTasks,
-  Clock,
-  Config,
-  Ids,
-  Logger,
-  Metrics,
-  type Requester,
-  SilentLogger,
-  SystemIds,
-} from '@rookery/platform';
-import { InProcessBus, Invalidations, Notifier, replicationMigrations, Streams } from '@rookery/replication';
+import type { Clock, Requester } from '@rookery/platform';
+import { type Notifier, replicationMigrations } from '@rookery/replication';
 import { JoinService, RoomCreation, roomsMigrations, RoomsWriterModule } from '@rookery/rooms';
+import { createTestModule } from '@rookery/testing';
 import { AccountService, SessionService, usersMigrations } from '@rookery/users';
 import { E2eeModule } from './e2ee.module.js';
 import { e2eeMigrations } from './migrations/e2ee-01.migration.js';
@@ -53,40 +39,15 @@ export const fixtureMigrations: readonly Migration[] = [
 ];
 
 export async function buildE2ee(parts: E2eeFixtureParts): Promise<E2eeFixture> {
-  const notifier = new Notifier(parts.clock, new InProcessBus());
-  const config = Config.fromObject({ server_name: 'example.org', bcrypt_rounds: 4, ...parts.settings });
   const limits: Readonly<Record<string, { perSecond: number; burstCount: number }>> = {
     rc_key_requests: { perSecond: 1, burstCount: 3 },
   };
-  const globals = [
-    { provide: Database, useValue: parts.database },
-    { provide: Clock, useValue: parts.clock },
-    { provide: BackgroundTasks, useValue: new BackgroundTasks(parts.clock) },
-    { provide: Ids, useValue: new SystemIds() },
-    { provide: Config, useValue: config },
-    { provide: Logger, useValue: new SilentLogger() },
-    { provide: Metrics, useValue: new Metrics('example.org') },
-    {
-      provide: RateLimiter,
-      useValue: new LeakyBucketRateLimiter(parts.clock, (name) => limits[name] ?? { perSecond: 1e6, burstCount: 1e6 }),
-    },
-    { provide: Notifier, useValue: notifier },
-    { provide: Streams, useValue: new Streams(parts.database, notifier) },
-    { provide: Invalidations, useValue: new Invalidations(notifier) },
-    { provide: ModuleDispatcher, useValue: new ModuleDispatcher() },
-    { provide: OutboundHttp, useValue: {} },
-    { provide: SigningKey, useValue: SigningKey.fromSeed('test', new Uint8Array(32).fill(7)) },
-  ];
-  @Global()
-  @Module({ providers: globals, exports: globals.map((one) => one.provide) })
-  class Globals {}
-  @Module({ imports: [Globals, RoomsWriterModule, E2eeModule] })
-  class Root {}
-  const context: INestApplicationContext = await NestFactory.createApplicationContext(Root, {
-    logger: false,
-    abortOnError: false,
+  const { get, notifier, close } = await createTestModule({
+    imports: [RoomsWriterModule, E2eeModule],
+    ...parts,
+    settings: { bcrypt_rounds: 4, ...parts.settings },
+    limiter: new LeakyBucketRateLimiter(parts.clock, (name) => limits[name] ?? { perSecond: 1e6, burstCount: 1e6 }),
   });
-  const get = <T>(type: abstract new (...args: never[]) => T): T => context.get<T>(type as Type<T>, { strict: false });
   const login = async (userId: string, deviceId: string): Promise<void> => {
     await get(SessionService).open({ userId, deviceId });
   };
@@ -104,7 +65,7 @@ export async function buildE2ee(parts: E2eeFixtureParts): Promise<E2eeFixture> {
       for (const otherId of otherIds) await get(JoinService).join(requesterOf(otherId), roomId);
       return roomId;
     },
-    close: () => context.close(),
+    close,
   };
 }
 

@@ -1,23 +1,9 @@
-import 'reflect-metadata';
-import { Global, type INestApplicationContext, Module, type Type } from '@nestjs/common';
-import { NestFactory } from '@nestjs/core';
-import { Database, databaseMigrations, type Migration } from '@rookery/database';
-import { SigningKey } from '@rookery/events';
-import { OutboundHttp, RateLimiter } from '@rookery/http';
-import { ModuleDispatcher } from '@rookery/module-host';
-import {
-  BackgroundTasks,
-  Clock,
-  Config,
-  Ids,
-  Logger,
-  Metrics,
-  type Requester,
-  SilentLogger,
-  SystemIds,
-} from '@rookery/platform';
-import { InProcessBus, Invalidations, Notifier, replicationMigrations, Streams } from '@rookery/replication';
+import { type Database, databaseMigrations, type Migration } from '@rookery/database';
+import type { ModuleDispatcher } from '@rookery/module-host';
+import type { Clock, Requester } from '@rookery/platform';
+import { type Notifier, replicationMigrations } from '@rookery/replication';
 import { EventCreation, JoinService, RoomCreation, roomsMigrations, RoomsWriterModule } from '@rookery/rooms';
+import { createTestModule } from '@rookery/testing';
 import { usersMigrations } from '@rookery/users';
 import { EphemeralModule } from './ephemeral.module.js';
 import { ephemeralMigrations } from './migrations/ephemeral-01.migration.js';
@@ -50,42 +36,8 @@ export const fixtureMigrations: readonly Migration[] = [
   ...ephemeralMigrations,
 ];
 
-/** Lets everything pass: for tests that are not about limits. */
-class Unlimited extends RateLimiter {
-  async take(): Promise<void> {}
-  async mayTake(): Promise<boolean> {
-    return true;
-  }
-}
-
 export async function buildEphemeral(parts: EphemeralFixtureParts): Promise<EphemeralFixture> {
-  const notifier = new Notifier(parts.clock, new InProcessBus());
-  const globals = [
-    { provide: Database, useValue: parts.database },
-    { provide: Clock, useValue: parts.clock },
-    { provide: BackgroundTasks, useValue: new BackgroundTasks(parts.clock) },
-    { provide: Ids, useValue: new SystemIds() },
-    { provide: Config, useValue: Config.fromObject({ server_name: 'example.org', ...parts.settings }) },
-    { provide: Logger, useValue: new SilentLogger() },
-    { provide: Metrics, useValue: new Metrics('example.org') },
-    { provide: RateLimiter, useValue: new Unlimited() },
-    { provide: Notifier, useValue: notifier },
-    { provide: Streams, useValue: new Streams(parts.database, notifier) },
-    { provide: Invalidations, useValue: new Invalidations(notifier) },
-    { provide: ModuleDispatcher, useValue: parts.modules ?? new ModuleDispatcher() },
-    { provide: OutboundHttp, useValue: {} },
-    { provide: SigningKey, useValue: SigningKey.fromSeed('test', new Uint8Array(32).fill(7)) },
-  ];
-  @Global()
-  @Module({ providers: globals, exports: globals.map((one) => one.provide) })
-  class Globals {}
-  @Module({ imports: [Globals, RoomsWriterModule, EphemeralModule] })
-  class Root {}
-  const context: INestApplicationContext = await NestFactory.createApplicationContext(Root, {
-    logger: false,
-    abortOnError: false,
-  });
-  const get = <T>(type: abstract new (...args: never[]) => T): T => context.get<T>(type as Type<T>, { strict: false });
+  const { get, notifier, close } = await createTestModule({ imports: [RoomsWriterModule, EphemeralModule], ...parts });
   return {
     get,
     notifier,
@@ -98,7 +50,7 @@ export async function buildEphemeral(parts: EphemeralFixtureParts): Promise<Ephe
       const message = { roomId, type: 'm.room.message', content: { msgtype: 'm.text', body: 'hello', ...content } };
       return (await get(EventCreation).send(sender, message)).eventId;
     },
-    close: () => context.close(),
+    close,
   };
 }
 

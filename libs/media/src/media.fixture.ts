@@ -1,28 +1,13 @@
-import 'reflect-metadata';
 import { mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
-import { Global, type INestApplicationContext, Module, type Type } from '@nestjs/common';
-import { NestFactory } from '@nestjs/core';
-import { Database, databaseMigrations } from '@rookery/database';
-import { SigningKey } from '@rookery/events';
-import { LeakyBucketRateLimiter, OutboundHttp, RateLimiter } from '@rookery/http';
-import { ModuleDispatcher } from '@rookery/module-host';
-import {
-  BackgroundTasks,
-  Clock,
-  Config,
-  Ids,
-  Lifecycle,
-  Logger,
-  Metrics,
-  type Requester,
-  SilentLogger,
-  SystemIds,
-} from '@rookery/platform';
-import { InProcessBus, Invalidations, Notifier, replicationMigrations, Streams } from '@rookery/replication';
-import { Mailer, Pages } from '@rookery/templates';
+import { type Database, databaseMigrations } from '@rookery/database';
+import type { OutboundHttp } from '@rookery/http';
+import type { ModuleDispatcher } from '@rookery/module-host';
+import type { Clock, Requester } from '@rookery/platform';
+import { replicationMigrations } from '@rookery/replication';
+import { createTestModule } from '@rookery/testing';
 import { usersMigrations } from '@rookery/users';
 import { MediaModule, MediaUpkeepModule } from './media.module.js';
 import { mediaMigrations } from './migrations/index.js';
@@ -66,46 +51,14 @@ export async function buildMedia(parts: {
   readonly outbound?: OutboundHttp;
 }): Promise<MediaFixture> {
   const folder = await mkdtemp(join(tmpdir(), 'rookery-media-'));
-  const logger = new SilentLogger();
-  const lifecycle = new Lifecycle(parts.clock, logger);
-  const wide = { perSecond: 1_000_000, burstCount: 1_000_000 };
-  const notifier = new Notifier(parts.clock, new InProcessBus());
-  const globals = [
-    { provide: Database, useValue: parts.database },
-    { provide: Clock, useValue: parts.clock },
-    { provide: BackgroundTasks, useValue: new BackgroundTasks(parts.clock) },
-    { provide: Ids, useValue: new SystemIds() },
-    {
-      provide: Config,
-      useValue: Config.fromObject(
-        { server_name: 'example.org', media_store_path: folder, ...parts.settings },
-        { configDir: folder },
-      ),
-    },
-    { provide: Logger, useValue: logger },
-    { provide: Lifecycle, useValue: lifecycle },
-    { provide: Metrics, useValue: new Metrics('example.org') },
-    { provide: RateLimiter, useValue: new LeakyBucketRateLimiter(parts.clock, () => wide) },
-    { provide: Notifier, useValue: notifier },
-    { provide: Streams, useValue: new Streams(parts.database, notifier) },
-    { provide: Invalidations, useValue: new Invalidations(notifier) },
-    { provide: ModuleDispatcher, useValue: parts.modules ?? new ModuleDispatcher() },
-    { provide: OutboundHttp, useValue: parts.outbound ?? {} },
-    { provide: SigningKey, useValue: SigningKey.fromSeed('test', new Uint8Array(32).fill(7)) },
-    { provide: Mailer, useValue: undefined },
-    { provide: Pages, useValue: {} },
-  ];
-  @Global()
-  @Module({ providers: globals, exports: globals.map((one) => one.provide) })
-  class Globals {}
-  @Module({ imports: [Globals, MediaModule, MediaUpkeepModule] })
-  class Root {}
-  const context: INestApplicationContext = await NestFactory.createApplicationContext(Root, {
-    logger: false,
-    abortOnError: false,
+  const { settings, ...given } = parts;
+  const { get, lifecycle, close } = await createTestModule({
+    imports: [MediaModule, MediaUpkeepModule],
+    settings: { media_store_path: folder, ...settings },
+    configDir: folder,
+    ...given,
   });
   await lifecycle.start();
-  const get = <T>(type: abstract new (...args: never[]) => T): T => context.get<T>(type as Type<T>, { strict: false });
   let closed = false;
   return {
     folder,
@@ -128,7 +81,7 @@ export async function buildMedia(parts: {
       if (closed) return;
       closed = true;
       await lifecycle.stop();
-      await context.close();
+      await close();
       await rm(folder, { recursive: true, force: true });
     },
   };

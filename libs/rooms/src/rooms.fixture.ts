@@ -1,22 +1,9 @@
-import 'reflect-metadata';
-import { Global, type INestApplicationContext, Module, type Type } from '@nestjs/common';
-import { NestFactory } from '@nestjs/core';
-import { Database } from '@rookery/database';
-import { SigningKey } from '@rookery/events';
-import { OutboundHttp, RateLimiter } from '@rookery/http';
-import { ModuleDispatcher } from '@rookery/module-host';
-import {
-  BackgroundTasks,
-  Clock,
-  Config,
-  Ids,
-  Logger,
-  Metrics,
-  type Requester,
-  SilentLogger,
-  SystemIds,
-} from '@rookery/platform';
-import { InProcessBus, Invalidations, Notifier, Streams } from '@rookery/replication';
+import type { Database } from '@rookery/database';
+import type { OutboundHttp, RateLimiter } from '@rookery/http';
+import type { ModuleDispatcher } from '@rookery/module-host';
+import type { Clock, Logger, Requester } from '@rookery/platform';
+import type { Notifier } from '@rookery/replication';
+import { createTestModule } from '@rookery/testing';
 import { RoomsWriterModule } from './rooms-writer.module.js';
 
 /** What the tests of this lib bring. */
@@ -41,47 +28,8 @@ export interface RoomsFixture {
 /** The server name of fixtures. */
 export const testServer = 'example.org';
 
-/** Lets everything pass: for tests that are not about limits. */
-class Unlimited extends RateLimiter {
-  async take(): Promise<void> {}
-  async mayTake(): Promise<boolean> {
-    return true;
-  }
-}
-
-export async function buildRooms(parts: RoomsFixtureParts): Promise<RoomsFixture> {
-  const notifier = new Notifier(parts.clock, new InProcessBus());
-  const globals = [
-    { provide: Database, useValue: parts.database },
-    { provide: Clock, useValue: parts.clock },
-    { provide: BackgroundTasks, useValue: new BackgroundTasks(parts.clock) },
-    { provide: Metrics, useValue: new Metrics(testServer) },
-    { provide: Ids, useValue: new SystemIds() },
-    { provide: Config, useValue: Config.fromObject({ server_name: testServer, ...parts.settings }) },
-    { provide: Logger, useValue: parts.logger ?? new SilentLogger() },
-    { provide: RateLimiter, useValue: parts.limiter ?? new Unlimited() },
-    { provide: Notifier, useValue: notifier },
-    { provide: Streams, useValue: new Streams(parts.database, notifier) },
-    { provide: Invalidations, useValue: new Invalidations(notifier) },
-    { provide: ModuleDispatcher, useValue: parts.modules ?? new ModuleDispatcher() },
-    { provide: OutboundHttp, useValue: parts.http ?? {} },
-    { provide: SigningKey, useValue: SigningKey.fromSeed('test', new Uint8Array(32).fill(7)) },
-  ];
-  @Global()
-  @Module({ providers: globals, exports: globals.map((one) => one.provide) })
-  class Globals {}
-  @Module({ imports: [Globals, RoomsWriterModule] })
-  class Root {}
-  const context: INestApplicationContext = await NestFactory.createApplicationContext(Root, {
-    logger: false,
-    abortOnError: false,
-  });
-  return {
-    get: (type) => context.get(type as Type, { strict: false }),
-    notifier,
-    close: () => context.close(),
-  };
-}
+export const buildRooms = ({ http, ...parts }: RoomsFixtureParts): Promise<RoomsFixture> =>
+  createTestModule({ imports: [RoomsWriterModule], outbound: http, ...parts });
 
 /** A requester as the HTTP layer makes it. */
 export const requesterOf = (localpart: string, more: Partial<Requester> = {}): Requester => ({

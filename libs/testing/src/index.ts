@@ -29,3 +29,4 @@ export {
   type TestResponse,
   type TestUser,
 } from './test-homeserver.js';
+export { createTestModule, type TestModule, type TestModuleOptions } from './test-module.js';

@@ -1,0 +1,129 @@
+import 'reflect-metadata';
+import { Global, type INestApplicationContext, Module, type ModuleMetadata, type Type } from '@nestjs/common';
+import { NestFactory } from '@nestjs/core';
+import { Database } from '@rookery/database';
+import { SigningKey } from '@rookery/events';
+import { OutboundHttp, RateLimiter } from '@rookery/http';
+import { ModuleDispatcher } from '@rookery/module-host';
+import {
+  BackgroundTasks,
+  Clock,
+  Config,
+  Ids,
+  Lifecycle,
+  Logger,
+  Metrics,
+  SilentLogger,
+  SystemIds,
+} from '@rookery/platform';
+import {
+  Bus,
+  InProcessBus,
+  InProcessRpc,
+  Invalidations,
+  LocalRoles,
+  Notifier,
+  Roles,
+  Rpc,
+  Streams,
+} from '@rookery/replication';
+import { Mailer, Pages, pagesOptionsOf } from '@rookery/templates';
+
+/** What a test brings, and what it wants other than usual. */
+export interface TestModuleOptions {
+  /** The lib's own Nest modules, as the app builds them. */
+  readonly imports: NonNullable<ModuleMetadata['imports']>;
+  /** With the tables that the modules need. */
+  readonly database: Database;
+  readonly clock: Clock;
+  /** Beside the server's name, `example.org`. */
+  readonly settings?: Readonly<Record<string, unknown>> | undefined;
+  /** Where relative paths of the settings begin. */
+  readonly configDir?: string | undefined;
+  readonly modules?: ModuleDispatcher | undefined;
+  readonly logger?: Logger | undefined;
+  /** Everything passes unless given. */
+  readonly limiter?: RateLimiter | undefined;
+  /** Answers requests to the outside; without it there is nobody. */
+  readonly outbound?: Pick<OutboundHttp, 'request'> | OutboundHttp | undefined;
+  /** Takes the mails of the server; without it the server sends none. */
+  readonly mailer?: Pick<Mailer, 'subject' | 'queue'> | undefined;
+}
+
+/** A module graph without HTTP. */
+export interface TestModule {
+  /** A service, or a controller, by its class. @throws Error when no module has it */
+  get<T>(type: Type<T> | (abstract new (...args: never[]) => T)): T;
+  readonly config: Config;
+  readonly notifier: Notifier;
+  /** Starts nothing by itself. */
+  readonly lifecycle: Lifecycle;
+  close(): Promise<void>;
+}
+
+/** Lets everything pass: for tests that are not about limits. */
+class Unlimited extends RateLimiter {
+  async take(): Promise<void> {}
+  async mayTake(): Promise<boolean> {
+    return true;
+  }
+}
+
+/** The name of the server in tests of single libs. */
+const serverName = 'example.org';
+
+/**
+ * Builds a lib's Nest modules over a given database, with everything that the app's global modules provide: for tests of services
+ * from inside. Tests from outside use `createTestHomeserver`.
+ */
+export async function createTestModule(options: TestModuleOptions): Promise<TestModule> {
+  const { imports, database, clock, settings, configDir, logger = new SilentLogger() } = options;
+  const config = Config.fromObject(
+    { server_name: serverName, ...settings },
+    configDir === undefined ? {} : { configDir },
+  );
+  const ids = new SystemIds();
+  const bus = new InProcessBus();
+  const notifier = new Notifier(clock, bus);
+  const lifecycle = new Lifecycle(clock, logger);
+  const rpc = new InProcessRpc();
+  const providers = [
+    { provide: Config, useValue: config },
+    { provide: Clock, useValue: clock },
+    { provide: Ids, useValue: ids },
+    { provide: Logger, useValue: logger },
+    { provide: Metrics, useValue: new Metrics(serverName) },
+    { provide: Lifecycle, useValue: lifecycle },
+    { provide: BackgroundTasks, useValue: new BackgroundTasks(clock) },
+    { provide: Database, useValue: database },
+    { provide: Bus, useValue: bus },
+    { provide: Notifier, useValue: notifier },
+    { provide: Streams, useValue: new Streams(database, notifier) },
+    { provide: Rpc, useValue: rpc },
+    { provide: Roles, useValue: new LocalRoles(rpc) },
+    { provide: Invalidations, useValue: new Invalidations(notifier) },
+    { provide: RateLimiter, useValue: options.limiter ?? new Unlimited() },
+    { provide: OutboundHttp, useValue: options.outbound ?? {} },
+    { provide: ModuleDispatcher, useValue: options.modules ?? new ModuleDispatcher() },
+    { provide: SigningKey, useValue: SigningKey.fromSeed('test', new Uint8Array(32).fill(7)) },
+    { provide: Pages, useValue: new Pages(pagesOptionsOf(config), ids, logger) },
+    { provide: Mailer, useValue: options.mailer },
+  ];
+  @Global()
+  @Module({ providers, exports: providers.map((one) => one.provide) })
+  class Platform {}
+  @Module({ imports: [Platform, ...imports] })
+  class Root {}
+  const context: INestApplicationContext = await NestFactory.createApplicationContext(Root, {
+    logger: false,
+    abortOnError: false,
+  });
+  return {
+    get: <T>(type: Type<T> | (abstract new (...args: never[]) => T)): T =>
+      context.get<T>(type as Type<T>, { strict: false }),
+    config,
+    notifier,
+    lifecycle,
+    close: () => context.close(),
+  };
+}
