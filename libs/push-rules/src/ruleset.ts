@@ -56,6 +56,8 @@ export interface RuleFeatures {
   readonly polls?: boolean;
   /** Replies to the user (MSC3664). */
   readonly replies?: boolean;
+  /** Calls for people to join a MatrixRTC session (MSC4075): they ring. */
+  readonly calls?: boolean;
   /** All encrypted events, so that clients decide (MSC4028); off unless the user switches it on. */
   readonly encryptedEvents?: boolean;
 }
@@ -134,6 +136,14 @@ const encryptedEvent = unstableRule(
   false,
 );
 
+/** @param who those whom a call is for */
+const rings = (name: string, ...who: readonly PushCondition[]): PushRule =>
+  unstableRule(
+    `org.matrix.msc4075.rule.rtc.invite_for_${name}`,
+    [match('type', 'org.matrix.msc4075.rtc.notification'), ...who],
+    [notify, sound('ring')],
+  );
+
 const replyTo = (userId: string): PushRule =>
   unstableRule(
     'im.nheko.msc3664.reply',
@@ -143,6 +153,12 @@ const replyTo = (userId: string): PushRule =>
 
 const named: readonly PushAction[] = [notify, sound('default'), highlight];
 const mayNotifyRoom: PushCondition = { kind: 'sender_notification_permission', key: 'room' };
+const mentionsRoom = is('content.m\\.mentions.room', true);
+const mentions = (userId: string): PushCondition => ({
+  kind: 'event_property_contains',
+  key: 'content.m\\.mentions.user_ids',
+  value: userId,
+});
 const legacyMentions: ReadonlySet<string> = new Set([
   '.m.rule.contains_display_name',
   '.m.rule.contains_user_name',
@@ -169,13 +185,10 @@ export function defaultRuleset(userId: string, features: RuleFeatures = {}): Rul
       ),
       rule('member_event', [match('type', 'm.room.member')], []),
       ...(features.replies ? [replyTo(userId)] : []),
-      rule(
-        'is_user_mention',
-        [{ kind: 'event_property_contains', key: 'content.m\\.mentions.user_ids', value: userId }],
-        named,
-      ),
+      ...(features.calls ? [rings('me', mentions(userId)), rings('room', mentionsRoom, mayNotifyRoom)] : []),
+      rule('is_user_mention', [mentions(userId)], named),
       ...(features.legacyMentions ? [rule('contains_display_name', [{ kind: 'contains_display_name' }], named)] : []),
-      rule('is_room_mention', [is('content.m\\.mentions.room', true), mayNotifyRoom], [notify, highlight]),
+      rule('is_room_mention', [mentionsRoom, mayNotifyRoom], [notify, highlight]),
       ...(features.legacyMentions
         ? [rule('roomnotif', [match('content.body', '@room'), mayNotifyRoom], [notify, highlight])]
         : []),
@@ -213,7 +226,7 @@ export function defaultRuleset(userId: string, features: RuleFeatures = {}): Rul
 const masterRuleId = '.m.rule.master';
 
 const everything: Required<RuleFeatures> = {
-  ...{ legacyMentions: true, threads: true, polls: true, replies: true, encryptedEvents: true },
+  ...{ legacyMentions: true, threads: true, polls: true, replies: true, calls: true, encryptedEvents: true },
 };
 
 /** The kind of each rule of the server. */

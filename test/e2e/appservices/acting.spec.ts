@@ -27,6 +27,7 @@ describe.each(databases)('an application service acts on the server (%s)', (data
       settings: {
         track_appservice_user_ips: true,
         rc_room_creation: slow,
+        experimental_features: { msc4502_enabled: true },
         app_service_config_files: [
           files.write('irc', {
             namespaces: {
@@ -35,7 +36,10 @@ describe.each(databases)('an application service acts on the server (%s)', (data
               rooms: [],
             },
           }),
-          files.write('slow', { rate_limited: true }),
+          files.write('slow', {
+            rate_limited: true,
+            'io.element.msc4502.scopes': ['urn:matrix:client:io.element.msc4502:rooms:is_joined'],
+          }),
           files.write('double', { namespaces: { users: [{ regex: '@.*', exclusive: false }] } }),
           files.write('far', { ip_range_whitelist: ['192.0.2.0/24'] }),
         ],
@@ -87,6 +91,26 @@ describe.each(databases)('an application service acts on the server (%s)', (data
     expect(outcome(await acting(homeserver, 'slow').request('GET', `/rooms/${roomId}/joined_members`))).toBe(
       '403 M_FORBIDDEN',
     );
+  });
+
+  it('asks who is in any room where its file gives it leave to', async () => {
+    const roomId = await createRoom(alice, { preset: 'private_chat' });
+    const asker = acting(homeserver, 'slow');
+    const path = `/_matrix/client/unstable/io.element.msc4502/rooms/${encodeURIComponent(roomId)}/is_joined`;
+    const asked = async (query: string, as = asker): Promise<unknown> => {
+      const answer = await as.request('GET', `${path}?${query}`);
+      return answer.status === 200 ? answer.body['joined'] : outcome(answer);
+    };
+    expect(await asked(`mxid=${alice.userId}`)).toBe(true);
+    expect(await asked(`mxid=${ghost.userId}`)).toBe(false);
+    expect(await asked('mxid=@zoe:elsewhere.test')).toBe(false);
+    expect(await asked('server_name=rookery.test')).toBe(true);
+    expect(await asked('server_name=elsewhere.test')).toBe(false);
+    expect(await asked('')).toBe('400 M_MISSING_PARAM');
+    expect(await asked(`mxid=${alice.userId}&server_name=rookery.test`)).toBe('400 M_MISSING_PARAM');
+    expect(await asked('mxid=rubbish')).toBe('400 M_INVALID_PARAM');
+    expect(await asked('server_name=%2F')).toBe('400 M_INVALID_PARAM');
+    for (const other of [bot, alice]) expect(await asked(`mxid=${alice.userId}`, other)).toBe('403 M_FORBIDDEN');
   });
 
   it('from the addresses alone that its file names', async () => {

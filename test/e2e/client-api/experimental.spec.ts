@@ -15,6 +15,7 @@ const flags = [
   'msc3890_enabled',
   'msc3912_enabled',
   'msc4028_push_encrypted_events',
+  'msc4075_enabled',
   'msc4267_enabled',
   'msc4277_enabled',
   'msc4491_enabled',
@@ -228,7 +229,7 @@ describe.each(['sqlite', 'postgres'] as const)('what is not specified yet, switc
     expect(body.joined.length).toBeGreaterThan(0);
   });
 
-  it('rules for polls, replies and encrypted events', async () => {
+  it('rules for polls, replies, calls and encrypted events', async () => {
     const { body } = await bob.request<{ global: Record<string, { rule_id: string; enabled: boolean }[]> }>(
       'GET',
       '/pushrules/',
@@ -240,6 +241,8 @@ describe.each(['sqlite', 'postgres'] as const)('what is not specified yet, switc
         '.org.matrix.msc3930.rule.poll_response',
         '.org.matrix.msc3930.rule.poll_start_one_to_one',
         '.org.matrix.msc3930.rule.poll_end',
+        '.org.matrix.msc4075.rule.rtc.invite_for_me',
+        '.org.matrix.msc4075.rule.rtc.invite_for_room',
       ]),
     );
     expect(body.global['override']?.[1]).toMatchObject({
@@ -262,6 +265,13 @@ describe.each(['sqlite', 'postgres'] as const)('what is not specified yet, switc
     const relation = { rel_type: 'm.thread', event_id: mine, is_falling_back: true };
     await say(alice, roomId, { 'm.relates_to': { ...relation, 'm.in_reply_to': { event_id: mine } } });
     expect(await highlights(bob)).toBe(1);
+    // A call rings for those whom it names, whose mention alone would be one more highlight.
+    const call = { 'm.mentions': { user_ids: [bob.userId] }, notification_type: 'ring' };
+    const path = `/rooms/${roomId}/send/org.matrix.msc4075.rtc.notification/t${(transaction += 1)}`;
+    expect((await alice.request('PUT', path, call)).status).toBe(200);
+    expect(await highlights(bob)).toBe(1);
+    const told = await bob.request<{ notifications: { actions: unknown[] }[] }>('GET', '/notifications?limit=1');
+    expect(told.body.notifications[0]?.actions).toEqual(['notify', { set_tweak: 'sound', value: 'ring' }]);
   });
 
   it('sessions in which one device signs in another', async () => {

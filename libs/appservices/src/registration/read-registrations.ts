@@ -79,6 +79,7 @@ class RegistrationReader {
         unstable: this.#flag(raw, 'de.sorunome.msc2409.push_ephemeral') ?? false,
       },
       extensions: this.#flag(raw, 'org.matrix.msc3202') ?? false,
+      scopes: this.#texts(raw, 'io.element.msc4502.scopes'),
       sources: this.#sources(raw),
     };
     // Device management (MSC4190) is open to every service by now; the flag is only checked.

@@ -19,6 +19,8 @@ export interface RegistrationFields {
   readonly ephemeral: { readonly stable: boolean; readonly unstable: boolean };
   /** It wants device lists and key counts (MSC3202). */
   readonly extensions: boolean;
+  /** What it may do beyond the usual (MSC4502). */
+  readonly scopes: readonly string[];
   /** Addresses from which its token is taken; absent for all. */
   readonly sources: BlockList | undefined;
 }

@@ -115,6 +115,7 @@ export class PushRulesService implements OnModuleInit {
       threads: config.get('experimental_features.msc4306_enabled'),
       polls: config.get('experimental_features.msc3381_polls_enabled'),
       replies: config.get('experimental_features.msc3664_enabled'),
+      calls: config.get('experimental_features.msc4075_enabled'),
       encryptedEvents: config.get('experimental_features.msc4028_push_encrypted_events'),
     };
     this.defaults = compileRuleset(buildRuleset(nobody, noRuleChanges, this.features));

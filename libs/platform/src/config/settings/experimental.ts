@@ -25,6 +25,7 @@ const features = {
   msc3984_appservice_key_query: 'Asking application services for keys.',
   msc4028_push_encrypted_events: 'Push for all encrypted events.',
   msc4069_profile_inhibit_propagation: 'Changing the profile without telling rooms.',
+  msc4075_enabled: 'Push rules by which calls ring.',
   msc4076_enabled: 'Badge without counts.',
   msc4108_enabled: 'Sign-in by QR code; needs `matrix_authentication_service.enabled`.',
   msc4133_enabled: 'Telling clients of unstable names of profile fields, which are there anyway.',
@@ -46,6 +47,7 @@ const features = {
   msc4450_enabled: 'Choosing the provider when confirming by single sign-on.',
   msc4452_enabled: 'Capability that tells about link previews.',
   msc4491_enabled: 'Reasons in invites.',
+  msc4502_enabled: 'Application services with leave to ask may ask who is in a room.',
 } as const;
 
 type Flags = { readonly [K in keyof typeof features as `experimental_features.${K}`]: ReturnType<typeof off> };
