@@ -173,11 +173,20 @@ export function passesFilter(filter: EventFilter, event: FilterableEvent): boole
   return (filter.relTypes?.includes(relType) ?? true) && !filter.notRelTypes.includes(relType);
 }
 
+function profileFieldsOf(value: unknown): ReadonlySet<string> | undefined {
+  const where = 'filter.org.matrix.msc4429.profile_fields';
+  if (value === undefined) return undefined;
+  if (!isJsonObject(value)) throw MatrixError.badJson(`${where} must be an object`);
+  return setOf(stringList(value, 'ids', where));
+}
+
 /** The filter of a sync, every part of it. @spec client-server-api#post_matrixclientv3useruseridfilter */
 export interface SyncFilter {
   /** Dotted paths of event fields to keep; `undefined` keeps all. */
   readonly eventFields: readonly string[] | undefined;
   readonly eventFormat: 'client' | 'federation';
+  /** MSC4429: fields of profiles whose changes are wanted. */
+  readonly profileFields: ReadonlySet<string> | undefined;
   readonly presence: EventFilter;
   readonly accountData: EventFilter;
   readonly room: {
@@ -205,6 +214,7 @@ export function parseSyncFilter(value: unknown): SyncFilter {
   return {
     eventFields: stringList(value, 'event_fields', 'filter'),
     eventFormat: format,
+    profileFields: profileFieldsOf(value['org.matrix.msc4429.profile_fields'] ?? undefined),
     presence: parseEventFilter(value['presence'], 'filter.presence'),
     accountData: parseEventFilter(value['account_data'], 'filter.account_data'),
     room: {

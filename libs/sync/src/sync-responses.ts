@@ -6,6 +6,7 @@ import type { SyncToken } from './request/sync-token.js';
 import { WrittenRooms } from './request/written-rooms.js';
 import { AccountDataSection } from './sections/account-data.js';
 import { DevicesSection } from './sections/devices.js';
+import { ProfilesSection } from './sections/profiles.js';
 import { PresenceSection } from './sections/presence.js';
 import { RoomsSection } from './sections/rooms.js';
 import type { SyncContext } from './sync-context.js';
@@ -29,6 +30,7 @@ export class SyncResponses {
     private readonly presence: PresenceSection,
     private readonly devices: DevicesSection,
     private readonly memories: LazyMemberMemories,
+    private readonly profiles: ProfilesSection,
   ) {}
 
   /** What a device has been sent of lazy members, for the context of an answer. */
@@ -47,14 +49,18 @@ export class SyncResponses {
     const entries = await this.rooms.entries(joined, accountData, context);
     const fresh = entries.filter((entry) => entry.fresh && entry.section === 'join').map((entry) => entry.roomId);
     const [rooms, presence, devices] = await Promise.all([
-      asText ? this.rooms.text(entries, accountData, context) : this.rooms.build(entries, accountData, context),
+      asText && !this.profiles.isWanted(context)
+        ? this.rooms.text(entries, accountData, context)
+        : this.rooms.build(entries, accountData, context),
       this.presence.build(joined, fresh, context),
       this.devices.build(joined, context),
     ]);
+    const profiles = await this.profiles.build(joined, rooms, context);
     const body: JsonObject = {};
     if (accountData.global.length > 0) body['account_data'] = { events: accountData.global };
     if (rooms instanceof WrittenRooms || Object.keys(rooms ?? {}).length > 0) body['rooms'] = rooms;
     if (presence.length > 0) body['presence'] = { events: presence };
+    if (Object.keys(profiles).length > 0) body['org.matrix.msc4429.users'] = profiles;
     const isEmpty = Object.keys(body).length === 0 && !devices.hasNews;
     const next = { ...context.now, toDevice: devices.toDevice, home: context.lazyMembers?.home };
     return { body: { ...body, ...devices.body }, next, isEmpty };

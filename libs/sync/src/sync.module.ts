@@ -17,17 +17,24 @@ import { RoomsOfUser } from './sliding/rooms-of-user.js';
 import { SlidingDrafts } from './sliding/sliding-drafts.js';
 import { SlidingSyncController } from './sliding/sliding-sync.controller.js';
 import { SlidingSyncService } from './sliding/sliding-sync.service.js';
-import { StickyUpdates } from './sliding/sticky-updates.js';
 import { ThreadUpdatesController } from './sliding/thread-updates.controller.js';
-import { ThreadUpdatesReader } from './sliding/thread-updates.js';
 import { SectionsModule } from './sections/sections.module.js';
+import { UnstableExtensionsModule } from './sliding/unstable-extensions.module.js';
 import { SyncController } from './sync.controller.js';
 import { SyncResponses } from './sync-responses.js';
 import { SyncService } from './sync.service.js';
 
 /** `/sync`. */
 @Module({
-  imports: [SectionsModule, UsersModule, RoomsModule, PushModule, EphemeralModule, E2eeModule],
+  imports: [
+    SectionsModule,
+    UnstableExtensionsModule,
+    UsersModule,
+    RoomsModule,
+    PushModule,
+    EphemeralModule,
+    E2eeModule,
+  ],
   controllers: [SyncController, SlidingSyncController, ThreadUpdatesController, LegacySyncController],
   providers: [
     KeptAnswers,
@@ -41,8 +48,6 @@ import { SyncService } from './sync.service.js';
     RoomDetailsReader,
     RoomAnswerWriter,
     Extensions,
-    StickyUpdates,
-    ThreadUpdatesReader,
     SlidingDrafts,
     SlidingSyncService,
   ],

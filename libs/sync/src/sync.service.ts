@@ -47,6 +47,7 @@ const streamNames: Readonly<Record<TokenStream, string>> = {
   deviceLists: 'device_lists',
   threads: 'thread_subscriptions',
   sticky: 'sticky_events',
+  profiles: 'profile_updates',
 };
 
 /** How long to wait for other processes' news before answering with what there is, milliseconds. */

@@ -22,7 +22,13 @@ function service(id: string, kind: 'users' | 'aliases' | 'rooms', regex: string,
       rateLimited: true,
       namespaces,
     },
-    ...{ protocols: [], ephemeral: { stable: false, unstable: false }, extensions: false, sources: undefined },
+    ...{
+      protocols: [],
+      ephemeral: { stable: false, unstable: false },
+      extensions: false,
+      scopes: [],
+      sources: undefined,
+    },
   };
   return new Registration(fields, 'example.org');
 }

@@ -9,7 +9,13 @@ import type { Transaction } from './transactions.query.js';
 const service = new Registration(
   {
     ...{ id: 'irc', url: 'http://x', asToken: 'a', hsToken: 'h', senderUserId: '@irc:example.org', rateLimited: true },
-    ...{ namespaces: { users: [], aliases: [], rooms: [] }, protocols: [], extensions: false, sources: undefined },
+    ...{
+      namespaces: { users: [], aliases: [], rooms: [] },
+      protocols: [],
+      extensions: false,
+      scopes: [],
+      sources: undefined,
+    },
     ephemeral: { stable: true, unstable: false },
   },
   'example.org',

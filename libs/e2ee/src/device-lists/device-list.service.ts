@@ -1,5 +1,5 @@
 import { Injectable } from '@nestjs/common';
-import { Database, type Tx } from '@rookery/database';
+import { Database, type Db, type Tx } from '@rookery/database';
 import { type ChangedKeys, defineStream, type Stream, Streams } from '@rookery/replication';
 import { eventsStream, MembershipReader } from '@rookery/rooms';
 import {
@@ -79,12 +79,16 @@ export class DeviceListService {
    */
   async changed(tx: Tx, userId: string, deviceIds: readonly string[]): Promise<readonly number[]> {
     if (deviceIds.length === 0) return [];
-    const users = await localUsersSharing(tx, userId);
-    users.add(userId);
+    const users = await this.audience(tx, userId);
     const ids = await this.stream.allocateIn(tx, deviceIds.length);
     await insertChanges(tx, userId, deviceIds, ids);
     this.#tell(tx, ids.at(-1) ?? 0, users);
     return ids;
+  }
+
+  /** Users of this server who share a room with a user, and the user: whom a change concerns. */
+  async audience(db: Db, userId: string): Promise<Set<string>> {
+    return (await localUsersSharing(db, userId)).add(userId);
   }
 
   /** Tells once more of the latest change of each of some users, for servers that may have missed it. */
@@ -118,17 +122,28 @@ export class DeviceListService {
    * nothing happened, six at most.
    */
   async changes(query: DeviceListQuery): Promise<DeviceListNews> {
-    const { userId, joinedRooms, after } = query;
-    if (!this.mayHaveChanged(userId, joinedRooms, after)) return none;
-    const [keys, moved] = await Promise.all([this.#changedKeys(query), this.#moved(query)]);
-    const gone = [...moved.left].filter((other) => other !== userId);
-    const still = gone.length > 0 ? await this.memberships.inSightOf(userId, gone) : new Set<string>();
-    const left = new Set(gone.filter((other) => !still.has(other)));
-    const changed = new Set([...keys, ...moved.joined]);
+    if (!this.mayHaveChanged(query.userId, query.joinedRooms, query.after)) return none;
+    const [keys, { joined, left }] = await Promise.all([this.#changedKeys(query), this.companions(query)]);
+    const changed = new Set([...keys, ...joined]);
     return {
       changed: [...changed].filter((other) => !left.has(other)),
       left: [...left],
     };
+  }
+
+  /**
+   * Who began to share a room with the user or was invited to one, and who neither shares a room nor is invited to one any
+   * more; somebody may be in both. No query where nobody moved.
+   */
+  async companions(query: DeviceListQuery): Promise<{
+    readonly joined: ReadonlySet<string>;
+    readonly left: ReadonlySet<string>;
+  }> {
+    const { userId } = query;
+    const { joined, left } = await this.#moved(query);
+    const gone = [...left].filter((other) => other !== userId);
+    const still = gone.length > 0 ? await this.memberships.inSightOf(userId, gone) : new Set<string>();
+    return { joined, left: new Set(gone.filter((other) => !still.has(other))) };
   }
 
   /** The position of the latest change of each of some users; those who never had one are absent. */

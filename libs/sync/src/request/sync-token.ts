@@ -15,6 +15,7 @@ export const tokenStreams = [
   'deviceLists',
   'threads',
   'sticky',
+  'profiles',
 ] as const;
 
 export type TokenStream = (typeof tokenStreams)[number];

@@ -10,6 +10,8 @@ import { RoomList } from './room-list.js';
 import { DevicesSection } from './devices.js';
 import { EphemeralSection } from './ephemeral.js';
 import { PrejoinSection } from './prejoin.js';
+import { ProfilesSection } from './profiles.js';
+import { ProfileUpdates } from '../profiles/profile-updates.js';
 import { PresenceSection } from './presence.js';
 import { RoomsSection } from './rooms.js';
 import { EventWriter } from './written-events.js';
@@ -29,6 +31,8 @@ import { Timelines } from './timeline.js';
     EphemeralSection,
     PrejoinSection,
     PresenceSection,
+    ProfileUpdates,
+    ProfilesSection,
     RoomsSection,
     EventWriter,
     RoomStates,
@@ -36,6 +40,14 @@ import { Timelines } from './timeline.js';
     SummarySection,
     Timelines,
   ],
-  exports: [RoomActivity, RoomsSection, AccountDataSection, PresenceSection, DevicesSection],
+  exports: [
+    RoomActivity,
+    RoomsSection,
+    AccountDataSection,
+    PresenceSection,
+    DevicesSection,
+    ProfileUpdates,
+    ProfilesSection,
+  ],
 })
 export class SectionsModule {}

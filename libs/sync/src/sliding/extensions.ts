@@ -3,57 +3,20 @@ import { DeviceListService, OneTimeKeyService, ToDeviceService } from '@rookery/
 import { receiptContent, ReceiptService, type StoredReceipt, TypingService } from '@rookery/ephemeral';
 import { type JsonObject, parseSyncFilter } from '@rookery/matrix-types';
 import { AccountDataService, type RoomAccountDataRow } from '@rookery/users';
-import type { SyncToken } from '../request/sync-token.js';
 import { type AccountDataNews, AccountDataSection, isKept } from '../sections/account-data.js';
-import { type ConnectionMemory, type RoomMemory, wholeAccount } from './connections.js';
-import type { Selection } from './lists.js';
+import { type RoomMemory, wholeAccount } from './connections.js';
+import type { ExtensionAnswer, ExtensionContext, ExtensionNews, ExtensionQuery, Written } from './extension-context.js';
 import { RequiredState } from './required-state.js';
-import { type RoomExtension, type SlidingRequest, stickyExtension, threadsExtension } from './request.js';
-import { StickyUpdates } from './sticky-updates.js';
-import { ThreadUpdatesReader } from './thread-updates.js';
-
-/** Who asks for what, between which positions. */
-export interface ExtensionQuery {
-  readonly userId: string;
-  readonly deviceId: string | undefined;
-  readonly isGuest: boolean;
-  readonly since: SyncToken | undefined;
-  readonly now: SyncToken;
-  /** Rooms that the user is in. */
-  readonly joined: ReadonlySet<string>;
-  /** Those in which the user's membership changed since. */
-  readonly anew: readonly string[];
-  readonly request: SlidingRequest;
-}
-
-/** What is new beside the rooms, before it is known which rooms an answer is about. */
-export interface ExtensionNews {
-  readonly query: ExtensionQuery;
-  /** Rooms in which the user has read on. */
-  readonly readRooms: ReadonlySet<string>;
-  readonly receipts: ReadonlyMap<string, readonly StoredReceipt[]>;
-}
-
-/** The answer that extensions are part of. */
-export interface ExtensionContext {
-  readonly selection: Selection;
-  /** Rooms of the selection that this answer does not hold after all. */
-  readonly deferred: ReadonlySet<string>;
-  readonly memory: ConnectionMemory | undefined;
-  /** Ids of the events that the answer shows. */
-  readonly timelines: ReadonlyMap<string, ReadonlySet<string>>;
-  /** What the connection remembers from now on; what extensions tell is added. */
-  readonly changes: Map<string, RoomMemory>;
-}
-
-/** The part `extensions` of an answer. */
-export interface ExtensionAnswer {
-  readonly body: JsonObject;
-  readonly isEmpty: boolean;
-}
+import {
+  profilesExtension,
+  type RoomExtension,
+  type SlidingRequest,
+  stickyExtension,
+  threadsExtension,
+} from './request.js';
+import { UnstableExtensions } from './unstable-extensions.js';
 
 type Told = 'accountData' | 'receipts';
-type Written = { readonly value: JsonObject; readonly hasNews: boolean };
 
 const everything = parseSyncFilter({});
 const unknownRoom: RoomMemory = {
@@ -79,8 +42,7 @@ export class Extensions {
     private readonly toDevice: ToDeviceService,
     private readonly deviceLists: DeviceListService,
     private readonly keys: OneTimeKeyService,
-    private readonly threads: ThreadUpdatesReader,
-    private readonly sticky: StickyUpdates,
+    private readonly unstable: UnstableExtensions,
   ) {}
 
   /** No query where nothing is new. */
@@ -97,7 +59,7 @@ export class Extensions {
   }
 
   async write(news: ExtensionNews, context: ExtensionContext): Promise<ExtensionAnswer> {
-    const { toDevice, e2ee, accountData, receipts, typing, threads, sticky } = news.query.request.extensions;
+    const { toDevice, e2ee, accountData, receipts, typing, threads, sticky, profiles } = news.query.request.extensions;
     if (!accountData) forget('accountData', context);
     if (!receipts) forget('receipts', context);
     const parts: Record<string, Written | undefined> = {
@@ -106,8 +68,9 @@ export class Extensions {
       account_data: accountData && (await this.#accountData(news.query, accountData, context)),
       receipts: receipts && (await this.#receipts(news, receipts, context)),
       typing: typing && (await this.#typing(news.query, typing, context)),
-      [threadsExtension]: threads && (await this.#threads(news.query, threads.limit)),
-      [stickyExtension]: sticky && (await this.#sticky(news.query, sticky, context)),
+      [threadsExtension]: threads && (await this.unstable.threads(news.query, threads.limit)),
+      [profilesExtension]: profiles && (await this.unstable.profiles(news.query, profiles.fields, context)),
+      [stickyExtension]: sticky && (await this.unstable.sticky(news.query, sticky, context)),
     };
     const body: JsonObject = {};
     let isEmpty = true;
@@ -149,33 +112,6 @@ export class Extensions {
       value['device_unused_fallback_key_types'] = [...unusedFallbackTypes];
     }
     return { value, hasNews };
-  }
-
-  async #threads({ userId, since, now }: ExtensionQuery, limit: number): Promise<Written | undefined> {
-    if (!this.threads.isEnabled) return undefined;
-    const { body, next } = await this.threads.between(userId, since?.threads ?? 0, now.threads, limit);
-    if (Object.keys(body).length === 0) return undefined;
-    return { value: { ...body, ...(next !== undefined && { prev_batch: next }) }, hasNews: true };
-  }
-
-  async #sticky(
-    { userId, deviceId, now, joined, anew }: ExtensionQuery,
-    { since = 0, limit }: { readonly since: number | undefined; readonly limit: number },
-    { selection, timelines }: ExtensionContext,
-  ): Promise<Written | undefined> {
-    if (!this.sticky.isEnabled) return undefined;
-    const isWanted = (roomId: string): boolean => selection.isOfInterest(roomId);
-    const value = await this.sticky.read({
-      userId,
-      deviceId,
-      rooms: [...joined].filter(isWanted),
-      anew: anew.filter(isWanted),
-      after: Math.min(since, now.sticky),
-      upTo: now.sticky,
-      limit,
-      shown: new Set([...timelines.values()].flatMap((eventIds) => [...eventIds])),
-    });
-    return value && { value, hasNews: Object.keys(value['rooms'] as JsonObject).length > 0 };
   }
 
   async #accountData(query: ExtensionQuery, extension: RoomExtension, context: ExtensionContext): Promise<Written> {

@@ -65,6 +65,8 @@ export interface SlidingExtensions {
   readonly threads: { readonly limit: number } | undefined;
   /** MSC4480 */
   readonly sticky: { readonly limit: number; readonly since: number | undefined } | undefined;
+  /** MSC4262; without `fields` all of them. */
+  readonly profiles: { readonly fields: ReadonlySet<string> | undefined } | undefined;
 }
 
 /** What a client asks for (MSC4186). */
@@ -109,6 +111,7 @@ const streamPosition = { type: ['string', 'null'], pattern: '^\\d{1,16}$' };
 /** Names of extensions that are not stable yet. */
 export const threadsExtension = 'io.element.msc4308.thread_subscriptions';
 export const stickyExtension = 'org.matrix.msc4354.sticky_events';
+export const profilesExtension = 'org.matrix.msc4262.profiles';
 
 /** The shape and the limits of the body. */
 export const slidingRequestSchema = {
@@ -175,6 +178,7 @@ export const slidingRequestSchema = {
           type: 'object',
           properties: { enabled: flag, limit: pageSize, since: streamPosition },
         },
+        [profilesExtension]: { type: 'object', properties: { enabled: flag, fields: names } },
       },
     },
   },
@@ -249,6 +253,7 @@ function extensionsOf(source: JsonObject): SlidingExtensions {
   const toDevice = enabled('to_device');
   const threads = enabled(threadsExtension);
   const sticky = enabled(stickyExtension);
+  const profiles = enabled(profilesExtension);
   const limitOf = (extension: JsonObject, most: number): number =>
     Math.min(Math.max(Number(extension['limit'] ?? 100), 1), most);
   const sinceOf = (extension: JsonObject): number | undefined => {
@@ -259,6 +264,7 @@ function extensionsOf(source: JsonObject): SlidingExtensions {
     toDevice: toDevice && { limit: limitOf(toDevice, limits.toDevice), since: sinceOf(toDevice) },
     threads: threads && { limit: limitOf(threads, limits.threads) },
     sticky: sticky && { limit: limitOf(sticky, limits.sticky), since: sinceOf(sticky) },
+    profiles: profiles && { fields: setOf(textsOf(profiles['fields'])) },
     e2ee: enabled('e2ee') !== undefined,
     accountData: rooms('account_data'),
     receipts: rooms('receipts'),
@@ -275,6 +281,7 @@ const textsOf = (value: unknown): readonly string[] | undefined =>
   Array.isArray(value) ? (value as string[]) : undefined;
 const typesOf = (value: unknown): ReadonlySet<string | undefined> | undefined =>
   Array.isArray(value) ? new Set(value.map((type) => (typeof type === 'string' ? type : undefined))) : undefined;
+const setOf = (list: readonly string[] | undefined): ReadonlySet<string> | undefined => list && new Set(list);
 /** Absent, or `*` among them, means all. */
 const namesOf = (value: unknown): ReadonlySet<string> | undefined =>
   Array.isArray(value) && !value.includes('*') ? new Set(value as string[]) : undefined;

@@ -19,9 +19,25 @@ const statements = [
     PRIMARY KEY (connection_key, required_state_id))`,
 ];
 
+/** Where the last change of each field of a profile lies. */
+const profileStatements = [
+  `CREATE TABLE profile_updates (
+    user_id TEXT NOT NULL, field TEXT NOT NULL, stream_id BIGINT NOT NULL, PRIMARY KEY (user_id, field))`,
+  `CREATE INDEX profile_updates_stream ON profile_updates (stream_id)`,
+];
+
 async function slidingSyncSchema(tx: Tx): Promise<void> {
   for (const statement of statements) await tx.run(statement);
 }
 
-/** Tables of sliding sync. */
-export const syncMigrations: readonly Migration[] = [{ version: 1, name: 'sync_01_sliding', up: slidingSyncSchema }];
+/** Tables of syncs. */
+export const syncMigrations: readonly Migration[] = [
+  { version: 1, name: 'sync_01_sliding', up: slidingSyncSchema },
+  {
+    version: 1,
+    name: 'sync_02_profile_updates',
+    async up(tx) {
+      for (const statement of profileStatements) await tx.run(statement);
+    },
+  },
+];

@@ -115,6 +115,12 @@ export const serverSettings = {
     false,
     'Profiles are shown only to users in a common room (client API).',
   ),
+  include_profile_updates_in_sync: setting(
+    k.flag,
+    false,
+    'Clients that ask for it are told of changed profiles of users of this server in their syncs (MSC4429, MSC4262).',
+    { since: '1.163' },
+  ),
   include_profile_data_on_invite: setting(k.flag, true, "Show the inviter's name and avatar in invites."),
   allow_public_rooms_without_auth: setting(k.flag, false, 'Show the public room directory without a login.', {
     since: '1.7',
