@@ -1,3 +1,5 @@
+import { OnlyAtWriterError } from '@rookery/platform';
+
 /** A value that may be bound to a statement. Booleans become 0/1 on SQLite; a list is for {@link Db.anyOf}. */
 export type SqlValue = string | number | bigint | boolean | null | Uint8Array | readonly string[] | readonly number[];
 
@@ -108,6 +110,13 @@ export abstract class Database implements Db {
   readonly isShared: boolean = false;
   /** Whether another process writes, and this one only where any may ({@link WriteOptions.anyProcess}). */
   readonly isBesideWriter: boolean = false;
+  /**
+   * For what is only done to be stored, or is known in memory to the process that writes: refuses it elsewhere before it begins.
+   * @throws OnlyAtWriterError where {@link isBesideWriter}; the request goes to the process that writes
+   */
+  onlyAtWriter(what: string): void {
+    if (this.isBesideWriter) throw new OnlyAtWriterError(what);
+  }
   abstract query<Row>(sql: string, params?: readonly SqlValue[]): Promise<Row[]>;
   abstract get<Row>(sql: string, params?: readonly SqlValue[]): Promise<Row | undefined>;
   /**

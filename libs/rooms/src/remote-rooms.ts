@@ -1,4 +1,5 @@
 import { Injectable } from '@nestjs/common';
+import { Database } from '@rookery/database';
 import type { RoomEvent } from '@rookery/events';
 import type { JsonObject } from '@rookery/matrix-types';
 import type { StateAtEvent } from './model/remote-events.js';
@@ -79,6 +80,8 @@ export class RemoteRooms {
   #gateway: RemoteRoomGateway | undefined;
   #source: MissingEventsSource | undefined;
 
+  constructor(private readonly database: Database) {}
+
   /** @param gateway `undefined` cuts the connection */
   use(gateway: RemoteRoomGateway | undefined): void {
     this.#gateway = gateway;
@@ -88,7 +91,9 @@ export class RemoteRooms {
     this.#source = source;
   }
 
+  /** @throws OnlyAtWriterError where another process writes: what other servers give is to be stored */
   get gateway(): RemoteRoomGateway | undefined {
+    if (this.#gateway !== undefined) this.database.onlyAtWriter('help of other servers');
     return this.#gateway;
   }
 

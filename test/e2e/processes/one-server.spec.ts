@@ -113,4 +113,50 @@ describe('a server of several processes, each request at one of them by chance',
       for (let i = 0; i < 6; i++) expect((await guest.request('GET', '/sync')).status).toBe(401);
     }
   });
+
+  it('answers what only reads in any of them, as soon as it was written, and while none writes', async () => {
+    const eventId = await send(alice, 'to be read everywhere');
+    await alice.request('PUT', `/user/${alice.userId}/account_data/org.example.read`, { n: 1 });
+    const uploaded = await fetch(`${homeserver.baseUrl}/_matrix/media/v3/upload?filename=a.txt`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${alice.accessToken}`, 'content-type': 'text/plain' },
+      body: 'a file',
+    });
+    const { content_uri: uri } = (await uploaded.json()) as { content_uri: string };
+    const event = encodeURIComponent(eventId);
+    const reads = [
+      ['GET', `${room}/messages?dir=b&limit=1`, eventId],
+      ['GET', `${room}/event/${event}`, eventId],
+      ['GET', `${room}/context/${event}?limit=2`, eventId],
+      ['GET', `${room}/state`, roomId],
+      ['GET', `${room}/state/m.room.create`, 'room_version'],
+      ['GET', `${room}/members`, bob.userId],
+      ['GET', `${room}/joined_members`, bob.userId],
+      ['GET', '/joined_rooms', roomId],
+      ['GET', `/_matrix/client/v1${room}/relations/${event}`, 'chunk'],
+      ['GET', `/_matrix/client/v1${room}/threads`, 'chunk'],
+      ['GET', `/_matrix/client/v1${room}/timestamp_to_event?ts=0`, 'event_id'],
+      ['GET', `/user/${alice.userId}/account_data/org.example.read`, '"n"'],
+      ['POST', '/keys/query', bob.userId, { device_keys: { [bob.userId]: [] } }],
+      ['GET', `/_matrix/client/v1/media/download/${uri.slice('mxc://'.length)}`, 'a file'],
+      ['GET', '/account/whoami', alice.userId],
+    ] as const;
+    const readAt = async (at: number): Promise<void> => {
+      const port = homeserver.servers[at]!.addresses[0]!.port;
+      for (const [method, path, part, body] of reads) {
+        const address = `http://127.0.0.1:${port}${path.startsWith('/_') ? '' : '/_matrix/client/v3'}${path}`;
+        const answer = await fetch(address, {
+          method,
+          headers: { authorization: `Bearer ${alice.accessToken}`, 'content-type': 'application/json' },
+          ...(body && { body: JSON.stringify(body) }),
+        });
+        const text = await answer.text();
+        expect({ path, status: answer.status, has: text.includes(part) }).toEqual({ path, status: 200, has: true });
+      }
+    };
+    for (const at of [0, 1, 2, 3]) await readAt(at);
+    // Nobody is left to whom something could be passed on.
+    await homeserver.servers[0]!.stop();
+    for (const at of [1, 2, 3]) await readAt(at);
+  });
 });

@@ -83,7 +83,7 @@ export class VersionsController {
 
   /** GET /_matrix/client/versions */
   @Get('/_matrix/client/versions')
-  @Access({ auth: 'optional', guests: true, locked: true, expired: true })
+  @Access({ auth: 'optional', guests: true, locked: true, expired: true, anyProcess: true })
   async versions(@Who() requester: Requester | undefined): Promise<HttpReply> {
     const own = requester === undefined ? {} : await this.#featuresOf(requester.userId);
     const body = { versions: specVersions, unstable_features: { ...this.#unstableFeatures, ...own } };

@@ -93,6 +93,7 @@ export class DeviceKeyService {
     const entries = await this.#permitted(requesterId, wantedDevices(wanted));
     const here = entries.filter(([userId]) => domainOf(userId) === this.config.serverName);
     const elsewhere = entries.filter(([userId]) => domainOf(userId) !== this.config.serverName);
+    if (elsewhere.length > 0) this.database.onlyAtWriter('keys of other servers');
     const [local, remote] = await Promise.all([
       this.#collect(new Map(here), requesterId),
       this.remote.query(byServer(elsewhere, domainOf), timeoutMs),

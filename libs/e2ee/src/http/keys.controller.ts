@@ -64,7 +64,7 @@ export class KeysController {
 
   /** POST /_matrix/client/v3/keys/query */
   @Post(stable('/keys/query'))
-  @Access({ auth: 'required', guests: true, bodyLimitBytes })
+  @Access({ auth: 'required', guests: true, bodyLimitBytes, anyProcess: true })
   query(@Who() requester: Requester, @JsonBody(needs('device_keys')) body: JsonObject): Promise<object> {
     return this.deviceKeys.query(requester.userId, body['device_keys'] as JsonObject, remoteTimeoutOf(body));
   }
@@ -79,7 +79,7 @@ export class KeysController {
 
   /** GET /_matrix/client/v3/keys/changes */
   @Get(stable('/keys/changes'))
-  @Access({ auth: 'required' })
+  @Access({ auth: 'required', anyProcess: true })
   async changes(@Who() requester: Requester, @Inbound() request: InboundRequest): Promise<object> {
     const { userId } = requester;
     const after = this.positions.parse(requiredQueryString(request, 'from'));

@@ -83,6 +83,7 @@ export class Downloads {
     if (found === undefined) throw notFound();
     this.#mayShow(found, download);
     if (found.sizeBytes !== undefined) return found;
+    this.database.onlyAtWriter('waiting for an upload');
     const arrived = await this.arrivals.wait(download.mediaId, download.timeoutMs, download.signal, async () => {
       const media = await findMedia(this.database, key);
       return media === undefined || media.sizeBytes !== undefined ? { media } : undefined;
@@ -108,6 +109,7 @@ export class Downloads {
     if (download.allowRemote === false) throw notFound();
     // What would be kept for logged-in users only is not fetched for others.
     if (!download.authenticated && this.config.get('enable_authenticated_media')) throw notFound();
+    this.database.onlyAtWriter('media of other servers');
     const { server: origin, mediaId, timeoutMs, ip } = download;
     const fetched = await this.remote.fetch({ origin, mediaId, timeoutMs, ip, isNew });
     this.#mayShow(fetched, download);

@@ -14,7 +14,7 @@ export class DownloadController {
 
   /** GET /_matrix/client/v1/media/download/{serverName}/{mediaId}[/{fileName}] */
   @Get([clientMediaPath('/download/:serverName/:mediaId'), clientMediaPath('/download/:serverName/:mediaId/:fileName')])
-  @Access({ auth: 'required', guests: true })
+  @Access({ auth: 'required', guests: true, anyProcess: true })
   download(
     @Who() requester: Requester,
     @Inbound() request: InboundRequest,
@@ -25,7 +25,7 @@ export class DownloadController {
 
   /** GET /_matrix/media/v3/download/{serverName}/{mediaId}[/{fileName}]: only what was stored before media needed a token */
   @Get([...mediaPaths('/download/:serverName/:mediaId'), ...mediaPaths('/download/:serverName/:mediaId/:fileName')])
-  @Access({ auth: 'none' })
+  @Access({ auth: 'none', anyProcess: true })
   downloadWithoutToken(
     @Inbound() request: InboundRequest,
     @Param() params: Record<string, string>,

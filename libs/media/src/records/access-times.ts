@@ -52,7 +52,7 @@ export class AccessTimes implements OnModuleInit, OnModuleDestroy {
         async (tx) => {
           for (const [origin, ids] of used) await touchMedia(tx, origin === '' ? undefined : origin, [...ids], now);
         },
-        { name: 'media_access_times' },
+        { name: 'media_access_times', anyProcess: true },
       );
     } catch (err) {
       this.logger.error('The use of media could not be noted', { err });

@@ -45,9 +45,8 @@ export class EventByTime {
         ? await this.#visible(requester.userId, roomId, ts, direction)
         : (await this.nearest(roomId, ts, direction))[0];
     const here = found && { eventId: found.event.eventId, ts: found.event.originServerTs };
-    const { gateway } = this.remote;
-    if (here && !(gateway && (await this.#isGapBetween(roomId, found, direction)))) return here;
-    const elsewhere = await gateway?.timestampToEvent(roomId, ts, direction);
+    if (here && !(await this.#isGapBetween(roomId, found, direction))) return here;
+    const elsewhere = await this.remote.gateway?.timestampToEvent(roomId, ts, direction);
     const nearest = elsewhere && (!here || Math.abs(elsewhere.ts - ts) < Math.abs(here.ts - ts)) ? elsewhere : here;
     if (!nearest) throw MatrixError.notFound('There is no event on that side of this time');
     return nearest;

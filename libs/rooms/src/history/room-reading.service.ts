@@ -133,7 +133,7 @@ export class RoomReadingService {
     const start = query.from ?? formatRoomToken(from);
     const visible: VisibleEvent[] = [];
     let place: RoomPosition | undefined = passesRoom(query.filter, roomId) ? from : undefined;
-    const isGapped = backwards && this.remote.gateway !== undefined && (await this.timeline.hasGap(roomId));
+    const isGapped = backwards && (await this.timeline.hasGap(roomId)) && this.remote.gateway !== undefined;
     const filling = isGapped ? { left: maxBackfills } : undefined;
     let last: StoredEvent | undefined;
     for (let pages = 0; place && visible.length < query.limit && pages < maxEmptyPages; pages++) {

@@ -43,7 +43,7 @@ export class HistoryController {
 
   /** GET /_matrix/client/v3/rooms/{roomId}/messages */
   @Get(stable('/rooms/:roomId/messages'))
-  @Access({ auth: 'required', guests: true, largeAnswer: true })
+  @Access({ auth: 'required', guests: true, largeAnswer: true, anyProcess: true })
   messages(
     @Who() requester: Requester,
     @Inbound() request: InboundRequest,
@@ -61,7 +61,7 @@ export class HistoryController {
 
   /** GET /_matrix/client/v3/rooms/{roomId}/event/{eventId} */
   @Get(stable('/rooms/:roomId/event/:eventId'))
-  @Access({ auth: 'required', guests: true })
+  @Access({ auth: 'required', guests: true, anyProcess: true })
   event(
     @Who() requester: Requester,
     @Inbound() request: InboundRequest,
@@ -75,7 +75,7 @@ export class HistoryController {
 
   /** GET /_matrix/client/v3/rooms/{roomId}/context/{eventId} */
   @Get(stable('/rooms/:roomId/context/:eventId'))
-  @Access({ auth: 'required', guests: true, largeAnswer: true })
+  @Access({ auth: 'required', guests: true, largeAnswer: true, anyProcess: true })
   context(
     @Who() requester: Requester,
     @Inbound() request: InboundRequest,
@@ -88,7 +88,7 @@ export class HistoryController {
 
   /** GET /_matrix/client/v1/rooms/{roomId}/timestamp_to_event */
   @Get(client(['v1'], '/rooms/:roomId/timestamp_to_event'))
-  @Access({ auth: 'required' })
+  @Access({ auth: 'required', anyProcess: true })
   async timestampToEvent(
     @Who() requester: Requester,
     @Inbound() request: InboundRequest,
@@ -102,7 +102,7 @@ export class HistoryController {
 
   /** GET /_matrix/client/v3/rooms/{roomId}/members */
   @Get(stable('/rooms/:roomId/members'))
-  @Access({ auth: 'required', guests: true, largeAnswer: true })
+  @Access({ auth: 'required', guests: true, largeAnswer: true, anyProcess: true })
   async members(
     @Who() requester: Requester,
     @Inbound() request: InboundRequest,
@@ -118,7 +118,7 @@ export class HistoryController {
 
   /** GET /_matrix/client/v3/rooms/{roomId}/joined_members */
   @Get(stable('/rooms/:roomId/joined_members'))
-  @Access({ auth: 'required', largeAnswer: true })
+  @Access({ auth: 'required', largeAnswer: true, anyProcess: true })
   async joinedMembers(@Who() requester: Requester, @Param('roomId') roomId: string): Promise<object> {
     await this.access.joined(requester, roomId);
     await this.access.whole(roomId);
@@ -135,14 +135,14 @@ export class HistoryController {
 
   /** GET /_matrix/client/v3/joined_rooms */
   @Get(stable('/joined_rooms'))
-  @Access({ auth: 'required', guests: true })
+  @Access({ auth: 'required', guests: true, anyProcess: true })
   async joinedRooms(@Who() requester: Requester): Promise<object> {
     return { joined_rooms: await this.memberships.joinedRoomIds(requester.userId) };
   }
 
   /** GET /_matrix/client/v1/mutual_rooms */
   @Get(client(['v1'], '/mutual_rooms'))
-  @Access({ auth: 'required' })
+  @Access({ auth: 'required', anyProcess: true })
   async mutualRooms(@Who() requester: Requester, @Inbound() request: InboundRequest): Promise<object> {
     const other = queryString(request, 'user_id');
     if (other === undefined) throw MatrixError.missingParam("Missing query parameter 'user_id'");
@@ -160,7 +160,7 @@ export class HistoryController {
 
   /** GET /_matrix/client/unstable/uk.half-shot.msc2666/user/mutual_rooms (MSC2666), for clients of before it was specified */
   @Get(client(['unstable'], '/uk.half-shot.msc2666/user/mutual_rooms'))
-  @Access({ auth: 'required' })
+  @Access({ auth: 'required', anyProcess: true })
   async formerMutualRooms(@Who() requester: Requester, @Inbound() request: InboundRequest): Promise<object> {
     if (!this.config.get('experimental_features.msc2666_enabled')) throw MatrixError.unrecognized();
     const from = queryString(request, 'batch_token');

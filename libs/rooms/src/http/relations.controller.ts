@@ -25,7 +25,7 @@ export class RelationsController {
     ...client(['v1', 'unstable'], `${base}/:relType`),
     ...client(['v1', 'unstable'], `${base}/:relType/:eventType`),
   ])
-  @Access({ auth: 'required', guests: true, largeAnswer: true })
+  @Access({ auth: 'required', guests: true, largeAnswer: true, anyProcess: true })
   async list(
     @Who() requester: Requester,
     @Inbound() request: InboundRequest,
@@ -49,7 +49,7 @@ export class RelationsController {
 
   /** GET /_matrix/client/v1/rooms/{roomId}/threads */
   @Get(client(['v1'], '/rooms/:roomId/threads'))
-  @Access({ auth: 'required', guests: true, largeAnswer: true })
+  @Access({ auth: 'required', guests: true, largeAnswer: true, anyProcess: true })
   async threads(
     @Who() requester: Requester,
     @Inbound() request: InboundRequest,

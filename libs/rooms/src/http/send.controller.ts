@@ -121,14 +121,14 @@ export class SendController {
 
   /** GET /_matrix/client/v3/rooms/{roomId}/state */
   @Get(stable('/rooms/:roomId/state'))
-  @Access({ auth: 'required', guests: true, largeAnswer: true })
+  @Access({ auth: 'required', guests: true, largeAnswer: true, anyProcess: true })
   allState(@Who() requester: Requester, @Param('roomId') roomId: string): Promise<object> {
     return this.reading.allState(requester, roomId);
   }
 
   /** GET /_matrix/client/v3/rooms/{roomId}/state/{eventType}/{stateKey} */
   @Get([...stable('/rooms/:roomId/state/:eventType/:stateKey'), ...stable('/rooms/:roomId/state/:eventType')])
-  @Access({ auth: 'required', guests: true })
+  @Access({ auth: 'required', guests: true, anyProcess: true })
   async oneState(
     @Who() requester: Requester,
     @Inbound() request: InboundRequest,

@@ -98,6 +98,7 @@ export class PartialRooms implements OnModuleInit {
   /** Waits until all of a room's state is here, for a time at most. Whether it is. */
   async arrives(roomId: string, timeoutMs: number): Promise<boolean> {
     if (!this.#rooms.has(roomId)) return true;
+    this.database.onlyAtWriter('waiting for the state of a room');
     const waiting = this.#waiting.get(roomId) ?? new Set();
     this.#waiting.set(roomId, waiting);
     return new Promise<boolean>((resolve) => {

@@ -33,7 +33,7 @@ export class AccountDataController {
 
   /** GET /_matrix/client/v3/user/{userId}/account_data/{type} */
   @Get(stable('/user/:userId/account_data/:type'))
-  @Access({ auth: 'required', guests: true })
+  @Access({ auth: 'required', guests: true, anyProcess: true })
   get(@Who() requester: Requester, @Param('userId') userId: string, @Param('type') type: string): Promise<JsonObject> {
     return this.#get(own(requester, userId), undefined, type);
   }
@@ -54,7 +54,7 @@ export class AccountDataController {
 
   /** GET /_matrix/client/v3/user/{userId}/rooms/{roomId}/account_data/{type} */
   @Get(stable('/user/:userId/rooms/:roomId/account_data/:type'))
-  @Access({ auth: 'required', guests: true })
+  @Access({ auth: 'required', guests: true, anyProcess: true })
   getForRoom(
     @Who() requester: Requester,
     @Param('userId') userId: string,
@@ -85,7 +85,7 @@ export class AccountDataController {
 
   /** GET /_matrix/client/v3/user/{userId}/rooms/{roomId}/tags */
   @Get(stable('/user/:userId/rooms/:roomId/tags'))
-  @Access({ auth: 'required' })
+  @Access({ auth: 'required', anyProcess: true })
   async tags(
     @Who() requester: Requester,
     @Param('userId') userId: string,

@@ -14,7 +14,7 @@ export class SessionController {
 
   /** GET /_matrix/client/v3/account/whoami */
   @Get(stable('/account/whoami'))
-  @Access({ auth: 'required', guests: true })
+  @Access({ auth: 'required', guests: true, anyProcess: true })
   whoami(@Who() requester: Requester): object {
     return {
       user_id: requester.userId,
