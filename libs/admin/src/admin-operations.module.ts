@@ -8,6 +8,7 @@ import { ReportLibraryController } from './event-reports/reports.controller.js';
 import { ExperimentalFeaturesController } from './experimental-features/experimental-features.controller.js';
 import { DestinationsController } from './federation/destinations.controller.js';
 import { AdminKitModule } from './http/admin-kit.module.js';
+import { ModulesController } from './modules/modules.controller.js';
 import { RoomMedia } from './media/room-media.js';
 import { RoomMediaController } from './media/room-media.controller.js';
 import { AdminRoomsModule } from './rooms/admin-rooms.module.js';
@@ -24,6 +25,7 @@ import { ScheduledTasksController } from './tasks/scheduled-tasks.controller.js'
     BackgroundUpdatesController,
     DestinationsController,
     ExperimentalFeaturesController,
+    ModulesController,
     ReportLibraryController,
     RoomMediaController,
     BackgroundTasksController,

@@ -12,7 +12,7 @@ export {
 export type { AccountApi, AccountDataManager, RegisteredDevice, UserInfo, UserIpAndAgent } from './api/accounts.js';
 export type { BackgroundApi, MessagingApi, ModuleApi, PresenceToSet } from './api/module-api.js';
 export type { RegistrationApi, WebHandler, WebRequestContext } from './api/registration.js';
-export type { EventToSend, PublicRoomListManager, RoomApi } from './api/rooms.js';
+export type { EventToSend, PublicRoomListManager, RoomApi, RoomInfo } from './api/rooms.js';
 export type {
   DocumentStore,
   FederationClientApi,
@@ -20,6 +20,7 @@ export type {
   HttpClient,
   HttpRequestOptions,
   ModuleLog,
+  ModuleMessages,
   ModuleMetrics,
   ModuleMigration,
   ModuleStore,

@@ -12,6 +12,7 @@ export type ScopedName =
   | 'moduleName'
   | 'store'
   | 'scheduler'
+  | 'messages'
   | 'metrics'
   | 'log'
   | 'federation'
@@ -49,6 +50,9 @@ const shared: Readonly<Record<keyof SharedCapabilities, true>> = {
   setDisplayname: true,
   getThreepidsForUser: true,
   checkUserExists: true,
+  getUserByExternalId: true,
+  getUserByThreepid: true,
+  listUsers: true,
   checkUsername: true,
   registerUser: true,
   registerDevice: true,
@@ -70,6 +74,7 @@ const shared: Readonly<Record<keyof SharedCapabilities, true>> = {
   setRoomBlocked: true,
   setRoomMediaQuarantined: true,
   usersShareRoom: true,
+  listRooms: true,
   getCanonicalRoomAlias: true,
   lookupRoomAlias: true,
   publicRoomListManager: true,

@@ -13,7 +13,7 @@ import {
 } from '@rookery/module-api';
 import { MatrixError } from '@rookery/matrix-types';
 import { Clock, LogContext, SilentLogger, type Timer } from '@rookery/platform';
-import type { CallOutcome } from './services.js';
+import type { CallOutcome } from './figures.js';
 import { callbackContext } from './context.js';
 import { type ArgsOf, ModuleDispatcher } from './dispatcher.js';
 import { type ModulePolicy, ModuleRegistry } from './registry.js';

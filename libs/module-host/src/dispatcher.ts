@@ -34,6 +34,9 @@ import {
   type Providers,
   type SealedRegistry,
 } from './registry.js';
+import type { ModuleFigures } from './figures.js';
+import type { MessageAnswers } from './message-answers.js';
+import type { ModuleReport } from './report.js';
 import type { HostServices } from './services.js';
 import { ALLOWED, type GateVerdict, refusalError, type TransformVerdict } from './verdict.js';
 import { ModuleWatch } from './watch.js';
@@ -76,6 +79,7 @@ export class ModuleDispatcher {
   /** Which events modules answer with which. */
   readonly chains: EventChains;
   #registry = EMPTY_REGISTRY;
+  #reporter: (() => Promise<readonly ModuleReport[]>) | undefined;
 
   /** Without services it has the system's clock and no log: for tests of domains. */
   constructor(services: HostServices = { clock: new SystemClock(), log: new SilentLogger() }) {
@@ -98,6 +102,30 @@ export class ModuleDispatcher {
     return before;
   }
 
+  /** What modules answer each other. */
+  get messages(): MessageAnswers {
+    return this.#registry.messages;
+  }
+
+  /** How the modules do, in the order of the settings; nothing where there is no host. */
+  async report(): Promise<readonly ModuleReport[]> {
+    return (await this.#reporter?.()) ?? [];
+  }
+
+  /** Says who knows how the modules do. */
+  reportFrom(reporter: () => Promise<readonly ModuleReport[]>): void {
+    this.#reporter = reporter;
+  }
+
+  /** What is counted of modules, and which of their callbacks are in force. */
+  get figures(): { readonly counted: ModuleFigures; readonly handlers: readonly Handler[] } {
+    const { handlers, shadows } = this.#registry;
+    return {
+      counted: this.#watch.figures,
+      handlers: [handlers, shadows].flatMap((some) => Object.values(some).flat()),
+    };
+  }
+
   /** Names of the loaded modules, in the order of the settings. */
   get modules(): readonly string[] {
     return this.#registry.modules;
@@ -109,10 +137,11 @@ export class ModuleDispatcher {
     readonly callbacks: readonly string[];
     readonly paths: readonly string[];
   }[] {
-    const { modules, handlers, webResources } = this.#registry;
+    const { modules, handlers, shadows, webResources } = this.#registry;
     return modules.map((module) => ({
       module,
-      callbacks: Object.entries(handlers)
+      callbacks: [handlers, shadows]
+        .flatMap((some) => Object.entries(some))
         .filter(([, registered]) => registered.some((handler) => handler.module === module))
         .map(([name]) => name),
       paths: webResources.filter((resource) => resource.module === module).map(({ path }) => path),
@@ -121,7 +150,8 @@ export class ModuleDispatcher {
 
   /** Whether any module registered the callback. Ask before preparing arguments: with no module this is all it costs. */
   has(name: CallbackName): boolean {
-    return this.#registry.handlers[name] !== undefined;
+    const { handlers, shadows } = this.#registry;
+    return handlers[name] !== undefined || shadows[name] !== undefined;
   }
 
   /** Asks whether something may happen. The first refusal, in the order of the settings, wins. Never rejects. */
@@ -130,9 +160,11 @@ export class ModuleDispatcher {
     context: CallbackContext,
     ...args: ArgsOf<Name>
   ): Promise<GateVerdict> {
-    const handlers = this.#registry.handlers[name];
-    if (!handlers) return allowed;
-    return askInTurn(this.#watch, handlers, prepare(args, context), this.#gates[name]);
+    const { handlers, shadows } = this.#registry;
+    const judging = handlers[name];
+    if (shadows[name]) this.#judgeInShadow(shadows[name], prepare([...args], context), this.#gates[name]);
+    if (!judging) return allowed;
+    return askInTurn(this.#watch, judging, prepare(args, context), this.#gates[name]);
   }
 
   /** Lets each module change a value in turn. A refusal ends it. Never rejects. */
@@ -141,11 +173,13 @@ export class ModuleDispatcher {
     context: CallbackContext,
     ...args: ArgsOf<Name>
   ): Promise<TransformVerdict<TransformValues[Name]>> {
+    const reading = this.#transforms[name] as Reading<TransformVerdict<TransformValues[Name]>>;
+    const shadows = this.#registry.shadows[name];
+    if (shadows) this.#judgeInShadow(shadows, prepare([...args], context), reading);
     const handlers = this.#registry.handlers[name];
     if (!handlers) {
       return Promise.resolve({ allowed: true, value: args[transformSteps[name].argument] as TransformValues[Name] });
     }
-    const reading = this.#transforms[name] as Reading<TransformVerdict<TransformValues[Name]>>;
     return askInTurn(this.#watch, handlers, prepare(args, context), reading);
   }
 
@@ -295,6 +329,22 @@ export class ModuleDispatcher {
   /** The places where people sign on that modules registered, by id. Another map after every reload. */
   get identityProviders(): ReadonlyMap<string, ModuleIdentityProvider> {
     return this.#registry.identityProviders;
+  }
+
+  /** Asks judges of whom nobody waits for an answer, each by itself, and writes down what they would have refused. */
+  #judgeInShadow(
+    shadows: readonly Handler[],
+    given: readonly unknown[],
+    reading: Reading<GateVerdict | TransformVerdict<unknown>>,
+  ): void {
+    for (const handler of shadows) {
+      askInTurn(this.#watch, [handler], [...given], reading).then(
+        (verdict) => {
+          if (!verdict.allowed && !verdict.failed) this.#watch.shadowed(handler, given, verdict);
+        },
+        () => {},
+      );
+    }
   }
 
   async #firstAnswer(handlers: readonly Handler[], given: unknown[]): Promise<Found | undefined> {

@@ -25,6 +25,7 @@ export function moduleEntriesOf(config: Config): ModuleEntry[] {
       timeLimitMs: entry.time_limit,
       allowFederationTo: entry.allow_federation_to,
       isolate: entry.isolate,
+      shadow: entry.shadow,
       memoryLimitBytes: entry.memory_limit,
       where: (path) => config.where(name, ...start, ...path),
       settingsOption,

@@ -10,6 +10,9 @@ import type { Clock, Metrics } from '@rookery/platform';
 import type { ModuleCaches } from './caches.js';
 import { type ModuleCapabilities, type ScopedName, type SharedCapabilities, sharedNames } from './capabilities.js';
 import type { EventChains } from './event-chains.js';
+import type { MessageAnswers } from './message-answers.js';
+import { messagesOf, type ModuleQuestions } from './messages.js';
+import { withoutEffect } from './shadow.js';
 import type { LoadedModule } from './loader.js';
 import { runAsServer } from './owner.js';
 import type { ModuleRegistry } from './registry.js';
@@ -29,14 +32,22 @@ export interface FacadeParts {
   readonly clock: Clock;
   readonly metrics: Metrics | undefined;
   readonly chains: EventChains;
+  readonly questions: ModuleQuestions;
+  /** What modules answer that have registered before, while this one does. */
+  readonly answersSoFar: () => MessageAnswers | undefined;
   /** Takes a registration; throws when its time is over. */
   readonly contribute: (method: string, contribution: Contribution) => void;
 }
 
 /** The API of one module: frozen, and tied to its name. */
 export function createModuleApi(parts: FacadeParts): ModuleApi {
-  const api = { ...registrations(parts), ...shared(parts.capabilities.shared), ...scoped(parts), ...sending(parts) };
-  return Object.freeze(api);
+  const api: ModuleApi = {
+    ...registrations(parts),
+    ...shared(parts.capabilities.shared),
+    ...scoped(parts),
+    ...sending(parts),
+  };
+  return Object.freeze(parts.loaded.entry.shadow ? withoutEffect(api, parts.scope, parts.contribute) : api);
 }
 
 function registrations({ loaded, contribute }: FacadeParts): RegistrationApi {
@@ -121,6 +132,13 @@ function scoped(parts: FacadeParts): Pick<ModuleApi, ScopedName> {
   return {
     moduleName: name,
     store: storeOf(name, capabilities.documents),
+    messages: messagesOf(
+      name,
+      parts.questions,
+      (question, answer) =>
+        contribute('messages.answer', (registry) => registry.addMessageAnswer(name, loaded.entry, question, answer)),
+      parts.answersSoFar,
+    ),
     scheduler: schedulerOf(scope, capabilities.jobs, assertRegistering),
     metrics: metricsOf(scope, metrics),
     log: logOf(scope),

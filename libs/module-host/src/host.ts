@@ -1,16 +1,19 @@
 import type { CallbackName, RookeryModule } from '@rookery/module-api';
 import type { Clock, Logger, Metrics } from '@rookery/platform';
 import { ModuleCaches } from './caches.js';
-import type { CallOutcome } from './services.js';
+import type { CallOutcome } from './figures.js';
 import type { ModuleCapabilities } from './capabilities.js';
 import { ModuleDispatcher } from './dispatcher.js';
 import { ModuleLoadError } from './errors.js';
 import { type Contribution, createModuleApi } from './facade.js';
 import { asLoadError } from './definition.js';
 import { endThreads, importModules, isSameEntry, type LoadedModule, type ModuleEntry, whileLoading } from './loader.js';
+import { ModuleQuestions } from './messages.js';
 import { EMPTY_REGISTRY, ModuleRegistry, type SealedRegistry } from './registry.js';
+import { type ModuleReport, reportOf } from './report.js';
 import type { ModuleThread } from './module-thread.js';
 import { ModuleScope } from './scope.js';
+import { isDead } from './watch.js';
 
 /** A module in service. */
 interface RunningModule {
@@ -51,6 +54,7 @@ export interface ModuleHostOptions {
 export class ModuleHost {
   readonly dispatcher: ModuleDispatcher;
   readonly #log: Logger;
+  readonly #questions: ModuleQuestions;
   #running: readonly RunningModule[] = [];
   #capabilities: ModuleCapabilities | undefined;
   #busy: Promise<unknown> = Promise.resolve();
@@ -61,7 +65,13 @@ export class ModuleHost {
   constructor(private readonly options: ModuleHostOptions) {
     this.#log = options.logger.child('modules');
     const observe = options.metrics && observer(options.metrics);
-    this.dispatcher = new ModuleDispatcher({ clock: options.clock, log: this.#log, ...(observe ? { observe } : {}) });
+    this.dispatcher = new ModuleDispatcher({
+      ...{ clock: options.clock, log: this.#log },
+      ...(observe ? { observe } : {}),
+    });
+    this.dispatcher.reportFrom(() => this.#report());
+    this.#questions = new ModuleQuestions(options.clock, this.#log, () => this.dispatcher.messages);
+    if (options.metrics) this.#showHealth(options.metrics);
   }
 
   /**
@@ -117,6 +127,54 @@ export class ModuleHost {
   /** Ends what {@link import} brought and {@link start} was not given. */
   async discard(loaded: readonly LoadedModule[]): Promise<void> {
     await endThreads(loaded, this.running);
+  }
+
+  #report(): Promise<readonly ModuleReport[]> {
+    const { figures } = this.dispatcher;
+    const nowMs = this.options.clock.monotonicMs();
+    return Promise.all(this.running.map((module) => reportOf(module, figures, nowMs)));
+  }
+
+  /** What cannot be told from the calls, for the page of metrics. */
+  #showHealth(metrics: Metrics): void {
+    const shown = new Map<string, string[]>();
+    const show = <L extends string>(
+      gauge: {
+        set(labels: Readonly<Record<L, string>>, value: number): void;
+        remove(labels: Readonly<Record<L, string>>): void;
+      },
+      name: string,
+      label: L,
+      values: ReadonlyMap<string, number>,
+    ): void => {
+      const labels = (module: string): Readonly<Record<L, string>> => ({ [label]: module }) as Record<L, string>;
+      for (const module of shown.get(name) ?? []) if (!values.has(module)) gauge.remove(labels(module));
+      for (const [module, value] of values) gauge.set(labels(module), value);
+      shown.set(name, [...values.keys()]);
+    };
+    const suspended = 'rookery_module_suspended_callbacks';
+    metrics.gauge<'module'>(
+      { name: suspended, help: 'Callbacks that are not asked now, because they hung.', labels: ['module'] },
+      (gauge) => {
+        const { handlers } = this.dispatcher.figures;
+        const count = (name: string): number =>
+          handlers.filter((handler) => handler.module === name && isDead(handler)).length;
+        show(gauge, suspended, 'module', new Map(this.dispatcher.modules.map((name) => [name, count(name)])));
+      },
+    );
+    const heap = 'rookery_module_thread_memory_bytes';
+    metrics.gauge<'module'>(
+      { name: heap, help: 'Memory of the threads of modules: heap and what lies outside of it.', labels: ['module'] },
+      async (gauge) => {
+        const threads = this.#running.flatMap(({ loaded }) => (loaded.thread ? [loaded] : []));
+        const figures = await Promise.all(threads.map(async ({ thread }) => thread?.figures()));
+        const known = threads.flatMap(({ definition }, i) => {
+          const bytes = figures[i]?.heapBytes;
+          return bytes === undefined || Number.isNaN(bytes) ? [] : [[definition.name, bytes] as const];
+        });
+        show(gauge, heap, 'module', new Map(known));
+      },
+    );
   }
 
   async #reload(entries: readonly ModuleEntry[]): Promise<ReloadResult> {
@@ -175,6 +233,7 @@ export class ModuleHost {
     const before = this.#running;
     const stopping = before.filter((running) => !next.includes(running));
     this.#running = next;
+    this.dispatcher.figures.counted.keep(new Set(this.dispatcher.modules));
     for (const running of next) {
       running.scope.begin();
       if (running.loaded.thread && !before.includes(running)) this.#watchThread(running, running.loaded.thread);
@@ -255,6 +314,8 @@ export class ModuleHost {
       clock,
       metrics,
       chains: this.dispatcher.chains,
+      questions: this.#questions,
+      answersSoFar: () => (open ? registry.messages : undefined),
       contribute,
     });
     try {

@@ -11,6 +11,7 @@ export { type LoadedModule, type ModuleEntry, readDefinition } from './loader.js
 export { describeManifest, manifestOf, readManifest } from './manifest.js';
 export { packageOfModule } from './names.js';
 export { needsServer, offlineCapabilities } from './offline.js';
+export type { CallbackReport, ModuleReport } from './report.js';
 export { guardProcess } from './process-guard.js';
 export { type ModuleIdentityProvider, ModuleRegistry, type ProviderFactory } from './registry.js';
 export { assertAllowed, type GateVerdict, refusalError } from './verdict.js';

@@ -195,6 +195,7 @@ export const isSameEntry = (a: ModuleEntry, b: ModuleEntry): boolean =>
   a.onError === b.onError &&
   a.timeLimitMs === b.timeLimitMs &&
   a.isolate === b.isolate &&
+  a.shadow === b.shadow &&
   a.memoryLimitBytes === b.memoryLimitBytes &&
   isDeepStrictEqual(a.allowFederationTo, b.allowFederationTo) &&
   isDeepStrictEqual(a.config, b.config);

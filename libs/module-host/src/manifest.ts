@@ -16,9 +16,11 @@ export interface ModuleManifest {
   readonly secrets: readonly string[];
   /** Keys of its `config`. */
   readonly settings: readonly string[];
+  /** Other modules that it asks. */
+  readonly modules: readonly string[];
 }
 
-const parts = ['callbacks', 'tables', 'hosts', 'secrets', 'settings'] as const;
+const parts = ['callbacks', 'tables', 'hosts', 'secrets', 'settings', 'modules'] as const;
 const maxEntries = 1_000;
 
 /** The package.json around a module's entry, as far as it can be read. */
@@ -74,6 +76,7 @@ export function describeManifest(manifest: ModuleManifest): string[] {
     hosts: 'sends requests to',
     secrets: 'reads from the environment',
     settings: 'takes the settings',
+    modules: 'asks the modules',
   };
   return parts.map((part) => `${titles[part]}: ${manifest[part].length === 0 ? 'nothing' : manifest[part].join(', ')}`);
 }

@@ -1,4 +1,5 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
+import type { EventLoopUtilization } from 'node:perf_hooks';
 import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads';
 import type {
   AuthChecker,
@@ -74,6 +75,7 @@ const maxContexts = 1_000;
 /** While it is loaded, which engines may do for long without a break, it may be silent for so long at least. */
 const loadingLimitMs = 10_000;
 const lookAgainMs = 10;
+const figuresLimitMs = 500;
 /** Stays when a thread is ended while somebody still waits for the news of it. */
 const endLimitMs = 2_000;
 
@@ -94,6 +96,7 @@ export class ModuleThread {
   #isRetired = false;
   #pingedAt: number | undefined;
   #watch: NodeJS.Timeout | undefined;
+  #seen: EventLoopUtilization | undefined;
   #tellOver: (why: string) => void = () => {};
   /** The thread that took this one's place, once there is one. */
   #successor: Promise<ModuleThread> | undefined;
@@ -133,6 +136,7 @@ export class ModuleThread {
         if (context) context(work);
         else runAs(options.owner, work);
       },
+      begun: (callId) => this.#keepContext(callId),
       settled: (callId) => void this.#asked.delete(callId),
       freezes: false,
       reply: (message) => answers.port1.postMessage(message),
@@ -198,6 +202,24 @@ export class ModuleThread {
     return this.#isOver ? 0 : this.#worker.performance.eventLoopUtilization().utilization;
   }
 
+  /** Its memory, how busy it was since it was last looked at, and the calls that wait. `undefined` when it has ended. */
+  async figures(): Promise<{ heapBytes: number; busy: number; waiting: number } | undefined> {
+    if (this.#isOver) return undefined;
+    try {
+      // A thread that hangs does not tell.
+      const late = new Promise<undefined>((resolve) => setTimeout(() => resolve(undefined), figuresLimitMs).unref());
+      const heap = await Promise.race([this.#worker.getHeapStatistics(), late]);
+      const heapBytes = heap ? heap.used_heap_size + heap.external_memory : NaN;
+      const now = this.#worker.performance.eventLoopUtilization();
+      const since = this.#seen ? this.#worker.performance.eventLoopUtilization(now, this.#seen) : now;
+      this.#seen = now;
+      const { utilization: busy } = since;
+      return { heapBytes, busy, waiting: this.#peer.waiting };
+    } catch {
+      return undefined;
+    }
+  }
+
   /** Says who takes over: what was registered with this thread is carried out there from now on. */
   succeededBy(successor: Promise<ModuleThread>): void {
     successor.catch(() => {});
@@ -209,10 +231,14 @@ export class ModuleThread {
     if ((this.#isOver || this.#isRetired) && this.#successor) return (await this.#successor).call(slot, args);
     this.#setTime();
     return this.#peer.call(slot, args, (callId) => {
-      this.#contexts.set(callId, AsyncLocalStorage.snapshot());
-      if (this.#contexts.size > maxContexts) this.#contexts.delete(this.#contexts.keys().next().value!);
+      this.#keepContext(callId);
       this.#asked.set(callId, slot);
     });
+  }
+
+  #keepContext(callId: number): void {
+    this.#contexts.set(callId, AsyncLocalStorage.snapshot());
+    if (this.#contexts.size > maxContexts) this.#contexts.delete(this.#contexts.keys().next().value!);
   }
 
   /**
@@ -310,6 +336,10 @@ export class ModuleThread {
         const host = String(args[0]);
         return isHostAllowed(manifest.hosts, host) ? fn(...args) : refuse(`the host ${host}`);
       };
+    }
+    if (path === 'messages.ask') {
+      return (...args) =>
+        manifest.modules.includes(String(args[0])) ? fn(...args) : refuse(`the module ${String(args[0])}`);
     }
     const needsTables = path === 'migrate' || path === 'runDbInteraction';
     return needsTables && manifest.tables.length === 0 ? () => refuse('any table') : fn;

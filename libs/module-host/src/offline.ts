@@ -43,6 +43,9 @@ export function offlineCapabilities({
   const refuse = (name: string) => (): Promise<never> => Promise.reject(MatrixError.unavailable(`${name} ${wanting}`));
   const each = <T>(object: string, names: readonly (keyof T & string)[]): T =>
     Object.fromEntries(names.map((name) => [name, refuse(`${object}.${name}`)])) as T;
+  async function* refuseToList(name: string): AsyncGenerator<never> {
+    return refuse(name)();
+  }
   const shared: Partial<SharedCapabilities> = {
     serverName,
     publicBaseurl,
@@ -53,6 +56,8 @@ export function offlineCapabilities({
     isMine: (id) => id.slice(id.indexOf(':') + 1) === serverName,
     getQualifiedUserId: (username) => (username.startsWith('@') ? username : `@${username}:${serverName}`),
     checkPushRuleActions: () => {},
+    listUsers: () => refuseToList('listUsers'),
+    listRooms: () => refuseToList('listRooms'),
     ...(readTemplates ? { readTemplates } : {}),
     httpClient: each<HttpClient>('httpClient', [
       'getJson',

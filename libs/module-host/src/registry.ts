@@ -13,6 +13,8 @@ import {
   type WebHandler,
 } from '@rookery/module-api';
 import { ModuleLoadError } from './errors.js';
+import type { CallbackFigures } from './figures.js';
+import { type MessageAnswer, MessageAnswerList, type MessageAnswers } from './message-answers.js';
 import { type Owner, ownedBy, runAs } from './owner.js';
 import { samePath, type WebResource, webResource } from './web-resources.js';
 
@@ -24,6 +26,8 @@ export interface ModulePolicy {
   readonly timeLimitMs: number | undefined;
   /** Where it runs. */
   readonly isolate?: 'thread' | undefined;
+  /** Whether its judgements are only written down. */
+  readonly shadow?: boolean | undefined;
 }
 
 /** How a callback has done of late; kept with it, for as long as its registry is in force. */
@@ -38,6 +42,8 @@ export interface Health {
   probeAgainAtMs: number;
   /** By fault: each is logged at most once in a while; how often it was not. */
   readonly logged: Map<string, { readonly nextAtMs: number; unlogged: number }>;
+  /** What is counted of it, from its first call on. */
+  figures: CallbackFigures | undefined;
 }
 
 /** One callback of one module. */
@@ -52,6 +58,8 @@ export interface Handler {
   readonly health: Health;
   /** Whether it runs beside the server, so that several can judge at the same time. */
   readonly isBeside: boolean;
+  /** Whether what it says is only written down. */
+  readonly isShadow: boolean;
 }
 
 /** A login type that modules check: the fields it needs and who checks. */
@@ -88,6 +96,10 @@ export interface SealedRegistry {
   readonly modules: readonly string[];
   /** Only callbacks that somebody registered have an entry. */
   readonly handlers: Readonly<Partial<Record<CallbackName, readonly Handler[]>>>;
+  /** Judges whose judgements count for nothing, as {@link SealedRegistry.handlers}. */
+  readonly shadows: Readonly<Partial<Record<CallbackName, readonly Handler[]>>>;
+  /** What modules answer each other. */
+  readonly messages: MessageAnswers;
   readonly loginTypes: ReadonlyMap<string, LoginType>;
   /** In the order of registration. */
   readonly webResources: readonly WebResource[];
@@ -100,6 +112,8 @@ export interface SealedRegistry {
 export const EMPTY_REGISTRY: SealedRegistry = Object.freeze({
   modules: [],
   handlers: Object.freeze({}),
+  shadows: Object.freeze({}),
+  messages: new Map(),
   loginTypes: new Map(),
   webResources: [],
   providers: { mediaStorage: new Map(), oidcMapping: new Map(), samlMapping: new Map() },
@@ -139,6 +153,8 @@ const snakeCase = new Map(
 export class ModuleRegistry {
   readonly #modules = new Map<string, Owner>();
   readonly #handlers = new Map<CallbackName, Handler[]>();
+  readonly #shadows = new Map<CallbackName, Handler[]>();
+  readonly #messages = new MessageAnswerList();
   readonly #loginTypes = new Map<string, { fields: readonly string[]; handlers: Handler[] }>();
   readonly #webResources: WebResource[] = [];
   readonly #providers = {
@@ -247,6 +263,24 @@ export class ModuleRegistry {
     this.#identityProviders.set(id, Object.freeze({ module, provider: ownedBy(this.#ownerOf(module), provider) }));
   }
 
+  /** Takes what a module answers others. @throws ModuleLoadError */
+  addMessageAnswer(module: string, policy: ModulePolicy, question: string, answer: MessageAnswer['answer']): void {
+    this.assertOpen(module, 'messages.answer');
+    const { timeLimitMs: limit } = policy;
+    const owner = this.#ownerOf(module);
+    this.#messages.add(module, question, { owner, answer, ...(limit === undefined ? {} : { timeLimitMs: limit }) });
+  }
+
+  /** What the modules that have registered so far answer. */
+  get messages(): MessageAnswers {
+    return this.#messages.answers;
+  }
+
+  /** Says that what a module in shadow provides is not used. */
+  notInShadow(module: string, what: string): void {
+    this.warn(module, `it runs in shadow: its ${what} is not used`);
+  }
+
   /** @throws ModuleLoadError after {@link seal} */
   assertOpen(module: string, method: string): void {
     if (this.#sealed) throw new ModuleLoadError(module, `${method} was called too late: it belongs into register()`);
@@ -278,6 +312,8 @@ export class ModuleRegistry {
     return Object.freeze({
       modules: Object.freeze([...this.#modules.keys()]),
       handlers: Object.freeze(Object.fromEntries(this.#handlers)),
+      shadows: Object.freeze(Object.fromEntries(this.#shadows)),
+      messages: this.#messages.answers,
       loginTypes: this.#loginTypes,
       webResources: Object.freeze([...this.#webResources]),
       providers: this.#providers,
@@ -315,6 +351,14 @@ export class ModuleRegistry {
     value: unknown,
   ): void {
     if (typeof value !== 'function') throw new ModuleLoadError(module, `${callback} is not a function`);
+    if (policy.shadow && info.kind !== 'notify') {
+      // Who judges can do so beside; who is asked for something would have to be listened to.
+      if (info.kind !== 'gate' && info.kind !== 'transform') return this.notInShadow(module, callback);
+      const call = (value as Handler['call']).bind(owner);
+      const handler = this.#handler(module, policy, callback, call);
+      this.#shadows.set(callback, [...(this.#shadows.get(callback) ?? []), handler]);
+      return;
+    }
     const others = this.#handlers.get(callback) ?? [];
     if (others.some((other) => other.module === module)) {
       throw new ModuleLoadError(module, `${callback} was registered twice`);
@@ -336,6 +380,7 @@ export class ModuleRegistry {
 
   #addAuthCheckers(module: string, policy: ModulePolicy, value: unknown): void {
     if (!Array.isArray(value)) throw new ModuleLoadError(module, 'authCheckers is not a list');
+    if (policy.shadow) return this.notInShadow(module, 'authCheckers');
     const known = this.#handlers.get('authCheckers') ?? [];
     for (const checker of value as Partial<AuthChecker>[]) {
       const { loginType, fields } = checker;
@@ -376,12 +421,14 @@ export class ModuleRegistry {
       call: (...args: readonly unknown[]) => runAs(owner, call, ...args),
       owner,
       isBeside: policy.isolate === 'thread',
+      isShadow: policy.shadow === true,
       health: {
         hung: new Map(),
         unanswered: new Set<string>(),
         probing: new Set<string>(),
         probeAgainAtMs: -Infinity,
         logged: new Map(),
+        figures: undefined,
       },
     });
   }

@@ -1,8 +1,6 @@
 import type { CallbackName } from '@rookery/module-api';
 import type { Clock, Logger } from '@rookery/platform';
-
-/** How a call of a callback ended. */
-export type CallOutcome = 'ok' | 'refused' | 'error' | 'invalid' | 'timeout' | 'suspended';
+import type { CallOutcome } from './figures.js';
 
 /** What the host needs of the server. */
 export interface HostServices {

@@ -41,6 +41,7 @@ const atRest = new Set([
   'shouldRunBackgroundTasks',
   'scheduler.every',
   'scheduler.handle',
+  'messages.answer',
   'metrics.counter',
   'metrics.gauge',
   'metrics.histogram',
@@ -51,7 +52,11 @@ const atRest = new Set([
 /** What gives nothing, and whose failure nobody waits for. */
 const posted = new Set(['log.debug', 'log.info', 'log.warn', 'log.error', 'runAsBackgroundProcess']);
 
-const modeOf = (path: string): CallMode => (atRest.has(path) ? 'sync' : posted.has(path) ? 'post' : 'async');
+/** What gives a stream at once, which is read piece by piece. */
+const streamed = new Set(['listUsers', 'listRooms']);
+
+const modeOf = (path: string): CallMode =>
+  atRest.has(path) ? 'sync' : posted.has(path) ? 'post' : streamed.has(path) ? 'stream' : 'async';
 
 /** What a module registered, by names that are the same each time it registers: so its next thread can take over. */
 export type Slots = Map<string, Lent>;
@@ -93,7 +98,9 @@ export function apiInThread(
           ? (...args: unknown[]) => peer.callAtRest(target, args)
           : mode === 'post'
             ? (...args: unknown[]) => peer.post(target, args)
-            : (...args: unknown[]) => peer.call(target, args)),
+            : mode === 'stream'
+              ? (...args: unknown[]) => peer.callForStream(target, args)
+              : (...args: unknown[]) => peer.call(target, args)),
     );
   }
   for (const part of Object.values(api)) if (typeof part === 'object') Object.freeze(part);

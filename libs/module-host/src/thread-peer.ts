@@ -32,6 +32,8 @@ export interface PeerOptions {
   readonly around: (callId: number, cause: number | undefined, work: () => void) => void;
   /** The call of the other side that code runs for now. */
   readonly cause?: () => number | undefined;
+  /** Told of a call of ours before it goes out, where whoever calls does not say otherwise. */
+  readonly begun?: (callId: number) => void;
   /** Told when a call of ours is over. */
   readonly settled?: (callId: number) => void;
   /** Whether data that come as arguments are frozen. */
@@ -97,11 +99,16 @@ export class Peer {
     }
     // What a module begins with a function outlives the call; what the server lends a callback does not.
     if (this.options.freezes) loan.ids.length = 0;
-    begun?.(callId);
+    (begun ?? this.options.begun)?.(callId);
     return new Promise((resolve, reject) => {
       this.#pending.set(callId, { resolve, reject, loan });
       this.#send(message);
     });
+  }
+
+  /** Calls what gives a stream, which begins once it is read. */
+  callForStream(target: string | number, args: readonly unknown[]): AsyncIterable<unknown> {
+    return later(() => this.call(target, args) as Promise<AsyncIterable<unknown>>);
   }
 
   /** Calls without an answer. */
@@ -347,7 +354,7 @@ export class Peer {
         : mode === 'sync'
           ? (...args) => this.callAtRest(id, args)
           : mode === 'stream'
-            ? (...args) => later(this.call(id, args) as Promise<AsyncIterable<unknown>>)
+            ? (...args) => this.callForStream(id, args)
             : (...args) => this.call(id, args);
     this.#forgotten.register(stub, id);
     return stub;
@@ -533,6 +540,6 @@ const iterable = (next: Lent, end: Lent): AsyncIterable<unknown> => ({
   }),
 });
 
-async function* later(pieces: Promise<AsyncIterable<unknown>>): AsyncGenerator<unknown> {
-  yield* await pieces;
+async function* later(begin: () => Promise<AsyncIterable<unknown>>): AsyncGenerator<unknown> {
+  yield* await begin();
 }

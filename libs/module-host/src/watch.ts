@@ -2,8 +2,10 @@ import type { CallbackContext } from '@rookery/module-api';
 import { MatrixError } from '@rookery/matrix-types';
 import type { LogFields } from '@rookery/platform';
 import { Deadlines } from './deadlines.js';
+import { type CallbackFigures, type CallOutcome, ModuleFigures } from './figures.js';
 import type { Handler } from './registry.js';
-import type { CallOutcome, HostServices } from './services.js';
+import type { HostServices } from './services.js';
+import type { Refused } from './verdict.js';
 
 /** A callback that keeps the thread longer is named in the log. */
 export const blockingMs = 100;
@@ -24,6 +26,7 @@ const maxFaults = 20;
 /** Keeps the books on modules: names module and callback in logs and metrics when something goes wrong. */
 export class ModuleWatch {
   readonly deadlines: Deadlines;
+  readonly figures = new ModuleFigures();
   /** Whether any call ever ran out of time. As long as none has, nobody needs to look at the health of a callback. */
   anyHung = false;
 
@@ -91,8 +94,29 @@ export class ModuleWatch {
 
   /** To be told once the answer was understood. */
   done(handler: Handler, outcome: 'ok' | 'refused', startedAtMs: number): void {
-    const { clock, observe } = this.services;
-    if (observe) observe(handler.module, handler.callback, outcome, clock.monotonicMs() - startedAtMs);
+    const durationMs = this.services.clock.monotonicMs() - startedAtMs;
+    this.#count(handler, outcome === 'refused' && handler.isShadow ? 'would_refuse' : outcome, durationMs);
+  }
+
+  /** To be told of what a module in shadow would have refused. */
+  shadowed(handler: Handler, given: readonly unknown[], { errcode, message }: Refused): void {
+    const event = given[0] as { readonly roomId?: unknown; readonly type?: unknown } | null | undefined;
+    const textOf = (value: unknown): string | undefined => (typeof value === 'string' ? value : undefined);
+    const refusal = {
+      ...{ atMs: this.services.clock.nowMs(), module: handler.module, callback: handler.callback, errcode, message },
+      ...{ askedFor: askerOf(given), roomId: textOf(event?.roomId), eventType: textOf(event?.type) },
+    };
+    this.figures.shadowed(refusal);
+    const { atMs: _, ...fields } = refusal;
+    this.services.log.info('A module in shadow would have refused something', fields);
+  }
+
+  #count(handler: Handler, outcome: CallOutcome, durationMs: number): CallbackFigures {
+    const { health, module, callback } = handler;
+    const figures = (health.figures ??= this.figures.of(module, callback));
+    figures.count(outcome, durationMs);
+    this.services.observe?.(module, callback, outcome, durationMs);
+    return figures;
   }
 
   /** To be told of an answer that cannot be understood. */
@@ -149,7 +173,12 @@ export class ModuleWatch {
     fault = '',
   ): void {
     const durationMs = this.services.clock.monotonicMs() - startedAtMs;
-    this.services.observe?.(handler.module, handler.callback, outcome, durationMs);
+    const { err } = (fields ?? {}) as { readonly err?: Error };
+    this.#count(handler, outcome, durationMs).lastError = {
+      atMs: this.services.clock.nowMs(),
+      outcome,
+      message: err ? `${err.name}: ${err.message}`.slice(0, 500) : message,
+    };
     this.#report(handler, 'error', message, fields, fault);
   }
 
@@ -175,7 +204,7 @@ export class ModuleWatch {
   }
 }
 
-const isDead = ({ health }: Handler): boolean => health.unanswered.size >= maxUnanswered;
+export const isDead = ({ health }: Handler): boolean => health.unanswered.size >= maxUnanswered;
 
 /** Who is behind a question: the sender of the event that it is about, else the user, else the address or server that asks. */
 function askerOf(given: readonly unknown[]): string {

@@ -9,6 +9,7 @@ export { AccountDataService } from './account-data/account-data.service.js';
 export { FilterStore } from './account-data/filter-store.js';
 export {
   type Account,
+  accountsAfter,
   countAccounts,
   erasedUsers,
   existingAccounts,

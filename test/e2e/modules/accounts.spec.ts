@@ -1,3 +1,5 @@
+import type { RoomInfo } from '@rookery/module-api';
+import { eventually } from '@rookery/testing';
 import { probe, type ProbeServer, startProbe } from './probe-server.js';
 
 describe.each(['sqlite', 'postgres'] as const)('accounts by the module API (%s)', (kind) => {
@@ -30,6 +32,62 @@ describe.each(['sqlite', 'postgres'] as const)('accounts by the module API (%s)'
     expect(api.getQualifiedUserId('ann')).toBe('@ann:rookery.test');
     expect(api.getQualifiedUserId('@ann:else.where')).toBe('@ann:else.where');
     expect([api.isMine('@ann:rookery.test'), api.isMine('#a:else.where')]).toEqual([true, false]);
+  });
+
+  it('finds accounts by what they are elsewhere, and lists all of them', async () => {
+    const { api } = probe;
+    await registered('finder', { emails: ['finder@example.org'] });
+    await registered('finder2');
+    await value('recordUserExternalId', 'oidc-x', 'remote 1', '@finder:rookery.test');
+    expect(await api!.getUserByExternalId('oidc-x', 'remote 1')).toBe('@finder:rookery.test');
+    expect(await api!.getUserByExternalId('oidc-y', 'remote 1')).toBeUndefined();
+    expect(await api!.getUserByThreepid('email', 'Finder@EXAMPLE.org')).toBe('@finder:rookery.test');
+    expect(await api!.getUserByThreepid('email', 'nobody@example.org')).toBeUndefined();
+    await expect(api!.getUserByThreepid('email', 'no address')).rejects.toMatchObject({ status: 400 });
+    const seen = [];
+    for await (const info of api!.listUsers()) seen.push(info);
+    expect(seen).toContainEqual(await api!.getUserinfoById('@finder2:rookery.test'));
+    const ids = seen.map(({ userId }) => userId);
+    expect(ids).toEqual(expect.arrayContaining(['@finder:rookery.test', '@finder2:rookery.test']));
+    expect(new Set(ids).size).toBe(ids.length);
+  });
+
+  it('lists the rooms', async () => {
+    await registered('roomer');
+    const creates = (name: string): Promise<unknown> =>
+      value('createRoom', '@roomer:rookery.test', { name, visibility: name === 'open' ? 'public' : 'private' });
+    const [open, closed] = [await creates('open'), await creates('closed')] as { roomId: string }[];
+    const list = async (): Promise<RoomInfo[]> => {
+      const rooms = [];
+      for await (const room of probe.api!.listRooms()) rooms.push(room);
+      return rooms;
+    };
+    expect(new Set((await list()).map(({ roomId }) => roomId))).toEqual(new Set([open!.roomId, closed!.roomId]));
+    // Statistics come behind.
+    const rooms = await eventually(async () => {
+      const found = await list();
+      return found.every(({ name, joinedMembers }) => name !== undefined && joinedMembers === 1) && found;
+    });
+    expect(rooms.find(({ roomId }) => roomId === open!.roomId)).toMatchObject({ name: 'open', isPublic: true });
+    expect(rooms.find(({ roomId }) => roomId === closed!.roomId)).toMatchObject({
+      ...{ name: 'closed', isPublic: false, joinedLocalMembers: 1 },
+    });
+  });
+
+  it('tells administrators how modules do, and nobody else', async () => {
+    const ann = await server.registerUser('asks_modules');
+    expect((await ann.request('GET', '/_synapse/admin/v1/modules')).status).toBe(403);
+    await value('setUserAdmin', ann.userId, true);
+    const { status, body } = await ann.request<{ modules: object[] }>('GET', '/_synapse/admin/v1/modules');
+    expect(status).toBe(200);
+    expect(body.modules).toEqual([
+      expect.objectContaining({
+        ...{ name: 'probe', shadow: false, thread: null, shadow_refusals: [], on_error: 'deny' },
+        callbacks: expect.arrayContaining([
+          expect.objectContaining({ name: 'onNewEvent', suspended: false, last_error: null }),
+        ]),
+      }),
+    ]);
   });
 
   it('makes an account with addresses, and tells of it', async () => {

@@ -1,7 +1,7 @@
 import { mkdir, readFile, rm, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { MediaFileInfo, MediaStorageProvider } from '@rookery/module-api';
-import { ModuleDispatcher } from '@rookery/module-host';
+import { ModuleDispatcher, ModuleRegistry } from '@rookery/module-host';
 import { SystemClock } from '@rookery/platform';
 import { eachDatabase, eventually } from '@rookery/testing';
 import { MediaLibrary } from '../records/media-library.service.js';
@@ -67,7 +67,7 @@ eachDatabase('storage providers', (open) => {
       Object.entries({ first, second }).map(([name, provider]) => [name, { module: name, create: () => provider }]),
     );
     modules.install({
-      ...{ modules: [], handlers: {}, loginTypes: new Map(), webResources: [], identityProviders: new Map() },
+      ...new ModuleRegistry(() => {}).seal(),
       providers: { mediaStorage: factories, oidcMapping: new Map(), samlMapping: new Map() },
     });
     const { database, migrate } = await open();

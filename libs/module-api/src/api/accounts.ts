@@ -69,6 +69,15 @@ export interface AccountApi {
   setDisplayname(userId: string, displayName: string): Promise<void>;
   /** `get_threepids_for_user` */
   getThreepidsForUser(userId: string): Promise<readonly Threepid[]>;
+  /** The local account that belongs to a user of a sign-in provider, or `undefined`. Ours. */
+  getUserByExternalId(authProviderId: string, remoteUserId: string): Promise<string | undefined>;
+  /**
+   * The local account that an email address (`email`) or phone number (`msisdn`) belongs to, or `undefined`. Ours.
+   * @throws MatrixError 400 when this is no address
+   */
+  getUserByThreepid(medium: string, address: string): Promise<string | undefined>;
+  /** All accounts of this server, closed ones and guests included, in the order of their ids; read some at a time. Ours. */
+  listUsers(): AsyncIterable<UserInfo>;
   /** `check_user_exists`: the id in its stored spelling, or `undefined`. */
   checkUserExists(userId: string): Promise<string | undefined>;
   /** `check_username` @throws MatrixError 400 `M_INVALID_USERNAME`, `M_USER_IN_USE` or `M_EXCLUSIVE` */

@@ -5,6 +5,7 @@ import type {
   FederationClientApi,
   HttpClient,
   ModuleLog,
+  ModuleMessages,
   ModuleMetrics,
   ModuleMigration,
   ModuleStore,
@@ -121,6 +122,8 @@ export interface ModuleApi extends RegistrationApi, AccountApi, RoomApi, Messagi
   readonly federation: FederationClientApi;
   /** The module's own documents. Ours. */
   readonly store: ModuleStore;
+  /** Questions to other modules, and answers to theirs. Ours. */
+  readonly messages: ModuleMessages;
   /** Jobs that run once on the whole server. Ours. */
   readonly scheduler: Scheduler;
   /** Ours. */

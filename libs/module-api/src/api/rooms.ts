@@ -18,6 +18,20 @@ export interface EventToSend {
   readonly stateKey?: string;
 }
 
+/** A room that this server knows of. Figures are as old as its statistics: seconds. */
+export interface RoomInfo {
+  readonly roomId: string;
+  readonly roomVersion: string;
+  /** `m.space` for a space; `undefined` for a room without a type. */
+  readonly roomType: string | undefined;
+  readonly name: string | undefined;
+  readonly canonicalAlias: string | undefined;
+  readonly joinedMembers: number;
+  readonly joinedLocalMembers: number;
+  /** Whether it stands in the public directory. */
+  readonly isPublic: boolean;
+}
+
 /**
  * Rooms. Everything done here passes the protocol's rules, but no rate limit, and no module is asked about it: neither
  * `checkEventAllowed` nor a spam check, of this module or another. `onNewEvent` tells of it as of any event.
@@ -55,6 +69,8 @@ export interface RoomApi {
   setRoomMediaQuarantined(roomId: string, quarantined: boolean): Promise<number>;
   /** Whether two users are joined to one and the same room that this server knows of. Ours. */
   usersShareRoom(userId: string, otherUserId: string): Promise<boolean>;
+  /** All rooms that this server knows of, also those that nobody of it is in, in the order of their ids; read some at a time. Ours. */
+  listRooms(): AsyncIterable<RoomInfo>;
   /** `get_canonical_room_alias` */
   getCanonicalRoomAlias(roomId: string): Promise<string | undefined>;
   /** `lookup_room_alias`: asks the alias's server where it is not ours. @throws MatrixError 404 */

@@ -129,6 +129,25 @@ export interface Scheduler {
   cancel(name: string, key: string): Promise<boolean>;
 }
 
+/**
+ * Questions between modules. What goes from one to another is JSON, copied, at most 4 MiB; who asks is known for certain. Both run in the same
+ * process, or each in its thread. A module that is taken out of service or loaded anew is asked as it is then.
+ */
+export interface ModuleMessages {
+  /**
+   * Says what this module answers. Only while `register` runs.
+   * @param answer gets what was asked, frozen, and the name of the module that asks. What it throws as `MatrixError` reaches that
+   *   module as such
+   */
+  answer(question: string, answer: (payload: unknown, from: string) => unknown): void;
+  /**
+   * Asks another module. From `register`, modules that stand before this one in the settings can be asked.
+   * @throws MatrixError 404 `M_NOT_FOUND` when there is no such module, or it does not answer that; 504 when it takes longer than its
+   *   time limit (5 seconds); 500 when it fails, or when ten questions wait for each other
+   */
+  ask(module: string, question: string, payload?: unknown): Promise<unknown>;
+}
+
 /** Numbers for the server's Prometheus page. Names get the prefix `rookery_module_` and the module's name. */
 export interface ModuleMetrics {
   counter(

@@ -1,15 +1,29 @@
 import { Injectable } from '@nestjs/common';
+import { Database } from '@rookery/database';
 import { RequestAuthenticator } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import type { AccountApi, ProfileInfo, ModuleRequester, Threepid, UserInfo } from '@rookery/module-api';
 import { Config } from '@rookery/platform';
-import { AccountService, isLocalUser, ProfileService, qualifyUserId, ThreepidService } from '@rookery/users';
+import {
+  type Account,
+  accountsAfter,
+  AccountService,
+  isLocalUser,
+  ProfileService,
+  qualifyUserId,
+  ThreepidService,
+  userOfExternalId,
+} from '@rookery/users';
 import { inboundOf } from '../web/inbound.js';
+import { checkText } from './check-text.js';
+
+const usersPerPage = 500;
 
 /** What modules may know of accounts. */
 @Injectable()
 export class ModuleAccountLookups {
   constructor(
+    private readonly database: Database,
     private readonly config: Config,
     private readonly accounts: AccountService,
     private readonly profiles: ProfileService,
@@ -19,23 +33,27 @@ export class ModuleAccountLookups {
 
   async getUserinfoById(userId: string): Promise<UserInfo | undefined> {
     const account = await this.accounts.find(userId);
-    if (!account) return undefined;
-    return Object.freeze({
-      userId: account.userId,
-      appserviceId: account.appserviceId,
-      consentServerNoticeSent: account.consentNoticeSent,
-      consentVersion: account.consentVersion,
-      consentTs: account.consentMs,
-      userType: account.userType,
-      creationTs: account.createdMs,
-      isAdmin: account.isAdmin,
-      isDeactivated: account.deactivated,
-      isGuest: account.isGuest,
-      isShadowBanned: account.shadowBanned,
-      approved: account.approved,
-      locked: account.locked,
-      suspended: account.suspended,
-    });
+    return account && infoOf(account);
+  }
+
+  async getUserByExternalId(authProviderId: string, remoteUserId: string): Promise<string | undefined> {
+    checkText(authProviderId, 'The provider');
+    checkText(remoteUserId, 'The id at the provider');
+    return userOfExternalId(this.database, authProviderId, remoteUserId);
+  }
+
+  async getUserByThreepid(medium: string, address: string): Promise<string | undefined> {
+    for (const text of [medium, address]) checkText(text, 'Each part of an address');
+    return this.threepids.userOf(medium, address);
+  }
+
+  async *listUsers(): AsyncGenerator<UserInfo> {
+    for (let after = ''; ;) {
+      const page = await accountsAfter(this.database, after, usersPerPage);
+      for (const account of page) yield infoOf(account);
+      if (page.length < usersPerPage) return;
+      after = page.at(-1)!.userId;
+    }
   }
 
   async getUserByReq(...[request, options = {}]: Parameters<AccountApi['getUserByReq']>): Promise<ModuleRequester> {
@@ -83,6 +101,24 @@ export class ModuleAccountLookups {
     await this.accounts.checkAvailable(localpart);
   }
 }
+
+const infoOf = (account: Account): UserInfo =>
+  Object.freeze({
+    userId: account.userId,
+    appserviceId: account.appserviceId,
+    consentServerNoticeSent: account.consentNoticeSent,
+    consentVersion: account.consentVersion,
+    consentTs: account.consentMs,
+    userType: account.userType,
+    creationTs: account.createdMs,
+    isAdmin: account.isAdmin,
+    isDeactivated: account.deactivated,
+    isGuest: account.isGuest,
+    isShadowBanned: account.shadowBanned,
+    approved: account.approved,
+    locked: account.locked,
+    suspended: account.suspended,
+  });
 
 const profileOf = (profile: { readonly displayname?: string; readonly avatar_url?: string } | undefined): ProfileInfo =>
   Object.freeze({ displayName: profile?.displayname, avatarUrl: profile?.avatar_url });

@@ -1,8 +1,8 @@
 import { Injectable } from '@nestjs/common';
 import { MatrixError } from '@rookery/matrix-types';
-import type { ModuleEvent, RoomApi, StateFilter } from '@rookery/module-api';
+import type { ModuleEvent, RoomApi, RoomInfo, StateFilter } from '@rookery/module-api';
 import { toModuleEvent } from '@rookery/module-host';
-import { AliasService, MembershipReader, RoomStateReader } from '@rookery/rooms';
+import { AliasService, MembershipReader, RoomLibrary, RoomStateReader } from '@rookery/rooms';
 
 const maxFilter = 1_000;
 
@@ -13,6 +13,7 @@ export class ModuleRoomLookups {
     private readonly state: RoomStateReader,
     private readonly memberships: MembershipReader,
     private readonly aliases: AliasService,
+    private readonly library: RoomLibrary,
   ) {}
 
   async getRoomState(roomId: string, filter?: StateFilter): Promise<readonly ModuleEvent[]> {
@@ -26,6 +27,21 @@ export class ModuleRoomLookups {
 
   async usersShareRoom(userId: string, otherUserId: string): Promise<boolean> {
     return (await this.memberships.sharing(userId, [otherUserId])).has(otherUserId);
+  }
+
+  async *listRooms(): AsyncGenerator<RoomInfo> {
+    for await (const row of this.library.all()) {
+      yield Object.freeze({
+        roomId: row.room_id,
+        roomVersion: row.version,
+        roomType: row.room_type ?? undefined,
+        name: row.name ?? undefined,
+        canonicalAlias: row.canonical_alias ?? undefined,
+        joinedMembers: row.joined_members,
+        joinedLocalMembers: row.joined_local_members,
+        isPublic: Boolean(row.public),
+      });
+    }
   }
 
   async getCanonicalRoomAlias(roomId: string): Promise<string | undefined> {

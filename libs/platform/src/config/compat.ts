@@ -86,6 +86,7 @@ function oldModules(draft: Draft): void {
     time_limit: undefined,
     allow_federation_to: [],
     isolate: undefined,
+    shadow: false,
     memory_limit: undefined,
     ...one,
   });

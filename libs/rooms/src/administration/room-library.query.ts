@@ -87,6 +87,14 @@ export async function countRooms(db: Db, search: RoomListSearch): Promise<number
   return Number(row?.total ?? 0);
 }
 
+/** The rooms behind an id, in the order of ids, at most so many. */
+export function selectRoomsAfter(db: Db, roomId: string, limit: number): Promise<RoomRow[]> {
+  return db.query<RoomRow>(`SELECT ${columns} FROM ${tables} WHERE r.room_id > ? ORDER BY r.room_id LIMIT ?`, [
+    roomId,
+    limit,
+  ]);
+}
+
 export function selectRoom(db: Db, roomId: string): Promise<RoomRow | undefined> {
   return db.get<RoomRow>(`SELECT ${columns} FROM ${tables} WHERE r.room_id = ?`, [roomId]);
 }

@@ -11,6 +11,7 @@ import {
   selectMediaEvents,
   selectRoom,
   selectRooms,
+  selectRoomsAfter,
 } from './room-library.query.js';
 
 /** What is known of one room beyond its row in a list. */
@@ -37,6 +38,16 @@ export class RoomLibrary {
   async list(search: RoomListSearch): Promise<{ readonly rooms: RoomRow[]; readonly total: number }> {
     const [rooms, total] = await Promise.all([selectRooms(this.database, search), countRooms(this.database, search)]);
     return { rooms, total };
+  }
+
+  /** All rooms, in the order of their ids; read some at a time. */
+  async *all(): AsyncGenerator<RoomRow> {
+    for (let after = ''; ;) {
+      const page = await selectRoomsAfter(this.database, after, batchSize);
+      yield* page;
+      if (page.length < batchSize) return;
+      after = page.at(-1)!.room_id;
+    }
   }
 
   /** One room; `undefined` when it is not known. */

@@ -78,6 +78,15 @@ export async function findAccountsIgnoringCase(db: Db, userId: string): Promise<
   return rows.map(fromRow);
 }
 
+/** The accounts behind an id, in the order of ids, at most so many. */
+export async function accountsAfter(db: Db, userId: string, limit: number): Promise<Account[]> {
+  const rows = await db.query<AccountRow>(`SELECT ${columns} FROM users WHERE name > ? ORDER BY name LIMIT ?`, [
+    userId,
+    limit,
+  ]);
+  return rows.map(fromRow);
+}
+
 /** Which of these ids have accounts here. */
 export async function existingAccounts(db: Db, userIds: readonly string[]): Promise<Set<string>> {
   const rows = await db.query<{ name: string }>(`SELECT name FROM users WHERE ${db.dialect.anyOf('name')}`, [userIds]);

@@ -31,6 +31,11 @@ export const moduleEntry = k.object({
     'Servers that the module may send signed requests to.',
   ),
   isolate: k.maybe(k.oneOf('thread'), 'Runs the module in a worker thread of its own, which is ended when it hangs.'),
+  shadow: k.field(
+    k.flag,
+    false,
+    'Asks the module and only writes down what it would have refused: its judgements and calls have no effect.',
+  ),
   memory_limit: k.maybe(k.size, 'Memory that the thread of the module may use; default 128M.'),
 });
 /** One entry of `modules`. */
