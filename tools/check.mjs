@@ -25,6 +25,7 @@ const checks = [
   ['tables', [join(root, 'tools', 'tables.mjs')]],
   ['names', [join(root, 'tools', 'names.mjs')]],
   ['nest', [join(root, 'tools', 'nest.mjs')]],
+  ['kinds', [join(root, 'tools', 'kinds.mjs')]],
   ['exports', [join(root, 'tools', 'exports.mjs')]],
   ['lint', [bin('eslint', 'bin', 'eslint.js'), '.', '--max-warnings=0']],
   ['format', [bin('prettier', 'bin', 'prettier.cjs'), '--check', '--log-level', 'warn', '.']],

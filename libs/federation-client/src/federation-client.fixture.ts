@@ -135,7 +135,7 @@ export function makeClient({
   const own = new OwnKeys('origin.test', [SigningKey.fromSeed('own', new Uint8Array(32).fill(1))]);
   const trust = TlsTrust.load(config);
   const guard = new IpGuard(config.get('ip_range_blacklist'), config.get('ip_range_whitelist'));
-  const dialer = new Dialer({ resolver: names, guard, trust, proxy: Proxy.of(config) });
+  const dialer = new Dialer({ config, resolver: names, guard, trust, proxy: Proxy.of(config) });
   const userAgent = 'Rookery/test';
   const wellKnown = new WellKnown({ config, clock, ids, dialer, trust, userAgent });
   const discovery = new ServerDiscovery({ config, clock, ids, resolver: names, wellKnown });

@@ -41,7 +41,7 @@ import { ServerSoftware } from './server-software.js';
       ): FederationClient => {
         const trust = TlsTrust.load(config);
         const guard = federationGuardOf(config);
-        const dialer = new Dialer({ resolver, guard, trust, proxy: Proxy.of(config) });
+        const dialer = new Dialer({ config, resolver, guard, trust, proxy: Proxy.of(config) });
         const { userAgent } = software;
         const wellKnown = new WellKnown({ config, clock, ids, dialer, trust, userAgent });
         const discovery = new ServerDiscovery({ config, clock, ids, resolver, wellKnown });

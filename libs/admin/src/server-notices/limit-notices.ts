@@ -1,8 +1,7 @@
 import { Injectable } from '@nestjs/common';
-import { Config } from '@rookery/platform';
+import { Cache, Config } from '@rookery/platform';
 import { EventStore, RoomStateReader } from '@rookery/rooms';
 import { MonthlyActiveUsers, ParticipationGate } from '@rookery/users';
-import { LRUCache } from 'lru-cache';
 import { ServerNotices } from './server-notices.service.js';
 
 const noticeMsgtype = 'm.server_notice';
@@ -16,7 +15,7 @@ const maxRemembered = 20_000;
 @Injectable()
 export class LimitNotices {
   /** Whether the notice is pinned, for users of whom that is known. */
-  readonly #told = new LRUCache<string, boolean>({ maxSize: maxRemembered, sizeCalculation: () => 1 });
+  readonly #told: Cache<string, boolean>;
 
   constructor(
     private readonly config: Config,
@@ -25,7 +24,11 @@ export class LimitNotices {
     private readonly notices: ServerNotices,
     private readonly state: RoomStateReader,
     private readonly events: EventStore,
-  ) {}
+  ) {
+    this.#told = new Cache(config, 'limit_notices', {
+      ...{ invalidation: 'on write', elsewhere: 'not kept', max: 2 * maxRemembered },
+    });
+  }
 
   /** Which of these users are to be told, or to be told that it is over. */
   async among(userIds: readonly string[]): Promise<string[]> {

@@ -1,9 +1,8 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { RoomAudience } from '@rookery/ephemeral';
-import { Config } from '@rookery/platform';
+import { Cache, Config } from '@rookery/platform';
 import { type EventBatch, EventStore, type MemberMove, RoomHooks, type StoredEvent } from '@rookery/rooms';
-import { LRUCache } from 'lru-cache';
 import { AppserviceRegistry } from '../registration/appservice-registry.js';
 import type { Registration } from '../registration/registration.js';
 import { RoomMembers } from './room-members.js';
@@ -39,12 +38,10 @@ const nobody: ReadonlySet<string> = new Set();
 @Injectable()
 export class RoomInterest implements OnModuleInit {
   #services: readonly Registration[] | undefined;
-  readonly #ofUser = new LRUCache<string, readonly Registration[]>({ maxSize: maxUsers, sizeCalculation: () => 1 });
-  readonly #members = new LRUCache<string, RoomMembers>({ maxSize: maxKept, sizeCalculation: (one) => 1 + one.size });
+  readonly #ofUser: Cache<string, readonly Registration[]>;
+  readonly #members: Cache<string, RoomMembers>;
   /** Moves by room: what was said before one is for those who were there then. */
   readonly #moves = new Map<string, Move[]>();
-  /** For each reading of members under way: the rooms that changed meanwhile, of which it may be old. */
-  readonly #readings = new Set<Set<string>>();
 
   constructor(
     private readonly registry: AppserviceRegistry,
@@ -53,7 +50,13 @@ export class RoomInterest implements OnModuleInit {
     private readonly hooks: RoomHooks,
     private readonly database: Database,
     private readonly config: Config,
-  ) {}
+  ) {
+    this.#ofUser = new Cache(config, 'appservices_of_users', { invalidation: 'never', max: 2 * maxUsers });
+    this.#members = new Cache(config, 'appservice_room_members', {
+      ...{ invalidation: 'stream events', elsewhere: 'not kept', max: 2 * maxKept },
+      sizeOf: (members) => 1 + members.size,
+    });
+  }
 
   onModuleInit(): void {
     if (this.services.length === 0) return;
@@ -163,18 +166,17 @@ export class RoomInterest implements OnModuleInit {
     let missing = [...roomIds].filter((roomId) => !this.#members.has(roomId));
     const own = new Map<string, RoomMembers>();
     while (missing.length > 0) {
-      const touched = new Set<string>();
-      this.#readings.add(touched);
+      const reading = this.#members.begin();
       try {
         for (const [roomId, users] of await this.audience.ofRooms(missing)) {
           const members = new RoomMembers((userId) => this.ofUser(userId), users);
           own.set(roomId, members);
-          if (!touched.has(roomId)) this.#members.set(roomId, members);
+          reading.keep(roomId, members);
         }
+        missing = missing.filter((roomId) => !reading.isCurrent(roomId));
       } finally {
-        this.#readings.delete(touched);
+        reading.end();
       }
-      missing = [...touched].filter((roomId) => own.has(roomId));
     }
     // Those in memory follow what happened since; a room too many for the memory is as it was read.
     return new Map([...roomIds].map((roomId) => [roomId, this.#members.get(roomId) ?? own.get(roomId)!]));
@@ -194,10 +196,10 @@ export class RoomInterest implements OnModuleInit {
       moved.add(userId);
     }
     if (moved.size === 0) return;
-    for (const touched of this.#readings) touched.add(roomId);
     // What the room's state says has the last word.
     for (const userId of moved) members?.change(userId, room.localMembers.has(userId));
     if (members) this.#members.set(roomId, members);
+    else this.#members.delete(roomId);
   }
 
   /** Whether somebody was in the room before a move; `undefined` where that is not in memory. */

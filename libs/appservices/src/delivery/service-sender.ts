@@ -3,7 +3,6 @@ import type { JsonObject } from '@rookery/matrix-types';
 import type { Clock, Logger, Metrics } from '@rookery/platform';
 import type { StoredEvent } from '@rookery/rooms';
 import { existingAccounts } from '@rookery/users';
-import { LRUCache } from 'lru-cache';
 import type { AppserviceClient } from '../queries/appservice-client.js';
 import type { AppserviceQueries } from '../queries/appservice-queries.js';
 import type { Registration } from '../registration/registration.js';
@@ -28,7 +27,6 @@ const firstRetryMs = 1_000;
 const longestRetryMs = 512_000;
 /** EDUs that wait; what is older is old news. */
 const maxWaitingEdus = 1_000;
-const maxAsked = 10_000;
 
 /** What is being sent. */
 interface Outgoing {
@@ -44,7 +42,6 @@ interface Outgoing {
  */
 export class ServiceSender {
   readonly #stopping = new AbortController();
-  readonly #asked = new LRUCache<string, true>({ maxSize: maxAsked, sizeCalculation: () => 1 });
   #edus: JsonObject[] = [];
   #failures = 0;
   #failedAtMs = 0;
@@ -149,14 +146,16 @@ export class ServiceSender {
     for (const { event } of events)
       if (event.type === 'm.room.member' && event.stateKey !== undefined) users.add(event.stateKey);
     const own = [...users].filter(
-      (userId) => userId !== service.senderUserId && !this.#asked.has(userId) && service.covers(userId),
+      (userId) => userId !== service.senderUserId && service.covers(userId) && parts.queries.isUnasked(service, userId),
     );
     if (own.length === 0) return;
     const known = await existingAccounts(parts.database, own);
-    for (const userId of own) this.#asked.set(userId, true);
     await Promise.all(
       own
-        .filter((userId) => !known.has(userId))
+        .filter((userId) => {
+          parts.queries.noteAsked(service, userId);
+          return !known.has(userId);
+        })
         .map((userId) => parts.queries.userExists(service, userId, this.#stopping.signal)),
     );
   }

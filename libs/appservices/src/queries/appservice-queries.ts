@@ -1,5 +1,5 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
-import { Logger } from '@rookery/platform';
+import { Cache, Config, Logger, SingleFlight } from '@rookery/platform';
 import { AliasClaims } from '@rookery/rooms';
 import { AppserviceRegistry } from '../registration/appservice-registry.js';
 import type { Registration } from '../registration/registration.js';
@@ -14,14 +14,19 @@ const timeoutMs = 15_000;
 @Injectable()
 export class AppserviceQueries implements OnModuleInit {
   /** Aliases asked for right now, so that many who look for one make one request. */
-  readonly #asking = new Map<string, Promise<boolean>>();
+  readonly #asking = new SingleFlight<boolean>();
+  /** Users that exist, or that a service was asked about before it was told of them. */
+  readonly #asked: Cache<string, true>;
 
   constructor(
     private readonly registry: AppserviceRegistry,
     private readonly client: AppserviceClient,
     private readonly claims: AliasClaims,
     private readonly logger: Logger,
-  ) {}
+    config: Config,
+  ) {
+    this.#asked = new Cache(config, 'appservice_users_asked', { invalidation: 'never', max: 40_000 });
+  }
 
   onModuleInit(): void {
     this.claims.use({
@@ -32,15 +37,19 @@ export class AppserviceQueries implements OnModuleInit {
 
   /** Whether a service says that it has made an alias. Never rejects. */
   aliasExists(alias: string): Promise<boolean> {
-    let asking = this.#asking.get(alias);
-    if (!asking) {
-      const services = this.registry.all.filter((one) => one.fields.url !== undefined && one.coversAlias(alias));
-      if (services.length === 0) return Promise.resolve(false);
-      const path = `/rooms/${encodeURIComponent(alias)}`;
-      asking = this.#askInTurn(path, services).finally(() => this.#asking.delete(alias));
-      this.#asking.set(alias, asking);
-    }
-    return asking;
+    const services = this.registry.all.filter((one) => one.fields.url !== undefined && one.coversAlias(alias));
+    if (services.length === 0) return Promise.resolve(false);
+    return this.#asking.run(alias, () => this.#askInTurn(`/rooms/${encodeURIComponent(alias)}`, services));
+  }
+
+  /** Whether a service has not been asked about a user yet. */
+  isUnasked(service: Registration, userId: string): boolean {
+    return this.#asked.get(askedKey(service, userId)) === undefined;
+  }
+
+  /** Notes that a user need not be asked about: that was done, or they exist. */
+  noteAsked(service: Registration, userId: string): void {
+    this.#asked.set(askedKey(service, userId), true);
   }
 
   /**
@@ -72,3 +81,5 @@ export class AppserviceQueries implements OnModuleInit {
     return false;
   }
 }
+
+const askedKey = (service: Registration, userId: string): string => `${service.id}\n${userId}`;

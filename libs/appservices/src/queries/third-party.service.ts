@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { isJsonObject, type JsonObject } from '@rookery/matrix-types';
-import { Clock, Logger } from '@rookery/platform';
+import { Cache, Clock, Config, Logger } from '@rookery/platform';
 import { AppserviceRegistry } from '../registration/appservice-registry.js';
 import type { Registration } from '../registration/registration.js';
 import { AppserviceClient } from './appservice-client.js';
@@ -26,14 +26,17 @@ interface Kept {
  */
 @Injectable()
 export class ThirdPartyNetworks {
-  readonly #protocols = new Map<string, Promise<Kept>>();
+  readonly #protocols: Cache<string, Promise<Kept>>;
 
   constructor(
     private readonly registry: AppserviceRegistry,
     private readonly client: AppserviceClient,
     private readonly clock: Clock,
     private readonly logger: Logger,
-  ) {}
+    config: Config,
+  ) {
+    this.#protocols = new Cache(config, 'third_party_protocols', { invalidation: 'expires', max: 2_000 });
+  }
 
   /** All protocols about which a service has answered, by name. */
   async protocols(): Promise<Record<string, JsonObject>> {

@@ -2,10 +2,9 @@ import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database, type Tx } from '@rookery/database';
 import { RateLimiter } from '@rookery/http';
 import { domainOf, isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
-import { BackgroundTasks, Clock, Config, Ids, Logger, type Requester } from '@rookery/platform';
+import { Cache, BackgroundTasks, Clock, Config, Ids, Logger, type Requester } from '@rookery/platform';
 import { type ChangedKeys, defineStream, type Stream, Streams } from '@rookery/replication';
 import { UserHooks } from '@rookery/users';
-import { LRUCache } from 'lru-cache';
 import { byServer, isName } from '../common/limits.js';
 import { eduText, everyDevice, inboxText, type MessageTexts, parseMessages } from './messages.js';
 import {
@@ -63,7 +62,7 @@ export class ToDeviceService implements OnModuleInit {
   readonly stream: Stream<'device' | 'counts'>;
   readonly #arrived: ChangedKeys;
   // Up to where messages of a device were deleted.
-  readonly #acknowledged = new LRUCache<string, number>({ maxSize: maxAcknowledged, sizeCalculation: () => 1 });
+  readonly #acknowledged: Cache<string, number>;
   readonly #queuedListeners: ((destinations: readonly string[]) => void)[] = [];
 
   constructor(
@@ -77,6 +76,9 @@ export class ToDeviceService implements OnModuleInit {
     streams: Streams,
     userHooks: UserHooks,
   ) {
+    this.#acknowledged = new Cache(config, 'to_device_acknowledged', {
+      ...{ invalidation: 'stream to_device', elsewhere: 'checked', max: 2 * maxAcknowledged },
+    });
     this.stream = streams.of(toDeviceStream);
     this.#arrived = this.stream.changes('device');
     userHooks.devicesDeleted.subscribe({

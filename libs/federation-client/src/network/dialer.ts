@@ -1,5 +1,5 @@
 import type { IpGuard } from '@rookery/http';
-import { LRUCache } from 'lru-cache';
+import { Cache, type Config } from '@rookery/platform';
 import { connect, isIP, type Socket } from 'node:net';
 import { connect as connectTls, type TLSSocket } from 'node:tls';
 import type { Endpoint, NameResolver } from './name-resolver.js';
@@ -50,6 +50,7 @@ const certificateErrors =
 
 /** What connections need. */
 export interface DialerOptions {
+  readonly config: Config;
   readonly resolver: NameResolver;
   readonly guard: IpGuard;
   readonly trust: TlsTrust;
@@ -59,9 +60,14 @@ export interface DialerOptions {
 /** Makes TLS connections to other servers, never to an address that is blocked. */
 export class Dialer {
   /** Sessions by which a server recognizes us; only for the same name and the same care. */
-  readonly #sessions = new LRUCache<string, Buffer>({ max: 500 });
+  readonly #sessions: Cache<string, Buffer>;
 
-  constructor(private readonly options: DialerOptions) {}
+  constructor(private readonly options: DialerOptions) {
+    this.#sessions = new Cache(options.config, 'tls_sessions', {
+      ...{ invalidation: 'expires', max: 4_000_000 },
+      sizeOf: (session) => session.length + 100,
+    });
+  }
 
   /** @throws DialError with what the last route failed of */
   async dial(target: DialTarget): Promise<TLSSocket> {

@@ -3,7 +3,7 @@ import { Readable } from 'node:stream';
 import { Database } from '@rookery/database';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { callbackContext } from '@rookery/module-host';
-import { Clock, Config, ConfigError, Ids, KeyedCounter, type Requester, Semaphore } from '@rookery/platform';
+import { Cache, Clock, Config, ConfigError, Ids, KeyedCounter, type Requester, Semaphore } from '@rookery/platform';
 import { formatMxc } from '../records/media.js';
 import { insertLocalMedia } from '../records/media.query.js';
 import { placeOf } from '../storage/file-place.js';
@@ -47,7 +47,7 @@ export class Previews implements OnModuleInit {
   readonly #slots = new Semaphore(maxAtOnce);
   readonly #making = new Map<string, Promise<JsonObject>>();
   readonly #ofUser = new KeyedCounter();
-  readonly #failures = new Map<string, { readonly error: MatrixError; readonly untilMs: number }>();
+  readonly #failures: Cache<string, { readonly error: MatrixError; readonly untilMs: number }>;
   #embeddings: Embeddings | undefined;
 
   constructor(
@@ -60,7 +60,9 @@ export class Previews implements OnModuleInit {
     private readonly files: MediaFiles,
     private readonly intake: MediaIntake,
     private readonly engine: ImageEngine,
-  ) {}
+  ) {
+    this.#failures = new Cache(config, 'preview_failures', { invalidation: 'expires', max: 2 * maxFailures });
+  }
 
   onModuleInit(): void {
     if (!this.config.get('url_preview_enabled')) return;
@@ -260,13 +262,6 @@ export class Previews implements OnModuleInit {
 
   #remember(url: string, error: MatrixError): void {
     if (error.status === 429) return;
-    if (this.#failures.size >= maxFailures) {
-      for (const oldest of this.#failures.keys()) {
-        this.#failures.delete(oldest);
-        break;
-      }
-    }
-    this.#failures.delete(url);
     this.#failures.set(url, { error, untilMs: this.clock.nowMs() + failureAgeMs });
   }
 }

@@ -2,7 +2,7 @@ import { Injectable, type OnModuleDestroy } from '@nestjs/common';
 import { Readable } from 'node:stream';
 import { Database } from '@rookery/database';
 import { MatrixError } from '@rookery/matrix-types';
-import { Clock, Config, Logger, SingleFlight } from '@rookery/platform';
+import { Cache, Clock, Config, Logger, SingleFlight } from '@rookery/platform';
 import type { Media } from '../records/media.js';
 import { placeOf, thumbnailFolder, thumbnailPlace } from '../storage/file-place.js';
 import { MediaFiles, type OpenFile } from '../storage/media-files.js';
@@ -29,7 +29,7 @@ const maxRemembered = 2_000;
 @Injectable()
 export class Thumbnails implements OnModuleDestroy {
   readonly #making = new SingleFlight<readonly StoredThumbnail[]>();
-  readonly #failed = new Map<string, MatrixError>();
+  readonly #failed: Cache<string, MatrixError>;
   readonly #background = new Set<Promise<unknown>>();
 
   constructor(
@@ -39,7 +39,9 @@ export class Thumbnails implements OnModuleDestroy {
     private readonly engine: ImageEngine,
     private readonly clock: Clock,
     private readonly logger: Logger,
-  ) {}
+  ) {
+    this.#failed = new Cache(config, 'thumbnail_failures', { invalidation: 'never', max: 2 * maxRemembered });
+  }
 
   /** Those that are being made are finished; those that wait are left for when they are asked for. */
   onModuleDestroy(): Promise<void> {
@@ -212,12 +214,6 @@ export class Thumbnails implements OnModuleDestroy {
     if (!MatrixError.is(error) || error.status === 429 || error.status === 404) return error;
     const failure =
       error.status === 413 && media.origin !== undefined ? MatrixError.remoteTooLarge(error.message) : error;
-    if (this.#failed.size >= maxRemembered) {
-      for (const oldest of this.#failed.keys()) {
-        this.#failed.delete(oldest);
-        break;
-      }
-    }
     this.#failed.set(media.fileId, failure);
     return failure;
   }

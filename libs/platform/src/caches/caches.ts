@@ -1,7 +1,7 @@
 import { LRUCache } from 'lru-cache';
 import type { Config } from '../config/config.js';
 import { roughBytes } from './memory.js';
-import { ReadGuard } from './read-guard.js';
+import { ReadGuard, type Reading } from './read-guard.js';
 
 /**
  * What becomes of entries that cease to be true.
@@ -144,11 +144,9 @@ interface Held<V> {
 }
 
 /** What is being read and kept where nobody changed it meanwhile. */
-export interface CacheReading<K, V> {
+export interface CacheReading<K, V> extends Reading<K> {
   /** Keeps what was read, unless the key was dropped or set since the reading began. @param size as for {@link Cache.set} */
   keep(key: K, value: V, size?: number): void;
-  /** Has to be called, whatever became of it. */
-  end(): void;
 }
 
 /**
@@ -312,6 +310,7 @@ export class Cache<K extends Something, V extends Something> {
       keep: (key, value, size) => {
         if (reading.isCurrent(key)) this.#keep(key, value, size);
       },
+      isCurrent: (key) => reading.isCurrent(key),
       end: () => reading.end(),
     };
   }

@@ -2,8 +2,8 @@ import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { localpartOf } from '@rookery/matrix-types';
 import { holdsWords, textOfOldMentions } from '@rookery/push-rules';
+import { Cache, Config } from '@rookery/platform';
 import type { EventBatch } from '@rookery/rooms';
-import { LRUCache } from 'lru-cache';
 import { PushRulesService } from '../rules/push-rules.service.js';
 import { memberNames } from './names-in-text.query.js';
 import { type Soon } from '../soon.js';
@@ -22,15 +22,18 @@ const maxFound = 100;
  */
 @Injectable()
 export class NamesInText {
-  readonly #rooms = new LRUCache<string, NameIndex>({
-    maxSize: maxNames,
-    sizeCalculation: ({ size }) => 1 + size,
-  });
+  readonly #rooms: Cache<string, NameIndex>;
 
   constructor(
     private readonly database: Database,
     private readonly rules: PushRulesService,
-  ) {}
+    config: Config,
+  ) {
+    this.#rooms = new Cache(config, 'names_in_text', {
+      ...{ invalidation: 'stream events', elsewhere: 'not kept', max: 2 * maxNames },
+      sizeOf: ({ size }) => 1 + size,
+    });
+  }
 
   /** The names of a room's members after a batch; undefined where nothing in the batch is searched for them. */
   namesFor(batch: EventBatch): Soon<NameIndex | undefined> {
@@ -55,6 +58,8 @@ export class NamesInText {
   #follow(batch: EventBatch): NameIndex | undefined {
     const { roomId, moves } = batch;
     const index = this.#rooms.peek(roomId);
+    // What is being read is without it.
+    if (index === undefined && moves.length > 0) this.#rooms.delete(roomId);
     if (index === undefined || moves.length === 0) return index && this.#rooms.get(roomId);
     const isKnown = addMoved(index, batch) && index.size <= 4 * batch.room.localMembers.size + 100;
     if (!isKnown) {
@@ -65,16 +70,20 @@ export class NamesInText {
     return index;
   }
 
-  #load(batch: EventBatch): Promise<NameIndex> {
+  async #load(batch: EventBatch): Promise<NameIndex> {
     const { roomId, room } = batch;
-    return memberNames(this.database, roomId, [...room.localMembers]).then((names) => {
+    const reading = this.#rooms.begin();
+    try {
+      const names = await memberNames(this.database, roomId, [...room.localMembers]);
       const index = new NameIndex();
       for (const userId of room.localMembers) index.add(userId, localpartOf(userId));
       for (const [userId, name] of names) index.add(userId, name);
       // What the batch itself says is not in the tables yet. Where it cannot be told, the next batch reads again.
-      if (addMoved(index, batch)) this.#rooms.set(roomId, index);
+      if (addMoved(index, batch)) reading.keep(roomId, index);
       return index;
-    });
+    } finally {
+      reading.end();
+    }
   }
 }
 

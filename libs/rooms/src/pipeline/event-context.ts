@@ -1,8 +1,8 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import type { RoomEvent } from '@rookery/events';
+import { Cache, Config } from '@rookery/platform';
 import { stateKeyOf, type StateMap } from '@rookery/state-res';
-import { LRUCache } from 'lru-cache';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { StateGroups } from '../state/state-groups-cache.js';
 import { fullGroup, planGroup, type GroupPlan } from '../state/state-groups.js';
@@ -30,10 +30,7 @@ const maxBetween = 500;
 @Injectable()
 export class EventContexts {
   /** Groups of events stored lately: forks start from these. */
-  readonly #recentGroups = new LRUCache<string, { readonly roomId: string; readonly group: number }>({
-    maxSize: 20_000,
-    sizeCalculation: () => 1,
-  });
+  readonly #recentGroups: Cache<string, { readonly roomId: string; readonly group: number }>;
 
   constructor(
     private readonly database: Database,
@@ -41,7 +38,12 @@ export class EventContexts {
     private readonly resolver: StateResolver,
     private readonly ids: RoomIds,
     private readonly events: EventStore,
-  ) {}
+    config: Config,
+  ) {
+    this.#recentGroups = new Cache(config, 'recent_state_groups', {
+      ...{ invalidation: 'on write', elsewhere: 'not kept', max: 40_000 },
+    });
+  }
 
   /** The state on top of which the next event is sent: current state. */
   async current(room: WorkingRoom): Promise<StateBefore> {
@@ -205,8 +207,7 @@ export class EventContexts {
 
   /** Told when something else than storing events has changed a room's tables: groups may be gone. */
   forgetRoom(roomId: string): void {
-    for (const [eventId, recent] of this.#recentGroups)
-      if (recent.roomId === roomId) this.#recentGroups.delete(eventId);
+    this.#recentGroups.deleteIf((recent) => recent.roomId === roomId);
   }
 
   #live(room: WorkingRoom, chain: readonly ChainLink[]): StateBefore {

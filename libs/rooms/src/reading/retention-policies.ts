@@ -1,20 +1,16 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import type { JsonObject } from '@rookery/matrix-types';
-import { Clock, Config } from '@rookery/platform';
-import { LRUCache } from 'lru-cache';
+import { Cache, Clock, Config } from '@rookery/platform';
 import { RoomHooks } from '../hooks.js';
 import { EventStore } from '../store/event-store.js';
 import { selectPoliciesOf } from './retention.query.js';
-
-/** Another process may have stored a new policy. */
-const cacheMs = 60_000;
 
 /** How long messages live: `m.room.retention` within the bounds of the settings, or the server's default (MSC1763). */
 @Injectable()
 export class RetentionPolicies implements OnModuleInit {
   /** By room; `Infinity` where there is no limit. */
-  readonly #lifetimes = new LRUCache<string, number>({ maxSize: 50_000, sizeCalculation: () => 1, ttl: cacheMs });
+  readonly #lifetimes: Cache<string, number>;
 
   constructor(
     private readonly database: Database,
@@ -22,7 +18,14 @@ export class RetentionPolicies implements OnModuleInit {
     private readonly hooks: RoomHooks,
     private readonly config: Config,
     private readonly clock: Clock,
-  ) {}
+  ) {
+    this.#lifetimes = new Cache(config, 'retention_lifetimes', {
+      ...{ invalidation: 'stream events', elsewhere: 'told', max: 100_000 },
+    });
+    config.onReload((changed) => {
+      if ([...changed].some((setting) => setting.startsWith('retention.'))) this.#lifetimes.clear();
+    });
+  }
 
   onModuleInit(): void {
     if (!this.isEnabled) return;
@@ -49,22 +52,20 @@ export class RetentionPolicies implements OnModuleInit {
     const since = new Map<string, number>();
     if (!this.isEnabled) return since;
     const now = this.clock.nowMs();
-    const missing: string[] = [];
-    for (const roomId of roomIds) {
-      const lifetimeMs = this.#lifetimes.get(roomId);
-      if (lifetimeMs === undefined) missing.push(roomId);
-      else if (lifetimeMs < Infinity) since.set(roomId, now - lifetimeMs);
-    }
-    if (missing.length === 0) return since;
-    const policies = await selectPoliciesOf(this.database, missing);
-    const events = await this.events.events(policies.values());
-    for (const roomId of missing) {
-      const content = events.get(policies.get(roomId) ?? '')?.content;
-      const lifetimeMs = this.lifetimeMs(content) ?? Infinity;
-      this.#lifetimes.set(roomId, lifetimeMs);
-      if (lifetimeMs < Infinity) since.set(roomId, now - lifetimeMs);
-    }
+    const lifetimes = await this.#lifetimes.fetchMany(roomIds, (missing) => this.#read(missing));
+    for (const [roomId, lifetimeMs] of lifetimes) if (lifetimeMs < Infinity) since.set(roomId, now - lifetimeMs);
     return since;
+  }
+
+  async #read(roomIds: readonly string[]): Promise<Map<string, number>> {
+    const policies = await selectPoliciesOf(this.database, roomIds);
+    const events = await this.events.events(policies.values());
+    return new Map(
+      roomIds.map((roomId) => {
+        const content = events.get(policies.get(roomId) ?? '')?.content;
+        return [roomId, this.lifetimeMs(content) ?? Infinity];
+      }),
+    );
   }
 
   /** How long messages live in a room with this policy, if any; `undefined` for ever. */

@@ -1,3 +1,4 @@
+import { Config } from '@rookery/platform';
 import { databaseMigrations } from '@rookery/database';
 import { replicationMigrations, Streams } from '@rookery/replication';
 import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
@@ -68,7 +69,7 @@ eachDatabase('recent events', (open) => {
     for (let n = 0; n < 30; n++) await say(first, `message ${n}`);
     const end = rooms.get(RoomIds).events.current();
     // One that has heard of nothing asks the database every time.
-    const ignorant = new RecentEvents(new RoomHooks(), new Streams(test.database, rooms.notifier));
+    const ignorant = new RecentEvents(new RoomHooks(), new Streams(test.database, rooms.notifier), rooms.get(Config));
     const events = rooms.get(EventStore);
     const cached = rooms.get(TimelineReader);
     const asking = new TimelineReader(test.database, events, ignorant, rooms.get(TimelineGaps));

@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { relationOf } from '@rookery/events';
+import { Cache, Config } from '@rookery/platform';
 import { type ChangedKeys, Streams } from '@rookery/replication';
-import { LRUCache } from 'lru-cache';
 import { RoomHooks } from '../hooks.js';
 import { isServable, type StoredEvent } from '../model/stored-event.js';
 import { eventsStream } from './room-ids.js';
@@ -50,14 +50,17 @@ const maxEvents = 20_000;
 export class RecentEvents {
   /** In the order of the last event. */
   readonly #tails = new Map<string, Tail>();
-  readonly #events = new LRUCache<string, Stored>({ maxSize: maxEvents, sizeCalculation: () => 1 });
+  readonly #events: Cache<string, Stored>;
   readonly #states: ChangedKeys;
   #hasBegun = false;
   /** Rooms without a tail have had no event after this position. */
   #since = Number.POSITIVE_INFINITY;
   #last = 0;
 
-  constructor(hooks: RoomHooks, streams: Streams) {
+  constructor(hooks: RoomHooks, streams: Streams, config: Config) {
+    this.#events = new Cache(config, 'recent_events', {
+      ...{ invalidation: 'on write', elsewhere: 'not kept', max: 2 * maxEvents },
+    });
     this.#states = streams.of(eventsStream).changes('state');
     hooks.subscribe({
       onEventsPurged: async (_tx, roomId) => this.#forget(roomId),

@@ -1,4 +1,4 @@
-import { type Logger, SilentLogger } from '@rookery/platform';
+import { Config, type Logger, SilentLogger } from '@rookery/platform';
 import { Rpc } from '@rookery/replication';
 import { MemoryProcesses } from '@rookery/testing';
 import { LazyMemberMemories } from './device-members.js';
@@ -11,13 +11,15 @@ const room = (wanted: Record<string, string>, anew = false) => [
   { roomId: '!room', wanted: new Map(Object.entries(wanted)), anew },
 ];
 
+const config = Config.fromObject({ server_name: 'x' });
+
 describe('members that a device was sent by one of several processes', () => {
   let processes: LazyMemberMemories[];
   let network: MemoryProcesses;
 
   beforeEach(() => {
     network = new MemoryProcesses();
-    processes = ['one', 'two'].map((name) => new LazyMemberMemories(network.connect(name).rpc, logger));
+    processes = ['one', 'two'].map((name) => new LazyMemberMemories(network.connect(name).rpc, logger, config));
   });
 
   /** One answer: what was sent, and where the device stands afterwards. */
@@ -66,7 +68,7 @@ describe('members that a device was sent by one of several processes', () => {
         throw new Error('Nobody was to be asked');
       }
     }
-    const memories = new LazyMemberMemories(new NoRpc(), logger);
+    const memories = new LazyMemberMemories(new NoRpc(), logger, config);
     const members = memories.of('device', at(5, 1), { ...lazy, includeRedundantMembers: true });
     await members.begin();
     expect(await members.take(room({ '@a': '$a' }), 7)).toEqual(new Map([['!room', new Map([['@a', '$a']])]]));

@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import type { SyncFilter } from '@rookery/matrix-types';
-import { Logger } from '@rookery/platform';
+import { Config, Logger } from '@rookery/platform';
 import { defineRpc, instanceOf, Rpc } from '@rookery/replication';
 import { LazyMemberMemory } from './lazy-members.js';
 import type { SyncToken } from './sync-token.js';
@@ -33,12 +33,14 @@ const membersToSend = defineRpc<AskedMembers, Record<string, string[]>>('lazy_me
  */
 @Injectable()
 export class LazyMemberMemories {
-  readonly #memory = new LazyMemberMemory();
+  readonly #memory: LazyMemberMemory;
 
   constructor(
     private readonly rpc: Rpc,
     private readonly logger: Logger,
+    config: Config,
   ) {
+    this.#memory = new LazyMemberMemory(config);
     rpc.handle(membersToSend, async ({ deviceKey, since, upTo, rooms }) => {
       if (since !== undefined) this.#memory.confirm(deviceKey, since);
       const asked = rooms.map((room) => ({ ...room, wanted: new Map(room.wanted) }));

@@ -1,10 +1,11 @@
+import { Config } from '@rookery/platform';
 import { LazyMemberMemory } from './lazy-members.js';
 
 const alice = new Map([['@alice:a', '$join']]);
 
 describe('the memory of members that were sent', () => {
   it('sends a member once, when it has arrived', () => {
-    const memory = new LazyMemberMemory();
+    const memory = new LazyMemberMemory(Config.fromObject({ server_name: 'x' }));
     expect(memory.take('device', '!room', alice, 5)).toEqual(alice);
     memory.confirm('device', 5);
     expect(memory.take('device', '!room', alice, 7).size).toBe(0);
@@ -16,7 +17,7 @@ describe('the memory of members that were sent', () => {
   });
 
   it('sends it again when the answer got lost', () => {
-    const memory = new LazyMemberMemory();
+    const memory = new LazyMemberMemory(Config.fromObject({ server_name: 'x' }));
     memory.take('device', '!room', alice, 5);
     memory.confirm('device', 3);
     expect(memory.take('device', '!room', alice, 6)).toEqual(alice);
@@ -25,7 +26,7 @@ describe('the memory of members that were sent', () => {
   });
 
   it('sends it again when it changed, and when the device begins anew', () => {
-    const memory = new LazyMemberMemory();
+    const memory = new LazyMemberMemory(Config.fromObject({ server_name: 'x' }));
     memory.take('device', '!room', alice, 5);
     memory.confirm('device', 5);
     const renamed = new Map([['@alice:a', '$renamed']]);
@@ -35,7 +36,7 @@ describe('the memory of members that were sent', () => {
   });
 
   it('forgets what a device had of a room that it is told of anew', () => {
-    const memory = new LazyMemberMemory();
+    const memory = new LazyMemberMemory(Config.fromObject({ server_name: 'x' }));
     const both = new Map([...alice, ['@bob:a', '$bob']]);
     memory.take('device', '!room', both, 5);
     memory.confirm('device', 5);

@@ -1,6 +1,8 @@
-import { LRUCache } from 'lru-cache';
+import { Cache, type Config } from '@rookery/platform';
 
-const maxDevices = 20_000;
+/** Members of all devices together; a device counts as some more. */
+const maxMembers = 5_000_000;
+const membersOfDevice = 50;
 const maxMembersPerDevice = 50_000;
 
 /** Which member events a device has been sent, by room and user. */
@@ -19,7 +21,14 @@ interface Device {
  * @spec client-server-api#lazy-loading-room-members
  */
 export class LazyMemberMemory {
-  readonly #devices = new LRUCache<string, Device>({ maxSize: maxDevices, sizeCalculation: () => 1 });
+  readonly #devices: Cache<string, Device>;
+
+  constructor(config: Config) {
+    this.#devices = new Cache(config, 'lazy_loaded_members', {
+      ...{ invalidation: 'never', max: 2 * maxMembers },
+      sizeOf: ({ size }) => size + membersOfDevice,
+    });
+  }
 
   /**
    * The device comes back from a position of the events: the answer that ended there has arrived, a later one has not.
@@ -42,6 +51,7 @@ export class LazyMemberMemory {
       }
     }
     if (device.size > maxMembersPerDevice) this.#devices.delete(deviceKey);
+    else this.#devices.set(deviceKey, device);
   }
 
   /**

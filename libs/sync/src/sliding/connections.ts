@@ -20,6 +20,7 @@ import {
   touchConnection,
 } from './connections.query.js';
 import type { RoomSection } from './lists.js';
+import { LazyMembers } from './lazy-members.js';
 
 export type { ConnectionIdentity } from './connections.query.js';
 
@@ -62,6 +63,7 @@ const sweepEveryMs = 3_600_000;
 const sweepBatch = 200;
 const maxPerDevice = 16;
 const maxCachedRooms = 500_000;
+const maxLists = 20_000;
 
 const told = { accountData: 1, receipts: 2 } as const;
 
@@ -72,6 +74,10 @@ const told = { accountData: 1, receipts: 2 } as const;
 @Injectable()
 export class SlidingConnections implements OnModuleInit {
   readonly #cache: Cache<string, CachedConnection>;
+  /** Which members each connection was sent, by its key. */
+  readonly lazyMembers: LazyMembers;
+  /** What the lists of each connection looked like in its last answer: a client that changes them is answered at once. */
+  readonly lists: Cache<number, { readonly pos: string; readonly digest: string }>;
   #positions: Sequence | undefined;
 
   constructor(
@@ -85,6 +91,8 @@ export class SlidingConnections implements OnModuleInit {
       ...{ invalidation: 'on write', elsewhere: 'checked', max: 2 * maxCachedRooms },
       sizeOf: ({ latest }) => latest.rooms.size + 10,
     });
+    this.lazyMembers = new LazyMembers(config);
+    this.lists = new Cache(config, 'sliding_sync_lists', { invalidation: 'never', max: 2 * maxLists });
     hooks.devicesDeleted.subscribe({
       inTransaction: async (tx, { userId, deviceIds }) =>
         deleteConnections(tx, await selectOfDevices(tx, userId, deviceIds)),

@@ -1,7 +1,9 @@
-import { LRUCache } from 'lru-cache';
+import { Cache, type Config } from '@rookery/platform';
 
-const maxConnections = 10_000;
-const maxMembers = 50_000;
+/** Members of all connections together; a connection counts as some more. */
+const maxMembers = 5_000_000;
+const membersOfConnection = 100;
+const maxMembersPerConnection = 50_000;
 
 /** Which member events were sent, by room and user. */
 type Sent = Map<string, Map<string, string>>;
@@ -18,7 +20,14 @@ interface Entry {
  * means sending an event twice.
  */
 export class LazyMembers {
-  readonly #connections = new LRUCache<number, Entry>({ maxSize: maxConnections, sizeCalculation: () => 1 });
+  readonly #connections: Cache<number, Entry>;
+
+  constructor(config: Config) {
+    this.#connections = new Cache(config, 'sliding_sync_lazy_members', {
+      ...{ invalidation: 'never', max: 2 * maxMembers },
+      sizeOf: ({ size }) => size + membersOfConnection,
+    });
+  }
 
   /** The client came back with `pos`: the answer that gave it has arrived, any later one has not. */
   confirm(key: number, pos: string): void {
@@ -36,10 +45,11 @@ export class LazyMembers {
           room.set(userId, eventId);
         }
       }
-      if (entry.size > maxMembers) {
+      if (entry.size > maxMembersPerConnection) {
         entry.confirmed.clear();
         entry.size = 0;
       }
+      this.#connections.set(key, entry);
     }
     if (entry) entry.pending = undefined;
   }

@@ -4,11 +4,9 @@ import { type PresenceName, PresenceService } from '@rookery/ephemeral';
 import type { JsonObject } from '@rookery/matrix-types';
 import { Clock, Metrics } from '@rookery/platform';
 import { Notifier } from '@rookery/replication';
-import { LRUCache } from 'lru-cache';
 import { formatSyncToken, type SyncToken } from '../request/sync-token.js';
 import { SyncService } from '../sync.service.js';
 import { type ConnectionIdentity, type ConnectionMemory, SlidingConnections, unknownPosition } from './connections.js';
-import { LazyMembers } from './lazy-members.js';
 import { parsePosition } from './position.js';
 import type { SlidingRequest } from './request.js';
 import { type Draft, SlidingDrafts } from './sliding-drafts.js';
@@ -27,18 +25,9 @@ export interface SlidingSyncQuery {
   readonly timeoutMs: number;
 }
 
-const maxConnections = 20_000;
-
 /** Simplified sliding sync (MSC4186): windows on lists of rooms, and only what is new in them. */
 @Injectable()
 export class SlidingSyncService {
-  readonly #lazyMembers = new LazyMembers();
-  /** What the lists of each connection looked like in its last answer: a client that changes them is answered at once. */
-  readonly #lastLists = new LRUCache<number, { readonly pos: string; readonly digest: string }>({
-    maxSize: maxConnections,
-    sizeCalculation: () => 1,
-  });
-
   constructor(
     private readonly drafts: SlidingDrafts,
     private readonly connections: SlidingConnections,
@@ -71,19 +60,19 @@ export class SlidingSyncService {
       connId: query.request.connId,
     };
     const memory = position && (await this.connections.resume(identity, position.connection));
-    if (memory && query.pos !== undefined) this.#lazyMembers.confirm(memory.key, query.pos);
+    if (memory && query.pos !== undefined) this.connections.lazyMembers.confirm(memory.key, query.pos);
     const since = position?.token;
     // A client that comes from the future starts anew.
     if (since && (await this.sync.placed(since, signal)) !== since) throw unknownPosition();
-    const before = memory && this.#lastLists.get(memory.key);
+    const before = memory && this.connections.lists.get(memory.key);
     const isNewList = (lists: JsonObject): boolean => before?.pos === query.pos && before?.digest !== digestOf(lists);
     const draft = await this.#await(query, memory, since, isNewList, signal);
     // Perhaps nobody hears this answer, so it must not count as sent.
     if (signal.aborted && query.pos !== undefined) return { pos: query.pos, lists: {}, rooms: {}, extensions: {} };
     const saved = await this.connections.save(identity, memory, draft.changes);
     const pos = `${saved.position}/${formatSyncToken(draft.now)}`;
-    this.#lazyMembers.sending(saved.key, pos, draft.lazyMembers, draft.anew);
-    this.#lastLists.set(saved.key, { pos, digest: digestOf(draft.lists) });
+    this.connections.lazyMembers.sending(saved.key, pos, draft.lazyMembers, draft.anew);
+    this.connections.lists.set(saved.key, { pos, digest: digestOf(draft.lists) });
     return { pos, lists: draft.lists, rooms: draft.rooms, extensions: draft.extensions };
   }
 
@@ -108,7 +97,8 @@ export class SlidingSyncService {
           ...query,
           memory,
           since,
-          hasMember: (roomId, member, eventId) => this.#lazyMembers.has(memory?.key, roomId, member, eventId),
+          hasMember: (roomId, member, eventId) =>
+            this.connections.lazyMembers.has(memory?.key, roomId, member, eventId),
         });
         this.metrics
           .histogram('synapse_sliding_sync_processing_time')

@@ -1,8 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { type RateLimit, RateLimitOverrides } from '@rookery/http';
-import { Clock } from '@rookery/platform';
-import { LRUCache } from 'lru-cache';
+import { Cache, Clock, Config } from '@rookery/platform';
 import { deleteRateLimitOverride, findRateLimitOverride, writeRateLimitOverride } from './rate-limit-override.query.js';
 
 /** How long the database's answer is believed: what another process changes takes effect within it. */
@@ -11,18 +10,15 @@ const maxAgeMs = 5_000;
 /** What administrators set for single users, for every limiter that counts by user. */
 @Injectable()
 export class StoredRateLimitOverrides extends RateLimitOverrides {
-  readonly #cache = new LRUCache<string, { readonly limit: Promise<RateLimit | undefined>; readonly loadedMs: number }>(
-    {
-      maxSize: 20_000,
-      sizeCalculation: () => 1,
-    },
-  );
+  readonly #cache: Cache<string, { readonly limit: Promise<RateLimit | undefined>; readonly loadedMs: number }>;
 
   constructor(
     private readonly database: Database,
     private readonly clock: Clock,
+    config: Config,
   ) {
     super();
+    this.#cache = new Cache(config, 'get_ratelimit_for_user', { invalidation: 'expires', max: 40_000 });
   }
 
   find(userId: string): Promise<RateLimit | undefined> {

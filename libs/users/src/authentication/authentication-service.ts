@@ -1,8 +1,7 @@
 import { Injectable, type OnModuleDestroy } from '@nestjs/common';
 import { IpGuard, OutboundError, OutboundHttp, outboundOptionsOf } from '@rookery/http';
 import { isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
-import { Clock, Config, Logger } from '@rookery/platform';
-import { LRUCache } from 'lru-cache';
+import { Cache, Clock, Config, Logger } from '@rookery/platform';
 import { secretHash } from '../common/secrets.js';
 
 /** How long an answer about a token is believed. */
@@ -36,7 +35,7 @@ interface Entry {
  */
 @Injectable()
 export class AuthenticationService implements OnModuleDestroy {
-  readonly #tokens = new LRUCache<string, Entry>({ maxSize: maxTokens, sizeCalculation: () => 1 });
+  readonly #tokens: Cache<string, Entry>;
   #metadata: { readonly answer: Promise<JsonObject>; readonly untilMs: number } | undefined;
   #http: OutboundHttp | undefined;
 
@@ -44,7 +43,9 @@ export class AuthenticationService implements OnModuleDestroy {
     private readonly config: Config,
     private readonly clock: Clock,
     private readonly logger: Logger,
-  ) {}
+  ) {
+    this.#tokens = new Cache(config, 'introspected_tokens', { invalidation: 'expires', max: 2 * maxTokens });
+  }
 
   /** Whether logins are left to a service. */
   get isEnabled(): boolean {
@@ -71,7 +72,7 @@ export class AuthenticationService implements OnModuleDestroy {
     const entry: Entry = { token: this.#ask(token) };
     // What failed is asked anew by the next request.
     entry.token.catch(() => {
-      if (this.#tokens.get(key) === entry) this.#tokens.delete(key);
+      if (this.#tokens.peek(key) === entry) this.#tokens.delete(key);
     });
     this.#tokens.set(key, entry);
     return (await entry.token).found;

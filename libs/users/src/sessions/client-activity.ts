@@ -1,7 +1,6 @@
 import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { BackgroundTasks, Logger } from '@rookery/platform';
-import { LRUCache } from 'lru-cache';
+import { BackgroundTasks, Cache, Config, Logger } from '@rookery/platform';
 import { UserHooks } from '../hooks.js';
 import { MonthlyActiveUsers } from '../usage/monthly-active-users.service.js';
 import { recordActivity, type Sighting } from './client-activity.query.js';
@@ -15,7 +14,8 @@ const maxPending = 50_000;
 /** Notes when and from where users were last active: in memory at once, in the database in batches. */
 @Injectable()
 export class ClientActivity implements OnModuleInit, OnModuleDestroy {
-  readonly #noted = new LRUCache<string, number>({ maxSize: maxPending, sizeCalculation: () => 1 });
+  /** When each was last noted, by this process. */
+  readonly #noted: Cache<string, number>;
   #pending = new Map<string, Sighting>();
   #flushing: Promise<void> = Promise.resolve();
 
@@ -25,7 +25,10 @@ export class ClientActivity implements OnModuleInit, OnModuleDestroy {
     private readonly monthly: MonthlyActiveUsers,
     private readonly hooks: UserHooks,
     private readonly tasks: BackgroundTasks,
-  ) {}
+    config: Config,
+  ) {
+    this.#noted = new Cache(config, 'client_ip_last_seen', { invalidation: 'expires', max: 2 * maxPending });
+  }
 
   onModuleInit(): void {
     const run = (): Promise<void> => this.flush();
