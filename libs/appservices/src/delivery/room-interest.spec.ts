@@ -1,6 +1,6 @@
 import type { Database, Tx } from '@rookery/database';
 import type { RoomAudience } from '@rookery/ephemeral';
-import type { Config } from '@rookery/platform';
+import { Config } from '@rookery/platform';
 import { type EventBatch, type EventStore, RoomHooks, type StoredEvent } from '@rookery/rooms';
 import type { AppserviceRegistry } from '../registration/appservice-registry.js';
 import { NamespacePattern } from '../registration/namespaces.js';
@@ -76,7 +76,7 @@ describe('what application services are interested in', () => {
       events as unknown as EventStore,
       hooks,
       database as unknown as Database,
-      { serverName: 'example.org' } as Config,
+      Config.fromObject({ server_name: 'example.org' }),
     );
     interest.onModuleInit();
   });
