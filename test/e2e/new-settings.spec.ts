@@ -1,4 +1,5 @@
-import { mkdtempSync, rmSync, statSync } from 'node:fs';
+import { spawn } from 'node:child_process';
+import { chmodSync, mkdtempSync, rmSync, statSync } from 'node:fs';
 import { createServer as createHttpServer } from 'node:http';
 import { createServer } from 'node:http2';
 import { type AddressInfo, connect } from 'node:net';
@@ -294,6 +295,37 @@ describe('a manhole', () => {
       ]);
       expect(wrong).toContain('Wrong name or password');
       expect(wrong).not.toContain('> ');
+    } finally {
+      await homeserver.stop();
+    }
+  });
+
+  // Only root can be somebody else.
+  (process.getuid?.() === 0 ? it : it.skip)('lets no other user of the machine in', async () => {
+    const port = await freePort();
+    const path = join(folder, 'others.sock');
+    const listeners = [
+      { port: 0, type: 'http', resources: [{ names: ['client'] }] },
+      { path, type: 'manhole' },
+    ];
+    const homeserver = await createTestHomeserver({ settings: { manhole: port, listeners } });
+    const nobody = 65_534;
+    const heardBy = (uid: number, script: string): Promise<string> =>
+      new Promise((resolve, reject) => {
+        const child = spawn('/bin/bash', ['-c', script], { uid, gid: uid, cwd: '/' });
+        let heard = '';
+        child.stdout.on('data', (chunk: Buffer) => (heard += chunk.toString()));
+        child.on('error', reject).on('close', () => resolve(heard));
+      });
+    try {
+      const knock = `exec 3<>/dev/tcp/127.0.0.1/${port} && IFS= read -r -d ' ' -u 3 word; echo "heard:$word"`;
+      expect(await heardBy(0, knock)).toBe('heard:Name:\n');
+      expect(await heardBy(nobody, knock)).toBe('heard:\n');
+      // The folder of the socket is closed to them already; the socket would be, too.
+      chmodSync(folder, 0o755);
+      expect(await heardBy(nobody, `test -e ${path} && test ! -r ${path} && test ! -w ${path} && echo closed`)).toBe(
+        'closed\n',
+      );
     } finally {
       await homeserver.stop();
     }
