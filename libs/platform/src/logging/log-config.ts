@@ -3,6 +3,7 @@ import type { Config } from '../config/config.js';
 import { isSection } from '../config/kinds.js';
 import { ConfigError } from '../config/problem.js';
 import { readSources } from '../config/source.js';
+import { compileLayout, type LineLayout } from './layout.js';
 import type { LogLevel } from './logger.js';
 import type { LogOutput, Rotation } from './outputs.js';
 import type { LoggerOptions, NamedOutputs } from './pino-logger.js';
@@ -49,7 +50,7 @@ export function loggerOptions(config: Config): LoggerOptions {
 /**
  * Understands of a Python logging file what has a meaning here: the level of `root` and of each entry of `loggers` (with or
  * without `synapse.` in front), handlers (streams, files that are put aside by size or time, syslog, the journal) of root and of
- * these, and whether a formatter writes JSON. How a formatter arranges text is left alone.
+ * these, whether a formatter writes JSON, and how it arranges text.
  * @throws ConfigError
  */
 export function readLogConfig(file: string): Partial<LoggerOptions> {
@@ -96,14 +97,34 @@ export function readLogConfig(file: string): Partial<LoggerOptions> {
     ...(Object.keys(named).length === 0 ? {} : { named }),
   };
 
+  function layoutOf(name: string, formatter: Readonly<Record<string, unknown>>): LineLayout | undefined {
+    const { format, datefmt, style } = formatter;
+    if (typeof format !== 'string') return undefined;
+    if (style !== undefined && style !== '%' && style !== '{' && style !== '$')
+      return wrong(['formatters', name, 'style'], "expected one of '%', '{', '$'");
+    const layout: LineLayout = {
+      format,
+      ...(typeof datefmt === 'string' && { dateFormat: datefmt }),
+      ...(style !== undefined && { style }),
+    };
+    try {
+      compileLayout(layout);
+      return layout;
+    } catch (error) {
+      return wrong(['formatters', name, 'format'], (error as Error).message);
+    }
+  }
+
   function outputOf([name, handler]: readonly [string, Record<string, unknown>]): LogOutput[] {
     const at = ['handlers', name];
     const kind = String(handler['class'] ?? '').replace(/^.*\./, '');
     const formatter = isSection(raw['formatters']) ? raw['formatters'][String(handler['formatter'])] : undefined;
     const isJson = isSection(formatter) && /json/i.test(String(formatter['class'] ?? formatter['()'] ?? ''));
+    const layout = isJson || !isSection(formatter) ? undefined : layoutOf(String(handler['formatter']), formatter);
     const lowest = levelAt(handler, at);
     const common = {
       format: isJson ? ('json' as const) : formatter === undefined ? ('auto' as const) : ('text' as const),
+      ...(layout === undefined ? {} : { layout }),
       ...(lowest === undefined ? {} : { level: lowest }),
     };
     const number = (key: string, otherwise: number): number => {

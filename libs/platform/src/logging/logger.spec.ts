@@ -164,7 +164,7 @@ disable_existing_loggers: false
     await new Promise<void>((resolve) => syslog.bind(0, '127.0.0.1', resolve));
     writeFileSync(
       file,
-      `formatters: {precise: {format: '%(message)s'}, json: {class: synapse.logging.JsonFormatter}}
+      `formatters: {precise: {format: '%(asctime)s - %(name)s - %(levelname)-7s - %(message)s'}, json: {class: synapse.logging.JsonFormatter}}
 handlers:
   all: {class: logging.FileHandler, filename: ${all}, formatter: precise}
   access: {class: logging.handlers.RotatingFileHandler, filename: ${access}, maxBytes: 1000, backupCount: 2, formatter: json}
@@ -182,9 +182,9 @@ root: {level: INFO, handlers: [all, errors, net]}
     logger.child('rooms').error('Broken');
     const lines = (name: string): string[] => readFileSync(name, 'utf8').split('\n').filter(Boolean);
     await eventually(() => lines(all!).length === 2 && lines(errors!).length === 1 && received.length === 2);
-    expect(lines(all!)[0]).toMatch(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3} INFO {2}rooms: Fine$/);
+    expect(lines(all!)[0]).toMatch(/^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} - rooms - INFO {4}- Fine$/);
     expect(parsed(lines(errors!))).toMatchObject([{ level: 'error', msg: 'Broken' }]);
-    expect(received[0]).toMatch(/^<30>rookery: .* INFO {2}rooms: Fine$/);
+    expect(received[0]).toMatch(/^<30>rookery: .* - rooms - INFO {4}- Fine$/);
     expect(received[1]).toMatch(/^<27>rookery: .*Broken$/);
     syslog.close();
     // The newest are kept, as many as were asked for, none larger than it may be.

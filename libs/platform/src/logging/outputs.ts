@@ -1,6 +1,7 @@
 import { createSocket } from 'node:dgram';
 import { mkdirSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
+import { compileLayout, type LineLayout } from './layout.js';
 import { LineWriter } from './line-writer.js';
 import type { LogLevel } from './logger.js';
 import { readableLine } from './readable.js';
@@ -21,6 +22,8 @@ export interface LogOutput {
   readonly file?: string;
   readonly rotation?: Rotation;
   readonly format: 'auto' | 'text' | 'json';
+  /** Of text, where it is not the usual. */
+  readonly layout?: LineLayout;
   /** Least important lines that go there. */
   readonly level?: LogLevel;
   /** Where the daemon of syslog takes datagrams. */
@@ -127,7 +130,9 @@ export function openOutput(output: LogOutput): (json: string, level: LogLevel) =
   const isTerminal = (to === 'stdout' ? process.stdout : process.stderr).isTTY === true;
   const isText = output.format === 'text' || (output.format === 'auto' && to !== 'file' && isTerminal);
   const color = isText && (to === 'stdout' || to === 'stderr') && isTerminal && !process.env['NO_COLOR'];
-  const shown = (json: string): string => (isText ? readableLine(json, color, to === 'file') : json);
+  const arranged = isText && output.layout ? compileLayout(output.layout) : undefined;
+  const shown = (json: string): string =>
+    arranged ? arranged(json) : isText ? readableLine(json, color, to === 'file') : json;
   const send = opened();
   return (json, lineLevel) => {
     if ((rank[lineLevel] ?? 0) >= (rank[level] ?? 0)) send(json, lineLevel);
