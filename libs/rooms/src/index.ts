@@ -4,7 +4,7 @@ export type { EventReportRow } from './administration/report-library.query.js';
 export { ReportLibrary } from './administration/report-library.service.js';
 export { type RoomOrder, roomOrders, type RoomRow } from './administration/room-library.query.js';
 export { RoomLibrary } from './administration/room-library.service.js';
-export { roomStatsUpdate, userStatsUpdate } from './administration/room-stats.update.js';
+export { roomStatsUpdate } from './administration/room-stats.update.js';
 export { lacksUniqueEdges, queueEdgesRepair, stateGroupEdgesUpdate } from './upkeep/state-group-edges.update.js';
 export { roomsMigrations } from './migrations/index.js';
 export { type EventBatch, type MemberMove, type PushNote, type RoomHook, RoomHooks, type RoomView } from './hooks.js';

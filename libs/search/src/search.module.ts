@@ -7,11 +7,13 @@ import { MessageIndexEraser } from './messages/message-index-eraser.js';
 import { MessageSearch } from './messages/message-search.service.js';
 import { ResultContexts } from './messages/result-contexts.js';
 import { SearchController } from './messages/search.controller.js';
+import { UserStatistics } from './statistics/user-statistics.js';
+import { UserStatisticsFollower } from './statistics/user-statistics-follower.js';
 import { UserDirectoryController } from './users/user-directory.controller.js';
 import { UserDirectoryIndex } from './users/user-directory-index.js';
 import { UserDirectory } from './users/user-directory.service.js';
 
-/** The indexes of messages and users; safe in any process. */
+/** The indexes of messages and users, and what is counted; safe in any process. */
 @Module({
   imports: [UsersModule, RoomsModule],
   providers: [
@@ -22,6 +24,8 @@ import { UserDirectory } from './users/user-directory.service.js';
     ResultContexts,
     UserDirectoryIndex,
     UserDirectory,
+    UserStatistics,
+    UserStatisticsFollower,
   ],
   exports: [MessageSearch, UserDirectory],
 })

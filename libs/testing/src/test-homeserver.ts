@@ -58,8 +58,8 @@ export interface TestHomeserver {
   ): Promise<TestResponse<T>>;
   /** Registers through the client API. @throws Error when that is refused */
   registerUser(username: string, password?: string): Promise<TestUser>;
-  /** Stops it and starts it again on the same data and port. */
-  restart(): Promise<void>;
+  /** Stops it and starts it again on the same data and port, with some settings set otherwise from then on. */
+  restart(changed?: Readonly<Record<string, unknown>>): Promise<void>;
   /** Stops it and removes its data. */
   stop(): Promise<void>;
 }
@@ -101,6 +101,7 @@ export async function createTestHomeserver(options: TestHomeserverOptions = {}):
   const folder = await mkdtemp(join(tmpdir(), 'rookery-'));
   const place = await makeTestDatabasePlace(database);
   const port = await freePort();
+  let changed: Readonly<Record<string, unknown>> = {};
   const startOne = async (port: number, among?: ProcessPlace): Promise<Homeserver> => {
     const config = Config.fromObject(
       {
@@ -117,6 +118,7 @@ export async function createTestHomeserver(options: TestHomeserverOptions = {}):
           },
         ],
         ...settings,
+        ...changed,
       },
       { configDir },
     );
@@ -198,7 +200,8 @@ export async function createTestHomeserver(options: TestHomeserverOptions = {}):
         request: (method, path, content) => request(method, path, content, accessToken),
       };
     },
-    async restart() {
+    async restart(more = {}) {
+      changed = { ...changed, ...more };
       for (const one of servers.toReversed()) await one.stop();
       servers = await start();
     },

@@ -164,6 +164,39 @@ describe.each(databases)('the server’s own work in the admin API (%s)', (datab
     });
   });
 
+  const roomsOf = async (user: TestUser): Promise<number | undefined> => {
+    const sql = 'SELECT joined_rooms FROM user_stats_current WHERE user_id = ?';
+    const row = await stored().get<{ joined_rooms: number }>(sql, [user.userId]);
+    return row && Number(row.joined_rooms);
+  };
+
+  it('counts the rooms of users, anew when told, and no more when switched off', async () => {
+    const carol = await homeserver.registerUser('carol');
+    const roomId = await createRoom(carol, {});
+    const purged = await createRoom(carol, {});
+    await eventually(async () => (await roomsOf(carol)) === 2);
+    await root.ok('DELETE', `/v1/rooms/${purged}`, { force_purge: true, purge: true });
+    await eventually(async () => (await roomsOf(carol)) === 1);
+    const wrong = 'UPDATE user_stats_current SET joined_rooms = 77';
+    await stored().write((tx) => tx.run(wrong));
+    await homeserver.server.service(BackgroundUpdates).queue('populate_stats_process_users');
+    await allDone();
+    expect(await roomsOf(carol)).toBe(1);
+
+    await homeserver.restart({ stats: { enabled: false } });
+    await createRoom(carol, {});
+    expect(await stored().query('SELECT user_id FROM user_stats_current')).toEqual([]);
+    await homeserver.server.service(BackgroundUpdates).queue('populate_stats_process_users');
+    await allDone();
+    expect(await stored().query('SELECT user_id FROM user_stats_current')).toEqual([]);
+
+    await homeserver.restart({ stats: { enabled: true } });
+    await ok(carol, 'POST', `/rooms/${roomId}/leave`, {});
+    await eventually(async () => (await roomsOf(carol)) === 1);
+    await allDone();
+    expect(await roomsOf(carol)).toBe(1);
+  });
+
   it('tells what is done again and again in the background, and when it was last', async () => {
     interface Tasks {
       readonly background_tasks: readonly Readonly<Record<string, unknown>>[];

@@ -9,7 +9,6 @@ export const withoutEffect: ReadonlySet<SettingName> = new Set<SettingName>([
   'outbound_federation_restricted_to',
   'pusher_instances',
   'redis.ca_path',
-  'stats.enabled',
   'stream_writers.account_data',
   'stream_writers.device_lists',
   'stream_writers.events',

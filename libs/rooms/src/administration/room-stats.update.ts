@@ -37,16 +37,6 @@ export const roomStatsUpdate = (events: EventStore): BackgroundUpdate =>
     },
   });
 
-/**
- * Nothing to do: users are counted when somebody asks. The repair that operators know queues it behind
- * {@link roomStatsUpdate}, and would leave it queued for ever.
- */
-export const userStatsUpdate: BackgroundUpdate = defineBackgroundUpdate({
-  name: 'populate_stats_process_users',
-  oneShot: true,
-  run: () => Promise.resolve({ items: 0, progress: {}, finished: true }),
-});
-
 /** An event that is being stored waits until the figures are written, and then writes its own; or it was first, and is seen. */
 async function holdFigures(tx: Tx, roomIds: readonly string[]): Promise<void> {
   if (tx.dialect.name !== 'postgres') return;

@@ -61,7 +61,14 @@ async function userSchema(tx: Tx): Promise<void> {
   if (await tx.get('SELECT 1 AS found FROM users LIMIT 1')) await queueBackgroundUpdate(tx, rebuildUpdates.users);
 }
 
-/** The tables of both indexes; after those of users, rooms and followers. */
+async function userStatisticsSchema(tx: Tx): Promise<void> {
+  await tx.run(
+    `CREATE TABLE user_stats_current (
+       user_id TEXT PRIMARY KEY, joined_rooms BIGINT NOT NULL, completed_delta_stream_id BIGINT NOT NULL)`,
+  );
+}
+
+/** The tables of both indexes and of what is counted; after those of users, rooms and followers. */
 export const searchMigrations: readonly Migration[] = [
   { version: 1, name: 'search_01_messages', up: messageSchema, queues: [rebuildUpdates.messages] },
   { version: 1, name: 'search_02_users', up: userSchema, queues: [rebuildUpdates.users] },
@@ -72,4 +79,5 @@ export const searchMigrations: readonly Migration[] = [
     cost: [{ tables: ['event_search'], secondsPerMillion: 2 }],
     queues: [rebuildUpdates.messages],
   },
+  { version: 1, name: 'search_04_user_stats', up: userStatisticsSchema },
 ];

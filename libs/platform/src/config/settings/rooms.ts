@@ -45,7 +45,11 @@ export const roomSettings = {
   'user_directory.prefer_local_users': setting(k.flag, false, "Show this server's users first."),
   'user_directory.exclude_remote_users': setting(k.flag, false, "Show this server's users only."),
   'user_directory.show_locked_users': setting(k.flag, false, 'Show locked users.'),
-  'stats.enabled': setting(k.flag, true, 'Keep statistics of rooms and users.'),
+  'stats.enabled': setting(
+    k.flag,
+    true,
+    'Count the rooms that users are in (`user_stats_current`). Figures of rooms are kept in any case: clients and the room directory need them.',
+  ),
   enable_room_list_search: setting(k.flag, true, 'Answer searches in the room directory.'),
   alias_creation_rules: optional(
     k.list(aliasRule),
