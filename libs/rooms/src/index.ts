@@ -14,6 +14,7 @@ export { type PartialRoom, PartialRooms } from './store/partial-rooms.js';
 export { InboundEvents } from './pipeline/inbound-events.service.js';
 export { withdrawPushNotes } from './store/event-notes.query.js';
 export { EventStore } from './store/event-store.js';
+export { holdRooms } from './store/room-hold.query.js';
 export { backwardGaps, type BackwardGap, forgetFailedPulls, noteFailedPulls } from './store/pull-attempts.query.js';
 export { isServable, type SentEvent, type StoredEvent } from './model/stored-event.js';
 export type { EventFilter } from './reading/event-filter.js';

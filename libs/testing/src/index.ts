@@ -18,6 +18,7 @@ export {
   testPostgresUrl,
 } from './test-database.js';
 export { makeTestAuthority, type TestAuthority, type TestCertificate } from './test-authority.js';
+export { holdUp } from './hold-up.js';
 export { FakeNames } from './fake-names.js';
 export { freePort } from './free-port.js';
 export { MemoryProcesses } from './memory-processes.js';

@@ -1,5 +1,5 @@
-import { MembershipService } from '@rookery/rooms';
-import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
+import { MembershipService, PurgeService } from '@rookery/rooms';
+import { eachDatabase, FakeClock, holdUp, type TestDatabase } from '@rookery/testing';
 import { AccountDataService } from '@rookery/users';
 import { buildEphemeral, type EphemeralFixture, fixtureMigrations, requesterOf } from '../ephemeral.fixture.js';
 import { EphemeralHooks } from '../hooks.js';
@@ -223,6 +223,26 @@ eachDatabase('receipts', (open) => {
     expect(sent).toEqual([alice.userId]);
     const rows = await receiptsStream.read(test.database, since, receipts.stream.current(), 100);
     expect(rows.map((row) => row.userId)).toEqual([alice.userId, '@x:elsewhere.org']);
+  });
+
+  it('leaves none of a room that is deleted at that moment', async () => {
+    const left = (): Promise<unknown[]> =>
+      test.database.query('SELECT user_id FROM receipts_linearized WHERE room_id = ?', [roomId]);
+    const eventId = await fixture.say(bob, roomId);
+    const purges = fixture.get(PurgeService);
+    const reached = holdUp(
+      test.database,
+      'receipts',
+      test.database.dialect.name === 'sqlite' ? 'purge_events' : 'purge_room',
+    );
+    const setting = set(alice, eventId);
+    await reached;
+    await Promise.all([setting, purges.purgeRoom(roomId)]);
+    expect(await left()).toEqual([]);
+    // What was checked before, and is stored after it.
+    const more = { eventId, threadId: undefined, ts: 1, eventStreamOrdering: 9 };
+    expect(await receipts.store([{ roomId, type: 'm.read', userId: bob.userId, ...more }])).toEqual([]);
+    expect(await left()).toEqual([]);
   });
 
   it('finds after a restart what changed before', async () => {

@@ -1,53 +1,11 @@
-import { Database, type Tx } from '@rookery/database';
-import { createTestHomeserver, eventually, type TestHomeserver, type TestUser } from '@rookery/testing';
+import { Database } from '@rookery/database';
+import { createTestHomeserver, holdUp, type TestHomeserver, type TestUser } from '@rookery/testing';
 
 const pusher = (pushkey: string): object => ({
   ...{ kind: 'http', app_id: 'app', pushkey, app_display_name: 'A', device_display_name: 'D', lang: 'en' },
   data: { url: 'https://push.example.org/_matrix/push/v1/notify' },
 });
 const hashKey = { key: 'MTIzNDU2Nzg5MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTI' };
-
-type WriteOptions = Parameters<Database['write']>[1];
-
-/** Stops the first write of a name before the end of its transaction, until another is as far as it gets beside that. */
-function holdUp(database: Database, name: string, other: string): Promise<void> {
-  const { write } = database;
-  let isDone = database.dialect.name === 'sqlite';
-  let isBegun = false;
-  const isWaiting = async (): Promise<boolean> =>
-    database.dialect.name === 'postgres' &&
-    (await database.query(`SELECT 1 AS found FROM pg_locks WHERE NOT granted`)).length > 0;
-  return new Promise((reached) => {
-    const held = async <T>(work: (tx: Tx) => Promise<T>, options?: WriteOptions): Promise<T> => {
-      if (options?.name === other) {
-        database.write = write;
-        isBegun = true;
-        return write.call(
-          database,
-          async (tx) => {
-            const result = await work(tx);
-            isDone = true;
-            return result;
-          },
-          options,
-        ) as Promise<T>;
-      }
-      if (options?.name !== name) return write.call(database, work, options) as Promise<T>;
-      return write.call(
-        database,
-        async (tx) => {
-          const result = await work(tx);
-          reached();
-          // One writer at a time, or one that waits for a row, or one that has overlooked what is held up.
-          await eventually(async () => isBegun && (isDone || (await isWaiting())));
-          return result;
-        },
-        options,
-      ) as Promise<T>;
-    };
-    database.write = held as typeof write;
-  });
-}
 
 describe.each(['sqlite', 'postgres'] as const)('what is stored while its session ends (%s)', (kind) => {
   let server: TestHomeserver;

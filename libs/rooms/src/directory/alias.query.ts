@@ -1,4 +1,5 @@
 import type { Db, Tx } from '@rookery/database';
+import { holdRooms } from '../store/room-hold.query.js';
 
 export interface AliasRow {
   readonly room_alias: string;
@@ -26,8 +27,7 @@ export async function insertAlias(
   roomId: string,
   creator: string,
 ): Promise<'made' | 'taken' | 'no room'> {
-  const lock = tx.dialect.name === 'postgres' ? ' FOR KEY SHARE' : '';
-  if (!(await tx.get(`SELECT 1 AS found FROM rooms WHERE room_id = ?${lock}`, [roomId]))) return 'no room';
+  if (!(await holdRooms(tx, [roomId])).has(roomId)) return 'no room';
   const made = await tx.run(
     'INSERT INTO room_aliases (room_alias, room_id, creator) VALUES (?, ?, ?) ON CONFLICT (room_alias) DO NOTHING',
     [alias, roomId, creator],

@@ -22,6 +22,7 @@ import {
   setAside,
 } from './purge.query.js';
 import { RoomTasks, TaskInterrupted } from './room-tasks.js';
+import { holdForDeletion } from '../store/room-hold.query.js';
 
 /** Up to where history is to be purged: one of the two. */
 export interface PurgeLimit {
@@ -106,6 +107,7 @@ export class PurgeService implements OnModuleInit {
       while ((await deleteGroupsOf()) > 0);
       await this.database.write(
         async (tx) => {
+          await holdForDeletion(tx, roomId);
           for (const hook of this.hooks.all) await hook.onRoomPurged?.(tx, roomId);
           // Tags and what else they keep about it; nobody could see or delete it any more.
           await deleteAccountDataOfRoom(tx, roomId, await selectUsersOf(tx, roomId));
