@@ -5,7 +5,7 @@ import { MatrixError } from '@rookery/matrix-types';
 import { Pages } from '@rookery/templates';
 import { UnsubscribeLinks, unsubscribePath } from '../email/unsubscribe-links.js';
 import { emailAppId } from '../pushers/pusher.js';
-import { deletePusher } from '../pushers/pusher.query.js';
+import { forgetPusher } from '../pushers/pusher-keys.js';
 
 /** Whose mails about missed messages a link ends. */
 interface Link {
@@ -34,7 +34,7 @@ export class UnsubscribeController {
   @Access({ auth: 'none' })
   unsubscribe(@Inbound() request: InboundRequest): Promise<HttpReply> {
     return this.#withLink(request, async ({ userId, address }) => {
-      await this.database.write((tx) => deletePusher(tx, userId, { appId: emailAppId, pushkey: address }), {
+      await this.database.write((tx) => forgetPusher(tx, userId, { appId: emailAppId, pushkey: address }), {
         name: 'unsubscribe',
       });
       return HttpReply.page(200, this.pages.page('unsubscribe.html', { done: true }));

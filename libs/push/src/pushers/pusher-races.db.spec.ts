@@ -54,6 +54,42 @@ describe.each(['sqlite', 'postgres'] as const)('what is stored while its session
     expect(await database.query('SELECT pushkey FROM pushers WHERE user_name = ?', [user.userId])).toEqual([]);
   });
 
+  it('is the pusher of an address under either form of it', async () => {
+    const user = await server.registerUser(`mailed${count++}`);
+    const address = `${user.userId.slice(1, user.userId.indexOf(':'))}@example.org`;
+    const written = address.toUpperCase();
+    await database.write((tx) =>
+      tx.insertMany(
+        'user_threepids',
+        ['user_id', 'medium', 'address', 'validated_at', 'added_at'],
+        [[user.userId, 'email', address, 1, 1]],
+      ),
+    );
+    const set = async (pushkey: string, more: object = {}): Promise<void> => {
+      const settings = { ...pusher(pushkey), kind: 'email', app_id: 'm.email', data: {}, ...more };
+      expect((await user.request('POST', '/pushers/set', settings)).status).toBe(200);
+    };
+    const keys = async (): Promise<string[]> => {
+      const { body } = await user.request<{ pushers: { pushkey: string }[] }>('GET', '/pushers');
+      return body.pushers.map((one) => one.pushkey);
+    };
+    const asWritten = (): Promise<unknown> =>
+      database.write((tx) => tx.run('UPDATE pushers SET pushkey = ? WHERE user_name = ?', [written, user.userId]));
+    await set(written);
+    expect(await keys()).toEqual([address]);
+    // As another server has stored it.
+    await asWritten();
+    await set(address);
+    expect(await keys()).toEqual([address]);
+    await set(written, { kind: null });
+    expect(await keys()).toEqual([]);
+    await set(written);
+    await asWritten();
+    const given = { medium: 'email', address };
+    expect((await user.request('POST', '/account/3pid/delete', given)).status).toBe(200);
+    expect(await keys()).toEqual([]);
+  });
+
   it('is no key of its device', async () => {
     const user = await server.registerUser(`keyed${count++}`);
     const keys = { one_time_keys: { 'signed_curve25519:AAAA': { ...hashKey, signatures: {} } } };

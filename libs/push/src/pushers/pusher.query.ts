@@ -116,12 +116,12 @@ export async function upsertPusher(
   );
 }
 
-/** Deletes a user's pusher. */
-export async function deletePusher(tx: Tx, userId: string, key: PusherKey): Promise<void> {
-  await tx.run('DELETE FROM pushers WHERE user_name = ? AND app_id = ? AND pushkey = ?', [
+/** Deletes pushers that a user has for one app. */
+export async function deletePushers(tx: Tx, userId: string, appId: string, pushkeys: readonly string[]): Promise<void> {
+  await tx.run(`DELETE FROM pushers WHERE user_name = ? AND app_id = ? AND ${tx.dialect.anyOf('pushkey')}`, [
     userId,
-    key.appId,
-    key.pushkey,
+    appId,
+    pushkeys,
   ]);
 }
 

@@ -11,10 +11,10 @@ import {
   type ThreepidEvent,
   UserHooks,
 } from '@rookery/users';
+import { forgetPusher, storedKey } from './pusher-keys.js';
 import { emailAppId, parsePusher, parsePusherKey, type Pusher, type PusherSettings } from './pusher.js';
 import {
   deleteAllPushers,
-  deletePusher,
   deletePushersOfOthers,
   deletePushersOfSessions,
   highestPusher,
@@ -57,7 +57,7 @@ export class PushersService implements OnModuleInit {
     this.hooks.threepidAdded.subscribe({ inTransaction: (tx, event) => this.#subscribe(tx, event) });
     this.hooks.threepidRemoved.subscribe({
       inTransaction: async (tx, { userId, medium, address }) => {
-        if (medium === 'email') await deletePusher(tx, userId, { appId: emailAppId, pushkey: address });
+        if (medium === 'email') await forgetPusher(tx, userId, { appId: emailAppId, pushkey: address });
       },
     });
     this.hooks.deactivated.subscribe({ inTransaction: (tx, { userId }) => deleteAllPushers(tx, userId) });
@@ -92,19 +92,20 @@ export class PushersService implements OnModuleInit {
     const { userId, deviceId, accessTokenId } = requester;
     if (body['kind'] === null) {
       const key = parsePusherKey(body);
-      await this.database.write((tx) => deletePusher(tx, userId, key), { name: 'delete_pusher' });
+      await this.database.write((tx) => forgetPusher(tx, userId, key), { name: 'delete_pusher' });
       return;
     }
     const canToggle = await this.canToggle(userId);
-    const settings = parsePusher(body, canToggle);
+    const parsed = parsePusher(body, canToggle);
     const { append } = body;
     if (append !== undefined && typeof append !== 'boolean')
       throw MatrixError.invalidParam("'append' must be true or false");
-    if (settings.kind === 'email' && settings.appId !== emailAppId)
+    if (parsed.kind === 'email' && parsed.appId !== emailAppId)
       throw MatrixError.invalidParam(`'app_id' of an email pusher is '${emailAppId}'`);
-    const address = settings.kind === 'email' ? canonicalAddress('email', settings.pushkey) : undefined;
+    const address = parsed.kind === 'email' ? canonicalAddress('email', parsed.pushkey) : undefined;
+    const settings = { ...parsed, pushkey: address ?? parsed.pushkey };
     const known = await this.list(userId);
-    const isKnown = known.some((one) => one.appId === settings.appId && one.pushkey === settings.pushkey);
+    const isKnown = known.some((one) => one.appId === settings.appId && storedKey(one) === settings.pushkey);
     if (!isKnown && known.length >= maxPushersPerUser)
       throw MatrixError.tooLarge(`Not more than ${maxPushersPerUser} pushers can be stored`);
     if (!this.#ids) throw new Error('The pushers were asked for before they were opened');
@@ -120,6 +121,7 @@ export class PushersService implements OnModuleInit {
         if (address !== undefined && !(await holdsAddress(tx, userId, 'email', address)))
           throw MatrixError.threepidNotFound('This address does not belong to your account');
         if (append !== true) await deletePushersOfOthers(tx, userId, settings);
+        if (address !== undefined) await forgetPusher(tx, userId, settings, address);
         await upsertPusher(tx, id, settings, owner, canToggle);
       },
       { name: 'set_pusher' },
