@@ -1,5 +1,6 @@
 // Part of `npm run check`: a Nest module provides one activity, of at most fifteen providers. Constructors have at most seven
-// parameters; those that have more are listed in tools/constructors.json, which only shrinks. `--project=PATH` looks at another
+// parameters; those that have more are listed in tools/constructors.json, which only shrinks. Nothing is asked of Nest's container by
+// hand outside of the apps: whoever needs a service has it in its constructor. `--project=PATH` looks at another
 // project, `--write` writes the list anew.
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
@@ -69,4 +70,37 @@ function look(path) {
     ts.forEachChild(node, visit);
   };
   visit(source);
+  if (!relative(project, path).startsWith('apps')) lookForContainer(source, place);
+}
+
+/** `ModuleRef`, and `get` or `resolve` of an application that `NestFactory` made. `libs/testing` hands services to tests. */
+function lookForContainer(source, place) {
+  if (relative(project, source.fileName).startsWith(join('libs', 'testing'))) return;
+  const applications = new Set();
+  const visit = (node) => {
+    if (ts.isIdentifier(node) && node.text === 'ModuleRef') fail(`${place(node)}: ModuleRef outside of the apps`);
+    // Where one is kept: a variable, a parameter or a field of such a type, or made on the spot.
+    if (
+      (ts.isVariableDeclaration(node) || ts.isParameter(node) || ts.isPropertyDeclaration(node)) &&
+      isApplication(node, source)
+    )
+      applications.add(node.name.getText(source));
+    if (ts.isCallExpression(node) && ts.isPropertyAccessExpression(node.expression)) {
+      const { expression, name } = node.expression;
+      const owner = expression.getText(source).split('.').at(-1);
+      if (['get', 'resolve', 'select'].includes(name.text) && applications.has(owner))
+        fail(`${place(node)}: a service is asked of the container by hand; have it injected`);
+    }
+    ts.forEachChild(node, visit);
+  };
+  visit(source);
+}
+
+function isApplication(node, source) {
+  const type = node.type?.getText(source) ?? '';
+  const made = node.initializer?.getText(source) ?? '';
+  return (
+    /\b(INestApplication|INestApplicationContext|NestFastifyApplication)\b/.test(type) ||
+    /\bNestFactory\.create/.test(made)
+  );
 }

@@ -35,6 +35,12 @@ describe('the check of Nest modules and constructors', () => {
     expect(check(files)).toEqual({ status: 0, output: '' });
   });
 
+  it('lets an app, and what hands services to tests, ask the container', () => {
+    const text = 'function f(nest: INestApplication) {\n  return nest.get(Service);\n}\n';
+    const files = { 'apps/one/src/a.ts': text, 'libs/testing/src/a.ts': text, 'libs/one/src/m.ts': 'map.get(key);\n' };
+    expect(check(files)).toEqual({ status: 0, output: '' });
+  });
+
   it.each<[string, string, Readonly<Record<string, string>>]>([
     ['a module of sixteen providers', 'a Nest module of 16 providers', { 'libs/one/src/m.ts': moduleOf(16) }],
     ['a constructor of eight parameters', 'has 8 parameters, 7 at most', { 'libs/one/src/s.ts': serviceOf(8) }],
@@ -47,6 +53,21 @@ describe('the check of Nest modules and constructors', () => {
       'a listed one that has shrunk',
       'the constructor of Service has 8 parameters now',
       { 'libs/one/src/s.ts': serviceOf(8), 'tools/constructors.json': '{"Service": 9}' },
+    ],
+    [
+      'a ModuleRef in a lib',
+      'ModuleRef outside of the apps',
+      { 'libs/one/src/s.ts': "import { ModuleRef } from '@nestjs/core';\n" },
+    ],
+    [
+      'a service that a lib asks of the container',
+      'libs/one/src/s.ts:2: a service is asked of the container by hand',
+      { 'libs/one/src/s.ts': 'async function f(nest: INestApplication) {\n  return nest.get(Service);\n}\n' },
+    ],
+    [
+      'one that a lib asks of an application it made',
+      'a service is asked of the container by hand',
+      { 'libs/one/src/s.ts': 'const nest = await NestFactory.create(Root);\nconst one = nest.get(Service);\n' },
     ],
   ])('finds %s', (_, message, files) => {
     const { status, output } = check(files);

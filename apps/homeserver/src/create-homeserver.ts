@@ -2,26 +2,8 @@ import type { Type } from '@nestjs/common';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import {
-  type BackgroundUpdate,
-  BackgroundUpdates,
-  backgroundUpdateSettingsOf,
-  checkDatabaseOptions,
-  checkServable,
-  claimDatabase,
-  type Database,
-  DatabaseBesideWriter,
-  type DatabaseClaim,
-  type DatabaseOptions,
-  isRestored,
-  migrate,
-  openDatabase,
-  pendingMigrations,
-  readSchemaState,
-  reviveRestored,
-} from '@rookery/database';
-import { EphemeralHooks, PresenceService } from '@rookery/ephemeral';
-import { type NameResolver, ServerSoftware, SystemNameResolver } from '@rookery/federation-client';
+import { type BackgroundUpdate, checkDatabaseOptions, Database } from '@rookery/database';
+import { type NameResolver, SystemNameResolver } from '@rookery/federation-client';
 import {
   type BoundAddress,
   checkTls,
@@ -29,15 +11,12 @@ import {
   type ProcessAddress,
   HttpApp,
   httpSettingsOf,
-  OutboundHttp,
-  outboundOptionsOf,
 } from '@rookery/http';
 import { guardProcess, type ModuleEntry, moduleEntriesOf, ModuleHost } from '@rookery/module-host';
 import { ModuleServices } from '@rookery/module-services';
 import {
   beginCaches,
   BackgroundTasks,
-  CacheTuner,
   Clock,
   type Config,
   describeProblem,
@@ -54,40 +33,16 @@ import {
   SystemIds,
   Tracer,
 } from '@rookery/platform';
-import {
-  type Bus,
-  InProcessBus,
-  InProcessRpc,
-  Invalidations,
-  LocalRoles,
-  Notifier,
-  type Roles,
-  type Rpc,
-  Streams,
-  StreamWriters,
-} from '@rookery/replication';
-import { queueEdgesRepair, RoomHooks } from '@rookery/rooms';
-import { Mailer, mailerOptionsOf, Pages, pagesOptionsOf } from '@rookery/templates';
-import { hasAccounts, MonthlyActiveUsers, UserHooks } from '@rookery/users';
-import type { PlatformParts } from './platform.module.js';
+import { Invalidations, Notifier, Streams } from '@rookery/replication';
+import { Pages } from '@rookery/templates';
+import { hasAccounts } from '@rookery/users';
+import { ServedDatabase } from './core/served-database.js';
 import { isBesideWriter, type ProcessPlace } from './process-place.js';
 import { manholeOf } from './manhole.js';
 import { databaseProblem, isDatabaseThere } from './database-health.js';
 import { databaseOptions } from './database-options.js';
 import { RootModule } from './root.module.js';
-import { backgroundUpdates, migrations, revivals } from './schema.js';
-import {
-  countAccounts,
-  countEvents,
-  countMails,
-  databaseObservers,
-  showActivityMetrics,
-  showPresenceMetrics,
-  showServerMetrics,
-  wakeMetrics,
-} from './server-metrics.js';
-import { loadOwnKeys } from './signing-keys.js';
-import { StartupError } from './startup-error.js';
+import { backgroundUpdates } from './schema.js';
 import { version } from './version.js';
 import { urlOf } from './welcome.js';
 
@@ -127,8 +82,7 @@ const drainLimitMs = 3_000;
 /** A server that was built from settings. No globals: several fit in one process. */
 export class Homeserver {
   #http: HttpApp | undefined;
-  #database: Database | undefined;
-  #schemaVersion: number | undefined;
+  #served: ServedDatabase | undefined;
   #moduleServices: ModuleServices | undefined;
   #moreModules: readonly ModuleEntry[] = [];
   #tellDisplaced: (reason: Error) => void = () => {};
@@ -210,7 +164,12 @@ export class Homeserver {
   logRunning(): void {
     const { serverName } = this.config;
     this.logger.info(`Rookery ${version} is running as ${serverName}`, {
-      ...{ version, server_name: serverName, database: this.#database?.dialect.name, schema: this.#schemaVersion },
+      ...{
+        version,
+        server_name: serverName,
+        database: this.service(Database).dialect.name,
+        schema: this.#served?.schemaVersion,
+      },
       ...{ listening: this.addresses.map(urlOf), modules: this.moduleNames },
     });
   }
@@ -308,7 +267,12 @@ export class Homeserver {
 
   /** Whether nobody has registered yet. */
   async isEmpty(): Promise<boolean> {
-    return this.#database === undefined || !(await hasAccounts(this.#database));
+    return this.#http === undefined || !(await hasAccounts(this.service(Database)));
+  }
+
+  /** Requests that wait for news end with what they have. */
+  #wakeAll(): void {
+    if (this.#http) this.service(Notifier).close();
   }
 
   #plan({
@@ -331,12 +295,6 @@ export class Homeserver {
     place: ProcessPlace | undefined;
   }): void {
     const { config, lifecycle, logger, modules } = this;
-    const isBeside = isBesideWriter(place);
-    const bus: Bus = place?.bus ?? new InProcessBus();
-    const notifier = new Notifier(clock, bus, {
-      instance: place?.name,
-      onDelivered: config.get('enable_metrics') ? wakeMetrics(metrics) : undefined,
-    });
     const tracer = config.get('opentracing.enabled') ? new Tracer(config, clock, logger.child('tracing')) : undefined;
     lifecycle.on('config', { name: 'traces', everyProcess: true, stop: () => tracer?.stop() });
     const tasks = new BackgroundTasks(
@@ -345,100 +303,31 @@ export class Homeserver {
       config.get('enable_metrics') ? metrics : undefined,
       tracer,
     );
-    const rpc: Rpc = place?.rpc ?? new InProcessRpc();
-    const roles: Roles = new LocalRoles(rpc);
-    tasks.runOnly((role) => !isBeside && roles.holdsAny(role));
-    let claim: DatabaseClaim | undefined;
-
-    lifecycle.on('migrate', {
-      name: 'database',
-      start: async () => {
-        const observers = databaseObservers(config, metrics, logger.child('database'));
-        const options: DatabaseOptions =
-          rehearsalFolder === undefined
-            ? databaseOptions(config)
-            : { name: 'sqlite3', path: join(rehearsalFolder, 'homeserver.db') };
-        const log = logger.child('database');
-        this.#database = await openDatabase(
-          ...([options, clock, log, observers?.onTransaction, observers?.onStatement] as const),
-          place?.processNumber,
-        );
-        if (isBeside) {
-          this.#database = new DatabaseBesideWriter(this.#database);
-          await checkSchema(this.#database);
-          return;
-        }
-        // Who has a number has the right to write by that.
-        if (place?.processNumber === undefined) {
-          claim = await claimDatabase(options, { logger: log });
-          void claim.lost.then((reason) => {
-            log.error('Another server has the database now: this one stops', { reason: reason.message });
-            this.#tellDisplaced(reason);
-            return this.stop();
-          });
-        }
-        ({ version: this.#schemaVersion } = await migrate(this.#database, migrations, { logger: log, clock }));
-        if (await reviveRestored(this.#database, revivals, clock.nowMs()))
-          log.warn(
-            'The database was restored: its counters skip ahead, one-time keys count as used, devices are announced anew',
-          );
-        if (await queueEdgesRepair(this.#database))
-          log.warn(
-            'The index that keeps rows of state_group_edges from being doubled is missing: it is made in the background',
-          );
+    const database = (this.#served = new ServedDatabase({
+      options:
+        rehearsalFolder === undefined
+          ? databaseOptions(config)
+          : { name: 'sqlite3', path: join(rehearsalFolder, 'homeserver.db') },
+      isBesideWriter: isBesideWriter(place),
+      processNumber: place?.processNumber,
+      onLost: (reason) => {
+        this.#tellDisplaced(reason);
+        void this.stop();
       },
-      stop: async () => {
-        await this.#database?.close();
-        await claim?.release();
-      },
-    });
+    }));
+    // Opened when the module graph is made, and closed when that is gone.
+    lifecycle.on('migrate', { name: 'database', stop: () => database.close() });
 
     lifecycle.on('modules', {
       name: 'module graph',
       start: async () => {
         const loaded = await modules.import(entries);
-        const ownKeys = loadOwnKeys(config, ids, { mayWrite: rehearsalFolder === undefined });
-        const database = this.#database;
-        if (database === undefined) throw new Error('The server starts out of order');
-        const updating = new BackgroundUpdates({
-          ...{ database, clock, updates },
-          logger: logger.child('background_updates'),
-          settings: backgroundUpdateSettingsOf(config),
+        const root = RootModule.forRoot({
+          kernel: { config, clock, ids, logger, metrics, lifecycle, tasks, modules },
+          ...{ database, backgroundUpdates: updates, place, nameResolver },
+          mayWriteKeys: rehearsalFolder === undefined,
         });
-        const pages = new Pages(pagesOptionsOf(config), ids, logger.child('templates'));
-        const mailer = createMailer(config, pages, database, clock, ids, logger.child('mail'));
-        const outboundOptions = outboundOptionsOf(config, version, metrics);
-        const parts: PlatformParts = {
-          ...{
-            config,
-            clock,
-            ids,
-            logger,
-            metrics,
-            lifecycle,
-            database,
-            bus,
-            notifier,
-            streams: new Streams(database, notifier, {
-              writers: new StreamWriters(place?.name, {}, place?.writer),
-              rpc,
-            }),
-            rpc,
-            roles,
-            invalidations: new Invalidations(notifier),
-            ownKeys,
-            nameResolver,
-            modules,
-            pages,
-            mailer,
-          },
-          outboundHttp: new OutboundHttp(outboundOptions),
-          software: new ServerSoftware('Rookery', version, outboundOptions.userAgent),
-          backgroundUpdates: updating,
-          backgroundTasks: tasks,
-        };
-        showServerMetrics(parts);
-        this.#http = await HttpApp.create(RootModule.with(parts), {
+        this.#http = await HttpApp.create(root, {
           ...httpSettingsOf(config),
           ...{ clock, ids, logger: logger.child('http'), accessLogger: logger.child('access').child('http') },
           slowMs: config.get('log_slow_requests'),
@@ -447,14 +336,9 @@ export class Homeserver {
           explain: databaseProblem,
           forwarding: place && forwardingOf(place),
           sharesPorts: place?.sharesPorts,
-          notFoundPage: () => pages.page('not_found.html'),
-          healthy: () => isDatabaseThere(database, clock),
+          notFoundPage: () => this.service(Pages).page('not_found.html'),
+          healthy: () => isDatabaseThere(this.service(Database), clock),
         });
-        showActivityMetrics(metrics, this.service(MonthlyActiveUsers));
-        countAccounts(metrics, this.service(UserHooks));
-        if (config.get('enable_metrics')) countEvents(metrics, this.service(RoomHooks), config.serverName);
-        countMails(metrics, mailer);
-        showPresenceMetrics(metrics, this.service(PresenceService), this.service(EphemeralHooks));
         const services = (this.#moduleServices = this.service(ModuleServices));
         await services.register(loaded);
         lifecycle.on('streams', {
@@ -462,34 +346,18 @@ export class Homeserver {
           start: () => services.start(),
           stop: () => services.stop(),
         });
-        if (mailer) {
-          lifecycle.on('streams', { name: 'mail queue', start: () => mailer.start(), stop: () => mailer.stop() });
-        }
-        lifecycle.on('streams', {
-          name: 'background updates',
-          start: () => updating.start(),
-          stop: () => updating.stop(),
-        });
       },
       stop: async () => {
-        notifier.close();
+        this.#wakeAll();
         await tasks.stop();
         await modules.stop();
         await this.#http?.nest.close();
-        await bus.close();
+        await place?.bus.close();
       },
     });
 
-    const tuner = new CacheTuner(config, clock, logger.child('caches'));
-    lifecycle.on('streams', {
-      ...{ name: 'memory of caches', everyProcess: true },
-      start: () => tuner.start(),
-      stop: () => tuner.stop(),
-    });
-
-    lifecycle.on('listen', { name: 'roles', start: () => roles.start(), stop: () => roles.stop() });
     const manhole = manholeOf(config, logger.child('manhole'), () => ({
-      ...{ server: this, config, database: this.#database, modules: this.moduleNames },
+      ...{ server: this, config, database: this.#http && this.service(Database), modules: this.moduleNames },
     }));
     lifecycle.on('listen', {
       ...{ name: 'manhole', everyProcess: true },
@@ -503,7 +371,7 @@ export class Homeserver {
         await this.#http?.listen();
       },
       stop: async () => {
-        notifier.close();
+        this.#wakeAll();
         await this.#http?.drain(drainLimitMs);
       },
     });
@@ -517,37 +385,6 @@ function forwardingOf(place: ProcessPlace): ForwardingOptions {
   if (place.name === place.writer) return { secret, listen: place.listen, told };
   const heard = (): Promise<void> | undefined => bus.heard()?.then(() => undefined);
   return { secret, writer: place.writerAddress, heard, told };
-}
-
-/** A process beside the one that writes changes no schema. @throws StartupError when that one has yet to */
-async function checkSchema(database: Database): Promise<void> {
-  const state = await readSchemaState(database);
-  checkServable(state, migrations);
-  const pending = pendingMigrations(state, migrations);
-  if (await isRestored(database))
-    throw new StartupError(
-      'The database was restored: start the process that writes first, which makes it fit to go on',
-    );
-  if (pending.length > 0)
-    throw new StartupError('The database needs an upgrade: start the process that writes first, which does that');
-}
-
-/** Sends the server's mails; `undefined` when the settings name no sender. */
-function createMailer(
-  config: Config,
-  pages: Pages,
-  database: Database,
-  clock: Clock,
-  ids: Ids,
-  logger: Logger,
-): Mailer | undefined {
-  const options = mailerOptionsOf(config);
-  if (options === undefined) return undefined;
-  try {
-    return new Mailer(options, pages, database, clock, ids, logger);
-  } catch (error) {
-    throw new StartupError(`${config.where('email.notif_from')}: ${(error as Error).message}`);
-  }
 }
 
 /** Where errors are reported to, if the settings name a place. */

@@ -1,4 +1,5 @@
 import { type DynamicModule, Module } from '@nestjs/common';
+import type { BackgroundUpdate } from '@rookery/database';
 import { AppservicesHttpModule, AppservicesSenderModule } from '@rookery/appservices';
 import { AdminHttpModule, ServerNoticesModule } from '@rookery/admin';
 import { E2eeHttpModule } from '@rookery/e2ee';
@@ -13,29 +14,50 @@ import { SsoHttpModule } from '@rookery/sso';
 import { SyncModule } from '@rookery/sync';
 import { UsersHttpModule, UsersModule } from '@rookery/users';
 import { AvatarsToMediaModule } from './avatars-to-media.js';
-import { PlatformModule, type PlatformParts } from './platform.module.js';
+import { DatabaseModule } from './core/database.module.js';
+import { OutsideModule, type OutsideOptions } from './core/outside.module.js';
+import { type Kernel, PlatformModule } from './core/platform.module.js';
+import { ReplicationModule } from './core/replication.module.js';
+import type { ServedDatabase } from './core/served-database.js';
+import { TemplatesModule } from './core/templates.module.js';
+import { ActivityMetricsModule, EventMetricsModule, ServerMetricsModule } from './metrics.module.js';
+import type { ProcessPlace } from './process-place.js';
 import { ReceiptsToPushModule } from './receipts-to-push.js';
 import { SsoAvatarsModule } from './sso-avatars.js';
 import { ServerInfoModule } from './server-info/server-info.module.js';
 
+/** What makes one server differ from another, beside its settings. */
+export interface RootOptions extends OutsideOptions {
+  readonly kernel: Kernel;
+  readonly database: ServedDatabase;
+  readonly backgroundUpdates: readonly BackgroundUpdate[];
+  readonly place: ProcessPlace | undefined;
+}
+
 /** The whole server in one process. */
 @Module({})
 export class RootModule {
-  static with(parts: PlatformParts): DynamicModule {
+  static forRoot({ kernel, database, backgroundUpdates, place, ...outside }: RootOptions): DynamicModule {
+    const { config } = kernel;
     return {
       module: RootModule,
       imports: [
-        PlatformModule.with(parts),
+        PlatformModule.forRoot(kernel),
+        DatabaseModule.forRoot(database, backgroundUpdates),
+        ReplicationModule.forRoot(place),
+        OutsideModule.forRoot(outside),
+        TemplatesModule,
+        ServerMetricsModule,
         RateLimitsModule,
         ServerInfoModule,
         UsersModule,
         UsersHttpModule,
         SsoHttpModule,
-        ...(parts.config.get('enable_media_repo') ? [SsoAvatarsModule] : []),
+        ...(config.get('enable_media_repo') ? [SsoAvatarsModule] : []),
         RoomsHttpModule,
         RoomsWriterModule,
         AvatarsToMediaModule,
-        ...(parts.config.get('enable_media_repo') ? [MediaHttpModule, MediaUpkeepModule] : []),
+        ...(config.get('enable_media_repo') ? [MediaHttpModule, MediaUpkeepModule] : []),
         EphemeralHttpModule,
         E2eeHttpModule,
         PushHttpModule,
@@ -45,10 +67,12 @@ export class RootModule {
         FederationHttpModule,
         FederationSenderModule,
         ServerNoticesModule,
-        AdminHttpModule.with(parts.config),
+        AdminHttpModule.with(config),
         AppservicesHttpModule,
         AppservicesSenderModule,
         ModuleServicesModule,
+        ActivityMetricsModule,
+        EventMetricsModule,
       ],
       // Whoever answers requests asks it who they are from.
       exports: [UsersModule],

@@ -13,7 +13,8 @@ export function writeWhole(file: string, text: string): void {
     writeFileSync(draft, text, { mode: 0o600, flush: true });
     renameSync(draft, file);
   } catch (error) {
-    rmSync(draft, { force: true });
+    // Where its folder is none, there is nothing to remove, and asking for it would be an error of its own.
+    if (existsSync(draft)) rmSync(draft, { force: true });
     throw new StartupError(`Cannot write ${file}: ${fileProblem(error)}`);
   }
 }

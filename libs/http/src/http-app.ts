@@ -58,7 +58,11 @@ function nestLogger(logger: Logger): LoggerService {
     debug: (message: unknown) => logger.debug(text(message)),
     verbose: (message: unknown) => logger.debug(text(message)),
     warn: (message: unknown) => logger.warn(text(message)),
-    error: (message: unknown, stack?: unknown) => logger.error(text(message), { stack }),
+    error: (message: unknown, ...more: unknown[]) => {
+      // Why an application could not be made is told to whoever wanted it.
+      if (more.at(-1) === 'ExceptionHandler') logger.debug(text(message));
+      else logger.error(text(message), { stack: more[0] });
+    },
     fatal: (message: unknown) => logger.error(text(message)),
   };
 }

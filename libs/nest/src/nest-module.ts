@@ -11,7 +11,7 @@ import {
   ValidationPipe,
   type ValidationPipeOptions,
 } from '@nestjs/common';
-import { ModulesContainer, NestFactory } from '@nestjs/core';
+import { APP_FILTER, ModulesContainer, NestFactory } from '@nestjs/core';
 import type { NestFastifyApplication } from '@nestjs/platform-fastify';
 import { defineModule, type ModuleApi, type ModuleLog, type RookeryModule } from '@rookery/module-api';
 import { MatrixEvents } from './events.js';
@@ -75,6 +75,7 @@ async function start<Settings extends object>(
   const root = isClass(module) ? module : await module(config as Settings, api);
   const events = new MatrixEvents(api.log);
   let isListening = false;
+  let container: ModulesContainer | undefined;
   const offered = {
     providers: [
       ...partsOf(api),
@@ -91,20 +92,27 @@ async function start<Settings extends object>(
     exports: offered.providers.map((each) => ('provide' in each ? each.provide : each)),
   };
   logTo(api.log);
+  const own = [
+    { provide: APP_FILTER, useExisting: MatrixErrors },
+    { provide: HandlersOfModule, inject: [ModulesContainer], useFactory: (all: ModulesContainer) => (container = all) },
+  ];
   const app = await NestFactory.create<NestFastifyApplication>(
-    { module: RootOfModule, imports: [shared, root as Type<unknown> | DynamicModule | ForwardReference] },
+    {
+      module: RootOfModule,
+      providers: own,
+      imports: [shared, root as Type<unknown> | DynamicModule | ForwardReference],
+    },
     webAdapter(),
     // A module that cannot start is no reason for the process to end.
     { abortOnError: false },
   );
   try {
-    app.useGlobalFilters(app.get(MatrixErrors));
     if (validation !== false)
       app.useGlobalPipes(new ValidationPipe({ whitelist: true, transform: true, ...validation }));
     await options.prepare?.(app);
     await app.init();
     await app.getHttpAdapter().getInstance().ready();
-    const container = app.get(ModulesContainer);
+    if (!container) throw new Error('Nest made the application without its providers');
     const tell = (...[event, state]: Parameters<MatrixEvents['tell']>): Promise<void> => events.tell(event, state);
     registerHandlers(container, api, isListening ? tell : undefined);
     const hasControllers = [...container.values()].some(({ controllers }) => controllers.size > 0);
@@ -124,6 +132,8 @@ async function start<Settings extends object>(
 }
 
 class SharedParts {}
+/** Under which the providers of the module are known, to find their decorators. */
+class HandlersOfModule {}
 class RootOfModule {}
 
 const isClass = (value: unknown): value is Type<unknown> =>

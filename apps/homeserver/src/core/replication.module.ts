@@ -1,0 +1,74 @@
+import { type DynamicModule, Global, Module, type OnApplicationBootstrap } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import { BackgroundTasks, Clock, Config, Lifecycle, Metrics } from '@rookery/platform';
+import {
+  Bus,
+  InProcessBus,
+  InProcessRpc,
+  Invalidations,
+  LocalRoles,
+  Notifier,
+  Roles,
+  Rpc,
+  Streams,
+  StreamWriters,
+} from '@rookery/replication';
+import { isBesideWriter, type ProcessPlace } from '../process-place.js';
+import { wakeMetrics } from '../server-metrics.js';
+
+/** How the parts of a server, in one process or several, hear of what the others changed. */
+@Global()
+@Module({})
+export class ReplicationModule implements OnApplicationBootstrap {
+  constructor(
+    private readonly roles: Roles,
+    private readonly lifecycle: Lifecycle,
+  ) {}
+
+  /** @param place where the process is among others; the whole server unless told */
+  static forRoot(place?: ProcessPlace): DynamicModule {
+    const isBeside = isBesideWriter(place);
+    return {
+      module: ReplicationModule,
+      providers: [
+        { provide: Bus, useFactory: (): Bus => place?.bus ?? new InProcessBus() },
+        { provide: Rpc, useFactory: (): Rpc => place?.rpc ?? new InProcessRpc() },
+        {
+          provide: Roles,
+          inject: [Rpc, BackgroundTasks],
+          useFactory: (rpc: Rpc, tasks: BackgroundTasks): Roles => {
+            const roles: Roles = new LocalRoles(rpc);
+            tasks.runOnly((role) => !isBeside && roles.holdsAny(role));
+            return roles;
+          },
+        },
+        {
+          provide: Notifier,
+          inject: [Clock, Bus, Config, Metrics],
+          useFactory: (clock: Clock, bus: Bus, config: Config, metrics: Metrics) =>
+            new Notifier(clock, bus, {
+              instance: place?.name,
+              onDelivered: config.get('enable_metrics') ? wakeMetrics(metrics) : undefined,
+            }),
+        },
+        {
+          provide: Streams,
+          inject: [Database, Notifier, Rpc],
+          useFactory: (database: Database, notifier: Notifier, rpc: Rpc) =>
+            new Streams(database, notifier, { writers: new StreamWriters(place?.name, {}, place?.writer), rpc }),
+        },
+        {
+          provide: Invalidations,
+          inject: [Notifier],
+          useFactory: (notifier: Notifier) => new Invalidations(notifier),
+        },
+      ],
+      exports: [Bus, Rpc, Roles, Notifier, Streams, Invalidations],
+    };
+  }
+
+  onApplicationBootstrap(): void {
+    const { roles } = this;
+    this.lifecycle.on('listen', { name: 'roles', start: () => roles.start(), stop: () => roles.stop() });
+  }
+}

@@ -1,0 +1,54 @@
+import { Global, Inject, Module, type OnApplicationBootstrap, Optional } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import { Clock, Config, Ids, Lifecycle, Logger } from '@rookery/platform';
+import { Mailer, mailerOptionsOf, Pages, pagesOptionsOf } from '@rookery/templates';
+import { StartupError } from '../startup-error.js';
+
+/** Pages and mails of the server. There is no `Mailer` where the settings name no sender. */
+@Global()
+@Module({
+  providers: [
+    {
+      provide: Pages,
+      inject: [Config, Ids, Logger],
+      useFactory: (config: Config, ids: Ids, logger: Logger) =>
+        new Pages(pagesOptionsOf(config), ids, logger.child('templates')),
+    },
+    {
+      provide: Mailer,
+      inject: [Config, Pages, Database, Clock, Ids, Logger],
+      useFactory: createMailer,
+    },
+  ],
+  exports: [Pages, Mailer],
+})
+export class TemplatesModule implements OnApplicationBootstrap {
+  constructor(
+    private readonly lifecycle: Lifecycle,
+    @Optional() @Inject(Mailer) private readonly mailer: Mailer | undefined,
+  ) {}
+
+  onApplicationBootstrap(): void {
+    const { mailer } = this;
+    if (mailer === undefined) return;
+    this.lifecycle.on('streams', { name: 'mail queue', start: () => mailer.start(), stop: () => mailer.stop() });
+  }
+}
+
+/** @throws StartupError when the sender is none */
+function createMailer(
+  config: Config,
+  pages: Pages,
+  database: Database,
+  clock: Clock,
+  ids: Ids,
+  logger: Logger,
+): Mailer | undefined {
+  const options = mailerOptionsOf(config);
+  if (options === undefined) return undefined;
+  try {
+    return new Mailer(options, pages, database, clock, ids, logger.child('mail'));
+  } catch (error) {
+    throw new StartupError(`${config.where('email.notif_from')}: ${(error as Error).message}`);
+  }
+}
