@@ -26,6 +26,7 @@ const checks = [
   ['names', [join(root, 'tools', 'names.mjs')]],
   ['nest', [join(root, 'tools', 'nest.mjs')]],
   ['kinds', [join(root, 'tools', 'kinds.mjs')]],
+  ['bodies', [join(root, 'tools', 'bodies.mjs')]],
   ['exports', [join(root, 'tools', 'exports.mjs')]],
   ['lint', [bin('eslint', 'bin', 'eslint.js'), '.', '--max-warnings=0']],
   ['format', [bin('prettier', 'bin', 'prettier.cjs'), '--check', '--log-level', 'warn', '.']],

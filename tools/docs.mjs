@@ -28,6 +28,8 @@ const { configurationReference, configurationSchema, settingsReport, withoutEffe
   join(root, 'libs', 'platform', 'src', 'index.ts')
 );
 const { errorTable } = await import(join(root, 'libs', 'matrix-types', 'src', 'index.ts'));
+const { bodySchemaOf } = await import(join(root, 'libs', 'http', 'src', 'index.ts'));
+const controllers = await controllersOf(['libs', 'apps']);
 const { createProgram, createSynctl, upgradePage } = await import(join(root, 'apps', 'ctl', 'src', 'index.ts'));
 const { format, resolveConfig } = await import('prettier');
 
@@ -70,6 +72,7 @@ const documents = [
   ['docs/operators/upgrade.md', upgradePage],
   ['docs/inventory.md', inventory],
   ['docs/errors.md', errorsPage],
+  ['docs/bodies.md', bodiesPage],
 ];
 
 for (const [path, text] of documents) {
@@ -82,6 +85,101 @@ for (const [path, text] of documents) {
     writeFileSync(file, wanted);
     console.log(`wrote ${path}`);
   }
+}
+
+/** The classes of the controllers, by lib. */
+async function controllersOf(groups) {
+  await import('reflect-metadata');
+  const found = [];
+  for (const group of groups)
+    for (const name of readdirSync(join(root, group)).sort()) {
+      const src = join(root, group, name, 'src');
+      if (name === 'testing' || !existsSync(src)) continue;
+      const files = sources(src)
+        .filter((file) => file.endsWith('.controller.ts'))
+        .sort();
+      for (const file of files) {
+        const classes = Object.values(await import(file)).filter(
+          (each) => typeof each === 'function' && each.prototype,
+        );
+        found.push(...classes.map((controller) => ({ lib: name, controller })));
+      }
+    }
+  return found;
+}
+
+/** What the bodies of requests hold, as their schemas say. */
+function bodiesPage() {
+  const verbs = ['GET', 'POST', 'PUT', 'DELETE', 'PATCH'];
+  const typeOf = ({ type, enum: values, anyOf, items, additionalProperties, properties }) => {
+    if (values) return values.map((value) => `\`${JSON.stringify(value)}\``).join(', ');
+    if (anyOf) return [...new Set(anyOf.map(typeOf))].join(' or ');
+    if (type === undefined) return 'anything';
+    return [type]
+      .flat()
+      .map((each) => {
+        if (each === 'array') return `list of ${typeOf(items ?? {})}`;
+        if (each !== 'object') return each;
+        if (additionalProperties) return `object of ${typeOf(additionalProperties)}`;
+        return properties ? 'object' : 'any object';
+      })
+      .join(' or ');
+  };
+  const limits = ({ minLength, maxLength, minimum, maximum, minItems, maxItems, maxProperties }) => {
+    const range = (least, most, unit) =>
+      least === undefined && most === undefined
+        ? []
+        : [
+            `${least ?? ''}${least === undefined ? 'at most ' : most === undefined ? ' or more' : ' to '}${most ?? ''}${unit}`,
+          ];
+    return [
+      ...range(minLength || undefined, maxLength, ' characters'),
+      ...range(minimum, maximum === Number.MAX_SAFE_INTEGER ? undefined : maximum, ''),
+      ...range(minItems, maxItems, ' entries'),
+      ...range(undefined, maxProperties || undefined, ' keys'),
+    ].join(', ');
+  };
+  const rowsOf = ({ properties = {}, required = [] }, prefix) =>
+    Object.entries(properties).flatMap(([key, schema]) => {
+      const name = `${prefix}${key}`;
+      const said = [limits(schema), schema.description].filter(Boolean).join('; ');
+      const inner = schema.items ?? schema.additionalProperties ?? schema;
+      const mark = schema.items ? '[].' : schema.additionalProperties ? '.*.' : '.';
+      return [
+        `| \`${name}\` | ${typeOf(schema)} | ${required.includes(key) ? 'yes' : ''} | ${said} |`,
+        ...rowsOf(inner, `${name}${mark}`),
+      ];
+    });
+  const endpoints = controllers.flatMap(({ lib, controller }) =>
+    Object.getOwnPropertyNames(controller.prototype).flatMap((method) => {
+      const schema = bodySchemaOf(controller.prototype, method);
+      if (!schema) return [];
+      const handler = controller.prototype[method];
+      const verb = verbs[Reflect.getMetadata('method', handler)];
+      const paths = [Reflect.getMetadata('path', handler)].flat().map((path) => path.replace(/:(\w+)/g, '{$1}'));
+      return [{ lib, title: paths.map((path) => `${verb} ${path}`), schema }];
+    }),
+  );
+  const chapters = [...new Set(endpoints.map(({ lib }) => lib))].map((lib) => {
+    const parts = endpoints
+      .filter((each) => each.lib === lib)
+      .map(({ title: [first, ...more], schema }) =>
+        [
+          `### ${first}`,
+          ...(more.length > 0 ? [`Also ${more.map((each) => `\`${each}\``).join(', ')}.`] : []),
+          ['| key | type | required | |', '| --- | --- | --- | --- |', ...rowsOf(schema, '')].join('\n'),
+        ].join('\n\n'),
+      );
+    return [`## ${lib}`, ...parts].join('\n\n');
+  });
+  return [
+    '# Bodies of requests',
+    '<!-- Written by `npm run docs` from the schemas of the controllers. -->',
+    `What is checked before a request is answered, by lib. Other keys may be there. Where a key is not required, \`null\` counts as
+absent unless its type says otherwise. Bodies whose shape is not known beforehand (events, account data, keys) are not listed. [Errors](errors.md)
+says what a body that does not fit is answered with: \`M_MISSING_PARAM\`, \`M_INVALID_PARAM\`, \`M_BAD_JSON\`.`,
+    ...chapters,
+  ].join('\n\n');
 }
 
 /** Every kind of error, by code and status. */

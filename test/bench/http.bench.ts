@@ -6,6 +6,8 @@ import {
   type AccessOptions,
   HttpApp,
   type InboundRequest,
+  type Infer,
+  json,
   JsonBody,
   RequestAuthenticator,
   Who,
@@ -44,11 +46,7 @@ class BenchAuthenticator extends RequestAuthenticator {
   }
 }
 
-const schema = {
-  type: 'object',
-  required: ['msgtype'],
-  properties: { msgtype: { type: 'string' }, body: { type: 'string' } },
-};
+const schema = json.object({ msgtype: json.string(), body: json.optional(json.string()) });
 
 @Controller()
 class BenchController {
@@ -57,7 +55,7 @@ class BenchController {
   async send(
     @Who() requester: Requester,
     @Param('txnId') txnId: string,
-    @JsonBody(schema) content: { msgtype: string },
+    @JsonBody(schema) content: Infer<typeof schema>,
   ): Promise<object> {
     return { event_id: `$${txnId}${requester.userId.length}${content.msgtype}` };
   }

@@ -3,7 +3,7 @@ import { Readable } from 'node:stream';
 import { gzipSync } from 'node:zlib';
 import { MatrixError } from '@rookery/matrix-types';
 import { eventually } from '@rookery/testing';
-import { compileSchema, HttpApp, HttpReply, type PageOptions, WebMounts } from './index.js';
+import { compileSchema, HttpApp, HttpReply, json, type PageOptions, WebMounts } from './index.js';
 import { type PageContent } from './reply.js';
 import { FakeClock, lines, start, raw, auth, errorOf, probes } from './http.fixture.js';
 
@@ -187,14 +187,16 @@ describe('HTTP front', () => {
     expect(await errorOf(await post('{"name":"n","list":[{"id":null}]}'))).toEqual([400, 'M_BAD_JSON']);
     expect(await (await send('POST', '/_matrix/client/v3/optional', 'null')).json()).toEqual({});
     const seen: unknown = { a: null, b: null, c: [{ a: null, b: 1 }], d: { x: { a: null } }, e: null };
-    compileSchema({
-      properties: {
-        a: { type: 'string' },
-        b: { type: ['string', 'null'] },
-        c: { items: { properties: { a: { type: 'string' }, b: { type: 'integer' } } } },
-        d: { additionalProperties: { properties: { a: { enum: ['x'] } } } },
-      },
-    })(seen);
+    const text = json.optional(json.string());
+    const inner = json.object({ a: text, b: json.optional(json.integer()) });
+    compileSchema(
+      json.object({
+        a: text,
+        b: json.nullable(json.string()),
+        c: json.array(inner),
+        d: json.record(json.object({ a: json.optional(json.enum('x')) })),
+      }),
+    )(seen);
     expect(seen).toEqual({ b: null, c: [{ b: 1 }], d: { x: {} }, e: null });
   });
 

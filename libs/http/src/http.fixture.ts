@@ -11,6 +11,8 @@ import {
   HttpApp,
   HttpReply,
   Inbound,
+  type Infer,
+  json,
   type InboundRequest,
   JsonBody,
   queryInteger,
@@ -72,6 +74,12 @@ export const probes: {
   waitedMs: undefined,
 };
 
+const thingSchema = json.object({
+  name: json.string({ maxLength: 10 }),
+  kind: json.optional(json.enum('a', 'b')),
+  list: json.optional(json.array(json.object({ id: json.integer() }))),
+});
+
 @Controller()
 class ProbeController {
   @Get(stable('/account/whoami'))
@@ -88,19 +96,7 @@ class ProbeController {
 
   @Post(client(['v3'], '/things/:thing'))
   @Access({ auth: 'required' })
-  make(
-    @Param('thing') thing: string,
-    @JsonBody({
-      type: 'object',
-      required: ['name'],
-      properties: {
-        name: { type: 'string', maxLength: 10 },
-        kind: { enum: ['a', 'b'] },
-        list: { type: 'array', items: { type: 'object', required: ['id'], properties: { id: { type: 'integer' } } } },
-      },
-    })
-    body: { name: string },
-  ): object {
+  make(@Param('thing') thing: string, @JsonBody(thingSchema) body: Infer<typeof thingSchema>): object {
     return { thing, name: body.name };
   }
 

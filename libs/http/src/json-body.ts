@@ -2,6 +2,7 @@ import { createParamDecorator, type ExecutionContext } from '@nestjs/common';
 import { isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Ajv, type ErrorObject, type ValidateFunction } from 'ajv';
 import type { GuardedRequest } from './access.js';
+import type { Schema } from './json-schema.js';
 
 // JSON can write numbers that are too large for one; they are no numbers.
 const ajv = new Ajv({ strict: false, strictNumbers: true, validateFormats: false, allowUnionTypes: true });
@@ -103,19 +104,20 @@ function nullCleaner(schema: Shape | boolean | undefined): Cleaner | undefined {
  * Makes a JSON Schema into a check that throws what a client should see. It is compiled once, when it is first needed: of the
  * many endpoints most servers use a few. Typed clients write `null` for what they leave out: an optional key whose value is
  * `null` is taken away, unless the schema knows that value.
- * @returns a function that throws MatrixError 400: `M_MISSING_PARAM` for an absent top-level key, `M_INVALID_PARAM` for a
+ * @returns a function that gives back what it was given, or throws MatrixError 400: `M_MISSING_PARAM` for an absent top-level key, `M_INVALID_PARAM` for a
  *   value out of its range, `M_BAD_JSON` naming the path for everything else
  */
-export function compileSchema(schema: object): (value: unknown) => void {
+export function compileSchema<T>(schema: Schema<T>): (value: unknown) => T {
   let validate: ValidateFunction | undefined;
   let clean: Cleaner | undefined;
   return (value) => {
     if (validate === undefined) {
-      validate = ajv.compile(schema);
-      clean = nullCleaner(schema);
+      validate = ajv.compile(schema as object);
+      clean = nullCleaner(schema as Shape);
     }
     clean?.(value);
     if (!validate(value)) throw toMatrixError(validate.errors?.[0]);
+    return value as T;
   };
 }
 
@@ -127,11 +129,19 @@ export interface JsonBodyOptions {
   readonly maxValues?: number;
 }
 
+const bodyMetadata = 'rookery:body';
+
+/** The schema of the body of a controller's method; `undefined` where it has none. */
+export function bodySchemaOf(controller: object, method: string): object | undefined {
+  return Reflect.getMetadata(bodyMetadata, controller, method) as object | undefined;
+}
+
 /**
- * Injects the JSON object of the request's body, checked with `schema`. Keys the schema does not name are kept.
+ * Injects the JSON object of the request's body, checked with `schema`; the parameter's type is `Infer<typeof schema>`, and
+ * docs/bodies.md says what is in it. Keys the schema does not name are kept.
  * @throws MatrixError 400 `M_NOT_JSON`, `M_BAD_JSON`, `M_MISSING_PARAM` or `M_INVALID_PARAM`
  */
-export function JsonBody(schema?: object, options: JsonBodyOptions = {}): ParameterDecorator {
+export function JsonBody(schema?: Schema<object>, options: JsonBodyOptions = {}): ParameterDecorator {
   const check = schema === undefined ? undefined : compileSchema(schema);
   const take = (given: unknown): JsonObject => {
     const body = (given === undefined || given === null) && options.optional ? {} : given;
@@ -140,10 +150,14 @@ export function JsonBody(schema?: object, options: JsonBodyOptions = {}): Parame
     check?.(body);
     return body;
   };
-  return createParamDecorator((_: unknown, context: ExecutionContext) => {
-    const json = context.switchToHttp().getRequest<GuardedRequest>().inbound.json(options.maxValues);
-    return json instanceof Promise ? json.then(take) : take(json);
+  const inject = createParamDecorator((_: unknown, context: ExecutionContext) => {
+    const given = context.switchToHttp().getRequest<GuardedRequest>().inbound.json(options.maxValues);
+    return given instanceof Promise ? given.then(take) : take(given);
   })();
+  return (controller, method, index) => {
+    if (schema !== undefined && method !== undefined) Reflect.defineMetadata(bodyMetadata, schema, controller, method);
+    inject(controller, method, index);
+  };
 }
 
 /** Largest number of fields in a form. */

@@ -4,7 +4,8 @@ import { type JsonObject, MatrixError, parseEventFilter } from '@rookery/matrix-
 import { replicationMigrations } from '@rookery/replication';
 import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
 import { usersMigrations } from '@rookery/users';
-import { type CreateRoomRequest, RoomCreation } from './creation/room-creation.service.js';
+import type { CreateRoomRequest } from './creation/create-room.schema.js';
+import { RoomCreation } from './creation/room-creation.service.js';
 import { RoomDirectory } from './directory/directory.service.js';
 import { RoomReadingService } from './history/room-reading.service.js';
 import { JoinService } from './membership/join.service.js';

@@ -1,43 +1,27 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
 import { Controller, Get, Post } from '@nestjs/common';
 import {
+  Access,
   compileSchema,
   HttpReply,
   Inbound,
   type InboundRequest,
-  Access,
+  json,
   type LateRequest,
   requiredQueryString,
 } from '@rookery/http';
 import { isJsonObject, MatrixError } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
 import { AccountService } from '@rookery/users';
-import { type DeviceBody, type ProvisionBody, ServiceAccounts } from './service-accounts.service.js';
+import { deviceFields, deviceSchema, localpart, provisionSchema, ServiceAccounts } from './service-accounts.service.js';
 
-const text = { type: 'string' };
-const flag = { type: 'boolean' };
-const shape = (required: readonly string[], more: object = {}): ((value: unknown) => void) =>
-  compileSchema({
-    type: 'object',
-    required,
-    properties: { localpart: { ...text, minLength: 1 }, device_id: { ...text, minLength: 1 }, ...more },
-  });
-
-const byLocalpart = shape(['localpart']);
-const provision = shape(['localpart'], {
-  set_displayname: text,
-  unset_displayname: flag,
-  set_avatar_url: text,
-  unset_avatar_url: flag,
-  set_emails: { type: 'array', maxItems: 100, items: text },
-  unset_emails: flag,
-  locked: { type: ['boolean', 'null'] },
-});
-const deletion = shape(['localpart', 'erase'], { erase: flag });
-const naming = shape(['localpart', 'displayname'], { displayname: text });
-const device = shape(['localpart', 'device_id'], { display_name: { type: ['string', 'null'] } });
-const deviceName = shape(['localpart', 'device_id', 'display_name'], { display_name: text });
-const deviceList = shape(['localpart', 'devices'], { devices: { type: 'array', maxItems: 10_000, items: text } });
+const provision = compileSchema(provisionSchema);
+const device = compileSchema(deviceSchema);
+const byLocalpart = compileSchema(json.object({ localpart }));
+const deletion = compileSchema(json.object({ localpart, erase: json.boolean() }));
+const naming = compileSchema(json.object({ localpart, displayname: json.string() }));
+const deviceName = compileSchema(json.object({ ...deviceFields, display_name: json.string() }));
+const deviceList = compileSchema(json.object({ localpart, devices: json.array(json.string(), { maxItems: 10_000 }) }));
 
 const path = (name: string): string => `/_synapse/mas/${name}`;
 
@@ -73,14 +57,14 @@ export class AuthServiceController {
   /** POST /_synapse/mas/provision_user */
   @Post(path('provision_user'))
   async provisionUser(@Inbound() request: LateRequest): Promise<object> {
-    const body = await this.#read<ProvisionBody>(request, provision);
+    const body = await this.#read(request, provision);
     return HttpReply.json((await this.service.provision(body, request)) ? 201 : 200, {});
   }
 
   /** POST /_synapse/mas/delete_user */
   @Post(path('delete_user'))
   async deleteUser(@Inbound() request: LateRequest): Promise<object> {
-    const body = await this.#read<{ localpart: string; erase: boolean }>(request, deletion);
+    const body = await this.#read(request, deletion);
     await this.service.delete(body.localpart, body.erase, request);
     return {};
   }
@@ -88,7 +72,7 @@ export class AuthServiceController {
   /** POST /_synapse/mas/reactivate_user */
   @Post(path('reactivate_user'))
   async reactivateUser(@Inbound() request: LateRequest): Promise<object> {
-    const { localpart } = await this.#read<{ localpart: string }>(request, byLocalpart);
+    const { localpart } = await this.#read(request, byLocalpart);
     await this.service.reactivate(localpart, request);
     return {};
   }
@@ -96,7 +80,7 @@ export class AuthServiceController {
   /** POST /_synapse/mas/set_displayname */
   @Post(path('set_displayname'))
   async setDisplayName(@Inbound() request: LateRequest): Promise<object> {
-    const body = await this.#read<{ localpart: string; displayname: string }>(request, naming);
+    const body = await this.#read(request, naming);
     await this.service.setProfile(body.localpart, { displayname: body.displayname }, request);
     return {};
   }
@@ -104,7 +88,7 @@ export class AuthServiceController {
   /** POST /_synapse/mas/unset_displayname */
   @Post(path('unset_displayname'))
   async unsetDisplayName(@Inbound() request: LateRequest): Promise<object> {
-    const { localpart } = await this.#read<{ localpart: string }>(request, byLocalpart);
+    const { localpart } = await this.#read(request, byLocalpart);
     await this.service.setProfile(localpart, { displayname: '' }, request);
     return {};
   }
@@ -112,7 +96,7 @@ export class AuthServiceController {
   /** POST /_synapse/mas/allow_cross_signing_reset */
   @Post(path('allow_cross_signing_reset'))
   async allowCrossSigningReset(@Inbound() request: LateRequest): Promise<object> {
-    const { localpart } = await this.#read<{ localpart: string }>(request, byLocalpart);
+    const { localpart } = await this.#read(request, byLocalpart);
     await this.service.allowKeyReset(localpart);
     return {};
   }
@@ -120,28 +104,28 @@ export class AuthServiceController {
   /** POST /_synapse/mas/upsert_device */
   @Post(path('upsert_device'))
   async upsertDevice(@Inbound() request: LateRequest): Promise<object> {
-    const isNew = await this.service.upsertDevice(await this.#read<DeviceBody>(request, device));
+    const isNew = await this.service.upsertDevice(await this.#read(request, device));
     return HttpReply.json(isNew ? 201 : 200, {});
   }
 
   /** POST /_synapse/mas/delete_device */
   @Post(path('delete_device'))
   async deleteDevice(@Inbound() request: LateRequest): Promise<object> {
-    await this.service.deleteDevice(await this.#read<DeviceBody>(request, device));
+    await this.service.deleteDevice(await this.#read(request, device));
     return new HttpReply(204, {}, undefined);
   }
 
   /** POST /_synapse/mas/update_device_display_name */
   @Post(path('update_device_display_name'))
   async renameDevice(@Inbound() request: LateRequest): Promise<object> {
-    await this.service.renameDevice(await this.#read<DeviceBody & { display_name: string }>(request, deviceName));
+    await this.service.renameDevice(await this.#read(request, deviceName));
     return {};
   }
 
   /** POST /_synapse/mas/sync_devices */
   @Post(path('sync_devices'))
   async syncDevices(@Inbound() request: LateRequest): Promise<object> {
-    const body = await this.#read<{ localpart: string; devices: string[] }>(request, deviceList);
+    const body = await this.#read(request, deviceList);
     await this.service.syncDevices(body.localpart, body.devices);
     return {};
   }
@@ -156,14 +140,13 @@ export class AuthServiceController {
   }
 
   /** The body of a request of the service. Nobody else learns what is wrong with theirs. */
-  async #read<Body>(request: LateRequest, check: (value: unknown) => void): Promise<Body> {
+  async #read<Body>(request: LateRequest, check: (value: unknown) => Body): Promise<Body> {
     this.#authorize(request);
     await request.readBody(bodyLimitBytes);
     const body = await request.json();
     if (body === undefined) throw MatrixError.missingBody();
     if (!isJsonObject(body)) throw MatrixError.badJson('The body must be a JSON object');
-    check(body);
-    return body as Body;
+    return check(body);
   }
 }
 

@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { CrossSigningService, DehydratedDeviceService } from '@rookery/e2ee';
-import type { InboundRequest } from '@rookery/http';
+import { type InboundRequest, type Infer, json } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import { Clock, Config } from '@rookery/platform';
 import {
@@ -16,24 +16,32 @@ import {
   ThreepidService,
 } from '@rookery/users';
 
-/** How the authentication service wants an account to be. Of each pair at most one may be given. */
-export interface ProvisionBody {
-  readonly localpart: string;
-  readonly set_displayname?: string;
-  readonly unset_displayname?: boolean;
-  readonly set_avatar_url?: string;
-  readonly unset_avatar_url?: boolean;
-  readonly set_emails?: string[];
-  readonly unset_emails?: boolean;
-  readonly locked?: boolean | null;
-}
+const id = json.string({ minLength: 1 });
 
+/** Whom the authentication service speaks of. */
+export const localpart = id;
+
+/** How the authentication service wants an account to be. Of each pair at most one may be given. */
+export const provisionSchema = json.object({
+  localpart,
+  set_displayname: json.optional(json.string()),
+  unset_displayname: json.optional(json.boolean()),
+  set_avatar_url: json.optional(json.string()),
+  unset_avatar_url: json.optional(json.boolean()),
+  set_emails: json.optional(json.array(json.string(), { maxItems: 100 })),
+  unset_emails: json.optional(json.boolean()),
+  locked: json.optional(json.nullable(json.boolean())),
+});
+type ProvisionBody = Infer<typeof provisionSchema>;
+
+/** What names a device of a user. */
+export const deviceFields = { localpart, device_id: id };
 /** A device of a user. */
-export interface DeviceBody {
-  readonly localpart: string;
-  readonly device_id: string;
-  readonly display_name?: string | null;
-}
+export const deviceSchema = json.object({
+  ...deviceFields,
+  display_name: json.optional(json.nullable(json.string())),
+});
+type DeviceBody = Infer<typeof deviceSchema>;
 
 /** How long a user may replace the cross-signing keys. */
 const resetMs = 600_000;

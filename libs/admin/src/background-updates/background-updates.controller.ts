@@ -1,15 +1,15 @@
 import { Controller, Get, Post } from '@nestjs/common';
 import { BackgroundUpdates } from '@rookery/database';
-import { JsonBody } from '@rookery/http';
-import { type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { type Infer, json, JsonBody } from '@rookery/http';
+import { MatrixError } from '@rookery/matrix-types';
 import { admin, AdminAccess } from '../http/admin-endpoint.js';
 import { jobOf } from './jobs.js';
 
 /** There is one database; the API knows several. */
 const databaseName = 'master';
 
-const enabledSchema = { properties: { enabled: { type: 'boolean' } } };
-const jobSchema = { required: ['job_name'], properties: { job_name: { type: 'string' } } };
+const enabledSchema = json.object({ enabled: json.optional(json.boolean()) });
+const jobSchema = json.object({ job_name: json.string() });
 
 /** Work on the data that runs while the server does. */
 @Controller()
@@ -44,14 +44,14 @@ export class BackgroundUpdatesController {
 
   /** POST /_synapse/admin/v1/background_updates/enabled */
   @Post(admin('v1', '/background_updates/enabled'))
-  setEnabled(@JsonBody(enabledSchema) { enabled = true }: { readonly enabled?: boolean }): object {
+  setEnabled(@JsonBody(enabledSchema) { enabled = true }: Infer<typeof enabledSchema>): object {
     this.updates.setEnabled(enabled);
     return { enabled: this.updates.enabled };
   }
 
   /** POST /_synapse/admin/v1/background_updates/start_job */
   @Post(admin('v1', '/background_updates/start_job'))
-  async startJob(@JsonBody(jobSchema) body: JsonObject & { readonly job_name: string }): Promise<object> {
+  async startJob(@JsonBody(jobSchema) body: Infer<typeof jobSchema>): Promise<object> {
     const { update, progress } = jobOf(body);
     if (!(await this.updates.queue(update, { progress })))
       throw MatrixError.badRequest(`The job ${body.job_name} is queued already`);

@@ -1,6 +1,6 @@
 import { Controller, Delete, Get, Param, Post, Put } from '@nestjs/common';
 import { DehydratedDeviceService } from '@rookery/e2ee';
-import { HttpReply, JsonBody } from '@rookery/http';
+import { HttpReply, type Infer, json, JsonBody } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import { ClientActivity, type Device, DeviceService } from '@rookery/users';
 import { admin, AdminAccess } from '../http/admin-endpoint.js';
@@ -8,6 +8,10 @@ import { AdminTargets } from '../http/admin-targets.js';
 
 /** Most devices that one request may delete. */
 const maxDeleted = 10_000;
+
+const createBody = json.object({ device_id: json.string() });
+const renameBody = json.object({ display_name: json.optional(json.nullable(json.string())) });
+const deleteManyBody = json.object({ devices: json.array(json.string(), { maxItems: maxDeleted }) });
 
 /** The devices of a user. */
 @Controller()
@@ -33,8 +37,8 @@ export class DevicesController {
   @Post(admin('v2', '/users/:userId/devices'))
   async create(
     @Param('userId') text: string,
-    @JsonBody({ required: ['device_id'], properties: { device_id: { type: 'string' } } })
-    body: { readonly device_id: string },
+    @JsonBody(createBody)
+    body: Infer<typeof createBody>,
   ): Promise<object> {
     const { userId } = await this.targets.localAccount(text);
     await this.devices.create(userId, body.device_id, undefined);
@@ -56,8 +60,8 @@ export class DevicesController {
   async rename(
     @Param('userId') text: string,
     @Param('deviceId') deviceId: string,
-    @JsonBody({ properties: { display_name: { type: ['string', 'null'] } } }, { optional: true })
-    body: { readonly display_name?: string | null },
+    @JsonBody(renameBody, { optional: true })
+    body: Infer<typeof renameBody>,
   ): Promise<object> {
     const { userId } = await this.targets.localAccount(text);
     if (typeof body.display_name === 'string') await this.devices.rename(userId, deviceId, body.display_name);
@@ -77,11 +81,8 @@ export class DevicesController {
   @Post(admin('v2', '/users/:userId/delete_devices'))
   async deleteMany(
     @Param('userId') text: string,
-    @JsonBody({
-      required: ['devices'],
-      properties: { devices: { type: 'array', maxItems: maxDeleted, items: { type: 'string' } } },
-    })
-    body: { readonly devices: string[] },
+    @JsonBody(deleteManyBody)
+    body: Infer<typeof deleteManyBody>,
   ): Promise<object> {
     const { userId } = await this.targets.localAccount(text);
     await this.devices.delete(userId, body.devices);

@@ -1,14 +1,11 @@
 import { Controller, Get, Param, Put } from '@nestjs/common';
-import { JsonBody } from '@rookery/http';
+import { type Infer, json, JsonBody } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import { ExperimentalFeatures, type UserFeature, userFeatures } from '@rookery/users';
 import { admin, AdminAccess } from '../http/admin-endpoint.js';
 import { AdminTargets } from '../http/admin-targets.js';
 
-const schema = {
-  required: ['features'],
-  properties: { features: { type: 'object', additionalProperties: { type: 'boolean' } } },
-};
+const schema = json.object({ features: json.record(json.boolean()) });
 
 /** Features that are switched on and off for single users. */
 @Controller()
@@ -28,10 +25,7 @@ export class ExperimentalFeaturesController {
 
   /** PUT /_synapse/admin/v1/experimental_features/{userId} */
   @Put(admin('v1', '/experimental_features/:userId'))
-  async choose(
-    @Param('userId') user: string,
-    @JsonBody(schema) body: { readonly features: Readonly<Record<string, boolean>> },
-  ): Promise<object> {
+  async choose(@Param('userId') user: string, @JsonBody(schema) body: Infer<typeof schema>): Promise<object> {
     const { userId } = await this.users.localAccount(user);
     const wanted = Object.entries(body.features);
     const isKnown = (name: string): name is UserFeature => (userFeatures as readonly string[]).includes(name);

@@ -1,5 +1,5 @@
 import { Controller, Delete, Get, Param } from '@nestjs/common';
-import { Inbound, type InboundRequest, JsonBody, Who } from '@rookery/http';
+import { Inbound, type InboundRequest, type Infer, json, JsonBody, Who } from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { RoomShutdown, type RoomTask, RoomTasks, type ShutdownRequest, type ShutdownResult } from '@rookery/rooms';
@@ -7,20 +7,18 @@ import { admin, AdminAccess } from '../http/admin-endpoint.js';
 import { AdminTargets } from '../http/admin-targets.js';
 import { RoomTargets } from './room-targets.js';
 
-const text = { type: ['string', 'null'], maxLength: 65_536 };
-const flag = { type: 'boolean' };
-const schema = {
-  properties: { new_room_user_id: text, room_name: text, message: text, block: flag, purge: flag, force_purge: flag },
-};
+const text = json.nullable(json.string({ maxLength: 65_536 }));
+const flag = json.boolean();
+const schema = json.object({
+  new_room_user_id: json.optional(text),
+  room_name: json.optional(text),
+  message: json.optional(text),
+  block: json.optional(flag),
+  purge: json.optional(flag),
+  force_purge: json.optional(flag),
+});
 
-interface DeletionBody {
-  readonly new_room_user_id?: string | null;
-  readonly room_name?: string | null;
-  readonly message?: string | null;
-  readonly block?: boolean;
-  readonly purge?: boolean;
-  readonly force_purge?: boolean;
-}
+type DeletionBody = Infer<typeof schema>;
 
 const deletions: readonly string[] = ['shutdown_and_purge_room', 'purge_room'];
 

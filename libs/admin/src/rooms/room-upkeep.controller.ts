@@ -1,5 +1,5 @@
 import { Controller, Delete, Get, Param, Post, Put } from '@nestjs/common';
-import { Inbound, type InboundRequest, JsonBody, queryStrings, Who } from '@rookery/http';
+import { Inbound, type InboundRequest, type Infer, json, JsonBody, queryStrings, Who } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { PurgeService, RoomBlocking, RoomRepair, RoomTasks } from '@rookery/rooms';
@@ -8,22 +8,16 @@ import { AdminTargets } from '../http/admin-targets.js';
 import { RoomJoining } from './room-joining.js';
 import { RoomTargets } from './room-targets.js';
 
-const blockSchema = { required: ['block'], properties: { block: { type: 'boolean' } } };
-const joinSchema = { required: ['user_id'], properties: { user_id: { type: 'string' } } };
-const newAdminSchema = { properties: { user_id: { type: 'string' } } };
-const purgeSchema = {
-  properties: {
-    delete_local_events: { type: 'boolean' },
-    purge_up_to_event_id: { type: ['string', 'null'], maxLength: 255, pattern: '^[^\\u0000]*$' },
-    purge_up_to_ts: { type: ['integer', 'null'] },
-  },
-};
+const blockSchema = json.object({ block: json.boolean() });
+const joinSchema = json.object({ user_id: json.string() });
+const newAdminSchema = json.object({ user_id: json.optional(json.string()) });
+const purgeSchema = json.object({
+  delete_local_events: json.optional(json.boolean()),
+  purge_up_to_event_id: json.optional(json.nullable(json.string({ maxLength: 255, pattern: '^[^\\u0000]*$' }))),
+  purge_up_to_ts: json.optional(json.nullable(json.integer())),
+});
 
-interface PurgeBody {
-  readonly delete_local_events?: boolean;
-  readonly purge_up_to_event_id?: string | null;
-  readonly purge_up_to_ts?: number | null;
-}
+type PurgeBody = Infer<typeof purgeSchema>;
 
 /** Acts on rooms that live on: blocks them, mends them, brings people in, shortens their history. */
 @Controller()
@@ -51,7 +45,7 @@ export class RoomUpkeepController {
   async block(
     @Who() requester: Requester,
     @Param('roomId') text: string,
-    @JsonBody(blockSchema) { block }: { readonly block: boolean },
+    @JsonBody(blockSchema) { block }: Infer<typeof blockSchema>,
   ): Promise<object> {
     const roomId = this.targets.id(text);
     if (block) await this.blocking.block(roomId, requester.userId);
@@ -64,7 +58,7 @@ export class RoomUpkeepController {
   async makeAdmin(
     @Who() requester: Requester,
     @Param('roomIdOrAlias') room: string,
-    @JsonBody(newAdminSchema, { optional: true }) body: { readonly user_id?: string },
+    @JsonBody(newAdminSchema, { optional: true }) body: Infer<typeof newAdminSchema>,
   ): Promise<object> {
     const { roomId } = await this.targets.byIdOrAlias(room);
     await this.repair.makeAdmin(roomId, this.users.userId(body.user_id ?? requester.userId));
@@ -97,7 +91,7 @@ export class RoomUpkeepController {
     @Who() requester: Requester,
     @Inbound() request: InboundRequest,
     @Param('roomIdOrAlias') room: string,
-    @JsonBody(joinSchema) body: { readonly user_id: string },
+    @JsonBody(joinSchema) body: Infer<typeof joinSchema>,
   ): Promise<object> {
     const { userId } = await this.users.localAccount(body.user_id);
     const { roomId, servers } = await this.targets.byIdOrAlias(room, queryStrings(request, 'server_name'));

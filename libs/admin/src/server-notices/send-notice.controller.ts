@@ -1,28 +1,20 @@
 import { Controller, Param, Post, Put } from '@nestjs/common';
-import { JsonBody, Who } from '@rookery/http';
-import { type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { type Infer, json, JsonBody, Who } from '@rookery/http';
+import { MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { createHash } from 'node:crypto';
 import { admin, AdminAccess } from '../http/admin-endpoint.js';
 import { AdminTargets } from '../http/admin-targets.js';
 import { ServerNotices } from './server-notices.service.js';
 
-const schema = {
-  required: ['user_id', 'content'],
-  properties: {
-    user_id: { type: 'string' },
-    content: { type: 'object' },
-    type: { type: 'string', minLength: 1, maxLength: 255 },
-    state_key: { type: 'string', maxLength: 255 },
-  },
-};
+const schema = json.object({
+  user_id: json.string(),
+  content: json.anyObject(),
+  type: json.optional(json.string({ minLength: 1, maxLength: 255 })),
+  state_key: json.optional(json.string({ maxLength: 255 })),
+});
 
-interface NoticeBody {
-  readonly user_id: string;
-  readonly content: JsonObject;
-  readonly type?: string;
-  readonly state_key?: string;
-}
+type NoticeBody = Infer<typeof schema>;
 
 /** Notices that an administrator sends to users. */
 @Controller()

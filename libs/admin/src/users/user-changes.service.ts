@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import type { InboundRequest } from '@rookery/http';
-import { type JsonObject, localpartOf, MatrixError } from '@rookery/matrix-types';
+import { type InboundRequest, type Infer, json } from '@rookery/http';
+import { localpartOf, MatrixError } from '@rookery/matrix-types';
 import { Clock, Config, type Requester } from '@rookery/platform';
 import {
   type Account,
@@ -18,22 +18,40 @@ import {
   userOfExternalId,
 } from '@rookery/users';
 
+const text = json.nullable(json.string());
+const id = json.string({ minLength: 1, maxLength: 255, pattern: '^[^\\u0000]*$' });
+
 /** What an administrator wants an account to be; what is absent stays, and so do a password, addresses and ids of `null`. */
-export interface UserChange extends JsonObject {
-  readonly password?: string | null;
-  readonly logout_devices?: boolean;
-  readonly displayname?: string | null;
-  readonly avatar_url?: string | null;
-  /** The whole set. */
-  readonly threepids?: { readonly medium: string; readonly address: string }[] | null;
-  /** The whole set. */
-  readonly external_ids?: { readonly auth_provider: string; readonly external_id: string }[] | null;
-  readonly admin?: boolean;
-  readonly deactivated?: boolean;
-  readonly locked?: boolean;
-  readonly user_type?: string | null;
-  readonly approved?: boolean;
-}
+export const userChange = json.object({
+  password: json.optional(json.nullable(json.string({ maxLength: 512 }))),
+  logout_devices: json.optional(json.boolean({ description: 'with a new password; default true' })),
+  displayname: json.optional(text),
+  avatar_url: json.optional(text),
+  threepids: json.optional(
+    json.described(
+      'the whole set',
+      json.nullable(
+        json.arrayOrNothing(json.object({ medium: json.string(), address: json.string() }), { maxItems: 100 }),
+      ),
+    ),
+  ),
+  external_ids: json.optional(
+    json.described(
+      'the whole set',
+      json.nullable(json.arrayOrNothing(json.object({ auth_provider: id, external_id: id }), { maxItems: 100 })),
+    ),
+  ),
+  admin: json.optional(json.boolean()),
+  deactivated: json.optional(json.boolean()),
+  locked: json.optional(json.boolean()),
+  user_type: json.optional(text),
+  approved: json.optional(json.boolean()),
+});
+type UserChange = Infer<typeof userChange>;
+
+/** Scripts write `{}` for a list of nothing. */
+const listed = <T>(given: readonly T[] | object | null | undefined): readonly T[] | undefined =>
+  given ? (Array.isArray(given) ? (given as readonly T[]) : []) : undefined;
 
 interface Address {
   readonly medium: string;
@@ -66,7 +84,7 @@ export class UserChanges {
     const wanted = await this.#check(requester, userId, change);
     if (account === undefined) await this.#create(userId, change, wanted, origin);
     else await this.#change(account, change, wanted, origin);
-    await this.#replaceExternalIds(userId, change.external_ids);
+    await this.#replaceExternalIds(userId, listed(change.external_ids));
     await this.#setSwitches(userId, account?.deactivated ?? false, change, origin);
     return account === undefined;
   }
@@ -99,13 +117,14 @@ export class UserChanges {
     if (change.deactivated === true && change.locked === true)
       throw MatrixError.badRequest('An account cannot be both deactivated and locked');
     for (const field of ['displayname', 'avatar_url'] as const) checkProfileField(field, change[field]);
-    for (const { auth_provider, external_id } of change.external_ids ?? []) {
+    for (const { auth_provider, external_id } of listed(change.external_ids) ?? []) {
       const owner = await userOfExternalId(this.database, auth_provider, external_id);
       if (owner !== undefined && owner !== userId) throw externalIdInUse();
     }
-    if (!change.threepids) return {};
+    const wanted = listed(change.threepids);
+    if (!wanted) return {};
     const threepids = new Map<string, Address>();
-    for (const { medium, address } of change.threepids) {
+    for (const { medium, address } of wanted) {
       const canonical = canonicalAddress(medium, address);
       const owner = await this.threepids.userOf(medium, canonical);
       if (owner !== undefined && owner !== userId) throw MatrixError.threepidInUse();

@@ -1,5 +1,5 @@
 import { Controller, Get, Param, Post } from '@nestjs/common';
-import { JsonBody, Who } from '@rookery/http';
+import { type Infer, json, JsonBody, Who } from '@rookery/http';
 import { isValidRoomId, MatrixError } from '@rookery/matrix-types';
 import { Config, type Requester } from '@rookery/platform';
 import { UserRedactions } from '@rookery/rooms';
@@ -7,27 +7,14 @@ import { isLocalUser } from '@rookery/users';
 import { admin, AdminAccess } from '../http/admin-endpoint.js';
 import { AdminTargets } from '../http/admin-targets.js';
 
-interface RedactBody {
-  readonly rooms: string[];
-  readonly reason?: string | null;
-  readonly limit?: number | null;
-  readonly use_admin?: boolean | null;
-  readonly before_ts?: number | null;
-  readonly after_ts?: number | null;
-}
-
-const orNull = (type: string): object => ({ type: [type, 'null'] });
-const schema = {
-  required: ['rooms'],
-  properties: {
-    rooms: { type: 'array', maxItems: 10_000, items: { type: 'string' } },
-    reason: { ...orNull('string'), maxLength: 4096 },
-    limit: { ...orNull('integer'), minimum: 1, maximum: 1_000_000 },
-    use_admin: orNull('boolean'),
-    before_ts: { ...orNull('integer'), minimum: 0 },
-    after_ts: { ...orNull('integer'), minimum: 0 },
-  },
-};
+const schema = json.object({
+  rooms: json.array(json.string(), { maxItems: 10_000 }),
+  reason: json.optional(json.nullable(json.string({ maxLength: 4096 }))),
+  limit: json.optional(json.nullable(json.integer({ minimum: 1, maximum: 1_000_000 }))),
+  use_admin: json.optional(json.nullable(json.boolean())),
+  before_ts: json.optional(json.nullable(json.integer({ minimum: 0 }))),
+  after_ts: json.optional(json.nullable(json.integer({ minimum: 0 }))),
+});
 const defaultLimit = 1_000;
 
 /** Redacts what a user said. */
@@ -45,7 +32,7 @@ export class UserRedactionsController {
   async redact(
     @Who() requester: Requester,
     @Param('userId') text: string,
-    @JsonBody(schema) body: RedactBody,
+    @JsonBody(schema) body: Infer<typeof schema>,
   ): Promise<object> {
     const userId = this.targets.userId(text);
     if (!body.rooms.every(isValidRoomId)) throw MatrixError.invalidParam("'rooms' must hold room ids");

@@ -1,54 +1,21 @@
 import { Controller, Delete, Get, Param, Post, Put } from '@nestjs/common';
-import { HttpReply, Inbound, type InboundRequest, JsonBody, Who } from '@rookery/http';
-import { isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { HttpReply, Inbound, type InboundRequest, type Infer, json, JsonBody, Who } from '@rookery/http';
+import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { AccountService, DeactivationService, SessionService } from '@rookery/users';
 import { admin, AdminAccess } from '../http/admin-endpoint.js';
 import { AdminTargets } from '../http/admin-targets.js';
-import { type UserChange, UserChanges } from './user-changes.service.js';
+import { userChange, UserChanges } from './user-changes.service.js';
 import { UserDetails } from './user-details.service.js';
 
-const flag = { type: 'boolean' };
-const nullableText = { type: ['string', 'null'] };
-const named = (...keys: string[]): object => ({
-  type: 'object',
-  required: keys,
-  properties: Object.fromEntries(
-    keys.map((key) => [key, { type: 'string', minLength: 1, maxLength: 255, pattern: '^[^\\u0000]*$' }]),
-  ),
+const flag = json.boolean();
+const deactivateBody = json.object({ erase: json.optional(flag) });
+const suspendBody = json.object({ suspend: flag });
+const resetPasswordBody = json.object({
+  new_password: json.string({ maxLength: 512 }),
+  logout_devices: json.optional(flag),
 });
-
-/** Scripts write `{}` for a list of nothing. */
-const listOrNothing = { type: ['array', 'object', 'null'], maxProperties: 0 };
-const nothingAsList = (body: UserChange): UserChange => ({
-  ...body,
-  ...(isJsonObject(body.threepids) && { threepids: [] }),
-  ...(isJsonObject(body.external_ids) && { external_ids: [] }),
-});
-
-const changeSchema = {
-  properties: {
-    password: { ...nullableText, maxLength: 512 },
-    logout_devices: flag,
-    displayname: nullableText,
-    avatar_url: nullableText,
-    threepids: {
-      ...listOrNothing,
-      maxItems: 100,
-      items: {
-        type: 'object',
-        required: ['medium', 'address'],
-        properties: { medium: { type: 'string' }, address: { type: 'string' } },
-      },
-    },
-    external_ids: { ...listOrNothing, maxItems: 100, items: named('auth_provider', 'external_id') },
-    admin: flag,
-    deactivated: flag,
-    locked: flag,
-    user_type: nullableText,
-    approved: flag,
-  },
-};
+const setAdminBody = json.object({ admin: flag });
 
 /** One account of this server. */
 @Controller()
@@ -74,9 +41,9 @@ export class UserController {
     @Who() requester: Requester,
     @Inbound() request: InboundRequest,
     @Param('userId') userId: string,
-    @JsonBody(changeSchema) body: UserChange,
+    @JsonBody(userChange) body: Infer<typeof userChange>,
   ): Promise<object> {
-    const isNew = await this.changes.apply(requester, request, this.targets.localUserId(userId), nothingAsList(body));
+    const isNew = await this.changes.apply(requester, request, this.targets.localUserId(userId), body);
     const details = await this.get(userId);
     return isNew ? HttpReply.json(201, details) : details;
   }
@@ -87,7 +54,7 @@ export class UserController {
     @Who() requester: Requester,
     @Inbound() request: InboundRequest,
     @Param('userId') text: string,
-    @JsonBody({ properties: { erase: flag } }, { optional: true }) body: { readonly erase?: boolean },
+    @JsonBody(deactivateBody, { optional: true }) body: Infer<typeof deactivateBody>,
   ): Promise<object> {
     const { userId } = await this.targets.localAccount(text);
     const origin = { requester, request, byAdmin: true };
@@ -99,7 +66,7 @@ export class UserController {
   @Put(admin('v1', '/suspend/:userId'))
   async suspend(
     @Param('userId') text: string,
-    @JsonBody({ required: ['suspend'], properties: { suspend: flag } }) body: { readonly suspend: boolean },
+    @JsonBody(suspendBody) body: Infer<typeof suspendBody>,
   ): Promise<object> {
     const { userId } = await this.targets.localAccount(text);
     await this.accounts.setFlags(userId, { suspended: body.suspend });
@@ -136,11 +103,8 @@ export class UserCredentialsController {
   @Post(admin('v1', '/reset_password/:userId'))
   async resetPassword(
     @Param('userId') text: string,
-    @JsonBody({
-      required: ['new_password'],
-      properties: { new_password: { type: 'string', maxLength: 512 }, logout_devices: flag },
-    })
-    body: { readonly new_password: string; readonly logout_devices?: boolean },
+    @JsonBody(resetPasswordBody)
+    body: Infer<typeof resetPasswordBody>,
   ): Promise<object> {
     this.changes.checkPassword(body.new_password);
     await this.accounts.setPassword(this.targets.userId(text), body.new_password, body.logout_devices ?? true);
@@ -158,7 +122,7 @@ export class UserCredentialsController {
   async setAdmin(
     @Who() requester: Requester,
     @Param('userId') text: string,
-    @JsonBody({ required: ['admin'], properties: { admin: flag } }) body: { readonly admin: boolean },
+    @JsonBody(setAdminBody) body: Infer<typeof setAdminBody>,
   ): Promise<object> {
     const userId = this.targets.localUserId(text);
     this.changes.checkDemotion(requester, userId, body.admin);

@@ -1,5 +1,5 @@
 import { Controller, Param, Post } from '@nestjs/common';
-import { Access, client, JsonBody, OutboundError, Who } from '@rookery/http';
+import { Access, client, type Infer, json, JsonBody, OutboundError, Who } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import { Clock, type Requester } from '@rookery/platform';
 import { AppserviceRegistry } from '../registration/appservice-registry.js';
@@ -7,7 +7,7 @@ import { AppserviceClient } from './appservice-client.js';
 
 const timeoutMs = 30_000;
 const longestShownBody = 5_000;
-const pingSchema = { properties: { transaction_id: { type: 'string', maxLength: 1000 } } };
+const pingSchema = json.object({ transaction_id: json.optional(json.string({ maxLength: 1000 })) });
 
 /** An application service asks whether it can be reached. */
 @Controller()
@@ -30,7 +30,7 @@ export class PingController {
   async ping(
     @Who() requester: Requester,
     @Param('appserviceId') appserviceId: string,
-    @JsonBody(pingSchema) { transaction_id: transactionId }: { readonly transaction_id?: string },
+    @JsonBody(pingSchema) { transaction_id: transactionId }: Infer<typeof pingSchema>,
   ): Promise<object> {
     const service = this.registry.byId(appserviceId);
     if (!service || requester.appserviceId !== appserviceId)

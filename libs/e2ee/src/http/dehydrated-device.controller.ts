@@ -1,5 +1,16 @@
 import { Controller, Delete, Get, Param, Post, Put } from '@nestjs/common';
-import { Access, client, Inbound, type InboundRequest, JsonBody, queryInteger, queryString, Who } from '@rookery/http';
+import {
+  Access,
+  client,
+  Inbound,
+  type InboundRequest,
+  type Infer,
+  json,
+  JsonBody,
+  queryInteger,
+  queryString,
+  Who,
+} from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Config, type Requester } from '@rookery/platform';
 import { DehydratedDeviceService } from '../dehydrated/dehydrated-device.service.js';
@@ -9,6 +20,8 @@ const maxEvents = 1_000;
 
 /** Largest device with its keys, bytes. */
 const bodyLimitBytes = 1_048_576;
+
+const eventsByBodyBody = json.object({ next_batch: json.optional(json.string()) });
 
 /** MSC3814 */
 @Controller()
@@ -61,7 +74,7 @@ export class DehydratedDeviceController {
   eventsByBody(
     @Who() requester: Requester,
     @Param('deviceId') deviceId: string,
-    @JsonBody({ properties: { next_batch: { type: 'string' } } }, { optional: true }) body: JsonObject,
+    @JsonBody(eventsByBodyBody, { optional: true }) body: Infer<typeof eventsByBodyBody>,
   ): Promise<object> {
     return this.#events(requester, deviceId, body['next_batch'] as string | undefined, 100);
   }

@@ -5,6 +5,8 @@ import {
   HttpReply,
   Inbound,
   type InboundRequest,
+  type Infer,
+  json,
   JsonBody,
   requiredQueryString,
   Who,
@@ -24,10 +26,11 @@ import {
 
 const path = (rest: string): string[] => client(['v3', 'unstable'], `/room_keys${rest}`);
 
-const versionSchema = {
-  required: ['algorithm', 'auth_data'],
-  properties: { algorithm: { type: 'string' }, auth_data: { type: 'object' }, version: { type: 'string' } },
-};
+const versionSchema = json.object({
+  algorithm: json.string(),
+  auth_data: json.anyObject(),
+  version: json.optional(json.string()),
+});
 
 const versionOf = (request: InboundRequest): string => requiredQueryString(request, 'version');
 
@@ -44,7 +47,10 @@ export class KeyBackupController {
   /** POST /_matrix/client/v3/room_keys/version */
   @Post(path('/version'))
   @Access({ auth: 'required' })
-  async create(@Who() requester: Requester, @JsonBody(versionSchema) body: JsonObject): Promise<object> {
+  async create(
+    @Who() requester: Requester,
+    @JsonBody(versionSchema) body: Infer<typeof versionSchema>,
+  ): Promise<object> {
     const { algorithm, auth_data: authData } = body as { algorithm: string; auth_data: JsonObject };
     return { version: await this.backups.create(requester.userId, algorithm, authData) };
   }
@@ -69,7 +75,7 @@ export class KeyBackupController {
   async update(
     @Who() requester: Requester,
     @Param('version') version: string,
-    @JsonBody(versionSchema) body: JsonObject,
+    @JsonBody(versionSchema) body: Infer<typeof versionSchema>,
   ): Promise<object> {
     const { algorithm, auth_data: authData } = body as { algorithm: string; auth_data: JsonObject };
     if (body['version'] !== undefined && body['version'] !== version)

@@ -4,6 +4,8 @@ import {
   client,
   Inbound,
   type InboundRequest,
+  type Infer,
+  json,
   JsonBody,
   requiredQueryString,
   stable,
@@ -20,7 +22,8 @@ import { SyncPositions } from '../device-lists/sync-positions.js';
 import { DeviceKeyService } from '../device-keys/device-key.service.js';
 import { OneTimeKeyService } from '../device-keys/one-time-key.service.js';
 
-const needs = (name: string): object => ({ required: [name], properties: { [name]: { type: 'object' } } });
+const querySchema = json.object({ device_keys: json.anyObject() });
+const claimSchema = json.object({ one_time_keys: json.anyObject() });
 const crossSigning = (rest: string): string[] => client(['v3', 'unstable'], rest);
 
 /** Largest upload of keys, query for keys and claim of keys, bytes. */
@@ -65,15 +68,15 @@ export class KeysController {
   /** POST /_matrix/client/v3/keys/query */
   @Post(stable('/keys/query'))
   @Access({ auth: 'required', guests: true, bodyLimitBytes, anyProcess: true })
-  query(@Who() requester: Requester, @JsonBody(needs('device_keys')) body: JsonObject): Promise<object> {
-    return this.deviceKeys.query(requester.userId, body['device_keys'] as JsonObject, remoteTimeoutOf(body));
+  query(@Who() requester: Requester, @JsonBody(querySchema) body: Infer<typeof querySchema>): Promise<object> {
+    return this.deviceKeys.query(requester.userId, body.device_keys, remoteTimeoutOf(body));
   }
 
   /** POST /_matrix/client/v3/keys/claim */
   @Post(stable('/keys/claim'))
   @Access({ auth: 'required', guests: true, bodyLimitBytes })
-  async claim(@JsonBody(needs('one_time_keys')) body: JsonObject): Promise<object> {
-    const { keys, failures } = await this.oneTimeKeys.claim(body['one_time_keys'] as JsonObject, remoteTimeoutOf(body));
+  async claim(@JsonBody(claimSchema) body: Infer<typeof claimSchema>): Promise<object> {
+    const { keys, failures } = await this.oneTimeKeys.claim(body.one_time_keys, remoteTimeoutOf(body));
     return { one_time_keys: keys, failures };
   }
 

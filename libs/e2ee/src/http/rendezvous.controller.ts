@@ -1,12 +1,25 @@
 import { Controller, Delete, Get, Param, Post, Put } from '@nestjs/common';
-import { Access, client, HttpReply, Inbound, type InboundRequest, JsonBody, Who } from '@rookery/http';
+import {
+  Access,
+  client,
+  HttpReply,
+  Inbound,
+  type InboundRequest,
+  type Infer,
+  json,
+  JsonBody,
+  Who,
+} from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import { Clock, Config, type Requester } from '@rookery/platform';
 import { RendezvousSessions } from '../rendezvous/rendezvous-sessions.js';
 
 const path = '/io.element.msc4388/rendezvous';
 const lifetimeMs = 120_000;
-const data = { type: 'string', maxLength: 4_096 };
+const data = json.string({ maxLength: 4_096 });
+
+const createBody = json.object({ data: data });
+const writeBody = json.object({ sequence_token: json.string(), data: data });
 
 /** The channel over which one device signs in another (MSC4388). */
 @Controller()
@@ -27,10 +40,7 @@ export class RendezvousController {
   /** POST /_matrix/client/unstable/io.element.msc4388/rendezvous */
   @Post(client(['unstable'], path))
   @Access({ auth: 'optional', guests: true })
-  create(
-    @Who() requester: Requester | undefined,
-    @JsonBody({ required: ['data'], properties: { data } }) body: { readonly data: string },
-  ): object {
+  create(@Who() requester: Requester | undefined, @JsonBody(createBody) body: Infer<typeof createBody>): object {
     if (this.#mode() === 'authenticated' && requester === undefined)
       throw MatrixError.missingToken('Only who is signed in may begin a session');
     const session = this.sessions.create(Buffer.from(body.data), '', lifetimeMs);
@@ -67,8 +77,8 @@ export class RendezvousController {
   @Access({ auth: 'none' })
   write(
     @Param('id') id: string,
-    @JsonBody({ required: ['sequence_token', 'data'], properties: { sequence_token: { type: 'string' }, data } })
-    body: { readonly sequence_token: string; readonly data: string },
+    @JsonBody(writeBody)
+    body: Infer<typeof writeBody>,
   ): object {
     this.#mode();
     const written = this.sessions.write(id, body.sequence_token, Buffer.from(body.data), '');

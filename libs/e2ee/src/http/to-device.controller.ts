@@ -1,10 +1,10 @@
 import { Controller, Param, Put } from '@nestjs/common';
-import { Access, JsonBody, stable, Who } from '@rookery/http';
+import { Access, type Infer, json, JsonBody, stable, Who } from '@rookery/http';
 import type { JsonObject } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { ToDeviceService } from '../to-device/to-device.service.js';
 
-const schema = { required: ['messages'], properties: { messages: { type: 'object' } } };
+const schema = json.object({ messages: json.anyObject() });
 
 /** Largest request, bytes. */
 const bodyLimitBytes = 8_388_608;
@@ -20,7 +20,7 @@ export class ToDeviceController {
     @Who() requester: Requester,
     @Param('eventType') type: string,
     @Param('txnId') txnId: string,
-    @JsonBody(schema) body: JsonObject,
+    @JsonBody(schema) body: Infer<typeof schema>,
   ): Promise<object> {
     await this.toDevice.sendByClient(requester, type, txnId, body['messages'] as JsonObject);
     return {};

@@ -1,17 +1,14 @@
 import { Controller, Get, Param, Put } from '@nestjs/common';
-import { Access, JsonBody, stable, Who } from '@rookery/http';
-import { isValidUserId, type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { Access, type Infer, json, JsonBody, stable, Who } from '@rookery/http';
+import { isValidUserId, MatrixError } from '@rookery/matrix-types';
 import { Clock, type Requester } from '@rookery/platform';
 import { presenceContent, type PresenceName } from '../model/presence-state.js';
 import { PresenceService } from './presence.service.js';
 
-const schema = {
-  required: ['presence'],
-  properties: {
-    presence: { type: 'string', enum: ['online', 'offline', 'unavailable', 'busy'] },
-    status_msg: { type: ['string', 'null'] },
-  },
-};
+const schema = json.object({
+  presence: json.enum('online', 'offline', 'unavailable', 'busy'),
+  status_msg: json.optional(json.nullable(json.string())),
+});
 
 @Controller()
 export class PresenceController {
@@ -26,7 +23,7 @@ export class PresenceController {
   async set(
     @Who() requester: Requester,
     @Param('userId') userId: string,
-    @JsonBody(schema) body: JsonObject,
+    @JsonBody(schema) body: Infer<typeof schema>,
   ): Promise<object> {
     if (userId !== requester.userId) throw MatrixError.forbidden('You cannot set the presence of somebody else');
     const { presence, status_msg: statusMsg } = body as { presence: PresenceName; status_msg?: string | null };

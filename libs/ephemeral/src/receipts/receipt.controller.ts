@@ -1,5 +1,5 @@
 import { Controller, Param, Post } from '@nestjs/common';
-import { Access, JsonBody, stable, Who } from '@rookery/http';
+import { Access, type Infer, json, JsonBody, stable, Who } from '@rookery/http';
 import { isValidRoomId, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Config, type Requester } from '@rookery/platform';
 import { PresenceService } from '../presence/presence.service.js';
@@ -7,7 +7,8 @@ import { type MarkerRequest, type MarkerType, ReceiptService } from './receipt.s
 
 const types: readonly MarkerType[] = ['m.read', 'm.read.private', 'm.fully_read'];
 
-const markersSchema = { properties: Object.fromEntries(types.map((type) => [type, { type: 'string' }])) };
+const eventId = json.optional(json.string());
+const markersSchema = json.object({ 'm.read': eventId, 'm.read.private': eventId, 'm.fully_read': eventId });
 
 @Controller()
 export class ReceiptController {
@@ -38,11 +39,11 @@ export class ReceiptController {
   async markers(
     @Who() requester: Requester,
     @Param('roomId') roomId: string,
-    @JsonBody(markersSchema) body: JsonObject,
+    @JsonBody(markersSchema) body: Infer<typeof markersSchema>,
   ): Promise<object> {
     const markers = types.flatMap((type) => {
-      const eventId = body[type];
-      return typeof eventId === 'string' ? [{ type, eventId, ...this.#back(body) }] : [];
+      const marked = body[type];
+      return marked === undefined ? [] : [{ type, eventId: marked, ...this.#back(body) }];
     });
     return this.#set(requester, roomId, markers);
   }

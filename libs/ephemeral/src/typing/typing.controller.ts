@@ -1,14 +1,11 @@
 import { Controller, Param, Put } from '@nestjs/common';
-import { Access, JsonBody, stable, Who } from '@rookery/http';
-import { isValidRoomId, type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { Access, type Infer, json, JsonBody, stable, Who } from '@rookery/http';
+import { isValidRoomId, MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { PresenceService } from '../presence/presence.service.js';
 import { TypingService } from './typing.service.js';
 
-const schema = {
-  required: ['typing'],
-  properties: { typing: { type: 'boolean' }, timeout: { type: 'number' } },
-};
+const schema = json.object({ typing: json.boolean(), timeout: json.optional(json.number()) });
 
 @Controller()
 export class TypingController {
@@ -24,7 +21,7 @@ export class TypingController {
     @Who() requester: Requester,
     @Param('roomId') roomId: string,
     @Param('userId') userId: string,
-    @JsonBody(schema) body: JsonObject,
+    @JsonBody(schema) body: Infer<typeof schema>,
   ): Promise<object> {
     if (userId !== requester.userId) throw MatrixError.forbidden('You cannot type for somebody else');
     if (!isValidRoomId(roomId)) throw MatrixError.notRoomId();

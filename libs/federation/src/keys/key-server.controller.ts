@@ -1,6 +1,6 @@
 import { Controller, Get, Param, Post } from '@nestjs/common';
-import { Access, Inbound, type InboundRequest, JsonBody, queryInteger } from '@rookery/http';
-import { isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { Access, Inbound, type InboundRequest, type Infer, json, JsonBody, queryInteger } from '@rookery/http';
+import { isJsonObject, MatrixError } from '@rookery/matrix-types';
 import { Clock } from '@rookery/platform';
 import { KeyPublisher } from './key-publisher.js';
 
@@ -8,21 +8,11 @@ import { KeyPublisher } from './key-publisher.js';
 const maxServers = 100;
 const maxKeysPerServer = 20;
 
-const querySchema = {
-  type: 'object',
-  required: ['server_keys'],
-  properties: {
-    server_keys: {
-      type: 'object',
-      maxProperties: maxServers,
-      additionalProperties: {
-        type: 'object',
-        maxProperties: maxKeysPerServer,
-        additionalProperties: { type: 'object' },
-      },
-    },
-  },
-};
+const querySchema = json.object({
+  server_keys: json.record(json.record(json.anyObject(), { maxProperties: maxKeysPerServer }), {
+    maxProperties: maxServers,
+  }),
+});
 
 /** The keys of this server, and what it knows of others'. Open to everybody. */
 @Controller()
@@ -55,7 +45,7 @@ export class KeyServerController {
   /** POST /_matrix/key/v2/query */
   @Post('/_matrix/key/v2/query')
   @Access({ auth: 'none', bodyLimitBytes: 262_144 })
-  queryMany(@JsonBody(querySchema) body: { server_keys: JsonObject }): Promise<object> {
+  queryMany(@JsonBody(querySchema) body: Infer<typeof querySchema>): Promise<object> {
     const nowTs = this.clock.nowMs();
     const wanted = new Map<string, Map<string, number>>();
     for (const [serverName, ids] of Object.entries(body.server_keys)) {

@@ -1,55 +1,35 @@
 import { Controller, Param, Post, Put } from '@nestjs/common';
-import { compileSchema, Inbound, type InboundRequest, JsonBody, Access } from '@rookery/http';
+import { Access, compileSchema, Inbound, type InboundRequest, type Infer, json, JsonBody } from '@rookery/http';
 import { isJsonObject, type JsonObject } from '@rookery/matrix-types';
 import { FederationAccess, Origin, SignedContent } from '../inbound/federation-access.js';
 import { InboundInvites } from './inbound-invites.js';
 import { type BoundInvite, ThreepidExchange } from './threepid-exchange.js';
 
-const checkInvite = compileSchema({
-  required: ['room_version', 'event'],
-  properties: { room_version: { type: 'string', maxLength: 64 }, event: { type: 'object' } },
-});
+const checkInvite = compileSchema(
+  json.object({ room_version: json.string({ maxLength: 64 }), event: json.anyObject() }),
+);
 
-const text = { type: 'string', maxLength: 512 };
-const boundSchema = {
-  type: 'object',
-  required: ['medium', 'address', 'mxid'],
-  properties: {
-    medium: text,
-    address: text,
-    mxid: text,
-    invites: {
-      type: 'array',
-      maxItems: 100,
-      items: {
-        type: 'object',
-        required: ['mxid', 'room_id', 'sender', 'signed'],
-        properties: { mxid: text, room_id: text, sender: text, signed: { type: 'object' } },
-      },
-    },
-  },
-};
-const checkExchange = compileSchema({
-  required: ['type', 'room_id', 'sender', 'state_key', 'content'],
-  properties: {
-    type: { const: 'm.room.member' },
+const text = json.string({ maxLength: 512 });
+const boundSchema = json.object({
+  medium: text,
+  address: text,
+  mxid: text,
+  invites: json.optional(
+    json.array(json.object({ mxid: text, room_id: text, sender: text, signed: json.anyObject() }), { maxItems: 100 }),
+  ),
+});
+const checkExchange = compileSchema(
+  json.object({
+    type: json.enum('m.room.member'),
     room_id: text,
     sender: text,
     state_key: text,
-    content: {
-      type: 'object',
-      required: ['third_party_invite'],
-      properties: {
-        membership: { const: 'invite' },
-        third_party_invite: {
-          type: 'object',
-          required: ['signed'],
-          properties: { signed: { type: 'object' } },
-        },
-      },
-    },
-  },
-});
+    content: json.object({
+      membership: json.optional(json.enum('invite')),
+      third_party_invite: json.object({ signed: json.anyObject() }),
+    }),
+  }),
+);
 
 /** Largest invite, with the state of its room; bytes. */
 const bodyLimitBytes = 1_048_576;
@@ -114,22 +94,24 @@ export class InvitesForServersController {
   /** POST /_matrix/federation/v1/3pid/onbind: as identity servers in use send it. */
   @Post('/_matrix/federation/v1/3pid/onbind')
   @Access({ auth: 'none', bodyLimitBytes: 262_144 })
-  boundByPost(@Inbound() request: InboundRequest, @JsonBody(boundSchema) body: JsonObject): Promise<object> {
+  boundByPost(
+    @Inbound() request: InboundRequest,
+    @JsonBody(boundSchema) body: Infer<typeof boundSchema>,
+  ): Promise<object> {
     return this.bound(request, body);
   }
 
   /** PUT /_matrix/federation/v1/3pid/onbind */
   @Put('/_matrix/federation/v1/3pid/onbind')
   @Access({ auth: 'none', bodyLimitBytes: 262_144 })
-  async bound(@Inbound() request: InboundRequest, @JsonBody(boundSchema) body: JsonObject): Promise<object> {
-    const userId = body['mxid'] as string;
-    const invites = ((body['invites'] ?? []) as JsonObject[]).map((invite): BoundInvite => ({
-      roomId: invite['room_id'] as string,
-      sender: invite['sender'] as string,
-      userId: invite['mxid'] as string,
-      signed: invite['signed'] as JsonObject,
+  async bound(
+    @Inbound() request: InboundRequest,
+    @JsonBody(boundSchema) body: Infer<typeof boundSchema>,
+  ): Promise<object> {
+    const invites = (body.invites ?? []).map(({ room_id: roomId, sender, mxid: userId, signed }): BoundInvite => ({
+      ...{ roomId, sender, userId, signed },
     }));
-    await this.threepids.claim(request.ip, userId, invites);
+    await this.threepids.claim(request.ip, body.mxid, invites);
     return {};
   }
 }

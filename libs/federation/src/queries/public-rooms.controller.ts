@@ -2,24 +2,10 @@ import { Controller, Get, Post } from '@nestjs/common';
 import { compileSchema, Inbound, type InboundRequest, queryBoolean, queryInteger, queryString } from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
-import { type PublicRoomsRequest, RoomDirectory } from '@rookery/rooms';
+import { type PublicRoomsRequest, publicRoomsSchema, RoomDirectory } from '@rookery/rooms';
 import { FederationAccess, SignedContent } from '../inbound/federation-access.js';
 
-const checkSearch = compileSchema({
-  properties: {
-    limit: { type: 'integer', minimum: 0 },
-    since: { type: 'string' },
-    filter: {
-      type: 'object',
-      properties: {
-        generic_search_term: { type: ['string', 'null'] },
-        room_types: { type: ['array', 'null'], maxItems: 100, items: { type: ['string', 'null'] } },
-      },
-    },
-    include_all_networks: { type: 'boolean' },
-    third_party_instance_id: { type: 'string' },
-  },
-});
+const checkSearch = compileSchema(publicRoomsSchema);
 
 /** The directory of published rooms, for other servers. */
 @Controller()
@@ -45,8 +31,7 @@ export class PublicRoomsForServersController {
   @Post('/_matrix/federation/v1/publicRooms')
   @FederationAccess()
   search(@SignedContent() content: JsonObject): Promise<JsonObject> {
-    checkSearch(content);
-    return this.#answer(content as PublicRoomsRequest);
+    return this.#answer(checkSearch(content));
   }
 
   #answer(wanted: PublicRoomsRequest): Promise<JsonObject> {

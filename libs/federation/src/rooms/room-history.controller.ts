@@ -4,6 +4,7 @@ import {
   type HttpReply,
   Inbound,
   type InboundRequest,
+  json,
   queryBoolean,
   queryChoice,
   queryInteger,
@@ -22,16 +23,15 @@ const maxEvents = 100;
 const maxNamed = 1_000;
 const usualMissing = 10;
 
-const ids = { type: 'array', maxItems: maxNamed, items: { type: 'string', maxLength: 255 } };
-const checkRange = compileSchema({
-  required: ['earliest_events', 'latest_events'],
-  properties: {
+const ids = json.array(json.string({ maxLength: 255 }), { maxItems: maxNamed });
+const checkRange = compileSchema(
+  json.object({
     earliest_events: ids,
     latest_events: ids,
-    limit: { type: 'integer' },
-    min_depth: { type: 'integer' },
-  },
-});
+    limit: json.optional(json.integer()),
+    min_depth: json.optional(json.integer()),
+  }),
+);
 
 /** What a server may read of the rooms it is in. */
 @Controller()

@@ -1,12 +1,22 @@
 import { Controller, Delete, Get, Param, Put } from '@nestjs/common';
-import { Access, Inbound, type InboundRequest, JsonBody, queryString, stable, Who } from '@rookery/http';
+import {
+  Access,
+  Inbound,
+  type InboundRequest,
+  type Infer,
+  json,
+  JsonBody,
+  queryString,
+  stable,
+  Who,
+} from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import { isRuleKind, type PushAction, type PushRule, type RuleKind, type Ruleset } from '@rookery/push-rules';
 import type { Requester } from '@rookery/platform';
 import { PushRulesService } from '../rules/push-rules.service.js';
 
-const enabledSchema = { type: 'object', required: ['enabled'], properties: { enabled: { type: 'boolean' } } };
-const actionsSchema = { type: 'object', required: ['actions'], properties: { actions: { type: 'array' } } };
+const enabledSchema = json.object({ enabled: json.boolean() });
+const actionsSchema = json.object({ actions: json.array(json.unknown()) });
 
 /** @throws MatrixError 400 `M_UNRECOGNIZED` for a scope or kind that does not exist */
 function kindOf(scope: string, kind: string): RuleKind {
@@ -105,7 +115,7 @@ export class PushRulesController {
     @Param('scope') scope: string,
     @Param('kind') kind: string,
     @Param('ruleId') ruleId: string,
-    @JsonBody(enabledSchema) body: { readonly enabled: boolean },
+    @JsonBody(enabledSchema) body: Infer<typeof enabledSchema>,
   ): Promise<object> {
     await this.rules.setEnabled(requester.userId, kindOf(scope, kind), ruleId, body.enabled);
     return {};
@@ -131,7 +141,7 @@ export class PushRulesController {
     @Param('scope') scope: string,
     @Param('kind') kind: string,
     @Param('ruleId') ruleId: string,
-    @JsonBody(actionsSchema) body: { readonly actions: readonly unknown[] },
+    @JsonBody(actionsSchema) body: Infer<typeof actionsSchema>,
   ): Promise<object> {
     await this.rules.setActions(requester.userId, kindOf(scope, kind), ruleId, body.actions);
     return {};

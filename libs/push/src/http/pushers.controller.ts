@@ -1,21 +1,17 @@
 import { Controller, Get, Post } from '@nestjs/common';
-import { Access, JsonBody, stable, Who } from '@rookery/http';
+import { Access, type Infer, json, JsonBody, stable, Who } from '@rookery/http';
 import type { JsonObject } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { pusherContent } from '../pushers/pusher.js';
 import { PushersService } from '../pushers/pushers.service.js';
 
-const setSchema = {
-  type: 'object',
-  required: ['kind', 'app_id', 'pushkey'],
-  properties: {
-    kind: { type: ['string', 'null'] },
-    app_id: { type: 'string' },
-    pushkey: { type: 'string' },
-    append: { type: 'boolean' },
-    'org.matrix.msc3881.enabled': { type: 'boolean' },
-  },
-};
+const setSchema = json.object({
+  kind: json.nullable(json.string()),
+  app_id: json.string(),
+  pushkey: json.string(),
+  append: json.optional(json.boolean()),
+  'org.matrix.msc3881.enabled': json.optional(json.boolean()),
+});
 
 @Controller()
 export class PushersController {
@@ -35,7 +31,7 @@ export class PushersController {
   /** POST /_matrix/client/v3/pushers/set */
   @Post(stable('/pushers/set'))
   @Access({ auth: 'required' })
-  async set(@Who() requester: Requester, @JsonBody(setSchema) body: JsonObject): Promise<object> {
+  async set(@Who() requester: Requester, @JsonBody(setSchema) body: Infer<typeof setSchema>): Promise<object> {
     await this.pushers.set(requester, body);
     return {};
   }

@@ -1,11 +1,11 @@
 import { Controller, Delete, Get, Param, Put } from '@nestjs/common';
-import { Access, client, JsonBody, Who } from '@rookery/http';
+import { Access, client, type Infer, json, JsonBody, Who } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { ThreadSubscriptions } from '../threads/thread-subscriptions.service.js';
 
 const path = client(['unstable'], '/io.element.msc4306/rooms/:roomId/thread/:threadId/subscription');
-const body = { properties: { automatic: { type: 'string' } } };
+const body = json.object({ automatic: json.optional(json.string()) });
 
 /** Subscribing to threads (MSC4306). */
 @Controller()
@@ -31,7 +31,7 @@ export class ThreadSubscriptionsController {
     @Who() requester: Requester,
     @Param('roomId') roomId: string,
     @Param('threadId') threadId: string,
-    @JsonBody(body) { automatic }: { readonly automatic?: string },
+    @JsonBody(body) { automatic }: Infer<typeof body>,
   ): Promise<object> {
     this.#check();
     await this.threads.subscribe(requester, roomId, threadId, automatic);

@@ -17,33 +17,8 @@ import { EventPersister } from '../pipeline/event-persister.js';
 import type { EventDraft } from '../model/drafts.js';
 import { checkContent } from '../model/content-rules.js';
 import { originOf } from '../model/requesters.js';
-import { checkCreateRoom, inviteReasonKey, inviteReasonsKey } from './create-room.schema.js';
-import { additionalCreators, initialPowerLevels, objectIn, type Preset, type PresetName, presets } from './presets.js';
-
-/** Body of `createRoom`; its shape was checked, its values were not. */
-export interface CreateRoomRequest {
-  readonly visibility?: 'public' | 'private';
-  readonly room_alias_name?: string;
-  readonly name?: string;
-  readonly topic?: string;
-  readonly invite?: readonly string[];
-  readonly invite_3pid?: readonly {
-    medium: string;
-    address: string;
-    id_server: string;
-    id_access_token?: string;
-  }[];
-  readonly room_version?: string;
-  readonly creation_content?: Readonly<JsonObject>;
-  readonly initial_state?: readonly { type: string; state_key?: string; content: JsonObject }[];
-  readonly preset?: PresetName;
-  readonly is_direct?: boolean;
-  readonly power_level_content_override?: Readonly<JsonObject>;
-  /** For all invites (MSC4491). */
-  readonly [inviteReasonKey]?: string;
-  /** For single invites, by user id. */
-  readonly [inviteReasonsKey]?: Readonly<Record<string, string>>;
-}
+import { checkCreateRoom, type CreateRoomRequest, inviteReasonKey, inviteReasonsKey } from './create-room.schema.js';
+import { additionalCreators, initialPowerLevels, objectIn, type Preset, presets } from './presets.js';
 
 /** A room that was made. */
 export interface CreatedRoom {

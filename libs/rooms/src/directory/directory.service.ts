@@ -1,3 +1,4 @@
+import { type Infer, json } from '@rookery/http';
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { isValidServerName, type JsonObject, MatrixError } from '@rookery/matrix-types';
@@ -18,17 +19,24 @@ import {
 } from './directory.query.js';
 import { PublicationRules } from './publication-rules.js';
 
-/** What somebody looks for in the directory; the wire's names, where clients write `null` for what they do not have. */
-export interface PublicRoomsRequest {
-  readonly limit?: number | undefined;
-  readonly since?: string | null | undefined;
-  readonly filter?:
-    | { readonly generic_search_term?: string | null; readonly room_types?: readonly (string | null)[] | null }
-    | null
-    | undefined;
-  readonly include_all_networks?: boolean | null | undefined;
-  readonly third_party_instance_id?: string | null | undefined;
-}
+const text = json.optional(json.nullable(json.string()));
+
+/** What somebody looks for in the directory, where clients write `null` for what they do not have. */
+export const publicRoomsSchema = json.object({
+  limit: json.optional(json.integer({ minimum: 0 })),
+  since: text,
+  filter: json.optional(
+    json.nullable(
+      json.object({
+        generic_search_term: text,
+        room_types: json.optional(json.nullable(json.array(json.nullable(json.string()), { maxItems: 100 }))),
+      }),
+    ),
+  ),
+  include_all_networks: json.optional(json.nullable(json.boolean())),
+  third_party_instance_id: text,
+});
+export type PublicRoomsRequest = Infer<typeof publicRoomsSchema>;
 
 const maxPage = 100;
 const maxTermLength = 255;

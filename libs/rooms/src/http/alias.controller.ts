@@ -1,9 +1,11 @@
 import { Controller, Delete, Get, Param, Put } from '@nestjs/common';
-import { Access, client, JsonBody, stable, Who } from '@rookery/http';
+import { Access, client, type Infer, json, JsonBody, stable, Who } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { RoomAccess } from '../history/room-access.js';
 import { AliasService } from '../directory/alias.service.js';
+
+const createBody = json.object({ room_id: json.string() });
 
 @Controller()
 export class AliasController {
@@ -27,7 +29,7 @@ export class AliasController {
   async create(
     @Who() requester: Requester,
     @Param('roomAlias') alias: string,
-    @JsonBody({ required: ['room_id'], properties: { room_id: { type: 'string' } } }) body: { room_id: string },
+    @JsonBody(createBody) body: Infer<typeof createBody>,
   ): Promise<object> {
     await this.aliases.create(requester, alias, body.room_id);
     return {};

@@ -3,8 +3,8 @@ import { Access, JsonBody, stable, Who } from '@rookery/http';
 import type { JsonObject } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { AnsweredTransactions } from '../sending/answered-transactions.js';
-import { createRoomSchema } from '../creation/create-room.schema.js';
-import { type CreateRoomRequest, RoomCreation } from '../creation/room-creation.service.js';
+import { type CreateRoomRequest, createRoomSchema } from '../creation/create-room.schema.js';
+import { RoomCreation } from '../creation/room-creation.service.js';
 
 @Controller()
 export class CreateRoomController {

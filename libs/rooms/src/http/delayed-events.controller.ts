@@ -1,10 +1,11 @@
 import { Controller, Get, Param, Post } from '@nestjs/common';
-import { Access, client, Inbound, type InboundRequest, JsonBody, Who } from '@rookery/http';
-import type { JsonObject } from '@rookery/matrix-types';
+import { Access, client, Inbound, type InboundRequest, type Infer, json, JsonBody, Who } from '@rookery/http';
 import type { Requester } from '@rookery/platform';
 import { type DelayedAction, DelayedEvents } from '../delayed/delayed-events.service.js';
 
 const path = '/org.matrix.msc4140/delayed_events';
+
+const actBody = json.object({ action: json.enum('cancel', 'restart', 'send') });
 
 /** Managing events that are to be sent later (MSC4140). */
 @Controller()
@@ -32,8 +33,8 @@ export class DelayedEventsController {
     @Who() requester: Requester | undefined,
     @Inbound() request: InboundRequest,
     @Param('delayId') delayId: string,
-    @JsonBody({ required: ['action'], properties: { action: { enum: ['cancel', 'restart', 'send'] } } })
-    body: JsonObject,
+    @JsonBody(actBody)
+    body: Infer<typeof actBody>,
   ): Promise<object> {
     await this.delayed.act(delayId, body['action'] as DelayedAction, requester, request.ip);
     return {};

@@ -1,29 +1,23 @@
 import { Controller, Get, Param, Post, Put } from '@nestjs/common';
-import { Access, Inbound, type InboundRequest, JsonBody, queryInteger, queryString, stable, Who } from '@rookery/http';
+import {
+  Access,
+  Inbound,
+  type InboundRequest,
+  type Infer,
+  json,
+  JsonBody,
+  queryInteger,
+  queryString,
+  stable,
+  Who,
+} from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import { Config, type Requester } from '@rookery/platform';
-import { type PublicRoomsRequest, RoomDirectory } from '../directory/directory.service.js';
+import { publicRoomsSchema, RoomDirectory } from '../directory/directory.service.js';
 
-const searchSchema = {
-  properties: {
-    limit: { type: 'integer', minimum: 0 },
-    since: { type: ['string', 'null'] },
-    filter: {
-      type: ['object', 'null'],
-      properties: {
-        generic_search_term: { type: ['string', 'null'] },
-        room_types: { type: ['array', 'null'], maxItems: 100, items: { type: ['string', 'null'] } },
-      },
-    },
-    include_all_networks: { type: ['boolean', 'null'] },
-    third_party_instance_id: { type: ['string', 'null'] },
-  },
-};
-const visibilitySchema = { properties: { visibility: { enum: ['public', 'private'] } } };
-
-interface VisibilityBody {
-  readonly visibility?: 'public' | 'private';
-}
+const visibility = json.enum('public', 'private');
+const visibilitySchema = json.object({ visibility: json.optional(visibility) });
+const networkListingSchema = json.object({ visibility });
 
 /** The directory of published rooms. */
 @Controller()
@@ -51,7 +45,7 @@ export class DirectoryController {
   @Access({ auth: 'required', guests: true })
   search(
     @Inbound() request: InboundRequest,
-    @JsonBody(searchSchema, { optional: true }) body: PublicRoomsRequest,
+    @JsonBody(publicRoomsSchema, { optional: true }) body: Infer<typeof publicRoomsSchema>,
   ): Promise<object> {
     return this.directory.search(body, queryString(request, 'server'));
   }
@@ -69,7 +63,7 @@ export class DirectoryController {
   async setVisibility(
     @Who() requester: Requester,
     @Param('roomId') roomId: string,
-    @JsonBody(visibilitySchema, { optional: true }) body: VisibilityBody,
+    @JsonBody(visibilitySchema, { optional: true }) body: Infer<typeof visibilitySchema>,
   ): Promise<object> {
     await this.directory.setPublished(requester, roomId, body.visibility !== 'private');
     return {};
@@ -82,7 +76,7 @@ export class DirectoryController {
     @Who() requester: Requester,
     @Param('networkId') networkId: string,
     @Param('roomId') roomId: string,
-    @JsonBody({ required: ['visibility'], ...visibilitySchema }) body: VisibilityBody,
+    @JsonBody(networkListingSchema) body: Infer<typeof networkListingSchema>,
   ): Promise<object> {
     await this.directory.setNetworkListing(requester, networkId, roomId, body.visibility === 'public');
     return {};

@@ -1,56 +1,48 @@
 import { Controller, Param, Post, Put } from '@nestjs/common';
-import { Access, Inbound, type InboundRequest, JsonBody, queryStrings, stable, Who } from '@rookery/http';
+import {
+  Access,
+  Inbound,
+  type InboundRequest,
+  type Infer,
+  json,
+  JsonBody,
+  queryStrings,
+  stable,
+  Who,
+} from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { AliasService } from '../directory/alias.service.js';
 import { AnsweredTransactions } from '../sending/answered-transactions.js';
 import { JoinService } from '../membership/join.service.js';
 import { MembershipService } from '../membership/membership.service.js';
-import { type SignedClaim, ThreepidInvites } from '../membership/threepid-invites.js';
+import { ThreepidInvites } from '../membership/threepid-invites.js';
 
-const text = { type: 'string', maxLength: 4096 };
-const reasonSchema = { properties: { reason: text } };
-const joinSchema = {
-  properties: {
-    reason: text,
-    third_party_signed: {
-      type: 'object',
-      required: ['sender', 'mxid', 'token', 'signatures'],
-      properties: { sender: text, mxid: text, token: text, signatures: { type: 'object' } },
-    },
-  },
-};
-const targetSchema = { required: ['user_id'], properties: { user_id: { type: 'string' }, reason: text } };
-const inviteSchema = {
-  properties: {
-    user_id: { type: 'string' },
-    reason: text,
-    id_server: text,
-    id_access_token: text,
-    medium: text,
-    address: text,
-  },
-};
+const text = json.string({ maxLength: 4096 });
+const reasonSchema = json.object({ reason: json.optional(text) });
+const joinSchema = json.object({
+  reason: json.optional(text),
+  third_party_signed: json.optional(
+    json.object({ sender: text, mxid: text, token: text, signatures: json.anyObject() }),
+  ),
+});
+const targetSchema = json.object({ user_id: json.string(), reason: json.optional(text) });
+const inviteSchema = json.object({
+  user_id: json.optional(json.string()),
+  reason: json.optional(text),
+  id_server: json.optional(text),
+  id_access_token: json.optional(text),
+  medium: json.optional(text),
+  address: json.optional(text),
+});
 
-interface ReasonBody {
-  readonly reason?: string | undefined;
-}
+type ReasonBody = Infer<typeof reasonSchema>;
 
-interface JoinBody extends ReasonBody {
-  readonly third_party_signed?: SignedClaim | undefined;
-  readonly [key: string]: unknown;
-}
+type JoinBody = Infer<typeof joinSchema>;
 
-interface TargetBody extends ReasonBody {
-  readonly user_id: string;
-}
+type TargetBody = Infer<typeof targetSchema>;
 
-interface InviteBody extends Partial<TargetBody> {
-  readonly id_server?: string;
-  readonly id_access_token?: string;
-  readonly medium?: string;
-  readonly address?: string;
-}
+type InviteBody = Infer<typeof inviteSchema>;
 
 const maxVia = 50;
 

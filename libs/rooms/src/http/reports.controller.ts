@@ -1,12 +1,14 @@
 import { Controller, Param, Post } from '@nestjs/common';
-import { Access, client, JsonBody, stable, Who } from '@rookery/http';
-import type { JsonObject } from '@rookery/matrix-types';
+import { Access, client, type Infer, json, JsonBody, stable, Who } from '@rookery/http';
 import type { Requester } from '@rookery/platform';
 import { Reports } from '../reports/reports.service.js';
 
-const reason = { type: 'string', maxLength: 4096 };
-const eventSchema = { properties: { reason, score: { type: 'integer', minimum: -100, maximum: 0 } } };
-const reasonSchema = { required: ['reason'], properties: { reason } };
+const reason = json.string({ maxLength: 4096 });
+const eventSchema = json.object({
+  reason: json.optional(reason),
+  score: json.optional(json.integer({ minimum: -100, maximum: 0 })),
+});
+const reasonSchema = json.object({ reason: reason });
 
 @Controller()
 export class ReportsController {
@@ -19,7 +21,7 @@ export class ReportsController {
     @Who() requester: Requester,
     @Param('roomId') roomId: string,
     @Param('eventId') eventId: string,
-    @JsonBody(eventSchema, { optional: true }) body: JsonObject,
+    @JsonBody(eventSchema, { optional: true }) body: Infer<typeof eventSchema>,
   ): Promise<object> {
     await this.reports.event(requester, roomId, eventId, body);
     return {};
@@ -31,7 +33,7 @@ export class ReportsController {
   async room(
     @Who() requester: Requester,
     @Param('roomId') roomId: string,
-    @JsonBody(reasonSchema) body: { readonly reason: string },
+    @JsonBody(reasonSchema) body: Infer<typeof reasonSchema>,
   ): Promise<object> {
     await this.reports.room(requester, roomId, body.reason.replaceAll('\0', ''));
     return {};
@@ -43,7 +45,7 @@ export class ReportsController {
   async user(
     @Who() requester: Requester,
     @Param('userId') userId: string,
-    @JsonBody(reasonSchema) body: { readonly reason: string },
+    @JsonBody(reasonSchema) body: Infer<typeof reasonSchema>,
   ): Promise<object> {
     await this.reports.user(requester, userId, body.reason.replaceAll('\0', ''));
     return {};

@@ -1,6 +1,17 @@
 import { Controller, Get, Param, Post, Put } from '@nestjs/common';
 import { longestStickyMs } from '@rookery/events';
-import { Access, Inbound, type InboundRequest, JsonBody, queryChoice, queryInteger, stable, Who } from '@rookery/http';
+import {
+  Access,
+  Inbound,
+  type InboundRequest,
+  type Infer,
+  json,
+  JsonBody,
+  queryChoice,
+  queryInteger,
+  stable,
+  Who,
+} from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { DelayedEvents } from '../delayed/delayed-events.service.js';
@@ -22,7 +33,7 @@ const stickyIn = (request: InboundRequest): number | undefined =>
 
 /** Largest request to redact, bytes. */
 const redactionBytes = 65_536;
-const redactSchema = { properties: { reason: { type: 'string' } } };
+const redactSchema = json.object({ reason: json.optional(json.string()) });
 
 /** Sending events and reading state. */
 @Controller()
@@ -73,7 +84,7 @@ export class SendController {
     @Param('roomId') roomId: string,
     @Param('eventId') redacts: string,
     @Param('txnId') txnId: string | undefined,
-    @JsonBody(redactSchema, { optional: true }) body: JsonObject,
+    @JsonBody(redactSchema, { optional: true }) body: Infer<typeof redactSchema>,
   ): Promise<object> {
     const { types, content } = this.related.optionsIn(body);
     const sent = await this.creation.send(requester, { roomId, type: 'm.room.redaction', content, redacts }, txnId);
@@ -88,7 +99,7 @@ export class SendController {
     @Who() requester: Requester,
     @Param('roomId') roomId: string,
     @Param('eventId') redacts: string,
-    @JsonBody(redactSchema, { optional: true }) body: JsonObject,
+    @JsonBody(redactSchema, { optional: true }) body: Infer<typeof redactSchema>,
   ): Promise<object> {
     return this.redact(requester, roomId, redacts, undefined, body);
   }

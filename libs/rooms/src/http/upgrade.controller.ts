@@ -1,15 +1,12 @@
 import { Controller, Param, Post } from '@nestjs/common';
-import { Access, JsonBody, stable, Who } from '@rookery/http';
+import { Access, type Infer, json, JsonBody, stable, Who } from '@rookery/http';
 import type { Requester } from '@rookery/platform';
 import { RoomUpgrade } from '../upgrade/room-upgrade.service.js';
 
-const schema = {
-  required: ['new_version'],
-  properties: {
-    new_version: { type: 'string' },
-    additional_creators: { type: 'array', maxItems: 100, items: { type: 'string' } },
-  },
-};
+const schema = json.object({
+  new_version: json.string(),
+  additional_creators: json.optional(json.array(json.string(), { maxItems: 100 })),
+});
 
 @Controller()
 export class UpgradeController {
@@ -21,7 +18,7 @@ export class UpgradeController {
   async upgrade(
     @Who() requester: Requester,
     @Param('roomId') roomId: string,
-    @JsonBody(schema) body: { readonly new_version: string; readonly additional_creators?: readonly string[] },
+    @JsonBody(schema) body: Infer<typeof schema>,
   ): Promise<object> {
     const replacement = await this.upgrades.upgrade(requester, roomId, body.new_version, body.additional_creators);
     return { replacement_room: replacement };

@@ -6,6 +6,7 @@ import { isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-type
 import { callbackContext, ModuleDispatcher } from '@rookery/module-host';
 import type { Requester } from '@rookery/platform';
 import { authStateOf, creatorsOf, parsePowerLevel, powerLevelsOf } from '@rookery/state-res';
+import type { CreateRoomRequest } from '../creation/create-room.schema.js';
 import { RoomCreation } from '../creation/room-creation.service.js';
 import { moveListing } from '../directory/directory.query.js';
 import { RoomHooks } from '../hooks.js';
@@ -195,10 +196,7 @@ export class RoomUpgrade {
 }
 
 /** State of the old room for the new one. */
-function copied(
-  events: readonly RoomEvent[],
-  create: RoomEvent,
-): { type: string; state_key: string; content: JsonObject }[] {
+function copied(events: readonly RoomEvent[], create: RoomEvent): NonNullable<CreateRoomRequest['initial_state']> {
   const isSpace = create.content['type'] === 'm.space';
   const types: ReadonlySet<string> = new Set(isSpace ? [...copiedTypes, 'm.space.child'] : copiedTypes);
   return events

@@ -1,14 +1,19 @@
 import { Controller, Post } from '@nestjs/common';
-import { Access, Inbound, type InboundRequest, JsonBody, queryString, stable, Who } from '@rookery/http';
-import type { JsonObject } from '@rookery/matrix-types';
+import {
+  Access,
+  Inbound,
+  type InboundRequest,
+  type Infer,
+  json,
+  JsonBody,
+  queryString,
+  stable,
+  Who,
+} from '@rookery/http';
 import type { Requester } from '@rookery/platform';
 import { MessageSearch } from './message-search.service.js';
 
-const schema = {
-  type: 'object',
-  required: ['search_categories'],
-  properties: { search_categories: { type: 'object', properties: { room_events: { type: 'object' } } } },
-};
+const schema = json.object({ search_categories: json.object({ room_events: json.optional(json.anyObject()) }) });
 
 @Controller()
 export class SearchController {
@@ -20,7 +25,7 @@ export class SearchController {
   async search(
     @Who() requester: Requester,
     @Inbound() request: InboundRequest,
-    @JsonBody(schema) body: { readonly search_categories: { readonly room_events?: JsonObject } },
+    @JsonBody(schema) body: Infer<typeof schema>,
   ): Promise<object> {
     const { room_events: criteria } = body.search_categories;
     if (criteria === undefined) return { search_categories: {} };

@@ -1,16 +1,15 @@
 import { Controller, Post } from '@nestjs/common';
-import { Access, JsonBody, stable, Who } from '@rookery/http';
+import { Access, type Infer, json, JsonBody, stable, Who } from '@rookery/http';
 import type { Requester } from '@rookery/platform';
 import { UserDirectory } from './user-directory.service.js';
 
 const maxLimit = 50;
 const defaultLimit = 10;
 
-const schema = {
-  type: 'object',
-  required: ['search_term'],
-  properties: { search_term: { type: 'string', maxLength: 1_000 }, limit: { type: 'integer', minimum: 0 } },
-};
+const schema = json.object({
+  search_term: json.string({ maxLength: 1_000 }),
+  limit: json.optional(json.integer({ minimum: 0 })),
+});
 
 @Controller()
 export class UserDirectoryController {
@@ -19,10 +18,7 @@ export class UserDirectoryController {
   /** POST /_matrix/client/v3/user_directory/search */
   @Post(stable('/user_directory/search'))
   @Access({ auth: 'required', largeAnswer: true })
-  async search(
-    @Who() requester: Requester,
-    @JsonBody(schema) body: { readonly search_term: string; readonly limit?: number },
-  ): Promise<object> {
+  async search(@Who() requester: Requester, @JsonBody(schema) body: Infer<typeof schema>): Promise<object> {
     const limit = Math.min(body.limit ?? defaultLimit, maxLimit);
     const { users, limited } = await this.directory.search(requester, body.search_term, limit);
     return {

@@ -1,3 +1,4 @@
+import { json } from '@rookery/http';
 import { isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { RequiredState, type StatePair } from './required-state.js';
 
@@ -80,33 +81,28 @@ export interface SlidingRequest {
 
 /** Texts go to the database, which may not take NUL. */
 const pattern = '^[^\\u0000]*$';
-const name = { type: 'string', maxLength: limits.nameBytes, pattern };
-const names = { type: ['array', 'null'], maxItems: limits.filterValues, items: name };
-const flag = { type: ['boolean', 'null'] };
-const types = {
-  type: ['array', 'null'],
-  maxItems: limits.filterValues,
-  items: { type: ['string', 'null'], maxLength: limits.nameBytes, pattern },
-};
+const name = json.string({ maxLength: limits.nameBytes, pattern });
+const names = json.nullable(json.array(name, { maxItems: limits.filterValues }));
+const flag = json.nullable(json.boolean());
+const types = json.nullable(
+  json.array(json.nullable(json.string({ maxLength: limits.nameBytes, pattern })), {
+    maxItems: limits.filterValues,
+  }),
+);
 const roomConfig = {
-  required_state: {
-    type: 'array',
-    maxItems: limits.requiredState,
-    items: { type: 'array', items: name, minItems: 2, maxItems: 2 },
-  },
-  timeline_limit: { type: 'integer', minimum: 0, maximum: limits.timelineLimit },
+  required_state: json.optional(
+    json.array(json.array(name, { minItems: 2, maxItems: 2 }), { maxItems: limits.requiredState }),
+  ),
+  timeline_limit: json.integer({ minimum: 0, maximum: limits.timelineLimit }),
 };
-const roomExtension = {
-  type: 'object',
-  properties: {
-    enabled: flag,
-    lists: { type: ['array', 'null'], maxItems: limits.lists, items: name },
-    rooms: { type: ['array', 'null'], maxItems: limits.subscriptions, items: name },
-  },
-};
+const roomExtension = json.object({
+  enabled: json.optional(flag),
+  lists: json.optional(json.nullable(json.array(name, { maxItems: limits.lists }))),
+  rooms: json.optional(json.nullable(json.array(name, { maxItems: limits.subscriptions }))),
+});
 
-const pageSize = { type: ['integer', 'null'], minimum: 0 };
-const streamPosition = { type: ['string', 'null'], pattern: '^\\d{1,16}$' };
+const pageSize = json.nullable(json.integer({ minimum: 0 }));
+const streamPosition = json.nullable(json.string({ pattern: '^\\d{1,16}$' }));
 
 /** Names of extensions that are not stable yet. */
 export const threadsExtension = 'io.element.msc4308.thread_subscriptions';
@@ -114,75 +110,77 @@ export const stickyExtension = 'org.matrix.msc4354.sticky_events';
 export const profilesExtension = 'org.matrix.msc4262.profiles';
 
 /** The shape and the limits of the body. */
-export const slidingRequestSchema = {
-  properties: {
-    conn_id: { type: ['string', 'null'], maxLength: limits.nameBytes, pattern },
-    lists: {
-      type: ['object', 'null'],
-      maxProperties: limits.lists,
-      additionalProperties: {
-        type: 'object',
-        required: ['timeline_limit'],
-        properties: {
+export const slidingRequestSchema = json.object({
+  conn_id: json.optional(json.nullable(json.string({ maxLength: limits.nameBytes, pattern }))),
+  lists: json.optional(
+    json.nullable(
+      json.record(
+        json.object({
           ...roomConfig,
-          ranges: {
-            type: ['array', 'null'],
-            maxItems: limits.rangesPerList,
-            items: {
-              type: 'array',
-              minItems: 2,
-              maxItems: 2,
-              items: { type: 'integer', minimum: 0, maximum: Number.MAX_SAFE_INTEGER },
-            },
-          },
-          slow_get_all_rooms: flag,
-          filters: {
-            type: ['object', 'null'],
-            properties: {
-              is_dm: flag,
-              is_encrypted: flag,
-              is_invite: flag,
-              spaces: names,
-              room_types: types,
-              not_room_types: types,
-              room_name_like: { type: ['string', 'null'], maxLength: limits.searchBytes },
-              tags: names,
-              not_tags: names,
-            },
-          },
-        },
-      },
-    },
-    room_subscriptions: {
-      type: ['object', 'null'],
-      maxProperties: limits.subscriptions,
-      additionalProperties: { type: 'object', required: ['timeline_limit'], properties: roomConfig },
-    },
-    extensions: {
-      type: ['object', 'null'],
-      properties: {
-        to_device: {
-          type: 'object',
-          properties: {
-            enabled: flag,
-            limit: pageSize,
-            since: streamPosition,
-          },
-        },
-        e2ee: { type: 'object', properties: { enabled: flag } },
-        account_data: roomExtension,
-        receipts: roomExtension,
-        typing: roomExtension,
-        [threadsExtension]: { type: 'object', properties: { enabled: flag, limit: pageSize } },
-        [stickyExtension]: {
-          type: 'object',
-          properties: { enabled: flag, limit: pageSize, since: streamPosition },
-        },
-        [profilesExtension]: { type: 'object', properties: { enabled: flag, fields: names } },
-      },
-    },
-  },
-};
+          ranges: json.optional(
+            json.nullable(
+              json.array(
+                json.array(json.integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }), {
+                  minItems: 2,
+                  maxItems: 2,
+                }),
+                { maxItems: limits.rangesPerList },
+              ),
+            ),
+          ),
+          slow_get_all_rooms: json.optional(flag),
+          filters: json.optional(
+            json.nullable(
+              json.object({
+                is_dm: json.optional(flag),
+                is_encrypted: json.optional(flag),
+                is_invite: json.optional(flag),
+                spaces: json.optional(names),
+                room_types: json.optional(types),
+                not_room_types: json.optional(types),
+                room_name_like: json.optional(json.nullable(json.string({ maxLength: limits.searchBytes }))),
+                tags: json.optional(names),
+                not_tags: json.optional(names),
+              }),
+            ),
+          ),
+        }),
+        { maxProperties: limits.lists },
+      ),
+    ),
+  ),
+  room_subscriptions: json.optional(
+    json.nullable(json.record(json.object(roomConfig), { maxProperties: limits.subscriptions })),
+  ),
+  extensions: json.optional(
+    json.nullable(
+      json.object({
+        to_device: json.optional(
+          json.object({
+            enabled: json.optional(flag),
+            limit: json.optional(pageSize),
+            since: json.optional(streamPosition),
+          }),
+        ),
+        e2ee: json.optional(json.object({ enabled: json.optional(flag) })),
+        account_data: json.optional(roomExtension),
+        receipts: json.optional(roomExtension),
+        typing: json.optional(roomExtension),
+        [threadsExtension]: json.optional(
+          json.object({ enabled: json.optional(flag), limit: json.optional(pageSize) }),
+        ),
+        [stickyExtension]: json.optional(
+          json.object({
+            enabled: json.optional(flag),
+            limit: json.optional(pageSize),
+            since: json.optional(streamPosition),
+          }),
+        ),
+        [profilesExtension]: json.optional(json.object({ enabled: json.optional(flag), fields: json.optional(names) })),
+      }),
+    ),
+  ),
+});
 
 /**
  * Reads a body that fits {@link slidingRequestSchema}.

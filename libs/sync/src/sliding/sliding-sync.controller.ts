@@ -4,6 +4,7 @@ import {
   client,
   Inbound,
   type InboundRequest,
+  type Infer,
   JsonBody,
   queryChoice,
   queryInteger,
@@ -34,7 +35,7 @@ export class SlidingSyncController {
   async sync(
     @Who() requester: Requester,
     @Inbound() inbound: InboundRequest,
-    @JsonBody(slidingRequestSchema, { optional: true }) body: JsonObject,
+    @JsonBody(slidingRequestSchema, { optional: true }) body: Infer<typeof slidingRequestSchema>,
   ): Promise<JsonObject> {
     if (!(await this.features.isEnabled(requester.userId, 'msc3575'))) throw MatrixError.unrecognized();
     const query = {

@@ -1,5 +1,5 @@
 import { Controller, Delete, Get, Param, Post, Put } from '@nestjs/common';
-import { Access, client, JsonBody, stable, Who } from '@rookery/http';
+import { Access, client, type Infer, json, JsonBody, stable, Who } from '@rookery/http';
 import { isValidRoomId, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Config, type Requester } from '@rookery/platform';
 import { AccountDataService } from '../account-data/account-data.service.js';
@@ -9,6 +9,8 @@ import { FilterStore } from '../account-data/filter-store.js';
 const bodyLimitBytes = 2_097_152;
 /** Most values and keys of account data. */
 const maxValues = 50_000;
+
+const putTagBody = json.object({ order: json.optional(json.number()) });
 
 @Controller()
 export class AccountDataController {
@@ -102,7 +104,7 @@ export class AccountDataController {
     @Param('userId') userId: string,
     @Param('roomId') roomId: string,
     @Param('tag') tag: string,
-    @JsonBody({ properties: { order: { type: 'number' } } }) body: JsonObject,
+    @JsonBody(putTagBody) body: Infer<typeof putTagBody>,
   ): Promise<object> {
     await this.accountData.setTag(own(requester, userId), room(roomId), tag, body, { requester });
     return {};

@@ -1,6 +1,6 @@
 import { Controller, Get, Param, Put } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { Access, client, JsonBody, Who } from '@rookery/http';
+import { Access, client, type Infer, json, JsonBody, Who } from '@rookery/http';
 import { isValidUserId, MatrixError } from '@rookery/matrix-types';
 import { Config, type Requester } from '@rookery/platform';
 import { isLocalUser } from '../common/user-names.js';
@@ -9,8 +9,8 @@ import { addressesOf } from '../sessions/client-activity.query.js';
 import type { Account } from '../store/account.query.js';
 import { AccountService } from '../accounts/account.service.js';
 
-const lockedSchema = { type: 'object', required: ['locked'], properties: { locked: { type: 'boolean' } } };
-const suspendedSchema = { type: 'object', required: ['suspended'], properties: { suspended: { type: 'boolean' } } };
+const lockedSchema = json.object({ locked: json.boolean() });
+const suspendedSchema = json.object({ suspended: json.boolean() });
 
 /** What server administrators do to accounts through the client API (MSC4323), and what is known of a user's sessions. */
 @Controller()
@@ -35,7 +35,7 @@ export class AccountModerationController {
   async lock(
     @Who() requester: Requester,
     @Param('userId') userId: string,
-    @JsonBody(lockedSchema) body: { readonly locked: boolean },
+    @JsonBody(lockedSchema) body: Infer<typeof lockedSchema>,
   ): Promise<object> {
     await this.#other(requester, userId);
     await this.accounts.setFlags(userId, { locked: body.locked });
@@ -55,7 +55,7 @@ export class AccountModerationController {
   async suspend(
     @Who() requester: Requester,
     @Param('userId') userId: string,
-    @JsonBody(suspendedSchema) body: { readonly suspended: boolean },
+    @JsonBody(suspendedSchema) body: Infer<typeof suspendedSchema>,
   ): Promise<object> {
     await this.#other(requester, userId);
     await this.accounts.setFlags(userId, { suspended: body.suspended });

@@ -1,10 +1,10 @@
 import { Controller, Post } from '@nestjs/common';
-import { Access, client, JsonBody } from '@rookery/http';
+import { Access, client, type Infer, json, JsonBody } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
 import { AccountStatusService } from '../accounts/account-status.service.js';
 
-const schema = { required: ['user_ids'], properties: { user_ids: { type: 'array', items: { type: 'string' } } } };
+const schema = json.object({ user_ids: json.array(json.string()) });
 
 /** Whether accounts exist (MSC3720). */
 @Controller()
@@ -17,7 +17,7 @@ export class AccountStatusController {
   /** POST /_matrix/client/unstable/org.matrix.msc3720/account_status */
   @Post(client(['unstable'], '/org.matrix.msc3720/account_status'))
   @Access({ auth: 'required' })
-  async status(@JsonBody(schema) body: { readonly user_ids: readonly string[] }): Promise<object> {
+  async status(@JsonBody(schema) body: Infer<typeof schema>): Promise<object> {
     if (!this.config.get('experimental_features.msc3720_enabled')) throw MatrixError.unrecognized();
     const { statuses, failures } = await this.service.of(body.user_ids);
     return { account_statuses: statuses, failures };

@@ -1,12 +1,18 @@
 import { Controller, Get, Post } from '@nestjs/common';
-import { Access, Inbound, type InboundRequest, JsonBody, stable, Who } from '@rookery/http';
-import { type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { Access, Inbound, type InboundRequest, type Infer, json, JsonBody, stable, Who } from '@rookery/http';
+import { MatrixError } from '@rookery/matrix-types';
 import { Config, type Requester } from '@rookery/platform';
 import { UserAuthGate } from '../uia/user-auth-gate.js';
 import { DeactivationService } from '../accounts/deactivation.service.js';
 import { PasswordReset } from '../uia/password-reset.service.js';
 import { AccountService } from '../accounts/account.service.js';
 import { PasswordService } from '../accounts/password.service.js';
+
+const changePasswordBody = json.object({
+  new_password: json.optional(json.string()),
+  logout_devices: json.optional(json.boolean()),
+});
+const deactivateBody = json.object({ erase: json.optional(json.boolean()), id_server: json.optional(json.string()) });
 
 @Controller()
 export class AccountController {
@@ -32,11 +38,8 @@ export class AccountController {
   async changePassword(
     @Who() requester: Requester | undefined,
     @Inbound() request: InboundRequest,
-    @JsonBody(
-      { properties: { new_password: { type: 'string' }, logout_devices: { type: 'boolean' } } },
-      { optional: true },
-    )
-    body: JsonObject & { new_password?: string; logout_devices?: boolean },
+    @JsonBody(changePasswordBody, { optional: true })
+    body: Infer<typeof changePasswordBody>,
   ): Promise<object> {
     if (!this.config.get('password_config.localdb_enabled') || this.config.get('password_config.enabled') === false)
       throw MatrixError.forbidden('Passwords cannot be changed on this server');
@@ -46,7 +49,7 @@ export class AccountController {
     }
     const { new_password: password, logout_devices: logout = true } = body;
     if (password !== undefined) this.passwords.assertAcceptable(password);
-    else if (body['auth'] !== undefined) throw MatrixError.missingParam("Missing parameter 'new_password'");
+    else if ('auth' in body) throw MatrixError.missingParam("Missing parameter 'new_password'");
     if (requester.puppetedBy !== undefined) throw MatrixError.forbidden('Not while acting as another user');
     await this.gate.require(requester, request, body, { description: 'change your password' });
     if (password === undefined) throw MatrixError.missingParam("Missing parameter 'new_password'");
@@ -60,8 +63,8 @@ export class AccountController {
   async deactivate(
     @Who() requester: Requester,
     @Inbound() request: InboundRequest,
-    @JsonBody({ properties: { erase: { type: 'boolean' }, id_server: { type: 'string' } } }, { optional: true })
-    body: JsonObject & { erase?: boolean },
+    @JsonBody(deactivateBody, { optional: true })
+    body: Infer<typeof deactivateBody>,
   ): Promise<object> {
     if (requester.puppetedBy !== undefined) throw MatrixError.forbidden('Not while acting as another user');
     await this.gate.require(requester, request, body, { description: 'deactivate your account' });

@@ -1,24 +1,11 @@
 import { Controller, Get, Post } from '@nestjs/common';
-import { Access, Inbound, type InboundRequest, JsonBody } from '@rookery/http';
+import { Access, Inbound, type InboundRequest, type Infer, JsonBody } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
-import { AdminRegistrationService, type SharedSecretRegistration } from '../registration/admin-registration.service.js';
-
-const text = { type: 'string' };
-const schema = {
-  properties: {
-    nonce: text,
-    username: text,
-    password: text,
-    mac: text,
-    admin: { type: 'boolean' },
-    user_type: { type: ['string', 'null'] },
-    displayname: { type: ['string', 'null'], maxLength: 256 },
-    refresh_token: { type: 'boolean' },
-    device_id: { ...text, maxLength: 255 },
-    initial_device_display_name: text,
-    inhibit_login: { type: 'boolean' },
-  },
-};
+import {
+  AdminRegistrationService,
+  type SharedSecretRegistration,
+  sharedSecretSchema,
+} from '../registration/admin-registration.service.js';
 
 @Controller()
 export class AdminRegistrationController {
@@ -36,7 +23,7 @@ export class AdminRegistrationController {
   @Access({ ownAuth: true, auth: 'none' })
   register(
     @Inbound() request: InboundRequest,
-    @JsonBody(schema) body: Partial<SharedSecretRegistration>,
+    @JsonBody(sharedSecretSchema) body: Infer<typeof sharedSecretSchema>,
   ): Promise<object> {
     for (const name of ['nonce', 'username', 'password', 'mac'] as const)
       if (body[name] === undefined) throw MatrixError.badJson(`Missing key '${name}'`);

@@ -1,5 +1,15 @@
 import { Controller, Delete, Get, Param, Post, Put } from '@nestjs/common';
-import { Access, HttpReply, Inbound, type InboundRequest, JsonBody, stable, Who } from '@rookery/http';
+import {
+  Access,
+  HttpReply,
+  Inbound,
+  type InboundRequest,
+  type Infer,
+  json,
+  JsonBody,
+  stable,
+  Who,
+} from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { UserAuthGate } from '../uia/user-auth-gate.js';
@@ -8,6 +18,9 @@ import { DeviceService } from '../sessions/device.service.js';
 
 /** Most devices that one request may delete. */
 const maxDeleted = 1000;
+
+const renameBody = json.object({ display_name: json.optional(json.string()) });
+const deleteManyBody = json.object({ devices: json.array(json.string(), { maxItems: maxDeleted }) });
 
 @Controller()
 export class DeviceController {
@@ -38,7 +51,7 @@ export class DeviceController {
   async rename(
     @Who() requester: Requester,
     @Param('deviceId') deviceId: string,
-    @JsonBody({ properties: { display_name: { type: 'string' } } }, { optional: true }) body: { display_name?: string },
+    @JsonBody(renameBody, { optional: true }) body: Infer<typeof renameBody>,
   ): Promise<object> {
     if (
       requester.appserviceId !== undefined &&
@@ -73,11 +86,8 @@ export class DeviceController {
   async deleteMany(
     @Who() requester: Requester,
     @Inbound() request: InboundRequest,
-    @JsonBody({
-      required: ['devices'],
-      properties: { devices: { type: 'array', maxItems: maxDeleted, items: { type: 'string' } } },
-    })
-    body: JsonObject & { devices: string[] },
+    @JsonBody(deleteManyBody)
+    body: Infer<typeof deleteManyBody>,
   ): Promise<object> {
     await this.gate.require(requester, request, body, {
       description: 'remove devices from your account',

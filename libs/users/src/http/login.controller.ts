@@ -1,28 +1,31 @@
 import { Controller, Get, Post } from '@nestjs/common';
-import { Access, client, Inbound, type InboundRequest, JsonBody, RateLimiter, stable, Who } from '@rookery/http';
+import {
+  Access,
+  client,
+  Inbound,
+  type InboundRequest,
+  type Infer,
+  json,
+  JsonBody,
+  RateLimiter,
+  stable,
+  Who,
+} from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Config, type Requester } from '@rookery/platform';
 import { UserAuthGate } from '../uia/user-auth-gate.js';
 import { LoginService } from '../login/login.service.js';
 
-const loginSchema = {
-  required: ['type'],
-  properties: {
-    type: { type: 'string', maxLength: 255 },
-    identifier: { type: 'object' },
-    device_id: { type: 'string', maxLength: 255 },
-    initial_device_display_name: { type: ['string', 'null'] },
-    refresh_token: { type: 'boolean' },
-  },
-};
+const loginSchema = json.object({
+  type: json.string({ maxLength: 255 }),
+  identifier: json.optional(json.anyObject()),
+  device_id: json.optional(json.string({ maxLength: 255 })),
+  initial_device_display_name: json.optional(json.nullable(json.string())),
+  refresh_token: json.optional(json.boolean()),
+});
 
 /** What a login may ask for; also part of a registration. */
-export interface LoginBody extends JsonObject {
-  readonly type: string;
-  readonly device_id?: string;
-  readonly initial_device_display_name?: string | null;
-  readonly refresh_token?: boolean;
-}
+type LoginBody = Infer<typeof loginSchema>;
 
 @Controller()
 export class LoginController {

@@ -11,21 +11,11 @@ import {
 } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import { RegistrationFlows } from '../registration/registration-flows.js';
-import { type RegistrationBody, RegistrationService } from '../registration/registration.service.js';
-
-const text = { type: ['string', 'null'] };
-const registrationSchema = {
-  properties: {
-    type: { type: 'string' },
-    username: text,
-    password: text,
-    device_id: { ...text, maxLength: 255 },
-    initial_device_display_name: text,
-    inhibit_login: { type: ['boolean', 'null'] },
-    refresh_token: { type: ['boolean', 'null'] },
-    guest_access_token: text,
-  },
-};
+import {
+  type RegistrationBody,
+  registrationSchema,
+  RegistrationService,
+} from '../registration/registration.service.js';
 
 @Controller()
 export class RegistrationController {

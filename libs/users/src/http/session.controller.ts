@@ -1,9 +1,11 @@
 import { Controller, Get, Post } from '@nestjs/common';
-import { Access, Inbound, type InboundRequest, JsonBody, stable, Who } from '@rookery/http';
+import { Access, Inbound, type InboundRequest, type Infer, json, JsonBody, stable, Who } from '@rookery/http';
 import type { Requester } from '@rookery/platform';
 import { AccountModules } from '../common/account-modules.js';
 import { accessTokenOf } from '../sessions/access-token.js';
 import { SessionService } from '../sessions/session.service.js';
+
+const refreshBody = json.object({ refresh_token: json.string() });
 
 @Controller()
 export class SessionController {
@@ -27,10 +29,8 @@ export class SessionController {
   @Post(stable('/refresh'))
   @Access({ ownAuth: true, auth: 'none' })
   async refresh(
-    @JsonBody({ required: ['refresh_token'], properties: { refresh_token: { type: 'string' } } })
-    body: {
-      refresh_token: string;
-    },
+    @JsonBody(refreshBody)
+    body: Infer<typeof refreshBody>,
   ): Promise<object> {
     const issued = await this.sessions.refresh(body.refresh_token);
     return { access_token: issued.accessToken, refresh_token: issued.refreshToken, expires_in_ms: issued.expiresInMs };

@@ -1,5 +1,5 @@
 import { Controller, Get, Post } from '@nestjs/common';
-import { Access, client, Inbound, type InboundRequest, JsonBody, stable, Who } from '@rookery/http';
+import { Access, client, Inbound, type InboundRequest, type Infer, json, JsonBody, stable, Who } from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Config, type Requester } from '@rookery/platform';
 import { threepidCredentials } from '../uia/threepid-stages.js';
@@ -7,28 +7,24 @@ import { UserAuthGate } from '../uia/user-auth-gate.js';
 import { EmailVerification } from '../threepids/email-verification.service.js';
 import { IdentityServer } from '../threepids/identity-server.js';
 import { MsisdnVerification } from '../threepids/msisdn-verification.service.js';
-import { type EmailTokenBody, type MsisdnTokenBody, RequestTokenService } from '../threepids/request-token.service.js';
+import {
+  type EmailTokenBody,
+  emailTokenSchema,
+  type MsisdnTokenBody,
+  msisdnTokenSchema,
+  RequestTokenService,
+} from '../threepids/request-token.service.js';
 import { ThreepidService } from '../threepids/threepid.service.js';
 import { checkClientSecret } from '../threepids/verification-rules.js';
 
-const text = { type: 'string', maxLength: 2000 };
-const common = {
-  client_secret: text,
-  send_attempt: { type: 'integer', minimum: 0, maximum: Number.MAX_SAFE_INTEGER },
-  next_link: { type: ['string', 'null'], maxLength: 2000 },
-};
-const emailSchema = { required: ['client_secret', 'email', 'send_attempt'], properties: { ...common, email: text } };
-const msisdnSchema = {
-  required: ['client_secret', 'country', 'phone_number', 'send_attempt'],
-  properties: { ...common, country: text, phone_number: text },
-};
-const addressSchema = { required: ['medium', 'address'], properties: { medium: text, address: text, id_server: text } };
+const text = json.string({ maxLength: 2000 });
+const addressSchema = json.object({ medium: text, address: text, id_server: json.optional(text) });
 
-interface AddressBody {
-  readonly medium: string;
-  readonly address: string;
-  readonly id_server?: string;
-}
+type AddressBody = Infer<typeof addressSchema>;
+
+const submitCodeBody = json.object({ client_secret: text, sid: text, token: text });
+const addBody = json.object({ client_secret: text, sid: text });
+const bindBody = json.object({ client_secret: text, id_access_token: json.string(), id_server: text, sid: text });
 
 /** Email addresses and phone numbers of accounts. */
 @Controller()
@@ -46,42 +42,51 @@ export class ThreepidController {
   /** POST /_matrix/client/v3/register/email/requestToken */
   @Post(stable('/register/email/requestToken'))
   @Access({ ownAuth: true, auth: 'none', limiter: 'rc_3pid_validation' })
-  registerByEmail(@Inbound() request: InboundRequest, @JsonBody(emailSchema) body: EmailTokenBody): Promise<object> {
+  registerByEmail(
+    @Inbound() request: InboundRequest,
+    @JsonBody(emailTokenSchema) body: EmailTokenBody,
+  ): Promise<object> {
     return this.requests.forEmail('registration', body, request);
   }
 
   /** POST /_matrix/client/v3/register/msisdn/requestToken */
   @Post(stable('/register/msisdn/requestToken'))
   @Access({ ownAuth: true, auth: 'none', limiter: 'rc_3pid_validation' })
-  registerByNumber(@Inbound() request: InboundRequest, @JsonBody(msisdnSchema) body: MsisdnTokenBody): Promise<object> {
+  registerByNumber(
+    @Inbound() request: InboundRequest,
+    @JsonBody(msisdnTokenSchema) body: MsisdnTokenBody,
+  ): Promise<object> {
     return this.requests.forMsisdn('registration', body, request);
   }
 
   /** POST /_matrix/client/v3/account/password/email/requestToken */
   @Post(stable('/account/password/email/requestToken'))
   @Access({ ownAuth: true, auth: 'none', limiter: 'rc_3pid_validation' })
-  resetByEmail(@Inbound() request: InboundRequest, @JsonBody(emailSchema) body: EmailTokenBody): Promise<object> {
+  resetByEmail(@Inbound() request: InboundRequest, @JsonBody(emailTokenSchema) body: EmailTokenBody): Promise<object> {
     return this.requests.forEmail('password_reset', body, request);
   }
 
   /** POST /_matrix/client/v3/account/password/msisdn/requestToken */
   @Post(stable('/account/password/msisdn/requestToken'))
   @Access({ ownAuth: true, auth: 'none', limiter: 'rc_3pid_validation' })
-  resetByNumber(@Inbound() request: InboundRequest, @JsonBody(msisdnSchema) body: MsisdnTokenBody): Promise<object> {
+  resetByNumber(
+    @Inbound() request: InboundRequest,
+    @JsonBody(msisdnTokenSchema) body: MsisdnTokenBody,
+  ): Promise<object> {
     return this.requests.forMsisdn('password_reset', body, request);
   }
 
   /** POST /_matrix/client/v3/account/3pid/email/requestToken */
   @Post(stable('/account/3pid/email/requestToken'))
   @Access({ ownAuth: true, auth: 'none', limiter: 'rc_3pid_validation' })
-  addEmail(@Inbound() request: InboundRequest, @JsonBody(emailSchema) body: EmailTokenBody): Promise<object> {
+  addEmail(@Inbound() request: InboundRequest, @JsonBody(emailTokenSchema) body: EmailTokenBody): Promise<object> {
     return this.requests.forEmail('add_threepid', body, request);
   }
 
   /** POST /_matrix/client/v3/account/3pid/msisdn/requestToken */
   @Post(stable('/account/3pid/msisdn/requestToken'))
   @Access({ ownAuth: true, auth: 'none', limiter: 'rc_3pid_validation' })
-  addNumber(@Inbound() request: InboundRequest, @JsonBody(msisdnSchema) body: MsisdnTokenBody): Promise<object> {
+  addNumber(@Inbound() request: InboundRequest, @JsonBody(msisdnTokenSchema) body: MsisdnTokenBody): Promise<object> {
     return this.requests.forMsisdn('add_threepid', body, request);
   }
 
@@ -89,11 +94,8 @@ export class ThreepidController {
   @Post(client(['unstable'], '/add_threepid/msisdn/submit_token'))
   @Access({ auth: 'none' })
   submitCode(
-    @JsonBody({
-      required: ['client_secret', 'sid', 'token'],
-      properties: { client_secret: text, sid: text, token: text },
-    })
-    body: Record<'client_secret' | 'sid' | 'token', string>,
+    @JsonBody(submitCodeBody)
+    body: Infer<typeof submitCodeBody>,
   ): Promise<object> {
     return this.numbers.submit(body.sid, body.client_secret, body.token);
   }
@@ -119,8 +121,8 @@ export class ThreepidController {
   async add(
     @Who() requester: Requester,
     @Inbound() request: InboundRequest,
-    @JsonBody({ required: ['client_secret', 'sid'], properties: { client_secret: text, sid: text } })
-    body: JsonObject & { client_secret: string; sid: string },
+    @JsonBody(addBody)
+    body: Infer<typeof addBody>,
   ): Promise<object> {
     await this.#add(requester, request, body, body.sid, body.client_secret);
     return {};
@@ -149,11 +151,8 @@ export class ThreepidController {
   @Access({ auth: 'required' })
   async bind(
     @Who() requester: Requester,
-    @JsonBody({
-      required: ['client_secret', 'id_access_token', 'id_server', 'sid'],
-      properties: { client_secret: text, id_access_token: { type: 'string' }, id_server: text, sid: text },
-    })
-    body: Record<'client_secret' | 'id_access_token' | 'id_server' | 'sid', string>,
+    @JsonBody(bindBody)
+    body: Infer<typeof bindBody>,
   ): Promise<object> {
     if (!this.config.get('enable_3pid_lookup'))
       throw MatrixError.forbidden('Identity servers are not used by this server');

@@ -1,6 +1,6 @@
 import { createHmac, timingSafeEqual } from 'node:crypto';
 import { Injectable } from '@nestjs/common';
-import type { InboundRequest } from '@rookery/http';
+import { type InboundRequest, type Infer, json } from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Clock, Config, Ids } from '@rookery/platform';
 import { LRUCache } from 'lru-cache';
@@ -13,20 +13,24 @@ const nonceLifetimeMs = 60_000;
 /** Nonces kept; more push out the oldest. */
 const maxNonces = 10_000;
 
-/** A registration by somebody who knows the shared secret. */
-export interface SharedSecretRegistration extends JsonObject {
-  readonly nonce: string;
-  readonly username: string;
-  readonly password: string;
-  readonly mac: string;
-  readonly admin?: boolean;
-  readonly user_type?: string | null;
-  readonly displayname?: string | null;
-  readonly refresh_token?: boolean;
-  readonly device_id?: string;
-  readonly initial_device_display_name?: string;
-  readonly inhibit_login?: boolean;
-}
+const text = json.string();
+/** The body of a registration by somebody who knows the shared secret. */
+export const sharedSecretSchema = json.object({
+  nonce: json.optional(text),
+  username: json.optional(text),
+  password: json.optional(text),
+  mac: json.optional(text),
+  admin: json.optional(json.boolean()),
+  user_type: json.optional(json.nullable(json.string())),
+  displayname: json.optional(json.nullable(json.string({ maxLength: 256 }))),
+  refresh_token: json.optional(json.boolean()),
+  device_id: json.optional(json.string({ maxLength: 255 })),
+  initial_device_display_name: json.optional(text),
+  inhibit_login: json.optional(json.boolean()),
+});
+/** The same with everything that it needs. */
+export type SharedSecretRegistration = Infer<typeof sharedSecretSchema> &
+  Record<'nonce' | 'username' | 'password' | 'mac', string>;
 
 /** Registration with the secret that the operator's tools share with the server. */
 @Injectable()

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { type InboundRequest, RateLimiter } from '@rookery/http';
+import { type InboundRequest, type Infer, json, RateLimiter } from '@rookery/http';
 import { isJsonObject, type JsonObject, localpartOf, MatrixError } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
 import { AccountModules } from '../common/account-modules.js';
@@ -22,17 +22,21 @@ import { assertApproved } from '../accounts/approval.js';
 import { AccountService, type Registration } from '../accounts/account.service.js';
 import { PasswordService } from '../accounts/password.service.js';
 
-/** The parts of a registration's body that are typed by its schema. */
-export interface RegistrationBody extends JsonObject {
-  readonly type?: string;
-  readonly username?: string | null;
-  readonly password?: string | null;
-  readonly device_id?: string | null;
-  readonly initial_device_display_name?: string | null;
-  readonly inhibit_login?: boolean | null;
-  readonly refresh_token?: boolean | null;
-  readonly guest_access_token?: string | null;
-}
+const text = json.optional(json.nullable(json.string()));
+const flag = json.optional(json.nullable(json.boolean()));
+
+/** The body of a registration, but for what proves who registers. */
+export const registrationSchema = json.object({
+  type: json.optional(json.string()),
+  username: text,
+  password: text,
+  device_id: json.optional(json.nullable(json.string({ maxLength: 255 }))),
+  initial_device_display_name: text,
+  inhibit_login: flag,
+  refresh_token: flag,
+  guest_access_token: text,
+});
+export type RegistrationBody = Infer<typeof registrationSchema> & JsonObject;
 
 /** Registrations over the client API. */
 @Injectable()

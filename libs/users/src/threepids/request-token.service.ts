@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { type InboundRequest, RateLimiter } from '@rookery/http';
+import { type InboundRequest, type Infer, json, RateLimiter } from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
 import { findAccount } from '../store/account.query.js';
@@ -11,22 +11,20 @@ import { MsisdnVerification } from './msisdn-verification.service.js';
 import { checkAllowedThreepid } from './threepid-rules.js';
 import { userOfThreepid } from './threepid.query.js';
 
+const text = json.string({ maxLength: 2000 });
+const common = {
+  client_secret: text,
+  send_attempt: json.integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
+  next_link: json.optional(json.nullable(text)),
+};
+
 /** The body of every `requestToken` endpoint for email. */
-export interface EmailTokenBody {
-  readonly client_secret: string;
-  readonly email: string;
-  readonly send_attempt: number;
-  readonly next_link?: string | null;
-}
+export const emailTokenSchema = json.object({ ...common, email: text });
+export type EmailTokenBody = Infer<typeof emailTokenSchema>;
 
 /** The body of every `requestToken` endpoint for phone numbers. */
-export interface MsisdnTokenBody {
-  readonly client_secret: string;
-  readonly country: string;
-  readonly phone_number: string;
-  readonly send_attempt: number;
-  readonly next_link?: string | null;
-}
+export const msisdnTokenSchema = json.object({ ...common, country: text, phone_number: text });
+export type MsisdnTokenBody = Infer<typeof msisdnTokenSchema>;
 
 /** Begins proofs of addresses: whether the address may be proved for that purpose, and how often. */
 @Injectable()

@@ -1,0 +1,49 @@
+import { spawnSync } from 'node:child_process';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+
+const root = process.cwd();
+
+/** What the check of bodies says of a project with these files. */
+function check(files: Readonly<Record<string, string>>): { status: number | null; output: string } {
+  const project = mkdtempSync(join(tmpdir(), 'rookery-bodies-'));
+  for (const [path, text] of Object.entries(files)) {
+    mkdirSync(dirname(join(project, path)), { recursive: true });
+    writeFileSync(join(project, path), text);
+  }
+  const args = [join(root, 'tools', 'bodies.mjs'), `--project=${project}`];
+  const { status, stdout, stderr } = spawnSync(process.execPath, args, { encoding: 'utf8' });
+  rmSync(project, { recursive: true, force: true });
+  return { status, output: stdout + stderr };
+}
+
+const schema = `export const body = json.object({ user_id: json.string(), reason: json.optional(json.string()), n: json.integer() });\n`;
+const controller = (parameter: string): string => `class C {\n  put(${parameter}): void {}\n}\n`;
+
+describe('the check of bodies', () => {
+  it('lets types that come from the schema pass, and bodies of unknown shape', () => {
+    const files = {
+      'libs/one/src/a.ts': `${schema}export type Body = Infer<typeof body>;\ntype Open = Infer<typeof body> & JsonObject;\n`,
+      'libs/one/src/b.ts': controller('@JsonBody(body) given: Infer<typeof body>'),
+      'libs/one/src/c.ts': controller('@JsonBody(body, { optional: true }) { n }: Body'),
+      'libs/one/src/d.ts': controller('@JsonBody(body) given: Open'),
+      'libs/one/src/e.ts': controller('@JsonBody() content: JsonObject'),
+      'libs/one/src/f.query.ts': `interface Row { user_id: string; reason: string; n: number }\n`,
+    };
+    expect(check(files)).toEqual({ status: 0, output: '' });
+  });
+
+  it.each([
+    ['a type literal', controller('@JsonBody(body) given: { user_id: string }'), 'is of type Infer<typeof body>'],
+    ['an interface', `interface B { n: number }\n${controller('@JsonBody(body) given: B')}`, 'is of type Infer'],
+    ['another schema', controller('@JsonBody(body) given: Infer<typeof other>'), 'is of type Infer<typeof body>'],
+    ['a schema without a name', controller('@JsonBody(json.object({})) given: object'), 'give the schema'],
+    ['a type without a schema', controller('@JsonBody() given: { n: number }'), 'is a JsonObject'],
+    ['the schema once more', `export interface B { n: number; reason?: string; user_id: string }\n`, 'once more'],
+  ])('finds %s', (_, text, message) => {
+    const { status, output } = check({ 'libs/one/src/a.ts': schema, 'libs/one/src/b.ts': text });
+    expect(output).toContain(message);
+    expect(status).toBe(1);
+  });
+});

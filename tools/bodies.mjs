@@ -1,0 +1,88 @@
+// Part of `npm run check`: the type of a request's body is said once, by its schema. A parameter with `@JsonBody(schema)` is of
+// type `Infer<typeof schema>`, or of an alias of that; one without a schema is a `JsonObject`. No interface of the lib has the
+// keys of one of its schemas. `--project=PATH` looks at another project.
+import { readFileSync } from 'node:fs';
+import { join, relative } from 'node:path';
+import ts from 'typescript';
+import { root } from './lib.mjs';
+import { isBuilt, packagesIn, sourcesIn } from './sources.mjs';
+
+const project = process.argv.find((arg) => arg.startsWith('--project='))?.slice('--project='.length) ?? root;
+let failed = false;
+
+for (const name of packagesIn(project)) {
+  const files = sourcesIn(join(project, name, 'src'))
+    .filter(isBuilt)
+    .map((path) => ({ path, text: readFileSync(path, 'utf8') }));
+  if (!files.some(({ text }) => /JsonBody|json\.object/.test(text))) continue;
+  const sources = files.map(({ path, text }) => ts.createSourceFile(path, text, ts.ScriptTarget.Latest, true));
+  const aliases = new Map();
+  const schemas = new Map();
+  for (const source of sources)
+    visit(source, (node) => {
+      if (ts.isTypeAliasDeclaration(node)) aliases.set(node.name.text, node.type);
+      const keys = schemaKeys(node);
+      if (keys) schemas.set(keys, node.parent.name?.getText() ?? keys);
+    });
+  for (const source of sources)
+    visit(source, (node) => {
+      if (ts.isParameter(node)) lookAtParameter(source, node, aliases);
+      const isType = ts.isInterfaceDeclaration(node) || ts.isTypeLiteralNode(node);
+      const keys = isType && !isOfRows(source) ? keysOf(node.members) : undefined;
+      if (keys && schemas.has(keys)) fail(source, node, `this is the schema ${schemas.get(keys)} once more: Infer`);
+    });
+}
+process.exit(failed ? 1 : 0);
+
+function fail(source, node, message) {
+  failed = true;
+  const { line } = source.getLineAndCharacterOfPosition(node.getStart(source));
+  console.log(`${relative(project, source.fileName)}:${line + 1}: ${message}`);
+}
+
+function visit(node, look) {
+  look(node);
+  ts.forEachChild(node, (child) => visit(child, look));
+}
+
+/** The body of a method: of the schema's type. */
+function lookAtParameter(source, node, aliases) {
+  const decorator = ts
+    .getDecorators(node)
+    ?.map(({ expression }) => expression)
+    .find((each) => ts.isCallExpression(each) && each.expression.getText() === 'JsonBody');
+  if (!decorator) return;
+  const [schema] = decorator.arguments;
+  const types = node.type ? partsOf(node.type, aliases) : [];
+  if (!schema || schema.getText() === 'undefined') {
+    if (types.join() !== 'JsonObject' && types.join() !== 'unknown')
+      fail(source, node, 'a body without a schema is a JsonObject');
+  } else if (!ts.isIdentifier(schema)) fail(source, node, 'give the schema of the body a name');
+  else if (types.filter((type) => type !== 'JsonObject').join() !== `Infer<typeof ${schema.text}>`)
+    fail(source, node, `the body is of type Infer<typeof ${schema.text}>`);
+}
+
+/** The types that a type is made of, aliases of the lib resolved. */
+function partsOf(type, aliases) {
+  if (ts.isIntersectionTypeNode(type)) return type.types.flatMap((each) => partsOf(each, aliases));
+  const alias = ts.isTypeReferenceNode(type) && !type.typeArguments ? aliases.get(type.typeName.getText()) : undefined;
+  return alias ? partsOf(alias, aliases) : [type.getText()];
+}
+
+/** The sorted keys of `json.object({...})`; `undefined` for one of fewer than three, which many things have. */
+function schemaKeys(node) {
+  if (!ts.isCallExpression(node) || node.expression.getText() !== 'json.object') return undefined;
+  const [fields] = node.arguments;
+  if (!fields || !ts.isObjectLiteralExpression(fields)) return undefined;
+  return keysOf(fields.properties);
+}
+
+/** Rows of a table may have the keys of a body. */
+function isOfRows(source) {
+  return source.fileName.endsWith('.query.ts');
+}
+
+function keysOf(members) {
+  const keys = members.flatMap((member) => member.name?.getText().replace(/^'|'$/g, '') ?? []);
+  return keys.length >= 3 && keys.length === members.length ? keys.sort().join(', ') : undefined;
+}
