@@ -110,6 +110,32 @@ describe('rookery config', () => {
     expect(log.code).toBe(1);
   });
 
+  it('says which process does what, where there may be several', async () => {
+    const file = join(folder, 'processes.yaml');
+    const database = 'database: {name: psycopg2, args: {host: localhost}}';
+    const common = `server_name: example.org\nreport_stats: false\n${database}\nredis: {enabled: true}\n`;
+    const linesOf = async (more: string): Promise<string[]> => {
+      writeFileSync(file, common + more);
+      const { out } = await rookery(['config', 'check', file]);
+      return out.split('\n');
+    };
+    expect(await linesOf('')).toContain('Nothing is left without anybody as long as one process runs.');
+    const known = await linesOf(
+      [
+        'instance_map: {main: {host: localhost, port: 9093}, sender1: {host: localhost, port: 9094}}',
+        'federation_sender_instances: [sender1]',
+        'pusher_instances: [pusher1]',
+        'stream_writers: {typing: [sender1]}',
+      ].join('\n'),
+    );
+    const reads = 'answers what only reads, passes on the rest';
+    expect(known).toContain(`  sender1: ${reads} (named for sending to other servers, writing typing: main does that)`);
+    expect(known).toContain(`  pusher1: ${reads} (named for pushes and mails: main does that)`);
+    expect(known.join('\n')).toContain('While main is away nobody writes');
+    writeFileSync(file, 'server_name: example.org\nreport_stats: false\n');
+    expect((await rookery(['config', 'check', file])).out).not.toContain('Processes');
+  });
+
   it('finds what would end the start only later, and leaves nothing behind', async () => {
     const inside = join(folder, 'later');
     mkdirSync(join(inside, 'templates'), { recursive: true });

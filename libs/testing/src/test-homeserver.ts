@@ -103,6 +103,7 @@ export async function createTestHomeserver(options: TestHomeserverOptions = {}):
   const port = await freePort();
   let changed: Readonly<Record<string, unknown>> = {};
   const startOne = async (port: number, among?: ProcessPlace): Promise<Homeserver> => {
+    const own: Readonly<Record<string, unknown>> = { ...settings, ...changed };
     const config = Config.fromObject(
       {
         ...defaults,
@@ -117,8 +118,10 @@ export async function createTestHomeserver(options: TestHomeserverOptions = {}):
             resources: [{ names: ['client', 'consent', 'federation'] }],
           },
         ],
-        ...settings,
-        ...changed,
+        ...own,
+        ...(among && port !== ports[0] && Array.isArray(own['listeners'])
+          ? { listeners: await onPortsOfTheirOwn(own['listeners'] as object[], port) }
+          : {}),
       },
       { configDir },
     );
@@ -212,6 +215,14 @@ export async function createTestHomeserver(options: TestHomeserverOptions = {}):
     },
   };
 }
+
+/** Listeners of another process: clients find the first, nobody the others. */
+const onPortsOfTheirOwn = (listeners: readonly object[], port: number): Promise<object[]> =>
+  Promise.all(
+    listeners.map(async (listener, index) =>
+      'port' in listener ? { ...listener, port: index === 0 ? port : await freePort() } : listener,
+    ),
+  );
 
 /** The settings' section for a place. */
 function databaseSection(options: Awaited<ReturnType<typeof makeTestDatabasePlace>>['options']): object {

@@ -18,6 +18,7 @@ import { CommandError } from '../command-error.js';
 import type { Terminal } from '../terminal.js';
 import { collect } from './common.js';
 import { schemaWithModules } from './module-schema.js';
+import { processLines } from './process-lines.js';
 
 interface CheckOptions {
   readonly strict?: boolean;
@@ -97,6 +98,8 @@ async function check(files: readonly string[], options: CheckOptions, terminal: 
     terminal.out(
       problems.length === 0 ? 'Nothing is wrong.' : `${count(errors, 'error')}, ${count(warnings, 'warning')}.`,
     );
+    const processes = result.config ? processLines(result.config) : [];
+    if (processes.length > 0) terminal.out(`\n${processes.join('\n')}`);
     const idle = settingNames.filter((name) => withoutEffect.has(name));
     if (idle.length > 0)
       terminal.out(`\nKnown settings without effect in this version, used or not:\n${bySection(idle)}`);

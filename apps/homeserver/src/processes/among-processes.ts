@@ -1,5 +1,4 @@
 import { createHmac } from 'node:crypto';
-import { readFileSync } from 'node:fs';
 import {
   claimDatabase,
   type DatabaseClaim,
@@ -12,13 +11,14 @@ import {
 } from '@rookery/database';
 import type { ProcessAddress } from '@rookery/http';
 import { type Config, type Ids, type Logger, SystemClock, SystemIds } from '@rookery/platform';
-import { defineRpc, HttpRpc, instanceOf, RedisBus, type RedisOptions, type RpcAddress } from '@rookery/replication';
+import { defineRpc, HttpRpc, instanceOf, RedisBus, type RpcAddress } from '@rookery/replication';
 import { Homeserver, type HomeserverOverrides } from '../create-homeserver.js';
 import { databaseOptions } from '../database-options.js';
 import { migrations } from '../schema.js';
 import { loadSigningKeys } from '../signing-keys.js';
 import { StartupError } from '../startup-error.js';
 import { version } from '../version.js';
+import { redisOptions } from './redis-options.js';
 
 /** How a process takes part. */
 export interface AmongOptions {
@@ -297,32 +297,4 @@ function secretOf(config: Config, ids: Ids): string {
   return createHmac('sha256', key?.serialize() ?? '')
     .update('processes of one server')
     .digest('base64url');
-}
-
-/** Redis as the settings describe it. @throws StartupError when a certificate cannot be read */
-function redisOptions(config: Config): RedisOptions {
-  const read = (file: string | undefined): string | undefined => {
-    if (file === undefined) return undefined;
-    try {
-      return readFileSync(file, 'utf8');
-    } catch (error) {
-      throw new StartupError(`Cannot read ${file}: ${(error as Error).message}`);
-    }
-  };
-  const ca = read(config.get('redis.ca_file'));
-  return {
-    host: config.get('redis.host'),
-    port: config.get('redis.port'),
-    path: config.get('redis.path'),
-    username: config.get('redis.username'),
-    password: config.get('redis.password'),
-    database: config.get('redis.dbid'),
-    tls: config.get('redis.use_tls')
-      ? {
-          ...(ca !== undefined && { ca: [ca] }),
-          cert: read(config.get('redis.certificate_file')),
-          key: read(config.get('redis.private_key_file')),
-        }
-      : undefined,
-  };
 }

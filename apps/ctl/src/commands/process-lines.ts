@@ -1,0 +1,56 @@
+import type { Config, SettingName } from '@rookery/platform';
+
+/** What a worker can be named for in the settings, and what that is called. */
+const duties = {
+  federation_sender_instances: 'sending to other servers',
+  pusher_instances: 'pushes and mails',
+  run_background_tasks_on: 'background work',
+  media_instance_running_background_jobs: 'background work of media',
+  notify_appservices_from_worker: 'telling application services',
+  update_user_directory_from_worker: 'the user directory',
+  'stream_writers.events': 'writing events',
+  'stream_writers.typing': 'writing typing',
+  'stream_writers.to_device': 'writing messages to devices',
+  'stream_writers.account_data': 'writing account data',
+  'stream_writers.receipts': 'writing receipts',
+  'stream_writers.presence': 'writing presence',
+  'stream_writers.push_rules': 'writing push rules',
+  'stream_writers.device_lists': 'writing device lists',
+  'stream_writers.thread_subscriptions': 'writing thread subscriptions',
+  'auto_accept_invites.worker_to_run_on': 'accepting invites',
+} as const satisfies Partial<Record<SettingName, string>>;
+
+const reads = 'answers what only reads, passes on the rest';
+const writes =
+  'writes every stream; sends to other servers and application services, pushes, and does all background work; answers everything';
+
+/** Which process of a server does what, as its settings have it; nothing where it is a single process. */
+export function processLines(config: Config): readonly string[] {
+  if (!config.get('redis.enabled')) return [];
+  const own = config.get('worker_app') === undefined ? undefined : config.get('worker_name');
+  const map = Object.keys(config.get('instance_map')).filter((name) => name !== 'main');
+  const named = new Map<string, string[]>();
+  for (const [setting, duty] of Object.entries(duties)) {
+    const value: unknown = config.get(setting as keyof typeof duties);
+    for (const name of Array.isArray(value) ? (value as string[]) : [value])
+      if (typeof name === 'string' && name !== 'main' && name !== 'master')
+        named.set(name, [...(named.get(name) ?? []), duty]);
+  }
+  const workers = [...new Set([...map, ...named.keys(), ...(own === undefined ? [] : [own])])].sort();
+  if (workers.length === 0)
+    return [
+      'Processes (--processes N, or started on several machines):',
+      `  one of them, whichever has taken that place: ${writes}`,
+      `  all others: each ${reads}, and takes that place when it is free`,
+      'Nothing is left without anybody as long as one process runs.',
+    ];
+  return [
+    'Processes:',
+    `  main: ${writes}`,
+    ...workers.map((name) => {
+      const duty = named.get(name) ?? [];
+      return `  ${name}: ${reads}${duty.length === 0 ? '' : ` (named for ${duty.join(', ')}: main does that)`}`;
+    }),
+    'While main is away nobody writes, sends or pushes: no worker takes its place. To be without such a process, start the main file with --processes N.',
+  ];
+}
