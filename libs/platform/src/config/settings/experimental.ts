@@ -48,6 +48,7 @@ const features = {
   msc4452_enabled: 'Capability that tells about link previews.',
   msc4491_enabled: 'Reasons in invites.',
   msc4502_enabled: 'Application services with leave to ask may ask who is in a room.',
+  msc4512_enabled: 'Requests passed on to application services; that is not done here, so that true is refused.',
 } as const;
 
 type Flags = { readonly [K in keyof typeof features as `experimental_features.${K}`]: ReturnType<typeof off> };
