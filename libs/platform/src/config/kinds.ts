@@ -267,7 +267,10 @@ export function list<T>(item: Kind<T>, options: { one?: boolean; nonEmpty?: bool
         );
         return undefined;
       }
-      return value.map((entry, index) => item.read(entry, [...at, index], context) as T);
+      // What was refused is left out: rules that are held against the rest need not know of it.
+      return value
+        .map((entry, index) => item.read(entry, [...at, index], context))
+        .filter((entry) => entry !== undefined);
     },
   };
 }
@@ -286,7 +289,10 @@ export function mapOf<T>(item: Kind<T>): Kind<Readonly<Record<string, T>>> {
         return undefined;
       }
       const result: Record<string, T> = Object.create(null);
-      for (const [key, entry] of Object.entries(value)) result[key] = item.read(entry, [...at, key], context) as T;
+      for (const [key, entry] of Object.entries(value)) {
+        const read = item.read(entry, [...at, key], context);
+        if (read !== undefined) result[key] = read;
+      }
       return result;
     },
   };

@@ -11,8 +11,12 @@ export interface ConfigProblem {
 /** One line: `homeserver.yaml:12: max_upload_size: expected a size such as 50M, found "much"`. */
 export function describeProblem(problem: ConfigProblem): string {
   const place = problem.where === undefined ? '' : `${problem.where}: `;
-  return `${place}${problem.setting === '' ? '' : `${problem.setting}: `}${problem.message}`;
+  const text = `${place}${problem.setting === '' ? '' : `${problem.setting}: `}${problem.message}`;
+  return text.replace(/\p{Cc}/gu, escaped);
 }
+
+/** A control character as it can be written in quotes: whatever a value holds, its problem stays one line. */
+const escaped = (character: string): string => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`;
 
 /** The settings cannot be used. The message has one line per error. */
 export class ConfigError extends Error {
