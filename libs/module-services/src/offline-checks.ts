@@ -20,15 +20,45 @@ export function offlineServices(config: Config): OfflineServices {
   };
 }
 
+/** What is part of the server where a setting names a provider. */
+const builtIn = {
+  mediaStorage: /^file_system$/,
+  oidcMapping: /(^|\.)JinjaOidcMappingProvider$/,
+  samlMapping: /(^|\.)DefaultSamlMappingProvider$/,
+} as const;
+
+/** A provider that a setting names. */
+interface WantedProvider {
+  readonly kind: keyof typeof builtIn;
+  readonly what: string;
+  readonly name: string;
+  readonly own: unknown;
+  readonly where: string | undefined;
+}
+
+function wantedProviders(config: Config): WantedProvider[] {
+  const media = config.get('media_storage_providers').map(({ module: name, config: own }, index): WantedProvider => ({
+    ...{ kind: 'mediaStorage', what: 'media storage', name, own },
+    where: config.where('media_storage_providers', index),
+  }));
+  const oidc = config.get('oidc_providers').map(({ user_mapping_provider: mapping }, index): WantedProvider => ({
+    ...{ kind: 'oidcMapping', what: 'OpenID Connect mapping', name: mapping?.module ?? '', own: mapping?.config },
+    where: config.where('oidc_providers', index, 'user_mapping_provider'),
+  }));
+  const mapping = config.get('saml2_config.user_mapping_provider');
+  const saml: WantedProvider = {
+    ...{ kind: 'samlMapping', what: 'SAML mapping', name: mapping?.module ?? '', own: mapping?.config },
+    where: config.where('saml2_config.user_mapping_provider'),
+  };
+  return [...media, ...oidc, saml].filter(({ kind, name }) => name !== '' && !builtIn[kind].test(name));
+}
+
 /** Why the server would not start with these modules although each of them loads: what other settings want of them. */
 export function missingProviders(config: Config, dispatcher: ModuleDispatcher): string[] {
-  return config.get('media_storage_providers').flatMap(({ module: name, config: own }, index) => {
-    if (name === 'file_system') return [];
-    const where = config.where('media_storage_providers', index);
-    const problem = (reason: string): string =>
-      `${where === undefined ? '' : `${where}: `}media storage ${name}: ${reason}`;
-    const factory = dispatcher.provider('mediaStorage', name);
-    if (!factory) return [problem('no module provides a media storage of this name')];
+  return wantedProviders(config).flatMap(({ kind, what, name, own, where }) => {
+    const problem = (reason: string): string => `${where === undefined ? '' : `${where}: `}${what} ${name}: ${reason}`;
+    const factory = dispatcher.provider(kind, name);
+    if (!factory) return [problem(`no module provides a ${what} of this name`)];
     try {
       factory.create(own);
       return [];

@@ -209,6 +209,33 @@ describe('module check', () => {
     expect(out).toMatch(/FAILED \.\/strict\.mjs\n.*homeserver\.yaml:9: .*parseConfig\(\) failed/);
   });
 
+  const oidc = (mapping: string): string =>
+    [
+      'public_baseurl: https://example.org/',
+      'oidc_providers:',
+      '- { idp_id: a, idp_name: A, issuer: "https://a.example.org/", client_id: c, client_secret: s, scopes: [openid],',
+      '    discover: false, authorization_endpoint: "https://a.example.org/a", token_endpoint: "https://a.example.org/t",',
+      `    jwks_uri: "https://a.example.org/j", user_mapping_provider: { module: ${mapping}, config: {} } }`,
+      '',
+    ].join('\n');
+
+  it.each([
+    [
+      'a media storage that none provides',
+      'media_storage_providers:\n- module: tape\n',
+      /yaml:\d+: media storage tape: no/,
+    ],
+    ['a mapping that none provides', oidc('people'), /yaml:\d+: OpenID Connect mapping people: no module provides/],
+    ['templates that are not there', 'templates: { custom_template_directory: ./nowhere }\n', /nowhere/],
+  ])('says what ends a start although the modules load: %s', async (_, lines, said) => {
+    write('good.mjs', source('good', joins));
+    settings(`modules:\n- module: ./good.mjs\n${lines}`);
+    const { code, out, notes } = await rookery('check', '-c', file);
+    expect(out).toMatch(/^ok {5}good/);
+    expect(out.split('\n').filter((line) => line.startsWith('FAILED'))).toEqual([expect.stringMatching(said)]);
+    expect([code, notes]).toEqual([1, expect.stringContaining('would not start')]);
+  });
+
   it('does not warn of a start that only cannot be tried without a server', async () => {
     write('asks.mjs', source('asks', `return api.isUserAdmin('@a:example.org').then(() => { ${joins} });`));
     write('last.mjs', source('last', joins));

@@ -10,7 +10,7 @@ import {
   packageOfModule,
   settingsOptionOf,
 } from '@rookery/module-host';
-import { filesAt, loadConfig } from '@rookery/platform';
+import { describeProblem, filesAt, loadConfig } from '@rookery/platform';
 import { CommandError } from '../command-error.js';
 import type { Terminal } from '../terminal.js';
 import { collect } from './common.js';
@@ -182,7 +182,11 @@ function install(name: string, folder: string, file: string): string {
 }
 
 async function check(files: readonly string[], terminal: Terminal): Promise<void> {
-  const { modules, problems } = await checkModules(files);
+  const { modules, problems: ofModules } = await checkModules(files);
+  // What ends a start whatever modules there are: it is asked of a server that loads none.
+  const { startProblems } = await import('@rookery/homeserver');
+  const others = (await startProblems(loadConfig(files))).filter(({ level }) => level === 'error');
+  const problems = [...ofModules, ...others.map(describeProblem)];
   for (const module of modules) show(module, terminal);
   for (const problem of problems) terminal.out(`FAILED ${problem}`);
   if (modules.length === 0) terminal.out('The settings list no module.');
