@@ -76,8 +76,10 @@ describe('members that a device was sent by one of several processes', () => {
   });
 
   it('are known by a token that older releases read, too', () => {
-    expect(formatSyncToken(at(5))).toBe('s5_0_0_0_0_0_0_0_0_0');
-    expect(formatSyncToken(at(5, 12))).toBe('s5_0_0_0_0_0_0_0_0_0_12');
-    expect(parseSyncToken('s5_0_0_0_0_0_0_0_0_0_12')).toEqual(at(5, 12));
+    // Sixteen numbers: a release with more streams, or fewer, reads the same in it.
+    const zeros = Array.from({ length: 14 }, () => '0').join('_');
+    expect(formatSyncToken(at(5, 12))).toBe(`s5_${zeros}_12`);
+    expect(parseSyncToken(`s5_${zeros}_12`)).toEqual(at(5, 12));
+    expect(parseSyncToken(formatSyncToken(at(5)))).toEqual({ ...emptyToken, events: 5 });
   });
 });

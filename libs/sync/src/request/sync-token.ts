@@ -2,7 +2,7 @@ import { MatrixError } from '@rookery/matrix-types';
 
 /**
  * Where a client stands: one position per stream. The order is part of the wire format; new streams go to the end, so that
- * tokens of older releases stay valid (a missing position counts as 0; one too many is the number of a process that is gone).
+ * tokens of older releases stay valid (a missing position counts as 0).
  */
 export const tokenStreams = [
   'events',
@@ -24,12 +24,17 @@ export type SyncToken = { readonly [Stream in TokenStream]: number } & {
   readonly home?: number | undefined;
 };
 
+/** Always in the same place, behind streams that are yet to come. */
+const homePlace = 15;
+
 const pattern = /^s\d{1,16}(?:_\d{1,16}){0,15}$/;
 
 /** `s<events>_<presence>_…_<home>`. The first part is also a pagination token of every room. */
 export function formatSyncToken(token: SyncToken): string {
-  const home = token.home === undefined ? '' : `_${token.home}`;
-  return `s${tokenStreams.map((stream) => token[stream]).join('_')}${home}`;
+  const positions = tokenStreams.map((stream) => token[stream]);
+  if (token.home === undefined) return `s${positions.join('_')}`;
+  const unused = Array.from({ length: homePlace - positions.length }, () => 0);
+  return `s${[...positions, ...unused, token.home].join('_')}`;
 }
 
 /**
@@ -40,7 +45,7 @@ export function parseSyncToken(text: string): SyncToken {
   if (!pattern.test(text)) throw MatrixError.invalidParam("'since' is not a token of this server");
   const positions = text.slice(1).split('_').map(Number);
   const token = Object.fromEntries(tokenStreams.map((stream, index) => [stream, positions[index] ?? 0])) as SyncToken;
-  const home = positions[tokenStreams.length];
+  const home = positions[homePlace];
   return home === undefined ? token : { ...token, home };
 }
 
