@@ -106,6 +106,7 @@ class Question<T> extends Wait implements EndedCall {
         }
         this.asked++;
         const result = this.reading.read(this, given);
+        if (watch.trace !== undefined) watch.traced(this, given, result);
         if (result !== undefined) return this.decide(result);
       }
       this.decide(this.reading.end(given));
@@ -140,6 +141,7 @@ class Question<T> extends Wait implements EndedCall {
       try {
         this.asked++;
         const result = this.reading.read(this, this.given);
+        if (this.watch.trace !== undefined) this.watch.traced(this, this.given, result);
         if (result === undefined) void this.goOn();
         else this.decide(result);
       } catch (error) {

@@ -69,7 +69,7 @@ const isInPackage = (path: string, root: string): boolean =>
   path.startsWith(root + sep) && !path.slice(root.length).includes(`${sep}node_modules${sep}`);
 
 /** Folder of the package that an entry belongs to; the entry itself where it is a lone file. */
-function rootOf(url: string): string {
+export function rootOf(url: string): string {
   const entry = fileURLToPath(url);
   return packageOf(dirname(entry)) ?? entry;
 }

@@ -37,6 +37,7 @@ import {
 import type { ModuleFigures } from './figures.js';
 import type { MessageAnswers } from './message-answers.js';
 import type { ModuleReport } from './report.js';
+import type { TracedCall } from './trace.js';
 import type { HostServices } from './services.js';
 import { ALLOWED, type GateVerdict, refusalError, type TransformVerdict } from './verdict.js';
 import { ModuleWatch } from './watch.js';
@@ -110,6 +111,11 @@ export class ModuleDispatcher {
   /** How the modules do, in the order of the settings; nothing where there is no host. */
   async report(): Promise<readonly ModuleReport[]> {
     return (await this.#reporter?.()) ?? [];
+  }
+
+  /** Shows every call of a module to somebody, until it is told otherwise: for those who write modules. */
+  traceTo(trace: ((call: TracedCall) => void) | undefined): void {
+    this.#watch.trace = trace;
   }
 
   /** Says who knows how the modules do. */

@@ -2,7 +2,8 @@ import { isDeepStrictEqual } from 'node:util';
 import { ConfigError, type ModuleApi, type RookeryModule } from '@rookery/module-api';
 import { isJsonObject } from '@rookery/matrix-types';
 import { type Clock, type Logger, SilentLogger } from '@rookery/platform';
-import { changedFile, codeOf } from './code-files.js';
+import { fileURLToPath } from 'node:url';
+import { changedFile, codeOf, rootOf } from './code-files.js';
 import { asLoadError, importDefinition, misconfigured, parseConfig, problemsOf, resolveModule } from './definition.js';
 import { ModuleLoadError } from './errors.js';
 import { manifestOf } from './manifest.js';
@@ -90,6 +91,13 @@ export async function readDefinition(
     importDefinition(entry, configDir),
   );
   return definition;
+}
+
+/** The entry of a module's code, and the folder of its package or the lone file that it is. @throws ModuleLoadError */
+export function placeOfModule(entry: ModuleEntry, configDir: string): { readonly path: string; readonly root: string } {
+  const [specifier] = splitFragment(entry.module);
+  const url = resolveModule(specifier, configDir, entry.settingsOption);
+  return { path: fileURLToPath(url), root: rootOf(url) };
 }
 
 /** Runs code of a module that is being loaded. It may take its time, but neither hang nor end the process unnoticed. */

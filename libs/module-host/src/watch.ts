@@ -4,6 +4,7 @@ import type { LogFields } from '@rookery/platform';
 import { Deadlines } from './deadlines.js';
 import { type CallbackFigures, type CallOutcome, ModuleFigures } from './figures.js';
 import type { Handler } from './registry.js';
+import { type CallToTrace, type TracedCall, tracedCall } from './trace.js';
 import type { HostServices } from './services.js';
 import type { Refused } from './verdict.js';
 
@@ -27,6 +28,8 @@ const maxFaults = 20;
 export class ModuleWatch {
   readonly deadlines: Deadlines;
   readonly figures = new ModuleFigures();
+  /** Told of every call, where somebody looks on. */
+  trace: ((call: TracedCall) => void) | undefined;
   /** Whether any call ever ran out of time. As long as none has, nobody needs to look at the health of a callback. */
   anyHung = false;
 
@@ -90,6 +93,12 @@ export class ModuleWatch {
     if (isMatrixError(error)) return error;
     this.#threw(handler, error, startedAtMs);
     return undefined;
+  }
+
+  /** To be told of every call once it is clear what comes of it, where {@link trace} is set. */
+  traced(call: CallToTrace, given: readonly unknown[], result: unknown): void {
+    const durationMs = this.services.clock.monotonicMs() - call.startedAtMs;
+    this.trace?.(tracedCall(call, given, result, askerOf(given), durationMs));
   }
 
   /** To be told once the answer was understood. */

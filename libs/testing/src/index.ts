@@ -3,6 +3,7 @@ export { type BusUnderTest, describeBus } from './bus-contract.js';
 export { eventually } from './eventually.js';
 export { FakeClock } from './fake-clock.js';
 export { describeWithRedis, TestRedis } from './redis-server.js';
+export { type MailSink, startMailSink, type TestMail } from './mail-sink.js';
 export { RecordingLogger } from './recording-logger.js';
 export { SeededIds } from './seeded-ids.js';
 export { describeStorageProvider, type StorageProviderUnderTest } from './storage-provider-contract.js';

@@ -1,3 +1,4 @@
+import { createHmac } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -58,6 +59,8 @@ export interface TestHomeserver {
   ): Promise<TestResponse<T>>;
   /** Registers through the client API. @throws Error when that is refused */
   registerUser(username: string, password?: string): Promise<TestUser>;
+  /** Makes an administrator, whatever the settings say of registration. @throws Error when that is refused */
+  registerAdministrator(username: string, password?: string): Promise<TestUser>;
   /** Stops it and starts it again on the same data and port, with some settings set otherwise from then on. */
   restart(changed?: Readonly<Record<string, unknown>>): Promise<void>;
   /** Stops it and removes its data. */
@@ -101,12 +104,10 @@ export async function createTestHomeserver(options: TestHomeserverOptions = {}):
   const folder = await mkdtemp(join(tmpdir(), 'rookery-'));
   const place = await makeTestDatabasePlace(database);
   const port = await freePort();
-  let changed: Readonly<Record<string, unknown>> = {};
+  let all: Readonly<Record<string, unknown>> = { ...defaults, ...settings };
   const startOne = async (port: number, among?: ProcessPlace): Promise<Homeserver> => {
-    const own: Readonly<Record<string, unknown>> = { ...settings, ...changed };
     const config = Config.fromObject(
       {
-        ...defaults,
         signing_key_path: join(folder, 'signing.key'),
         media_store_path: join(folder, 'media'),
         database: databaseSection(place.options),
@@ -118,9 +119,9 @@ export async function createTestHomeserver(options: TestHomeserverOptions = {}):
             resources: [{ names: ['client', 'consent', 'federation'] }],
           },
         ],
-        ...own,
-        ...(among && port !== ports[0] && Array.isArray(own['listeners'])
-          ? { listeners: await onPortsOfTheirOwn(own['listeners'] as object[], port) }
+        ...all,
+        ...(among && port !== ports[0] && Array.isArray(all['listeners'])
+          ? { listeners: await onPortsOfTheirOwn(all['listeners'] as object[], port) }
           : {}),
       },
       { configDir },
@@ -179,6 +180,16 @@ export async function createTestHomeserver(options: TestHomeserverOptions = {}):
     return { status: response.status, headers: response.headers, body: (isJson ? JSON.parse(text) : text) as T };
   };
 
+  const userOf = (body: Readonly<Record<string, string>>): TestUser => {
+    const accessToken = body['access_token'] ?? '';
+    return {
+      userId: body['user_id'] ?? '',
+      accessToken,
+      deviceId: body['device_id'] ?? '',
+      request: (method, path, content) => request(method, path, content, accessToken),
+    };
+  };
+
   return {
     get server() {
       return servers[0]!;
@@ -195,16 +206,21 @@ export async function createTestHomeserver(options: TestHomeserverOptions = {}):
         auth: { type: 'm.login.dummy' },
       });
       if (status !== 200) throw new Error(`Registration of ${username} was refused: ${JSON.stringify(body)}`);
-      const accessToken = body['access_token'] ?? '';
-      return {
-        userId: body['user_id'] ?? '',
-        accessToken,
-        deviceId: body['device_id'] ?? '',
-        request: (method, path, content) => request(method, path, content, accessToken),
-      };
+      return userOf(body);
     },
-    async restart(more = {}) {
-      changed = { ...changed, ...more };
+    async registerAdministrator(username, password = `password of ${username}`) {
+      const path = '/_synapse/admin/v1/register';
+      const { body: begun } = await request<{ nonce: string }>('GET', path);
+      const { nonce } = begun;
+      const signed = [nonce, username, password, 'admin'].join('\0');
+      const mac = createHmac('sha1', String(all['registration_shared_secret'])).update(signed).digest('hex');
+      const account = { nonce, mac, username, password, admin: true };
+      const { status, body } = await request<Record<string, string>>('POST', path, account);
+      if (status !== 200) throw new Error(`The administrator ${username} was refused: ${JSON.stringify(body)}`);
+      return userOf(body);
+    },
+    async restart(changed = {}) {
+      all = { ...all, ...changed };
       for (const one of servers.toReversed()) await one.stop();
       servers = await start();
     },

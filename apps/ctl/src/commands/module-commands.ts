@@ -16,6 +16,7 @@ import type { Terminal } from '../terminal.js';
 import { collect } from './common.js';
 import { checkModules, type CheckedModule, nameOfModule } from './module-check.js';
 import { addModuleEntry, entriesOfPackage, listsModules, moduleEntries, removeModuleEntry } from './module-entries.js';
+import { developModule } from './module-dev.js';
 import { describeSettings, schemaOfModule } from './module-schema.js';
 import { searchModules, showModuleInfo } from './module-registry.js';
 import { suggestModules } from './module-suggest.js';
@@ -34,7 +35,7 @@ const defaultFile = 'homeserver.yaml';
 const configFlags = '-c, --config <file>';
 const configHelp = 'settings file or folder; may be given several times';
 
-/** `rookery module search|info|suggest|add|list|settings|check|upgrade|remove|doctor` */
+/** `rookery module search|info|suggest|add|list|dev|settings|check|upgrade|remove|doctor` */
 export function registerModuleCommands(program: Command, terminal: Terminal): void {
   const module = program.command('module').description('Installs modules and looks at those of the settings.');
   module
@@ -82,6 +83,23 @@ export function registerModuleCommands(program: Command, terminal: Terminal): vo
     .option(configFlags, configHelp, collect)
     .action(async (options: Options) => {
       for (const checked of (await checkModules(pathsOf(options))).modules) show(checked, terminal);
+    });
+  module
+    .command('dev')
+    .description(
+      'Runs the server of the settings here, builds and reloads a module when it changes, and shows what it does.',
+    )
+    .argument('<module>', 'as the settings call it')
+    .option(configFlags, configHelp, collect)
+    .action(async (entry: string, options: Options) => {
+      const ending = new AbortController();
+      const end = (): void => ending.abort();
+      process.once('SIGINT', end).once('SIGTERM', end);
+      try {
+        await developModule(entry, pathsOf(options), terminal, ending.signal);
+      } finally {
+        process.off('SIGINT', end).off('SIGTERM', end);
+      }
     });
   module
     .command('settings')
