@@ -253,7 +253,7 @@ describe('starting', () => {
     expect(existsSync(pidFile)).toBe(false);
   });
 
-  it('explains itself', () => {
+  it('--help names the options', () => {
     const help = spawnSync(process.execPath, [main, '--help'], { encoding: 'utf8', env: environment() });
     expect(help.status).toBe(0);
     expect(help.stdout).toMatch(/--config/);

@@ -1,6 +1,6 @@
 /**
  * Loads two modules ahead of those that would load them in a costlier way, 15 MiB of memory altogether. To be called before
- * anything else is loaded.
+ * anything else is loaded (ADR 0021).
  */
 export async function leanImports(): Promise<void> {
   await httpWithoutWebSocket();

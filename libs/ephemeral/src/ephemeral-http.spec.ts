@@ -59,7 +59,7 @@ describe('typing, receipts and presence over HTTP', () => {
   });
   afterAll(() => homeserver.stop());
 
-  it('types', async () => {
+  it('somebody who types is shown to others, and no longer afterwards', async () => {
     const since = (await sync(bob))['next_batch'] as string;
     const path = `${room}/typing/${id(alice.userId)}`;
     expect(await answer(alice, 'PUT', path, { typing: true, timeout: 20_000 })).toBe('200');
@@ -73,7 +73,7 @@ describe('typing, receipts and presence over HTTP', () => {
     );
   });
 
-  it('reads', async () => {
+  it('a read receipt reaches the others in the room', async () => {
     const since = (await sync(alice))['next_batch'] as string;
     expect(await answer(bob, 'POST', `${room}/receipt/m.read/${id(eventId)}`)).toBe('200');
     const receipt = { [eventId]: { 'm.read': { [bob.userId]: { ts: expect.any(Number) } } } };
@@ -91,7 +91,7 @@ describe('typing, receipts and presence over HTTP', () => {
     expect(stored.body).toEqual({ event_id: eventId });
   });
 
-  it('is there', async () => {
+  it('a presence that was set is read back by others', async () => {
     const path = (user: TestUser) => `/presence/${id(user.userId)}/status`;
     expect(await answer(alice, 'PUT', path(alice), { presence: 'unavailable', status_msg: 'lunch' })).toBe('200');
     expect(await answer(alice, 'PUT', path(alice), { presence: 'asleep' })).toBe('400 M_INVALID_PARAM');

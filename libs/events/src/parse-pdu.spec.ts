@@ -218,7 +218,7 @@ describe('parsePdu', () => {
     expect(problem(withText('4', '"\\ud83d\\ude00"'), '4')).toBe('accepted');
   });
 
-  it('bounds nesting', () => {
+  it('an event nested too deeply is refused, one at the limit accepted', () => {
     const nested = (depth: number): string => '['.repeat(depth) + ']'.repeat(depth);
     expect(problem(withText('10', nested(500)))).toBe('accepted');
     expect(problem(withText('10', nested(600)))).toBe('json: nested too deeply');

@@ -20,7 +20,7 @@ describe('SigningKey', () => {
     },
   );
 
-  it('makes new ones', () => {
+  it('a generated key is a new one each time', () => {
     const [a, b] = [SigningKey.generate(), SigningKey.generate()];
     expect(a.keyId).toMatch(/^ed25519:a_[A-Za-z]{4}$/);
     expect(a.publicKey).not.toBe(b.publicKey);

@@ -28,7 +28,10 @@ export function accessOf(handler: object, controller: object): AccessOptions | u
     AccessOptions | undefined;
 }
 
-/** The only guard: checks the token first, and reads the body only for those who may send one. */
+/**
+ * The guard before every route: checks the token first, and reads the body only for those who may send one. Routes for other
+ * servers have that of `federation` besides, which checks the signature.
+ */
 export class AccessGuard implements CanActivate {
   readonly #endpoints = new WeakMap<Controller, WeakMap<Handler, Endpoint>>();
 

@@ -147,7 +147,7 @@ describe('HTTP front', () => {
     expect(await errorOf(await put(`{"a":${'['.repeat(60_000)}`))).toEqual([400, 'M_BAD_JSON']);
   });
 
-  it('bounds bodies', async () => {
+  it('a body that is too large is refused, no body is an empty one', async () => {
     const post = (body: string): Promise<Response> => send('POST', '/_matrix/client/v3/optional', body);
     expect(await (await send('POST', '/_matrix/client/v3/optional', undefined)).json()).toEqual({});
     expect((await post(JSON.stringify({ a: 'x'.repeat(992) }))).status).toBe(200);
@@ -272,7 +272,7 @@ describe('HTTP front', () => {
     expect(await (await get('/_matrix/client/v3/stream')).text()).toBe('onetwo');
   });
 
-  it('reads forms', async () => {
+  it('a form is read with repeated fields in order', async () => {
     const form = await send('POST', '/_synapse/client/form', 'a=1&b=x%20y&a=2&__proto__=3', {
       'content-type': 'application/x-www-form-urlencoded',
     });

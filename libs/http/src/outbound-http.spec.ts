@@ -167,7 +167,7 @@ describe('OutboundHttp', () => {
     server.close();
   });
 
-  it('exchanges JSON', async () => {
+  it('JSON is sent, and the answer parsed', async () => {
     expect(
       await client().json({
         method: 'POST',

@@ -98,7 +98,7 @@ describe('what a module says about a message', () => {
     };
   };
 
-  it('is done', async () => {
+  it('a message is refused, dropped or sent as the module says', async () => {
     const say = await ask({ time_limit: 150 });
     expect(await say('refuse')).toEqual([429, { errcode: 'ORG.EXAMPLE.NO', error: 'no', retry_after_ms: 7 }, []]);
     for (const silent of ['drop', 'soft']) {

@@ -195,5 +195,5 @@ describe('settings as a class', () => {
     expect(error).toMatchObject({ path, message: expect.stringContaining(message) });
   });
 
-  it('are an object', () => expect(problem([])).toBeInstanceOf(ConfigError));
+  it('settings that are no object are refused', () => expect(problem([])).toBeInstanceOf(ConfigError));
 });

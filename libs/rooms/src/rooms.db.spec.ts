@@ -69,7 +69,7 @@ eachDatabase('rooms', (open) => {
     expect(await stateOf(roomId, 'm.room.create')).toMatchObject({ room_version: version });
   });
 
-  it('applies presets', async () => {
+  it('a new room has the state of its preset', async () => {
     const priv = await create();
     expect(await stateOf(priv, 'm.room.join_rules')).toEqual({ join_rule: 'invite' });
     expect(await stateOf(priv, 'm.room.guest_access')).toEqual({ guest_access: 'can_join' });
@@ -202,7 +202,7 @@ eachDatabase('rooms', (open) => {
     }
   });
 
-  it('redacts', async () => {
+  it('a redaction empties the event that its sender may redact', async () => {
     const roomId = await create({ preset: 'public_chat' });
     await rooms.get(JoinService).join(bob, roomId);
     const sent = await say(alice, roomId, 'regret');

@@ -151,7 +151,7 @@ eachDatabase('filling the indexes of a server that had none', (open) => {
     expect(await people('guest')).toEqual([]);
   });
 
-  it('forgets strangers', async () => {
+  it('users of other servers who share no room any more are forgotten', async () => {
     const both = ['@ann:elsewhere.org', '@bea:elsewhere.org'];
     await database.write(async (tx) => {
       await tx.run(`DELETE FROM current_state_events WHERE state_key = ?`, ['@bea:elsewhere.org']);

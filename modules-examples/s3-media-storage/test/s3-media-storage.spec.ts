@@ -160,7 +160,7 @@ describe('signatures', () => {
 describe('settings', () => {
   const least = { ...account, bucket: 'media' };
 
-  it('are few', () => {
+  it('what is not set has its default', () => {
     expect(parseConfig(least)).toMatchObject({ prefix: '', pathStyle: false, uploadHeaders: {}, timeoutMs: 30_000 });
     expect(parseConfig(least).endpoint.host).toBe('s3.test-1.amazonaws.com');
     expect(parseConfig({ ...least, endpoint: 'http://minio:9000' }).pathStyle).toBe(true);

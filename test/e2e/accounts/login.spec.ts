@@ -42,7 +42,7 @@ describe.each(['sqlite', 'postgres'] as const)('login (%s)', (kind) => {
   const whoAmI = async (token: unknown): Promise<Json> =>
     asJson(await homeserver.request('GET', '/account/whoami', undefined, String(token)));
 
-  it('lists its ways', async () => {
+  it('GET /login lists the flows that are switched on', async () => {
     const { body } = await homeserver.request<{ flows: Json[] }>('GET', '/login');
     expect(body.flows).toEqual([
       { type: 'org.matrix.login.jwt' },

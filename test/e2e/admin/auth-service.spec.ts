@@ -148,7 +148,7 @@ describe.each(['sqlite', 'postgres'] as const)('a service that authenticates use
     });
   });
 
-  it('keeps devices', async () => {
+  it('devices are made, renamed and deleted for a user', async () => {
     await mas('POST', 'provision_user', { localpart: 'dev' });
     const upsert = (body: Json) => mas('POST', 'upsert_device', { localpart: 'dev', ...body });
     expect(await upsert({ device_id: 'ONE', display_name: 'Phone' })).toMatchObject({ status: 201, body: {} });

@@ -56,7 +56,7 @@ describe.each(['sqlite', 'postgres'] as const)('the admin API of devices (%s)', 
     });
   });
 
-  it('renames one', async () => {
+  it('a device gets a new display name', async () => {
     await admin('POST', path, { device_id: 'NAMED' });
     expect(await admin('PUT', `${path}/NAMED`, { display_name: 'Phone' })).toMatchObject({ status: 200, body: {} });
     expect((await admin('GET', `${path}/NAMED`)).body['display_name']).toBe('Phone');
@@ -76,7 +76,7 @@ describe.each(['sqlite', 'postgres'] as const)('the admin API of devices (%s)', 
     expect(await admin('DELETE', `${path}/GOING`)).toMatchObject({ status: 200, body: {} });
   });
 
-  it('deletes several', async () => {
+  it('several devices are deleted with their sessions, others stay', async () => {
     const tokens = [await loginAgain('ONE'), await loginAgain('TWO'), await loginAgain('STAYS')];
     const several = `v2/users/${alice.userId}/delete_devices`;
     expect(await admin('POST', several, { devices: ['ONE', 'TWO', 'NONE'] })).toMatchObject({ status: 200, body: {} });

@@ -38,7 +38,7 @@ describe.each(databases)('other servers in the admin API (%s)', (database) => {
   });
   afterAll(() => homeserver?.stop());
 
-  it('are listed', async () => {
+  it('destinations are listed with their state', async () => {
     const page = await list();
     expect(names(page)).toEqual(['down.test', 'up.test', 'xn--caf-dma.test:8448']);
     expect(page.total).toBe(3);

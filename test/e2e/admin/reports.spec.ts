@@ -84,7 +84,7 @@ describe.each(databases)('reports in the admin API (%s)', (database) => {
       expect(reporters(await list('?dir=f'))).toEqual([bob.userId, alice.userId, alice.userId]);
     });
 
-    it('come in pages', async () => {
+    it('reports come in pages', async () => {
       expect(await list('?limit=2')).toMatchObject({ total: 3, next_token: 2 });
       const rest = await list('?limit=2&from=2');
       expect(reporters(rest)).toEqual([bob.userId]);

@@ -120,7 +120,7 @@ describe.each(databases)('rooms in the admin API (%s)', (database) => {
       if (order !== 'encryption') expect(forwards).not.toEqual(backwards);
     });
 
-    it('comes in pages', async () => {
+    it('rooms come in pages', async () => {
       const first = await list('?limit=2');
       expect(first).toMatchObject({ offset: 0, total_rooms: 3, next_batch: 2 });
       expect(first).not.toHaveProperty('prev_batch');
@@ -254,7 +254,7 @@ describe.each(databases)('rooms in the admin API (%s)', (database) => {
       expect(page.chunk[0]).toMatchObject({ event_id: events[2], hashes: { sha256: expect.any(String) as string } });
     });
 
-    it('has a context', async () => {
+    it('an event comes with those around it', async () => {
       const context = await root.ok<{
         event: WireEvent;
         events_before: WireEvent[];

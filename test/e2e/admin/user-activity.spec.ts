@@ -115,7 +115,7 @@ describe.each(['sqlite', 'postgres'] as const)('the admin API of what users do (
     expect((await admin('GET', 'v1/users/@x:elsewhere.test/accountdata')).status).toBe(400);
   });
 
-  it('shows pushers', async () => {
+  it('the pushers of a user are listed', async () => {
     await alice.request('POST', '/pushers/set', {
       kind: 'http',
       app_id: 'org.example.app',

@@ -105,7 +105,7 @@ describe('where no files are kept', () => {
 });
 
 describe.each(['sqlite', 'postgres'] as const)('a restart amid a redaction (%s)', (database) => {
-  it('does not end it', async () => {
+  it("the redaction of a user's events goes on to its end", async () => {
     const { homeserver, admin, root } = await startAdminWorld({ database });
     try {
       const spammer = await homeserver.registerUser('spammer');

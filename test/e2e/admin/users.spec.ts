@@ -499,7 +499,7 @@ describe.each(['sqlite', 'postgres'] as const)('the admin API of users (%s)', (d
       expect((await whoami(future.body.access_token)).status).toBe(200);
     });
 
-    it('is refused', async () => {
+    it('an administrator cannot log in as themselves', async () => {
       expect(await admin('POST', `v1/users/${root.userId}/login`)).toMatchObject({
         status: 400,
         body: { errcode: 'M_UNKNOWN' },

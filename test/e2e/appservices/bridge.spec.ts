@@ -117,7 +117,7 @@ describe.each(databases)('a bridge written with a library of the field (%s)', (d
     expect(profile).toMatchObject({ displayname: 'Made on demand' });
   });
 
-  it('works as its own user', async () => {
+  it('its own user makes a room and reads its state', async () => {
     const bot = bridge.botIntent;
     await bot.ensureRegistered();
     const roomId = await bot.underlyingClient.createRoom({ preset: 'public_chat', name: 'Of the bot' });

@@ -328,7 +328,7 @@ describe.each(['sqlite', 'postgres'] as const)('simplified sliding sync (%s)', (
     expect(keys(known.rooms[roomId]?.required_state)).toEqual([]);
   });
 
-  it('filters lists', async () => {
+  it('a list holds the rooms that its filters let pass', async () => {
     const bob = await newUser();
     const space = await createRoom(bob, { name: 'Space', creation_content: { type: 'm.space' } });
     const plain = await createRoom(bob, { name: 'Plain HALL' });

@@ -105,7 +105,7 @@ describe.each(['sqlite', 'postgres'] as const)('what people and devices do, in /
     expect((await sync(bob, since)).rooms?.join?.[roomId]?.unread_notifications.notification_count).toBe(1);
   });
 
-  it('who is there', async () => {
+  it('presence of somebody who shares a room comes with the sync', async () => {
     const { next_batch: since } = await sync(bob);
     await alice.request('PUT', `/presence/${alice.userId}/status`, { presence: 'unavailable', status_msg: 'away' });
     const seen = await eventually(async () => {

@@ -30,7 +30,7 @@ describe.each(databases)('requests that another server signs (%s)', (database) =
   };
   const refused = [401, 'M_UNAUTHORIZED'];
 
-  it('are answered', async () => {
+  it('requests with a good signature are answered', async () => {
     expect(await other.request(server, 'GET', uri)).toEqual({ status: 200, body: { displayname: 'Alice' } });
     const field = profileOf('@alice:here.test', '&field=displayname');
     expect((await other.request(server, 'GET', field)).body).toEqual({ displayname: 'Alice' });

@@ -104,7 +104,7 @@ describe.each(databases)('memberships that state resolution takes back (%s)', (d
     expect(outcome(await bob.request('GET', `/rooms/${roomId}/messages?dir=b`))).toBe('403 M_FORBIDDEN');
   });
 
-  it('wakes who waits', async () => {
+  it('a sync that waits is woken when state resolution undoes a membership', async () => {
     const { roomId, close } = await forked();
     await join(bob, roomId);
     const { next_batch: since } = await sync(bob);

@@ -243,7 +243,7 @@ describe.each(['sqlite', 'postgres'] as const)('the media repository (%s)', (dat
       expect((await download(homeserver, bob, media)).bytes.toString()).toBe('here it is');
     });
 
-    it('is one of few', async () => {
+    it('no user reserves more than allowed', async () => {
       const first = await reserve(bob);
       await reserve(bob);
       expect(await bob.request('POST', '/_matrix/media/v1/create', {})).toMatchObject({
@@ -254,7 +254,7 @@ describe.each(['sqlite', 'postgres'] as const)('the media repository (%s)', (dat
       await reserve(bob);
     });
 
-    it('is known', async () => {
+    it('an id that nobody reserved cannot be filled', async () => {
       expect(await fill(alice, 'rookery.test/nothing', 'x')).toMatchObject({ status: 404 });
       expect(await fill(alice, 'elsewhere.example/nothing', 'x')).toMatchObject({ status: 404 });
     });

@@ -146,7 +146,7 @@ describe.each(['sqlite', 'postgres'] as const)('messages by the module API (%s)'
     expect(await server.call('setPushRuleAction', ann, 'global', 'none', 'none', [])).toMatchObject({ status: 400 });
   });
 
-  it('sets presence', async () => {
+  it('a module sets the presence of users', async () => {
     const ann = '@ann:rookery.test';
     await value('setPresenceForUsers', [{ userId: ann, state: 'unavailable', statusMsg: 'at lunch' }]);
     const { accessToken: token } = (await value('registerDevice', ann)) as { accessToken: string };

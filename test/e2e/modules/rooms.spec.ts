@@ -32,7 +32,7 @@ describe.each(['sqlite', 'postgres'] as const)('rooms by the module API (%s)', (
     return event?.content['membership'];
   };
 
-  it('makes a room', async () => {
+  it('a module makes a room for a user', async () => {
     const config = { name: 'The nest', preset: 'public_chat', room_alias_name: 'nest', topic: 'twigs' };
     const made = (await value('createRoom', ann, config, { creatorJoinProfile: { displayName: 'Host' } })) as {
       roomId: string;
@@ -89,7 +89,7 @@ describe.each(['sqlite', 'postgres'] as const)('rooms by the module API (%s)', (
     expect(Object.isFrozen(sent.content)).toBe(true);
   });
 
-  it('changes memberships', async () => {
+  it('a module changes memberships', async () => {
     expect(await value('updateRoomMembership', ann, ben, roomId, 'invite')).toMatchObject({
       stateKey: ben,
       content: { membership: 'invite' },
@@ -115,7 +115,7 @@ describe.each(['sqlite', 'postgres'] as const)('rooms by the module API (%s)', (
     expect(await server.call('updateRoomMembership', ann, ben, roomId, 'nonsense')).toMatchObject({ status: 400 });
   });
 
-  it('knows aliases', async () => {
+  it('a module looks up aliases', async () => {
     expect(await value('lookupRoomAlias', '#nest:rookery.test')).toEqual({ roomId, servers: ['rookery.test'] });
     expect(await server.call('lookupRoomAlias', '#none:rookery.test')).toMatchObject({ status: 404 });
     expect(await value('getCanonicalRoomAlias', roomId)).toBe('#nest:rookery.test');
@@ -136,7 +136,7 @@ describe.each(['sqlite', 'postgres'] as const)('rooms by the module API (%s)', (
     });
   });
 
-  it('blocks a room', async () => {
+  it('a module blocks a room, and nobody joins it', async () => {
     const carl = await server.registerUser('carl');
     await value('setRoomBlocked', roomId, true);
     expect(await carl.request('POST', `/join/${encodeURIComponent(roomId)}`, {})).toMatchObject({ status: 403 });

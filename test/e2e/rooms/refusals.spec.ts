@@ -273,7 +273,7 @@ describe.each(databases)('what the rooms API refuses (%s)', (database) => {
     ]);
   });
 
-  it('to be sent', async () => {
+  it('events that cannot be sent are refused with their reason', async () => {
     const nested = JSON.parse('['.repeat(1000) + ']'.repeat(1000)) as unknown;
     await hold([
       { method: 'PUT', path: send('m.room.message'), body: [], wanted: { alice: bad } },
@@ -343,7 +343,7 @@ describe.each(databases)('what the rooms API refuses (%s)', (database) => {
     ]);
   });
 
-  it('to be made', async () => {
+  it('rooms that cannot be made are refused with their reason', async () => {
     const make = (body: unknown, wanted: string): Row => ({
       method: 'POST',
       path: '/createRoom',

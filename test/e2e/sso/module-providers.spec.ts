@@ -271,7 +271,7 @@ describe.each(['sqlite', 'postgres'] as const)('sign-in providers of modules (%s
       failed(await signOn(world.browser(), 'closed', 'nina'), 'mapping_error', 403);
     });
 
-    it('who has no id', async () => {
+    it('somebody without an id at the provider does not get in', async () => {
       people.set('', { name: 'x' });
       const browser = world.browser();
       const away = await world.begin(browser, 'redirects');

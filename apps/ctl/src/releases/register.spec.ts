@@ -133,7 +133,7 @@ withDocument('the release register and the specification of releases', () => {
     expect(missing).toEqual([]);
   });
 
-  it('has every name', () => {
+  it('the register has every name that the changelog says changed', () => {
     const all = [...standing, ...releases.flatMap((release) => release.changes)].map(searchable).join('\n');
     const missing = statements.flatMap(({ line, text }) =>
       identifiers(text)

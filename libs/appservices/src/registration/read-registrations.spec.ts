@@ -35,7 +35,7 @@ namespaces:
 receive_ephemeral: true
 `;
 
-  it('are understood', () => {
+  it("a registration of the field's form is read with all of its fields", () => {
     const { registrations, problems } = read(file('irc.yaml', irc));
     expect(problems).toEqual([]);
     const [one] = registrations;

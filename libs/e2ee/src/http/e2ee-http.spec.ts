@@ -102,7 +102,7 @@ describe('end-to-end encryption over HTTP', () => {
     expect(await refused(alice, 'PUT', '/sendToDevice/m.test/2', {})).toBe('400 M_MISSING_PARAM');
   });
 
-  it('signs across', async () => {
+  it('cross-signing keys are uploaded, signed and found by queries', async () => {
     const keys = { master: SigningKey.generate(), self: SigningKey.generate() };
     const object = (key: SigningKey, usage: string): JsonObject => ({
       user_id: alice.userId,
@@ -146,7 +146,7 @@ describe('end-to-end encryption over HTTP', () => {
     expect(replaced).toMatchObject({ master_keys: { [alice.userId]: other.master_key }, self_signing_keys: {} });
   });
 
-  it('keeps backups', async () => {
+  it('a key backup is made, filled, read and deleted', async () => {
     const session = { first_message_index: 1, forwarded_count: 0, is_verified: true, session_data: { c: 'x' } };
     const made = { algorithm, auth_data: { public_key: 'abc', signatures: {} } };
     expect(await refused(alice, 'GET', '/room_keys/version')).toBe('404 M_NOT_FOUND');

@@ -231,7 +231,7 @@ eachDatabase('presence', (open) => {
     expect(remote).toEqual([['@dora:elsewhere.org'], true]);
   });
 
-  it('feeds followers', async () => {
+  it('followers of its stream read what was set', async () => {
     const since = presence.stream.current();
     await presence.setByClient(alice.userId, 'A', 'online', undefined);
     await presence.flush();

@@ -375,7 +375,7 @@ eachDatabase('the keys of other servers', (open) => {
     });
   });
 
-  it('verify objects', async () => {
+  it('an object is verified by the key that its server publishes', async () => {
     const signer = keyOf('a', 32);
     const { keys, name } = await publisher((own) => statement(own, [signer]));
     const object = signJson({ a: 1 }, name, signer);

@@ -58,7 +58,7 @@ describe('requests of one other server', () => {
     expect(await settled(limiter.enter('c.test', never))).toBe(true);
   });
 
-  it('are forgotten', async () => {
+  it('servers that are quiet are forgotten', async () => {
     const { limiter, clock } = make({ window_size: 1000 });
     for (let i = 0; i < 5_000; i++) {
       (await limiter.enter(`s${i}.test`, never))();

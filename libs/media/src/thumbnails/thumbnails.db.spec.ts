@@ -85,7 +85,7 @@ eachDatabase('thumbnails', (open) => {
     );
   });
 
-  it('fit the wanted', async () => {
+  it('the size that fits what is wanted is served', async () => {
     await build();
     const key = await media.upload(await picture(1000, 500).jpeg().toBuffer(), 'image/jpeg');
     expect(await get(key)).toMatchObject({ type: 'image/jpeg', format: 'jpeg', width: 96, height: 96 });

@@ -24,7 +24,7 @@ describe('messages in mails', () => {
     expect(await mailHtml(formatted)).toBe(expected);
   });
 
-  it('have bounds', async () => {
+  it('a message that is too long has none, one nested too deeply is cut', async () => {
     expect(await mailHtml('x'.repeat(20_001))).toBeUndefined();
     const deep = await mailHtml(`${'<div>'.repeat(3_000)}x`);
     expect(deep?.match(/<div>/g)).toHaveLength(50);

@@ -28,7 +28,7 @@ describe.each(['sqlite', 'postgres'] as const)('what is stored while its session
     return (await sent).status;
   };
 
-  it('is no pusher', async () => {
+  it('a pusher set while its session ends is not kept', async () => {
     const user = await server.registerUser(`pushed${count++}`);
     expect(await during(user, 'set_pusher', () => user.request('POST', '/pushers/set', pusher('late')))).toBe(401);
     expect(await database.query('SELECT pushkey FROM pushers WHERE user_name = ?', [user.userId])).toEqual([]);

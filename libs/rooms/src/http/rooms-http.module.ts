@@ -11,6 +11,7 @@ import { ReportsController } from './reports.controller.js';
 import { UpgradeController } from './upgrade.controller.js';
 import { RoomsModule } from '../rooms.module.js';
 import { SendController } from './send.controller.js';
+import { StateController } from './state.controller.js';
 import { RetentionController } from './retention.controller.js';
 
 /** The rooms part of the client API. */
@@ -23,6 +24,7 @@ import { RetentionController } from './retention.controller.js';
     HistoryController,
     MembershipController,
     SendController,
+    StateController,
     DirectoryController,
     SpaceController,
     RelationsController,

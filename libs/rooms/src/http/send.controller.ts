@@ -1,5 +1,4 @@
-import { Controller, Get, Param, Post, Put } from '@nestjs/common';
-import { longestStickyMs } from '@rookery/events';
+import { Controller, Param, Post, Put } from '@nestjs/common';
 import {
   Access,
   Inbound,
@@ -7,7 +6,6 @@ import {
   type Infer,
   json,
   JsonBody,
-  queryChoice,
   queryInteger,
   stable,
   Who,
@@ -15,35 +13,19 @@ import {
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { DelayedEvents } from '../delayed/delayed-events.service.js';
-import { AliasService } from '../directory/alias.service.js';
-import { RoomReadingService } from '../history/room-reading.service.js';
-import { MembershipService } from '../membership/membership.service.js';
-import { RoomStateReader } from '../state/room-state-reader.js';
 import { EventCreation } from '../sending/event-creation.service.js';
 import { RelatedRedactions } from '../sending/related-redactions.service.js';
-
-/** How long to wait before sending, milliseconds (MSC4140). */
-const delayParameter = 'org.matrix.msc4140.delay';
-
-/** How long the event is to be sticky, milliseconds (MSC4354). */
-const stickyParameter = 'org.matrix.msc4354.sticky_duration_ms';
-
-const stickyIn = (request: InboundRequest): number | undefined =>
-  queryInteger(request, stickyParameter, { min: 0, max: longestStickyMs });
+import { delayIn, isDelayed, stickyIn } from './send-options.js';
 
 /** Largest request to redact, bytes. */
 const redactionBytes = 65_536;
 const redactSchema = json.object({ reason: json.optional(json.string()) });
 
-/** Sending events and reading state. */
+/** Sending events that are no state, and redactions. */
 @Controller()
 export class SendController {
   constructor(
     private readonly creation: EventCreation,
-    private readonly reading: RoomReadingService,
-    private readonly memberships: MembershipService,
-    private readonly state: RoomStateReader,
-    private readonly aliases: AliasService,
     private readonly delayed: DelayedEvents,
     private readonly related: RelatedRedactions,
   ) {}
@@ -60,7 +42,7 @@ export class SendController {
     @JsonBody(undefined, { optional: true }) content: JsonObject,
   ): Promise<object> {
     if (request.rawBody !== undefined) return this.#send(requester, request, roomId, type, content, txnId);
-    return this.#repeated(requester, roomId, txnId, queryInteger(request, delayParameter) !== undefined);
+    return this.#repeated(requester, roomId, txnId, isDelayed(request));
   }
 
   /** POST /_matrix/client/v3/rooms/{roomId}/send/{eventType}, of clients from before the specification: never the same twice */
@@ -104,55 +86,6 @@ export class SendController {
     return this.redact(requester, roomId, redacts, undefined, body);
   }
 
-  /** PUT /_matrix/client/v3/rooms/{roomId}/state/{eventType}/{stateKey} */
-  @Put([...stable('/rooms/:roomId/state/:eventType/:stateKey'), ...stable('/rooms/:roomId/state/:eventType')])
-  @Access({ auth: 'required', guests: true, suspended: false })
-  async setState(
-    @Who() requester: Requester,
-    @Inbound() request: InboundRequest,
-    @Param('roomId') roomId: string,
-    @Param('eventType') type: string,
-    @Param('stateKey') stateKey: string | undefined,
-    @JsonBody() content: JsonObject,
-  ): Promise<object> {
-    const originServerTs = queryInteger(request, 'ts');
-    const stickyDurationMs = stickyIn(request);
-    const event = { roomId, type, stateKey: stateKey ?? '', content, originServerTs, stickyDurationMs };
-    const delayMs = queryInteger(request, delayParameter, { min: 1 });
-    if (delayMs !== undefined) return { delay_id: await this.delayed.schedule(requester, event, delayMs) };
-    if (type === 'm.room.member') {
-      const target = stateKey ?? '';
-      const changed = await this.memberships.byContent(requester, roomId, target, content, originServerTs);
-      return { event_id: changed?.eventId ?? (await this.state.currentId(roomId, type, target)) ?? '' };
-    }
-    if (type === 'm.room.canonical_alias') await this.aliases.checkCanonical(roomId, content);
-    const sent = await this.creation.send(requester, event);
-    return { event_id: sent.eventId };
-  }
-
-  /** GET /_matrix/client/v3/rooms/{roomId}/state */
-  @Get(stable('/rooms/:roomId/state'))
-  @Access({ auth: 'required', guests: true, largeAnswer: true, anyProcess: true })
-  allState(@Who() requester: Requester, @Param('roomId') roomId: string): Promise<object> {
-    return this.reading.allState(requester, roomId);
-  }
-
-  /** GET /_matrix/client/v3/rooms/{roomId}/state/{eventType}/{stateKey} */
-  @Get([...stable('/rooms/:roomId/state/:eventType/:stateKey'), ...stable('/rooms/:roomId/state/:eventType')])
-  @Access({ auth: 'required', guests: true, anyProcess: true })
-  async oneState(
-    @Who() requester: Requester,
-    @Inbound() request: InboundRequest,
-    @Param('roomId') roomId: string,
-    @Param('eventType') type: string,
-    @Param('stateKey') stateKey: string | undefined,
-  ): Promise<object> {
-    if (type.length > 255 || (stateKey ?? '').length > 255) throw MatrixError.notFound('There is no such state');
-    const format = queryChoice(request, 'format', ['content', 'event']);
-    const stored = await this.reading.stateEvent(requester, roomId, type, stateKey ?? '');
-    return format === 'event' ? this.reading.write(requester, stored) : stored.event.content;
-  }
-
   async #send(
     requester: Requester,
     request: InboundRequest,
@@ -163,7 +96,7 @@ export class SendController {
   ): Promise<object> {
     const originServerTs = queryInteger(request, 'ts');
     const event = { roomId, type, content, originServerTs, stickyDurationMs: stickyIn(request) };
-    const delayMs = queryInteger(request, delayParameter, { min: 1 });
+    const delayMs = delayIn(request);
     if (delayMs !== undefined) return { delay_id: await this.delayed.schedule(requester, event, delayMs, txnId) };
     const sent = await this.creation.send(requester, event, txnId);
     return { event_id: sent.eventId };

@@ -1,5 +1,5 @@
 /** Something that waits to be written, and who waits for that. */
-interface Waiting<Entry> {
+interface Queued<Entry> {
   readonly entry: Entry;
   resolve(): void;
   reject(error: unknown): void;
@@ -19,7 +19,7 @@ const patienceMs = 25;
  * fails, each of its entries is written alone, so that nobody fails because of another.
  */
 export class GroupCommit<Entry> {
-  #waiting: Waiting<Entry>[] = [];
+  #waiting: Queued<Entry>[] = [];
   #running = 0;
   #impatient: { cancel(): void } | undefined;
 
@@ -62,7 +62,7 @@ export class GroupCommit<Entry> {
     this.#next();
   }
 
-  async #settle(taken: readonly Waiting<Entry>[]): Promise<void> {
+  async #settle(taken: readonly Queued<Entry>[]): Promise<void> {
     try {
       await this.write(taken.map(({ entry }) => entry));
     } catch (error) {

@@ -69,6 +69,17 @@ export async function insertAuthChains(tx: Tx, plans: readonly ChainPlan[]): Pro
   );
 }
 
+/** Those of some events that have a place in the chain cover. */
+function placesOf(
+  eventIds: readonly string[],
+  positions: ReadonlyMap<string, ChainPosition>,
+): { readonly position: ChainPosition; readonly eventId: string }[] {
+  return eventIds.flatMap((eventId) => {
+    const position = positions.get(eventId);
+    return position ? [{ position, eventId }] : [];
+  });
+}
+
 /**
  * Finds the places of state events in the chain cover of auth chains. An event goes on the chain of one of its auth
  * events when that is the last of its chain, if possible the one it replaces; else it starts a chain. Links are written
@@ -94,13 +105,11 @@ export async function planAuthChains(
   const replaced = new Map<string, string>();
   const unplaced = new Set<string>();
   for (const [index, event] of events.entries()) {
-    const targets: { position: ChainPosition; eventId: string }[] = [];
-    for (const eventId of event.authEventIds) {
-      const position = positions.get(eventId);
-      if (position) targets.push({ position, eventId });
-      else unplaced.add(event.eventId);
+    const targets = placesOf(event.authEventIds, positions);
+    if (targets.length < event.authEventIds.length) {
+      unplaced.add(event.eventId);
+      continue;
     }
-    if (unplaced.has(event.eventId)) continue;
     const free = targets.filter(({ position }) => tips.get(position.chain) === position.sequence);
     const parent = free.find(({ eventId }) => replaced.get(eventId) === keyOf(event)) ?? free.at(-1);
     const chain = parent?.position.chain ?? chainIds[index]!;
@@ -304,11 +313,6 @@ export async function authChainOf(
   const found = new Set<string>();
   const included = new Map<number, number>();
   const followed = new Map<number, number>();
-  const raise = (reach: Map<number, number>, chain: number, upTo: number): boolean => {
-    if ((reach.get(chain) ?? 0) >= upTo) return false;
-    reach.set(chain, upTo);
-    return true;
-  };
   const seen = new Set(eventIds);
   for (let [ids, areGiven] = [[...seen], true]; ids.length > 0; areGiven = false) {
     const positions = await selectChainPositions(db, ids);
@@ -324,6 +328,22 @@ export async function authChainOf(
     ids = [...new Set(named)].filter((id) => !seen.has(id));
     for (const id of ids) seen.add(id);
   }
+  await followLinks(db, followed, included);
+  // Most of a room's state has nothing of its own chain before it.
+  const reached = [...included].flatMap(([chain, upTo]) => (upTo > 0 ? [[chain, 0, upTo] as const] : []));
+  for (const id of await eventsInGaps(db, reached)) found.add(id);
+  return found;
+}
+
+/** Raises how far a chain is reached; whether that is further than it was. */
+function raise(reach: Map<number, number>, chain: number, upTo: number): boolean {
+  if ((reach.get(chain) ?? 0) >= upTo) return false;
+  reach.set(chain, upTo);
+  return true;
+}
+
+/** Follows links from chains as far as they are known to be reached, until nothing new is. */
+async function followLinks(db: Db, followed: Map<number, number>, included: Map<number, number>): Promise<void> {
   const links = await linksFrom(db, new Set(followed.keys()));
   const pending = [...followed.keys()];
   for (let chain = pending.pop(); chain !== undefined; chain = pending.pop()) {
@@ -334,8 +354,4 @@ export async function authChainOf(
       if (raise(followed, target, targetSequence)) pending.push(target);
     }
   }
-  // Most of a room's state has nothing of its own chain before it.
-  const reached = [...included].flatMap(([chain, upTo]) => (upTo > 0 ? [[chain, 0, upTo] as const] : []));
-  for (const id of await eventsInGaps(db, reached)) found.add(id);
-  return found;
 }

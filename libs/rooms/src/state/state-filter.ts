@@ -11,16 +11,22 @@ export interface StateFilter {
   readonly withoutMembers?: boolean;
 }
 
+/** The state keys wanted of each type; `true` for all. */
+function keysByType(types: NonNullable<StateFilter['types']>): Map<string, Set<string> | true> {
+  const wanted = new Map<string, Set<string> | true>();
+  for (const [type, stateKey] of types) {
+    const known = wanted.get(type);
+    if (stateKey === undefined) wanted.set(type, true);
+    else if (known === undefined) wanted.set(type, new Set([stateKey]));
+    else if (known !== true) known.add(stateKey);
+  }
+  return wanted;
+}
+
 /** Applies a filter to a map in memory. */
 export function filterState(state: StateMap, filter: StateFilter | undefined): StateMap {
   if (!filter) return state;
-  const types = filter.types && new Map<string, Set<string> | true>();
-  for (const [type, stateKey] of filter.types ?? []) {
-    const known = types!.get(type);
-    if (stateKey === undefined) types!.set(type, true);
-    else if (known === undefined) types!.set(type, new Set([stateKey]));
-    else if (known !== true) known.add(stateKey);
-  }
+  const types = filter.types && keysByType(filter.types);
   const members = filter.members && new Set(filter.members);
   const kept = new Map<string, string>();
   for (const [key, eventId] of state) {

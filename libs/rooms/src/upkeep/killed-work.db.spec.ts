@@ -178,7 +178,7 @@ eachDatabase('work on rooms that is killed in the middle', (open) => {
     }
   };
 
-  it('deletes a room', async () => {
+  it('the deletion of a room goes on to its end', async () => {
     const request = { requesterId: alice.userId, block: false, purge: true, forcePurge: false };
     const kills = await killEverywhere(
       async (rooms, roomId) => rooms.get(RoomShutdown).start(roomId, request),

@@ -23,7 +23,7 @@ describe('rooms that are written ahead', () => {
     expect(read(answerBytes({ rooms }))).toEqual({ rooms: expected });
   });
 
-  it('may be none', () => {
+  it('no rooms give an empty object', () => {
     const rooms = new WrittenRooms();
     expect(read(rooms.parts())).toEqual({});
     expect(read(answerBytes({ rooms }))).toEqual({ rooms: {} });

@@ -95,7 +95,7 @@ eachDatabase('account data', (open) => {
     expect(Object.keys(await data.tags(alice, room))).toEqual(['__proto__']);
   });
 
-  it('has limits', async () => {
+  it('content and types that are too long are refused', async () => {
     expect(await outcome(data.setByClient(alice, undefined, 'x', { big: 'x'.repeat(1_100_000) }, {}))).toMatchObject({
       status: 413,
     });

@@ -98,7 +98,7 @@ eachDatabase('profiles', (open) => {
     changes.length = 0;
   });
 
-  it('removes fields', async () => {
+  it('a field that is set to nothing is gone', async () => {
     await set('org.example.card', undefined);
     await set('avatar_url', '');
     expect(await errcode(profiles.lookUp(undefined, alice.userId, 'org.example.card'))).toBe('M_NOT_FOUND');

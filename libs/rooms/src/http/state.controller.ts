@@ -1,0 +1,74 @@
+import { Controller, Get, Param, Put } from '@nestjs/common';
+import { Access, Inbound, type InboundRequest, JsonBody, queryChoice, queryInteger, stable, Who } from '@rookery/http';
+import { type JsonObject, MatrixError } from '@rookery/matrix-types';
+import type { Requester } from '@rookery/platform';
+import { DelayedEvents } from '../delayed/delayed-events.service.js';
+import { AliasService } from '../directory/alias.service.js';
+import { RoomReadingService } from '../history/room-reading.service.js';
+import { MembershipService } from '../membership/membership.service.js';
+import { EventCreation } from '../sending/event-creation.service.js';
+import { RoomStateReader } from '../state/room-state-reader.js';
+import { delayIn, stickyIn } from './send-options.js';
+
+/** Setting and reading a room's state. */
+@Controller()
+export class StateController {
+  constructor(
+    private readonly creation: EventCreation,
+    private readonly reading: RoomReadingService,
+    private readonly memberships: MembershipService,
+    private readonly state: RoomStateReader,
+    private readonly aliases: AliasService,
+    private readonly delayed: DelayedEvents,
+  ) {}
+
+  /** PUT /_matrix/client/v3/rooms/{roomId}/state/{eventType}/{stateKey} */
+  @Put([...stable('/rooms/:roomId/state/:eventType/:stateKey'), ...stable('/rooms/:roomId/state/:eventType')])
+  @Access({ auth: 'required', guests: true, suspended: false })
+  async setState(
+    @Who() requester: Requester,
+    @Inbound() request: InboundRequest,
+    @Param('roomId') roomId: string,
+    @Param('eventType') type: string,
+    @Param('stateKey') stateKey: string | undefined,
+    @JsonBody() content: JsonObject,
+  ): Promise<object> {
+    const originServerTs = queryInteger(request, 'ts');
+    const stickyDurationMs = stickyIn(request);
+    const event = { roomId, type, stateKey: stateKey ?? '', content, originServerTs, stickyDurationMs };
+    const delayMs = delayIn(request);
+    if (delayMs !== undefined) return { delay_id: await this.delayed.schedule(requester, event, delayMs) };
+    if (type === 'm.room.member') {
+      const target = stateKey ?? '';
+      const changed = await this.memberships.byContent(requester, roomId, target, content, originServerTs);
+      // Where nothing changed, or another server made the event, it is the one that counts now.
+      return { event_id: changed?.eventId ?? (await this.state.currentId(roomId, type, target)) ?? '' };
+    }
+    if (type === 'm.room.canonical_alias') await this.aliases.checkCanonical(roomId, content);
+    const sent = await this.creation.send(requester, event);
+    return { event_id: sent.eventId };
+  }
+
+  /** GET /_matrix/client/v3/rooms/{roomId}/state */
+  @Get(stable('/rooms/:roomId/state'))
+  @Access({ auth: 'required', guests: true, largeAnswer: true, anyProcess: true })
+  allState(@Who() requester: Requester, @Param('roomId') roomId: string): Promise<object> {
+    return this.reading.allState(requester, roomId);
+  }
+
+  /** GET /_matrix/client/v3/rooms/{roomId}/state/{eventType}/{stateKey} */
+  @Get([...stable('/rooms/:roomId/state/:eventType/:stateKey'), ...stable('/rooms/:roomId/state/:eventType')])
+  @Access({ auth: 'required', guests: true, anyProcess: true })
+  async oneState(
+    @Who() requester: Requester,
+    @Inbound() request: InboundRequest,
+    @Param('roomId') roomId: string,
+    @Param('eventType') type: string,
+    @Param('stateKey') stateKey: string | undefined,
+  ): Promise<object> {
+    if (type.length > 255 || (stateKey ?? '').length > 255) throw MatrixError.notFound('There is no such state');
+    const format = queryChoice(request, 'format', ['content', 'event']);
+    const stored = await this.reading.stateEvent(requester, roomId, type, stateKey ?? '');
+    return format === 'event' ? this.reading.write(requester, stored) : stored.event.content;
+  }
+}
