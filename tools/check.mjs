@@ -28,6 +28,7 @@ const checks = [
   ['kinds', [join(root, 'tools', 'kinds.mjs')]],
   ['bodies', [join(root, 'tools', 'bodies.mjs')]],
   ['exports', [join(root, 'tools', 'exports.mjs')]],
+  ['house', [join(root, 'tools', 'house.mjs')]],
   ['lint', [bin('eslint', 'bin', 'eslint.js'), '.', '--max-warnings=0']],
   ['format', [bin('prettier', 'bin', 'prettier.cjs'), '--check', '--log-level', 'warn', '.']],
   ['docs', [join(root, 'tools', 'docs.mjs'), '--check']],
