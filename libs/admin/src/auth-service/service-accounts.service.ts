@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { CrossSigningService, DehydratedDeviceService } from '@rookery/e2ee';
-import { type InboundRequest, type Infer, json } from '@rookery/http';
+import { type InboundRequest, type Infer, json, type Schema } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import { Clock, Config } from '@rookery/platform';
 import {
@@ -19,7 +19,7 @@ import {
 const id = json.string({ minLength: 1 });
 
 /** Whom the authentication service speaks of. */
-export const localpart = id;
+export const localpart: Schema<string> = id;
 
 /** How the authentication service wants an account to be. Of each pair at most one may be given. */
 export const provisionSchema = json.object({
