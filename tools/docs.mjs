@@ -266,12 +266,18 @@ function inventory() {
       ([text, lib]) => [...text.matchAll(/^ {2}(\w+)\?\(/gm)].map(([, hook]) => [hook, lib, '']),
     ),
   ].sort((a, b) => (a[1] + a[0] < b[1] + b[0] ? -1 : 1));
-  const ports = found(
-    /^ {2}(use\w*|serve|addStages?)\((?:type: string, )?\w+: (\w+(?:Source|Gateway|Fetcher|Capability|Store|Reader|Stage))\b/gm,
-    (lib, [, method, type], text) => [
+  const ports = found(/readonly (\w+) = new Port<([^]+?)>\(\s*'(\w+)',\s*'(\w+)',?\s*\)/g, (lib, match, text) => {
+    const [, field, type, port, need] = match;
+    const [, owner] = [...text.slice(0, match.index).matchAll(/export (?:abstract )?class (\w+)/g)].at(-1) ?? [];
+    return [port, lib, `\`${owner}.${field}\``, `\`${type.replaceAll('|', '\\|')}\``, need];
+  });
+  const registries = found(
+    /^ {2}(serve|addStages?|addFlow|register)\((type: string, )?\w+: (?:\([^)]*\) => )?(Account\w+|Uia\w+|Login\w+|Edu\w+)\b/gm,
+    (lib, [, method, type, given], text) => [
       `${/export (?:abstract )?class (\w+)/.exec(text)?.[1]}.${method}`,
       lib,
-      `\`${type}\``,
+      `\`${given}\``,
+      type === undefined ? '' : 'by type',
     ],
   );
   return [
@@ -292,8 +298,11 @@ function inventory() {
     'Where higher libs attach to what lower ones do.',
     lines(['hook', 'lib', 'event'], hooks),
     '## Ports',
-    'What a lower lib needs and a higher one gives it at the start.',
-    lines(['port', 'lib', 'what is given'], ports),
+    'What a lower lib needs and a higher one gives it while the server is put together. A server whose required ports are not filled does not start.',
+    lines(['port', 'lib', 'where', 'what is given', ''], ports),
+    '## Registries',
+    'Where higher libs add one of many.',
+    lines(['registry', 'lib', 'what is added', ''], registries),
   ].join('\n\n');
 }
 

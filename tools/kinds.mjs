@@ -11,6 +11,37 @@ const kinds = {
     home: 'libs/platform/src/caches/',
     instead: 'new Cache(config, name, { invalidation, max })',
   },
+  timers: {
+    pattern: /\bsetInterval\(|\b#?clock\.every\(/g,
+    home: 'libs/platform/src/background/',
+    instead: 'BackgroundTasks.add({ name, role, everyMs, run })',
+  },
+  'worker loops': {
+    pattern: /Promise\.all\(\s*Array\.from\(\{ length/g,
+    home: 'libs/platform/src/concurrency/',
+    instead: 'eachLimit',
+  },
+  'promise chains': {
+    // A field that begins as a promise of nothing, and what comes next is hung onto it.
+    pattern: /#(\w+): Promise<\w+> = Promise\.resolve\(\)[^]*this\.#\1\.then\(|\blast: Promise\.resolve\(\)/g,
+    home: 'libs/platform/src/concurrency/',
+    instead: 'KeyedMutex, Semaphore(1) or SingleFlight',
+  },
+  'maps of promises': {
+    pattern: /new Map<[^,<>]+, Promise<[^\n]*>>\(/g,
+    home: 'libs/platform/src/concurrency/',
+    instead: 'SingleFlight or KeyedMutex',
+  },
+  'values that may be promises': {
+    pattern: /instanceof Promise\b/g,
+    home: 'libs/platform/src/concurrency/',
+    instead: 'Soon of platform, or a promise',
+  },
+  ports: {
+    pattern: /^ {2}use\w*\(\w+: [A-Z]\w*(?:<\w+>)?(?: \| undefined)?\): void/gm,
+    home: 'libs/platform/src/wiring/',
+    instead: 'a Port',
+  },
 };
 
 const files = ['libs', 'apps']

@@ -15,6 +15,7 @@ import {
 import { guardProcess, type ModuleEntry, moduleEntriesOf, ModuleHost } from '@rookery/module-host';
 import { ModuleServices } from '@rookery/module-services';
 import {
+  assemble,
   beginCaches,
   BackgroundTasks,
   Clock,
@@ -37,6 +38,7 @@ import { Invalidations, Notifier, Streams } from '@rookery/replication';
 import { Pages } from '@rookery/templates';
 import { hasAccounts } from '@rookery/users';
 import { ServedDatabase } from './core/served-database.js';
+import { StartupError } from './startup-error.js';
 import { isBesideWriter, type ProcessPlace } from './process-place.js';
 import { manholeOf } from './manhole.js';
 import { databaseProblem, isDatabaseThere } from './database-health.js';
@@ -327,18 +329,22 @@ export class Homeserver {
           ...{ database, backgroundUpdates: updates, place, nameResolver },
           mayWriteKeys: rehearsalFolder === undefined,
         });
-        this.#http = await HttpApp.create(root, {
-          ...httpSettingsOf(config),
-          ...{ clock, ids, logger: logger.child('http'), accessLogger: logger.child('access').child('http') },
-          slowMs: config.get('log_slow_requests'),
-          tracer,
-          metrics: config.get('enable_metrics') ? metrics : undefined,
-          explain: databaseProblem,
-          forwarding: place && forwardingOf(place),
-          sharesPorts: place?.sharesPorts,
-          notFoundPage: () => this.service(Pages).page('not_found.html'),
-          healthy: () => isDatabaseThere(this.service(Database), clock),
-        });
+        const { built, empty } = await assemble(() =>
+          HttpApp.create(root, {
+            ...httpSettingsOf(config),
+            ...{ clock, ids, logger: logger.child('http'), accessLogger: logger.child('access').child('http') },
+            slowMs: config.get('log_slow_requests'),
+            tracer,
+            metrics: config.get('enable_metrics') ? metrics : undefined,
+            explain: databaseProblem,
+            forwarding: place && forwardingOf(place),
+            sharesPorts: place?.sharesPorts,
+            notFoundPage: () => this.service(Pages).page('not_found.html'),
+            healthy: () => isDatabaseThere(this.service(Database), clock),
+          }),
+        );
+        this.#http = built;
+        if (empty.length > 0) throw new StartupError(`Nothing was given to the ports ${empty.join(', ')}`);
         const services = (this.#moduleServices = this.service(ModuleServices));
         await services.register(loaded);
         lifecycle.on('streams', {

@@ -12,7 +12,7 @@ class SsoAvatars implements OnModuleInit {
   ) {}
 
   onModuleInit(): void {
-    this.avatars.use((userId, { bytes, contentType }) =>
+    this.avatars.port.give((userId, { bytes, contentType }) =>
       this.uploads.upload(
         {
           ...{ userId, isGuest: false, isAdmin: false },

@@ -1,5 +1,6 @@
 import { createParamDecorator, type ExecutionContext } from '@nestjs/common';
 import { isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { soon } from '@rookery/platform';
 import { Ajv, type ErrorObject, type ValidateFunction } from 'ajv';
 import type { GuardedRequest } from './access.js';
 import type { Schema } from './json-schema.js';
@@ -151,8 +152,7 @@ export function JsonBody(schema?: Schema<object>, options: JsonBodyOptions = {})
     return body;
   };
   const inject = createParamDecorator((_: unknown, context: ExecutionContext) => {
-    const given = context.switchToHttp().getRequest<GuardedRequest>().inbound.json(options.maxValues);
-    return given instanceof Promise ? given.then(take) : take(given);
+    return soon(context.switchToHttp().getRequest<GuardedRequest>().inbound.json(options.maxValues), take);
   })();
   return (controller, method, index) => {
     if (schema !== undefined && method !== undefined) Reflect.defineMetadata(bodyMetadata, schema, controller, method);

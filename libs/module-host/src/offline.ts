@@ -6,6 +6,7 @@ import type {
   PublicRoomListManager,
 } from '@rookery/module-api';
 import { MatrixError } from '@rookery/matrix-types';
+import { Semaphore } from '@rookery/platform';
 import {
   type DocumentBackend,
   type DocumentRows,
@@ -95,7 +96,7 @@ export function offlineCapabilities({
 /** Documents in memory. Transactions run one after the other; one that fails leaves no trace. */
 export class MemoryDocuments implements DocumentBackend {
   #rows = new Map<string, string>();
-  #queue: Promise<unknown> = Promise.resolve();
+  readonly #turns = new Semaphore(1);
 
   get(module: string, key: string): Promise<string | undefined> {
     return rowsOf(this.#rows).get(module, key);
@@ -110,14 +111,12 @@ export class MemoryDocuments implements DocumentBackend {
     return rowsOf(this.#rows).list(...args);
   }
   transaction<T>(_module: string, work: (rows: DocumentRows) => Promise<T>): Promise<T> {
-    const result = this.#queue.then(async () => {
+    return this.#turns.run(async () => {
       const draft = new Map(this.#rows);
       const answer = await work(rowsOf(draft));
       this.#rows = draft;
       return answer;
     });
-    this.#queue = result.catch(() => {});
-    return result;
   }
 }
 

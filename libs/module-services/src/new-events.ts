@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { callbackContext, ModuleDispatcher, toModuleEvent, toStateView } from '@rookery/module-host';
-import { Clock, eachLimit, Logger } from '@rookery/platform';
+import { Clock, eachLimit, Logger, Semaphore } from '@rookery/platform';
 import { Follower, forgetCursor, Notifier } from '@rookery/replication';
 import { type StoredEvent, TimelineReader } from '@rookery/rooms';
 import { StatesAfterEvents } from './states-after-events.js';
@@ -27,7 +27,7 @@ export class NewEvents {
   #follower: Follower | undefined;
   /** No further event of the batch in hand is told. */
   #cut = false;
-  #changing: Promise<void> = Promise.resolve();
+  readonly #changing = new Semaphore(1);
   #nextRoundAtMs = -Infinity;
 
   constructor(
@@ -42,7 +42,7 @@ export class NewEvents {
 
   /** Begins or ends, as the modules in force want it. */
   refresh(): Promise<void> {
-    return this.#exclusively(async () => {
+    return this.#changing.run(async () => {
       const wanted = this.dispatcher.has('onNewEvent');
       if (wanted && !this.#follower) {
         const { database, notifier, clock } = this;
@@ -62,7 +62,7 @@ export class NewEvents {
 
   /** Ends; the next start goes on where this stopped. */
   stop(): Promise<void> {
-    return this.#exclusively(() => this.#end());
+    return this.#changing.run(() => this.#end());
   }
 
   async #end(): Promise<void> {
@@ -71,12 +71,6 @@ export class NewEvents {
     cut.cancel();
     this.#cut = false;
     this.#follower = undefined;
-  }
-
-  #exclusively(work: () => Promise<void>): Promise<void> {
-    const result = this.#changing.then(work);
-    this.#changing = result.catch(() => {});
-    return result;
   }
 
   async #advance(after: number, upTo: number): Promise<number> {

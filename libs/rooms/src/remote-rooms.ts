@@ -2,6 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import type { RoomEvent } from '@rookery/events';
 import type { JsonObject } from '@rookery/matrix-types';
+import { Port } from '@rookery/platform';
 import type { StateAtEvent } from './model/remote-events.js';
 
 /** A room alias as its server resolves it. */
@@ -77,27 +78,15 @@ export interface MissingEventsSource {
 /** Where federation attaches. Without it rooms of other servers cannot be reached. */
 @Injectable()
 export class RemoteRooms {
-  #gateway: RemoteRoomGateway | undefined;
-  #source: MissingEventsSource | undefined;
+  /** Empty where the settings allow no other server. */
+  readonly port = new Port<RemoteRoomGateway>('remote_rooms', 'optional');
+  readonly missingEvents = new Port<MissingEventsSource>('missing_events', 'optional');
 
   constructor(private readonly database: Database) {}
 
-  /** @param gateway `undefined` cuts the connection */
-  use(gateway: RemoteRoomGateway | undefined): void {
-    this.#gateway = gateway;
-  }
-
-  useMissingEvents(source: MissingEventsSource): void {
-    this.#source = source;
-  }
-
   /** @throws OnlyAtWriterError where another process writes: what other servers give is to be stored */
   get gateway(): RemoteRoomGateway | undefined {
-    if (this.#gateway !== undefined) this.database.onlyAtWriter('help of other servers');
-    return this.#gateway;
-  }
-
-  get missingEvents(): MissingEventsSource | undefined {
-    return this.#source;
+    if (this.port.given !== undefined) this.database.onlyAtWriter('help of other servers');
+    return this.port.given;
   }
 }

@@ -68,7 +68,7 @@ export class SyncService {
     positions: SyncPositions,
     private readonly kept: KeptAnswers,
   ) {
-    positions.use((text) => this.#upToHead(parseSyncToken(text)));
+    positions.port.give((text) => this.#upToHead(parseSyncToken(text)));
     this.#full = new FullAnswers(clock);
   }
 

@@ -32,7 +32,7 @@ describe.each(['sqlite', 'postgres'] as const)('what users may learn of others (
       failures: ['@far:elsewhere.test', '@near:other.test'],
     });
     const service = server.server.service(AccountStatusService);
-    service.use((name) =>
+    service.port.replace((name) =>
       name === 'elsewhere.test'
         ? Promise.resolve({
             account_statuses: {

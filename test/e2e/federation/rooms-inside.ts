@@ -40,7 +40,7 @@ export function insideOf(inbound: InboundEvents): RoomsInside {
   return {
     inbound,
     persister,
-    useMissingEvents: (source) => remote.useMissingEvents(source),
+    useMissingEvents: (source) => remote.missingEvents.replace(source),
     events: async (eventIds) => (await events.inOrder([...eventIds])).map((stored) => stored.event),
     heads: async (roomId) => {
       const rows = await database.query<{ event_id: string }>(

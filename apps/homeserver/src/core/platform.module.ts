@@ -43,8 +43,8 @@ export class PlatformModule {
       },
       {
         provide: CacheTuner,
-        inject: [Config, Clock, Logger],
-        useFactory: (own: Config, time: Clock, log: Logger) => new CacheTuner(own, time, log.child('caches')),
+        inject: [Config, BackgroundTasks, Logger],
+        useFactory: (own: Config, work: BackgroundTasks, log: Logger) => new CacheTuner(own, work, log.child('caches')),
       },
     ];
     return { module: PlatformModule, providers, exports: providers.map(({ provide }) => provide) };

@@ -29,7 +29,7 @@ export class AppserviceKeys implements OnModuleInit {
     if (!this.registry.all.some((one) => one.fields.url !== undefined)) return;
     const claims = this.config.get('experimental_features.msc3983_appservice_otk_claims');
     const queries = this.config.get('experimental_features.msc3984_appservice_key_query');
-    this.keys.use({
+    this.keys.port.give({
       ...(claims ? { claim: (wanted) => this.claim(wanted) } : {}),
       ...(queries ? { query: (wanted) => this.query(wanted) } : {}),
     });

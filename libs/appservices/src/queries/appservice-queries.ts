@@ -29,7 +29,7 @@ export class AppserviceQueries implements OnModuleInit {
   }
 
   onModuleInit(): void {
-    this.claims.use({
+    this.claims.port.give({
       isReserved: (alias, appserviceId) => this.registry.isReserved(alias, appserviceId),
       ask: (alias) => this.aliasExists(alias),
     });

@@ -28,7 +28,7 @@ export class AppserviceRegistry implements AppserviceSource, OnModuleInit {
 
   /** @throws ConfigError when something is wrong with a file */
   onModuleInit(): void {
-    if (this.all.length > 0) this.directory.use(this);
+    if (this.all.length > 0) this.directory.port.give(this);
   }
 
   /** In the order of the settings. @throws ConfigError when something is wrong with a file */

@@ -1,6 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import type pg from 'pg';
-import { type Logger, SilentLogger } from '@rookery/platform';
+import { type Logger, Semaphore, SilentLogger } from '@rookery/platform';
 import { DatabaseError, errorText } from '../errors.js';
 import type { PostgresOptions } from '../options.js';
 import { connectAlone, destroy } from '../postgres/open-postgres.js';
@@ -86,7 +86,7 @@ export class ProcessRegistry {
   #trustedUntilMs = 0;
   #timer: NodeJS.Timeout | undefined;
   #beating: Promise<void> | undefined;
-  #queue: Promise<unknown> = Promise.resolve();
+  readonly #turns = new Semaphore(1);
   #beats = 0;
   #isLost = false;
   #left = false;
@@ -299,16 +299,16 @@ export class ProcessRegistry {
 
   /** One at a time, in order: the driver would queue them without a limit of time. */
   #query<R extends pg.QueryResultRow>(text: string, values: unknown[]): Promise<pg.QueryResult<R>> {
-    const run = async (): Promise<pg.QueryResult<R>> => {
-      const client = this.#client ?? (await this.#connect());
-      return client.query<R>({ text, values, query_timeout: this.#ttlMs / 2 } as pg.QueryConfig);
-    };
-    const outcome = this.#queue.then(run, run);
-    this.#queue = outcome.catch((error: unknown) => {
-      // One that answers late would answer the next question.
-      if (/timeout|terminat|ECONN/i.test(errorText(error))) this.#drop();
+    return this.#turns.run(async () => {
+      try {
+        const client = this.#client ?? (await this.#connect());
+        return await client.query<R>({ text, values, query_timeout: this.#ttlMs / 2 } as pg.QueryConfig);
+      } catch (error) {
+        // One that answers late would answer the next question.
+        if (/timeout|terminat|ECONN/i.test(errorText(error))) this.#drop();
+        throw error;
+      }
     });
-    return outcome;
   }
 
   async #connect(): Promise<pg.Client> {

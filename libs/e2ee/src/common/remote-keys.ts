@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { domainOf, isJsonObject, type JsonObject } from '@rookery/matrix-types';
-import { Clock, Logger } from '@rookery/platform';
+import { Clock, Logger, Port } from '@rookery/platform';
 
 /** Keys of another server's users, by user and device. */
 export interface RemoteDeviceKeys {
@@ -36,16 +36,12 @@ const unreachable = { status: 503, message: 'The server cannot be reached' } as 
 /** Where the federation side attaches. Without it, every other server counts as unreachable. */
 @Injectable()
 export class RemoteKeys {
-  #source: RemoteKeySource | undefined;
+  readonly port = new Port<RemoteKeySource>('remote_keys', 'required');
 
   constructor(
     private readonly clock: Clock,
     private readonly logger: Logger,
   ) {}
-
-  use(source: RemoteKeySource): void {
-    this.#source = source;
-  }
 
   /** Asks servers side by side; what a server says about users of others is dropped. */
   async query(
@@ -83,7 +79,7 @@ export class RemoteKeys {
   ): Promise<{ answers: { server: string; answer: Answer }[]; failures: RemoteFailures }> {
     const answers: { server: string; answer: Answer }[] = [];
     const failures: Record<string, { status: number; message: string }> = {};
-    const source = this.#source;
+    const source = this.port.given;
     if (servers.size === 0) return { answers, failures };
     const over = new AbortController();
     const late = this.clock.sleep(timeoutMs, over.signal).then(() => undefined);

@@ -1,5 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import type { JsonObject } from '@rookery/matrix-types';
+import { Port } from '@rookery/platform';
 import type { ClaimedKeys } from './remote-keys.js';
 
 /** Identity keys by user and device. */
@@ -22,19 +23,15 @@ export interface ServiceKeySource {
 /** Where the application service lib attaches. Without it no service is asked. */
 @Injectable()
 export class ServiceKeys {
-  #source: ServiceKeySource = {};
-
-  use(source: ServiceKeySource): void {
-    this.#source = source;
-  }
+  readonly port = new Port<ServiceKeySource>('appservice_keys', 'optional');
 
   /** Absent where no service is asked for one-time keys. */
   get claim(): ServiceKeySource['claim'] {
-    return this.#source.claim;
+    return this.port.given?.claim;
   }
 
   /** Absent where no service is asked for identity keys. */
   get query(): ServiceKeySource['query'] {
-    return this.#source.query;
+    return this.port.given?.query;
   }
 }

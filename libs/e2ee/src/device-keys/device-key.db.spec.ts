@@ -73,7 +73,7 @@ eachDatabase('device keys and lists', (open) => {
     const before = await keys.query(bob, { [dora]: [] }, 1_000);
     expect(Object.keys(before.failures)).toEqual(['elsewhere.org']);
     const other = await buildE2ee({ database: test.database, clock });
-    other.get(RemoteKeys).use({
+    other.get(RemoteKeys).port.replace({
       query: async (server) => {
         if (server === 'slow.org') return new Promise(() => {});
         if (server === 'broken.org') throw new Error('broken');

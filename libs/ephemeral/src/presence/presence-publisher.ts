@@ -1,7 +1,7 @@
 import { Injectable, type OnModuleDestroy } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { domainOf } from '@rookery/matrix-types';
-import { Clock, Config, Logger, type Timer } from '@rookery/platform';
+import { Clock, Config, Logger, Semaphore, type Timer } from '@rookery/platform';
 import { defineStream, type Stream, Streams } from '@rookery/replication';
 import { RoomAudience } from '../common/room-audience.js';
 import { EphemeralHooks } from '../hooks.js';
@@ -50,7 +50,7 @@ export class PresencePublisher implements OnModuleDestroy {
   #compute: (before: PresenceState) => PresenceState = (before) => before;
   #timer: Timer | undefined;
   #lastFlushMs = -Infinity;
-  #flushing: Promise<void> = Promise.resolve();
+  readonly #flushing = new Semaphore(1);
   #excluded: ReadonlySet<string> = new Set();
 
   constructor(
@@ -124,8 +124,7 @@ export class PresencePublisher implements OnModuleDestroy {
   flush(): Promise<void> {
     this.#timer?.cancel();
     this.#timer = undefined;
-    this.#flushing = this.#flushing.then(() => this.#flush());
-    return this.#flushing;
+    return this.#flushing.run(() => this.#flush());
   }
 
   #isLocal(userId: string): boolean {

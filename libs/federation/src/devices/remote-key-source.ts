@@ -32,7 +32,7 @@ export class FederationKeySource implements RemoteKeySource, OnModuleInit {
   }
 
   onModuleInit(): void {
-    this.remote.use(this);
+    this.remote.port.give(this);
   }
 
   async query(

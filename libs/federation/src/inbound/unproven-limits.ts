@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { LeakyBucketRateLimiter, networkOf, type RateLimit } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
-import { Cache, Clock, Config } from '@rookery/platform';
+import { Cache, Clock, Config, SingleFlight } from '@rookery/platform';
 
 /** Look-ups of keys under way for one address. */
 const lookUpsOfAddress = 16;
@@ -35,7 +35,7 @@ export class UnprovenLimits {
   readonly #buckets: LeakyBucketRateLimiter;
   readonly #proven: Cache<string, true>;
   readonly #running = new Map<string, number>();
-  readonly #lookUps = new Map<string, Promise<unknown>>();
+  readonly #lookUps = new SingleFlight<unknown>();
 
   constructor(config: Config, clock: Clock) {
     this.#buckets = new LeakyBucketRateLimiter(clock, (name) => limits[name]);
@@ -49,21 +49,20 @@ export class UnprovenLimits {
    * @throws MatrixError 429 `M_LIMIT_EXCEEDED`
    */
   async lookUp<T>(ip: string, key: string, find: () => Promise<T>): Promise<T> {
-    const shared = this.#lookUps.get(key);
-    if (shared !== undefined) return shared as Promise<T>;
+    return this.#lookUps.run(key, () => this.#begin(ip, find)) as Promise<T>;
+  }
+
+  #begin<T>(ip: string, find: () => Promise<T>): Promise<T> {
     const network = networkOf(ip);
     const running = this.#running.get(network) ?? 0;
     if (running >= lookUpsOfAddress || this.#lookUps.size >= lookUpsAltogether)
       throw MatrixError.limitExceeded(retryMs);
-    const lookUp = this.#counted(ip, find).finally(() => {
-      this.#lookUps.delete(key);
+    this.#running.set(network, running + 1);
+    return this.#counted(ip, find).finally(() => {
       const left = this.#running.get(network)! - 1;
       if (left === 0) this.#running.delete(network);
       else this.#running.set(network, left);
     });
-    this.#running.set(network, running + 1);
-    this.#lookUps.set(key, lookUp);
-    return lookUp;
   }
 
   async #counted<T>(ip: string, find: () => Promise<T>): Promise<T> {

@@ -14,7 +14,7 @@ export class FederationMediaFetcher extends RemoteMediaFetcher {
     source: RemoteMediaSource,
   ) {
     super();
-    source.use(this);
+    source.port.give(this);
   }
 
   async fetch({ origin, mediaId, maxBytes, timeoutMs }: RemoteMediaRequest): Promise<RemoteFile | undefined> {

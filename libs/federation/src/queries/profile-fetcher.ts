@@ -20,7 +20,7 @@ export class ProfileFetcher {
     metrics: Metrics,
   ) {
     this.#count = metrics.counter('synapse_federation_client_sent_queries');
-    profiles.use((userId, field) => this.fetch(userId, field));
+    profiles.port.give((userId, field) => this.fetch(userId, field));
   }
 
   /**

@@ -30,8 +30,8 @@ export class FederationGateway implements RemoteRoomGateway {
     config: Config,
   ) {
     if (config.get('federation_domain_whitelist')?.length === 0) return;
-    rooms.use(this);
-    rooms.useMissingEvents(missing);
+    rooms.port.give(this);
+    rooms.missingEvents.give(missing);
   }
 
   join(userId: string, roomId: string, servers: readonly string[], content: Readonly<JsonObject>): Promise<void> {

@@ -3,7 +3,7 @@ import { Database } from '@rookery/database';
 import { serverAclOf, type ServerAcl } from '@rookery/events';
 import { FederationClient } from '@rookery/federation-client';
 import { isValidServerName } from '@rookery/matrix-types';
-import { Cache, Config } from '@rookery/platform';
+import { Cache, Config, isAwaited } from '@rookery/platform';
 import { EventStore, RoomHooks, type RoomView } from '@rookery/rooms';
 import { knowsServers, roomsOfLocalUsers, serverAclsOf, serversInRooms } from './sender.query.js';
 
@@ -41,8 +41,7 @@ export class RemoteAudience implements OnModuleInit {
     private readonly events: EventStore,
     private readonly hooks: RoomHooks,
   ) {
-    const sizeOf = (entry: Audience | Promise<Audience>): number =>
-      entry instanceof Promise ? 1 : entry.servers.length + 1;
+    const sizeOf = (entry: Audience | Promise<Audience>): number => (isAwaited(entry) ? 1 : entry.servers.length + 1);
     this.#rooms = new Cache(config, 'federation_audiences', {
       invalidation: 'stream events',
       elsewhere: 'not kept',
@@ -64,7 +63,7 @@ export class RemoteAudience implements OnModuleInit {
         if (room.remoteServers.length > 0) this.#hasAny = true;
         const known = this.#rooms.get(roomId);
         if (known === undefined) return;
-        if (known instanceof Promise || known.servers !== room.remoteServers || known.aclId !== audienceOf(room).aclId)
+        if (isAwaited(known) || known.servers !== room.remoteServers || known.aclId !== audienceOf(room).aclId)
           this.#rooms.set(roomId, audienceOf(room));
       },
       onRoomPurged: (tx, roomId) => {

@@ -1,6 +1,6 @@
 import type { Database } from '@rookery/database';
 import { writeSuccesses } from '@rookery/federation-client';
-import type { Clock, Logger, Timer } from '@rookery/platform';
+import { type Clock, type Logger, Semaphore, type Timer } from '@rookery/platform';
 
 const writeEveryMs = 1_000;
 
@@ -11,7 +11,7 @@ const writeEveryMs = 1_000;
 export class SuccessLog {
   #waiting = new Map<string, number>();
   #timer: Timer | undefined;
-  #writing: Promise<void> = Promise.resolve();
+  readonly #writing = new Semaphore(1);
 
   constructor(
     private readonly database: Database,
@@ -34,8 +34,7 @@ export class SuccessLog {
   write(): Promise<void> {
     this.#timer?.cancel();
     this.#timer = undefined;
-    this.#writing = this.#writing.then(() => this.#write());
-    return this.#writing;
+    return this.#writing.run(() => this.#write());
   }
 
   async #write(): Promise<void> {

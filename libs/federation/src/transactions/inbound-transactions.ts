@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { Database, type Tx } from '@rookery/database';
 import { isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
-import { BackgroundTasks, Clock, Config, Lifecycle, Metrics } from '@rookery/platform';
+import { BackgroundTasks, Clock, Config, KeyedMutex, Lifecycle, Metrics, SingleFlight } from '@rookery/platform';
 import { type InboundEdu, InboundEdus } from '../edus/inbound-edus.js';
 import { PduIntake } from './pdu-intake.js';
 import { StagedEvents } from './staged-events.js';
@@ -26,8 +26,9 @@ const cleanUpMs = 3_600_000;
 /** Receives transactions: each once, those of one server one after the other. */
 @Injectable()
 export class InboundTransactions {
-  readonly #running = new Map<string, Promise<JsonObject>>();
-  readonly #turns = new Map<string, { last: Promise<unknown>; waiting: number }>();
+  readonly #running = new SingleFlight<JsonObject>();
+  /** By server. */
+  readonly #turns = new KeyedMutex({ maxWaiting: maxWaiting - 1, refuse: () => MatrixError.limitExceeded(1000) });
   /** How often transactions were refused. */
   readonly #refused = new Map<string, number>();
   readonly #watched: ReadonlySet<string>;
@@ -63,30 +64,10 @@ export class InboundTransactions {
     if (txnId === '' || txnId.length > maxIdLength || txnId.includes('\0'))
       throw MatrixError.invalidParam('This cannot be the id of a transaction');
     const key = `${origin}\n${txnId}`;
-    const running = this.#running.get(key);
-    if (running) return running;
-    const { pdus, edus } = partsOf(origin, content);
-    const work = this.#inTurn(origin, () => this.#answer(origin, txnId, pdus, edus)).finally(() =>
-      this.#running.delete(key),
-    );
-    this.#running.set(key, work);
-    return work;
-  }
-
-  /** Does something after what was begun before for the same server. */
-  #inTurn<T>(origin: string, work: () => Promise<T>): Promise<T> {
-    let turn = this.#turns.get(origin);
-    if (!turn) this.#turns.set(origin, (turn = { last: Promise.resolve(), waiting: 0 }));
-    const own = turn;
-    if (own.waiting >= maxWaiting) return Promise.reject(MatrixError.limitExceeded(1000));
-    own.waiting++;
-    const result = own.last.then(work);
-    own.last = result
-      .catch(() => undefined)
-      .finally(() => {
-        if (--own.waiting === 0) this.#turns.delete(origin);
-      });
-    return result;
+    return this.#running.run(key, () => {
+      const { pdus, edus } = partsOf(origin, content);
+      return this.#turns.run(origin, () => this.#answer(origin, txnId, pdus, edus));
+    });
   }
 
   async #answer(

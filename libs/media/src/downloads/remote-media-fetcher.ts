@@ -1,4 +1,5 @@
 import { Injectable } from '@nestjs/common';
+import { Port } from '@rookery/platform';
 
 /** What is asked of another server. */
 export interface RemoteMediaRequest {
@@ -33,14 +34,5 @@ export abstract class RemoteMediaFetcher {
 /** Where the federation side attaches its {@link RemoteMediaFetcher}. Without one no other server can be reached. */
 @Injectable()
 export class RemoteMediaSource {
-  #fetcher: RemoteMediaFetcher | undefined;
-
-  use(fetcher: RemoteMediaFetcher): void {
-    this.#fetcher = fetcher;
-  }
-
-  /** `undefined` while nothing is attached. */
-  get fetcher(): RemoteMediaFetcher | undefined {
-    return this.#fetcher;
-  }
+  readonly port = new Port<RemoteMediaFetcher>('remote_media', 'required');
 }

@@ -42,7 +42,7 @@ eachDatabase('media of other servers', (open) => {
     clock = new FakeClock();
     media = await buildMedia({ database, clock, settings });
     fetcher = new Fetcher();
-    media.get(RemoteMediaSource).use(fetcher);
+    media.get(RemoteMediaSource).port.replace(fetcher);
   };
   afterEach(() => media?.close());
 

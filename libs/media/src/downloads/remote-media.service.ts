@@ -3,7 +3,7 @@ import { Database } from '@rookery/database';
 import { LeakyBucketRateLimiter } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import { callbackContext } from '@rookery/module-host';
-import { Clock, Config, Ids, KeyedCounter, Logger } from '@rookery/platform';
+import { Clock, Config, Ids, KeyedCounter, Logger, SingleFlight } from '@rookery/platform';
 import type { Media } from '../records/media.js';
 import { findMedia, upsertRemoteMedia } from '../records/media.query.js';
 import { placeOf } from '../storage/file-place.js';
@@ -37,7 +37,7 @@ const longestName = 1_000;
 @Injectable()
 export class RemoteMedia {
   readonly #limiter: LeakyBucketRateLimiter;
-  readonly #fetching = new Map<string, Promise<Media>>();
+  readonly #fetching = new SingleFlight<Media>();
   readonly #ofServer = new KeyedCounter();
 
   constructor(
@@ -64,25 +64,18 @@ export class RemoteMedia {
    */
   async fetch(download: RemoteDownload): Promise<Media> {
     const key = `${download.origin}/${download.mediaId}`;
-    let fetching = this.#fetching.get(key);
-    if (fetching === undefined) {
-      if (!(await this.#limiter.mayTake(limiterName, download.ip))) await this.#limiter.take(limiterName, download.ip);
-      fetching = this.#fetching.get(key) ?? this.#begin(key, download);
-    }
-    return fetching;
+    const fetching = this.#fetching.get(key);
+    if (fetching !== undefined) return fetching;
+    if (!(await this.#limiter.mayTake(limiterName, download.ip))) await this.#limiter.take(limiterName, download.ip);
+    return this.#fetching.run(key, () => this.#begin(download));
   }
 
-  #begin(key: string, download: RemoteDownload): Promise<Media> {
+  #begin(download: RemoteDownload): Promise<Media> {
     const { origin } = download;
     if (this.#fetching.size >= maxAtOnce || this.#ofServer.of(origin) >= maxAtOnceOfServer)
       throw MatrixError.limitExceeded(retryWhenBusyMs);
     this.#ofServer.add(origin);
-    const fetching = this.#fetch(download).finally(() => {
-      this.#fetching.delete(key);
-      this.#ofServer.remove(origin);
-    });
-    this.#fetching.set(key, fetching);
-    return fetching;
+    return this.#fetch(download).finally(() => this.#ofServer.remove(origin));
   }
 
   async #fetch(download: RemoteDownload): Promise<Media> {
@@ -108,7 +101,7 @@ export class RemoteMedia {
 
   async #ask(download: RemoteDownload, maxBytes: number): Promise<RemoteFile> {
     const { origin, mediaId, timeoutMs } = download;
-    const { fetcher } = this.source;
+    const { given: fetcher } = this.source.port;
     if (fetcher === undefined) throw MatrixError.notFound('This server cannot reach other servers');
     let file: RemoteFile | undefined;
     try {

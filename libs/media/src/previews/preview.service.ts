@@ -3,7 +3,17 @@ import { Readable } from 'node:stream';
 import { Database } from '@rookery/database';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { callbackContext } from '@rookery/module-host';
-import { Cache, Clock, Config, ConfigError, Ids, KeyedCounter, type Requester, Semaphore } from '@rookery/platform';
+import {
+  Cache,
+  Clock,
+  Config,
+  ConfigError,
+  Ids,
+  KeyedCounter,
+  type Requester,
+  Semaphore,
+  SingleFlight,
+} from '@rookery/platform';
 import { formatMxc } from '../records/media.js';
 import { insertLocalMedia } from '../records/media.query.js';
 import { placeOf } from '../storage/file-place.js';
@@ -45,7 +55,7 @@ interface Found {
 @Injectable()
 export class Previews implements OnModuleInit {
   readonly #slots = new Semaphore(maxAtOnce);
-  readonly #making = new Map<string, Promise<JsonObject>>();
+  readonly #making = new SingleFlight<JsonObject>();
   readonly #ofUser = new KeyedCounter();
   readonly #failures: Cache<string, { readonly error: MatrixError; readonly untilMs: number }>;
   #embeddings: Embeddings | undefined;
@@ -92,11 +102,7 @@ export class Previews implements OnModuleInit {
     if (cached !== undefined) return cached.og;
     const failure = this.#failures.get(url);
     if (failure !== undefined && failure.untilMs > this.clock.nowMs()) throw failure.error;
-    let making = this.#making.get(url);
-    if (making === undefined) {
-      making = this.#begin(requester, parsed, atTs);
-    }
-    return making;
+    return this.#making.run(url, () => this.#begin(requester, parsed, atTs));
   }
 
   #begin(requester: Requester, url: URL, atTs: number): Promise<JsonObject> {
@@ -104,15 +110,12 @@ export class Previews implements OnModuleInit {
     if (this.#slots.waiting >= maxWaiting || this.#ofUser.of(userId) >= maxOfUser)
       throw MatrixError.limitExceeded(retryWhenBusyMs);
     this.#ofUser.add(userId);
-    const making = this.#slots
-      // Another may have made it while this one looked whether there is one.
-      .run(async () => (await this.cache.find(url.href, atTs))?.og ?? this.#make(requester, url))
-      .finally(() => {
-        this.#making.delete(url.href);
-        this.#ofUser.remove(userId);
-      });
-    this.#making.set(url.href, making);
-    return making;
+    return (
+      this.#slots
+        // Another may have made it while this one looked whether there is one.
+        .run(async () => (await this.cache.find(url.href, atTs))?.og ?? this.#make(requester, url))
+        .finally(() => this.#ofUser.remove(userId))
+    );
   }
 
   /** What is wrong with a setting stops the start. */

@@ -1,5 +1,5 @@
 import { constants, PerformanceObserver } from 'node:perf_hooks';
-import type { Clock, Timer } from '../clock.js';
+import type { BackgroundTask, BackgroundTasks } from '../background/background-tasks.js';
 import type { Config } from '../config/config.js';
 import type { Logger } from '../logging/logger.js';
 import { cacheReports, shedCaches } from './caches.js';
@@ -43,11 +43,11 @@ function measuredAfterCollections(): LiveMemory {
  */
 export class CacheTuner {
   #memory: LiveMemory | undefined;
-  #timer: Timer | undefined;
+  #task: BackgroundTask | undefined;
 
   constructor(
     private readonly config: Config,
-    private readonly clock: Clock,
+    private readonly tasks: BackgroundTasks,
     private readonly logger: Logger,
     private readonly measure: () => LiveMemory = measuredAfterCollections,
   ) {}
@@ -56,11 +56,15 @@ export class CacheTuner {
   start(): void {
     if (this.config.get('caches.cache_autotuning.max_cache_memory_usage') === undefined) return;
     this.#memory = this.measure();
-    this.#timer = this.clock.every(periodMs, () => this.#look());
+    this.#task = this.tasks.add({
+      ...{ name: 'shrink_caches', role: 'every_process', everyMs: periodMs },
+      run: () => this.#look(),
+    });
+    this.#task.start();
   }
 
-  stop(): void {
-    this.#timer?.cancel();
+  async stop(): Promise<void> {
+    await this.#task?.stop();
     this.#memory?.stop();
   }
 

@@ -1,5 +1,14 @@
 import { FakeClock } from '@rookery/testing';
-import { beginCaches, Cache, cacheBytes, cacheReports, CacheTuner, Config, SilentLogger } from '../index.js';
+import {
+  BackgroundTasks,
+  beginCaches,
+  Cache,
+  cacheBytes,
+  cacheReports,
+  CacheTuner,
+  Config,
+  SilentLogger,
+} from '../index.js';
 import { tickCaches } from './caches.js';
 
 const config = (caches: object): Config => Config.fromObject({ server_name: 'a.test', caches });
@@ -189,7 +198,7 @@ describe('the memory of caches', () => {
     for (let n = 0; n < 5; n++) cache.get(n);
     let live: number | undefined = 990_000;
     const measure = () => ({ take: () => live, stop: () => {} });
-    const tuner = new CacheTuner(settings, clock, new SilentLogger(), measure);
+    const tuner = new CacheTuner(settings, new BackgroundTasks(clock), new SilentLogger(), measure);
     tuner.start();
     await clock.advance(15_000);
     expect(cache.size).toBe(20);
@@ -203,7 +212,7 @@ describe('the memory of caches', () => {
     expect([...Array(20).keys()].filter((n) => cache.peek(n) !== undefined)).toEqual([0, 1, 2, 3, 4]);
     live = undefined;
     await clock.advance(15_000);
-    tuner.stop();
+    await tuner.stop();
     expect(clock.pendingTimers).toBe(0);
     performance.now = now;
     tickCaches();

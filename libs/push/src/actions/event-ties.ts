@@ -1,4 +1,5 @@
 import { Injectable } from '@nestjs/common';
+import { allSoon, type Soon, soon } from '@rookery/platform';
 import { relationOf, type RoomEvent } from '@rookery/events';
 import { isJsonObject } from '@rookery/matrix-types';
 import type { RelatedEvent } from '@rookery/push-rules';
@@ -7,7 +8,6 @@ import { PushRulesService } from '../rules/push-rules.service.js';
 import { threadOf } from '../threads/thread-of.js';
 import { ThreadSubscriptions } from '../threads/thread-subscriptions.service.js';
 import { pushEventOf } from './event-push.js';
-import { allSoon, type Soon, soon } from '../soon.js';
 
 /** What an event has to do with others, as far as push rules ask. */
 export interface EventTies {

@@ -1,8 +1,7 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { Cache, Config } from '@rookery/platform';
+import { Cache, Config, type Soon } from '@rookery/platform';
 import { allIgnorersOf, UserHooks } from '@rookery/users';
-import type { Soon } from '../soon.js';
 
 const none: ReadonlySet<string> = new Set();
 

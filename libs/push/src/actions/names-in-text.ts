@@ -2,11 +2,10 @@ import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { localpartOf } from '@rookery/matrix-types';
 import { holdsWords, textOfOldMentions } from '@rookery/push-rules';
-import { Cache, Config } from '@rookery/platform';
+import { Cache, Config, type Soon } from '@rookery/platform';
 import type { EventBatch } from '@rookery/rooms';
 import { PushRulesService } from '../rules/push-rules.service.js';
 import { memberNames } from './names-in-text.query.js';
-import { type Soon } from '../soon.js';
 
 /** So many names are kept, of all rooms together. */
 const maxNames = 500_000;

@@ -2,7 +2,7 @@ import { Injectable, type OnModuleInit } from '@nestjs/common';
 import type { Tx } from '@rookery/database';
 import type { RoomEvent } from '@rookery/events';
 import { domainOf } from '@rookery/matrix-types';
-import { Config, Logger } from '@rookery/platform';
+import { allSoon, Config, Logger, type Soon, soon } from '@rookery/platform';
 import {
   delayedTxnPrefix,
   type EventBatch,
@@ -44,7 +44,6 @@ import {
   withdrawPushes,
 } from './push-actions.query.js';
 import { PushCounts } from './push-counts.js';
-import { allSoon, type Soon, soon } from '../soon.js';
 import { threadOf } from '../threads/thread-of.js';
 
 /** Whom an event may notify. */

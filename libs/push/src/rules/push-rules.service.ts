@@ -17,13 +17,12 @@ import {
   type Ruleset,
   type UserRule,
 } from '@rookery/push-rules';
-import { Cache, Config } from '@rookery/platform';
+import { Cache, Config, type Soon } from '@rookery/platform';
 import { type ChangedKeys, defineStream, type Stream, Streams } from '@rookery/replication';
 import { RoomHooks } from '@rookery/rooms';
 import { AccountDataService } from '@rookery/users';
 import { rulesWithSuccessor } from './followed-room.js';
 import { OwnRules, type Regrouped, type RuleGroup } from './own-rules.js';
-import { type Soon } from '../soon.js';
 import { selectGroups } from './rule-groups.query.js';
 import {
   deleteEnabled,

@@ -1,6 +1,6 @@
+import { type Soon } from '@rookery/platform';
 import { type Relation, relationOf, type RoomEvent } from '@rookery/events';
 import { type EventStore } from '@rookery/rooms';
-import type { Soon } from '../soon.js';
 
 /**
  * The root of the thread that an event is in, or `main`: replies, and what refers to them.

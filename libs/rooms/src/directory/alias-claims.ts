@@ -1,4 +1,5 @@
 import { Injectable } from '@nestjs/common';
+import { Port } from '@rookery/platform';
 
 /** What application services know about aliases. */
 export interface AliasClaimSource {
@@ -11,17 +12,13 @@ export interface AliasClaimSource {
 /** Where the application service lib attaches. Without it nothing is claimed. */
 @Injectable()
 export class AliasClaims {
-  #source: AliasClaimSource | undefined;
-
-  use(source: AliasClaimSource): void {
-    this.#source = source;
-  }
+  readonly port = new Port<AliasClaimSource>('alias_claims', 'required');
 
   isReserved(alias: string, appserviceId: string | undefined): boolean {
-    return this.#source?.isReserved(alias, appserviceId) ?? false;
+    return this.port.given?.isReserved(alias, appserviceId) ?? false;
   }
 
   async ask(alias: string): Promise<boolean> {
-    return (await this.#source?.ask(alias)) ?? false;
+    return (await this.port.given?.ask(alias)) ?? false;
   }
 }

@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { Database, type Tx } from '@rookery/database';
 import { domainOf } from '@rookery/matrix-types';
-import { Clock } from '@rookery/platform';
+import { Clock, isAwaited } from '@rookery/platform';
 import type { News } from '@rookery/replication';
 import { isStored } from '../store/event-store.query.js';
 import { type EventBatch, type MemberMove, type PushNote, RoomHooks, type RoomView } from '../hooks.js';
@@ -99,7 +99,7 @@ export class BatchCommitter {
       const prepared: unknown[] = [];
       for (const hook of hooks) {
         const answer = hook.prepare?.(batch);
-        prepared.push(answer instanceof Promise ? await answer : answer);
+        prepared.push(isAwaited(answer) ? await answer : answer);
       }
       const { first } = options;
       const { serverName } = room.base;

@@ -39,7 +39,7 @@ export class InboundEvents {
    */
   async receive(origin: string, roomId: string, remote: RemoteEvent): Promise<ReceiveVerdict> {
     let verdict = await this.#try(origin, roomId, remote);
-    const source = this.remote.missingEvents;
+    const source = this.remote.missingEvents.given;
     if (!source) return verdict;
     const { event } = remote;
     const auth = new AuthBudget();
@@ -78,7 +78,7 @@ export class InboundEvents {
     const named = new Set(events.flatMap((event) => event.authEventIds).filter((id) => !own.has(id)));
     const known = await this.events.many(named);
     const missing = [...named].filter((id) => !known.has(id));
-    const source = this.remote.missingEvents;
+    const source = this.remote.missingEvents.given;
     const first = events.find(
       (event) => event.roomId === roomId && event.authEventIds.some((id) => missing.includes(id)),
     );

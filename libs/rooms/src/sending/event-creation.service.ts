@@ -3,7 +3,7 @@ import { Database } from '@rookery/database';
 import { RateLimiter } from '@rookery/http';
 import { isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { assertAllowed, callbackContext, ModuleDispatcher } from '@rookery/module-host';
-import { Cache, Clock, Config, Ids, type Requester } from '@rookery/platform';
+import { Cache, Clock, Config, Ids, type Requester, SingleFlight } from '@rookery/platform';
 import { Participation } from './participation.js';
 import { EventStore } from '../store/event-store.js';
 import { EventPersister } from '../pipeline/event-persister.js';
@@ -35,7 +35,7 @@ const maxTxnIdLength = 255;
 /** Sends events on behalf of clients: limits, idempotence, what modules and settings say. */
 @Injectable()
 export class EventCreation {
-  readonly #inFlight = new Map<string, Promise<SentEvent>>();
+  readonly #inFlight = new SingleFlight<SentEvent>();
   readonly #sent: Cache<string, SentEvent>;
 
   constructor(
@@ -68,17 +68,13 @@ export class EventCreation {
       request.redacts === undefined ? txnId : `${redactionTxnPrefix}${txnId}`,
     );
     const key = keyOf(transaction, request.roomId);
-    const done = this.#sent.get(key) ?? this.#inFlight.get(key);
+    const done = this.#sent.get(key);
     if (done) return done;
-    const sending = this.#sendOnce(requester, request, transaction);
-    this.#inFlight.set(key, sending);
-    try {
-      const sent = await sending;
+    return this.#inFlight.run(key, async () => {
+      const sent = await this.#sendOnce(requester, request, transaction);
       this.#sent.set(key, sent);
       return sent;
-    } finally {
-      this.#inFlight.delete(key);
-    }
+    });
   }
 
   /** What a request to send has made already, for one that is repeated without what was to be sent. */

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { OutboundError, OutboundHttp } from '@rookery/http';
-import { Config, Logger } from '@rookery/platform';
+import { Config, Logger, Port } from '@rookery/platform';
 import { type Origin, ProfileService, UserHooks } from '@rookery/users';
 import { findAvatar, forgetAvatar, recordAvatar } from './avatar.query.js';
 
@@ -30,7 +30,8 @@ const images: readonly (readonly [type: string, beginning: RegExp])[] = [
 /** Pictures of people, from the provider into their profile. Without a store there are none. */
 @Injectable()
 export class Avatars implements OnModuleInit {
-  #store: PictureStore | undefined;
+  /** Where pictures are kept. */
+  readonly port = new Port<PictureStore>('provider_pictures', 'required');
 
   constructor(
     private readonly database: Database,
@@ -45,14 +46,9 @@ export class Avatars implements OnModuleInit {
     this.hooks.deactivated.subscribe({ inTransaction: (tx, { userId }) => forgetAvatar(tx, userId) });
   }
 
-  /** Says where pictures are kept. */
-  use(store: PictureStore): void {
-    this.#store = store;
-  }
-
   /** Whether pictures are taken over at all. */
   get available(): boolean {
-    return this.#store !== undefined;
+    return this.port.given !== undefined;
   }
 
   /**
@@ -60,7 +56,7 @@ export class Avatars implements OnModuleInit {
    * @param url where the provider has it
    */
   async apply(userId: string, url: string | undefined, origin: Origin): Promise<void> {
-    if (url === undefined || url === '' || !this.#store) return;
+    if (url === undefined || url === '' || !this.port.given) return;
     try {
       const picture = await this.#fetch(url);
       if (!picture) return;
@@ -68,7 +64,7 @@ export class Avatars implements OnModuleInit {
       const last = await findAvatar(this.database, userId);
       const shown = (await this.profiles.get(userId))?.avatar_url;
       if (last?.digest === digest && last.uri === shown) return;
-      const uri = await this.#store(userId, picture);
+      const uri = await this.port.given(userId, picture);
       await this.database.write((tx) => recordAvatar(tx, userId, digest, uri), { name: 'sso_avatar' });
       await this.profiles.update(userId, { avatar_url: uri }, { origin, byAdmin: true });
     } catch (err) {

@@ -40,7 +40,7 @@ export class SsoHandover implements OnModuleInit {
 
   onModuleInit(): void {
     // Most logins have none: looked for without a transaction.
-    this.logins.useTokenFields(async (token) =>
+    this.logins.tokenFields.give(async (token) =>
       (await this.sessions.find('login_fields', token)) ? this.sessions.take('login_fields', token) : undefined,
     );
   }

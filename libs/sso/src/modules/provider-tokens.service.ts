@@ -1,7 +1,7 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { MatrixError } from '@rookery/matrix-types';
-import { Logger } from '@rookery/platform';
+import { Logger, SingleFlight } from '@rookery/platform';
 import { providerLoginsOfDevice, SessionService, UserHooks } from '@rookery/users';
 import { SealedCookies } from '../common/sealed-cookies.js';
 import { SsoSessions } from '../common/sso-sessions.js';
@@ -18,7 +18,7 @@ const keepMs = 90 * 86_400_000;
 @Injectable()
 export class ProviderTokens implements OnModuleInit {
   /** Of two requests at a time one asks: providers take a token once. */
-  readonly #asking = new Map<string, Promise<boolean>>();
+  readonly #asking = new SingleFlight<boolean>();
 
   constructor(
     private readonly database: Database,
@@ -47,9 +47,7 @@ export class ProviderTokens implements OnModuleInit {
       const provider = this.providers.find(providerId);
       if (!provider?.refreshes || sessionId === '') continue;
       const key = keyOf(providerId, sessionId);
-      const asking = this.#asking.get(key) ?? this.#ask(provider, sessionId).finally(() => this.#asking.delete(key));
-      this.#asking.set(key, asking);
-      if (await asking) continue;
+      if (await this.#asking.run(key, () => this.#ask(provider, sessionId))) continue;
       this.logger.info('A provider did not renew a session', { provider: providerId, user_id: userId });
       await this.sessions.closeDevices(userId, [deviceId]);
       throw MatrixError.unknownToken('You are not signed in at your provider any more', {

@@ -20,7 +20,7 @@ export class IdentityProviders implements OnModuleInit {
   onModuleInit(): void {
     this.logins.addFlow(() => (this.#providers.has('cas') ? { type: 'm.login.cas' } : undefined));
     this.logins.addFlow(() => this.#flow());
-    this.gate.useSso(async (userId) => (await this.ofUser(userId)).length > 0);
+    this.gate.sso.give(async (userId) => (await this.ofUser(userId)).length > 0);
     this.uia.addStage({
       type: 'm.login.sso',
       check: () => Promise.reject(MatrixError.unauthorized('Single sign-on has not confirmed this session yet')),

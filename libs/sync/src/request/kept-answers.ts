@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import type { JsonObject } from '@rookery/matrix-types';
-import { Cache, Clock, Config } from '@rookery/platform';
+import { Cache, Clock, Config, SingleFlight } from '@rookery/platform';
 import { AccountDataService } from '@rookery/users';
 import { answerBytes } from './written-rooms.js';
 
@@ -21,7 +21,7 @@ interface Kept {
 @Injectable()
 export class KeptAnswers {
   readonly #kept: Cache<string, Kept>;
-  readonly #making = new Map<string, Promise<JsonObject>>();
+  readonly #making = new SingleFlight<JsonObject>();
   readonly #keepMs: number;
 
   constructor(
@@ -68,10 +68,6 @@ export class KeptAnswers {
   }
 
   #make(key: string, make: () => Promise<JsonObject>): Promise<JsonObject> {
-    const making = this.#making.get(key);
-    if (making !== undefined) return making;
-    const made = make().finally(() => this.#making.delete(key));
-    this.#making.set(key, made);
-    return made;
+    return this.#making.run(key, make);
   }
 }

@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { domainOf, isJsonObject, isValidUserId, type JsonObject, MatrixError } from '@rookery/matrix-types';
-import { Config } from '@rookery/platform';
+import { Config, Port } from '@rookery/platform';
 import { accountStates } from '../store/account.query.js';
 import { AccountValidity } from './account-validity.js';
 
@@ -27,18 +27,13 @@ const maxUsers = 200;
 /** Tells whether accounts exist and are open, here and on other servers. */
 @Injectable()
 export class AccountStatusService {
-  #remote: RemoteStatusSource | undefined;
+  readonly port = new Port<RemoteStatusSource>('remote_account_statuses', 'optional');
 
   constructor(
     private readonly database: Database,
     private readonly config: Config,
     private readonly validity: AccountValidity,
   ) {}
-
-  /** Where the federation side attaches. Without it, nothing is known of users of other servers. */
-  use(source: RemoteStatusSource): void {
-    this.#remote = source;
-  }
 
   /**
    * @param userIds as they came in
@@ -88,7 +83,7 @@ export class AccountStatusService {
 
   /** What another server says of its own users; nothing where it says nothing sensible. */
   async #ask(server: string, userIds: readonly string[]): Promise<Map<string, AccountStatus> | undefined> {
-    const answer = await this.#remote?.(server, userIds).catch(() => undefined);
+    const answer = await this.port.given?.(server, userIds).catch(() => undefined);
     const given = answer?.['account_statuses'];
     if (!isJsonObject(given)) return undefined;
     const statuses = new Map<string, AccountStatus>();

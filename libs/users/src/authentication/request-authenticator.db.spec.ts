@@ -37,7 +37,7 @@ eachDatabase('who makes a request', (open) => {
     test = await open(clock);
     await test.migrate([...databaseMigrations, ...usersMigrations]);
     users = await buildUsers({ database: test.database, clock });
-    users.get(AppserviceDirectory).use({
+    users.get(AppserviceDirectory).port.replace({
       byToken: (token) => (token === 'as_token' ? bridge : undefined),
       byId: () => undefined,
       exclusiveOwner: () => undefined,
@@ -116,7 +116,7 @@ eachDatabase('who makes a request', (open) => {
     expect(await authenticate('/x?access_token=as_token', {})).toMatchObject({ appserviceId: 'bridge' });
     const strict = await buildUsers({ database: test.database, clock });
     const byToken = (_token: string, ip: string) => (ip === '10.9.9.9' ? bridge : undefined);
-    strict.get(AppserviceDirectory).use({ byToken, byId: () => undefined, exclusiveOwner: () => undefined });
+    strict.get(AppserviceDirectory).port.replace({ byToken, byId: () => undefined, exclusiveOwner: () => undefined });
     const request = { ...strict.request('GET', '/x'), headers: { authorization: 'Bearer as_token' } };
     const from = (ip: string) =>
       strict.get(RequestAuthenticator).authenticate({ ...request, ip }, { auth: 'required' });

@@ -213,7 +213,7 @@ eachDatabase('login', (open) => {
     const fixture = await build();
     const gate = fixture.get(UserAuthGate);
     const uia = fixture.get(UiaService);
-    gate.useSso(async () => true);
+    gate.sso.replace(async () => true);
     const session = await fixture.get(SessionService).open({ userId: '@alice:example.org' });
     const owner = (await fixture.get(SessionService).findOwner(session.accessToken))!;
     const attempt = (auth?: JsonObject) => {

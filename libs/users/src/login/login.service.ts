@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { type InboundRequest, RateLimiter } from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
-import { Config } from '@rookery/platform';
+import { Config, Port } from '@rookery/platform';
 import { type Account, findAccount } from '../store/account.query.js';
 import { AccountService } from '../accounts/account.service.js';
 import { assertApproved } from '../accounts/approval.js';
@@ -32,7 +32,8 @@ export interface LoginFlow {
 @Injectable()
 export class LoginService {
   readonly #flows: (() => LoginFlow | undefined)[] = [];
-  #tokenFields: ((token: string) => Promise<JsonObject | undefined>) | undefined;
+  /** What whoever makes login tokens adds to the answer for the client; the answer's own win. */
+  readonly tokenFields = new Port<(token: string) => Promise<JsonObject | undefined>>('login_token_fields', 'required');
 
   constructor(
     private readonly database: Database,
@@ -49,11 +50,6 @@ export class LoginService {
   /** Adds a flow to the list that clients see; `undefined` while it is not available. */
   addFlow(flow: () => LoginFlow | undefined): void {
     this.#flows.push(flow);
-  }
-
-  /** Lets whoever makes login tokens add fields to the answer for the client; the answer's own win. */
-  useTokenFields(source: (token: string) => Promise<JsonObject | undefined>): void {
-    this.#tokenFields = source;
   }
 
   /** The ways to log in, single sign-on first. */
@@ -110,7 +106,7 @@ export class LoginService {
       );
     }
     const session = await this.sessions.open({ userId, ...device, authProvider: method.authProvider });
-    const more = method.loginToken === undefined ? undefined : await this.#tokenFields?.(method.loginToken);
+    const more = method.loginToken === undefined ? undefined : await this.tokenFields.given?.(method.loginToken);
     const response = { ...more, ...this.response(session) };
     await this.modules.loggedIn(userId, method.type, authProviderId, { request });
     await method.onLogin?.(response);

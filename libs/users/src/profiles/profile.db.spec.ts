@@ -167,7 +167,9 @@ eachDatabase('profiles', (open) => {
     expect(await errcode(profiles.lookUp(alice, '@bob:else.org'))).toBe('M_NOT_FOUND');
     users
       .get(RemoteProfiles)
-      .use(async (userId, field) => (userId === '@bob:else.org' ? { displayname: `Bob ${field ?? ''}` } : undefined));
+      .port.replace(async (userId, field) =>
+        userId === '@bob:else.org' ? { displayname: `Bob ${field ?? ''}` } : undefined,
+      );
     expect(await profiles.lookUp(alice, '@bob:else.org', 'displayname')).toEqual({ displayname: 'Bob displayname' });
     users.get(UserHooks).profileLookUp.subscribe({
       prepare: async (event) => {

@@ -1,4 +1,5 @@
 import { Injectable } from '@nestjs/common';
+import { Port } from '@rookery/platform';
 import type { Profile } from '../common/profile.js';
 
 /** Fetches the profile of another server's user; `undefined` when that server has none or cannot be asked. */
@@ -7,13 +8,9 @@ export type RemoteProfileSource = (userId: string, field: string | undefined) =>
 /** Where the federation side attaches its look-up of profiles. Without it, users of other servers have none. */
 @Injectable()
 export class RemoteProfiles {
-  #source: RemoteProfileSource | undefined;
-
-  use(source: RemoteProfileSource): void {
-    this.#source = source;
-  }
+  readonly port = new Port<RemoteProfileSource>('remote_profiles', 'required');
 
   async fetch(userId: string, field: string | undefined): Promise<Profile | undefined> {
-    return this.#source?.(userId, field);
+    return this.port.given?.(userId, field);
   }
 }

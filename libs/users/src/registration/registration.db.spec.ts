@@ -575,7 +575,7 @@ eachDatabase('registration', (open) => {
       rateLimited: false,
       covers: (id: string) => /^@_?irc_/.test(id),
     };
-    fixture.get(AppserviceDirectory).use({
+    fixture.get(AppserviceDirectory).port.replace({
       byToken: (token) => (token === 'as-token' ? bridge : undefined),
       byId: (id) => (id === 'bridge' ? bridge : undefined),
       exclusiveOwner: (id) => (id.includes('irc_') ? bridge : undefined),

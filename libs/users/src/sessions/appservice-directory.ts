@@ -1,5 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import type { InboundRequest } from '@rookery/http';
+import { Port } from '@rookery/platform';
 import { accessTokenOf } from './access-token.js';
 
 /** What this lib needs to know of an application service. */
@@ -25,14 +26,10 @@ export interface AppserviceSource {
 /** Where the application service lib, which lies above this one, tells what it knows. Without it there are none. */
 @Injectable()
 export class AppserviceDirectory {
-  #source: AppserviceSource | undefined;
-
-  use(source: AppserviceSource): void {
-    this.#source = source;
-  }
+  readonly port = new Port<AppserviceSource>('appservices', 'optional');
   /** @param ip whence the request came */
   byToken(token: string, ip: string): AppserviceIdentity | undefined {
-    return this.#source?.byToken(token, ip);
+    return this.port.given?.byToken(token, ip);
   }
   /** Whether a request carries the token of a service. */
   isSender(request: InboundRequest): boolean {
@@ -44,9 +41,9 @@ export class AppserviceDirectory {
     }
   }
   byId(id: string): AppserviceIdentity | undefined {
-    return this.#source?.byId(id);
+    return this.port.given?.byId(id);
   }
   exclusiveOwner(userId: string): AppserviceIdentity | undefined {
-    return this.#source?.exclusiveOwner(userId);
+    return this.port.given?.exclusiveOwner(userId);
   }
 }

@@ -1,6 +1,6 @@
 import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { BackgroundTasks, Cache, Config, Logger } from '@rookery/platform';
+import { BackgroundTasks, Cache, Config, Logger, Semaphore } from '@rookery/platform';
 import { UserHooks } from '../hooks.js';
 import { MonthlyActiveUsers } from '../usage/monthly-active-users.service.js';
 import { recordActivity, type Sighting } from './client-activity.query.js';
@@ -17,7 +17,7 @@ export class ClientActivity implements OnModuleInit, OnModuleDestroy {
   /** When each was last noted, by this process. */
   readonly #noted: Cache<string, number>;
   #pending = new Map<string, Sighting>();
-  #flushing: Promise<void> = Promise.resolve();
+  readonly #flushing = new Semaphore(1);
 
   constructor(
     private readonly database: Database,
@@ -56,8 +56,7 @@ export class ClientActivity implements OnModuleInit, OnModuleDestroy {
 
   /** Writes what was noted; resolves when it is durable. A failure costs the batch and is logged. */
   flush(): Promise<void> {
-    this.#flushing = this.#flushing.then(() => this.#flush());
-    return this.#flushing;
+    return this.#flushing.run(() => this.#flush());
   }
 
   async #flush(): Promise<void> {

@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import type { InboundRequest } from '@rookery/http';
 import type { JsonObject } from '@rookery/matrix-types';
-import { Clock, Config, type Requester } from '@rookery/platform';
+import { Clock, Config, Port, type Requester } from '@rookery/platform';
 import { findAccount } from '../store/account.query.js';
 import { AccountModules } from '../common/account-modules.js';
 import { lastValidatedMs, markValidated } from '../sessions/token.query.js';
@@ -24,7 +24,7 @@ export type SsoCapability = (userId: string) => Promise<boolean>;
 /** Interactive auth of a user who is logged in: the user confirms to be there, with a password, to a module or by single sign-on. */
 @Injectable()
 export class UserAuthGate {
-  #sso: SsoCapability | undefined;
+  readonly sso = new Port<SsoCapability>('single_sign_on', 'required');
 
   constructor(
     private readonly uia: UiaService,
@@ -34,10 +34,6 @@ export class UserAuthGate {
     private readonly modules: AccountModules,
     private readonly service: AuthenticationService,
   ) {}
-
-  useSso(capability: SsoCapability): void {
-    this.#sso = capability;
-  }
 
   /**
    * Resolves when the requester has confirmed. Application services need not: their token is the confirmation.
@@ -81,7 +77,7 @@ export class UserAuthGate {
       if (account?.passwordHash !== undefined) types.add('m.login.password');
       for (const type of types) flows.push([type]);
     }
-    if (await this.#sso?.(userId)) flows.push(['m.login.sso']);
+    if (await this.sso.given?.(userId)) flows.push(['m.login.sso']);
     return flows.length > 0 ? flows : [['m.login.password']];
   }
 }

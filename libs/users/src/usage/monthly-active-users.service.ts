@@ -1,6 +1,6 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database, type Tx } from '@rookery/database';
-import { BackgroundTasks, Cache, Clock, Config } from '@rookery/platform';
+import { BackgroundTasks, Cache, Clock, Config, Semaphore } from '@rookery/platform';
 import { UserHooks } from '../hooks.js';
 import {
   countActive,
@@ -46,7 +46,8 @@ export class MonthlyActiveUsers implements OnModuleInit {
   /** When counted users were last noted, by this process. */
   readonly #known: Cache<string, number>;
   #fullSinceMs: number | undefined;
-  #admitting: Promise<unknown> = Promise.resolve();
+  /** Places are given one after the other. */
+  readonly #admission = new Semaphore(1);
 
   constructor(
     private readonly database: Database,
@@ -126,9 +127,7 @@ export class MonthlyActiveUsers implements OnModuleInit {
       this.#known.set(userId, account.countedMs);
       return true;
     }
-    const admitted = this.#admitting.then(() => this.#takePlace(userId));
-    this.#admitting = admitted.catch(() => undefined);
-    return admitted;
+    return this.#admission.run(() => this.#takePlace(userId));
   }
 
   /** Notes that users were active. Those for whom there is no place are left out. */
